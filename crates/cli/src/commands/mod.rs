@@ -1,0 +1,50 @@
+//! The commands, one file each.
+
+mod completions;
+mod devices;
+mod fill_mask;
+mod tokenizer;
+mod train;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+/// Transformers from raw text to a working model.
+///
+/// Results go to standard output, everything else to standard error. Exit status: 0 done,
+/// 1 failed, 2 wrong usage or configuration.
+#[derive(Parser)]
+#[command(name = "cloze", version, max_term_width = 100, after_long_help = "\
+Examples:
+  Pretrain a small BERT on the embedded sample, then fill a mask with it:
+    cloze train configs/bert-tiny-sample.toml --out runs/tiny
+    cloze fill-mask --model runs/tiny/model 'The [MASK] of the United States'
+
+  Train a tokenizer and see what it does to a line of text:
+    cloze tokenizer train --model wordpiece --vocab-size 8192 --out my-tokenizer corpus/*.txt
+    echo 'Hello, world' | cloze tokenizer encode --tokenizer my-tokenizer --format tokens")]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Subcommand)]
+pub enum Command {
+    Train(train::Args),
+    #[command(subcommand)]
+    Tokenizer(tokenizer::Command),
+    FillMask(fill_mask::Args),
+    Devices(devices::Args),
+    Completions(completions::Args),
+}
+
+/// Carries out `command`.
+pub fn run(command: Command) -> Result<()> {
+    match command {
+        Command::Train(args) => train::run(&args),
+        Command::Tokenizer(command) => tokenizer::run(command),
+        Command::FillMask(args) => fill_mask::run(&args),
+        Command::Devices(args) => devices::run(&args),
+        Command::Completions(args) => completions::run(&args),
+    }
+}

@@ -1,0 +1,36 @@
+//! `cloze tokenizer`.
+
+mod decode;
+mod encode;
+mod train;
+
+use std::path::Path;
+
+use anyhow::Result;
+use clap::Subcommand;
+use cloze_tokenizer::Tokenizer;
+
+/// Train a tokenizer, or turn text into ids and back with one.
+#[derive(Subcommand)]
+pub enum Command {
+    Train(train::Args),
+    Encode(encode::Args),
+    Decode(decode::Args),
+}
+
+/// Carries out `command`.
+pub fn run(command: Command) -> Result<()> {
+    match command {
+        Command::Train(args) => train::run(&args),
+        Command::Encode(args) => encode::run(&args),
+        Command::Decode(args) => decode::run(&args),
+    }
+}
+
+/// Help for `--tokenizer`.
+const HELP: &str = "The tokenizer: a tokenizer.json, a vocab.txt, or a folder with one of them or \
+                    with vocab.json and merges.txt";
+
+fn load(path: &Path) -> Result<Tokenizer> {
+    Ok(Tokenizer::load(path)?)
+}

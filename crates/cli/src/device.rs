@@ -1,0 +1,289 @@
+//! Which device computes. The only place in the workspace that names a backend: each is a Cargo
+//! feature of this package, and `--device` chooses among those that are built in.
+
+use std::fmt;
+use std::str::FromStr;
+
+use anyhow::{Result, anyhow};
+use burn::tensor::Device;
+
+use crate::failure::WrongUsage;
+
+/// A device as the command line names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceName {
+    /// `flex`: the CPU, pure Rust.
+    Flex,
+    /// `ndarray`: the CPU, the older pure-Rust backend.
+    NdArray,
+    /// `wgpu[:n]`: the n-th graphics adapter, or the one that the graphics API puts first.
+    Wgpu(Option<usize>),
+    /// `tch[:cpu|:cuda:n]`: libtorch on the CPU, or on the n-th NVIDIA GPU.
+    Tch(Option<usize>),
+    /// `cuda[:n]`: the n-th NVIDIA GPU.
+    Cuda(usize),
+}
+
+/// The backends, default first: Cargo feature, whether this build has it, what it is.
+const BACKENDS: [(&str, bool, &str); 5] = [
+    ("flex", cfg!(feature = "flex"), "CPU, pure Rust"),
+    ("ndarray", cfg!(feature = "ndarray"), "CPU, pure Rust (older)"),
+    ("wgpu", cfg!(feature = "wgpu"), "GPU through Vulkan, Metal, DirectX 12 or WebGPU"),
+    ("tch", cfg!(feature = "tch"), "libtorch 2.9.0, CPU or NVIDIA GPU"),
+    ("cuda", cfg!(feature = "cuda"), "NVIDIA GPU"),
+];
+
+/// Help for `--device`.
+pub const HELP: &str = "Device to compute on: flex, ndarray, wgpu[:N], tch[:cpu|:cuda:N] or \
+                        cuda[:N]; see `cloze devices` for what this build has";
+
+/// A device this build has and this machine offers.
+pub struct Available {
+    /// What `--device` calls it.
+    pub name: DeviceName,
+    /// For people: the backend, or the hardware.
+    pub description: String,
+}
+
+impl FromStr for DeviceName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (backend, rest) = match text.split_once(':') {
+            Some((backend, rest)) => (backend, Some(rest)),
+            None => (text, None),
+        };
+        let index = |digits: &str| {
+            let parsed = digits.bytes().all(|b| b.is_ascii_digit()).then(|| digits.parse().ok());
+            parsed.flatten().ok_or_else(|| format!("`{digits}` is not a device number (0, 1, ...)"))
+        };
+        match (backend, rest) {
+            ("flex", None) => Ok(Self::Flex),
+            ("ndarray", None) => Ok(Self::NdArray),
+            ("wgpu", rest) => Ok(Self::Wgpu(rest.map(index).transpose()?)),
+            ("cuda", rest) => Ok(Self::Cuda(rest.map_or(Ok(0), index)?)),
+            ("tch", None | Some("cpu")) => Ok(Self::Tch(None)),
+            ("tch", Some("cuda")) => Ok(Self::Tch(Some(0))),
+            ("tch", Some(rest)) => match rest.strip_prefix("cuda:") {
+                Some(digits) => Ok(Self::Tch(Some(index(digits)?))),
+                None => Err("expected tch, tch:cpu or tch:cuda:N".to_owned()),
+            },
+            ("flex" | "ndarray", Some(_)) => Err(format!("there is only one `{backend}` device")),
+            _ => Err("expected flex, ndarray, wgpu[:N], tch[:cpu|:cuda:N] or cuda[:N]".to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for DeviceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.feature())?;
+        match self {
+            Self::Flex | Self::NdArray | Self::Wgpu(None) | Self::Tch(None) => Ok(()),
+            Self::Wgpu(Some(index)) | Self::Cuda(index) => write!(f, ":{index}"),
+            Self::Tch(Some(index)) => write!(f, ":cuda:{index}"),
+        }
+    }
+}
+
+impl DeviceName {
+    /// The Cargo feature that builds it in, also the first part of its name.
+    fn feature(self) -> &'static str {
+        match self {
+            Self::Flex => "flex",
+            Self::NdArray => "ndarray",
+            Self::Wgpu(_) => "wgpu",
+            Self::Tch(_) => "tch",
+            Self::Cuda(_) => "cuda",
+        }
+    }
+
+    /// The device itself, without automatic differentiation.
+    ///
+    /// # Errors
+    /// [`WrongUsage`] when this build lacks the backend, naming the feature to add, or when the
+    /// machine has no such device.
+    pub fn open(self) -> Result<Device> {
+        let feature = self.feature();
+        let device = match self {
+            #[cfg(feature = "flex")]
+            Self::Flex => Some(Device::flex()),
+            #[cfg(feature = "ndarray")]
+            #[allow(deprecated, reason = "deprecated in burn 0.22, gone in 0.23; offered while there")]
+            Self::NdArray => Some(Device::ndarray()),
+            #[cfg(feature = "wgpu")]
+            Self::Wgpu(index) => wgpu(index),
+            #[cfg(feature = "tch")]
+            Self::Tch(index) => tch(index),
+            #[cfg(feature = "cuda")]
+            Self::Cuda(index) => {
+                Device::enumerate(burn::tensor::DeviceType::Cuda).into_iter().nth(index)
+            }
+            #[allow(unreachable_patterns, reason = "reached only where a feature is off")]
+            _ => {
+                let error = anyhow!(
+                    "device `{self}` is not in this build: add it with \
+                     `cargo build --release -p cloze --features {feature}`"
+                );
+                return Err(WrongUsage::new(error).into());
+            }
+        };
+        device.ok_or_else(|| {
+            let error = anyhow!(
+                "this machine has no device `{self}`; `cloze devices` lists those it has"
+            );
+            WrongUsage::new(error).into()
+        })
+    }
+}
+
+/// The device of a command: the one named, else the first backend in this build.
+///
+/// # Errors
+/// As [`DeviceName::open`]; [`WrongUsage`] when the build has no backend at all.
+pub fn open(name: Option<DeviceName>) -> Result<Device> {
+    let first = || BACKENDS.iter().find(|(_, built_in, _)| *built_in);
+    match name {
+        Some(name) => name.open(),
+        None => match first().and_then(|(feature, ..)| feature.parse::<DeviceName>().ok()) {
+            Some(name) => name.open(),
+            None => Err(WrongUsage::new(anyhow!(
+                "this build has no device: add one with \
+                 `cargo build --release -p cloze --features flex`"
+            ))
+            .into()),
+        },
+    }
+}
+
+/// What `--device` may name here, in the order of preference.
+pub fn available() -> Vec<Available> {
+    let mut found = Vec::new();
+    for (feature, built_in, description) in BACKENDS {
+        if !built_in {
+            continue;
+        }
+        let mut add = |name, description: &str| {
+            found.push(Available { name, description: description.to_owned() });
+        };
+        match feature {
+            "flex" => add(DeviceName::Flex, description),
+            "ndarray" => add(DeviceName::NdArray, description),
+            #[cfg(feature = "wgpu")]
+            "wgpu" => {
+                for (index, name) in cube_devices(burn::tensor::DeviceType::Wgpu) {
+                    add(DeviceName::Wgpu(Some(index)), &name);
+                }
+            }
+            #[cfg(feature = "tch")]
+            "tch" => {
+                add(DeviceName::Tch(None), "CPU, libtorch 2.9.0");
+                for index in (0..).take_while(|index| tch(Some(*index)).is_some()) {
+                    add(DeviceName::Tch(Some(index)), "NVIDIA GPU, libtorch 2.9.0");
+                }
+            }
+            #[cfg(feature = "cuda")]
+            "cuda" => {
+                for (index, name) in cube_devices(burn::tensor::DeviceType::Cuda) {
+                    add(DeviceName::Cuda(index), &name);
+                }
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+/// The backends that this build leaves out.
+pub fn missing_features() -> Vec<&'static str> {
+    BACKENDS.iter().filter(|(_, built_in, _)| !built_in).map(|(feature, ..)| *feature).collect()
+}
+
+/// Without a number, the graphics API's own choice, where it has anything to choose from.
+#[cfg(feature = "wgpu")]
+fn wgpu(index: Option<usize>) -> Option<Device> {
+    let mut adapters = Device::enumerate(burn::tensor::DeviceType::Wgpu).into_iter();
+    match index {
+        Some(index) => adapters.nth(index),
+        None => adapters.next().map(|_| Device::wgpu(Default::default())),
+    }
+}
+
+/// Libtorch's n-th CUDA device, or its CPU.
+#[cfg(feature = "tch")]
+#[allow(deprecated, reason = "deprecated in burn 0.22, gone in 0.23; offered while there")]
+fn tch(index: Option<usize>) -> Option<Device> {
+    let Some(index) = index else {
+        return Some(Device::libtorch());
+    };
+    let wanted = Device::libtorch_cuda(index);
+    let mut devices = Device::enumerate(burn::tensor::DeviceType::LibTorch).into_iter();
+    devices.find(|device| *device == wanted)
+}
+
+/// Number and hardware name of each device of a CubeCL backend.
+#[cfg(any(feature = "wgpu", feature = "cuda"))]
+fn cube_devices(kind: burn::tensor::DeviceType) -> impl Iterator<Item = (usize, String)> {
+    Device::enumerate(kind).into_iter().enumerate().map(|(index, device)| {
+        let name = device.identity().map_or_else(|| format!("{device:?}"), |identity| identity.name);
+        (index, name)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &str) -> Result<DeviceName, String> {
+        text.parse()
+    }
+
+    #[test]
+    fn every_form_is_understood_and_written_back() {
+        for text in ["flex", "ndarray", "wgpu", "wgpu:2", "tch", "tch:cuda:1", "cuda:0", "cuda:3"] {
+            assert_eq!(parsed(text).unwrap().to_string(), text);
+        }
+        assert_eq!(parsed("tch:cpu"), Ok(DeviceName::Tch(None)));
+        assert_eq!(parsed("cuda"), Ok(DeviceName::Cuda(0)));
+    }
+
+    #[test]
+    fn other_forms_are_refused() {
+        for text in
+            ["", "cpu", "Flex", "flex:0", "wgpu:", "wgpu:x", "wgpu:-1", "cuda:+1", "tch:gpu", "tch:cuda:"]
+        {
+            assert!(parsed(text).is_err(), "{text}");
+        }
+        assert_eq!(parsed("wgpu:x").unwrap_err(), "`x` is not a device number (0, 1, ...)");
+    }
+
+    #[test]
+    fn every_backend_is_a_device_name_and_listed_or_missing() {
+        for (feature, built_in, _) in BACKENDS {
+            assert_eq!(parsed(feature).unwrap().feature(), feature);
+            assert_eq!(missing_features().contains(&feature), !built_in);
+        }
+    }
+
+    #[cfg(feature = "flex")]
+    #[test]
+    fn what_is_listed_opens() {
+        let listed = available();
+        assert_eq!(listed[0].name, DeviceName::Flex);
+        for device in listed {
+            device.name.open().unwrap();
+        }
+        open(None).unwrap();
+    }
+
+    #[cfg(not(feature = "wgpu"))]
+    #[test]
+    fn a_backend_that_is_not_built_in_names_its_feature() {
+        let error = DeviceName::Wgpu(Some(1)).open().unwrap_err();
+        assert!(error.is::<WrongUsage>());
+        assert_eq!(
+            error.to_string(),
+            "device `wgpu:1` is not in this build: add it with \
+             `cargo build --release -p cloze --features wgpu`"
+        );
+    }
+}

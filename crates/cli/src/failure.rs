@@ -1,0 +1,103 @@
+//! How a failure is told and what exit status it gets.
+
+use std::fmt;
+use std::process::ExitCode;
+
+/// Marks an error as the caller's to mend, wrong usage or a wrong configuration: exit status 2.
+#[derive(Debug)]
+pub struct WrongUsage(anyhow::Error);
+
+impl WrongUsage {
+    /// Wraps `error`, keeping its message and causes.
+    pub fn new(error: impl Into<anyhow::Error>) -> Self {
+        Self(error.into())
+    }
+}
+
+impl fmt::Display for WrongUsage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for WrongUsage {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source()
+    }
+}
+
+/// The reader of standard output went away, as in `cloze ... | head`: nothing is left to do, and
+/// nothing went wrong.
+#[derive(Debug)]
+pub struct ClosedPipe;
+
+impl fmt::Display for ClosedPipe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("standard output was closed")
+    }
+}
+
+impl std::error::Error for ClosedPipe {}
+
+/// Prints the `error:` line of `error` and returns the exit status it stands for.
+pub fn report(error: &anyhow::Error) -> ExitCode {
+    if error.is::<ClosedPipe>() {
+        return ExitCode::SUCCESS;
+    }
+    eprintln!("error: {}", one_line(error));
+    ExitCode::from(if error.is::<WrongUsage>() { 2 } else { 1 })
+}
+
+/// The error and its causes, joined by `: `, on one line.
+fn one_line(error: &anyhow::Error) -> String {
+    let mut line = String::new();
+    for cause in error.chain() {
+        // Some messages span lines (a TOML parser's picture of the place), some repeat their cause.
+        let message = cause.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
+        if line.ends_with(&message) {
+            continue;
+        }
+        if !line.is_empty() {
+            line.push_str(": ");
+        }
+        line.push_str(&message);
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::{Context, anyhow};
+
+    use super::*;
+
+    #[test]
+    fn causes_are_joined_on_one_line() {
+        let error = anyhow!("expected a number\n  |  ^").context("run.toml, line 3");
+        assert_eq!(one_line(&error), "run.toml, line 3: expected a number | ^");
+    }
+
+    #[test]
+    fn a_cause_that_the_message_already_gives_is_not_repeated() {
+        let error = anyhow!("no such file").context("vocab.txt: no such file");
+        assert_eq!(one_line(&error), "vocab.txt: no such file");
+    }
+
+    #[test]
+    fn the_kind_of_error_decides_the_exit_status() {
+        let status = |error: anyhow::Error| format!("{:?}", report(&error));
+        let code = |code: u8| format!("{:?}", ExitCode::from(code));
+        assert_eq!(status(anyhow!("disk full")), code(1));
+        assert_eq!(status(WrongUsage::new(anyhow!("no such key")).into()), code(2));
+        assert_eq!(status(ClosedPipe.into()), code(0));
+        let wrapped = Err::<(), _>(WrongUsage::new(anyhow!("no such key"))).context("run.toml");
+        assert_eq!(status(wrapped.unwrap_err()), code(2));
+    }
+
+    #[test]
+    fn wrong_usage_keeps_the_causes() {
+        let inner = anyhow!("not a number").context("key `steps`");
+        let error = anyhow::Error::new(WrongUsage::new(inner));
+        assert_eq!(one_line(&error), "key `steps`: not a number");
+    }
+}

@@ -1,0 +1,147 @@
+//! Lines of text from standard input.
+
+use std::io::{BufRead, BufReader, Read, StdinLock, stdin};
+
+use anyhow::{Context, Result, bail};
+
+/// Bytes read ahead at most.
+const READ_AHEAD: usize = 1 << 20;
+
+/// UTF-8 lines in batches: what is there now, one line at least.
+///
+/// So a file is worked through many lines at a time, and a person or program that waits for the
+/// answer to each line gets it.
+pub struct Lines<R> {
+    input: BufReader<R>,
+    /// Lines read so far.
+    count: usize,
+    /// What ended the last batch before its time; told by the next call, after its lines' results.
+    failed: Option<anyhow::Error>,
+}
+
+impl Lines<StdinLock<'static>> {
+    /// The lines of standard input.
+    pub fn stdin() -> Self {
+        Self::new(stdin().lock())
+    }
+}
+
+impl<R: Read> Lines<R> {
+    fn new(input: R) -> Self {
+        Self { input: BufReader::with_capacity(READ_AHEAD, input), count: 0, failed: None }
+    }
+
+    /// The next lines, without their ends (`\n` or `\r\n`), and the number of the first, from 1;
+    /// `None` when all are read.
+    ///
+    /// # Errors
+    /// A line that is not UTF-8, by its number, once the lines before it have been handed out.
+    pub fn next_batch(&mut self) -> Result<Option<(usize, Vec<String>)>> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        let first = self.count + 1;
+        let mut batch = Vec::new();
+        loop {
+            match self.next_line() {
+                Ok(Some(line)) => batch.push(line),
+                Ok(None) => break,
+                Err(error) if batch.is_empty() => return Err(error),
+                Err(error) => {
+                    self.failed = Some(error);
+                    break;
+                }
+            }
+            // Go on only where a whole line is at hand, so that no read has to wait.
+            if !self.input.buffer().contains(&b'\n') {
+                break;
+            }
+        }
+        Ok((!batch.is_empty()).then_some((first, batch)))
+    }
+
+    fn next_line(&mut self) -> Result<Option<String>> {
+        let number = self.count + 1;
+        let mut line = Vec::new();
+        let read = self.input.read_until(b'\n', &mut line);
+        if read.with_context(|| format!("standard input, line {number}"))? == 0 {
+            return Ok(None);
+        }
+        self.count = number;
+        if line.last() == Some(&b'\n') {
+            line.pop();
+            if line.last() == Some(&b'\r') {
+                line.pop();
+            }
+        }
+        match String::from_utf8(line) {
+            Ok(line) => Ok(Some(line)),
+            Err(error) => {
+                let at = error.utf8_error().valid_up_to();
+                let byte = error.as_bytes()[at];
+                bail!("standard input, line {number}: not UTF-8 (byte 0x{byte:02x} at column {})", at + 1)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Everything `input` yields, and the error that ended it.
+    fn all(input: &[u8]) -> (Vec<String>, Option<String>) {
+        let mut lines = Lines::new(input);
+        let mut read = Vec::new();
+        loop {
+            match lines.next_batch() {
+                Ok(Some((first, batch))) => {
+                    assert_eq!(first, read.len() + 1);
+                    read.extend(batch);
+                }
+                Ok(None) => return (read, None),
+                Err(error) => return (read, Some(error.to_string())),
+            }
+        }
+    }
+
+    #[test]
+    fn lines_lose_their_ends_and_empty_ones_stay() {
+        let (lines, error) = all(b"one\r\n\ntwo\n\nlast");
+        assert_eq!(lines, ["one", "", "two", "", "last"]);
+        assert_eq!(error, None);
+        assert_eq!(all(b""), (vec![], None));
+        assert_eq!(all(b"\n"), (vec![String::new()], None));
+    }
+
+    #[test]
+    fn bad_utf8_is_named_by_line_after_the_lines_before_it() {
+        let (lines, error) = all(b"fine\nab\xffc\nmore\n");
+        assert_eq!(lines, ["fine"]);
+        assert_eq!(
+            error.unwrap(),
+            "standard input, line 2: not UTF-8 (byte 0xff at column 3)"
+        );
+        assert!(all(b"caf\xc3").1.unwrap().contains("line 1: not UTF-8 (byte 0xc3 at column 4)"));
+    }
+
+    #[test]
+    fn a_batch_is_what_can_be_had_without_waiting() {
+        /// Hands out one piece a read, as a pipe does.
+        struct Pieces(Vec<&'static [u8]>);
+        impl Read for Pieces {
+            fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+                if self.0.is_empty() {
+                    return Ok(0);
+                }
+                let piece = self.0.remove(0);
+                buffer[..piece.len()].copy_from_slice(piece);
+                Ok(piece.len())
+            }
+        }
+        let mut lines = Lines::new(Pieces(vec![b"a\nb\nc", b"c\nd\n"]));
+        assert_eq!(lines.next_batch().unwrap().unwrap(), (1, vec!["a".into(), "b".into()]));
+        assert_eq!(lines.next_batch().unwrap().unwrap(), (3, vec!["cc".into(), "d".into()]));
+        assert!(lines.next_batch().unwrap().is_none());
+    }
+}

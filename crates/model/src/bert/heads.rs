@@ -1,0 +1,83 @@
+use super::BertConfig;
+use crate::ParamInit;
+use crate::blocks::{Activation, LayerNorm, Linear};
+use burn::module::{Module, Param};
+use burn::tensor::Tensor;
+
+/// A summary of the sequence: `tanh(W·h₀ + b)` of the first position's state.
+#[derive(Module, Debug)]
+pub struct Pooler {
+    /// `[d_model, d_model]`
+    pub dense: Linear,
+}
+
+impl Pooler {
+    /// A new pooler of `d_model` features.
+    pub fn new(d_model: usize, init: &mut ParamInit) -> Self {
+        Self { dense: Linear::new(d_model, d_model, init) }
+    }
+
+    /// # Shapes
+    /// - `hidden_states`: `[batch, len, d_model]`; returns `[batch, d_model]`
+    pub fn forward(&self, hidden_states: Tensor<3>) -> Tensor<2> {
+        let first = hidden_states.narrow(1, 0, 1).squeeze_dim::<2>(1);
+        self.dense.forward(first).tanh()
+    }
+}
+
+/// The masked-language-model head: a transform, then a projection onto the token embeddings.
+///
+/// The projection's matrix is the embedding parameter itself, handed to [`forward`](Self::forward):
+/// the model holds it once, so the two cannot drift apart in training.
+#[derive(Module, Debug)]
+pub struct MlmHead {
+    /// `[d_model, d_model]`
+    pub dense: Linear,
+    /// Over the transform.
+    pub norm: LayerNorm,
+    /// One output bias a piece, `[vocab_size]`.
+    pub bias: Param<Tensor<1>>,
+    #[module(skip)]
+    activation: Activation,
+}
+
+impl MlmHead {
+    /// A new head for `config`.
+    pub fn new(config: &BertConfig, init: &mut ParamInit) -> Self {
+        Self {
+            dense: Linear::new(config.d_model, config.d_model, init),
+            norm: LayerNorm::new(config.d_model, config.layer_norm_eps, init),
+            bias: init.zeros([config.vocab_size]),
+            activation: config.activation,
+        }
+    }
+
+    /// # Shapes
+    /// - `states`: `[n, d_model]`, only the positions to predict; `token_embeddings`:
+    ///   `[vocab_size, d_model]`; returns `[n, vocab_size]`
+    pub fn forward(&self, states: Tensor<2>, token_embeddings: Tensor<2>) -> Tensor<2> {
+        let states = self.activation.forward(self.dense.forward(states));
+        let states = self.norm.forward(states);
+        states.matmul(token_embeddings.transpose()) + self.bias.val().unsqueeze()
+    }
+}
+
+/// Whether the second segment follows the first: class 0 it does, class 1 it is random.
+#[derive(Module, Debug)]
+pub struct NextSentenceHead {
+    /// `[d_model, 2]`
+    pub classifier: Linear,
+}
+
+impl NextSentenceHead {
+    /// A new head over `d_model` features.
+    pub fn new(d_model: usize, init: &mut ParamInit) -> Self {
+        Self { classifier: Linear::new(d_model, 2, init) }
+    }
+
+    /// # Shapes
+    /// - `pooled`: `[batch, d_model]`; returns `[batch, 2]`
+    pub fn forward(&self, pooled: Tensor<2>) -> Tensor<2> {
+        self.classifier.forward(pooled)
+    }
+}

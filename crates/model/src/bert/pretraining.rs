@@ -1,0 +1,48 @@
+use super::{Bert, BertInput, MlmHead, NextSentenceHead};
+use crate::blocks::{MultiHeadAttention, SelfAttention};
+use burn::module::Module;
+use burn::tensor::{Int, Tensor};
+
+/// BERT with the two heads it is pretrained with (Devlin et al. 2019, §3.1).
+#[derive(Module, Debug)]
+pub struct BertForPreTraining<A: SelfAttention = MultiHeadAttention> {
+    /// The encoder.
+    pub bert: Bert<A>,
+    /// Predicts the masked pieces.
+    pub mlm: MlmHead,
+    /// Predicts whether the segments belong together.
+    pub next_sentence: NextSentenceHead,
+}
+
+/// The two heads' outputs.
+#[derive(Debug, Clone)]
+pub struct PreTrainingLogits {
+    /// `[n_masked, vocab_size]`, in the order of the asked-for positions.
+    pub mlm: Tensor<2>,
+    /// `[batch, 2]`
+    pub next_sentence: Tensor<2>,
+}
+
+impl<A: SelfAttention> BertForPreTraining<A> {
+    /// Logits at the masked positions only: the projection onto the vocabulary is the largest
+    /// product of a small model, and six of seven rows of it would be thrown away.
+    ///
+    /// # Shapes
+    /// - `masked_positions`: `[n_masked]`, indices into the flattened batch, `row · len + column`
+    pub fn forward(&self, input: BertInput, masked_positions: Tensor<1, Int>) -> PreTrainingLogits {
+        let hidden = self.bert.forward(input).last_hidden_state;
+        let next_sentence = self.next_sentence.forward(self.bert.pooler.forward(hidden.clone()));
+        let mlm = self.mlm_logits(hidden, masked_positions);
+        PreTrainingLogits { mlm, next_sentence }
+    }
+
+    /// The masked-LM head on some positions of the encoder's states.
+    ///
+    /// # Shapes
+    /// - `hidden`: `[batch, len, d_model]`; `positions`: `[n]`, flattened; returns `[n, vocab_size]`
+    pub fn mlm_logits(&self, hidden: Tensor<3>, positions: Tensor<1, Int>) -> Tensor<2> {
+        let [batch, len, d_model] = hidden.dims();
+        let states = hidden.reshape([batch * len, d_model]).select(0, positions);
+        self.mlm.forward(states, self.bert.embeddings.tokens.weight.val())
+    }
+}

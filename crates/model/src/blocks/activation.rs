@@ -1,0 +1,27 @@
+use crate::ops;
+use burn::tensor::{Tensor, activation};
+use serde::{Deserialize, Serialize};
+
+/// The non-linearity of a feed-forward block or a head.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Activation {
+    /// `x · Φ(x)` (Hendrycks & Gimpel 2016): BERT's, and Hugging Face's `"gelu"`.
+    #[default]
+    Gelu,
+    /// The hyperbolic-tangent form of the same: Hugging Face's `"gelu_new"`.
+    GeluTanh,
+    /// `max(x, 0)`: the original Transformer's (Vaswani et al. 2017, eq. 2).
+    Relu,
+}
+
+impl Activation {
+    /// Applies it element by element; any shape.
+    pub fn forward<const D: usize>(self, x: Tensor<D>) -> Tensor<D> {
+        match self {
+            Self::Gelu => ops::gelu(x),
+            Self::GeluTanh => ops::gelu_tanh(x),
+            Self::Relu => activation::relu(x),
+        }
+    }
+}

@@ -1,0 +1,57 @@
+use super::{EncoderLayer, LayerNorm, SelfAttention};
+use crate::ops::AttentionMask;
+use burn::module::Module;
+use burn::tensor::Tensor;
+
+/// A stack of encoder layers, with a last normalisation where the layers normalise first.
+#[derive(Module, Debug)]
+pub struct Encoder<A: SelfAttention> {
+    /// From the first layer to the last.
+    pub layers: Vec<EncoderLayer<A>>,
+    /// The normalisation of the last layer's output; pre-norm stacks need it, post-norm have none.
+    pub final_norm: Option<LayerNorm>,
+}
+
+/// What to keep besides the last layer's output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct EncoderTrace {
+    /// The states that enter the first layer and leave each layer.
+    pub hidden_states: bool,
+    /// The attention probabilities of each layer.
+    pub attentions: bool,
+}
+
+/// What the encoder returns.
+#[derive(Debug, Clone)]
+pub struct EncoderOutput {
+    /// The last states, `[batch, len, d_model]`.
+    pub last_hidden_state: Tensor<3>,
+    /// `n_layers + 1` tensors `[batch, len, d_model]`, the embeddings first; empty unless traced.
+    pub hidden_states: Vec<Tensor<3>>,
+    /// `n_layers` tensors `[batch, n_heads, len, len]`; empty unless traced.
+    pub attentions: Vec<Tensor<4>>,
+}
+
+impl<A: SelfAttention> Encoder<A> {
+    /// # Shapes
+    /// - `x`: `[batch, len, d_model]`
+    pub fn forward(&self, mut x: Tensor<3>, mask: &AttentionMask, trace: EncoderTrace) -> EncoderOutput {
+        let mut hidden_states = Vec::new();
+        let mut attentions = Vec::new();
+        for layer in &self.layers {
+            if trace.hidden_states {
+                hidden_states.push(x.clone());
+            }
+            let output = layer.forward(x, mask, trace.attentions);
+            attentions.extend(output.weights);
+            x = output.context;
+        }
+        if let Some(norm) = &self.final_norm {
+            x = norm.forward(x);
+        }
+        if trace.hidden_states {
+            hidden_states.push(x.clone());
+        }
+        EncoderOutput { last_hidden_state: x, hidden_states, attentions }
+    }
+}

@@ -1,0 +1,90 @@
+use super::{AttentionOutput, FeedForward, FeedForwardConfig, LayerNorm, SelfAttention};
+use crate::ops::{self, AttentionMask};
+use crate::ParamInit;
+use burn::module::Module;
+use burn::tensor::Tensor;
+use serde::{Deserialize, Serialize};
+
+/// Where the layer normalisation of a sub-layer stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NormPlacement {
+    /// `LN(x + f(x))`: the original Transformer's and BERT's.
+    #[default]
+    Post,
+    /// `x + f(LN(x))` (Xiong et al. 2020): trains without warm-up; the encoder then ends with a
+    /// normalisation of its own.
+    Pre,
+}
+
+/// Configuration of an [`EncoderLayer`] around an attention.
+#[derive(Debug, Clone)]
+pub struct EncoderLayerConfig {
+    /// The feed-forward network.
+    pub feed_forward: FeedForwardConfig,
+    /// Dropout on the output of each of the two sub-layers.
+    pub dropout: f64,
+    /// Before or after the sub-layers.
+    pub norm: NormPlacement,
+    /// Added to the variance in the normalisations.
+    pub layer_norm_eps: f64,
+}
+
+impl EncoderLayerConfig {
+    /// A layer around `attention`, which is any block that implements [`SelfAttention`].
+    pub fn init<A: SelfAttention>(&self, attention: A, init: &mut ParamInit) -> EncoderLayer<A> {
+        let d_model = self.feed_forward.d_model;
+        EncoderLayer {
+            attention,
+            attention_norm: LayerNorm::new(d_model, self.layer_norm_eps, init),
+            feed_forward: self.feed_forward.init(init),
+            feed_forward_norm: LayerNorm::new(d_model, self.layer_norm_eps, init),
+            dropout: self.dropout,
+            norm: self.norm,
+        }
+    }
+}
+
+/// A Transformer encoder layer: self-attention and a feed-forward network, each with dropout, a
+/// residual connection and a normalisation (Vaswani et al. 2017, §3.1).
+#[derive(Module, Debug)]
+pub struct EncoderLayer<A: SelfAttention> {
+    /// The first sub-layer.
+    pub attention: A,
+    /// The normalisation of the first sub-layer, in either placement.
+    pub attention_norm: LayerNorm,
+    /// The second sub-layer.
+    pub feed_forward: FeedForward,
+    /// The normalisation of the second sub-layer, in either placement.
+    pub feed_forward_norm: LayerNorm,
+    dropout: f64,
+    #[module(skip)]
+    norm: NormPlacement,
+}
+
+impl<A: SelfAttention> EncoderLayer<A> {
+    /// The layer's output in place of the context, with the attention's weights where asked for.
+    ///
+    /// # Shapes
+    /// - `x`: `[batch, len, d_model]`; the output likewise
+    pub fn forward(&self, x: Tensor<3>, mask: &AttentionMask, need_weights: bool) -> AttentionOutput {
+        let (context, weights) = match self.norm {
+            NormPlacement::Post => {
+                let attended = self.attention.forward(x.clone(), mask, need_weights);
+                let x = ops::dropout_add(attended.context, x, self.dropout);
+                let x = self.attention_norm.forward(x);
+                let y = self.feed_forward.forward(x.clone());
+                let y = ops::dropout_add(y, x, self.dropout);
+                (self.feed_forward_norm.forward(y), attended.weights)
+            }
+            NormPlacement::Pre => {
+                let normed = self.attention_norm.forward(x.clone());
+                let attended = self.attention.forward(normed, mask, need_weights);
+                let x = ops::dropout_add(attended.context, x, self.dropout);
+                let y = self.feed_forward.forward(self.feed_forward_norm.forward(x.clone()));
+                (ops::dropout_add(y, x, self.dropout), attended.weights)
+            }
+        };
+        AttentionOutput { context, weights }
+    }
+}

@@ -1,0 +1,26 @@
+use crate::{ParamInit, ops};
+use burn::module::{Module, Param};
+use burn::tensor::Tensor;
+
+/// Layer normalisation over the last axis with a learned scale and shift (Ba et al. 2016).
+#[derive(Module, Debug)]
+pub struct LayerNorm {
+    /// The scale, `[d]`, ones at first.
+    pub gamma: Param<Tensor<1>>,
+    /// The shift, `[d]`, zeros at first.
+    pub beta: Param<Tensor<1>>,
+    epsilon: f64,
+}
+
+impl LayerNorm {
+    /// A new normalisation of `d` features; `epsilon` is added to the variance (BERT: 1e-12).
+    pub fn new(d: usize, epsilon: f64, init: &mut ParamInit) -> Self {
+        Self { gamma: init.ones([d]), beta: init.zeros([d]), epsilon }
+    }
+
+    /// # Shapes
+    /// - `x`: `[..., d]`; returns the same
+    pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
+        ops::layer_norm(x, self.gamma.val(), self.beta.val(), self.epsilon)
+    }
+}

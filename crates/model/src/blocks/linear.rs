@@ -1,0 +1,30 @@
+use crate::{ParamInit, ops};
+use burn::module::{Module, Param};
+use burn::tensor::Tensor;
+
+/// An affine map of the last axis, `x·W + b`.
+///
+/// Weights start truncated-normal, biases zero, as in BERT (burn's own default is Kaiming uniform).
+#[derive(Module, Debug)]
+pub struct Linear {
+    /// `[d_in, d_out]`: the transpose of PyTorch's layout.
+    pub weight: Param<Tensor<2>>,
+    /// `[d_out]`
+    pub bias: Param<Tensor<1>>,
+}
+
+impl Linear {
+    /// A new map from `d_in` to `d_out` features.
+    pub fn new(d_in: usize, d_out: usize, init: &mut ParamInit) -> Self {
+        Self {
+            weight: init.truncated_normal([d_in, d_out]),
+            bias: init.zeros([d_out]),
+        }
+    }
+
+    /// # Shapes
+    /// - `x`: `[..., d_in]`; returns `[..., d_out]`
+    pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
+        ops::linear(x, self.weight.val(), Some(self.bias.val()))
+    }
+}

@@ -1,0 +1,96 @@
+use super::Embedding;
+use crate::ParamInit;
+use burn::module::Module;
+use burn::tensor::{Device, Int, Tensor, TensorData};
+
+/// Something that gives a vector to each position of a sequence.
+///
+/// Implement it for a position encoding of your own that is added to the token embeddings.
+pub trait Positions: Module {
+    /// The vectors of positions `0..len`.
+    ///
+    /// # Shapes
+    /// - returns `[1, len, d_model]`
+    ///
+    /// # Panics
+    /// If `len` is beyond what the encoding covers.
+    fn forward(&self, len: usize, device: &Device) -> Tensor<3>;
+}
+
+/// One learned vector for each absolute position (Gehring et al. 2017; BERT's).
+#[derive(Module, Debug)]
+pub struct LearnedPositions {
+    /// `[max_positions, d_model]`
+    pub table: Embedding,
+}
+
+impl LearnedPositions {
+    /// A table for sequences of up to `max_positions` tokens.
+    pub fn new(max_positions: usize, d_model: usize, init: &mut ParamInit) -> Self {
+        Self { table: Embedding::new(max_positions, d_model, init) }
+    }
+}
+
+impl Positions for LearnedPositions {
+    fn forward(&self, len: usize, device: &Device) -> Tensor<3> {
+        let [max_positions, _] = self.table.weight.dims();
+        assert!(len <= max_positions, "{len} tokens, but the model has {max_positions} positions");
+        let ids = Tensor::<1, Int>::arange(0..len as i64, device).reshape([1, len]);
+        self.table.forward(ids)
+    }
+}
+
+/// Fixed sines and cosines of geometrically spaced wavelengths (Vaswani et al. 2017, §3.5):
+/// `PE(pos, 2i) = sin(pos / 10000^(2i/d))`, `PE(pos, 2i+1) = cos(pos / 10000^(2i/d))`.
+///
+/// Nothing to learn and no greatest length.
+#[derive(Module, Debug)]
+pub struct SinusoidalPositions {
+    d_model: usize,
+}
+
+impl SinusoidalPositions {
+    /// An encoding of `d_model` features.
+    pub fn new(d_model: usize) -> Self {
+        Self { d_model }
+    }
+}
+
+impl Positions for SinusoidalPositions {
+    fn forward(&self, len: usize, device: &Device) -> Tensor<3> {
+        let d = self.d_model;
+        let mut values = Vec::with_capacity(len * d);
+        for pos in 0..len {
+            for feature in 0..d {
+                let exponent = (feature / 2 * 2) as f64 / d as f64;
+                let angle = pos as f64 / 10_000f64.powf(exponent);
+                values.push(if feature % 2 == 0 { angle.sin() } else { angle.cos() } as f32);
+            }
+        }
+        Tensor::from_data(TensorData::new(values, [1, len, d]), device)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sinusoids_by_hand() {
+        let table = SinusoidalPositions::new(4).forward(2, &Device::flex());
+        assert_eq!(table.dims(), [1, 2, 4]);
+        let values: Vec<f32> = table.into_data().iter::<f32>().collect();
+        let expected = [0.0, 1.0, 0.0, 1.0, 0.841_471, 0.540_302, 0.01, 0.999_95];
+        for (value, expected) in values.iter().zip(expected) {
+            assert!((value - expected).abs() < 1e-5, "{value} is not {expected}");
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "5 tokens, but the model has 4 positions")]
+    fn learned_positions_end() {
+        let device = Device::flex();
+        let positions = LearnedPositions::new(4, 2, &mut ParamInit::new(&device, 0));
+        positions.forward(5, &device);
+    }
+}

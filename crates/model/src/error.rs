@@ -1,0 +1,87 @@
+use std::path::PathBuf;
+
+/// What can go wrong with what a user supplies: configurations and weight files.
+///
+/// Tensor shapes that a programmer gets wrong panic instead; each function says so.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ModelError {
+    /// A configuration whose values do not fit together.
+    #[error("model configuration: {0}")]
+    Config(String),
+
+    /// A file that could not be read or written.
+    #[error("{}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the operating system said.
+        #[source]
+        source: std::io::Error,
+    },
+
+    /// A JSON file that does not parse or lacks what is needed.
+    #[error("{}: not a usable model configuration", path.display())]
+    Json {
+        /// The file.
+        path: PathBuf,
+        /// What the parser said, with line and column.
+        #[source]
+        source: serde_json::Error,
+    },
+
+    /// A weight file that is damaged or not in the safetensors format.
+    #[error("{}: not a readable safetensors file", path.display())]
+    Safetensors {
+        /// The file.
+        path: PathBuf,
+        /// What the reader said.
+        #[source]
+        source: safetensors::SafeTensorError,
+    },
+
+    /// Tensors that the model needs and the file does not have.
+    #[error("{}: {} tensors are missing, the first is `{}`", path.display(), names.len(), names[0])]
+    MissingTensors {
+        /// The file.
+        path: PathBuf,
+        /// All the missing names, sorted; never empty.
+        names: Vec<String>,
+    },
+
+    /// Tensors in the file that the model has no place for.
+    #[error("{}: {} tensors have no place in the model, the first is `{}`", path.display(), names.len(), names[0])]
+    UnexpectedTensors {
+        /// The file.
+        path: PathBuf,
+        /// All the unexpected names, sorted; never empty.
+        names: Vec<String>,
+    },
+
+    /// A tensor of another shape than the configuration asks for.
+    #[error("{}: tensor `{name}` has shape {found:?}, the configuration asks for {expected:?}", path.display())]
+    Shape {
+        /// The file.
+        path: PathBuf,
+        /// The tensor's name in the file.
+        name: String,
+        /// The shape the model has.
+        expected: Vec<usize>,
+        /// The shape the file has.
+        found: Vec<usize>,
+    },
+
+    /// A tensor of an element type that cannot be a weight.
+    #[error("{}: tensor `{name}` holds {found}, expected F32, F16 or BF16", path.display())]
+    Dtype {
+        /// The file.
+        path: PathBuf,
+        /// The tensor's name in the file.
+        name: String,
+        /// The element type found.
+        found: String,
+    },
+}
+
+/// The crate's result.
+pub type Result<T> = std::result::Result<T, ModelError>;

@@ -1,0 +1,123 @@
+//! Initial values of parameters, from an explicit random generator.
+
+use burn::module::Param;
+use burn::tensor::{Device, Tensor, TensorData};
+use rand_pcg::Pcg64Mcg;
+use rand_pcg::rand_core::{Rng, SeedableRng};
+
+/// Draws the initial value of every parameter of a model, in the order of construction.
+///
+/// The values are drawn on the host, so the same seed gives the same model on every device.
+///
+/// ```
+/// # use burn::tensor::Device;
+/// # use cloze_model::ParamInit;
+/// let device = Device::flex();
+/// let mut init = ParamInit::new(&device, 42);
+/// let weight = init.truncated_normal([2, 3]);
+/// assert!(weight.val().abs().max().into_scalar::<f32>() <= 2.0 * 0.02);
+/// ```
+#[derive(Debug)]
+pub struct ParamInit {
+    device: Device,
+    rng: Pcg64Mcg,
+    std: f64,
+    spare: Option<f64>,
+}
+
+impl ParamInit {
+    /// A generator for parameters on `device`; the standard deviation starts at BERT's 0.02.
+    pub fn new(device: &Device, seed: u64) -> Self {
+        Self {
+            device: device.clone(),
+            rng: Pcg64Mcg::seed_from_u64(seed),
+            std: 0.02,
+            spare: None,
+        }
+    }
+
+    /// Another standard deviation for [`truncated_normal`](Self::truncated_normal).
+    pub fn with_std(mut self, std: f64) -> Self {
+        self.std = std;
+        self
+    }
+
+    /// The device that the parameters are made on.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// Normal with mean 0, cut off at two standard deviations by drawing again, as
+    /// `tf.truncated_normal_initializer` does (google-research/bert, `create_initializer`).
+    pub fn truncated_normal<const D: usize>(&mut self, shape: [usize; D]) -> Param<Tensor<D>> {
+        let std = self.std;
+        self.param(shape, |init| loop {
+            let z = init.standard_normal();
+            if z.abs() <= 2.0 {
+                return (z * std) as f32;
+            }
+        })
+    }
+
+    /// Zeros, as for biases.
+    pub fn zeros<const D: usize>(&mut self, shape: [usize; D]) -> Param<Tensor<D>> {
+        self.param(shape, |_| 0.0)
+    }
+
+    /// Ones, as for the scale of a normalisation.
+    pub fn ones<const D: usize>(&mut self, shape: [usize; D]) -> Param<Tensor<D>> {
+        self.param(shape, |_| 1.0)
+    }
+
+    /// A parameter filled by `draw`, element by element in row-major order.
+    pub fn param<const D: usize>(
+        &mut self,
+        shape: [usize; D],
+        mut draw: impl FnMut(&mut Self) -> f32,
+    ) -> Param<Tensor<D>> {
+        let values: Vec<f32> = (0..shape.iter().product()).map(|_| draw(self)).collect();
+        let tensor = Tensor::from_data(TensorData::new(values, shape), &self.device);
+        Param::from_tensor(tensor)
+    }
+
+    /// A standard normal draw by the Box–Muller transform.
+    pub fn standard_normal(&mut self) -> f64 {
+        if let Some(z) = self.spare.take() {
+            return z;
+        }
+        // 53 random bits; the shift by half a step keeps the logarithm away from zero.
+        let mut uniform = || ((self.rng.next_u64() >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
+        let radius = (-2.0 * uniform().ln()).sqrt();
+        let angle = std::f64::consts::TAU * uniform();
+        self.spare = Some(radius * angle.sin());
+        radius * angle.cos()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn truncated_normal_has_the_moments_of_its_distribution() {
+        let mut init = ParamInit::new(&Device::flex(), 7);
+        let values = init.truncated_normal([200, 500]).val().into_data();
+        let values: Vec<f64> = values.iter::<f64>().map(|v| v / 0.02).collect();
+        let mean = values.iter().sum::<f64>() / values.len() as f64;
+        let variance = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / values.len() as f64;
+        assert!(values.iter().all(|v| v.abs() <= 2.0 + 1e-5));
+        assert!(mean.abs() < 0.01, "mean {mean}");
+        // The variance of a standard normal cut at ±2 is 0.7737.
+        assert!((variance - 0.7737).abs() < 0.01, "variance {variance}");
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_bits() {
+        let draw = |seed| {
+            let mut init = ParamInit::new(&Device::flex(), seed);
+            init.truncated_normal([3, 5]).val().into_data()
+        };
+        assert_eq!(draw(1), draw(1));
+        assert_ne!(draw(1), draw(2));
+    }
+}

@@ -1,0 +1,34 @@
+//! Transformers on burn: blocks, complete models, heads, and the files that hold them.
+//!
+//! Everything takes a [`Device`](burn::tensor::Device) and runs on whatever backend the program
+//! was built with; this crate enables none. A model is assembled from [`blocks`], whose heavy
+//! arithmetic goes through [`ops`]; [`bert`] is such an assembly, and [`huggingface`] reads and
+//! writes it in the ecosystem's format.
+//!
+//! ```
+//! use burn::tensor::{Device, Int, Tensor};
+//! use cloze_model::{ParamInit, bert::{BertConfig, BertInput}};
+//!
+//! let device = Device::flex();
+//! let config = BertConfig::tiny(1_000);
+//! let model = config.init(&mut ParamInit::new(&device, 42));
+//! let input_ids = Tensor::<2, Int>::from_data([[2, 17, 4, 3]], &device);
+//! let output = model.bert.forward(BertInput::new(input_ids));
+//! assert_eq!(output.last_hidden_state.dims(), [1, 4, 128]);
+//! ```
+//!
+//! # Legend of dimensions
+//! `batch` sequences of `len` tokens; `d_model` features; `n_heads` heads with `d_k` features a key
+//! and `d_v` a value; `d_ff` features inside a feed-forward block; `vocab_size` pieces; `n_masked`
+//! masked positions over the whole batch.
+
+pub mod bert;
+pub mod blocks;
+mod error;
+pub mod huggingface;
+mod init;
+pub mod ops;
+pub mod weights;
+
+pub use error::{ModelError, Result};
+pub use init::ParamInit;

@@ -1,0 +1,100 @@
+//! A model's parameters by name: the way in and out for every file format.
+
+use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
+use burn::tensor::{Tensor, TensorData};
+use std::collections::BTreeMap;
+
+/// Float parameters by their path in the module tree, `bert.encoder.layers.0.attention.query.weight`.
+pub type NamedTensors = BTreeMap<String, TensorData>;
+
+/// Copies all float parameters of `module` to the host.
+pub fn collect<M: Module>(module: &M) -> NamedTensors {
+    let mut visitor = Collect::default();
+    module.visit(&mut visitor);
+    visitor.tensors
+}
+
+/// The paths and shapes of all float parameters, in the order of the module tree.
+pub fn shapes<M: Module>(module: &M) -> Vec<(String, Vec<usize>)> {
+    let mut visitor = Shapes::default();
+    module.visit(&mut visitor);
+    visitor.shapes
+}
+
+/// Puts `tensors` in the place of the parameters of the same paths; the rest of the module keeps
+/// its values. Devices, parameter identities and gradients' tracking stay as they are.
+///
+/// # Panics
+/// If a tensor has another shape than its parameter: check against [`shapes`] first.
+pub fn replace<M: Module>(module: M, tensors: NamedTensors) -> M {
+    let mut mapper = Replace { path: Vec::new(), tensors };
+    module.map(&mut mapper)
+}
+
+#[derive(Default)]
+struct Collect {
+    path: Vec<String>,
+    tensors: NamedTensors,
+}
+
+impl ModuleVisitor for Collect {
+    fn enter_module(&mut self, name: &str, _container: &str) {
+        self.path.push(name.to_string());
+    }
+
+    fn exit_module(&mut self, _name: &str, _container: &str) {
+        self.path.pop();
+    }
+
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        self.tensors.insert(self.path.join("."), param.val().into_data());
+    }
+}
+
+#[derive(Default)]
+struct Shapes {
+    path: Vec<String>,
+    shapes: Vec<(String, Vec<usize>)>,
+}
+
+impl ModuleVisitor for Shapes {
+    fn enter_module(&mut self, name: &str, _container: &str) {
+        self.path.push(name.to_string());
+    }
+
+    fn exit_module(&mut self, _name: &str, _container: &str) {
+        self.path.pop();
+    }
+
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        self.shapes.push((self.path.join("."), param.lazy_shape().to_vec()));
+    }
+}
+
+struct Replace {
+    path: Vec<String>,
+    tensors: NamedTensors,
+}
+
+impl ModuleMapper for Replace {
+    fn enter_module(&mut self, name: &str, _container: &str) {
+        self.path.push(name.to_string());
+    }
+
+    fn exit_module(&mut self, _name: &str, _container: &str) {
+        self.path.pop();
+    }
+
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        let Some(data) = self.tensors.remove(&self.path.join(".")) else {
+            return param;
+        };
+        param.map(|old| {
+            assert_eq!(data.shape(), &old.shape(), "`{}`", self.path.join("."));
+            let tracked = old.is_require_grad();
+            let new = Tensor::from_data(data, &old.device());
+            // An inference device refuses even the request.
+            if tracked { new.require_grad() } else { new }
+        })
+    }
+}

@@ -1,0 +1,143 @@
+//! Text on its way through the normaliser, with the place in the original each byte came from.
+
+/// A half-open byte range of the original text.
+pub type Span = (usize, usize);
+
+/// Text being normalised. `spans`, when kept, has for every byte of `text` the range of the original
+/// that it stands for; the rules for inserted and removed characters are the reference's.
+#[derive(Debug, Clone)]
+pub(crate) struct NormalizedText {
+    text: String,
+    spans: Option<Vec<Span>>,
+    /// Where this piece begins in the original text.
+    start: usize,
+}
+
+impl NormalizedText {
+    /// A piece of the original that begins at byte `start`; `track` keeps spans.
+    pub fn new(text: &str, start: usize, track: bool) -> Self {
+        let spans = track.then(|| {
+            let mut spans = Vec::with_capacity(text.len());
+            for (i, c) in text.char_indices() {
+                let span = (start + i, start + i + c.len_utf8());
+                spans.extend(std::iter::repeat_n(span, c.len_utf8()));
+            }
+            spans
+        });
+        Self {
+            text: text.to_owned(),
+            spans,
+            start,
+        }
+    }
+
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    pub fn into_parts(self) -> (String, Option<Vec<Span>>) {
+        (self.text, self.spans)
+    }
+
+    /// Replaces the text by `chars`. Each comes with its change: `0` replaces the next old character,
+    /// `1` is inserted (and stands for the same range as the character before it), `-n` replaces one
+    /// and drops the `n` old characters after it. `dropped` old characters are dropped at the front.
+    pub fn transform(&mut self, chars: impl IntoIterator<Item = (char, isize)>, dropped: usize) {
+        let Some(spans) = &mut self.spans else {
+            self.text = chars.into_iter().map(|(c, _)| c).collect();
+            return;
+        };
+        if self.text.is_empty() {
+            return;
+        }
+        let mut old = self.text.chars().map(char::len_utf8);
+        let mut at: usize = old.by_ref().take(dropped).sum();
+        let mut text = String::with_capacity(self.text.len());
+        let mut new_spans = Vec::with_capacity(spans.len());
+        for (c, change) in chars {
+            let span = if change > 0 {
+                match at.checked_sub(1) {
+                    Some(before) => spans[before],
+                    None => (self.start, self.start),
+                }
+            } else {
+                // Past the end only if `chars` replaces more than there is, which no stage does.
+                let span = spans.get(at).copied().unwrap_or((self.start, self.start));
+                let replaced: usize = old.by_ref().take(1 + change.unsigned_abs()).sum();
+                at += replaced;
+                span
+            };
+            text.push(c);
+            new_spans.extend(std::iter::repeat_n(span, c.len_utf8()));
+        }
+        self.text = text;
+        *spans = new_spans;
+    }
+
+    /// Keeps the characters for which `keep` is true.
+    pub fn filter(&mut self, keep: impl Fn(char) -> bool) {
+        if self.text.chars().all(&keep) {
+            return;
+        }
+        if self.spans.is_none() {
+            self.text.retain(keep);
+            return;
+        }
+        let mut kept: Vec<(char, isize)> = Vec::with_capacity(self.text.len());
+        let mut dropped = 0;
+        for c in self.text.chars() {
+            if keep(c) {
+                kept.push((c, 0));
+            } else if let Some((_, change)) = kept.last_mut() {
+                *change -= 1;
+            } else {
+                dropped += 1;
+            }
+        }
+        self.transform(kept, dropped);
+    }
+
+    /// Replaces every character by one other.
+    pub fn map(&mut self, map: impl Fn(char) -> char) {
+        if self.text.chars().any(|c| map(c) != c) {
+            let chars: Vec<_> = self.text.chars().map(|c| (map(c), 0)).collect();
+            self.transform(chars, 0);
+        }
+    }
+
+    /// Lower-cases character by character, without context, as the reference does.
+    pub fn lowercase(&mut self) {
+        if self.text.is_ascii() {
+            self.text.make_ascii_lowercase();
+            return;
+        }
+        let mut chars = Vec::with_capacity(self.text.len());
+        for c in self.text.chars() {
+            chars.extend(c.to_lowercase().enumerate().map(|(i, c)| (c, isize::from(i > 0))));
+        }
+        self.transform(chars, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_follow_inserted_and_removed_characters() {
+        let mut text = NormalizedText::new("aéb", 10, true);
+        text.transform([('x', 0), ('y', 1), ('z', -1)], 0);
+        let (text, spans) = text.into_parts();
+        assert_eq!(text, "xyz");
+        assert_eq!(spans.unwrap(), [(10, 11), (10, 11), (11, 13)]);
+    }
+
+    #[test]
+    fn filter_at_both_ends() {
+        let mut text = NormalizedText::new("--ab-c--", 0, true);
+        text.filter(|c| c != '-');
+        let (text, spans) = text.into_parts();
+        assert_eq!(text, "abc");
+        assert_eq!(spans.unwrap(), [(2, 3), (3, 4), (5, 6)]);
+    }
+}

@@ -1,0 +1,103 @@
+//! The first stage: text to normalised text.
+
+mod bert;
+mod unicode;
+
+pub use bert::BertNormalizer;
+
+use serde::{Deserialize, Serialize};
+use unicode_normalization_alignments::char::is_combining_mark;
+
+use crate::normalized::NormalizedText;
+
+/// A normaliser, named as in `tokenizer.json`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type")]
+#[non_exhaustive]
+pub enum Normalizer {
+    /// BERT's cleaning, ideograph spacing, accent stripping and lower-casing.
+    BertNormalizer(BertNormalizer),
+    /// Canonical composition.
+    NFC,
+    /// Canonical decomposition.
+    NFD,
+    /// Compatibility composition.
+    NFKC,
+    /// Compatibility decomposition.
+    NFKD,
+    /// Lower case, character by character.
+    Lowercase,
+    /// Drops combining marks (of text that is decomposed already).
+    StripAccents,
+    /// One normaliser after the other.
+    Sequence {
+        /// In this order.
+        normalizers: Vec<Normalizer>,
+    },
+}
+
+impl Normalizer {
+    /// The `type`s that exist here.
+    pub(crate) const TYPES: &[&str] = &[
+        "BertNormalizer",
+        "NFC",
+        "NFD",
+        "NFKC",
+        "NFKD",
+        "Lowercase",
+        "StripAccents",
+        "Sequence",
+    ];
+
+    /// `text` normalised.
+    ///
+    /// ```
+    /// use cloze_tokenizer::{BertNormalizer, Normalizer};
+    ///
+    /// let bert = Normalizer::BertNormalizer(BertNormalizer::uncased());
+    /// assert_eq!(bert.normalize("Ünïcode\tis 好"), "unicode is  好 ");
+    /// ```
+    pub fn normalize(&self, text: &str) -> String {
+        let mut normalized = NormalizedText::new(text, 0, false);
+        self.apply(&mut normalized);
+        normalized.into_parts().0
+    }
+
+    pub(crate) fn apply(&self, text: &mut NormalizedText) {
+        match self {
+            Self::BertNormalizer(bert) => bert.apply(text),
+            Self::NFC => unicode::nfc(text),
+            Self::NFD => unicode::nfd(text),
+            Self::NFKC => unicode::nfkc(text),
+            Self::NFKD => unicode::nfkd(text),
+            Self::Lowercase => text.lowercase(),
+            Self::StripAccents => text.filter(|c| c.is_ascii() || !is_combining_mark(c)),
+            Self::Sequence { normalizers } => normalizers.iter().for_each(|n| n.apply(text)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sequence_strips_accents() {
+        let strip: Normalizer = serde_json::from_str(
+            r#"{"type":"Sequence","normalizers":[{"type":"NFD"},{"type":"StripAccents"},{"type":"Lowercase"}]}"#,
+        )
+        .unwrap();
+        assert_eq!(strip.normalize("Élan"), "elan");
+    }
+
+    #[test]
+    fn every_listed_type_is_one() {
+        for name in Normalizer::TYPES {
+            let json = match *name {
+                "Sequence" => r#"{"type":"Sequence","normalizers":[]}"#.to_owned(),
+                name => format!(r#"{{"type":"{name}"}}"#),
+            };
+            serde_json::from_str::<Normalizer>(&json).unwrap();
+        }
+    }
+}

@@ -1,0 +1,359 @@
+//! Checkpoints: everything a run needs to go on, on disk, whole or not at all.
+//!
+//! ```text
+//! checkpoints/step-00001000/model.safetensors      parameters by path
+//!                           optimizer.safetensors  AdamW's moments by path
+//!                           state.json             RunState: step, data position, best so far
+//!                           checksums.json         BLAKE3 of the other three
+//! ```
+//!
+//! A checkpoint is written into a folder beside its final place, flushed to the disk, and renamed: a
+//! reader finds it complete or not at all, whenever the writer was killed.
+
+use crate::adamw::OptimizerState;
+use crate::step::StepReport;
+use crate::{Result, TrainerError};
+use cloze_data::Cursor;
+use cloze_model::huggingface::{read_tensors, write_tensors};
+use cloze_model::weights::NamedTensors;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+const MODEL: &str = "model.safetensors";
+const OPTIMIZER: &str = "optimizer.safetensors";
+const STATE: &str = "state.json";
+const CHECKSUMS: &str = "checksums.json";
+const PREFIX: &str = "step-";
+const PARTIAL: &str = ".partial-";
+
+/// What a run knows besides its tensors. Random states are not among it: they are functions of
+/// the seed in the config and of the step.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunState {
+    /// Steps done.
+    pub step: u64,
+    /// Updates made: steps less those skipped for a non-finite loss.
+    pub updates: u64,
+    /// Where the next batch starts.
+    pub cursor: CursorState,
+    /// Tokens trained on, without padding.
+    pub tokens: u64,
+    /// The best evaluation so far.
+    pub best: Option<Best>,
+    /// Losses since the last log record.
+    pub window: Window,
+}
+
+/// [`Cursor`] on disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CursorState {
+    /// Passes over the corpus already made.
+    pub epoch: u64,
+    /// Examples of this pass already used.
+    pub example: u64,
+}
+
+impl From<Cursor> for CursorState {
+    fn from(cursor: Cursor) -> Self {
+        Self { epoch: cursor.epoch, example: cursor.example }
+    }
+}
+
+impl From<CursorState> for Cursor {
+    fn from(state: CursorState) -> Self {
+        Self { epoch: state.epoch, example: state.example }
+    }
+}
+
+/// The best evaluation of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Best {
+    /// The step it was made at.
+    pub step: u64,
+    /// The held-out masked-LM loss, in nats.
+    pub loss: f64,
+}
+
+/// Sums over the updates since the last log record, kept in checkpoints so that a resumed run logs
+/// what an uninterrupted one does.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Window {
+    /// Updates in the sums.
+    pub updates: u64,
+    /// For each term of the loss, the sum of its per-step means.
+    pub losses: Vec<f64>,
+    /// Sum of the gradients' global norms before clipping.
+    pub grad_norm: f64,
+}
+
+impl Window {
+    /// Takes in one step; one without an update, whose figures are not finite, is left out.
+    pub fn add(&mut self, report: &StepReport) {
+        if !report.updated {
+            return;
+        }
+        self.updates += 1;
+        self.grad_norm += report.grad_norm;
+        self.losses.resize(report.losses.len(), 0.0);
+        for (sum, loss) in self.losses.iter_mut().zip(&report.losses) {
+            *sum += loss;
+        }
+    }
+}
+
+/// A checkpoint in memory.
+#[derive(Debug)]
+pub struct Checkpoint {
+    /// Everything but the tensors.
+    pub state: RunState,
+    /// The parameters.
+    pub model: NamedTensors,
+    /// The optimiser's moments.
+    pub optimizer: OptimizerState,
+}
+
+/// The folder of a run's checkpoints.
+#[derive(Debug, Clone)]
+pub struct Checkpoints {
+    folder: PathBuf,
+}
+
+/// A checkpoint that was found damaged and passed over.
+#[derive(Debug)]
+pub struct Refused {
+    /// Its folder.
+    pub path: PathBuf,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
+impl Checkpoints {
+    /// Opens the folder, making it if need be, and clears what a killed writer left behind.
+    pub fn open(folder: impl Into<PathBuf>) -> Result<Self> {
+        let folder = folder.into();
+        fs::create_dir_all(&folder).map_err(TrainerError::io("make", &folder))?;
+        let entries = fs::read_dir(&folder).map_err(TrainerError::io("read", &folder))?;
+        for entry in entries.flatten() {
+            if entry.file_name().to_string_lossy().starts_with(PARTIAL) {
+                let path = entry.path();
+                fs::remove_dir_all(&path).map_err(TrainerError::io("remove", &path))?;
+            }
+        }
+        Ok(Self { folder })
+    }
+
+    /// The folder of the checkpoint of `step`.
+    pub fn path(&self, step: u64) -> PathBuf {
+        self.folder.join(format!("{PREFIX}{step:08}"))
+    }
+
+    /// The steps that have a checkpoint, ascending; none is opened.
+    pub fn steps(&self) -> Result<Vec<u64>> {
+        let entries = fs::read_dir(&self.folder).map_err(TrainerError::io("read", &self.folder))?;
+        let mut steps: Vec<u64> = entries
+            .flatten()
+            .filter_map(|entry| entry.file_name().to_str()?.strip_prefix(PREFIX)?.parse().ok())
+            .collect();
+        steps.sort_unstable();
+        Ok(steps)
+    }
+
+    /// Writes a checkpoint, whole or not at all, and returns its folder.
+    pub fn save(&self, checkpoint: &Checkpoint) -> Result<PathBuf> {
+        let path = self.path(checkpoint.state.step);
+        let partial = self.folder.join(format!("{PARTIAL}{:08}", checkpoint.state.step));
+        if partial.exists() {
+            fs::remove_dir_all(&partial).map_err(TrainerError::io("remove", &partial))?;
+        }
+        fs::create_dir(&partial).map_err(TrainerError::io("make", &partial))?;
+        write_tensors(&partial.join(MODEL), &checkpoint.model, &[])?;
+        write_tensors(&partial.join(OPTIMIZER), &checkpoint.optimizer, &[])?;
+        write_json(&partial.join(STATE), &checkpoint.state)?;
+        write_json(&partial.join(CHECKSUMS), &checksums(&partial)?)?;
+        for name in [MODEL, OPTIMIZER, STATE, CHECKSUMS] {
+            flush(&partial.join(name))?;
+        }
+        flush(&partial)?;
+        if path.exists() {
+            fs::remove_dir_all(&path).map_err(TrainerError::io("replace", &path))?;
+        }
+        fs::rename(&partial, &path).map_err(TrainerError::io("write", &path))?;
+        flush(&self.folder)?;
+        Ok(path)
+    }
+
+    /// The newest checkpoint that is whole, and the damaged ones passed over on the way to it.
+    pub fn latest(&self) -> Result<(Option<Checkpoint>, Vec<Refused>)> {
+        let mut refused = Vec::new();
+        for step in self.steps()?.into_iter().rev() {
+            let path = self.path(step);
+            match load(&path) {
+                Ok(checkpoint) => return Ok((Some(checkpoint), refused)),
+                Err(reason) => refused.push(Refused { path, reason }),
+            }
+        }
+        Ok((None, refused))
+    }
+
+    /// Removes all but the last `keep_last` checkpoints and the one of step `best`.
+    pub fn prune(&self, keep_last: usize, best: Option<u64>) -> Result<()> {
+        let steps = self.steps()?;
+        let surplus = steps.len().saturating_sub(keep_last.max(1));
+        for step in &steps[..surplus] {
+            if Some(*step) == best {
+                continue;
+            }
+            // Renamed first: a kill in the middle of the removal leaves no half checkpoint behind.
+            let path = self.path(*step);
+            let partial = self.folder.join(format!("{PARTIAL}remove-{step:08}"));
+            fs::rename(&path, &partial).map_err(TrainerError::io("remove", &path))?;
+            fs::remove_dir_all(&partial).map_err(TrainerError::io("remove", &partial))?;
+        }
+        Ok(())
+    }
+}
+
+fn load(path: &Path) -> std::result::Result<Checkpoint, String> {
+    let json = |name: &str| {
+        fs::read(path.join(name)).map_err(|error| format!("{name}: {error}"))
+    };
+    let recorded: BTreeMap<String, String> = serde_json::from_slice(&json(CHECKSUMS)?)
+        .map_err(|error| format!("{CHECKSUMS}: {error}"))?;
+    let found = checksums(path).map_err(|error| describe(&error))?;
+    for (name, sum) in &found {
+        if recorded.get(name) != Some(sum) {
+            return Err(format!("{name} is not what was written: its checksum differs"));
+        }
+    }
+    let state = serde_json::from_slice(&json(STATE)?).map_err(|error| format!("{STATE}: {error}"))?;
+    let tensors = |name: &str| read_tensors(&path.join(name)).map_err(|error| describe(&error));
+    Ok(Checkpoint { state, model: tensors(MODEL)?, optimizer: tensors(OPTIMIZER)? })
+}
+
+/// An error and its causes in one line.
+fn describe(error: &dyn std::error::Error) -> String {
+    let mut line = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        line += &format!(": {cause}");
+        source = cause.source();
+    }
+    line
+}
+
+fn checksums(folder: &Path) -> Result<BTreeMap<String, String>> {
+    [MODEL, OPTIMIZER, STATE]
+        .into_iter()
+        .map(|name| {
+            let path = folder.join(name);
+            let mut hasher = blake3::Hasher::new();
+            hasher.update_mmap_rayon(&path).map_err(TrainerError::io("read", &path))?;
+            Ok((name.to_string(), hasher.finalize().to_hex().to_string()))
+        })
+        .collect()
+}
+
+fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
+    let mut json = serde_json::to_vec_pretty(value).expect("plain values serialise");
+    json.push(b'\n');
+    fs::write(path, json).map_err(TrainerError::io("write", path))
+}
+
+/// Makes what was written survive a power cut, not only a killed process.
+pub(crate) fn flush(path: &Path) -> Result<()> {
+    File::open(path)
+        .and_then(|file| file.sync_all())
+        .map_err(TrainerError::io("flush", path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use burn::tensor::TensorData;
+
+    fn checkpoint(step: u64) -> Checkpoint {
+        let tensor = TensorData::from([step as f32, -0.1, f32::MIN_POSITIVE]);
+        Checkpoint {
+            state: RunState {
+                step,
+                updates: step,
+                cursor: CursorState { epoch: 1, example: 2 * step },
+                tokens: 64 * step,
+                best: Some(Best { step: 1, loss: 0.1 + 0.2 }),
+                window: Window { updates: 1, losses: vec![1.0 / 3.0], grad_norm: 0.7 },
+            },
+            model: [("w".to_string(), tensor.clone())].into(),
+            optimizer: [("w.first".to_string(), tensor)].into(),
+        }
+    }
+
+    #[test]
+    fn what_is_saved_is_loaded_bit_for_bit() {
+        let folder = tempfile::tempdir().unwrap();
+        let checkpoints = Checkpoints::open(folder.path()).unwrap();
+        checkpoints.save(&checkpoint(7)).unwrap();
+        let (loaded, refused) = checkpoints.latest().unwrap();
+        let loaded = loaded.unwrap();
+        assert!(refused.is_empty());
+        assert_eq!(loaded.state, checkpoint(7).state);
+        assert_eq!(loaded.model, checkpoint(7).model);
+        assert_eq!(loaded.optimizer, checkpoint(7).optimizer);
+    }
+
+    #[test]
+    fn a_damaged_checkpoint_is_refused_by_name_and_the_one_before_used() {
+        for (file, damage) in [
+            (MODEL, "flip"),
+            (OPTIMIZER, "truncate"),
+            (STATE, "flip"),
+            (CHECKSUMS, "remove"),
+            (MODEL, "remove"),
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            let checkpoints = Checkpoints::open(folder.path()).unwrap();
+            checkpoints.save(&checkpoint(1)).unwrap();
+            let newest = checkpoints.save(&checkpoint(2)).unwrap();
+            let path = newest.join(file);
+            let mut bytes = fs::read(&path).unwrap();
+            match damage {
+                "flip" => *bytes.last_mut().unwrap() ^= 1,
+                "truncate" => bytes.truncate(bytes.len() / 2),
+                _ => fs::remove_file(&path).unwrap(),
+            }
+            if damage != "remove" {
+                fs::write(&path, bytes).unwrap();
+            }
+            let (loaded, refused) = checkpoints.latest().unwrap();
+            assert_eq!(loaded.unwrap().state.step, 1, "{damage} {file}");
+            assert_eq!(refused.len(), 1);
+            assert_eq!(refused[0].path, newest);
+            assert!(refused[0].reason.contains(file), "{}", refused[0].reason);
+        }
+    }
+
+    #[test]
+    fn what_a_killed_writer_leaves_is_no_checkpoint() {
+        let folder = tempfile::tempdir().unwrap();
+        let checkpoints = Checkpoints::open(folder.path()).unwrap();
+        checkpoints.save(&checkpoint(1)).unwrap();
+        let partial = folder.path().join(".partial-00000002");
+        fs::create_dir(&partial).unwrap();
+        fs::write(partial.join(MODEL), b"half").unwrap();
+        let checkpoints = Checkpoints::open(folder.path()).unwrap();
+        assert_eq!(checkpoints.steps().unwrap(), [1]);
+        assert!(!partial.exists());
+    }
+
+    #[test]
+    fn the_last_and_the_best_are_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let checkpoints = Checkpoints::open(folder.path()).unwrap();
+        for step in 1..=5 {
+            checkpoints.save(&checkpoint(step)).unwrap();
+            checkpoints.prune(2, Some(1)).unwrap();
+        }
+        assert_eq!(checkpoints.steps().unwrap(), [1, 4, 5]);
+    }
+}

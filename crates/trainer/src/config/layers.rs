@@ -1,0 +1,240 @@
+//! Config values that know where they were given, and how one layer is laid over another.
+//!
+//! A [`Node`] is a TOML value with its [`Place`]. Layers (preset, file, `--set`) are parsed into nodes and
+//! merged as tables; errors found later, by type or by range, look their key's place up here.
+
+use std::collections::BTreeMap;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use crate::error::{Place, Result, TrainerError};
+
+/// The key that names the variant of a tagged table.
+pub(super) const TAG: &str = "kind";
+
+/// A config value and where it was given.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Node {
+    pub value: Value,
+    pub place: Place,
+}
+
+/// A TOML value whose parts are nodes.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Value {
+    Table(BTreeMap<String, Node>),
+    Array(Vec<Node>),
+    /// Anything else: never a table or an array.
+    Scalar(toml::Value),
+}
+
+impl Node {
+    /// An empty table.
+    pub fn empty(place: Place) -> Self {
+        Self {
+            value: Value::Table(BTreeMap::new()),
+            place,
+        }
+    }
+
+    /// A scalar.
+    pub fn scalar(value: impl Into<toml::Value>, place: Place) -> Self {
+        Self {
+            value: Value::Scalar(value.into()),
+            place,
+        }
+    }
+
+    /// Parses a whole file; `file` is its place, without a line.
+    ///
+    /// # Errors
+    /// [`TrainerError::ConfigSyntax`] with the line.
+    pub fn parse(text: &str, file: &Place) -> Result<Self> {
+        let lines = Lines::new(text);
+        let root = DeTable::parse(text).map_err(|error| {
+            let line = error.span().map_or(1, |span| lines.of(span.start));
+            TrainerError::ConfigSyntax {
+                place: file.line(line),
+                message: one_line(error.message()),
+            }
+        })?;
+        let mut node = table(root.into_inner(), &|offset| file.line(lines.of(offset)))?;
+        node.place = file.clone();
+        Ok(node)
+    }
+
+    /// Parses `--set` arguments, `section.key=value`, into one layer; of two for one key the later counts.
+    ///
+    /// The value is TOML; what is not (`tiny`, `data/a.txt`) is taken as a string.
+    ///
+    /// # Errors
+    /// [`TrainerError::ConfigSyntax`] naming the argument.
+    pub fn parse_sets(sets: &[String]) -> Result<Self> {
+        let mut layer = Self::empty(Place::argument(""));
+        for argument in sets {
+            let place = Place::argument(argument);
+            let syntax = |message: String| TrainerError::ConfigSyntax {
+                place: place.clone(),
+                message,
+            };
+            let (key, text) = argument.split_once('=').ok_or_else(|| {
+                syntax("expected section.key=value, as in train.steps=100".to_owned())
+            })?;
+            let path: Vec<&str> = key.split('.').map(str::trim).collect();
+            if path.iter().any(|part| part.is_empty()) {
+                return Err(syntax(format!(
+                    "`{}` is not a dotted key; expected section.key=value, as in train.steps=100",
+                    key.trim()
+                )));
+            }
+            let text = text.trim();
+            let value = match DeValue::parse(text) {
+                Ok(value) => node(value, &|_| place.clone())?,
+                // A quote or bracket announces TOML: then its absence of sense is an error, not a string.
+                Err(error) if text.starts_with(['"', '\'', '[', '{']) => {
+                    return Err(syntax(one_line(error.message())));
+                }
+                Err(_) => Self::scalar(text, place.clone()),
+            };
+            let nested = path.iter().rev().fold(value, |inner, part| Self {
+                value: Value::Table(BTreeMap::from([((*part).to_owned(), inner)])),
+                place: place.clone(),
+            });
+            layer.lay(nested);
+        }
+        Ok(layer)
+    }
+
+    /// Lays `upper` over this layer: tables merge key by key, anything else is replaced.
+    ///
+    /// A table whose [`TAG`] changes is replaced as a whole, so that no key of the old variant survives.
+    pub fn lay(&mut self, upper: Node) {
+        let changes_kind = match (self.get(TAG), upper.get(TAG)) {
+            (Some(old), Some(new)) => old.value != new.value,
+            _ => false,
+        };
+        match (&mut self.value, upper.value) {
+            (Value::Table(below), Value::Table(above)) if !changes_kind => {
+                for (key, node) in above {
+                    match below.get_mut(&key) {
+                        Some(old) => old.lay(node),
+                        None => {
+                            below.insert(key, node);
+                        }
+                    }
+                }
+            }
+            (_, value) => {
+                *self = Self {
+                    value,
+                    place: upper.place,
+                }
+            }
+        }
+    }
+
+    /// The value of `key`, where this is a table that has it.
+    pub fn get(&self, key: &str) -> Option<&Node> {
+        match &self.value {
+            Value::Table(table) => table.get(key),
+            _ => None,
+        }
+    }
+
+    /// The keys and values of a table; nothing for anything else.
+    pub fn table_mut(&mut self) -> Option<&mut BTreeMap<String, Node>> {
+        match &mut self.value {
+            Value::Table(table) => Some(table),
+            _ => None,
+        }
+    }
+
+    /// The place of the dotted `key`, or of the innermost table around it that was given.
+    pub fn place_of(&self, key: &str) -> Place {
+        let mut node = self;
+        for part in key.split('.') {
+            match node.get(part) {
+                Some(inner) => node = inner,
+                None => break,
+            }
+        }
+        node.place.clone()
+    }
+}
+
+/// Converts a parsed table; `place` maps byte offsets to places.
+fn table(table: DeTable<'_>, place: &dyn Fn(usize) -> Place) -> Result<Node> {
+    let mut entries = BTreeMap::new();
+    for (key, value) in table {
+        let key_place = place(key.span().start);
+        let mut node = node(value, place)?;
+        // A table's span is its header's, an array's its bracket's: the key is what a reader looks for.
+        node.place = key_place;
+        entries.insert(key.into_inner().into_owned(), node);
+    }
+    Ok(Node {
+        value: Value::Table(entries),
+        place: place(0),
+    })
+}
+
+/// Converts a parsed value; `place` maps byte offsets to places.
+fn node(value: Spanned<DeValue<'_>>, place: &dyn Fn(usize) -> Place) -> Result<Node> {
+    let here = place(value.span().start);
+    if value.get_ref().is_table() {
+        let DeValue::Table(entries) = value.into_inner() else {
+            unreachable!("checked above")
+        };
+        return Ok(Node {
+            place: here,
+            ..table(entries, place)?
+        });
+    }
+    if value.get_ref().is_array() {
+        let DeValue::Array(items) = value.into_inner() else {
+            unreachable!("checked above")
+        };
+        let items = items
+            .into_iter()
+            .map(|item| node(item, place))
+            .collect::<Result<_>>()?;
+        return Ok(Node {
+            value: Value::Array(items),
+            place: here,
+        });
+    }
+    let scalar = serde::Deserialize::deserialize(toml::de::ValueDeserializer::from(value));
+    // The parser has accepted its form: what is left is a number that no 64 bits hold.
+    let scalar = scalar.map_err(|_: toml::de::Error| TrainerError::ConfigSyntax {
+        place: here.clone(),
+        message: format!("a number out of range; whole numbers end at {}", i64::MAX),
+    })?;
+    Ok(Node {
+        value: Value::Scalar(scalar),
+        place: here,
+    })
+}
+
+/// A parser's message, which may span lines, on one.
+fn one_line(message: &str) -> String {
+    message
+        .lines()
+        .map(str::trim)
+        .collect::<Vec<_>>()
+        .join("; ")
+}
+
+/// Line numbers by byte offset.
+struct Lines(Vec<usize>);
+
+impl Lines {
+    fn new(text: &str) -> Self {
+        Self(text.match_indices('\n').map(|(offset, _)| offset).collect())
+    }
+
+    /// The line (from 1) that holds the byte at `offset`.
+    fn of(&self, offset: usize) -> usize {
+        1 + self.0.partition_point(|&end| end < offset)
+    }
+}

@@ -1,0 +1,953 @@
+//! A run's configuration: strict, layered, and complete once resolved.
+//!
+//! Three layers make a config, each laid over the one before: the defaults and presets, the TOML file, and the
+//! `--set section.key=value` arguments. The layers merge as tables, so that a layer says only what it
+//! changes; where it changes the `kind` of a table, the table is replaced as a whole. A `preset` counts in the
+//! layer that names it: in a file, the file's other keys override it; in a `--set`, it overrides the file.
+//! The merged table is then read strictly: an unknown key, a wrong type or a value out of range is an error
+//! that says where it stands and what was expected.
+//!
+//! Paths in a config are relative to the **current directory** of the process, not to the config's folder,
+//! so that a config resolved into a run folder keeps its meaning.
+
+mod data_mirror;
+mod layers;
+mod sections;
+mod strict;
+mod validate;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Place, Result, TrainerError};
+use crate::schedule::Schedule;
+use data_mirror::{CorpusConfig, ExampleConfig};
+use layers::{Node, Value};
+pub use sections::{
+    Activation, CheckpointSection, EvalSection, LogSection, ModelPreset, ModelSection, NonFinite,
+    Norm, OptimizerSection, Precision, RunSection, TokenizerSection, TrainSection,
+};
+
+/// Everything a pretraining run is told.
+///
+/// [`RunConfig::load`] resolves one from a file; [`RunConfig::to_toml`] writes it with every default and
+/// preset spelled out, which reads back as the same config.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunConfig {
+    /// `[run]`: name and seed.
+    pub run: RunSection,
+    /// `[corpus]`: the text.
+    pub corpus: CorpusConfig,
+    /// `[tokenizer]`: the vocabulary.
+    pub tokenizer: TokenizerSection,
+    /// `[examples]`: sentence pairs and masking.
+    pub examples: ExampleConfig,
+    /// `[model]`: the encoder.
+    pub model: ModelSection,
+    /// `[train]`: steps and batches.
+    pub train: TrainSection,
+    /// `[optimizer]`: AdamW.
+    pub optimizer: OptimizerSection,
+    /// `[schedule]`: the learning rate over the steps.
+    pub schedule: Schedule,
+    /// `[eval]`: held-out evaluation.
+    #[serde(default)]
+    pub eval: EvalSection,
+    /// `[checkpoint]`: what is kept to resume from.
+    #[serde(default)]
+    pub checkpoint: CheckpointSection,
+    /// `[log]`: how often metrics are written.
+    #[serde(default)]
+    pub log: LogSection,
+}
+
+/// Keys that change no weight: a run may be resumed with other values of them.
+const FREE_KEYS: [&str; 7] = [
+    "run.name",
+    "train.workers",
+    "train.prefetch",
+    "eval.every",
+    "eval.batch_size",
+    "eval.max_examples",
+    "log.",
+];
+
+impl RunConfig {
+    /// Resolves the config file at `path` with the `sets` (`section.key=value`) laid over it.
+    ///
+    /// # Errors
+    /// [`TrainerError::Io`] for an unreadable file; [`TrainerError::ConfigSyntax`],
+    /// [`TrainerError::UnknownKey`], [`TrainerError::MissingKey`] and [`TrainerError::BadValue`] with the
+    /// file and line, or the argument, at fault.
+    pub fn load(path: impl AsRef<Path>, sets: &[String]) -> Result<Self> {
+        let path = path.as_ref();
+        let text = std::fs::read_to_string(path).map_err(TrainerError::io("read config", path))?;
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+        Self::parse(&text, &stem, &Place::file(path), sets)
+    }
+
+    /// Resolves a config's `text`, from `file`; `name` is the run's where the text gives none.
+    fn parse(text: &str, name: &str, file: &Place, sets: &[String]) -> Result<Self> {
+        let mut merged = Node::parse(text, file)?;
+        expand_preset(&mut merged);
+        if let Some(root) = merged.table_mut() {
+            let run = root
+                .entry("run".to_owned())
+                .or_insert_with(|| Node::empty(file.clone()));
+            if let Some(run) = run.table_mut() {
+                run.entry("name".to_owned())
+                    .or_insert_with(|| Node::scalar(name, file.clone()));
+            }
+        }
+        let mut sets = Node::parse_sets(sets)?;
+        expand_preset(&mut sets);
+        merged.lay(sets);
+
+        let config: Self = strict::read(&merged, &known_keys())?;
+        validate::validate(&config).map_err(|complaint| TrainerError::BadValue {
+            place: merged.place_of(complaint.key),
+            key: complaint.key.to_owned(),
+            found: complaint.found,
+            expected: complaint.expected,
+        })?;
+        Ok(config)
+    }
+
+    /// The config as TOML, with every value spelled out.
+    pub fn to_toml(&self) -> String {
+        toml::to_string(self)
+            .expect("a config is tables of strings, numbers and lists, all of them TOML")
+    }
+
+    /// A BLAKE3 hash, in hexadecimal, of everything in the config that determines the trained weights.
+    ///
+    /// Left out are the run's name and what only watches it: workers, prefetch, evaluation, checkpoints and
+    /// log. The contents of the corpus and of a loaded tokenizer are not part of it either.
+    pub fn fingerprint(&self) -> String {
+        let mut hasher = blake3::Hasher::new();
+        for (key, value) in self.decisive() {
+            hasher.update(format!("{key} = {value}\n").as_bytes());
+        }
+        hasher.finalize().to_hex().to_string()
+    }
+
+    /// What `other` has different of what determines the trained weights; empty where the fingerprints match.
+    pub fn differences(&self, other: &Self) -> Vec<Difference> {
+        let (ours, theirs) = (self.decisive(), other.decisive());
+        let keys: std::collections::BTreeSet<_> = ours.keys().chain(theirs.keys()).collect();
+        keys.into_iter()
+            .filter(|key| ours.get(*key) != theirs.get(*key))
+            .map(|key| Difference {
+                key: key.clone(),
+                ours: ours.get(key).cloned(),
+                theirs: theirs.get(key).cloned(),
+            })
+            .collect()
+    }
+
+    /// The dotted keys and JSON values that determine the trained weights, in order.
+    fn decisive(&self) -> BTreeMap<String, String> {
+        let mut flat = flatten(self);
+        flat.retain(|key, _| {
+            !key.starts_with("checkpoint.") && !FREE_KEYS.iter().any(|free| key.starts_with(free))
+        });
+        flat
+    }
+}
+
+/// A key whose values differ between two configs; shown as `optimizer.lr: 0.001 became 0.002`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Difference {
+    /// The dotted key.
+    pub key: String,
+    /// The first config's value as JSON, where it has the key.
+    pub ours: Option<String>,
+    /// The other config's value as JSON, where it has the key.
+    pub theirs: Option<String>,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let show = |value: &Option<String>| value.clone().unwrap_or_else(|| "absent".to_owned());
+        write!(
+            f,
+            "{}: {} became {}",
+            self.key,
+            show(&self.ours),
+            show(&self.theirs)
+        )
+    }
+}
+
+/// The dotted keys of `config`, with their values as JSON.
+fn flatten(config: &RunConfig) -> BTreeMap<String, String> {
+    fn walk(prefix: &str, value: &serde_json::Value, flat: &mut BTreeMap<String, String>) {
+        match value {
+            serde_json::Value::Object(entries) => {
+                for (key, value) in entries {
+                    let dotted = if prefix.is_empty() {
+                        key.clone()
+                    } else {
+                        format!("{prefix}.{key}")
+                    };
+                    walk(&dotted, value, flat);
+                }
+            }
+            leaf => {
+                flat.insert(prefix.to_owned(), leaf.to_string());
+            }
+        }
+    }
+    let json = serde_json::to_value(config).expect("a config has string keys and no foreign types");
+    let mut flat = BTreeMap::new();
+    walk("", &json, &mut flat);
+    flat
+}
+
+/// The sizes a layer's `model.preset` stands for, under the layer's own.
+fn expand_preset(layer: &mut Node) {
+    let Some(model) = layer.table_mut().and_then(|root| root.get_mut("model")) else {
+        return;
+    };
+    let Some(model) = model.table_mut() else {
+        return;
+    };
+    let Some(Node {
+        value: Value::Scalar(toml::Value::String(name)),
+        place,
+    }) = model.get("preset")
+    else {
+        return;
+    };
+    // An unknown name is left for strict reading to refuse.
+    let Some(preset) = ModelPreset::ALL
+        .into_iter()
+        .find(|preset| preset.name() == name)
+    else {
+        return;
+    };
+    let place = place.clone();
+    for (key, size) in preset.sizes() {
+        model
+            .entry(key.to_owned())
+            .or_insert_with(|| Node::scalar(toml::Value::Integer(size as i64), place.clone()));
+    }
+}
+
+/// The least a config says.
+const MINIMAL: &str = r#"
+run.name = "minimal"
+corpus.files = ["corpus.txt"]
+tokenizer = { kind = "train-wordpiece", vocab_size = 4096 }
+examples = { seq_len = 64, pairs.kind = "next-sentence" }
+model.preset = "tiny"
+train = { steps = 100, batch_size = 8 }
+optimizer.lr = 1e-3
+schedule.kind = "linear"
+"#;
+
+/// Every dotted key of a minimal config once resolved, so that a key in the wrong section finds the right one.
+fn known_keys() -> Vec<String> {
+    let config = Node::parse(MINIMAL, &Place::argument("")).and_then(|mut node| {
+        expand_preset(&mut node);
+        strict::read::<RunConfig>(&node, &[])
+    });
+    config.map_or_else(
+        |_| Vec::new(),
+        |config| flatten(&config).into_keys().collect(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A config as a user writes it; the tests below change a line of it.
+    const FILE: &str = r#"[corpus]
+files = ["data/*.txt"]
+
+[tokenizer]
+kind = "train-wordpiece"
+vocab_size = 4096
+
+[examples]
+seq_len = 64
+pairs = { kind = "next-sentence", short_seq_prob = 0.2 }
+
+[model]
+preset = "tiny"
+hidden_dropout = 0.0
+
+[train]
+steps = 100
+batch_size = 8
+
+[optimizer]
+lr = 1e-3
+
+[schedule]
+kind = "linear"
+warmup_steps = 10
+final_fraction = 0.1
+"#;
+
+    fn resolve(text: &str, sets: &[&str]) -> Result<RunConfig> {
+        let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
+        RunConfig::parse(text, "run", &Place::file(Path::new("run.toml")), &sets)
+    }
+
+    fn resolved(sets: &[&str]) -> RunConfig {
+        resolve(FILE, sets).unwrap()
+    }
+
+    /// The message for [`FILE`] with `from` replaced by `to`.
+    #[track_caller]
+    fn error_of(from: &str, to: &str) -> String {
+        assert_eq!(FILE.matches(from).count(), 1, "{from} is to occur once");
+        resolve(&FILE.replace(from, to), &[])
+            .unwrap_err()
+            .to_string()
+    }
+
+    #[track_caller]
+    fn error_of_set(set: &str) -> String {
+        resolve(FILE, &[set]).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_file_is_completed_from_defaults_and_preset() {
+        let config = resolved(&[]);
+        assert_eq!((config.run.name.as_str(), config.run.seed), ("run", 42));
+        let model = &config.model;
+        assert_eq!(
+            (model.n_layers, model.d_model, model.n_heads, model.d_ff),
+            (2, 128, 2, 512)
+        );
+        assert_eq!((model.hidden_dropout, model.attention_dropout), (0.0, 0.1));
+        assert_eq!(
+            config.schedule,
+            Schedule::Linear {
+                warmup_steps: 10,
+                final_fraction: 0.1
+            }
+        );
+        assert_eq!(config.optimizer.beta2, 0.999);
+        assert_eq!(config.checkpoint, CheckpointSection::default());
+    }
+
+    #[test]
+    fn every_preset_has_the_published_size() {
+        let sizes = [
+            (2, 128, 2),
+            (4, 256, 4),
+            (4, 512, 8),
+            (8, 512, 8),
+            (12, 768, 12),
+            (24, 1024, 16),
+        ];
+        for (preset, (n_layers, d_model, n_heads)) in ModelPreset::ALL.into_iter().zip(sizes) {
+            let model = resolved(&[&format!("model.preset={}", preset.name())]).model;
+            assert_eq!(model.preset, Some(preset));
+            assert_eq!(
+                (model.n_layers, model.d_model, model.n_heads),
+                (n_layers, d_model, n_heads)
+            );
+            assert_eq!(model.d_ff, 4 * d_model);
+        }
+    }
+
+    #[test]
+    fn a_later_layer_overrides_key_by_key() {
+        let config = resolved(&[
+            "train.steps=200",
+            "optimizer.lr=0.5",
+            "run.name=other",
+            "model.norm=\"pre\"",
+        ]);
+        assert_eq!((config.train.steps, config.train.batch_size), (200, 8));
+        assert_eq!(
+            (config.optimizer.lr, config.run.name.as_str()),
+            (0.5, "other")
+        );
+        assert_eq!(config.model.norm, Norm::Pre);
+    }
+
+    #[test]
+    fn of_two_arguments_for_a_key_the_later_counts() {
+        assert_eq!(
+            resolved(&["train.steps=20", "train.steps=30"]).train.steps,
+            30
+        );
+    }
+
+    #[test]
+    fn lists_and_tables_are_values_too() {
+        let config = resolved(&[
+            r#"corpus.files=["a.txt", "b.txt"]"#,
+            "train={ steps = 50, accumulate = 2 }",
+        ]);
+        assert_eq!(config.corpus.files, ["a.txt", "b.txt"]);
+        assert_eq!(
+            (
+                config.train.steps,
+                config.train.accumulate,
+                config.train.batch_size
+            ),
+            (50, 2, 8)
+        );
+    }
+
+    #[test]
+    fn a_table_merges_while_its_kind_stays_and_is_replaced_when_it_changes() {
+        let same = resolved(&["schedule.kind=linear", "schedule.final_fraction=0.5"]);
+        assert_eq!(
+            same.schedule,
+            Schedule::Linear {
+                warmup_steps: 10,
+                final_fraction: 0.5
+            }
+        );
+
+        // Without replacement `final_fraction` would be left over, and an error.
+        let changed = resolved(&["schedule.kind=constant"]);
+        assert_eq!(changed.schedule, Schedule::Constant { warmup_steps: 0 });
+
+        // The arguments are one layer, whatever their order.
+        for sets in [
+            ["schedule.warmup_steps=20", "schedule.kind=cosine"],
+            ["schedule.kind=cosine", "schedule.warmup_steps=20"],
+        ] {
+            let expected = Schedule::Cosine {
+                warmup_steps: 20,
+                final_fraction: 0.0,
+            };
+            assert_eq!(resolved(&sets).schedule, expected);
+        }
+    }
+
+    #[test]
+    fn noam_is_the_inverse_square_root() {
+        let schedule = resolved(&["schedule.kind=noam", "schedule.warmup_steps=10"]).schedule;
+        assert_eq!(schedule, Schedule::InverseSqrt { warmup_steps: 10 });
+    }
+
+    #[test]
+    fn a_preset_counts_in_its_own_layer() {
+        let own_size = FILE.replace("hidden_dropout = 0.0", "hidden_dropout = 0.0\nn_layers = 3");
+        let model = resolve(&own_size, &[]).unwrap().model;
+        assert_eq!((model.n_layers, model.d_model), (3, 128));
+
+        let model = resolve(&own_size, &["model.d_ff=100", "model.preset=mini"])
+            .unwrap()
+            .model;
+        assert_eq!(
+            (model.n_layers, model.d_model, model.n_heads, model.d_ff),
+            (4, 256, 4, 100)
+        );
+        assert_eq!(model.hidden_dropout, 0.0);
+    }
+
+    #[test]
+    fn the_resolved_config_reads_back_as_itself() {
+        for sets in [
+            &[][..],
+            &["schedule.kind=noam", "schedule.warmup_steps=10"],
+            &["model.preset=large"],
+        ] {
+            let config = resolved(sets);
+            let text = config.to_toml();
+            assert_eq!(resolve(&text, &[]).unwrap(), config, "{text}");
+            assert!(
+                text.contains("n_layers") && text.contains("clip_norm"),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_fingerprint_covers_what_determines_the_weights_and_nothing_else() {
+        let config = resolved(&[]);
+        let same = resolved(&[
+            "run.name=other",
+            "train.workers=3",
+            "train.prefetch=9",
+            "eval.every=7",
+            "eval.batch_size=3",
+            "eval.max_examples=5",
+            "checkpoint.every=3",
+            "checkpoint.keep_last=1",
+            "checkpoint.keep_best=false",
+            "log.every=2",
+        ]);
+        assert_eq!(config.fingerprint(), same.fingerprint());
+        assert_eq!(config.differences(&same), []);
+
+        let mut prints = vec![config.fingerprint()];
+        for set in [
+            "run.seed=1",
+            "corpus.files=[\"x\"]",
+            "tokenizer.vocab_size=5000",
+            "examples.seq_len=32",
+            "model.n_layers=3",
+            "model.norm=pre",
+            "train.steps=101",
+            "train.batch_size=9",
+            "train.accumulate=2",
+            "train.non_finite=skip",
+            "optimizer.lr=2e-3",
+            "optimizer.clip_norm=0",
+            "schedule.warmup_steps=11",
+            "eval.heldout_fraction=0.1",
+        ] {
+            let other = resolved(&[set]);
+            assert_eq!(config.differences(&other).len(), 1, "{set}");
+            prints.push(other.fingerprint());
+        }
+        let count = prints.len();
+        prints.sort();
+        prints.dedup();
+        assert_eq!(prints.len(), count);
+        assert_eq!(config.fingerprint().len(), 64);
+    }
+
+    #[test]
+    fn differences_name_both_values() {
+        let changed = resolved(&["optimizer.lr=2e-3", "schedule.kind=constant"]);
+        let shown: Vec<_> = resolved(&[])
+            .differences(&changed)
+            .iter()
+            .map(Difference::to_string)
+            .collect();
+        assert_eq!(
+            shown,
+            [
+                "optimizer.lr: 0.001 became 0.002",
+                "schedule.final_fraction: 0.1 became absent",
+                "schedule.kind: \"linear\" became \"constant\"",
+                "schedule.warmup_steps: 10 became 0",
+            ]
+        );
+    }
+
+    #[test]
+    fn unknown_keys_name_file_line_and_the_nearest_key() {
+        let cases = [
+            (
+                "\nsteps = 100",
+                "\nstesp = 100",
+                "run.toml:17: unknown key `train.stesp`; did you mean `train.steps`?",
+            ),
+            (
+                "\nsteps = 100",
+                "\nSteps = 100",
+                "run.toml:17: unknown key `train.Steps`; did you mean `train.steps`?",
+            ),
+            (
+                "[train]",
+                "[trian]",
+                "run.toml:16: unknown key `trian`; did you mean `train`?",
+            ),
+            (
+                "lr = 1e-3",
+                "lr = 1e-3\nbeta_1 = 0.8",
+                "run.toml:22: unknown key `optimizer.beta_1`; did you mean `optimizer.beta1`?",
+            ),
+            // In the wrong section.
+            (
+                "batch_size = 8",
+                "batch_size = 8\nlr = 1.0",
+                "run.toml:19: unknown key `train.lr`; did you mean `optimizer.lr`?",
+            ),
+            // Inside tables tagged by a kind.
+            (
+                "warmup_steps = 10",
+                "warmup_stesp = 10",
+                "run.toml:25: unknown key `schedule.warmup_stesp`; did you mean `schedule.warmup_steps`?",
+            ),
+            (
+                "short_seq_prob = 0.2",
+                "short_seq = 0.2",
+                "run.toml:10: unknown key `examples.pairs.short_seq`; did you mean \
+                 `examples.pairs.short_seq_prob`?",
+            ),
+            // Like nothing.
+            (
+                "\nsteps = 100",
+                "\nsteps = 100\nwarp = 9",
+                "run.toml:18: unknown key `train.warp`; expected one of `steps`, `batch_size`, `accumulate`, \
+                 `workers`, `prefetch`, `non_finite` or `precision`",
+            ),
+        ];
+        for (from, to, message) in cases {
+            assert_eq!(error_of(from, to), message);
+        }
+        assert_eq!(
+            error_of_set("train.stesp=4"),
+            "--set train.stesp=4: unknown key `train.stesp`; did you mean `train.steps`?"
+        );
+        assert_eq!(
+            error_of_set("lr=4"),
+            "--set lr=4: unknown key `lr`; did you mean `optimizer.lr`?"
+        );
+    }
+
+    #[test]
+    fn missing_keys_name_the_table_that_lacks_them() {
+        let cases = [
+            (
+                "\nsteps = 100",
+                "",
+                "run.toml:16: missing key `train.steps`, which has no default",
+            ),
+            (
+                "lr = 1e-3",
+                "",
+                "run.toml:20: missing key `optimizer.lr`, which has no default",
+            ),
+            (
+                "kind = \"linear\"",
+                "",
+                "run.toml:23: missing key `schedule.kind`, which has no default",
+            ),
+            (
+                "vocab_size = 4096",
+                "",
+                "run.toml:4: missing key `tokenizer.vocab_size`, which has no default",
+            ),
+            (
+                "preset = \"tiny\"",
+                "n_layers = 2",
+                "run.toml:12: missing key `model.d_model`, which has no default",
+            ),
+        ];
+        for (from, to, message) in cases {
+            assert_eq!(error_of(from, to), message);
+        }
+        let no_text = resolve("", &[]).unwrap_err().to_string();
+        assert_eq!(
+            no_text,
+            "run.toml: missing key `corpus`, which has no default"
+        );
+        assert_eq!(
+            error_of_set("schedule.kind=noam"),
+            "--set schedule.kind=noam: missing key `schedule.warmup_steps`, which has no default"
+        );
+    }
+
+    #[test]
+    fn wrong_types_say_what_was_expected() {
+        let cases = [
+            (
+                "\nsteps = 100",
+                "\nsteps = \"many\"",
+                "run.toml:17: `train.steps` is \"many\"; expected a whole number of 0 or more",
+            ),
+            (
+                "\nsteps = 100",
+                "\nsteps = -1",
+                "run.toml:17: `train.steps` is -1; expected a whole number of 0 or more",
+            ),
+            (
+                "\nsteps = 100",
+                "\nsteps = 1.5",
+                "run.toml:17: `train.steps` is 1.5; expected a whole number of 0 or more",
+            ),
+            (
+                "lr = 1e-3",
+                "lr = true",
+                "run.toml:21: `optimizer.lr` is true; expected a number",
+            ),
+            (
+                "lr = 1e-3",
+                "lr = 2026-11-21",
+                "run.toml:21: `optimizer.lr` is 2026-11-21; expected a number",
+            ),
+            (
+                "files = [\"data/*.txt\"]",
+                "files = \"data/a.txt\"",
+                "run.toml:2: `corpus.files` is \"data/a.txt\"; expected a list in brackets",
+            ),
+            (
+                "files = [\"data/*.txt\"]",
+                "files = [1]",
+                "run.toml:2: `corpus.files` is a list; expected a string in quotes",
+            ),
+            (
+                "preset = \"tiny\"",
+                "preset = \"tny\"",
+                "run.toml:13: `model.preset` is \"tny\"; expected one of \"tiny\", \"mini\", \"small\", \"medium\", \
+                 \"base\" or \"large\"; did you mean \"tiny\"?",
+            ),
+            (
+                "hidden_dropout = 0.0",
+                "norm = 3",
+                "run.toml:14: `model.norm` is 3; expected one of \"post\" or \"pre\"",
+            ),
+            // Inside tables tagged by a kind.
+            (
+                "vocab_size = 4096",
+                "vocab_size = [4096]",
+                "run.toml:6: `tokenizer.vocab_size` is a list; expected a whole number of 0 or more",
+            ),
+            (
+                "short_seq_prob = 0.2",
+                "short_seq_prob = \"0.2\"",
+                "run.toml:10: `examples.pairs.short_seq_prob` is \"0.2\"; expected a number",
+            ),
+            (
+                "kind = \"linear\"",
+                "kind = \"liner\"",
+                "run.toml:24: `schedule.kind` is \"liner\"; expected one of \"linear\", \"cosine\", \"constant\", \
+                 \"inverse-sqrt\" or \"noam\"; did you mean \"linear\"?",
+            ),
+        ];
+        for (from, to, message) in cases {
+            assert_eq!(error_of(from, to), message);
+        }
+        let table = error_of_set("train=5");
+        assert_eq!(table, "--set train=5: `train` is 5; expected a table");
+        let argument = error_of_set("tokenizer.vocab_size=big");
+        assert_eq!(
+            argument,
+            "--set tokenizer.vocab_size=big: `tokenizer.vocab_size` is \"big\"; expected a whole number of 0 or more"
+        );
+        let name = error_of_set("run.name=7");
+        assert_eq!(
+            name,
+            "--set run.name=7: `run.name` is 7; expected a string in quotes"
+        );
+    }
+
+    #[test]
+    fn values_out_of_range_say_the_range() {
+        let cases = [
+            (
+                "train.steps=0",
+                "`train.steps` is 0; expected a whole number of 1 or more",
+            ),
+            (
+                "train.batch_size=0",
+                "`train.batch_size` is 0; expected a whole number of 1 or more",
+            ),
+            (
+                "train.accumulate=0",
+                "`train.accumulate` is 0; expected a whole number of 1 or more",
+            ),
+            (
+                "train.workers=0",
+                "`train.workers` is 0; expected a whole number of 1 or more",
+            ),
+            (
+                "train.prefetch=0",
+                "`train.prefetch` is 0; expected a whole number of 1 or more",
+            ),
+            (
+                "train.precision=bf16",
+                "`train.precision` is \"bf16\"; expected \"f32\": mixed precision is still to come, for the devices \
+                 `cuda`, `tch:cuda` and `wgpu`",
+            ),
+            (
+                "corpus.files=[]",
+                "`corpus.files` is []; expected at least one file, folder or glob",
+            ),
+            (
+                "tokenizer.vocab_size=5",
+                "`tokenizer.vocab_size` is 5; expected a whole number of 32 or more",
+            ),
+            (
+                "examples.seq_len=513",
+                "`examples.seq_len` is 513; expected 8 to 512 tokens (`model.max_positions`)",
+            ),
+            (
+                "examples.seq_len=0",
+                "`examples.seq_len` is 0; expected 8 to 512 tokens (`model.max_positions`)",
+            ),
+            (
+                "model.n_heads=3",
+                "`model.n_heads` is 3; expected a divisor of `model.d_model`, which is 128",
+            ),
+            (
+                "model.n_heads=0",
+                "`model.n_heads` is 0; expected a whole number of 1 or more",
+            ),
+            (
+                "model.n_layers=0",
+                "`model.n_layers` is 0; expected a whole number of 1 or more",
+            ),
+            (
+                "model.d_model=0",
+                "`model.d_model` is 0; expected a whole number of 1 or more",
+            ),
+            (
+                "model.d_ff=0",
+                "`model.d_ff` is 0; expected a whole number of 1 or more",
+            ),
+            (
+                "model.hidden_dropout=1",
+                "`model.hidden_dropout` is 1; expected a number from 0 to below 1",
+            ),
+            (
+                "model.attention_dropout=-1",
+                "`model.attention_dropout` is -1; expected a number from 0 to below 1",
+            ),
+            (
+                "model.layer_norm_eps=0",
+                "`model.layer_norm_eps` is 0; expected a number above 0",
+            ),
+            (
+                "optimizer.lr=0",
+                "`optimizer.lr` is 0; expected a number above 0",
+            ),
+            (
+                "optimizer.lr=inf",
+                "`optimizer.lr` is inf; expected a number above 0",
+            ),
+            (
+                "optimizer.lr=nan",
+                "`optimizer.lr` is NaN; expected a number above 0",
+            ),
+            (
+                "optimizer.beta1=1",
+                "`optimizer.beta1` is 1; expected a number from 0 to below 1",
+            ),
+            (
+                "optimizer.beta2=-0.1",
+                "`optimizer.beta2` is -0.1; expected a number from 0 to below 1",
+            ),
+            (
+                "optimizer.eps=0",
+                "`optimizer.eps` is 0; expected a number above 0",
+            ),
+            (
+                "optimizer.weight_decay=-1",
+                "`optimizer.weight_decay` is -1; expected a number of 0 or more",
+            ),
+            (
+                "optimizer.clip_norm=-1",
+                "`optimizer.clip_norm` is -1; expected a number of 0 or more",
+            ),
+            (
+                "schedule.warmup_steps=101",
+                "`schedule.warmup_steps` is 101; expected at most `train.steps`, which is 100",
+            ),
+            (
+                "schedule.final_fraction=1.5",
+                "`schedule.final_fraction` is 1.5; expected a number from 0 to 1",
+            ),
+            (
+                "eval.heldout_fraction=1",
+                "`eval.heldout_fraction` is 1; expected a number from 0 to below 1",
+            ),
+            (
+                "eval.every=0",
+                "`eval.every` is 0; expected a whole number of 1 or more",
+            ),
+            (
+                "eval.batch_size=0",
+                "`eval.batch_size` is 0; expected a whole number of 1 or more",
+            ),
+            (
+                "eval.max_examples=0",
+                "`eval.max_examples` is 0; expected a whole number of 1 or more",
+            ),
+            (
+                "checkpoint.every=0",
+                "`checkpoint.every` is 0; expected a whole number of 1 or more",
+            ),
+            (
+                "checkpoint.keep_last=0",
+                "`checkpoint.keep_last` is 0; expected a whole number of 1 or more",
+            ),
+            (
+                "log.every=0",
+                "`log.every` is 0; expected a whole number of 1 or more",
+            ),
+        ];
+        for (set, message) in cases {
+            assert_eq!(error_of_set(set), format!("--set {set}: {message}"));
+        }
+        // From the file, and from a default of another key.
+        assert_eq!(
+            error_of("warmup_steps = 10", "warmup_steps = 1_000"),
+            "run.toml:25: `schedule.warmup_steps` is 1000; expected at most `train.steps`, which is 100"
+        );
+        assert_eq!(
+            error_of("final_fraction = 0.1", "[log]\nevery = 0"),
+            "run.toml:27: `log.every` is 0; expected a whole number of 1 or more"
+        );
+        let noam = resolve(FILE, &["schedule={ kind = \"noam\", warmup_steps = 0 }"])
+            .unwrap_err()
+            .to_string();
+        assert!(
+            noam.ends_with("`schedule.warmup_steps` is 0; expected a whole number of 1 or more"),
+            "{noam}"
+        );
+    }
+
+    #[test]
+    fn what_is_not_toml_names_its_line() {
+        // The place is ours, the words are the TOML parser's.
+        for (from, to, start) in [
+            (
+                "lr = 1e-3",
+                "lr = ",
+                "run.toml:21: string values must be quoted",
+            ),
+            ("lr = 1e-3", "lr = 1\nlr = 2", "run.toml:22: duplicate key"),
+            ("[train]", "[train", "run.toml:16: unclosed table"),
+            (
+                "\nsteps = 100",
+                "\nsteps = 99999999999999999999",
+                "run.toml:17: a number out of range",
+            ),
+        ] {
+            let message = error_of(from, to);
+            assert!(
+                message.starts_with(start) && !message.contains('\n'),
+                "{message}"
+            );
+        }
+    }
+
+    #[test]
+    fn malformed_arguments_show_the_form() {
+        assert_eq!(
+            error_of_set("train.steps"),
+            "--set train.steps: expected section.key=value, as in train.steps=100"
+        );
+        assert_eq!(
+            error_of_set("train..steps=1"),
+            "--set train..steps=1: `train..steps` is not a dotted key; expected section.key=value, as in \
+             train.steps=100"
+        );
+        assert_eq!(
+            error_of_set("=1"),
+            "--set =1: `` is not a dotted key; expected section.key=value, as in train.steps=100"
+        );
+        assert_eq!(
+            error_of_set("corpus.files=[\"a\""),
+            "--set corpus.files=[\"a\": unclosed array, expected `]`"
+        );
+    }
+
+    #[test]
+    fn an_unreadable_file_is_named() {
+        let error = RunConfig::load("no/such.toml", &[]).unwrap_err();
+        assert_eq!(error.to_string(), "cannot read config no/such.toml");
+        assert!(std::error::Error::source(&error).is_some());
+    }
+
+    #[test]
+    fn the_run_is_named_after_its_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("first-try.toml");
+        std::fs::write(&path, FILE).unwrap();
+        assert_eq!(RunConfig::load(&path, &[]).unwrap().run.name, "first-try");
+        let set = ["run.name=second".to_owned()];
+        assert_eq!(RunConfig::load(&path, &set).unwrap().run.name, "second");
+    }
+}

@@ -1,0 +1,358 @@
+//! The sections of a run's config that belong to the trainer.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// `[run]`: which run this is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunSection {
+    /// The run's name; the config file's stem where it is not given.
+    pub name: String,
+    /// Seed of everything random: initial weights, split, examples, masks, dropout. Default 42.
+    #[serde(default = "defaults::seed")]
+    pub seed: u64,
+}
+
+/// `[tokenizer]`: where the vocabulary comes from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum TokenizerSection {
+    /// A WordPiece vocabulary trained on the corpus, with BERT's normalisation.
+    TrainWordpiece {
+        /// Entries of the vocabulary, special tokens included.
+        vocab_size: usize,
+        /// Whether text is lower-cased and stripped of accents. Default true.
+        #[serde(default = "defaults::yes")]
+        lowercase: bool,
+        /// How often a pair must occur to be merged. Default 2.
+        #[serde(default = "defaults::min_frequency")]
+        min_frequency: u64,
+    },
+    /// A byte-level BPE vocabulary trained on the corpus, as GPT-2's and RoBERTa's.
+    TrainByteBpe {
+        /// Entries of the vocabulary, special tokens included.
+        vocab_size: usize,
+        /// How often a pair must occur to be merged. Default 2.
+        #[serde(default = "defaults::min_frequency")]
+        min_frequency: u64,
+    },
+    /// A tokenizer that exists: a `tokenizer.json`, a `vocab.txt` or a folder with either.
+    Load {
+        /// The file or folder, relative to the current directory.
+        path: PathBuf,
+    },
+}
+
+/// The published sizes of BERT (Devlin et al. 2019; the small ones Turc et al. 2019).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ModelPreset {
+    /// 2 layers of width 128.
+    Tiny,
+    /// 4 layers of width 256.
+    Mini,
+    /// 4 layers of width 512.
+    Small,
+    /// 8 layers of width 512.
+    Medium,
+    /// 12 layers of width 768.
+    Base,
+    /// 24 layers of width 1,024.
+    Large,
+}
+
+impl ModelPreset {
+    /// All of them, the smallest first.
+    pub const ALL: [Self; 6] = [
+        Self::Tiny,
+        Self::Mini,
+        Self::Small,
+        Self::Medium,
+        Self::Base,
+        Self::Large,
+    ];
+
+    /// The name in configs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Tiny => "tiny",
+            Self::Mini => "mini",
+            Self::Small => "small",
+            Self::Medium => "medium",
+            Self::Base => "base",
+            Self::Large => "large",
+        }
+    }
+
+    /// Layers and width. Heads are 64 wide and the feed-forward four times as wide, in all of them.
+    fn layers_and_width(self) -> (usize, usize) {
+        match self {
+            Self::Tiny => (2, 128),
+            Self::Mini => (4, 256),
+            Self::Small => (4, 512),
+            Self::Medium => (8, 512),
+            Self::Base => (12, 768),
+            Self::Large => (24, 1024),
+        }
+    }
+
+    /// The keys of `[model]` it stands for, with their values.
+    pub fn sizes(self) -> [(&'static str, usize); 4] {
+        let (n_layers, d_model) = self.layers_and_width();
+        [
+            ("n_layers", n_layers),
+            ("d_model", d_model),
+            ("n_heads", d_model / 64),
+            ("d_ff", 4 * d_model),
+        ]
+    }
+}
+
+/// `[model]`: the encoder. The vocabulary's size is the tokenizer's.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelSection {
+    /// A published size: gives `n_layers`, `d_model`, `n_heads` and `d_ff` where their own keys do not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preset: Option<ModelPreset>,
+    /// Encoder layers.
+    pub n_layers: usize,
+    /// Width of the hidden states.
+    pub d_model: usize,
+    /// Attention heads; divides `d_model`.
+    pub n_heads: usize,
+    /// Inner width of the feed-forward.
+    pub d_ff: usize,
+    /// Longest sequence, in tokens. Default 512.
+    #[serde(default = "defaults::max_positions")]
+    pub max_positions: usize,
+    /// Dropout of embeddings and of each sublayer's output. Default 0.1.
+    #[serde(default = "defaults::dropout")]
+    pub hidden_dropout: f64,
+    /// Dropout of the attention probabilities. Default 0.1.
+    #[serde(default = "defaults::dropout")]
+    pub attention_dropout: f64,
+    /// The feed-forward's activation. Default `"gelu"`.
+    #[serde(default)]
+    pub activation: Activation,
+    /// Whether a layer norm follows each sublayer or goes before it. Default `"post"`.
+    #[serde(default)]
+    pub norm: Norm,
+    /// Added to the variance in layer norms. Default 1e-12.
+    #[serde(default = "defaults::layer_norm_eps")]
+    pub layer_norm_eps: f64,
+}
+
+/// The feed-forward's activation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Activation {
+    /// GELU with the error function (BERT).
+    #[default]
+    Gelu,
+    /// GELU's tanh approximation (GPT-2).
+    GeluTanh,
+    /// ReLU (Vaswani et al. 2017).
+    Relu,
+}
+
+/// Where an encoder layer normalises.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Norm {
+    /// After each residual sum (Vaswani et al. 2017, BERT).
+    #[default]
+    Post,
+    /// Before each sublayer (Xiong et al. 2020).
+    Pre,
+}
+
+/// `[train]`: how much is trained, and with what.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TrainSection {
+    /// Updates of the weights.
+    pub steps: u64,
+    /// Sequences in one micro-batch: what is in memory at once.
+    pub batch_size: usize,
+    /// Micro-batches averaged into one step. Default 1.
+    #[serde(default = "defaults::one")]
+    pub accumulate: usize,
+    /// Threads that make batches; no result depends on it. Default 1.
+    #[serde(default = "defaults::one")]
+    pub workers: usize,
+    /// Batches made ahead; no result depends on it. Default 4.
+    #[serde(default = "defaults::prefetch")]
+    pub prefetch: usize,
+    /// What happens on a loss or gradient that is not finite. Default `"stop"`.
+    #[serde(default)]
+    pub non_finite: NonFinite,
+    /// Number format of activations and gradients. Default `"f32"`.
+    #[serde(default)]
+    pub precision: Precision,
+}
+
+/// What happens on a loss or gradient that is not finite.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NonFinite {
+    /// The run ends with an error that names step and batch.
+    #[default]
+    Stop,
+    /// The step changes no weight and is counted.
+    Skip,
+}
+
+/// Number format of activations and gradients.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Precision {
+    /// 32-bit floats, on every device.
+    #[default]
+    F32,
+    /// bfloat16; refused for now.
+    Bf16,
+    /// 16-bit floats; refused for now.
+    F16,
+}
+
+/// `[optimizer]`: AdamW (Loshchilov & Hutter 2019), without weight decay on biases and norms.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OptimizerSection {
+    /// Peak learning rate; `[schedule]` says how the rate gets there and leaves.
+    pub lr: f64,
+    /// Decay of the gradients' running mean. Default 0.9.
+    #[serde(default = "defaults::beta1")]
+    pub beta1: f64,
+    /// Decay of the squared gradients' running mean. Default 0.999.
+    #[serde(default = "defaults::beta2")]
+    pub beta2: f64,
+    /// Added to the root of the second moment. Default 1e-6, as in BERT.
+    #[serde(default = "defaults::eps")]
+    pub eps: f64,
+    /// Share of each weight taken off per step, times the learning rate. Default 0.01.
+    #[serde(default = "defaults::weight_decay")]
+    pub weight_decay: f64,
+    /// Longest gradient over all parameters together (its Euclidean norm); 0 clips nothing. Default 1.
+    #[serde(default = "defaults::clip_norm")]
+    pub clip_norm: f64,
+}
+
+/// `[eval]`: evaluation on held-out documents.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct EvalSection {
+    /// Share of the documents held out, from 0 to below 1; 0 evaluates nothing. Default 0.05.
+    pub heldout_fraction: f64,
+    /// Steps between evaluations; the last step is always followed by one. Default 1,000.
+    pub every: u64,
+    /// Sequences in a batch. Default 64.
+    pub batch_size: usize,
+    /// Sequences evaluated at most, the same ones each time. Default 2,000.
+    pub max_examples: usize,
+}
+
+impl Default for EvalSection {
+    fn default() -> Self {
+        Self {
+            heldout_fraction: 0.05,
+            every: 1_000,
+            batch_size: 64,
+            max_examples: 2_000,
+        }
+    }
+}
+
+/// `[checkpoint]`: what a run can be resumed from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct CheckpointSection {
+    /// Steps between checkpoints; the last step always has one. Default 1,000.
+    pub every: u64,
+    /// How many of the latest are kept. Default 2.
+    pub keep_last: usize,
+    /// Whether the one with the lowest held-out loss is kept too. Default true.
+    pub keep_best: bool,
+}
+
+impl Default for CheckpointSection {
+    fn default() -> Self {
+        Self {
+            every: 1_000,
+            keep_last: 2,
+            keep_best: true,
+        }
+    }
+}
+
+/// `[log]`: what a run writes down.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LogSection {
+    /// Steps between training records; each is the mean over those steps. Default 50.
+    pub every: u64,
+}
+
+impl Default for LogSection {
+    fn default() -> Self {
+        Self { every: 50 }
+    }
+}
+
+/// The defaults of sections that have required keys too.
+mod defaults {
+    pub fn seed() -> u64 {
+        42
+    }
+
+    pub fn yes() -> bool {
+        true
+    }
+
+    pub fn min_frequency() -> u64 {
+        2
+    }
+
+    pub fn max_positions() -> usize {
+        512
+    }
+
+    pub fn dropout() -> f64 {
+        0.1
+    }
+
+    pub fn layer_norm_eps() -> f64 {
+        1e-12
+    }
+
+    pub fn one() -> usize {
+        1
+    }
+
+    pub fn prefetch() -> usize {
+        4
+    }
+
+    pub fn beta1() -> f64 {
+        0.9
+    }
+
+    pub fn beta2() -> f64 {
+        0.999
+    }
+
+    pub fn eps() -> f64 {
+        1e-6
+    }
+
+    pub fn weight_decay() -> f64 {
+        0.01
+    }
+
+    pub fn clip_norm() -> f64 {
+        1.0
+    }
+}

@@ -1,0 +1,383 @@
+//! Deserialises merged config nodes strictly, with errors that name place, key and what was expected.
+//!
+//! serde's derived code reports structured facts (unknown field, missing field, wrong type) through
+//! [`serde::de::Error`]; [`Fault`] keeps them and the path, where the usual error types flatten them to text.
+
+use std::fmt;
+
+use serde::de::value::{MapDeserializer, SeqDeserializer, StrDeserializer};
+use serde::de::{
+    self, DeserializeOwned, Deserializer, Expected, IntoDeserializer, MapAccess, Unexpected,
+    Visitor,
+};
+
+use super::layers::{Node, TAG, Value};
+use crate::error::TrainerError;
+
+/// Reads `root` as a `T`. `keys` are all dotted keys there are, for suggestions across sections.
+///
+/// # Errors
+/// [`TrainerError::UnknownKey`], [`TrainerError::MissingKey`] or [`TrainerError::BadValue`].
+pub(super) fn read<T: DeserializeOwned>(root: &Node, keys: &[String]) -> Result<T, TrainerError> {
+    T::deserialize(Source(root)).map_err(|fault| {
+        let path = locate::<T>(root, &fault);
+        report(root, &path, fault, keys)
+    })
+}
+
+/// Something serde objected to, and where: keys from the root down.
+#[derive(Clone, Debug, PartialEq)]
+struct Fault {
+    path: Vec<String>,
+    what: What,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum What {
+    UnknownKey {
+        name: String,
+        known: Vec<&'static str>,
+    },
+    MissingKey(&'static str),
+    UnknownName {
+        name: String,
+        known: Vec<&'static str>,
+    },
+    WrongType {
+        expected: String,
+    },
+    Other(String),
+}
+
+impl Fault {
+    fn new(what: What) -> Self {
+        Self {
+            path: Vec::new(),
+            what,
+        }
+    }
+
+    /// The same fault, seen from the table around it.
+    fn under(mut self, key: &str) -> Self {
+        self.path.insert(0, key.to_owned());
+        self
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {:?}", self.path.join("."), self.what)
+    }
+}
+
+impl std::error::Error for Fault {}
+
+impl de::Error for Fault {
+    fn custom<M: fmt::Display>(message: M) -> Self {
+        Self::new(What::Other(message.to_string()))
+    }
+
+    fn invalid_type(_: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        Self::new(What::WrongType {
+            expected: expected.to_string(),
+        })
+    }
+
+    fn invalid_value(_: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        Self::new(What::WrongType {
+            expected: expected.to_string(),
+        })
+    }
+
+    fn unknown_variant(name: &str, known: &'static [&'static str]) -> Self {
+        Self::new(What::UnknownName {
+            name: name.to_owned(),
+            known: known.to_vec(),
+        })
+    }
+
+    fn unknown_field(name: &str, known: &'static [&'static str]) -> Self {
+        Self::new(What::UnknownKey {
+            name: name.to_owned(),
+            known: known.to_vec(),
+        })
+    }
+
+    fn missing_field(field: &'static str) -> Self {
+        Self::new(What::MissingKey(field))
+    }
+}
+
+/// A [`Node`] as serde's source of data.
+struct Source<'a>(&'a Node);
+
+impl<'a> IntoDeserializer<'a, Fault> for Source<'a> {
+    type Deserializer = Self;
+
+    fn into_deserializer(self) -> Self {
+        self
+    }
+}
+
+impl<'de> Deserializer<'de> for Source<'de> {
+    type Error = Fault;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        match &self.0.value {
+            Value::Table(table) => visitor.visit_map(Entries {
+                map: MapDeserializer::new(
+                    table.iter().map(|(key, node)| (key.as_str(), Source(node))),
+                ),
+                keys: table.keys(),
+                key: "",
+            }),
+            Value::Array(items) => {
+                visitor.visit_seq(SeqDeserializer::new(items.iter().map(Source)))
+            }
+            Value::Scalar(toml::Value::String(text)) => visitor.visit_borrowed_str(text),
+            Value::Scalar(toml::Value::Integer(number)) => visitor.visit_i64(*number),
+            Value::Scalar(toml::Value::Float(number)) => visitor.visit_f64(*number),
+            Value::Scalar(toml::Value::Boolean(truth)) => visitor.visit_bool(*truth),
+            Value::Scalar(_) => Err(de::Error::invalid_type(
+                Unexpected::Other("a date"),
+                &visitor,
+            )),
+        }
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        visitor.visit_some(self)
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Fault> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        names: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Fault> {
+        match &self.0.value {
+            Value::Scalar(toml::Value::String(text)) => {
+                visitor.visit_enum(StrDeserializer::<Fault>::new(text))
+            }
+            _ => Err(Fault::new(What::WrongType {
+                expected: one_of(names),
+            })),
+        }
+    }
+
+    serde::forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit
+        unit_struct seq tuple tuple_struct map struct identifier ignored_any
+    }
+}
+
+/// A table's entries, that add the key to the faults of its value.
+struct Entries<'a, M, K> {
+    map: M,
+    keys: K,
+    key: &'a str,
+}
+
+impl<'a, M, K> MapAccess<'a> for Entries<'a, M, K>
+where
+    M: MapAccess<'a, Error = Fault>,
+    K: Iterator<Item = &'a String>,
+{
+    type Error = Fault;
+
+    fn next_key_seed<S: de::DeserializeSeed<'a>>(
+        &mut self,
+        seed: S,
+    ) -> Result<Option<S::Value>, Fault> {
+        self.key = self.keys.next().map_or("", String::as_str);
+        self.map.next_key_seed(seed)
+    }
+
+    fn next_value_seed<S: de::DeserializeSeed<'a>>(&mut self, seed: S) -> Result<S::Value, Fault> {
+        self.map
+            .next_value_seed(seed)
+            .map_err(|fault| fault.under(self.key))
+    }
+}
+
+/// The path of the node at fault.
+///
+/// serde buffers a table that is tagged by a `kind` and loses the path inside it. There, the entry at fault
+/// is the one without which serde's complaint is another one.
+fn locate<T: DeserializeOwned>(root: &Node, fault: &Fault) -> Vec<String> {
+    let mut path = fault.path.clone();
+    loop {
+        let Some(Node {
+            value: Value::Table(table),
+            ..
+        }) = find(root, &path)
+        else {
+            return path;
+        };
+        let culprit = match &fault.what {
+            What::MissingKey(_) => return path,
+            What::UnknownKey { name, .. } if table.contains_key(name) => return path,
+            What::UnknownName { name, .. } => table.iter().find_map(|(key, node)| {
+                let named = Value::Scalar(toml::Value::String(name.clone()));
+                (node.value == named).then(|| key.clone())
+            }),
+            _ => None,
+        };
+        let blameless = |key: &String| {
+            key == TAG
+                || T::deserialize(Source(&without(root, &path, key)))
+                    .err()
+                    .as_ref()
+                    == Some(fault)
+        };
+        let culprit = culprit.or_else(|| table.keys().find(|key| !blameless(key)).cloned());
+        match culprit {
+            Some(key) => path.push(key),
+            None => return path,
+        }
+    }
+}
+
+/// The node at `path`.
+fn find<'a>(root: &'a Node, path: &[String]) -> Option<&'a Node> {
+    path.iter().try_fold(root, |node, key| node.get(key))
+}
+
+/// A copy of `root` that lacks `key` in the table at `path`.
+fn without(root: &Node, path: &[String], key: &str) -> Node {
+    let mut copy = root.clone();
+    let table = path
+        .iter()
+        .try_fold(&mut copy, |node, part| node.table_mut()?.get_mut(part));
+    if let Some(table) = table.and_then(Node::table_mut) {
+        table.remove(key);
+    }
+    copy
+}
+
+/// The user's error for `fault` at `path`.
+fn report(root: &Node, path: &[String], fault: Fault, keys: &[String]) -> TrainerError {
+    let dotted = |last: &str| {
+        path.iter()
+            .map(String::as_str)
+            .chain([last])
+            .collect::<Vec<_>>()
+            .join(".")
+    };
+    let place = |key: &str| root.place_of(key);
+    let bad_value = |expected: String| {
+        let key = path.join(".");
+        let found = find(root, path).map_or_else(String::new, describe);
+        TrainerError::BadValue {
+            place: place(&key),
+            key,
+            found,
+            expected,
+        }
+    };
+    match fault.what {
+        What::UnknownKey { name, known } => {
+            let key = dotted(&name);
+            TrainerError::UnknownKey {
+                place: place(&key),
+                hint: hint(&name, &dotted, &known, keys),
+                key,
+            }
+        }
+        What::MissingKey(name) => {
+            let key = dotted(name);
+            TrainerError::MissingKey {
+                place: place(&key),
+                key,
+            }
+        }
+        What::UnknownName { name, known } => {
+            let nearest = nearest(&name, known.iter().copied());
+            bad_value(nearest.map_or_else(
+                || one_of(&known),
+                |near| format!("{}; did you mean \"{near}\"?", one_of(&known)),
+            ))
+        }
+        What::WrongType { expected } => bad_value(in_words(&expected)),
+        What::Other(message) => bad_value(message),
+    }
+}
+
+/// What to write instead of the unknown key `name`: the nearest key of its table, the same key of another
+/// section, or else all keys of its table.
+fn hint(name: &str, dotted: &dyn Fn(&str) -> String, known: &[&str], keys: &[String]) -> String {
+    if let Some(near) = nearest(name, known.iter().copied()) {
+        return format!("did you mean `{}`?", dotted(near));
+    }
+    let elsewhere = keys.iter().find(|key| key.rsplit('.').next() == Some(name));
+    match elsewhere {
+        Some(key) => format!("did you mean `{key}`?"),
+        None if known.is_empty() => "expected no key here".to_owned(),
+        None => format!("expected one of {}", list(known, '`')),
+    }
+}
+
+/// The one of `names` that is near enough to `name` to be meant: a slip or two away, or a part of it.
+fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let name = name.to_lowercase();
+    names
+        .filter_map(|known| {
+            let distance = strsim::damerau_levenshtein(&name, known);
+            let slips = (known.len().max(name.len()) / 3).max(1);
+            let part = name.len() >= 3 && (known.contains(&name) || name.contains(known));
+            (distance <= slips || part).then_some((distance, known))
+        })
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, known)| known)
+}
+
+/// `one of "a", "b" or "c"`.
+fn one_of(names: &[&str]) -> String {
+    format!("one of {}", list(names, '"'))
+}
+
+/// `"a", "b" or "c"`.
+fn list(names: &[&str], quote: char) -> String {
+    let quoted: Vec<_> = names
+        .iter()
+        .map(|name| format!("{quote}{name}{quote}"))
+        .collect();
+    match quoted.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
+        _ => quoted.concat(),
+    }
+}
+
+/// serde's name of a Rust type, in the words of a config's reader.
+fn in_words(expected: &str) -> String {
+    match expected {
+        "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number of 0 or more",
+        "i8" | "i16" | "i32" | "i64" | "isize" => "a whole number",
+        "f32" | "f64" => "a number",
+        "a boolean" => "true or false",
+        "a string" => "a string in quotes",
+        "a sequence" => "a list in brackets",
+        "struct" => "a table",
+        other if other.starts_with("a nonzero") => "a whole number of 1 or more",
+        other if other.starts_with("struct ") || other.contains(" enum ") => "a table",
+        other => other,
+    }
+    .to_owned()
+}
+
+/// A value as the user wrote it, for messages.
+fn describe(node: &Node) -> String {
+    match &node.value {
+        Value::Table(_) => "a table".to_owned(),
+        Value::Array(_) => "a list".to_owned(),
+        Value::Scalar(scalar) => scalar.to_string(),
+    }
+}

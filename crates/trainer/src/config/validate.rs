@@ -1,0 +1,198 @@
+//! The values a config may have, beyond their types.
+
+use std::fmt::Display;
+
+use super::{Precision, RunConfig, TokenizerSection};
+use crate::schedule::Schedule;
+
+/// A value that does not do: its dotted key, what it is, and what was expected.
+#[derive(Debug, PartialEq)]
+pub(super) struct Complaint {
+    pub key: &'static str,
+    pub found: String,
+    pub expected: String,
+}
+
+type Check = Result<(), Complaint>;
+
+/// Checks every value of `config` and how they go together; the first complaint is returned.
+pub(super) fn validate(config: &RunConfig) -> Check {
+    corpus(config)?;
+    tokenizer(config)?;
+    examples(config)?;
+    model(config)?;
+    train(config)?;
+    optimizer(config)?;
+    schedule(config)?;
+    reports(config)
+}
+
+fn corpus(config: &RunConfig) -> Check {
+    ensure(
+        !config.corpus.files.is_empty(),
+        "corpus.files",
+        "[]",
+        "at least one file, folder or glob",
+    )
+}
+
+fn tokenizer(config: &RunConfig) -> Check {
+    match config.tokenizer {
+        // Five special tokens and an alphabet are the least a vocabulary can do with; for bytes it is 256.
+        TokenizerSection::TrainWordpiece { vocab_size, .. } => {
+            at_least(32, "tokenizer.vocab_size", vocab_size)
+        }
+        TokenizerSection::TrainByteBpe { vocab_size, .. } => {
+            at_least(261, "tokenizer.vocab_size", vocab_size)
+        }
+        TokenizerSection::Load { .. } => Ok(()),
+    }
+}
+
+fn examples(config: &RunConfig) -> Check {
+    let (seq_len, max_positions) = (config.examples.seq_len, config.model.max_positions);
+    ensure(
+        (8..=max_positions).contains(&seq_len),
+        "examples.seq_len",
+        seq_len,
+        format!("8 to {max_positions} tokens (`model.max_positions`)"),
+    )
+}
+
+fn model(config: &RunConfig) -> Check {
+    let model = &config.model;
+    at_least(1, "model.n_layers", model.n_layers)?;
+    at_least(1, "model.d_model", model.d_model)?;
+    at_least(1, "model.n_heads", model.n_heads)?;
+    at_least(1, "model.d_ff", model.d_ff)?;
+    ensure(
+        model.d_model.is_multiple_of(model.n_heads),
+        "model.n_heads",
+        model.n_heads,
+        format!("a divisor of `model.d_model`, which is {}", model.d_model),
+    )?;
+    below_one("model.hidden_dropout", model.hidden_dropout)?;
+    below_one("model.attention_dropout", model.attention_dropout)?;
+    positive("model.layer_norm_eps", model.layer_norm_eps)
+}
+
+fn train(config: &RunConfig) -> Check {
+    let train = &config.train;
+    at_least(1, "train.steps", train.steps)?;
+    at_least(1, "train.batch_size", train.batch_size)?;
+    at_least(1, "train.accumulate", train.accumulate)?;
+    at_least(1, "train.workers", train.workers)?;
+    at_least(1, "train.prefetch", train.prefetch)?;
+    let refused = |name: &str| {
+        Complaint {
+        key: "train.precision",
+        found: format!("\"{name}\""),
+        expected: "\"f32\": mixed precision is still to come, for the devices `cuda`, `tch:cuda` and `wgpu`"
+            .to_owned(),
+    }
+    };
+    match train.precision {
+        Precision::F32 => Ok(()),
+        Precision::Bf16 => Err(refused("bf16")),
+        Precision::F16 => Err(refused("f16")),
+    }
+}
+
+fn optimizer(config: &RunConfig) -> Check {
+    let optimizer = &config.optimizer;
+    positive("optimizer.lr", optimizer.lr)?;
+    below_one("optimizer.beta1", optimizer.beta1)?;
+    below_one("optimizer.beta2", optimizer.beta2)?;
+    positive("optimizer.eps", optimizer.eps)?;
+    not_negative("optimizer.weight_decay", optimizer.weight_decay)?;
+    not_negative("optimizer.clip_norm", optimizer.clip_norm)
+}
+
+fn schedule(config: &RunConfig) -> Check {
+    let (warmup, steps) = (config.schedule.warmup_steps(), config.train.steps);
+    ensure(
+        warmup <= steps,
+        "schedule.warmup_steps",
+        warmup,
+        format!("at most `train.steps`, which is {steps}"),
+    )?;
+    match config.schedule {
+        Schedule::Linear { final_fraction, .. } | Schedule::Cosine { final_fraction, .. } => {
+            probability("schedule.final_fraction", final_fraction)
+        }
+        Schedule::InverseSqrt { warmup_steps } => {
+            at_least(1, "schedule.warmup_steps", warmup_steps)
+        }
+        Schedule::Constant { .. } => Ok(()),
+    }
+}
+
+/// `[eval]`, `[checkpoint]` and `[log]`.
+fn reports(config: &RunConfig) -> Check {
+    below_one("eval.heldout_fraction", config.eval.heldout_fraction)?;
+    at_least(1, "eval.every", config.eval.every)?;
+    at_least(1, "eval.batch_size", config.eval.batch_size)?;
+    at_least(1, "eval.max_examples", config.eval.max_examples)?;
+    at_least(1, "checkpoint.every", config.checkpoint.every)?;
+    at_least(1, "checkpoint.keep_last", config.checkpoint.keep_last)?;
+    at_least(1, "log.every", config.log.every)
+}
+
+fn ensure(
+    holds: bool,
+    key: &'static str,
+    found: impl Display,
+    expected: impl Into<String>,
+) -> Check {
+    if holds {
+        return Ok(());
+    }
+    Err(Complaint {
+        key,
+        found: found.to_string(),
+        expected: expected.into(),
+    })
+}
+
+fn at_least<T: PartialOrd + Display>(least: T, key: &'static str, value: T) -> Check {
+    let expected = format!("a whole number of {least} or more");
+    ensure(value >= least, key, value, expected)
+}
+
+// Comparisons with NaN are false, so that these refuse it.
+
+fn probability(key: &'static str, value: f64) -> Check {
+    ensure(
+        (0.0..=1.0).contains(&value),
+        key,
+        value,
+        "a number from 0 to 1",
+    )
+}
+
+fn below_one(key: &'static str, value: f64) -> Check {
+    ensure(
+        (0.0..1.0).contains(&value),
+        key,
+        value,
+        "a number from 0 to below 1",
+    )
+}
+
+fn positive(key: &'static str, value: f64) -> Check {
+    ensure(
+        value > 0.0 && value.is_finite(),
+        key,
+        value,
+        "a number above 0",
+    )
+}
+
+fn not_negative(key: &'static str, value: f64) -> Check {
+    ensure(
+        value >= 0.0 && value.is_finite(),
+        key,
+        value,
+        "a number of 0 or more",
+    )
+}

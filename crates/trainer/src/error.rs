@@ -1,0 +1,206 @@
+//! The crate's errors: each one line that says where, what was found, what was expected.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The result of this crate's fallible functions.
+pub type Result<T> = std::result::Result<T, TrainerError>;
+
+/// What can go wrong with what a user supplies: configs, run folders, checkpoints, corpora.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TrainerError {
+    /// A file or folder could not be read, written or made.
+    #[error("cannot {action} {}", path.display())]
+    Io {
+        /// What was tried, as a verb: `"read"`, `"write"`.
+        action: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+
+    /// A config that is not TOML, or a `--set` that is not `KEY=VALUE`.
+    #[error("{place}: {message}")]
+    ConfigSyntax {
+        /// Where it stands.
+        place: Place,
+        /// What is wrong and what was expected.
+        message: String,
+    },
+
+    /// A config key that nothing reads.
+    #[error("{place}: unknown key `{key}`; {hint}")]
+    UnknownKey {
+        /// Where it stands.
+        place: Place,
+        /// The dotted key.
+        key: String,
+        /// The nearest valid key, or all of them.
+        hint: String,
+    },
+
+    /// A config key that has no default and was not given.
+    #[error("{place}: missing key `{key}`, which has no default")]
+    MissingKey {
+        /// The table that lacks it.
+        place: Place,
+        /// The dotted key.
+        key: String,
+    },
+
+    /// A config value of the wrong type, out of range, or at odds with another one.
+    #[error("{place}: `{key}` is {found}; expected {expected}")]
+    BadValue {
+        /// Where it stands.
+        place: Place,
+        /// The dotted key.
+        key: String,
+        /// The value found, as TOML.
+        found: String,
+        /// What was expected.
+        expected: String,
+    },
+
+    /// A line of `metrics.jsonl`, other than an unfinished last one, that is not a record.
+    #[error("{}:{line}: not a metrics record ({reason}); expected one JSON object a line; move the file away to continue without it", path.display())]
+    BadMetrics {
+        /// The log.
+        path: PathBuf,
+        /// The line, counted from 1.
+        line: usize,
+        /// The parser's reason.
+        reason: String,
+    },
+
+    /// A new run into a folder that already holds one.
+    #[error("{} already holds a run: continue it with --resume, or choose another folder with --out", path.display())]
+    RunExists {
+        /// The folder.
+        path: PathBuf,
+    },
+
+    /// A run to resume that was never started.
+    #[error("{} holds no run to resume: leave out --resume to start one there", path.display())]
+    NoRun {
+        /// The folder.
+        path: PathBuf,
+    },
+
+    /// A run folder that another process is writing to.
+    #[error("{} is in use by another process: wait for it, or choose another folder with --out", path.display())]
+    RunInUse {
+        /// The folder.
+        path: PathBuf,
+    },
+
+    /// A run resumed with another config than it was started with.
+    #[error("the run was started with another config, {}: {differences}; change it back, or start a new run with --out", path.display())]
+    ConfigChanged {
+        /// The run's config file.
+        path: PathBuf,
+        /// Each key with both values.
+        differences: String,
+    },
+
+    /// A loss or a gradient that is not a finite number.
+    #[error(
+        "step {step}: the loss is not finite ({losses}, gradient norm {grad_norm}) on the batch from example \
+         {example} of epoch {epoch}; the last good checkpoint is {}; lower `optimizer.lr`, or set \
+         `train.non_finite = \"skip\"` to leave such steps out",
+        checkpoint.as_ref().map_or("none".to_string(), |path| path.display().to_string())
+    )]
+    NonFinite {
+        /// The step.
+        step: u64,
+        /// Each term of the loss.
+        losses: String,
+        /// The gradients' global norm.
+        grad_norm: f64,
+        /// The epoch of the batch's first example.
+        epoch: u64,
+        /// The batch's first example in it.
+        example: u64,
+        /// The newest checkpoint.
+        checkpoint: Option<PathBuf>,
+    },
+
+    /// The corpus, its preparation or its batches.
+    #[error(transparent)]
+    Data(#[from] cloze_data::DataError),
+
+    /// The tokenizer.
+    #[error(transparent)]
+    Tokenizer(#[from] cloze_tokenizer::TokenizerError),
+
+    /// The model's configuration or weight files.
+    #[error(transparent)]
+    Model(#[from] cloze_model::ModelError),
+
+    /// The learning curve could not be drawn.
+    #[error("cannot draw the learning curve {}: {reason}", path.display())]
+    Plot {
+        /// The picture's file.
+        path: PathBuf,
+        /// The plotting library's reason.
+        reason: String,
+    },
+}
+
+impl TrainerError {
+    /// An [`TrainerError::Io`] for `path`, as a closure for `map_err`.
+    pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::Io {
+            action,
+            path,
+            source,
+        }
+    }
+}
+
+/// Where a config value was given: a line of a file, or a `--set` argument.
+///
+/// Shown as `configs/run.toml:12` or `--set train.steps=10`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    source: Arc<str>,
+    line: Option<usize>,
+}
+
+impl Place {
+    /// A config file as a whole, for what it leaves to the defaults.
+    pub fn file(path: &Path) -> Self {
+        Self {
+            source: path.display().to_string().into(),
+            line: None,
+        }
+    }
+
+    /// The same source, at `line` (counted from 1).
+    pub fn line(&self, line: usize) -> Self {
+        Self {
+            source: self.source.clone(),
+            line: Some(line),
+        }
+    }
+
+    /// A `--set` argument.
+    pub fn argument(argument: &str) -> Self {
+        Self {
+            source: format!("--set {argument}").into(),
+            line: None,
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            Some(line) => write!(f, "{}:{line}", self.source),
+            None => f.write_str(&self.source),
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! Gradients of a whole module: summing micro-batches, the global norm.
+
+use burn::module::{Module, ModuleVisitor, Param};
+use burn::optim::GradientsParams;
+use burn::tensor::Tensor;
+
+/// Adds `more` to `sum`, parameter by parameter.
+pub fn add<M: Module>(module: &M, sum: GradientsParams, more: GradientsParams) -> GradientsParams {
+    let mut visitor = Add { sum, more };
+    module.visit(&mut visitor);
+    visitor.sum
+}
+
+/// The Euclidean norm of all gradients taken as one vector. Not finite where any of them is not.
+///
+/// One number is read from the device, whatever the number of parameters.
+pub fn global_norm<M: Module>(module: &M, gradients: &GradientsParams) -> f64 {
+    let mut visitor = SquaredNorms { gradients, norms: Vec::new() };
+    module.visit(&mut visitor);
+    if visitor.norms.is_empty() {
+        return 0.0;
+    }
+    let squares = Tensor::cat(visitor.norms, 0).into_data();
+    squares.iter::<f32>().map(f64::from).sum::<f64>().sqrt()
+}
+
+struct Add {
+    sum: GradientsParams,
+    more: GradientsParams,
+}
+
+impl ModuleVisitor for Add {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        let Some(more) = self.more.remove::<D>(param.id) else {
+            return;
+        };
+        let sum = match self.sum.remove::<D>(param.id) {
+            Some(sum) => sum + more,
+            None => more,
+        };
+        self.sum.register(param.id, sum);
+    }
+}
+
+struct SquaredNorms<'a> {
+    gradients: &'a GradientsParams,
+    norms: Vec<Tensor<1>>,
+}
+
+impl ModuleVisitor for SquaredNorms<'_> {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        if let Some(gradient) = self.gradients.get::<D>(param.id) {
+            self.norms.push((gradient.clone() * gradient).sum());
+        }
+    }
+}

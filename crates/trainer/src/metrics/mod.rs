@@ -1,0 +1,282 @@
+//! What a run reports: records of the metrics, files that keep them, and pictures and tables for people.
+//!
+//! [`MetricsLog`] writes the [`Record`]s of a run to `metrics.jsonl` (what programs read, and what a resumed
+//! run continues) and to TensorBoard's event files (a view of the same).
+
+pub mod curve;
+pub mod jsonl;
+pub mod progress;
+pub mod summary;
+pub mod tensorboard;
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::Result;
+use jsonl::JsonLines;
+use tensorboard::EventFile;
+
+/// The JSON-lines file's name in a run folder.
+pub const METRICS_FILE: &str = "metrics.jsonl";
+
+/// The folder of TensorBoard's event files in a run folder.
+pub const TENSORBOARD_FOLDER: &str = "tensorboard";
+
+/// One line of the metrics: `{"event":"train","step":100,…}` or `{"event":"eval","step":100,…}`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "lowercase")]
+pub enum Record {
+    /// Training since the last such record.
+    Train(TrainRecord),
+    /// One evaluation on the held-out documents.
+    Eval(EvalRecord),
+}
+
+impl Record {
+    /// The step (from 1) after which the record was made.
+    pub fn step(&self) -> u64 {
+        match self {
+            Self::Train(record) => record.step,
+            Self::Eval(record) => record.step,
+        }
+    }
+
+    /// The record without its measured times: what two runs of one config have in common.
+    pub fn without_timing(&self) -> Self {
+        let mut record = self.clone();
+        match &mut record {
+            Self::Train(record) => record.timing = Timing::default(),
+            Self::Eval(record) => record.seconds = 0.0,
+        }
+        record
+    }
+
+    /// The scalars to plot: TensorBoard tags and values.
+    pub fn scalars(&self) -> Vec<(&'static str, f64)> {
+        let scalars = match self {
+            Self::Train(record) => vec![
+                ("train/loss", Some(record.loss)),
+                ("train/masked_loss", Some(record.masked_loss)),
+                ("train/pair_loss", record.pair_loss),
+                ("train/learning_rate", Some(record.learning_rate)),
+                ("train/grad_norm", Some(record.grad_norm)),
+                (
+                    "speed/tokens_per_second",
+                    Some(record.timing.tokens_per_second),
+                ),
+                ("speed/waiting", Some(record.timing.waiting)),
+            ],
+            Self::Eval(record) => vec![
+                ("heldout/masked_loss", Some(record.masked_loss)),
+                ("heldout/perplexity", Some(record.perplexity())),
+                ("heldout/masked_accuracy", Some(record.masked_accuracy)),
+                ("heldout/unigram_loss", Some(record.unigram_loss)),
+                ("heldout/unigram_accuracy", Some(record.unigram_accuracy)),
+                ("heldout/pair_loss", record.pair_loss),
+                ("heldout/pair_accuracy", record.pair_accuracy),
+            ],
+        };
+        scalars
+            .into_iter()
+            .filter_map(|(tag, value)| Some((tag, value?)))
+            .collect()
+    }
+}
+
+/// Training over the steps since the last record. Losses are means over those steps, in nats.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TrainRecord {
+    /// The last of the steps (from 1).
+    pub step: u64,
+    /// What was minimised: the sum of the losses below.
+    #[serde(with = "number")]
+    pub loss: f64,
+    /// Cross-entropy of the masked tokens.
+    #[serde(with = "number")]
+    pub masked_loss: f64,
+    /// Cross-entropy of the sentence pairs, where there are any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pair_loss: Option<f64>,
+    /// The learning rate of the last step.
+    pub learning_rate: f64,
+    /// The gradient's norm over all parameters, before clipping: mean over the steps.
+    #[serde(with = "number")]
+    pub grad_norm: f64,
+    /// Tokens trained on since step 1, without padding.
+    pub tokens: u64,
+    /// Steps since step 1 that were skipped for a non-finite loss.
+    #[serde(default)]
+    pub skipped_steps: u64,
+    /// Measured times; the only figures that differ between two runs of one config.
+    #[serde(flatten)]
+    pub timing: Timing,
+}
+
+/// Measured times of training.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Timing {
+    /// Seconds of training since the process started it.
+    pub seconds: f64,
+    /// Tokens (without padding) a second since the last record.
+    pub tokens_per_second: f64,
+    /// Share of the time since the last record spent waiting for data, from 0 to 1.
+    pub waiting: f64,
+}
+
+/// An evaluation on the held-out documents. Losses are means in nats.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct EvalRecord {
+    /// The step (from 1) after which the model was evaluated; 0 for the untrained one.
+    pub step: u64,
+    /// Cross-entropy of the masked tokens.
+    #[serde(with = "number")]
+    pub masked_loss: f64,
+    /// Share of the masked tokens that are predicted first, from 0 to 1.
+    pub masked_accuracy: f64,
+    /// Masked tokens evaluated.
+    pub masked_tokens: u64,
+    /// Cross-entropy of the same tokens under their frequencies in the training documents.
+    pub unigram_loss: f64,
+    /// Share of the same tokens that are the most frequent one, from 0 to 1.
+    pub unigram_accuracy: f64,
+    /// Cross-entropy of the sentence pairs, where there are any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pair_loss: Option<f64>,
+    /// Share of the sentence pairs classified rightly, from 0 to 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pair_accuracy: Option<f64>,
+    /// Seconds the evaluation took: measured.
+    pub seconds: f64,
+}
+
+impl EvalRecord {
+    /// The exponential of the masked tokens' loss: among how many tokens the model wavers.
+    pub fn perplexity(&self) -> f64 {
+        self.masked_loss.exp()
+    }
+}
+
+/// Losses in JSON, which has no NaN or infinity: both are written as null and read as NaN.
+mod number {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+        value.is_finite().then_some(*value).serialize(serializer)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+        Ok(Option::deserialize(deserializer)?.unwrap_or(f64::NAN))
+    }
+}
+
+/// The files that keep a run's metrics.
+pub struct MetricsLog {
+    json: JsonLines,
+    events: EventFile,
+}
+
+impl MetricsLog {
+    /// Starts the log of a new run in `folder`, which exists; metrics already there are discarded.
+    ///
+    /// # Errors
+    /// [`TrainerError::Io`](crate::TrainerError::Io) where a file cannot be written.
+    pub fn create(folder: &Path) -> Result<Self> {
+        let events = folder.join(TENSORBOARD_FOLDER);
+        tensorboard::clear(&events)?;
+        Ok(Self {
+            json: JsonLines::create(&folder.join(METRICS_FILE))?,
+            events: EventFile::create(&events, None)?,
+        })
+    }
+
+    /// Continues the log in `folder` for a run resumed after `step`: records of later steps are dropped, so
+    /// that the log becomes what an uninterrupted run's would be (but for measured times).
+    ///
+    /// A step's records are to be written before its checkpoint, or a kill in between loses them.
+    ///
+    /// # Errors
+    /// [`TrainerError::Io`](crate::TrainerError::Io), and
+    /// [`TrainerError::BadMetrics`](crate::TrainerError::BadMetrics) for a log that is not one.
+    pub fn resume(folder: &Path, step: u64) -> Result<Self> {
+        Ok(Self {
+            json: JsonLines::resume(&folder.join(METRICS_FILE), step)?,
+            events: EventFile::create(&folder.join(TENSORBOARD_FOLDER), Some(step))?,
+        })
+    }
+
+    /// Writes a record, and hands it to the system at once.
+    ///
+    /// # Errors
+    /// [`TrainerError::Io`](crate::TrainerError::Io).
+    pub fn write(&mut self, record: &Record) -> Result<()> {
+        self.json.write(record)?;
+        self.events.write(record.step(), &record.scalars())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_keeps_records_and_a_resumed_one_equals_an_uninterrupted_one() {
+        let record = |step| {
+            Record::Train(TrainRecord {
+                step,
+                loss: step as f64,
+                ..Default::default()
+            })
+        };
+        let eval = |step| {
+            Record::Eval(EvalRecord {
+                step,
+                masked_loss: 2.0,
+                ..Default::default()
+            })
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let read = || jsonl::read(&folder.path().join(METRICS_FILE)).unwrap();
+        let event_files = || {
+            std::fs::read_dir(folder.path().join(TENSORBOARD_FOLDER))
+                .unwrap()
+                .count()
+        };
+
+        let mut log = MetricsLog::create(folder.path()).unwrap();
+        for record in [record(1), record(2), eval(2), record(3)] {
+            log.write(&record).unwrap();
+        }
+        drop(log);
+        let mut log = MetricsLog::resume(folder.path(), 2).unwrap();
+        log.write(&record(3)).unwrap();
+        assert_eq!(read(), [record(1), record(2), eval(2), record(3)]);
+        assert_eq!(event_files(), 2);
+
+        // A new run in the same folder starts over.
+        drop(log);
+        MetricsLog::create(folder.path()).unwrap();
+        assert_eq!(read(), []);
+        assert_eq!(event_files(), 1);
+    }
+
+    #[test]
+    fn timing_can_be_taken_off() {
+        let timing = Timing {
+            seconds: 1.0,
+            tokens_per_second: 2.0,
+            waiting: 0.5,
+        };
+        let timed = Record::Train(TrainRecord {
+            step: 1,
+            timing,
+            ..Default::default()
+        });
+        let untimed = Record::Train(TrainRecord {
+            step: 1,
+            ..Default::default()
+        });
+        assert_ne!(timed, untimed);
+        assert_eq!(timed.without_timing(), untimed);
+    }
+}

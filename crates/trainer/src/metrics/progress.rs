@@ -1,0 +1,346 @@
+//! Live progress of a run: measured by a [`Meter`], shown by whatever implements [`RunProgress`].
+
+use std::io::{IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use super::summary::{duration, grouped};
+
+/// Where a run stands.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Status {
+    /// The step just made (from 1).
+    pub step: u64,
+    /// The last step.
+    pub steps: u64,
+    /// The step's training loss, in nats.
+    pub loss: f64,
+    /// The step's learning rate.
+    pub learning_rate: f64,
+    /// How fast it goes.
+    pub pace: Pace,
+}
+
+/// How fast a run goes, over the last half minute or so.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Pace {
+    /// Tokens (without padding) a second.
+    pub tokens_per_second: f64,
+    /// Share of the time spent waiting for data, from 0 to 1.
+    pub waiting: f64,
+    /// Time until the last step.
+    pub left: Duration,
+}
+
+/// Sees a run's progress. Every method does nothing unless implemented.
+pub trait RunProgress {
+    /// A step was made. Called for every step: implementations choose what to show.
+    fn step(&mut self, _status: &Status) {}
+
+    /// Something worth a line happened: an evaluation, a checkpoint, a warning.
+    fn note(&mut self, _line: &str) {}
+
+    /// The run ended, whether done or stopped.
+    fn finish(&mut self) {}
+}
+
+/// Shows nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Silent;
+
+impl RunProgress for Silent {}
+
+/// Progress on standard error: one live line on a terminal, else a line every few seconds.
+pub struct StderrProgress(Shown);
+
+enum Shown {
+    Live(ProgressBar),
+    Lines(LineProgress<std::io::Stderr>),
+}
+
+impl StderrProgress {
+    /// A live line where standard error is a terminal, lines otherwise.
+    pub fn new() -> Self {
+        if std::io::stderr().is_terminal() {
+            Self(Shown::Live(live_line(ProgressDrawTarget::stderr_with_hz(
+                5,
+            ))))
+        } else {
+            Self(Shown::Lines(LineProgress::new(
+                std::io::stderr(),
+                Duration::from_secs(5),
+            )))
+        }
+    }
+}
+
+impl Default for StderrProgress {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl RunProgress for StderrProgress {
+    fn step(&mut self, status: &Status) {
+        match &mut self.0 {
+            Shown::Live(bar) => {
+                bar.set_length(status.steps);
+                bar.set_position(status.step);
+                bar.set_message(figures(status));
+            }
+            Shown::Lines(lines) => lines.step(status),
+        }
+    }
+
+    fn note(&mut self, line: &str) {
+        match &mut self.0 {
+            Shown::Live(bar) => bar.suspend(|| eprintln!("{line}")),
+            Shown::Lines(lines) => lines.note(line),
+        }
+    }
+
+    fn finish(&mut self) {
+        match &mut self.0 {
+            Shown::Live(bar) => bar.abandon(),
+            Shown::Lines(lines) => lines.finish(),
+        }
+    }
+}
+
+fn live_line(target: ProgressDrawTarget) -> ProgressBar {
+    let style =
+        ProgressStyle::with_template("{bar:10.cyan/blue} {human_pos}/{human_len} · {wide_msg}")
+            .expect("the template is valid");
+    ProgressBar::with_draw_target(Some(0), target).with_style(style)
+}
+
+/// Progress as plain lines: a status line every so often, and after the last step.
+pub struct LineProgress<W> {
+    out: W,
+    every: Duration,
+    shown: Option<Instant>,
+    /// The last status, until it has been shown.
+    pending: Option<Status>,
+}
+
+impl<W: Write> LineProgress<W> {
+    /// Lines to `out`, at most one status in `every`. A closed `out` ends no run: its errors are ignored.
+    pub fn new(out: W, every: Duration) -> Self {
+        Self {
+            out,
+            every,
+            shown: None,
+            pending: None,
+        }
+    }
+
+    fn show(&mut self, status: &Status) {
+        let (step, steps) = (grouped(status.step), grouped(status.steps));
+        self.note(&format!("step {step}/{steps} · {}", figures(status)));
+        self.shown = Some(Instant::now());
+        self.pending = None;
+    }
+}
+
+impl<W: Write> RunProgress for LineProgress<W> {
+    fn step(&mut self, status: &Status) {
+        let due = self.shown.is_none_or(|shown| shown.elapsed() >= self.every);
+        if due || status.step == status.steps {
+            self.show(status);
+        } else {
+            self.pending = Some(*status);
+        }
+    }
+
+    fn note(&mut self, line: &str) {
+        let _ = writeln!(self.out, "{line}");
+    }
+
+    fn finish(&mut self) {
+        if let Some(status) = self.pending {
+            self.show(&status);
+        }
+    }
+}
+
+/// `loss 6.123 · 3 min 20 s left · 12,345 tokens/s · 4 % waiting · lr 1.50e-3`: a narrow terminal cuts the end.
+fn figures(status: &Status) -> String {
+    let Status {
+        loss,
+        learning_rate,
+        pace,
+        ..
+    } = *status;
+    format!(
+        "loss {loss:.3} · {} left · {} tokens/s · {:.0} % waiting · lr {learning_rate:.2e}",
+        duration(pace.left.as_secs_f64().round()),
+        grouped(pace.tokens_per_second as u64),
+        100.0 * pace.waiting,
+    )
+}
+
+/// Measures a run's [`Pace`]: exponential averages over about half a minute.
+///
+/// Time is passed in, so that a meter is as testable as arithmetic.
+#[derive(Clone, Debug)]
+pub struct Meter {
+    last: Instant,
+    steps: f64,
+    tokens: f64,
+    seconds: f64,
+    waiting: f64,
+}
+
+impl Meter {
+    /// How long the past counts, in seconds.
+    const MEMORY: f64 = 30.0;
+
+    /// A meter started `now`, right before the first step.
+    pub fn new(now: Instant) -> Self {
+        Self {
+            last: now,
+            steps: 0.0,
+            tokens: 0.0,
+            seconds: 0.0,
+            waiting: 0.0,
+        }
+    }
+
+    /// Takes in a step finished `now`, of `tokens` tokens, of which `waiting` was spent waiting for data, with
+    /// `steps_left` to go.
+    pub fn step(&mut self, now: Instant, tokens: u64, waiting: Duration, steps_left: u64) -> Pace {
+        let seconds = now.saturating_duration_since(self.last).as_secs_f64();
+        self.last = now;
+        let keep = (-seconds / Self::MEMORY).exp();
+        self.steps = self.steps * keep + 1.0;
+        self.tokens = self.tokens * keep + tokens as f64;
+        self.seconds = self.seconds * keep + seconds;
+        self.waiting = self.waiting * keep + waiting.as_secs_f64();
+        if self.seconds == 0.0 {
+            return Pace::default();
+        }
+        let left = steps_left as f64 * self.seconds / self.steps;
+        Pace {
+            tokens_per_second: self.tokens / self.seconds,
+            waiting: (self.waiting / self.seconds).clamp(0.0, 1.0),
+            left: Duration::try_from_secs_f64(left).unwrap_or(Duration::MAX),
+        }
+    }
+
+    /// Leaves out the time until `now`: an evaluation or a checkpoint is no training.
+    pub fn skip_to(&mut self, now: Instant) {
+        self.last = now;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(step: u64) -> Status {
+        let pace = Pace {
+            tokens_per_second: 12_345.6,
+            waiting: 0.042,
+            left: Duration::from_secs(200),
+        };
+        Status {
+            step,
+            steps: 1_200,
+            loss: 6.1234,
+            learning_rate: 1.5e-3,
+            pace,
+        }
+    }
+
+    fn text(lines: LineProgress<Vec<u8>>) -> String {
+        String::from_utf8(lines.out).unwrap()
+    }
+
+    #[test]
+    fn a_line_says_all_there_is() {
+        let mut lines = LineProgress::new(Vec::new(), Duration::ZERO);
+        lines.step(&status(1_000));
+        lines.note("checkpoint step-1000");
+        lines.finish();
+        assert_eq!(
+            text(lines),
+            "step 1,000/1,200 · loss 6.123 · 3 min 20 s left · 12,345 tokens/s · 4 % waiting · lr 1.50e-3\n\
+             checkpoint step-1000\n"
+        );
+    }
+
+    #[test]
+    fn lines_are_rare_but_the_last_status_is_shown() {
+        let mut lines = LineProgress::new(Vec::new(), Duration::from_secs(3_600));
+        (1..=50).for_each(|step| lines.step(&status(step)));
+        lines.finish();
+        lines.finish();
+        let shown = text(lines);
+        let steps: Vec<_> = shown
+            .lines()
+            .map(|line| line.split(" · ").next().unwrap())
+            .collect();
+        assert_eq!(steps, ["step 1/1,200", "step 50/1,200"]);
+    }
+
+    #[test]
+    fn the_last_step_is_always_shown() {
+        let mut lines = LineProgress::new(Vec::new(), Duration::from_secs(3_600));
+        lines.step(&status(1));
+        lines.step(&status(1_200));
+        lines.finish();
+        assert_eq!(text(lines).lines().count(), 2);
+    }
+
+    #[test]
+    fn the_live_line_takes_every_call() {
+        let mut live = StderrProgress(Shown::Live(live_line(ProgressDrawTarget::hidden())));
+        live.step(&status(3));
+        let Shown::Live(bar) = &live.0 else {
+            panic!("not live")
+        };
+        assert_eq!((bar.position(), bar.length()), (3, Some(1_200)));
+        assert!(bar.message().starts_with("loss 6.123 · 3 min 20 s left"));
+        live.finish();
+    }
+
+    #[test]
+    fn a_meter_measures_steady_steps_exactly() {
+        let start = Instant::now();
+        let mut meter = Meter::new(start);
+        let mut pace = Pace::default();
+        for step in 1..=100 {
+            let now = start + Duration::from_millis(500 * step);
+            pace = meter.step(now, 1_000, Duration::from_millis(50), 100 - step + 20);
+        }
+        assert!((pace.tokens_per_second - 2_000.0).abs() < 1e-6);
+        assert!((pace.waiting - 0.1).abs() < 1e-9);
+        assert!((pace.left.as_secs_f64() - 10.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn a_meter_leaves_out_what_it_is_told_to_and_forgets_the_past() {
+        let start = Instant::now();
+        let mut meter = Meter::new(start);
+        let second = Duration::from_secs(1);
+        meter.step(start + second, 100, Duration::ZERO, 1);
+        meter.skip_to(start + 100 * second);
+        let pace = meter.step(start + 101 * second, 100, Duration::ZERO, 1);
+        assert!((pace.tokens_per_second - 100.0).abs() < 1e-9);
+        let mut late = pace;
+        for step in 1..=300 {
+            late = meter.step(start + (101 + step) * second, 200, Duration::ZERO, 1);
+        }
+        assert!((late.tokens_per_second - 200.0).abs() < 0.1, "{late:?}");
+    }
+
+    #[test]
+    fn no_time_is_no_pace() {
+        let start = Instant::now();
+        assert_eq!(
+            Meter::new(start).step(start, 5, Duration::ZERO, 9),
+            Pace::default()
+        );
+    }
+}

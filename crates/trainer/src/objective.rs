@@ -1,0 +1,25 @@
+//! What a run minimises: the seam between the loop and a kind of training.
+
+use burn::module::Module;
+use burn::tensor::{Device, Tensor};
+
+/// A training objective over batches of examples.
+///
+/// A loss is a sum of terms, each a mean over things that a batch has a number of: masked positions,
+/// sentence pairs. Returning sums and counts apart lets the loop average over several micro-batches
+/// exactly as one large batch would.
+pub trait Objective {
+    /// What is trained.
+    type Model: Module;
+    /// What the loss is computed on.
+    type Batch;
+
+    /// The terms' names, as metrics call them.
+    fn terms(&self) -> &'static [&'static str];
+
+    /// For each term, how many things it is a mean over in this batch; may be 0.
+    fn counts(&self, batch: &Self::Batch) -> Vec<usize>;
+
+    /// For each term, its sum over the batch, `[1]`, in nats.
+    fn sums(&self, model: &Self::Model, batch: &Self::Batch, device: &Device) -> Vec<Tensor<1>>;
+}

@@ -1,0 +1,131 @@
+//! BERT's pretraining objective: masked pieces and sentence pairs (Devlin et al. 2019, §3.1).
+
+use crate::objective::Objective;
+use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
+use cloze_data::{PretrainingBatch, UnigramCounts};
+use cloze_model::bert::{BertForPreTraining, BertInput, PreTrainingLogits};
+use cloze_model::ops;
+
+/// The mean cross-entropy of the masked pieces plus, where there are pairs, that of the sentence
+/// pairs.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct BertPretraining;
+
+impl Objective for BertPretraining {
+    type Model = BertForPreTraining;
+    type Batch = PretrainingBatch;
+
+    fn terms(&self) -> &'static [&'static str] {
+        &["masked_loss", "pair_loss"]
+    }
+
+    fn counts(&self, batch: &PretrainingBatch) -> Vec<usize> {
+        vec![batch.masked_labels.len(), batch.pair_labels.len()]
+    }
+
+    fn sums(&self, model: &BertForPreTraining, batch: &PretrainingBatch, device: &Device) -> Vec<Tensor<1>> {
+        let Losses { masked, pairs, .. } = losses(model, batch, device);
+        vec![masked.sum(), pairs.map_or_else(|| Tensor::zeros([1], device), Tensor::sum)]
+    }
+}
+
+/// The batch's cross-entropies one by one, and the logits they are of.
+struct Losses {
+    logits: PreTrainingLogits,
+    masked: Tensor<1>,
+    pairs: Option<Tensor<1>>,
+}
+
+fn losses(model: &BertForPreTraining, batch: &PretrainingBatch, device: &Device) -> Losses {
+    let positions = vector(&batch.masked_positions, device);
+    let logits = model.forward(input(batch, device), positions);
+    let masked = ops::cross_entropy(logits.mlm.clone(), vector(&batch.masked_labels, device));
+    let pairs = (!batch.pair_labels.is_empty())
+        .then(|| ops::cross_entropy(logits.next_sentence.clone(), vector(&batch.pair_labels, device)));
+    Losses { logits, masked, pairs }
+}
+
+/// A batch's tensors on `device`. A batch without padding has no mask: nothing to add to the scores.
+pub fn input(batch: &PretrainingBatch, device: &Device) -> BertInput {
+    let shape = [batch.batch_size, batch.seq_len];
+    let matrix = |values: &[i32]| {
+        Tensor::<2, Int>::from_data(TensorData::new(values.to_vec(), shape), device)
+    };
+    let input = BertInput::new(matrix(&batch.input_ids)).with_token_types(matrix(&batch.token_type_ids));
+    match batch.pad_mask.iter().any(|ignored| *ignored) {
+        true => {
+            let mask = TensorData::new(batch.pad_mask.clone(), shape);
+            input.with_pad_mask(Tensor::<2, Bool>::from_data(mask, device))
+        }
+        false => input,
+    }
+}
+
+fn vector(values: &[i32], device: &Device) -> Tensor<1, Int> {
+    Tensor::from_data(TensorData::new(values.to_vec(), [values.len()]), device)
+}
+
+/// Sums over held-out batches; see the methods for what they make.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Evaluation {
+    masked: u64,
+    masked_loss: f64,
+    masked_right: u64,
+    unigram_loss: f64,
+    unigram_right: u64,
+    pairs: u64,
+    pair_loss: f64,
+    pair_right: u64,
+}
+
+impl Evaluation {
+    /// Takes in one batch; `model` is on an inference device.
+    pub fn add(
+        &mut self,
+        model: &BertForPreTraining,
+        batch: &PretrainingBatch,
+        unigram: &UnigramCounts,
+        device: &Device,
+    ) {
+        let Losses { logits, masked, pairs } = losses(model, batch, device);
+        self.masked += batch.masked_labels.len() as u64;
+        self.masked_loss += sum(masked);
+        self.masked_right += right(logits.mlm, &batch.masked_labels);
+        for label in &batch.masked_labels {
+            self.unigram_loss -= unigram.log_prob(*label as u32);
+            self.unigram_right += u64::from(*label as u32 == unigram.most_frequent());
+        }
+        if let Some(pairs) = pairs {
+            self.pairs += batch.pair_labels.len() as u64;
+            self.pair_loss += sum(pairs);
+            self.pair_right += right(logits.next_sentence, &batch.pair_labels);
+        }
+    }
+
+    /// The means as a metrics record of `step`, an evaluation that took `seconds`.
+    pub fn record(&self, step: u64, seconds: f64) -> crate::metrics::EvalRecord {
+        let masked = self.masked.max(1) as f64;
+        let per_pair = |sum: f64| (self.pairs > 0).then(|| sum / self.pairs as f64);
+        crate::metrics::EvalRecord {
+            step,
+            masked_loss: self.masked_loss / masked,
+            masked_accuracy: self.masked_right as f64 / masked,
+            masked_tokens: self.masked,
+            unigram_loss: self.unigram_loss / masked,
+            unigram_accuracy: self.unigram_right as f64 / masked,
+            pair_loss: per_pair(self.pair_loss),
+            pair_accuracy: per_pair(self.pair_right as f64),
+            seconds,
+        }
+    }
+}
+
+fn sum(values: Tensor<1>) -> f64 {
+    values.into_data().iter::<f64>().sum()
+}
+
+/// How many rows of `logits` have their greatest value at the label.
+fn right(logits: Tensor<2>, labels: &[i32]) -> u64 {
+    let predicted = logits.argmax(1).into_data();
+    predicted.iter::<i32>().zip(labels).filter(|(predicted, label)| predicted == *label).count() as u64
+}

@@ -1,0 +1,446 @@
+//! A pretraining run from the config to the saved model.
+
+use crate::adamw::{AdamW, AdamWConfig};
+use crate::checkpoint::{Best, Checkpoint, Checkpoints, RunState, Window};
+use crate::config::{NonFinite, RunConfig, TokenizerSection};
+use crate::metrics::progress::{Meter, RunProgress, Status};
+use crate::metrics::{EvalRecord, METRICS_FILE, MetricsLog, Record, Timing, TrainRecord, curve, jsonl, summary};
+use crate::objective::Objective;
+use crate::pretraining::{BertPretraining, Evaluation};
+use crate::run_folder::{RunFolder, write_whole, write_whole_folder};
+use crate::step::{StepConfig, StepReport, step};
+use crate::{Result, TrainerError};
+use burn::module::Module;
+use burn::tensor::Device;
+use cloze_data::{
+    BatchStats, Cursor, PreparedCorpus, PretrainingBatch, PretrainingData, Split, UnigramCounts, derive_seed,
+};
+use cloze_model::bert::{BertConfig, BertForPreTraining};
+use cloze_model::{ParamInit, huggingface, weights};
+use cloze_tokenizer::Tokenizer;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Tells the initial parameters' random numbers from all others that a seed gives.
+const INIT_STREAM: u64 = 0x1217;
+/// The same for the held-out examples.
+const HELD_OUT_STREAM: u64 = 0x4E1D;
+
+/// Where and how to run.
+#[derive(Debug)]
+pub struct RunOptions<'a> {
+    /// The device to train on, without autodiff.
+    pub device: Device,
+    /// The run's folder.
+    pub folder: PathBuf,
+    /// Where prepared corpora are kept between runs.
+    pub cache: PathBuf,
+    /// Goes on from the newest whole checkpoint in the folder.
+    pub resume: bool,
+    /// Set by anyone to stop after the current step, with a checkpoint.
+    pub stop: &'a AtomicBool,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome {
+    /// All steps are made and the model is saved in this Hugging Face folder.
+    Done {
+        /// The folder.
+        model: PathBuf,
+        /// The last evaluation.
+        evaluation: EvalRecord,
+    },
+    /// It was stopped after this step, which has a checkpoint.
+    Stopped {
+        /// The last step made.
+        step: u64,
+    },
+}
+
+/// Pretrains a BERT as `config` says: tokenizer, corpus, steps, evaluations, checkpoints, export.
+///
+/// # Errors
+/// Whatever is wrong with the config's corpus, tokenizer, or run folder; a non-finite loss where the
+/// config says to stop on one.
+pub fn pretrain(config: &RunConfig, options: &RunOptions<'_>, progress: &mut dyn RunProgress) -> Result<Outcome> {
+    let folder = match options.resume {
+        true => RunFolder::resume(&options.folder, config)?,
+        false => RunFolder::create(&options.folder, config)?,
+    };
+    let tokenizer = tokenizer(config, &folder, progress)?;
+    let data = Data::prepare(config, &tokenizer, &options.cache, progress)?;
+    if options.stop.load(Ordering::Relaxed) {
+        return Ok(Outcome::Stopped { step: 0 });
+    }
+    let mut run = Run::start(config, options, folder, &tokenizer, data, progress)?;
+    let outcome = run.steps(options.stop, progress);
+    progress.finish();
+    match outcome? {
+        None => Ok(Outcome::Stopped { step: run.state.step }),
+        Some(evaluation) => {
+            let model = run.export(&tokenizer)?;
+            progress.note(&summary::results(&evaluation));
+            Ok(Outcome::Done { model, evaluation })
+        }
+    }
+}
+
+/// The run's tokenizer: the one in its folder, or else made as the config says and put there.
+fn tokenizer(config: &RunConfig, folder: &RunFolder, progress: &mut dyn RunProgress) -> Result<Tokenizer> {
+    let path = folder.tokenizer();
+    if path.exists() {
+        return Ok(Tokenizer::load(&path)?);
+    }
+    let start = Instant::now();
+    let tokenizer = match &config.tokenizer {
+        TokenizerSection::Load { path } => Tokenizer::load(path)?,
+        train => {
+            progress.note("training the tokenizer");
+            crate::tokenizer::train(train, &config.corpus)?
+        }
+    };
+    write_whole(&path, tokenizer.to_json().as_bytes())?;
+    progress.note(&format!(
+        "tokenizer: {} pieces, {}",
+        summary::grouped(tokenizer.vocab_size() as u64),
+        summary::duration(start.elapsed().as_secs_f64())
+    ));
+    Ok(tokenizer)
+}
+
+/// The two splits of the prepared corpus.
+struct Data {
+    train: Arc<PretrainingData>,
+    held_out: Vec<PretrainingBatch>,
+    unigram: Arc<UnigramCounts>,
+}
+
+impl Data {
+    fn prepare(
+        config: &RunConfig,
+        tokenizer: &Tokenizer,
+        cache: &Path,
+        progress: &mut dyn RunProgress,
+    ) -> Result<Self> {
+        todo!()
+    }
+}
+
+/// A run under way.
+struct Run<'a> {
+    config: &'a RunConfig,
+    folder: RunFolder,
+    checkpoints: Checkpoints,
+    log: MetricsLog,
+    device: Device,
+    bert: BertConfig,
+    model: BertForPreTraining,
+    optimizer: AdamW,
+    data: Data,
+    state: RunState,
+    stats: BatchStats,
+}
+
+impl<'a> Run<'a> {
+    fn start(
+        config: &'a RunConfig,
+        options: &RunOptions<'_>,
+        folder: RunFolder,
+        tokenizer: &Tokenizer,
+        data: Data,
+        progress: &mut dyn RunProgress,
+    ) -> Result<Self> {
+        let device = options.device.clone().autodiff();
+        let seed = config.run.seed;
+        let bert = config.model.bert(tokenizer);
+        let mut init = ParamInit::new(&device, derive_seed(seed, &[INIT_STREAM])).with_std(bert.init_std);
+        let mut model = bert.init(&mut init);
+        progress.note(&summary::facts(
+            "model",
+            [
+                ("layers × width", format!("{} × {}", bert.n_layers, bert.d_model)),
+                ("parameters", summary::grouped(model.num_params() as u64)),
+                ("vocabulary", summary::grouped(bert.vocab_size as u64)),
+                ("sequences a step", summary::grouped((config.train.batch_size * config.train.accumulate) as u64)),
+            ],
+        ));
+
+        let checkpoints = Checkpoints::open(folder.checkpoints())?;
+        let constants = AdamWConfig {
+            beta1: config.optimizer.beta1,
+            beta2: config.optimizer.beta2,
+            eps: config.optimizer.eps,
+            weight_decay: config.optimizer.weight_decay,
+        };
+        let fresh = RunState {
+            step: 0,
+            updates: 0,
+            cursor: Cursor::default().into(),
+            tokens: 0,
+            best: None,
+            window: Window::default(),
+        };
+        let (checkpoint, refused) = match options.resume {
+            true => checkpoints.latest()?,
+            false => (None, Vec::new()),
+        };
+        for refused in refused {
+            progress.note(&format!(
+                "warning: checkpoint {} is damaged ({}); using the one before it",
+                refused.path.display(),
+                refused.reason
+            ));
+        }
+        let (state, optimizer, log) = match checkpoint {
+            Some(Checkpoint { state, model: parameters, optimizer }) => {
+                model = weights::replace(model, parameters);
+                let inner = device.clone().inner();
+                let optimizer = AdamW::restore(constants, state.updates, optimizer, &model, &inner);
+                progress.note(&format!("resuming after step {}", state.step));
+                let log = MetricsLog::resume(folder.path(), state.step)?;
+                (state, optimizer, log)
+            }
+            None => {
+                if options.resume {
+                    progress.note("no checkpoint to resume from: starting at the first step");
+                }
+                (fresh, AdamW::new(constants), MetricsLog::create(folder.path())?)
+            }
+        };
+        Ok(Self {
+            config,
+            folder,
+            checkpoints,
+            log,
+            device,
+            bert,
+            model,
+            optimizer,
+            data,
+            state,
+            stats: BatchStats::default(),
+        })
+    }
+
+    /// Makes the steps that are left; returns the last evaluation, or none when stopped before.
+    fn steps(&mut self, stop: &AtomicBool, progress: &mut dyn RunProgress) -> Result<Option<EvalRecord>> {
+        let train = &self.config.train;
+        let mut evaluation = None;
+        if self.state.step == 0 {
+            evaluation = Some(self.evaluate(progress)?);
+        }
+        let mut batches = self.data.train.batches(
+            train.batch_size,
+            self.state.cursor.into(),
+            train.workers,
+            train.prefetch,
+        );
+        let start = Instant::now();
+        let mut meter = Meter::new(start);
+        let mut since_log = Since::new(start);
+        while self.state.step < train.steps {
+            let wait = Instant::now();
+            let micro: Vec<PretrainingBatch> =
+                batches.by_ref().take(train.accumulate).collect::<std::result::Result<_, _>>()?;
+            let waited = wait.elapsed();
+            let report = self.step(&micro)?;
+
+            let tokens = tokens(&micro);
+            self.state.tokens += tokens;
+            let step = self.state.step;
+            let now = Instant::now();
+            since_log.step(now, tokens, waited);
+            let pace = meter.step(now, tokens, waited, train.steps - step);
+            let status = Status {
+                step,
+                steps: train.steps,
+                loss: report.losses.iter().sum(),
+                learning_rate: self.learning_rate(step),
+                pace,
+            };
+            progress.step(&status);
+
+            let last = step == train.steps;
+            let stopping = stop.load(Ordering::Relaxed);
+            if last || step.is_multiple_of(self.config.log.every.max(1)) {
+                self.log_training(since_log.take())?;
+            }
+            let mut is_best = false;
+            if last || step.is_multiple_of(self.config.eval.every.max(1)) {
+                let record = self.evaluate(progress)?;
+                is_best = self.state.best.is_none_or(|best| record.masked_loss < best.loss);
+                if is_best {
+                    self.state.best = Some(Best { step, loss: record.masked_loss });
+                }
+                evaluation = Some(record);
+            }
+            let keep = &self.config.checkpoint;
+            if last || stopping || step.is_multiple_of(keep.every.max(1)) || (is_best && keep.keep_best) {
+                self.checkpoint()?;
+            }
+            if stopping && !last {
+                return Ok(None);
+            }
+            let now = Instant::now();
+            since_log.skip_to(now);
+            meter.skip_to(now);
+        }
+        drop(batches);
+        if evaluation.is_none() {
+            evaluation = Some(self.evaluate(progress)?);
+        }
+        Ok(evaluation)
+    }
+
+    /// One optimisation step, and the state after it.
+    fn step(&mut self, micro: &[PretrainingBatch]) -> Result<StepReport> {
+        let number = self.state.step + 1;
+        let constants = StepConfig {
+            seed: self.config.run.seed,
+            step: number,
+            lr: self.learning_rate(number),
+            clip_norm: self.config.optimizer.clip_norm,
+        };
+        let model = self.model.clone();
+        let (model, report) =
+            step(&BertPretraining, model, &mut self.optimizer, micro, &self.device, constants);
+        if !report.updated && self.config.train.non_finite == NonFinite::Stop {
+            return Err(TrainerError::NonFinite {
+                step: number,
+                losses: BertPretraining
+                    .terms()
+                    .iter()
+                    .zip(&report.losses)
+                    .map(|(name, loss)| format!("{name} {loss}"))
+                    .collect::<Vec<_>>()
+                    .join(", "),
+                grad_norm: report.grad_norm,
+                epoch: self.state.cursor.epoch,
+                example: self.state.cursor.example,
+                checkpoint: self.checkpoints.steps()?.last().map(|step| self.checkpoints.path(*step)),
+            });
+        }
+        self.model = model;
+        self.state.step = number;
+        self.state.updates += u64::from(report.updated);
+        if let Some(batch) = micro.last() {
+            self.state.cursor = batch.next.into();
+        }
+        for batch in micro {
+            self.stats += &batch.stats;
+        }
+        self.state.window.add(&report);
+        Ok(report)
+    }
+
+    fn learning_rate(&self, step: u64) -> f64 {
+        let peak = self.config.optimizer.lr;
+        self.config.schedule.learning_rate(peak, step, self.config.train.steps)
+    }
+
+    fn log_training(&mut self, timing: Timing) -> Result<()> {
+        let window = std::mem::take(&mut self.state.window);
+        let steps = window.updates.max(1) as f64;
+        let term = |i: usize| window.losses.get(i).map_or(f64::NAN, |sum| sum / steps);
+        let pairs = self.config.examples.has_pairs();
+        self.log.write(&Record::Train(TrainRecord {
+            step: self.state.step,
+            loss: window.losses.iter().sum::<f64>() / steps,
+            masked_loss: term(0),
+            pair_loss: pairs.then(|| term(1)),
+            learning_rate: self.learning_rate(self.state.step),
+            grad_norm: window.grad_norm / steps,
+            tokens: self.state.tokens,
+            skipped_steps: self.state.step - self.state.updates,
+            timing,
+        }))
+    }
+
+    /// Evaluates on the held-out examples, the same every time, and logs it.
+    fn evaluate(&mut self, progress: &mut dyn RunProgress) -> Result<EvalRecord> {
+        let start = Instant::now();
+        let model = self.model.valid();
+        let device = self.device.clone().inner();
+        let mut evaluation = Evaluation::default();
+        for batch in &self.data.held_out {
+            evaluation.add(&model, batch, &self.data.unigram, &device);
+        }
+        let record = evaluation.record(self.state.step, start.elapsed().as_secs_f64());
+        self.log.write(&Record::Eval(record.clone()))?;
+        progress.note(&summary::line(&record));
+        Ok(record)
+    }
+
+    fn checkpoint(&self) -> Result<()> {
+        self.checkpoints.save(&Checkpoint {
+            state: self.state.clone(),
+            model: weights::collect(&self.model),
+            optimizer: self.optimizer.state(&self.model),
+        })?;
+        let best = self.state.best.filter(|_| self.config.checkpoint.keep_best);
+        self.checkpoints.prune(self.config.checkpoint.keep_last, best.map(|best| best.step))
+    }
+
+    /// Saves the result and its curve; returns the model's folder.
+    fn export(&self, tokenizer: &Tokenizer) -> Result<PathBuf> {
+        let path = self.folder.model();
+        let model = self.model.valid();
+        write_whole_folder(&path, |folder| {
+            huggingface::save_bert(folder, &self.bert, &model)?;
+            tokenizer.save(folder.join("tokenizer.json"))?;
+            Ok(())
+        })?;
+        let records = jsonl::read(&self.folder.path().join(METRICS_FILE))?;
+        curve::draw(&self.folder.curve(), &self.config.run.name, &records)?;
+        Ok(path)
+    }
+}
+
+fn tokens(batches: &[PretrainingBatch]) -> u64 {
+    batches.iter().flat_map(|batch| &batch.pad_mask).filter(|ignored| !**ignored).count() as u64
+}
+
+/// What was measured since the last log record, evaluations and checkpoints left out.
+struct Since {
+    mark: Instant,
+    trained: Duration,
+    waited: Duration,
+    tokens: u64,
+    total: Duration,
+}
+
+impl Since {
+    fn new(now: Instant) -> Self {
+        Self { mark: now, trained: Duration::ZERO, waited: Duration::ZERO, tokens: 0, total: Duration::ZERO }
+    }
+
+    /// A step of `tokens` tokens ended `now`, `waited` of it spent waiting for data.
+    fn step(&mut self, now: Instant, tokens: u64, waited: Duration) {
+        let took = now - self.mark;
+        self.mark = now;
+        self.trained += took;
+        self.total += took;
+        self.waited += waited;
+        self.tokens += tokens;
+    }
+
+    /// Leaves out the time until `now`.
+    fn skip_to(&mut self, now: Instant) {
+        self.mark = now;
+    }
+
+    /// The record's timing; what follows counts towards the next record.
+    fn take(&mut self) -> Timing {
+        let seconds = self.trained.as_secs_f64().max(f64::MIN_POSITIVE);
+        let timing = Timing {
+            seconds: self.total.as_secs_f64(),
+            tokens_per_second: self.tokens as f64 / seconds,
+            waiting: self.waited.as_secs_f64() / seconds,
+        };
+        (self.trained, self.waited, self.tokens) = (Duration::ZERO, Duration::ZERO, 0);
+        timing
+    }
+}

@@ -1,0 +1,4 @@
+//! One test binary for everything that crosses crates.
+#![allow(missing_docs)]
+
+mod bert_parity;

@@ -1,0 +1,71 @@
+//! `cargo xtask check`: all that must hold before a change goes in.
+
+use anyhow::Result;
+
+use crate::{step, test};
+
+/// Format, lints, documentation, licences and sources of dependencies, advisories, tests.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Add the slow, full-size tests.
+    #[arg(long)]
+    full: bool,
+    /// Leave the tests out.
+    #[arg(long, conflicts_with = "full")]
+    no_tests: bool,
+}
+
+pub fn run(args: &Args) -> Result<()> {
+    step::run("format", step::cargo("fmt").args(["--all", "--check"]))?;
+    step::run(
+        "lints",
+        step::cargo("clippy").args(["--workspace", "--all-targets", "--", "-D", "warnings"]),
+    )?;
+    step::run(
+        "documentation",
+        step::cargo("doc")
+            .args(["--workspace", "--no-deps"])
+            .env("RUSTDOCFLAGS", "-D warnings"),
+    )?;
+    dependencies()?;
+    if args.no_tests {
+        return Ok(());
+    }
+    test::run(&test::Args {
+        full: args.full,
+        args: Vec::new(),
+    })
+}
+
+/// What `deny.toml` allows in the tree.
+fn dependencies() -> Result<()> {
+    let deny = || {
+        let mut command = step::bare_cargo();
+        command
+            .arg("deny")
+            .arg("--manifest-path")
+            .arg(step::root().join("Cargo.toml"));
+        command
+    };
+    if !step::succeeds(step::bare_cargo().args(["deny", "--version"])) {
+        eprintln!(
+            "==> dependencies: not checked, cargo-deny is not installed \
+             (`cargo install --locked cargo-deny`)"
+        );
+        return Ok(());
+    }
+    step::run(
+        "dependencies: licences, bans, sources",
+        deny().args(["check", "licenses", "bans", "sources"]),
+    )?;
+    // Advisories need a database from the network: without it there is nothing to check against.
+    if step::succeeds(deny().args(["fetch", "db"])) {
+        step::run(
+            "dependencies: advisories",
+            deny().args(["check", "advisories"]),
+        )
+    } else {
+        eprintln!("==> dependencies: advisories not checked, their database cannot be reached");
+        Ok(())
+    }
+}

@@ -1,0 +1,59 @@
+//! The repository's chores, as `cargo xtask TASK`.
+//!
+//! Thin on purpose: it links none of the workspace's crates and spawns cargo, so it builds in
+//! seconds and stays usable while they do not compile. Each step prints a heading and its time;
+//! the first failure ends the task with that step's exit code.
+
+mod bench;
+mod check;
+mod fixtures;
+mod step;
+mod test;
+mod train;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// The repository's chores.
+#[derive(Parser)]
+#[command(bin_name = "cargo xtask", disable_help_subcommand = true)]
+struct Xtask {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    Train(train::Args),
+    Test(test::Args),
+    Check(check::Args),
+    Bench(bench::Args),
+    Fixtures(fixtures::Args),
+}
+
+fn main() -> ExitCode {
+    let task = Xtask::parse().task;
+    // Ctrl-C reaches the step's process as well, which may have a checkpoint to save: wait for it
+    // and report what it said. (A handler, unlike an ignored signal, is not inherited.)
+    if let Err(error) = ctrlc::set_handler(|| {}) {
+        eprintln!("warning: Ctrl-C will not wait for the running step: {error}");
+    }
+    let outcome = match task {
+        Task::Train(args) => train::run(&args),
+        Task::Test(args) => test::run(&args),
+        Task::Check(args) => check::run(&args),
+        Task::Bench(args) => bench::run(&args),
+        Task::Fixtures(args) => fixtures::run(&args),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            let code = error
+                .downcast_ref::<step::Failed>()
+                .map_or(1, |failed| failed.code);
+            ExitCode::from(code)
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! `cargo xtask test`: every test that is cheap.
+
+use anyhow::Result;
+
+use crate::step;
+
+/// Run all tests: documentation examples first, then everything else.
+///
+/// Uses cargo-nextest where it is installed, `cargo test` otherwise.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Run the slow, full-size tests too.
+    #[arg(long)]
+    pub full: bool,
+    /// Passed on to the test runner, such as a filter; leaves the documentation examples out.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub args: Vec<String>,
+}
+
+pub fn run(args: &Args) -> Result<()> {
+    if args.args.is_empty() {
+        step::run(
+            "documentation examples",
+            step::cargo("test").args(["--workspace", "--doc", "--quiet"]),
+        )?;
+    }
+    // Last, so that the runner's own summary closes the output.
+    if step::succeeds(step::bare_cargo().args(["nextest", "--version"])) {
+        let mut nextest = step::bare_cargo();
+        nextest.args(["nextest", "run", "--workspace", "--manifest-path"]);
+        nextest.arg(step::root().join("Cargo.toml"));
+        if args.full {
+            nextest.args(["--run-ignored", "all"]);
+        }
+        step::run("tests (cargo nextest)", nextest.args(&args.args))
+    } else {
+        let mut test = step::cargo("test");
+        // Everything but the documentation examples, which have run, and the benchmarks.
+        test.args(["--workspace", "--lib", "--bins", "--tests", "--examples"]);
+        test.args(&args.args);
+        if args.full {
+            let separator = (!args.args.iter().any(|arg| arg == "--")).then_some("--");
+            test.args(separator).arg("--include-ignored");
+        }
+        step::run("tests (cargo test)", &mut test)
+    }
+}

@@ -1,0 +1,129 @@
+//! `cargo xtask train`: builds `cloze` and trains with it.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::Result;
+
+use crate::step;
+
+/// The run that no arguments ask for, and where it goes.
+const DEFAULT_CONFIG: &str = "configs/bert-tiny-sample.toml";
+const DEFAULT_OUT: &str = "runs/bert-tiny-sample";
+
+/// The trained model inside a run's folder.
+const MODEL: &str = "model";
+
+/// Sentences in the sample's manner that do not occur in it.
+const UNSEEN: [&str; 5] = [
+    "I ask the [MASK] to send me this bill before the summer.",
+    "The people of the United [MASK] have never been afraid of hard work.",
+    "We will build new schools and [MASK] in every county of this land.",
+    "The Secretary of the [MASK] has laid his accounts before you.",
+    "Our soldiers have shown great courage in this [MASK].",
+];
+
+/// Build `cloze` in release, with the backend that --device needs, and run `cloze train`.
+///
+/// Without a CONFIG it is the default run, a small BERT pretrained on the sample in datasets/,
+/// which then fills masks in a few sentences it has not seen.
+#[derive(clap::Args)]
+pub struct Args {
+    /// [CONFIG] [ARGS]...: all passed on to `cloze train`; see `cloze train --help`.
+    #[arg(
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "CONFIG] [ARGS"
+    )]
+    args: Vec<String>,
+}
+
+pub fn run(args: &Args) -> Result<()> {
+    let args = &args.args;
+    let device = option(args, "--device");
+    let feature = device.and_then(feature);
+    let mut build = step::cargo("build");
+    build
+        .args(["--release", "--package", "cloze"])
+        .args(features(feature));
+    step::run("build cloze", &mut build)?;
+
+    if args.first().is_some_and(|first| !first.starts_with('-')) {
+        return step::run("train", cloze(feature, "train").args(args));
+    }
+
+    let root = step::root();
+    let out = option(args, "--out").map_or_else(|| root.join(DEFAULT_OUT), PathBuf::from);
+    let mut train = cloze(feature, "train");
+    train.arg(root.join(DEFAULT_CONFIG)).args(args);
+    if option(args, "--out").is_none() {
+        train.arg("--out").arg(&out);
+    }
+    step::run("train", &mut train)?;
+
+    let mut fill = cloze(feature, "fill-mask");
+    fill.arg("--model")
+        .arg(out.join(MODEL))
+        .args(["--top-k", "3"]);
+    if let Some(device) = device {
+        fill.args(["--device", device]);
+    }
+    step::run("fill masks in unseen sentences", fill.args(UNSEEN))
+}
+
+/// `cloze SUBCOMMAND`, as just built.
+fn cloze(feature: Option<&str>, subcommand: &str) -> Command {
+    let mut command = step::cargo("run");
+    command
+        .args(["--release", "--quiet", "--package", "cloze"])
+        .args(features(feature));
+    command.args(["--", subcommand]);
+    command
+}
+
+fn features(feature: Option<&str>) -> impl Iterator<Item = &str> {
+    feature
+        .into_iter()
+        .flat_map(|feature| ["--features", feature])
+}
+
+/// The Cargo feature that a device needs beyond the default ones. For a name it does not know,
+/// none: `cloze` then says what is wrong with it.
+fn feature(device: &str) -> Option<&str> {
+    let backend = device.split(':').next().unwrap_or(device);
+    ["ndarray", "wgpu", "tch", "cuda"]
+        .into_iter()
+        .find(|feature| *feature == backend)
+}
+
+/// The value of `--name VALUE` or `--name=VALUE`.
+fn option<'a>(args: &'a [String], name: &str) -> Option<&'a str> {
+    args.iter()
+        .enumerate()
+        .find_map(|(at, arg)| match arg.strip_prefix(name)? {
+            "" => args.get(at + 1).map(String::as_str),
+            value => value.strip_prefix('='),
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_asks_for_its_backend_only_where_it_is_not_the_default() {
+        assert_eq!(feature("flex"), None);
+        assert_eq!(feature("wgpu:1"), Some("wgpu"));
+        assert_eq!(feature("tch:cuda:0"), Some("tch"));
+        assert_eq!(feature("abacus"), None);
+    }
+
+    #[test]
+    fn options_are_found_in_both_spellings() {
+        let args = ["run.toml", "--device", "cuda:1", "--out=there", "--outer=x"].map(String::from);
+        assert_eq!(option(&args, "--device"), Some("cuda:1"));
+        assert_eq!(option(&args, "--out"), Some("there"));
+        assert_eq!(option(&args, "--set"), None);
+        assert_eq!(option(&args[..2], "--device"), None);
+    }
+}
