@@ -1,6 +1,6 @@
 //! `cargo xtask train`: builds `cloze` and trains with it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::Result;
@@ -26,10 +26,10 @@ const UNSEEN: [&str; 5] = [
 /// Build `cloze` in release, with the backend that --device needs, and run `cloze train`.
 ///
 /// Without a CONFIG it is the default run, a small BERT pretrained on the sample in datasets/,
-/// which then fills masks in a few sentences it has not seen.
+/// which then fills masks in a few sentences it has not seen; paths are relative to the root then.
 #[derive(clap::Args)]
 pub struct Args {
-    /// [CONFIG] [ARGS]...: all passed on to `cloze train`; see `cloze train --help`.
+    /// All passed on to `cloze train`; see `cloze train --help`.
     #[arg(
         trailing_var_arg = true,
         allow_hyphen_values = true,
@@ -52,13 +52,18 @@ pub fn run(args: &Args) -> Result<()> {
         return step::run("train", cloze(feature, "train").args(args));
     }
 
+    // The default run starts in the root, which its paths are relative to.
     let root = step::root();
-    let out = option(args, "--out").map_or_else(|| root.join(DEFAULT_OUT), PathBuf::from);
     let mut train = cloze(feature, "train");
-    train.arg(root.join(DEFAULT_CONFIG)).args(args);
-    if option(args, "--out").is_none() {
-        train.arg("--out").arg(&out);
-    }
+    train.current_dir(&root).arg(DEFAULT_CONFIG).args(args);
+    let out = match option(args, "--out") {
+        Some(out) => root.join(out),
+        None => {
+            let out = default_out(&root, args.iter().any(|arg| arg == "--resume"));
+            train.arg("--out").arg(&out);
+            out
+        }
+    };
     step::run("train", &mut train)?;
 
     let mut fill = cloze(feature, "fill-mask");
@@ -69,6 +74,21 @@ pub fn run(args: &Args) -> Result<()> {
         fill.args(["--device", device]);
     }
     step::run("fill masks in unseen sentences", fill.args(UNSEEN))
+}
+
+/// A folder no run was started in, so that a second run needs no tidying up; to resume, the last
+/// one that was.
+fn default_out(root: &Path, resume: bool) -> PathBuf {
+    let folder = |number: usize| match number {
+        1 => root.join(DEFAULT_OUT),
+        _ => root.join(format!("{DEFAULT_OUT}-{number}")),
+    };
+    let free = (1..).find(|number| !folder(*number).exists()).unwrap_or(1);
+    folder(if resume {
+        free.saturating_sub(1).max(1)
+    } else {
+        free
+    })
 }
 
 /// `cloze SUBCOMMAND`, as just built.
@@ -116,6 +136,20 @@ mod tests {
         assert_eq!(feature("wgpu:1"), Some("wgpu"));
         assert_eq!(feature("tch:cuda:0"), Some("tch"));
         assert_eq!(feature("abacus"), None);
+    }
+
+    #[test]
+    fn the_default_run_takes_the_next_free_folder() {
+        let root = std::env::temp_dir().join(format!("cloze-xtask-{}", std::process::id()));
+        let made = |number: &str| root.join(format!("{DEFAULT_OUT}{number}"));
+        assert_eq!(default_out(&root, false), made(""));
+        assert_eq!(default_out(&root, true), made(""));
+        std::fs::create_dir_all(made("")).unwrap();
+        assert_eq!(default_out(&root, false), made("-2"));
+        std::fs::create_dir_all(made("-2")).unwrap();
+        assert_eq!(default_out(&root, false), made("-3"));
+        assert_eq!(default_out(&root, true), made("-2"));
+        std::fs::remove_dir_all(&root).unwrap();
     }
 
     #[test]

@@ -28,7 +28,11 @@ impl Lines<StdinLock<'static>> {
 
 impl<R: Read> Lines<R> {
     fn new(input: R) -> Self {
-        Self { input: BufReader::with_capacity(READ_AHEAD, input), count: 0, failed: None }
+        Self {
+            input: BufReader::with_capacity(READ_AHEAD, input),
+            count: 0,
+            failed: None,
+        }
     }
 
     /// The next lines, without their ends (`\n` or `\r\n`), and the number of the first, from 1;
@@ -79,7 +83,10 @@ impl<R: Read> Lines<R> {
             Err(error) => {
                 let at = error.utf8_error().valid_up_to();
                 let byte = error.as_bytes()[at];
-                bail!("standard input, line {number}: not UTF-8 (byte 0x{byte:02x} at column {})", at + 1)
+                bail!(
+                    "standard input, line {number}: not UTF-8 (byte 0x{byte:02x} at column {})",
+                    at + 1
+                )
             }
         }
     }
@@ -122,7 +129,12 @@ mod tests {
             error.unwrap(),
             "standard input, line 2: not UTF-8 (byte 0xff at column 3)"
         );
-        assert!(all(b"caf\xc3").1.unwrap().contains("line 1: not UTF-8 (byte 0xc3 at column 4)"));
+        assert!(
+            all(b"caf\xc3")
+                .1
+                .unwrap()
+                .contains("line 1: not UTF-8 (byte 0xc3 at column 4)")
+        );
     }
 
     #[test]
@@ -140,8 +152,14 @@ mod tests {
             }
         }
         let mut lines = Lines::new(Pieces(vec![b"a\nb\nc", b"c\nd\n"]));
-        assert_eq!(lines.next_batch().unwrap().unwrap(), (1, vec!["a".into(), "b".into()]));
-        assert_eq!(lines.next_batch().unwrap().unwrap(), (3, vec!["cc".into(), "d".into()]));
+        assert_eq!(
+            lines.next_batch().unwrap().unwrap(),
+            (1, vec!["a".into(), "b".into()])
+        );
+        assert_eq!(
+            lines.next_batch().unwrap().unwrap(),
+            (3, vec!["cc".into(), "d".into()])
+        );
         assert!(lines.next_batch().unwrap().is_none());
     }
 }

@@ -1,7 +1,7 @@
 //! Character classes, one table look-up each.
 //!
 //! The tables are those of the reference, the `tokenizers` crate, so that the results are the same:
-//! general categories of BERT's stages from `unicode_categories` (Unicode 8), the classes of regular
+//! general categories of BERT's stages from `unicode_categories` 0.1, the classes of regular
 //! expressions (`\p{L}`, `\p{N}`, `\w`) from `regex-syntax`, normalisation from
 //! `unicode-normalization-alignments` (Unicode 9), white space and case from the standard library.
 

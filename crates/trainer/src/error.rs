@@ -133,11 +133,58 @@ pub enum TrainerError {
 
     /// The tokenizer.
     #[error(transparent)]
-    Tokenizer(#[from] cloze_tokenizer::TokenizerError),
+    Tokenizer(#[from] cloze_tokenizer::Error),
 
     /// The model's configuration or weight files.
     #[error(transparent)]
     Model(#[from] cloze_model::ModelError),
+
+    /// A model that cannot fill masks.
+    #[error("{}: the model has no masked-LM head (`{missing}` is missing): give one saved by BertForMaskedLM or BertForPreTraining", folder.display())]
+    NoMlmHead {
+        /// The model's folder.
+        folder: PathBuf,
+        /// The first missing tensor.
+        missing: String,
+    },
+
+    /// A tokenizer that has no mask.
+    #[error("{}: the tokenizer has no mask token ([MASK] or <mask>)", folder.display())]
+    NoMaskToken {
+        /// The model's folder.
+        folder: PathBuf,
+    },
+
+    /// A tokenizer that makes ids the model does not know.
+    #[error("{}: the tokenizer has {tokenizer} pieces, the model only {model}: they do not belong together", folder.display())]
+    VocabularyMismatch {
+        /// The model's folder.
+        folder: PathBuf,
+        /// Pieces of the tokenizer.
+        tokenizer: usize,
+        /// Pieces of the model.
+        model: usize,
+    },
+
+    /// A text to fill that has no mask.
+    #[error("nothing to fill in \"{text}\": write {mask} where a word is wanted")]
+    NothingToFill {
+        /// The text.
+        text: String,
+        /// How a mask is written.
+        mask: String,
+    },
+
+    /// A text longer than the model's positions.
+    #[error("the text has {tokens} tokens, the model in {} takes {max} at most: shorten it", folder.display())]
+    TextTooLong {
+        /// The model's folder.
+        folder: PathBuf,
+        /// Tokens of the text.
+        tokens: usize,
+        /// The model's positions.
+        max: usize,
+    },
 
     /// The learning curve could not be drawn.
     #[error("cannot draw the learning curve {}: {reason}", path.display())]

@@ -1,10 +1,21 @@
 //! Optimisation, schedules, checkpoints, metrics and the training loop.
+//!
+//! A run is a value: [`config::RunConfig`] says all of it, [`run::pretrain`] carries it out. Below that,
+//! [`step::step`] makes one optimisation step of any [`objective::Objective`], of which
+//! [`pretraining::BertPretraining`] is one.
 
 pub mod adamw;
+pub mod checkpoint;
 pub mod config;
 mod error;
+pub mod fill_mask;
 pub mod gradients;
 pub mod metrics;
+pub mod objective;
+pub mod pretraining;
+pub mod run;
+pub mod run_folder;
 pub mod schedule;
+pub mod step;
 
 pub use error::{Place, Result, TrainerError};

@@ -2,7 +2,7 @@
 
 use crate::adamw::{AdamW, AdamWConfig};
 use crate::checkpoint::{Best, Checkpoint, Checkpoints, RunState, Window};
-use crate::config::{NonFinite, RunConfig, TokenizerSection};
+use crate::config::{ModelSection, NonFinite, RunConfig, TokenizerSection};
 use crate::metrics::progress::{Meter, RunProgress, Status};
 use crate::metrics::{EvalRecord, METRICS_FILE, MetricsLog, Record, Timing, TrainRecord, curve, jsonl, summary};
 use crate::objective::Objective;
@@ -13,11 +13,14 @@ use crate::{Result, TrainerError};
 use burn::module::Module;
 use burn::tensor::Device;
 use cloze_data::{
-    BatchStats, Cursor, PreparedCorpus, PretrainingBatch, PretrainingData, Split, UnigramCounts, derive_seed,
+    BatchStats, CorpusConfig, Cursor, Documents, PreparedCorpus, PretrainingBatch, PretrainingData, Split, UnigramCounts,
+    derive_seed,
 };
 use cloze_model::bert::{BertConfig, BertForPreTraining};
 use cloze_model::{ParamInit, huggingface, weights};
 use cloze_tokenizer::Tokenizer;
+use cloze_tokenizer::train::{BpeTrainer, WordPieceTrainer};
+use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -95,13 +98,10 @@ fn tokenizer(config: &RunConfig, folder: &RunFolder, progress: &mut dyn RunProgr
         return Ok(Tokenizer::load(&path)?);
     }
     let start = Instant::now();
-    let tokenizer = match &config.tokenizer {
-        TokenizerSection::Load { path } => Tokenizer::load(path)?,
-        train => {
-            progress.note("training the tokenizer");
-            crate::tokenizer::train(train, &config.corpus)?
-        }
-    };
+    if !matches!(config.tokenizer, TokenizerSection::Load { .. }) {
+        progress.note("training the tokenizer");
+    }
+    let tokenizer = make_tokenizer(&config.tokenizer, &config.corpus)?;
     write_whole(&path, tokenizer.to_json().as_bytes())?;
     progress.note(&format!(
         "tokenizer: {} pieces, {}",
@@ -111,7 +111,22 @@ fn tokenizer(config: &RunConfig, folder: &RunFolder, progress: &mut dyn RunProgr
     Ok(tokenizer)
 }
 
-/// The two splits of the prepared corpus.
+/// Loads a tokenizer, or trains one on the whole corpus.
+fn make_tokenizer(section: &TokenizerSection, corpus: &CorpusConfig) -> Result<Tokenizer> {
+    let texts = cloze_data::documents(corpus, Path::new(""))?
+        .map(|document| document.map(|document| document.text().to_string()));
+    Ok(match *section {
+        TokenizerSection::TrainWordpiece { vocab_size, lowercase, min_frequency } => {
+            WordPieceTrainer { vocab_size, lowercase, min_frequency, ..Default::default() }.train(texts)?
+        }
+        TokenizerSection::TrainByteBpe { vocab_size, min_frequency } => {
+            BpeTrainer { vocab_size, min_frequency, ..Default::default() }.train(texts)?
+        }
+        TokenizerSection::Load { ref path } => Tokenizer::load(path)?,
+    })
+}
+
+/// The two parts of the prepared corpus.
 struct Data {
     train: Arc<PretrainingData>,
     held_out: Vec<PretrainingBatch>,
@@ -125,7 +140,93 @@ impl Data {
         cache: &Path,
         progress: &mut dyn RunProgress,
     ) -> Result<Self> {
-        todo!()
+        let (corpus, report) = {
+            let pulse = Pulse::new("preparing the corpus", progress);
+            PreparedCorpus::prepare(&config.corpus, Path::new(""), tokenizer, cache, &pulse)?
+        };
+        let corpus = Arc::new(corpus);
+        let seed = config.run.seed;
+        let part = |split| Documents::new(corpus.clone(), split, config.eval.heldout_fraction, seed);
+        let (train, held_out) = (part(Split::Train)?, part(Split::HeldOut)?);
+        let mut facts = vec![
+            ("documents", summary::grouped(report.documents)),
+            ("of them held out", summary::grouped(held_out.count())),
+            ("sentences", summary::grouped(report.sentences)),
+            ("tokens", summary::grouped(report.tokens)),
+            (if report.reused { "opened in" } else { "prepared in" }, summary::duration(report.seconds)),
+        ];
+        if !report.skipped.is_empty() {
+            facts.push(("left out or divided", report.skipped.to_string()));
+        }
+        progress.note(&summary::facts("corpus", facts));
+
+        let unigram = Arc::new(UnigramCounts::new(&train, tokenizer.vocab_size()));
+        let examples = |documents, seed| {
+            let (config, unigram, cache) = (config.examples.clone(), unigram.clone(), cache.to_owned());
+            PretrainingData::new(documents, config, tokenizer, unigram, seed, cache)
+        };
+        let held_out = examples(held_out, derive_seed(seed, &[HELD_OUT_STREAM]))?;
+        Ok(Self {
+            train: Arc::new(examples(train, seed)?),
+            held_out: held_out.one_pass(config.eval.batch_size, config.eval.max_examples as u64)?,
+            unigram,
+        })
+    }
+}
+
+/// Notes on a stretch of work before the first step: none within the first two seconds, then one every
+/// few seconds, with rate and time left.
+struct Pulse<'a> {
+    what: &'static str,
+    start: Instant,
+    shown: Cell<Instant>,
+    progress: RefCell<&'a mut dyn RunProgress>,
+}
+
+impl<'a> Pulse<'a> {
+    /// Until the first note, and between two.
+    const EVERY: Duration = Duration::from_secs(2);
+
+    fn new(what: &'static str, progress: &'a mut dyn RunProgress) -> Self {
+        let now = Instant::now();
+        Self { what, start: now, shown: Cell::new(now), progress: RefCell::new(progress) }
+    }
+}
+
+impl cloze_data::Progress for Pulse<'_> {
+    fn prepared(&self, read: u64, total: u64, tokens: u64) {
+        let now = Instant::now();
+        if now - self.shown.get() < Self::EVERY {
+            return;
+        }
+        self.shown.set(now);
+        let seconds = (now - self.start).as_secs_f64();
+        let share = read as f64 / total.max(1) as f64;
+        let left = seconds * (1.0 - share) / share.max(f64::EPSILON);
+        self.progress.borrow_mut().note(&format!(
+            "{}: {} · {} tokens · {:.1} MB/s of files · {} left",
+            self.what,
+            summary::percent(share),
+            summary::grouped(tokens),
+            read as f64 / seconds / 1e6,
+            summary::duration(left),
+        ));
+    }
+}
+
+/// The shape of the model that a config asks for.
+fn bert_config(section: &ModelSection, tokenizer: &Tokenizer) -> BertConfig {
+    BertConfig {
+        n_heads: section.n_heads,
+        d_ff: section.d_ff,
+        max_positions: section.max_positions,
+        hidden_dropout: section.hidden_dropout,
+        attention_dropout: section.attention_dropout,
+        activation: section.activation,
+        norm: section.norm,
+        layer_norm_eps: section.layer_norm_eps,
+        pad_token_id: tokenizer.special_ids().pad.unwrap_or(0) as usize,
+        ..BertConfig::new(tokenizer.vocab_size(), section.n_layers, section.d_model)
     }
 }
 
@@ -155,7 +256,8 @@ impl<'a> Run<'a> {
     ) -> Result<Self> {
         let device = options.device.clone().autodiff();
         let seed = config.run.seed;
-        let bert = config.model.bert(tokenizer);
+        let bert = bert_config(&config.model, tokenizer);
+        bert.validate()?;
         let mut init = ParamInit::new(&device, derive_seed(seed, &[INIT_STREAM])).with_std(bert.init_std);
         let mut model = bert.init(&mut init);
         progress.note(&summary::facts(

@@ -14,7 +14,11 @@ use clap::{Parser, Subcommand};
 /// Results go to standard output, everything else to standard error. Exit status: 0 done,
 /// 1 failed, 2 wrong usage or configuration.
 #[derive(Parser)]
-#[command(name = "cloze", version, max_term_width = 100, after_long_help = "\
+#[command(
+    name = "cloze",
+    version,
+    max_term_width = 100,
+    after_long_help = "\
 Examples:
   Pretrain a small BERT on the embedded sample, then fill a mask with it:
     cloze train configs/bert-tiny-sample.toml --out runs/tiny
@@ -22,7 +26,8 @@ Examples:
 
   Train a tokenizer and see what it does to a line of text:
     cloze tokenizer train --model wordpiece --vocab-size 8192 --out my-tokenizer corpus/*.txt
-    echo 'Hello, world' | cloze tokenizer encode --tokenizer my-tokenizer --format tokens")]
+    echo 'Hello, world' | cloze tokenizer encode --tokenizer my-tokenizer --format tokens"
+)]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,

@@ -1,19 +1,29 @@
 //! `cloze train`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
+use cloze_trainer::config::RunConfig;
+use cloze_trainer::metrics::progress::StderrProgress;
+use cloze_trainer::run::{Outcome, RunOptions, pretrain};
 
 use crate::device::{self, DeviceName};
+use crate::failure::WrongUsage;
+use crate::output::Output;
+use crate::stop;
+
+/// Where runs go that are given no folder, and where prepared corpora are kept between runs.
+const RUNS: &str = "runs";
+const CACHE: &str = "cache";
 
 /// Pretrain a model as a configuration file says.
 ///
-/// Reads the corpus, trains or loads the tokenizer, prepares the data and trains; the run's folder
-/// receives the resolved configuration, metrics, checkpoints and, at the end, the model as a
-/// Hugging Face folder with its tokenizer.
+/// Trains or loads the tokenizer, prepares the corpus, trains. The run's folder receives the
+/// resolved configuration, the metrics, checkpoints and, at the end, the model with its tokenizer
+/// as a Hugging Face folder, whose path is printed on standard output.
 ///
 /// Ctrl-C saves a checkpoint and ends; a second one ends at once. --resume goes on from the last
-/// checkpoint, however the run ended, to the same weights as a run that was never interrupted.
+/// good checkpoint, however the run ended, to the very weights of a run that was never interrupted.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -26,11 +36,11 @@ pub struct Args {
     #[arg(value_name = "CONFIG")]
     config: PathBuf,
     /// Override a key of the configuration, such as train.steps=500; may be repeated.
-    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = setting)]
+    #[arg(long = "set", value_name = "KEY=VALUE")]
     settings: Vec<String>,
     #[arg(long, value_name = "DEVICE", help = device::HELP)]
     device: Option<DeviceName>,
-    /// The run's folder.
+    /// The run's folder (default: runs/ and the run's name).
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Go on from the last good checkpoint in the run's folder.
@@ -38,15 +48,29 @@ pub struct Args {
     resume: bool,
 }
 
-/// `KEY=VALUE`; the trainer checks both against the configuration.
-fn setting(text: &str) -> Result<String, String> {
-    match text.split_once('=') {
-        Some((key, _)) if !key.trim().is_empty() => Ok(text.to_owned()),
-        _ => Err("expected KEY=VALUE, such as train.steps=500".to_owned()),
-    }
-}
-
 pub fn run(args: &Args) -> Result<()> {
-    let _ = args;
-    todo_wire()
+    let config = RunConfig::load(&args.config, &args.settings).map_err(WrongUsage::new)?;
+    let device = device::open(args.device)?;
+    let stop = stop::on_ctrl_c()?;
+    let folder = args
+        .out
+        .clone()
+        .unwrap_or_else(|| Path::new(RUNS).join(&config.run.name));
+    let options = RunOptions {
+        device,
+        folder,
+        cache: CACHE.into(),
+        resume: args.resume,
+        stop: &stop,
+    };
+    match pretrain(&config, &options, &mut StderrProgress::new())? {
+        Outcome::Done { model, .. } => {
+            let mut output = Output::new();
+            output.line(model.display())?;
+            output.flush()
+        }
+        Outcome::Stopped { step } => {
+            bail!("stopped after step {step}: the same command with --resume goes on from there")
+        }
+    }
 }

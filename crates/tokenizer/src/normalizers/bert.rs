@@ -92,7 +92,10 @@ mod tests {
 
     #[test]
     fn uncased_and_cased() {
-        assert_eq!(run(BertNormalizer::uncased(), "Héllo\u{0}\u{200b}\nWÖRLD"), "hello world");
+        assert_eq!(
+            run(BertNormalizer::uncased(), "Héllo\u{0}\u{200b}\nWÖRLD"),
+            "hello world"
+        );
         assert_eq!(run(BertNormalizer::cased(), "Héllo\tÖ"), "Héllo Ö");
         assert_eq!(run(BertNormalizer::cased(), "a中b"), "a 中 b");
     }

@@ -13,6 +13,9 @@ use crate::error::{Place, Result, TrainerError};
 /// The key that names the variant of a tagged table.
 pub(super) const TAG: &str = "kind";
 
+/// The most parts a dotted key of an argument may have: more than any config's, less than a stack's.
+const DEEPEST: usize = 16;
+
 /// A config value and where it was given.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Node {
@@ -82,7 +85,7 @@ impl Node {
                 syntax("expected section.key=value, as in train.steps=100".to_owned())
             })?;
             let path: Vec<&str> = key.split('.').map(str::trim).collect();
-            if path.iter().any(|part| part.is_empty()) {
+            if path.len() > DEEPEST || path.iter().any(|part| part.is_empty()) {
                 return Err(syntax(format!(
                     "`{}` is not a dotted key; expected section.key=value, as in train.steps=100",
                     key.trim()
@@ -167,11 +170,7 @@ impl Node {
 fn table(table: DeTable<'_>, place: &dyn Fn(usize) -> Place) -> Result<Node> {
     let mut entries = BTreeMap::new();
     for (key, value) in table {
-        let key_place = place(key.span().start);
-        let mut node = node(value, place)?;
-        // A table's span is its header's, an array's its bracket's: the key is what a reader looks for.
-        node.place = key_place;
-        entries.insert(key.into_inner().into_owned(), node);
+        entries.insert(key.into_inner().into_owned(), node(value, place)?);
     }
     Ok(Node {
         value: Value::Table(entries),

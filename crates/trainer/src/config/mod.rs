@@ -9,26 +9,40 @@
 //!
 //! Paths in a config are relative to the **current directory** of the process, not to the config's folder,
 //! so that a config resolved into a run folder keeps its meaning.
+//!
+//! ```
+//! use cloze_trainer::config::RunConfig;
+//!
+//! let config = RunConfig::load("../../configs/bert-tiny-sample.toml", &["model.preset=mini".to_owned()])?;
+//! assert_eq!((config.model.n_layers, config.model.d_model), (4, 256));
+//!
+//! let typo = RunConfig::load("../../configs/bert-tiny-sample.toml", &["train.step=9".to_owned()]);
+//! assert_eq!(
+//!     typo.unwrap_err().to_string(),
+//!     "--set train.step=9: unknown key `train.step`; did you mean `train.steps`?"
+//! );
+//! # Ok::<(), cloze_trainer::TrainerError>(())
+//! ```
 
-mod data_mirror;
 mod layers;
 mod sections;
 mod strict;
 mod validate;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
 
+use cloze_data::{CorpusConfig, ExampleConfig};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Place, Result, TrainerError};
 use crate::schedule::Schedule;
-use data_mirror::{CorpusConfig, ExampleConfig};
+pub use cloze_model::blocks::{Activation, NormPlacement};
 use layers::{Node, Value};
 pub use sections::{
-    Activation, CheckpointSection, EvalSection, LogSection, ModelPreset, ModelSection, NonFinite,
-    Norm, OptimizerSection, Precision, RunSection, TokenizerSection, TrainSection,
+    CheckpointSection, EvalSection, LogSection, ModelPreset, ModelSection, NonFinite,
+    OptimizerSection, Precision, RunSection, TokenizerSection, TrainSection,
 };
 
 /// Everything a pretraining run is told.
@@ -65,14 +79,15 @@ pub struct RunConfig {
     pub log: LogSection,
 }
 
-/// Keys that change no weight: a run may be resumed with other values of them.
-const FREE_KEYS: [&str; 7] = [
+/// Keys, or starts of keys, that change no weight: a run may be resumed with other values of them.
+const FREE_KEYS: [&str; 8] = [
     "run.name",
     "train.workers",
     "train.prefetch",
     "eval.every",
     "eval.batch_size",
     "eval.max_examples",
+    "checkpoint.",
     "log.",
 ];
 
@@ -138,7 +153,7 @@ impl RunConfig {
     /// What `other` has different of what determines the trained weights; empty where the fingerprints match.
     pub fn differences(&self, other: &Self) -> Vec<Difference> {
         let (ours, theirs) = (self.decisive(), other.decisive());
-        let keys: std::collections::BTreeSet<_> = ours.keys().chain(theirs.keys()).collect();
+        let keys: BTreeSet<_> = ours.keys().chain(theirs.keys()).collect();
         keys.into_iter()
             .filter(|key| ours.get(*key) != theirs.get(*key))
             .map(|key| Difference {
@@ -152,9 +167,7 @@ impl RunConfig {
     /// The dotted keys and JSON values that determine the trained weights, in order.
     fn decisive(&self) -> BTreeMap<String, String> {
         let mut flat = flatten(self);
-        flat.retain(|key, _| {
-            !key.starts_with("checkpoint.") && !FREE_KEYS.iter().any(|free| key.starts_with(free))
-        });
+        flat.retain(|key, _| !FREE_KEYS.iter().any(|free| key.starts_with(free)));
         flat
     }
 }
@@ -373,7 +386,7 @@ final_fraction = 0.1
             (config.optimizer.lr, config.run.name.as_str()),
             (0.5, "other")
         );
-        assert_eq!(config.model.norm, Norm::Pre);
+        assert_eq!(config.model.norm, NormPlacement::Pre);
     }
 
     #[test]
@@ -593,6 +606,38 @@ final_fraction = 0.1
             error_of_set("lr=4"),
             "--set lr=4: unknown key `lr`; did you mean `optimizer.lr`?"
         );
+    }
+
+    #[test]
+    fn every_way_of_writing_a_key_has_its_line() {
+        for (text, message) in [
+            (
+                "\n\ntrian.steps = 1",
+                "run.toml:3: unknown key `trian`; did you mean `train`?",
+            ),
+            (
+                "\n[trian.deep]\nx = 1",
+                "run.toml:2: unknown key `trian`; did you mean `train`?",
+            ),
+            (
+                "\n[trian]\nx = [\n1,\n2]",
+                "run.toml:2: unknown key `trian`; did you mean `train`?",
+            ),
+            (
+                "\n[[trian]]\nx = 1",
+                "run.toml:2: unknown key `trian`; did you mean `train`?",
+            ),
+            (
+                "run.name = 'a'\ncorpus = {\n  files = [\n    'a',\n    2,\n  ],\n  x = 1 }",
+                "run.toml:3: `corpus.files` is a list; expected a string in quotes",
+            ),
+        ] {
+            assert_eq!(
+                resolve(text, &[]).unwrap_err().to_string(),
+                message,
+                "{text}"
+            );
+        }
     }
 
     #[test]
@@ -840,7 +885,7 @@ final_fraction = 0.1
             ),
             (
                 "eval.heldout_fraction=1",
-                "`eval.heldout_fraction` is 1; expected a number from 0 to below 1",
+                "`eval.heldout_fraction` is 1; expected a number above 0 and below 1",
             ),
             (
                 "eval.every=0",
@@ -889,6 +934,58 @@ final_fraction = 0.1
     }
 
     #[test]
+    fn data_values_out_of_range_say_the_range() {
+        let cases = [
+            (
+                "corpus.max_line_bytes=0",
+                "`corpus.max_line_bytes` is 0; expected a whole number of 1 or more",
+            ),
+            (
+                "corpus.max_document_bytes=0",
+                "`corpus.max_document_bytes` is 0; expected a whole number of 1 or more",
+            ),
+            (
+                "examples.pairs.short_seq_prob=2",
+                "`examples.pairs.short_seq_prob` is 2; expected a number from 0 to 1",
+            ),
+            (
+                "examples.pairs.random_next_prob=-1",
+                "`examples.pairs.random_next_prob` is -1; expected a number from 0 to 1",
+            ),
+            (
+                "examples.masking.probability=0",
+                "`examples.masking.probability` is 0; expected a number above 0, at most 1",
+            ),
+            (
+                "examples.masking.mask_share=1.5",
+                "`examples.masking.mask_share` is 1.5; expected a number from 0 to 1",
+            ),
+            (
+                "examples.masking.random_share=0.3",
+                "`examples.masking.random_share` is 0.3; expected at most 1 together with \
+                 `examples.masking.mask_share`, which is 0.8",
+            ),
+            (
+                "corpus.on_error=ignore",
+                "`corpus.on_error` is \"ignore\"; expected one of \"fail\" or \"skip\"",
+            ),
+            (
+                "examples.masking.unit=whole-words",
+                "`examples.masking.unit` is \"whole-words\"; expected one of \"token\" or \"whole-word\"; did you mean \
+                 \"whole-word\"?",
+            ),
+        ];
+        for (set, message) in cases {
+            assert_eq!(error_of_set(set), format!("--set {set}: {message}"));
+        }
+        // Shares that sum to 1 but for rounding.
+        resolved(&[
+            "examples.masking.mask_share=0.7",
+            "examples.masking.random_share=0.3",
+        ]);
+    }
+
+    #[test]
     fn what_is_not_toml_names_its_line() {
         // The place is ours, the words are the TOML parser's.
         for (from, to, start) in [
@@ -932,6 +1029,54 @@ final_fraction = 0.1
             error_of_set("corpus.files=[\"a\""),
             "--set corpus.files=[\"a\": unclosed array, expected `]`"
         );
+    }
+
+    #[test]
+    fn a_nested_argument_cannot_exhaust_the_stack() {
+        let key = vec!["a"; 100_000].join(".");
+        let message = error_of_set(&format!("{key}=1"));
+        assert!(
+            message.ends_with(
+                "is not a dotted key; expected section.key=value, as in train.steps=100"
+            )
+        );
+    }
+
+    #[test]
+    fn long_values_are_shown_in_short_and_on_one_line() {
+        let message = error_of(
+            "\nsteps = 100",
+            &format!("\nsteps = \"\"\"a\n\"b{}\"\"\"", "x".repeat(500)),
+        );
+        assert_eq!(
+            message,
+            format!(
+                "run.toml:17: `train.steps` is \"a\\n\\\"b{}…; expected a whole number of 0 or more",
+                "x".repeat(53)
+            )
+        );
+    }
+
+    #[test]
+    fn the_model_section_makes_the_model() {
+        let model = resolved(&[
+            "model.preset=base",
+            "model.norm=pre",
+            "model.activation=relu",
+            "model.d_ff=100",
+        ])
+        .model;
+        let bert = model.with_vocabulary(1_000, 7);
+        assert_eq!(
+            (bert.vocab_size, bert.pad_token_id, bert.n_layers, bert.d_ff),
+            (1_000, 7, 12, 100)
+        );
+        assert_eq!(
+            (bert.activation, bert.norm),
+            (Activation::Relu, NormPlacement::Pre)
+        );
+        assert_eq!((bert.hidden_dropout, bert.attention_dropout), (0.0, 0.1));
+        bert.validate().unwrap();
     }
 
     #[test]

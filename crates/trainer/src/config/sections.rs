@@ -2,6 +2,9 @@
 
 use std::path::PathBuf;
 
+use cloze_model::bert::BertConfig;
+use cloze_model::blocks::{Activation, NormPlacement};
+use cloze_tokenizer::Tokenizer;
 use serde::{Deserialize, Serialize};
 
 /// `[run]`: which run this is.
@@ -86,26 +89,33 @@ impl ModelPreset {
         }
     }
 
-    /// Layers and width. Heads are 64 wide and the feed-forward four times as wide, in all of them.
-    fn layers_and_width(self) -> (usize, usize) {
+    /// The model of this size, with all else as in BERT-base.
+    fn bert(self, vocab_size: usize) -> BertConfig {
         match self {
-            Self::Tiny => (2, 128),
-            Self::Mini => (4, 256),
-            Self::Small => (4, 512),
-            Self::Medium => (8, 512),
-            Self::Base => (12, 768),
-            Self::Large => (24, 1024),
+            Self::Tiny => BertConfig::tiny(vocab_size),
+            Self::Mini => BertConfig::mini(vocab_size),
+            Self::Small => BertConfig::small(vocab_size),
+            Self::Medium => BertConfig::medium(vocab_size),
+            Self::Base => BertConfig::base(vocab_size),
+            Self::Large => BertConfig::large(vocab_size),
         }
     }
 
     /// The keys of `[model]` it stands for, with their values.
-    pub fn sizes(self) -> [(&'static str, usize); 4] {
-        let (n_layers, d_model) = self.layers_and_width();
+    pub(super) fn sizes(self) -> [(&'static str, usize); 4] {
+        // The vocabulary, which is not among them, does not matter.
+        let BertConfig {
+            n_layers,
+            d_model,
+            n_heads,
+            d_ff,
+            ..
+        } = self.bert(1);
         [
             ("n_layers", n_layers),
             ("d_model", d_model),
-            ("n_heads", d_model / 64),
-            ("d_ff", 4 * d_model),
+            ("n_heads", n_heads),
+            ("d_ff", d_ff),
         ]
     }
 }
@@ -139,34 +149,34 @@ pub struct ModelSection {
     pub activation: Activation,
     /// Whether a layer norm follows each sublayer or goes before it. Default `"post"`.
     #[serde(default)]
-    pub norm: Norm,
+    pub norm: NormPlacement,
     /// Added to the variance in layer norms. Default 1e-12.
     #[serde(default = "defaults::layer_norm_eps")]
     pub layer_norm_eps: f64,
 }
 
-/// The feed-forward's activation.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Activation {
-    /// GELU with the error function (BERT).
-    #[default]
-    Gelu,
-    /// GELU's tanh approximation (GPT-2).
-    GeluTanh,
-    /// ReLU (Vaswani et al. 2017).
-    Relu,
-}
+impl ModelSection {
+    /// The model for a tokenizer's vocabulary.
+    pub fn bert(&self, tokenizer: &Tokenizer) -> BertConfig {
+        let pad = tokenizer.special_ids().pad.unwrap_or(0);
+        self.with_vocabulary(tokenizer.vocab_size(), pad as usize)
+    }
 
-/// Where an encoder layer normalises.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Norm {
-    /// After each residual sum (Vaswani et al. 2017, BERT).
-    #[default]
-    Post,
-    /// Before each sublayer (Xiong et al. 2020).
-    Pre,
+    /// The model for a vocabulary of `vocab_size` whose padding piece has the id `pad_token_id`.
+    pub(super) fn with_vocabulary(&self, vocab_size: usize, pad_token_id: usize) -> BertConfig {
+        BertConfig {
+            n_heads: self.n_heads,
+            d_ff: self.d_ff,
+            max_positions: self.max_positions,
+            hidden_dropout: self.hidden_dropout,
+            attention_dropout: self.attention_dropout,
+            activation: self.activation,
+            norm: self.norm,
+            layer_norm_eps: self.layer_norm_eps,
+            pad_token_id,
+            ..BertConfig::new(vocab_size, self.n_layers, self.d_model)
+        }
+    }
 }
 
 /// `[train]`: how much is trained, and with what.
@@ -245,7 +255,7 @@ pub struct OptimizerSection {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct EvalSection {
-    /// Share of the documents held out, from 0 to below 1; 0 evaluates nothing. Default 0.05.
+    /// Share of the documents held out from training, between 0 and 1. Default 0.05.
     pub heldout_fraction: f64,
     /// Steps between evaluations; the last step is always followed by one. Default 1,000.
     pub every: u64,

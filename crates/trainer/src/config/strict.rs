@@ -373,11 +373,17 @@ fn in_words(expected: &str) -> String {
     .to_owned()
 }
 
-/// A value as the user wrote it, for messages.
+/// A value for messages: on one line, and cut where it is long.
 fn describe(node: &Node) -> String {
-    match &node.value {
+    const LONGEST: usize = 60;
+    let text = match &node.value {
         Value::Table(_) => "a table".to_owned(),
         Value::Array(_) => "a list".to_owned(),
+        Value::Scalar(toml::Value::String(text)) => format!("{text:?}"),
         Value::Scalar(scalar) => scalar.to_string(),
+    };
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
     }
 }

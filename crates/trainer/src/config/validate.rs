@@ -2,6 +2,8 @@
 
 use std::fmt::Display;
 
+use cloze_data::{MaskingConfig, PairConfig};
+
 use super::{Precision, RunConfig, TokenizerSection};
 use crate::schedule::Schedule;
 
@@ -28,12 +30,15 @@ pub(super) fn validate(config: &RunConfig) -> Check {
 }
 
 fn corpus(config: &RunConfig) -> Check {
+    let corpus = &config.corpus;
     ensure(
-        !config.corpus.files.is_empty(),
+        !corpus.files.is_empty(),
         "corpus.files",
         "[]",
         "at least one file, folder or glob",
-    )
+    )?;
+    at_least(1, "corpus.max_line_bytes", corpus.max_line_bytes)?;
+    at_least(1, "corpus.max_document_bytes", corpus.max_document_bytes)
 }
 
 fn tokenizer(config: &RunConfig) -> Check {
@@ -56,6 +61,44 @@ fn examples(config: &RunConfig) -> Check {
         "examples.seq_len",
         seq_len,
         format!("8 to {max_positions} tokens (`model.max_positions`)"),
+    )?;
+    match config.examples.pairs {
+        PairConfig::NextSentence {
+            short_seq_prob,
+            random_next_prob,
+        } => {
+            share("examples.pairs.short_seq_prob", short_seq_prob)?;
+            share("examples.pairs.random_next_prob", random_next_prob)?;
+        }
+        PairConfig::SentenceOrder { short_seq_prob } => {
+            share("examples.pairs.short_seq_prob", short_seq_prob)?;
+        }
+        PairConfig::DocSentences | PairConfig::FullSentences => {}
+    }
+    masking(&config.examples.masking)
+}
+
+fn masking(masking: &MaskingConfig) -> Check {
+    let MaskingConfig {
+        probability,
+        mask_share,
+        random_share,
+        ..
+    } = *masking;
+    ensure(
+        probability > 0.0 && probability <= 1.0,
+        "examples.masking.probability",
+        probability,
+        "a number above 0, at most 1",
+    )?;
+    share("examples.masking.mask_share", mask_share)?;
+    share("examples.masking.random_share", random_share)?;
+    // A hair more than 1, for shares like 0.9 and 0.1 that binary fractions only come near.
+    ensure(
+        mask_share + random_share <= 1.0 + 1e-9,
+        "examples.masking.random_share",
+        random_share,
+        format!("at most 1 together with `examples.masking.mask_share`, which is {mask_share}"),
     )
 }
 
@@ -118,7 +161,7 @@ fn schedule(config: &RunConfig) -> Check {
     )?;
     match config.schedule {
         Schedule::Linear { final_fraction, .. } | Schedule::Cosine { final_fraction, .. } => {
-            probability("schedule.final_fraction", final_fraction)
+            share("schedule.final_fraction", final_fraction)
         }
         Schedule::InverseSqrt { warmup_steps } => {
             at_least(1, "schedule.warmup_steps", warmup_steps)
@@ -129,7 +172,13 @@ fn schedule(config: &RunConfig) -> Check {
 
 /// `[eval]`, `[checkpoint]` and `[log]`.
 fn reports(config: &RunConfig) -> Check {
-    below_one("eval.heldout_fraction", config.eval.heldout_fraction)?;
+    let heldout = config.eval.heldout_fraction;
+    ensure(
+        heldout > 0.0 && heldout < 1.0,
+        "eval.heldout_fraction",
+        heldout,
+        "a number above 0 and below 1",
+    )?;
     at_least(1, "eval.every", config.eval.every)?;
     at_least(1, "eval.batch_size", config.eval.batch_size)?;
     at_least(1, "eval.max_examples", config.eval.max_examples)?;
@@ -161,7 +210,7 @@ fn at_least<T: PartialOrd + Display>(least: T, key: &'static str, value: T) -> C
 
 // Comparisons with NaN are false, so that these refuse it.
 
-fn probability(key: &'static str, value: f64) -> Check {
+fn share(key: &'static str, value: f64) -> Check {
     ensure(
         (0.0..=1.0).contains(&value),
         key,

@@ -355,6 +355,24 @@ mod tests {
     }
 
     #[test]
+    fn values_that_are_not_finite_are_left_out() {
+        let records = [
+            train(1, f64::NAN),
+            train(2, 5.0),
+            eval(2, f64::NAN, Some(0.5)),
+            eval(3, 4.0, None),
+            train(3, f64::INFINITY),
+        ];
+        let [training, held_out, unigram] = &losses(&records)[..] else {
+            panic!("three lines")
+        };
+        assert_eq!(training.points, [(2.0, 5.0)]);
+        assert_eq!(held_out.points, [(3.0, 4.0)]);
+        assert_eq!(unigram.points, [(2.0, 6.2), (3.0, 6.2)]);
+        assert_eq!(accuracies(&records)[1].points, [(2.0, 0.5)]);
+    }
+
+    #[test]
     fn smoothing_keeps_a_constant_and_averages_noise() {
         let constant: Vec<_> = (0..300).map(|x| (f64::from(x), 2.0)).collect();
         assert!(

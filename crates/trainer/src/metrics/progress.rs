@@ -289,7 +289,6 @@ mod tests {
         let mut lines = LineProgress::new(Vec::new(), Duration::from_secs(3_600));
         lines.step(&status(1));
         lines.step(&status(1_200));
-        lines.finish();
         assert_eq!(text(lines).lines().count(), 2);
     }
 

@@ -1,0 +1,365 @@
+//! The program as a shell sees it: exit status, standard output, standard error.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "helpers of tests, which clippy does not count as tests"
+)]
+
+use std::fs;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+
+use tempfile::TempDir;
+
+/// What a run of the program left behind.
+struct Ran {
+    status: i32,
+    out: String,
+    err: String,
+}
+
+fn spawn<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = S>) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_cloze"))
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+fn run_with(args: &[&str], input: &[u8]) -> Ran {
+    let mut child = spawn(args);
+    let mut stdin = child.stdin.take().unwrap();
+    let input = input.to_vec();
+    // A program that fails early reads no input: that is its affair.
+    let writer = thread::spawn(move || drop(stdin.write_all(&input)));
+    let output = child.wait_with_output().unwrap();
+    writer.join().unwrap();
+    Ran {
+        status: output.status.code().unwrap(),
+        out: String::from_utf8(output.stdout).unwrap(),
+        err: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+fn run(args: &[&str]) -> Ran {
+    run_with(args, b"")
+}
+
+impl Ran {
+    /// The one line that a failure is told in.
+    #[track_caller]
+    fn error_line(&self, status: i32) -> &str {
+        assert_eq!(self.status, status, "{}", self.err);
+        let errors: Vec<&str> = self
+            .err
+            .lines()
+            .filter(|line| line.starts_with("error:"))
+            .collect();
+        assert_eq!(errors.len(), 1, "{}", self.err);
+        errors[0]
+    }
+
+    #[track_caller]
+    fn done(self) -> String {
+        assert_eq!(self.status, 0, "{}", self.err);
+        self.out
+    }
+}
+
+/// A folder with a small uncased BERT vocabulary.
+fn vocabulary() -> (TempDir, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let tokens = "[PAD] [UNK] [CLS] [SEP] [MASK] the cat sat ##s on mat , .";
+    fs::write(folder.path().join("vocab.txt"), tokens.replace(' ', "\n")).unwrap();
+    let path = text(folder.path().join("vocab.txt"));
+    (folder, path)
+}
+
+fn text(path: impl AsRef<Path>) -> String {
+    path.as_ref().to_str().unwrap().to_owned()
+}
+
+fn encode<'a>(tokenizer: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    [&["tokenizer", "encode", "--tokenizer", tokenizer], more].concat()
+}
+
+fn decode<'a>(tokenizer: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    [&["tokenizer", "decode", "--tokenizer", tokenizer], more].concat()
+}
+
+#[test]
+fn wrong_usage_is_one_error_line_and_status_2() {
+    assert!(run(&["conjure"]).error_line(2).contains("conjure"));
+    assert!(run(&["devices", "--fast"]).error_line(2).contains("--fast"));
+    let ran = run(&["train", "run.toml", "--device", "abacus"]);
+    assert!(ran.error_line(2).contains("abacus"), "{}", ran.err);
+    assert!(
+        ran.error_line(2)
+            .contains("expected flex, ndarray, wgpu[:N]"),
+        "{}",
+        ran.err
+    );
+    assert!(
+        run(&["tokenizer", "train", "--model", "wordpiece"])
+            .error_line(2)
+            .contains("required")
+    );
+    assert_eq!(run(&[]).status, 2);
+}
+
+#[test]
+fn help_shows_examples_on_standard_output() {
+    for command in [
+        &["train"][..],
+        &["fill-mask"],
+        &["completions"],
+        &["tokenizer", "train"],
+        &["tokenizer", "encode"],
+    ] {
+        let help = run(&[command, &["--help"]].concat()).done();
+        assert!(help.contains("Examples:\n  cloze "), "{help}");
+    }
+    assert!(run(&["--version"]).done().starts_with("cloze "));
+}
+
+#[test]
+fn a_config_that_cannot_be_read_is_wrong_usage() {
+    let ran = run(&["train", "no-such-run.toml"]);
+    assert!(
+        ran.error_line(2).contains("no-such-run.toml"),
+        "{}",
+        ran.err
+    );
+    assert_eq!(ran.out, "");
+}
+
+#[cfg(feature = "flex")]
+#[test]
+fn devices_lists_the_default_first() {
+    let ran = run(&["devices"]);
+    assert!(ran.out.starts_with("flex\t"), "{}", ran.out);
+    ran.done();
+}
+
+#[cfg(not(feature = "wgpu"))]
+#[test]
+fn a_device_that_is_not_built_in_names_its_feature() {
+    let ran = run(&[
+        "fill-mask",
+        "--model",
+        "m",
+        "--device",
+        "wgpu:1",
+        "a [MASK]",
+    ]);
+    assert!(
+        ran.error_line(2)
+            .contains("cargo build --release -p cloze --features wgpu")
+    );
+    assert!(run(&["devices"]).err.contains("wgpu"));
+}
+
+#[test]
+fn completions_are_printed_for_every_shell() {
+    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+        let script = run(&["completions", shell]).done();
+        assert!(
+            script.contains("fill-mask") && script.contains("--tokenizer"),
+            "{shell}"
+        );
+    }
+    run(&["completions", "tcsh"]).error_line(2);
+}
+
+#[test]
+fn lines_are_encoded_in_every_format() {
+    let (_folder, vocab) = vocabulary();
+    let input = b"The cats sat.\n\non the mat\n";
+    let ids = run_with(&encode(&vocab, &[]), input).done();
+    assert_eq!(ids, "2 5 6 8 7 12 3\n2 3\n2 9 5 10 3\n");
+    let bare = run_with(&encode(&vocab, &["--no-special"]), input).done();
+    assert_eq!(bare, "5 6 8 7 12\n\n9 5 10\n");
+    let tokens = run_with(&encode(&vocab, &["--format", "tokens"]), input).done();
+    assert_eq!(tokens.lines().next(), Some("[CLS] the cat ##s sat . [SEP]"));
+    let json = run_with(
+        &encode(&vocab, &["--format", "json", "--no-special"]),
+        input,
+    )
+    .done();
+    let json: serde_json::Value = serde_json::from_str(json.lines().next().unwrap()).unwrap();
+    assert_eq!(json["ids"], serde_json::json!([5, 6, 8, 7, 12]));
+    assert_eq!(json["offsets"][2], serde_json::json!([7, 8]));
+    assert_eq!(json["word_ids"], serde_json::json!([0, 1, 1, 2, 3]));
+}
+
+#[test]
+fn ids_are_decoded_with_special_tokens_on_request() {
+    let (_folder, vocab) = vocabulary();
+    let input = b"2 5 6 8 7 12 3\n\n5, 10\n";
+    assert_eq!(
+        run_with(&decode(&vocab, &[]), input).done(),
+        "the cats sat.\n\nthe mat\n"
+    );
+    let special = run_with(&decode(&vocab, &["--keep-special"]), b"2 5 3\n").done();
+    assert_eq!(special, "[CLS] the [SEP]\n");
+}
+
+#[test]
+fn bad_lines_are_named_and_those_before_them_answered() {
+    let (_folder, vocab) = vocabulary();
+    let ran = run_with(&encode(&vocab, &[]), b"the cat\n\xff\xfe\nthe mat\n");
+    assert_eq!(ran.out, "2 5 6 3\n");
+    assert_eq!(
+        ran.error_line(1),
+        "error: standard input, line 2: not UTF-8 (byte 0xff at column 1)"
+    );
+    let ran = run_with(&decode(&vocab, &[]), b"5 6\n5 six\n");
+    assert_eq!(ran.out, "the cat\n");
+    assert!(
+        ran.error_line(1)
+            .contains("line 2: `six` is not a token id"),
+        "{}",
+        ran.err
+    );
+    let ran = run_with(&decode(&vocab, &[]), b"5 13\n");
+    assert_eq!(
+        ran.error_line(1),
+        "error: standard input, line 1: id 13 is not in the vocabulary, which has 13 tokens"
+    );
+    run_with(&decode(&vocab, &[]), b"4294967296\n").error_line(1);
+    run_with(&decode(&vocab, &[]), b"-1\n").error_line(1);
+}
+
+#[test]
+fn a_tokenizer_that_is_not_there_is_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let empty = text(folder.path());
+    let ran = run_with(&encode(&empty, &[]), b"the cat\n");
+    assert!(ran.error_line(1).contains(&empty), "{}", ran.err);
+    let broken = text(folder.path().join("tokenizer.json"));
+    fs::write(&broken, "{\"version\": ").unwrap();
+    let ran = run_with(&encode(&broken, &[]), b"the cat\n");
+    assert!(ran.error_line(1).contains("tokenizer.json"), "{}", ran.err);
+}
+
+/// As in `cloze ... | head -1`.
+#[test]
+fn a_closed_pipe_ends_it_quietly() {
+    let (_folder, vocab) = vocabulary();
+    let mut child = spawn(encode(&vocab, &[]));
+    let mut stdin = child.stdin.take().unwrap();
+    let writer = thread::spawn(move || {
+        // Far more than pipes hold; the program stops reading at some point.
+        let _ =
+            (0..200_000).try_for_each(|_| stdin.write_all(b"the cat sat on the mat, the cat\n"));
+    });
+    let mut first = [0; 2];
+    let mut stdout = child.stdout.take().unwrap();
+    stdout.read_exact(&mut first).unwrap();
+    drop(stdout);
+    let output = child.wait_with_output().unwrap();
+    writer.join().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
+}
+
+/// Some text that every kind of tokenizer can learn from.
+fn corpus(folder: &TempDir) -> String {
+    let path = folder.path().join("corpus.txt");
+    let lines = "The cat sat on the mat.\nThe mat lay under the cat, naïvely.\n\n".repeat(50);
+    fs::write(&path, lines).unwrap();
+    text(path)
+}
+
+fn train(folder: &TempDir, more: &[&str]) -> (PathBuf, Ran) {
+    let out = folder.path().join("tokenizer");
+    let out_text = text(&out);
+    let ran = run(&[&["tokenizer", "train", "--out", &out_text], more].concat());
+    (out, ran)
+}
+
+#[test]
+fn a_trained_tokenizer_gives_its_text_back() {
+    for model in ["wordpiece", "bpe", "byte-bpe"] {
+        let folder = tempfile::tempdir().unwrap();
+        let corpus = corpus(&folder);
+        let size = if model == "byte-bpe" { "300" } else { "60" };
+        let (out, ran) = train(
+            &folder,
+            &["--model", model, "--vocab-size", size, "--cased", &corpus],
+        );
+        assert_eq!(ran.status, 0, "{model}: {}", ran.err);
+        assert!(out.join("tokenizer.json").is_file(), "{model}");
+
+        let out = text(out);
+        // Without punctuation: plain BPE does not remember what stood before it.
+        let line = "The cat sat naïvely under the mat";
+        let ids = run_with(&encode(&out, &[]), format!("{line}\n").as_bytes()).done();
+        let again = run_with(&decode(&out, &[]), ids.as_bytes()).done();
+        assert_eq!(again.trim(), line, "{model}: {ids}");
+    }
+}
+
+#[test]
+fn lower_casing_is_the_choice_of_the_one_who_trains() {
+    let folder = tempfile::tempdir().unwrap();
+    let corpus = corpus(&folder);
+    let arguments = [
+        "--model",
+        "wordpiece",
+        "--vocab-size",
+        "60",
+        corpus.as_str(),
+    ];
+    let tokens = |more: &[&str]| {
+        let (out, ran) = train(&folder, &[&arguments, more].concat());
+        assert_eq!(ran.status, 0, "{}", ran.err);
+        let out = text(out);
+        run_with(
+            &encode(&out, &["--format", "tokens", "--no-special"]),
+            b"The\n",
+        )
+        .done()
+    };
+    assert!(tokens(&["--lowercase"]).starts_with('t'));
+    assert!(tokens(&["--cased"]).starts_with('T'));
+    let (_, ran) = train(
+        &folder,
+        &[&arguments[..], &["--cased", "--lowercase"]].concat(),
+    );
+    assert!(
+        ran.error_line(2).contains("cannot be used with"),
+        "{}",
+        ran.err
+    );
+}
+
+#[test]
+fn a_corpus_that_cannot_be_used_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = ["--model", "wordpiece", "--vocab-size", "60"];
+    let absent = text(folder.path().join("absent.txt"));
+    let (out, ran) = train(&folder, &[&arguments[..], &[absent.as_str()]].concat());
+    assert!(ran.error_line(1).contains("absent.txt"), "{}", ran.err);
+    assert!(!out.exists(), "nothing is left where nothing was made");
+
+    let bad = text(folder.path().join("bad.txt"));
+    fs::write(&bad, b"the cat\nthe \xff mat\n").unwrap();
+    let (_, ran) = train(&folder, &[&arguments[..], &[bad.as_str()]].concat());
+    let line = ran.error_line(1);
+    assert!(line.contains("bad.txt") && line.contains("UTF-8"), "{line}");
+}
+
+#[test]
+fn fill_mask_names_the_folder_that_holds_no_model() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = text(folder.path());
+    let ran = run(&["fill-mask", "--model", &model, "a [MASK]"]);
+    assert!(ran.error_line(1).contains(&model), "{}", ran.err);
+    let ran = run(&["fill-mask", "--model", &model, "--top-k", "0", "a [MASK]"]);
+    assert!(ran.error_line(2).contains("--top-k"), "{}", ran.err);
+}

@@ -1,0 +1,77 @@
+//! Which files a corpus has.
+
+use super::{CorpusConfig, Format};
+use crate::{DataError, Result};
+use std::path::{Path, PathBuf};
+
+/// The files of a corpus in order: as listed, folders and patterns by name.
+///
+/// # Errors
+/// [`DataError::NoFiles`] for a path or pattern without files, [`DataError::Pattern`].
+pub fn input_files(config: &CorpusConfig, base: &Path) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for pattern in &config.files {
+        let before = files.len();
+        let path = base.join(pattern);
+        if path.is_file() {
+            files.push(path);
+        } else if path.is_dir() {
+            walk(&path, &mut files)?;
+        } else {
+            let matches = glob::glob(&path.to_string_lossy()).map_err(|error| DataError::Pattern {
+                pattern: pattern.clone(),
+                reason: error.msg.to_string(),
+            })?;
+            for path in matches {
+                let path = path.map_err(|error| {
+                    let path = error.path().to_owned();
+                    DataError::io("read", &path)(error.into())
+                })?;
+                match path.is_dir() {
+                    true => walk(&path, &mut files)?,
+                    false => files.push(path),
+                }
+            }
+        }
+        if files.len() == before {
+            return Err(DataError::NoFiles { pattern: pattern.clone(), base: base.into() });
+        }
+    }
+    if files.is_empty() {
+        return Err(DataError::NoFiles { pattern: "(none listed)".into(), base: base.into() });
+    }
+    Ok(files)
+}
+
+fn walk(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
+    let mut entries = std::fs::read_dir(folder)
+        .and_then(Iterator::collect::<std::io::Result<Vec<_>>>)
+        .map_err(DataError::io("read", folder))?;
+    entries.sort_by_key(std::fs::DirEntry::file_name);
+    for entry in entries {
+        let path = entry.path();
+        // Hidden files are an editor's or a version control's, not text.
+        if entry.file_name().to_string_lossy().starts_with('.') {
+            continue;
+        }
+        match path.is_dir() {
+            true => walk(&path, files)?,
+            false => files.push(path),
+        }
+    }
+    Ok(())
+}
+
+/// A file's format: as configured, or else by its ending, that of a compression left off.
+pub(super) fn format(path: &Path, configured: Format) -> Format {
+    if configured != Format::Auto {
+        return configured;
+    }
+    let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+    let name = name.trim_end_matches(".gz").trim_end_matches(".zst");
+    match name.rsplit_once('.').map(|(_, ending)| ending) {
+        Some("jsonl" | "ndjson" | "json") => Format::Jsonl,
+        Some("parquet") => Format::Parquet,
+        _ => Format::Text,
+    }
+}

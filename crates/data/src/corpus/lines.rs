@@ -1,0 +1,134 @@
+//! Lines of a file, compressed or not, within bounds.
+
+use super::Problem;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Lines as text, numbered from 1.
+pub(super) struct Lines {
+    source: Box<dyn BufRead>,
+    read: Arc<AtomicU64>,
+    max: usize,
+    number: u64,
+    buffer: Vec<u8>,
+}
+
+impl Lines {
+    /// Opens a file; gzip and zstd are recognised by their first bytes.
+    pub fn open(path: &Path, max: usize) -> Result<Self, Problem> {
+        Self::try_open(path, max).map_err(|error| Problem {
+            line: None,
+            kind: "unreadable file",
+            detail: format!("cannot be read: {error}"),
+            ends_file: true,
+        })
+    }
+
+    fn try_open(path: &Path, max: usize) -> io::Result<Self> {
+        let read = Arc::new(AtomicU64::new(0));
+        let mut source = BufReader::with_capacity(1 << 18, Counted { file: File::open(path)?, read: read.clone() });
+        let magic = source.fill_buf()?;
+        let source: Box<dyn BufRead> = match magic {
+            [0x1F, 0x8B, ..] => Box::new(BufReader::new(flate2::bufread::MultiGzDecoder::new(source))),
+            [0x28, 0xB5, 0x2F, 0xFD, ..] => Box::new(BufReader::new(zstd::Decoder::with_buffer(source)?)),
+            _ => Box::new(source),
+        };
+        Ok(Self { source, read, max, number: 0, buffer: Vec::new() })
+    }
+
+    /// Bytes of the file used up so far.
+    pub fn bytes_read(&self) -> u64 {
+        self.read.load(Ordering::Relaxed)
+    }
+
+    /// The next line without its end; none at the end of the file.
+    pub fn next(&mut self) -> Option<Result<(u64, &str), Problem>> {
+        self.buffer.clear();
+        self.number += 1;
+        let line = Some(self.number);
+        // One byte beyond the limit tells a line that is too long.
+        let limit = self.max as u64 + 2;
+        let found = self.source.by_ref().take(limit).read_until(b'\n', &mut self.buffer);
+        match found {
+            Ok(0) => return None,
+            Ok(_) => {}
+            Err(error) => {
+                return Some(Err(Problem {
+                    line,
+                    kind: "damaged file",
+                    detail: format!("cannot be read on: {error}"),
+                    ends_file: true,
+                }));
+            }
+        }
+        let ended = self.buffer.last() == Some(&b'\n');
+        if ended {
+            self.buffer.pop();
+        }
+        if self.buffer.last() == Some(&b'\r') {
+            self.buffer.pop();
+        }
+        if self.buffer.len() > self.max {
+            if !ended && let Err(error) = skip_line(&mut self.source) {
+                let detail = format!("cannot be read on: {error}");
+                return Some(Err(Problem { line, kind: "damaged file", detail, ends_file: true }));
+            }
+            return Some(Err(Problem {
+                line,
+                kind: "long line",
+                detail: format!("the line is longer than `corpus.max_line_bytes` = {}", self.max),
+                ends_file: false,
+            }));
+        }
+        // A byte-order mark is no part of the text.
+        if self.number == 1 && self.buffer.starts_with("\u{FEFF}".as_bytes()) {
+            self.buffer.drain(..3);
+        }
+        Some(match std::str::from_utf8(&self.buffer) {
+            Ok(text) => Ok((self.number, text)),
+            Err(error) => Err(Problem {
+                line,
+                kind: "bad UTF-8",
+                detail: format!("not UTF-8 from byte {} of the line on", error.valid_up_to()),
+                ends_file: false,
+            }),
+        })
+    }
+}
+
+/// Reads to the end of the line without keeping it.
+fn skip_line(source: &mut dyn BufRead) -> io::Result<()> {
+    loop {
+        let buffer = source.fill_buf()?;
+        if buffer.is_empty() {
+            return Ok(());
+        }
+        match buffer.iter().position(|byte| *byte == b'\n') {
+            Some(end) => {
+                source.consume(end + 1);
+                return Ok(());
+            }
+            None => {
+                let len = buffer.len();
+                source.consume(len);
+            }
+        }
+    }
+}
+
+/// A file that counts what is read of it.
+struct Counted {
+    file: File,
+    read: Arc<AtomicU64>,
+}
+
+impl Read for Counted {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let n = self.file.read(buffer)?;
+        self.read.fetch_add(n as u64, Ordering::Relaxed);
+        Ok(n)
+    }
+}

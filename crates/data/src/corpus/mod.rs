@@ -1,0 +1,328 @@
+//! Corpora: files of text as a stream of documents.
+//!
+//! Memory does not grow with the corpus: one document is held at a time, and a document, a line and a
+//! compressed stream are read with bounds.
+
+mod files;
+mod jsonl;
+mod lines;
+mod parquet;
+mod text;
+
+pub use files::input_files;
+
+use crate::{DataError, Result};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, VecDeque};
+use std::path::{Path, PathBuf};
+
+/// The reason that the end of a part of a long document is reported under.
+const DIVIDED: &str = "long document divided";
+
+/// What text to read and how.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CorpusConfig {
+    /// Files, folders (read recursively, in order of name) and glob patterns.
+    pub files: Vec<String>,
+    /// The files' format.
+    #[serde(default)]
+    pub format: Format,
+    /// The column of JSON lines and Parquet that holds the text.
+    #[serde(default = "text_column")]
+    pub text_column: String,
+    /// What to do about a place that cannot be used.
+    #[serde(default)]
+    pub on_error: OnError,
+    /// The longest line that is read, in bytes; a longer one is an error of its place.
+    #[serde(default = "mebibyte")]
+    pub max_line_bytes: usize,
+    /// The longest document, in bytes; a longer one is divided at the end of a line.
+    #[serde(default = "mebibyte")]
+    pub max_document_bytes: usize,
+    /// The language that sentences are told apart by, as an ISO 639-1 code.
+    #[serde(default = "english")]
+    pub language: String,
+}
+
+fn text_column() -> String {
+    "text".into()
+}
+
+fn mebibyte() -> usize {
+    1 << 20
+}
+
+fn english() -> String {
+    "en".into()
+}
+
+impl Default for CorpusConfig {
+    fn default() -> Self {
+        Self {
+            files: Vec::new(),
+            format: Format::Auto,
+            text_column: text_column(),
+            on_error: OnError::Fail,
+            max_line_bytes: mebibyte(),
+            max_document_bytes: mebibyte(),
+            language: english(),
+        }
+    }
+}
+
+impl CorpusConfig {
+    /// The settings that shape the documents, besides the files' contents.
+    pub(crate) fn shaping(&self) -> Self {
+        Self { files: Vec::new(), ..self.clone() }
+    }
+}
+
+/// The format of a corpus' files. Compression (gzip, zstd) is recognised by content in all of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Format {
+    /// By ending: `.jsonl`, `.ndjson` and `.json` are JSON lines, `.parquet` is Parquet, all else text.
+    #[default]
+    Auto,
+    /// Plain text, a blank line between documents.
+    Text,
+    /// A JSON object a line, a document each.
+    Jsonl,
+    /// Parquet, a row a document.
+    Parquet,
+}
+
+/// What to do about a place that cannot be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OnError {
+    /// End with an error that names it.
+    #[default]
+    Fail,
+    /// Leave it out and count it.
+    Skip,
+}
+
+/// What was left out or cut, by reason; shown as `2 × bad UTF-8, 1 × empty file`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct SkipReport(pub BTreeMap<String, u64>);
+
+impl SkipReport {
+    /// Nothing was left out or cut.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn count(&mut self, reason: &str) {
+        *self.0.entry(reason.to_string()).or_default() += 1;
+    }
+}
+
+impl std::fmt::Display for SkipReport {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let parts: Vec<String> = self.0.iter().map(|(reason, n)| format!("{n} × {reason}")).collect();
+        f.write_str(&parts.join(", "))
+    }
+}
+
+/// A document: its paragraphs, one a line.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Document {
+    text: String,
+}
+
+impl Document {
+    /// The lines that are not blank.
+    pub fn paragraphs(&self) -> impl Iterator<Item = &str> {
+        self.text.lines().filter(|line| !line.trim().is_empty())
+    }
+
+    /// The whole text.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The text's length in bytes.
+    pub fn len(&self) -> usize {
+        self.text.len()
+    }
+
+    /// Whether there is no text.
+    pub fn is_empty(&self) -> bool {
+        self.text.is_empty()
+    }
+}
+
+/// A reader of one file: documents, and problems with places in it.
+trait Reader {
+    /// The next document or problem; none at the end.
+    fn next(&mut self) -> Option<std::result::Result<Piece, Problem>>;
+
+    /// Bytes of the file used up so far.
+    fn bytes_read(&self) -> u64;
+}
+
+/// A document, or a part of one that is too long to be held.
+struct Piece {
+    text: String,
+    /// The same document goes on in the next piece.
+    continues: bool,
+}
+
+/// A place that cannot be used.
+#[derive(Debug)]
+struct Problem {
+    line: Option<u64>,
+    /// The kind, which skips are counted by.
+    kind: &'static str,
+    /// The particulars, for the error.
+    detail: String,
+    /// Whether the rest of the file is lost with it.
+    ends_file: bool,
+}
+
+/// The documents of a corpus, one after the other.
+pub struct Documents {
+    config: CorpusConfig,
+    files: VecDeque<PathBuf>,
+    current: Option<(PathBuf, Box<dyn Reader>)>,
+    /// Parts of a document that was too long.
+    parts: VecDeque<Document>,
+    skipped: SkipReport,
+    bytes_done: u64,
+    bytes_total: u64,
+    failed: bool,
+}
+
+/// Opens a corpus. Relative paths start at `base`.
+///
+/// # Errors
+/// A path or pattern without files. Problems inside the files come with the documents.
+pub fn documents(config: &CorpusConfig, base: &Path) -> Result<Documents> {
+    let files = input_files(config, base)?;
+    let mut bytes_total = 0;
+    for path in &files {
+        bytes_total += path.metadata().map_err(DataError::io("read", path))?.len();
+    }
+    Ok(Documents {
+        config: config.clone(),
+        files: files.into(),
+        current: None,
+        parts: VecDeque::new(),
+        skipped: SkipReport::default(),
+        bytes_done: 0,
+        bytes_total,
+        failed: false,
+    })
+}
+
+impl Documents {
+    /// What was left out or cut so far.
+    pub fn skipped(&self) -> &SkipReport {
+        &self.skipped
+    }
+
+    /// Bytes of the files used up so far, as they lie on disk.
+    pub fn bytes_read(&self) -> u64 {
+        self.bytes_done + self.current.as_ref().map_or(0, |(_, reader)| reader.bytes_read())
+    }
+
+    /// Bytes of all files on disk.
+    pub fn bytes_total(&self) -> u64 {
+        self.bytes_total
+    }
+
+    fn open(&self, path: &Path) -> std::result::Result<Box<dyn Reader>, Problem> {
+        match files::format(path, self.config.format) {
+            Format::Parquet => parquet::open(path, &self.config.text_column),
+            Format::Jsonl => jsonl::open(path, &self.config),
+            Format::Text | Format::Auto => text::open(path, &self.config),
+        }
+    }
+
+    /// A problem as an error, or none where it is skipped.
+    fn problem(&mut self, path: &Path, problem: &Problem) -> Option<DataError> {
+        match self.config.on_error {
+            OnError::Skip => {
+                self.skipped.count(problem.kind);
+                None
+            }
+            OnError::Fail => {
+                self.failed = true;
+                Some(DataError::Input { path: path.into(), line: problem.line, problem: problem.detail.clone() })
+            }
+        }
+    }
+
+    fn close(&mut self, path: &Path) {
+        self.bytes_done += path.metadata().map_or(0, |meta| meta.len());
+        self.current = None;
+    }
+
+    /// A document within bounds: one that is too long is divided at the ends of lines.
+    fn divide(&mut self, text: String) {
+        let max = self.config.max_document_bytes.max(1);
+        if text.len() <= max {
+            self.parts.push_back(Document { text });
+            return;
+        }
+        self.skipped.count(DIVIDED);
+        let mut part = String::new();
+        for line in text.split_inclusive('\n') {
+            if !part.is_empty() && part.len() + line.len() > max {
+                self.parts.push_back(Document { text: std::mem::take(&mut part) });
+            }
+            part += line;
+        }
+        self.parts.push_back(Document { text: part });
+    }
+}
+
+impl Iterator for Documents {
+    type Item = Result<Document>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(document) = self.parts.pop_front() {
+                return Some(Ok(document));
+            }
+            if self.failed {
+                return None;
+            }
+            let Some((path, mut reader)) = self.current.take() else {
+                let path = self.files.pop_front()?;
+                match self.open(&path) {
+                    Ok(reader) => self.current = Some((path, reader)),
+                    Err(problem) => {
+                        self.close(&path);
+                        if let Some(error) = self.problem(&path, &problem) {
+                            return Some(Err(error));
+                        }
+                    }
+                }
+                continue;
+            };
+            match reader.next() {
+                Some(Ok(Piece { text, continues })) => {
+                    self.current = Some((path, reader));
+                    if continues {
+                        self.skipped.count(DIVIDED);
+                    }
+                    self.divide(text);
+                }
+                Some(Err(problem)) => {
+                    match problem.ends_file {
+                        true => self.close(&path),
+                        false => self.current = Some((path.clone(), reader)),
+                    }
+                    if let Some(error) = self.problem(&path, &problem) {
+                        return Some(Err(error));
+                    }
+                }
+                None => self.close(&path),
+            }
+        }
+    }
+}

@@ -1,0 +1,114 @@
+use std::path::{Path, PathBuf};
+
+/// The result of this crate's fallible functions.
+pub type Result<T> = std::result::Result<T, DataError>;
+
+/// What can go wrong with a corpus, its preparation or its examples.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DataError {
+    /// A file or folder could not be read, written or made.
+    #[error("cannot {action} {}", path.display())]
+    Io {
+        /// What was tried, as a verb.
+        action: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+
+    /// A pattern of the corpus that is not one.
+    #[error("corpus file pattern `{pattern}` is not valid: {reason}")]
+    Pattern {
+        /// The pattern.
+        pattern: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+
+    /// A path or pattern of the corpus without any file.
+    #[error("the corpus has no file `{pattern}` (looked in {}): correct `corpus.files`", base.display())]
+    NoFiles {
+        /// The path or pattern.
+        pattern: String,
+        /// The folder that it is relative to.
+        base: PathBuf,
+    },
+
+    /// A place in the corpus that cannot be used, where the config says to fail on one.
+    #[error(
+        "{}{}: {problem}; correct it, or set `corpus.on_error = \"skip\"` to leave such places out",
+        path.display(),
+        line.map_or(String::new(), |line| format!(":{line}"))
+    )]
+    Input {
+        /// The file.
+        path: PathBuf,
+        /// The line, or the row of a Parquet file, from 1.
+        line: Option<u64>,
+        /// What is wrong.
+        problem: String,
+    },
+
+    /// A corpus without any text.
+    #[error("the corpus ({}) has no text", files.join(", "))]
+    EmptyCorpus {
+        /// Its files as configured.
+        files: Vec<String>,
+    },
+
+    /// A prepared corpus that cannot be opened right after it was written.
+    #[error("the prepared corpus {} cannot be read back: is the disk full?", path.display())]
+    Prepared {
+        /// Its folder.
+        path: PathBuf,
+    },
+
+    /// A split without documents.
+    #[error(
+        "the {split} part is empty: the corpus has {documents} documents and `eval.heldout_fraction` is \
+         {heldout_fraction}; documents are separated by blank lines"
+    )]
+    EmptySplit {
+        /// Which part.
+        split: &'static str,
+        /// Documents in the corpus.
+        documents: u64,
+        /// The share held out.
+        heldout_fraction: f64,
+    },
+
+    /// Next-sentence pairs from one document only.
+    #[error(
+        "next-sentence pairs need a second document to draw random sentences from, and there is one: separate \
+         documents by blank lines, or choose another `examples.pairs`"
+    )]
+    OneDocument,
+
+    /// A corpus whose documents give no example.
+    #[error("the corpus gives no example: its documents are too short for `examples.pairs`")]
+    NoExamples,
+
+    /// A tokenizer that lacks a special piece that examples need.
+    #[error("the tokenizer has no {name}, which examples need")]
+    NoSpecial {
+        /// The piece's role and usual spellings.
+        name: &'static str,
+    },
+
+    /// A bug: a worker thread panicked.
+    #[error("a data worker failed: {message}")]
+    Worker {
+        /// The panic's message.
+        message: String,
+    },
+}
+
+impl DataError {
+    /// A [`DataError::Io`] for `path`, as a closure for `map_err`.
+    pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::Io { action, path, source }
+    }
+}

@@ -1,0 +1,289 @@
+//! Examples as ranges of the prepared corpus: sentence pairs and packed segments.
+
+use crate::Result;
+use crate::seed::{Draw, derive_rng};
+use crate::split::Documents;
+use rand_pcg::Pcg64Mcg;
+use serde::{Deserialize, Serialize};
+use std::ops::Range;
+
+/// How segments become examples.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum PairConfig {
+    /// BERT's next-sentence prediction (Devlin et al. 2019, §3.1; `create_instances_from_document`).
+    NextSentence {
+        /// Share of examples with a random, shorter length.
+        #[serde(default = "short_seq_prob")]
+        short_seq_prob: f64,
+        /// Share of examples whose second segment is random.
+        #[serde(default = "random_next_prob")]
+        random_next_prob: f64,
+    },
+    /// ALBERT's sentence-order prediction (Lan et al. 2020, §3.1): label 1 has the segments swapped.
+    SentenceOrder {
+        /// Share of examples with a random, shorter length.
+        #[serde(default = "short_seq_prob")]
+        short_seq_prob: f64,
+    },
+    /// RoBERTa's `DOC-SENTENCES`: one segment of whole sentences within a document (Liu et al. 2019, §4.2).
+    DocSentences,
+    /// RoBERTa's `FULL-SENTENCES`: the same across documents, with a separator between them.
+    FullSentences,
+}
+
+fn short_seq_prob() -> f64 {
+    0.1
+}
+
+fn random_next_prob() -> f64 {
+    0.5
+}
+
+impl Default for PairConfig {
+    fn default() -> Self {
+        Self::NextSentence { short_seq_prob: short_seq_prob(), random_next_prob: random_next_prob() }
+    }
+}
+
+/// An example before masking: ranges of tokens, and how they came about.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Example {
+    /// The first segment; for packed segments, the whole.
+    pub first: Range<u64>,
+    /// The second segment; empty where there is none.
+    pub second: Range<u64>,
+    /// The pair's label: 0 in order, 1 random or swapped.
+    pub label: u8,
+    /// Whether the document's target length was a short one.
+    pub short: bool,
+    /// Whether tokens were cut off.
+    pub truncated: bool,
+}
+
+/// Makes the examples of an epoch.
+///
+/// Implement it for a way of your own to sample segments.
+pub trait PairSampler: Send + Sync {
+    /// Calls `emit` for each example of one pass over `documents`, each of at most `seq_len` tokens
+    /// with its special tokens; all randomness comes from `seed`.
+    ///
+    /// # Errors
+    /// What `emit` returns.
+    fn examples(
+        &self,
+        documents: &Documents,
+        seq_len: usize,
+        seed: u64,
+        emit: &mut dyn FnMut(Example) -> Result<()>,
+    ) -> Result<()>;
+}
+
+impl PairConfig {
+    /// The sampler.
+    pub fn sampler(&self) -> Box<dyn PairSampler> {
+        match *self {
+            Self::NextSentence { short_seq_prob, random_next_prob } => {
+                Box::new(Pairs { short_seq_prob, second: Second::RandomWith(random_next_prob) })
+            }
+            Self::SentenceOrder { short_seq_prob } => Box::new(Pairs { short_seq_prob, second: Second::Swapped }),
+            Self::DocSentences => Box::new(Packed { across_documents: false }),
+            Self::FullSentences => Box::new(Packed { across_documents: true }),
+        }
+    }
+
+    /// Whether the examples are pairs with a label.
+    pub fn has_pairs(&self) -> bool {
+        matches!(self, Self::NextSentence { .. } | Self::SentenceOrder { .. })
+    }
+}
+
+/// What the second segment may be instead of what follows.
+enum Second {
+    RandomWith(f64),
+    Swapped,
+}
+
+/// Segment pairs as google-research/bert's `create_instances_from_document` makes them.
+struct Pairs {
+    short_seq_prob: f64,
+    second: Second,
+}
+
+impl PairSampler for Pairs {
+    fn examples(
+        &self,
+        documents: &Documents,
+        seq_len: usize,
+        seed: u64,
+        emit: &mut dyn FnMut(Example) -> Result<()>,
+    ) -> Result<()> {
+        documents.iter().try_for_each(|document| {
+            let mut rng = derive_rng(seed, &[document]);
+            self.document(documents, document, seq_len, &mut rng, emit)
+        })
+    }
+}
+
+impl Pairs {
+    /// The examples of one document.
+    fn document(
+        &self,
+        documents: &Documents,
+        document: u64,
+        seq_len: usize,
+        rng: &mut Pcg64Mcg,
+        emit: &mut dyn FnMut(Example) -> Result<()>,
+    ) -> Result<()> {
+        let corpus = documents.corpus();
+        let max = seq_len.saturating_sub(3).max(2) as u64; // [CLS], [SEP], [SEP]
+        // Short targets lessen the mismatch between pretraining and fine-tuning.
+        let short = rng.chance(self.short_seq_prob);
+        let target = if short { 2 + rng.below(max - 1) } else { max };
+        let tokens = |from: u64, to: u64| corpus.sentence(from).start..corpus.sentence(to - 1).end;
+        let length = |range: &Range<u64>| range.end - range.start;
+        let Range { start: mut chunk_start, end: document_end } = corpus.document(document);
+        let mut i = chunk_start;
+        while i < document_end {
+            let chunk_len = length(&tokens(chunk_start, i + 1));
+            if i + 1 < document_end && chunk_len < target {
+                i += 1;
+                continue;
+            }
+            let n = i + 1 - chunk_start;
+            let first_end = chunk_start + if n >= 2 { 1 + rng.below(n - 1) } else { 1 };
+            let mut first = tokens(chunk_start, first_end);
+            let mut next = i + 1;
+            let (second, label) = match self.second {
+                Second::RandomWith(p) if n == 1 || rng.chance(p) => {
+                    // The sentences not used go back.
+                    next = first_end;
+                    (random_segment(documents, document, target.saturating_sub(length(&first)), rng), 1)
+                }
+                Second::Swapped if n == 1 => {
+                    // One sentence alone has no order.
+                    chunk_start = next;
+                    i = next;
+                    continue;
+                }
+                Second::RandomWith(_) => (tokens(first_end, i + 1), 0),
+                Second::Swapped => (tokens(first_end, i + 1), u8::from(rng.chance(0.5))),
+            };
+            let mut second = second;
+            let truncated = truncate_pair(&mut first, &mut second, max, rng);
+            if label == 1 && matches!(self.second, Second::Swapped) {
+                std::mem::swap(&mut first, &mut second);
+            }
+            emit(Example { first, second, label, short, truncated })?;
+            chunk_start = next;
+            i = next;
+        }
+        Ok(())
+    }
+}
+
+/// Sentences of another document from a random one on, at least `target` tokens where it has them.
+fn random_segment(documents: &Documents, not: u64, target: u64, rng: &mut Pcg64Mcg) -> Range<u64> {
+    let corpus = documents.corpus();
+    // The reference tries ten times and may then take the same document; with two documents or more,
+    // which `PretrainingData::new` sees to, this ends at another one always.
+    let document = loop {
+        let document = rng.below(corpus.n_documents());
+        if document != not && documents.contains(document) {
+            break document;
+        }
+    };
+    let sentences = corpus.document(document);
+    let first = sentences.start + rng.below(sentences.end - sentences.start);
+    let start = corpus.sentence(first).start;
+    let mut end = corpus.sentence(first).end;
+    for sentence in first + 1..sentences.end {
+        if end - start >= target {
+            break;
+        }
+        end = corpus.sentence(sentence).end;
+    }
+    start..end
+}
+
+/// Shortens the longer segment, token by token, at a random end, until both fit into `max`
+/// (`truncate_seq_pair`). Returns whether anything was cut.
+fn truncate_pair(first: &mut Range<u64>, second: &mut Range<u64>, max: u64, rng: &mut Pcg64Mcg) -> bool {
+    let mut truncated = false;
+    loop {
+        let (a, b) = (first.end - first.start, second.end - second.start);
+        if a + b <= max {
+            return truncated;
+        }
+        truncated = true;
+        let longer = if a > b { &mut *first } else { &mut *second };
+        // Either end, so as not to favour the starts of sentences.
+        if rng.chance(0.5) {
+            longer.start += 1;
+        } else {
+            longer.end -= 1;
+        }
+    }
+}
+
+/// One segment of whole sentences, as many as fit (Liu et al. 2019, §4.2).
+struct Packed {
+    across_documents: bool,
+}
+
+impl PairSampler for Packed {
+    fn examples(
+        &self,
+        documents: &Documents,
+        seq_len: usize,
+        _seed: u64,
+        emit: &mut dyn FnMut(Example) -> Result<()>,
+    ) -> Result<()> {
+        let corpus = documents.corpus();
+        let max = seq_len.saturating_sub(2).max(1) as u64; // [CLS], [SEP]
+        let mut packed = Packing::default();
+        for document in documents.iter() {
+            // A separator stands between documents.
+            packed.tokens += u64::from(packed.tokens > 0);
+            for sentence in corpus.document(document) {
+                let mut sentence = corpus.sentence(sentence);
+                while packed.tokens > 0 && packed.tokens + (sentence.end - sentence.start) > max {
+                    packed.emit(emit)?;
+                }
+                // A sentence longer than an example is cut into several: nothing is lost.
+                while sentence.end - sentence.start > max {
+                    let cut = sentence.start + max;
+                    emit(Example { first: sentence.start..cut, truncated: true, ..Example::default() })?;
+                    sentence.start = cut;
+                }
+                packed.push(sentence);
+            }
+            if !self.across_documents {
+                packed.emit(emit)?;
+            }
+        }
+        packed.emit(emit)
+    }
+}
+
+#[derive(Default)]
+struct Packing {
+    range: Option<Range<u64>>,
+    tokens: u64,
+}
+
+impl Packing {
+    fn push(&mut self, sentence: Range<u64>) {
+        self.tokens += sentence.end - sentence.start;
+        let start = self.range.take().map_or(sentence.start, |range| range.start);
+        self.range = Some(start..sentence.end);
+    }
+
+    fn emit(&mut self, emit: &mut dyn FnMut(Example) -> Result<()>) -> Result<()> {
+        self.tokens = 0;
+        match self.range.take() {
+            Some(first) => emit(Example { first, ..Example::default() }),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! An epoch's examples: a list on disk, visited in a shuffled order that is a function.
+
+use crate::pairs::{Example, PairSampler};
+use crate::permutation::Permutation;
+use crate::seed::derive_seed;
+use crate::split::Documents;
+use crate::{DataError, Result};
+use memmap2::Mmap;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+
+const EXAMPLES: u64 = 0xE8A1;
+const ORDER: u64 = 0x08DE;
+/// Two ranges as start and length, and flags.
+const RECORD: usize = 8 + 4 + 8 + 4 + 4;
+
+/// All examples of one epoch.
+#[derive(Debug)]
+pub struct Plan {
+    records: Mmap,
+    order: Permutation,
+}
+
+impl Plan {
+    /// Samples the examples of `epoch` into an unnamed file in `folder`, which goes when the plan does.
+    ///
+    /// # Errors
+    /// [`DataError::NoExamples`] if there is none; files that cannot be written.
+    pub fn new(
+        documents: &Documents,
+        sampler: &dyn PairSampler,
+        seq_len: usize,
+        seed: u64,
+        epoch: u64,
+        folder: &Path,
+    ) -> Result<Self> {
+        std::fs::create_dir_all(folder).map_err(DataError::io("make", folder))?;
+        let file = tempfile::tempfile_in(folder).map_err(DataError::io("write in", folder))?;
+        let mut file = BufWriter::with_capacity(1 << 20, file);
+        let mut count = 0u64;
+        sampler.examples(documents, seq_len, derive_seed(seed, &[EXAMPLES, epoch]), &mut |example| {
+            count += 1;
+            file.write_all(&record(&example)).map_err(DataError::io("write in", folder))
+        })?;
+        if count == 0 {
+            return Err(DataError::NoExamples);
+        }
+        let file = file.into_inner().map_err(|error| DataError::io("write in", folder)(error.into_error()))?;
+        // SAFETY: the file has no name, so that nothing else can change it.
+        let records = unsafe { Mmap::map(&file) }.map_err(DataError::io("map a file in", folder))?;
+        Ok(Self { records, order: Permutation::new(count, derive_seed(seed, &[ORDER, epoch])) })
+    }
+
+    /// Examples in the epoch.
+    pub fn len(&self) -> u64 {
+        (self.records.len() / RECORD) as u64
+    }
+
+    /// The example at a place of the shuffled order.
+    ///
+    /// # Panics
+    /// If `place` is not below [`len`](Self::len).
+    pub fn example(&self, place: u64) -> Example {
+        let at = self.order.get(place) as usize * RECORD;
+        let record: &[u8] = &self.records[at..at + RECORD];
+        let number = |at: usize| u64::from_le_bytes(record[at..at + 8].try_into().expect("8 bytes"));
+        let length = |at: usize| u64::from(u32::from_le_bytes(record[at..at + 4].try_into().expect("4 bytes")));
+        let (first, second) = (number(0), number(12));
+        Example {
+            first: first..first + length(8),
+            second: second..second + length(20),
+            label: record[24],
+            short: record[25] != 0,
+            truncated: record[26] != 0,
+        }
+    }
+}
+
+fn record(example: &Example) -> [u8; RECORD] {
+    let mut record = [0; RECORD];
+    let mut put = |at: usize, bytes: &[u8]| record[at..at + bytes.len()].copy_from_slice(bytes);
+    for (at, range) in [(0, &example.first), (12, &example.second)] {
+        put(at, &range.start.to_le_bytes());
+        put(at + 8, &((range.end - range.start) as u32).to_le_bytes());
+    }
+    put(24, &[example.label, u8::from(example.short), u8::from(example.truncated)]);
+    record
+}

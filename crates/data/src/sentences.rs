@@ -1,0 +1,61 @@
+//! Sentence segmentation, by the library `sentencex` (Wikimedia; rules and abbreviations a language).
+
+/// Text given to the library at a time, in bytes: its time grows faster than the text's length.
+const PIECE: usize = 8 << 10;
+
+/// The sentences of a paragraph, without the white space around them; never an empty one.
+///
+/// `language` is an ISO 639-1 code; an unknown one falls back to the library's general rules. A
+/// paragraph beyond 8 KiB is given in pieces that end at white space.
+pub fn sentences<'a>(paragraph: &'a str, language: &str) -> impl Iterator<Item = &'a str> + use<'a> {
+    let language = language.to_string();
+    pieces(paragraph)
+        .flat_map(move |piece| sentencex::segment(&language, piece))
+        .map(str::trim)
+        .filter(|sentence| !sentence.is_empty())
+}
+
+fn pieces(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let mut cut = rest.len();
+        if rest.len() > PIECE {
+            cut = rest.floor_char_boundary(PIECE);
+            if let Some(space) = rest[..cut].rfind(char::is_whitespace).filter(|space| *space > 0) {
+                cut = space;
+            }
+        }
+        let (piece, more) = rest.split_at(cut);
+        rest = more;
+        Some(piece)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn split(text: &str) -> Vec<&str> {
+        sentences(text, "en").collect()
+    }
+
+    #[test]
+    fn abbreviations_do_not_end_a_sentence() {
+        let text = "Mr. Smith paid $3.50 to Dr. Jones. He left at once!  Did he return?";
+        let expected = ["Mr. Smith paid $3.50 to Dr. Jones.", "He left at once!", "Did he return?"];
+        assert_eq!(split(text), expected);
+    }
+
+    #[test]
+    fn nothing_is_lost_of_a_long_line_without_an_end() {
+        let text = "wörd ".repeat(40_000);
+        let sentences = split(&text);
+        let letters: usize = sentences.iter().map(|s| s.chars().filter(|c| *c == 'ö').count()).sum();
+        assert_eq!(letters, 40_000);
+        assert!(split("").is_empty() && split(" \n ").is_empty());
+        assert_eq!(split(&"é".repeat(30_000)).concat().chars().count(), 30_000);
+    }
+}

@@ -1,0 +1,67 @@
+//! Piece frequencies: the baseline to beat, and a source of random replacements.
+
+use crate::seed::Draw;
+use crate::split::Documents;
+use rand_pcg::Pcg64Mcg;
+
+/// How often each piece occurs in a part of the corpus, each count plus one.
+#[derive(Debug, Clone)]
+pub struct UnigramCounts {
+    /// Running sums of the counts, one a piece.
+    cumulative: Vec<u64>,
+    most_frequent: u32,
+}
+
+impl UnigramCounts {
+    /// Counts all tokens of the documents; `vocab_size` pieces.
+    pub fn new(documents: &Documents, vocab_size: usize) -> Self {
+        let corpus = documents.corpus();
+        let mut counts = vec![1u64; vocab_size];
+        for document in documents.iter() {
+            let sentences = corpus.document(document);
+            let tokens = corpus.sentence(sentences.start).start..corpus.sentence(sentences.end - 1).end;
+            for (id, _) in corpus.tokens(tokens) {
+                counts[id as usize] += 1;
+            }
+        }
+        Self::from_counts(&counts)
+    }
+
+    /// From counts that are already smoothed.
+    pub fn from_counts(counts: &[u64]) -> Self {
+        let most_frequent = (0..counts.len()).rev().max_by_key(|id| counts[*id]).unwrap_or(0) as u32;
+        let mut sum = 0;
+        let cumulative = counts.iter().map(|count| { sum += count; sum }).collect();
+        Self { cumulative, most_frequent }
+    }
+
+    fn count(&self, id: u32) -> u64 {
+        let before = if id == 0 { 0 } else { self.cumulative[id as usize - 1] };
+        self.cumulative[id as usize] - before
+    }
+
+    /// Pieces in the vocabulary.
+    pub fn vocab_size(&self) -> usize {
+        self.cumulative.len()
+    }
+
+    /// The natural logarithm of a piece's share.
+    pub fn log_prob(&self, id: u32) -> f64 {
+        (self.count(id) as f64 / self.total() as f64).ln()
+    }
+
+    /// The most frequent piece, the smallest id among equals.
+    pub fn most_frequent(&self) -> u32 {
+        self.most_frequent
+    }
+
+    fn total(&self) -> u64 {
+        self.cumulative.last().copied().unwrap_or(1)
+    }
+
+    /// A piece drawn by its share.
+    pub fn sample(&self, rng: &mut Pcg64Mcg) -> u32 {
+        let draw = rng.below(self.total());
+        self.cumulative.partition_point(|sum| *sum <= draw) as u32
+    }
+}

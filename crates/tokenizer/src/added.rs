@@ -1,0 +1,341 @@
+//! Tokens found in the text before anything else looks at it.
+
+use std::ops::Range;
+
+use aho_corasick::{AhoCorasick, MatchKind};
+use hashbrown::HashMap;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Error, Model, Normalizer, Result,
+    models::MAX_ID,
+    normalized::NormalizedText,
+    splits::{Split, Splits},
+    unicode::{SPACE, WORD, is},
+};
+
+/// A token that the text is searched for before the model sees it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AddedToken {
+    /// Its text.
+    pub content: String,
+    /// Match whole words only.
+    #[serde(default)]
+    pub single_word: bool,
+    /// Take white space on the left with it.
+    #[serde(default)]
+    pub lstrip: bool,
+    /// Take white space on the right with it.
+    #[serde(default)]
+    pub rstrip: bool,
+    /// Match the normalised token in the normalised text.
+    #[serde(default)]
+    pub normalized: bool,
+    /// Left out by decoding on request.
+    #[serde(default)]
+    pub special: bool,
+}
+
+impl AddedToken {
+    /// A special token, matched in the text as it stands.
+    pub fn special(content: impl Into<String>) -> Self {
+        Self {
+            content: content.into(),
+            single_word: false,
+            lstrip: false,
+            rstrip: false,
+            normalized: false,
+            special: true,
+        }
+    }
+
+    /// An ordinary added token, matched in the normalised text.
+    pub fn plain(content: impl Into<String>) -> Self {
+        Self {
+            normalized: true,
+            special: false,
+            ..Self::special(content)
+        }
+    }
+}
+
+/// The added tokens and what finds them.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct AddedVocabulary {
+    tokens: Vec<Entry>,
+    by_content: HashMap<String, usize>,
+    by_id: HashMap<u32, usize>,
+    raw: Option<Matcher>,
+    normalized: Option<Matcher>,
+}
+
+#[derive(Debug, Clone)]
+struct Entry {
+    id: u32,
+    token: AddedToken,
+    /// The normalised content, where the token is matched in normalised text.
+    text: String,
+}
+
+/// Finds the leftmost, longest of some tokens.
+#[derive(Debug, Clone)]
+struct Matcher {
+    automaton: AhoCorasick,
+    /// The entry of each pattern.
+    entries: Vec<usize>,
+}
+
+impl AddedVocabulary {
+    /// Adds tokens: with the id that the model gives them, else the wanted one, else the next free one.
+    pub fn add(
+        &mut self,
+        tokens: impl IntoIterator<Item = (Option<u32>, AddedToken)>,
+        model: &Model,
+        normalizer: Option<&Normalizer>,
+    ) -> Result<usize> {
+        let mut added = 0;
+        for (i, (wanted, token)) in tokens.into_iter().enumerate() {
+            let at = || format!("added_tokens[{i}]");
+            if token.content.is_empty() {
+                return Err(Error::invalid(at(), "an added token cannot be empty"));
+            }
+            let known = self
+                .id(&token.content)
+                .or_else(|| model.vocab().id(&token.content));
+            if let (Some(known), Some(wanted)) = (known, wanted)
+                && known != wanted
+            {
+                let message = format!(
+                    "{:?} is given id {wanted}, but has id {known} in the vocabulary",
+                    token.content
+                );
+                return Err(Error::invalid(at(), message));
+            }
+            let id = known.or(wanted).unwrap_or_else(|| self.next_id(model));
+            if id > MAX_ID {
+                let message = format!("id {id} of {:?} is above {MAX_ID}", token.content);
+                return Err(Error::invalid(at(), message));
+            }
+            let owner = self
+                .by_id
+                .get(&id)
+                .map(|&e| self.tokens[e].token.content.as_str());
+            let owner = owner.or_else(|| model.vocab().token(id));
+            if let Some(owner) = owner.filter(|owner| *owner != token.content) {
+                let message = format!(
+                    "{:?} cannot have id {id}, which is {owner:?}",
+                    token.content
+                );
+                return Err(Error::invalid(at(), message));
+            }
+            let entry = Entry {
+                id,
+                text: token.content.clone(),
+                token,
+            };
+            match self.by_id.get(&id) {
+                Some(&slot) => self.tokens[slot] = entry,
+                None => {
+                    self.by_id.insert(id, self.tokens.len());
+                    self.by_content
+                        .insert(entry.token.content.clone(), self.tokens.len());
+                    self.tokens.push(entry);
+                    added += 1;
+                }
+            }
+        }
+        self.refresh(normalizer)?;
+        Ok(added)
+    }
+
+    /// The id after the highest in use.
+    fn next_id(&self, model: &Model) -> u32 {
+        let highest = self.tokens.iter().map(|e| e.id + 1).max().unwrap_or(0);
+        highest.max(model.vocab().iter().last().map_or(0, |(id, _)| id + 1))
+    }
+
+    /// Rebuilds what depends on the normaliser.
+    pub fn refresh(&mut self, normalizer: Option<&Normalizer>) -> Result<()> {
+        for entry in &mut self.tokens {
+            entry.text = match normalizer {
+                Some(normalizer) if entry.token.normalized => {
+                    normalizer.normalize(&entry.token.content)
+                }
+                _ => entry.token.content.clone(),
+            };
+        }
+        let matcher = |normalized: bool| {
+            // A token that normalises to nothing cannot be found.
+            let wanted = |e: &Entry| e.token.normalized == normalized && !e.text.is_empty();
+            let numbered = self.tokens.iter().enumerate();
+            let entries: Vec<usize> = numbered
+                .filter(|(_, e)| wanted(e))
+                .map(|(i, _)| i)
+                .collect();
+            if entries.is_empty() {
+                return Ok(None);
+            }
+            let automaton = AhoCorasick::builder()
+                .match_kind(MatchKind::LeftmostLongest)
+                .build(entries.iter().map(|&i| &self.tokens[i].text))
+                .map_err(|e| Error::invalid("added_tokens", e.to_string()))?;
+            Ok(Some(Matcher { automaton, entries }))
+        };
+        let (raw, normalized) = (matcher(false)?, matcher(true)?);
+        self.raw = raw;
+        self.normalized = normalized;
+        Ok(())
+    }
+
+    pub fn id(&self, content: &str) -> Option<u32> {
+        self.by_content.get(content).map(|&e| self.tokens[e].id)
+    }
+
+    pub fn get(&self, id: u32) -> Option<&AddedToken> {
+        self.by_id.get(&id).map(|&e| &self.tokens[e].token)
+    }
+
+    /// The form a token has in decoded text.
+    pub fn decoded(&self, id: u32) -> Option<&str> {
+        self.by_id.get(&id).map(|&e| self.tokens[e].text.as_str())
+    }
+
+    /// All of them with their ids, by id.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &AddedToken)> {
+        let mut all: Vec<_> = self.tokens.iter().map(|e| (e.id, &e.token)).collect();
+        all.sort_unstable_by_key(|(id, _)| *id);
+        all.into_iter()
+    }
+
+    /// Cuts the added tokens out of `text` and normalises the rest.
+    pub fn split(&self, text: &str, normalizer: Option<&Normalizer>, track: bool) -> Splits {
+        let mut splits = Splits::new(track);
+        self.find(self.raw.as_ref(), text, &mut |range, added| {
+            let mut piece = NormalizedText::new(&text[range.clone()], range.start, track);
+            if added.is_some() {
+                splits.push(
+                    piece,
+                    [Split {
+                        range: 0..range.len(),
+                        added,
+                    }],
+                );
+                return;
+            }
+            if let Some(normalizer) = normalizer {
+                normalizer.apply(&mut piece);
+            }
+            let mut cuts = Vec::new();
+            self.find(
+                self.normalized.as_ref(),
+                piece.text(),
+                &mut |range, added| {
+                    cuts.push(Split { range, added });
+                },
+            );
+            splits.push(piece, cuts);
+        });
+        splits
+    }
+
+    /// Calls `piece` with every part of `text`, found tokens with their ids.
+    fn find(
+        &self,
+        matcher: Option<&Matcher>,
+        text: &str,
+        piece: &mut dyn FnMut(Range<usize>, Option<u32>),
+    ) {
+        let mut done = 0;
+        let found = matcher.into_iter().flat_map(|m| {
+            let found = m.automaton.find_iter(text);
+            found.map(|found| (m.entries[found.pattern().as_usize()], found.range()))
+        });
+        for (entry, range) in found {
+            let Entry { id, token, .. } = &self.tokens[entry];
+            let (before, after) = (&text[..range.start], &text[range.end..]);
+            let is_word = |c: Option<char>| c.is_some_and(|c| is(c, WORD));
+            if token.single_word
+                && (is_word(before.chars().next_back()) || is_word(after.chars().next()))
+            {
+                continue;
+            }
+            let is_space = |c| is(c, SPACE);
+            let start = if token.lstrip {
+                before.trim_end_matches(is_space).len()
+            } else {
+                range.start
+            };
+            let end = if token.rstrip {
+                text.len() - after.trim_start_matches(is_space).len()
+            } else {
+                range.end
+            };
+            // The token before may have taken the white space.
+            let start = start.max(done);
+            if end <= start {
+                continue;
+            }
+            if done < start {
+                piece(done..start, None);
+            }
+            piece(start..end, Some(*id));
+            done = end;
+        }
+        if done < text.len() {
+            piece(done..text.len(), None);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Tokenizer, Vocab};
+
+    fn tokens(added: AddedToken, text: &str) -> Vec<String> {
+        let vocab = Vocab::from_tokens(["[UNK]", "a", "b", "##b"]).unwrap();
+        let mut tokenizer = Tokenizer::bert(vocab, true).unwrap();
+        tokenizer.add_tokens([added]).unwrap();
+        tokenizer.encode(text, false).tokens
+    }
+
+    #[test]
+    fn flags() {
+        assert_eq!(
+            tokens(AddedToken::special("<X>"), "a<X>b <x>"),
+            ["a", "<X>", "b", "[UNK]", "[UNK]", "[UNK]"]
+        );
+        assert_eq!(
+            tokens(AddedToken::plain("<X>"), "a<X>b<x>"),
+            ["a", "<x>", "b", "<x>"]
+        );
+        let strip = AddedToken {
+            lstrip: true,
+            rstrip: true,
+            ..AddedToken::special("<X>")
+        };
+        assert_eq!(tokens(strip, "a  <X> b"), ["a", "  <X> ", "b"]);
+        let word = AddedToken {
+            single_word: true,
+            ..AddedToken::special("bb")
+        };
+        assert_eq!(tokens(word, "abb bb"), ["a", "##b", "##b", "bb"]);
+    }
+
+    #[test]
+    fn ids_that_clash_are_refused() {
+        let vocab = Vocab::from_tokens(["[UNK]", "a"]).unwrap();
+        let tokenizer = Tokenizer::bert(vocab, true).unwrap();
+        let model = tokenizer.model();
+        let mut added = AddedVocabulary::default();
+        let mut error = |id, content| {
+            let token = (Some(id), AddedToken::special(content));
+            added.add([token], model, None).unwrap_err().to_string()
+        };
+        assert!(error(0, "a").contains("is given id 0, but has id 1"));
+        assert!(error(1, "x").contains("cannot have id 1, which is \"a\""));
+        assert!(error(7, "").contains("cannot be empty"));
+        assert!(error(u32::MAX, "x").contains("is above"));
+    }
+}

@@ -1,0 +1,228 @@
+//! What encoding a text gives.
+
+use crate::{Span, TruncationDirection};
+
+/// The pieces of a text, or of a pair, with everything known about them. All vectors have one entry
+/// for each piece.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Encoding {
+    /// Ids.
+    pub ids: Vec<u32>,
+    /// The pieces as they stand in the vocabulary; of an added token, the text it matched.
+    pub tokens: Vec<String>,
+    /// 0 for the first segment, 1 for the second (BERT's `token_type_ids`).
+    pub type_ids: Vec<u32>,
+    /// Byte ranges of the original text; `(0, 0)` for special tokens and padding.
+    pub offsets: Vec<Span>,
+    /// The number of the word in its text; `None` for special tokens and padding.
+    pub word_ids: Vec<Option<u32>>,
+    /// 0 for the first text, 1 for the second; `None` for special tokens and padding.
+    pub sequence_ids: Vec<Option<u32>>,
+    /// 1 for tokens the post-processor or padding added.
+    pub special_tokens_mask: Vec<u32>,
+    /// 0 for padding, else 1.
+    pub attention_mask: Vec<u32>,
+    /// What truncation cut off, in parts of the same length that overlap by the stride.
+    pub overflowing: Vec<Encoding>,
+}
+
+impl Encoding {
+    /// How many pieces there are.
+    pub fn len(&self) -> usize {
+        self.ids.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.ids.is_empty()
+    }
+
+    /// The piece that covers a byte of text `sequence` (0 or 1).
+    ///
+    /// ```
+    /// # use cloze_tokenizer::{Tokenizer, Vocab};
+    /// let tokenizer = Tokenizer::bert(Vocab::from_tokens(["[UNK]", "so", "##on", "now"])?, true)?;
+    /// let encoding = tokenizer.encode("Soon now", false);
+    /// assert_eq!(encoding.byte_to_token(3, 0), Some(1));
+    /// assert_eq!(encoding.byte_to_token(4, 0), None, "a space");
+    /// # Ok::<_, cloze_tokenizer::Error>(())
+    /// ```
+    pub fn byte_to_token(&self, byte: usize, sequence: u32) -> Option<usize> {
+        (0..self.len()).find(|&i| {
+            let (start, end) = self.offsets[i];
+            self.sequence_ids[i] == Some(sequence) && (start..end).contains(&byte)
+        })
+    }
+
+    /// The pieces of word `word` of text `sequence`; `None` where there is no such word.
+    pub fn word_to_tokens(&self, word: u32, sequence: u32) -> Option<std::ops::Range<usize>> {
+        let of_word =
+            |&i: &usize| self.sequence_ids[i] == Some(sequence) && self.word_ids[i] == Some(word);
+        let start = (0..self.len()).find(of_word)?;
+        let end = (0..self.len()).rfind(of_word)?;
+        Some(start..end + 1)
+    }
+
+    pub(crate) fn push(
+        &mut self,
+        id: u32,
+        token: &str,
+        offsets: Span,
+        word: Option<u32>,
+        sequence: u32,
+    ) {
+        self.ids.push(id);
+        self.tokens.push(token.to_owned());
+        self.type_ids.push(sequence);
+        self.offsets.push(offsets);
+        self.word_ids.push(word);
+        self.sequence_ids.push(Some(sequence));
+        self.special_tokens_mask.push(0);
+        self.attention_mask.push(1);
+    }
+
+    pub(crate) fn push_special(&mut self, id: u32, token: &str, type_id: u32) {
+        self.push(id, token, (0, 0), None, 0);
+        let last = self.len() - 1;
+        self.type_ids[last] = type_id;
+        self.sequence_ids[last] = None;
+        self.special_tokens_mask[last] = 1;
+    }
+
+    pub(crate) fn set_type_ids(&mut self, type_id: u32) {
+        self.type_ids.fill(type_id);
+    }
+
+    /// A copy of a part, without its overflow.
+    fn part(&self, range: std::ops::Range<usize>) -> Self {
+        Self {
+            ids: self.ids[range.clone()].to_vec(),
+            tokens: self.tokens[range.clone()].to_vec(),
+            type_ids: self.type_ids[range.clone()].to_vec(),
+            offsets: self.offsets[range.clone()].to_vec(),
+            word_ids: self.word_ids[range.clone()].to_vec(),
+            sequence_ids: self.sequence_ids[range.clone()].to_vec(),
+            special_tokens_mask: self.special_tokens_mask[range.clone()].to_vec(),
+            attention_mask: self.attention_mask[range].to_vec(),
+            overflowing: Vec::new(),
+        }
+    }
+
+    /// Cuts to `max_len`; the rest becomes overflow, in parts of `max_len` that overlap by `stride`.
+    pub(crate) fn truncate(&mut self, max_len: usize, stride: usize, from: TruncationDirection) {
+        let len = self.len();
+        if max_len >= len {
+            return;
+        }
+        if max_len == 0 {
+            let all = std::mem::take(self);
+            self.overflowing.push(all);
+            return;
+        }
+        let step = max_len.saturating_sub(stride).max(1);
+        let mut parts = Vec::new();
+        match from {
+            TruncationDirection::Right => {
+                for start in (0..len).step_by(step) {
+                    let end = (start + max_len).min(len);
+                    parts.push(self.part(start..end));
+                    if end == len {
+                        break;
+                    }
+                }
+            }
+            TruncationDirection::Left => {
+                for end in (1..=len).rev().step_by(step) {
+                    let start = end.saturating_sub(max_len);
+                    parts.push(self.part(start..end));
+                    if start == 0 {
+                        break;
+                    }
+                }
+            }
+        }
+        let overflowing = parts.split_off(1);
+        if let Some(first) = parts.pop() {
+            *self = first;
+        }
+        self.overflowing = overflowing;
+    }
+
+    /// Appends `other`. Each overflow of either is combined with the other and with its overflows, in
+    /// the reference's order.
+    pub(crate) fn append(&mut self, other: Encoding) {
+        let mut overflowing = Vec::new();
+        for mine in &self.overflowing {
+            for theirs in std::iter::once(&other).chain(&other.overflowing) {
+                let mut both = mine.clone();
+                both.append(theirs.clone());
+                both.overflowing.clear();
+                overflowing.push(both);
+            }
+        }
+        for theirs in &other.overflowing {
+            let mut both = self.clone();
+            both.overflowing.clear();
+            both.append(theirs.clone());
+            overflowing.push(both);
+        }
+        self.ids.extend(other.ids);
+        self.tokens.extend(other.tokens);
+        self.type_ids.extend(other.type_ids);
+        self.offsets.extend(other.offsets);
+        self.word_ids.extend(other.word_ids);
+        self.sequence_ids.extend(other.sequence_ids);
+        self.special_tokens_mask.extend(other.special_tokens_mask);
+        self.attention_mask.extend(other.attention_mask);
+        self.overflowing = overflowing;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbers(n: u32) -> Encoding {
+        let mut encoding = Encoding::default();
+        for i in 0..n {
+            encoding.push(i, "x", (i as usize, i as usize + 1), Some(i), 0);
+        }
+        encoding
+    }
+
+    fn parts(
+        mut encoding: Encoding,
+        len: usize,
+        stride: usize,
+        from: TruncationDirection,
+    ) -> Vec<Vec<u32>> {
+        encoding.truncate(len, stride, from);
+        let rest = encoding.overflowing.iter().map(|e| e.ids.clone());
+        std::iter::once(encoding.ids.clone()).chain(rest).collect()
+    }
+
+    #[test]
+    fn truncation_overlaps_by_the_stride() {
+        use TruncationDirection::{Left, Right};
+        assert_eq!(
+            parts(numbers(5), 3, 1, Right),
+            [vec![0, 1, 2], vec![2, 3, 4]]
+        );
+        assert_eq!(
+            parts(numbers(5), 2, 0, Left),
+            [vec![3, 4], vec![1, 2], vec![0]]
+        );
+        assert_eq!(parts(numbers(2), 3, 0, Right), [vec![0, 1]]);
+        assert_eq!(parts(numbers(2), 0, 0, Right), [vec![], vec![0, 1]]);
+    }
+
+    #[test]
+    fn words_and_bytes_to_tokens() {
+        let mut encoding = numbers(3);
+        encoding.word_ids = vec![Some(0), Some(0), Some(1)];
+        assert_eq!(encoding.word_to_tokens(0, 0), Some(0..2));
+        assert_eq!(encoding.word_to_tokens(2, 0), None);
+        assert_eq!(encoding.byte_to_token(1, 0), Some(1));
+        assert_eq!(encoding.byte_to_token(1, 1), None);
+    }
+}

@@ -1,0 +1,577 @@
+//! The ecosystem's files: `tokenizer.json`, `vocab.txt`, `vocab.json` with `merges.txt`.
+
+use std::{fs, path::Path};
+
+use serde::{
+    Deserialize, Deserializer, Serialize,
+    de::{DeserializeOwned, IgnoredAny, MapAccess, SeqAccess, Visitor},
+};
+use serde_json::Value;
+
+use crate::{
+    AddedToken, Bpe, BpeConfig, Decoder, Error, Model, Normalizer, Padding, PostProcessor,
+    PreTokenizer, Result, Tokenizer, Truncation, Vocab, WordPiece,
+};
+
+const JSON: &str = "tokenizer.json";
+
+pub(crate) fn load(path: &Path) -> Result<Tokenizer> {
+    if !path.is_dir() {
+        return if path.extension().is_some_and(|e| e == "txt") {
+            let config = path.with_file_name("tokenizer_config.json");
+            load_vocab_txt(path, &config)
+        } else {
+            in_file(path, from_json)
+        };
+    }
+    let [json, vocab_txt, vocab_json, merges, config] = [
+        JSON,
+        "vocab.txt",
+        "vocab.json",
+        "merges.txt",
+        "tokenizer_config.json",
+    ]
+    .map(|f| path.join(f));
+    if json.is_file() {
+        in_file(&json, from_json)
+    } else if vocab_txt.is_file() {
+        load_vocab_txt(&vocab_txt, &config)
+    } else if vocab_json.is_file() && merges.is_file() {
+        load_bpe(&vocab_json, &merges)
+    } else {
+        Err(Error::NotFound {
+            path: path.to_owned(),
+        })
+    }
+}
+
+pub(crate) fn save(tokenizer: &Tokenizer, path: &Path) -> Result<()> {
+    let path = if path.is_dir() {
+        path.join(JSON)
+    } else {
+        path.to_owned()
+    };
+    fs::write(&path, to_json(tokenizer)).map_err(|source| Error::Io {
+        action: "write",
+        path,
+        source,
+    })
+}
+
+fn read(path: &Path) -> Result<String> {
+    fs::read_to_string(path).map_err(|source| Error::Io {
+        action: "read",
+        path: path.to_owned(),
+        source,
+    })
+}
+
+/// Reads a file and parses it; errors name it.
+fn in_file<T>(path: &Path, parse: impl FnOnce(&str) -> Result<T>) -> Result<T> {
+    parse(&read(path)?).map_err(|error| error.in_file(path))
+}
+
+/// BERT's `vocab.txt`. Whether to lower-case is in `tokenizer_config.json`; without it, a vocabulary with
+/// capital letters is taken for a cased one.
+fn load_vocab_txt(path: &Path, config: &Path) -> Result<Tokenizer> {
+    #[derive(Deserialize)]
+    struct Config {
+        do_lower_case: Option<bool>,
+        strip_accents: Option<bool>,
+        tokenize_chinese_chars: Option<bool>,
+    }
+    let vocab = in_file(path, parse_vocab_txt)?;
+    let config: Option<Config> = match config.is_file() {
+        true => Some(in_file(config, |text| {
+            serde_json::from_str(text).map_err(|e| Error::json("tokenizer_config.json", &e))
+        })?),
+        false => None,
+    };
+    let lowercase = config
+        .as_ref()
+        .and_then(|c| c.do_lower_case)
+        .unwrap_or_else(|| {
+            let cased = |token: &str| !token.starts_with('[') && token.contains(char::is_uppercase);
+            !vocab.iter().any(|(_, token)| cased(token))
+        });
+    let mut tokenizer = Tokenizer::bert(vocab, lowercase).map_err(|error| error.in_file(path))?;
+    if let (Some(config), Some(Normalizer::BertNormalizer(bert))) =
+        (config, &mut tokenizer.normalizer)
+    {
+        bert.strip_accents = config.strip_accents;
+        bert.handle_chinese_chars = config.tokenize_chinese_chars.unwrap_or(true);
+    }
+    Ok(tokenizer)
+}
+
+fn parse_vocab_txt(text: &str) -> Result<Vocab> {
+    let mut vocab = Vocab::default();
+    for (i, line) in text.lines().enumerate() {
+        let token = line.trim_end();
+        if let Some(before) = vocab.id(token) {
+            return Err(Error::Line {
+                line: i + 1,
+                message: format!(
+                    "{token:?} is already on line {}; every piece stands once",
+                    before + 1
+                ),
+            });
+        }
+        vocab.insert(token.to_owned(), i as u32)?;
+    }
+    Ok(vocab)
+}
+
+/// GPT-2's and RoBERTa's files.
+fn load_bpe(vocab: &Path, merges: &Path) -> Result<Tokenizer> {
+    let vocab: Vocab = in_file(vocab, |text| {
+        serde_json::from_str(text).map_err(|e| Error::json("vocab.json", &e))
+    })?;
+    in_file(merges, |text| {
+        let pairs = parse_merges(text)?;
+        Tokenizer::byte_level_bpe(Bpe::new(vocab, pairs, BpeConfig::default())?)
+    })
+}
+
+fn parse_merges(text: &str) -> Result<Vec<(&str, &str)>> {
+    let mut pairs = Vec::new();
+    for (i, line) in text.lines().enumerate() {
+        if line.starts_with("#version") || (line.is_empty() && i > 0) {
+            continue;
+        }
+        pairs.push(pair(line).ok_or_else(|| Error::Line {
+            line: i + 1,
+            message: format!("{line:?} is not two pieces with a space between them"),
+        })?);
+    }
+    Ok(pairs)
+}
+
+fn pair(line: &str) -> Option<(&str, &str)> {
+    line.split_once(' ')
+        .filter(|(a, b)| !a.is_empty() && !b.is_empty() && !b.contains(' '))
+}
+
+/// `tokenizer.json` as it stands.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TokenizerFile {
+    version: Option<String>,
+    truncation: Option<Truncation>,
+    padding: Option<Padding>,
+    #[serde(default)]
+    added_tokens: Vec<AddedTokenEntry>,
+    normalizer: Option<Value>,
+    pre_tokenizer: Option<Value>,
+    post_processor: Option<Value>,
+    decoder: Option<Value>,
+    model: ModelFile,
+}
+
+/// An added token with its id.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AddedTokenEntry {
+    id: u32,
+    content: String,
+    #[serde(default)]
+    single_word: bool,
+    #[serde(default)]
+    lstrip: bool,
+    #[serde(default)]
+    rstrip: bool,
+    #[serde(default)]
+    normalized: bool,
+    #[serde(default)]
+    special: bool,
+}
+
+/// A model of any type: which fields must be there depends on `type`.
+#[derive(Deserialize)]
+struct ModelFile {
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    #[serde(default)]
+    vocab: VocabField,
+    merges: Option<Vec<MergeField>>,
+    unk_token: Option<String>,
+    continuing_subword_prefix: Option<String>,
+    max_input_chars_per_word: Option<usize>,
+    end_of_word_suffix: Option<String>,
+    #[serde(default)]
+    fuse_unk: Option<bool>,
+    ignore_merges: Option<bool>,
+    byte_fallback: Option<bool>,
+    dropout: Option<f32>,
+}
+
+/// A vocabulary, or the list with scores of a model that is not supported and will be refused by name.
+#[derive(Default)]
+struct VocabField(Option<Vocab>);
+
+impl<'de> Deserialize<'de> for VocabField {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+        impl<'de> Visitor<'de> for Either {
+            type Value = VocabField;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+                f.write_str("an object of pieces and ids")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<VocabField, A::Error> {
+                let map = serde::de::value::MapAccessDeserializer::new(map);
+                Ok(VocabField(Some(Vocab::deserialize(map)?)))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<VocabField, A::Error> {
+                while seq.next_element::<IgnoredAny>()?.is_some() {}
+                Ok(VocabField(None))
+            }
+        }
+        deserializer.deserialize_any(Either)
+    }
+}
+
+/// A merge: `"a b"` in older files, `["a", "b"]` in newer ones.
+struct MergeField(String, String);
+
+impl<'de> Deserialize<'de> for MergeField {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+        impl<'de> Visitor<'de> for Either {
+            type Value = MergeField;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+                f.write_str("two pieces, as \"a b\" or [\"a\", \"b\"]")
+            }
+
+            fn visit_str<E: serde::de::Error>(self, line: &str) -> Result<MergeField, E> {
+                let (a, b) = pair(line)
+                    .ok_or_else(|| E::invalid_value(serde::de::Unexpected::Str(line), &self))?;
+                Ok(MergeField(a.to_owned(), b.to_owned()))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<MergeField, A::Error> {
+                let seq = serde::de::value::SeqAccessDeserializer::new(seq);
+                let (a, b) = <(String, String)>::deserialize(seq)?;
+                Ok(MergeField(a, b))
+            }
+        }
+        deserializer.deserialize_any(Either)
+    }
+}
+
+pub(crate) fn from_json(json: &str) -> Result<Tokenizer> {
+    let file: TokenizerFile = serde_json::from_str(json).map_err(|e| Error::json(JSON, &e))?;
+    if let Some(version) = file.version.filter(|v| v != "1.0") {
+        let message = format!("{version:?} is not known; expected \"1.0\"");
+        return Err(Error::invalid("version", message));
+    }
+    let mut tokenizer = Tokenizer::new(model(file.model)?);
+    tokenizer.normalizer = component(
+        file.normalizer,
+        "normalizer",
+        Normalizer::TYPES,
+        "normalizers",
+    )?;
+    tokenizer.pre_tokenizer = component(
+        file.pre_tokenizer,
+        "pre_tokenizer",
+        PreTokenizer::TYPES,
+        "pretokenizers",
+    )?;
+    tokenizer.decoder = component(file.decoder, "decoder", Decoder::TYPES, "decoders")?;
+    let processor: Option<PostProcessor> = component(
+        file.post_processor,
+        "post_processor",
+        PostProcessor::TYPES,
+        "processors",
+    )?;
+    if let Some(processor) = processor {
+        tokenizer = tokenizer.with_post_processor(processor)?;
+    }
+    tokenizer.add_with_ids(file.added_tokens.into_iter().map(|entry| {
+        let AddedTokenEntry {
+            id,
+            content,
+            single_word,
+            lstrip,
+            rstrip,
+            normalized,
+            special,
+        } = entry;
+        let token = AddedToken {
+            content,
+            single_word,
+            lstrip,
+            rstrip,
+            normalized,
+            special,
+        };
+        (Some(id), token)
+    }))?;
+    tokenizer.set_truncation(file.truncation)?;
+    tokenizer.set_padding(file.padding)?;
+    Ok(tokenizer)
+}
+
+fn model(file: ModelFile) -> Result<Model> {
+    let kind = match &file.kind {
+        Some(kind) => kind.as_str(),
+        // Files of before 2020 leave it out.
+        None if file.merges.is_some() => "BPE",
+        None => "WordPiece",
+    };
+    if !Model::TYPES.contains(&kind) {
+        return Err(Error::Unsupported {
+            at: "model".into(),
+            found: kind.to_owned(),
+            supported: Model::TYPES.to_vec(),
+        });
+    }
+    let vocab = file
+        .vocab
+        .0
+        .ok_or_else(|| Error::invalid("model.vocab", "expected an object of pieces and ids"))?;
+    if kind == "WordPiece" {
+        let unk = file.unk_token.as_deref().unwrap_or("[UNK]");
+        let prefix = file.continuing_subword_prefix.as_deref().unwrap_or("##");
+        let max = file.max_input_chars_per_word.unwrap_or(100);
+        return Ok(Model::WordPiece(WordPiece::with(vocab, unk, prefix, max)?));
+    }
+    if file.byte_fallback == Some(true) {
+        return Err(Error::invalid(
+            "model.byte_fallback",
+            "true is not supported, only false",
+        ));
+    }
+    if file.dropout.is_some_and(|p| p != 0.0) {
+        return Err(Error::invalid(
+            "model.dropout",
+            "only null (no dropout) is supported",
+        ));
+    }
+    let merges = file
+        .merges
+        .ok_or_else(|| Error::invalid("model.merges", "a BPE model needs its merges"))?;
+    let config = BpeConfig {
+        unk_token: file.unk_token,
+        continuing_subword_prefix: file.continuing_subword_prefix.filter(|p| !p.is_empty()),
+        end_of_word_suffix: file.end_of_word_suffix.filter(|s| !s.is_empty()),
+        fuse_unk: file.fuse_unk.unwrap_or(false),
+        ignore_merges: file.ignore_merges.unwrap_or(false),
+    };
+    let merges = merges.into_iter().map(|MergeField(a, b)| (a, b));
+    Ok(Model::Bpe(Bpe::new(vocab, merges, config)?))
+}
+
+/// Reads a component after making sure that it and all inside it (in `list`, for a sequence) exist here.
+fn component<T: DeserializeOwned>(
+    value: Option<Value>,
+    at: &str,
+    types: &[&'static str],
+    list: &str,
+) -> Result<Option<T>> {
+    let Some(value) = value else {
+        return Ok(None);
+    };
+    check_types(&value, at, types, list)?;
+    let component = T::deserialize(value).map_err(|e| Error::invalid(at, e.to_string()))?;
+    Ok(Some(component))
+}
+
+fn check_types(value: &Value, at: &str, types: &[&'static str], list: &str) -> Result<()> {
+    let Some(found) = value.get("type").and_then(Value::as_str) else {
+        let message = format!(
+            "expected an object with a \"type\", one of {}",
+            types.join(", ")
+        );
+        return Err(Error::invalid(at, message));
+    };
+    if !types.contains(&found) {
+        return Err(Error::Unsupported {
+            at: at.to_owned(),
+            found: found.to_owned(),
+            supported: types.to_vec(),
+        });
+    }
+    let parts = value
+        .get(list)
+        .filter(|_| found == "Sequence")
+        .and_then(Value::as_array);
+    for (i, part) in parts.into_iter().flatten().enumerate() {
+        check_types(part, &format!("{at}.{list}[{i}]"), types, list)?;
+    }
+    Ok(())
+}
+
+pub(crate) fn to_json(tokenizer: &Tokenizer) -> String {
+    #[derive(Serialize)]
+    struct Out<'a> {
+        version: &'static str,
+        truncation: &'a Option<Truncation>,
+        padding: &'a Option<Padding>,
+        added_tokens: Vec<OutToken<'a>>,
+        normalizer: &'a Option<Normalizer>,
+        pre_tokenizer: &'a Option<PreTokenizer>,
+        post_processor: &'a Option<PostProcessor>,
+        decoder: &'a Option<Decoder>,
+        model: OutModel<'a>,
+    }
+    #[derive(Serialize)]
+    struct OutToken<'a> {
+        id: u32,
+        #[serde(flatten)]
+        token: &'a AddedToken,
+    }
+    #[derive(Serialize)]
+    #[serde(tag = "type")]
+    enum OutModel<'a> {
+        WordPiece {
+            unk_token: &'a str,
+            continuing_subword_prefix: &'a str,
+            max_input_chars_per_word: usize,
+            vocab: &'a Vocab,
+        },
+        #[serde(rename = "BPE")]
+        Bpe {
+            dropout: Option<f32>,
+            #[serde(flatten)]
+            config: &'a BpeConfig,
+            byte_fallback: bool,
+            vocab: &'a Vocab,
+            merges: Vec<(&'a str, &'a str)>,
+        },
+    }
+    let out = Out {
+        version: "1.0",
+        truncation: &tokenizer.truncation,
+        padding: &tokenizer.padding,
+        added_tokens: tokenizer
+            .added
+            .iter()
+            .map(|(id, token)| OutToken { id, token })
+            .collect(),
+        normalizer: &tokenizer.normalizer,
+        pre_tokenizer: &tokenizer.pre_tokenizer,
+        post_processor: &tokenizer.post_processor,
+        decoder: &tokenizer.decoder,
+        model: match &tokenizer.model {
+            Model::WordPiece(model) => OutModel::WordPiece {
+                unk_token: model.unk_token(),
+                continuing_subword_prefix: model.continuing_subword_prefix(),
+                max_input_chars_per_word: model.max_input_chars_per_word(),
+                vocab: model.vocab(),
+            },
+            Model::Bpe(model) => OutModel::Bpe {
+                dropout: None,
+                config: model.config(),
+                byte_fallback: false,
+                vocab: model.vocab(),
+                merges: model.merges().collect(),
+            },
+        },
+    };
+    serde_json::to_string_pretty(&out).expect("strings, numbers and maps with string keys")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(json: &str) -> String {
+        from_json(json).unwrap_err().to_string()
+    }
+
+    fn with(component: &str) -> String {
+        format!(r#"{{{component},"model":{{"type":"WordPiece","vocab":{{"[UNK]":0}}}}}}"#)
+    }
+
+    #[test]
+    fn what_is_not_supported_is_named() {
+        let json = with(
+            r#""pre_tokenizer":{"type":"Sequence","pretokenizers":[{"type":"Whitespace"},{"type":"Klingon"}]}"#,
+        );
+        assert!(
+            error(&json)
+                .starts_with("pre_tokenizer.pretokenizers[1]: \"Klingon\" is not supported")
+        );
+        let unigram = r#"{"model":{"type":"Unigram","vocab":[["a",0.5]]}}"#;
+        assert!(error(unigram).starts_with("model: \"Unigram\" is not supported"));
+        let json = with(r#""normalizer":{"type":"BertNormalizer","lowercse":true}"#);
+        assert!(
+            error(&json).contains("normalizer: unknown field `lowercse`"),
+            "{}",
+            error(&json)
+        );
+        assert!(error(&with(r#""decoder":7"#)).starts_with("decoder: expected an object"));
+        assert!(error(&with(r#""version":"2.0""#)).starts_with("version: \"2.0\""));
+        assert!(error(&with(r#""surprise":1"#)).contains("unknown field `surprise`"));
+        let fallback = r#"{"model":{"type":"BPE","vocab":{},"merges":[],"byte_fallback":true}}"#;
+        assert!(error(fallback).starts_with("model.byte_fallback"));
+    }
+
+    #[test]
+    fn bad_json_has_a_position() {
+        assert_eq!(
+            error("{\n  \"version\": x}"),
+            "not a valid tokenizer.json, line 2, column 14: expected value"
+        );
+    }
+
+    #[test]
+    fn old_and_new_merges() {
+        for merges in [r#"["a b"]"#, r#"[["a","b"]]"#] {
+            let json = format!(
+                r#"{{"model":{{"type":"BPE","vocab":{{"a":0,"b":1,"ab":2}},"merges":{merges}}}}}"#
+            );
+            let tokenizer = from_json(&json).unwrap();
+            assert_eq!(tokenizer.encode("ab", false).ids, [2]);
+            assert_eq!(
+                from_json(&to_json(&tokenizer))
+                    .unwrap()
+                    .encode("aab", false)
+                    .ids,
+                [0, 2]
+            );
+        }
+    }
+
+    #[test]
+    fn vocabulary_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name| folder.path().join(name);
+        assert!(
+            load(folder.path())
+                .unwrap_err()
+                .to_string()
+                .starts_with("no tokenizer in ")
+        );
+        fs::write(path("merges.txt"), "#version: 0.2\na b\nab\n").unwrap();
+        fs::write(path("vocab.json"), r#"{"a":0,"b":1,"ab":2}"#).unwrap();
+        let text =
+            |error: Error| format!("{error}: {}", std::error::Error::source(&error).unwrap());
+        assert!(
+            text(load(folder.path()).unwrap_err()).ends_with(
+                "merges.txt: line 3: \"ab\" is not two pieces with a space between them"
+            )
+        );
+        fs::write(path("vocab.txt"), "[UNK]\nhello\nHello\nhello\n").unwrap();
+        assert!(
+            text(load(folder.path()).unwrap_err())
+                .contains("vocab.txt: line 4: \"hello\" is already on line 2")
+        );
+        fs::write(path("vocab.txt"), "[UNK]\nhello\nHello\n").unwrap();
+        assert_eq!(load(folder.path()).unwrap().encode("Hello", false).ids, [2]);
+        fs::write(
+            path("tokenizer_config.json"),
+            r#"{"do_lower_case":true,"other":1}"#,
+        )
+        .unwrap();
+        let lower = load(&path("vocab.txt")).unwrap();
+        assert_eq!(lower.encode("Hello", false).ids, [1]);
+        lower.save(folder.path()).unwrap();
+        assert_eq!(load(folder.path()).unwrap().to_json(), lower.to_json());
+    }
+}

@@ -1,0 +1,168 @@
+//! WordPiece encoding: the longest piece that fits, from left to right (Schuster & Nakajima 2012, as
+//! in BERT's `WordpieceTokenizer`).
+
+use hashbrown::HashMap;
+
+use super::{Piece, Vocab};
+use crate::{Error, Result};
+
+/// A WordPiece model.
+#[derive(Debug, Clone)]
+pub struct WordPiece {
+    vocab: Vocab,
+    unk_token: String,
+    unk_id: u32,
+    continuing_subword_prefix: String,
+    max_input_chars_per_word: usize,
+    /// Pieces inside a word, without the prefix.
+    continuing: HashMap<Box<str>, u32>,
+    /// Length in bytes of the longest piece at the start of a word, and inside one.
+    longest: [usize; 2],
+}
+
+impl WordPiece {
+    /// BERT's settings: `[UNK]`, `##`, words of at most 100 characters.
+    ///
+    /// # Errors
+    /// `[UNK]` is not in the vocabulary.
+    pub fn new(vocab: Vocab) -> Result<Self> {
+        Self::with(vocab, "[UNK]", "##", 100)
+    }
+
+    /// A model with settings of its own. A word of more than `max_input_chars_per_word` characters
+    /// becomes `unk_token`, as does one the vocabulary cannot spell.
+    ///
+    /// # Errors
+    /// `unk_token` is not in the vocabulary.
+    pub fn with(
+        vocab: Vocab,
+        unk_token: &str,
+        continuing_subword_prefix: &str,
+        max_input_chars_per_word: usize,
+    ) -> Result<Self> {
+        let unk_id = vocab.id(unk_token).ok_or_else(|| {
+            Error::invalid(
+                "model.unk_token",
+                format!("{unk_token:?} is not in the vocabulary; add it or name another piece"),
+            )
+        })?;
+        let mut continuing = HashMap::new();
+        let mut longest = [0; 2];
+        for (id, token) in vocab.iter() {
+            longest[0] = longest[0].max(token.len());
+            if let Some(rest) = token.strip_prefix(continuing_subword_prefix) {
+                longest[1] = longest[1].max(rest.len());
+                continuing.insert(rest.into(), id);
+            }
+        }
+        Ok(Self {
+            vocab,
+            unk_token: unk_token.to_owned(),
+            unk_id,
+            continuing_subword_prefix: continuing_subword_prefix.to_owned(),
+            max_input_chars_per_word,
+            continuing,
+            longest,
+        })
+    }
+
+    /// The pieces and their ids.
+    pub fn vocab(&self) -> &Vocab {
+        &self.vocab
+    }
+
+    /// The piece for words that cannot be spelt.
+    pub fn unk_token(&self) -> &str {
+        &self.unk_token
+    }
+
+    /// What pieces inside a word begin with.
+    pub fn continuing_subword_prefix(&self) -> &str {
+        &self.continuing_subword_prefix
+    }
+
+    /// Longer words become the unknown token.
+    pub fn max_input_chars_per_word(&self) -> usize {
+        self.max_input_chars_per_word
+    }
+
+    pub(crate) fn pieces(&self, word: &str, out: &mut Vec<Piece>) {
+        let before = out.len();
+        let short = word.len() <= self.max_input_chars_per_word
+            || word.chars().nth(self.max_input_chars_per_word).is_none();
+        if short && self.spell(word, out) {
+            return;
+        }
+        out.truncate(before);
+        out.push(Piece {
+            id: self.unk_id,
+            end: word.len(),
+        });
+    }
+
+    /// Appends the pieces of `word` as far as they go; whether that is to the end.
+    fn spell(&self, word: &str, out: &mut Vec<Piece>) -> bool {
+        let mut start = 0;
+        while start < word.len() {
+            let inside = start > 0;
+            let rest = &word[start..];
+            let mut len = rest.len().min(self.longest[usize::from(inside)]);
+            let id = loop {
+                while !rest.is_char_boundary(len) {
+                    len -= 1;
+                }
+                if len == 0 {
+                    return false;
+                }
+                let found = if inside {
+                    self.continuing.get(&rest[..len]).copied()
+                } else {
+                    self.vocab.id(&rest[..len])
+                };
+                match found {
+                    Some(id) => break id,
+                    None => len -= 1,
+                }
+            };
+            start += len;
+            out.push(Piece { id, end: start });
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pieces(word: &str) -> Vec<(u32, usize)> {
+        let vocab = ["[UNK]", "un", "##aff", "##able", "una", "##é", "##ff", "#"];
+        let model = WordPiece::with(Vocab::from_tokens(vocab).unwrap(), "[UNK]", "##", 8).unwrap();
+        let mut out = Vec::new();
+        model.pieces(word, &mut out);
+        out.iter().map(|p| (p.id, p.end)).collect()
+    }
+
+    #[test]
+    fn longest_match_first() {
+        // The greedy `una` and not `un` + `##aff`.
+        assert_eq!(pieces("unaff"), [(4, 3), (6, 5)]);
+        assert_eq!(pieces("uné"), [(1, 2), (5, 4)]);
+        assert_eq!(pieces("unx"), [(0, 3)]);
+        assert_eq!(
+            pieces("unaffable"),
+            [(0, 9)],
+            "nine characters are too many"
+        );
+    }
+
+    #[test]
+    fn unknown_token_must_exist() {
+        let error = WordPiece::new(Vocab::from_tokens(["a"]).unwrap()).unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .contains("\"[UNK]\" is not in the vocabulary")
+        );
+    }
+}

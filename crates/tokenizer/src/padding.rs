@@ -1,0 +1,130 @@
+//! Filling encodings up to a length.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Encoding, Error, Result};
+
+/// Longer padding is taken for a mistake: it would not fit in memory.
+const LONGEST: usize = 1 << 24;
+
+/// The length to fill up to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PaddingStrategy {
+    /// That of the longest in the batch.
+    BatchLongest,
+    /// This many pieces.
+    Fixed(usize),
+}
+
+/// Which end is filled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PaddingDirection {
+    /// The beginning.
+    Left,
+    /// The end.
+    Right,
+}
+
+/// How to fill up encodings, as `tokenizer.json` writes it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Padding {
+    /// The length to fill up to.
+    pub strategy: PaddingStrategy,
+    /// Which end is filled.
+    pub direction: PaddingDirection,
+    /// Round the length up to a multiple.
+    #[serde(default)]
+    pub pad_to_multiple_of: Option<usize>,
+    /// The id to fill with.
+    pub pad_id: u32,
+    /// The type id to fill with.
+    pub pad_type_id: u32,
+    /// The token to fill with.
+    pub pad_token: String,
+}
+
+impl Padding {
+    pub(crate) fn check(&self) -> Result<()> {
+        let fixed = match self.strategy {
+            PaddingStrategy::Fixed(length) => length,
+            PaddingStrategy::BatchLongest => 0,
+        };
+        let length = fixed.max(self.pad_to_multiple_of.unwrap_or(0));
+        if length > LONGEST {
+            let message = format!("cannot pad to {length} pieces; at most {LONGEST}");
+            return Err(Error::invalid("padding", message));
+        }
+        Ok(())
+    }
+
+    /// Fills every encoding of a batch up to the same length.
+    pub(crate) fn apply(&self, batch: &mut [Encoding]) {
+        let mut length = match self.strategy {
+            PaddingStrategy::Fixed(length) => length,
+            PaddingStrategy::BatchLongest => batch.iter().map(Encoding::len).max().unwrap_or(0),
+        };
+        if let Some(multiple) = self.pad_to_multiple_of.filter(|&m| m > 0) {
+            length = length.next_multiple_of(multiple);
+        }
+        for encoding in batch {
+            self.fill(encoding, length);
+        }
+    }
+
+    fn fill(&self, encoding: &mut Encoding, length: usize) {
+        for overflow in &mut encoding.overflowing {
+            self.fill(overflow, length);
+        }
+        let missing = length.saturating_sub(encoding.len());
+        if missing == 0 {
+            return;
+        }
+        let overflowing = std::mem::take(&mut encoding.overflowing);
+        let mut padding = Encoding::default();
+        for _ in 0..missing {
+            padding.push_special(self.pad_id, &self.pad_token, self.pad_type_id);
+        }
+        padding.attention_mask.fill(0);
+        match self.direction {
+            PaddingDirection::Right => encoding.append(padding),
+            PaddingDirection::Left => {
+                padding.append(std::mem::take(encoding));
+                *encoding = padding;
+            }
+        }
+        encoding.overflowing = overflowing;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn to_a_multiple_at_either_end() {
+        let mut padding = Padding {
+            strategy: PaddingStrategy::BatchLongest,
+            direction: PaddingDirection::Right,
+            pad_to_multiple_of: Some(4),
+            pad_id: 9,
+            pad_type_id: 3,
+            pad_token: "[PAD]".into(),
+        };
+        let mut encoding = Encoding::default();
+        encoding.push(1, "a", (0, 1), Some(0), 0);
+        let mut batch = [encoding.clone()];
+        padding.apply(&mut batch);
+        assert_eq!(batch[0].ids, [1, 9, 9, 9]);
+        assert_eq!(batch[0].attention_mask, [1, 0, 0, 0]);
+        assert_eq!(batch[0].special_tokens_mask, [0, 1, 1, 1]);
+        assert_eq!(batch[0].type_ids, [0, 3, 3, 3]);
+        padding.direction = PaddingDirection::Left;
+        padding.strategy = PaddingStrategy::Fixed(2);
+        padding.pad_to_multiple_of = None;
+        let mut batch = [encoding];
+        padding.apply(&mut batch);
+        assert_eq!(batch[0].ids, [9, 1]);
+        assert_eq!(batch[0].sequence_ids, [None, Some(0)]);
+    }
+}

@@ -1,0 +1,180 @@
+//! Special tokens by template, such as `[CLS] $A [SEP] $B:1 [SEP]:1`.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Encoding, Error, Result};
+
+/// The templates for one text and for two, with the tokens they use.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TemplateProcessing {
+    /// For one text.
+    pub single: Vec<TemplatePiece>,
+    /// For two.
+    pub pair: Vec<TemplatePiece>,
+    /// The tokens, by name.
+    pub special_tokens: BTreeMap<String, SpecialToken>,
+}
+
+/// One element of a template.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum TemplatePiece {
+    /// The pieces of a text.
+    Sequence {
+        /// Which.
+        id: TemplateSequence,
+        /// Their type id.
+        type_id: u32,
+    },
+    /// A special token.
+    SpecialToken {
+        /// Its name in `special_tokens`.
+        id: String,
+        /// Its type id.
+        type_id: u32,
+    },
+}
+
+/// The first text or the second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum TemplateSequence {
+    /// The first.
+    A,
+    /// The second.
+    B,
+}
+
+/// A named special token, which may be several pieces.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SpecialToken {
+    /// Its name.
+    pub id: String,
+    /// Its ids.
+    pub ids: Vec<u32>,
+    /// Its pieces, one for each id.
+    pub tokens: Vec<String>,
+}
+
+impl TemplateProcessing {
+    /// `cls A sep`, or `cls A sep B:1 sep:1`, from tokens and their ids.
+    pub fn bert(cls: (&str, u32), sep: (&str, u32)) -> Self {
+        let special = |token: &str, type_id| TemplatePiece::SpecialToken {
+            id: token.to_owned(),
+            type_id,
+        };
+        let text = |id, type_id| TemplatePiece::Sequence { id, type_id };
+        let single = vec![
+            special(cls.0, 0),
+            text(TemplateSequence::A, 0),
+            special(sep.0, 0),
+        ];
+        let mut pair = single.clone();
+        pair.extend([text(TemplateSequence::B, 1), special(sep.0, 1)]);
+        let tokens = [cls, sep].map(|(token, id)| {
+            let special = SpecialToken {
+                id: token.to_owned(),
+                ids: vec![id],
+                tokens: vec![token.to_owned()],
+            };
+            (token.to_owned(), special)
+        });
+        Self {
+            single,
+            pair,
+            special_tokens: tokens.into(),
+        }
+    }
+
+    /// How many tokens are added.
+    pub(super) fn added_tokens(&self, pair: bool) -> usize {
+        let template = if pair { &self.pair } else { &self.single };
+        let added = template.iter().map(|piece| match piece {
+            TemplatePiece::Sequence { .. } => 0,
+            TemplatePiece::SpecialToken { id, .. } => {
+                self.special_tokens.get(id).map_or(0, |t| t.ids.len())
+            }
+        });
+        added.sum()
+    }
+
+    /// Every token that the templates name must exist, and have a piece for each id.
+    pub(super) fn check(&self, at: &str) -> Result<()> {
+        for (name, template, texts) in [("single", &self.single, 1), ("pair", &self.pair, 2)] {
+            for (i, piece) in template.iter().enumerate() {
+                let at = || format!("{at}.{name}[{i}]");
+                match piece {
+                    TemplatePiece::SpecialToken { id, .. } => {
+                        let Some(token) = self.special_tokens.get(id) else {
+                            let message = format!("{id:?} is not in special_tokens");
+                            return Err(Error::invalid(at(), message));
+                        };
+                        if token.ids.len() != token.tokens.len() {
+                            let message = format!("{id:?} has not as many ids as tokens");
+                            return Err(Error::invalid(at(), message));
+                        }
+                    }
+                    TemplatePiece::Sequence { id, .. } => {
+                        if *id == TemplateSequence::B && texts == 1 {
+                            let message = "a template for one text cannot use the second, B";
+                            return Err(Error::invalid(at(), message));
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn apply(&self, mut parts: Vec<Encoding>, add_special: bool) -> Vec<Encoding> {
+        let template = if parts.len() > 1 {
+            &self.pair
+        } else {
+            &self.single
+        };
+        let mut out = Vec::with_capacity(template.len());
+        for piece in template {
+            match piece {
+                TemplatePiece::Sequence { id, type_id } => {
+                    if let Some(part) = parts.get_mut(*id as usize) {
+                        part.set_type_ids(*type_id);
+                        out.push(part.clone());
+                    }
+                }
+                TemplatePiece::SpecialToken { id, type_id } => {
+                    if let (true, Some(special)) = (add_special, self.special_tokens.get(id)) {
+                        let mut part = Encoding::default();
+                        for (id, token) in special.ids.iter().zip(&special.tokens) {
+                            part.push_special(*id, token, *type_id);
+                        }
+                        out.push(part);
+                    }
+                }
+            }
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_names_are_refused() {
+        let mut template = TemplateProcessing::bert(("[CLS]", 1), ("[SEP]", 2));
+        assert!(template.check("post_processor").is_ok());
+        assert_eq!(
+            (template.added_tokens(false), template.added_tokens(true)),
+            (2, 3)
+        );
+        template.special_tokens.remove("[SEP]");
+        let error = template.check("post_processor").unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "post_processor.single[2]: \"[SEP]\" is not in special_tokens"
+        );
+    }
+}

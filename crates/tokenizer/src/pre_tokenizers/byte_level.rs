@@ -1,0 +1,307 @@
+//! GPT-2's byte level: its splitting pattern, written by hand, and bytes as visible characters
+//! (Radford et al. 2019; `encoder.py` of openai/gpt-2).
+
+use std::{ops::Range, sync::LazyLock};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    splits::{Split, Splits},
+    unicode::{LETTER, NUMBER, SPACE, class},
+};
+
+/// Byte-level settings, in a pre-tokenizer, post-processor or decoder.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ByteLevel {
+    /// Put a space before text that does not begin with one, so that the first word is as any other.
+    pub add_prefix_space: bool,
+    /// As a post-processor: leave leading and trailing white space out of the offsets.
+    pub trim_offsets: bool,
+    /// Split with GPT-2's pattern; otherwise only map bytes.
+    pub use_regex: bool,
+}
+
+impl Default for ByteLevel {
+    /// The reference's defaults, which are not GPT-2's.
+    fn default() -> Self {
+        Self {
+            add_prefix_space: true,
+            trim_offsets: true,
+            use_regex: true,
+        }
+    }
+}
+
+impl ByteLevel {
+    /// As GPT-2 has it: no prefix space, offsets with their spaces.
+    pub fn gpt2() -> Self {
+        Self {
+            add_prefix_space: false,
+            trim_offsets: false,
+            use_regex: true,
+        }
+    }
+
+    /// The 256 characters that stand for the bytes.
+    pub fn alphabet() -> impl Iterator<Item = char> {
+        (0..=255).map(byte_to_char)
+    }
+
+    pub(crate) fn apply(&self, splits: &mut Splits) {
+        let old = std::mem::replace(splits, Splits::new(splits.spans.is_some()));
+        let mut mapper = Mapper {
+            text: String::with_capacity(old.text.len() * 5 / 4),
+            spans: old.spans.is_some().then(Vec::new),
+        };
+        let mut new_splits = Vec::with_capacity(old.splits.len().max(old.text.len() / 4));
+        let mut prefixed = String::new();
+        for split in &old.splits {
+            let old_spans = old.spans.as_ref().map(|s| &s[split.range.clone()]);
+            let text = &old.text[split.range.clone()];
+            if split.added.is_some() {
+                let range = mapper.copy(text, old_spans);
+                new_splits.push(Split {
+                    range,
+                    added: split.added,
+                });
+                continue;
+            }
+            // The prefix shares the span of the first character.
+            let prefix = usize::from(self.add_prefix_space && !text.starts_with(' '));
+            let text = if prefix == 1 {
+                prefixed.clear();
+                prefixed.push(' ');
+                prefixed.push_str(text);
+                &prefixed
+            } else {
+                text
+            };
+            let mut word = |range: Range<usize>| {
+                let mapped = mapper.map(text.as_bytes(), range, old_spans, prefix);
+                new_splits.push(Split {
+                    range: mapped,
+                    added: None,
+                });
+            };
+            if self.use_regex {
+                gpt2(text, &mut word);
+            } else {
+                word(0..text.len());
+            }
+        }
+        splits.text = mapper.text;
+        splits.spans = mapper.spans;
+        splits.splits = new_splits;
+    }
+}
+
+/// Builds the mapped text.
+struct Mapper {
+    text: String,
+    spans: Option<Vec<crate::Span>>,
+}
+
+impl Mapper {
+    fn copy(&mut self, text: &str, spans: Option<&[crate::Span]>) -> Range<usize> {
+        let start = self.text.len();
+        self.text.push_str(text);
+        if let (Some(all), Some(spans)) = (&mut self.spans, spans) {
+            all.extend_from_slice(spans);
+        }
+        start..self.text.len()
+    }
+
+    /// Maps `bytes[range]`; `old` are the spans of `bytes` without its first `prefix` bytes.
+    fn map(
+        &mut self,
+        bytes: &[u8],
+        range: Range<usize>,
+        old: Option<&[crate::Span]>,
+        prefix: usize,
+    ) -> Range<usize> {
+        let start = self.text.len();
+        for i in range {
+            let c = byte_to_char(bytes[i]);
+            self.text.push(c);
+            if let (Some(all), Some(old)) = (&mut self.spans, old) {
+                all.extend(std::iter::repeat_n(
+                    old[i.saturating_sub(prefix)],
+                    c.len_utf8(),
+                ));
+            }
+        }
+        start..self.text.len()
+    }
+}
+
+/// `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`, by hand. Its matches
+/// cover the text.
+pub(crate) fn gpt2(text: &str, word: &mut dyn FnMut(Range<usize>)) {
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    while at < bytes.len() {
+        let end = gpt2_next(text, bytes, at);
+        word(at..end);
+        at = end;
+    }
+}
+
+/// The end of the match that begins at `at`.
+#[inline]
+fn gpt2_next(text: &str, bytes: &[u8], at: usize) -> usize {
+    if bytes[at] == b'\'' {
+        match &bytes[at + 1..] {
+            [b's' | b't' | b'm' | b'd', ..] => return at + 2,
+            [b'r' | b'v', b'e', ..] | [b'l', b'l', ..] => return at + 3,
+            _ => {}
+        }
+    }
+    // An optional space before a run of one kind.
+    let body = at + usize::from(bytes[at] == b' ');
+    if let Some((kind, size)) = kind_at(text, bytes, body)
+        && kind != SPACE
+    {
+        return run_end(text, bytes, body + size, kind);
+    }
+    // White space: all of it but the last character, which the next word takes, unless it ends the
+    // text or is alone.
+    let mut end = at;
+    let mut last = at;
+    while let Some((SPACE, size)) = kind_at(text, bytes, end) {
+        last = end;
+        end += size;
+    }
+    if end < bytes.len() && last > at {
+        last
+    } else {
+        end
+    }
+}
+
+#[inline]
+fn run_end(text: &str, bytes: &[u8], mut at: usize, kind: u8) -> usize {
+    while let Some((next, size)) = kind_at(text, bytes, at) {
+        if next != kind {
+            break;
+        }
+        at += size;
+    }
+    at
+}
+
+/// Letter, number, space or (0) another character at `at`, and its length.
+#[inline]
+fn kind_at(text: &str, bytes: &[u8], at: usize) -> Option<(u8, usize)> {
+    let &byte = bytes.get(at)?;
+    if byte < 128 {
+        return Some((ASCII_KIND[byte as usize], 1));
+    }
+    let c = text[at..].chars().next()?;
+    Some((class(c) & (LETTER | NUMBER | SPACE), c.len_utf8()))
+}
+
+static ASCII_KIND: [u8; 128] = {
+    let mut kinds = [0; 128];
+    let mut b = 0;
+    while b < 128 {
+        let byte = b as u8;
+        kinds[b] = if byte.is_ascii_alphabetic() {
+            LETTER
+        } else if byte.is_ascii_digit() {
+            NUMBER
+        } else if byte == b' ' || (byte >= 9 && byte <= 13) {
+            SPACE
+        } else {
+            0
+        };
+        b += 1;
+    }
+    kinds
+};
+
+/// The visible character for a byte: itself where it is one, else one of U+0100 to U+0143.
+#[inline]
+pub(crate) fn byte_to_char(byte: u8) -> char {
+    BYTE_TO_CHAR[byte as usize]
+}
+
+/// The byte that a character stands for.
+pub(crate) fn char_to_byte(c: char) -> Option<u8> {
+    *CHAR_TO_BYTE.get(c as usize)?
+}
+
+static BYTE_TO_CHAR: [char; 256] = {
+    let mut chars = ['\0'; 256];
+    let mut hidden = 0x100u32;
+    let mut b = 0u32;
+    while b < 256 {
+        let visible = matches!(b, 0x21..=0x7E | 0xA1..=0xAC | 0xAE..=0xFF);
+        let code = if visible { b } else { hidden };
+        if !visible {
+            hidden += 1;
+        }
+        chars[b as usize] = match char::from_u32(code) {
+            Some(c) => c,
+            None => '\0',
+        };
+        b += 1;
+    }
+    chars
+};
+
+static CHAR_TO_BYTE: LazyLock<[Option<u8>; 0x144]> = LazyLock::new(|| {
+    let mut bytes = [None; 0x144];
+    for byte in 0..=255 {
+        bytes[byte_to_char(byte) as usize] = Some(byte);
+    }
+    bytes
+});
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::PreTokenizer;
+
+    fn words(text: &str) -> Vec<&str> {
+        let mut out = Vec::new();
+        gpt2(text, &mut |r| out.push(&text[r]));
+        out
+    }
+
+    #[test]
+    fn gpt2_pattern() {
+        assert_eq!(
+            words("I'll say  it's\n\n 12abc!?"),
+            [
+                "I", "'ll", " say", " ", " it", "'s", "\n\n", " 12", "abc", "!?"
+            ]
+        );
+        assert_eq!(words("a  \n"), ["a", "  \n"]);
+        assert_eq!(words("\ta"), ["\t", "a"]);
+        assert_eq!(words(" 's 'x'S"), [" '", "s", " '", "x", "'", "S"]);
+        assert_eq!(words("\u{a0}\u{a0}é ½"), ["\u{a0}", "\u{a0}", "é", " ½"]);
+        assert!(words("").is_empty());
+    }
+
+    #[test]
+    fn bytes_and_back() {
+        assert_eq!(byte_to_char(b' '), 'Ġ');
+        for byte in 0..=255 {
+            assert_eq!(char_to_byte(byte_to_char(byte)), Some(byte));
+        }
+        assert_eq!(char_to_byte(' '), None);
+        assert_eq!(char_to_byte('中'), None);
+    }
+
+    #[test]
+    fn prefix_space_and_mapping() {
+        let with = PreTokenizer::ByteLevel(ByteLevel::default());
+        assert_eq!(with.words("é x"), ["ĠÃ©", "Ġx"]);
+        let whole = ByteLevel {
+            use_regex: false,
+            ..ByteLevel::gpt2()
+        };
+        assert_eq!(PreTokenizer::ByteLevel(whole).words("a b"), ["aĠb"]);
+    }
+}

@@ -1,0 +1,471 @@
+//! The pipeline.
+
+use std::path::Path;
+
+use rayon::prelude::*;
+
+use crate::{
+    AddedToken, BertNormalizer, Bpe, ByteLevel, Decoder, Encoding, Error, Model, Normalizer,
+    Padding, PostProcessor, PreTokenizer, Result, TemplateProcessing, Truncation, Vocab, WordPiece,
+    added::AddedVocabulary,
+    cache::{Cache, Caches},
+    splits::Splits,
+};
+
+/// Text to ids and back: normaliser, pre-tokenizer, model, post-processor and decoder, with added
+/// tokens, truncation and padding.
+///
+/// Cheap to share between threads; a clone copies the vocabulary.
+#[derive(Debug, Clone)]
+pub struct Tokenizer {
+    pub(crate) normalizer: Option<Normalizer>,
+    pub(crate) pre_tokenizer: Option<PreTokenizer>,
+    pub(crate) model: Model,
+    pub(crate) post_processor: Option<PostProcessor>,
+    pub(crate) decoder: Option<Decoder>,
+    pub(crate) added: AddedVocabulary,
+    pub(crate) truncation: Option<Truncation>,
+    pub(crate) padding: Option<Padding>,
+    caches: Caches,
+}
+
+/// The ids of the tokens that pretraining needs, found by their usual names: BERT's (`[PAD]`, `[UNK]`,
+/// `[CLS]`, `[SEP]`, `[MASK]`), else RoBERTa's (`<pad>`, `<unk>`, `<s>`, `</s>`, `<mask>`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SpecialIds {
+    /// Fills up short sequences.
+    pub pad: Option<u32>,
+    /// Stands for what the vocabulary cannot spell.
+    pub unk: Option<u32>,
+    /// Begins a sequence.
+    pub cls: Option<u32>,
+    /// Ends a segment.
+    pub sep: Option<u32>,
+    /// Hides a piece.
+    pub mask: Option<u32>,
+}
+
+impl Tokenizer {
+    /// A tokenizer of a model alone, which takes the whole text for one word; add the other stages with
+    /// the `with_…` methods.
+    pub fn new(model: Model) -> Self {
+        Self {
+            normalizer: None,
+            pre_tokenizer: None,
+            model,
+            post_processor: None,
+            decoder: None,
+            added: AddedVocabulary::default(),
+            truncation: None,
+            padding: None,
+            caches: Caches::default(),
+        }
+    }
+
+    /// BERT's tokenizer for a vocabulary. Those of `[PAD]`, `[UNK]`, `[CLS]`, `[SEP]` and `[MASK]` that
+    /// the vocabulary has become special tokens.
+    ///
+    /// # Errors
+    /// The vocabulary has no `[UNK]`.
+    pub fn bert(vocab: Vocab, lowercase: bool) -> Result<Self> {
+        let model = WordPiece::new(vocab)?;
+        let normalizer = if lowercase {
+            BertNormalizer::uncased()
+        } else {
+            BertNormalizer::cased()
+        };
+        let decoder = Decoder::WordPiece {
+            prefix: "##".into(),
+            cleanup: true,
+        };
+        let mut tokenizer = Self::new(Model::WordPiece(model))
+            .with_normalizer(Normalizer::BertNormalizer(normalizer))?
+            .with_pre_tokenizer(PreTokenizer::BertPreTokenizer)
+            .with_decoder(decoder);
+        tokenizer.add_known(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"])?;
+        match (
+            tokenizer.token_to_id("[CLS]"),
+            tokenizer.token_to_id("[SEP]"),
+        ) {
+            (Some(cls), Some(sep)) => {
+                let template = TemplateProcessing::bert(("[CLS]", cls), ("[SEP]", sep));
+                tokenizer.with_post_processor(PostProcessor::TemplateProcessing(template))
+            }
+            _ => Ok(tokenizer),
+        }
+    }
+
+    /// A byte-level BPE tokenizer: RoBERTa's where the vocabulary has `<s>` and `</s>`, else GPT-2's.
+    ///
+    /// # Errors
+    /// Does not fail for a valid model.
+    pub fn byte_level_bpe(model: Bpe) -> Result<Self> {
+        let mut tokenizer = Self::new(Model::Bpe(model))
+            .with_pre_tokenizer(PreTokenizer::ByteLevel(ByteLevel {
+                add_prefix_space: false,
+                ..ByteLevel::default()
+            }))
+            .with_decoder(Decoder::ByteLevel(ByteLevel::default()));
+        tokenizer.add_known(["<s>", "<pad>", "</s>", "<unk>", "<|endoftext|>"])?;
+        if let Some(id) = tokenizer.model.vocab().id("<mask>") {
+            // RoBERTa's mask takes the space before it, since words carry theirs.
+            let mask = AddedToken {
+                lstrip: true,
+                ..AddedToken::special("<mask>")
+            };
+            tokenizer.add_with_ids([(Some(id), mask)])?;
+        }
+        let processor = match (tokenizer.token_to_id("<s>"), tokenizer.token_to_id("</s>")) {
+            (Some(cls), Some(sep)) => PostProcessor::RobertaProcessing {
+                sep: ("</s>".into(), sep),
+                cls: ("<s>".into(), cls),
+                trim_offsets: true,
+                add_prefix_space: false,
+            },
+            _ => PostProcessor::ByteLevel(ByteLevel {
+                add_prefix_space: true,
+                trim_offsets: false,
+                use_regex: true,
+            }),
+        };
+        tokenizer.with_post_processor(processor)
+    }
+
+    /// Reads a `tokenizer.json`, a `vocab.txt` (any other file name ending in `.txt`), or a folder: its
+    /// `tokenizer.json`, else `vocab.txt` with `tokenizer_config.json`, else `vocab.json` and `merges.txt`.
+    ///
+    /// # Errors
+    /// Names the file, and the line or JSON path in it.
+    pub fn load(path: impl AsRef<Path>) -> Result<Self> {
+        crate::files::load(path.as_ref())
+    }
+
+    /// Writes a `tokenizer.json`; into a folder if `path` is one.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
+        crate::files::save(self, path.as_ref())
+    }
+
+    /// Reads the text of a `tokenizer.json`.
+    ///
+    /// # Errors
+    /// Names line and column, or the JSON path of what is not supported.
+    pub fn from_json(json: &str) -> Result<Self> {
+        crate::files::from_json(json)
+    }
+
+    /// The text of a `tokenizer.json`.
+    pub fn to_json(&self) -> String {
+        crate::files::to_json(self)
+    }
+
+    /// With this normaliser.
+    ///
+    /// # Errors
+    /// The added tokens cannot be normalised (there are too many for their search tables).
+    pub fn with_normalizer(mut self, normalizer: Normalizer) -> Result<Self> {
+        self.normalizer = Some(normalizer);
+        self.added.refresh(self.normalizer.as_ref())?;
+        Ok(self)
+    }
+
+    /// With this pre-tokenizer.
+    pub fn with_pre_tokenizer(mut self, pre_tokenizer: PreTokenizer) -> Self {
+        self.pre_tokenizer = Some(pre_tokenizer);
+        self
+    }
+
+    /// With this post-processor.
+    ///
+    /// # Errors
+    /// Its template names a token that it does not define.
+    pub fn with_post_processor(mut self, post_processor: PostProcessor) -> Result<Self> {
+        post_processor.check("post_processor")?;
+        self.post_processor = Some(post_processor);
+        Ok(self)
+    }
+
+    /// With this decoder.
+    pub fn with_decoder(mut self, decoder: Decoder) -> Self {
+        self.decoder = Some(decoder);
+        self
+    }
+
+    /// Adds tokens: those in the vocabulary keep their ids, the others get the next ones. Returns how
+    /// many were not added before.
+    ///
+    /// # Errors
+    /// An empty token.
+    pub fn add_tokens(&mut self, tokens: impl IntoIterator<Item = AddedToken>) -> Result<usize> {
+        self.add_with_ids(tokens.into_iter().map(|token| (None, token)))
+    }
+
+    pub(crate) fn add_with_ids(
+        &mut self,
+        tokens: impl IntoIterator<Item = (Option<u32>, AddedToken)>,
+    ) -> Result<usize> {
+        self.added
+            .add(tokens, &self.model, self.normalizer.as_ref())
+    }
+
+    /// Makes special tokens of those that the vocabulary has.
+    fn add_known<const N: usize>(&mut self, names: [&str; N]) -> Result<()> {
+        let known = names
+            .into_iter()
+            .filter(|name| self.model.vocab().id(name).is_some());
+        let known: Vec<_> = known.map(AddedToken::special).collect();
+        self.add_tokens(known).map(|_| ())
+    }
+
+    /// Sets truncation, or switches it off.
+    ///
+    /// # Errors
+    /// `max_length` leaves no room beside the special tokens, or `stride` none to move on.
+    pub fn set_truncation(&mut self, truncation: Option<Truncation>) -> Result<()> {
+        if let Some(t) = &truncation {
+            let added = self
+                .post_processor
+                .as_ref()
+                .map_or(0, |p| p.added_tokens(false));
+            if t.max_length < added || (t.stride > 0 && t.stride >= t.max_length - added) {
+                let message = format!(
+                    "max_length {} less {added} special tokens must be more than stride {}",
+                    t.max_length, t.stride
+                );
+                return Err(Error::invalid("truncation", message));
+            }
+        }
+        self.truncation = truncation;
+        Ok(())
+    }
+
+    /// Sets padding, or switches it off.
+    ///
+    /// # Errors
+    /// A length of more than 16,777,216 pieces.
+    pub fn set_padding(&mut self, padding: Option<Padding>) -> Result<()> {
+        if let Some(padding) = &padding {
+            padding.check()?;
+        }
+        self.padding = padding;
+        Ok(())
+    }
+
+    /// The truncation in force, also if a file declared it.
+    pub fn truncation(&self) -> Option<&Truncation> {
+        self.truncation.as_ref()
+    }
+
+    /// The padding in force, also if a file declared it.
+    pub fn padding(&self) -> Option<&Padding> {
+        self.padding.as_ref()
+    }
+
+    /// The normaliser.
+    pub fn normalizer(&self) -> Option<&Normalizer> {
+        self.normalizer.as_ref()
+    }
+
+    /// The pre-tokenizer.
+    pub fn pre_tokenizer(&self) -> Option<&PreTokenizer> {
+        self.pre_tokenizer.as_ref()
+    }
+
+    /// The model.
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// The post-processor.
+    pub fn post_processor(&self) -> Option<&PostProcessor> {
+        self.post_processor.as_ref()
+    }
+
+    /// The decoder.
+    pub fn decoder(&self) -> Option<&Decoder> {
+        self.decoder.as_ref()
+    }
+
+    /// The added tokens with their ids, by id.
+    pub fn added_tokens(&self) -> impl Iterator<Item = (u32, &AddedToken)> {
+        self.added.iter()
+    }
+
+    /// Encodes a text. Truncation and padding are applied as set.
+    pub fn encode(&self, text: &str, add_special: bool) -> Encoding {
+        self.padded(self.finish(self.encode_one(text, 0), None, add_special))
+    }
+
+    /// Encodes two texts as one sequence; BERT's post-processors give the second type id 1.
+    pub fn encode_pair(&self, a: &str, b: &str, add_special: bool) -> Encoding {
+        let second = Some(self.encode_one(b, 1));
+        self.padded(self.finish(self.encode_one(a, 0), second, add_special))
+    }
+
+    /// Encodes texts in parallel, and pads them as one batch.
+    pub fn encode_batch<T: AsRef<str> + Sync>(
+        &self,
+        texts: &[T],
+        add_special: bool,
+    ) -> Vec<Encoding> {
+        let mut batch: Vec<_> = texts
+            .par_iter()
+            .map(|text| self.finish(self.encode_one(text.as_ref(), 0), None, add_special))
+            .collect();
+        if let Some(padding) = &self.padding {
+            padding.apply(&mut batch);
+        }
+        batch
+    }
+
+    /// Appends the ids of `text`, without special tokens, truncation or padding, and for each whether it
+    /// begins a word. The way to encode a corpus: no offsets, and frequent words are remembered.
+    pub fn encode_into(&self, text: &str, ids: &mut Vec<u32>, word_starts: &mut Vec<bool>) {
+        let splits = self.split(text, false);
+        self.caches.with(|cache| {
+            for split in &splits.splits {
+                if let Some(id) = split.added {
+                    ids.push(id);
+                    word_starts.push(true);
+                    continue;
+                }
+                let pieces = cache.pieces(&splits.text[split.range.clone()], |word, out| {
+                    self.model.pieces(word, out);
+                });
+                ids.extend(pieces.iter().map(|p| p.id));
+                word_starts.extend((0..pieces.len()).map(|i| i == 0));
+            }
+        });
+    }
+
+    /// The text of `ids`; unknown ids are left out, special tokens on request.
+    pub fn decode(&self, ids: &[u32], skip_special: bool) -> String {
+        let tokens = ids
+            .iter()
+            .filter(|id| !skip_special || !self.is_special(**id));
+        let text = |id: u32| {
+            self.added
+                .decoded(id)
+                .or_else(|| self.model.vocab().token(id))
+        };
+        let tokens: Vec<String> = tokens
+            .filter_map(|&id| text(id))
+            .map(str::to_owned)
+            .collect();
+        match &self.decoder {
+            Some(decoder) => decoder.decode(tokens),
+            None => tokens.join(" "),
+        }
+    }
+
+    /// How many tokens there are, the added ones included.
+    pub fn vocab_size(&self) -> usize {
+        let vocab = self.model.vocab();
+        let outside = self
+            .added
+            .iter()
+            .filter(|(id, _)| vocab.token(*id).is_none());
+        vocab.len() + outside.count()
+    }
+
+    /// The id of a token.
+    pub fn token_to_id(&self, token: &str) -> Option<u32> {
+        self.added
+            .id(token)
+            .or_else(|| self.model.vocab().id(token))
+    }
+
+    /// The token with an id.
+    pub fn id_to_token(&self, id: u32) -> Option<&str> {
+        let added = self.added.get(id).map(|token| token.content.as_str());
+        added.or_else(|| self.model.vocab().token(id))
+    }
+
+    /// Whether the token with this id is special.
+    pub fn is_special(&self, id: u32) -> bool {
+        self.added.get(id).is_some_and(|token| token.special)
+    }
+
+    /// The ids of the tokens that pretraining needs.
+    pub fn special_ids(&self) -> SpecialIds {
+        let find = |names: [&str; 2]| names.into_iter().find_map(|name| self.token_to_id(name));
+        SpecialIds {
+            pad: find(["[PAD]", "<pad>"]),
+            unk: find(["[UNK]", "<unk>"]),
+            cls: find(["[CLS]", "<s>"]),
+            sep: find(["[SEP]", "</s>"]),
+            mask: find(["[MASK]", "<mask>"]),
+        }
+    }
+
+    /// Normalised text, cut into words and added tokens.
+    fn split(&self, text: &str, track: bool) -> Splits {
+        let mut splits = self.added.split(text, self.normalizer.as_ref(), track);
+        if let Some(pre_tokenizer) = &self.pre_tokenizer {
+            pre_tokenizer.apply(&mut splits);
+        }
+        splits
+    }
+
+    /// The pieces of one text, before truncation and special tokens.
+    fn encode_one(&self, text: &str, sequence: u32) -> Encoding {
+        let splits = self.split(text, true);
+        self.caches
+            .with(|cache| self.encode_splits(&splits, sequence, cache))
+    }
+
+    fn encode_splits(&self, splits: &Splits, sequence: u32, cache: &mut Cache) -> Encoding {
+        let mut encoding = Encoding::default();
+        for (word, split) in splits.splits.iter().enumerate() {
+            let word = Some(word as u32);
+            let text = &splits.text[split.range.clone()];
+            if let Some(id) = split.added {
+                let offsets = splits.original(split.range.clone());
+                encoding.push(id, text, offsets, word, sequence);
+                continue;
+            }
+            let mut start = split.range.start;
+            for piece in cache.pieces(text, |word, out| self.model.pieces(word, out)) {
+                let end = split.range.start + piece.end;
+                let token = self.model.vocab().token(piece.id).unwrap_or_default();
+                encoding.push(piece.id, token, splits.original(start..end), word, sequence);
+                start = end;
+            }
+        }
+        encoding
+    }
+
+    /// Truncates, and adds special tokens.
+    fn finish(
+        &self,
+        mut first: Encoding,
+        mut second: Option<Encoding>,
+        add_special: bool,
+    ) -> Encoding {
+        if let Some(truncation) = &self.truncation {
+            let processor = self.post_processor.as_ref().filter(|_| add_special);
+            let reserved = processor.map_or(0, |p| p.added_tokens(second.is_some()));
+            truncation.apply(&mut first, second.as_mut(), reserved);
+        }
+        let parts: Vec<_> = std::iter::once(first).chain(second).collect();
+        let parts = match &self.post_processor {
+            Some(processor) => processor.apply(parts, add_special),
+            None => parts,
+        };
+        let mut parts = parts.into_iter();
+        let mut whole = parts.next().unwrap_or_default();
+        parts.for_each(|part| whole.append(part));
+        whole
+    }
+
+    fn padded(&self, encoding: Encoding) -> Encoding {
+        let mut batch = [encoding];
+        if let Some(padding) = &self.padding {
+            padding.apply(&mut batch);
+        }
+        let [encoding] = batch;
+        encoding
+    }
+}

@@ -1,0 +1,99 @@
+//! Learning vocabularies from text.
+//!
+//! Both trainers count the words of the text, then join the most frequent pair of neighbouring pieces
+//! until the vocabulary is full (Sennrich et al. 2016). [`BpeTrainer`] gives a BPE model.
+//! [`WordPieceTrainer`] keeps the vocabulary only, its inner pieces with `##`, which is how `tokenizers`
+//! trains WordPiece.
+//!
+//! ```
+//! use cloze_tokenizer::train::WordPieceTrainer;
+//!
+//! let lines = ["low lower lowest", "new newer newest"];
+//! let tokenizer = WordPieceTrainer { vocab_size: 30, ..Default::default() }.train(lines)?;
+//! assert_eq!(tokenizer.encode("Newest", true).tokens, ["[CLS]", "new", "##e", "##st", "[SEP]"]);
+//! # Ok::<_, cloze_tokenizer::Error>(())
+//! ```
+
+mod bpe;
+mod count;
+mod merges;
+mod wordpiece;
+
+pub use bpe::BpeTrainer;
+pub use wordpiece::WordPieceTrainer;
+
+use crate::Error;
+
+/// How far training is; see the trainers' `train_with`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TrainProgress {
+    /// Words are being counted.
+    Counting {
+        /// Items of text read.
+        items: u64,
+        /// Bytes of text read.
+        bytes: u64,
+        /// Distinct words found.
+        words: usize,
+    },
+    /// Pairs are being joined.
+    Merging {
+        /// Pieces in the vocabulary.
+        done: usize,
+        /// Pieces wanted.
+        total: usize,
+    },
+}
+
+/// An item of training text: a string, or the result of reading one.
+pub trait TrainItem {
+    /// The text.
+    type Text: AsRef<str> + Send + Sync;
+    /// The text, or what went wrong reading it.
+    ///
+    /// # Errors
+    /// Those of the reader.
+    fn text(self) -> Result<Self::Text, Box<dyn std::error::Error + Send + Sync>>;
+}
+
+impl TrainItem for String {
+    type Text = String;
+    fn text(self) -> Result<String, Box<dyn std::error::Error + Send + Sync>> {
+        Ok(self)
+    }
+}
+
+impl<'a> TrainItem for &'a str {
+    type Text = &'a str;
+    fn text(self) -> Result<&'a str, Box<dyn std::error::Error + Send + Sync>> {
+        Ok(self)
+    }
+}
+
+impl<'a> TrainItem for &'a String {
+    type Text = &'a str;
+    fn text(self) -> Result<&'a str, Box<dyn std::error::Error + Send + Sync>> {
+        Ok(self)
+    }
+}
+
+impl<T, E> TrainItem for Result<T, E>
+where
+    T: AsRef<str> + Send + Sync,
+    E: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    type Text = T;
+    fn text(self) -> Result<T, Box<dyn std::error::Error + Send + Sync>> {
+        self.map_err(Into::into)
+    }
+}
+
+/// Refuses a vocabulary that cannot hold what it must.
+fn check_size(vocab_size: usize, special: usize) -> crate::Result<()> {
+    if vocab_size <= special {
+        let message = format!("{vocab_size} leaves no room beside {special} special tokens");
+        return Err(Error::invalid("vocab_size", message));
+    }
+    Ok(())
+}

@@ -1,0 +1,147 @@
+//! Filling masks: a pretrained BERT asked what it was trained on.
+
+use crate::{Result, TrainerError};
+use burn::tensor::activation::softmax;
+use burn::tensor::{Device, Int, Tensor, TensorData};
+use cloze_model::bert::{BertForPreTraining, BertInput};
+use cloze_model::{ParamInit, huggingface};
+use cloze_tokenizer::Tokenizer;
+use std::path::{Path, PathBuf};
+
+/// A tokenizer and a masked language model from one folder.
+#[derive(Debug)]
+pub struct FillMask {
+    folder: PathBuf,
+    tokenizer: Tokenizer,
+    model: BertForPreTraining,
+    device: Device,
+    max_len: usize,
+    mask: u32,
+}
+
+/// What a mask may stand for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Candidate {
+    /// The piece's id.
+    pub id: u32,
+    /// The piece as the vocabulary has it.
+    pub token: String,
+    /// Its probability among all pieces.
+    pub probability: f32,
+    /// The text with this piece in place of this mask; other masks stay.
+    pub filled: String,
+}
+
+impl FillMask {
+    /// Loads a Hugging Face folder: `config.json`, `model.safetensors` and a tokenizer.
+    ///
+    /// # Errors
+    /// Whatever is missing or damaged in the folder, by name; [`TrainerError::NoMlmHead`] for a model
+    /// without the head, [`TrainerError::NoMaskToken`] for a tokenizer without a mask.
+    pub fn load(folder: &Path, device: &Device) -> Result<Self> {
+        let tokenizer = Tokenizer::load(folder)?;
+        let (config, model, report) = huggingface::load_bert(folder, &mut ParamInit::new(device, 0))?;
+        if let Some(missing) = report.missing.iter().find(|name| name.starts_with("cls.predictions")) {
+            return Err(TrainerError::NoMlmHead { folder: folder.into(), missing: missing.clone() });
+        }
+        let mask = tokenizer
+            .special_ids()
+            .mask
+            .ok_or_else(|| TrainerError::NoMaskToken { folder: folder.into() })?;
+        if tokenizer.vocab_size() > config.vocab_size {
+            return Err(TrainerError::VocabularyMismatch {
+                folder: folder.into(),
+                tokenizer: tokenizer.vocab_size(),
+                model: config.vocab_size,
+            });
+        }
+        Ok(Self {
+            folder: folder.into(),
+            tokenizer,
+            model,
+            device: device.clone(),
+            max_len: config.max_positions,
+            mask,
+        })
+    }
+
+    /// The mask as it is written in a text, `[MASK]` or `<mask>`.
+    pub fn mask_token(&self) -> &str {
+        self.tokenizer.id_to_token(self.mask).unwrap_or("[MASK]")
+    }
+
+    /// For each mask in `text`, its `top_k` most probable pieces, best first.
+    ///
+    /// # Errors
+    /// [`TrainerError::NothingToFill`] for a text without a mask, [`TrainerError::TextTooLong`].
+    pub fn fill(&self, text: &str, top_k: usize) -> Result<Vec<Vec<Candidate>>> {
+        let encoding = self.tokenizer.encode(text, true);
+        let ids = &encoding.ids;
+        let masks: Vec<i32> =
+            (0..ids.len() as i32).filter(|position| ids[*position as usize] == self.mask).collect();
+        if masks.is_empty() {
+            return Err(TrainerError::NothingToFill {
+                text: text.into(),
+                mask: self.mask_token().into(),
+            });
+        }
+        if ids.len() > self.max_len {
+            return Err(TrainerError::TextTooLong {
+                folder: self.folder.clone(),
+                tokens: ids.len(),
+                max: self.max_len,
+            });
+        }
+        let matrix = |values: Vec<i32>| {
+            let shape = [1, values.len()];
+            Tensor::<2, Int>::from_data(TensorData::new(values, shape), &self.device)
+        };
+        let input = BertInput::new(matrix(ids.iter().map(|id| *id as i32).collect()))
+            .with_token_types(matrix(encoding.type_ids.iter().map(|id| *id as i32).collect()));
+        let n_masks = masks.len();
+        let positions = Tensor::<1, Int>::from_data(TensorData::new(masks.clone(), [n_masks]), &self.device);
+        let logits = self.model.forward(input, positions).mlm;
+        let [_, vocab_size] = logits.dims();
+        let probabilities: Vec<f32> = softmax(logits, 1).into_data().iter::<f32>().collect();
+        Ok(probabilities
+            .chunks(vocab_size)
+            .zip(masks)
+            .map(|(row, position)| self.candidates(text, &encoding, position as usize, row, top_k))
+            .collect())
+    }
+
+    fn candidates(
+        &self,
+        text: &str,
+        encoding: &cloze_tokenizer::Encoding,
+        position: usize,
+        probabilities: &[f32],
+        top_k: usize,
+    ) -> Vec<Candidate> {
+        let mut order: Vec<u32> = (0..probabilities.len() as u32).collect();
+        let by_probability = |a: &u32, b: &u32| {
+            probabilities[*b as usize].total_cmp(&probabilities[*a as usize]).then(a.cmp(b))
+        };
+        let top_k = top_k.min(order.len());
+        if top_k == 0 {
+            return Vec::new();
+        }
+        order.select_nth_unstable_by(top_k - 1, by_probability);
+        order.truncate(top_k);
+        order.sort_by(by_probability);
+        let (start, end) = encoding.offsets[position];
+        order
+            .into_iter()
+            .map(|id| {
+                let token = self.tokenizer.id_to_token(id).unwrap_or_default().to_string();
+                let piece = self.tokenizer.decode(&[id], false);
+                // A continuation joins what is before it: `walk ##ing` is `walking`.
+                let joins = token.starts_with("##");
+                let before = if joins { text[..start].trim_end() } else { &text[..start] };
+                let piece = if joins { token.trim_start_matches("##") } else { piece.trim() };
+                let filled = format!("{before}{piece}{}", &text[end..]);
+                Candidate { id, token, probability: probabilities[id as usize], filled }
+            })
+            .collect()
+    }
+}
