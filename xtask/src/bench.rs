@@ -14,8 +14,5 @@ pub struct Args {
 
 pub fn run(args: &Args) -> Result<()> {
     // Only `benches/`: a library's own tests measure nothing.
-    step::run(
-        "benchmarks",
-        step::cargo("bench").args(["--bench", "*"]).args(&args.args),
-    )
+    step::run("benchmarks", step::cargo("bench").args(["--bench", "*"]).args(&args.args))
 }

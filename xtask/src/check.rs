@@ -17,34 +17,23 @@ pub struct Args {
 
 pub fn run(args: &Args) -> Result<()> {
     step::run("format", step::cargo("fmt").args(["--all", "--check"]))?;
-    step::run(
-        "lints",
-        step::cargo("clippy").args(["--workspace", "--all-targets", "--", "-D", "warnings"]),
-    )?;
+    step::run("lints", step::cargo("clippy").args(["--workspace", "--all-targets", "--", "-D", "warnings"]))?;
     step::run(
         "documentation",
-        step::cargo("doc")
-            .args(["--workspace", "--no-deps"])
-            .env("RUSTDOCFLAGS", "-D warnings"),
+        step::cargo("doc").args(["--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"),
     )?;
     dependencies()?;
     if args.no_tests {
         return Ok(());
     }
-    test::run(&test::Args {
-        full: args.full,
-        args: Vec::new(),
-    })
+    test::run(&test::Args { full: args.full, args: Vec::new() })
 }
 
 /// What `deny.toml` allows in the tree.
 fn dependencies() -> Result<()> {
     let deny = || {
         let mut command = step::bare_cargo();
-        command
-            .arg("deny")
-            .arg("--manifest-path")
-            .arg(step::root().join("Cargo.toml"));
+        command.arg("deny").arg("--manifest-path").arg(step::root().join("Cargo.toml"));
         command
     };
     if !step::succeeds(step::bare_cargo().args(["deny", "--version"])) {
@@ -60,10 +49,7 @@ fn dependencies() -> Result<()> {
     )?;
     // Advisories need a database from the network: without it there is nothing to check against.
     if step::succeeds(deny().args(["fetch", "db"])) {
-        step::run(
-            "dependencies: advisories",
-            deny().args(["check", "advisories"]),
-        )
+        step::run("dependencies: advisories", deny().args(["check", "advisories"]))
     } else {
         eprintln!("==> dependencies: advisories not checked, their database cannot be reached");
         Ok(())

@@ -32,10 +32,7 @@ pub fn run(args: &Args) -> Result<()> {
     }
     cases.sort();
     if let Some(unknown) = args.cases.iter().find(|case| !cases.contains(case)) {
-        bail!(
-            "no exporter for `{unknown}`; there are: {}",
-            cases.join(", ")
-        );
+        bail!("no exporter for `{unknown}`; there are: {}", cases.join(", "));
     }
     cases.retain(|case| args.cases.is_empty() || args.cases.contains(case));
     // A bare name is looked up in PATH, a path is the caller's: the exporters run elsewhere.

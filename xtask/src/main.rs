@@ -50,9 +50,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");
-            let code = error
-                .downcast_ref::<step::Failed>()
-                .map_or(1, |failed| failed.code);
+            let code = error.downcast_ref::<step::Failed>().map_or(1, |failed| failed.code);
             ExitCode::from(code)
         }
     }

@@ -34,16 +34,9 @@ pub fn run(heading: &str, command: &mut Command) -> Result<()> {
     eprintln!("==> {heading}");
     let started = Instant::now();
     let program = command.get_program().to_string_lossy().into_owned();
-    let status = command
-        .status()
-        .with_context(|| format!("step `{heading}`: cannot start `{program}`"))?;
+    let status = command.status().with_context(|| format!("step `{heading}`: cannot start `{program}`"))?;
     if !status.success() {
-        return Err(Failed {
-            heading: heading.to_owned(),
-            status,
-            code: exit_code(status),
-        }
-        .into());
+        return Err(Failed { heading: heading.to_owned(), status, code: exit_code(status) }.into());
     }
     eprintln!("    {heading}: {}", spell(started.elapsed()));
     Ok(())
@@ -62,10 +55,7 @@ pub fn succeeds(command: &mut Command) -> bool {
 /// `cargo SUBCOMMAND` on this workspace, with the caller's working folder and target folder.
 pub fn cargo(subcommand: &str) -> Command {
     let mut command = bare_cargo();
-    command
-        .arg(subcommand)
-        .arg("--manifest-path")
-        .arg(root().join("Cargo.toml"));
+    command.arg(subcommand).arg("--manifest-path").arg(root().join("Cargo.toml"));
     command
 }
 
@@ -79,9 +69,7 @@ pub fn root() -> PathBuf {
     // Set by `cargo run` to where the sources lie now; the compiled-in path serves a bare call.
     let manifest = std::env::var_os("CARGO_MANIFEST_DIR")
         .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
-    manifest
-        .parent()
-        .map_or_else(|| PathBuf::from("."), PathBuf::from)
+    manifest.parent().map_or_else(|| PathBuf::from("."), PathBuf::from)
 }
 
 /// A program ended by a signal has no exit code: 128 + the signal's number, as in a shell.
@@ -119,17 +107,9 @@ mod tests {
     fn a_failed_step_keeps_its_exit_code_and_names_itself() {
         let error = run("no such file", bare_cargo().arg("--no-such-flag")).unwrap_err();
         assert_eq!(error.downcast_ref::<Failed>().unwrap().code, 1);
-        assert!(
-            error.to_string().contains("step `no such file` failed"),
-            "{error}"
-        );
+        assert!(error.to_string().contains("step `no such file` failed"), "{error}");
         let error = run("absent", &mut Command::new("no-such-program-here")).unwrap_err();
-        assert!(
-            error
-                .to_string()
-                .contains("cannot start `no-such-program-here`"),
-            "{error}"
-        );
+        assert!(error.to_string().contains("cannot start `no-such-program-here`"), "{error}");
         assert!(error.downcast_ref::<Failed>().is_none());
     }
 }

@@ -19,15 +19,12 @@ pub struct Args {
 
 pub fn run(args: &Args) -> Result<()> {
     if args.args.is_empty() {
-        step::run(
-            "documentation examples",
-            step::cargo("test").args(["--workspace", "--doc", "--quiet"]),
-        )?;
+        step::run("documentation examples", step::cargo("test").args(["--workspace", "--doc", "--quiet"]))?;
     }
     // Last, so that the runner's own summary closes the output.
     if step::succeeds(step::bare_cargo().args(["nextest", "--version"])) {
         let mut nextest = step::bare_cargo();
-        nextest.args(["nextest", "run", "--workspace", "--manifest-path"]);
+        nextest.args(["nextest", "run", "--workspace", "--no-fail-fast", "--manifest-path"]);
         nextest.arg(step::root().join("Cargo.toml"));
         if args.full {
             nextest.args(["--run-ignored", "all"]);
@@ -36,7 +33,7 @@ pub fn run(args: &Args) -> Result<()> {
     } else {
         let mut test = step::cargo("test");
         // Everything but the documentation examples, which have run, and the benchmarks.
-        test.args(["--workspace", "--lib", "--bins", "--tests", "--examples"]);
+        test.args(["--workspace", "--no-fail-fast", "--lib", "--bins", "--tests", "--examples"]);
         test.args(&args.args);
         if args.full {
             let separator = (!args.args.iter().any(|arg| arg == "--")).then_some("--");

@@ -30,11 +30,7 @@ const UNSEEN: [&str; 5] = [
 #[derive(clap::Args)]
 pub struct Args {
     /// All passed on to `cloze train`; see `cloze train --help`.
-    #[arg(
-        trailing_var_arg = true,
-        allow_hyphen_values = true,
-        value_name = "CONFIG] [ARGS"
-    )]
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "CONFIG] [ARGS")]
     args: Vec<String>,
 }
 
@@ -43,9 +39,7 @@ pub fn run(args: &Args) -> Result<()> {
     let device = option(args, "--device");
     let feature = device.and_then(feature);
     let mut build = step::cargo("build");
-    build
-        .args(["--release", "--package", "cloze"])
-        .args(features(feature));
+    build.args(["--release", "--package", "cloze"]).args(features(feature));
     step::run("build cloze", &mut build)?;
 
     if args.first().is_some_and(|first| !first.starts_with('-')) {
@@ -67,9 +61,7 @@ pub fn run(args: &Args) -> Result<()> {
     step::run("train", &mut train)?;
 
     let mut fill = cloze(feature, "fill-mask");
-    fill.arg("--model")
-        .arg(out.join(MODEL))
-        .args(["--top-k", "3"]);
+    fill.arg("--model").arg(out.join(MODEL)).args(["--top-k", "3"]);
     if let Some(device) = device {
         fill.args(["--device", device]);
     }
@@ -84,46 +76,34 @@ fn default_out(root: &Path, resume: bool) -> PathBuf {
         _ => root.join(format!("{DEFAULT_OUT}-{number}")),
     };
     let free = (1..).find(|number| !folder(*number).exists()).unwrap_or(1);
-    folder(if resume {
-        free.saturating_sub(1).max(1)
-    } else {
-        free
-    })
+    folder(if resume { free.saturating_sub(1).max(1) } else { free })
 }
 
 /// `cloze SUBCOMMAND`, as just built.
 fn cloze(feature: Option<&str>, subcommand: &str) -> Command {
     let mut command = step::cargo("run");
-    command
-        .args(["--release", "--quiet", "--package", "cloze"])
-        .args(features(feature));
+    command.args(["--release", "--quiet", "--package", "cloze"]).args(features(feature));
     command.args(["--", subcommand]);
     command
 }
 
 fn features(feature: Option<&str>) -> impl Iterator<Item = &str> {
-    feature
-        .into_iter()
-        .flat_map(|feature| ["--features", feature])
+    feature.into_iter().flat_map(|feature| ["--features", feature])
 }
 
 /// The Cargo feature that a device needs beyond the default ones. For a name it does not know,
 /// none: `cloze` then says what is wrong with it.
 fn feature(device: &str) -> Option<&str> {
     let backend = device.split(':').next().unwrap_or(device);
-    ["ndarray", "wgpu", "tch", "cuda"]
-        .into_iter()
-        .find(|feature| *feature == backend)
+    ["ndarray", "wgpu", "tch", "cuda"].into_iter().find(|feature| *feature == backend)
 }
 
 /// The value of `--name VALUE` or `--name=VALUE`.
 fn option<'a>(args: &'a [String], name: &str) -> Option<&'a str> {
-    args.iter()
-        .enumerate()
-        .find_map(|(at, arg)| match arg.strip_prefix(name)? {
-            "" => args.get(at + 1).map(String::as_str),
-            value => value.strip_prefix('='),
-        })
+    args.iter().enumerate().find_map(|(at, arg)| match arg.strip_prefix(name)? {
+        "" => args.get(at + 1).map(String::as_str),
+        value => value.strip_prefix('='),
+    })
 }
 
 #[cfg(test)]

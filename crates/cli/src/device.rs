@@ -27,21 +27,9 @@ pub enum DeviceName {
 /// The backends, default first: Cargo feature, whether this build has it, what it is.
 const BACKENDS: [(&str, bool, &str); 5] = [
     ("flex", cfg!(feature = "flex"), "CPU, pure Rust"),
-    (
-        "ndarray",
-        cfg!(feature = "ndarray"),
-        "CPU, pure Rust (older)",
-    ),
-    (
-        "wgpu",
-        cfg!(feature = "wgpu"),
-        "GPU through Vulkan, Metal, DirectX 12 or WebGPU",
-    ),
-    (
-        "tch",
-        cfg!(feature = "tch"),
-        "libtorch 2.9.0, CPU or NVIDIA GPU",
-    ),
+    ("ndarray", cfg!(feature = "ndarray"), "CPU, pure Rust (older)"),
+    ("wgpu", cfg!(feature = "wgpu"), "GPU through Vulkan, Metal, DirectX 12 or WebGPU"),
+    ("tch", cfg!(feature = "tch"), "libtorch 2.9.0, CPU or NVIDIA GPU"),
     ("cuda", cfg!(feature = "cuda"), "NVIDIA GPU"),
 ];
 
@@ -66,13 +54,8 @@ impl FromStr for DeviceName {
             None => (text, None),
         };
         let index = |digits: &str| {
-            let parsed = digits
-                .bytes()
-                .all(|b| b.is_ascii_digit())
-                .then(|| digits.parse().ok());
-            parsed
-                .flatten()
-                .ok_or_else(|| format!("`{digits}` is not a device number (0, 1, ...)"))
+            let parsed = digits.bytes().all(|b| b.is_ascii_digit()).then(|| digits.parse().ok());
+            parsed.flatten().ok_or_else(|| format!("`{digits}` is not a device number (0, 1, ...)"))
         };
         match (backend, rest) {
             ("flex", None) => Ok(Self::Flex),
@@ -125,19 +108,14 @@ impl DeviceName {
             #[cfg(feature = "flex")]
             Self::Flex => Some(Device::flex()),
             #[cfg(feature = "ndarray")]
-            #[allow(
-                deprecated,
-                reason = "deprecated in burn 0.22, gone in 0.23; offered while there"
-            )]
+            #[allow(deprecated, reason = "deprecated in burn 0.22, gone in 0.23; offered while there")]
             Self::NdArray => Some(Device::ndarray()),
             #[cfg(feature = "wgpu")]
             Self::Wgpu(index) => wgpu(index),
             #[cfg(feature = "tch")]
             Self::Tch(index) => tch(index),
             #[cfg(feature = "cuda")]
-            Self::Cuda(index) => Device::enumerate(burn::tensor::DeviceType::Cuda)
-                .into_iter()
-                .nth(index),
+            Self::Cuda(index) => Device::enumerate(burn::tensor::DeviceType::Cuda).into_iter().nth(index),
             #[allow(unreachable_patterns, reason = "reached only where a feature is off")]
             _ => {
                 let error = anyhow!(
@@ -148,8 +126,7 @@ impl DeviceName {
             }
         };
         device.ok_or_else(|| {
-            let error =
-                anyhow!("this machine has no device `{self}`; `cloze devices` lists those it has");
+            let error = anyhow!("this machine has no device `{self}`; `cloze devices` lists those it has");
             WrongUsage::new(error).into()
         })
     }
@@ -182,10 +159,7 @@ pub fn available() -> Vec<Available> {
             continue;
         }
         let mut add = |name, description: &str| {
-            found.push(Available {
-                name,
-                description: description.to_owned(),
-            });
+            found.push(Available { name, description: description.to_owned() });
         };
         match feature {
             "flex" => add(DeviceName::Flex, description),
@@ -217,11 +191,7 @@ pub fn available() -> Vec<Available> {
 
 /// The backends that this build leaves out.
 pub fn missing_features() -> Vec<&'static str> {
-    BACKENDS
-        .iter()
-        .filter(|(_, built_in, _)| !built_in)
-        .map(|(feature, ..)| *feature)
-        .collect()
+    BACKENDS.iter().filter(|(_, built_in, _)| !built_in).map(|(feature, ..)| *feature).collect()
 }
 
 /// Without a number, the graphics API's own choice, where it has anything to choose from.
@@ -236,10 +206,7 @@ fn wgpu(index: Option<usize>) -> Option<Device> {
 
 /// Libtorch's n-th CUDA device, or its CPU.
 #[cfg(feature = "tch")]
-#[allow(
-    deprecated,
-    reason = "deprecated in burn 0.22, gone in 0.23; offered while there"
-)]
+#[allow(deprecated, reason = "deprecated in burn 0.22, gone in 0.23; offered while there")]
 fn tch(index: Option<usize>) -> Option<Device> {
     let Some(index) = index else {
         return Some(Device::libtorch());
@@ -252,15 +219,10 @@ fn tch(index: Option<usize>) -> Option<Device> {
 /// Number and hardware name of each device of a CubeCL backend.
 #[cfg(any(feature = "wgpu", feature = "cuda"))]
 fn cube_devices(kind: burn::tensor::DeviceType) -> impl Iterator<Item = (usize, String)> {
-    Device::enumerate(kind)
-        .into_iter()
-        .enumerate()
-        .map(|(index, device)| {
-            let name = device
-                .identity()
-                .map_or_else(|| format!("{device:?}"), |identity| identity.name);
-            (index, name)
-        })
+    Device::enumerate(kind).into_iter().enumerate().map(|(index, device)| {
+        let name = device.identity().map_or_else(|| format!("{device:?}"), |identity| identity.name);
+        (index, name)
+    })
 }
 
 #[cfg(test)]
@@ -273,16 +235,7 @@ mod tests {
 
     #[test]
     fn every_form_is_understood_and_written_back() {
-        for text in [
-            "flex",
-            "ndarray",
-            "wgpu",
-            "wgpu:2",
-            "tch",
-            "tch:cuda:1",
-            "cuda:0",
-            "cuda:3",
-        ] {
+        for text in ["flex", "ndarray", "wgpu", "wgpu:2", "tch", "tch:cuda:1", "cuda:0", "cuda:3"] {
             assert_eq!(parsed(text).unwrap().to_string(), text);
         }
         assert_eq!(parsed("tch:cpu"), Ok(DeviceName::Tch(None)));
@@ -291,24 +244,12 @@ mod tests {
 
     #[test]
     fn other_forms_are_refused() {
-        for text in [
-            "",
-            "cpu",
-            "Flex",
-            "flex:0",
-            "wgpu:",
-            "wgpu:x",
-            "wgpu:-1",
-            "cuda:+1",
-            "tch:gpu",
-            "tch:cuda:",
-        ] {
+        for text in
+            ["", "cpu", "Flex", "flex:0", "wgpu:", "wgpu:x", "wgpu:-1", "cuda:+1", "tch:gpu", "tch:cuda:"]
+        {
             assert!(parsed(text).is_err(), "{text}");
         }
-        assert_eq!(
-            parsed("wgpu:x").unwrap_err(),
-            "`x` is not a device number (0, 1, ...)"
-        );
+        assert_eq!(parsed("wgpu:x").unwrap_err(), "`x` is not a device number (0, 1, ...)");
     }
 
     #[test]

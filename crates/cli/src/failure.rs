@@ -53,11 +53,7 @@ fn one_line(error: &anyhow::Error) -> String {
     let mut line = String::new();
     for cause in error.chain() {
         // Some messages span lines (a TOML parser's picture of the place), some repeat their cause.
-        let message = cause
-            .to_string()
-            .split_whitespace()
-            .collect::<Vec<_>>()
-            .join(" ");
+        let message = cause.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
         if line.ends_with(&message) {
             continue;
         }
@@ -92,10 +88,7 @@ mod tests {
         let status = |error: anyhow::Error| format!("{:?}", report(&error));
         let code = |code: u8| format!("{:?}", ExitCode::from(code));
         assert_eq!(status(anyhow!("disk full")), code(1));
-        assert_eq!(
-            status(WrongUsage::new(anyhow!("no such key")).into()),
-            code(2)
-        );
+        assert_eq!(status(WrongUsage::new(anyhow!("no such key")).into()), code(2));
         assert_eq!(status(ClosedPipe.into()), code(0));
         let wrapped = Err::<(), _>(WrongUsage::new(anyhow!("no such key"))).context("run.toml");
         assert_eq!(status(wrapped.unwrap_err()), code(2));

@@ -28,11 +28,7 @@ impl Lines<StdinLock<'static>> {
 
 impl<R: Read> Lines<R> {
     fn new(input: R) -> Self {
-        Self {
-            input: BufReader::with_capacity(READ_AHEAD, input),
-            count: 0,
-            failed: None,
-        }
+        Self { input: BufReader::with_capacity(READ_AHEAD, input), count: 0, failed: None }
     }
 
     /// The next lines, without their ends (`\n` or `\r\n`), and the number of the first, from 1;
@@ -83,10 +79,7 @@ impl<R: Read> Lines<R> {
             Err(error) => {
                 let at = error.utf8_error().valid_up_to();
                 let byte = error.as_bytes()[at];
-                bail!(
-                    "standard input, line {number}: not UTF-8 (byte 0x{byte:02x} at column {})",
-                    at + 1
-                )
+                bail!("standard input, line {number}: not UTF-8 (byte 0x{byte:02x} at column {})", at + 1)
             }
         }
     }
@@ -125,16 +118,8 @@ mod tests {
     fn bad_utf8_is_named_by_line_after_the_lines_before_it() {
         let (lines, error) = all(b"fine\nab\xffc\nmore\n");
         assert_eq!(lines, ["fine"]);
-        assert_eq!(
-            error.unwrap(),
-            "standard input, line 2: not UTF-8 (byte 0xff at column 3)"
-        );
-        assert!(
-            all(b"caf\xc3")
-                .1
-                .unwrap()
-                .contains("line 1: not UTF-8 (byte 0xc3 at column 4)")
-        );
+        assert_eq!(error.unwrap(), "standard input, line 2: not UTF-8 (byte 0xff at column 3)");
+        assert!(all(b"caf\xc3").1.unwrap().contains("line 1: not UTF-8 (byte 0xc3 at column 4)"));
     }
 
     #[test]
@@ -152,14 +137,8 @@ mod tests {
             }
         }
         let mut lines = Lines::new(Pieces(vec![b"a\nb\nc", b"c\nd\n"]));
-        assert_eq!(
-            lines.next_batch().unwrap().unwrap(),
-            (1, vec!["a".into(), "b".into()])
-        );
-        assert_eq!(
-            lines.next_batch().unwrap().unwrap(),
-            (3, vec!["cc".into(), "d".into()])
-        );
+        assert_eq!(lines.next_batch().unwrap().unwrap(), (1, vec!["a".into(), "b".into()]));
+        assert_eq!(lines.next_batch().unwrap().unwrap(), (3, vec!["cc".into(), "d".into()]));
         assert!(lines.next_batch().unwrap().is_none());
     }
 }

@@ -1,9 +1,6 @@
 //! The program as a shell sees it: exit status, standard output, standard error.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "helpers of tests, which clippy does not count as tests"
-)]
+#![allow(clippy::unwrap_used, reason = "helpers of tests, which clippy does not count as tests")]
 
 use std::fs;
 use std::io::{Read, Write};
@@ -54,11 +51,7 @@ impl Ran {
     #[track_caller]
     fn error_line(&self, status: i32) -> &str {
         assert_eq!(self.status, status, "{}", self.err);
-        let errors: Vec<&str> = self
-            .err
-            .lines()
-            .filter(|line| line.starts_with("error:"))
-            .collect();
+        let errors: Vec<&str> = self.err.lines().filter(|line| line.starts_with("error:")).collect();
         assert_eq!(errors.len(), 1, "{}", self.err);
         errors[0]
     }
@@ -97,29 +90,16 @@ fn wrong_usage_is_one_error_line_and_status_2() {
     assert!(run(&["devices", "--fast"]).error_line(2).contains("--fast"));
     let ran = run(&["train", "run.toml", "--device", "abacus"]);
     assert!(ran.error_line(2).contains("abacus"), "{}", ran.err);
-    assert!(
-        ran.error_line(2)
-            .contains("expected flex, ndarray, wgpu[:N]"),
-        "{}",
-        ran.err
-    );
-    assert!(
-        run(&["tokenizer", "train", "--model", "wordpiece"])
-            .error_line(2)
-            .contains("required")
-    );
+    assert!(ran.error_line(2).contains("expected flex, ndarray, wgpu[:N]"), "{}", ran.err);
+    assert!(run(&["tokenizer", "train", "--model", "wordpiece"]).error_line(2).contains("required"));
     assert_eq!(run(&[]).status, 2);
 }
 
 #[test]
 fn help_shows_examples_on_standard_output() {
-    for command in [
-        &["train"][..],
-        &["fill-mask"],
-        &["completions"],
-        &["tokenizer", "train"],
-        &["tokenizer", "encode"],
-    ] {
+    for command in
+        [&["train"][..], &["fill-mask"], &["completions"], &["tokenizer", "train"], &["tokenizer", "encode"]]
+    {
         let help = run(&[command, &["--help"]].concat()).done();
         assert!(help.contains("Examples:\n  cloze "), "{help}");
     }
@@ -129,11 +109,7 @@ fn help_shows_examples_on_standard_output() {
 #[test]
 fn a_config_that_cannot_be_read_is_wrong_usage() {
     let ran = run(&["train", "no-such-run.toml"]);
-    assert!(
-        ran.error_line(2).contains("no-such-run.toml"),
-        "{}",
-        ran.err
-    );
+    assert!(ran.error_line(2).contains("no-such-run.toml"), "{}", ran.err);
     assert_eq!(ran.out, "");
 }
 
@@ -148,18 +124,8 @@ fn devices_lists_the_default_first() {
 #[cfg(not(feature = "wgpu"))]
 #[test]
 fn a_device_that_is_not_built_in_names_its_feature() {
-    let ran = run(&[
-        "fill-mask",
-        "--model",
-        "m",
-        "--device",
-        "wgpu:1",
-        "a [MASK]",
-    ]);
-    assert!(
-        ran.error_line(2)
-            .contains("cargo build --release -p cloze --features wgpu")
-    );
+    let ran = run(&["fill-mask", "--model", "m", "--device", "wgpu:1", "a [MASK]"]);
+    assert!(ran.error_line(2).contains("cargo build --release -p cloze --features wgpu"));
     assert!(run(&["devices"]).err.contains("wgpu"));
 }
 
@@ -167,10 +133,7 @@ fn a_device_that_is_not_built_in_names_its_feature() {
 fn completions_are_printed_for_every_shell() {
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
         let script = run(&["completions", shell]).done();
-        assert!(
-            script.contains("fill-mask") && script.contains("--tokenizer"),
-            "{shell}"
-        );
+        assert!(script.contains("fill-mask") && script.contains("min-frequency"), "{shell}");
     }
     run(&["completions", "tcsh"]).error_line(2);
 }
@@ -185,11 +148,7 @@ fn lines_are_encoded_in_every_format() {
     assert_eq!(bare, "5 6 8 7 12\n\n9 5 10\n");
     let tokens = run_with(&encode(&vocab, &["--format", "tokens"]), input).done();
     assert_eq!(tokens.lines().next(), Some("[CLS] the cat ##s sat . [SEP]"));
-    let json = run_with(
-        &encode(&vocab, &["--format", "json", "--no-special"]),
-        input,
-    )
-    .done();
+    let json = run_with(&encode(&vocab, &["--format", "json", "--no-special"]), input).done();
     let json: serde_json::Value = serde_json::from_str(json.lines().next().unwrap()).unwrap();
     assert_eq!(json["ids"], serde_json::json!([5, 6, 8, 7, 12]));
     assert_eq!(json["offsets"][2], serde_json::json!([7, 8]));
@@ -200,10 +159,7 @@ fn lines_are_encoded_in_every_format() {
 fn ids_are_decoded_with_special_tokens_on_request() {
     let (_folder, vocab) = vocabulary();
     let input = b"2 5 6 8 7 12 3\n\n5, 10\n";
-    assert_eq!(
-        run_with(&decode(&vocab, &[]), input).done(),
-        "the cats sat.\n\nthe mat\n"
-    );
+    assert_eq!(run_with(&decode(&vocab, &[]), input).done(), "the cats sat.\n\nthe mat\n");
     let special = run_with(&decode(&vocab, &["--keep-special"]), b"2 5 3\n").done();
     assert_eq!(special, "[CLS] the [SEP]\n");
 }
@@ -213,18 +169,10 @@ fn bad_lines_are_named_and_those_before_them_answered() {
     let (_folder, vocab) = vocabulary();
     let ran = run_with(&encode(&vocab, &[]), b"the cat\n\xff\xfe\nthe mat\n");
     assert_eq!(ran.out, "2 5 6 3\n");
-    assert_eq!(
-        ran.error_line(1),
-        "error: standard input, line 2: not UTF-8 (byte 0xff at column 1)"
-    );
+    assert_eq!(ran.error_line(1), "error: standard input, line 2: not UTF-8 (byte 0xff at column 1)");
     let ran = run_with(&decode(&vocab, &[]), b"5 6\n5 six\n");
     assert_eq!(ran.out, "the cat\n");
-    assert!(
-        ran.error_line(1)
-            .contains("line 2: `six` is not a token id"),
-        "{}",
-        ran.err
-    );
+    assert!(ran.error_line(1).contains("line 2: `six` is not a token id"), "{}", ran.err);
     let ran = run_with(&decode(&vocab, &[]), b"5 13\n");
     assert_eq!(
         ran.error_line(1),
@@ -254,8 +202,7 @@ fn a_closed_pipe_ends_it_quietly() {
     let mut stdin = child.stdin.take().unwrap();
     let writer = thread::spawn(move || {
         // Far more than pipes hold; the program stops reading at some point.
-        let _ =
-            (0..200_000).try_for_each(|_| stdin.write_all(b"the cat sat on the mat, the cat\n"));
+        let _ = (0..200_000).try_for_each(|_| stdin.write_all(b"the cat sat on the mat, the cat\n"));
     });
     let mut first = [0; 2];
     let mut stdout = child.stdout.take().unwrap();
@@ -288,10 +235,7 @@ fn a_trained_tokenizer_gives_its_text_back() {
         let folder = tempfile::tempdir().unwrap();
         let corpus = corpus(&folder);
         let size = if model == "byte-bpe" { "300" } else { "60" };
-        let (out, ran) = train(
-            &folder,
-            &["--model", model, "--vocab-size", size, "--cased", &corpus],
-        );
+        let (out, ran) = train(&folder, &["--model", model, "--vocab-size", size, "--cased", &corpus]);
         assert_eq!(ran.status, 0, "{model}: {}", ran.err);
         assert!(out.join("tokenizer.json").is_file(), "{model}");
 
@@ -308,34 +252,17 @@ fn a_trained_tokenizer_gives_its_text_back() {
 fn lower_casing_is_the_choice_of_the_one_who_trains() {
     let folder = tempfile::tempdir().unwrap();
     let corpus = corpus(&folder);
-    let arguments = [
-        "--model",
-        "wordpiece",
-        "--vocab-size",
-        "60",
-        corpus.as_str(),
-    ];
+    let arguments = ["--model", "wordpiece", "--vocab-size", "60", corpus.as_str()];
     let tokens = |more: &[&str]| {
         let (out, ran) = train(&folder, &[&arguments, more].concat());
         assert_eq!(ran.status, 0, "{}", ran.err);
         let out = text(out);
-        run_with(
-            &encode(&out, &["--format", "tokens", "--no-special"]),
-            b"The\n",
-        )
-        .done()
+        run_with(&encode(&out, &["--format", "tokens", "--no-special"]), b"The\n").done()
     };
     assert!(tokens(&["--lowercase"]).starts_with('t'));
     assert!(tokens(&["--cased"]).starts_with('T'));
-    let (_, ran) = train(
-        &folder,
-        &[&arguments[..], &["--cased", "--lowercase"]].concat(),
-    );
-    assert!(
-        ran.error_line(2).contains("cannot be used with"),
-        "{}",
-        ran.err
-    );
+    let (_, ran) = train(&folder, &[&arguments[..], &["--cased", "--lowercase"]].concat());
+    assert!(ran.error_line(2).contains("cannot be used with"), "{}", ran.err);
 }
 
 #[test]

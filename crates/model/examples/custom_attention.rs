@@ -9,10 +9,10 @@ use burn::module::{Module, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::activation::softmax;
 use burn::tensor::{Device, Int, Tensor};
+use cloze_model::ParamInit;
 use cloze_model::bert::{BertConfig, BertInput};
 use cloze_model::blocks::{AttentionOutput, Linear, SelfAttention};
 use cloze_model::ops::{self, AttentionMask};
-use cloze_model::ParamInit;
 
 #[derive(Module, Debug)]
 struct AdditiveAttention {

@@ -28,12 +28,7 @@ pub struct ParamInit {
 impl ParamInit {
     /// A generator for parameters on `device`; the standard deviation starts at BERT's 0.02.
     pub fn new(device: &Device, seed: u64) -> Self {
-        Self {
-            device: device.clone(),
-            rng: Pcg64Mcg::seed_from_u64(seed),
-            std: 0.02,
-            spare: None,
-        }
+        Self { device: device.clone(), rng: Pcg64Mcg::seed_from_u64(seed), std: 0.02, spare: None }
     }
 
     /// Another standard deviation for [`truncated_normal`](Self::truncated_normal).
@@ -51,10 +46,12 @@ impl ParamInit {
     /// `tf.truncated_normal_initializer` does (google-research/bert, `create_initializer`).
     pub fn truncated_normal<const D: usize>(&mut self, shape: [usize; D]) -> Param<Tensor<D>> {
         let std = self.std;
-        self.param(shape, |init| loop {
-            let z = init.standard_normal();
-            if z.abs() <= 2.0 {
-                return (z * std) as f32;
+        self.param(shape, |init| {
+            loop {
+                let z = init.standard_normal();
+                if z.abs() <= 2.0 {
+                    return (z * std) as f32;
+                }
             }
         })
     }

@@ -47,8 +47,7 @@ pub fn gelu<const D: usize>(x: Tensor<D>) -> Tensor<D> {
 /// google-research/bert's and GPT-2's code.
 pub fn gelu_tanh<const D: usize>(x: Tensor<D>) -> Tensor<D> {
     let cubed = x.clone() * x.clone() * x.clone();
-    let inner = (x.clone() + cubed.mul_scalar(0.044715))
-        .mul_scalar((2.0 / std::f64::consts::PI).sqrt());
+    let inner = (x.clone() + cubed.mul_scalar(0.044715)).mul_scalar((2.0 / std::f64::consts::PI).sqrt());
     x.mul_scalar(0.5) * inner.tanh().add_scalar(1.0)
 }
 
@@ -182,10 +181,8 @@ mod tests {
         let device = Device::flex();
         let q = Tensor::<4>::ones([1, 1, 1, 2], &device);
         let v = Tensor::<4>::from_data([[[[1.0], [3.0]]]], &device);
-        let mask = AttentionMask {
-            pad_mask: Some(Tensor::from_data([[true, true]], &device)),
-            causal: false,
-        };
+        let mask =
+            AttentionMask { pad_mask: Some(Tensor::from_data([[true, true]], &device)), causal: false };
         let k = Tensor::<4>::ones([1, 1, 2, 2], &device);
         let (context, _) = attention(q, k, v, &mask, 0.0);
         close(context.reshape([1]), &[2.0]);

@@ -32,29 +32,20 @@ fn main() {
     let lines: Vec<&str> = text.lines().collect();
     let report = |what: &str, time: Duration| {
         let seconds = time.as_secs_f64();
-        println!(
-            "{what:<44} {seconds:7.3} s {:8.1} MB/s",
-            text.len() as f64 / 1e6 / seconds
-        );
+        println!("{what:<44} {seconds:7.3} s {:8.1} MB/s", text.len() as f64 / 1e6 / seconds);
     };
 
     report(
         "train WordPiece, 4,096 pieces",
         best(|| {
-            let trainer = WordPieceTrainer {
-                vocab_size: 4096,
-                ..Default::default()
-            };
+            let trainer = WordPieceTrainer { vocab_size: 4096, ..Default::default() };
             trainer.train(lines.iter().copied()).expect("a vocabulary");
         }),
     );
     report(
         "train byte-level BPE, 4,096 pieces",
         best(|| {
-            let trainer = BpeTrainer {
-                vocab_size: 4096,
-                ..Default::default()
-            };
+            let trainer = BpeTrainer { vocab_size: 4096, ..Default::default() };
             trainer.train(lines.iter().copied()).expect("a vocabulary");
         }),
     );
@@ -92,10 +83,7 @@ fn main() {
                 ours.encode_into(&text, &mut Vec::new(), &mut Vec::new());
                 start.elapsed().as_secs_f64()
             });
-            println!(
-                "    1 and 10 MB of {what}: {:.3} and {:.3} s",
-                times[0], times[1]
-            );
+            println!("    1 and 10 MB of {what}: {:.3} and {:.3} s", times[0], times[1]);
         }
         let reference: tokenizers::Tokenizer = ours.to_json().parse().expect("a file of ours");
         report(
@@ -112,9 +100,6 @@ fn main() {
         let time = best(|| {
             std::hint::black_box(Tokenizer::load(&json).expect("a tokenizer"));
         });
-        println!(
-            "load tokenizer.json of 30,522 pieces: {:.1} ms",
-            time.as_secs_f64() * 1e3
-        );
+        println!("load tokenizer.json of 30,522 pieces: {:.1} ms", time.as_secs_f64() * 1e3);
     }
 }

@@ -52,11 +52,7 @@ impl AddedToken {
 
     /// An ordinary added token, matched in the normalised text.
     pub fn plain(content: impl Into<String>) -> Self {
-        Self {
-            normalized: true,
-            special: false,
-            ..Self::special(content)
-        }
+        Self { normalized: true, special: false, ..Self::special(content) }
     }
 }
 
@@ -100,16 +96,12 @@ impl AddedVocabulary {
             if token.content.is_empty() {
                 return Err(Error::invalid(at(), "an added token cannot be empty"));
             }
-            let known = self
-                .id(&token.content)
-                .or_else(|| model.vocab().id(&token.content));
+            let known = self.id(&token.content).or_else(|| model.vocab().id(&token.content));
             if let (Some(known), Some(wanted)) = (known, wanted)
                 && known != wanted
             {
-                let message = format!(
-                    "{:?} is given id {wanted}, but has id {known} in the vocabulary",
-                    token.content
-                );
+                let message =
+                    format!("{:?} is given id {wanted}, but has id {known} in the vocabulary", token.content);
                 return Err(Error::invalid(at(), message));
             }
             let id = known.or(wanted).unwrap_or_else(|| self.next_id(model));
@@ -117,29 +109,18 @@ impl AddedVocabulary {
                 let message = format!("id {id} of {:?} is above {MAX_ID}", token.content);
                 return Err(Error::invalid(at(), message));
             }
-            let owner = self
-                .by_id
-                .get(&id)
-                .map(|&e| self.tokens[e].token.content.as_str());
+            let owner = self.by_id.get(&id).map(|&e| self.tokens[e].token.content.as_str());
             let owner = owner.or_else(|| model.vocab().token(id));
             if let Some(owner) = owner.filter(|owner| *owner != token.content) {
-                let message = format!(
-                    "{:?} cannot have id {id}, which is {owner:?}",
-                    token.content
-                );
+                let message = format!("{:?} cannot have id {id}, which is {owner:?}", token.content);
                 return Err(Error::invalid(at(), message));
             }
-            let entry = Entry {
-                id,
-                text: token.content.clone(),
-                token,
-            };
+            let entry = Entry { id, text: token.content.clone(), token };
             match self.by_id.get(&id) {
                 Some(&slot) => self.tokens[slot] = entry,
                 None => {
                     self.by_id.insert(id, self.tokens.len());
-                    self.by_content
-                        .insert(entry.token.content.clone(), self.tokens.len());
+                    self.by_content.insert(entry.token.content.clone(), self.tokens.len());
                     self.tokens.push(entry);
                     added += 1;
                 }
@@ -159,9 +140,7 @@ impl AddedVocabulary {
     pub fn refresh(&mut self, normalizer: Option<&Normalizer>) -> Result<()> {
         for entry in &mut self.tokens {
             entry.text = match normalizer {
-                Some(normalizer) if entry.token.normalized => {
-                    normalizer.normalize(&entry.token.content)
-                }
+                Some(normalizer) if entry.token.normalized => normalizer.normalize(&entry.token.content),
                 _ => entry.token.content.clone(),
             };
         }
@@ -169,10 +148,7 @@ impl AddedVocabulary {
             // A token that normalises to nothing cannot be found.
             let wanted = |e: &Entry| e.token.normalized == normalized && !e.text.is_empty();
             let numbered = self.tokens.iter().enumerate();
-            let entries: Vec<usize> = numbered
-                .filter(|(_, e)| wanted(e))
-                .map(|(i, _)| i)
-                .collect();
+            let entries: Vec<usize> = numbered.filter(|(_, e)| wanted(e)).map(|(i, _)| i).collect();
             if entries.is_empty() {
                 return Ok(None);
             }
@@ -214,38 +190,23 @@ impl AddedVocabulary {
         self.find(self.raw.as_ref(), text, &mut |range, added| {
             let mut piece = NormalizedText::new(&text[range.clone()], range.start, track);
             if added.is_some() {
-                splits.push(
-                    piece,
-                    [Split {
-                        range: 0..range.len(),
-                        added,
-                    }],
-                );
+                splits.push(piece, [Split { range: 0..range.len(), added }]);
                 return;
             }
             if let Some(normalizer) = normalizer {
                 normalizer.apply(&mut piece);
             }
             let mut cuts = Vec::new();
-            self.find(
-                self.normalized.as_ref(),
-                piece.text(),
-                &mut |range, added| {
-                    cuts.push(Split { range, added });
-                },
-            );
+            self.find(self.normalized.as_ref(), piece.text(), &mut |range, added| {
+                cuts.push(Split { range, added });
+            });
             splits.push(piece, cuts);
         });
         splits
     }
 
     /// Calls `piece` with every part of `text`, found tokens with their ids.
-    fn find(
-        &self,
-        matcher: Option<&Matcher>,
-        text: &str,
-        piece: &mut dyn FnMut(Range<usize>, Option<u32>),
-    ) {
+    fn find(&self, matcher: Option<&Matcher>, text: &str, piece: &mut dyn FnMut(Range<usize>, Option<u32>)) {
         let mut done = 0;
         let found = matcher.into_iter().flat_map(|m| {
             let found = m.automaton.find_iter(text);
@@ -255,22 +216,13 @@ impl AddedVocabulary {
             let Entry { id, token, .. } = &self.tokens[entry];
             let (before, after) = (&text[..range.start], &text[range.end..]);
             let is_word = |c: Option<char>| c.is_some_and(|c| is(c, WORD));
-            if token.single_word
-                && (is_word(before.chars().next_back()) || is_word(after.chars().next()))
-            {
+            if token.single_word && (is_word(before.chars().next_back()) || is_word(after.chars().next())) {
                 continue;
             }
             let is_space = |c| is(c, SPACE);
-            let start = if token.lstrip {
-                before.trim_end_matches(is_space).len()
-            } else {
-                range.start
-            };
-            let end = if token.rstrip {
-                text.len() - after.trim_start_matches(is_space).len()
-            } else {
-                range.end
-            };
+            let start = if token.lstrip { before.trim_end_matches(is_space).len() } else { range.start };
+            let end =
+                if token.rstrip { text.len() - after.trim_start_matches(is_space).len() } else { range.end };
             // The token before may have taken the white space.
             let start = start.max(done);
             if end <= start {
@@ -306,20 +258,10 @@ mod tests {
             tokens(AddedToken::special("<X>"), "a<X>b <x>"),
             ["a", "<X>", "b", "[UNK]", "[UNK]", "[UNK]"]
         );
-        assert_eq!(
-            tokens(AddedToken::plain("<X>"), "a<X>b<x>"),
-            ["a", "<x>", "b", "<x>"]
-        );
-        let strip = AddedToken {
-            lstrip: true,
-            rstrip: true,
-            ..AddedToken::special("<X>")
-        };
+        assert_eq!(tokens(AddedToken::plain("<X>"), "a<X>b<x>"), ["a", "<x>", "b", "<x>"]);
+        let strip = AddedToken { lstrip: true, rstrip: true, ..AddedToken::special("<X>") };
         assert_eq!(tokens(strip, "a  <X> b"), ["a", "  <X> ", "b"]);
-        let word = AddedToken {
-            single_word: true,
-            ..AddedToken::special("bb")
-        };
+        let word = AddedToken { single_word: true, ..AddedToken::special("bb") };
         assert_eq!(tokens(word, "abb bb"), ["a", "##b", "##b", "bb"]);
     }
 

@@ -38,9 +38,8 @@ impl Cache {
         if word.len() <= LONGEST {
             let hash = self.hasher.hash_one(word.as_bytes());
             let text = &self.text;
-            let same = |w: &Word| {
-                &text.as_bytes()[w.text as usize..(w.text + w.len) as usize] == word.as_bytes()
-            };
+            let same =
+                |w: &Word| &text.as_bytes()[w.text as usize..(w.text + w.len) as usize] == word.as_bytes();
             if let Some(found) = self.table.find(hash, same) {
                 return &self.pieces[found.first as usize..(found.first + found.count) as usize];
             }
@@ -102,18 +101,9 @@ mod tests {
             let i = i % (WORDS + 10);
             let pieces = cache.pieces(&format!("w{i}"), |_, out| {
                 made += 1;
-                out.push(Piece {
-                    id: i as u32,
-                    end: 1,
-                });
+                out.push(Piece { id: i as u32, end: 1 });
             });
-            assert_eq!(
-                pieces,
-                [Piece {
-                    id: i as u32,
-                    end: 1
-                }]
-            );
+            assert_eq!(pieces, [Piece { id: i as u32, end: 1 }]);
         }
         assert_eq!(made, WORDS + 20);
     }

@@ -56,21 +56,13 @@ impl Encoding {
 
     /// The pieces of word `word` of text `sequence`; `None` where there is no such word.
     pub fn word_to_tokens(&self, word: u32, sequence: u32) -> Option<std::ops::Range<usize>> {
-        let of_word =
-            |&i: &usize| self.sequence_ids[i] == Some(sequence) && self.word_ids[i] == Some(word);
+        let of_word = |&i: &usize| self.sequence_ids[i] == Some(sequence) && self.word_ids[i] == Some(word);
         let start = (0..self.len()).find(of_word)?;
         let end = (0..self.len()).rfind(of_word)?;
         Some(start..end + 1)
     }
 
-    pub(crate) fn push(
-        &mut self,
-        id: u32,
-        token: &str,
-        offsets: Span,
-        word: Option<u32>,
-        sequence: u32,
-    ) {
+    pub(crate) fn push(&mut self, id: u32, token: &str, offsets: Span, word: Option<u32>, sequence: u32) {
         self.ids.push(id);
         self.tokens.push(token.to_owned());
         self.type_ids.push(sequence);
@@ -190,12 +182,7 @@ mod tests {
         encoding
     }
 
-    fn parts(
-        mut encoding: Encoding,
-        len: usize,
-        stride: usize,
-        from: TruncationDirection,
-    ) -> Vec<Vec<u32>> {
+    fn parts(mut encoding: Encoding, len: usize, stride: usize, from: TruncationDirection) -> Vec<Vec<u32>> {
         encoding.truncate(len, stride, from);
         let rest = encoding.overflowing.iter().map(|e| e.ids.clone());
         std::iter::once(encoding.ids.clone()).chain(rest).collect()
@@ -204,14 +191,8 @@ mod tests {
     #[test]
     fn truncation_overlaps_by_the_stride() {
         use TruncationDirection::{Left, Right};
-        assert_eq!(
-            parts(numbers(5), 3, 1, Right),
-            [vec![0, 1, 2], vec![2, 3, 4]]
-        );
-        assert_eq!(
-            parts(numbers(5), 2, 0, Left),
-            [vec![3, 4], vec![1, 2], vec![0]]
-        );
+        assert_eq!(parts(numbers(5), 3, 1, Right), [vec![0, 1, 2], vec![2, 3, 4]]);
+        assert_eq!(parts(numbers(5), 2, 0, Left), [vec![3, 4], vec![1, 2], vec![0]]);
         assert_eq!(parts(numbers(2), 3, 0, Right), [vec![0, 1]]);
         assert_eq!(parts(numbers(2), 0, 0, Right), [vec![], vec![0, 1]]);
     }

@@ -89,10 +89,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
     pub(crate) fn invalid(at: impl Into<String>, message: impl Into<String>) -> Self {
-        Self::Invalid {
-            at: at.into(),
-            message: message.into(),
-        }
+        Self::Invalid { at: at.into(), message: message.into() }
     }
 
     pub(crate) fn json(what: &'static str, error: &serde_json::Error) -> Self {
@@ -102,18 +99,10 @@ impl Error {
             Some(end) => text[..end].to_owned(),
             None => text,
         };
-        Self::Json {
-            what,
-            line: error.line(),
-            column: error.column(),
-            message,
-        }
+        Self::Json { what, line: error.line(), column: error.column(), message }
     }
 
     pub(crate) fn in_file(self, path: &std::path::Path) -> Self {
-        Self::File {
-            path: path.to_owned(),
-            source: Box::new(self),
-        }
+        Self::File { path: path.to_owned(), source: Box::new(self) }
     }
 }

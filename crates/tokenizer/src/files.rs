@@ -9,8 +9,8 @@ use serde::{
 use serde_json::Value;
 
 use crate::{
-    AddedToken, Bpe, BpeConfig, Decoder, Error, Model, Normalizer, Padding, PostProcessor,
-    PreTokenizer, Result, Tokenizer, Truncation, Vocab, WordPiece,
+    AddedToken, Bpe, BpeConfig, Decoder, Error, Model, Normalizer, Padding, PostProcessor, PreTokenizer,
+    Result, Tokenizer, Truncation, Vocab, WordPiece,
 };
 
 const JSON: &str = "tokenizer.json";
@@ -24,14 +24,8 @@ pub(crate) fn load(path: &Path) -> Result<Tokenizer> {
             in_file(path, from_json)
         };
     }
-    let [json, vocab_txt, vocab_json, merges, config] = [
-        JSON,
-        "vocab.txt",
-        "vocab.json",
-        "merges.txt",
-        "tokenizer_config.json",
-    ]
-    .map(|f| path.join(f));
+    let [json, vocab_txt, vocab_json, merges, config] =
+        [JSON, "vocab.txt", "vocab.json", "merges.txt", "tokenizer_config.json"].map(|f| path.join(f));
     if json.is_file() {
         in_file(&json, from_json)
     } else if vocab_txt.is_file() {
@@ -39,31 +33,17 @@ pub(crate) fn load(path: &Path) -> Result<Tokenizer> {
     } else if vocab_json.is_file() && merges.is_file() {
         load_bpe(&vocab_json, &merges)
     } else {
-        Err(Error::NotFound {
-            path: path.to_owned(),
-        })
+        Err(Error::NotFound { path: path.to_owned() })
     }
 }
 
 pub(crate) fn save(tokenizer: &Tokenizer, path: &Path) -> Result<()> {
-    let path = if path.is_dir() {
-        path.join(JSON)
-    } else {
-        path.to_owned()
-    };
-    fs::write(&path, to_json(tokenizer)).map_err(|source| Error::Io {
-        action: "write",
-        path,
-        source,
-    })
+    let path = if path.is_dir() { path.join(JSON) } else { path.to_owned() };
+    fs::write(&path, to_json(tokenizer)).map_err(|source| Error::Io { action: "write", path, source })
 }
 
 fn read(path: &Path) -> Result<String> {
-    fs::read_to_string(path).map_err(|source| Error::Io {
-        action: "read",
-        path: path.to_owned(),
-        source,
-    })
+    fs::read_to_string(path).map_err(|source| Error::Io { action: "read", path: path.to_owned(), source })
 }
 
 /// Reads a file and parses it; errors name it.
@@ -87,17 +67,12 @@ fn load_vocab_txt(path: &Path, config: &Path) -> Result<Tokenizer> {
         })?),
         false => None,
     };
-    let lowercase = config
-        .as_ref()
-        .and_then(|c| c.do_lower_case)
-        .unwrap_or_else(|| {
-            let cased = |token: &str| !token.starts_with('[') && token.contains(char::is_uppercase);
-            !vocab.iter().any(|(_, token)| cased(token))
-        });
+    let lowercase = config.as_ref().and_then(|c| c.do_lower_case).unwrap_or_else(|| {
+        let cased = |token: &str| !token.starts_with('[') && token.contains(char::is_uppercase);
+        !vocab.iter().any(|(_, token)| cased(token))
+    });
     let mut tokenizer = Tokenizer::bert(vocab, lowercase).map_err(|error| error.in_file(path))?;
-    if let (Some(config), Some(Normalizer::BertNormalizer(bert))) =
-        (config, &mut tokenizer.normalizer)
-    {
+    if let (Some(config), Some(Normalizer::BertNormalizer(bert))) = (config, &mut tokenizer.normalizer) {
         bert.strip_accents = config.strip_accents;
         bert.handle_chinese_chars = config.tokenize_chinese_chars.unwrap_or(true);
     }
@@ -111,10 +86,7 @@ fn parse_vocab_txt(text: &str) -> Result<Vocab> {
         if let Some(before) = vocab.id(token) {
             return Err(Error::Line {
                 line: i + 1,
-                message: format!(
-                    "{token:?} is already on line {}; every piece stands once",
-                    before + 1
-                ),
+                message: format!("{token:?} is already on line {}; every piece stands once", before + 1),
             });
         }
         vocab.insert(token.to_owned(), i as u32)?;
@@ -124,9 +96,8 @@ fn parse_vocab_txt(text: &str) -> Result<Vocab> {
 
 /// GPT-2's and RoBERTa's files.
 fn load_bpe(vocab: &Path, merges: &Path) -> Result<Tokenizer> {
-    let vocab: Vocab = in_file(vocab, |text| {
-        serde_json::from_str(text).map_err(|e| Error::json("vocab.json", &e))
-    })?;
+    let vocab: Vocab =
+        in_file(vocab, |text| serde_json::from_str(text).map_err(|e| Error::json("vocab.json", &e)))?;
     in_file(merges, |text| {
         let pairs = parse_merges(text)?;
         Tokenizer::byte_level_bpe(Bpe::new(vocab, pairs, BpeConfig::default())?)
@@ -148,8 +119,7 @@ fn parse_merges(text: &str) -> Result<Vec<(&str, &str)>> {
 }
 
 fn pair(line: &str) -> Option<(&str, &str)> {
-    line.split_once(' ')
-        .filter(|(a, b)| !a.is_empty() && !b.is_empty() && !b.contains(' '))
+    line.split_once(' ').filter(|(a, b)| !a.is_empty() && !b.is_empty() && !b.contains(' '))
 }
 
 /// `tokenizer.json` as it stands.
@@ -247,8 +217,8 @@ impl<'de> Deserialize<'de> for MergeField {
             }
 
             fn visit_str<E: serde::de::Error>(self, line: &str) -> Result<MergeField, E> {
-                let (a, b) = pair(line)
-                    .ok_or_else(|| E::invalid_value(serde::de::Unexpected::Str(line), &self))?;
+                let (a, b) =
+                    pair(line).ok_or_else(|| E::invalid_value(serde::de::Unexpected::Str(line), &self))?;
                 Ok(MergeField(a.to_owned(), b.to_owned()))
             }
 
@@ -269,46 +239,18 @@ pub(crate) fn from_json(json: &str) -> Result<Tokenizer> {
         return Err(Error::invalid("version", message));
     }
     let mut tokenizer = Tokenizer::new(model(file.model)?);
-    tokenizer.normalizer = component(
-        file.normalizer,
-        "normalizer",
-        Normalizer::TYPES,
-        "normalizers",
-    )?;
-    tokenizer.pre_tokenizer = component(
-        file.pre_tokenizer,
-        "pre_tokenizer",
-        PreTokenizer::TYPES,
-        "pretokenizers",
-    )?;
+    tokenizer.normalizer = component(file.normalizer, "normalizer", Normalizer::TYPES, "normalizers")?;
+    tokenizer.pre_tokenizer =
+        component(file.pre_tokenizer, "pre_tokenizer", PreTokenizer::TYPES, "pretokenizers")?;
     tokenizer.decoder = component(file.decoder, "decoder", Decoder::TYPES, "decoders")?;
-    let processor: Option<PostProcessor> = component(
-        file.post_processor,
-        "post_processor",
-        PostProcessor::TYPES,
-        "processors",
-    )?;
+    let processor: Option<PostProcessor> =
+        component(file.post_processor, "post_processor", PostProcessor::TYPES, "processors")?;
     if let Some(processor) = processor {
         tokenizer = tokenizer.with_post_processor(processor)?;
     }
     tokenizer.add_with_ids(file.added_tokens.into_iter().map(|entry| {
-        let AddedTokenEntry {
-            id,
-            content,
-            single_word,
-            lstrip,
-            rstrip,
-            normalized,
-            special,
-        } = entry;
-        let token = AddedToken {
-            content,
-            single_word,
-            lstrip,
-            rstrip,
-            normalized,
-            special,
-        };
+        let AddedTokenEntry { id, content, single_word, lstrip, rstrip, normalized, special } = entry;
+        let token = AddedToken { content, single_word, lstrip, rstrip, normalized, special };
         (Some(id), token)
     }))?;
     tokenizer.set_truncation(file.truncation)?;
@@ -330,10 +272,8 @@ fn model(file: ModelFile) -> Result<Model> {
             supported: Model::TYPES.to_vec(),
         });
     }
-    let vocab = file
-        .vocab
-        .0
-        .ok_or_else(|| Error::invalid("model.vocab", "expected an object of pieces and ids"))?;
+    let vocab =
+        file.vocab.0.ok_or_else(|| Error::invalid("model.vocab", "expected an object of pieces and ids"))?;
     if kind == "WordPiece" {
         let unk = file.unk_token.as_deref().unwrap_or("[UNK]");
         let prefix = file.continuing_subword_prefix.as_deref().unwrap_or("##");
@@ -341,20 +281,12 @@ fn model(file: ModelFile) -> Result<Model> {
         return Ok(Model::WordPiece(WordPiece::with(vocab, unk, prefix, max)?));
     }
     if file.byte_fallback == Some(true) {
-        return Err(Error::invalid(
-            "model.byte_fallback",
-            "true is not supported, only false",
-        ));
+        return Err(Error::invalid("model.byte_fallback", "true is not supported, only false"));
     }
     if file.dropout.is_some_and(|p| p != 0.0) {
-        return Err(Error::invalid(
-            "model.dropout",
-            "only null (no dropout) is supported",
-        ));
+        return Err(Error::invalid("model.dropout", "only null (no dropout) is supported"));
     }
-    let merges = file
-        .merges
-        .ok_or_else(|| Error::invalid("model.merges", "a BPE model needs its merges"))?;
+    let merges = file.merges.ok_or_else(|| Error::invalid("model.merges", "a BPE model needs its merges"))?;
     let config = BpeConfig {
         unk_token: file.unk_token,
         continuing_subword_prefix: file.continuing_subword_prefix.filter(|p| !p.is_empty()),
@@ -383,10 +315,7 @@ fn component<T: DeserializeOwned>(
 
 fn check_types(value: &Value, at: &str, types: &[&'static str], list: &str) -> Result<()> {
     let Some(found) = value.get("type").and_then(Value::as_str) else {
-        let message = format!(
-            "expected an object with a \"type\", one of {}",
-            types.join(", ")
-        );
+        let message = format!("expected an object with a \"type\", one of {}", types.join(", "));
         return Err(Error::invalid(at, message));
     };
     if !types.contains(&found) {
@@ -396,10 +325,7 @@ fn check_types(value: &Value, at: &str, types: &[&'static str], list: &str) -> R
             supported: types.to_vec(),
         });
     }
-    let parts = value
-        .get(list)
-        .filter(|_| found == "Sequence")
-        .and_then(Value::as_array);
+    let parts = value.get(list).filter(|_| found == "Sequence").and_then(Value::as_array);
     for (i, part) in parts.into_iter().flatten().enumerate() {
         check_types(part, &format!("{at}.{list}[{i}]"), types, list)?;
     }
@@ -448,11 +374,7 @@ pub(crate) fn to_json(tokenizer: &Tokenizer) -> String {
         version: "1.0",
         truncation: &tokenizer.truncation,
         padding: &tokenizer.padding,
-        added_tokens: tokenizer
-            .added
-            .iter()
-            .map(|(id, token)| OutToken { id, token })
-            .collect(),
+        added_tokens: tokenizer.added.iter().map(|(id, token)| OutToken { id, token }).collect(),
         normalizer: &tokenizer.normalizer,
         pre_tokenizer: &tokenizer.pre_tokenizer,
         post_processor: &tokenizer.post_processor,
@@ -493,18 +415,11 @@ mod tests {
         let json = with(
             r#""pre_tokenizer":{"type":"Sequence","pretokenizers":[{"type":"Whitespace"},{"type":"Klingon"}]}"#,
         );
-        assert!(
-            error(&json)
-                .starts_with("pre_tokenizer.pretokenizers[1]: \"Klingon\" is not supported")
-        );
+        assert!(error(&json).starts_with("pre_tokenizer.pretokenizers[1]: \"Klingon\" is not supported"));
         let unigram = r#"{"model":{"type":"Unigram","vocab":[["a",0.5]]}}"#;
         assert!(error(unigram).starts_with("model: \"Unigram\" is not supported"));
         let json = with(r#""normalizer":{"type":"BertNormalizer","lowercse":true}"#);
-        assert!(
-            error(&json).contains("normalizer: unknown field `lowercse`"),
-            "{}",
-            error(&json)
-        );
+        assert!(error(&json).contains("normalizer: unknown field `lowercse`"), "{}", error(&json));
         assert!(error(&with(r#""decoder":7"#)).starts_with("decoder: expected an object"));
         assert!(error(&with(r#""version":"2.0""#)).starts_with("version: \"2.0\""));
         assert!(error(&with(r#""surprise":1"#)).contains("unknown field `surprise`"));
@@ -523,18 +438,11 @@ mod tests {
     #[test]
     fn old_and_new_merges() {
         for merges in [r#"["a b"]"#, r#"[["a","b"]]"#] {
-            let json = format!(
-                r#"{{"model":{{"type":"BPE","vocab":{{"a":0,"b":1,"ab":2}},"merges":{merges}}}}}"#
-            );
+            let json =
+                format!(r#"{{"model":{{"type":"BPE","vocab":{{"a":0,"b":1,"ab":2}},"merges":{merges}}}}}"#);
             let tokenizer = from_json(&json).unwrap();
             assert_eq!(tokenizer.encode("ab", false).ids, [2]);
-            assert_eq!(
-                from_json(&to_json(&tokenizer))
-                    .unwrap()
-                    .encode("aab", false)
-                    .ids,
-                [0, 2]
-            );
+            assert_eq!(from_json(&to_json(&tokenizer)).unwrap().encode("aab", false).ids, [0, 2]);
         }
     }
 
@@ -542,20 +450,13 @@ mod tests {
     fn vocabulary_files() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name| folder.path().join(name);
-        assert!(
-            load(folder.path())
-                .unwrap_err()
-                .to_string()
-                .starts_with("no tokenizer in ")
-        );
+        assert!(load(folder.path()).unwrap_err().to_string().starts_with("no tokenizer in "));
         fs::write(path("merges.txt"), "#version: 0.2\na b\nab\n").unwrap();
         fs::write(path("vocab.json"), r#"{"a":0,"b":1,"ab":2}"#).unwrap();
-        let text =
-            |error: Error| format!("{error}: {}", std::error::Error::source(&error).unwrap());
+        let text = |error: Error| format!("{error}: {}", std::error::Error::source(&error).unwrap());
         assert!(
-            text(load(folder.path()).unwrap_err()).ends_with(
-                "merges.txt: line 3: \"ab\" is not two pieces with a space between them"
-            )
+            text(load(folder.path()).unwrap_err())
+                .ends_with("merges.txt: line 3: \"ab\" is not two pieces with a space between them")
         );
         fs::write(path("vocab.txt"), "[UNK]\nhello\nHello\nhello\n").unwrap();
         assert!(
@@ -564,11 +465,7 @@ mod tests {
         );
         fs::write(path("vocab.txt"), "[UNK]\nhello\nHello\n").unwrap();
         assert_eq!(load(folder.path()).unwrap().encode("Hello", false).ids, [2]);
-        fs::write(
-            path("tokenizer_config.json"),
-            r#"{"do_lower_case":true,"other":1}"#,
-        )
-        .unwrap();
+        fs::write(path("tokenizer_config.json"), r#"{"do_lower_case":true,"other":1}"#).unwrap();
         let lower = load(&path("vocab.txt")).unwrap();
         assert_eq!(lower.encode("Hello", false).ids, [1]);
         lower.save(folder.path()).unwrap();

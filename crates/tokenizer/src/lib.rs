@@ -84,9 +84,7 @@ pub use models::{Bpe, BpeConfig, Model, Vocab, WordPiece};
 pub use normalized::Span;
 pub use normalizers::{BertNormalizer, Normalizer};
 pub use padding::{Padding, PaddingDirection, PaddingStrategy};
-pub use post_processors::{
-    PostProcessor, SpecialToken, TemplatePiece, TemplateProcessing, TemplateSequence,
-};
+pub use post_processors::{PostProcessor, SpecialToken, TemplatePiece, TemplateProcessing, TemplateSequence};
 pub use pre_tokenizers::{ByteLevel, PreTokenizer};
 pub use tokenizer::{SpecialIds, Tokenizer};
 pub use truncation::{Truncation, TruncationDirection, TruncationStrategy};

@@ -24,11 +24,7 @@ impl NormalizedText {
             }
             spans
         });
-        Self {
-            text: text.to_owned(),
-            spans,
-            start,
-        }
+        Self { text: text.to_owned(), spans, start }
     }
 
     pub fn text(&self) -> &str {
@@ -113,11 +109,7 @@ impl NormalizedText {
         }
         let mut chars = Vec::with_capacity(self.text.len());
         for c in self.text.chars() {
-            chars.extend(
-                c.to_lowercase()
-                    .enumerate()
-                    .map(|(i, c)| (c, isize::from(i > 0))),
-            );
+            chars.extend(c.to_lowercase().enumerate().map(|(i, c)| (c, isize::from(i > 0))));
         }
         self.transform(chars, 0);
     }

@@ -25,10 +25,7 @@ pub(crate) struct Splits {
 
 impl Splits {
     pub fn new(track: bool) -> Self {
-        Self {
-            spans: track.then(Vec::new),
-            ..Self::default()
-        }
+        Self { spans: track.then(Vec::new), ..Self::default() }
     }
 
     /// Appends normalised text with the cuts already made in it, as ranges of that text.
@@ -47,10 +44,7 @@ impl Splits {
         self.splits.extend(
             cuts.into_iter()
                 .filter(|s| !s.range.is_empty())
-                .map(|s| Split {
-                    range: base + s.range.start..base + s.range.end,
-                    added: s.added,
-                }),
+                .map(|s| Split { range: base + s.range.start..base + s.range.end, added: s.added }),
         );
     }
 
@@ -64,14 +58,9 @@ impl Splits {
                 continue;
             }
             let base = split.range.start;
-            cut(&self.text[split.range.clone()], &mut |range: Range<
-                usize,
-            >| {
+            cut(&self.text[split.range.clone()], &mut |range: Range<usize>| {
                 if !range.is_empty() {
-                    splits.push(Split {
-                        range: base + range.start..base + range.end,
-                        added: None,
-                    });
+                    splits.push(Split { range: base + range.start..base + range.end, added: None });
                 }
             });
         }
@@ -97,10 +86,8 @@ mod tests {
     fn cutting_leaves_added_tokens_alone() {
         let mut splits = Splits::new(true);
         let cuts = [(0..4, None), (4..7, Some(9))];
-        splits.push(
-            NormalizedText::new("a-b <x>", 0, true),
-            cuts.map(|(range, added)| Split { range, added }),
-        );
+        splits
+            .push(NormalizedText::new("a-b <x>", 0, true), cuts.map(|(range, added)| Split { range, added }));
         splits.cut(|text, word| {
             assert_eq!(text, "a-b ");
             word(0..1);

@@ -5,8 +5,8 @@ use std::path::Path;
 use rayon::prelude::*;
 
 use crate::{
-    AddedToken, BertNormalizer, Bpe, ByteLevel, Decoder, Encoding, Error, Model, Normalizer,
-    Padding, PostProcessor, PreTokenizer, Result, TemplateProcessing, Truncation, Vocab, WordPiece,
+    AddedToken, BertNormalizer, Bpe, ByteLevel, Decoder, Encoding, Error, Model, Normalizer, Padding,
+    PostProcessor, PreTokenizer, Result, TemplateProcessing, Truncation, Vocab, WordPiece,
     added::AddedVocabulary,
     cache::{Cache, Caches},
     splits::Splits,
@@ -69,24 +69,14 @@ impl Tokenizer {
     /// The vocabulary has no `[UNK]`.
     pub fn bert(vocab: Vocab, lowercase: bool) -> Result<Self> {
         let model = WordPiece::new(vocab)?;
-        let normalizer = if lowercase {
-            BertNormalizer::uncased()
-        } else {
-            BertNormalizer::cased()
-        };
-        let decoder = Decoder::WordPiece {
-            prefix: "##".into(),
-            cleanup: true,
-        };
+        let normalizer = if lowercase { BertNormalizer::uncased() } else { BertNormalizer::cased() };
+        let decoder = Decoder::WordPiece { prefix: "##".into(), cleanup: true };
         let mut tokenizer = Self::new(Model::WordPiece(model))
             .with_normalizer(Normalizer::BertNormalizer(normalizer))?
             .with_pre_tokenizer(PreTokenizer::BertPreTokenizer)
             .with_decoder(decoder);
         tokenizer.add_known(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"])?;
-        match (
-            tokenizer.token_to_id("[CLS]"),
-            tokenizer.token_to_id("[SEP]"),
-        ) {
+        match (tokenizer.token_to_id("[CLS]"), tokenizer.token_to_id("[SEP]")) {
             (Some(cls), Some(sep)) => {
                 let template = TemplateProcessing::bert(("[CLS]", cls), ("[SEP]", sep));
                 tokenizer.with_post_processor(PostProcessor::TemplateProcessing(template))
@@ -109,10 +99,7 @@ impl Tokenizer {
         tokenizer.add_known(["<s>", "<pad>", "</s>", "<unk>", "<|endoftext|>"])?;
         if let Some(id) = tokenizer.model.vocab().id("<mask>") {
             // RoBERTa's mask takes the space before it, since words carry theirs.
-            let mask = AddedToken {
-                lstrip: true,
-                ..AddedToken::special("<mask>")
-            };
+            let mask = AddedToken { lstrip: true, ..AddedToken::special("<mask>") };
             tokenizer.add_with_ids([(Some(id), mask)])?;
         }
         let processor = match (tokenizer.token_to_id("<s>"), tokenizer.token_to_id("</s>")) {
@@ -206,15 +193,12 @@ impl Tokenizer {
         &mut self,
         tokens: impl IntoIterator<Item = (Option<u32>, AddedToken)>,
     ) -> Result<usize> {
-        self.added
-            .add(tokens, &self.model, self.normalizer.as_ref())
+        self.added.add(tokens, &self.model, self.normalizer.as_ref())
     }
 
     /// Makes special tokens of those that the vocabulary has.
     fn add_known<const N: usize>(&mut self, names: [&str; N]) -> Result<()> {
-        let known = names
-            .into_iter()
-            .filter(|name| self.model.vocab().id(name).is_some());
+        let known = names.into_iter().filter(|name| self.model.vocab().id(name).is_some());
         let known: Vec<_> = known.map(AddedToken::special).collect();
         self.add_tokens(known).map(|_| ())
     }
@@ -225,10 +209,7 @@ impl Tokenizer {
     /// `max_length` leaves no room beside the special tokens, or `stride` none to move on.
     pub fn set_truncation(&mut self, truncation: Option<Truncation>) -> Result<()> {
         if let Some(t) = &truncation {
-            let added = self
-                .post_processor
-                .as_ref()
-                .map_or(0, |p| p.added_tokens(false));
+            let added = self.post_processor.as_ref().map_or(0, |p| p.added_tokens(false));
             if t.max_length < added || (t.stride > 0 && t.stride >= t.max_length - added) {
                 let message = format!(
                     "max_length {} less {added} special tokens must be more than stride {}",
@@ -305,11 +286,7 @@ impl Tokenizer {
     }
 
     /// Encodes texts in parallel, and pads them as one batch.
-    pub fn encode_batch<T: AsRef<str> + Sync>(
-        &self,
-        texts: &[T],
-        add_special: bool,
-    ) -> Vec<Encoding> {
+    pub fn encode_batch<T: AsRef<str> + Sync>(&self, texts: &[T], add_special: bool) -> Vec<Encoding> {
         let mut batch: Vec<_> = texts
             .par_iter()
             .map(|text| self.finish(self.encode_one(text.as_ref(), 0), None, add_special))
@@ -342,18 +319,9 @@ impl Tokenizer {
 
     /// The text of `ids`; unknown ids are left out, special tokens on request.
     pub fn decode(&self, ids: &[u32], skip_special: bool) -> String {
-        let tokens = ids
-            .iter()
-            .filter(|id| !skip_special || !self.is_special(**id));
-        let text = |id: u32| {
-            self.added
-                .decoded(id)
-                .or_else(|| self.model.vocab().token(id))
-        };
-        let tokens: Vec<String> = tokens
-            .filter_map(|&id| text(id))
-            .map(str::to_owned)
-            .collect();
+        let tokens = ids.iter().filter(|id| !skip_special || !self.is_special(**id));
+        let text = |id: u32| self.added.decoded(id).or_else(|| self.model.vocab().token(id));
+        let tokens: Vec<String> = tokens.filter_map(|&id| text(id)).map(str::to_owned).collect();
         match &self.decoder {
             Some(decoder) => decoder.decode(tokens),
             None => tokens.join(" "),
@@ -363,18 +331,13 @@ impl Tokenizer {
     /// How many tokens there are, the added ones included.
     pub fn vocab_size(&self) -> usize {
         let vocab = self.model.vocab();
-        let outside = self
-            .added
-            .iter()
-            .filter(|(id, _)| vocab.token(*id).is_none());
+        let outside = self.added.iter().filter(|(id, _)| vocab.token(*id).is_none());
         vocab.len() + outside.count()
     }
 
     /// The id of a token.
     pub fn token_to_id(&self, token: &str) -> Option<u32> {
-        self.added
-            .id(token)
-            .or_else(|| self.model.vocab().id(token))
+        self.added.id(token).or_else(|| self.model.vocab().id(token))
     }
 
     /// The token with an id.
@@ -412,8 +375,7 @@ impl Tokenizer {
     /// The pieces of one text, before truncation and special tokens.
     fn encode_one(&self, text: &str, sequence: u32) -> Encoding {
         let splits = self.split(text, true);
-        self.caches
-            .with(|cache| self.encode_splits(&splits, sequence, cache))
+        self.caches.with(|cache| self.encode_splits(&splits, sequence, cache))
     }
 
     fn encode_splits(&self, splits: &Splits, sequence: u32, cache: &mut Cache) -> Encoding {
@@ -438,12 +400,7 @@ impl Tokenizer {
     }
 
     /// Truncates, and adds special tokens.
-    fn finish(
-        &self,
-        mut first: Encoding,
-        mut second: Option<Encoding>,
-        add_special: bool,
-    ) -> Encoding {
+    fn finish(&self, mut first: Encoding, mut second: Option<Encoding>, add_special: bool) -> Encoding {
         if let Some(truncation) = &self.truncation {
             let processor = self.post_processor.as_ref().filter(|_| add_special);
             let reserved = processor.map_or(0, |p| p.added_tokens(second.is_some()));

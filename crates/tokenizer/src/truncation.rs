@@ -58,12 +58,7 @@ impl Truncation {
     ///
     /// The named-sequence strategies never fail: what the named text cannot give, the other gives.
     /// (The reference reports an error there.)
-    pub(crate) fn apply(
-        &self,
-        first: &mut Encoding,
-        second: Option<&mut Encoding>,
-        reserved: usize,
-    ) {
+    pub(crate) fn apply(&self, first: &mut Encoding, second: Option<&mut Encoding>, reserved: usize) {
         let max = self.max_length.saturating_sub(reserved);
         let Some(second) = second else {
             first.truncate(max, self.stride, self.direction);
@@ -92,16 +87,8 @@ impl Truncation {
         // The reference encodes no more words than reach `max_length`, which decides who counts as the
         // longer of two long texts.
         let (n1, n2) = (self.seen(first), self.seen(second));
-        let (short, long, swap) = if n1 > n2 {
-            (n2, n1, true)
-        } else {
-            (n1, n2, false)
-        };
-        let mut kept = if short > max {
-            (short, short)
-        } else {
-            (short, short.max(max - short))
-        };
+        let (short, long, swap) = if n1 > n2 { (n2, n1, true) } else { (n1, n2, false) };
+        let mut kept = if short > max { (short, short) } else { (short, short.max(max - short)) };
         if kept.0 + kept.1 > max {
             kept = (max / 2, max / 2 + max % 2);
         }
@@ -119,17 +106,11 @@ impl Truncation {
         match self.direction {
             TruncationDirection::Right => {
                 let word = words[self.max_length - 1];
-                words
-                    .iter()
-                    .rposition(|&w| w == word)
-                    .map_or(len, |last| last + 1)
+                words.iter().rposition(|&w| w == word).map_or(len, |last| last + 1)
             }
             TruncationDirection::Left => {
                 let word = words[len - self.max_length];
-                words
-                    .iter()
-                    .position(|&w| w == word)
-                    .map_or(len, |first| len - first)
+                words.iter().position(|&w| w == word).map_or(len, |first| len - first)
             }
         }
     }
@@ -145,10 +126,7 @@ mod tests {
             (0..n).for_each(|i| encoding.push(i, "", (0, 0), Some(i), 0));
             encoding
         });
-        let truncation = Truncation {
-            strategy,
-            ..Truncation::to(7)
-        };
+        let truncation = Truncation { strategy, ..Truncation::to(7) };
         let [first, second] = &mut both;
         truncation.apply(first, Some(second), 0);
         both.map(|e| e.len())

@@ -61,10 +61,7 @@ fn compute(c: char) -> u8 {
         }
     };
     put(SPACE, c.is_whitespace());
-    put(
-        DROPPED,
-        c == '\0' || c == '\u{fffd}' || (!matches!(c, '\t' | '\n' | '\r') && c.is_other()),
-    );
+    put(DROPPED, c == '\0' || c == '\u{fffd}' || (!matches!(c, '\t' | '\n' | '\r') && c.is_other()));
     put(CHINESE, is_chinese(c));
     put(PUNCTUATION, c.is_ascii_punctuation() || c.is_punctuation());
     put(LETTER, contains(&CLASSES[0], c));
@@ -76,10 +73,7 @@ fn compute(c: char) -> u8 {
         parts += 1;
         same &= d == c;
     });
-    put(
-        ACCENT,
-        parts != 1 || !same || canonical_combining_class(c) != 0 || c.is_mark_nonspacing(),
-    );
+    put(ACCENT, parts != 1 || !same || canonical_combining_class(c) != 0 || c.is_mark_nonspacing());
     set
 }
 
@@ -101,15 +95,12 @@ fn is_chinese(c: char) -> bool {
 type Ranges = Vec<(char, char)>;
 
 /// The ranges of `\p{L}`, `\p{N}` and `\w`, as the reference's regular expressions know them.
-static CLASSES: LazyLock<[Ranges; 3]> =
-    LazyLock::new(|| [r"\p{L}", r"\p{N}", r"\w"].map(class_ranges));
+static CLASSES: LazyLock<[Ranges; 3]> = LazyLock::new(|| [r"\p{L}", r"\p{N}", r"\w"].map(class_ranges));
 
 fn class_ranges(pattern: &str) -> Ranges {
     let hir = regex_syntax::parse(pattern).expect("a constant, valid pattern");
     match hir.into_kind() {
-        HirKind::Class(Class::Unicode(class)) => {
-            class.iter().map(|r| (r.start(), r.end())).collect()
-        }
+        HirKind::Class(Class::Unicode(class)) => class.iter().map(|r| (r.start(), r.end())).collect(),
         _ => Vec::new(),
     }
 }

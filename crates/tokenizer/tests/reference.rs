@@ -12,8 +12,8 @@ use std::{
 };
 
 use cloze_tokenizer::{
-    self as ours, AddedToken, BertNormalizer, ByteLevel, Encoding, Normalizer, PreTokenizer,
-    Tokenizer, Truncation, TruncationDirection, TruncationStrategy,
+    self as ours, AddedToken, BertNormalizer, ByteLevel, Encoding, Normalizer, PreTokenizer, Tokenizer,
+    Truncation, TruncationDirection, TruncationStrategy,
     train::{BpeTrainer, WordPieceTrainer},
 };
 use proptest::prelude::*;
@@ -24,9 +24,7 @@ type Reference = theirs::Tokenizer;
 
 /// A file or folder of the shared data, or `None` with a line on why the test is skipped.
 fn shared(path: &str) -> Option<PathBuf> {
-    let full = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../../shared")
-        .join(path);
+    let full = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared").join(path);
     if !full.exists() {
         println!("skipped: no shared/{path} beside the repository");
         return None;
@@ -39,15 +37,9 @@ fn corpus(step: usize) -> Vec<String> {
     let Some(folder) = shared("data/corpus") else {
         return Vec::new();
     };
-    let mut files: Vec<_> = fs::read_dir(folder)
-        .unwrap()
-        .map(|f| f.unwrap().path())
-        .collect();
+    let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|f| f.unwrap().path()).collect();
     files.sort();
-    let text: String = files
-        .iter()
-        .map(|f| fs::read_to_string(f).unwrap() + "\n")
-        .collect();
+    let text: String = files.iter().map(|f| fs::read_to_string(f).unwrap() + "\n").collect();
     text.lines().step_by(step).map(str::to_owned).collect()
 }
 
@@ -78,10 +70,7 @@ fn gpt2() -> Option<(Tokenizer, Reference)> {
 
 fn bert_cased() -> Option<(Tokenizer, Reference)> {
     let ours = Tokenizer::load(shared("tokenizers/bert-base-cased/vocab.txt")?).unwrap();
-    assert_eq!(
-        ours.normalizer(),
-        Some(&Normalizer::BertNormalizer(BertNormalizer::cased()))
-    );
+    assert_eq!(ours.normalizer(), Some(&Normalizer::BertNormalizer(BertNormalizer::cased())));
     let reference = ours.to_json().parse().unwrap();
     Some((ours, reference))
 }
@@ -92,11 +81,7 @@ fn assert_encoding(ours: &Encoding, theirs: &theirs::Encoding, text: &dyn std::f
     assert_eq!(ours.offsets, theirs.get_offsets(), "offsets of {text:?}");
     assert_eq!(ours.type_ids, theirs.get_type_ids(), "type ids of {text:?}");
     assert_eq!(ours.word_ids, theirs.get_word_ids(), "word ids of {text:?}");
-    assert_eq!(
-        ours.special_tokens_mask,
-        theirs.get_special_tokens_mask(),
-        "{text:?}"
-    );
+    assert_eq!(ours.special_tokens_mask, theirs.get_special_tokens_mask(), "{text:?}");
     assert_eq!(ours.attention_mask, theirs.get_attention_mask(), "{text:?}");
     let sequences = theirs.get_sequence_ids();
     let sequences: Vec<_> = sequences.into_iter().map(|s| s.map(|s| s as u32)).collect();
@@ -111,20 +96,14 @@ fn assert_same(ours: &Tokenizer, reference: &Reference, text: &str) {
         assert_encoding(&encoding, &theirs, &text);
         for skip in [true, false] {
             let decoded = reference.decode(&encoding.ids, skip).unwrap();
-            assert_eq!(
-                ours.decode(&encoding.ids, skip),
-                decoded,
-                "decoding {text:?}"
-            );
+            assert_eq!(ours.decode(&encoding.ids, skip), decoded, "decoding {text:?}");
         }
         if !special {
             let (mut ids, mut starts) = (Vec::new(), Vec::new());
             ours.encode_into(text, &mut ids, &mut starts);
             assert_eq!(ids, encoding.ids, "encode_into of {text:?}");
             let words = &encoding.word_ids;
-            let first: Vec<_> = (0..words.len())
-                .map(|i| i == 0 || words[i] != words[i - 1])
-                .collect();
+            let first: Vec<_> = (0..words.len()).map(|i| i == 0 || words[i] != words[i - 1]).collect();
             assert_eq!(starts, first, "word starts of {text:?}");
         }
     }
@@ -170,13 +149,7 @@ fn long_texts() {
     let lines = corpus(211);
     let text = lines.join("\n");
     for (ours, reference) in [minilm(), gpt2()].into_iter().flatten() {
-        for text in [
-            &text[..0],
-            &text,
-            "\n\n  \n",
-            &"a".repeat(5000),
-            &" ".repeat(5000),
-        ] {
+        for text in [&text[..0], &text, "\n\n  \n", &"a".repeat(5000), &" ".repeat(5000)] {
             assert_same(&ours, &reference, text);
         }
     }
@@ -213,19 +186,10 @@ fn declared_truncation_and_padding() {
     for line in &lines {
         let encoding = ours.encode(line, true);
         assert_eq!(encoding.len(), 128);
-        assert_encoding(
-            &encoding,
-            &reference.encode(line.as_str(), true).unwrap(),
-            line,
-        );
+        assert_encoding(&encoding, &reference.encode(line.as_str(), true).unwrap(), line);
     }
     let theirs = reference.encode_batch(lines.clone(), true).unwrap();
-    for ((ours, theirs), line) in ours
-        .encode_batch(&lines, true)
-        .iter()
-        .zip(&theirs)
-        .zip(&lines)
-    {
+    for ((ours, theirs), line) in ours.encode_batch(&lines, true).iter().zip(&theirs).zip(&lines) {
         assert_encoding(ours, theirs, line);
     }
     ours.set_truncation(None).unwrap();
@@ -275,11 +239,7 @@ fn truncation_of_pairs() {
                         let Ok(theirs) = reference.encode((a, b), true) else {
                             continue;
                         };
-                        assert_eq!(
-                            encoding.ids,
-                            theirs.get_ids(),
-                            "{strategy:?} {max_length} {two:?}"
-                        );
+                        assert_eq!(encoding.ids, theirs.get_ids(), "{strategy:?} {max_length} {two:?}");
                         assert_eq!(encoding.offsets, theirs.get_offsets());
                         assert_eq!(encoding.type_ids, theirs.get_type_ids());
                         if !left {
@@ -299,16 +259,11 @@ fn stride_and_overflow() {
     use theirs::utils::truncation::TruncationDirection as Theirs;
     let lines = corpus(1499);
     for (mut ours, reference) in [minilm(), gpt2()].into_iter().flatten() {
-        for (direction, theirs) in [
-            (TruncationDirection::Right, Theirs::Right),
-            (TruncationDirection::Left, Theirs::Left),
-        ] {
+        for (direction, theirs) in
+            [(TruncationDirection::Right, Theirs::Right), (TruncationDirection::Left, Theirs::Left)]
+        {
             for (max_length, stride) in [(8, 0), (8, 3), (17, 14)] {
-                let truncation = Truncation {
-                    direction,
-                    stride,
-                    ..Truncation::to(max_length)
-                };
+                let truncation = Truncation { direction, stride, ..Truncation::to(max_length) };
                 ours.set_truncation(Some(truncation)).unwrap();
                 for line in &lines {
                     let mut theirs_whole = reference.encode(line.as_str(), false).unwrap();
@@ -317,8 +272,7 @@ fn stride_and_overflow() {
                     let parts = encoding.overflowing.iter();
                     let parts: Vec<_> = parts.map(|e| (&e.ids[..], &e.word_ids[..])).collect();
                     let expected = theirs_whole.get_overflowing().iter();
-                    let expected: Vec<_> =
-                        expected.map(|e| (e.get_ids(), e.get_word_ids())).collect();
+                    let expected: Vec<_> = expected.map(|e| (e.get_ids(), e.get_word_ids())).collect();
                     assert_eq!(encoding.ids, theirs_whole.get_ids());
                     assert_eq!(parts, expected);
                     // With special tokens, every part has them.
@@ -363,12 +317,7 @@ fn pieces(reference: &Reference) -> Vec<String> {
 }
 
 fn our_pieces(tokenizer: &Tokenizer) -> Vec<String> {
-    tokenizer
-        .model()
-        .vocab()
-        .iter()
-        .map(|(_, token)| token.to_owned())
-        .collect()
+    tokenizer.model().vocab().iter().map(|(_, token)| token.to_owned()).collect()
 }
 
 fn byte_level_reference(lines: &[String], vocab_size: usize, min_frequency: u64) -> Reference {
@@ -392,24 +341,13 @@ fn byte_level_reference(lines: &[String], vocab_size: usize, min_frequency: u64)
 
 fn assert_same_byte_level_training(lines: &[String], vocab_size: usize, min_frequency: u64) {
     let reference = byte_level_reference(lines, vocab_size, min_frequency);
-    let trainer = BpeTrainer {
-        vocab_size,
-        min_frequency,
-        ..Default::default()
-    };
+    let trainer = BpeTrainer { vocab_size, min_frequency, ..Default::default() };
     let ours = trainer.train(lines.iter()).unwrap();
     assert_eq!(our_pieces(&ours), pieces(&reference));
-    let ours::Model::Bpe(model) = ours.model() else {
-        panic!("not a BPE model")
-    };
-    let json: serde_json::Value =
-        serde_json::from_str(&reference.to_string(false).unwrap()).unwrap();
-    let theirs: Vec<(String, String)> =
-        serde_json::from_value(json["model"]["merges"].clone()).unwrap();
-    let ours: Vec<_> = model
-        .merges()
-        .map(|(a, b)| (a.to_owned(), b.to_owned()))
-        .collect();
+    let ours::Model::Bpe(model) = ours.model() else { panic!("not a BPE model") };
+    let json: serde_json::Value = serde_json::from_str(&reference.to_string(false).unwrap()).unwrap();
+    let theirs: Vec<(String, String)> = serde_json::from_value(json["model"]["merges"].clone()).unwrap();
+    let ours: Vec<_> = model.merges().map(|(a, b)| (a.to_owned(), b.to_owned())).collect();
     assert_eq!(ours, theirs);
 }
 
@@ -417,10 +355,7 @@ fn assert_same_byte_level_training(lines: &[String], vocab_size: usize, min_freq
 /// they have the same ids on both sides, and everything else must be the same.
 fn assert_same_wordpiece_training(lines: &[String], vocab_size: usize) {
     use theirs::models::wordpiece;
-    let plain = WordPieceTrainer {
-        vocab_size: 6,
-        ..Default::default()
-    };
+    let plain = WordPieceTrainer { vocab_size: 6, ..Default::default() };
     // The smallest vocabulary is the special tokens and the alphabet.
     let alphabet = our_pieces(&plain.train(lines.iter()).unwrap());
     let inner = alphabet.iter().filter(|t| t.starts_with("##")).cloned();
@@ -434,41 +369,22 @@ fn assert_same_wordpiece_training(lines: &[String], vocab_size: usize) {
         wordpiece::WordPieceTrainer::builder()
             .vocab_size(vocab_size)
             .show_progress(false)
-            .special_tokens(
-                special_tokens
-                    .iter()
-                    .map(|t| theirs::AddedToken::from(t, true))
-                    .collect(),
-            )
+            .special_tokens(special_tokens.iter().map(|t| theirs::AddedToken::from(t, true)).collect())
             .build(),
     );
     assert!(!trainer.should_show_progress());
     reference.train(&mut trainer, lines.iter()).unwrap();
     assert_eq!(reference.get_model().get_vocab_size(), vocab_size);
-    let ours = WordPieceTrainer {
-        vocab_size,
-        special_tokens,
-        ..Default::default()
-    };
-    assert_eq!(
-        our_pieces(&ours.train(lines.iter()).unwrap()),
-        pieces(&reference)
-    );
+    let ours = WordPieceTrainer { vocab_size, special_tokens, ..Default::default() };
+    assert_eq!(our_pieces(&ours.train(lines.iter()).unwrap()), pieces(&reference));
 
     // With ids of its own, ours has nearly the same pieces: ties fall otherwise.
-    let free = WordPieceTrainer {
-        vocab_size,
-        ..Default::default()
-    };
-    let free: std::collections::HashSet<_> = our_pieces(&free.train(lines.iter()).unwrap())
-        .into_iter()
-        .collect();
+    let free = WordPieceTrainer { vocab_size, ..Default::default() };
+    let free: std::collections::HashSet<_> =
+        our_pieces(&free.train(lines.iter()).unwrap()).into_iter().collect();
     let theirs = pieces(&reference);
     let common = theirs.iter().filter(|t| free.contains(*t)).count();
-    assert!(
-        common * 100 >= vocab_size * 98,
-        "{common} of {vocab_size} pieces are the same"
-    );
+    assert!(common * 100 >= vocab_size * 98, "{common} of {vocab_size} pieces are the same");
 }
 
 #[test]
@@ -504,26 +420,15 @@ fn training_characters() {
         return;
     }
     // Suffixed characters are numbered at random by the reference: given as special tokens, as above.
-    let small = BpeTrainer {
-        vocab_size: 6,
-        limit_alphabet: Some(60),
-        ..BpeTrainer::characters()
-    };
+    let small = BpeTrainer { vocab_size: 6, limit_alphabet: Some(60), ..BpeTrainer::characters() };
     let alphabet = our_pieces(&small.train(lines.iter()).unwrap());
     let last = alphabet.iter().filter(|t| t.ends_with("</w>")).cloned();
     let special_tokens: Vec<String> = small.special_tokens.iter().cloned().chain(last).collect();
-    let trainer = BpeTrainer {
-        vocab_size: 1500,
-        special_tokens,
-        ..small
-    };
+    let trainer = BpeTrainer { vocab_size: 1500, special_tokens, ..small };
 
     let mut reference = Reference::new(bpe::BPE::default());
     reference.with_pre_tokenizer(Some(theirs::pre_tokenizers::bert::BertPreTokenizer));
-    let special = trainer
-        .special_tokens
-        .iter()
-        .map(|t| theirs::AddedToken::from(t, true));
+    let special = trainer.special_tokens.iter().map(|t| theirs::AddedToken::from(t, true));
     let mut theirs = theirs::models::TrainerWrapper::from(
         bpe::BpeTrainer::builder()
             .vocab_size(1500)
@@ -568,10 +473,7 @@ fn odd_text() -> impl Strategy<Value = String> {
 
 /// Runs `check` on generated text: 2,000 strings, or the number in the environment.
 fn on_odd_text(check: impl Fn(&str)) {
-    let cases = std::env::var("CLOZE_CASES")
-        .ok()
-        .and_then(|n| n.parse().ok())
-        .unwrap_or(2000);
+    let cases = std::env::var("CLOZE_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(2000);
     let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig {
         cases,
         failure_persistence: None,
@@ -612,19 +514,10 @@ fn odd_text_byte_level_bpe() {
 /// Every combination of stages, with a small byte-level model, so that offsets of each show.
 #[test]
 fn odd_text_all_stages() {
-    let trained = BpeTrainer {
-        vocab_size: 300,
-        ..Default::default()
-    };
-    let trained = trained
-        .train(["the quick brown fox's den, 12 of them", "the den"])
-        .unwrap();
-    let byte_level = |add_prefix_space| {
-        PreTokenizer::ByteLevel(ByteLevel {
-            add_prefix_space,
-            ..ByteLevel::default()
-        })
-    };
+    let trained = BpeTrainer { vocab_size: 300, ..Default::default() };
+    let trained = trained.train(["the quick brown fox's den, 12 of them", "the den"]).unwrap();
+    let byte_level =
+        |add_prefix_space| PreTokenizer::ByteLevel(ByteLevel { add_prefix_space, ..ByteLevel::default() });
     let sequence = |pretokenizers| PreTokenizer::Sequence { pretokenizers };
     let pre_tokenizers = [
         byte_level(true),
@@ -633,11 +526,7 @@ fn odd_text_all_stages() {
         sequence(vec![PreTokenizer::WhitespaceSplit, byte_level(true)]),
         sequence(vec![PreTokenizer::BertPreTokenizer, byte_level(false)]),
     ];
-    let strip = vec![
-        Normalizer::NFKD,
-        Normalizer::StripAccents,
-        Normalizer::Lowercase,
-    ];
+    let strip = vec![Normalizer::NFKD, Normalizer::StripAccents, Normalizer::Lowercase];
     let normalizers = [
         Normalizer::NFC,
         Normalizer::NFD,
@@ -656,17 +545,9 @@ fn odd_text_all_stages() {
                 .with_normalizer(normalizer.clone())
                 .unwrap()
                 .with_pre_tokenizer(pre_tokenizer.clone());
-            let strip = AddedToken {
-                lstrip: true,
-                rstrip: true,
-                ..AddedToken::special("[MASK]")
-            };
-            let word = AddedToken {
-                single_word: true,
-                ..AddedToken::plain("Re")
-            };
-            ours.add_tokens([strip, word, AddedToken::plain("é")])
-                .unwrap();
+            let strip = AddedToken { lstrip: true, rstrip: true, ..AddedToken::special("[MASK]") };
+            let word = AddedToken { single_word: true, ..AddedToken::plain("Re") };
+            ours.add_tokens([strip, word, AddedToken::plain("é")]).unwrap();
             let reference: Reference = ours.to_json().parse().unwrap();
             all.push((ours, reference));
         }

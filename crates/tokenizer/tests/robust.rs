@@ -8,25 +8,15 @@ use cloze_tokenizer::{
 };
 use proptest::prelude::*;
 
-const TEXT: [&str; 3] = [
-    "the old sailor's boats",
-    "he sails 12 old seas; naïve 中文",
-    "boats",
-];
+const TEXT: [&str; 3] = ["the old sailor's boats", "he sails 12 old seas; naïve 中文", "boats"];
 
 fn wordpiece() -> Tokenizer {
-    let trainer = WordPieceTrainer {
-        vocab_size: 70,
-        ..Default::default()
-    };
+    let trainer = WordPieceTrainer { vocab_size: 70, ..Default::default() };
     trainer.train(TEXT).unwrap()
 }
 
 fn bytes() -> Tokenizer {
-    let trainer = BpeTrainer {
-        vocab_size: 290,
-        ..Default::default()
-    };
+    let trainer = BpeTrainer { vocab_size: 290, ..Default::default() };
     trainer.train(TEXT).unwrap()
 }
 
@@ -38,29 +28,19 @@ fn shared_between_threads() {
     let expected = tokenizer.encode(TEXT[1], true);
     std::thread::scope(|scope| {
         for _ in 0..4 {
-            scope.spawn(|| {
-                (0..100).for_each(|_| assert_eq!(tokenizer.encode(TEXT[1], true), expected))
-            });
+            scope.spawn(|| (0..100).for_each(|_| assert_eq!(tokenizer.encode(TEXT[1], true), expected)));
         }
     });
 }
 
 #[test]
 fn training_is_deterministic() {
-    let lines: Vec<String> = (0..2000)
-        .map(|i| format!("{} {} w{}", TEXT[i % 3], i * 7919, i % 97))
-        .collect();
-    let trainer = WordPieceTrainer {
-        vocab_size: 300,
-        ..Default::default()
-    };
+    let lines: Vec<String> = (0..2000).map(|i| format!("{} {} w{}", TEXT[i % 3], i * 7919, i % 97)).collect();
+    let trainer = WordPieceTrainer { vocab_size: 300, ..Default::default() };
     let first = trainer.train(&lines).unwrap().to_json();
     let backwards = trainer.train(lines.iter().rev()).unwrap().to_json();
     assert!(first == backwards, "the order of lines does not matter");
-    let one = rayon::ThreadPoolBuilder::new()
-        .num_threads(1)
-        .build()
-        .unwrap();
+    let one = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
     assert!(first == one.install(|| trainer.train(&lines)).unwrap().to_json());
 }
 

@@ -3,7 +3,8 @@
 //!     cargo bench -p cloze-trainer --bench pretraining_step -- [PRESET] [BATCH] [LEN] [VOCAB] [STEPS]
 //!
 //! Prints one JSON line with the median; defaults are BERT-mini, 16 × 128, vocabulary 30,522, with 15 % of
-//! the positions masked. `benches/peer.py` runs the same step in PyTorch.
+//! the positions masked. `pretraining_step_transformers.py`
+//! beside this file runs the same step in PyTorch.
 #![allow(missing_docs)]
 
 use burn::optim::GradientsParams;

@@ -2,7 +2,7 @@
 
 use crate::adamw::{AdamW, AdamWConfig};
 use crate::checkpoint::{Best, Checkpoint, Checkpoints, RunState, Window};
-use crate::config::{ModelSection, NonFinite, RunConfig, TokenizerSection};
+use crate::config::{NonFinite, RunConfig, TokenizerSection};
 use crate::metrics::progress::{Meter, RunProgress, Status};
 use crate::metrics::{EvalRecord, METRICS_FILE, MetricsLog, Record, Timing, TrainRecord, curve, jsonl, summary};
 use crate::objective::Objective;
@@ -19,7 +19,7 @@ use cloze_data::{
 use cloze_model::bert::{BertConfig, BertForPreTraining};
 use cloze_model::{ParamInit, huggingface, weights};
 use cloze_tokenizer::Tokenizer;
-use cloze_tokenizer::train::{BpeTrainer, WordPieceTrainer};
+use cloze_tokenizer::train::{BpeTrainer, TrainProgress, WordPieceTrainer};
 use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -85,6 +85,7 @@ pub fn pretrain(config: &RunConfig, options: &RunOptions<'_>, progress: &mut dyn
         None => Ok(Outcome::Stopped { step: run.state.step }),
         Some(evaluation) => {
             let model = run.export(&tokenizer)?;
+            progress.note(&summary::examples(&run.stats, config.examples.has_pairs()));
             progress.note(&summary::results(&evaluation));
             Ok(Outcome::Done { model, evaluation })
         }
@@ -101,7 +102,7 @@ fn tokenizer(config: &RunConfig, folder: &RunFolder, progress: &mut dyn RunProgr
     if !matches!(config.tokenizer, TokenizerSection::Load { .. }) {
         progress.note("training the tokenizer");
     }
-    let tokenizer = make_tokenizer(&config.tokenizer, &config.corpus)?;
+    let tokenizer = make_tokenizer(&config.tokenizer, &config.corpus, &Pulse::new(progress))?;
     write_whole(&path, tokenizer.to_json().as_bytes())?;
     progress.note(&format!(
         "tokenizer: {} pieces, {}",
@@ -112,15 +113,17 @@ fn tokenizer(config: &RunConfig, folder: &RunFolder, progress: &mut dyn RunProgr
 }
 
 /// Loads a tokenizer, or trains one on the whole corpus.
-fn make_tokenizer(section: &TokenizerSection, corpus: &CorpusConfig) -> Result<Tokenizer> {
+fn make_tokenizer(section: &TokenizerSection, corpus: &CorpusConfig, pulse: &Pulse<'_>) -> Result<Tokenizer> {
+    let mut report = |progress| pulse.beat(|seconds| training_tokenizer(progress, seconds));
     let texts = cloze_data::documents(corpus, Path::new(""))?
         .map(|document| document.map(|document| document.text().to_string()));
     Ok(match *section {
         TokenizerSection::TrainWordpiece { vocab_size, lowercase, min_frequency } => {
-            WordPieceTrainer { vocab_size, lowercase, min_frequency, ..Default::default() }.train(texts)?
+            WordPieceTrainer { vocab_size, lowercase, min_frequency, ..Default::default() }
+                .train_with(texts, &mut report)?
         }
         TokenizerSection::TrainByteBpe { vocab_size, min_frequency } => {
-            BpeTrainer { vocab_size, min_frequency, ..Default::default() }.train(texts)?
+            BpeTrainer { vocab_size, min_frequency, ..Default::default() }.train_with(texts, &mut report)?
         }
         TokenizerSection::Load { ref path } => Tokenizer::load(path)?,
     })
@@ -141,24 +144,14 @@ impl Data {
         progress: &mut dyn RunProgress,
     ) -> Result<Self> {
         let (corpus, report) = {
-            let pulse = Pulse::new("preparing the corpus", progress);
+            let pulse = Pulse::new(progress);
             PreparedCorpus::prepare(&config.corpus, Path::new(""), tokenizer, cache, &pulse)?
         };
         let corpus = Arc::new(corpus);
         let seed = config.run.seed;
         let part = |split| Documents::new(corpus.clone(), split, config.eval.heldout_fraction, seed);
         let (train, held_out) = (part(Split::Train)?, part(Split::HeldOut)?);
-        let mut facts = vec![
-            ("documents", summary::grouped(report.documents)),
-            ("of them held out", summary::grouped(held_out.count())),
-            ("sentences", summary::grouped(report.sentences)),
-            ("tokens", summary::grouped(report.tokens)),
-            (if report.reused { "opened in" } else { "prepared in" }, summary::duration(report.seconds)),
-        ];
-        if !report.skipped.is_empty() {
-            facts.push(("left out or divided", report.skipped.to_string()));
-        }
-        progress.note(&summary::facts("corpus", facts));
+        progress.note(&summary::corpus(&report, train.count(), held_out.count()));
 
         let unigram = Arc::new(UnigramCounts::new(&train, tokenizer.vocab_size()));
         let examples = |documents, seed| {
@@ -174,10 +167,27 @@ impl Data {
     }
 }
 
+/// How far training a tokenizer is, as a note.
+fn training_tokenizer(progress: TrainProgress, seconds: f64) -> String {
+    match progress {
+        TrainProgress::Counting { bytes, words, .. } => format!(
+            "training the tokenizer: {} distinct words in {} MB · {:.1} MB/s",
+            summary::grouped(words as u64),
+            summary::grouped(bytes / 1_000_000),
+            bytes as f64 / seconds / 1e6,
+        ),
+        TrainProgress::Merging { done, total } => format!(
+            "training the tokenizer: {} of {} pieces",
+            summary::grouped(done as u64),
+            summary::grouped(total as u64),
+        ),
+        _ => "training the tokenizer".into(),
+    }
+}
+
 /// Notes on a stretch of work before the first step: none within the first two seconds, then one every
-/// few seconds, with rate and time left.
+/// two.
 struct Pulse<'a> {
-    what: &'static str,
     start: Instant,
     shown: Cell<Instant>,
     progress: RefCell<&'a mut dyn RunProgress>,
@@ -187,46 +197,34 @@ impl<'a> Pulse<'a> {
     /// Until the first note, and between two.
     const EVERY: Duration = Duration::from_secs(2);
 
-    fn new(what: &'static str, progress: &'a mut dyn RunProgress) -> Self {
+    fn new(progress: &'a mut dyn RunProgress) -> Self {
         let now = Instant::now();
-        Self { what, start: now, shown: Cell::new(now), progress: RefCell::new(progress) }
+        Self { start: now, shown: Cell::new(now), progress: RefCell::new(progress) }
+    }
+
+    /// Shows a note if it is time for one; `note` is given the seconds since the start.
+    fn beat(&self, note: impl FnOnce(f64) -> String) {
+        let now = Instant::now();
+        if now - self.shown.get() >= Self::EVERY {
+            self.shown.set(now);
+            self.progress.borrow_mut().note(&note((now - self.start).as_secs_f64()));
+        }
     }
 }
 
 impl cloze_data::Progress for Pulse<'_> {
     fn prepared(&self, read: u64, total: u64, tokens: u64) {
-        let now = Instant::now();
-        if now - self.shown.get() < Self::EVERY {
-            return;
-        }
-        self.shown.set(now);
-        let seconds = (now - self.start).as_secs_f64();
-        let share = read as f64 / total.max(1) as f64;
-        let left = seconds * (1.0 - share) / share.max(f64::EPSILON);
-        self.progress.borrow_mut().note(&format!(
-            "{}: {} · {} tokens · {:.1} MB/s of files · {} left",
-            self.what,
-            summary::percent(share),
-            summary::grouped(tokens),
-            read as f64 / seconds / 1e6,
-            summary::duration(left),
-        ));
-    }
-}
-
-/// The shape of the model that a config asks for.
-fn bert_config(section: &ModelSection, tokenizer: &Tokenizer) -> BertConfig {
-    BertConfig {
-        n_heads: section.n_heads,
-        d_ff: section.d_ff,
-        max_positions: section.max_positions,
-        hidden_dropout: section.hidden_dropout,
-        attention_dropout: section.attention_dropout,
-        activation: section.activation,
-        norm: section.norm,
-        layer_norm_eps: section.layer_norm_eps,
-        pad_token_id: tokenizer.special_ids().pad.unwrap_or(0) as usize,
-        ..BertConfig::new(tokenizer.vocab_size(), section.n_layers, section.d_model)
+        self.beat(|seconds| {
+            let share = read as f64 / total.max(1) as f64;
+            let left = seconds * (1.0 - share) / share.max(f64::EPSILON);
+            format!(
+                "preparing the corpus: {} · {} tokens · {:.1} MB/s of files · {} left",
+                summary::percent(share),
+                summary::grouped(tokens),
+                read as f64 / seconds / 1e6,
+                summary::duration(left),
+            )
+        });
     }
 }
 
@@ -256,7 +254,7 @@ impl<'a> Run<'a> {
     ) -> Result<Self> {
         let device = options.device.clone().autodiff();
         let seed = config.run.seed;
-        let bert = bert_config(&config.model, tokenizer);
+        let bert = config.model.bert(tokenizer);
         bert.validate()?;
         let mut init = ParamInit::new(&device, derive_seed(seed, &[INIT_STREAM])).with_std(bert.init_std);
         let mut model = bert.init(&mut init);
@@ -391,10 +389,18 @@ impl<'a> Run<'a> {
             meter.skip_to(now);
         }
         drop(batches);
+        // A run killed between its last checkpoint and the export has its last evaluation in the log.
         if evaluation.is_none() {
-            evaluation = Some(self.evaluate(progress)?);
+            let records = jsonl::read(&self.folder.path().join(METRICS_FILE))?;
+            evaluation = records.into_iter().rev().find_map(|record| match record {
+                Record::Eval(record) if record.step == self.state.step => Some(record),
+                _ => None,
+            });
         }
-        Ok(evaluation)
+        match evaluation {
+            Some(evaluation) => Ok(Some(evaluation)),
+            None => self.evaluate(progress).map(Some),
+        }
     }
 
     /// One optimisation step, and the state after it.

@@ -50,6 +50,8 @@ impl RunFolder {
         let saved = RunConfig::load(folder.config(), &[])?;
         let differences = saved.differences(config);
         if differences.is_empty() {
+            // What may differ, such as how often to log, is as it is now.
+            write_whole(&folder.config(), config.to_toml().as_bytes())?;
             return Ok(folder);
         }
         let differences: Vec<String> = differences.iter().map(ToString::to_string).collect();

@@ -44,11 +44,7 @@ pub fn run(args: &Args) -> Result<()> {
     let mut output = Output::new();
     let mut print = |text: &str| {
         let masks = filler.fill(text, args.top_k)?;
-        output.line(if args.json {
-            json(text, &masks)
-        } else {
-            table(text, &masks)
-        })?;
+        output.line(if args.json { json(text, &masks) } else { table(text, &masks) })?;
         output.flush()
     };
     for text in &args.texts {
@@ -75,10 +71,8 @@ fn json(text: &str, masks: &[Vec<Candidate>]) -> String {
             "filled": candidate.filled,
         })
     };
-    let masks: Vec<Vec<_>> = masks
-        .iter()
-        .map(|candidates| candidates.iter().map(candidate).collect())
-        .collect();
+    let masks: Vec<Vec<_>> =
+        masks.iter().map(|candidates| candidates.iter().map(candidate).collect()).collect();
     json!({ "text": text, "masks": masks }).to_string()
 }
 
@@ -133,10 +127,7 @@ mod tests {
     #[test]
     fn json_is_one_line_and_keeps_the_order() {
         let line = json("a [MASK]\t", &[candidates()]);
-        assert!(
-            line.starts_with(r#"{"text":"a [MASK]\t","masks":[[{"token":"cat","id":7,"#),
-            "{line}"
-        );
+        assert!(line.starts_with(r#"{"text":"a [MASK]\t","masks":[[{"token":"cat","id":7,"#), "{line}");
         assert!(!line.contains('\n'));
     }
 }

@@ -52,17 +52,8 @@ pub fn run(args: &Args) -> Result<()> {
     let config = RunConfig::load(&args.config, &args.settings).map_err(WrongUsage::new)?;
     let device = device::open(args.device)?;
     let stop = stop::on_ctrl_c()?;
-    let folder = args
-        .out
-        .clone()
-        .unwrap_or_else(|| Path::new(RUNS).join(&config.run.name));
-    let options = RunOptions {
-        device,
-        folder,
-        cache: CACHE.into(),
-        resume: args.resume,
-        stop: &stop,
-    };
+    let folder = args.out.clone().unwrap_or_else(|| Path::new(RUNS).join(&config.run.name));
+    let options = RunOptions { device, folder, cache: CACHE.into(), resume: args.resume, stop: &stop };
     match pretrain(&config, &options, &mut StderrProgress::new())? {
         Outcome::Done { model, .. } => {
             let mut output = Output::new();

@@ -131,10 +131,9 @@ impl BertConfig {
                 self.n_heads, self.d_model
             )));
         }
-        for (name, p) in [
-            ("hidden_dropout", self.hidden_dropout),
-            ("attention_dropout", self.attention_dropout),
-        ] {
+        for (name, p) in
+            [("hidden_dropout", self.hidden_dropout), ("attention_dropout", self.attention_dropout)]
+        {
             if !(0.0..1.0).contains(&p) {
                 return Err(ModelError::Config(format!("`{name}` = {p}, expected 0 or more and below 1")));
             }
@@ -147,8 +146,8 @@ impl BertConfig {
     /// # Panics
     /// If the configuration is not [valid](Self::validate).
     pub fn init(&self, init: &mut ParamInit) -> BertForPreTraining {
-        let attention = MultiHeadAttentionConfig::new(self.d_model, self.n_heads)
-            .with_dropout(self.attention_dropout);
+        let attention =
+            MultiHeadAttentionConfig::new(self.d_model, self.n_heads).with_dropout(self.attention_dropout);
         self.init_with(init, |init| attention.init(init))
     }
 
@@ -193,7 +192,6 @@ impl BertConfig {
         }
     }
 }
-
 
 #[cfg(test)]
 mod tests {

@@ -112,10 +112,7 @@ impl MultiHeadAttention {
         let (context, weights) = ops::attention(q, k, v, mask, self.dropout);
         let [batch, n_heads, q_len, d_v] = context.dims();
         let context = context.swap_dims(1, 2).reshape([batch, q_len, n_heads * d_v]);
-        AttentionOutput {
-            context: self.output.forward(context),
-            weights: need_weights.then_some(weights),
-        }
+        AttentionOutput { context: self.output.forward(context), weights: need_weights.then_some(weights) }
     }
 
     /// `[batch, len, n_heads · d]` → `[batch, n_heads, len, d]`

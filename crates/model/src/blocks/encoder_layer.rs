@@ -1,6 +1,6 @@
 use super::{AttentionOutput, FeedForward, FeedForwardConfig, LayerNorm, SelfAttention};
-use crate::ops::{self, AttentionMask};
 use crate::ParamInit;
+use crate::ops::{self, AttentionMask};
 use burn::module::Module;
 use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};

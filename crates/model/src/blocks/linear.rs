@@ -16,10 +16,7 @@ pub struct Linear {
 impl Linear {
     /// A new map from `d_in` to `d_out` features.
     pub fn new(d_in: usize, d_out: usize, init: &mut ParamInit) -> Self {
-        Self {
-            weight: init.truncated_normal([d_in, d_out]),
-            bias: init.zeros([d_out]),
-        }
+        Self { weight: init.truncated_normal([d_in, d_out]), bias: init.zeros([d_out]) }
     }
 
     /// # Shapes

@@ -161,7 +161,10 @@ impl HfBertConfig {
 /// Reads what `BertModel`, `BertForMaskedLM` and `BertForPreTraining` save, in any float precision.
 /// Pooler and heads that the file lacks keep initial values drawn from `init` and are listed in the
 /// report; a missing or misshapen tensor of the encoder is an error that names it.
-pub fn load_bert(folder: &Path, init: &mut ParamInit) -> Result<(BertConfig, BertForPreTraining, LoadReport)> {
+pub fn load_bert(
+    folder: &Path,
+    init: &mut ParamInit,
+) -> Result<(BertConfig, BertForPreTraining, LoadReport)> {
     let config_path = folder.join("config.json");
     let text = fs::read_to_string(&config_path)
         .map_err(|source| ModelError::Io { path: config_path.clone(), source })?;
@@ -170,10 +173,8 @@ pub fn load_bert(folder: &Path, init: &mut ParamInit) -> Result<(BertConfig, Ber
     let config = hf.to_config(&config_path)?;
 
     let path = folder.join("model.safetensors");
-    let mut found: NamedTensors = read_tensors(&path)?
-        .into_iter()
-        .map(|(name, data)| (canonical(&name), data))
-        .collect();
+    let mut found: NamedTensors =
+        read_tensors(&path)?.into_iter().map(|(name, data)| (canonical(&name), data)).collect();
     // Both names of the tied matrix and of the tied bias may be present; the model has one of each.
     found.remove("cls.predictions.decoder.weight");
     if let Some(bias) = found.remove("cls.predictions.decoder.bias") {
@@ -226,8 +227,7 @@ pub fn save_bert(folder: &Path, config: &BertConfig, model: &BertForPreTraining)
     let config_path = folder.join("config.json");
     let json = serde_json::to_string_pretty(&HfBertConfig::from_config(config)?)
         .expect("a struct of plain values serialises");
-    fs::write(&config_path, json + "\n")
-        .map_err(|source| ModelError::Io { path: config_path, source })?;
+    fs::write(&config_path, json + "\n").map_err(|source| ModelError::Io { path: config_path, source })?;
     let tensors = weights::collect(model)
         .into_iter()
         .map(|(ours, data)| {
@@ -271,7 +271,8 @@ fn to_hf(ours: &str) -> String {
 /// A file's tensor name in the one form compared with: with `bert.` in front of the encoder, and
 /// with the layer norm's new parameter names (checkpoints converted from TensorFlow have the old).
 fn canonical(name: &str) -> String {
-    let name = name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias");
+    let name =
+        name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias");
     match name.starts_with("bert.") || name.starts_with("cls.") {
         true => name,
         false => format!("bert.{name}"),
@@ -327,8 +328,7 @@ mod tests {
         let config = BertConfig { d_ff: 24, ..BertConfig::new(31, 2, 16) };
         let model = config.init(&mut ParamInit::new(&device, 5));
         save_bert(&folder, &config, &model).unwrap();
-        let (loaded_config, loaded, report) =
-            load_bert(&folder, &mut ParamInit::new(&device, 6)).unwrap();
+        let (loaded_config, loaded, report) = load_bert(&folder, &mut ParamInit::new(&device, 6)).unwrap();
         assert_eq!(loaded_config, config);
         assert_eq!(report, LoadReport::default());
         assert_eq!(weights::collect(&loaded), weights::collect(&model));

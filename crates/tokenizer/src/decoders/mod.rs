@@ -81,9 +81,9 @@ impl Decoder {
                 }
                 tokens
             }
-            Self::Sequence { decoders } => decoders
-                .iter()
-                .fold(tokens, |tokens, decoder| decoder.chain(tokens)),
+            Self::Sequence { decoders } => {
+                decoders.iter().fold(tokens, |tokens, decoder| decoder.chain(tokens))
+            }
         }
     }
 }
@@ -99,17 +99,8 @@ mod tests {
             decoder.decode(tokens.iter().map(|t| t.to_string()).collect())
         };
         let byte_level = r#"{"type":"ByteLevel","add_prefix_space":true,"trim_offsets":true}"#;
-        assert_eq!(
-            run(byte_level, &["Ġhi", "Ã", "©", "<中>", "Ã"]),
-            " hié<中>\u{fffd}"
-        );
-        assert_eq!(
-            run(
-                r#"{"type":"BPEDecoder","suffix":"</w>"}"#,
-                &["lo", "w</w>", "er</w>"]
-            ),
-            "low er"
-        );
+        assert_eq!(run(byte_level, &["Ġhi", "Ã", "©", "<中>", "Ã"]), " hié<中>\u{fffd}");
+        assert_eq!(run(r#"{"type":"BPEDecoder","suffix":"</w>"}"#, &["lo", "w</w>", "er</w>"]), "low er");
         let both = r#"{"type":"Sequence","decoders":[{"type":"BPEDecoder","suffix":"_"},{"type":"BPEDecoder","suffix":"x"}]}"#;
         assert_eq!(run(both, &["a_", "bx"]), "a b");
         assert_eq!(run(both, &[]), "");

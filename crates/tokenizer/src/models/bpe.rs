@@ -68,11 +68,7 @@ impl Bpe {
         Self::from_ids(vocab, pairs, config)
     }
 
-    pub(crate) fn from_ids(
-        vocab: Vocab,
-        merges: Vec<(u32, u32)>,
-        config: BpeConfig,
-    ) -> Result<Self> {
+    pub(crate) fn from_ids(vocab: Vocab, merges: Vec<(u32, u32)>, config: BpeConfig) -> Result<Self> {
         let mut ranks = HashMap::with_capacity(merges.len());
         let prefix = config.continuing_subword_prefix.as_deref().unwrap_or("");
         let mut joined = String::new();
@@ -91,24 +87,14 @@ impl Bpe {
         }
         let unk_id = match &config.unk_token {
             Some(unk) => Some(vocab.id(unk).ok_or_else(|| {
-                Error::invalid(
-                    "model.unk_token",
-                    format!("{unk:?} is not in the vocabulary"),
-                )
+                Error::invalid("model.unk_token", format!("{unk:?} is not in the vocabulary"))
             })?),
             None => None,
         };
         let chars = (0..0x180)
             .map(|code| char::from_u32(code).and_then(|c| vocab.id(c.encode_utf8(&mut [0; 4]))))
             .collect();
-        Ok(Self {
-            vocab,
-            merges,
-            ranks,
-            config,
-            unk_id,
-            chars,
-        })
+        Ok(Self { vocab, merges, ranks, config, unk_id, chars })
     }
 
     /// The pieces and their ids.
@@ -131,10 +117,7 @@ impl Bpe {
         if self.config.ignore_merges
             && let Some(id) = self.vocab.id(word)
         {
-            out.push(Piece {
-                id,
-                end: word.len(),
-            });
+            out.push(Piece { id, end: word.len() });
             return;
         }
         let first = out.len();
@@ -182,9 +165,7 @@ impl Bpe {
                 }
                 (None, Some(unk)) => {
                     unknown = match unknown {
-                        Some((unk, size)) if self.config.fuse_unk => {
-                            Some((unk, size + c.len_utf8()))
-                        }
+                        Some((unk, size)) if self.config.fuse_unk => Some((unk, size + c.len_utf8())),
                         Some((before, size)) => {
                             push(before, size);
                             Some((unk, c.len_utf8()))
@@ -197,10 +178,7 @@ impl Bpe {
             }
         }
         if let Some((unk, size)) = unknown {
-            out.push(Piece {
-                id: unk,
-                end: end + size,
-            });
+            out.push(Piece { id: unk, end: end + size });
         }
     }
 
@@ -229,10 +207,7 @@ impl Bpe {
                 break;
             }
             let at = first + best;
-            out[at] = Piece {
-                id,
-                end: out[at + 1].end,
-            };
+            out[at] = Piece { id, end: out[at + 1].end };
             out.remove(at + 1);
             ranks.copy_within(best + 1..count - 1, best);
             count -= 1;
@@ -276,10 +251,7 @@ impl Bpe {
             let Some(&(_, id)) = self.ranks.get(&pair) else {
                 continue;
             };
-            symbols[a] = Piece {
-                id,
-                end: symbols[b].end,
-            };
+            symbols[a] = Piece { id, end: symbols[b].end };
             gone[b] = true;
             next[a] = next[b];
             if next[a] < count {
@@ -324,16 +296,10 @@ mod tests {
 
     #[test]
     fn unknown_characters() {
-        let config = BpeConfig {
-            unk_token: Some("<unk>".into()),
-            ..BpeConfig::default()
-        };
+        let config = BpeConfig { unk_token: Some("<unk>".into()), ..BpeConfig::default() };
         let bpe = Bpe::new(vocab(), [("a", "b")], config.clone()).unwrap();
         assert_eq!(ids(&bpe, "xéab"), [(4, 1), (4, 3), (2, 5)]);
-        let fused = BpeConfig {
-            fuse_unk: true,
-            ..config
-        };
+        let fused = BpeConfig { fuse_unk: true, ..config };
         let bpe = Bpe::new(vocab(), [("a", "b")], fused).unwrap();
         assert_eq!(ids(&bpe, "xéab"), [(4, 3), (2, 5)]);
     }
@@ -360,10 +326,7 @@ mod tests {
 
     #[test]
     fn suffix_and_prefix() {
-        let config = BpeConfig {
-            end_of_word_suffix: Some("</w>".into()),
-            ..BpeConfig::default()
-        };
+        let config = BpeConfig { end_of_word_suffix: Some("</w>".into()), ..BpeConfig::default() };
         let vocab = Vocab::from_tokens(["l", "o</w>", "lo</w>"]).unwrap();
         let bpe = Bpe::new(vocab, [("l", "o</w>")], config).unwrap();
         assert_eq!(ids(&bpe, "lo"), [(2, 2)]);
@@ -373,9 +336,6 @@ mod tests {
     #[test]
     fn a_merge_outside_the_vocabulary_is_named() {
         let error = Bpe::new(vocab(), [("a", "b"), ("b", "c")], BpeConfig::default()).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "model.merges[1]: its result \"bc\" is not in the vocabulary"
-        );
+        assert_eq!(error.to_string(), "model.merges[1]: its result \"bc\" is not in the vocabulary");
     }
 }

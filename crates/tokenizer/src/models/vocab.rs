@@ -32,10 +32,7 @@ impl Vocab {
     /// Adds a piece; fails if the piece or the id is there already.
     pub fn insert(&mut self, token: String, id: u32) -> Result<()> {
         if id > MAX_ID {
-            return Err(Error::invalid(
-                "vocab",
-                format!("id {id} of {token:?} is above {MAX_ID}"),
-            ));
+            return Err(Error::invalid("vocab", format!("id {id} of {token:?} is above {MAX_ID}")));
         }
         let slot = id as usize;
         if slot >= self.tokens.len() {
@@ -122,10 +119,7 @@ mod tests {
     fn both_ways() {
         let mut vocab = Vocab::from_tokens(["a", "b"]).unwrap();
         vocab.insert("d".into(), 5).unwrap();
-        assert_eq!(
-            (vocab.id("b"), vocab.token(5), vocab.token(3)),
-            (Some(1), Some("d"), None)
-        );
+        assert_eq!((vocab.id("b"), vocab.token(5), vocab.token(3)), (Some(1), Some("d"), None));
         let json = serde_json::to_string(&vocab).unwrap();
         assert_eq!(json, r#"{"a":0,"b":1,"d":5}"#);
         assert_eq!(serde_json::from_str::<Vocab>(&json).unwrap(), vocab);

@@ -94,10 +94,7 @@ impl WordPiece {
             return;
         }
         out.truncate(before);
-        out.push(Piece {
-            id: self.unk_id,
-            end: word.len(),
-        });
+        out.push(Piece { id: self.unk_id, end: word.len() });
     }
 
     /// Appends the pieces of `word` as far as they go; whether that is to the end.
@@ -149,20 +146,12 @@ mod tests {
         assert_eq!(pieces("unaff"), [(4, 3), (6, 5)]);
         assert_eq!(pieces("uné"), [(1, 2), (5, 4)]);
         assert_eq!(pieces("unx"), [(0, 3)]);
-        assert_eq!(
-            pieces("unaffable"),
-            [(0, 9)],
-            "nine characters are too many"
-        );
+        assert_eq!(pieces("unaffable"), [(0, 9)], "nine characters are too many");
     }
 
     #[test]
     fn unknown_token_must_exist() {
         let error = WordPiece::new(Vocab::from_tokens(["a"]).unwrap()).unwrap_err();
-        assert!(
-            error
-                .to_string()
-                .contains("\"[UNK]\" is not in the vocabulary")
-        );
+        assert!(error.to_string().contains("\"[UNK]\" is not in the vocabulary"));
     }
 }

@@ -31,20 +31,12 @@ impl Default for BertNormalizer {
 impl BertNormalizer {
     /// As for bert-base-uncased.
     pub fn uncased() -> Self {
-        Self {
-            clean_text: true,
-            handle_chinese_chars: true,
-            strip_accents: None,
-            lowercase: true,
-        }
+        Self { clean_text: true, handle_chinese_chars: true, strip_accents: None, lowercase: true }
     }
 
     /// As for bert-base-cased: case and accents stay.
     pub fn cased() -> Self {
-        Self {
-            lowercase: false,
-            ..Self::uncased()
-        }
+        Self { lowercase: false, ..Self::uncased() }
     }
 
     pub(crate) fn apply(&self, text: &mut NormalizedText) {
@@ -92,20 +84,14 @@ mod tests {
 
     #[test]
     fn uncased_and_cased() {
-        assert_eq!(
-            run(BertNormalizer::uncased(), "Héllo\u{0}\u{200b}\nWÖRLD"),
-            "hello world"
-        );
+        assert_eq!(run(BertNormalizer::uncased(), "Héllo\u{0}\u{200b}\nWÖRLD"), "hello world");
         assert_eq!(run(BertNormalizer::cased(), "Héllo\tÖ"), "Héllo Ö");
         assert_eq!(run(BertNormalizer::cased(), "a中b"), "a 中 b");
     }
 
     #[test]
     fn accents_only() {
-        let keep_case = BertNormalizer {
-            strip_accents: Some(true),
-            ..BertNormalizer::cased()
-        };
+        let keep_case = BertNormalizer { strip_accents: Some(true), ..BertNormalizer::cased() };
         assert_eq!(run(keep_case, "Écoute"), "Ecoute");
     }
 }

@@ -38,16 +38,8 @@ pub enum Normalizer {
 
 impl Normalizer {
     /// The `type`s that exist here.
-    pub(crate) const TYPES: &[&str] = &[
-        "BertNormalizer",
-        "NFC",
-        "NFD",
-        "NFKC",
-        "NFKD",
-        "Lowercase",
-        "StripAccents",
-        "Sequence",
-    ];
+    pub(crate) const TYPES: &[&str] =
+        &["BertNormalizer", "NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents", "Sequence"];
 
     /// `text` normalised.
     ///

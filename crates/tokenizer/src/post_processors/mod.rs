@@ -51,13 +51,8 @@ fn yes() -> bool {
 
 impl PostProcessor {
     /// The `type`s that exist here.
-    pub(crate) const TYPES: &[&str] = &[
-        "BertProcessing",
-        "RobertaProcessing",
-        "TemplateProcessing",
-        "ByteLevel",
-        "Sequence",
-    ];
+    pub(crate) const TYPES: &[&str] =
+        &["BertProcessing", "RobertaProcessing", "TemplateProcessing", "ByteLevel", "Sequence"];
 
     /// How many tokens are added to one text or to two.
     pub fn added_tokens(&self, pair: bool) -> usize {
@@ -93,12 +88,7 @@ impl PostProcessor {
                 }
                 parts
             }
-            Self::RobertaProcessing {
-                sep,
-                cls,
-                trim_offsets,
-                add_prefix_space,
-            } => {
+            Self::RobertaProcessing { sep, cls, trim_offsets, add_prefix_space } => {
                 for (i, part) in parts.iter_mut().enumerate() {
                     if *trim_offsets {
                         byte_level::trim_offsets(part, *add_prefix_space);
@@ -120,9 +110,9 @@ impl PostProcessor {
                 }
                 parts
             }
-            Self::Sequence { processors } => processors.iter().fold(parts, |parts, processor| {
-                processor.apply(parts, add_special)
-            }),
+            Self::Sequence { processors } => {
+                processors.iter().fold(parts, |parts, processor| processor.apply(parts, add_special))
+            }
         }
     }
 }
@@ -171,10 +161,9 @@ mod tests {
 
     #[test]
     fn bert_and_roberta() {
-        let bert: PostProcessor = serde_json::from_str(
-            r#"{"type":"BertProcessing","sep":["[SEP]",102],"cls":["[CLS]",101]}"#,
-        )
-        .unwrap();
+        let bert: PostProcessor =
+            serde_json::from_str(r#"{"type":"BertProcessing","sep":["[SEP]",102],"cls":["[CLS]",101]}"#)
+                .unwrap();
         assert_eq!(run(&bert, vec![part(&[5], 0)]).0, [101, 5, 102]);
         let (ids, types) = run(&bert, vec![part(&[5], 0), part(&[6, 7], 1)]);
         assert_eq!(ids, [101, 5, 102, 6, 7, 102]);

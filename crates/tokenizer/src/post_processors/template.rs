@@ -61,31 +61,17 @@ pub struct SpecialToken {
 impl TemplateProcessing {
     /// `cls A sep`, or `cls A sep B:1 sep:1`, from tokens and their ids.
     pub fn bert(cls: (&str, u32), sep: (&str, u32)) -> Self {
-        let special = |token: &str, type_id| TemplatePiece::SpecialToken {
-            id: token.to_owned(),
-            type_id,
-        };
+        let special = |token: &str, type_id| TemplatePiece::SpecialToken { id: token.to_owned(), type_id };
         let text = |id, type_id| TemplatePiece::Sequence { id, type_id };
-        let single = vec![
-            special(cls.0, 0),
-            text(TemplateSequence::A, 0),
-            special(sep.0, 0),
-        ];
+        let single = vec![special(cls.0, 0), text(TemplateSequence::A, 0), special(sep.0, 0)];
         let mut pair = single.clone();
         pair.extend([text(TemplateSequence::B, 1), special(sep.0, 1)]);
         let tokens = [cls, sep].map(|(token, id)| {
-            let special = SpecialToken {
-                id: token.to_owned(),
-                ids: vec![id],
-                tokens: vec![token.to_owned()],
-            };
+            let special =
+                SpecialToken { id: token.to_owned(), ids: vec![id], tokens: vec![token.to_owned()] };
             (token.to_owned(), special)
         });
-        Self {
-            single,
-            pair,
-            special_tokens: tokens.into(),
-        }
+        Self { single, pair, special_tokens: tokens.into() }
     }
 
     /// How many tokens are added.
@@ -93,9 +79,7 @@ impl TemplateProcessing {
         let template = if pair { &self.pair } else { &self.single };
         let added = template.iter().map(|piece| match piece {
             TemplatePiece::Sequence { .. } => 0,
-            TemplatePiece::SpecialToken { id, .. } => {
-                self.special_tokens.get(id).map_or(0, |t| t.ids.len())
-            }
+            TemplatePiece::SpecialToken { id, .. } => self.special_tokens.get(id).map_or(0, |t| t.ids.len()),
         });
         added.sum()
     }
@@ -129,11 +113,7 @@ impl TemplateProcessing {
     }
 
     pub(super) fn apply(&self, mut parts: Vec<Encoding>, add_special: bool) -> Vec<Encoding> {
-        let template = if parts.len() > 1 {
-            &self.pair
-        } else {
-            &self.single
-        };
+        let template = if parts.len() > 1 { &self.pair } else { &self.single };
         let mut out = Vec::with_capacity(template.len());
         for piece in template {
             match piece {
@@ -166,15 +146,9 @@ mod tests {
     fn unknown_names_are_refused() {
         let mut template = TemplateProcessing::bert(("[CLS]", 1), ("[SEP]", 2));
         assert!(template.check("post_processor").is_ok());
-        assert_eq!(
-            (template.added_tokens(false), template.added_tokens(true)),
-            (2, 3)
-        );
+        assert_eq!((template.added_tokens(false), template.added_tokens(true)), (2, 3));
         template.special_tokens.remove("[SEP]");
         let error = template.check("post_processor").unwrap_err().to_string();
-        assert_eq!(
-            error,
-            "post_processor.single[2]: \"[SEP]\" is not in special_tokens"
-        );
+        assert_eq!(error, "post_processor.single[2]: \"[SEP]\" is not in special_tokens");
     }
 }

@@ -25,22 +25,14 @@ pub struct ByteLevel {
 impl Default for ByteLevel {
     /// The reference's defaults, which are not GPT-2's.
     fn default() -> Self {
-        Self {
-            add_prefix_space: true,
-            trim_offsets: true,
-            use_regex: true,
-        }
+        Self { add_prefix_space: true, trim_offsets: true, use_regex: true }
     }
 }
 
 impl ByteLevel {
     /// As GPT-2 has it: no prefix space, offsets with their spaces.
     pub fn gpt2() -> Self {
-        Self {
-            add_prefix_space: false,
-            trim_offsets: false,
-            use_regex: true,
-        }
+        Self { add_prefix_space: false, trim_offsets: false, use_regex: true }
     }
 
     /// The 256 characters that stand for the bytes.
@@ -61,10 +53,7 @@ impl ByteLevel {
             let text = &old.text[split.range.clone()];
             if split.added.is_some() {
                 let range = mapper.copy(text, old_spans);
-                new_splits.push(Split {
-                    range,
-                    added: split.added,
-                });
+                new_splits.push(Split { range, added: split.added });
                 continue;
             }
             // The prefix shares the span of the first character.
@@ -79,10 +68,7 @@ impl ByteLevel {
             };
             let mut word = |range: Range<usize>| {
                 let mapped = mapper.map(text.as_bytes(), range, old_spans, prefix);
-                new_splits.push(Split {
-                    range: mapped,
-                    added: None,
-                });
+                new_splits.push(Split { range: mapped, added: None });
             };
             if self.use_regex {
                 gpt2(text, &mut word);
@@ -125,10 +111,7 @@ impl Mapper {
             let c = byte_to_char(bytes[i]);
             self.text.push(c);
             if let (Some(all), Some(old)) = (&mut self.spans, old) {
-                all.extend(std::iter::repeat_n(
-                    old[i.saturating_sub(prefix)],
-                    c.len_utf8(),
-                ));
+                all.extend(std::iter::repeat_n(old[i.saturating_sub(prefix)], c.len_utf8()));
             }
         }
         start..self.text.len()
@@ -172,11 +155,7 @@ fn gpt2_next(text: &str, bytes: &[u8], at: usize) -> usize {
         last = end;
         end += size;
     }
-    if end < bytes.len() && last > at {
-        last
-    } else {
-        end
-    }
+    if end < bytes.len() && last > at { last } else { end }
 }
 
 #[inline]
@@ -273,9 +252,7 @@ mod tests {
     fn gpt2_pattern() {
         assert_eq!(
             words("I'll say  it's\n\n 12abc!?"),
-            [
-                "I", "'ll", " say", " ", " it", "'s", "\n\n", " 12", "abc", "!?"
-            ]
+            ["I", "'ll", " say", " ", " it", "'s", "\n\n", " 12", "abc", "!?"]
         );
         assert_eq!(words("a  \n"), ["a", "  \n"]);
         assert_eq!(words("\ta"), ["\t", "a"]);
@@ -298,10 +275,7 @@ mod tests {
     fn prefix_space_and_mapping() {
         let with = PreTokenizer::ByteLevel(ByteLevel::default());
         assert_eq!(with.words("é x"), ["ĠÃ©", "Ġx"]);
-        let whole = ByteLevel {
-            use_regex: false,
-            ..ByteLevel::gpt2()
-        };
+        let whole = ByteLevel { use_regex: false, ..ByteLevel::gpt2() };
         assert_eq!(PreTokenizer::ByteLevel(whole).words("a b"), ["aĠb"]);
     }
 }

@@ -36,13 +36,8 @@ pub enum PreTokenizer {
 
 impl PreTokenizer {
     /// The `type`s that exist here.
-    pub(crate) const TYPES: &[&str] = &[
-        "BertPreTokenizer",
-        "ByteLevel",
-        "Whitespace",
-        "WhitespaceSplit",
-        "Sequence",
-    ];
+    pub(crate) const TYPES: &[&str] =
+        &["BertPreTokenizer", "ByteLevel", "Whitespace", "WhitespaceSplit", "Sequence"];
 
     /// The words of `text`.
     ///
@@ -54,16 +49,11 @@ impl PreTokenizer {
     /// ```
     pub fn words(&self, text: &str) -> Vec<String> {
         let mut splits = Splits::new(false);
-        let whole = Split {
-            range: 0..text.len(),
-            added: None,
-        };
+        let whole = Split { range: 0..text.len(), added: None };
         splits.push(NormalizedText::new(text, 0, false), [whole]);
         self.apply(&mut splits);
         let words = splits.splits.iter();
-        words
-            .map(|s| splits.text[s.range.clone()].to_owned())
-            .collect()
+        words.map(|s| splits.text[s.range.clone()].to_owned()).collect()
     }
 
     pub(crate) fn apply(&self, splits: &mut Splits) {
@@ -84,10 +74,7 @@ mod tests {
     #[test]
     fn sequence() {
         let both = PreTokenizer::Sequence {
-            pretokenizers: vec![
-                PreTokenizer::WhitespaceSplit,
-                PreTokenizer::BertPreTokenizer,
-            ],
+            pretokenizers: vec![PreTokenizer::WhitespaceSplit, PreTokenizer::BertPreTokenizer],
         };
         assert_eq!(both.words(" a.b  c"), ["a", ".", "b", "c"]);
     }

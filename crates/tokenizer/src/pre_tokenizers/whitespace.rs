@@ -45,10 +45,7 @@ mod tests {
             PreTokenizer::Whitespace.words("it's  a_b -- é!"),
             ["it", "'", "s", "a_b", "--", "é", "!"]
         );
-        assert_eq!(
-            PreTokenizer::WhitespaceSplit.words("\tit's\u{a0}so "),
-            ["it's", "so"]
-        );
+        assert_eq!(PreTokenizer::WhitespaceSplit.words("\tit's\u{a0}so "), ["it's", "so"]);
         assert!(PreTokenizer::Whitespace.words(" \n").is_empty());
     }
 }

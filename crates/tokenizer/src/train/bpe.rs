@@ -2,8 +2,7 @@
 
 use super::{TrainItem, TrainProgress, check_size, count, merges};
 use crate::{
-    AddedToken, Bpe, BpeConfig, ByteLevel, Decoder, Model, Normalizer, PreTokenizer, Result,
-    Tokenizer, Vocab,
+    AddedToken, Bpe, BpeConfig, ByteLevel, Decoder, Model, Normalizer, PreTokenizer, Result, Tokenizer, Vocab,
 };
 
 /// Trains byte-pair encoding (Sennrich et al. 2016).
@@ -40,9 +39,7 @@ impl Default for BpeTrainer {
             byte_level: true,
             vocab_size: 30_000,
             min_frequency: 0,
-            special_tokens: ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
-                .map(String::from)
-                .into(),
+            special_tokens: ["<s>", "<pad>", "</s>", "<unk>", "<mask>"].map(String::from).into(),
             limit_alphabet: None,
             initial_alphabet: Vec::new(),
             end_of_word_suffix: None,
@@ -55,11 +52,7 @@ impl Default for BpeTrainer {
 impl BpeTrainer {
     /// Of characters, with `</w>` at the end of words.
     pub fn characters() -> Self {
-        Self {
-            byte_level: false,
-            end_of_word_suffix: Some("</w>".into()),
-            ..Self::default()
-        }
+        Self { byte_level: false, end_of_word_suffix: Some("</w>".into()), ..Self::default() }
     }
 
     /// Trains on lines of text, or on results of reading them.
@@ -89,12 +82,7 @@ impl BpeTrainer {
             PreTokenizer::BertPreTokenizer
         };
         check_size(self.vocab_size, self.special_tokens.len() + alphabet.len())?;
-        let words = count::words(
-            items,
-            self.normalizer.as_ref(),
-            Some(&pre_tokenizer),
-            progress,
-        )?;
+        let words = count::words(items, self.normalizer.as_ref(), Some(&pre_tokenizer), progress)?;
         let settings = merges::Settings {
             vocab_size: self.vocab_size,
             min_frequency: self.min_frequency,
@@ -106,10 +94,7 @@ impl BpeTrainer {
             max_token_chars: self.max_token_chars,
         };
         let learnt = merges::learn(&words, &settings, progress);
-        let unk = self
-            .special_tokens
-            .iter()
-            .find(|t| *t == "<unk>" && !self.byte_level);
+        let unk = self.special_tokens.iter().find(|t| *t == "<unk>" && !self.byte_level);
         let config = BpeConfig {
             unk_token: unk.cloned(),
             end_of_word_suffix: suffix.map(str::to_owned),
@@ -119,23 +104,13 @@ impl BpeTrainer {
         let mut tokenizer = if self.byte_level {
             Tokenizer::byte_level_bpe(model)?
         } else {
-            let decoder = suffix.map_or(
-                Decoder::Sequence {
-                    decoders: Vec::new(),
-                },
-                |suffix| Decoder::BPEDecoder {
-                    suffix: suffix.to_owned(),
-                },
-            );
-            Tokenizer::new(Model::Bpe(model))
-                .with_pre_tokenizer(pre_tokenizer)
-                .with_decoder(decoder)
+            let decoder = suffix.map_or(Decoder::Sequence { decoders: Vec::new() }, |suffix| {
+                Decoder::BPEDecoder { suffix: suffix.to_owned() }
+            });
+            Tokenizer::new(Model::Bpe(model)).with_pre_tokenizer(pre_tokenizer).with_decoder(decoder)
         };
         // Those with settings of their own, such as RoBERTa's mask, are there already.
-        let missing = self
-            .special_tokens
-            .iter()
-            .filter(|t| tokenizer.added.id(t).is_none());
+        let missing = self.special_tokens.iter().filter(|t| tokenizer.added.id(t).is_none());
         let missing: Vec<_> = missing.map(AddedToken::special).collect();
         tokenizer.add_tokens(missing)?;
         match &self.normalizer {
@@ -151,10 +126,7 @@ mod tests {
 
     #[test]
     fn bytes_spell_everything() {
-        let trainer = BpeTrainer {
-            vocab_size: 266,
-            ..Default::default()
-        };
+        let trainer = BpeTrainer { vocab_size: 266, ..Default::default() };
         let tokenizer = trainer.train(["the theme then", "the them"]).unwrap();
         assert_eq!(tokenizer.vocab_size(), 266);
         for text in ["the theme 中 é\u{0}", " x", ""] {
@@ -162,18 +134,12 @@ mod tests {
             assert_eq!(encoding.ids[0], 0);
             assert_eq!(tokenizer.decode(&encoding.ids, true), text);
         }
-        assert_eq!(
-            tokenizer.encode("the <mask>", true).tokens,
-            ["<s>", "the", " <mask>", "</s>"]
-        );
+        assert_eq!(tokenizer.encode("the <mask>", true).tokens, ["<s>", "the", " <mask>", "</s>"]);
     }
 
     #[test]
     fn characters_with_an_end_of_word() {
-        let trainer = BpeTrainer {
-            vocab_size: 30,
-            ..BpeTrainer::characters()
-        };
+        let trainer = BpeTrainer { vocab_size: 30, ..BpeTrainer::characters() };
         let tokenizer = trainer.train(["low lower", "low slow"]).unwrap();
         let encoding = tokenizer.encode("slow low x", false);
         assert_eq!(tokenizer.decode(&encoding.ids, true), "slow low");

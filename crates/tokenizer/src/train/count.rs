@@ -34,10 +34,7 @@ where
         let item = items.next();
         let last = item.is_none();
         if let Some(item) = item {
-            let text = item.text().map_err(|source| Error::Corpus {
-                item: count,
-                source,
-            })?;
+            let text = item.text().map_err(|source| Error::Corpus { item: count, source })?;
             count += 1;
             in_batch += text.as_ref().len();
             batch.push(text);
@@ -66,11 +63,7 @@ where
         for (word, n) in counts {
             *total.entry(word).or_default() += n;
         }
-        progress(TrainProgress::Counting {
-            items: count,
-            bytes,
-            words: total.len(),
-        });
+        progress(TrainProgress::Counting { items: count, bytes, words: total.len() });
         if last {
             break;
         }
@@ -90,10 +83,7 @@ fn count_text(
     if let Some(normalizer) = normalizer {
         normalizer.apply(&mut normalized);
     }
-    let whole = Split {
-        range: 0..normalized.text().len(),
-        added: None,
-    };
+    let whole = Split { range: 0..normalized.text().len(), added: None };
     let mut splits = Splits::new(false);
     splits.push(normalized, [whole]);
     if let Some(pre_tokenizer) = pre_tokenizer {

@@ -81,10 +81,7 @@ pub(super) fn learn(
         }
         let (a, b) = (pair.0 as usize, pair.1 as usize);
         let right = pieces.tokens[b].as_str();
-        let right = settings
-            .prefix
-            .and_then(|p| right.strip_prefix(p))
-            .unwrap_or(right);
+        let right = settings.prefix.and_then(|p| right.strip_prefix(p)).unwrap_or(right);
         let joined = format!("{}{right}", pieces.tokens[a]);
         let chars = pieces.chars[a] + pieces.chars[b];
         let id = pieces.add(joined, chars);
@@ -99,29 +96,17 @@ pub(super) fn learn(
             });
         }
         pairs.queue_new();
-        progress(TrainProgress::Merging {
-            done: pieces.tokens.len(),
-            total: settings.vocab_size,
-        });
+        progress(TrainProgress::Merging { done: pieces.tokens.len(), total: settings.vocab_size });
     }
-    Learnt {
-        tokens: pieces.tokens,
-        merges: last_of_each(merges),
-    }
+    Learnt { tokens: pieces.tokens, merges: last_of_each(merges) }
 }
 
 /// A pair can be joined twice, when its piece comes about in two ways. Its rank is then the later one.
 fn last_of_each(merges: Vec<(Pair, u32)>) -> Vec<Pair> {
-    let last: HashMap<Pair, usize> = merges
-        .iter()
-        .enumerate()
-        .map(|(rank, (pair, _))| (*pair, rank))
-        .collect();
+    let last: HashMap<Pair, usize> =
+        merges.iter().enumerate().map(|(rank, (pair, _))| (*pair, rank)).collect();
     let numbered = merges.into_iter().enumerate();
-    numbered
-        .filter(|(rank, (pair, _))| last[pair] == *rank)
-        .map(|(_, (pair, _))| pair)
-        .collect()
+    numbered.filter(|(rank, (pair, _))| last[pair] == *rank).map(|(_, (pair, _))| pair).collect()
 }
 
 /// The characters to begin with, sorted: the wanted ones, and of those in the text the most frequent
@@ -157,14 +142,11 @@ fn spell(words: &[(Box<str>, u64)], settings: &Settings, pieces: &mut Pieces) ->
         piece
     };
     // The forms that occur, numbered in order: (character, first, last).
-    let known =
-        |pieces: &Pieces, c: char| pieces.ids.contains_key(c.encode_utf8(&mut [0; 4]) as &str);
+    let known = |pieces: &Pieces, c: char| pieces.ids.contains_key(c.encode_utf8(&mut [0; 4]) as &str);
     let forms = |word: &str| {
         let count = word.chars().count();
         let numbered: Vec<_> = word.chars().enumerate().collect();
-        numbered
-            .into_iter()
-            .map(move |(i, c)| (c, i == 0, i + 1 == count))
+        numbered.into_iter().map(move |(i, c)| (c, i == 0, i + 1 == count))
     };
     let mut ids: HashMap<(char, bool, bool), u32> = HashMap::new();
     let mut found: Vec<_> = Vec::new();
@@ -179,11 +161,7 @@ fn spell(words: &[(Box<str>, u64)], settings: &Settings, pieces: &mut Pieces) ->
     for form in found {
         ids.insert(form, pieces.add(dress(form.0, form.1, form.2), 1));
     }
-    let spell = |word: &str| {
-        forms(word)
-            .filter_map(|form| ids.get(&form).copied())
-            .collect()
-    };
+    let spell = |word: &str| forms(word).filter_map(|form| ids.get(&form).copied()).collect();
     words.iter().map(|(word, _)| spell(word)).collect()
 }
 
@@ -277,13 +255,7 @@ mod tests {
     }
 
     fn run(settings: &Settings) -> Vec<String> {
-        let words = words(&[
-            ("hug", 10),
-            ("pug", 5),
-            ("pun", 12),
-            ("bun", 4),
-            ("hugs", 5),
-        ]);
+        let words = words(&[("hug", 10), ("pug", 5), ("pun", 12), ("bun", 4), ("hugs", 5)]);
         learn(&words, settings, &mut |_| {}).tokens
     }
 
@@ -292,24 +264,12 @@ mod tests {
         // u g 20, u n 16, h ug 15, then p un 12, hug s 5 (tie with p ug, of higher ids).
         assert_eq!(
             run(&settings(13)),
-            [
-                "b", "g", "h", "n", "p", "s", "u", "ug", "un", "hug", "pun", "pug", "hugs"
-            ]
+            ["b", "g", "h", "n", "p", "s", "u", "ug", "un", "hug", "pun", "pug", "hugs"]
         );
-        let rare = Settings {
-            min_frequency: 16,
-            ..settings(13)
-        };
+        let rare = Settings { min_frequency: 16, ..settings(13) };
         assert_eq!(run(&rare).len(), 9);
-        let short = Settings {
-            max_token_chars: Some(3),
-            ..settings(13)
-        };
-        assert_eq!(
-            run(&short).last().unwrap(),
-            "un",
-            "hug would be as long as the limit"
-        );
+        let short = Settings { max_token_chars: Some(3), ..settings(13) };
+        assert_eq!(run(&short).last().unwrap(), "un", "hug would be as long as the limit");
     }
 
     #[test]
@@ -323,10 +283,7 @@ mod tests {
             suffix: Some("_"),
             ..settings(9)
         };
-        assert_eq!(
-            run(&limited),
-            ["<s>", "g", "u", "z", "##g", "##g_", "##u", "##ug_", "##ug"]
-        );
+        assert_eq!(run(&limited), ["<s>", "g", "u", "z", "##g", "##g_", "##u", "##ug_", "##ug"]);
     }
 
     #[test]

@@ -29,9 +29,7 @@ impl Default for WordPieceTrainer {
         Self {
             vocab_size: 30_000,
             min_frequency: 0,
-            special_tokens: ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-                .map(String::from)
-                .into(),
+            special_tokens: ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"].map(String::from).into(),
             limit_alphabet: None,
             initial_alphabet: Vec::new(),
             lowercase: true,
@@ -58,11 +56,7 @@ impl WordPieceTrainer {
         progress: &mut dyn FnMut(TrainProgress),
     ) -> Result<Tokenizer> {
         check_size(self.vocab_size, self.special_tokens.len())?;
-        let bert = if self.lowercase {
-            BertNormalizer::uncased()
-        } else {
-            BertNormalizer::cased()
-        };
+        let bert = if self.lowercase { BertNormalizer::uncased() } else { BertNormalizer::cased() };
         let normalizer = Normalizer::BertNormalizer(bert);
         let pre_tokenizer = PreTokenizer::BertPreTokenizer;
         let words = count::words(items, Some(&normalizer), Some(&pre_tokenizer), progress)?;
@@ -87,36 +81,16 @@ mod tests {
 
     #[test]
     fn special_tokens_come_first() {
-        let trainer = WordPieceTrainer {
-            vocab_size: 16,
-            ..Default::default()
-        };
+        let trainer = WordPieceTrainer { vocab_size: 16, ..Default::default() };
         let mut last = None;
-        let tokenizer = trainer
-            .train_with(["Banana bandana", "banana"], &mut |p| last = Some(p))
-            .unwrap();
+        let tokenizer = trainer.train_with(["Banana bandana", "banana"], &mut |p| last = Some(p)).unwrap();
         assert_eq!(tokenizer.vocab_size(), 16);
         let ids = tokenizer.special_ids();
-        assert_eq!(
-            [ids.pad, ids.unk, ids.cls, ids.sep, ids.mask],
-            [0, 1, 2, 3, 4].map(Some)
-        );
-        assert_eq!(
-            last,
-            Some(TrainProgress::Merging {
-                done: 16,
-                total: 16
-            })
-        );
+        assert_eq!([ids.pad, ids.unk, ids.cls, ids.sep, ids.mask], [0, 1, 2, 3, 4].map(Some));
+        assert_eq!(last, Some(TrainProgress::Merging { done: 16, total: 16 }));
         let again = Tokenizer::from_json(&tokenizer.to_json()).unwrap();
-        assert_eq!(
-            again.encode("banana band", true),
-            tokenizer.encode("banana band", true)
-        );
-        let tiny = WordPieceTrainer {
-            vocab_size: 5,
-            ..Default::default()
-        };
+        assert_eq!(again.encode("banana band", true), tokenizer.encode("banana band", true));
+        let tiny = WordPieceTrainer { vocab_size: 5, ..Default::default() };
         assert!(tiny.train(["a"]).is_err());
     }
 }

@@ -844,6 +844,10 @@ final_fraction = 0.1
                 "`model.layer_norm_eps` is 0; expected a number above 0",
             ),
             (
+                "model.init_std=0",
+                "`model.init_std` is 0; expected a number above 0",
+            ),
+            (
                 "optimizer.lr=0",
                 "`optimizer.lr` is 0; expected a number above 0",
             ),

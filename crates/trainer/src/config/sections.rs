@@ -153,6 +153,10 @@ pub struct ModelSection {
     /// Added to the variance in layer norms. Default 1e-12.
     #[serde(default = "defaults::layer_norm_eps")]
     pub layer_norm_eps: f64,
+    /// Standard deviation of the truncated normal that weights start from. Default 0.02, BERT's; narrow
+    /// models learn to attend sooner from about `1 / √d_model`, which keeps their scores' variance.
+    #[serde(default = "defaults::init_std")]
+    pub init_std: f64,
 }
 
 impl ModelSection {
@@ -173,6 +177,7 @@ impl ModelSection {
             activation: self.activation,
             norm: self.norm,
             layer_norm_eps: self.layer_norm_eps,
+            init_std: self.init_std,
             pad_token_id,
             ..BertConfig::new(vocab_size, self.n_layers, self.d_model)
         }
@@ -332,6 +337,10 @@ mod defaults {
 
     pub fn dropout() -> f64 {
         0.1
+    }
+
+    pub fn init_std() -> f64 {
+        0.02
     }
 
     pub fn layer_norm_eps() -> f64 {

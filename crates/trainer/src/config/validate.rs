@@ -116,7 +116,8 @@ fn model(config: &RunConfig) -> Check {
     )?;
     below_one("model.hidden_dropout", model.hidden_dropout)?;
     below_one("model.attention_dropout", model.attention_dropout)?;
-    positive("model.layer_norm_eps", model.layer_norm_eps)
+    positive("model.layer_norm_eps", model.layer_norm_eps)?;
+    positive("model.init_std", model.init_std)
 }
 
 fn train(config: &RunConfig) -> Check {

@@ -43,9 +43,7 @@ pub fn run(args: &Args) -> Result<()> {
 
 /// The ids on a line, separated by white space or commas, each one in the vocabulary.
 fn ids(tokenizer: &Tokenizer, line: &str) -> Result<Vec<u32>> {
-    let words = line
-        .split(|c: char| c.is_whitespace() || c == ',')
-        .filter(|word| !word.is_empty());
+    let words = line.split(|c: char| c.is_whitespace() || c == ',').filter(|word| !word.is_empty());
     words
         .map(|word| {
             let id: u32 = word.parse().map_err(|_| {

@@ -134,9 +134,7 @@ fn train(args: &Args, progress: &mut dyn FnMut(TrainProgress)) -> Result<Tokeniz
 /// The tokens in the order of their ids, a line each, as BERT's `vocab.txt` has them.
 fn vocabulary(tokenizer: &Tokenizer) -> String {
     let ids = 0..tokenizer.vocab_size() as u32;
-    ids.filter_map(|id| tokenizer.id_to_token(id))
-        .flat_map(|token| [token, "\n"])
-        .collect()
+    ids.filter_map(|id| tokenizer.id_to_token(id)).flat_map(|token| [token, "\n"]).collect()
 }
 
 /// Writes beside `path` and renames: a reader never finds half a file.
