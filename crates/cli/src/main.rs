@@ -3,6 +3,9 @@
 //! Results go to standard output, everything else to standard error. Exit status: 0 done,
 //! 1 failed, 2 wrong usage or configuration. A failure is one `error:` line with its causes.
 
+// Documentation of the arguments is their `--help`, where [CLS] is no link and <mask> no HTML.
+#![allow(rustdoc::broken_intra_doc_links, rustdoc::invalid_html_tags)]
+
 mod commands;
 mod device;
 mod failure;
