@@ -18,12 +18,16 @@ struct Bench {
 impl Bench {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let (who, what) = (["The senate", "A farmer", "Our nation", "The bank"], ["law", "harvest", "road", "debt"]);
+        let (who, what) =
+            (["The senate", "A farmer", "Our nation", "The bank"], ["law", "harvest", "road", "debt"]);
         let mut text = String::new();
         for document in 0..40 {
             for sentence in 0..12 {
                 let (a, b) = (who[(document + sentence) % 4], what[(document * 3 + sentence) % 4]);
-                text += &format!("{a} saw the {b} of year {} and spoke of it at length.\n", 1800 + document + sentence);
+                text += &format!(
+                    "{a} saw the {b} of year {} and spoke of it at length.\n",
+                    1800 + document + sentence
+                );
             }
             text.push('\n');
         }
@@ -140,7 +144,8 @@ fn flags(config: &Path) -> &'static [&'static str] {
 fn a_killed_run_ends_with_the_same_bits() {
     let bench = Bench::new();
     bench.finish("whole", &[]);
-    let steps: Vec<u64> = bench.metrics("whole").iter().filter_map(|record| record["step"].as_u64()).collect();
+    let steps: Vec<u64> =
+        bench.metrics("whole").iter().filter_map(|record| record["step"].as_u64()).collect();
     assert_eq!(steps.last(), Some(&90));
 
     // Kills spread over the whole run: early ones by time, amid tokenizer and corpus, later ones each
@@ -153,7 +158,10 @@ fn a_killed_run_ends_with_the_same_bits() {
             0..3 => elapsed >= Duration::from_millis(millis),
             _ => {
                 let progress = bench.checkpoints("killed").last().cloned() != before;
-                progress && { sleep(Duration::from_millis(millis)); true }
+                progress && {
+                    sleep(Duration::from_millis(millis));
+                    true
+                }
             }
         }));
     }

@@ -23,7 +23,9 @@ mod split;
 mod unigram;
 
 pub use batch::{BatchStats, Cursor, ExampleConfig, PretrainingBatch, PretrainingData};
-pub use corpus::{CorpusConfig, Document, Documents as DocumentStream, Format, OnError, SkipReport, documents, input_files};
+pub use corpus::{
+    CorpusConfig, Document, Documents as DocumentStream, Format, OnError, SkipReport, documents, input_files,
+};
 pub use error::{DataError, Result};
 pub use loader::Batches;
 pub use masking::{MaskStats, MaskUnit, Masked, MaskingConfig, MaskingStrategy, Prediction, RandomFrom};

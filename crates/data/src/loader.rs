@@ -28,7 +28,13 @@ type Order = (u64, Result<Vec<(u64, u64, Example)>>, Cursor);
 impl PretrainingData {
     /// Batches of `batch_size` examples from a position on, made by `workers` threads, up to `ahead`
     /// of them waiting. A batch runs on across the end of an epoch: nothing is dropped.
-    pub fn batches(self: &Arc<Self>, batch_size: usize, from: Cursor, workers: usize, ahead: usize) -> Batches {
+    pub fn batches(
+        self: &Arc<Self>,
+        batch_size: usize,
+        from: Cursor,
+        workers: usize,
+        ahead: usize,
+    ) -> Batches {
         let (orders, work) = bounded::<Order>(ahead.max(1));
         let (finished, done) = bounded(ahead.max(1));
         let data = self.clone();

@@ -118,7 +118,12 @@ impl std::ops::AddAssign<&MaskStats> for MaskStats {
 
 impl MaskingConfig {
     /// The strategy, for a vocabulary of `unigram`'s size with this mask and these special pieces.
-    pub fn strategy(&self, mask: u32, special: Vec<u32>, unigram: Arc<UnigramCounts>) -> Box<dyn MaskingStrategy> {
+    pub fn strategy(
+        &self,
+        mask: u32,
+        special: Vec<u32>,
+        unigram: Arc<UnigramCounts>,
+    ) -> Box<dyn MaskingStrategy> {
         Box::new(BertMasking { config: self.clone(), mask, special, unigram })
     }
 }

@@ -86,7 +86,9 @@ impl PairConfig {
             Self::NextSentence { short_seq_prob, random_next_prob } => {
                 Box::new(Pairs { short_seq_prob, second: Second::RandomWith(random_next_prob) })
             }
-            Self::SentenceOrder { short_seq_prob } => Box::new(Pairs { short_seq_prob, second: Second::Swapped }),
+            Self::SentenceOrder { short_seq_prob } => {
+                Box::new(Pairs { short_seq_prob, second: Second::Swapped })
+            }
             Self::DocSentences => Box::new(Packed { across_documents: false }),
             Self::FullSentences => Box::new(Packed { across_documents: true }),
         }

@@ -45,7 +45,8 @@ impl Plan {
         if count == 0 {
             return Err(DataError::NoExamples);
         }
-        let file = file.into_inner().map_err(|error| DataError::io("write in", folder)(error.into_error()))?;
+        let file =
+            file.into_inner().map_err(|error| DataError::io("write in", folder)(error.into_error()))?;
         // SAFETY: the file has no name, so that nothing else can change it.
         let records = unsafe { Mmap::map(&file) }.map_err(DataError::io("map a file in", folder))?;
         Ok(Self { records, order: Permutation::new(count, derive_seed(seed, &[ORDER, epoch])) })
@@ -64,7 +65,8 @@ impl Plan {
         let at = self.order.get(place) as usize * RECORD;
         let record: &[u8] = &self.records[at..at + RECORD];
         let number = |at: usize| u64::from_le_bytes(record[at..at + 8].try_into().expect("8 bytes"));
-        let length = |at: usize| u64::from(u32::from_le_bytes(record[at..at + 4].try_into().expect("4 bytes")));
+        let length =
+            |at: usize| u64::from(u32::from_le_bytes(record[at..at + 4].try_into().expect("4 bytes")));
         let (first, second) = (number(0), number(12));
         Example {
             first: first..first + length(8),

@@ -365,7 +365,8 @@ impl Output {
 
     fn finish(self) -> Result<()> {
         let path = self.path;
-        let file = self.file.into_inner().map_err(|error| DataError::io("write", &path)(error.into_error()))?;
+        let file =
+            self.file.into_inner().map_err(|error| DataError::io("write", &path)(error.into_error()))?;
         file.sync_all().map_err(DataError::io("flush", &path))
     }
 }

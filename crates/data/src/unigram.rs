@@ -31,7 +31,13 @@ impl UnigramCounts {
     pub fn from_counts(counts: &[u64]) -> Self {
         let most_frequent = (0..counts.len()).rev().max_by_key(|id| counts[*id]).unwrap_or(0) as u32;
         let mut sum = 0;
-        let cumulative = counts.iter().map(|count| { sum += count; sum }).collect();
+        let cumulative = counts
+            .iter()
+            .map(|count| {
+                sum += count;
+                sum
+            })
+            .collect();
         Self { cumulative, most_frequent }
     }
 

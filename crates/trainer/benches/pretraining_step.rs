@@ -31,8 +31,7 @@ fn main() {
     device.seed(0);
     let config = BertConfig::preset(preset, vocab).expect("a preset's name");
     let mut model = config.init(&mut ParamInit::new(&device, 0));
-    let mut optimizer =
-        AdamW::new(AdamWConfig { beta1: 0.9, beta2: 0.999, eps: 1e-6, weight_decay: 0.01 });
+    let mut optimizer = AdamW::new(AdamWConfig { beta1: 0.9, beta2: 0.999, eps: 1e-6, weight_decay: 0.01 });
 
     let ids: Vec<i32> = (0..batch * len).map(|i| (5 + i * 7919 % (vocab - 5)) as i32).collect();
     let n_masked = batch * len * 15 / 100;

@@ -127,8 +127,7 @@ impl ModuleMapper for Update<'_> {
                 (gradient.clone() * gradient).mul_scalar(1.0 - beta2),
             ),
         };
-        let denominator =
-            second.clone().sqrt().mul_scalar(1.0 / correction2.sqrt()).add_scalar(eps);
+        let denominator = second.clone().sqrt().mul_scalar(1.0 / correction2.sqrt()).add_scalar(eps);
         let update = (first.clone() / denominator).mul_scalar(self.lr / correction1);
         self.optimizer.moments.insert(id, Moments { first, second });
         let value = match decay {

@@ -216,11 +216,9 @@ impl Checkpoints {
 }
 
 fn load(path: &Path) -> std::result::Result<Checkpoint, String> {
-    let json = |name: &str| {
-        fs::read(path.join(name)).map_err(|error| format!("{name}: {error}"))
-    };
-    let recorded: BTreeMap<String, String> = serde_json::from_slice(&json(CHECKSUMS)?)
-        .map_err(|error| format!("{CHECKSUMS}: {error}"))?;
+    let json = |name: &str| fs::read(path.join(name)).map_err(|error| format!("{name}: {error}"));
+    let recorded: BTreeMap<String, String> =
+        serde_json::from_slice(&json(CHECKSUMS)?).map_err(|error| format!("{CHECKSUMS}: {error}"))?;
     let found = checksums(path).map_err(|error| describe(&error))?;
     for (name, sum) in &found {
         if recorded.get(name) != Some(sum) {
@@ -263,9 +261,7 @@ fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
 
 /// Makes what was written survive a power cut, not only a killed process.
 pub(crate) fn flush(path: &Path) -> Result<()> {
-    File::open(path)
-        .and_then(|file| file.sync_all())
-        .map_err(TrainerError::io("flush", path))
+    File::open(path).and_then(|file| file.sync_all()).map_err(TrainerError::io("flush", path))
 }
 
 #[cfg(test)]

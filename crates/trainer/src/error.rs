@@ -200,11 +200,7 @@ impl TrainerError {
     /// An [`TrainerError::Io`] for `path`, as a closure for `map_err`.
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.to_owned();
-        move |source| Self::Io {
-            action,
-            path,
-            source,
-        }
+        move |source| Self::Io { action, path, source }
     }
 }
 
@@ -220,26 +216,17 @@ pub struct Place {
 impl Place {
     /// A config file as a whole, for what it leaves to the defaults.
     pub fn file(path: &Path) -> Self {
-        Self {
-            source: path.display().to_string().into(),
-            line: None,
-        }
+        Self { source: path.display().to_string().into(), line: None }
     }
 
     /// The same source, at `line` (counted from 1).
     pub fn line(&self, line: usize) -> Self {
-        Self {
-            source: self.source.clone(),
-            line: Some(line),
-        }
+        Self { source: self.source.clone(), line: Some(line) }
     }
 
     /// A `--set` argument.
     pub fn argument(argument: &str) -> Self {
-        Self {
-            source: format!("--set {argument}").into(),
-            line: None,
-        }
+        Self { source: format!("--set {argument}").into(), line: None }
     }
 }
 

@@ -80,10 +80,7 @@ impl FillMask {
         let masks: Vec<i32> =
             (0..ids.len() as i32).filter(|position| ids[*position as usize] == self.mask).collect();
         if masks.is_empty() {
-            return Err(TrainerError::NothingToFill {
-                text: text.into(),
-                mask: self.mask_token().into(),
-            });
+            return Err(TrainerError::NothingToFill { text: text.into(), mask: self.mask_token().into() });
         }
         if ids.len() > self.max_len {
             return Err(TrainerError::TextTooLong {

@@ -48,9 +48,8 @@ fn losses(model: &BertForPreTraining, batch: &PretrainingBatch, device: &Device)
 /// A batch's tensors on `device`. A batch without padding has no mask: nothing to add to the scores.
 pub fn input(batch: &PretrainingBatch, device: &Device) -> BertInput {
     let shape = [batch.batch_size, batch.seq_len];
-    let matrix = |values: &[i32]| {
-        Tensor::<2, Int>::from_data(TensorData::new(values.to_vec(), shape), device)
-    };
+    let matrix =
+        |values: &[i32]| Tensor::<2, Int>::from_data(TensorData::new(values.to_vec(), shape), device);
     let input = BertInput::new(matrix(&batch.input_ids)).with_token_types(matrix(&batch.token_type_ids));
     match batch.pad_mask.iter().any(|ignored| *ignored) {
         true => {

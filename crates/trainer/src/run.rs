@@ -4,7 +4,9 @@ use crate::adamw::{AdamW, AdamWConfig};
 use crate::checkpoint::{Best, Checkpoint, Checkpoints, RunState, Window};
 use crate::config::{NonFinite, RunConfig, TokenizerSection};
 use crate::metrics::progress::{Meter, RunProgress, Status};
-use crate::metrics::{EvalRecord, METRICS_FILE, MetricsLog, Record, Timing, TrainRecord, curve, jsonl, summary};
+use crate::metrics::{
+    EvalRecord, METRICS_FILE, MetricsLog, Record, Timing, TrainRecord, curve, jsonl, summary,
+};
 use crate::objective::Objective;
 use crate::pretraining::{BertPretraining, Evaluation};
 use crate::run_folder::{RunFolder, write_whole, write_whole_folder};
@@ -13,8 +15,8 @@ use crate::{Result, TrainerError};
 use burn::module::Module;
 use burn::tensor::Device;
 use cloze_data::{
-    BatchStats, CorpusConfig, Cursor, Documents, PreparedCorpus, PretrainingBatch, PretrainingData, Split, UnigramCounts,
-    derive_seed,
+    BatchStats, CorpusConfig, Cursor, Documents, PreparedCorpus, PretrainingBatch, PretrainingData, Split,
+    UnigramCounts, derive_seed,
 };
 use cloze_model::bert::{BertConfig, BertForPreTraining};
 use cloze_model::{ParamInit, huggingface, weights};
@@ -68,7 +70,11 @@ pub enum Outcome {
 /// # Errors
 /// Whatever is wrong with the config's corpus, tokenizer, or run folder; a non-finite loss where the
 /// config says to stop on one.
-pub fn pretrain(config: &RunConfig, options: &RunOptions<'_>, progress: &mut dyn RunProgress) -> Result<Outcome> {
+pub fn pretrain(
+    config: &RunConfig,
+    options: &RunOptions<'_>,
+    progress: &mut dyn RunProgress,
+) -> Result<Outcome> {
     let folder = match options.resume {
         true => RunFolder::resume(&options.folder, config)?,
         false => RunFolder::create(&options.folder, config)?,
@@ -264,7 +270,10 @@ impl<'a> Run<'a> {
                 ("layers × width", format!("{} × {}", bert.n_layers, bert.d_model)),
                 ("parameters", summary::grouped(model.num_params() as u64)),
                 ("vocabulary", summary::grouped(bert.vocab_size as u64)),
-                ("sequences a step", summary::grouped((config.train.batch_size * config.train.accumulate) as u64)),
+                (
+                    "sequences a step",
+                    summary::grouped((config.train.batch_size * config.train.accumulate) as u64),
+                ),
             ],
         ));
 

@@ -101,17 +101,12 @@ mod tests {
 
     /// The factors of steps 1, 2, … as multiples of one hundredth, rounded.
     fn percents(schedule: &Schedule, steps: u64) -> Vec<i64> {
-        (1..=steps)
-            .map(|step| (schedule.factor(step, steps) * 100.0).round() as i64)
-            .collect()
+        (1..=steps).map(|step| (schedule.factor(step, steps) * 100.0).round() as i64).collect()
     }
 
     #[test]
     fn linear_rises_to_the_peak_and_falls_to_zero_one_step_after_the_end() {
-        let schedule = Schedule::Linear {
-            warmup_steps: 4,
-            final_fraction: 0.0,
-        };
+        let schedule = Schedule::Linear { warmup_steps: 4, final_fraction: 0.0 };
         // Decay over 8 + 1 - 4 = 5 steps of a fifth each.
         assert_eq!(percents(&schedule, 8), [25, 50, 75, 100, 80, 60, 40, 20]);
         assert_eq!(schedule.factor(9, 8), 0.0);
@@ -120,29 +115,20 @@ mod tests {
 
     #[test]
     fn linear_without_warmup_starts_at_the_peak() {
-        let schedule = Schedule::Linear {
-            warmup_steps: 0,
-            final_fraction: 0.0,
-        };
+        let schedule = Schedule::Linear { warmup_steps: 0, final_fraction: 0.0 };
         assert_eq!(percents(&schedule, 4), [100, 75, 50, 25]);
     }
 
     #[test]
     fn linear_ends_at_its_final_fraction() {
-        let schedule = Schedule::Linear {
-            warmup_steps: 1,
-            final_fraction: 0.2,
-        };
+        let schedule = Schedule::Linear { warmup_steps: 1, final_fraction: 0.2 };
         assert_eq!(percents(&schedule, 4), [100, 80, 60, 40]);
         assert!((schedule.factor(5, 4) - 0.2).abs() < 1e-15);
     }
 
     #[test]
     fn cosine_is_half_way_in_the_middle() {
-        let schedule = Schedule::Cosine {
-            warmup_steps: 2,
-            final_fraction: 0.1,
-        };
+        let schedule = Schedule::Cosine { warmup_steps: 2, final_fraction: 0.1 };
         // Decay over 4 steps from step 2: cos 0, π/4, π/2, 3π/4 → 1, 0.8536, 0.5, 0.1464 of the way down
         // to 0.1.
         assert_eq!(percents(&schedule, 5), [50, 100, 87, 55, 23]);
@@ -157,18 +143,13 @@ mod tests {
 
     #[test]
     fn inverse_sqrt_is_the_papers_formula() {
-        let schedule = Schedule::InverseSqrt {
-            warmup_steps: 4_000,
-        };
+        let schedule = Schedule::InverseSqrt { warmup_steps: 4_000 };
         let peak = (512.0_f64 * 4_000.0).powf(-0.5);
         for step in [1, 100, 3_999, 4_000, 4_001, 16_000, 100_000] {
             let s = step as f64;
             let paper = 512.0_f64.powf(-0.5) * s.powf(-0.5).min(s * 4_000.0_f64.powf(-1.5));
             let ours = schedule.learning_rate(peak, step, 100_000);
-            assert!(
-                (ours / paper - 1.0).abs() < 1e-12,
-                "step {step}: {ours} is not {paper}"
-            );
+            assert!((ours / paper - 1.0).abs() < 1e-12, "step {step}: {ours} is not {paper}");
         }
         // By hand: a quarter of the warm-up, and four times it.
         assert_eq!(schedule.factor(1_000, 100_000), 0.25);
@@ -178,14 +159,8 @@ mod tests {
     #[test]
     fn a_schedule_longer_than_the_run_never_leaves_zero_to_one() {
         for schedule in [
-            Schedule::Linear {
-                warmup_steps: 10,
-                final_fraction: 0.0,
-            },
-            Schedule::Cosine {
-                warmup_steps: 10,
-                final_fraction: 0.5,
-            },
+            Schedule::Linear { warmup_steps: 10, final_fraction: 0.0 },
+            Schedule::Cosine { warmup_steps: 10, final_fraction: 0.5 },
             Schedule::InverseSqrt { warmup_steps: 10 },
         ] {
             for step in 0..40 {

@@ -18,11 +18,7 @@ fn every_config_resolves_and_reads_back_as_itself() {
     let mut names = Vec::new();
     for entry in std::fs::read_dir(folder()).unwrap() {
         let path = entry.unwrap().path();
-        assert_eq!(
-            path.extension().unwrap(),
-            "toml",
-            "configs/ holds configs only: {path:?}"
-        );
+        assert_eq!(path.extension().unwrap(), "toml", "configs/ holds configs only: {path:?}");
         let config = RunConfig::load(&path, &[]).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(path.file_stem().unwrap(), config.run.name.as_str());
 
@@ -34,15 +30,7 @@ fn every_config_resolves_and_reads_back_as_itself() {
         names.push(config.run.name);
     }
     names.sort();
-    assert_eq!(
-        names,
-        [
-            "bert-base",
-            "bert-mini-corpus",
-            "bert-tiny-sample",
-            "roberta-base"
-        ]
-    );
+    assert_eq!(names, ["bert-base", "bert-mini-corpus", "bert-tiny-sample", "roberta-base"]);
 }
 
 #[test]
@@ -50,15 +38,10 @@ fn bert_base_is_the_papers() {
     let config = load("bert-base.toml");
     let model = &config.model;
     assert_eq!(model.preset, Some(ModelPreset::Base));
-    assert_eq!(
-        (model.n_layers, model.d_model, model.n_heads, model.d_ff),
-        (12, 768, 12, 3072)
-    );
+    assert_eq!((model.n_layers, model.d_model, model.n_heads, model.d_ff), (12, 768, 12, 3072));
     assert_eq!(config.train.batch_size * config.train.accumulate, 256);
     // Half-way down the decay, at step (1,000,001 + 10,000) / 2, the rate is half the peak.
-    let rate = config
-        .schedule
-        .learning_rate(config.optimizer.lr, 505_000, config.train.steps);
+    let rate = config.schedule.learning_rate(config.optimizer.lr, 505_000, config.train.steps);
     assert!((rate - 0.5e-4).abs() < 1e-9, "{rate}");
 }
 
@@ -66,17 +49,8 @@ fn bert_base_is_the_papers() {
 fn roberta_base_is_the_papers() {
     let config = load("roberta-base.toml");
     assert_eq!(config.train.batch_size * config.train.accumulate, 8_192);
-    assert_eq!(
-        (config.optimizer.beta2, config.optimizer.clip_norm),
-        (0.98, 0.0)
-    );
-    assert_eq!(
-        config.schedule,
-        Schedule::Linear {
-            warmup_steps: 24_000,
-            final_fraction: 0.0
-        }
-    );
+    assert_eq!((config.optimizer.beta2, config.optimizer.clip_norm), (0.98, 0.0));
+    assert_eq!(config.schedule, Schedule::Linear { warmup_steps: 24_000, final_fraction: 0.0 });
 }
 
 #[test]

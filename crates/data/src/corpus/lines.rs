@@ -29,7 +29,8 @@ impl Lines {
 
     fn try_open(path: &Path, max: usize) -> io::Result<Self> {
         let read = Arc::new(AtomicU64::new(0));
-        let mut source = BufReader::with_capacity(1 << 18, Counted { file: File::open(path)?, read: read.clone() });
+        let mut source =
+            BufReader::with_capacity(1 << 18, Counted { file: File::open(path)?, read: read.clone() });
         let magic = source.fill_buf()?;
         let source: Box<dyn BufRead> = match magic {
             [0x1F, 0x8B, ..] => Box::new(BufReader::new(flate2::bufread::MultiGzDecoder::new(source))),

@@ -251,7 +251,11 @@ impl Documents {
             }
             OnError::Fail => {
                 self.failed = true;
-                Some(DataError::Input { path: path.into(), line: problem.line, problem: problem.detail.clone() })
+                Some(DataError::Input {
+                    path: path.into(),
+                    line: problem.line,
+                    problem: problem.detail.clone(),
+                })
             }
         }
     }

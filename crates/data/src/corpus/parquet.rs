@@ -3,8 +3,8 @@
 use super::{Piece, Problem, Reader};
 use parquet::errors::ParquetError;
 use parquet::file::reader::{FileReader, SerializedFileReader};
-use parquet::record::reader::RowIter;
 use parquet::record::Field;
+use parquet::record::reader::RowIter;
 use parquet::schema::types::Type;
 use std::fs::File;
 use std::path::Path;

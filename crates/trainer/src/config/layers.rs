@@ -35,18 +35,12 @@ pub(super) enum Value {
 impl Node {
     /// An empty table.
     pub fn empty(place: Place) -> Self {
-        Self {
-            value: Value::Table(BTreeMap::new()),
-            place,
-        }
+        Self { value: Value::Table(BTreeMap::new()), place }
     }
 
     /// A scalar.
     pub fn scalar(value: impl Into<toml::Value>, place: Place) -> Self {
-        Self {
-            value: Value::Scalar(value.into()),
-            place,
-        }
+        Self { value: Value::Scalar(value.into()), place }
     }
 
     /// Parses a whole file; `file` is its place, without a line.
@@ -57,10 +51,7 @@ impl Node {
         let lines = Lines::new(text);
         let root = DeTable::parse(text).map_err(|error| {
             let line = error.span().map_or(1, |span| lines.of(span.start));
-            TrainerError::ConfigSyntax {
-                place: file.line(line),
-                message: one_line(error.message()),
-            }
+            TrainerError::ConfigSyntax { place: file.line(line), message: one_line(error.message()) }
         })?;
         let mut node = table(root.into_inner(), &|offset| file.line(lines.of(offset)))?;
         node.place = file.clone();
@@ -77,13 +68,10 @@ impl Node {
         let mut layer = Self::empty(Place::argument(""));
         for argument in sets {
             let place = Place::argument(argument);
-            let syntax = |message: String| TrainerError::ConfigSyntax {
-                place: place.clone(),
-                message,
-            };
-            let (key, text) = argument.split_once('=').ok_or_else(|| {
-                syntax("expected section.key=value, as in train.steps=100".to_owned())
-            })?;
+            let syntax = |message: String| TrainerError::ConfigSyntax { place: place.clone(), message };
+            let (key, text) = argument
+                .split_once('=')
+                .ok_or_else(|| syntax("expected section.key=value, as in train.steps=100".to_owned()))?;
             let path: Vec<&str> = key.split('.').map(str::trim).collect();
             if path.len() > DEEPEST || path.iter().any(|part| part.is_empty()) {
                 return Err(syntax(format!(
@@ -128,12 +116,7 @@ impl Node {
                     }
                 }
             }
-            (_, value) => {
-                *self = Self {
-                    value,
-                    place: upper.place,
-                }
-            }
+            (_, value) => *self = Self { value, place: upper.place },
         }
     }
 
@@ -172,36 +155,20 @@ fn table(table: DeTable<'_>, place: &dyn Fn(usize) -> Place) -> Result<Node> {
     for (key, value) in table {
         entries.insert(key.into_inner().into_owned(), node(value, place)?);
     }
-    Ok(Node {
-        value: Value::Table(entries),
-        place: place(0),
-    })
+    Ok(Node { value: Value::Table(entries), place: place(0) })
 }
 
 /// Converts a parsed value; `place` maps byte offsets to places.
 fn node(value: Spanned<DeValue<'_>>, place: &dyn Fn(usize) -> Place) -> Result<Node> {
     let here = place(value.span().start);
     if value.get_ref().is_table() {
-        let DeValue::Table(entries) = value.into_inner() else {
-            unreachable!("checked above")
-        };
-        return Ok(Node {
-            place: here,
-            ..table(entries, place)?
-        });
+        let DeValue::Table(entries) = value.into_inner() else { unreachable!("checked above") };
+        return Ok(Node { place: here, ..table(entries, place)? });
     }
     if value.get_ref().is_array() {
-        let DeValue::Array(items) = value.into_inner() else {
-            unreachable!("checked above")
-        };
-        let items = items
-            .into_iter()
-            .map(|item| node(item, place))
-            .collect::<Result<_>>()?;
-        return Ok(Node {
-            value: Value::Array(items),
-            place: here,
-        });
+        let DeValue::Array(items) = value.into_inner() else { unreachable!("checked above") };
+        let items = items.into_iter().map(|item| node(item, place)).collect::<Result<_>>()?;
+        return Ok(Node { value: Value::Array(items), place: here });
     }
     let scalar = serde::Deserialize::deserialize(toml::de::ValueDeserializer::from(value));
     // The parser has accepted its form: what is left is a number that no 64 bits hold.
@@ -209,19 +176,12 @@ fn node(value: Spanned<DeValue<'_>>, place: &dyn Fn(usize) -> Place) -> Result<N
         place: here.clone(),
         message: format!("a number out of range; whole numbers end at {}", i64::MAX),
     })?;
-    Ok(Node {
-        value: Value::Scalar(scalar),
-        place: here,
-    })
+    Ok(Node { value: Value::Scalar(scalar), place: here })
 }
 
 /// A parser's message, which may span lines, on one.
 fn one_line(message: &str) -> String {
-    message
-        .lines()
-        .map(str::trim)
-        .collect::<Vec<_>>()
-        .join("; ")
+    message.lines().map(str::trim).collect::<Vec<_>>().join("; ")
 }
 
 /// Line numbers by byte offset.

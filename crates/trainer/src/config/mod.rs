@@ -41,8 +41,8 @@ use crate::schedule::Schedule;
 pub use cloze_model::blocks::{Activation, NormPlacement};
 use layers::{Node, Value};
 pub use sections::{
-    CheckpointSection, EvalSection, LogSection, ModelPreset, ModelSection, NonFinite,
-    OptimizerSection, Precision, RunSection, TokenizerSection, TrainSection,
+    CheckpointSection, EvalSection, LogSection, ModelPreset, ModelSection, NonFinite, OptimizerSection,
+    Precision, RunSection, TokenizerSection, TrainSection,
 };
 
 /// Everything a pretraining run is told.
@@ -110,12 +110,9 @@ impl RunConfig {
         let mut merged = Node::parse(text, file)?;
         expand_preset(&mut merged);
         if let Some(root) = merged.table_mut() {
-            let run = root
-                .entry("run".to_owned())
-                .or_insert_with(|| Node::empty(file.clone()));
+            let run = root.entry("run".to_owned()).or_insert_with(|| Node::empty(file.clone()));
             if let Some(run) = run.table_mut() {
-                run.entry("name".to_owned())
-                    .or_insert_with(|| Node::scalar(name, file.clone()));
+                run.entry("name".to_owned()).or_insert_with(|| Node::scalar(name, file.clone()));
             }
         }
         let mut sets = Node::parse_sets(sets)?;
@@ -134,8 +131,7 @@ impl RunConfig {
 
     /// The config as TOML, with every value spelled out.
     pub fn to_toml(&self) -> String {
-        toml::to_string(self)
-            .expect("a config is tables of strings, numbers and lists, all of them TOML")
+        toml::to_string(self).expect("a config is tables of strings, numbers and lists, all of them TOML")
     }
 
     /// A BLAKE3 hash, in hexadecimal, of everything in the config that determines the trained weights.
@@ -186,13 +182,7 @@ pub struct Difference {
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let show = |value: &Option<String>| value.clone().unwrap_or_else(|| "absent".to_owned());
-        write!(
-            f,
-            "{}: {} became {}",
-            self.key,
-            show(&self.ours),
-            show(&self.theirs)
-        )
+        write!(f, "{}: {} became {}", self.key, show(&self.ours), show(&self.theirs))
     }
 }
 
@@ -202,11 +192,7 @@ fn flatten(config: &RunConfig) -> BTreeMap<String, String> {
         match value {
             serde_json::Value::Object(entries) => {
                 for (key, value) in entries {
-                    let dotted = if prefix.is_empty() {
-                        key.clone()
-                    } else {
-                        format!("{prefix}.{key}")
-                    };
+                    let dotted = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
                     walk(&dotted, value, flat);
                 }
             }
@@ -229,18 +215,11 @@ fn expand_preset(layer: &mut Node) {
     let Some(model) = model.table_mut() else {
         return;
     };
-    let Some(Node {
-        value: Value::Scalar(toml::Value::String(name)),
-        place,
-    }) = model.get("preset")
-    else {
+    let Some(Node { value: Value::Scalar(toml::Value::String(name)), place }) = model.get("preset") else {
         return;
     };
     // An unknown name is left for strict reading to refuse.
-    let Some(preset) = ModelPreset::ALL
-        .into_iter()
-        .find(|preset| preset.name() == name)
-    else {
+    let Some(preset) = ModelPreset::ALL.into_iter().find(|preset| preset.name() == name) else {
         return;
     };
     let place = place.clone();
@@ -269,10 +248,7 @@ fn known_keys() -> Vec<String> {
         expand_preset(&mut node);
         strict::read::<RunConfig>(&node, &[])
     });
-    config.map_or_else(
-        |_| Vec::new(),
-        |config| flatten(&config).into_keys().collect(),
-    )
+    config.map_or_else(|_| Vec::new(), |config| flatten(&config).into_keys().collect())
 }
 
 #[cfg(test)]
@@ -321,9 +297,7 @@ final_fraction = 0.1
     #[track_caller]
     fn error_of(from: &str, to: &str) -> String {
         assert_eq!(FILE.matches(from).count(), 1, "{from} is to occur once");
-        resolve(&FILE.replace(from, to), &[])
-            .unwrap_err()
-            .to_string()
+        resolve(&FILE.replace(from, to), &[]).unwrap_err().to_string()
     }
 
     #[track_caller]
@@ -336,94 +310,50 @@ final_fraction = 0.1
         let config = resolved(&[]);
         assert_eq!((config.run.name.as_str(), config.run.seed), ("run", 42));
         let model = &config.model;
-        assert_eq!(
-            (model.n_layers, model.d_model, model.n_heads, model.d_ff),
-            (2, 128, 2, 512)
-        );
+        assert_eq!((model.n_layers, model.d_model, model.n_heads, model.d_ff), (2, 128, 2, 512));
         assert_eq!((model.hidden_dropout, model.attention_dropout), (0.0, 0.1));
-        assert_eq!(
-            config.schedule,
-            Schedule::Linear {
-                warmup_steps: 10,
-                final_fraction: 0.1
-            }
-        );
+        assert_eq!(config.schedule, Schedule::Linear { warmup_steps: 10, final_fraction: 0.1 });
         assert_eq!(config.optimizer.beta2, 0.999);
         assert_eq!(config.checkpoint, CheckpointSection::default());
     }
 
     #[test]
     fn every_preset_has_the_published_size() {
-        let sizes = [
-            (2, 128, 2),
-            (4, 256, 4),
-            (4, 512, 8),
-            (8, 512, 8),
-            (12, 768, 12),
-            (24, 1024, 16),
-        ];
+        let sizes = [(2, 128, 2), (4, 256, 4), (4, 512, 8), (8, 512, 8), (12, 768, 12), (24, 1024, 16)];
         for (preset, (n_layers, d_model, n_heads)) in ModelPreset::ALL.into_iter().zip(sizes) {
             let model = resolved(&[&format!("model.preset={}", preset.name())]).model;
             assert_eq!(model.preset, Some(preset));
-            assert_eq!(
-                (model.n_layers, model.d_model, model.n_heads),
-                (n_layers, d_model, n_heads)
-            );
+            assert_eq!((model.n_layers, model.d_model, model.n_heads), (n_layers, d_model, n_heads));
             assert_eq!(model.d_ff, 4 * d_model);
         }
     }
 
     #[test]
     fn a_later_layer_overrides_key_by_key() {
-        let config = resolved(&[
-            "train.steps=200",
-            "optimizer.lr=0.5",
-            "run.name=other",
-            "model.norm=\"pre\"",
-        ]);
+        let config =
+            resolved(&["train.steps=200", "optimizer.lr=0.5", "run.name=other", "model.norm=\"pre\""]);
         assert_eq!((config.train.steps, config.train.batch_size), (200, 8));
-        assert_eq!(
-            (config.optimizer.lr, config.run.name.as_str()),
-            (0.5, "other")
-        );
+        assert_eq!((config.optimizer.lr, config.run.name.as_str()), (0.5, "other"));
         assert_eq!(config.model.norm, NormPlacement::Pre);
     }
 
     #[test]
     fn of_two_arguments_for_a_key_the_later_counts() {
-        assert_eq!(
-            resolved(&["train.steps=20", "train.steps=30"]).train.steps,
-            30
-        );
+        assert_eq!(resolved(&["train.steps=20", "train.steps=30"]).train.steps, 30);
     }
 
     #[test]
     fn lists_and_tables_are_values_too() {
-        let config = resolved(&[
-            r#"corpus.files=["a.txt", "b.txt"]"#,
-            "train={ steps = 50, accumulate = 2 }",
-        ]);
+        let config =
+            resolved(&[r#"corpus.files=["a.txt", "b.txt"]"#, "train={ steps = 50, accumulate = 2 }"]);
         assert_eq!(config.corpus.files, ["a.txt", "b.txt"]);
-        assert_eq!(
-            (
-                config.train.steps,
-                config.train.accumulate,
-                config.train.batch_size
-            ),
-            (50, 2, 8)
-        );
+        assert_eq!((config.train.steps, config.train.accumulate, config.train.batch_size), (50, 2, 8));
     }
 
     #[test]
     fn a_table_merges_while_its_kind_stays_and_is_replaced_when_it_changes() {
         let same = resolved(&["schedule.kind=linear", "schedule.final_fraction=0.5"]);
-        assert_eq!(
-            same.schedule,
-            Schedule::Linear {
-                warmup_steps: 10,
-                final_fraction: 0.5
-            }
-        );
+        assert_eq!(same.schedule, Schedule::Linear { warmup_steps: 10, final_fraction: 0.5 });
 
         // Without replacement `final_fraction` would be left over, and an error.
         let changed = resolved(&["schedule.kind=constant"]);
@@ -434,10 +364,7 @@ final_fraction = 0.1
             ["schedule.warmup_steps=20", "schedule.kind=cosine"],
             ["schedule.kind=cosine", "schedule.warmup_steps=20"],
         ] {
-            let expected = Schedule::Cosine {
-                warmup_steps: 20,
-                final_fraction: 0.0,
-            };
+            let expected = Schedule::Cosine { warmup_steps: 20, final_fraction: 0.0 };
             assert_eq!(resolved(&sets).schedule, expected);
         }
     }
@@ -454,30 +381,18 @@ final_fraction = 0.1
         let model = resolve(&own_size, &[]).unwrap().model;
         assert_eq!((model.n_layers, model.d_model), (3, 128));
 
-        let model = resolve(&own_size, &["model.d_ff=100", "model.preset=mini"])
-            .unwrap()
-            .model;
-        assert_eq!(
-            (model.n_layers, model.d_model, model.n_heads, model.d_ff),
-            (4, 256, 4, 100)
-        );
+        let model = resolve(&own_size, &["model.d_ff=100", "model.preset=mini"]).unwrap().model;
+        assert_eq!((model.n_layers, model.d_model, model.n_heads, model.d_ff), (4, 256, 4, 100));
         assert_eq!(model.hidden_dropout, 0.0);
     }
 
     #[test]
     fn the_resolved_config_reads_back_as_itself() {
-        for sets in [
-            &[][..],
-            &["schedule.kind=noam", "schedule.warmup_steps=10"],
-            &["model.preset=large"],
-        ] {
+        for sets in [&[][..], &["schedule.kind=noam", "schedule.warmup_steps=10"], &["model.preset=large"]] {
             let config = resolved(sets);
             let text = config.to_toml();
             assert_eq!(resolve(&text, &[]).unwrap(), config, "{text}");
-            assert!(
-                text.contains("n_layers") && text.contains("clip_norm"),
-                "{text}"
-            );
+            assert!(text.contains("n_layers") && text.contains("clip_norm"), "{text}");
         }
     }
 
@@ -530,11 +445,7 @@ final_fraction = 0.1
     #[test]
     fn differences_name_both_values() {
         let changed = resolved(&["optimizer.lr=2e-3", "schedule.kind=constant"]);
-        let shown: Vec<_> = resolved(&[])
-            .differences(&changed)
-            .iter()
-            .map(Difference::to_string)
-            .collect();
+        let shown: Vec<_> = resolved(&[]).differences(&changed).iter().map(Difference::to_string).collect();
         assert_eq!(
             shown,
             [
@@ -559,11 +470,7 @@ final_fraction = 0.1
                 "\nSteps = 100",
                 "run.toml:17: unknown key `train.Steps`; did you mean `train.steps`?",
             ),
-            (
-                "[train]",
-                "[trian]",
-                "run.toml:16: unknown key `trian`; did you mean `train`?",
-            ),
+            ("[train]", "[trian]", "run.toml:16: unknown key `trian`; did you mean `train`?"),
             (
                 "lr = 1e-3",
                 "lr = 1e-3\nbeta_1 = 0.8",
@@ -602,67 +509,32 @@ final_fraction = 0.1
             error_of_set("train.stesp=4"),
             "--set train.stesp=4: unknown key `train.stesp`; did you mean `train.steps`?"
         );
-        assert_eq!(
-            error_of_set("lr=4"),
-            "--set lr=4: unknown key `lr`; did you mean `optimizer.lr`?"
-        );
+        assert_eq!(error_of_set("lr=4"), "--set lr=4: unknown key `lr`; did you mean `optimizer.lr`?");
     }
 
     #[test]
     fn every_way_of_writing_a_key_has_its_line() {
         for (text, message) in [
-            (
-                "\n\ntrian.steps = 1",
-                "run.toml:3: unknown key `trian`; did you mean `train`?",
-            ),
-            (
-                "\n[trian.deep]\nx = 1",
-                "run.toml:2: unknown key `trian`; did you mean `train`?",
-            ),
-            (
-                "\n[trian]\nx = [\n1,\n2]",
-                "run.toml:2: unknown key `trian`; did you mean `train`?",
-            ),
-            (
-                "\n[[trian]]\nx = 1",
-                "run.toml:2: unknown key `trian`; did you mean `train`?",
-            ),
+            ("\n\ntrian.steps = 1", "run.toml:3: unknown key `trian`; did you mean `train`?"),
+            ("\n[trian.deep]\nx = 1", "run.toml:2: unknown key `trian`; did you mean `train`?"),
+            ("\n[trian]\nx = [\n1,\n2]", "run.toml:2: unknown key `trian`; did you mean `train`?"),
+            ("\n[[trian]]\nx = 1", "run.toml:2: unknown key `trian`; did you mean `train`?"),
             (
                 "run.name = 'a'\ncorpus = {\n  files = [\n    'a',\n    2,\n  ],\n  x = 1 }",
                 "run.toml:3: `corpus.files` is a list; expected a string in quotes",
             ),
         ] {
-            assert_eq!(
-                resolve(text, &[]).unwrap_err().to_string(),
-                message,
-                "{text}"
-            );
+            assert_eq!(resolve(text, &[]).unwrap_err().to_string(), message, "{text}");
         }
     }
 
     #[test]
     fn missing_keys_name_the_table_that_lacks_them() {
         let cases = [
-            (
-                "\nsteps = 100",
-                "",
-                "run.toml:16: missing key `train.steps`, which has no default",
-            ),
-            (
-                "lr = 1e-3",
-                "",
-                "run.toml:20: missing key `optimizer.lr`, which has no default",
-            ),
-            (
-                "kind = \"linear\"",
-                "",
-                "run.toml:23: missing key `schedule.kind`, which has no default",
-            ),
-            (
-                "vocab_size = 4096",
-                "",
-                "run.toml:4: missing key `tokenizer.vocab_size`, which has no default",
-            ),
+            ("\nsteps = 100", "", "run.toml:16: missing key `train.steps`, which has no default"),
+            ("lr = 1e-3", "", "run.toml:20: missing key `optimizer.lr`, which has no default"),
+            ("kind = \"linear\"", "", "run.toml:23: missing key `schedule.kind`, which has no default"),
+            ("vocab_size = 4096", "", "run.toml:4: missing key `tokenizer.vocab_size`, which has no default"),
             (
                 "preset = \"tiny\"",
                 "n_layers = 2",
@@ -673,10 +545,7 @@ final_fraction = 0.1
             assert_eq!(error_of(from, to), message);
         }
         let no_text = resolve("", &[]).unwrap_err().to_string();
-        assert_eq!(
-            no_text,
-            "run.toml: missing key `corpus`, which has no default"
-        );
+        assert_eq!(no_text, "run.toml: missing key `corpus`, which has no default");
         assert_eq!(
             error_of_set("schedule.kind=noam"),
             "--set schedule.kind=noam: missing key `schedule.warmup_steps`, which has no default"
@@ -701,16 +570,8 @@ final_fraction = 0.1
                 "\nsteps = 1.5",
                 "run.toml:17: `train.steps` is 1.5; expected a whole number of 0 or more",
             ),
-            (
-                "lr = 1e-3",
-                "lr = true",
-                "run.toml:21: `optimizer.lr` is true; expected a number",
-            ),
-            (
-                "lr = 1e-3",
-                "lr = 2026-11-21",
-                "run.toml:21: `optimizer.lr` is 2026-11-21; expected a number",
-            ),
+            ("lr = 1e-3", "lr = true", "run.toml:21: `optimizer.lr` is true; expected a number"),
+            ("lr = 1e-3", "lr = 2026-11-21", "run.toml:21: `optimizer.lr` is 2026-11-21; expected a number"),
             (
                 "files = [\"data/*.txt\"]",
                 "files = \"data/a.txt\"",
@@ -761,48 +622,24 @@ final_fraction = 0.1
             "--set tokenizer.vocab_size=big: `tokenizer.vocab_size` is \"big\"; expected a whole number of 0 or more"
         );
         let name = error_of_set("run.name=7");
-        assert_eq!(
-            name,
-            "--set run.name=7: `run.name` is 7; expected a string in quotes"
-        );
+        assert_eq!(name, "--set run.name=7: `run.name` is 7; expected a string in quotes");
     }
 
     #[test]
     fn values_out_of_range_say_the_range() {
         let cases = [
-            (
-                "train.steps=0",
-                "`train.steps` is 0; expected a whole number of 1 or more",
-            ),
-            (
-                "train.batch_size=0",
-                "`train.batch_size` is 0; expected a whole number of 1 or more",
-            ),
-            (
-                "train.accumulate=0",
-                "`train.accumulate` is 0; expected a whole number of 1 or more",
-            ),
-            (
-                "train.workers=0",
-                "`train.workers` is 0; expected a whole number of 1 or more",
-            ),
-            (
-                "train.prefetch=0",
-                "`train.prefetch` is 0; expected a whole number of 1 or more",
-            ),
+            ("train.steps=0", "`train.steps` is 0; expected a whole number of 1 or more"),
+            ("train.batch_size=0", "`train.batch_size` is 0; expected a whole number of 1 or more"),
+            ("train.accumulate=0", "`train.accumulate` is 0; expected a whole number of 1 or more"),
+            ("train.workers=0", "`train.workers` is 0; expected a whole number of 1 or more"),
+            ("train.prefetch=0", "`train.prefetch` is 0; expected a whole number of 1 or more"),
             (
                 "train.precision=bf16",
                 "`train.precision` is \"bf16\"; expected \"f32\": mixed precision is still to come, for the devices \
                  `cuda`, `tch:cuda` and `wgpu`",
             ),
-            (
-                "corpus.files=[]",
-                "`corpus.files` is []; expected at least one file, folder or glob",
-            ),
-            (
-                "tokenizer.vocab_size=5",
-                "`tokenizer.vocab_size` is 5; expected a whole number of 32 or more",
-            ),
+            ("corpus.files=[]", "`corpus.files` is []; expected at least one file, folder or glob"),
+            ("tokenizer.vocab_size=5", "`tokenizer.vocab_size` is 5; expected a whole number of 32 or more"),
             (
                 "examples.seq_len=513",
                 "`examples.seq_len` is 513; expected 8 to 512 tokens (`model.max_positions`)",
@@ -811,74 +648,26 @@ final_fraction = 0.1
                 "examples.seq_len=0",
                 "`examples.seq_len` is 0; expected 8 to 512 tokens (`model.max_positions`)",
             ),
-            (
-                "model.n_heads=3",
-                "`model.n_heads` is 3; expected a divisor of `model.d_model`, which is 128",
-            ),
-            (
-                "model.n_heads=0",
-                "`model.n_heads` is 0; expected a whole number of 1 or more",
-            ),
-            (
-                "model.n_layers=0",
-                "`model.n_layers` is 0; expected a whole number of 1 or more",
-            ),
-            (
-                "model.d_model=0",
-                "`model.d_model` is 0; expected a whole number of 1 or more",
-            ),
-            (
-                "model.d_ff=0",
-                "`model.d_ff` is 0; expected a whole number of 1 or more",
-            ),
-            (
-                "model.hidden_dropout=1",
-                "`model.hidden_dropout` is 1; expected a number from 0 to below 1",
-            ),
+            ("model.n_heads=3", "`model.n_heads` is 3; expected a divisor of `model.d_model`, which is 128"),
+            ("model.n_heads=0", "`model.n_heads` is 0; expected a whole number of 1 or more"),
+            ("model.n_layers=0", "`model.n_layers` is 0; expected a whole number of 1 or more"),
+            ("model.d_model=0", "`model.d_model` is 0; expected a whole number of 1 or more"),
+            ("model.d_ff=0", "`model.d_ff` is 0; expected a whole number of 1 or more"),
+            ("model.hidden_dropout=1", "`model.hidden_dropout` is 1; expected a number from 0 to below 1"),
             (
                 "model.attention_dropout=-1",
                 "`model.attention_dropout` is -1; expected a number from 0 to below 1",
             ),
-            (
-                "model.layer_norm_eps=0",
-                "`model.layer_norm_eps` is 0; expected a number above 0",
-            ),
-            (
-                "model.init_std=0",
-                "`model.init_std` is 0; expected a number above 0",
-            ),
-            (
-                "optimizer.lr=0",
-                "`optimizer.lr` is 0; expected a number above 0",
-            ),
-            (
-                "optimizer.lr=inf",
-                "`optimizer.lr` is inf; expected a number above 0",
-            ),
-            (
-                "optimizer.lr=nan",
-                "`optimizer.lr` is NaN; expected a number above 0",
-            ),
-            (
-                "optimizer.beta1=1",
-                "`optimizer.beta1` is 1; expected a number from 0 to below 1",
-            ),
-            (
-                "optimizer.beta2=-0.1",
-                "`optimizer.beta2` is -0.1; expected a number from 0 to below 1",
-            ),
-            (
-                "optimizer.eps=0",
-                "`optimizer.eps` is 0; expected a number above 0",
-            ),
-            (
-                "optimizer.weight_decay=-1",
-                "`optimizer.weight_decay` is -1; expected a number of 0 or more",
-            ),
-            (
-                "optimizer.clip_norm=-1",
-                "`optimizer.clip_norm` is -1; expected a number of 0 or more",
-            ),
+            ("model.layer_norm_eps=0", "`model.layer_norm_eps` is 0; expected a number above 0"),
+            ("model.init_std=0", "`model.init_std` is 0; expected a number above 0"),
+            ("optimizer.lr=0", "`optimizer.lr` is 0; expected a number above 0"),
+            ("optimizer.lr=inf", "`optimizer.lr` is inf; expected a number above 0"),
+            ("optimizer.lr=nan", "`optimizer.lr` is NaN; expected a number above 0"),
+            ("optimizer.beta1=1", "`optimizer.beta1` is 1; expected a number from 0 to below 1"),
+            ("optimizer.beta2=-0.1", "`optimizer.beta2` is -0.1; expected a number from 0 to below 1"),
+            ("optimizer.eps=0", "`optimizer.eps` is 0; expected a number above 0"),
+            ("optimizer.weight_decay=-1", "`optimizer.weight_decay` is -1; expected a number of 0 or more"),
+            ("optimizer.clip_norm=-1", "`optimizer.clip_norm` is -1; expected a number of 0 or more"),
             (
                 "schedule.warmup_steps=101",
                 "`schedule.warmup_steps` is 101; expected at most `train.steps`, which is 100",
@@ -891,30 +680,12 @@ final_fraction = 0.1
                 "eval.heldout_fraction=1",
                 "`eval.heldout_fraction` is 1; expected a number above 0 and below 1",
             ),
-            (
-                "eval.every=0",
-                "`eval.every` is 0; expected a whole number of 1 or more",
-            ),
-            (
-                "eval.batch_size=0",
-                "`eval.batch_size` is 0; expected a whole number of 1 or more",
-            ),
-            (
-                "eval.max_examples=0",
-                "`eval.max_examples` is 0; expected a whole number of 1 or more",
-            ),
-            (
-                "checkpoint.every=0",
-                "`checkpoint.every` is 0; expected a whole number of 1 or more",
-            ),
-            (
-                "checkpoint.keep_last=0",
-                "`checkpoint.keep_last` is 0; expected a whole number of 1 or more",
-            ),
-            (
-                "log.every=0",
-                "`log.every` is 0; expected a whole number of 1 or more",
-            ),
+            ("eval.every=0", "`eval.every` is 0; expected a whole number of 1 or more"),
+            ("eval.batch_size=0", "`eval.batch_size` is 0; expected a whole number of 1 or more"),
+            ("eval.max_examples=0", "`eval.max_examples` is 0; expected a whole number of 1 or more"),
+            ("checkpoint.every=0", "`checkpoint.every` is 0; expected a whole number of 1 or more"),
+            ("checkpoint.keep_last=0", "`checkpoint.keep_last` is 0; expected a whole number of 1 or more"),
+            ("log.every=0", "`log.every` is 0; expected a whole number of 1 or more"),
         ];
         for (set, message) in cases {
             assert_eq!(error_of_set(set), format!("--set {set}: {message}"));
@@ -928,9 +699,8 @@ final_fraction = 0.1
             error_of("final_fraction = 0.1", "[log]\nevery = 0"),
             "run.toml:27: `log.every` is 0; expected a whole number of 1 or more"
         );
-        let noam = resolve(FILE, &["schedule={ kind = \"noam\", warmup_steps = 0 }"])
-            .unwrap_err()
-            .to_string();
+        let noam =
+            resolve(FILE, &["schedule={ kind = \"noam\", warmup_steps = 0 }"]).unwrap_err().to_string();
         assert!(
             noam.ends_with("`schedule.warmup_steps` is 0; expected a whole number of 1 or more"),
             "{noam}"
@@ -940,10 +710,7 @@ final_fraction = 0.1
     #[test]
     fn data_values_out_of_range_say_the_range() {
         let cases = [
-            (
-                "corpus.max_line_bytes=0",
-                "`corpus.max_line_bytes` is 0; expected a whole number of 1 or more",
-            ),
+            ("corpus.max_line_bytes=0", "`corpus.max_line_bytes` is 0; expected a whole number of 1 or more"),
             (
                 "corpus.max_document_bytes=0",
                 "`corpus.max_document_bytes` is 0; expected a whole number of 1 or more",
@@ -983,34 +750,20 @@ final_fraction = 0.1
             assert_eq!(error_of_set(set), format!("--set {set}: {message}"));
         }
         // Shares that sum to 1 but for rounding.
-        resolved(&[
-            "examples.masking.mask_share=0.7",
-            "examples.masking.random_share=0.3",
-        ]);
+        resolved(&["examples.masking.mask_share=0.7", "examples.masking.random_share=0.3"]);
     }
 
     #[test]
     fn what_is_not_toml_names_its_line() {
         // The place is ours, the words are the TOML parser's.
         for (from, to, start) in [
-            (
-                "lr = 1e-3",
-                "lr = ",
-                "run.toml:21: string values must be quoted",
-            ),
+            ("lr = 1e-3", "lr = ", "run.toml:21: string values must be quoted"),
             ("lr = 1e-3", "lr = 1\nlr = 2", "run.toml:22: duplicate key"),
             ("[train]", "[train", "run.toml:16: unclosed table"),
-            (
-                "\nsteps = 100",
-                "\nsteps = 99999999999999999999",
-                "run.toml:17: a number out of range",
-            ),
+            ("\nsteps = 100", "\nsteps = 99999999999999999999", "run.toml:17: a number out of range"),
         ] {
             let message = error_of(from, to);
-            assert!(
-                message.starts_with(start) && !message.contains('\n'),
-                "{message}"
-            );
+            assert!(message.starts_with(start) && !message.contains('\n'), "{message}");
         }
     }
 
@@ -1039,19 +792,12 @@ final_fraction = 0.1
     fn a_nested_argument_cannot_exhaust_the_stack() {
         let key = vec!["a"; 100_000].join(".");
         let message = error_of_set(&format!("{key}=1"));
-        assert!(
-            message.ends_with(
-                "is not a dotted key; expected section.key=value, as in train.steps=100"
-            )
-        );
+        assert!(message.ends_with("is not a dotted key; expected section.key=value, as in train.steps=100"));
     }
 
     #[test]
     fn long_values_are_shown_in_short_and_on_one_line() {
-        let message = error_of(
-            "\nsteps = 100",
-            &format!("\nsteps = \"\"\"a\n\"b{}\"\"\"", "x".repeat(500)),
-        );
+        let message = error_of("\nsteps = 100", &format!("\nsteps = \"\"\"a\n\"b{}\"\"\"", "x".repeat(500)));
         assert_eq!(
             message,
             format!(
@@ -1063,22 +809,12 @@ final_fraction = 0.1
 
     #[test]
     fn the_model_section_makes_the_model() {
-        let model = resolved(&[
-            "model.preset=base",
-            "model.norm=pre",
-            "model.activation=relu",
-            "model.d_ff=100",
-        ])
-        .model;
+        let model =
+            resolved(&["model.preset=base", "model.norm=pre", "model.activation=relu", "model.d_ff=100"])
+                .model;
         let bert = model.with_vocabulary(1_000, 7);
-        assert_eq!(
-            (bert.vocab_size, bert.pad_token_id, bert.n_layers, bert.d_ff),
-            (1_000, 7, 12, 100)
-        );
-        assert_eq!(
-            (bert.activation, bert.norm),
-            (Activation::Relu, NormPlacement::Pre)
-        );
+        assert_eq!((bert.vocab_size, bert.pad_token_id, bert.n_layers, bert.d_ff), (1_000, 7, 12, 100));
+        assert_eq!((bert.activation, bert.norm), (Activation::Relu, NormPlacement::Pre));
         assert_eq!((bert.hidden_dropout, bert.attention_dropout), (0.0, 0.1));
         bert.validate().unwrap();
     }

@@ -68,14 +68,7 @@ pub enum ModelPreset {
 
 impl ModelPreset {
     /// All of them, the smallest first.
-    pub const ALL: [Self; 6] = [
-        Self::Tiny,
-        Self::Mini,
-        Self::Small,
-        Self::Medium,
-        Self::Base,
-        Self::Large,
-    ];
+    pub const ALL: [Self; 6] = [Self::Tiny, Self::Mini, Self::Small, Self::Medium, Self::Base, Self::Large];
 
     /// The name in configs.
     pub fn name(self) -> &'static str {
@@ -104,19 +97,8 @@ impl ModelPreset {
     /// The keys of `[model]` it stands for, with their values.
     pub(super) fn sizes(self) -> [(&'static str, usize); 4] {
         // The vocabulary, which is not among them, does not matter.
-        let BertConfig {
-            n_layers,
-            d_model,
-            n_heads,
-            d_ff,
-            ..
-        } = self.bert(1);
-        [
-            ("n_layers", n_layers),
-            ("d_model", d_model),
-            ("n_heads", n_heads),
-            ("d_ff", d_ff),
-        ]
+        let BertConfig { n_layers, d_model, n_heads, d_ff, .. } = self.bert(1);
+        [("n_layers", n_layers), ("d_model", d_model), ("n_heads", n_heads), ("d_ff", d_ff)]
     }
 }
 
@@ -272,12 +254,7 @@ pub struct EvalSection {
 
 impl Default for EvalSection {
     fn default() -> Self {
-        Self {
-            heldout_fraction: 0.05,
-            every: 1_000,
-            batch_size: 64,
-            max_examples: 2_000,
-        }
+        Self { heldout_fraction: 0.05, every: 1_000, batch_size: 64, max_examples: 2_000 }
     }
 }
 
@@ -295,11 +272,7 @@ pub struct CheckpointSection {
 
 impl Default for CheckpointSection {
     fn default() -> Self {
-        Self {
-            every: 1_000,
-            keep_last: 2,
-            keep_best: true,
-        }
+        Self { every: 1_000, keep_last: 2, keep_best: true }
     }
 }
 

@@ -7,8 +7,7 @@ use std::fmt;
 
 use serde::de::value::{MapDeserializer, SeqDeserializer, StrDeserializer};
 use serde::de::{
-    self, DeserializeOwned, Deserializer, Expected, IntoDeserializer, MapAccess, Unexpected,
-    Visitor,
+    self, DeserializeOwned, Deserializer, Expected, IntoDeserializer, MapAccess, Unexpected, Visitor,
 };
 
 use super::layers::{Node, TAG, Value};
@@ -34,27 +33,16 @@ struct Fault {
 
 #[derive(Clone, Debug, PartialEq)]
 enum What {
-    UnknownKey {
-        name: String,
-        known: Vec<&'static str>,
-    },
+    UnknownKey { name: String, known: Vec<&'static str> },
     MissingKey(&'static str),
-    UnknownName {
-        name: String,
-        known: Vec<&'static str>,
-    },
-    WrongType {
-        expected: String,
-    },
+    UnknownName { name: String, known: Vec<&'static str> },
+    WrongType { expected: String },
     Other(String),
 }
 
 impl Fault {
     fn new(what: What) -> Self {
-        Self {
-            path: Vec::new(),
-            what,
-        }
+        Self { path: Vec::new(), what }
     }
 
     /// The same fault, seen from the table around it.
@@ -78,29 +66,19 @@ impl de::Error for Fault {
     }
 
     fn invalid_type(_: Unexpected<'_>, expected: &dyn Expected) -> Self {
-        Self::new(What::WrongType {
-            expected: expected.to_string(),
-        })
+        Self::new(What::WrongType { expected: expected.to_string() })
     }
 
     fn invalid_value(_: Unexpected<'_>, expected: &dyn Expected) -> Self {
-        Self::new(What::WrongType {
-            expected: expected.to_string(),
-        })
+        Self::new(What::WrongType { expected: expected.to_string() })
     }
 
     fn unknown_variant(name: &str, known: &'static [&'static str]) -> Self {
-        Self::new(What::UnknownName {
-            name: name.to_owned(),
-            known: known.to_vec(),
-        })
+        Self::new(What::UnknownName { name: name.to_owned(), known: known.to_vec() })
     }
 
     fn unknown_field(name: &str, known: &'static [&'static str]) -> Self {
-        Self::new(What::UnknownKey {
-            name: name.to_owned(),
-            known: known.to_vec(),
-        })
+        Self::new(What::UnknownKey { name: name.to_owned(), known: known.to_vec() })
     }
 
     fn missing_field(field: &'static str) -> Self {
@@ -125,23 +103,16 @@ impl<'de> Deserializer<'de> for Source<'de> {
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
         match &self.0.value {
             Value::Table(table) => visitor.visit_map(Entries {
-                map: MapDeserializer::new(
-                    table.iter().map(|(key, node)| (key.as_str(), Source(node))),
-                ),
+                map: MapDeserializer::new(table.iter().map(|(key, node)| (key.as_str(), Source(node)))),
                 keys: table.keys(),
                 key: "",
             }),
-            Value::Array(items) => {
-                visitor.visit_seq(SeqDeserializer::new(items.iter().map(Source)))
-            }
+            Value::Array(items) => visitor.visit_seq(SeqDeserializer::new(items.iter().map(Source))),
             Value::Scalar(toml::Value::String(text)) => visitor.visit_borrowed_str(text),
             Value::Scalar(toml::Value::Integer(number)) => visitor.visit_i64(*number),
             Value::Scalar(toml::Value::Float(number)) => visitor.visit_f64(*number),
             Value::Scalar(toml::Value::Boolean(truth)) => visitor.visit_bool(*truth),
-            Value::Scalar(_) => Err(de::Error::invalid_type(
-                Unexpected::Other("a date"),
-                &visitor,
-            )),
+            Value::Scalar(_) => Err(de::Error::invalid_type(Unexpected::Other("a date"), &visitor)),
         }
     }
 
@@ -167,9 +138,7 @@ impl<'de> Deserializer<'de> for Source<'de> {
             Value::Scalar(toml::Value::String(text)) => {
                 visitor.visit_enum(StrDeserializer::<Fault>::new(text))
             }
-            _ => Err(Fault::new(What::WrongType {
-                expected: one_of(names),
-            })),
+            _ => Err(Fault::new(What::WrongType { expected: one_of(names) })),
         }
     }
 
@@ -193,18 +162,13 @@ where
 {
     type Error = Fault;
 
-    fn next_key_seed<S: de::DeserializeSeed<'a>>(
-        &mut self,
-        seed: S,
-    ) -> Result<Option<S::Value>, Fault> {
+    fn next_key_seed<S: de::DeserializeSeed<'a>>(&mut self, seed: S) -> Result<Option<S::Value>, Fault> {
         self.key = self.keys.next().map_or("", String::as_str);
         self.map.next_key_seed(seed)
     }
 
     fn next_value_seed<S: de::DeserializeSeed<'a>>(&mut self, seed: S) -> Result<S::Value, Fault> {
-        self.map
-            .next_value_seed(seed)
-            .map_err(|fault| fault.under(self.key))
+        self.map.next_value_seed(seed).map_err(|fault| fault.under(self.key))
     }
 }
 
@@ -215,11 +179,7 @@ where
 fn locate<T: DeserializeOwned>(root: &Node, fault: &Fault) -> Vec<String> {
     let mut path = fault.path.clone();
     loop {
-        let Some(Node {
-            value: Value::Table(table),
-            ..
-        }) = find(root, &path)
-        else {
+        let Some(Node { value: Value::Table(table), .. }) = find(root, &path) else {
             return path;
         };
         let culprit = match &fault.what {
@@ -232,11 +192,7 @@ fn locate<T: DeserializeOwned>(root: &Node, fault: &Fault) -> Vec<String> {
             _ => None,
         };
         let blameless = |key: &String| {
-            key == TAG
-                || T::deserialize(Source(&without(root, &path, key)))
-                    .err()
-                    .as_ref()
-                    == Some(fault)
+            key == TAG || T::deserialize(Source(&without(root, &path, key))).err().as_ref() == Some(fault)
         };
         let culprit = culprit.or_else(|| table.keys().find(|key| !blameless(key)).cloned());
         match culprit {
@@ -254,9 +210,7 @@ fn find<'a>(root: &'a Node, path: &[String]) -> Option<&'a Node> {
 /// A copy of `root` that lacks `key` in the table at `path`.
 fn without(root: &Node, path: &[String], key: &str) -> Node {
     let mut copy = root.clone();
-    let table = path
-        .iter()
-        .try_fold(&mut copy, |node, part| node.table_mut()?.get_mut(part));
+    let table = path.iter().try_fold(&mut copy, |node, part| node.table_mut()?.get_mut(part));
     if let Some(table) = table.and_then(Node::table_mut) {
         table.remove(key);
     }
@@ -265,39 +219,21 @@ fn without(root: &Node, path: &[String], key: &str) -> Node {
 
 /// The user's error for `fault` at `path`.
 fn report(root: &Node, path: &[String], fault: Fault, keys: &[String]) -> TrainerError {
-    let dotted = |last: &str| {
-        path.iter()
-            .map(String::as_str)
-            .chain([last])
-            .collect::<Vec<_>>()
-            .join(".")
-    };
+    let dotted = |last: &str| path.iter().map(String::as_str).chain([last]).collect::<Vec<_>>().join(".");
     let place = |key: &str| root.place_of(key);
     let bad_value = |expected: String| {
         let key = path.join(".");
         let found = find(root, path).map_or_else(String::new, describe);
-        TrainerError::BadValue {
-            place: place(&key),
-            key,
-            found,
-            expected,
-        }
+        TrainerError::BadValue { place: place(&key), key, found, expected }
     };
     match fault.what {
         What::UnknownKey { name, known } => {
             let key = dotted(&name);
-            TrainerError::UnknownKey {
-                place: place(&key),
-                hint: hint(&name, &dotted, &known, keys),
-                key,
-            }
+            TrainerError::UnknownKey { place: place(&key), hint: hint(&name, &dotted, &known, keys), key }
         }
         What::MissingKey(name) => {
             let key = dotted(name);
-            TrainerError::MissingKey {
-                place: place(&key),
-                key,
-            }
+            TrainerError::MissingKey { place: place(&key), key }
         }
         What::UnknownName { name, known } => {
             let nearest = nearest(&name, known.iter().copied());
@@ -346,10 +282,7 @@ fn one_of(names: &[&str]) -> String {
 
 /// `"a", "b" or "c"`.
 fn list(names: &[&str], quote: char) -> String {
-    let quoted: Vec<_> = names
-        .iter()
-        .map(|name| format!("{quote}{name}{quote}"))
-        .collect();
+    let quoted: Vec<_> = names.iter().map(|name| format!("{quote}{name}{quote}")).collect();
     match quoted.split_last() {
         Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
         _ => quoted.concat(),

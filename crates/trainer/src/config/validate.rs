@@ -31,12 +31,7 @@ pub(super) fn validate(config: &RunConfig) -> Check {
 
 fn corpus(config: &RunConfig) -> Check {
     let corpus = &config.corpus;
-    ensure(
-        !corpus.files.is_empty(),
-        "corpus.files",
-        "[]",
-        "at least one file, folder or glob",
-    )?;
+    ensure(!corpus.files.is_empty(), "corpus.files", "[]", "at least one file, folder or glob")?;
     at_least(1, "corpus.max_line_bytes", corpus.max_line_bytes)?;
     at_least(1, "corpus.max_document_bytes", corpus.max_document_bytes)
 }
@@ -63,10 +58,7 @@ fn examples(config: &RunConfig) -> Check {
         format!("8 to {max_positions} tokens (`model.max_positions`)"),
     )?;
     match config.examples.pairs {
-        PairConfig::NextSentence {
-            short_seq_prob,
-            random_next_prob,
-        } => {
+        PairConfig::NextSentence { short_seq_prob, random_next_prob } => {
             share("examples.pairs.short_seq_prob", short_seq_prob)?;
             share("examples.pairs.random_next_prob", random_next_prob)?;
         }
@@ -79,12 +71,7 @@ fn examples(config: &RunConfig) -> Check {
 }
 
 fn masking(masking: &MaskingConfig) -> Check {
-    let MaskingConfig {
-        probability,
-        mask_share,
-        random_share,
-        ..
-    } = *masking;
+    let MaskingConfig { probability, mask_share, random_share, .. } = *masking;
     ensure(
         probability > 0.0 && probability <= 1.0,
         "examples.masking.probability",
@@ -127,13 +114,11 @@ fn train(config: &RunConfig) -> Check {
     at_least(1, "train.accumulate", train.accumulate)?;
     at_least(1, "train.workers", train.workers)?;
     at_least(1, "train.prefetch", train.prefetch)?;
-    let refused = |name: &str| {
-        Complaint {
+    let refused = |name: &str| Complaint {
         key: "train.precision",
         found: format!("\"{name}\""),
         expected: "\"f32\": mixed precision is still to come, for the devices `cuda`, `tch:cuda` and `wgpu`"
             .to_owned(),
-    }
     };
     match train.precision {
         Precision::F32 => Ok(()),
@@ -164,9 +149,7 @@ fn schedule(config: &RunConfig) -> Check {
         Schedule::Linear { final_fraction, .. } | Schedule::Cosine { final_fraction, .. } => {
             share("schedule.final_fraction", final_fraction)
         }
-        Schedule::InverseSqrt { warmup_steps } => {
-            at_least(1, "schedule.warmup_steps", warmup_steps)
-        }
+        Schedule::InverseSqrt { warmup_steps } => at_least(1, "schedule.warmup_steps", warmup_steps),
         Schedule::Constant { .. } => Ok(()),
     }
 }
@@ -174,12 +157,7 @@ fn schedule(config: &RunConfig) -> Check {
 /// `[eval]`, `[checkpoint]` and `[log]`.
 fn reports(config: &RunConfig) -> Check {
     let heldout = config.eval.heldout_fraction;
-    ensure(
-        heldout > 0.0 && heldout < 1.0,
-        "eval.heldout_fraction",
-        heldout,
-        "a number above 0 and below 1",
-    )?;
+    ensure(heldout > 0.0 && heldout < 1.0, "eval.heldout_fraction", heldout, "a number above 0 and below 1")?;
     at_least(1, "eval.every", config.eval.every)?;
     at_least(1, "eval.batch_size", config.eval.batch_size)?;
     at_least(1, "eval.max_examples", config.eval.max_examples)?;
@@ -188,20 +166,11 @@ fn reports(config: &RunConfig) -> Check {
     at_least(1, "log.every", config.log.every)
 }
 
-fn ensure(
-    holds: bool,
-    key: &'static str,
-    found: impl Display,
-    expected: impl Into<String>,
-) -> Check {
+fn ensure(holds: bool, key: &'static str, found: impl Display, expected: impl Into<String>) -> Check {
     if holds {
         return Ok(());
     }
-    Err(Complaint {
-        key,
-        found: found.to_string(),
-        expected: expected.into(),
-    })
+    Err(Complaint { key, found: found.to_string(), expected: expected.into() })
 }
 
 fn at_least<T: PartialOrd + Display>(least: T, key: &'static str, value: T) -> Check {
@@ -212,37 +181,17 @@ fn at_least<T: PartialOrd + Display>(least: T, key: &'static str, value: T) -> C
 // Comparisons with NaN are false, so that these refuse it.
 
 fn share(key: &'static str, value: f64) -> Check {
-    ensure(
-        (0.0..=1.0).contains(&value),
-        key,
-        value,
-        "a number from 0 to 1",
-    )
+    ensure((0.0..=1.0).contains(&value), key, value, "a number from 0 to 1")
 }
 
 fn below_one(key: &'static str, value: f64) -> Check {
-    ensure(
-        (0.0..1.0).contains(&value),
-        key,
-        value,
-        "a number from 0 to below 1",
-    )
+    ensure((0.0..1.0).contains(&value), key, value, "a number from 0 to below 1")
 }
 
 fn positive(key: &'static str, value: f64) -> Check {
-    ensure(
-        value > 0.0 && value.is_finite(),
-        key,
-        value,
-        "a number above 0",
-    )
+    ensure(value > 0.0 && value.is_finite(), key, value, "a number above 0")
 }
 
 fn not_negative(key: &'static str, value: f64) -> Check {
-    ensure(
-        value >= 0.0 && value.is_finite(),
-        key,
-        value,
-        "a number of 0 or more",
-    )
+    ensure(value >= 0.0 && value.is_finite(), key, value, "a number of 0 or more")
 }

@@ -46,10 +46,8 @@ enum Look {
 /// # Errors
 /// [`TrainerError::Plot`].
 pub fn draw(path: &Path, title: &str, records: &[Record]) -> Result<()> {
-    let svg = render(title, records).map_err(|reason| TrainerError::Plot {
-        path: path.to_owned(),
-        reason,
-    })?;
+    let svg =
+        render(title, records).map_err(|reason| TrainerError::Plot { path: path.to_owned(), reason })?;
     std::fs::write(path, svg).map_err(TrainerError::io("write", path))
 }
 
@@ -61,13 +59,7 @@ fn render(title: &str, records: &[Record]) -> std::result::Result<String, String
         let drawn = root.fill(&WHITE).map_err(message).and_then(|()| {
             let titled = root.titled(title, ("sans-serif", 24)).map_err(message)?;
             let (upper, lower) = titled.split_vertically(55.percent_height());
-            panel(
-                &upper,
-                "",
-                "masked-token loss (nats)",
-                0.0,
-                &losses(records),
-            )?;
+            panel(&upper, "", "masked-token loss (nats)", 0.0, &losses(records))?;
             panel(&lower, "step", "accuracy", 0.35, &accuracies(records))
         });
         drawn.and_then(|()| root.present().map_err(message))?;
@@ -80,10 +72,7 @@ fn message(error: impl std::fmt::Display) -> String {
 }
 
 /// The points of `value` over the evaluations.
-fn held_out(
-    records: &[Record],
-    value: impl Fn(&super::EvalRecord) -> Option<f64>,
-) -> Vec<(f64, f64)> {
+fn held_out(records: &[Record], value: impl Fn(&super::EvalRecord) -> Option<f64>) -> Vec<(f64, f64)> {
     let points = records.iter().filter_map(|record| match record {
         Record::Eval(eval) => Some((eval.step as f64, value(eval)?)),
         Record::Train(_) => None,
@@ -196,51 +185,32 @@ fn panel(
 
 type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
 
-fn draw_line(
-    chart: &mut Chart<'_, '_>,
-    line: &Series,
-    last_step: f64,
-) -> std::result::Result<(), String> {
+fn draw_line(chart: &mut Chart<'_, '_>, line: &Series, last_step: f64) -> std::result::Result<(), String> {
     let color = line.color;
     let thick = color.stroke_width(2);
     let drawn = match line.look {
         Look::Dotted => {
-            let dots = line
-                .points
-                .iter()
-                .map(|&point| Circle::new(point, 3, color.filled()));
+            let dots = line.points.iter().map(|&point| Circle::new(point, 3, color.filled()));
             chart.draw_series(dots).map_err(message)?;
-            chart
-                .draw_series(LineSeries::new(line.points.iter().copied(), thick))
-                .map_err(message)?
+            chart.draw_series(LineSeries::new(line.points.iter().copied(), thick)).map_err(message)?
         }
         Look::Smoothed => {
             let raw = LineSeries::new(line.points.iter().copied(), color.mix(0.25));
             chart.draw_series(raw).map_err(message)?;
-            chart
-                .draw_series(LineSeries::new(smoothed(&line.points), thick))
-                .map_err(message)?
+            chart.draw_series(LineSeries::new(smoothed(&line.points), thick)).map_err(message)?
         }
         Look::Dashed => {
             // From edge to edge, so that a single evaluation shows too.
             let (Some(first), Some(last)) = (line.points.first(), line.points.last()) else {
                 return Ok(());
             };
-            let ends = [(0.0, first.1)]
-                .into_iter()
-                .chain(line.points.iter().copied())
-                .chain([(last_step, last.1)]);
-            chart
-                .draw_series(DashedLineSeries::new(ends, 8, 5, thick))
-                .map_err(message)?
+            let ends =
+                [(0.0, first.1)].into_iter().chain(line.points.iter().copied()).chain([(last_step, last.1)]);
+            chart.draw_series(DashedLineSeries::new(ends, 8, 5, thick)).map_err(message)?
         }
     };
     // One dash longer than the sample is a solid line.
-    let dash = if line.look == Look::Dashed {
-        8
-    } else {
-        LEGEND_LINE
-    };
+    let dash = if line.look == Look::Dashed { 8 } else { LEGEND_LINE };
     drawn.label(line.label).legend(move |(x, y)| {
         let sample = [(x, y), (x + LEGEND_LINE, y)];
         DashedPathElement::new(sample, dash, 5, thick)
@@ -255,9 +225,7 @@ fn points(series: &[Series]) -> impl Iterator<Item = (f64, f64)> {
 /// The values shown, with a margin; a tenth wide at least, so that axes have different labels.
 fn y_range(series: &[Series]) -> (f64, f64) {
     let (low, high) = points(series)
-        .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), (_, y)| {
-            (low.min(y), high.max(y))
-        });
+        .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), (_, y)| (low.min(y), high.max(y)));
     if low > high {
         return (0.0, 1.0);
     }
@@ -285,11 +253,7 @@ mod tests {
     use super::*;
 
     fn train(step: u64, masked_loss: f64) -> Record {
-        Record::Train(TrainRecord {
-            step,
-            masked_loss,
-            ..Default::default()
-        })
+        Record::Train(TrainRecord { step, masked_loss, ..Default::default() })
     }
 
     fn eval(step: u64, masked_loss: f64, pair_accuracy: Option<f64>) -> Record {
@@ -306,13 +270,8 @@ mod tests {
 
     #[test]
     fn a_run_is_drawn_with_title_axes_and_legend() {
-        let records = [
-            train(1, 8.0),
-            train(2, 7.0),
-            eval(2, 7.2, Some(0.5)),
-            train(3, 6.0),
-            eval(4, 6.1, None),
-        ];
+        let records =
+            [train(1, 8.0), train(2, 7.0), eval(2, 7.2, Some(0.5)), train(3, 6.0), eval(4, 6.1, None)];
         let svg = render("first run <1>", &records).unwrap();
         for text in [
             "first run &lt;1&gt;",
@@ -342,12 +301,7 @@ mod tests {
             vec![train(1, f64::NAN)],
             vec![train(1, 3.0)],
             vec![eval(0, 3.0, None)],
-            vec![
-                train(1, f64::NAN),
-                train(2, 5.0),
-                eval(2, f64::NAN, None),
-                train(3, f64::INFINITY),
-            ],
+            vec![train(1, f64::NAN), train(2, 5.0), eval(2, f64::NAN, None), train(3, f64::INFINITY)],
         ] {
             let svg = render("odd", &records).unwrap();
             assert!(!svg.contains("NaN") && !svg.contains("inf"), "{records:?}");
@@ -363,9 +317,7 @@ mod tests {
             eval(3, 4.0, None),
             train(3, f64::INFINITY),
         ];
-        let [training, held_out, unigram] = &losses(&records)[..] else {
-            panic!("three lines")
-        };
+        let [training, held_out, unigram] = &losses(&records)[..] else { panic!("three lines") };
         assert_eq!(training.points, [(2.0, 5.0)]);
         assert_eq!(held_out.points, [(3.0, 4.0)]);
         assert_eq!(unigram.points, [(2.0, 6.2), (3.0, 6.2)]);
@@ -375,18 +327,11 @@ mod tests {
     #[test]
     fn smoothing_keeps_a_constant_and_averages_noise() {
         let constant: Vec<_> = (0..300).map(|x| (f64::from(x), 2.0)).collect();
-        assert!(
-            smoothed(&constant)
-                .iter()
-                .all(|(_, y)| (y - 2.0).abs() < 1e-12)
-        );
+        assert!(smoothed(&constant).iter().all(|(_, y)| (y - 2.0).abs() < 1e-12));
         let noisy: Vec<_> = (0..300).map(|x| (f64::from(x), f64::from(x % 2))).collect();
         let (_, last) = smoothed(&noisy)[299];
         assert!((last - 0.5).abs() < 0.06, "{last}");
         // Few points are left as they are.
-        assert_eq!(
-            smoothed(&[(1.0, 5.0), (2.0, 3.0)]),
-            [(1.0, 5.0), (2.0, 3.0)]
-        );
+        assert_eq!(smoothed(&[(1.0, 5.0), (2.0, 3.0)]), [(1.0, 5.0), (2.0, 3.0)]);
     }
 }

@@ -20,10 +20,7 @@ impl JsonLines {
     /// [`TrainerError::Io`].
     pub fn create(path: &Path) -> Result<Self> {
         let file = File::create(path).map_err(TrainerError::io("create", path))?;
-        Ok(Self {
-            path: path.to_owned(),
-            file,
-        })
+        Ok(Self { path: path.to_owned(), file })
     }
 
     /// Opens the file at `path` to continue after `step`: its records of later steps, and a last line that was
@@ -51,10 +48,7 @@ impl JsonLines {
         file.set_len(kept as u64)
             .and_then(|()| file.seek(SeekFrom::End(0)))
             .map_err(TrainerError::io("shorten", path))?;
-        Ok(Self {
-            path: path.to_owned(),
-            file,
-        })
+        Ok(Self { path: path.to_owned(), file })
     }
 
     /// Appends a record, and hands it to the system at once, so that a killed process loses none.
@@ -64,9 +58,7 @@ impl JsonLines {
     pub fn write(&mut self, record: &Record) -> Result<()> {
         let mut line = serde_json::to_string(record).expect("a record is strings and numbers");
         line.push('\n');
-        self.file
-            .write_all(line.as_bytes())
-            .map_err(TrainerError::io("write", &self.path))
+        self.file.write_all(line.as_bytes()).map_err(TrainerError::io("write", &self.path))
     }
 }
 
@@ -91,17 +83,11 @@ struct Line<'a> {
 /// The finished lines of `text`. Bytes, because a torn write may end within a character.
 fn lines(text: &[u8]) -> impl Iterator<Item = Line<'_>> {
     let mut end = 0;
-    text.split_inclusive(|&byte| byte == b'\n')
-        .enumerate()
-        .filter_map(move |(index, line)| {
-            end += line.len();
-            let text = line.strip_suffix(b"\n")?;
-            Some(Line {
-                number: index + 1,
-                text,
-                end,
-            })
-        })
+    text.split_inclusive(|&byte| byte == b'\n').enumerate().filter_map(move |(index, line)| {
+        end += line.len();
+        let text = line.strip_suffix(b"\n")?;
+        Some(Line { number: index + 1, text, end })
+    })
 }
 
 fn parse(path: &Path, line: &Line<'_>) -> Result<Record> {
@@ -118,21 +104,11 @@ mod tests {
     use super::*;
 
     fn train(step: u64) -> Record {
-        Record::Train(TrainRecord {
-            step,
-            loss: 0.1 * step as f64,
-            tokens: 7,
-            ..Default::default()
-        })
+        Record::Train(TrainRecord { step, loss: 0.1 * step as f64, tokens: 7, ..Default::default() })
     }
 
     fn eval(step: u64) -> Record {
-        Record::Eval(EvalRecord {
-            step,
-            masked_loss: 3.0,
-            pair_accuracy: Some(0.5),
-            ..Default::default()
-        })
+        Record::Eval(EvalRecord { step, masked_loss: 3.0, pair_accuracy: Some(0.5), ..Default::default() })
     }
 
     fn folder_with(text: impl AsRef<[u8]>) -> (tempfile::TempDir, PathBuf) {
@@ -152,52 +128,34 @@ mod tests {
         assert_eq!(read(&path).unwrap(), [train(1), eval(1), train(2)]);
         let text = std::fs::read_to_string(&path).unwrap();
         assert_eq!(text.lines().count(), 3);
-        assert!(
-            text.starts_with("{\"event\":\"train\",\"step\":1,\"loss\":0.1,"),
-            "{text}"
-        );
+        assert!(text.starts_with("{\"event\":\"train\",\"step\":1,\"loss\":0.1,"), "{text}");
         assert!(!text.contains("pair_loss"), "{text}");
     }
 
     #[test]
     fn numbers_that_are_not_finite_survive() {
         let (_folder, path) = folder_with("");
-        let record = Record::Train(TrainRecord {
-            loss: f64::NAN,
-            grad_norm: f64::INFINITY,
-            ..Default::default()
-        });
+        let record =
+            Record::Train(TrainRecord { loss: f64::NAN, grad_norm: f64::INFINITY, ..Default::default() });
         JsonLines::create(&path).unwrap().write(&record).unwrap();
-        let Record::Train(record) = read(&path).unwrap().remove(0) else {
-            panic!("not the training record")
-        };
+        let Record::Train(record) = read(&path).unwrap().remove(0) else { panic!("not the training record") };
         assert!(record.loss.is_nan() && record.grad_norm.is_nan());
     }
 
     #[test]
     fn resuming_drops_later_steps_and_a_torn_last_line() {
         let line = |record: &Record| serde_json::to_string(record).unwrap() + "\n";
-        let whole: String = [train(10), eval(10), train(20), eval(20), train(30)]
-            .iter()
-            .map(line)
-            .collect();
+        let whole: String = [train(10), eval(10), train(20), eval(20), train(30)].iter().map(line).collect();
         let torn = format!("{whole}{{\"event\":\"train\",\"st");
         for (text, step, kept) in [
             (&whole, 20, vec![train(10), eval(10), train(20), eval(20)]),
             (&torn, 20, vec![train(10), eval(10), train(20), eval(20)]),
-            (
-                &torn,
-                30,
-                vec![train(10), eval(10), train(20), eval(20), train(30)],
-            ),
+            (&torn, 30, vec![train(10), eval(10), train(20), eval(20), train(30)]),
             (&whole, 15, vec![train(10), eval(10)]),
             (&whole, 0, vec![]),
         ] {
             let (_folder, path) = folder_with(text);
-            JsonLines::resume(&path, step)
-                .unwrap()
-                .write(&train(99))
-                .unwrap();
+            JsonLines::resume(&path, step).unwrap().write(&train(99)).unwrap();
             let expected: Vec<_> = kept.into_iter().chain([train(99)]).collect();
             assert_eq!(read(&path).unwrap(), expected, "after step {step}");
         }
@@ -207,10 +165,7 @@ mod tests {
     fn a_line_torn_within_a_character_is_dropped() {
         let (_folder, path) = folder_with(b"{\"event\":\"\xC3");
         assert_eq!(read(&path).unwrap(), []);
-        JsonLines::resume(&path, 5)
-            .unwrap()
-            .write(&train(6))
-            .unwrap();
+        JsonLines::resume(&path, 5).unwrap().write(&train(6)).unwrap();
         assert_eq!(read(&path).unwrap(), [train(6)]);
     }
 
@@ -218,10 +173,7 @@ mod tests {
     fn resuming_without_a_file_starts_one() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("metrics.jsonl");
-        JsonLines::resume(&path, 5)
-            .unwrap()
-            .write(&train(6))
-            .unwrap();
+        JsonLines::resume(&path, 5).unwrap().write(&train(6)).unwrap();
         assert_eq!(read(&path).unwrap(), [train(6)]);
     }
 
@@ -235,10 +187,6 @@ mod tests {
             path.display()
         );
         assert_eq!(message, expected);
-        assert_eq!(
-            std::fs::read_to_string(&path).unwrap().lines().count(),
-            2,
-            "the file is left as it was"
-        );
+        assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 2, "the file is left as it was");
     }
 }

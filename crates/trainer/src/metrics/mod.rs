@@ -61,10 +61,7 @@ impl Record {
                 ("train/pair_loss", record.pair_loss),
                 ("train/learning_rate", Some(record.learning_rate)),
                 ("train/grad_norm", Some(record.grad_norm)),
-                (
-                    "speed/tokens_per_second",
-                    Some(record.timing.tokens_per_second),
-                ),
+                ("speed/tokens_per_second", Some(record.timing.tokens_per_second)),
                 ("speed/waiting", Some(record.timing.waiting)),
             ],
             Self::Eval(record) => vec![
@@ -77,10 +74,7 @@ impl Record {
                 ("heldout/pair_accuracy", record.pair_accuracy),
             ],
         };
-        scalars
-            .into_iter()
-            .filter_map(|(tag, value)| Some((tag, value?)))
-            .collect()
+        scalars.into_iter().filter_map(|(tag, value)| Some((tag, value?))).collect()
     }
 }
 
@@ -221,27 +215,11 @@ mod tests {
 
     #[test]
     fn a_log_keeps_records_and_a_resumed_one_equals_an_uninterrupted_one() {
-        let record = |step| {
-            Record::Train(TrainRecord {
-                step,
-                loss: step as f64,
-                ..Default::default()
-            })
-        };
-        let eval = |step| {
-            Record::Eval(EvalRecord {
-                step,
-                masked_loss: 2.0,
-                ..Default::default()
-            })
-        };
+        let record = |step| Record::Train(TrainRecord { step, loss: step as f64, ..Default::default() });
+        let eval = |step| Record::Eval(EvalRecord { step, masked_loss: 2.0, ..Default::default() });
         let folder = tempfile::tempdir().unwrap();
         let read = || jsonl::read(&folder.path().join(METRICS_FILE)).unwrap();
-        let event_files = || {
-            std::fs::read_dir(folder.path().join(TENSORBOARD_FOLDER))
-                .unwrap()
-                .count()
-        };
+        let event_files = || std::fs::read_dir(folder.path().join(TENSORBOARD_FOLDER)).unwrap().count();
 
         let mut log = MetricsLog::create(folder.path()).unwrap();
         for record in [record(1), record(2), eval(2), record(3)] {
@@ -262,20 +240,9 @@ mod tests {
 
     #[test]
     fn timing_can_be_taken_off() {
-        let timing = Timing {
-            seconds: 1.0,
-            tokens_per_second: 2.0,
-            waiting: 0.5,
-        };
-        let timed = Record::Train(TrainRecord {
-            step: 1,
-            timing,
-            ..Default::default()
-        });
-        let untimed = Record::Train(TrainRecord {
-            step: 1,
-            ..Default::default()
-        });
+        let timing = Timing { seconds: 1.0, tokens_per_second: 2.0, waiting: 0.5 };
+        let timed = Record::Train(TrainRecord { step: 1, timing, ..Default::default() });
+        let untimed = Record::Train(TrainRecord { step: 1, ..Default::default() });
         assert_ne!(timed, untimed);
         assert_eq!(timed.without_timing(), untimed);
     }

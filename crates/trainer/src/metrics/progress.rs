@@ -63,14 +63,9 @@ impl StderrProgress {
     /// A live line where standard error is a terminal, lines otherwise.
     pub fn new() -> Self {
         if std::io::stderr().is_terminal() {
-            Self(Shown::Live(live_line(ProgressDrawTarget::stderr_with_hz(
-                5,
-            ))))
+            Self(Shown::Live(live_line(ProgressDrawTarget::stderr_with_hz(5))))
         } else {
-            Self(Shown::Lines(LineProgress::new(
-                std::io::stderr(),
-                Duration::from_secs(5),
-            )))
+            Self(Shown::Lines(LineProgress::new(std::io::stderr(), Duration::from_secs(5))))
         }
     }
 }
@@ -109,9 +104,8 @@ impl RunProgress for StderrProgress {
 }
 
 fn live_line(target: ProgressDrawTarget) -> ProgressBar {
-    let style =
-        ProgressStyle::with_template("{bar:10.cyan/blue} {human_pos}/{human_len} · {wide_msg}")
-            .expect("the template is valid");
+    let style = ProgressStyle::with_template("{bar:10.cyan/blue} {human_pos}/{human_len} · {wide_msg}")
+        .expect("the template is valid");
     ProgressBar::with_draw_target(Some(0), target).with_style(style)
 }
 
@@ -127,12 +121,7 @@ pub struct LineProgress<W> {
 impl<W: Write> LineProgress<W> {
     /// Lines to `out`, at most one status in `every`. A closed `out` ends no run: its errors are ignored.
     pub fn new(out: W, every: Duration) -> Self {
-        Self {
-            out,
-            every,
-            shown: None,
-            pending: None,
-        }
+        Self { out, every, shown: None, pending: None }
     }
 
     fn show(&mut self, status: &Status) {
@@ -166,12 +155,7 @@ impl<W: Write> RunProgress for LineProgress<W> {
 
 /// `loss 6.123 · 3 min 20 s left · 12,345 tokens/s · 4 % waiting · lr 1.50e-3`: a narrow terminal cuts the end.
 fn figures(status: &Status) -> String {
-    let Status {
-        loss,
-        learning_rate,
-        pace,
-        ..
-    } = *status;
+    let Status { loss, learning_rate, pace, .. } = *status;
     format!(
         "loss {loss:.3} · {} left · {} tokens/s · {:.0} % waiting · lr {learning_rate:.2e}",
         duration(pace.left.as_secs_f64().round()),
@@ -198,13 +182,7 @@ impl Meter {
 
     /// A meter started `now`, right before the first step.
     pub fn new(now: Instant) -> Self {
-        Self {
-            last: now,
-            steps: 0.0,
-            tokens: 0.0,
-            seconds: 0.0,
-            waiting: 0.0,
-        }
+        Self { last: now, steps: 0.0, tokens: 0.0, seconds: 0.0, waiting: 0.0 }
     }
 
     /// Takes in a step finished `now`, of `tokens` tokens, of which `waiting` was spent waiting for data, with
@@ -239,18 +217,8 @@ mod tests {
     use super::*;
 
     fn status(step: u64) -> Status {
-        let pace = Pace {
-            tokens_per_second: 12_345.6,
-            waiting: 0.042,
-            left: Duration::from_secs(200),
-        };
-        Status {
-            step,
-            steps: 1_200,
-            loss: 6.1234,
-            learning_rate: 1.5e-3,
-            pace,
-        }
+        let pace = Pace { tokens_per_second: 12_345.6, waiting: 0.042, left: Duration::from_secs(200) };
+        Status { step, steps: 1_200, loss: 6.1234, learning_rate: 1.5e-3, pace }
     }
 
     fn text(lines: LineProgress<Vec<u8>>) -> String {
@@ -277,10 +245,7 @@ mod tests {
         lines.finish();
         lines.finish();
         let shown = text(lines);
-        let steps: Vec<_> = shown
-            .lines()
-            .map(|line| line.split(" · ").next().unwrap())
-            .collect();
+        let steps: Vec<_> = shown.lines().map(|line| line.split(" · ").next().unwrap()).collect();
         assert_eq!(steps, ["step 1/1,200", "step 50/1,200"]);
     }
 
@@ -296,9 +261,7 @@ mod tests {
     fn the_live_line_takes_every_call() {
         let mut live = StderrProgress(Shown::Live(live_line(ProgressDrawTarget::hidden())));
         live.step(&status(3));
-        let Shown::Live(bar) = &live.0 else {
-            panic!("not live")
-        };
+        let Shown::Live(bar) = &live.0 else { panic!("not live") };
         assert_eq!((bar.position(), bar.length()), (3, Some(1_200)));
         assert!(bar.message().starts_with("loss 6.123 · 3 min 20 s left"));
         live.finish();
@@ -337,9 +300,6 @@ mod tests {
     #[test]
     fn no_time_is_no_pace() {
         let start = Instant::now();
-        assert_eq!(
-            Meter::new(start).step(start, 5, Duration::ZERO, 9),
-            Pace::default()
-        );
+        assert_eq!(Meter::new(start).step(start, 5, Duration::ZERO, 9), Pace::default());
     }
 }

@@ -6,10 +6,7 @@ use comfy_table::{Cell, CellAlignment, Table, presets};
 use super::EvalRecord;
 
 /// A table of names and values under a title, as text for a terminal.
-pub fn facts<N: AsRef<str>, V: AsRef<str>>(
-    title: &str,
-    rows: impl IntoIterator<Item = (N, V)>,
-) -> String {
+pub fn facts<N: AsRef<str>, V: AsRef<str>>(title: &str, rows: impl IntoIterator<Item = (N, V)>) -> String {
     let mut table = styled();
     table.set_header([title, ""]);
     for (name, value) in rows {
@@ -30,11 +27,7 @@ pub fn corpus(report: &PrepareReport, train: u64, held_out: u64) -> String {
     if !report.skipped.is_empty() {
         rows.push(("left out or cut", report.skipped.to_string()));
     }
-    let how = if report.reused {
-        "prepared before, opened in"
-    } else {
-        "prepared in"
-    };
+    let how = if report.reused { "prepared before, opened in" } else { "prepared in" };
     rows.push((how, duration(report.seconds)));
     facts("corpus", rows)
 }
@@ -53,28 +46,16 @@ pub fn examples(stats: &BatchStats, pairs: bool) -> String {
     ];
     if pairs {
         rows.extend([
-            (
-                "second segment random or swapped",
-                of(stats.random_pairs, stats.examples),
-            ),
+            ("second segment random or swapped", of(stats.random_pairs, stats.examples)),
             ("from a short target", of(stats.short, stats.examples)),
             ("truncated", of(stats.truncated, stats.examples)),
         ]);
     }
     let masking = &stats.masking;
     rows.extend([
-        (
-            "predicted, of the maskable tokens",
-            of(masking.predicted, masking.maskable),
-        ),
-        (
-            "  replaced by the mask",
-            of(masking.masked, masking.predicted),
-        ),
-        (
-            "  replaced at random",
-            of(masking.random, masking.predicted),
-        ),
+        ("predicted, of the maskable tokens", of(masking.predicted, masking.maskable)),
+        ("  replaced by the mask", of(masking.masked, masking.predicted)),
+        ("  replaced at random", of(masking.random, masking.predicted)),
         ("  left as they are", of(masking.kept, masking.predicted)),
     ]);
     facts("examples", rows)
@@ -90,23 +71,14 @@ pub fn results(eval: &EvalRecord) -> String {
         number("gain"),
     ]);
     let mut row = |name: &str, model: String, baseline: String, gain: String| {
-        table.add_row([
-            Cell::new(name),
-            number(&model),
-            number(&baseline),
-            number(&gain),
-        ]);
+        table.add_row([Cell::new(name), number(&model), number(&baseline), number(&gain)]);
     };
     let (loss, unigram) = (eval.masked_loss, eval.unigram_loss);
     row(
         "masked-token loss (nats)",
         format!("{loss:.3}"),
         format!("{unigram:.3}"),
-        format!(
-            "{:.3} {}",
-            (unigram - loss).abs(),
-            if loss <= unigram { "lower" } else { "higher" }
-        ),
+        format!("{:.3} {}", (unigram - loss).abs(), if loss <= unigram { "lower" } else { "higher" }),
     );
     row(
         "masked-token perplexity",
@@ -119,26 +91,12 @@ pub fn results(eval: &EvalRecord) -> String {
         "masked-token accuracy",
         percent(eval.masked_accuracy),
         percent(eval.unigram_accuracy),
-        if ratio.is_finite() {
-            format!("× {ratio:.2}")
-        } else {
-            String::new()
-        },
+        if ratio.is_finite() { format!("× {ratio:.2}") } else { String::new() },
     );
     if let Some(accuracy) = eval.pair_accuracy {
-        row(
-            "sentence-pair accuracy",
-            percent(accuracy),
-            String::new(),
-            String::new(),
-        );
+        row("sentence-pair accuracy", percent(accuracy), String::new(), String::new());
     }
-    row(
-        "masked tokens",
-        grouped(eval.masked_tokens),
-        String::new(),
-        String::new(),
-    );
+    row("masked tokens", grouped(eval.masked_tokens), String::new(), String::new());
     table.to_string()
 }
 
@@ -246,17 +204,10 @@ mod tests {
 
     #[test]
     fn a_model_worse_than_the_baseline_is_told_so() {
-        let eval = EvalRecord {
-            masked_loss: 7.0,
-            unigram_loss: 6.5,
-            ..Default::default()
-        };
+        let eval = EvalRecord { masked_loss: 7.0, unigram_loss: 6.5, ..Default::default() };
         let shown = results(&eval);
         assert!(shown.contains("0.500 higher"), "{shown}");
-        assert!(
-            !shown.contains("sentence-pair") && !shown.contains("NaN"),
-            "{shown}"
-        );
+        assert!(!shown.contains("sentence-pair") && !shown.contains("NaN"), "{shown}");
     }
 
     #[test]
@@ -285,21 +236,12 @@ mod tests {
         report.skipped.0.insert("bad UTF-8".to_owned(), 2);
         report.reused = true;
         let shown = corpus(&report, 1_140, 60);
-        assert!(
-            shown.contains("2 × bad UTF-8") && shown.contains("prepared before, opened in"),
-            "{shown}"
-        );
+        assert!(shown.contains("2 × bad UTF-8") && shown.contains("prepared before, opened in"), "{shown}");
     }
 
     #[test]
     fn examples_are_counted() {
-        let masking = MaskStats {
-            maskable: 10_000,
-            predicted: 1_500,
-            masked: 1_200,
-            random: 150,
-            kept: 150,
-        };
+        let masking = MaskStats { maskable: 10_000, predicted: 1_500, masked: 1_200, random: 150, kept: 150 };
         let stats = BatchStats {
             examples: 200,
             tokens: 11_000,
@@ -327,10 +269,7 @@ mod tests {
         assert_eq!(examples(&stats, true), expected.trim_start());
 
         let none = examples(&BatchStats::default(), false);
-        assert!(
-            !none.contains("second segment") && !none.contains("NaN"),
-            "{none}"
-        );
+        assert!(!none.contains("second segment") && !none.contains("NaN"), "{none}");
     }
 
     #[test]
@@ -342,10 +281,7 @@ mod tests {
 │ documents ┆     12 │
 │ tokens    ┆ 34,567 │
 └───────────┴────────┘";
-        let shown = facts(
-            "corpus",
-            [("documents", grouped(12)), ("tokens", grouped(34_567))],
-        );
+        let shown = facts("corpus", [("documents", grouped(12)), ("tokens", grouped(34_567))]);
         assert_eq!(shown, expected.trim_start());
     }
 

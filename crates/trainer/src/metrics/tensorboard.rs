@@ -75,9 +75,7 @@ impl EventFile {
 
     /// One write per record: a process killed between two leaves whole records only.
     fn append(&mut self, message: &Message) -> Result<()> {
-        self.file
-            .write_all(&frame(&message.0))
-            .map_err(TrainerError::io("write", &self.path))
+        self.file.write_all(&frame(&message.0)).map_err(TrainerError::io("write", &self.path))
     }
 }
 
@@ -94,8 +92,7 @@ pub fn clear(folder: &Path) -> Result<()> {
     for entry in entries {
         let entry = entry.map_err(TrainerError::io("read the folder", folder))?;
         if entry.file_name().to_string_lossy().starts_with(PREFIX) {
-            std::fs::remove_file(entry.path())
-                .map_err(TrainerError::io("remove", &entry.path()))?;
+            std::fs::remove_file(entry.path()).map_err(TrainerError::io("remove", &entry.path()))?;
         }
     }
     Ok(())
@@ -103,9 +100,7 @@ pub fn clear(folder: &Path) -> Result<()> {
 
 /// Seconds since 1970, as TensorBoard's wall time.
 fn now() -> f64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0.0, |time| time.as_secs_f64())
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |time| time.as_secs_f64())
 }
 
 /// `data` as a TFRecord.
@@ -121,9 +116,7 @@ fn frame(data: &[u8]) -> Vec<u8> {
 
 /// CRC-32C, rotated and shifted so that checksums of data holding checksums stay sound (`crc32c.h`).
 fn masked_crc(data: &[u8]) -> u32 {
-    crc32c::crc32c(data)
-        .rotate_right(15)
-        .wrapping_add(0xa282_ead8)
+    crc32c::crc32c(data).rotate_right(15).wrapping_add(0xa282_ead8)
 }
 
 /// The messages' field numbers.
@@ -197,10 +190,7 @@ mod tests {
             let length = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
             assert_eq!(bytes[8..12], masked_crc(&bytes[..8]).to_le_bytes());
             let data = &bytes[12..12 + length];
-            assert_eq!(
-                bytes[12 + length..16 + length],
-                masked_crc(data).to_le_bytes()
-            );
+            assert_eq!(bytes[12 + length..16 + length], masked_crc(data).to_le_bytes());
             records.push(data.to_vec());
             bytes = &bytes[16 + length..];
         }
@@ -258,10 +248,8 @@ mod tests {
         EventFile::create(folder.path(), None).unwrap();
         std::fs::write(folder.path().join("notes.txt"), "").unwrap();
         clear(folder.path()).unwrap();
-        let left: Vec<_> = std::fs::read_dir(folder.path())
-            .unwrap()
-            .map(|file| file.unwrap().file_name())
-            .collect();
+        let left: Vec<_> =
+            std::fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().file_name()).collect();
         assert_eq!(left, ["notes.txt"]);
         clear(&folder.path().join("missing")).unwrap();
     }
