@@ -107,9 +107,9 @@ impl std::ops::AddAssign<&BatchStats> for BatchStats {
 /// A part of a prepared corpus as pretraining examples, each a function of the seed, the epoch and
 /// its place in it.
 pub struct PretrainingData {
-    documents: Documents,
+    pub(crate) documents: Documents,
     config: ExampleConfig,
-    sampler: Box<dyn PairSampler>,
+    pub(crate) sampler: Box<dyn PairSampler>,
     masking: Box<dyn MaskingStrategy>,
     special: Special,
     seed: u64,
@@ -141,7 +141,8 @@ impl PretrainingData {
     ///
     /// # Errors
     /// [`DataError::NoSpecial`] for a tokenizer without `[CLS]`, `[SEP]`, `[PAD]` or `[MASK]`;
-    /// [`DataError::OneDocument`] for random second segments from a single document.
+    /// [`DataError::OneDocument`] for random second segments from a single document;
+    /// [`DataError::SeqLen`] for a length that special tokens fill.
     pub fn new(
         documents: Documents,
         config: ExampleConfig,
@@ -160,6 +161,11 @@ impl PretrainingData {
             is_special: (0..vocab_size).map(|id| tokenizer.is_special(id)).collect(),
         };
         let mask = need(ids.mask, "mask ([MASK] or <mask>)")?;
+        // A token at least in each segment.
+        let least = if config.has_pairs() { 5 } else { 3 };
+        if config.seq_len < least {
+            return Err(DataError::SeqLen { seq_len: config.seq_len, least });
+        }
         if matches!(config.pairs, PairConfig::NextSentence { .. }) && documents.count() < 2 {
             return Err(DataError::OneDocument);
         }
@@ -191,7 +197,8 @@ impl PretrainingData {
             .map(|(epoch, place, example)| self.row(*epoch, *place, example, &mut batch.stats))
             .collect();
         let longest = rows.iter().map(|row| row.ids.len()).max().unwrap_or(0);
-        let len = longest.next_multiple_of(LENGTH_STEP).min(self.config.seq_len);
+        // A sampler of the user's own may go beyond.
+        let len = longest.next_multiple_of(LENGTH_STEP).min(self.config.seq_len).max(longest);
         batch.seq_len = len;
         for (number, row) in rows.into_iter().enumerate() {
             let padding = len - row.ids.len();

@@ -1,3 +1,4 @@
+use crate::corpus::SkipReport;
 use std::path::{Path, PathBuf};
 
 /// The result of this crate's fallible functions.
@@ -52,10 +53,16 @@ pub enum DataError {
     },
 
     /// A corpus without any text.
-    #[error("the corpus ({}) has no text", files.join(", "))]
+    #[error(
+        "the corpus ({}) has no text{}",
+        files.join(", "),
+        if skipped.is_empty() { String::new() } else { format!("; left out: {skipped}") }
+    )]
     EmptyCorpus {
         /// Its files as configured.
         files: Vec<String>,
+        /// What was left out, where the config says so.
+        skipped: SkipReport,
     },
 
     /// A prepared corpus that cannot be opened right after it was written.
@@ -89,6 +96,28 @@ pub enum DataError {
     /// A corpus whose documents give no example.
     #[error("the corpus gives no example: its documents are too short for `examples.pairs`")]
     NoExamples,
+
+    /// Examples too short for their special tokens.
+    #[error(
+        "`examples.seq_len` = {seq_len} leaves no room beside the special tokens: set it to {least} or more"
+    )]
+    SeqLen {
+        /// The length as configured, in tokens.
+        seq_len: usize,
+        /// The least that works.
+        least: usize,
+    },
+
+    /// A tokenizer whose ids are not `0..vocab_size`.
+    #[error(
+        "the tokenizer has {vocab_size} pieces but none with id {missing}: models need ids without holes, from 0 on"
+    )]
+    VocabHole {
+        /// Pieces in the vocabulary.
+        vocab_size: usize,
+        /// The first id below that number without a piece.
+        missing: u32,
+    },
 
     /// A tokenizer that lacks a special piece that examples need.
     #[error("the tokenizer has no {name}, which examples need")]

@@ -118,22 +118,32 @@ impl std::ops::AddAssign<&MaskStats> for MaskStats {
 
 impl MaskingConfig {
     /// The strategy, for a vocabulary of `unigram`'s size with this mask and these special pieces.
+    ///
+    /// # Panics
+    /// Masking does if the vocabulary is empty.
     pub fn strategy(
         &self,
         mask: u32,
         special: Vec<u32>,
         unigram: Arc<UnigramCounts>,
     ) -> Box<dyn MaskingStrategy> {
-        Box::new(BertMasking { config: self.clone(), mask, special, unigram })
+        let has_ordinary = (0..unigram.vocab_size() as u32).any(|id| !special.contains(&id));
+        Box::new(BertMasking { config: self.clone(), mask, special, unigram, has_ordinary })
     }
 }
 
 /// BERT's masking (Devlin et al. 2019, §3.1; `create_masked_lm_predictions`).
+///
+/// Deviations: no special token is predicted or drawn as a replacement, `[UNK]` among them, where the
+/// reference spares `[CLS]` and `[SEP]` only and draws from the whole vocabulary; and pieces of a word that
+/// the second segment begins with never join the first segment's last word.
 struct BertMasking {
     config: MaskingConfig,
     mask: u32,
     special: Vec<u32>,
     unigram: Arc<UnigramCounts>,
+    /// Whether there is any piece that is not special.
+    has_ordinary: bool,
 }
 
 impl BertMasking {
@@ -143,7 +153,7 @@ impl BertMasking {
                 RandomFrom::Uniform => rng.below(self.unigram.vocab_size() as u64) as u32,
                 RandomFrom::Unigram => self.unigram.sample(rng),
             };
-            if !self.special.contains(&id) {
+            if !self.has_ordinary || !self.special.contains(&id) {
                 return id;
             }
         }
@@ -203,5 +213,141 @@ impl MaskingStrategy for BertMasking {
         stats.predicted += predictions.len() as u64;
         predictions.sort_unstable_by_key(|prediction| prediction.position);
         predictions
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::seed::derive_rng;
+    use proptest::prelude::*;
+
+    const MASK: u32 = 4;
+    const SPECIAL: u32 = 5;
+    const VOCAB: u64 = 60;
+
+    fn strategy(config: &MaskingConfig, counts: &[u64]) -> Box<dyn MaskingStrategy> {
+        config.strategy(MASK, (0..SPECIAL).collect(), Arc::new(UnigramCounts::from_counts(counts)))
+    }
+
+    /// Ids, word starts and what may be masked.
+    fn sequence() -> impl Strategy<Value = (Vec<u32>, Vec<bool>, Vec<bool>)> {
+        prop::collection::vec((0..VOCAB as u32, any::<bool>()), 1..80).prop_map(|tokens| {
+            let (ids, starts): (Vec<u32>, Vec<bool>) = tokens.into_iter().unzip();
+            let maskable = ids.iter().map(|id| *id >= SPECIAL).collect();
+            (ids, starts, maskable)
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn labels_are_right_and_all_else_stays(
+            (ids, starts, maskable) in sequence(),
+            whole_word: bool,
+            probability in 0.0..=1.0f64,
+            max_predictions in 0..12usize,
+            seed: u64,
+        ) {
+            let unit = if whole_word { MaskUnit::WholeWord } else { MaskUnit::Token };
+            let config = MaskingConfig { unit, probability, max_predictions, ..Default::default() };
+            let (mut masked, mut stats) = (ids.clone(), MaskStats::default());
+            let sequence = Masked { ids: &mut masked, word_starts: &starts, maskable: &maskable };
+            let predictions =
+                strategy(&config, &[1; VOCAB as usize]).mask(sequence, &mut derive_rng(seed, &[]), &mut stats);
+            let mut wanted = ((ids.len() as f64 * probability).round() as usize).max(1);
+            if max_predictions > 0 {
+                wanted = wanted.min(max_predictions);
+            }
+            let n_maskable = maskable.iter().filter(|may| **may).count();
+            if whole_word {
+                prop_assert!(predictions.len() <= wanted);
+            } else {
+                prop_assert_eq!(predictions.len(), wanted.min(n_maskable));
+            }
+            prop_assert!(predictions.windows(2).all(|pair| pair[0].position < pair[1].position));
+            let mut restored = masked.clone();
+            for Prediction { position, label } in &predictions {
+                prop_assert!(maskable[*position]);
+                prop_assert!(masked[*position] == MASK || masked[*position] >= SPECIAL);
+                restored[*position] = *label;
+            }
+            prop_assert_eq!(restored, ids);
+            prop_assert_eq!(stats.maskable, n_maskable as u64);
+            prop_assert_eq!(stats.predicted, predictions.len() as u64);
+            prop_assert_eq!(stats.masked + stats.random + stats.kept, stats.predicted);
+            if whole_word {
+                // Neighbours of one word share their fate.
+                let predicted = |i: usize| predictions.iter().any(|prediction| prediction.position == i);
+                for i in 1..starts.len() {
+                    if maskable[i] && maskable[i - 1] && !starts[i] {
+                        prop_assert_eq!(predicted(i), predicted(i - 1));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Five standard deviations of a binomial.
+    #[track_caller]
+    fn assert_share(hits: u64, n: u64, p: f64) {
+        let (mean, deviation) = (n as f64 * p, (n as f64 * p * (1.0 - p)).sqrt());
+        assert!(
+            (hits as f64 - mean).abs() <= 5.0 * deviation,
+            "{hits} of {n}, expected {mean} ± {deviation}"
+        );
+    }
+
+    #[test]
+    fn every_position_is_as_likely_and_the_shares_are_those_configured() {
+        let config = MaskingConfig { mask_share: 0.5, random_share: 0.3, ..Default::default() };
+        let strategy = strategy(&config, &[1; VOCAB as usize]);
+        let (mut stats, mut rng) = (MaskStats::default(), derive_rng(3, &[]));
+        let mut at = [0u64; 40];
+        for _ in 0..10_000 {
+            let mut ids = [SPECIAL + 1; 40];
+            let sequence = Masked { ids: &mut ids, word_starts: &[true; 40], maskable: &[true; 40] };
+            for prediction in strategy.mask(sequence, &mut rng, &mut stats) {
+                at[prediction.position] += 1;
+            }
+        }
+        assert_eq!(stats.predicted, 60_000, "15 % of 40, each time");
+        for count in at {
+            assert_share(count, 10_000, 0.15);
+        }
+        assert_share(stats.masked, 60_000, 0.5);
+        assert_share(stats.random, 60_000, 0.3);
+        assert_share(stats.kept, 60_000, 0.2);
+    }
+
+    #[test]
+    fn random_pieces_are_never_special_and_follow_their_distribution() {
+        let counts: Vec<u64> = (0..VOCAB).map(|id| 1 + id * id).collect();
+        let ordinary = |id: u64| id >= u64::from(SPECIAL);
+        for (random_from, weight) in
+            [(RandomFrom::Uniform, vec![1; VOCAB as usize]), (RandomFrom::Unigram, counts.clone())]
+        {
+            let config = MaskingConfig { random_from, ..Default::default() };
+            let (special, unigram) = ((0..SPECIAL).collect(), Arc::new(UnigramCounts::from_counts(&counts)));
+            let masking = BertMasking { config, mask: MASK, special, unigram, has_ordinary: true };
+            let mut rng = derive_rng(8, &[]);
+            let mut drawn = vec![0u64; VOCAB as usize];
+            for _ in 0..100_000 {
+                drawn[masking.random_piece(&mut rng) as usize] += 1;
+            }
+            let total: u64 = (0..VOCAB).filter(|id| ordinary(*id)).map(|id| weight[id as usize]).sum();
+            for id in 0..VOCAB {
+                let share = if ordinary(id) { weight[id as usize] as f64 / total as f64 } else { 0.0 };
+                assert_share(drawn[id as usize], 100_000, share);
+            }
+        }
+    }
+
+    #[test]
+    fn a_vocabulary_of_special_pieces_ends() {
+        let config = MaskingConfig { mask_share: 0.0, random_share: 1.0, ..Default::default() };
+        let strategy = strategy(&config, &[1; SPECIAL as usize]);
+        let (mut ids, mut stats) = ([2; 9], MaskStats::default());
+        let sequence = Masked { ids: &mut ids, word_starts: &[true; 9], maskable: &[true; 9] };
+        assert_eq!(strategy.mask(sequence, &mut derive_rng(0, &[]), &mut stats).len(), 1);
     }
 }

@@ -1,8 +1,8 @@
 //! Examples as ranges of the prepared corpus: sentence pairs and packed segments.
 
-use crate::Result;
 use crate::seed::{Draw, derive_rng};
 use crate::split::Documents;
+use crate::{DataError, Result};
 use rand_pcg::Pcg64Mcg;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -12,21 +12,30 @@ use std::ops::Range;
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum PairConfig {
     /// BERT's next-sentence prediction (Devlin et al. 2019, §3.1; `create_instances_from_document`).
+    ///
+    /// A chunk of one sentence always has a random second segment, as in the reference, so that a little
+    /// more than `random_next_prob` are random. Deviation: the random segment always comes from another
+    /// document, where the reference gives up after ten tries.
     NextSentence {
-        /// Share of examples with a random, shorter length.
+        /// Share of documents whose target length is a random, shorter one.
         #[serde(default = "short_seq_prob")]
         short_seq_prob: f64,
-        /// Share of examples whose second segment is random.
+        /// Share of chunks of two sentences or more whose second segment is random.
         #[serde(default = "random_next_prob")]
         random_next_prob: f64,
     },
     /// ALBERT's sentence-order prediction (Lan et al. 2020, §3.1): label 1 has the segments swapped.
+    ///
+    /// Deviation: a chunk of one sentence, which has no order, gives no example; google-research/albert
+    /// pairs it with a random segment.
     SentenceOrder {
-        /// Share of examples with a random, shorter length.
+        /// Share of documents whose target length is a random, shorter one.
         #[serde(default = "short_seq_prob")]
         short_seq_prob: f64,
     },
     /// RoBERTa's `DOC-SENTENCES`: one segment of whole sentences within a document (Liu et al. 2019, §4.2).
+    ///
+    /// Deviation: batches are not made larger where segments are shorter.
     DocSentences,
     /// RoBERTa's `FULL-SENTENCES`: the same across documents, with a separator between them.
     FullSentences,
@@ -57,7 +66,7 @@ pub struct Example {
     pub label: u8,
     /// Whether the document's target length was a short one.
     pub short: bool,
-    /// Whether tokens were cut off.
+    /// Whether tokens were cut off a pair, or a sentence divided between packed segments.
     pub truncated: bool,
 }
 
@@ -69,7 +78,7 @@ pub trait PairSampler: Send + Sync {
     /// with its special tokens; all randomness comes from `seed`.
     ///
     /// # Errors
-    /// What `emit` returns.
+    /// What `emit` returns; [`DataError::OneDocument`] where another document is needed and there is none.
     fn examples(
         &self,
         documents: &Documents,
@@ -120,6 +129,10 @@ impl PairSampler for Pairs {
         seed: u64,
         emit: &mut dyn FnMut(Example) -> Result<()>,
     ) -> Result<()> {
+        // Also what lets the search for another document end.
+        if matches!(self.second, Second::RandomWith(_)) && documents.count() < 2 {
+            return Err(DataError::OneDocument);
+        }
         documents.iter().try_for_each(|document| {
             let mut rng = derive_rng(seed, &[document]);
             self.document(documents, document, seq_len, &mut rng, emit)
@@ -187,8 +200,8 @@ impl Pairs {
 /// Sentences of another document from a random one on, at least `target` tokens where it has them.
 fn random_segment(documents: &Documents, not: u64, target: u64, rng: &mut Pcg64Mcg) -> Range<u64> {
     let corpus = documents.corpus();
-    // The reference tries ten times and may then take the same document; with two documents or more,
-    // which `PretrainingData::new` sees to, this ends at another one always.
+    // The reference tries ten times and may then take the same document; with two documents or more
+    // this ends at another one always, after as many draws on average as the part is rare in the corpus.
     let document = loop {
         let document = rng.below(corpus.n_documents());
         if document != not && documents.contains(document) {
@@ -287,5 +300,41 @@ impl Packing {
             Some(first) => emit(Example { first, ..Example::default() }),
             None => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pair_is_cut_at_both_ends_and_the_longer_segment_first() {
+        let mut cuts = [0u64; 4];
+        for seed in 0..2_000 {
+            let mut rng = derive_rng(seed, &[]);
+            let (mut first, mut second) = (100..130, 500..512);
+            assert!(truncate_pair(&mut first, &mut second, 24, &mut rng));
+            assert_eq!((first.end - first.start, second.end - second.start), (12, 12));
+            let (mut first, mut second) = (100..130, 500..531);
+            truncate_pair(&mut first, &mut second, 21, &mut rng);
+            // Equal segments: the second gives, as in the reference.
+            assert_eq!((first.end - first.start, second.end - second.start), (11, 10));
+            for (count, cut) in cuts.iter_mut().zip([
+                first.start - 100,
+                130 - first.end,
+                second.start - 500,
+                531 - second.end,
+            ]) {
+                *count += cut;
+            }
+        }
+        // 19 and 21 cuts a time, half of them at either end; five standard deviations of the coin.
+        for (count, n) in cuts.iter().zip([19.0, 19.0, 21.0, 21.0]) {
+            let (mean, deviation) = (n * 1_000.0, (n * 500.0f64).sqrt());
+            assert!((*count as f64 - mean).abs() < 5.0 * deviation, "{cuts:?}");
+        }
+        let (mut first, mut second) = (0..10, 20..30);
+        assert!(!truncate_pair(&mut first, &mut second, 20, &mut derive_rng(0, &[])));
+        assert_eq!((first, second), (0..10, 20..30));
     }
 }

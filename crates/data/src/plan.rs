@@ -11,8 +11,8 @@ use std::path::Path;
 
 const EXAMPLES: u64 = 0xE8A1;
 const ORDER: u64 = 0x08DE;
-/// Two ranges as start and length, and flags.
-const RECORD: usize = 8 + 4 + 8 + 4 + 4;
+/// Two ranges as start and end, and flags.
+const RECORD: usize = 4 * 8 + 4;
 
 /// All examples of one epoch.
 #[derive(Debug)]
@@ -65,15 +65,12 @@ impl Plan {
         let at = self.order.get(place) as usize * RECORD;
         let record: &[u8] = &self.records[at..at + RECORD];
         let number = |at: usize| u64::from_le_bytes(record[at..at + 8].try_into().expect("8 bytes"));
-        let length =
-            |at: usize| u64::from(u32::from_le_bytes(record[at..at + 4].try_into().expect("4 bytes")));
-        let (first, second) = (number(0), number(12));
         Example {
-            first: first..first + length(8),
-            second: second..second + length(20),
-            label: record[24],
-            short: record[25] != 0,
-            truncated: record[26] != 0,
+            first: number(0)..number(8),
+            second: number(16)..number(24),
+            label: record[32],
+            short: record[33] != 0,
+            truncated: record[34] != 0,
         }
     }
 }
@@ -81,10 +78,10 @@ impl Plan {
 fn record(example: &Example) -> [u8; RECORD] {
     let mut record = [0; RECORD];
     let mut put = |at: usize, bytes: &[u8]| record[at..at + bytes.len()].copy_from_slice(bytes);
-    for (at, range) in [(0, &example.first), (12, &example.second)] {
-        put(at, &range.start.to_le_bytes());
-        put(at + 8, &((range.end - range.start) as u32).to_le_bytes());
+    let ends = [&example.first, &example.second].into_iter().flat_map(|range| [range.start, range.end]);
+    for (i, end) in ends.enumerate() {
+        put(8 * i, &end.to_le_bytes());
     }
-    put(24, &[example.label, u8::from(example.short), u8::from(example.truncated)]);
+    put(32, &[example.label, u8::from(example.short), u8::from(example.truncated)]);
     record
 }

@@ -7,9 +7,11 @@
 //! KEY/meta.json      counts, file sizes, and the checksum that makes them valid
 //! ```
 //!
-//! `KEY` is a hash of the inputs' contents and of every setting that shapes the result.
+//! `KEY` is a hash of the inputs' contents and of every setting that shapes the result. A build happens in
+//! a folder `.building-…` beside it, which is flushed to the disk and then renamed: a folder named by its
+//! key is whole. What a killed build leaves is removed by a later one, a day after it was last written to.
 
-use crate::corpus::{CorpusConfig, Document, SkipReport, documents, input_files};
+use crate::corpus::{CorpusConfig, Document, SkipReport, documents, format, input_files};
 use crate::sentences::sentences;
 use crate::{DataError, Progress, Result};
 use cloze_tokenizer::Tokenizer;
@@ -20,7 +22,8 @@ use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant, SystemTime};
+use tempfile::TempDir;
 
 /// Marks the first piece of a word in a stored token.
 pub const WORD_START: u32 = 1 << 31;
@@ -29,6 +32,10 @@ pub const WORD_START: u32 = 1 << 31;
 const FORMAT: u32 = 1;
 /// Text handed to the threads at a time, in bytes: bounds memory, keeps every thread busy.
 const CHUNK_BYTES: usize = 8 << 20;
+/// The name of a build's folder starts so.
+const BUILDING: &str = ".building-";
+/// A build that wrote nothing for so long is dead.
+const DEAD_AFTER: Duration = Duration::from_secs(24 * 3600);
 
 /// A corpus as token ids on disk.
 #[derive(Debug)]
@@ -83,8 +90,8 @@ impl PreparedCorpus {
     /// never taken for a whole one; two processes may build the same at once, the first to finish wins.
     ///
     /// # Errors
-    /// What is wrong with the corpus under `on_error = "fail"`; an empty corpus; files that cannot be
-    /// read or written.
+    /// What is wrong with the corpus under `on_error = "fail"`; [`DataError::EmptyCorpus`]; files that
+    /// cannot be read or written; [`DataError::VocabHole`] for a tokenizer whose ids are not `0..vocab_size`.
     pub fn prepare(
         config: &CorpusConfig,
         base: &Path,
@@ -93,22 +100,14 @@ impl PreparedCorpus {
         progress: &dyn Progress,
     ) -> Result<(Self, PrepareReport)> {
         let start = Instant::now();
+        without_holes(tokenizer)?;
         let key = key(config, base, tokenizer)?;
-        let folder = cache.join(&key);
-        let reused = match Self::open(&folder, &key) {
-            Some(corpus) => Some(corpus),
-            None => {
-                build(config, base, tokenizer, cache, &key, progress)?;
-                None
-            }
-        };
-        let was_reused = reused.is_some();
-        let corpus = match reused {
-            Some(corpus) => corpus,
-            None => Self::open(&folder, &key).ok_or_else(|| DataError::Prepared { path: folder.clone() })?,
+        let (corpus, reused) = match Self::open(&cache.join(&key), &key) {
+            Some(corpus) => (corpus, true),
+            None => (build(config, base, tokenizer, cache, &key, progress)?, false),
         };
         let report = PrepareReport {
-            reused: was_reused,
+            reused,
             documents: corpus.meta.documents,
             sentences: corpus.meta.sentences,
             tokens: corpus.meta.tokens,
@@ -124,12 +123,15 @@ impl PreparedCorpus {
         if meta.format != FORMAT || meta.key != key || meta.checksum != meta.sum() {
             return None;
         }
-        Some(Self {
+        let corpus = Self {
             tokens: Table::open(&folder.join("tokens.bin"), 4 * meta.tokens)?,
             sentences: Table::open(&folder.join("sentences.bin"), 8 * meta.sentences)?,
             documents: Table::open(&folder.join("documents.bin"), 8 * meta.documents)?,
             meta,
-        })
+        };
+        let Meta { tokens, sentences, documents, .. } = corpus.meta;
+        (corpus.sentences.last() == tokens && corpus.documents.last() == sentences && documents > 0)
+            .then_some(corpus)
     }
 
     /// Tokens in the corpus.
@@ -206,6 +208,11 @@ impl Table {
         self.0.as_deref().unwrap_or_default()
     }
 
+    /// The last end of a table of ends.
+    fn last(&self) -> u64 {
+        self.bytes().as_chunks::<8>().0.last().map_or(0, |end| u64::from_le_bytes(*end))
+    }
+
     /// The index of the first end beyond `value`.
     fn first_beyond(&self, value: u64) -> u64 {
         let ends = self.bytes().as_chunks::<8>().0;
@@ -220,6 +227,15 @@ impl Table {
     }
 }
 
+/// Checks that the ids are `0..vocab_size`, as counts and embeddings take for granted.
+fn without_holes(tokenizer: &Tokenizer) -> Result<()> {
+    let vocab_size = tokenizer.vocab_size();
+    match (0..vocab_size as u32).find(|id| tokenizer.id_to_token(*id).is_none()) {
+        Some(missing) => Err(DataError::VocabHole { vocab_size, missing }),
+        None => Ok(()),
+    }
+}
+
 /// A hash of everything that shapes the result.
 fn key(config: &CorpusConfig, base: &Path, tokenizer: &Tokenizer) -> Result<String> {
     let mut hasher = blake3::Hasher::new();
@@ -230,9 +246,13 @@ fn key(config: &CorpusConfig, base: &Path, tokenizer: &Tokenizer) -> Result<Stri
         hasher.update(part.as_bytes());
     }
     for path in input_files(config, base)? {
-        let mut file = blake3::Hasher::new();
-        file.update_mmap_rayon(&path).map_err(DataError::io("read", &path))?;
-        hasher.update(file.finalize().as_bytes());
+        // Read, not mapped: a mapped file counts as memory in use, and one cut short meanwhile is fatal.
+        let mut contents = blake3::Hasher::new();
+        let file = File::open(&path).map_err(DataError::io("read", &path))?;
+        contents.update_reader(file).map_err(DataError::io("read", &path))?;
+        hasher.update(contents.finalize().as_bytes());
+        // The ending decides how the contents are read.
+        hasher.update(&[format(&path, config.format) as u8]);
     }
     Ok(hasher.finalize().to_hex()[..32].to_string())
 }
@@ -270,10 +290,11 @@ fn build(
     cache: &Path,
     key: &str,
     progress: &dyn Progress,
-) -> Result<()> {
+) -> Result<PreparedCorpus> {
     fs::create_dir_all(cache).map_err(DataError::io("make", cache))?;
+    remove_dead_builds(cache, SystemTime::now());
     let partial = tempfile::Builder::new()
-        .prefix(".building-")
+        .prefix(BUILDING)
         .tempdir_in(cache)
         .map_err(DataError::io("make a folder in", cache))?;
     let mut tokens = Output::create(partial.path().join("tokens.bin"))?;
@@ -316,7 +337,8 @@ fn build(
         progress.prepared(source.bytes_read(), source.bytes_total(), n_tokens);
     }
     if n_documents == 0 {
-        return Err(DataError::EmptyCorpus { files: config.files.clone() });
+        let (files, skipped) = (config.files.clone(), source.skipped().clone());
+        return Err(DataError::EmptyCorpus { files, skipped });
     }
     for output in [tokens, sentence_ends, document_ends] {
         output.finish()?;
@@ -335,16 +357,52 @@ fn build(
     json.write(&serde_json::to_vec_pretty(&meta).expect("plain values serialise"))?;
     json.finish()?;
 
+    publish(partial, cache, key)
+}
+
+/// Gives a complete build its name, unless another process was faster with the same.
+fn publish(partial: TempDir, cache: &Path, key: &str) -> Result<PreparedCorpus> {
+    // Held until the end of the function, so that two builds do not replace each other's. Where a file
+    // system has no locks, the loser of such a race gets an error and succeeds on the next try.
+    let path = cache.join(".lock");
+    let lock = File::create(&path).map_err(DataError::io("write", &path))?;
+    let _ = lock.lock();
     let folder = cache.join(key);
-    if folder.exists() && PreparedCorpus::open(&folder, key).is_some() {
-        return Ok(()); // another process was faster, with the same bytes
+    if let Some(corpus) = PreparedCorpus::open(&folder, key) {
+        return Ok(corpus);
     }
     if folder.exists() {
         fs::remove_dir_all(&folder).map_err(DataError::io("replace", &folder))?;
     }
-    let partial = partial.keep();
-    fs::rename(&partial, &folder).map_err(DataError::io("write", &folder))?;
-    File::open(cache).and_then(|cache| cache.sync_all()).map_err(DataError::io("flush", cache))
+    fs::rename(partial.path(), &folder).map_err(DataError::io("write", &folder))?;
+    // There is nothing under the temporary name to remove any more.
+    let _ = partial.keep();
+    File::open(cache).and_then(|cache| cache.sync_all()).map_err(DataError::io("flush", cache))?;
+    PreparedCorpus::open(&folder, key).ok_or(DataError::Prepared { path: folder })
+}
+
+/// Removes what killed builds left. What cannot be removed is left for another time: it does no harm.
+fn remove_dead_builds(cache: &Path, now: SystemTime) {
+    let Ok(entries) = fs::read_dir(cache) else { return };
+    for entry in entries.flatten() {
+        if !entry.file_name().to_string_lossy().starts_with(BUILDING) {
+            continue;
+        }
+        // The folder's own time stands still while its files grow.
+        let files = fs::read_dir(entry.path()).into_iter().flatten().flatten();
+        let times = files
+            .chain([entry])
+            .map(|entry| (entry.path(), entry.metadata().and_then(|meta| meta.modified())));
+        let times: Vec<_> = times.collect();
+        let is_dead = |time: &std::io::Result<SystemTime>| {
+            time.as_ref().is_ok_and(|time| now.duration_since(*time).is_ok_and(|age| age > DEAD_AFTER))
+        };
+        if times.iter().all(|(_, time)| is_dead(time))
+            && let Some((folder, _)) = times.last()
+        {
+            let _ = fs::remove_dir_all(folder);
+        }
+    }
 }
 
 /// A file being written, flushed to the disk at the end.

@@ -1,5 +1,7 @@
 //! Sentence segmentation, by the library `sentencex` (Wikimedia; rules and abbreviations a language).
 
+use crate::corpus::pieces;
+
 /// Text given to the library at a time, in bytes: its time grows faster than the text's length.
 const PIECE: usize = 8 << 10;
 
@@ -9,34 +11,16 @@ const PIECE: usize = 8 << 10;
 /// paragraph beyond 8 KiB is given in pieces that end at white space.
 pub fn sentences<'a>(paragraph: &'a str, language: &str) -> impl Iterator<Item = &'a str> + use<'a> {
     let language = language.to_string();
-    pieces(paragraph)
+    pieces(paragraph, PIECE)
         .flat_map(move |piece| sentencex::segment(&language, piece))
         .map(str::trim)
         .filter(|sentence| !sentence.is_empty())
 }
 
-fn pieces(text: &str) -> impl Iterator<Item = &str> {
-    let mut rest = text;
-    std::iter::from_fn(move || {
-        if rest.is_empty() {
-            return None;
-        }
-        let mut cut = rest.len();
-        if rest.len() > PIECE {
-            cut = rest.floor_char_boundary(PIECE);
-            if let Some(space) = rest[..cut].rfind(char::is_whitespace).filter(|space| *space > 0) {
-                cut = space;
-            }
-        }
-        let (piece, more) = rest.split_at(cut);
-        rest = more;
-        Some(piece)
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn split(text: &str) -> Vec<&str> {
         sentences(text, "en").collect()
@@ -57,5 +41,19 @@ mod tests {
         assert_eq!(letters, 40_000);
         assert!(split("").is_empty() && split(" \n ").is_empty());
         assert_eq!(split(&"é".repeat(30_000)).concat().chars().count(), 30_000);
+    }
+
+    proptest! {
+        /// No text makes the library panic, or lose anything but white space.
+        #[test]
+        fn any_text_in_any_language(
+            text in "(\\PC|[.!?\\n\\t \"'()]|Dr\\.|\u{0}|\u{200D}|\u{E0041}|。){0,80}",
+            language in "(en|de|ja|hi|am|xx||[a-z]{1,4})",
+        ) {
+            let dense = |text: &str| text.split_whitespace().collect::<String>();
+            let parts: Vec<&str> = sentences(&text, &language).collect();
+            prop_assert!(parts.iter().all(|part| !part.is_empty() && part.trim() == *part));
+            prop_assert_eq!(dense(&parts.concat()), dense(&text));
+        }
     }
 }

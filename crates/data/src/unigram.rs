@@ -14,6 +14,9 @@ pub struct UnigramCounts {
 
 impl UnigramCounts {
     /// Counts all tokens of the documents; `vocab_size` pieces.
+    ///
+    /// # Panics
+    /// If the corpus was prepared with a tokenizer of more pieces.
     pub fn new(documents: &Documents, vocab_size: usize) -> Self {
         let corpus = documents.corpus();
         let mut counts = vec![1u64; vocab_size];
@@ -69,5 +72,20 @@ impl UnigramCounts {
     pub fn sample(&self, rng: &mut Pcg64Mcg) -> u32 {
         let draw = rng.below(self.total());
         self.cumulative.partition_point(|sum| *sum <= draw) as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_the_counts() {
+        let unigram = UnigramCounts::from_counts(&[1, 5, 2, 5]);
+        assert_eq!((unigram.vocab_size(), unigram.most_frequent()), (4, 1));
+        let sum: f64 = (0..4).map(|id| unigram.log_prob(id).exp()).sum();
+        assert!((sum - 1.0).abs() < 1e-12);
+        assert!((unigram.log_prob(0) - (1.0f64 / 13.0).ln()).abs() < 1e-12);
+        assert!((unigram.log_prob(3) - (5.0f64 / 13.0).ln()).abs() < 1e-12);
     }
 }

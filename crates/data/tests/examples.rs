@@ -17,7 +17,8 @@ const SEQ_LEN: usize = 48;
 
 /// 60 documents of 3 to 22 sentences of 3 to 12 words.
 fn text() -> String {
-    let words = ["river", "mountain", "quickly", "senators", "debating", "unhappily", "old", "harvest", "roads"];
+    let words =
+        ["river", "mountain", "quickly", "senators", "debating", "unhappily", "old", "harvest", "roads"];
     let mut text = String::new();
     for document in 0..60usize {
         for sentence in 0..3 + document % 20 {
@@ -167,7 +168,8 @@ fn the_choice_between_real_and_random_is_even() {
     };
     // A chunk of one sentence is always random; the coin decides about the others.
     let never = firsts(0.0, 0);
-    let free: Vec<u64> = never.iter().filter(|(_, label)| **label == 0).map(|(document, _)| *document).collect();
+    let free: Vec<u64> =
+        never.iter().filter(|(_, label)| **label == 0).map(|(document, _)| *document).collect();
     assert!(free.len() > 40, "{} documents begin with several sentences in a chunk", free.len());
     assert!(firsts(1.0, 0).values().all(|label| *label == 1));
     let (mut random, mut n) = (0, 0);
@@ -338,7 +340,12 @@ fn whole_words_are_masked_whole_for_every_tokenizer() {
         (byte_level, |token| !token.starts_with(['Ġ', 'T', '.', '<'])),
     ] {
         let setup = Setup::with(tokenizer);
-        let masking = MaskingConfig { unit: MaskUnit::WholeWord, mask_share: 1.0, random_share: 0.0, ..Default::default() };
+        let masking = MaskingConfig {
+            unit: MaskUnit::WholeWord,
+            mask_share: 1.0,
+            random_share: 0.0,
+            ..Default::default()
+        };
         let data = setup.data(PairConfig::DocSentences, masking, 4);
         let mask = setup.tokenizer.special_ids().mask.unwrap() as i32;
         let (batches, _) = batches(&data, 200);
@@ -444,15 +451,22 @@ fn a_prepared_corpus_is_reused_only_while_it_is_valid() {
     assert!(prepare(&config, &setup.tokenizer));
     // A damaged, a missing, and a garbled file; what an interrupted build leaves counts for nothing.
     let folder = newest(&cache);
-    for (file, damage) in
-        [("tokens.bin", "truncate"), ("sentences.bin", "remove"), ("documents.bin", "grow"), ("meta.json", "garble")]
-    {
+    for (file, damage) in [
+        ("tokens.bin", "truncate"),
+        ("sentences.bin", "remove"),
+        ("documents.bin", "grow"),
+        ("meta.json", "garble"),
+    ] {
         let path = folder.join(file);
         let bytes = std::fs::read(&path).unwrap();
         match damage {
             "truncate" => std::fs::write(&path, &bytes[..bytes.len() - 4]).unwrap(),
             "grow" => std::fs::write(&path, [&bytes[..], &bytes[..8]].concat()).unwrap(),
-            "garble" => std::fs::write(&path, String::from_utf8(bytes).unwrap().replace("60", "61").replace("61", "62")).unwrap(),
+            "garble" => std::fs::write(
+                &path,
+                String::from_utf8(bytes).unwrap().replace("60", "61").replace("61", "62"),
+            )
+            .unwrap(),
             _ => std::fs::remove_file(&path).unwrap(),
         }
         std::fs::create_dir_all(cache.join(".building-dead")).unwrap();

@@ -27,6 +27,7 @@ const STATE: &str = "state.json";
 const CHECKSUMS: &str = "checksums.json";
 const PREFIX: &str = "step-";
 const PARTIAL: &str = ".partial-";
+const DAMAGED: &str = "damaged-";
 
 /// What a run knows besides its tensors. Random states are not among it: they are functions of
 /// the seed in the config and of the step.
@@ -195,6 +196,18 @@ impl Checkpoints {
             }
         }
         Ok((None, refused))
+    }
+
+    /// Renames a damaged checkpoint, `damaged-step-…`, and returns its new folder. In its old place it
+    /// would count among the last ones and push out good ones.
+    pub fn set_aside(&self, refused: &Refused) -> Result<PathBuf> {
+        let name = refused.path.file_name().unwrap_or_default().to_string_lossy();
+        let aside = self.folder.join(format!("{DAMAGED}{name}"));
+        if aside.exists() {
+            fs::remove_dir_all(&aside).map_err(TrainerError::io("remove", &aside))?;
+        }
+        fs::rename(&refused.path, &aside).map_err(TrainerError::io("set aside", &refused.path))?;
+        Ok(aside)
     }
 
     /// Removes all but the last `keep_last` checkpoints and the one of step `best`.

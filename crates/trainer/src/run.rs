@@ -302,6 +302,7 @@ impl<'a> Run<'a> {
                 refused.path.display(),
                 refused.reason
             ));
+            checkpoints.set_aside(&refused)?;
         }
         let (state, optimizer, log) = match checkpoint {
             Some(Checkpoint { state, model: parameters, optimizer }) => {
@@ -380,7 +381,9 @@ impl<'a> Run<'a> {
             let mut is_best = false;
             if last || step.is_multiple_of(self.config.eval.every.max(1)) {
                 let record = self.evaluate(progress)?;
-                is_best = self.state.best.is_none_or(|best| record.masked_loss < best.loss);
+                // With steps skipped, a run goes on with a loss that no checkpoint could hold.
+                is_best = record.masked_loss.is_finite()
+                    && self.state.best.is_none_or(|best| record.masked_loss < best.loss);
                 if is_best {
                     self.state.best = Some(Best { step, loss: record.masked_loss });
                 }
@@ -460,16 +463,17 @@ impl<'a> Run<'a> {
 
     fn log_training(&mut self, timing: Timing) -> Result<()> {
         let window = std::mem::take(&mut self.state.window);
-        let steps = window.updates.max(1) as f64;
-        let term = |i: usize| window.losses.get(i).map_or(f64::NAN, |sum| sum / steps);
+        // Where every step was skipped there is no mean: 0/0 is NaN, as it is logged.
+        let mean = |sum: f64| sum / window.updates as f64;
+        let term = |i: usize| mean(window.losses.get(i).copied().unwrap_or(0.0));
         let pairs = self.config.examples.has_pairs();
         self.log.write(&Record::Train(TrainRecord {
             step: self.state.step,
-            loss: window.losses.iter().sum::<f64>() / steps,
+            loss: mean(window.losses.iter().sum()),
             masked_loss: term(0),
             pair_loss: pairs.then(|| term(1)),
             learning_rate: self.learning_rate(self.state.step),
-            grad_norm: window.grad_norm / steps,
+            grad_norm: mean(window.grad_norm),
             tokens: self.state.tokens,
             skipped_steps: self.state.step - self.state.updates,
             timing,

@@ -6,6 +6,9 @@ use std::path::{Path, PathBuf};
 
 /// The files of a corpus in order: as listed, folders and patterns by name.
 ///
+/// Folders are read recursively; neither they nor `*` give hidden entries, and a link back to a folder above is not followed. A
+/// file that is listed twice is there twice.
+///
 /// # Errors
 /// [`DataError::NoFiles`] for a path or pattern without files, [`DataError::Pattern`].
 pub fn input_files(config: &CorpusConfig, base: &Path) -> Result<Vec<PathBuf>> {
@@ -16,19 +19,22 @@ pub fn input_files(config: &CorpusConfig, base: &Path) -> Result<Vec<PathBuf>> {
         if path.is_file() {
             files.push(path);
         } else if path.is_dir() {
-            walk(&path, &mut files)?;
+            walk(&path, &mut Vec::new(), &mut files)?;
         } else {
-            let matches = glob::glob(&path.to_string_lossy()).map_err(|error| DataError::Pattern {
-                pattern: pattern.clone(),
-                reason: error.msg.to_string(),
-            })?;
+            let options = glob::MatchOptions { require_literal_leading_dot: true, ..Default::default() };
+            // Only what the user wrote is a pattern: the base may have brackets in its name.
+            let base = glob::Pattern::escape(&base.to_string_lossy());
+            let matches =
+                glob::glob_with(&Path::new(&base).join(pattern).to_string_lossy(), options).map_err(
+                    |error| DataError::Pattern { pattern: pattern.clone(), reason: error.msg.to_string() },
+                )?;
             for path in matches {
                 let path = path.map_err(|error| {
                     let path = error.path().to_owned();
                     DataError::io("read", &path)(error.into())
                 })?;
                 match path.is_dir() {
-                    true => walk(&path, &mut files)?,
+                    true => walk(&path, &mut Vec::new(), &mut files)?,
                     false => files.push(path),
                 }
             }
@@ -43,7 +49,13 @@ pub fn input_files(config: &CorpusConfig, base: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-fn walk(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
+/// `above` are the folders on the way here, which a link may lead back to.
+fn walk(folder: &Path, above: &mut Vec<PathBuf>, files: &mut Vec<PathBuf>) -> Result<()> {
+    let real = folder.canonicalize().map_err(DataError::io("read", folder))?;
+    if above.contains(&real) {
+        return Ok(());
+    }
+    above.push(real);
     let mut entries = std::fs::read_dir(folder)
         .and_then(Iterator::collect::<std::io::Result<Vec<_>>>)
         .map_err(DataError::io("read", folder))?;
@@ -55,15 +67,16 @@ fn walk(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
             continue;
         }
         match path.is_dir() {
-            true => walk(&path, files)?,
+            true => walk(&path, above, files)?,
             false => files.push(path),
         }
     }
+    above.pop();
     Ok(())
 }
 
 /// A file's format: as configured, or else by its ending, that of a compression left off.
-pub(super) fn format(path: &Path, configured: Format) -> Format {
+pub(crate) fn format(path: &Path, configured: Format) -> Format {
     if configured != Format::Auto {
         return configured;
     }

@@ -1,7 +1,7 @@
 //! JSON lines: an object a line, a document each.
 
 use super::lines::Lines;
-use super::{CorpusConfig, Piece, Problem, Reader};
+use super::{CorpusConfig, Piece, Problem, Reader, missing_column};
 use std::path::Path;
 
 struct JsonLines {
@@ -22,14 +22,16 @@ impl Reader for JsonLines {
                 let problem = Problem {
                     line: None,
                     kind: "empty file",
-                    detail: "the file has no line".into(),
+                    detail: "the file has no text".into(),
                     ends_file: true,
                 };
                 return (!std::mem::replace(&mut self.any, true)).then_some(Err(problem));
             };
-            self.any = true;
             match line {
-                Ok((_, line)) if line.trim().is_empty() => {}
+                Ok((_, line)) if line.trim().is_empty() => continue,
+                _ => self.any = true,
+            }
+            match line {
                 Ok((number, line)) => match text_of(line, &self.column) {
                     Ok(text) if text.trim().is_empty() => {}
                     Ok(text) => return Some(Ok(Piece { text, continues: false })),
@@ -49,7 +51,7 @@ impl Reader for JsonLines {
 
 fn text_of(line: &str, column: &str) -> Result<String, (&'static str, String)> {
     let mut row: serde_json::Map<String, serde_json::Value> =
-        serde_json::from_str(line).map_err(|error| ("bad JSON", format!("not a JSON object: {error}")))?;
+        serde_json::from_str(line).map_err(|error| ("bad JSON", not_an_object(&error)))?;
     match row.remove(column) {
         Some(serde_json::Value::String(text)) => Ok(text),
         Some(other) => {
@@ -62,10 +64,13 @@ fn text_of(line: &str, column: &str) -> Result<String, (&'static str, String)> {
             };
             Err(("column without text", format!("column `{column}` is {what}, expected a string")))
         }
-        None => {
-            let columns: Vec<&str> = row.keys().map(String::as_str).collect();
-            let has = columns.join(", ");
-            Err(("missing column", format!("no column `{column}` (it has: {has}); set `corpus.text_column`")))
-        }
+        None => Err(("missing column", missing_column(column, row.keys().map(String::as_str)))),
     }
+}
+
+/// The parser's reason, with the column but not its line, which is 1 in every line.
+fn not_an_object(error: &serde_json::Error) -> String {
+    let reason = error.to_string();
+    let reason = reason.split(" at line ").next().unwrap_or_default();
+    format!("not a JSON object: {reason} at column {}", error.column())
 }

@@ -50,8 +50,8 @@ impl Lines {
         self.buffer.clear();
         self.number += 1;
         let line = Some(self.number);
-        // One byte beyond the limit tells a line that is too long.
-        let limit = self.max as u64 + 2;
+        // Room for the line's end, `\r\n`: what fills it without ending is too long.
+        let limit = (self.max as u64).saturating_add(2);
         let found = self.source.by_ref().take(limit).read_until(b'\n', &mut self.buffer);
         match found {
             Ok(0) => return None,

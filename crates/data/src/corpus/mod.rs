@@ -1,7 +1,7 @@
 //! Corpora: files of text as a stream of documents.
 //!
-//! Memory does not grow with the corpus: one document is held at a time, and a document, a line and a
-//! compressed stream are read with bounds.
+//! Memory does not grow with the corpus: one document is held at a time, lines and documents have bounds,
+//! and compressed files are read as streams. Of Parquet, one page of the text column is held.
 
 mod files;
 mod jsonl;
@@ -9,6 +9,7 @@ mod lines;
 mod parquet;
 mod text;
 
+pub(crate) use files::format;
 pub use files::input_files;
 
 use crate::{DataError, Result};
@@ -37,7 +38,8 @@ pub struct CorpusConfig {
     /// The longest line that is read, in bytes; a longer one is an error of its place.
     #[serde(default = "mebibyte")]
     pub max_line_bytes: usize,
-    /// The longest document, in bytes; a longer one is divided at the end of a line.
+    /// The longest document, in bytes; a longer one is divided at the end of a line, or a line that is
+    /// itself longer at white space. Each division is counted in the [`SkipReport`].
     #[serde(default = "mebibyte")]
     pub max_document_bytes: usize,
     /// The language that sentences are told apart by, as an ISO 639-1 code.
@@ -78,7 +80,8 @@ impl CorpusConfig {
     }
 }
 
-/// The format of a corpus' files. Compression (gzip, zstd) is recognised by content in all of them.
+/// The format of a corpus' files. gzip and zstd are recognised by content around text and JSON lines;
+/// Parquet has its own compression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {
@@ -89,7 +92,7 @@ pub enum Format {
     Text,
     /// A JSON object a line, a document each.
     Jsonl,
-    /// Parquet, a row a document.
+    /// Parquet, a row a document. The text column holds strings, or bytes that are UTF-8.
     Parquet,
 }
 
@@ -235,7 +238,7 @@ impl Documents {
     }
 
     fn open(&self, path: &Path) -> std::result::Result<Box<dyn Reader>, Problem> {
-        match files::format(path, self.config.format) {
+        match format(path, self.config.format) {
             Format::Parquet => parquet::open(path, &self.config.text_column),
             Format::Jsonl => jsonl::open(path, &self.config),
             Format::Text | Format::Auto => text::open(path, &self.config),
@@ -272,16 +275,50 @@ impl Documents {
             self.parts.push_back(Document { text });
             return;
         }
-        self.skipped.count(DIVIDED);
         let mut part = String::new();
-        for line in text.split_inclusive('\n') {
+        for line in text.split_inclusive('\n').flat_map(|line| pieces(line, max)) {
             if !part.is_empty() && part.len() + line.len() > max {
+                self.skipped.count(DIVIDED);
                 self.parts.push_back(Document { text: std::mem::take(&mut part) });
             }
             part += line;
         }
         self.parts.push_back(Document { text: part });
     }
+}
+
+/// A text in pieces of at most `max` bytes (or one character) that end at white space where there is any.
+pub(crate) fn pieces(text: &str, max: usize) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let mut cut = rest.len();
+        if rest.len() > max {
+            cut = rest.floor_char_boundary(max);
+            if let Some(space) = rest[..cut].rfind(char::is_whitespace).filter(|space| *space > 0) {
+                cut = space;
+            }
+            if cut == 0 {
+                cut = rest.ceil_char_boundary(1);
+            }
+        }
+        let (piece, more) = rest.split_at(cut);
+        rest = more;
+        Some(piece)
+    })
+}
+
+/// The words for a text column that is not there, with the columns that are.
+fn missing_column<'a>(column: &str, columns: impl Iterator<Item = &'a str>) -> String {
+    const SHOWN: usize = 20;
+    let mut names: Vec<String> =
+        columns.take(SHOWN + 1).map(|name| name.chars().take(40).collect()).collect();
+    if names.len() > SHOWN {
+        names[SHOWN] = "…".into();
+    }
+    format!("no column `{column}` (it has: {}); set `corpus.text_column`", names.join(", "))
 }
 
 impl Iterator for Documents {

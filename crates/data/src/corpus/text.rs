@@ -33,7 +33,7 @@ impl Reader for Text {
             match self.lines.next() {
                 Some(Ok((_, line))) if !line.trim().is_empty() => {
                     // A document without end is handed on in parts.
-                    if !self.document.is_empty() && self.document.len() + line.len() > self.max_document {
+                    if !self.document.is_empty() && self.document.len() + line.len() >= self.max_document {
                         let part = std::mem::replace(&mut self.document, format!("{line}\n"));
                         return Some(Ok(Piece { text: part, continues: true }));
                     }

@@ -1,0 +1,471 @@
+//! What training keeps true, on small models in process: accumulation, tying, dropout, bad losses, decay.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests, which clippy does not count as tests")]
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use burn::module::Module;
+use burn::tensor::{Device, Distribution, Tensor, TensorData};
+use cloze_data::PretrainingBatch;
+use cloze_model::bert::{BertConfig, BertForPreTraining};
+use cloze_model::weights::{self, NamedTensors};
+use cloze_model::{ParamInit, huggingface};
+use cloze_trainer::TrainerError;
+use cloze_trainer::adamw::{AdamW, AdamWConfig};
+use cloze_trainer::checkpoint::{Checkpoint, Checkpoints};
+use cloze_trainer::config::RunConfig;
+use cloze_trainer::metrics::progress::{RunProgress, Silent, Status};
+use cloze_trainer::metrics::{METRICS_FILE, Record, TrainRecord, jsonl};
+use cloze_trainer::objective::Objective;
+use cloze_trainer::pretraining::{self, BertPretraining};
+use cloze_trainer::run::{Outcome, RunOptions, pretrain};
+use cloze_trainer::step::{StepConfig, StepReport, step};
+use tempfile::TempDir;
+
+const VOCAB: usize = 50;
+const EMBEDDINGS: &str = "bert.embeddings.tokens.weight";
+
+/// Held by tests with dropout: a backend has one random generator for all threads of a process.
+fn generator() -> MutexGuard<'static, ()> {
+    static GENERATOR: Mutex<()> = Mutex::new(());
+    GENERATOR.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn device() -> Device {
+    Device::flex().autodiff()
+}
+
+fn bert(dropout: f64) -> BertConfig {
+    BertConfig {
+        n_heads: 2,
+        d_ff: 32,
+        max_positions: 16,
+        hidden_dropout: dropout,
+        attention_dropout: dropout,
+        ..BertConfig::new(VOCAB, 2, 16)
+    }
+}
+
+fn model(config: &BertConfig) -> BertForPreTraining {
+    config.init(&mut ParamInit::new(&device(), 7).with_std(0.1))
+}
+
+fn adamw() -> AdamWConfig {
+    AdamWConfig { beta1: 0.9, beta2: 0.999, eps: 1e-6, weight_decay: 0.01 }
+}
+
+fn constants(step: u64) -> StepConfig {
+    StepConfig { seed: 3, step, lr: 1e-2, clip_norm: 1.0 }
+}
+
+/// Sequences of unequal length with unequally many masked positions, of the pieces 5 to 39.
+fn batch(rows: std::ops::Range<usize>) -> PretrainingBatch {
+    let len = 16;
+    let mut batch = PretrainingBatch { batch_size: rows.len(), seq_len: len, ..Default::default() };
+    for (place, row) in rows.enumerate() {
+        let used = len - row * 3 % 7;
+        for column in 0..len {
+            let piece = 5 + (row * 31 + column * 7) % 35;
+            batch.input_ids.push(if column < used { piece as i32 } else { 0 });
+            batch.token_type_ids.push(i32::from((used / 2..used).contains(&column)));
+            batch.pad_mask.push(column >= used);
+            if column < used && column % (2 + row % 4) == 1 {
+                batch.masked_positions.push((place * len + column) as i32);
+                batch.masked_labels.push((5 + (row * 13 + column * 11) % 35) as i32);
+            }
+        }
+        batch.pair_labels.push((row % 2) as i32);
+    }
+    batch
+}
+
+/// Some steps on the same micro-batches; the parameters after them and the last report.
+fn train(
+    config: &BertConfig,
+    optimizer: AdamWConfig,
+    steps: u64,
+    micro: &[PretrainingBatch],
+) -> (BertForPreTraining, StepReport) {
+    let mut optimizer = AdamW::new(optimizer);
+    let mut report = None;
+    let trained = (1..=steps).fold(model(config), |model, number| {
+        let (model, done) =
+            step(&BertPretraining, model, &mut optimizer, micro, &device(), constants(number));
+        report = Some(done);
+        model
+    });
+    (trained, report.unwrap())
+}
+
+fn values(tensors: &NamedTensors, name: &str) -> Vec<f32> {
+    tensors[name].iter::<f32>().collect()
+}
+
+#[test]
+fn accumulated_micro_batches_equal_one_large_batch() {
+    let config = bert(0.0);
+    // Adam divides a gradient by its own size, also where it is nothing but rounding, as that of the
+    // keys' biases is: a larger epsilon keeps such noise small.
+    let optimizer = AdamWConfig { eps: 1e-2, ..adamw() };
+    let large = [batch(0..12)];
+    let micro = [batch(0..3), batch(3..6), batch(6..9), batch(9..12)];
+    let counts: Vec<usize> = micro.iter().map(|batch| batch.masked_labels.len()).collect();
+    assert!(counts.windows(2).any(|pair| pair[0] != pair[1]), "{counts:?} are not ragged");
+
+    let (one, one_report) = train(&config, optimizer.clone(), 5, &large);
+    let (many, many_report) = train(&config, optimizer, 5, &micro);
+    assert!((one_report.grad_norm / many_report.grad_norm - 1.0).abs() < 1e-5);
+    for (one, many) in one_report.losses.iter().zip(&many_report.losses) {
+        assert!((one / many - 1.0).abs() < 1e-6, "loss {one}, accumulated {many}");
+    }
+    let (before, one, many) =
+        (weights::collect(&model(&config)), weights::collect(&one), weights::collect(&many));
+    for name in one.keys() {
+        let one = values(&one, name);
+        let moved = one.iter().zip(values(&before, name)).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        let scale = one.iter().fold(1.0f32, |scale, value| scale.max(value.abs()));
+        for (one, many) in one.iter().zip(values(&many, name)) {
+            assert!((one - many).abs() <= 1e-6 * scale, "{name}: {one} and {many}, moved by {moved}");
+        }
+    }
+}
+
+#[test]
+fn the_tied_embedding_stays_one_parameter() {
+    let config = bert(0.0);
+    let untrained = model(&config);
+    let (trained, _) = train(&config, AdamWConfig { weight_decay: 0.0, ..adamw() }, 3, &[batch(0..6)]);
+    assert_eq!(trained.num_params(), untrained.num_params());
+    let tensors = weights::collect(&trained);
+    let tables = tensors.values().filter(|tensor| tensor.shape().to_vec() == [VOCAB, 16]).count();
+    assert_eq!(tables, 1, "{:?}", tensors.keys());
+
+    // Both uses train it: piece 45 is never read, only ever (wrongly) predicted.
+    let before = values(&weights::collect(&untrained), EMBEDDINGS);
+    let after = values(&tensors, EMBEDDINGS);
+    for piece in [5, 45] {
+        let row = piece * 16..piece * 16 + 16;
+        assert!(before[row.clone()].iter().zip(&after[row]).all(|(a, b)| a != b), "piece {piece}");
+    }
+
+    // And it is what predicts: one row of it moves one column of the logits, by the states times the change.
+    let device = Device::flex();
+    let logits = |model: &BertForPreTraining| {
+        let positions = Tensor::from_data([1, 4, 9], &device);
+        let logits = model.valid().forward(pretraining::input(&batch(0..2), &device), positions).mlm;
+        logits.into_data().iter::<f32>().collect::<Vec<_>>()
+    };
+    let mut moved = after.clone();
+    moved[45 * 16..46 * 16].fill(0.5);
+    let moved = TensorData::new(moved, [VOCAB, 16]);
+    let changed = weights::replace(trained.clone(), [(EMBEDDINGS.to_string(), moved)].into());
+    for (i, (a, b)) in logits(&trained).into_iter().zip(logits(&changed)).enumerate() {
+        assert_eq!(a != b, i % VOCAB == 45, "column {}: {a} and {b}", i % VOCAB);
+    }
+
+    let folder = tempfile::tempdir().unwrap();
+    huggingface::save_bert(folder.path(), &config, &trained.valid()).unwrap();
+    let saved = huggingface::read_tensors(&folder.path().join("model.safetensors")).unwrap();
+    assert!(saved.keys().all(|name| !name.contains("decoder.weight")), "{:?}", saved.keys());
+    assert_eq!(values(&saved, "bert.embeddings.word_embeddings.weight"), after);
+}
+
+#[test]
+fn dropout_is_a_function_of_seed_step_and_micro_batch() {
+    let _held = generator();
+    let config = bert(0.1);
+    // The first term's mean over the step: the parameters are the same for all.
+    let loss = |constants: StepConfig, micro: &[PretrainingBatch]| {
+        let model = model(&config);
+        let (_, report) =
+            step(&BertPretraining, model, &mut AdamW::new(adamw()), micro, &device(), constants);
+        report.losses[0]
+    };
+    let same = || batch(0..6);
+    let first = loss(constants(1), &[same()]);
+    let drawn = Tensor::<1>::random([99], Distribution::Default, &device()).into_data();
+    assert_eq!(drawn.num_elements(), 99);
+    assert_eq!(loss(constants(1), &[same()]), first, "whatever was drawn before");
+    assert_ne!(loss(constants(2), &[same()]), first, "another step");
+    assert_ne!(loss(StepConfig { seed: 4, ..constants(1) }, &[same()]), first, "another seed");
+    // Of equal masks the mean would be the first's.
+    let both = loss(constants(1), &[same(), same()]);
+    assert!((both / first - 1.0).abs() > 1e-5, "{both} of two micro-batches, {first} of the first");
+    assert_eq!(loss(constants(1), &[same(), same()]), both);
+}
+
+#[test]
+fn weight_decay_spares_biases_and_norms() {
+    let config = bert(0.0);
+    let trained = |weight_decay| {
+        let (model, _) = train(&config, AdamWConfig { weight_decay, ..adamw() }, 1, &[batch(0..6)]);
+        weights::collect(&model)
+    };
+    let (before, without, with) = (weights::collect(&model(&config)), trained(0.0), trained(0.5));
+    let mut spared = 0;
+    for name in before.keys() {
+        let last = name.rsplit('.').next().unwrap();
+        if ["bias", "gamma", "beta"].contains(&last) {
+            assert_eq!(values(&with, name), values(&without, name), "{name}");
+            spared += 1;
+            continue;
+        }
+        let (before, without, with) = (values(&before, name), values(&without, name), values(&with, name));
+        for ((before, without), with) in before.iter().zip(without).zip(with) {
+            let expected = without - (1e-2 * 0.5) * before;
+            assert!((with - expected).abs() <= 1e-7, "{name}: {with} is not {expected}");
+        }
+    }
+    // Per layer 4 in attention, 2 in the feed-forward, 2 norms of 2; embeddings 2; pooler 1, heads 4 + 1.
+    assert_eq!(spared, 2 * (4 + 2 + 4) + 2 + 1 + 4 + 1, "{:?}", before.keys());
+}
+
+/// The pretraining objective, on batches some of which make its first term NaN.
+struct Poisoned;
+
+impl Objective for Poisoned {
+    type Model = BertForPreTraining;
+    type Batch = (PretrainingBatch, bool);
+
+    fn terms(&self) -> &'static [&'static str] {
+        BertPretraining.terms()
+    }
+
+    fn counts(&self, (batch, _): &Self::Batch) -> Vec<usize> {
+        BertPretraining.counts(batch)
+    }
+
+    fn sums(&self, model: &Self::Model, (batch, bad): &Self::Batch, device: &Device) -> Vec<Tensor<1>> {
+        let mut sums = BertPretraining.sums(model, batch, device);
+        if *bad {
+            sums[0] = sums[0].clone().mul_scalar(f64::NAN);
+        }
+        sums
+    }
+}
+
+#[test]
+fn a_step_that_is_not_finite_leaves_no_trace() {
+    let config = bert(0.0);
+    let trained = |steps: &[&[bool]]| {
+        let mut optimizer = AdamW::new(adamw());
+        let model = steps.iter().fold(model(&config), |model, bad| {
+            let micro: Vec<_> = (0..bad.len()).map(|i| (batch(3 * i..3 * i + 3), bad[i])).collect();
+            let (model, report) = step(&Poisoned, model, &mut optimizer, &micro, &device(), constants(1));
+            assert_eq!(report.updated, !bad.contains(&true));
+            assert_eq!(report.losses[0].is_nan(), bad.contains(&true));
+            model
+        });
+        (weights::collect(&model), optimizer.state(&model))
+    };
+    let clean = trained(&[&[false, false], &[false, false], &[false, false]]);
+    let bumpy = trained(&[&[false, false], &[false, true], &[false, false], &[true, false], &[false, false]]);
+    assert!(clean == bumpy, "the parameters or moments differ");
+}
+
+/// A corpus and a config in a folder, to make whole runs of.
+struct Bench {
+    folder: TempDir,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let (who, what) = (["The senate", "A farmer", "Our nation"], ["law", "harvest", "road", "debt"]);
+        let mut text = String::new();
+        for (document, sentence) in (0..30).flat_map(|d| (0..10).map(move |s| (d, s))) {
+            let (who, what) = (who[(document + sentence) % 3], what[(document * 3 + sentence) % 4]);
+            writeln!(text, "{who} saw the {what} of year {} and spoke of it.", 1800 + document + sentence)
+                .unwrap();
+            if sentence == 9 {
+                text.push('\n');
+            }
+        }
+        let corpus = folder.path().join("corpus.txt");
+        std::fs::write(&corpus, text).unwrap();
+        let config = format!(
+            r"
+            corpus.files = ['{}']
+            tokenizer = {{ kind = 'train-wordpiece', vocab_size = 160 }}
+            examples = {{ seq_len = 32, pairs.kind = 'next-sentence' }}
+            train = {{ steps = 8, batch_size = 4, accumulate = 2 }}
+            optimizer.lr = 1e-3
+            schedule = {{ kind = 'constant' }}
+            eval = {{ heldout_fraction = 0.2, every = 3, max_examples = 16 }}
+            checkpoint = {{ every = 2, keep_last = 2 }}
+            log.every = 2
+            model = {{ n_layers = 1, d_model = 16, n_heads = 2, d_ff = 32, max_positions = 32 }}
+            ",
+            corpus.display()
+        );
+        std::fs::write(folder.path().join("run.toml"), config).unwrap();
+        Self { folder }
+    }
+
+    fn path(&self, out: &str) -> PathBuf {
+        self.folder.path().join(out)
+    }
+
+    fn run(
+        &self,
+        out: &str,
+        sets: &[&str],
+        resume: bool,
+        stop: &AtomicBool,
+        progress: &mut dyn RunProgress,
+    ) -> Result<Outcome, TrainerError> {
+        let sets: Vec<String> = sets.iter().map(ToString::to_string).collect();
+        let config = RunConfig::load(self.path("run.toml"), &sets)?;
+        let options = RunOptions {
+            device: Device::flex(),
+            folder: self.path(out),
+            cache: self.path("cache"),
+            resume,
+            stop,
+        };
+        pretrain(&config, &options, progress)
+    }
+
+    /// Makes a whole run; returns the trained parameters as they were saved.
+    fn finish(&self, out: &str, sets: &[&str]) -> NamedTensors {
+        let outcome = self.run(out, sets, false, &AtomicBool::new(false), &mut Silent).unwrap();
+        let Outcome::Done { model, .. } = outcome else { panic!("{outcome:?}") };
+        huggingface::read_tensors(&model.join("model.safetensors")).unwrap()
+    }
+
+    /// Stops a run after step 4 and makes one parameter in its checkpoint NaN.
+    fn stop_and_poison(&self, out: &str, sets: &[&str]) -> (Checkpoints, Checkpoint) {
+        stop_after(self, out, sets, false, 4);
+        let checkpoints = Checkpoints::open(self.path(out).join("checkpoints")).unwrap();
+        let mut checkpoint = checkpoints.latest().unwrap().0.unwrap();
+        assert_eq!(checkpoint.state.step, 4);
+        let norm = checkpoint.model.get_mut("mlm.norm.beta").unwrap();
+        *norm = TensorData::new(vec![f32::NAN; norm.num_elements()], norm.shape().clone());
+        checkpoints.save(&checkpoint).unwrap();
+        (checkpoints, checkpoint)
+    }
+}
+
+/// Stops a run after `step`.
+fn stop_after(bench: &Bench, out: &str, sets: &[&str], resume: bool, step: u64) {
+    let stop = AtomicBool::new(false);
+    let outcome = bench.run(out, sets, resume, &stop, &mut StopAfter(step, &stop)).unwrap();
+    assert_eq!(outcome, Outcome::Stopped { step });
+}
+
+/// Asks the run to stop after a step.
+struct StopAfter<'a>(u64, &'a AtomicBool);
+
+impl RunProgress for StopAfter<'_> {
+    fn step(&mut self, status: &Status) {
+        if status.step == self.0 {
+            self.1.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+fn records(run: &Path) -> Vec<Record> {
+    jsonl::read(&run.join(METRICS_FILE)).unwrap()
+}
+
+#[test]
+fn how_often_a_run_is_evaluated_changes_no_bit() {
+    let _held = generator();
+    let bench = Bench::new();
+    let often = bench.finish("often", &["eval.every=1"]);
+    let never = bench.finish("never", &["eval.every=1000"]);
+    let evaluations =
+        |run| records(&bench.path(run)).iter().filter(|record| matches!(record, Record::Eval(_))).count();
+    assert_eq!((evaluations("often"), evaluations("never")), (9, 2));
+    assert!(often == never, "the trained parameters differ");
+    assert!(often.keys().all(|name| !name.contains("decoder.weight")), "{:?}", often.keys());
+}
+
+#[test]
+fn a_loss_that_is_not_finite_stops_the_run_and_names_where() {
+    let _held = generator();
+    let bench = Bench::new();
+    let (checkpoints, poisoned) = bench.stop_and_poison("run", &[]);
+    let error = bench.run("run", &[], true, &AtomicBool::new(false), &mut Silent).unwrap_err();
+    let message = error.to_string();
+    let TrainerError::NonFinite { step, epoch, example, checkpoint, .. } = error else {
+        panic!("{message}");
+    };
+    assert_eq!(step, 5);
+    let cursor = poisoned.state.cursor;
+    assert_eq!((epoch, example), (cursor.epoch, cursor.example));
+    assert_eq!(checkpoint, Some(checkpoints.path(4)));
+    for part in ["step 5: the loss is not finite (masked_loss NaN", "step-00000004", "\"skip\""] {
+        assert!(message.contains(part), "`{part}` is not in: {message}");
+    }
+}
+
+#[test]
+fn a_rate_that_is_far_too_high_stops_the_run() {
+    let _held = generator();
+    let bench = Bench::new();
+    let error =
+        bench.run("run", &["optimizer.lr=1e38"], false, &AtomicBool::new(false), &mut Silent).unwrap_err();
+    assert!(matches!(error, TrainerError::NonFinite { step: 2, checkpoint: None, .. }), "{error}");
+}
+
+#[test]
+fn skipped_steps_are_counted_and_a_run_of_them_can_be_resumed() {
+    let _held = generator();
+    let bench = Bench::new();
+    let sets = ["train.non_finite=skip", "checkpoint.keep_last=9"];
+    let (checkpoints, poisoned) = bench.stop_and_poison("run", &sets);
+    let outcome = bench.run("run", &sets, true, &AtomicBool::new(false), &mut Silent).unwrap();
+    assert!(matches!(outcome, Outcome::Done { .. }), "{outcome:?}");
+
+    let last = records(&bench.path("run")).into_iter().rev().find_map(|record| match record {
+        Record::Train(record) => Some(record),
+        Record::Eval(_) => None,
+    });
+    let TrainRecord { step, loss, skipped_steps, .. } = last.unwrap();
+    assert_eq!((step, skipped_steps), (8, 4));
+    assert!(loss.is_nan(), "{loss} is the mean of no step");
+
+    let (newest, refused) = checkpoints.latest().unwrap();
+    assert!(refused.is_empty(), "{refused:?}");
+    let state = newest.unwrap().state;
+    assert_eq!((state.step, state.updates), (8, 4));
+    assert_eq!(state.best, poisoned.state.best, "a NaN is no best loss");
+}
+
+#[test]
+fn an_evaluation_that_is_not_finite_is_never_the_best() {
+    let _held = generator();
+    let bench = Bench::new();
+    // After the first step every loss is NaN, the first evaluation's too.
+    let sets = ["train.non_finite=skip", "optimizer.lr=1e38"];
+    bench.finish("run", &sets);
+    let checkpoints = Checkpoints::open(bench.path("run").join("checkpoints")).unwrap();
+    let (newest, refused) = checkpoints.latest().unwrap();
+    assert!(refused.is_empty(), "{refused:?}");
+    let state = newest.unwrap().state;
+    assert_eq!((state.step, state.updates, state.best), (8, 1, None));
+}
+
+#[test]
+fn a_damaged_checkpoint_does_not_push_out_good_ones() {
+    let _held = generator();
+    let bench = Bench::new();
+    let whole = bench.finish("whole", &[]);
+
+    let few = ["checkpoint.keep_last=1", "checkpoint.keep_best=false"];
+    stop_after(&bench, "run", &few[1..], false, 4);
+    let checkpoints = Checkpoints::open(bench.path("run").join("checkpoints")).unwrap();
+    assert_eq!(checkpoints.steps().unwrap(), [2, 4]);
+    std::fs::write(checkpoints.path(4).join("state.json"), "{}").unwrap();
+    // The one of step 3, made now, is older than the damaged one by its number.
+    stop_after(&bench, "run", &few, true, 3);
+    assert_eq!(checkpoints.steps().unwrap(), [3]);
+    let outcome = bench.run("run", &[], true, &AtomicBool::new(false), &mut Silent).unwrap();
+    let Outcome::Done { model, .. } = outcome else { panic!("{outcome:?}") };
+    let resumed = huggingface::read_tensors(&model.join("model.safetensors")).unwrap();
+    assert!(resumed == whole, "the trained parameters differ");
+}
