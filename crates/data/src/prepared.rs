@@ -29,7 +29,7 @@ use tempfile::TempDir;
 pub const WORD_START: u32 = 1 << 31;
 
 /// Raised when the files' layout or the segmentation changes, so that old ones are built anew.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 /// Text handed to the threads at a time, in bytes: bounds memory, keeps every thread busy.
 const CHUNK_BYTES: usize = 8 << 20;
 /// The name of a build's folder starts so.
@@ -383,24 +383,16 @@ fn publish(partial: TempDir, cache: &Path, key: &str) -> Result<PreparedCorpus> 
 
 /// Removes what killed builds left. What cannot be removed is left for another time: it does no harm.
 fn remove_dead_builds(cache: &Path, now: SystemTime) {
-    let Ok(entries) = fs::read_dir(cache) else { return };
-    for entry in entries.flatten() {
-        if !entry.file_name().to_string_lossy().starts_with(BUILDING) {
-            continue;
-        }
+    let entries = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten();
+    for build in entries(cache).filter(|entry| entry.file_name().to_string_lossy().starts_with(BUILDING)) {
+        let folder = build.path();
         // The folder's own time stands still while its files grow.
-        let files = fs::read_dir(entry.path()).into_iter().flatten().flatten();
-        let times = files
-            .chain([entry])
-            .map(|entry| (entry.path(), entry.metadata().and_then(|meta| meta.modified())));
-        let times: Vec<_> = times.collect();
-        let is_dead = |time: &std::io::Result<SystemTime>| {
-            time.as_ref().is_ok_and(|time| now.duration_since(*time).is_ok_and(|age| age > DEAD_AFTER))
-        };
-        if times.iter().all(|(_, time)| is_dead(time))
-            && let Some((folder, _)) = times.last()
-        {
-            let _ = fs::remove_dir_all(folder);
+        let is_dead = entries(&folder).chain([build]).all(|entry| {
+            let written = entry.metadata().and_then(|meta| meta.modified());
+            written.is_ok_and(|time| now.duration_since(time).is_ok_and(|age| age > DEAD_AFTER))
+        });
+        if is_dead {
+            let _ = fs::remove_dir_all(&folder);
         }
     }
 }

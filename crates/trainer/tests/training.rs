@@ -28,7 +28,8 @@ use tempfile::TempDir;
 const VOCAB: usize = 50;
 const EMBEDDINGS: &str = "bert.embeddings.tokens.weight";
 
-/// Held by tests with dropout: a backend has one random generator for all threads of a process.
+/// Held by every test: a backend has one random generator for all threads of a process, and each step
+/// seeds it.
 fn generator() -> MutexGuard<'static, ()> {
     static GENERATOR: Mutex<()> = Mutex::new(());
     GENERATOR.lock().unwrap_or_else(PoisonError::into_inner)
@@ -106,6 +107,7 @@ fn values(tensors: &NamedTensors, name: &str) -> Vec<f32> {
 
 #[test]
 fn accumulated_micro_batches_equal_one_large_batch() {
+    let _held = generator();
     let config = bert(0.0);
     // Adam divides a gradient by its own size, also where it is nothing but rounding, as that of the
     // keys' biases is: a larger epsilon keeps such noise small.
@@ -135,6 +137,7 @@ fn accumulated_micro_batches_equal_one_large_batch() {
 
 #[test]
 fn the_tied_embedding_stays_one_parameter() {
+    let _held = generator();
     let config = bert(0.0);
     let untrained = model(&config);
     let (trained, _) = train(&config, AdamWConfig { weight_decay: 0.0, ..adamw() }, 3, &[batch(0..6)]);
@@ -199,6 +202,7 @@ fn dropout_is_a_function_of_seed_step_and_micro_batch() {
 
 #[test]
 fn weight_decay_spares_biases_and_norms() {
+    let _held = generator();
     let config = bert(0.0);
     let trained = |weight_decay| {
         let (model, _) = train(&config, AdamWConfig { weight_decay, ..adamw() }, 1, &[batch(0..6)]);
@@ -249,6 +253,7 @@ impl Objective for Poisoned {
 
 #[test]
 fn a_step_that_is_not_finite_leaves_no_trace() {
+    let _held = generator();
     let config = bert(0.0);
     let trained = |steps: &[&[bool]]| {
         let mut optimizer = AdamW::new(adamw());
