@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 const MASKS: u64 = 0x3A5C;
 /// Padded lengths are multiples of this, so that few different shapes occur.
@@ -110,7 +111,7 @@ pub struct PretrainingData {
     pub(crate) documents: Documents,
     config: ExampleConfig,
     pub(crate) sampler: Box<dyn PairSampler>,
-    masking: Box<dyn MaskingStrategy>,
+    pub(crate) masking: Box<dyn MaskingStrategy>,
     special: Special,
     seed: u64,
     cache: PathBuf,
@@ -182,11 +183,10 @@ impl PretrainingData {
         }
     }
 
-    /// The plan of an epoch.
-    pub(crate) fn plan(&self, epoch: u64) -> Result<Plan> {
-        let epoch = self.source_epoch(epoch);
-        let seq_len = self.config.seq_len;
-        Plan::new(&self.documents, self.sampler.as_ref(), seq_len, self.seed, epoch, &self.cache)
+    /// The plan of an epoch, unless `stop` is set before it is made.
+    pub(crate) fn plan(&self, epoch: u64, stop: &AtomicBool) -> Result<Plan> {
+        let (epoch, seq_len) = (self.source_epoch(epoch), self.config.seq_len);
+        Plan::new(&self.documents, self.sampler.as_ref(), seq_len, self.seed, epoch, &self.cache, stop)
     }
 
     /// Assembles the examples at these places of their epochs' plans.

@@ -126,6 +126,10 @@ pub enum DataError {
         name: &'static str,
     },
 
+    /// Work that nobody waits for any more.
+    #[error("the data workers were stopped")]
+    Stopped,
+
     /// A bug: a worker thread panicked.
     #[error("a data worker failed: {message}")]
     Worker {

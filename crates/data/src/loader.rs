@@ -8,13 +8,14 @@ use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 /// An endless sequence of batches over epoch after epoch.
 ///
 /// One thread reads the plans and says which examples make which batch; workers assemble them; the
 /// iterator hands them out in order, so the batches do not depend on the number of workers. It ends after
-/// the first error. Dropping it ends the threads, after the plan that is being made, if one is.
+/// the first error. Dropping it ends the threads soon, also one that makes a plan.
 #[derive(Debug)]
 pub struct Batches {
     done: Receiver<(u64, Result<PretrainingBatch>)>,
@@ -22,6 +23,8 @@ pub struct Batches {
     under_way: Receiver<()>,
     early: BTreeMap<u64, Result<PretrainingBatch>>,
     next: u64,
+    /// Ends a plan that is being made.
+    stop: Arc<AtomicBool>,
 }
 
 /// One batch to assemble: its number, its examples, and where the next one starts.
@@ -41,8 +44,9 @@ impl PretrainingData {
         let (orders, work) = bounded::<Order>(ahead.max(1));
         let (finished, done) = unbounded();
         let (begun, under_way) = bounded(ahead.max(1).saturating_add(workers));
-        let data = self.clone();
-        thread::spawn(move || sequence(&data, batch_size.max(1), from, &orders, &begun));
+        let stop = Arc::new(AtomicBool::new(false));
+        let (data, stopped) = (self.clone(), stop.clone());
+        thread::spawn(move || sequence(&data, batch_size.max(1), from, &orders, &begun, &stopped));
         for _ in 0..workers {
             let (data, work, finished) = (self.clone(), work.clone(), finished.clone());
             thread::spawn(move || {
@@ -57,7 +61,7 @@ impl PretrainingData {
                 }
             });
         }
-        Batches { done, under_way, early: BTreeMap::new(), next: 0 }
+        Batches { done, under_way, early: BTreeMap::new(), next: 0, stop }
     }
 
     /// The first `max_examples` examples of the first epoch in batches: the same every time.
@@ -65,7 +69,7 @@ impl PretrainingData {
     /// # Errors
     /// A plan that cannot be made.
     pub fn one_pass(&self, batch_size: usize, max_examples: u64) -> Result<Vec<PretrainingBatch>> {
-        let plan = self.plan(0)?;
+        let plan = self.plan(0, &AtomicBool::new(false))?;
         let places: Vec<u64> = (0..plan.len().min(max_examples)).collect();
         Ok(places
             .chunks(batch_size.max(1))
@@ -74,6 +78,12 @@ impl PretrainingData {
                 self.assemble(&examples, Cursor::default())
             })
             .collect())
+    }
+}
+
+impl Drop for Batches {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
     }
 }
 
@@ -100,10 +110,11 @@ fn sequence(
     from: Cursor,
     orders: &Sender<Order>,
     begun: &Sender<()>,
+    stop: &Arc<AtomicBool>,
 ) {
     let build = |epoch: u64| {
-        let data = data.clone();
-        thread::spawn(move || data.plan(epoch))
+        let (data, stop) = (data.clone(), stop.clone());
+        thread::spawn(move || data.plan(epoch, &stop))
     };
     let mut cursor = from;
     let mut plan: Option<Plan> = None;
@@ -195,6 +206,33 @@ mod tests {
     }
 
     #[test]
+    fn dropping_the_iterator_ends_a_plan_that_is_being_made() {
+        struct Endless;
+        impl crate::PairSampler for Endless {
+            fn examples(
+                &self,
+                _: &Documents,
+                _: usize,
+                _: u64,
+                emit: &mut dyn FnMut(Example) -> Result<()>,
+            ) -> Result<()> {
+                loop {
+                    emit(Example { first: 0..1, ..Example::default() })?;
+                    thread::sleep(Duration::from_micros(100));
+                }
+            }
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let mut data = data(folder.path(), PairConfig::DocSentences, 0.0);
+        data.sampler = Box::new(Endless);
+        let data = Arc::new(data);
+        let batches = data.batches(4, Cursor::default(), 3, 2);
+        thread::sleep(Duration::from_millis(20));
+        drop(batches);
+        assert_threads_end(&data);
+    }
+
+    #[test]
     fn no_more_is_made_than_asked_for() {
         let folder = tempfile::tempdir().unwrap();
         let data = Arc::new(data(folder.path(), PairConfig::default(), 0.0));
@@ -210,7 +248,7 @@ mod tests {
     fn an_error_in_a_plan_reaches_the_consumer_and_ends_it() {
         let folder = tempfile::tempdir().unwrap();
         let data = Arc::new(data(folder.path(), PairConfig::DocSentences, 0.0));
-        let n = data.plan(0).unwrap().len();
+        let n = data.plan(0, &AtomicBool::new(false)).unwrap().len();
         std::fs::remove_dir_all(folder.path().join("plans")).unwrap();
         std::fs::write(folder.path().join("plans"), "a file in the way").unwrap();
         let mut batches = data.batches(4, Cursor { epoch: 0, example: n - 1 }, 2, 2);
@@ -256,6 +294,33 @@ mod tests {
         assert_threads_end(&data);
     }
 
+    /// Takes longest for the first batches.
+    struct Slow(std::sync::atomic::AtomicU64);
+
+    impl crate::MaskingStrategy for Slow {
+        fn mask(
+            &self,
+            _: crate::Masked<'_>,
+            _: &mut rand_pcg::Pcg64Mcg,
+            stats: &mut crate::MaskStats,
+        ) -> Vec<crate::Prediction> {
+            let number = self.0.fetch_add(1, Ordering::Relaxed);
+            thread::sleep(Duration::from_millis(40u64.saturating_sub(10 * number)));
+            stats.predicted += 1;
+            Vec::new()
+        }
+    }
+
+    #[test]
+    fn batches_come_in_order_also_when_they_are_finished_in_another() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut data = data(folder.path(), PairConfig::default(), 0.0);
+        data.masking = Box::new(Slow(0.into()));
+        let batches: Vec<_> = Arc::new(data).batches(1, Cursor::default(), 4, 8).take(8).collect();
+        let at: Vec<u64> = batches.into_iter().map(|batch| batch.unwrap().next.example).collect();
+        assert_eq!(at, [1, 2, 3, 4, 5, 6, 7, 8]);
+    }
+
     /// What stands between `[CLS]` and padding, masks undone.
     fn rows(batch: &PretrainingBatch) -> Vec<Vec<i32>> {
         let mut ids = batch.input_ids.clone();
@@ -277,7 +342,7 @@ mod tests {
         };
         let epochs: Vec<Vec<Vec<i32>>> = (0..3)
             .map(|epoch| {
-                let plan = data.plan(epoch).unwrap();
+                let plan = data.plan(epoch, &AtomicBool::new(false)).unwrap();
                 let examples: Vec<_> =
                     (0..plan.len()).map(|place| (epoch, place, plan.example(place))).collect();
                 sorted(rows(&data.assemble(&examples, Cursor::default())))
@@ -301,7 +366,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let data = Arc::new(data(folder.path(), PairConfig::FullSentences, 0.4));
         let batch = data.one_pass(100_000, u64::MAX).unwrap().remove(0);
-        let plan = data.plan(0).unwrap();
+        let plan = data.plan(0, &AtomicBool::new(false)).unwrap();
         let mut in_order: Vec<(u64, Vec<i32>)> = rows(&batch)
             .into_iter()
             .enumerate()
@@ -338,7 +403,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let data = Arc::new(data(folder.path(), PairConfig::default(), 0.0));
         let batch = data.batches(50, Cursor::default(), 1, 1).next().unwrap().unwrap();
-        let plan = data.plan(0).unwrap();
+        let plan = data.plan(0, &AtomicBool::new(false)).unwrap();
         assert!(batch.seq_len <= 30);
         for (place, row) in rows(&batch).into_iter().enumerate() {
             let example = plan.example(place as u64);

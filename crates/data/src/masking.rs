@@ -134,9 +134,12 @@ impl MaskingConfig {
 
 /// BERT's masking (Devlin et al. 2019, §3.1; `create_masked_lm_predictions`).
 ///
-/// Deviations: no special token is predicted or drawn as a replacement, `[UNK]` among them, where the
-/// reference spares `[CLS]` and `[SEP]` only and draws from the whole vocabulary; and pieces of a word that
-/// the second segment begins with never join the first segment's last word.
+/// Deviations:
+/// - A sequence whose words all have more pieces than are to be predicted is not left without predictions:
+///   one word is predicted, as far as `max_predictions` lets it.
+/// - No special token is predicted or drawn as a replacement, `[UNK]` among them, where the reference spares
+///   `[CLS]` and `[SEP]` only and draws from the whole vocabulary.
+/// - Pieces of a word that the second segment begins with never join the first segment's last word.
 struct BertMasking {
     config: MaskingConfig,
     mask: u32,
@@ -179,24 +182,12 @@ impl MaskingStrategy for BertMasking {
             }
         }
         // As the reference counts: of all tokens, the special ones too; at least one.
-        let mut wanted = ((ids.len() as f64 * config.probability).round() as usize).max(1);
-        if config.max_predictions > 0 {
-            wanted = wanted.min(config.max_predictions);
-        }
+        let most = if config.max_predictions > 0 { config.max_predictions } else { usize::MAX };
+        let wanted = ((ids.len() as f64 * config.probability).round() as usize).max(1).min(most);
         let mut predictions = Vec::with_capacity(wanted);
-        for place in 0..groups.len() {
-            if predictions.len() >= wanted {
-                break;
-            }
-            let other = place + rng.below((groups.len() - place) as u64) as usize;
-            groups.swap(place, other);
-            let (start, end) = groups[place];
-            // A word that does not fit any more is passed over for a shorter one.
-            if predictions.len() + (end - start) > wanted {
-                continue;
-            }
-            for position in &candidates[start..end] {
-                let label = ids[*position];
+        let mut predict = |positions: &[usize], predictions: &mut Vec<Prediction>, rng: &mut Pcg64Mcg| {
+            for position in positions {
+                predictions.push(Prediction { position: *position, label: ids[*position] });
                 let draw = rng.unit();
                 if draw < config.mask_share {
                     ids[*position] = self.mask;
@@ -207,8 +198,24 @@ impl MaskingStrategy for BertMasking {
                 } else {
                     stats.kept += 1;
                 }
-                predictions.push(Prediction { position: *position, label });
             }
+        };
+        for place in 0..groups.len() {
+            if predictions.len() >= wanted {
+                break;
+            }
+            let other = place + rng.below((groups.len() - place) as u64) as usize;
+            groups.swap(place, other);
+            let (start, end) = groups[place];
+            // A word that does not fit any more is passed over for a shorter one.
+            if predictions.len() + (end - start) <= wanted {
+                predict(&candidates[start..end], &mut predictions, rng);
+            }
+        }
+        if predictions.is_empty()
+            && let Some(&(start, end)) = groups.first()
+        {
+            predict(&candidates[start..end.min(start.saturating_add(most))], &mut predictions, rng);
         }
         stats.predicted += predictions.len() as u64;
         predictions.sort_unstable_by_key(|prediction| prediction.position);
@@ -260,7 +267,11 @@ mod tests {
             }
             let n_maskable = maskable.iter().filter(|may| **may).count();
             if whole_word {
-                prop_assert!(predictions.len() <= wanted);
+                // One word alone may be more than wanted, but no more than the limit.
+                let limit = if max_predictions > 0 { max_predictions } else { usize::MAX };
+                let words = predictions.iter().filter(|p| starts[p.position]).count();
+                prop_assert!(predictions.len() <= wanted || words <= 1 && predictions.len() <= limit);
+                prop_assert_eq!(predictions.is_empty(), n_maskable == 0);
             } else {
                 prop_assert_eq!(predictions.len(), wanted.min(n_maskable));
             }
@@ -275,7 +286,7 @@ mod tests {
             prop_assert_eq!(stats.maskable, n_maskable as u64);
             prop_assert_eq!(stats.predicted, predictions.len() as u64);
             prop_assert_eq!(stats.masked + stats.random + stats.kept, stats.predicted);
-            if whole_word {
+            if whole_word && predictions.len() <= wanted && max_predictions == 0 {
                 // Neighbours of one word share their fate.
                 let predicted = |i: usize| predictions.iter().any(|prediction| prediction.position == i);
                 for i in 1..starts.len() {
@@ -340,6 +351,23 @@ mod tests {
                 assert_share(drawn[id as usize], 100_000, share);
             }
         }
+    }
+
+    #[test]
+    fn a_sequence_of_long_words_has_a_prediction() {
+        let count = |max_predictions| {
+            let config = MaskingConfig { unit: MaskUnit::WholeWord, max_predictions, ..Default::default() };
+            // Two words of four pieces, where one piece is wanted.
+            let (mut ids, mut stats) = ([SPECIAL; 8], MaskStats::default());
+            let word_starts = [true, false, false, false, true, false, false, false];
+            let sequence = Masked { ids: &mut ids, word_starts: &word_starts, maskable: &[true; 8] };
+            let predictions =
+                strategy(&config, &[1; VOCAB as usize]).mask(sequence, &mut derive_rng(2, &[]), &mut stats);
+            assert_eq!(stats.predicted, predictions.len() as u64);
+            assert_eq!(predictions[0].position % 4, 0, "from the word's start");
+            predictions.len()
+        };
+        assert_eq!((count(0), count(3), count(20)), (4, 3, 4));
     }
 
     #[test]

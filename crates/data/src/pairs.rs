@@ -9,7 +9,7 @@ use std::ops::Range;
 
 /// How segments become examples.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+#[serde(tag = "kind", rename_all = "kebab-case", from = "Strict")]
 pub enum PairConfig {
     /// BERT's next-sentence prediction (Devlin et al. 2019, §3.1; `create_instances_from_document`).
     ///
@@ -18,10 +18,8 @@ pub enum PairConfig {
     /// document, where the reference gives up after ten tries.
     NextSentence {
         /// Share of documents whose target length is a random, shorter one.
-        #[serde(default = "short_seq_prob")]
         short_seq_prob: f64,
         /// Share of chunks of two sentences or more whose second segment is random.
-        #[serde(default = "random_next_prob")]
         random_next_prob: f64,
     },
     /// ALBERT's sentence-order prediction (Lan et al. 2020, §3.1): label 1 has the segments swapped.
@@ -30,7 +28,6 @@ pub enum PairConfig {
     /// pairs it with a random segment.
     SentenceOrder {
         /// Share of documents whose target length is a random, shorter one.
-        #[serde(default = "short_seq_prob")]
         short_seq_prob: f64,
     },
     /// RoBERTa's `DOC-SENTENCES`: one segment of whole sentences within a document (Liu et al. 2019, §4.2).
@@ -39,6 +36,38 @@ pub enum PairConfig {
     DocSentences,
     /// RoBERTa's `FULL-SENTENCES`: the same across documents, with a separator between them.
     FullSentences,
+}
+
+/// What a [`PairConfig`] is read by: of kinds that are inside a tagged table, serde refuses unknown keys
+/// only where they have braces.
+#[derive(Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+enum Strict {
+    NextSentence {
+        #[serde(default = "short_seq_prob")]
+        short_seq_prob: f64,
+        #[serde(default = "random_next_prob")]
+        random_next_prob: f64,
+    },
+    SentenceOrder {
+        #[serde(default = "short_seq_prob")]
+        short_seq_prob: f64,
+    },
+    DocSentences {},
+    FullSentences {},
+}
+
+impl From<Strict> for PairConfig {
+    fn from(config: Strict) -> Self {
+        match config {
+            Strict::NextSentence { short_seq_prob, random_next_prob } => {
+                Self::NextSentence { short_seq_prob, random_next_prob }
+            }
+            Strict::SentenceOrder { short_seq_prob } => Self::SentenceOrder { short_seq_prob },
+            Strict::DocSentences {} => Self::DocSentences,
+            Strict::FullSentences {} => Self::FullSentences,
+        }
+    }
 }
 
 fn short_seq_prob() -> f64 {
@@ -306,6 +335,25 @@ impl Packing {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_kind_is_read_strictly_and_back() {
+        let read = |json: &str| serde_json::from_str::<PairConfig>(json);
+        for config in [
+            PairConfig::default(),
+            PairConfig::SentenceOrder { short_seq_prob: 0.2 },
+            PairConfig::DocSentences,
+            PairConfig::FullSentences,
+        ] {
+            let json = serde_json::to_string(&config).unwrap();
+            assert_eq!(read(&json).unwrap(), config);
+            let error = read(&json.replace('}', ", \"colour\": 1}")).unwrap_err().to_string();
+            assert!(error.contains("unknown field `colour`"), "{error}");
+        }
+        assert_eq!(read("{\"kind\": \"next-sentence\"}").unwrap(), PairConfig::default());
+        // A key of another kind is not one of this kind.
+        assert!(read("{\"kind\": \"doc-sentences\", \"short_seq_prob\": 0.1}").is_err());
+    }
 
     #[test]
     fn a_pair_is_cut_at_both_ends_and_the_longer_segment_first() {

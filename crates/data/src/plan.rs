@@ -8,6 +8,7 @@ use crate::{DataError, Result};
 use memmap2::Mmap;
 use std::io::{BufWriter, Write};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 const EXAMPLES: u64 = 0xE8A1;
 const ORDER: u64 = 0x08DE;
@@ -25,7 +26,8 @@ impl Plan {
     /// Samples the examples of `epoch` into an unnamed file in `folder`, which goes when the plan does.
     ///
     /// # Errors
-    /// [`DataError::NoExamples`] if there is none; files that cannot be written.
+    /// [`DataError::NoExamples`] if there is none; files that cannot be written; [`DataError::Stopped`] soon
+    /// after `stop` is set.
     pub fn new(
         documents: &Documents,
         sampler: &dyn PairSampler,
@@ -33,6 +35,7 @@ impl Plan {
         seed: u64,
         epoch: u64,
         folder: &Path,
+        stop: &AtomicBool,
     ) -> Result<Self> {
         std::fs::create_dir_all(folder).map_err(DataError::io("make", folder))?;
         let file = tempfile::tempfile_in(folder).map_err(DataError::io("write in", folder))?;
@@ -40,6 +43,9 @@ impl Plan {
         let mut count = 0u64;
         sampler.examples(documents, seq_len, derive_seed(seed, &[EXAMPLES, epoch]), &mut |example| {
             count += 1;
+            if stop.load(Ordering::Relaxed) {
+                return Err(DataError::Stopped);
+            }
             file.write_all(&record(&example)).map_err(DataError::io("write in", folder))
         })?;
         if count == 0 {
@@ -84,4 +90,30 @@ fn record(example: &Example) -> [u8; RECORD] {
     }
     put(32, &[example.label, u8::from(example.short), u8::from(example.truncated)]);
     record
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_hold_any_example() {
+        // A range may be long where documents that are not in the part lie within it.
+        let far = u64::MAX / 3;
+        let examples = [
+            Example { first: 7..far, second: far..far + 1, label: 1, short: false, truncated: false },
+            Example { first: 0..1, second: 0..0, label: 0, short: true, truncated: false },
+            Example { first: 3..5, second: 9..12, label: 0, short: false, truncated: true },
+        ];
+        let mut file = tempfile::tempfile().unwrap();
+        for example in &examples {
+            file.write_all(&record(example)).unwrap();
+        }
+        // SAFETY: the file has no name, so that nothing else can change it.
+        let records = unsafe { Mmap::map(&file) }.unwrap();
+        let plan = Plan { records, order: Permutation::new(examples.len() as u64, 5) };
+        let mut found: Vec<Example> = (0..plan.len()).map(|place| plan.example(place)).collect();
+        found.sort_by_key(|example| examples.iter().position(|other| other == example));
+        assert_eq!(found, examples);
+    }
 }

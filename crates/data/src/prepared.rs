@@ -4,7 +4,7 @@
 //! KEY/tokens.bin     u32 little-endian a token; the top bit marks the first piece of a word
 //! KEY/sentences.bin  u64 a sentence: the index after its last token
 //! KEY/documents.bin  u64 a document: the index after its last sentence
-//! KEY/meta.json      counts, file sizes, and the checksum that makes them valid
+//! KEY/meta.json      counts, the three files' checksums, and one of itself
 //! ```
 //!
 //! `KEY` is a hash of the inputs' contents and of every setting that shapes the result. A build happens in
@@ -19,7 +19,7 @@ use memmap2::Mmap;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
-use std::io::{BufWriter, Write};
+use std::io::{BufWriter, Read, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
@@ -29,9 +29,11 @@ use tempfile::TempDir;
 pub const WORD_START: u32 = 1 << 31;
 
 /// Raised when the files' layout or the segmentation changes, so that old ones are built anew.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 /// Text handed to the threads at a time, in bytes: bounds memory, keeps every thread busy.
 const CHUNK_BYTES: usize = 8 << 20;
+/// File contents hashed at a time, in bytes: enough for the threads to share.
+const HASH_BLOCK: usize = 4 << 20;
 /// The name of a build's folder starts so.
 const BUILDING: &str = ".building-";
 /// A build that wrote nothing for so long is dead.
@@ -71,13 +73,16 @@ struct Meta {
     sentences: u64,
     documents: u64,
     skipped: SkipReport,
+    /// BLAKE3 of the files of tokens, sentences and documents.
+    files: [String; 3],
     /// BLAKE3 of the fields above, so that a half-written file is noticed.
     checksum: String,
 }
 
 impl Meta {
     fn sum(&self) -> String {
-        let fields = (self.format, &self.key, self.tokens, self.sentences, self.documents, &self.skipped);
+        let counts = (self.tokens, self.sentences, self.documents);
+        let fields = (self.format, &self.key, counts, &self.skipped, &self.files);
         let json = serde_json::to_vec(&fields).expect("plain values serialise");
         blake3::hash(&json).to_hex().to_string()
     }
@@ -117,16 +122,16 @@ impl PreparedCorpus {
         Ok((corpus, report))
     }
 
-    /// Opens a prepared corpus; none if it is absent, of another key, or not whole.
+    /// Opens a prepared corpus; none if it is absent, of another key, or not as it was written.
     fn open(folder: &Path, key: &str) -> Option<Self> {
         let meta: Meta = serde_json::from_slice(&fs::read(folder.join("meta.json")).ok()?).ok()?;
         if meta.format != FORMAT || meta.key != key || meta.checksum != meta.sum() {
             return None;
         }
         let corpus = Self {
-            tokens: Table::open(&folder.join("tokens.bin"), 4 * meta.tokens)?,
-            sentences: Table::open(&folder.join("sentences.bin"), 8 * meta.sentences)?,
-            documents: Table::open(&folder.join("documents.bin"), 8 * meta.documents)?,
+            tokens: Table::open(&folder.join("tokens.bin"), 4 * meta.tokens, &meta.files[0])?,
+            sentences: Table::open(&folder.join("sentences.bin"), 8 * meta.sentences, &meta.files[1])?,
+            documents: Table::open(&folder.join("documents.bin"), 8 * meta.documents, &meta.files[2])?,
             meta,
         };
         let Meta { tokens, sentences, documents, .. } = corpus.meta;
@@ -191,9 +196,9 @@ impl PreparedCorpus {
 struct Table(Option<Mmap>);
 
 impl Table {
-    fn open(path: &Path, bytes: u64) -> Option<Self> {
+    fn open(path: &Path, bytes: u64, sum: &str) -> Option<Self> {
         let file = File::open(path).ok()?;
-        if file.metadata().ok()?.len() != bytes {
+        if file.metadata().ok()?.len() != bytes || file_sum(&file).ok()?.to_hex().as_str() != sum {
             return None;
         }
         if bytes == 0 {
@@ -246,15 +251,27 @@ fn key(config: &CorpusConfig, base: &Path, tokenizer: &Tokenizer) -> Result<Stri
         hasher.update(part.as_bytes());
     }
     for path in input_files(config, base)? {
-        // Read, not mapped: a mapped file counts as memory in use, and one cut short meanwhile is fatal.
-        let mut contents = blake3::Hasher::new();
-        let file = File::open(&path).map_err(DataError::io("read", &path))?;
-        contents.update_reader(file).map_err(DataError::io("read", &path))?;
-        hasher.update(contents.finalize().as_bytes());
+        let sum = File::open(&path).and_then(|file| file_sum(&file)).map_err(DataError::io("read", &path))?;
+        hasher.update(sum.as_bytes());
         // The ending decides how the contents are read.
         hasher.update(&[format(&path, config.format) as u8]);
     }
     Ok(hasher.finalize().to_hex()[..32].to_string())
+}
+
+/// BLAKE3 of a file, from where it stands, by all threads.
+///
+/// Read, not mapped: a mapped file counts as memory in use, and one cut short meanwhile is fatal.
+fn file_sum(mut file: &File) -> std::io::Result<blake3::Hash> {
+    let mut hasher = blake3::Hasher::new();
+    let mut block = Vec::with_capacity(HASH_BLOCK);
+    loop {
+        block.clear();
+        if Read::by_ref(&mut file).take(HASH_BLOCK as u64).read_to_end(&mut block)? == 0 {
+            return Ok(hasher.finalize());
+        }
+        hasher.update_rayon(&block);
+    }
 }
 
 /// A document's sentences as stored tokens, with the sentences' lengths.
@@ -340,9 +357,7 @@ fn build(
         let (files, skipped) = (config.files.clone(), source.skipped().clone());
         return Err(DataError::EmptyCorpus { files, skipped });
     }
-    for output in [tokens, sentence_ends, document_ends] {
-        output.finish()?;
-    }
+    let files = [tokens.finish()?, sentence_ends.finish()?, document_ends.finish()?];
     let mut meta = Meta {
         format: FORMAT,
         key: key.to_string(),
@@ -350,6 +365,7 @@ fn build(
         sentences: n_sentences,
         documents: n_documents,
         skipped: source.skipped().clone(),
+        files,
         checksum: String::new(),
     };
     meta.checksum = meta.sum();
@@ -377,7 +393,10 @@ fn publish(partial: TempDir, cache: &Path, key: &str) -> Result<PreparedCorpus> 
     fs::rename(partial.path(), &folder).map_err(DataError::io("write", &folder))?;
     // There is nothing under the temporary name to remove any more.
     let _ = partial.keep();
-    File::open(cache).and_then(|cache| cache.sync_all()).map_err(DataError::io("flush", cache))?;
+    // Only some systems have a folder's list of files flushed, or even opened.
+    if cfg!(unix) {
+        File::open(cache).and_then(|cache| cache.sync_all()).map_err(DataError::io("flush", cache))?;
+    }
     PreparedCorpus::open(&folder, key).ok_or(DataError::Prepared { path: folder })
 }
 
@@ -397,26 +416,84 @@ fn remove_dead_builds(cache: &Path, now: SystemTime) {
     }
 }
 
-/// A file being written, flushed to the disk at the end.
+/// A file being written, hashed on the way and flushed to the disk at the end.
 struct Output {
     path: PathBuf,
-    file: BufWriter<File>,
+    file: BufWriter<Hashing>,
+}
+
+struct Hashing {
+    file: File,
+    hasher: blake3::Hasher,
+}
+
+impl Write for Hashing {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let n = self.file.write(bytes)?;
+        self.hasher.update(&bytes[..n]);
+        Ok(n)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.file.flush()
+    }
 }
 
 impl Output {
     fn create(path: PathBuf) -> Result<Self> {
         let file = File::create(&path).map_err(DataError::io("write", &path))?;
-        Ok(Self { file: BufWriter::with_capacity(1 << 20, file), path })
+        let hashing = Hashing { file, hasher: blake3::Hasher::new() };
+        Ok(Self { file: BufWriter::with_capacity(1 << 20, hashing), path })
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<()> {
         self.file.write_all(bytes).map_err(DataError::io("write", &self.path))
     }
 
-    fn finish(self) -> Result<()> {
+    /// Flushes the file and returns its checksum.
+    fn finish(self) -> Result<String> {
         let path = self.path;
-        let file =
+        let Hashing { file, hasher } =
             self.file.into_inner().map_err(|error| DataError::io("write", &path)(error.into_error()))?;
-        file.sync_all().map_err(DataError::io("flush", &path))
+        file.sync_all().map_err(DataError::io("flush", &path))?;
+        Ok(hasher.finalize().to_hex().to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Silent;
+    use cloze_tokenizer::train::WordPieceTrainer;
+
+    #[test]
+    fn any_change_on_disk_is_noticed() {
+        let folder = tempfile::tempdir().unwrap();
+        let text = "The old sea.\n\nOld boats sink. Boats sail.\n";
+        fs::write(folder.path().join("a.txt"), text).unwrap();
+        let tokenizer = WordPieceTrainer { vocab_size: 40, ..Default::default() }.train([text]).unwrap();
+        let config = CorpusConfig { files: vec!["a.txt".into()], ..Default::default() };
+        let cache = folder.path().join("cache");
+        let (corpus, _) =
+            PreparedCorpus::prepare(&config, folder.path(), &tokenizer, &cache, &Silent).unwrap();
+        let (folder, key) = (cache.join(corpus.key()), corpus.key().to_string());
+        drop(corpus);
+        for name in ["tokens.bin", "sentences.bin", "documents.bin", "meta.json"] {
+            let path = folder.join(name);
+            let whole = fs::read(&path).unwrap();
+            // Shorter, longer, empty, and one bit flipped in each byte.
+            let mut damaged = vec![whole[..whole.len() - 1].to_vec(), [&whole[..], b" 1"].concat(), vec![]];
+            damaged.extend((0..whole.len()).map(|at| {
+                let mut bytes = whole.clone();
+                bytes[at] ^= 1;
+                bytes
+            }));
+            for bytes in damaged {
+                fs::write(&path, bytes).unwrap();
+                assert!(PreparedCorpus::open(&folder, &key).is_none(), "{name}");
+            }
+            fs::write(&path, &whole).unwrap();
+            assert!(PreparedCorpus::open(&folder, &key).is_some());
+        }
     }
 }

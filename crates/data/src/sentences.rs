@@ -7,14 +7,28 @@ const PIECE: usize = 8 << 10;
 
 /// The sentences of a paragraph, without the white space around them; never an empty one.
 ///
-/// `language` is an ISO 639-1 code; an unknown one falls back to the library's general rules. A
-/// paragraph beyond 8 KiB is given in pieces that end at white space.
+/// `language` is an ISO 639-1 code; one that the library does not know is taken for the nearest that it
+/// does, in the end English. A paragraph beyond 8 KiB is given in pieces that end at white space; the
+/// sentence that a piece breaks off starts the next one, so that only one beyond 8 KiB is cut.
 pub fn sentences<'a>(paragraph: &'a str, language: &str) -> impl Iterator<Item = &'a str> + use<'a> {
     let language = language.to_string();
-    pieces(paragraph, PIECE)
-        .flat_map(move |piece| sentencex::segment(&language, piece))
-        .map(str::trim)
-        .filter(|sentence| !sentence.is_empty())
+    let mut rest = paragraph;
+    std::iter::from_fn(move || {
+        let piece = pieces(rest, PIECE).next()?;
+        let mut found = sentencex::segment(&language, piece);
+        let mut used = piece.len();
+        if used < rest.len()
+            && found.len() > 1
+            && let Some(last) = found.pop()
+        {
+            used -= last.len();
+        }
+        rest = &rest[used..];
+        Some(found)
+    })
+    .flatten()
+    .map(str::trim)
+    .filter(|sentence| !sentence.is_empty())
 }
 
 #[cfg(test)]
@@ -34,6 +48,16 @@ mod tests {
     }
 
     #[test]
+    fn long_paragraphs_are_cut_between_sentences() {
+        let sentence = "The old sailor sailed the old sea until the old boat sank under him.";
+        let text = vec![sentence; 1_000].join(" ");
+        assert!(text.len() > 8 * PIECE);
+        let found = split(&text);
+        assert_eq!(found.len(), 1_000);
+        assert!(found.iter().all(|found| *found == sentence));
+    }
+
+    #[test]
     fn nothing_is_lost_of_a_long_line_without_an_end() {
         let text = "wörd ".repeat(40_000);
         let sentences = split(&text);
@@ -41,6 +65,19 @@ mod tests {
         assert_eq!(letters, 40_000);
         assert!(split("").is_empty() && split(" \n ").is_empty());
         assert_eq!(split(&"é".repeat(30_000)).concat().chars().count(), 30_000);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(8))]
+
+        #[test]
+        fn nothing_is_lost_across_pieces(
+            words in prop::collection::vec("[a-zé]{1,9}[.!?,]?|\\PC{0,40}", 3_000..4_000),
+        ) {
+            let text = words.join(" ");
+            let dense = |text: &str| text.split_whitespace().collect::<String>();
+            prop_assert_eq!(dense(&split(&text).concat()), dense(&text));
+        }
     }
 
     proptest! {

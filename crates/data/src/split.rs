@@ -29,10 +29,17 @@ pub struct Documents {
 impl Documents {
     /// The documents of `split`, where a share `heldout_fraction` of all is held out.
     ///
+    /// Of a small corpus, where chance may leave a part without documents, the share is moved so that each
+    /// part has one at least, and two, which pairs need, where there are four or more. Shares of 0 and 1
+    /// are kept to.
+    ///
     /// # Errors
     /// [`DataError::EmptySplit`] if it has no document.
     pub fn new(corpus: Arc<PreparedCorpus>, split: Split, heldout_fraction: f64, seed: u64) -> Result<Self> {
-        let threshold = (heldout_fraction.clamp(0.0, 1.0) * u64::MAX as f64) as u64;
+        let mut threshold = (heldout_fraction.clamp(0.0, 1.0) * u64::MAX as f64) as u64;
+        if heldout_fraction > 0.0 && heldout_fraction < 1.0 {
+            threshold = with_both_parts(corpus.n_documents(), threshold, seed);
+        }
         let mut documents = Self { corpus, split, threshold, seed, count: 0 };
         documents.count = documents.iter().count() as u64;
         if documents.count == 0 {
@@ -50,7 +57,7 @@ impl Documents {
 
     /// Whether a document belongs to the part.
     pub fn contains(&self, document: u64) -> bool {
-        let held_out = derive_seed(self.seed, &[STREAM, document]) < self.threshold;
+        let held_out = hash(self.seed, document) < self.threshold;
         held_out == (self.split == Split::HeldOut)
     }
 
@@ -67,5 +74,57 @@ impl Documents {
     /// The corpus they are part of.
     pub fn corpus(&self) -> &Arc<PreparedCorpus> {
         &self.corpus
+    }
+}
+
+/// A document is held out if this is below the threshold.
+fn hash(seed: u64, document: u64) -> u64 {
+    derive_seed(seed, &[STREAM, document])
+}
+
+/// The threshold, moved if need be to where neither part of `n` documents has too few.
+fn with_both_parts(n: u64, threshold: u64, seed: u64) -> u64 {
+    let least = match n {
+        0 | 1 => return threshold,
+        2 | 3 => 1,
+        _ => 2,
+    };
+    let (mut smallest, mut largest) = (Vec::new(), Vec::new());
+    for hash in (0..n).map(|document| hash(seed, document)) {
+        smallest.push(hash);
+        smallest.sort_unstable();
+        smallest.truncate(least);
+        largest.push(hash);
+        largest.sort_unstable_by(|a, b| b.cmp(a));
+        largest.truncate(least);
+    }
+    // Below the threshold is held out: these of the smallest must be, those of the largest must not.
+    let low = smallest[least - 1].saturating_add(1);
+    threshold.clamp(low, largest[least - 1].max(low))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_corpora_have_both_parts_and_large_ones_their_share() {
+        let held_out = |n: u64, fraction: f64, seed| {
+            let threshold = with_both_parts(n, (fraction * u64::MAX as f64) as u64, seed);
+            (0..n).filter(|document| hash(seed, *document) < threshold).count() as u64
+        };
+        for n in 2..12 {
+            let least = if n < 4 { 1 } else { 2 };
+            for seed in 0..200 {
+                for fraction in [0.001, 0.05, 0.5, 0.999] {
+                    let held_out = held_out(n, fraction, seed);
+                    assert!(held_out >= least && n - held_out >= least, "{held_out} of {n} at {fraction}");
+                }
+            }
+        }
+        // Five standard deviations of a binomial around 1,000; nothing is moved.
+        assert!(held_out(20_000, 0.05, 1).abs_diff(1_000) < 154);
+        let threshold = u64::MAX / 20;
+        assert_eq!(with_both_parts(20_000, threshold, 1), threshold);
     }
 }

@@ -185,6 +185,10 @@ fn a_damaged_one_is_built_anew() {
         let file = File::options().write(true).open(path).unwrap();
         file.set_len(path.metadata().unwrap().len() - 1).unwrap();
     };
+    let lengthen = |path: &Path| fs::write(path, [fs::read(path).unwrap(), vec![0; 8]].concat()).unwrap();
+    for file in ["tokens.bin", "sentences.bin", "documents.bin"] {
+        damage(file, &lengthen);
+    }
     for file in ["tokens.bin", "sentences.bin", "documents.bin", "meta.json"] {
         damage(file, &shorten);
         damage(file, &|path| fs::remove_file(path).unwrap());
