@@ -287,6 +287,34 @@ fn a_folder_is_not_taken_for_another_run() {
 }
 
 #[test]
+fn other_texts_or_another_tokenizer_are_noticed() {
+    let bench = Bench::new();
+    bench.finish("whole", &[]);
+    bench.kill("run", &[], |_| bench.checkpoints("run").len() >= 2);
+    let refused = || {
+        let output = bench.run("run", &["--resume"]);
+        let err = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{err}");
+        assert!(!err.contains("panicked"), "{err}");
+        assert!(err.contains("error: ") && err.contains("with other texts in `corpus.files`"), "{err}");
+    };
+    let swap = |file: &str, to: &[u8]| {
+        let file = bench.folder.path().join(file);
+        let before = fs::read(&file).unwrap();
+        fs::write(&file, to).unwrap();
+        refused();
+        fs::write(&file, before).unwrap();
+    };
+    let text = fs::read_to_string(bench.folder.path().join("corpus.txt")).unwrap();
+    swap("corpus.txt", text.replacen("The senate", "The tribes", 1).as_bytes());
+    // Another size of vocabulary, which the checkpoint's tensors do not fit.
+    bench.finish("other", &["--set", "tokenizer.vocab_size=150", "--set", "train.steps=1"]);
+    swap("run/tokenizer.json", &fs::read(bench.path("other", "tokenizer.json")).unwrap());
+    bench.finish("run", &["--resume"]);
+    bench.assert_same("whole", "run");
+}
+
+#[test]
 fn a_run_belongs_to_one_process() {
     let bench = Bench::new();
     let long = ["--set", "train.steps=1000000", "--set", "schedule.warmup_steps=5"];

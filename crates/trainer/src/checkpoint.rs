@@ -33,6 +33,8 @@ const DAMAGED: &str = "damaged-";
 /// the seed in the config and of the step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunState {
+    /// [`PreparedCorpus::key`](cloze_data::PreparedCorpus::key): the texts and the tokenizer trained on.
+    pub corpus: String,
     /// Steps done.
     pub step: u64,
     /// Updates made: steps less those skipped for a non-finite loss.
@@ -286,6 +288,7 @@ mod tests {
         let tensor = TensorData::from([step as f32, -0.1, f32::MIN_POSITIVE]);
         Checkpoint {
             state: RunState {
+                corpus: "key".into(),
                 step,
                 updates: step,
                 cursor: CursorState { epoch: 1, example: 2 * step },

@@ -105,6 +105,15 @@ pub enum TrainerError {
         differences: String,
     },
 
+    /// A run resumed on other texts or with another tokenizer than it was started with.
+    #[error("{} was made with other texts in `corpus.files`, or with another {}, than there are now: put them back, or start a new run with --out", checkpoint.display(), tokenizer.display())]
+    CorpusChanged {
+        /// The checkpoint.
+        checkpoint: PathBuf,
+        /// The run's tokenizer file.
+        tokenizer: PathBuf,
+    },
+
     /// A loss or a gradient that is not a finite number.
     #[error(
         "step {step}: the loss is not finite ({losses}, gradient norm {grad_norm}) on the batch from example \

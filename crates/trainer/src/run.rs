@@ -140,6 +140,8 @@ struct Data {
     train: Arc<PretrainingData>,
     held_out: Vec<PretrainingBatch>,
     unigram: Arc<UnigramCounts>,
+    /// The prepared corpus's key: which texts, which tokenizer.
+    corpus: String,
 }
 
 impl Data {
@@ -169,6 +171,7 @@ impl Data {
             train: Arc::new(examples(train, seed)?),
             held_out: held_out.one_pass(config.eval.batch_size, config.eval.max_examples as u64)?,
             unigram,
+            corpus: corpus.key().to_string(),
         })
     }
 }
@@ -285,6 +288,7 @@ impl<'a> Run<'a> {
             weight_decay: config.optimizer.weight_decay,
         };
         let fresh = RunState {
+            corpus: data.corpus.clone(),
             step: 0,
             updates: 0,
             cursor: Cursor::default().into(),
@@ -306,6 +310,12 @@ impl<'a> Run<'a> {
         }
         let (state, optimizer, log) = match checkpoint {
             Some(Checkpoint { state, model: parameters, optimizer }) => {
+                if state.corpus != data.corpus {
+                    return Err(TrainerError::CorpusChanged {
+                        checkpoint: checkpoints.path(state.step),
+                        tokenizer: folder.tokenizer(),
+                    });
+                }
                 model = weights::replace(model, parameters);
                 let inner = device.clone().inner();
                 let optimizer = AdamW::restore(constants, state.updates, optimizer, &model, &inner);

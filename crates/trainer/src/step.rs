@@ -38,6 +38,8 @@ pub struct StepConfig {
 ///
 /// The device's generator is seeded for each micro-batch from the seed, the step and its place in the
 /// step, so dropout is a function of these and not of what ran before: a resumed run draws the same.
+/// Backends keep one generator for each device: of two trainings on one device in one process, each disturbs
+/// the other's dropout.
 pub fn step<O: Objective>(
     objective: &O,
     model: O::Model,
