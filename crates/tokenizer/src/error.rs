@@ -19,7 +19,8 @@ pub enum Error {
     },
     /// A folder that holds no tokenizer file.
     #[error(
-        "no tokenizer in {}: expected tokenizer.json, vocab.txt, or vocab.json and merges.txt",
+        "no tokenizer in {}: expected tokenizer.json, vocab.txt, vocab.json and merges.txt, or a \
+         SentencePiece .model",
         path.display()
     )]
     NotFound {

@@ -1,25 +1,30 @@
-//! The ecosystem's files: `tokenizer.json`, `vocab.txt`, `vocab.json` with `merges.txt`.
+//! The ecosystem's files: `tokenizer.json`, `vocab.txt`, `vocab.json` with `merges.txt`, SentencePiece's
+//! `.model`.
 
 use std::{fs, path::Path};
 
 use serde::{
     Deserialize, Deserializer, Serialize,
-    de::{DeserializeOwned, IgnoredAny, MapAccess, SeqAccess, Visitor},
+    de::{DeserializeOwned, MapAccess, SeqAccess, Visitor},
 };
 use serde_json::Value;
 
 use crate::{
     AddedToken, Bpe, BpeConfig, Decoder, Error, Model, Normalizer, Padding, PostProcessor, PreTokenizer,
-    Result, Tokenizer, Truncation, Vocab, WordPiece,
+    Result, Tokenizer, Truncation, Unigram, Vocab, WordLevel, WordPiece, sentencepiece,
 };
 
 const JSON: &str = "tokenizer.json";
+/// The names that transformers' models give SentencePiece's files.
+const SENTENCEPIECE: [&str; 4] = ["tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "spm.model"];
 
 pub(crate) fn load(path: &Path) -> Result<Tokenizer> {
     if !path.is_dir() {
         return if path.extension().is_some_and(|e| e == "txt") {
             let config = path.with_file_name("tokenizer_config.json");
             load_vocab_txt(path, &config)
+        } else if path.extension().is_some_and(|e| e == "model") {
+            load_sentencepiece(path)
         } else {
             in_file(path, from_json)
         };
@@ -32,6 +37,8 @@ pub(crate) fn load(path: &Path) -> Result<Tokenizer> {
         load_vocab_txt(&vocab_txt, &config)
     } else if vocab_json.is_file() && merges.is_file() {
         load_bpe(&vocab_json, &merges)
+    } else if let Some(model) = SENTENCEPIECE.map(|f| path.join(f)).into_iter().find(|f| f.is_file()) {
+        load_sentencepiece(&model)
     } else {
         Err(Error::NotFound { path: path.to_owned() })
     }
@@ -92,6 +99,12 @@ fn parse_vocab_txt(text: &str) -> Result<Vocab> {
         vocab.insert(token.to_owned(), i as u32)?;
     }
     Ok(vocab)
+}
+
+fn load_sentencepiece(path: &Path) -> Result<Tokenizer> {
+    let bytes =
+        fs::read(path).map_err(|source| Error::Io { action: "read", path: path.to_owned(), source })?;
+    sentencepiece::from_bytes(&bytes).map_err(|error| error.in_file(path))
 }
 
 /// GPT-2's and RoBERTa's files.
@@ -173,11 +186,17 @@ struct ModelFile {
     ignore_merges: Option<bool>,
     byte_fallback: Option<bool>,
     dropout: Option<f32>,
+    unk_id: Option<u32>,
 }
 
-/// A vocabulary, or the list with scores of a model that is not supported and will be refused by name.
+/// A vocabulary with ids, or Unigram's list with log probabilities.
 #[derive(Default)]
-struct VocabField(Option<Vocab>);
+enum VocabField {
+    #[default]
+    Missing,
+    Ids(Vocab),
+    Scores(Vec<(String, f64)>),
+}
 
 impl<'de> Deserialize<'de> for VocabField {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -186,17 +205,17 @@ impl<'de> Deserialize<'de> for VocabField {
             type Value = VocabField;
 
             fn expecting(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-                f.write_str("an object of pieces and ids")
+                f.write_str("an object of pieces and ids, or a list of pairs of piece and score")
             }
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<VocabField, A::Error> {
                 let map = serde::de::value::MapAccessDeserializer::new(map);
-                Ok(VocabField(Some(Vocab::deserialize(map)?)))
+                Ok(VocabField::Ids(Vocab::deserialize(map)?))
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<VocabField, A::Error> {
-                while seq.next_element::<IgnoredAny>()?.is_some() {}
-                Ok(VocabField(None))
+            fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<VocabField, A::Error> {
+                let seq = serde::de::value::SeqAccessDeserializer::new(seq);
+                Ok(VocabField::Scores(Vec::deserialize(seq)?))
             }
         }
         deserializer.deserialize_any(Either)
@@ -239,10 +258,11 @@ pub(crate) fn from_json(json: &str) -> Result<Tokenizer> {
         return Err(Error::invalid("version", message));
     }
     let mut tokenizer = Tokenizer::new(model(file.model)?);
-    tokenizer.normalizer = component(file.normalizer, "normalizer", Normalizer::TYPES, "normalizers")?;
-    tokenizer.pre_tokenizer =
-        component(file.pre_tokenizer, "pre_tokenizer", PreTokenizer::TYPES, "pretokenizers")?;
-    tokenizer.decoder = component(file.decoder, "decoder", Decoder::TYPES, "decoders")?;
+    if let Some(normalizer) = file.normalizer {
+        tokenizer.normalizer = normalizer_from_value(normalizer, "normalizer")?;
+    }
+    tokenizer.pre_tokenizer = pre_tokenizer_from_value(file.pre_tokenizer)?;
+    tokenizer.decoder = decoder_from_value(file.decoder)?;
     let processor: Option<PostProcessor> =
         component(file.post_processor, "post_processor", PostProcessor::TYPES, "processors")?;
     if let Some(processor) = processor {
@@ -263,6 +283,7 @@ fn model(file: ModelFile) -> Result<Model> {
         Some(kind) => kind.as_str(),
         // Files of before 2020 leave it out.
         None if file.merges.is_some() => "BPE",
+        None if matches!(file.vocab, VocabField::Scores(_)) => "Unigram",
         None => "WordPiece",
     };
     if !Model::TYPES.contains(&kind) {
@@ -272,8 +293,23 @@ fn model(file: ModelFile) -> Result<Model> {
             supported: Model::TYPES.to_vec(),
         });
     }
-    let vocab =
-        file.vocab.0.ok_or_else(|| Error::invalid("model.vocab", "expected an object of pieces and ids"))?;
+    let vocab = match (file.vocab, kind) {
+        (VocabField::Scores(pieces), "Unigram") => {
+            let byte_fallback = file.byte_fallback.unwrap_or(false);
+            return Ok(Model::Unigram(Unigram::new(pieces, file.unk_id, byte_fallback)?));
+        }
+        (_, "Unigram") => {
+            return Err(Error::invalid("model.vocab", "expected a list of pairs of piece and score"));
+        }
+        (VocabField::Ids(vocab), _) => vocab,
+        _ => return Err(Error::invalid("model.vocab", "expected an object of pieces and ids")),
+    };
+    if kind == "WordLevel" {
+        let unk = file.unk_token.ok_or_else(|| {
+            Error::invalid("model.unk_token", "a WordLevel model needs the token of unknown words")
+        })?;
+        return Ok(Model::WordLevel(WordLevel::new(vocab, &unk)));
+    }
     if kind == "WordPiece" {
         let unk = file.unk_token.as_deref().unwrap_or("[UNK]");
         let prefix = file.continuing_subword_prefix.as_deref().unwrap_or("##");
@@ -296,6 +332,22 @@ fn model(file: ModelFile) -> Result<Model> {
     };
     let merges = merges.into_iter().map(|MergeField(a, b)| (a, b));
     Ok(Model::Bpe(Bpe::new(vocab, merges, config)?))
+}
+
+pub(crate) fn model_from_value(value: Value) -> Result<Model> {
+    model(ModelFile::deserialize(value).map_err(|e| Error::invalid("model", e.to_string()))?)
+}
+
+pub(crate) fn normalizer_from_value(value: Value, at: &str) -> Result<Option<Normalizer>> {
+    component(Some(value), at, Normalizer::TYPES, "normalizers")
+}
+
+pub(crate) fn pre_tokenizer_from_value(value: Option<Value>) -> Result<Option<PreTokenizer>> {
+    component(value, "pre_tokenizer", PreTokenizer::TYPES, "pretokenizers")
+}
+
+pub(crate) fn decoder_from_value(value: Option<Value>) -> Result<Option<Decoder>> {
+    component(value, "decoder", Decoder::TYPES, "decoders")
 }
 
 /// Reads a component after making sure that it and all inside it (in `list`, for a sequence) exist here.
@@ -369,6 +421,15 @@ pub(crate) fn to_json(tokenizer: &Tokenizer) -> String {
             vocab: &'a Vocab,
             merges: Vec<(&'a str, &'a str)>,
         },
+        Unigram {
+            unk_id: Option<u32>,
+            vocab: Vec<(&'a str, f64)>,
+            byte_fallback: bool,
+        },
+        WordLevel {
+            vocab: &'a Vocab,
+            unk_token: &'a str,
+        },
     }
     let out = Out {
         version: "1.0",
@@ -393,6 +454,14 @@ pub(crate) fn to_json(tokenizer: &Tokenizer) -> String {
                 vocab: model.vocab(),
                 merges: model.merges().collect(),
             },
+            Model::Unigram(model) => OutModel::Unigram {
+                unk_id: model.unk_id(),
+                vocab: model.scored().collect(),
+                byte_fallback: model.byte_fallback(),
+            },
+            Model::WordLevel(model) => {
+                OutModel::WordLevel { vocab: model.vocab(), unk_token: model.unk_token() }
+            }
         },
     };
     serde_json::to_string_pretty(&out).expect("strings, numbers and maps with string keys")
@@ -416,8 +485,12 @@ mod tests {
             r#""pre_tokenizer":{"type":"Sequence","pretokenizers":[{"type":"Whitespace"},{"type":"Klingon"}]}"#,
         );
         assert!(error(&json).starts_with("pre_tokenizer.pretokenizers[1]: \"Klingon\" is not supported"));
-        let unigram = r#"{"model":{"type":"Unigram","vocab":[["a",0.5]]}}"#;
-        assert!(error(unigram).starts_with("model: \"Unigram\" is not supported"));
+        let klingon = r#"{"model":{"type":"Klingon","vocab":[["a",0.5]]}}"#;
+        assert!(error(klingon).starts_with("model: \"Klingon\" is not supported"));
+        let unigram = r#"{"model":{"type":"Unigram","vocab":{"a":0}}}"#;
+        assert!(error(unigram).starts_with("model.vocab: expected a list of pairs"));
+        let word_level = r#"{"model":{"type":"WordLevel","vocab":[["a",0.5]]}}"#;
+        assert!(error(word_level).starts_with("model.vocab: expected an object"));
         let json = with(r#""normalizer":{"type":"BertNormalizer","lowercse":true}"#);
         assert!(error(&json).contains("normalizer: unknown field `lowercse`"), "{}", error(&json));
         assert!(error(&with(r#""decoder":7"#)).starts_with("decoder: expected an object"));

@@ -4,9 +4,9 @@
 //!
 //! | stage | does | types |
 //! | --- | --- | --- |
-//! | [`Normalizer`] | text to plainer text | `BertNormalizer`, `NFC`, `NFD`, `NFKC`, `NFKD`, `Lowercase`, `StripAccents`, `Sequence` |
+//! | [`Normalizer`] | text to plainer text | `BertNormalizer`, `NFC`, `NFD`, `NFKC`, `NFKD`, `Lowercase`, `StripAccents`, `Precompiled`, `Sequence` |
 //! | [`PreTokenizer`] | text to words | `BertPreTokenizer`, `ByteLevel`, `Whitespace`, `WhitespaceSplit`, `Sequence` |
-//! | [`Model`] | words to pieces with ids | `WordPiece`, `BPE` |
+//! | [`Model`] | words to pieces with ids | `WordPiece`, `BPE`, `Unigram`, `WordLevel` |
 //! | [`PostProcessor`] | special tokens | `TemplateProcessing`, `BertProcessing`, `RobertaProcessing`, `ByteLevel`, `Sequence` |
 //! | [`Decoder`] | pieces back to text | `WordPiece`, `ByteLevel`, `BPEDecoder`, `Sequence` |
 //!
@@ -54,6 +54,9 @@
 //! - An added token keeps the id its file gives, or the file is refused; the reference assigns another.
 //! - Training numbers pieces with a prefix or suffix in order; the reference does in random order.
 //! - Unknown fields and components are errors.
+//! - Unigram sampling draws a path in proportion to its probability to the power of alpha (Kudo 2018); the
+//!   reference applies alpha again at every piece. A piece that comes twice is an error.
+//! - Models without an unknown token leave out what they cannot spell, where the reference fails.
 //!
 //! Unicode versions are the reference's: general categories of `unicode_categories` 0.1, normalisation of Unicode 9, regular-expression classes
 //! those of `regex-syntax` 0.8, case and white space the standard library's.
@@ -70,6 +73,8 @@ mod normalizers;
 mod padding;
 mod post_processors;
 mod pre_tokenizers;
+mod protobuf;
+mod sentencepiece;
 mod splits;
 mod tokenizer;
 pub mod train;
@@ -80,9 +85,9 @@ pub use added::AddedToken;
 pub use decoders::Decoder;
 pub use encoding::Encoding;
 pub use error::{Error, Result};
-pub use models::{Bpe, BpeConfig, Model, Vocab, WordPiece};
+pub use models::{Bpe, BpeConfig, Model, Segmentation, Unigram, Vocab, WordLevel, WordPiece};
 pub use normalized::Span;
-pub use normalizers::{BertNormalizer, Normalizer};
+pub use normalizers::{BertNormalizer, Normalizer, Precompiled};
 pub use padding::{Padding, PaddingDirection, PaddingStrategy};
 pub use post_processors::{PostProcessor, SpecialToken, TemplatePiece, TemplateProcessing, TemplateSequence};
 pub use pre_tokenizers::{ByteLevel, PreTokenizer};

@@ -118,8 +118,9 @@ impl Tokenizer {
         tokenizer.with_post_processor(processor)
     }
 
-    /// Reads a `tokenizer.json`, a `vocab.txt` (any other file name ending in `.txt`), or a folder: its
-    /// `tokenizer.json`, else `vocab.txt` with `tokenizer_config.json`, else `vocab.json` and `merges.txt`.
+    /// Reads a `tokenizer.json`, a `vocab.txt` (any other file name ending in `.txt`), a SentencePiece model
+    /// (any file name ending in `.model`), or a folder: its `tokenizer.json`, else `vocab.txt` with
+    /// `tokenizer_config.json`, else `vocab.json` and `merges.txt`, else a SentencePiece model.
     ///
     /// # Errors
     /// Names the file, and the line or JSON path in it.
@@ -141,6 +142,16 @@ impl Tokenizer {
     /// Names line and column, or the JSON path of what is not supported.
     pub fn from_json(json: &str) -> Result<Self> {
         crate::files::from_json(json)
+    }
+
+    /// Reads a SentencePiece model, Unigram or BPE, into what transformers' converter makes of it.
+    ///
+    /// # Errors
+    /// The bytes are no such model (named by the first that is wrong), or the model does what
+    /// `tokenizer.json` has no stage for: white space as a suffix, or not escaped, rules for decoding, word
+    /// and character models.
+    pub fn from_sentencepiece(bytes: &[u8]) -> Result<Self> {
+        crate::sentencepiece::from_bytes(bytes)
     }
 
     /// The text of a `tokenizer.json`.
@@ -388,12 +399,15 @@ impl Tokenizer {
                 encoding.push(id, text, offsets, word, sequence);
                 continue;
             }
-            let mut start = split.range.start;
+            let mut range = 0..0;
             for piece in cache.pieces(text, |word, out| self.model.pieces(word, out)) {
-                let end = split.range.start + piece.end;
-                let token = self.model.vocab().token(piece.id).unwrap_or_default();
-                encoding.push(piece.id, token, splits.original(start..end), word, sequence);
-                start = end;
+                if piece.end > range.end {
+                    range = range.end..piece.end;
+                }
+                let token = self.model.token(piece.id, text.get(range.clone()).unwrap_or_default());
+                let start = split.range.start;
+                let offsets = splits.original(start + range.start..start + range.end);
+                encoding.push(piece.id, token, offsets, word, sequence);
             }
         }
         encoding

@@ -1,19 +1,26 @@
 //! The third stage: words to pieces with ids.
 
 mod bpe;
+pub(crate) mod lattice;
+pub(crate) mod trie;
+mod unigram;
 mod vocab;
+mod word_level;
 mod wordpiece;
 
 pub use bpe::{Bpe, BpeConfig};
+pub use unigram::{Segmentation, Unigram};
 pub(crate) use vocab::MAX_ID;
 pub use vocab::Vocab;
+pub use word_level::WordLevel;
 pub use wordpiece::WordPiece;
 
 /// One piece of a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Piece {
     pub id: u32,
-    /// Where the piece ends in the word, in bytes; it begins where the one before ends.
+    /// Where the piece ends in the word, in bytes; it begins where the one before ends. Pieces that end at
+    /// the same place all stand for the same bytes.
     pub end: usize,
 }
 
@@ -25,17 +32,23 @@ pub enum Model {
     WordPiece(WordPiece),
     /// Merges in the order they were learnt (Sennrich et al. 2016).
     Bpe(Bpe),
+    /// The most probable pieces (Kudo 2018).
+    Unigram(Unigram),
+    /// Whole words.
+    WordLevel(WordLevel),
 }
 
 impl Model {
     /// The `type`s that exist here.
-    pub(crate) const TYPES: &[&str] = &["WordPiece", "BPE"];
+    pub(crate) const TYPES: &[&str] = &["WordPiece", "BPE", "Unigram", "WordLevel"];
 
     /// The pieces and their ids.
     pub fn vocab(&self) -> &Vocab {
         match self {
             Self::WordPiece(model) => model.vocab(),
             Self::Bpe(model) => model.vocab(),
+            Self::Unigram(model) => model.vocab(),
+            Self::WordLevel(model) => model.vocab(),
         }
     }
 
@@ -44,6 +57,8 @@ impl Model {
         match self {
             Self::WordPiece(model) => Some(model.unk_token()),
             Self::Bpe(model) => model.config().unk_token.as_deref(),
+            Self::Unigram(model) => model.unk_id().and_then(|id| model.vocab().token(id)),
+            Self::WordLevel(model) => Some(model.unk_token()),
         }
     }
 
@@ -52,6 +67,17 @@ impl Model {
         match self {
             Self::WordPiece(model) => model.pieces(word, out),
             Self::Bpe(model) => model.pieces(word, out),
+            Self::Unigram(model) => model.pieces(word, out),
+            Self::WordLevel(model) => model.pieces(word, out),
+        }
+    }
+
+    /// The token of a piece that stands for `text`: what the vocabulary has, but for Unigram's unknown
+    /// token the text itself.
+    pub(crate) fn token<'a>(&'a self, id: u32, text: &'a str) -> &'a str {
+        match self {
+            Self::Unigram(model) if model.unk_id() == Some(id) => text,
+            _ => self.vocab().token(id).unwrap_or_default(),
         }
     }
 }

@@ -1,9 +1,11 @@
 //! The first stage: text to normalised text.
 
 mod bert;
+mod precompiled;
 mod unicode;
 
 pub use bert::BertNormalizer;
+pub use precompiled::Precompiled;
 
 use serde::{Deserialize, Serialize};
 use unicode_normalization_alignments::char::is_combining_mark;
@@ -29,6 +31,8 @@ pub enum Normalizer {
     Lowercase,
     /// Drops combining marks (of text that is decomposed already).
     StripAccents,
+    /// SentencePiece's rules.
+    Precompiled(Precompiled),
     /// One normaliser after the other.
     Sequence {
         /// In this order.
@@ -38,8 +42,17 @@ pub enum Normalizer {
 
 impl Normalizer {
     /// The `type`s that exist here.
-    pub(crate) const TYPES: &[&str] =
-        &["BertNormalizer", "NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents", "Sequence"];
+    pub(crate) const TYPES: &[&str] = &[
+        "BertNormalizer",
+        "NFC",
+        "NFD",
+        "NFKC",
+        "NFKD",
+        "Lowercase",
+        "StripAccents",
+        "Precompiled",
+        "Sequence",
+    ];
 
     /// `text` normalised.
     ///
@@ -64,6 +77,7 @@ impl Normalizer {
             Self::NFKD => unicode::nfkd(text),
             Self::Lowercase => text.lowercase(),
             Self::StripAccents => text.filter(|c| c.is_ascii() || !is_combining_mark(c)),
+            Self::Precompiled(rules) => rules.apply(text),
             Self::Sequence { normalizers } => normalizers.iter().for_each(|n| n.apply(text)),
         }
     }
@@ -87,6 +101,8 @@ mod tests {
         for name in Normalizer::TYPES {
             let json = match *name {
                 "Sequence" => r#"{"type":"Sequence","normalizers":[]}"#.to_owned(),
+                // A trie of one unit, without rules.
+                "Precompiled" => r#"{"type":"Precompiled","precompiled_charsmap":"BAAAAAAAAAA="}"#.to_owned(),
                 name => format!(r#"{{"type":"{name}"}}"#),
             };
             serde_json::from_str::<Normalizer>(&json).unwrap();

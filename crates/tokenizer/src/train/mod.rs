@@ -1,9 +1,10 @@
 //! Learning vocabularies from text.
 //!
-//! Both trainers count the words of the text, then join the most frequent pair of neighbouring pieces
+//! All trainers count the words of the text. The first two then join the most frequent pair of neighbouring pieces
 //! until the vocabulary is full (Sennrich et al. 2016). [`BpeTrainer`] gives a BPE model.
 //! [`WordPieceTrainer`] keeps the vocabulary only, its inner pieces with `##`, which is how `tokenizers`
-//! trains WordPiece.
+//! trains WordPiece. [`UnigramTrainer`] goes the other way, from many pieces to few (Kudo 2018), and
+//! [`WordLevelTrainer`] takes the most frequent words.
 //!
 //! ```
 //! use cloze_tokenizer::train::WordPieceTrainer;
@@ -17,9 +18,14 @@
 mod bpe;
 mod count;
 mod merges;
+mod seeds;
+mod unigram;
+mod word_level;
 mod wordpiece;
 
 pub use bpe::BpeTrainer;
+pub use unigram::UnigramTrainer;
+pub use word_level::WordLevelTrainer;
 pub use wordpiece::WordPieceTrainer;
 
 use crate::Error;
@@ -43,6 +49,14 @@ pub enum TrainProgress {
         done: usize,
         /// Pieces wanted.
         total: usize,
+    },
+    /// Probabilities of pieces are being estimated, and the least useful dropped, until there are about
+    /// as many as wanted.
+    Estimating {
+        /// Pieces in the vocabulary.
+        pieces: usize,
+        /// Pieces wanted.
+        wanted: usize,
     },
 }
 

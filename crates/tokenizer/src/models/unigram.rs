@@ -1,0 +1,265 @@
+//! Unigram: the most probable of all the ways to spell a text, each piece having a probability of its own
+//! (Kudo 2018, "Subword Regularization").
+
+use std::ops::Range;
+
+use rand::Rng;
+
+use super::{
+    Piece, Vocab,
+    lattice::{Lattice, Step},
+    trie::{NONE, Trie},
+};
+use crate::{Error, Result, Span};
+
+/// A Unigram model: pieces with log probabilities.
+///
+/// A character that is no piece is unknown. Unknown characters side by side become one unknown token; with
+/// `byte_fallback`, one token `<0x…>` for each of their bytes, where the vocabulary has all of them. A model
+/// without an unknown token leaves out what it cannot spell (the reference fails).
+#[derive(Debug, Clone)]
+pub struct Unigram {
+    vocab: Vocab,
+    /// Log probabilities, by id.
+    scores: Vec<f64>,
+    trie: Trie,
+    min_score: f64,
+    unk_id: Option<u32>,
+    byte_fallback: bool,
+    /// The ids of `<0x00>` to `<0xFF>`.
+    bytes: Box<[Option<u32>]>,
+}
+
+/// One of the ways to spell a text.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Segmentation {
+    /// The ids of its pieces.
+    pub ids: Vec<u32>,
+    /// Their byte ranges; tokens for the bytes of an unknown stretch all have its range.
+    pub offsets: Vec<Span>,
+    /// Its log probability: the sum of those of its pieces.
+    pub log_prob: f64,
+}
+
+impl Unigram {
+    /// A model from its pieces with their log probabilities; ids are 0, 1, ….
+    ///
+    /// # Errors
+    /// A piece comes twice; a log probability is not finite; there is no piece `unk_id`.
+    pub fn new<T: Into<String>>(
+        pieces: impl IntoIterator<Item = (T, f64)>,
+        unk_id: Option<u32>,
+        byte_fallback: bool,
+    ) -> Result<Self> {
+        let mut vocab = Vocab::default();
+        let mut scores = Vec::new();
+        for (id, (piece, score)) in pieces.into_iter().enumerate() {
+            let piece = piece.into();
+            if !score.is_finite() {
+                let message = format!("the score of {piece:?} is {score}; expected a finite number");
+                return Err(Error::invalid(format!("model.vocab[{id}]"), message));
+            }
+            vocab.insert(piece, u32::try_from(id).unwrap_or(u32::MAX))?;
+            scores.push(score);
+        }
+        if let Some(unk) = unk_id
+            && vocab.token(unk).is_none()
+        {
+            let message = format!("{unk} is no piece; there are {}, numbered from 0", vocab.len());
+            return Err(Error::invalid("model.unk_id", message));
+        }
+        let trie = Trie::new(vocab.iter().map(|(id, piece)| (piece.as_bytes(), id)).collect());
+        let min_score = scores.iter().copied().fold(f64::INFINITY, f64::min);
+        let bytes = (0..=255u8).map(|byte| vocab.id(&format!("<0x{byte:02X}>"))).collect();
+        Ok(Self { vocab, scores, trie, min_score, unk_id, byte_fallback, bytes })
+    }
+
+    /// The pieces and their ids.
+    pub fn vocab(&self) -> &Vocab {
+        &self.vocab
+    }
+
+    /// The pieces with their log probabilities, by id.
+    pub fn scored(&self) -> impl Iterator<Item = (&str, f64)> {
+        self.vocab.iter().zip(&self.scores).map(|((_, piece), &score)| (piece, score))
+    }
+
+    /// The id of what cannot be spelt.
+    pub fn unk_id(&self) -> Option<u32> {
+        self.unk_id
+    }
+
+    /// Whether unknown characters are spelt in bytes.
+    pub fn byte_fallback(&self) -> bool {
+        self.byte_fallback
+    }
+
+    fn lattice(&self) -> Lattice<'_> {
+        Lattice::new(&self.trie, &self.scores, self.unk_id.unwrap_or(NONE), self.min_score)
+    }
+
+    pub(crate) fn pieces(&self, word: &str, out: &mut Vec<Piece>) {
+        let mut writer = Writer::new(self, word, out);
+        self.lattice().best(word, NONE, |step| writer.step(step));
+        writer.finish();
+    }
+
+    /// The `n` most probable ways to spell `text`, best first; fewer where there are no more.
+    ///
+    /// ```
+    /// use cloze_tokenizer::Unigram;
+    ///
+    /// // Kudo (2018), section 1: one text, many segmentations.
+    /// let pieces = [("<unk>", 0.0), ("Hello", -6.0), ("He", -4.0), ("ll", -4.5), ("llo", -5.0), ("o", -3.0)];
+    /// let model = Unigram::new(pieces, Some(0), false)?;
+    /// let best = model.nbest("Hello", 5);
+    /// assert_eq!(best.len(), 3);
+    /// assert_eq!((best[0].ids.as_slice(), best[0].log_prob), ([1].as_slice(), -6.0));
+    /// assert_eq!((best[1].ids.as_slice(), best[1].log_prob), ([2, 4].as_slice(), -9.0));
+    /// assert_eq!(best[2].offsets, [(0, 2), (2, 4), (4, 5)]);
+    /// # Ok::<_, cloze_tokenizer::Error>(())
+    /// ```
+    pub fn nbest(&self, text: &str, n: usize) -> Vec<Segmentation> {
+        let paths = self.lattice().nbest(text, n).into_iter();
+        paths.map(|(log_prob, steps)| self.segmentation(text, steps, log_prob)).collect()
+    }
+
+    /// A way to spell `text`, drawn with a probability in proportion to its own to the power of `alpha`
+    /// (Kudo 2018, section 3.2, over all ways: `l = ∞`): 0 draws evenly, 1 as the model has it, and the
+    /// greater it is, the more often the best one comes.
+    ///
+    /// ```
+    /// use cloze_tokenizer::Unigram;
+    /// use rand_pcg::Pcg64Mcg;
+    ///
+    /// let model = Unigram::new([("<unk>", 0.0), ("a", -1.0), ("aa", -2.0)], Some(0), false)?;
+    /// let mut rng = Pcg64Mcg::new(1);
+    /// let drawn: Vec<_> = (0..30).map(|_| model.sample("aa", 1.0, &mut rng).ids).collect();
+    /// assert!(drawn.contains(&vec![2]) && drawn.contains(&vec![1, 1]));
+    /// # Ok::<_, cloze_tokenizer::Error>(())
+    /// ```
+    pub fn sample(&self, text: &str, alpha: f64, rng: &mut impl Rng) -> Segmentation {
+        let mut steps = Vec::new();
+        let log_prob = self.lattice().sample(text, alpha, rng, |step| steps.push(step));
+        self.segmentation(text, steps, log_prob)
+    }
+
+    fn segmentation(&self, text: &str, steps: Vec<Step>, log_prob: f64) -> Segmentation {
+        let mut pieces = Vec::with_capacity(steps.len());
+        let mut writer = Writer::new(self, text, &mut pieces);
+        steps.into_iter().for_each(|step| writer.step(step));
+        writer.finish();
+        let mut range = (0, 0);
+        let offsets = pieces.iter().map(|piece| {
+            if piece.end > range.1 {
+                range = (range.1, piece.end);
+            }
+            range
+        });
+        Segmentation { offsets: offsets.collect(), ids: pieces.iter().map(|p| p.id).collect(), log_prob }
+    }
+}
+
+/// Turns the steps of a path into pieces: joins unknown ones and spells them in bytes.
+struct Writer<'a> {
+    model: &'a Unigram,
+    text: &'a str,
+    out: &'a mut Vec<Piece>,
+    /// Where the next step begins.
+    start: usize,
+    /// Unknown so far.
+    unknown: Range<usize>,
+}
+
+impl<'a> Writer<'a> {
+    fn new(model: &'a Unigram, text: &'a str, out: &'a mut Vec<Piece>) -> Self {
+        Self { model, text, out, start: 0, unknown: 0..0 }
+    }
+
+    #[inline]
+    fn step(&mut self, Step { id, end }: Step) {
+        if Some(id) == self.model.unk_id {
+            self.unknown.end = end;
+        } else {
+            self.finish();
+            if id == NONE {
+                self.unknown = self.start..end;
+                self.finish();
+            } else {
+                self.out.push(Piece { id, end });
+            }
+            self.unknown = end..end;
+        }
+        self.start = end;
+    }
+
+    /// Writes what is unknown so far.
+    fn finish(&mut self) {
+        if self.unknown.is_empty() {
+            return;
+        }
+        let text = &self.text[self.unknown.clone()];
+        let end = self.unknown.end;
+        let byte = |byte: u8| self.model.bytes[usize::from(byte)];
+        // Joined, it may be a piece: the unknown token itself, written out.
+        if let Some(id) = self.model.vocab.id(text) {
+            self.out.push(Piece { id, end });
+        } else if self.model.byte_fallback && text.bytes().all(|b| byte(b).is_some()) {
+            self.out.extend(text.bytes().filter_map(byte).map(|id| Piece { id, end }));
+        } else if let Some(id) = self.model.unk_id {
+            self.out.push(Piece { id, end });
+        }
+        self.unknown = end..end;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn model(byte_fallback: bool, unk: Option<u32>) -> Unigram {
+        let pieces = [("<unk>", 0.0), ("a", 0.0), ("b", 0.0), ("c", 0.0), ("d", 0.0), ("cd", 1.0)];
+        let pieces = pieces.into_iter().chain([("ab", 2.0), ("abc", 5.0), ("abcd", 10.0)]);
+        let bytes = ["<0xC3>", "<0xA9>"].map(|b| (b, 0.0));
+        Unigram::new(pieces.chain(bytes), unk, byte_fallback).unwrap()
+    }
+
+    fn run(model: &Unigram, text: &str) -> Vec<(u32, usize)> {
+        let mut out = Vec::new();
+        model.pieces(text, &mut out);
+        out.into_iter().map(|p| (p.id, p.end)).collect()
+    }
+
+    #[test]
+    fn unknown_characters_are_joined_or_spelt_in_bytes() {
+        let plain = model(false, Some(0));
+        assert_eq!(run(&plain, "abcdacdxx"), [(8, 4), (1, 5), (5, 7), (0, 9)]);
+        assert_eq!(run(&plain, "é<unk>a"), [(0, 7), (1, 8)]);
+        assert_eq!(run(&plain, ""), []);
+        let bytes = model(true, Some(0));
+        assert_eq!(run(&bytes, "éa"), [(9, 2), (10, 2), (1, 3)]);
+        assert_eq!(run(&bytes, "éx"), [(0, 3)], "one byte is missing");
+        assert_eq!(bytes.nbest("éa", 1)[0].offsets, [(0, 2), (0, 2), (2, 3)]);
+    }
+
+    #[test]
+    fn without_an_unknown_token() {
+        assert_eq!(run(&model(false, None), "xaxé"), [(1, 2)]);
+        assert_eq!(run(&model(true, None), "xaé"), [(1, 2), (9, 4), (10, 4)]);
+        let empty = Unigram::new(Vec::<(&str, f64)>::new(), None, true).unwrap();
+        assert_eq!(run(&empty, "a"), []);
+    }
+
+    #[test]
+    fn bad_pieces_are_refused() {
+        let error = |pieces: &[(&str, f64)], unk| {
+            Unigram::new(pieces.iter().copied(), unk, false).unwrap_err().to_string()
+        };
+        assert!(error(&[("a", f64::NAN)], None).starts_with("model.vocab[0]: the score of \"a\" is NaN"));
+        assert!(error(&[("a", 0.0), ("a", 1.0)], None).contains("comes twice"));
+        assert_eq!(
+            error(&[("a", 0.0)], Some(1)),
+            "model.unk_id: 1 is no piece; there are 1, numbered from 0"
+        );
+    }
+}

@@ -1,0 +1,259 @@
+//! SentencePiece's `.model` files.
+//!
+//! They hold pieces with scores and how the text is to be normalised, as a protocol buffer
+//! (`sentencepiece_model.proto`). What comes of them is what transformers' converters make: `SpmConverter`
+//! for Unigram and for BPE of characters, `LlamaConverter` for BPE with byte fallback.
+
+use hashbrown::HashMap;
+use serde_json::{Value, json};
+
+use crate::{
+    AddedToken, Error, Model, Normalizer, Precompiled, Result, Tokenizer, Unigram, files,
+    protobuf::{Field, Message},
+};
+
+/// What SentencePiece writes for a space.
+const SPACE: &str = "▁";
+
+/// A `.model` file, as far as it matters here.
+struct Spm {
+    pieces: Vec<SpmPiece>,
+    model_type: i64,
+    unk_id: i64,
+    unk_piece: String,
+    byte_fallback: bool,
+    whitespace_as_suffix: bool,
+    charsmap: Vec<u8>,
+    add_dummy_prefix: bool,
+    remove_extra_whitespaces: bool,
+    escape_whitespaces: bool,
+}
+
+struct SpmPiece {
+    text: String,
+    score: f32,
+    kind: i64,
+}
+
+const UNIGRAM: i64 = 1;
+const BPE: i64 = 2;
+const CONTROL: i64 = 3;
+const USER_DEFINED: i64 = 4;
+
+impl Spm {
+    fn parse(bytes: &[u8]) -> Result<Self> {
+        let mut spm = Self {
+            pieces: Vec::new(),
+            model_type: UNIGRAM,
+            unk_id: 0,
+            unk_piece: "<unk>".into(),
+            byte_fallback: false,
+            whitespace_as_suffix: false,
+            charsmap: Vec::new(),
+            add_dummy_prefix: true,
+            remove_extra_whitespaces: true,
+            escape_whitespaces: true,
+        };
+        each(Message::new(bytes), |field| match field.number {
+            1 => spm.piece(field.message()?),
+            2 => spm.trainer_spec(field.message()?),
+            3 => spm.normalizer_spec(field.message()?),
+            5 => each(field.message()?, |field| match field.number {
+                2 if !field.bytes()?.is_empty() => {
+                    Err(Error::invalid("denormalizer_spec", "rules for decoding are not supported"))
+                }
+                _ => Ok(()),
+            }),
+            _ => Ok(()),
+        })?;
+        if spm.pieces.is_empty() {
+            return Err(Error::invalid("pieces", "there are none; this is no SentencePiece model"));
+        }
+        Ok(spm)
+    }
+
+    fn piece(&mut self, message: Message) -> Result<()> {
+        let mut piece = SpmPiece { text: String::new(), score: 0.0, kind: 1 };
+        each(message, |field| {
+            match field.number {
+                1 => piece.text = field.string()?.to_owned(),
+                2 => piece.score = field.float()?,
+                3 => piece.kind = field.int()?,
+                _ => {}
+            }
+            Ok(())
+        })?;
+        self.pieces.push(piece);
+        Ok(())
+    }
+
+    fn trainer_spec(&mut self, message: Message) -> Result<()> {
+        each(message, |field| {
+            match field.number {
+                3 => self.model_type = field.int()?,
+                24 => self.whitespace_as_suffix = field.bool()?,
+                35 => self.byte_fallback = field.bool()?,
+                40 => self.unk_id = field.int()?,
+                45 => self.unk_piece = field.string()?.to_owned(),
+                _ => {}
+            }
+            Ok(())
+        })
+    }
+
+    fn normalizer_spec(&mut self, message: Message) -> Result<()> {
+        each(message, |field| {
+            match field.number {
+                2 => self.charsmap = field.bytes()?.to_vec(),
+                3 => self.add_dummy_prefix = field.bool()?,
+                4 => self.remove_extra_whitespaces = field.bool()?,
+                5 => self.escape_whitespaces = field.bool()?,
+                _ => {}
+            }
+            Ok(())
+        })
+    }
+
+    fn check(&self) -> Result<()> {
+        let error = |at, message: &str| Err(Error::invalid(at, message));
+        match self.model_type {
+            UNIGRAM | BPE => {}
+            3 | 4 => {
+                return error(
+                    "trainer_spec.model_type",
+                    "WORD and CHAR are not supported, only UNIGRAM and BPE",
+                );
+            }
+            other => {
+                let message = format!("{other} is not known; expected 1 (UNIGRAM) or 2 (BPE)");
+                return error("trainer_spec.model_type", &message);
+            }
+        }
+        if self.whitespace_as_suffix {
+            return error("trainer_spec.treat_whitespace_as_suffix", "true is not supported, only false");
+        }
+        if !self.escape_whitespaces {
+            return error("normalizer_spec.escape_whitespaces", "false is not supported, only true");
+        }
+        Ok(())
+    }
+
+    /// BPE with byte fallback takes the whole text for one word.
+    fn whole_text(&self) -> bool {
+        self.model_type == BPE && self.byte_fallback
+    }
+
+    fn model(&self) -> Result<Model> {
+        if self.model_type == UNIGRAM {
+            let unk = u32::try_from(self.unk_id).map_err(|_| {
+                Error::invalid("trainer_spec.unk_id", format!("{} is no id of a piece", self.unk_id))
+            })?;
+            let pieces = self.pieces.iter().map(|p| (p.text.as_str(), f64::from(p.score)));
+            return Ok(Model::Unigram(Unigram::new(pieces, Some(unk), self.byte_fallback)?));
+        }
+        let vocab: serde_json::Map<String, Value> =
+            self.pieces.iter().zip(0u32..).map(|(p, id)| (p.text.clone(), id.into())).collect();
+        files::model_from_value(json!({
+            "type": "BPE",
+            "unk_token": self.unk_piece,
+            "fuse_unk": true,
+            "byte_fallback": self.byte_fallback,
+            "vocab": vocab,
+            "merges": self.merges(),
+        }))
+    }
+
+    /// Every way to make a piece of two others. SentencePiece's scores tell which come first; the ties are
+    /// transformers' (`generate_merges`).
+    fn merges(&self) -> Vec<(&str, &str)> {
+        let ids: HashMap<&str, usize> =
+            self.pieces.iter().enumerate().map(|(id, p)| (p.text.as_str(), id)).collect();
+        let mut merges = Vec::new();
+        for piece in &self.pieces {
+            let cuts = piece.text.char_indices().skip(1).map(|(at, _)| piece.text.split_at(at));
+            let first = merges.len();
+            merges.extend(cuts.filter_map(|(a, b)| Some((piece.score, a, b, (ids.get(a)?, ids.get(b)?)))));
+            merges[first..].sort_by_key(|merge| merge.3);
+        }
+        let chars = |text: &str| text.chars().count();
+        merges.sort_by(|x, y| {
+            let lengths = |(_, a, b, _): &(f32, &str, &str, _)| (chars(a), chars(b));
+            y.0.total_cmp(&x.0).then_with(|| lengths(y).cmp(&lengths(x)))
+        });
+        merges.into_iter().map(|(_, a, b, _)| (a, b)).collect()
+    }
+
+    /// The normaliser as `tokenizer.json` has it, after the rules for characters.
+    fn normalizers(&self) -> Vec<Value> {
+        let mut stages = Vec::new();
+        if self.remove_extra_whitespaces {
+            stages.push(json!({"type": "Strip", "strip_left": false, "strip_right": true}));
+            let regex = json!({"Regex": " {2,}"});
+            stages.push(json!({"type": "Replace", "pattern": regex, "content": SPACE}));
+        }
+        if self.whole_text() {
+            if self.add_dummy_prefix {
+                stages.push(json!({"type": "Prepend", "prepend": SPACE}));
+            }
+            stages.push(json!({"type": "Replace", "pattern": {"String": " "}, "content": SPACE}));
+        }
+        stages
+    }
+
+    fn metaspace(&self) -> Value {
+        let scheme = if self.add_dummy_prefix { "always" } else { "never" };
+        json!({"type": "Metaspace", "replacement": SPACE, "prepend_scheme": scheme, "split": true})
+    }
+
+    fn pre_tokenizer(&self) -> Option<Value> {
+        (!self.whole_text()).then(|| self.metaspace())
+    }
+
+    fn decoder(&self) -> Value {
+        if !self.byte_fallback {
+            return self.metaspace();
+        }
+        let mut decoders = vec![
+            json!({"type": "Replace", "pattern": {"String": SPACE}, "content": " "}),
+            json!({"type": "ByteFallback"}),
+            json!({"type": "Fuse"}),
+        ];
+        if self.add_dummy_prefix {
+            decoders.push(json!({"type": "Strip", "content": " ", "start": 1, "stop": 0}));
+        }
+        json!({"type": "Sequence", "decoders": decoders})
+    }
+
+    fn tokenizer(&self) -> Result<Tokenizer> {
+        self.check()?;
+        let mut tokenizer = Tokenizer::new(self.model()?);
+        let mut normalizers = Vec::new();
+        if !self.charsmap.is_empty() {
+            normalizers.push(Normalizer::Precompiled(Precompiled::new(self.charsmap.clone())?));
+        }
+        for (i, stage) in self.normalizers().into_iter().enumerate() {
+            normalizers.extend(files::normalizer_from_value(stage, &format!("normalizers[{i}]"))?);
+        }
+        tokenizer.normalizer = Some(Normalizer::Sequence { normalizers });
+        tokenizer.pre_tokenizer = files::pre_tokenizer_from_value(self.pre_tokenizer())?;
+        tokenizer.decoder = files::decoder_from_value(Some(self.decoder()))?;
+        // With the normaliser set, which `normalized: false` makes the search independent of.
+        let added = self.pieces.iter().filter(|p| matches!(p.kind, CONTROL | USER_DEFINED));
+        tokenizer.add_tokens(
+            added.map(|p| AddedToken { special: p.kind == CONTROL, ..AddedToken::special(p.text.clone()) }),
+        )?;
+        Ok(tokenizer)
+    }
+}
+
+/// Calls `read` with every field of a message.
+fn each<'a>(mut message: Message<'a>, mut read: impl FnMut(Field<'a>) -> Result<()>) -> Result<()> {
+    while let Some(field) = message.next()? {
+        read(field)?;
+    }
+    Ok(())
+}
+
+pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Tokenizer> {
+    Spm::parse(bytes)?.tokenizer()
+}
