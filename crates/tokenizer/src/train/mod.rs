@@ -1,9 +1,14 @@
 //! Learning vocabularies from text.
 //!
-//! Both trainers count the words of the text, then join the most frequent pair of neighbouring pieces
-//! until the vocabulary is full (Sennrich et al. 2016). [`BpeTrainer`] gives a BPE model.
-//! [`WordPieceTrainer`] keeps the vocabulary only, its inner pieces with `##`, which is how `tokenizers`
-//! trains WordPiece.
+//! Both trainers count the words of the text, then join one pair of neighbouring pieces after the other
+//! until the vocabulary is full (Sennrich et al. 2016). [`BpeTrainer`] joins the most frequent pair and
+//! gives a BPE model. [`WordPieceTrainer`] keeps the vocabulary only, its inner pieces with `##`; it joins
+//! the most frequent pair, as `tokenizers` does, or the pair of the highest likelihood
+//! (see [`WordPieceScore`]).
+//!
+//! Counts are 64-bit. Text is read in batches of 16 MiB, counted on all threads of rayon's pool, and
+//! forgotten: memory grows with the distinct words, not with the text. The vocabulary does not depend on
+//! the number of threads or the order of the text.
 //!
 //! ```
 //! use cloze_tokenizer::train::WordPieceTrainer;
@@ -16,11 +21,13 @@
 
 mod bpe;
 mod count;
+mod likelihood;
 mod merges;
+mod symbols;
 mod wordpiece;
 
 pub use bpe::BpeTrainer;
-pub use wordpiece::WordPieceTrainer;
+pub use wordpiece::{WordPieceScore, WordPieceTrainer};
 
 use crate::Error;
 
@@ -90,9 +97,10 @@ where
 }
 
 /// Refuses a vocabulary that cannot hold what it must.
-fn check_size(vocab_size: usize, special: usize) -> crate::Result<()> {
-    if vocab_size <= special {
-        let message = format!("{vocab_size} leaves no room beside {special} special tokens");
+fn check_size(vocab_size: usize, special: usize, alphabet: usize) -> crate::Result<()> {
+    if vocab_size <= special + alphabet {
+        let also = if alphabet > 0 { format!(" and {alphabet} characters") } else { String::new() };
+        let message = format!("{vocab_size} leaves no room beside {special} special tokens{also}");
         return Err(Error::invalid("vocab_size", message));
     }
     Ok(())
