@@ -206,7 +206,8 @@ fn all_lines() {
 /// Any number of threads, any order of the lines: the same file.
 #[test]
 fn deterministic() {
-    let words = ["so", "sun", "Sunday", "naïve", "中文", "don't", "x12", "--", "<b>", "🙂", "running", "runs"];
+    let words =
+        ["so", "sun", "Sunday", "naïve", "中文", "don't", "x12", "--", "<b>", "🙂", "running", "runs"];
     let lines: Vec<String> = (0..5000usize)
         .map(|i| (0..i % 13).map(|j| words[(i * 7 + j * j * 5) % 12]).collect::<Vec<_>>().join(" "))
         .collect();
