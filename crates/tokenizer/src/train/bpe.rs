@@ -1,6 +1,6 @@
 //! Byte-pair encoding, of characters or of bytes.
 
-use super::{TrainItem, TrainProgress, check_size, count, merges};
+use super::{TrainItem, TrainProgress, check_size, count, merges, symbols::Settings};
 use crate::{
     AddedToken, Bpe, BpeConfig, ByteLevel, Decoder, Model, Normalizer, PreTokenizer, Result, Tokenizer, Vocab,
 };
@@ -24,11 +24,17 @@ pub struct BpeTrainer {
     pub limit_alphabet: Option<usize>,
     /// Characters to have even if the text does not; with `byte_level`, all bytes are.
     pub initial_alphabet: Vec<char>,
+    /// Begins every piece inside a word; not with `byte_level`.
+    pub continuing_subword_prefix: Option<String>,
     /// Ends the last piece of a word; not with `byte_level`.
     pub end_of_word_suffix: Option<String>,
     /// Normalises before everything else.
     pub normalizer: Option<Normalizer>,
-    /// Pieces stay shorter than this many characters (bytes with `byte_level`).
+    /// Cuts text into words, in place of GPT-2's pattern with `byte_level` and of BERT's splitting
+    /// without; before the bytes become characters.
+    pub pre_tokenizer: Option<PreTokenizer>,
+    /// Joined pieces stay shorter than this many characters (bytes with `byte_level`), prefix and suffix
+    /// not counted.
     pub max_token_chars: Option<usize>,
 }
 
@@ -42,8 +48,10 @@ impl Default for BpeTrainer {
             special_tokens: ["<s>", "<pad>", "</s>", "<unk>", "<mask>"].map(String::from).into(),
             limit_alphabet: None,
             initial_alphabet: Vec::new(),
+            continuing_subword_prefix: None,
             end_of_word_suffix: None,
             normalizer: None,
+            pre_tokenizer: None,
             max_token_chars: None,
         }
     }
@@ -73,42 +81,49 @@ impl BpeTrainer {
         progress: &mut dyn FnMut(TrainProgress),
     ) -> Result<Tokenizer> {
         let mut alphabet = self.initial_alphabet.clone();
-        let mut suffix = self.end_of_word_suffix.as_deref();
-        let pre_tokenizer = if self.byte_level {
+        let marks = |mark: &Option<String>| mark.clone().filter(|m| !self.byte_level && !m.is_empty());
+        let prefix = marks(&self.continuing_subword_prefix);
+        let suffix = marks(&self.end_of_word_suffix);
+        if self.byte_level {
             alphabet.extend(ByteLevel::alphabet());
-            suffix = None;
-            PreTokenizer::ByteLevel(ByteLevel::gpt2())
-        } else {
-            PreTokenizer::BertPreTokenizer
-        };
-        check_size(self.vocab_size, self.special_tokens.len() + alphabet.len())?;
+            alphabet.sort_unstable();
+            alphabet.dedup();
+        }
+        let pre_tokenizer = self.words();
+        check_size(self.vocab_size, self.special_tokens.len(), alphabet.len())?;
         let words = count::words(items, self.normalizer.as_ref(), Some(&pre_tokenizer), progress)?;
-        let settings = merges::Settings {
+        let settings = Settings {
             vocab_size: self.vocab_size,
             min_frequency: self.min_frequency,
             special_tokens: &self.special_tokens,
             limit_alphabet: self.limit_alphabet.filter(|_| !self.byte_level),
             initial_alphabet: &alphabet,
-            prefix: None,
-            suffix,
+            prefix: prefix.as_deref(),
+            suffix: suffix.as_deref(),
             max_token_chars: self.max_token_chars,
         };
         let learnt = merges::learn(&words, &settings, progress);
         let unk = self.special_tokens.iter().find(|t| *t == "<unk>" && !self.byte_level);
+        let decoder = match (&prefix, &suffix) {
+            (_, Some(suffix)) => Decoder::BPEDecoder { suffix: suffix.clone() },
+            (Some(prefix), None) => Decoder::WordPiece { prefix: prefix.clone(), cleanup: false },
+            (None, None) => Decoder::Sequence { decoders: Vec::new() },
+        };
         let config = BpeConfig {
             unk_token: unk.cloned(),
-            end_of_word_suffix: suffix.map(str::to_owned),
+            continuing_subword_prefix: prefix,
+            end_of_word_suffix: suffix,
             ..BpeConfig::default()
         };
         let model = Bpe::from_ids(Vocab::from_tokens(learnt.tokens)?, learnt.merges, config)?;
         let mut tokenizer = if self.byte_level {
             Tokenizer::byte_level_bpe(model)?
         } else {
-            let decoder = suffix.map_or(Decoder::Sequence { decoders: Vec::new() }, |suffix| {
-                Decoder::BPEDecoder { suffix: suffix.to_owned() }
-            });
-            Tokenizer::new(Model::Bpe(model)).with_pre_tokenizer(pre_tokenizer).with_decoder(decoder)
+            Tokenizer::new(Model::Bpe(model)).with_decoder(decoder)
         };
+        if self.pre_tokenizer.is_some() || !self.byte_level {
+            tokenizer = tokenizer.with_pre_tokenizer(pre_tokenizer);
+        }
         // Those with settings of their own, such as RoBERTa's mask, are there already.
         let missing = self.special_tokens.iter().filter(|t| tokenizer.added.id(t).is_none());
         let missing: Vec<_> = missing.map(AddedToken::special).collect();
@@ -116,6 +131,19 @@ impl BpeTrainer {
         match &self.normalizer {
             Some(normalizer) => tokenizer.with_normalizer(normalizer.clone()),
             None => Ok(tokenizer),
+        }
+    }
+
+    /// What cuts text into words.
+    fn words(&self) -> PreTokenizer {
+        match (&self.pre_tokenizer, self.byte_level) {
+            (None, true) => PreTokenizer::ByteLevel(ByteLevel::gpt2()),
+            (None, false) => PreTokenizer::BertPreTokenizer,
+            (Some(own), false) => own.clone(),
+            (Some(own), true) => {
+                let bytes = PreTokenizer::ByteLevel(ByteLevel { use_regex: false, ..ByteLevel::gpt2() });
+                PreTokenizer::Sequence { pretokenizers: vec![own.clone(), bytes] }
+            }
         }
     }
 }
@@ -145,5 +173,22 @@ mod tests {
         assert_eq!(tokenizer.decode(&encoding.ids, true), "slow low");
         assert!(encoding.tokens.contains(&"low</w>".to_owned()));
         assert_eq!(encoding.tokens.last().unwrap(), "<unk>");
+    }
+
+    #[test]
+    fn words_of_ones_own() {
+        let pre_tokenizer = Some(PreTokenizer::WhitespaceSplit);
+        let bytes = BpeTrainer { vocab_size: 264, pre_tokenizer, ..Default::default() };
+        let tokenizer = bytes.train(["a-é a-é"]).unwrap();
+        assert_eq!(tokenizer.encode("a-é", false).tokens, ["a-Ã©"]);
+        let marked = BpeTrainer {
+            continuing_subword_prefix: Some("##".into()),
+            end_of_word_suffix: None,
+            ..BpeTrainer { byte_level: false, ..bytes }
+        };
+        let tokenizer = marked.train(["a-é a-é b-é"]).unwrap();
+        let encoding = tokenizer.encode("a-é b-é-", false);
+        assert_eq!(encoding.tokens, ["a-é", "b-é", "##-"]);
+        assert_eq!(tokenizer.decode(&encoding.ids, true), "a-é b-é-");
     }
 }

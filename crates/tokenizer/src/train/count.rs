@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Text is read in batches of about this many bytes, which are then counted in parallel.
-const BATCH: usize = 8 << 20;
+const BATCH: usize = 16 << 20;
 
 type Counts = HashMap<Box<str>, u64>;
 
@@ -26,6 +26,7 @@ pub(super) fn words<I>(
 where
     I: IntoIterator<Item: TrainItem>,
 {
+    let stages = Stages::new(normalizer, pre_tokenizer);
     let mut total = Counts::new();
     let mut batch = Vec::new();
     let (mut count, mut bytes, mut in_batch) = (0, 0, 0);
@@ -44,23 +45,10 @@ where
         }
         bytes += in_batch as u64;
         in_batch = 0;
-        let counts = batch
-            .par_chunks(256)
-            .fold(Counts::new, |mut counts, texts| {
-                for text in texts {
-                    count_text(text.as_ref(), normalizer, pre_tokenizer, &mut counts);
-                }
-                counts
-            })
-            .reduce(Counts::new, |a, b| {
-                let (mut large, small) = if a.len() < b.len() { (b, a) } else { (a, b) };
-                for (word, n) in small {
-                    *large.entry(word).or_default() += n;
-                }
-                large
-            });
+        let part = batch.len().div_ceil(rayon::current_num_threads()).max(1);
+        let counts: Vec<Counts> = batch.par_chunks(part).map(|texts| stages.count(texts)).collect();
         batch.clear();
-        for (word, n) in counts {
+        for (word, n) in counts.into_iter().flatten() {
             *total.entry(word).or_default() += n;
         }
         progress(TrainProgress::Counting { items: count, bytes, words: total.len() });
@@ -73,36 +61,88 @@ where
     Ok(words)
 }
 
-fn count_text(
-    text: &str,
-    normalizer: Option<&Normalizer>,
-    pre_tokenizer: Option<&PreTokenizer>,
-    counts: &mut Counts,
-) {
-    let mut normalized = NormalizedText::new(text, 0, false);
-    if let Some(normalizer) = normalizer {
-        normalizer.apply(&mut normalized);
+/// What makes words of text.
+struct Stages<'a> {
+    normalizer: Option<&'a Normalizer>,
+    pre_tokenizer: Option<&'a PreTokenizer>,
+    /// Whether the words on either side of a space between visible ASCII characters do not depend on
+    /// each other. Most of a text is then the same few stretches, which need be worked out only once.
+    local: bool,
+}
+
+impl<'a> Stages<'a> {
+    fn new(normalizer: Option<&'a Normalizer>, pre_tokenizer: Option<&'a PreTokenizer>) -> Self {
+        let local = normalizer.is_none_or(normalizes_locally) && pre_tokenizer.is_some_and(splits_locally);
+        Self { normalizer, pre_tokenizer, local }
     }
-    let whole = Split { range: 0..normalized.text().len(), added: None };
-    let mut splits = Splits::new(false);
-    splits.push(normalized, [whole]);
-    if let Some(pre_tokenizer) = pre_tokenizer {
-        pre_tokenizer.apply(&mut splits);
-    }
-    for split in &splits.splits {
-        let word = &splits.text[split.range.clone()];
-        match counts.get_mut(word) {
-            Some(count) => *count += 1,
-            None => {
-                counts.insert(word.into(), 1);
+
+    fn count<T: AsRef<str>>(&self, texts: &[T]) -> Counts {
+        let mut stretches: HashMap<&str, u64> = HashMap::new();
+        for text in texts {
+            if self.local {
+                cut(text.as_ref(), |stretch| *stretches.entry(stretch).or_default() += 1);
+            } else {
+                *stretches.entry(text.as_ref()).or_default() += 1;
             }
         }
+        let mut counts = Counts::new();
+        for (stretch, n) in stretches {
+            self.words(stretch, |word| match counts.get_mut(word) {
+                Some(count) => *count += n,
+                None => _ = counts.insert(word.into(), n),
+            });
+        }
+        counts
     }
+
+    fn words(&self, text: &str, mut each: impl FnMut(&str)) {
+        let mut normalized = NormalizedText::new(text, 0, false);
+        if let Some(normalizer) = self.normalizer {
+            normalizer.apply(&mut normalized);
+        }
+        let whole = Split { range: 0..normalized.text().len(), added: None };
+        let mut splits = Splits::new(false);
+        splits.push(normalized, [whole]);
+        if let Some(pre_tokenizer) = self.pre_tokenizer {
+            pre_tokenizer.apply(&mut splits);
+        }
+        splits.splits.iter().for_each(|split| each(&splits.text[split.range.clone()]));
+    }
+}
+
+fn normalizes_locally(normalizer: &Normalizer) -> bool {
+    use Normalizer::*;
+    match normalizer {
+        Sequence { normalizers } => normalizers.iter().all(normalizes_locally),
+        other => matches!(other, BertNormalizer(_) | NFC | NFD | NFKC | NFKD | Lowercase | StripAccents),
+    }
+}
+
+fn splits_locally(pre_tokenizer: &PreTokenizer) -> bool {
+    use PreTokenizer::*;
+    match pre_tokenizer {
+        Sequence { pretokenizers } => !pretokenizers.is_empty() && pretokenizers.iter().all(splits_locally),
+        ByteLevel(byte_level) => byte_level.use_regex,
+        other => matches!(other, BertPreTokenizer | Whitespace | WhitespaceSplit),
+    }
+}
+
+/// Cuts before every space between visible ASCII characters.
+fn cut<'a>(text: &'a str, mut stretch: impl FnMut(&'a str)) {
+    let mut start = 0;
+    for (at, around) in text.as_bytes().windows(3).enumerate() {
+        if around[1] == b' ' && around[0].is_ascii_graphic() && around[2].is_ascii_graphic() {
+            stretch(&text[start..=at]);
+            start = at + 1;
+        }
+    }
+    stretch(&text[start..]);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{BertNormalizer, ByteLevel};
 
     #[test]
     fn counts_and_errors() {
@@ -112,5 +152,42 @@ mod tests {
         assert_eq!(counts, [("a".into(), 1), ("b".into(), 3)]);
         let error = count(vec![Ok("a"), Err("torn page".into())]).unwrap_err();
         assert_eq!(error.to_string(), "reading the training text, item 1");
+    }
+
+    /// Stretch by stretch or the text as a whole: the same words.
+    #[test]
+    fn stretches_have_the_words_of_the_whole() {
+        let texts = [
+            "They're  here: a b , c.  It's \u{301} o \u{301}x e\u{301} \u{3099}か 's ' s 're",
+            " lead and trail \t tab\n\n  new line \u{a0} x \u{2028}y z\u{200d} \u{0} q ﬁ ﷺ ¨ a\u{345} b",
+            "中文 字 word \u{1f468}\u{200d}\u{1f469} x12 34 ½ İstanbul ΑΣ ς",
+            "",
+            " ",
+        ];
+        let bert = Normalizer::BertNormalizer(BertNormalizer::uncased());
+        let strip = vec![Normalizer::NFKD, Normalizer::StripAccents, Normalizer::Lowercase];
+        let normalizers = [
+            None,
+            Some(bert),
+            Some(Normalizer::NFC),
+            Some(Normalizer::NFKC),
+            Some(Normalizer::Sequence { normalizers: strip }),
+        ];
+        let pre_tokenizers = [
+            PreTokenizer::BertPreTokenizer,
+            PreTokenizer::Whitespace,
+            PreTokenizer::WhitespaceSplit,
+            PreTokenizer::ByteLevel(ByteLevel::gpt2()),
+            PreTokenizer::ByteLevel(ByteLevel::default()),
+        ];
+        for normalizer in &normalizers {
+            for pre_tokenizer in &pre_tokenizers {
+                let local = Stages::new(normalizer.as_ref(), Some(pre_tokenizer));
+                assert!(local.local);
+                let whole = Stages { local: false, ..local };
+                assert_eq!(local.count(&texts), whole.count(&texts), "{normalizer:?} {pre_tokenizer:?}");
+            }
+        }
+        assert!(!Stages::new(None, None).local);
     }
 }

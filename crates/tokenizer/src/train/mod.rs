@@ -1,10 +1,15 @@
 //! Learning vocabularies from text.
 //!
-//! All trainers count the words of the text. The first two then join the most frequent pair of neighbouring pieces
-//! until the vocabulary is full (Sennrich et al. 2016). [`BpeTrainer`] gives a BPE model.
-//! [`WordPieceTrainer`] keeps the vocabulary only, its inner pieces with `##`, which is how `tokenizers`
-//! trains WordPiece. [`UnigramTrainer`] goes the other way, from many pieces to few (Kudo 2018), and
+//! All trainers count the words of the text. [`BpeTrainer`] and [`WordPieceTrainer`] then join one pair of
+//! neighbouring pieces after the other until the vocabulary is full (Sennrich et al. 2016). The first joins
+//! the most frequent pair and gives a BPE model; the second keeps the vocabulary only, its inner pieces with
+//! `##`, and joins the most frequent pair, as `tokenizers` does, or the pair of the highest likelihood (see
+//! [`WordPieceScore`]). [`UnigramTrainer`] goes the other way, from many pieces to few (Kudo 2018), and
 //! [`WordLevelTrainer`] takes the most frequent words.
+//!
+//! Counts are 64-bit. Text is read in batches of 16 MiB, counted on all threads of rayon's pool, and
+//! forgotten: memory grows with the distinct words, not with the text. The vocabulary does not depend on
+//! the number of threads or the order of the text.
 //!
 //! ```
 //! use cloze_tokenizer::train::WordPieceTrainer;
@@ -17,8 +22,10 @@
 
 mod bpe;
 mod count;
+mod likelihood;
 mod merges;
 mod seeds;
+mod symbols;
 mod unigram;
 mod word_level;
 mod wordpiece;
@@ -26,7 +33,7 @@ mod wordpiece;
 pub use bpe::BpeTrainer;
 pub use unigram::UnigramTrainer;
 pub use word_level::WordLevelTrainer;
-pub use wordpiece::WordPieceTrainer;
+pub use wordpiece::{WordPieceScore, WordPieceTrainer};
 
 use crate::Error;
 
@@ -104,9 +111,10 @@ where
 }
 
 /// Refuses a vocabulary that cannot hold what it must.
-fn check_size(vocab_size: usize, special: usize) -> crate::Result<()> {
-    if vocab_size <= special {
-        let message = format!("{vocab_size} leaves no room beside {special} special tokens");
+fn check_size(vocab_size: usize, special: usize, alphabet: usize) -> crate::Result<()> {
+    if vocab_size <= special + alphabet {
+        let also = if alphabet > 0 { format!(" and {alphabet} characters") } else { String::new() };
+        let message = format!("{vocab_size} leaves no room beside {special} special tokens{also}");
         return Err(Error::invalid("vocab_size", message));
     }
     Ok(())

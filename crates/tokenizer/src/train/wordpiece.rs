@@ -1,10 +1,35 @@
-//! WordPiece by merge frequency.
+//! WordPiece, by frequency or by likelihood.
 
-use super::{TrainItem, TrainProgress, check_size, count, merges};
-use crate::{BertNormalizer, Normalizer, PreTokenizer, Result, Tokenizer, Vocab};
+use super::{TrainItem, TrainProgress, check_size, count, likelihood, merges, symbols::Settings};
+use crate::{BertNormalizer, Decoder, Model, Normalizer, PreTokenizer, Result, Tokenizer, Vocab, WordPiece};
 
-/// Trains a WordPiece vocabulary by joining the most frequent pairs, as `tokenizers` does. (The WordPiece
-/// of Schuster & Nakajima 2012 joins the pair that raises the likelihood most.)
+/// Which pair of pieces is joined next.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WordPieceScore {
+    /// The most frequent, as in byte-pair encoding (Sennrich et al. 2016): what `tokenizers` does.
+    #[default]
+    Frequency,
+    /// The one that raises the likelihood of the text most for each occurrence,
+    /// `freq(ab) / (freq(a) · freq(b))`: the WordPiece of Schuster & Nakajima (2012) and BERT.
+    ///
+    /// Rare characters that always stand together score highest, whatever the text: set a
+    /// [minimum frequency](WordPieceTrainer::min_frequency) for pieces that are of use.
+    ///
+    /// ```
+    /// use cloze_tokenizer::train::{WordPieceScore, WordPieceTrainer};
+    ///
+    /// let lines = ["the then them the", "the quiz"];
+    /// let score = WordPieceScore::Likelihood;
+    /// let trainer = WordPieceTrainer { vocab_size: 27, score, ..Default::default() };
+    /// // `qu` occurs once, but so do `q` and `u`; `he` and `th` are three times as frequent.
+    /// assert!(trainer.train(lines)?.token_to_id("qu").is_some());
+    /// # Ok::<_, cloze_tokenizer::Error>(())
+    /// ```
+    Likelihood,
+}
+
+/// Trains a WordPiece vocabulary (Schuster & Nakajima 2012).
 ///
 /// The result is BERT's tokenizer with the special tokens first.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,6 +46,12 @@ pub struct WordPieceTrainer {
     pub initial_alphabet: Vec<char>,
     /// Lower-case and strip accents, as for bert-base-uncased.
     pub lowercase: bool,
+    /// Which pair is joined next.
+    pub score: WordPieceScore,
+    /// Begins every piece inside a word.
+    pub continuing_subword_prefix: String,
+    /// Joined pieces stay shorter than this many characters, the prefix not counted.
+    pub max_token_chars: Option<usize>,
 }
 
 impl Default for WordPieceTrainer {
@@ -33,6 +64,9 @@ impl Default for WordPieceTrainer {
             limit_alphabet: None,
             initial_alphabet: Vec::new(),
             lowercase: true,
+            score: WordPieceScore::Frequency,
+            continuing_subword_prefix: "##".into(),
+            max_token_chars: None,
         }
     }
 }
@@ -55,23 +89,37 @@ impl WordPieceTrainer {
         items: I,
         progress: &mut dyn FnMut(TrainProgress),
     ) -> Result<Tokenizer> {
-        check_size(self.vocab_size, self.special_tokens.len())?;
+        check_size(self.vocab_size, self.special_tokens.len(), 0)?;
         let bert = if self.lowercase { BertNormalizer::uncased() } else { BertNormalizer::cased() };
         let normalizer = Normalizer::BertNormalizer(bert);
         let pre_tokenizer = PreTokenizer::BertPreTokenizer;
         let words = count::words(items, Some(&normalizer), Some(&pre_tokenizer), progress)?;
-        let settings = merges::Settings {
+        let prefix = self.continuing_subword_prefix.as_str();
+        let settings = Settings {
             vocab_size: self.vocab_size,
             min_frequency: self.min_frequency,
             special_tokens: &self.special_tokens,
             limit_alphabet: self.limit_alphabet,
             initial_alphabet: &self.initial_alphabet,
-            prefix: Some("##"),
+            prefix: Some(prefix).filter(|p| !p.is_empty()),
             suffix: None,
-            max_token_chars: None,
+            max_token_chars: self.max_token_chars,
         };
-        let learnt = merges::learn(&words, &settings, progress);
-        Tokenizer::bert(Vocab::from_tokens(learnt.tokens)?, self.lowercase)
+        let learnt = match self.score {
+            WordPieceScore::Frequency => merges::learn(&words, &settings, progress),
+            WordPieceScore::Likelihood => likelihood::learn(&words, &settings, progress),
+        };
+        let mut tokenizer = Tokenizer::bert(Vocab::from_tokens(learnt.tokens)?, self.lowercase)?;
+        if prefix != "##"
+            && let Model::WordPiece(bert) = &tokenizer.model
+        {
+            let vocab = bert.vocab().clone();
+            let max = bert.max_input_chars_per_word();
+            tokenizer.model = Model::WordPiece(WordPiece::with(vocab, bert.unk_token(), prefix, max)?);
+            let decoder = Decoder::WordPiece { prefix: prefix.to_owned(), cleanup: true };
+            tokenizer = tokenizer.with_decoder(decoder);
+        }
+        Ok(tokenizer)
     }
 }
 
@@ -92,5 +140,21 @@ mod tests {
         assert_eq!(again.encode("banana band", true), tokenizer.encode("banana band", true));
         let tiny = WordPieceTrainer { vocab_size: 5, ..Default::default() };
         assert!(tiny.train(["a"]).is_err());
+    }
+
+    #[test]
+    fn a_prefix_of_ones_own() {
+        let trainer = WordPieceTrainer {
+            vocab_size: 16,
+            continuing_subword_prefix: "-".into(),
+            max_token_chars: Some(4),
+            ..Default::default()
+        };
+        let tokenizer = trainer.train(["banana"]).unwrap();
+        let encoding = tokenizer.encode("banana nab", false);
+        assert_eq!(encoding.tokens, ["ban", "-ana", "[UNK]"]);
+        let again = Tokenizer::from_json(&tokenizer.to_json()).unwrap();
+        assert_eq!(again.encode("banana", true), tokenizer.encode("banana", true));
+        assert_eq!(tokenizer.decode(&encoding.ids[..2], true), "banana");
     }
 }

@@ -1,0 +1,285 @@
+//! Words as ids of their characters, and joining pairs of neighbours in them.
+
+use std::cmp::Reverse;
+
+use hashbrown::HashMap;
+
+/// Two neighbouring pieces.
+pub(super) type Pair = (u32, u32);
+
+/// What the ways to learn a vocabulary have in common.
+pub(super) struct Settings<'a> {
+    pub vocab_size: usize,
+    pub min_frequency: u64,
+    pub special_tokens: &'a [String],
+    pub limit_alphabet: Option<usize>,
+    pub initial_alphabet: &'a [char],
+    pub prefix: Option<&'a str>,
+    pub suffix: Option<&'a str>,
+    pub max_token_chars: Option<usize>,
+}
+
+/// Pieces by id, and the joined pairs, first learnt first.
+pub(super) struct Learnt {
+    pub tokens: Vec<String>,
+    pub merges: Vec<Pair>,
+}
+
+/// The vocabulary while it grows.
+#[derive(Default)]
+pub(super) struct Pieces {
+    pub tokens: Vec<String>,
+    ids: HashMap<String, u32>,
+    /// Length in characters, without prefix and suffix.
+    chars: Vec<usize>,
+}
+
+impl Pieces {
+    fn add(&mut self, token: String, chars: usize) -> u32 {
+        *self.ids.entry(token).or_insert_with_key(|token| {
+            self.tokens.push(token.clone());
+            self.chars.push(chars);
+            (self.tokens.len() - 1) as u32
+        })
+    }
+
+    fn has(&self, c: char) -> bool {
+        self.ids.contains_key(c.encode_utf8(&mut [0; 4]) as &str)
+    }
+
+    /// The id of the joined pair, which may have come about before.
+    pub fn join(&mut self, (a, b): Pair, prefix: Option<&str>) -> u32 {
+        let right = self.tokens[b as usize].as_str();
+        let right = prefix.and_then(|p| right.strip_prefix(p)).unwrap_or(right);
+        let joined = format!("{}{right}", self.tokens[a as usize]);
+        self.add(joined, self.chars_of((a, b)))
+    }
+
+    /// How long the joined pair would be.
+    pub fn chars_of(&self, (a, b): Pair) -> usize {
+        self.chars[a as usize] + self.chars[b as usize]
+    }
+}
+
+/// The distinct words of a text, one after the other.
+pub(super) struct Words {
+    symbols: Vec<u32>,
+    words: Vec<Word>,
+}
+
+#[derive(Clone, Copy)]
+struct Word {
+    start: usize,
+    /// Symbols left of those it began with.
+    len: u32,
+    /// How often the word comes.
+    count: u64,
+}
+
+impl Words {
+    /// The special tokens, the alphabet and its forms, and the words in them. Characters outside the
+    /// alphabet drop out.
+    pub fn spell(words: &[(Box<str>, u64)], settings: &Settings) -> (Pieces, Self) {
+        let mut pieces = Pieces::default();
+        for token in settings.special_tokens {
+            pieces.add(token.clone(), token.chars().count());
+        }
+        for c in alphabet(words, settings) {
+            pieces.add(c.to_string(), 1);
+        }
+        // The forms that occur, numbered in order: (character, first, last).
+        let dressed = (settings.prefix.is_some(), settings.suffix.is_some());
+        let mut ids: HashMap<(char, bool, bool), Option<u32>> = HashMap::new();
+        for (word, _) in words {
+            for form in forms(word, dressed) {
+                ids.entry(form).or_default();
+            }
+        }
+        let mut found: Vec<_> = ids.keys().copied().filter(|form| pieces.has(form.0)).collect();
+        found.sort_unstable();
+        for form @ (c, first, last) in found {
+            let mut piece = String::new();
+            piece.extend(settings.prefix.filter(|_| !first));
+            piece.push(c);
+            piece.extend(settings.suffix.filter(|_| last));
+            let id = pieces.add(piece, 1);
+            // Also where a special token is spelt the same.
+            pieces.chars[id as usize] = 1;
+            ids.insert(form, Some(id));
+        }
+        let mut spelt = Self { symbols: Vec::new(), words: Vec::with_capacity(words.len()) };
+        for (word, count) in words {
+            let start = spelt.symbols.len();
+            spelt.symbols.extend(forms(word, dressed).filter_map(|form| ids[&form]));
+            let len = (spelt.symbols.len() - start) as u32;
+            spelt.words.push(Word { start, len, count: *count });
+        }
+        (pieces, spelt)
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (&[u32], u64)> {
+        self.words.iter().map(|w| (&self.symbols[w.start..w.start + w.len as usize], w.count))
+    }
+
+    /// How often each pair occurs, and the numbers of the words it occurs in.
+    pub fn pairs(&self) -> HashMap<Pair, (u64, Vec<u32>)> {
+        let mut pairs: HashMap<Pair, (u64, Vec<u32>)> = HashMap::new();
+        for (i, (word, n)) in self.iter().enumerate() {
+            for pair in word.windows(2) {
+                let (count, places) = pairs.entry((pair[0], pair[1])).or_default();
+                *count += n;
+                push_new(places, i as u32);
+            }
+        }
+        pairs
+    }
+
+    /// How often each piece occurs, by id.
+    pub fn singles(&self) -> Vec<u64> {
+        let mut counts = Vec::new();
+        for (word, n) in self.iter() {
+            for &id in word {
+                *slot(&mut counts, id) += n;
+            }
+        }
+        counts
+    }
+
+    /// Makes `id` of `pair` in the words `places`, and notes in `beside` what stood next to it. Returns
+    /// how often the pair was joined.
+    pub fn join(&mut self, pair: Pair, id: u32, places: &[u32], beside: &mut Beside) -> u64 {
+        let mut joined = 0;
+        for &place in places {
+            let word = &mut self.words[place as usize];
+            let symbols = &mut self.symbols[word.start..word.start + word.len as usize];
+            let (mut read, mut write) = (0, 0);
+            while read < symbols.len() {
+                if symbols[read] == pair.0 && symbols.get(read + 1) == Some(&pair.1) {
+                    if write > 0 {
+                        beside.before.note(symbols[write - 1], word.count, place);
+                    }
+                    if let Some(&after) = symbols.get(read + 2) {
+                        beside.after.note(after, word.count, place);
+                    }
+                    joined += word.count;
+                    symbols[write] = id;
+                    read += 2;
+                } else {
+                    symbols[write] = symbols[read];
+                    read += 1;
+                }
+                write += 1;
+            }
+            word.len = write as u32;
+        }
+        joined
+    }
+}
+
+/// The neighbours of a pair that was joined: each of those before it and after it with how often and
+/// in which words.
+#[derive(Default)]
+pub(super) struct Beside {
+    pub before: Side,
+    pub after: Side,
+}
+
+#[derive(Default)]
+pub(super) struct Side {
+    /// By id; empty but for the touched ones.
+    neighbours: Vec<(u64, Vec<u32>)>,
+    touched: Vec<u32>,
+}
+
+impl Side {
+    fn note(&mut self, id: u32, count: u64, place: u32) {
+        let (total, places) = slot(&mut self.neighbours, id);
+        if places.is_empty() {
+            self.touched.push(id);
+        }
+        *total += count;
+        push_new(places, place);
+    }
+
+    /// Takes out the neighbours: id, how often, in which words.
+    pub fn drain(&mut self) -> impl Iterator<Item = (u32, u64, Vec<u32>)> {
+        self.touched.drain(..).map(|id| {
+            let (count, places) = std::mem::take(&mut self.neighbours[id as usize]);
+            (id, count, places)
+        })
+    }
+}
+
+/// The place of `id` in a table by id.
+pub(super) fn slot<T: Default>(table: &mut Vec<T>, id: u32) -> &mut T {
+    let id = id as usize;
+    if id >= table.len() {
+        table.resize_with(id + 1, T::default);
+    }
+    &mut table[id]
+}
+
+/// Appends a word's number where it is not the last already.
+fn push_new(places: &mut Vec<u32>, place: u32) {
+    if places.last() != Some(&place) {
+        places.push(place);
+    }
+}
+
+/// The characters of a word, with whether each begins or ends it where that matters for its form.
+fn forms(word: &str, (prefix, suffix): (bool, bool)) -> impl Iterator<Item = (char, bool, bool)> {
+    let end = word.len();
+    word.char_indices().map(move |(i, c)| (c, !prefix || i == 0, suffix && i + c.len_utf8() == end))
+}
+
+/// The characters to begin with, sorted: the wanted ones, and of those in the text the most frequent
+/// where there is a limit.
+fn alphabet(words: &[(Box<str>, u64)], settings: &Settings) -> Vec<char> {
+    let mut counts: HashMap<char, u64> = HashMap::new();
+    for (word, count) in words {
+        for c in word.chars() {
+            *counts.entry(c).or_default() += count;
+        }
+    }
+    for c in settings.initial_alphabet {
+        counts.insert(*c, u64::MAX);
+    }
+    let mut chars: Vec<(char, u64)> = counts.into_iter().collect();
+    if let Some(limit) = settings.limit_alphabet {
+        chars.sort_unstable_by_key(|&(c, count)| (Reverse(count), c));
+        chars.truncate(limit);
+    }
+    let mut chars: Vec<char> = chars.into_iter().map(|(c, _)| c).collect();
+    chars.sort_unstable();
+    chars
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn overlapping_pairs() {
+        let settings = Settings {
+            vocab_size: 9,
+            min_frequency: 0,
+            special_tokens: &[],
+            limit_alphabet: None,
+            initial_alphabet: &[],
+            prefix: None,
+            suffix: None,
+            max_token_chars: None,
+        };
+        let (mut pieces, mut words) = Words::spell(&[("aaab".into(), 3), ("b".into(), 1)], &settings);
+        assert_eq!(pieces.tokens, ["a", "b"]);
+        assert_eq!(words.singles(), [9, 4]);
+        assert_eq!(words.pairs()[&(0, 0)], (6, vec![0]));
+        let id = pieces.join((0, 0), None);
+        let mut beside = Beside::default();
+        assert_eq!(words.join((0, 0), id, &[0, 1], &mut beside), 3);
+        assert_eq!(words.iter().collect::<Vec<_>>(), [(&[2, 0, 1][..], 3), (&[1], 1)]);
+        assert_eq!(beside.before.drain().count(), 0);
+        assert_eq!(beside.after.drain().collect::<Vec<_>>(), [(0, 3, vec![0])]);
+        assert_eq!(beside.after.drain().count(), 0);
+    }
+}
