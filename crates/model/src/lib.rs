@@ -27,8 +27,8 @@ pub mod blocks;
 mod error;
 pub mod huggingface;
 mod init;
-pub mod ops;
 pub mod weights;
 
+pub use cloze_ops as ops;
 pub use error::{ModelError, Result};
 pub use init::ParamInit;

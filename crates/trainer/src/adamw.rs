@@ -3,6 +3,7 @@
 use burn::module::{Module, ModuleMapper, Param, ParamId};
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor, TensorData};
+use cloze_ops::{self as ops, AdamWStep};
 use std::collections::{BTreeMap, HashMap};
 
 /// The constants of [`AdamW`].
@@ -102,39 +103,19 @@ impl ModuleMapper for Update<'_> {
             return param;
         };
         let AdamWConfig { beta1, beta2, eps, weight_decay } = self.optimizer.config;
-        let step = self.optimizer.step as i32;
-        let correction1 = 1.0 - beta1.powi(step);
-        let correction2 = 1.0 - beta2.powi(step);
-        let decay = if D == 1 { 0.0 } else { weight_decay };
+        let weight_decay = if D == 1 { 0.0 } else { weight_decay };
+        let (lr, scale, step) = (self.lr, self.scale, self.optimizer.step);
+        let step = AdamWStep { beta1, beta2, eps, weight_decay, lr, scale, step };
 
         let (id, tensor, mapper) = param.consume();
         let shape = tensor.dims();
         let tracked = tensor.is_require_grad();
-        let value = tensor.inner().reshape([-1]);
-        let mut gradient = gradient.reshape([-1]);
-        if self.scale != 1.0 {
-            gradient = gradient.mul_scalar(self.scale);
-        }
-        // Operations on tensors held once work in place: take the moments out of the map.
-        let old = self.optimizer.moments.remove(&id);
-        let (first, second) = match old {
-            Some(Moments { first, second }) => (
-                first.mul_scalar(beta1) + gradient.clone().mul_scalar(1.0 - beta1),
-                second.mul_scalar(beta2) + (gradient.clone() * gradient).mul_scalar(1.0 - beta2),
-            ),
-            None => (
-                gradient.clone().mul_scalar(1.0 - beta1),
-                (gradient.clone() * gradient).mul_scalar(1.0 - beta2),
-            ),
-        };
-        let denominator = second.clone().sqrt().mul_scalar(1.0 / correction2.sqrt()).add_scalar(eps);
-        let update = (first.clone() / denominator).mul_scalar(self.lr / correction1);
+        // Out of the map, so that they are held once and can be updated in place.
+        let moments = self.optimizer.moments.remove(&id).map(|moments| [moments.first, moments.second]);
+        let (value, [first, second]) =
+            ops::adamw(tensor.inner().reshape([-1]), gradient.reshape([-1]), moments, step);
         self.optimizer.moments.insert(id, Moments { first, second });
-        let value = match decay {
-            0.0 => value,
-            decay => value.mul_scalar(1.0 - self.lr * decay),
-        };
-        let value = Tensor::from_inner((value - update).reshape(shape));
+        let value = Tensor::from_inner(value.reshape(shape));
         let value = if tracked { value.require_grad() } else { value };
         Param::from_mapped_value(id, value, mapper)
     }

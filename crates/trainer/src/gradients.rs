@@ -3,6 +3,7 @@
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::Tensor;
+use cloze_ops as ops;
 
 /// Adds `more` to `sum`, parameter by parameter.
 pub fn add<M: Module>(module: &M, sum: GradientsParams, more: GradientsParams) -> GradientsParams {
@@ -50,7 +51,7 @@ struct SquaredNorms<'a> {
 impl ModuleVisitor for SquaredNorms<'_> {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         if let Some(gradient) = self.gradients.get::<D>(param.id) {
-            self.norms.push((gradient.clone() * gradient).sum());
+            self.norms.push(ops::squared_sum(gradient));
         }
     }
 }

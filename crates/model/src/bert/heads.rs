@@ -1,6 +1,6 @@
 use super::BertConfig;
-use crate::ParamInit;
 use crate::blocks::{Activation, LayerNorm, Linear};
+use crate::{ParamInit, ops};
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 
@@ -58,7 +58,7 @@ impl MlmHead {
     pub fn forward(&self, states: Tensor<2>, token_embeddings: Tensor<2>) -> Tensor<2> {
         let states = self.activation.forward(self.dense.forward(states));
         let states = self.norm.forward(states);
-        states.matmul(token_embeddings.transpose()) + self.bias.val().unsqueeze()
+        ops::linear(states, token_embeddings.transpose(), Some(self.bias.val()))
     }
 }
 

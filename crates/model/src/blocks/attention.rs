@@ -109,10 +109,16 @@ impl MultiHeadAttention {
         let q = self.split_heads(self.query.forward(query));
         let k = self.split_heads(self.key.forward(memory.clone()));
         let v = self.split_heads(self.value.forward(memory));
-        let (context, weights) = ops::attention(q, k, v, mask, self.dropout);
+        let (context, weights) = match need_weights {
+            true => {
+                let (context, weights) = ops::attention_with_weights(q, k, v, mask, self.dropout);
+                (context, Some(weights))
+            }
+            false => (ops::attention(q, k, v, mask, self.dropout), None),
+        };
         let [batch, n_heads, q_len, d_v] = context.dims();
         let context = context.swap_dims(1, 2).reshape([batch, q_len, n_heads * d_v]);
-        AttentionOutput { context: self.output.forward(context), weights: need_weights.then_some(weights) }
+        AttentionOutput { context: self.output.forward(context), weights }
     }
 
     /// `[batch, len, n_heads · d]` → `[batch, n_heads, len, d]`

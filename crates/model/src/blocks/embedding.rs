@@ -1,4 +1,4 @@
-use crate::ParamInit;
+use crate::{ParamInit, ops};
 use burn::module::{Module, Param};
 use burn::tensor::{Int, Tensor};
 
@@ -18,6 +18,6 @@ impl Embedding {
     /// # Shapes
     /// - `ids`: `[batch, len]`, each below `n`; returns `[batch, len, d]`
     pub fn forward(&self, ids: Tensor<2, Int>) -> Tensor<3> {
-        burn::tensor::module::embedding(self.weight.val(), ids)
+        ops::embedding(self.weight.val(), ids)
     }
 }

@@ -1,6 +1,6 @@
 use super::{AttentionOutput, FeedForward, FeedForwardConfig, LayerNorm, SelfAttention};
 use crate::ParamInit;
-use crate::ops::{self, AttentionMask};
+use crate::ops::{self, AttentionMask, Residual};
 use burn::module::Module;
 use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
@@ -71,11 +71,11 @@ impl<A: SelfAttention> EncoderLayer<A> {
         let (context, weights) = match self.norm {
             NormPlacement::Post => {
                 let attended = self.attention.forward(x.clone(), mask, need_weights);
-                let x = ops::dropout_add(attended.context, x, self.dropout);
-                let x = self.attention_norm.forward(x);
+                let residual = Residual { input: x, dropout: self.dropout };
+                let x = self.attention_norm.add_forward(attended.context, residual);
                 let y = self.feed_forward.forward(x.clone());
-                let y = ops::dropout_add(y, x, self.dropout);
-                (self.feed_forward_norm.forward(y), attended.weights)
+                let residual = Residual { input: x, dropout: self.dropout };
+                (self.feed_forward_norm.add_forward(y, residual), attended.weights)
             }
             NormPlacement::Pre => {
                 let normed = self.attention_norm.forward(x.clone());

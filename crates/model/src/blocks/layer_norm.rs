@@ -1,4 +1,5 @@
-use crate::{ParamInit, ops};
+use crate::ParamInit;
+use crate::ops::{self, Residual};
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 
@@ -22,5 +23,13 @@ impl LayerNorm {
     /// - `x`: `[..., d]`; returns the same
     pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
         ops::layer_norm(x, self.gamma.val(), self.beta.val(), self.epsilon)
+    }
+
+    /// The normalised sum of a sub-layer's output `x` and the residual connection.
+    ///
+    /// # Shapes
+    /// - `x`: `[..., d]`; returns the same
+    pub fn add_forward<const D: usize>(&self, x: Tensor<D>, residual: Residual<D>) -> Tensor<D> {
+        ops::add_layer_norm(x, residual, self.gamma.val(), self.beta.val(), self.epsilon)
     }
 }

@@ -1,0 +1,200 @@
+use burn::tensor::activation::softmax;
+use burn::tensor::{Bool, DType, Tensor};
+
+use crate::dropout;
+#[cfg(feature = "flex")]
+use crate::flex;
+
+/// Which key positions a query may look at.
+#[derive(Debug, Clone, Default)]
+pub struct AttentionMask {
+    /// `[batch, k_len]`, `true` = ignored (the opposite of Hugging Face's `attention_mask`).
+    pub pad_mask: Option<Tensor<2, Bool>>,
+    /// A query at position `i` sees keys up to `i + k_len − q_len` only (left to right).
+    pub causal: bool,
+}
+
+impl AttentionMask {
+    /// The mask as a term added to the scores: 0 where seen, the type's most negative number where
+    /// not, broadcastable to `[batch, n_heads, q_len, k_len]`; none where everything is seen.
+    ///
+    /// Not minus infinity: a row without any visible key then has uniform weights and not NaN, as
+    /// in transformers.
+    pub fn bias(&self, q_len: usize, k_len: usize, scores: &Tensor<4>) -> Option<Tensor<4>> {
+        let device = scores.device();
+        let lowest = match scores.dtype() {
+            DType::F16 => -65504.0,
+            _ => f64::from(f32::MIN),
+        };
+        let pad = self.pad_mask.as_ref().map(|mask| {
+            let [batch, len] = mask.dims();
+            assert_eq!(len, k_len, "pad_mask covers {len} positions, there are {k_len} keys");
+            mask.clone().reshape([batch, 1, 1, len])
+        });
+        let causal = (self.causal && q_len > 1).then(|| {
+            let offset = k_len as i64 - q_len as i64;
+            Tensor::<2, Bool>::tril_mask([q_len, k_len], offset, &device).reshape([1, 1, q_len, k_len])
+        });
+        let hidden = match (pad, causal) {
+            (Some(pad), Some(causal)) => {
+                let [batch, ..] = pad.dims();
+                let shape = [batch, 1, q_len, k_len];
+                Tensor::bool_or(pad.expand(shape), causal.expand(shape))
+            }
+            (Some(mask), None) | (None, Some(mask)) => mask,
+            (None, None) => return None,
+        };
+        Some(hidden.float().cast(scores.dtype()).mul_scalar(lowest))
+    }
+}
+
+/// Scaled dot-product attention, `softmax(Q·Kᵀ / √d_k)·V` (Vaswani et al. 2017, eq. 1).
+///
+/// Dropout acts on the probabilities, after the softmax, as in the paper's reference code.
+///
+/// # Shapes
+/// - `query`: `[batch, n_heads, q_len, d_k]`; `key`: `[batch, n_heads, k_len, d_k]`;
+///   `value`: `[batch, n_heads, k_len, d_v]`
+/// - returns `[batch, n_heads, q_len, d_v]`
+pub fn attention(
+    query: Tensor<4>,
+    key: Tensor<4>,
+    value: Tensor<4>,
+    mask: &AttentionMask,
+    dropout_prob: f64,
+) -> Tensor<4> {
+    #[cfg(feature = "flex")]
+    if flex::takes(&query) {
+        let prob = if dropout::is_active(&query, dropout_prob) { dropout_prob } else { 0.0 };
+        return flex::attention::attention(query, key, value, mask, prob);
+    }
+    attention_with_weights(query, key, value, mask, dropout_prob).0
+}
+
+/// [`attention`] that also returns the probabilities, after dropout, `[batch, n_heads, q_len, k_len]`.
+pub fn attention_with_weights(
+    query: Tensor<4>,
+    key: Tensor<4>,
+    value: Tensor<4>,
+    mask: &AttentionMask,
+    dropout_prob: f64,
+) -> (Tensor<4>, Tensor<4>) {
+    let [_, _, q_len, d_k] = query.dims();
+    let [_, _, k_len, _] = key.dims();
+    // The query is scaled and not the scores: it is the smaller tensor for all but short inputs.
+    let query = query.mul_scalar(1.0 / (d_k as f64).sqrt());
+    let scores = query.matmul(key.swap_dims(2, 3));
+    let scores = match mask.bias(q_len, k_len, &scores) {
+        Some(bias) => scores + bias,
+        None => scores,
+    };
+    let weights = dropout(softmax(scores, 3), dropout_prob);
+    (weights.clone().matmul(value), weights)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use burn::tensor::{Device, TensorData, Tolerance};
+
+    fn close(actual: Tensor<1>, expected: &[f32]) {
+        let expected = TensorData::from(expected);
+        actual.into_data().assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-5));
+    }
+
+    #[test]
+    fn a_row_with_nothing_to_see_is_uniform() {
+        let device = Device::flex();
+        let q = Tensor::<4>::ones([1, 1, 1, 2], &device);
+        let v = Tensor::<4>::from_data([[[[1.0], [3.0]]]], &device);
+        let mask =
+            AttentionMask { pad_mask: Some(Tensor::from_data([[true, true]], &device)), causal: false };
+        let k = Tensor::<4>::ones([1, 1, 2, 2], &device);
+        close(attention(q.clone(), k.clone(), v.clone(), &mask, 0.0).reshape([1]), &[2.0]);
+        close(attention_with_weights(q, k, v, &mask, 0.0).0.reshape([1]), &[2.0]);
+    }
+
+    #[test]
+    fn causal_attention_sees_the_past_only() {
+        let device = Device::flex();
+        let q = Tensor::<4>::zeros([1, 1, 3, 2], &device);
+        let v = Tensor::<4>::from_data([[[[3.0], [6.0], [9.0]]]], &device);
+        let mask = AttentionMask { pad_mask: None, causal: true };
+        let context = attention(q.clone(), q.clone(), v.clone(), &mask, 0.0);
+        close(context.reshape([3]), &[3.0, 4.5, 6.0]);
+        let (context, weights) = attention_with_weights(q.clone(), q, v, &mask, 0.0);
+        close(context.reshape([3]), &[3.0, 4.5, 6.0]);
+        let third = 1.0 / 3.0;
+        close(weights.reshape([9]), &[1.0, 0.0, 0.0, 0.5, 0.5, 0.0, third, third, third]);
+    }
+
+    #[cfg(feature = "flex")]
+    #[test]
+    fn fused_and_composed_agree() {
+        let device = Device::flex().autodiff();
+        let leaf = |shape: [usize; 4], phase: f32| {
+            let n: usize = shape.iter().product();
+            let values: Vec<f32> = (0..n).map(|i| (i as f32 * 0.53 + phase).sin() * 1.5).collect();
+            Tensor::<1>::from_data(values.as_slice(), &device).reshape(shape).require_grad()
+        };
+        // Batch, heads, queries, keys, d_k, d_v.
+        for [b, h, q_len, k_len, d_k, d_v] in
+            [[1, 1, 1, 1, 1, 1], [2, 3, 5, 5, 8, 8], [2, 2, 4, 9, 3, 5], [3, 4, 33, 33, 16, 16]]
+        {
+            for (padded, causal) in [(false, false), (true, false), (false, true), (true, true)] {
+                // The last sequence has nothing to see at all.
+                let hidden: Vec<bool> =
+                    (0..b * k_len).map(|i| i / k_len + 1 == b || i % k_len > i / k_len + 2).collect();
+                let pad_mask = padded.then(|| {
+                    Tensor::<2, Bool>::from_data(TensorData::new(hidden.clone(), [b, k_len]), &device)
+                });
+                let mask = AttentionMask { pad_mask, causal };
+                let run = |fused: bool| {
+                    // As a model has them: heads inside positions.
+                    let (q, k, v) = (
+                        leaf([b, q_len, h, d_k], 0.1),
+                        leaf([b, k_len, h, d_k], 1.2),
+                        leaf([b, k_len, h, d_v], 2.3),
+                    );
+                    let heads = |x: &Tensor<4>| x.clone().swap_dims(1, 2);
+                    let y = match fused {
+                        true => attention(heads(&q), heads(&k), heads(&v), &mask, 0.0),
+                        false => attention_with_weights(heads(&q), heads(&k), heads(&v), &mask, 0.0).0,
+                    };
+                    assert_eq!(y.dims(), [b, h, q_len, d_v]);
+                    let y = y.swap_dims(1, 2).reshape([b, q_len, h * d_v]);
+                    let weights = leaf([b, q_len, h, d_v], 3.4).reshape([b, q_len, h * d_v]);
+                    let grads = (y.clone() * weights).sum().backward();
+                    let grad = |x: &Tensor<4>| x.grad(&grads).unwrap().into_data();
+                    [y.into_data(), grad(&q), grad(&k), grad(&v)]
+                };
+                for (fused, composed) in run(true).into_iter().zip(run(false)) {
+                    fused.assert_approx_eq::<f32>(&composed, Tolerance::rel_abs(1e-4, 1e-5));
+                }
+            }
+        }
+    }
+
+    #[cfg(feature = "flex")]
+    #[test]
+    fn dropout_has_the_gradient_of_its_mask() {
+        // Values that are the identity read the dropped probabilities out.
+        let device = Device::flex().autodiff();
+        let len = 64;
+        let zeros = || Tensor::<4>::zeros([2, 2, len, 8], &device);
+        let eye = Tensor::<2>::eye(len, &device).reshape([1, 1, len, len]).expand([2, 2, len, len]);
+        device.seed(11);
+        let value = eye.clone().mul_scalar(1.0).require_grad();
+        let y = attention(zeros(), zeros(), value.clone(), &AttentionMask::default(), 0.25);
+        let grads = y.clone().sum().backward();
+        let kept = y.clone().into_data();
+        let scaled = 1.0 / 0.75 / len as f32;
+        let dropped = kept.iter::<f32>().filter(|p| *p == 0.0).count();
+        assert!(kept.iter::<f32>().all(|p| p == 0.0 || (p - scaled).abs() < 1e-6));
+        assert!((3_800..4_400).contains(&dropped), "{dropped} of 16384 dropped");
+        // dV = P̃ᵀ·1: each key's probabilities summed over the queries.
+        let expected = y.inner().sum_dim(2).swap_dims(2, 3).expand([2, 2, len, len]).into_data();
+        let found = value.grad(&grads).unwrap().into_data();
+        found.assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-5));
+    }
+}

@@ -1,0 +1,42 @@
+use burn::tensor::{Int, Tensor};
+
+#[cfg(feature = "flex")]
+use crate::flex;
+
+/// Rows of a table by their index.
+///
+/// # Shapes
+/// - `weight`: `[n, d]`; `ids`: `[batch, len]`, each below `n`; returns `[batch, len, d]`
+pub fn embedding(weight: Tensor<2>, ids: Tensor<2, Int>) -> Tensor<3> {
+    #[cfg(feature = "flex")]
+    if flex::takes(&weight) {
+        return flex::embedding::embedding(weight, ids);
+    }
+    burn::tensor::module::embedding(weight, ids)
+}
+
+#[cfg(all(test, feature = "flex"))]
+mod tests {
+    use super::*;
+    use burn::tensor::{Device, TensorData, Tolerance};
+
+    #[test]
+    fn fused_and_composed_agree() {
+        let device = Device::flex().autodiff();
+        let (n, d, batch, len) = (11, 5, 3, 40);
+        let values: Vec<f32> = (0..n * d).map(|i| (i as f32 * 0.37).sin()).collect();
+        let ids: Vec<i32> = (0..batch * len).map(|i| (i * i % n) as i32).collect();
+        let run = |form: fn(Tensor<2>, Tensor<2, Int>) -> Tensor<3>| {
+            let weight =
+                Tensor::<2>::from_data(TensorData::new(values.clone(), [n, d]), &device).require_grad();
+            let y =
+                form(weight.clone(), Tensor::from_data(TensorData::new(ids.clone(), [batch, len]), &device));
+            let grads = (y.clone() * y.clone().sin()).sum().backward();
+            [y.into_data(), weight.grad(&grads).unwrap().into_data()]
+        };
+        let (fused, composed) = (run(embedding), run(burn::tensor::module::embedding));
+        for (fused, composed) in fused.iter().zip(composed) {
+            fused.assert_approx_eq::<f32>(&composed, Tolerance::rel_abs(1e-5, 1e-5));
+        }
+    }
+}

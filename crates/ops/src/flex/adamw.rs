@@ -1,0 +1,79 @@
+//! AdamW's update in one pass, and the sum of squares that clipping needs.
+
+use super::vector::{sum, vectorised};
+use super::{BLOCK, Input, tensor, values, values_mut};
+use crate::AdamWStep;
+use burn::tensor::{Shape, Tensor};
+use burn_flex::Flex;
+use rayon::prelude::*;
+
+/// Elements to a task: four arrays are read and three written.
+const TASK: usize = 4 * BLOCK;
+
+/// What every element needs, in the parameters' precision.
+#[derive(Clone, Copy)]
+struct Constants {
+    beta1: f32,
+    beta2: f32,
+    eps: f32,
+    /// `1 − lr · weight_decay`
+    keep: f32,
+    /// `lr / (1 − β₁ᵗ)`
+    rate: f32,
+    /// `1 / √(1 − β₂ᵗ)`
+    correction: f32,
+    scale: f32,
+}
+
+vectorised! {
+    fn update(value: &mut [f32], gradient: &[f32], first: &mut [f32], second: &mut [f32], c: Constants) {
+        let n = value.len();
+        let (gradient, first, second) = (&gradient[..n], &mut first[..n], &mut second[..n]);
+        for i in 0..n {
+            let gradient = gradient[i] * c.scale;
+            let m = c.beta1 * first[i] + (1.0 - c.beta1) * gradient;
+            let v = c.beta2 * second[i] + (1.0 - c.beta2) * gradient * gradient;
+            (first[i], second[i]) = (m, v);
+            value[i] = value[i] * c.keep - c.rate * m / (v.sqrt() * c.correction + c.eps);
+        }
+    }
+
+    fn squares(x: &[f32]) -> f32 {
+        sum(x.len(), |i| x[i] * x[i])
+    }
+}
+
+pub(crate) fn adamw(
+    value: Tensor<1>,
+    gradient: Tensor<1>,
+    moments: [Tensor<1>; 2],
+    step: AdamWStep,
+) -> (Tensor<1>, [Tensor<1>; 2]) {
+    let AdamWStep { beta1, beta2, eps, weight_decay, lr, scale, step } = step;
+    let constants = Constants {
+        beta1: beta1 as f32,
+        beta2: beta2 as f32,
+        eps: eps as f32,
+        keep: (1.0 - lr * weight_decay) as f32,
+        rate: (lr / (1.0 - beta1.powi(step as i32))) as f32,
+        correction: (1.0 / (1.0 - beta2.powi(step as i32)).sqrt()) as f32,
+        scale: scale as f32,
+    };
+    let [mut value, gradient] = [value, gradient].map(|x| Input::dense(x).value);
+    let [mut first, mut second] = moments.map(|x| Input::dense(x).value);
+    values_mut(&mut value)
+        .par_chunks_mut(TASK)
+        .zip(values(&gradient).par_chunks(TASK))
+        .zip(values_mut(&mut first).par_chunks_mut(TASK))
+        .zip(values_mut(&mut second).par_chunks_mut(TASK))
+        .for_each(|(((value, gradient), first), second)| update(value, gradient, first, second, constants));
+    let [value, first, second] = [value, first, second].map(Tensor::from_primitive::<Flex>);
+    (value, [first, second])
+}
+
+pub(crate) fn squared_sum<const D: usize>(x: Tensor<D>) -> Tensor<1> {
+    let x = Input::dense(x).value;
+    let parts: Vec<f32> = values(&x).par_chunks(TASK).map(squares).collect();
+    let total = parts.into_iter().map(f64::from).sum::<f64>();
+    Tensor::from_primitive::<Flex>(tensor(vec![total as f32], Shape::new([1])))
+}

@@ -1,0 +1,211 @@
+//! Layer normalisation, with the dropout and the residual connection that stand before it.
+
+use super::random::{Keep, RowKeep};
+use super::vector::{sum, vectorised};
+use super::{
+    Input, dense, draw_seed, dropout, filled, output, rows, rows_per_task, tensor, values, values_mut,
+};
+use burn::tensor::{Shape, Tensor};
+use burn_autodiff::checkpoint::base::Checkpointer;
+use burn_autodiff::grads::Gradients;
+use burn_autodiff::ops::{Backward, Ops};
+use burn_flex::{Flex, FlexTensor};
+use rayon::prelude::*;
+use std::mem::MaybeUninit;
+
+/// A row's mean and the inverse of its standard deviation.
+type Statistics = [f32; 2];
+
+vectorised! {
+    /// `sum = residual + keep · x`
+    fn add_row(x: &[f32], residual: &[f32], keep: Option<RowKeep>, total: &mut [f32]) {
+        match keep {
+            Some(keep) => {
+                for (i, total) in total.iter_mut().enumerate() {
+                    *total = residual[i] + x[i] * keep.factor(i);
+                }
+            }
+            None => {
+                for (i, total) in total.iter_mut().enumerate() {
+                    *total = residual[i] + x[i];
+                }
+            }
+        }
+    }
+
+    fn norm_row(x: &[f32], gamma: &[f32], beta: &[f32], epsilon: f32, y: &mut [MaybeUninit<f32>]) -> Statistics {
+        let d = x.len();
+        let mean = sum(d, |i| x[i]) / d as f32;
+        let variance = sum(d, |i| (x[i] - mean) * (x[i] - mean)) / d as f32;
+        let inverse = 1.0 / (variance + epsilon).sqrt();
+        let (gamma, beta) = (&gamma[..d], &beta[..d]);
+        for (i, y) in y[..d].iter_mut().enumerate() {
+            y.write((x[i] - mean) * inverse * gamma[i] + beta[i]);
+        }
+        [mean, inverse]
+    }
+
+    /// Turns the output's gradient into the input's and adds to those of the scale and the shift.
+    fn norm_row_backward(
+        x: &[f32],
+        gamma: &[f32],
+        statistics: Statistics,
+        gradient: &mut [f32],
+        gamma_gradient: &mut [f32],
+        beta_gradient: &mut [f32],
+    ) {
+        let d = x.len();
+        let [mean, inverse] = statistics;
+        let (gamma, gradient) = (&gamma[..d], &mut gradient[..d]);
+        let (gamma_gradient, beta_gradient) = (&mut gamma_gradient[..d], &mut beta_gradient[..d]);
+        let a = sum(d, |i| gradient[i] * gamma[i]) / d as f32;
+        let b = sum(d, |i| gradient[i] * gamma[i] * ((x[i] - mean) * inverse)) / d as f32;
+        for i in 0..d {
+            let normed = (x[i] - mean) * inverse;
+            gamma_gradient[i] += gradient[i] * normed;
+            beta_gradient[i] += gradient[i];
+            gradient[i] = inverse * (gradient[i] * gamma[i] - a - normed * b);
+        }
+    }
+}
+
+/// What the backward pass needs.
+#[derive(Debug, Clone)]
+struct State {
+    /// The normalised tensor: `x`, or its sum with the residual.
+    input: FlexTensor,
+    gamma: FlexTensor,
+    statistics: Vec<Statistics>,
+    keep: Option<Keep>,
+}
+
+impl State {
+    /// The gradients of the input, the scale and the shift.
+    fn gradients(&self, mut gradient: FlexTensor) -> (FlexTensor, FlexTensor, FlexTensor) {
+        let (input, gamma) = (values(&self.input), values(&self.gamma));
+        let d = gamma.len();
+        let per_task = rows_per_task(d);
+        let parts: Vec<Vec<f32>> = values_mut(&mut gradient)
+            .par_chunks_mut(per_task * d)
+            .zip(input.par_chunks(per_task * d))
+            .zip(self.statistics.par_chunks(per_task))
+            .map(|((gradient, input), statistics)| {
+                let mut part = vec![0.0; 2 * d];
+                let (gamma_part, beta_part) = part.split_at_mut(d);
+                let rows = gradient.chunks_exact_mut(d).zip(input.chunks_exact(d)).zip(statistics);
+                for ((gradient, input), statistics) in rows {
+                    norm_row_backward(input, gamma, *statistics, gradient, gamma_part, beta_part);
+                }
+                part
+            })
+            .collect();
+        let mut total = vec![0.0; 2 * d];
+        for part in parts {
+            total.iter_mut().zip(part).for_each(|(total, part)| *total += part);
+        }
+        let beta = total.split_off(d);
+        (gradient, tensor(total, Shape::new([d])), tensor(beta, Shape::new([d])))
+    }
+}
+
+#[derive(Debug)]
+struct LayerNorm;
+
+impl Backward<Flex, 3> for LayerNorm {
+    type State = State;
+
+    fn backward(self, ops: Ops<State, 3>, grads: &mut Gradients, _: &mut Checkpointer) {
+        let gradient = dense(grads.consume::<Flex>(&ops.node));
+        let (x, gamma, beta) = ops.state.gradients(gradient);
+        for (parent, gradient) in ops.parents.into_iter().zip([x, gamma, beta]) {
+            if let Some(parent) = parent {
+                grads.register::<Flex>(parent.id, gradient);
+            }
+        }
+    }
+}
+
+#[derive(Debug)]
+struct AddLayerNorm;
+
+impl Backward<Flex, 4> for AddLayerNorm {
+    type State = State;
+
+    fn backward(self, ops: Ops<State, 4>, grads: &mut Gradients, _: &mut Checkpointer) {
+        let gradient = dense(grads.consume::<Flex>(&ops.node));
+        let (residual, gamma, beta) = ops.state.gradients(gradient);
+        let mut x = residual.clone();
+        if let Some(keep) = ops.state.keep {
+            let (_, width) = rows(&x);
+            dropout::apply(values_mut(&mut x), width, keep);
+        }
+        for (parent, gradient) in ops.parents.into_iter().zip([x, residual, gamma, beta]) {
+            if let Some(parent) = parent {
+                grads.register::<Flex>(parent.id, gradient);
+            }
+        }
+    }
+}
+
+/// `residual` with the dropout on `x`, where there is one.
+pub(crate) fn layer_norm<const D: usize>(
+    x: Tensor<D>,
+    residual: Option<(Tensor<D>, f64)>,
+    gamma: Tensor<1>,
+    beta: Tensor<1>,
+    epsilon: f64,
+) -> Tensor<D> {
+    let keep = residual
+        .as_ref()
+        .filter(|(_, prob)| *prob > 0.0)
+        .map(|(_, prob)| Keep::new(*prob, draw_seed(&x.device())));
+    let [gamma, beta] = [gamma, beta].map(Input::dense);
+    let x = Input::dense(x);
+    let shape = x.value.layout().shape().clone();
+    let (n_rows, d) = rows(&x.value);
+    let per_task = rows_per_task(d);
+    assert_eq!(values(&gamma.value).len(), d, "gamma has another width than x");
+    assert_eq!(values(&beta.value).len(), d, "beta has another width than x");
+    let mut statistics = vec![[0.0; 2]; n_rows];
+
+    let residual = residual.map(|(residual, _)| Input::dense(residual));
+    let total = residual.as_ref().map(|residual| {
+        assert_eq!(*residual.value.layout().shape(), shape, "the residual has another shape than x");
+        let (x, residual) = (values(&x.value), values(&residual.value));
+        let mut total = vec![0.0; x.len()];
+        total
+            .par_chunks_mut((per_task * d).max(1))
+            .zip(x.par_chunks((per_task * d).max(1)))
+            .zip(residual.par_chunks((per_task * d).max(1)))
+            .enumerate()
+            .for_each(|(task, ((total, x), residual))| {
+                let rows = total.chunks_exact_mut(d).zip(x.chunks_exact(d)).zip(residual.chunks_exact(d));
+                for (row, ((total, x), residual)) in rows.enumerate() {
+                    add_row(x, residual, keep.map(|keep| keep.row(task * per_task + row)), total);
+                }
+            });
+        tensor(total, shape.clone())
+    });
+    let input = total.unwrap_or_else(|| x.value.clone());
+    let (from, scale, shift) = (values(&input), values(&gamma.value), values(&beta.value));
+    // SAFETY: the tasks cover the whole, and `norm_row` writes each element of its row.
+    let y = unsafe {
+        filled(from.len(), |y| {
+            y.par_chunks_mut((per_task * d).max(1))
+                .zip(from.par_chunks((per_task * d).max(1)))
+                .zip(statistics.par_chunks_mut(per_task))
+                .for_each(|((y, x), statistics)| {
+                    let rows = y.chunks_exact_mut(d).zip(x.chunks_exact(d)).zip(statistics);
+                    for ((y, x), statistics) in rows {
+                        *statistics = norm_row(x, scale, shift, epsilon as f32, y);
+                    }
+                });
+        })
+    };
+    let y = tensor(y, shape);
+    let state = || State { input, gamma: gamma.value, statistics, keep };
+    match residual {
+        Some(residual) => output(AddLayerNorm, [x.node, residual.node, gamma.node, beta.node], y, state),
+        None => output(LayerNorm, [x.node, gamma.node, beta.node], y, state),
+    }
+}

@@ -1,0 +1,229 @@
+//! Affine maps: one matrix product each way and for the weight's gradient.
+
+use super::{Input, dense, filled, output, rows, rows_per_task, tensor, values};
+use burn::tensor::{DType, Shape, Tensor};
+use burn_autodiff::checkpoint::base::Checkpointer;
+use burn_autodiff::grads::Gradients;
+use burn_autodiff::ops::{Backward, Ops};
+use burn_flex::{Flex, FlexTensor, Layout};
+use burn_std::Bytes;
+use rayon::prelude::*;
+use std::mem::MaybeUninit;
+
+/// Products of fewer multiplications are not worth a second thread.
+const PARALLEL: usize = 1 << 20;
+
+/// A matrix in memory: where it begins and how far apart rows and columns are, in elements.
+#[derive(Clone, Copy)]
+pub(super) struct Matrix {
+    pub start: *const f32,
+    pub row: isize,
+    pub column: isize,
+}
+
+impl Matrix {
+    /// A row-major matrix.
+    pub fn dense(values: &[f32], width: usize) -> Self {
+        Self { start: values.as_ptr(), row: width as isize, column: 1 }
+    }
+
+    /// A tensor of two axes with any strides.
+    fn strided(x: &FlexTensor) -> Self {
+        let (layout, storage) = (x.layout(), x.storage::<f32>());
+        let start = storage[layout.start_offset()..].as_ptr();
+        Self { start, row: layout.strides()[0], column: layout.strides()[1] }
+    }
+
+    pub fn transposed(self) -> Self {
+        Self { row: self.column, column: self.row, ..self }
+    }
+}
+
+/// `target = keep · target + a·b`, where `a` is `[m, k]` and `b` is `[k, n]`.
+///
+/// # Safety
+/// The matrices lie within memory that the caller may read, the target within memory that nobody else
+/// uses meanwhile; with `keep` it is initialised.
+pub(super) unsafe fn product(
+    [m, k, n]: [usize; 3],
+    target: *mut f32,
+    (target_row, target_column): (isize, isize),
+    keep: bool,
+    a: Matrix,
+    b: Matrix,
+    parallel: bool,
+) {
+    let parallelism = match parallel && m * k * n >= PARALLEL {
+        true => gemm::Parallelism::Rayon(0),
+        false => gemm::Parallelism::None,
+    };
+    // SAFETY: the caller's promise.
+    unsafe {
+        gemm::gemm(
+            m,
+            n,
+            k,
+            target,
+            target_column,
+            target_row,
+            keep,
+            a.start,
+            a.column,
+            a.row,
+            b.start,
+            b.column,
+            b.row,
+            1f32,
+            1f32,
+            false,
+            false,
+            false,
+            parallelism,
+        );
+    }
+}
+
+/// Fills rows with the bias.
+fn fill_rows(y: &mut [MaybeUninit<f32>], bias: &[f32]) {
+    let per_task = rows_per_task(bias.len()) * bias.len();
+    y.par_chunks_mut(per_task.max(1)).for_each(|y| {
+        for row in y.chunks_exact_mut(bias.len()) {
+            row.iter_mut().zip(bias).for_each(|(y, bias)| {
+                y.write(*bias);
+            });
+        }
+    });
+}
+
+/// The sum of the rows.
+fn sum_rows(x: &[f32], width: usize) -> Vec<f32> {
+    let per_task = rows_per_task(width) * width;
+    let parts: Vec<Vec<f32>> = x
+        .par_chunks(per_task.max(1))
+        .map(|x| {
+            let mut part = vec![0.0; width];
+            for row in x.chunks_exact(width) {
+                part.iter_mut().zip(row).for_each(|(part, x)| *part += x);
+            }
+            part
+        })
+        .collect();
+    let mut total = vec![0.0; width];
+    for part in parts {
+        total.iter_mut().zip(part).for_each(|(total, part)| *total += part);
+    }
+    total
+}
+
+#[derive(Debug, Clone)]
+struct State {
+    x: FlexTensor,
+    weight: FlexTensor,
+}
+
+impl State {
+    fn input_gradient(&self, gradient: &FlexTensor) -> FlexTensor {
+        let (n_tokens, d_out) = rows(gradient);
+        let (_, d_in) = rows(&self.x);
+        // SAFETY: the product writes all of `[n_tokens, d_in]`; sizes are those of the forward pass.
+        let dx = unsafe {
+            filled(n_tokens * d_in, |dx| {
+                let gradient = Matrix::dense(values(gradient), d_out);
+                let weight = Matrix::strided(&self.weight).transposed();
+                let target = dx.as_mut_ptr().cast();
+                product([n_tokens, d_out, d_in], target, (d_in as isize, 1), false, gradient, weight, true);
+            })
+        };
+        tensor(dx, self.x.layout().shape().clone())
+    }
+
+    /// In the weight's own order of memory, so that a transposed view's gradient is no strided one in the
+    /// end.
+    fn weight_gradient(&self, gradient: &FlexTensor) -> FlexTensor {
+        let (n_tokens, d_out) = rows(gradient);
+        let (_, d_in) = rows(&self.x);
+        let by_column = self.weight.layout().strides()[0] < self.weight.layout().strides()[1];
+        let strides = if by_column { (1, d_in as isize) } else { (d_out as isize, 1) };
+        // SAFETY: the product writes all of `[d_in, d_out]`.
+        let dw = unsafe {
+            filled(d_in * d_out, |dw| {
+                let x = Matrix::dense(values(&self.x), d_in).transposed();
+                let gradient = Matrix::dense(values(gradient), d_out);
+                product([d_in, n_tokens, d_out], dw.as_mut_ptr().cast(), strides, false, x, gradient, true);
+            })
+        };
+        let layout = Layout::new(Shape::new([d_in, d_out]), vec![strides.0, strides.1], 0);
+        FlexTensor::new(Bytes::from_elems(dw), layout, DType::F32)
+    }
+}
+
+#[derive(Debug)]
+struct Linear;
+
+impl Backward<Flex, 2> for Linear {
+    type State = State;
+
+    fn backward(self, ops: Ops<State, 2>, grads: &mut Gradients, _: &mut Checkpointer) {
+        let gradient = dense(grads.consume::<Flex>(&ops.node));
+        let [x, weight] = ops.parents;
+        if let Some(weight) = weight {
+            grads.register::<Flex>(weight.id, ops.state.weight_gradient(&gradient));
+        }
+        if let Some(x) = x {
+            grads.register::<Flex>(x.id, ops.state.input_gradient(&gradient));
+        }
+    }
+}
+
+#[derive(Debug)]
+struct LinearWithBias;
+
+impl Backward<Flex, 3> for LinearWithBias {
+    type State = State;
+
+    fn backward(self, ops: Ops<State, 3>, grads: &mut Gradients, _: &mut Checkpointer) {
+        let gradient = dense(grads.consume::<Flex>(&ops.node));
+        let [x, weight, bias] = ops.parents;
+        if let Some(bias) = bias {
+            let (_, d_out) = rows(&gradient);
+            grads.register::<Flex>(bias.id, tensor(sum_rows(values(&gradient), d_out), Shape::new([d_out])));
+        }
+        if let Some(weight) = weight {
+            grads.register::<Flex>(weight.id, ops.state.weight_gradient(&gradient));
+        }
+        if let Some(x) = x {
+            grads.register::<Flex>(x.id, ops.state.input_gradient(&gradient));
+        }
+    }
+}
+
+pub(crate) fn linear<const D: usize>(x: Tensor<D>, weight: Tensor<2>, bias: Option<Tensor<1>>) -> Tensor<D> {
+    let mut shape = x.dims();
+    let [d_in, d_out] = weight.dims();
+    assert_eq!(shape[D - 1], d_in, "the weight takes another width than x has");
+    let (x, weight) = (Input::dense(x), Input::strided(weight));
+    let bias = bias.map(Input::dense);
+    let n_tokens = shape.iter().product::<usize>() / d_in.max(1);
+    // SAFETY: the product writes all of `[n_tokens, d_out]`, over the bias where there is one.
+    let y = unsafe {
+        filled(n_tokens * d_out, |y| {
+            if let Some(bias) = &bias {
+                let bias = values(&bias.value);
+                assert_eq!(bias.len(), d_out, "the bias has another width than the weight");
+                fill_rows(y, bias);
+            }
+            let from = Matrix::dense(values(&x.value), d_in);
+            let matrix = Matrix::strided(&weight.value);
+            let target = y.as_mut_ptr().cast();
+            let sizes = [n_tokens, d_in, d_out];
+            product(sizes, target, (d_out as isize, 1), bias.is_some(), from, matrix, true);
+        })
+    };
+    shape[D - 1] = d_out;
+    let y = tensor(y, Shape::from(shape.to_vec()));
+    let state = || State { x: x.value, weight: weight.value };
+    match bias {
+        Some(bias) => output(LinearWithBias, [x.node, weight.node, bias.node], y, state),
+        None => output(Linear, [x.node, weight.node], y, state),
+    }
+}

@@ -1,0 +1,147 @@
+//! Fused operations for the flex backend, and how they enter burn's autodiff graph.
+
+pub(crate) mod adamw;
+pub(crate) mod attention;
+pub(crate) mod cross_entropy;
+pub(crate) mod dropout;
+pub(crate) mod embedding;
+pub(crate) mod gelu;
+pub(crate) mod layer_norm;
+pub(crate) mod linear;
+mod random;
+mod vector;
+
+use burn::tensor::{DType, Device, Distribution, Int, Shape, Tensor};
+use burn_autodiff::Autodiff;
+use burn_autodiff::checkpoint::strategy::NoCheckpointing;
+use burn_autodiff::ops::{Backward, NodeGuard, OpsKind};
+use burn_dispatch::{DispatchDevice, GradientCheckpointingStrategy};
+use burn_flex::{Flex, FlexTensor, Layout};
+use burn_std::Bytes;
+use std::mem::MaybeUninit;
+
+/// Elements to a task: enough to be worth it, few enough to stay in the cache. Fixed, so that sums do not
+/// depend on the number of threads.
+const BLOCK: usize = 8 << 10;
+
+/// Whether the fused operations take this tensor: 32-bit floats on flex, gradients not recomputed.
+pub(crate) fn takes<const D: usize>(x: &Tensor<D>) -> bool {
+    x.dtype() == DType::F32 && is_flex(&x.device())
+}
+
+fn is_flex(device: &Device) -> bool {
+    match device.as_dispatch() {
+        DispatchDevice::Flex(_) => true,
+        DispatchDevice::Autodiff(device) => {
+            matches!(**device, DispatchDevice::Flex(_))
+                && device.gradient_checkpointing_strategy() == GradientCheckpointingStrategy::Disabled
+        }
+        #[allow(unreachable_patterns, reason = "other backends may be compiled in")]
+        _ => false,
+    }
+}
+
+/// An input: its values, and its place in the graph where there is one.
+pub(crate) struct Input {
+    pub value: FlexTensor,
+    pub node: Option<NodeGuard>,
+}
+
+impl Input {
+    /// Any layout.
+    pub fn strided<const D: usize>(x: Tensor<D>) -> Self {
+        const TAKEN: &str = "`takes` has looked at the device";
+        if x.device().is_autodiff() {
+            let (value, node) = x.try_into_primitive::<Autodiff<Flex>>().expect(TAKEN).into_parts();
+            Self { value, node: Some(node) }
+        } else {
+            Self { value: x.try_into_primitive::<Flex>().expect(TAKEN), node: None }
+        }
+    }
+
+    /// In row-major order without gaps; copied only where it is not.
+    pub fn dense<const D: usize>(x: Tensor<D>) -> Self {
+        let Self { value, node } = Self::strided(x);
+        Self { value: dense(value), node }
+    }
+}
+
+/// Puts an operation's output into the graph: all inputs are nodes, or none.
+pub(crate) fn output<const D: usize, const N: usize, B: Backward<Flex, N>>(
+    backward: B,
+    nodes: [Option<NodeGuard>; N],
+    value: FlexTensor,
+    state: impl FnOnce() -> B::State,
+) -> Tensor<D> {
+    if nodes.iter().any(Option::is_none) {
+        return Tensor::from_primitive::<Flex>(value);
+    }
+    let nodes = nodes.map(|node| node.expect("none is missing"));
+    let value = match backward.prepare::<NoCheckpointing>(nodes).compute_bound().stateful() {
+        OpsKind::Tracked(op) => op.finish(state(), value),
+        OpsKind::UnTracked(op) => op.finish(value),
+    };
+    Tensor::from_primitive::<Autodiff<Flex>>(value)
+}
+
+/// The values of an integer tensor as indices.
+///
+/// # Panics
+/// If one is negative.
+pub(crate) fn indices<const D: usize>(ids: Tensor<D, Int>) -> Vec<usize> {
+    let ids = ids.into_data();
+    ids.iter::<i64>().map(|id| usize::try_from(id).expect("an index is not negative")).collect()
+}
+
+/// A seed from the device's generator.
+fn draw_seed(device: &Device) -> u64 {
+    let device = device.clone().inner();
+    let [high, low] = [0, 1].map(|_| {
+        let draw = Tensor::<1>::random([1], Distribution::Uniform(0.0, 1.0), &device);
+        u64::from(draw.into_scalar::<f32>().to_bits())
+    });
+    high << 32 ^ low
+}
+
+fn dense(x: FlexTensor) -> FlexTensor {
+    if x.is_contiguous() { x } else { x.to_contiguous() }
+}
+
+/// The elements of a dense tensor.
+fn values(x: &FlexTensor) -> &[f32] {
+    x.as_slice().expect("dense 32-bit floats")
+}
+
+/// The elements of a dense tensor, copied first where others hold it too.
+fn values_mut(x: &mut FlexTensor) -> &mut [f32] {
+    let (start, end) = x.layout().contiguous_offsets().expect("dense");
+    &mut x.storage_mut::<f32>()[start..end]
+}
+
+fn tensor(values: Vec<f32>, shape: Shape) -> FlexTensor {
+    FlexTensor::new(Bytes::from_elems(values), Layout::contiguous(shape), DType::F32)
+}
+
+/// A vector whose elements `fill` writes.
+///
+/// # Safety
+/// `fill` must write every element.
+unsafe fn filled(n: usize, fill: impl FnOnce(&mut [MaybeUninit<f32>])) -> Vec<f32> {
+    let mut values = Vec::with_capacity(n);
+    fill(&mut values.spare_capacity_mut()[..n]);
+    // SAFETY: the capacity is n at least, and the caller vouches for the elements.
+    unsafe { values.set_len(n) };
+    values
+}
+
+/// The width of the last axis and how many rows of it there are.
+fn rows(x: &FlexTensor) -> (usize, usize) {
+    let shape = x.layout().shape();
+    let width = shape[shape.num_dims() - 1];
+    (shape.num_elements() / width.max(1), width)
+}
+
+/// Rows to a task.
+fn rows_per_task(width: usize) -> usize {
+    (BLOCK / width.max(1)).max(1)
+}

@@ -1,0 +1,172 @@
+//! Vectorised arithmetic: loops that the compiler turns into vector code, compiled for several instruction
+//! sets and chosen when the program runs.
+
+/// Compiles each function for AVX-512, AVX2 and the plain instruction set, and calls the best one that the
+/// machine has. (NEON is part of AArch64's plain set.)
+///
+/// The arithmetic is the same whichever it is, without fused multiply-adds, so results have the same bits.
+macro_rules! vectorised {
+    ($($(#[$doc:meta])* $vis:vis fn $name:ident($($arg:ident : $type:ty),* $(,)?) $(-> $result:ty)? $body:block)*) => {$(
+        $(#[$doc])*
+        #[allow(clippy::too_many_arguments)]
+        $vis fn $name($($arg: $type),*) $(-> $result)? {
+            #[inline(always)]
+            #[allow(clippy::too_many_arguments)]
+            fn body($($arg: $type),*) $(-> $result)? $body
+
+            #[cfg(target_arch = "x86_64")]
+            {
+                #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx2")]
+                #[allow(clippy::too_many_arguments)]
+                fn avx512($($arg: $type),*) $(-> $result)? { body($($arg),*) }
+
+                #[target_feature(enable = "avx2")]
+                #[allow(clippy::too_many_arguments)]
+                fn avx2($($arg: $type),*) $(-> $result)? { body($($arg),*) }
+
+                if std::is_x86_feature_detected!("avx512f")
+                    && std::is_x86_feature_detected!("avx512vl")
+                    && std::is_x86_feature_detected!("avx512dq")
+                    && std::is_x86_feature_detected!("avx512bw")
+                {
+                    // SAFETY: the machine has these instructions.
+                    return unsafe { avx512($($arg),*) };
+                }
+                if std::is_x86_feature_detected!("avx2") {
+                    // SAFETY: as above.
+                    return unsafe { avx2($($arg),*) };
+                }
+            }
+            body($($arg),*)
+        }
+    )*};
+}
+pub(crate) use vectorised;
+
+/// Partial sums side by side: one AVX-512 register.
+const LANES: usize = 16;
+
+/// `Σ f(i)` for `i` in `0..n`, in an order that does not depend on the instruction set.
+#[inline(always)]
+pub(crate) fn sum(n: usize, f: impl Fn(usize) -> f32) -> f32 {
+    let mut lanes = [0f32; LANES];
+    let whole = n - n % LANES;
+    for start in (0..whole).step_by(LANES) {
+        for (lane, sum) in lanes.iter_mut().enumerate() {
+            *sum += f(start + lane);
+        }
+    }
+    let mut total = 0.0;
+    for lane in lanes {
+        total += lane;
+    }
+    for i in whole..n {
+        total += f(i);
+    }
+    total
+}
+
+/// The greatest of `x`, minus infinity for none.
+#[inline(always)]
+pub(crate) fn max(x: &[f32]) -> f32 {
+    let mut lanes = [f32::NEG_INFINITY; LANES];
+    let (whole, rest) = x.as_chunks::<LANES>();
+    for chunk in whole {
+        for (max, x) in lanes.iter_mut().zip(chunk) {
+            *max = if *x > *max { *x } else { *max };
+        }
+    }
+    let lanes = lanes.into_iter().chain(rest.iter().copied());
+    lanes.fold(f32::NEG_INFINITY, |max, x| if x > max { x } else { max })
+}
+
+/// `eˣ` to 2 units in the last place, after Cephes' `expf`; NaN for NaN. Below −87.3 it gives e^−87.3,
+/// which is 1e-38, above 88.3 e^88.3.
+#[inline(always)]
+pub(crate) fn exp(x: f32) -> f32 {
+    let clamped = x.clamp(-87.3, 88.3);
+    // Adding 1.5·2²³ rounds to a whole number, which then stands in the lowest bits.
+    const ROUND: f32 = 12_582_912.0;
+    let shifted = clamped * std::f32::consts::LOG2_E + ROUND;
+    let n = shifted - ROUND;
+    let r = clamped - n * 0.693_359_375 - n * -2.121_944_4e-4;
+    let mut p = 1.987_569_1e-4f32;
+    p = p * r + 1.398_199_9e-3;
+    p = p * r + 8.333_452e-3;
+    p = p * r + 4.166_579_6e-2;
+    p = p * r + 1.666_666_5e-1;
+    p = p * r + 5.000_000_1e-1;
+    let y = p * r * r + r + 1.0;
+    let y = f32::from_bits(y.to_bits().wrapping_add(shifted.to_bits() << 23));
+    if x.is_nan() { x } else { y }
+}
+
+/// The standard normal distribution function and its density.
+///
+/// `erfc(z)·e^{z²}` is a polynomial of degree 9 in `1 / (1 + 0.36·z)`, fitted for this file to a relative
+/// error of 4e-8 for `z` in 0..9.5, so that the lower tail is as exact as the upper one.
+#[inline(always)]
+pub(crate) fn normal(x: f32) -> (f32, f32) {
+    let z = x.abs() * std::f32::consts::FRAC_1_SQRT_2;
+    let t = 1.0 / (1.0 + 0.36 * z);
+    let e = exp(-0.5 * x * x);
+    let mut p = 0.058_548_22f32;
+    p = p * t - 0.318_169_72;
+    p = p * t + 0.573_186_3;
+    p = p * t - 0.382_275_7;
+    p = p * t + 0.378_924_85;
+    p = p * t + 0.077_586_11;
+    p = p * t + 0.208_001_8;
+    p = p * t + 0.200_982_58;
+    p = p * t + 0.203_215_51;
+    let tail = 0.5 * p * t * e;
+    (if x >= 0.0 { 1.0 - tail } else { tail }, 0.398_942_28 * e)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exp_is_exact_to_two_units() {
+        let mut worst = 0.0f64;
+        for i in -87_000..88_000 {
+            let x = i as f32 * 1e-3;
+            let exact = f64::from(x).exp();
+            worst = worst.max((f64::from(exp(x)) - exact).abs() / exact);
+        }
+        assert!(worst < 2.4e-7, "{worst}");
+        assert!(exp(f32::NAN).is_nan());
+        assert!(exp(-1e30) < 2e-38 && exp(1e30).is_finite());
+    }
+
+    #[test]
+    fn the_normal_distribution_is_exact_in_both_tails() {
+        // Φ from a table with 15 digits.
+        for (x, cdf) in [
+            (0.0f32, 0.5),
+            (0.5, 0.691_462_461_274_013),
+            (1.0, 0.841_344_746_068_543),
+            (-1.0, 0.158_655_253_931_457),
+            (-2.0, 0.022_750_131_948_179_2),
+            (-3.0, 1.349_898_031_630_09e-3),
+            (-5.0, 2.866_515_718_791_93e-7),
+            (-8.0, 6.220_960_574_271_82e-16),
+        ] {
+            let (found, density) = normal(x);
+            let error = (f64::from(found) - cdf).abs() / cdf;
+            assert!(error < 5e-6, "Φ({x}) = {found}, not {cdf}");
+            let exact = (-0.5 * f64::from(x).powi(2)).exp() / (2.0 * std::f64::consts::PI).sqrt();
+            assert!((f64::from(density) - exact).abs() < 1e-6 * exact + 1e-30);
+        }
+    }
+
+    #[test]
+    fn sums_and_maxima_of_ragged_lengths() {
+        for n in [0, 1, 15, 16, 17, 31, 100] {
+            let x: Vec<f32> = (0..n).map(|i| ((i * 37) % 101) as f32 - 50.0).collect();
+            assert_eq!(sum(n, |i| x[i]), x.iter().sum::<f32>());
+            assert_eq!(max(&x), x.iter().copied().fold(f32::NEG_INFINITY, f32::max));
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! The few operations that decide a Transformer's speed, behind one signature each.
+//!
+//! Each is composed from burn's operations, which work on every device. With the feature `flex`, and for
+//! 32-bit tensors on burn's flex backend, it is fused instead: one pass over memory on all cores, with a
+//! backward pass written by hand. Same shapes and same results, up to rounding.
+//!
+//! | operation | fused |
+//! | --- | --- |
+//! | [`linear`] | product with the bias in it; gradients of weight and bias in one product and one pass |
+//! | [`attention`] | products, masks, softmax and dropout head by head, without the transposed copies |
+//! | [`layer_norm`], [`add_layer_norm`] | statistics and result; with dropout and the residual connection before it |
+//! | [`gelu`], [`gelu_tanh`] | vectorised error function, exponential |
+//! | [`dropout`], [`dropout_add`] | masks drawn again in the backward pass, and not kept |
+//! | [`cross_entropy`] | one pass over the logits, whose memory the gradient takes over |
+//! | [`embedding`] | gather; the gradient scattered on all cores |
+//! | [`adamw`], [`squared_sum`] | the whole update in one pass |
+//!
+//! Sums are made in blocks of a fixed size, so results do not depend on the number of threads.
+
+mod adamw;
+mod attention;
+mod cross_entropy;
+mod dropout;
+mod embedding;
+#[cfg(feature = "flex")]
+mod flex;
+mod gelu;
+mod layer_norm;
+mod linear;
+
+pub use adamw::{AdamWStep, adamw, squared_sum};
+pub use attention::{AttentionMask, attention, attention_with_weights};
+pub use cross_entropy::{CrossEntropy, cross_entropy};
+pub use dropout::{dropout, dropout_add};
+pub use embedding::embedding;
+pub use gelu::{gelu, gelu_tanh};
+pub use layer_norm::{Residual, add_layer_norm, layer_norm};
+pub use linear::linear;
