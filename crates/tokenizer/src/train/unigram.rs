@@ -243,7 +243,7 @@ impl UnigramTrainer {
     }
 
     fn check(&self) -> Result<()> {
-        check_size(self.vocab_size, self.special_tokens.len())?;
+        check_size(self.vocab_size, self.special_tokens.len(), 0)?;
         if !(self.shrinking_factor > 0.0 && self.shrinking_factor < 1.0) {
             let message = format!("{} is not between 0 and 1", self.shrinking_factor);
             return Err(Error::invalid("shrinking_factor", message));

@@ -65,7 +65,7 @@ impl WordLevelTrainer {
         items: I,
         progress: &mut dyn FnMut(TrainProgress),
     ) -> Result<Tokenizer> {
-        check_size(self.vocab_size, self.special_tokens.len())?;
+        check_size(self.vocab_size, self.special_tokens.len(), 0)?;
         let mut words = count::words(items, self.normalizer.as_ref(), self.pre_tokenizer.as_ref(), progress)?;
         // The words come sorted, and the sort is stable.
         words.sort_by_key(|(_, count)| Reverse(*count));
