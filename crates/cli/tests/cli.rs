@@ -214,6 +214,31 @@ fn a_closed_pipe_ends_it_quietly() {
     assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
 }
 
+#[test]
+fn a_tokenizer_is_laid_open() {
+    let (_folder, vocab) = vocabulary();
+    let inspect = |texts: &[&str]| {
+        run(&[&["tokenizer", "inspect", "--tokenizer", vocab.as_str()], texts].concat()).done()
+    };
+    let shown = inspect(&["The cats sat.", "mat"]);
+    for part in [
+        "tokens        13\n",
+        "[CLS] 2",
+        "1 (12.5 %), with ##",
+        "BertNormalizer",
+        "WordPiece",
+        "The cat|s sat|.",
+        "normalised: the cats sat.",
+        "7 tokens of 13 bytes",
+        " 8  ##s    7..8    s\n",
+        "3 tokens of 3 bytes",
+    ] {
+        assert!(shown.contains(part), "{part:?} in {shown}");
+    }
+    assert!(!shown.contains('\x1b'), "no colours where no terminal is");
+    assert!(!inspect(&[]).contains("bytes"));
+}
+
 /// Some text that every kind of tokenizer can learn from.
 fn corpus(folder: &TempDir) -> String {
     let path = folder.path().join("corpus.txt");
