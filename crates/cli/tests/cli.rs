@@ -97,9 +97,14 @@ fn wrong_usage_is_one_error_line_and_status_2() {
 
 #[test]
 fn help_shows_examples_on_standard_output() {
-    for command in
-        [&["train"][..], &["fill-mask"], &["completions"], &["tokenizer", "train"], &["tokenizer", "encode"]]
-    {
+    for command in [
+        &["train"][..],
+        &["fill-mask"],
+        &["completions"],
+        &["tokenizer", "train"],
+        &["tokenizer", "encode"],
+        &["tokenizer", "inspect"],
+    ] {
         let help = run(&[command, &["--help"]].concat()).done();
         assert!(help.contains("Examples:\n  cloze "), "{help}");
     }

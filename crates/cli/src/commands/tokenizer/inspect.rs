@@ -64,10 +64,15 @@ fn visible(text: &str) -> String {
     text.chars().flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] }).collect()
 }
 
+/// So many tokens of a list are named.
+const SHOWN: usize = 20;
+
 fn vocabulary(statistics: &Statistics) -> String {
     let list = |tokens: &[(u32, String)]| {
-        let tokens: Vec<_> = tokens.iter().map(|(id, token)| format!("{} {id}", visible(token))).collect();
-        tokens.join(", ")
+        let shown = tokens.iter().take(SHOWN).map(|(id, token)| format!("{} {id}", visible(token)));
+        let more = tokens.len().saturating_sub(SHOWN);
+        let more = (more > 0).then(|| format!("and {} more", number(more)));
+        shown.chain(more).collect::<Vec<_>>().join("  ")
     };
     let mut rows = vec![
         vec!["tokens".to_owned(), number(statistics.size)],
@@ -78,8 +83,7 @@ fn vocabulary(statistics: &Statistics) -> String {
     let continuing = |what: String| format!("{} ({share:.1} %), {what}", number(statistics.continuing));
     let continuing = match &statistics.mark {
         Some(WordMark::Continuing(mark)) => continuing(format!("with {mark}")),
-        Some(WordMark::Beginning(mark)) => continuing(format!("without {mark}")),
-        Some(WordMark::Ending(mark)) => continuing(format!("without {mark}")),
+        Some(WordMark::Beginning(mark) | WordMark::Ending(mark)) => continuing(format!("without {mark}")),
         _ => String::new(),
     };
     rows.push(vec!["inside words".to_owned(), continuing]);
@@ -139,9 +143,12 @@ fn stage(value: &Value) -> String {
             false => parts.iter().map(stage).collect::<Vec<_>>().join(" → "),
         };
     }
+    let template = kind == "TemplateProcessing";
     let setting = |(key, value): (&String, &Value)| match value {
         _ if key == "type" => None,
         Value::Null => None,
+        Value::Array(pieces) if template => Some(format!("{key}={:?}", parts_of(pieces))),
+        _ if template => None,
         Value::Array(list) if list.len() > 8 => Some(format!("{key}={}", number(list.len()))),
         Value::Object(map) if map.len() > 8 => Some(format!("{key}={}", number(map.len()))),
         Value::String(text) => Some(format!("{key}={text:?}")),
@@ -151,11 +158,26 @@ fn stage(value: &Value) -> String {
     [kind.to_owned(), settings.join(" ")].into_iter().filter(|s| !s.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
+/// A template as `tokenizers` lets one write it: `[CLS]:0 $A:0 [SEP]:0`.
+fn parts_of(template: &[Value]) -> String {
+    let part = |piece: &Value| {
+        let (kind, piece) = piece.as_object()?.iter().next()?;
+        let dollar = if kind == "Sequence" { "$" } else { "" };
+        Some(format!("{dollar}{}:{}", piece["id"].as_str()?, piece["type_id"]))
+    };
+    template.iter().filter_map(part).collect::<Vec<_>>().join(" ")
+}
+
 /// The text in pieces, and a line for each with id, token, bytes and text.
 fn split(tokenizer: &Tokenizer, text: &str, colour: bool) -> String {
     let encoding = tokenizer.encode(text, true);
     let mut rows: Vec<Vec<String>> = Vec::new();
+    let mut padding = 0;
     for (i, id) in encoding.ids.iter().enumerate() {
+        if encoding.attention_mask[i] == 0 {
+            padding += 1;
+            continue;
+        }
         let (start, end) = encoding.offsets[i];
         let token = tokenizer.id_to_token(*id).unwrap_or(&encoding.tokens[i]);
         let mut row = vec![id.to_string(), visible(token)];
@@ -166,16 +188,14 @@ fn split(tokenizer: &Tokenizer, text: &str, colour: bool) -> String {
     }
     let normalized = tokenizer.normalizer().map(|n| n.normalize(text)).filter(|n| n != text);
     let normalized = normalized.map_or(String::new(), |n| format!("\nnormalised: {}", visible(&n)));
-    let count = match encoding.overflowing.len() {
-        0 => format!("{} tokens", encoding.len()),
-        more => format!("{} tokens, and {more} overflowing parts", encoding.len()),
-    };
-    format!(
-        "{}{normalized}\n{count} of {} bytes\n{}",
-        pieces(&encoding, text, colour),
-        text.len(),
-        table(rows, &[0])
-    )
+    let mut count = format!("{} tokens of {} bytes", encoding.len() - padding, text.len());
+    if padding > 0 {
+        count += &format!(", and {padding} of padding");
+    }
+    if !encoding.overflowing.is_empty() {
+        count += &format!(", and {} overflowing parts", encoding.overflowing.len());
+    }
+    format!("{}{normalized}\n{count}\n{}", pieces(&encoding, text, colour), table(rows, &[0]))
 }
 
 /// Foreground colours that neighbours take turns in: cyan, yellow, green, magenta.
@@ -211,7 +231,7 @@ fn pieces(encoding: &Encoding, text: &str, colour: bool) -> String {
 
 #[cfg(test)]
 mod tests {
-    use cloze_tokenizer::Vocab;
+    use cloze_tokenizer::{Truncation, Vocab};
     use serde_json::json;
 
     use super::*;
@@ -239,12 +259,32 @@ mod tests {
     }
 
     #[test]
+    fn padding_and_overflow_are_told() {
+        let mut tokenizer = bert();
+        tokenizer.set_truncation(Some(Truncation::to(4))).unwrap();
+        let shown = split(&tokenizer, "boats sink", false);
+        assert!(shown.contains("\n4 tokens of 10 bytes, and 1 overflowing parts\n"), "{shown}");
+        let file = tokenizer.to_json().replace(
+            "\"padding\": null",
+            r#""padding": {"strategy": {"Fixed": 9}, "direction": "Right", "pad_id": 0, "pad_type_id": 0,
+                "pad_token": "[UNK]"}"#,
+        );
+        let shown = split(&Tokenizer::from_json(&file).unwrap(), "boat", false);
+        assert!(shown.contains("\n3 tokens of 4 bytes, and 6 of padding\n"), "{shown}");
+    }
+
+    #[test]
     fn stages_are_one_line_each() {
         let sequence = json!({"type": "Sequence", "normalizers": [
             {"type": "NFC"},
             {"type": "BertNormalizer", "lowercase": true, "strip_accents": null},
         ]});
         assert_eq!(stage(&sequence), "NFC → BertNormalizer lowercase=true");
+        let template = json!({"type": "TemplateProcessing", "special_tokens": {}, "single": [
+            {"SpecialToken": {"id": "[CLS]", "type_id": 0}},
+            {"Sequence": {"id": "A", "type_id": 0}},
+        ]});
+        assert_eq!(stage(&template), "TemplateProcessing single=\"[CLS]:0 $A:0\"");
         let model = json!({"type": "BPE", "vocab": vec![0; 1200], "unk_token": "<unk>"});
         assert_eq!(stage(&model), "BPE vocab=1,200 unk_token=\"<unk>\"");
         assert_eq!(stage(&Value::Null), "none");
