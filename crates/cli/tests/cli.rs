@@ -97,9 +97,14 @@ fn wrong_usage_is_one_error_line_and_status_2() {
 
 #[test]
 fn help_shows_examples_on_standard_output() {
-    for command in
-        [&["train"][..], &["fill-mask"], &["completions"], &["tokenizer", "train"], &["tokenizer", "encode"]]
-    {
+    for command in [
+        &["train"][..],
+        &["fill-mask"],
+        &["completions"],
+        &["tokenizer", "train"],
+        &["tokenizer", "encode"],
+        &["tokenizer", "inspect"],
+    ] {
         let help = run(&[command, &["--help"]].concat()).done();
         assert!(help.contains("Examples:\n  cloze "), "{help}");
     }
@@ -212,6 +217,31 @@ fn a_closed_pipe_ends_it_quietly() {
     writer.join().unwrap();
     assert_eq!(output.status.code(), Some(0));
     assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
+}
+
+#[test]
+fn a_tokenizer_is_laid_open() {
+    let (_folder, vocab) = vocabulary();
+    let inspect = |texts: &[&str]| {
+        run(&[&["tokenizer", "inspect", "--tokenizer", vocab.as_str()], texts].concat()).done()
+    };
+    let shown = inspect(&["The cats sat.", "mat"]);
+    for part in [
+        "tokens        13\n",
+        "[CLS] 2",
+        "1 (12.5 %), with ##",
+        "BertNormalizer",
+        "WordPiece",
+        "The cat|s sat|.",
+        "normalised: the cats sat.",
+        "7 tokens of 13 bytes",
+        " 8  ##s    7..8    s\n",
+        "3 tokens of 3 bytes",
+    ] {
+        assert!(shown.contains(part), "{part:?} in {shown}");
+    }
+    assert!(!shown.contains('\x1b'), "no colours where no terminal is");
+    assert!(!inspect(&[]).contains("bytes"));
 }
 
 /// Some text that every kind of tokenizer can learn from.

@@ -52,7 +52,9 @@
 //!   cuts), keeps word ids when cutting from the left, and does not fail where the named text of
 //!   `OnlyFirst` or `OnlySecond` is too short, but cuts the other as well.
 //! - An added token keeps the id its file gives, or the file is refused; the reference assigns another.
-//! - Training numbers pieces with a prefix or suffix in order; the reference does in random order.
+//! - Training numbers pieces with a prefix or suffix in order; the reference does in random order. Counts
+//!   are 64-bit; those of the reference overflow at 2³¹.
+//! - Decoding no tokens at all gives no text; the reference's BPE decoder panics.
 //! - Unknown fields and components are errors.
 //! - Unigram sampling draws a path in proportion to its probability to the power of alpha (Kudo 2018); the
 //!   reference applies alpha again at every piece. A piece that comes twice is an error.
@@ -76,6 +78,7 @@ mod pre_tokenizers;
 mod protobuf;
 mod sentencepiece;
 mod splits;
+mod statistics;
 mod tokenizer;
 pub mod train;
 mod truncation;
@@ -91,5 +94,6 @@ pub use normalizers::{BertNormalizer, Normalizer, Precompiled};
 pub use padding::{Padding, PaddingDirection, PaddingStrategy};
 pub use post_processors::{PostProcessor, SpecialToken, TemplatePiece, TemplateProcessing, TemplateSequence};
 pub use pre_tokenizers::{ByteLevel, PreTokenizer};
+pub use statistics::{Statistics, WordMark};
 pub use tokenizer::{SpecialIds, Tokenizer};
 pub use truncation::{Truncation, TruncationDirection, TruncationStrategy};

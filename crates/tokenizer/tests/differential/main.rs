@@ -314,6 +314,25 @@ fn a_million_strings() {
     try_strings(&pairs, set("CLOZE_SEED").unwrap_or(SEED + 1), count);
 }
 
+/// What is not the same is seen, and told with the least text that shows it.
+#[test]
+fn differences_are_found() {
+    let cased = WordPieceTrainer { vocab_size: 300, lowercase: false, ..Default::default() };
+    let uncased = WordPieceTrainer { lowercase: true, ..cased.clone() };
+    let ours = uncased.train(&*TEXT).unwrap();
+    let theirs = pair("cased", cased.train(&*TEXT).unwrap()).theirs;
+    let wrong = Pair { theirs, ..pair("uncased", ours) };
+    let message = catch_unwind(AssertUnwindSafe(|| try_strings(&[wrong], SEED, 50))).unwrap_err();
+    let message = message.downcast::<String>().unwrap();
+    assert!(message.contains(" differ:\nuncased, string "), "{message}");
+    let right = trained_byte_level();
+    let ids = right.ours.encode("a É", true);
+    assert_eq!(encodings(&ids, &right.theirs.encode("a É", true).unwrap()), None);
+    let offsets = Encoding { offsets: vec![(0, 0); ids.len()], ..ids };
+    let found = encodings(&offsets, &right.theirs.encode("a É", true).unwrap()).unwrap();
+    assert!(found.starts_with("offsets: [(0, 0),"), "{found}");
+}
+
 /// The strings are what they are meant to be.
 #[test]
 fn the_generator_reaches_every_corner() {

@@ -2,6 +2,7 @@
 
 mod decode;
 mod encode;
+mod inspect;
 mod train;
 
 use std::path::Path;
@@ -10,12 +11,13 @@ use anyhow::Result;
 use clap::Subcommand;
 use cloze_tokenizer::Tokenizer;
 
-/// Train a tokenizer, or turn text into ids and back with one.
+/// Train a tokenizer, turn text into ids and back with one, or look into it.
 #[derive(Subcommand)]
 pub enum Command {
     Train(train::Args),
     Encode(encode::Args),
     Decode(decode::Args),
+    Inspect(inspect::Args),
 }
 
 /// Carries out `command`.
@@ -24,6 +26,7 @@ pub fn run(command: Command) -> Result<()> {
         Command::Train(args) => train::run(&args),
         Command::Encode(args) => encode::run(&args),
         Command::Decode(args) => decode::run(&args),
+        Command::Inspect(args) => inspect::run(&args),
     }
 }
 
