@@ -63,6 +63,7 @@
 
 mod added;
 mod cache;
+mod char_level;
 mod decoders;
 mod encoding;
 mod error;
