@@ -65,6 +65,7 @@
 
 mod added;
 mod cache;
+mod char_level;
 mod decoders;
 mod encoding;
 mod error;

@@ -257,3 +257,89 @@ fn each<'a>(mut message: Message<'a>, mut read: impl FnMut(Field<'a>) -> Result<
 pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Tokenizer> {
     Spm::parse(bytes)?.tokenizer()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    macro_rules! golden {
+        ($name:literal) => {{
+            let bytes = include_bytes!(concat!("../tests/data/sentencepiece/", $name, ".model"));
+            let json = include_str!(concat!("../tests/data/sentencepiece/", $name, ".json"));
+            (bytes.as_slice(), serde_json::from_str::<Value>(json).unwrap())
+        }};
+    }
+
+    /// All stages as transformers' converter has them.
+    #[test]
+    fn as_transformers_converts_them() {
+        for (bytes, json) in
+            [golden!("unigram"), golden!("unigram-bytes"), golden!("bpe"), golden!("bpe-bytes")]
+        {
+            let spm = Spm::parse(bytes).unwrap();
+            let mut normalizers = spm.normalizers();
+            if !spm.charsmap.is_empty() {
+                let rules = Normalizer::Precompiled(Precompiled::new(spm.charsmap.clone()).unwrap());
+                normalizers.insert(0, serde_json::to_value(rules).unwrap());
+            }
+            assert_eq!(json["normalizer"]["normalizers"], Value::from(normalizers));
+            assert_eq!(json["pre_tokenizer"], spm.pre_tokenizer().unwrap_or(Value::Null));
+            assert_eq!(json["decoder"], spm.decoder());
+            let model = &json["model"];
+            if spm.model_type == BPE {
+                assert_eq!(model["merges"], json!(spm.merges()));
+                continue;
+            }
+            let ours = Tokenizer::new(spm.model().unwrap());
+            let ours: Value = serde_json::from_str(&ours.to_json()).unwrap();
+            assert_eq!(&ours["model"], model);
+        }
+    }
+
+    #[test]
+    fn what_is_read() {
+        let spm = Spm::parse(golden!("unigram-plain").0).unwrap();
+        assert!(!spm.add_dummy_prefix && !spm.remove_extra_whitespaces && spm.charsmap.is_empty());
+        assert_eq!((spm.unk_id, spm.pieces[0].text.as_str(), spm.pieces[0].kind), (2, "<s>", CONTROL));
+        assert_eq!(spm.metaspace()["prepend_scheme"], "never");
+        assert!(spm.normalizers().is_empty());
+        let spm = Spm::parse(golden!("unigram").0).unwrap();
+        assert!(spm.pieces.iter().any(|p| p.text == "<sep>" && p.kind == USER_DEFINED));
+    }
+
+    /// A message of one field that is a message of one number.
+    fn spec(outer: u8, number: u16, value: u8) -> Vec<u8> {
+        let tag = number << 3;
+        let inner = [(tag & 0x7F) as u8 | 0x80, (tag >> 7) as u8, value];
+        [&[outer << 3 | 2, inner.len() as u8], inner.as_slice()].concat()
+    }
+
+    #[test]
+    fn what_is_not_supported_is_named() {
+        let (model, _) = golden!("unigram");
+        let error = |more: &[u8]| from_bytes(&[model, more].concat()).unwrap_err().to_string();
+        assert!(error(&spec(2, 3, 3)).starts_with("trainer_spec.model_type: WORD and CHAR"));
+        assert!(error(&spec(2, 3, 9)).starts_with("trainer_spec.model_type: 9 is not known"));
+        assert!(error(&spec(2, 24, 1)).starts_with("trainer_spec.treat_whitespace_as_suffix"));
+        assert!(error(&spec(3, 5, 0)).starts_with("normalizer_spec.escape_whitespaces"));
+        assert!(error(&[5 << 3 | 2, 3, 2 << 3 | 2, 1, 7]).starts_with("denormalizer_spec"));
+        assert!(from_bytes(b"").unwrap_err().to_string().starts_with("pieces: there are none"));
+        assert!(from_bytes(b"plain text").is_err());
+    }
+
+    #[test]
+    fn damaged_files_are_refused_or_work() {
+        for (model, _) in [golden!("unigram"), golden!("bpe-bytes")] {
+            for at in 0..model.len() {
+                let mut bytes = model.to_vec();
+                bytes[at] ^= 1 << (at % 8);
+                if let Ok(tokenizer) = from_bytes(&bytes) {
+                    tokenizer.encode("a ship, e\u{301}", true);
+                }
+                if at % 16 == 0 {
+                    let _ = Spm::parse(&model[..at]);
+                }
+            }
+        }
+    }
+}
