@@ -62,6 +62,20 @@ impl Encoding {
         Some(start..end + 1)
     }
 
+    pub(crate) fn with_capacity(pieces: usize) -> Self {
+        Self {
+            ids: Vec::with_capacity(pieces),
+            tokens: Vec::with_capacity(pieces),
+            type_ids: Vec::with_capacity(pieces),
+            offsets: Vec::with_capacity(pieces),
+            word_ids: Vec::with_capacity(pieces),
+            sequence_ids: Vec::with_capacity(pieces),
+            special_tokens_mask: Vec::with_capacity(pieces),
+            attention_mask: Vec::with_capacity(pieces),
+            overflowing: Vec::new(),
+        }
+    }
+
     pub(crate) fn push(&mut self, id: u32, token: &str, offsets: Span, word: Option<u32>, sequence: u32) {
         self.ids.push(id);
         self.tokens.push(token.to_owned());
