@@ -14,8 +14,8 @@ use crate::models::Piece;
 const LONGEST: usize = 24;
 const PIECES: usize = 7;
 
-/// How many words a thread remembers unless set otherwise: 2 MB.
-pub(crate) const WORDS: usize = 1 << 15;
+/// How many words a thread remembers unless set otherwise: 1 MB, which stays near the processor.
+pub(crate) const WORDS: usize = 1 << 14;
 /// A cache begins with room for this many.
 const FIRST: usize = 1 << 8;
 
@@ -150,7 +150,7 @@ impl Cache {
             make(&text[start..end], &mut self.scratch);
             return Pieces::Made(&self.scratch);
         };
-        if self.entered >= self.entries.len() && self.entries.len() < words {
+        if 2 * self.entered >= self.entries.len() && self.entries.len() < words {
             self.grow();
         }
         let first = key.hash() & (self.entries.len() - 1);
@@ -311,7 +311,7 @@ mod tests {
             }
             assert!(made > before, "round {round}: longer ones are not kept");
         }
-        assert!(before > 3 * (made - before), "{before} made, then {made} in all");
+        assert!(made < 2 * before, "{before} made, then {made} in all");
     }
 
     #[test]

@@ -53,6 +53,10 @@
 //!   `OnlyFirst` or `OnlySecond` is too short, but cuts the other as well.
 //! - An added token keeps the id its file gives, or the file is refused; the reference assigns another.
 //! - Training numbers pieces with a prefix or suffix in order; the reference does in random order.
+//! - BPE dropout draws from a generator that is passed in, or that begins anew with each call; the
+//!   reference draws from one of the process.
+//! - The bytes that stand for an unknown character with a prefix or suffix end where the word does; the
+//!   reference counts on.
 //! - Unknown fields and components are errors.
 //!
 //! Unicode versions are the reference's: general categories of `unicode_categories` 0.1, normalisation of Unicode 9, regular-expression classes

@@ -358,7 +358,7 @@ impl Tokenizer {
         });
     }
 
-    /// Sets how many words each thread remembers with their pieces: 32,768 unless set, 0 for none. Rounded
+    /// Sets how many words each thread remembers with their pieces: 16,384 unless set, 0 for none. Rounded
     /// up to a power of four; each takes 64 bytes, and memory is taken as words come. Frequent words are
     /// what this is for: of text that repeats none, it makes encoding a little slower.
     pub fn set_cached_words(&mut self, words: usize) {
@@ -454,22 +454,23 @@ impl Tokenizer {
         let mut encoding = Encoding::with_capacity(splits.splits.len() * 5 / 4 + 2);
         self.with_words(&splits, rng, |words| {
             for (word, split) in splits.splits.iter().enumerate() {
-                let word = Some(word as u32);
+                let word = word as u32;
                 let Split { range, added } = split;
                 if let Some(id) = added {
                     let text = &splits.text[range.clone()];
-                    encoding.push(*id, text, splits.original(range.clone()), word, sequence);
+                    encoding.push_piece(*id, text, splits.original(range.clone()), word);
                     continue;
                 }
                 let mut start = range.start;
                 words.pieces(split).for_each(|piece| {
                     let end = range.start + piece.end;
                     let token = self.model.vocab().token(piece.id).unwrap_or_default();
-                    encoding.push(piece.id, token, splits.original(start..end), word, sequence);
+                    encoding.push_piece(piece.id, token, splits.original(start..end), word);
                     start = end;
                 });
             }
         });
+        encoding.complete(sequence);
         encoding
     }
 

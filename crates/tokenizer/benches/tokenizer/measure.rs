@@ -3,38 +3,45 @@
 use std::{
     alloc::{GlobalAlloc, Layout, System},
     fs,
-    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+    sync::atomic::{AtomicBool, AtomicIsize, Ordering::Relaxed},
+    thread,
     time::Instant,
 };
 
-/// The system's allocator, counting bytes in use.
+/// The system's allocator, counting bytes in use where that is asked for; where times are taken, it is not.
 pub struct Counting;
 
-static NOW: AtomicUsize = AtomicUsize::new(0);
+static COUNTS: AtomicBool = AtomicBool::new(false);
+static NOW: AtomicIsize = AtomicIsize::new(0);
+
+fn count(bytes: isize) {
+    if COUNTS.load(Relaxed) {
+        NOW.fetch_add(bytes, Relaxed);
+    }
+}
 
 // SAFETY: every call goes to the system's allocator as it came.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        NOW.fetch_add(layout.size(), Relaxed);
+        count(layout.size() as isize);
         // SAFETY: the caller's promise.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        NOW.fetch_add(layout.size(), Relaxed);
+        count(layout.size() as isize);
         // SAFETY: the caller's promise.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        NOW.fetch_add(size, Relaxed);
-        NOW.fetch_sub(layout.size(), Relaxed);
+        count(size as isize - layout.size() as isize);
         // SAFETY: the caller's promise.
         unsafe { System.realloc(pointer, layout, size) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        NOW.fetch_sub(layout.size(), Relaxed);
+        count(-(layout.size() as isize));
         // SAFETY: the caller's promise.
         unsafe { System.dealloc(pointer, layout) }
     }
@@ -42,9 +49,12 @@ unsafe impl GlobalAlloc for Counting {
 
 /// Bytes that `make` leaves in use, in megabytes.
 pub fn megabytes<T>(make: impl FnOnce() -> T) -> (T, f64) {
+    COUNTS.store(true, Relaxed);
     let before = NOW.load(Relaxed);
     let made = make();
-    (made, (NOW.load(Relaxed).saturating_sub(before)) as f64 / 1e6)
+    let after = NOW.load(Relaxed);
+    COUNTS.store(false, Relaxed);
+    (made, (after - before) as f64 / 1e6)
 }
 
 /// Seconds of wall time that `work` takes.
@@ -58,6 +68,8 @@ pub fn wall(work: impl FnOnce()) -> f64 {
 /// where the system does not tell.
 pub fn processor(work: impl FnOnce()) -> f64 {
     let nanoseconds = || {
+        // Which brings the count up to date.
+        thread::yield_now();
         let stat = fs::read_to_string("/proc/thread-self/schedstat").ok()?;
         stat.split(' ').next()?.parse::<f64>().ok()
     };

@@ -25,27 +25,24 @@ impl Dropout<'_> {
     }
 }
 
-/// Joins the lowest-ranked, leftmost pair until there is none.
-pub(super) fn merge(pairs: &Pairs, out: &mut Vec<Piece>, first: usize) {
-    if out.len() - first <= SCAN {
-        by_scan(pairs, out, first);
-    } else {
-        by_queue(pairs, out, first, None);
-    }
-}
-
-/// Quadratic, and fast for at most [`SCAN`] symbols.
-fn by_scan(pairs: &Pairs, out: &mut Vec<Piece>, first: usize) {
-    const NONE: Merge = Merge { rank: u32::MAX, id: 0 };
+/// Joins the lowest-ranked, leftmost pair until there is none. Quadratic, and fast for at most [`SCAN`]
+/// symbols; `known` is the merge of the symbol in a place with the next one, given their ids.
+#[inline]
+pub(super) fn by_scan(
+    pairs: &Pairs,
+    known: impl Fn(usize, u32, u32) -> Merge,
+    out: &mut Vec<Piece>,
+    first: usize,
+) {
     // The merge of every symbol with the next one.
-    let mut merges = [NONE; SCAN];
+    let mut merges = [Merge::NONE; SCAN];
     let mut count = out.len() - first;
     let merge = |out: &[Piece], i: usize| match out.get(first + i..first + i + 2) {
-        Some([a, b]) => pairs.get(a.id, b.id).unwrap_or(NONE),
-        _ => NONE,
+        Some([a, b]) => pairs.get(a.id, b.id).unwrap_or(Merge::NONE),
+        _ => Merge::NONE,
     };
-    for i in 0..count.saturating_sub(1) {
-        merges[i] = merge(out, i);
+    for (i, pair) in out[first..].windows(2).enumerate() {
+        merges[i] = known(i, pair[0].id, pair[1].id);
     }
     while count > 1 {
         let mut best = 0;
@@ -54,7 +51,7 @@ fn by_scan(pairs: &Pairs, out: &mut Vec<Piece>, first: usize) {
                 best = i;
             }
         }
-        if merges[best] == NONE {
+        if merges[best] == Merge::NONE {
             break;
         }
         let at = first + best;
@@ -145,8 +142,9 @@ mod tests {
         for len in 0..SCAN {
             let ids: Vec<u32> = (0..len).map(|_| rng.next_u32() % 3).collect();
             let (mut scan, mut queue) = (symbols(&ids), symbols(&ids));
-            by_scan(&pairs(), &mut scan, 0);
-            by_queue(&pairs(), &mut queue, 0, None);
+            let pairs = pairs();
+            by_scan(&pairs, |_, a, b| pairs.get(a, b).unwrap_or(Merge::NONE), &mut scan, 0);
+            by_queue(&pairs, &mut queue, 0, None);
             assert_eq!(scan, queue, "{ids:?}");
         }
     }

@@ -52,6 +52,8 @@ pub struct Bpe {
     pairs: Pairs,
     config: BpeConfig,
     alphabet: Alphabet,
+    /// The merges of two bytes, if the byte level can do without writing them as characters.
+    byte_pairs: Option<Box<[Merge]>>,
     /// Tables for long words, made when the first one comes; `None` where the merges do not allow them.
     linear: OnceLock<Option<Box<Linear>>>,
 }
@@ -111,7 +113,12 @@ impl Bpe {
             None => None,
         };
         let alphabet = Alphabet::new(&vocab, unk, config.byte_fallback);
-        Ok(Self { vocab, merges, pairs, config, alphabet, linear: OnceLock::new() })
+        let plain = config.continuing_subword_prefix.is_none() && config.end_of_word_suffix.is_none();
+        let byte_pairs = alphabet.byte_level().filter(|_| plain).map(|ids| {
+            let all = ids.iter().flat_map(|&a| ids.iter().map(move |&b| (a, b)));
+            all.map(|(a, b)| pairs.get(a, b).unwrap_or(Merge::NONE)).collect()
+        });
+        Ok(Self { vocab, merges, pairs, config, alphabet, byte_pairs, linear: OnceLock::new() })
     }
 
     /// The pieces and their ids.
@@ -137,52 +144,70 @@ impl Bpe {
 
     /// Appends the pieces of `word`; with a generator, dropout applies.
     pub(crate) fn pieces(&self, word: &str, rng: Option<&mut dyn Rng>, out: &mut Vec<Piece>) {
-        let dropout = rng.zip(self.dropout()).map(|(rng, probability)| Dropout { probability, rng });
-        if self.config.ignore_merges
-            && dropout.is_none()
-            && let Some(id) = self.vocab.id(word)
-        {
-            out.push(Piece { id, end: word.len() });
+        let dropout = self.dropout_with(rng);
+        if dropout.is_none() && self.whole(word, word.len(), out) {
             return;
         }
         let first = out.len();
         self.symbols(word, out);
-        self.join(dropout, out, first);
+        let merge = |_, a, b| self.pairs.get(a, b).unwrap_or(Merge::NONE);
+        self.join(dropout, merge, out, first);
     }
 
     /// Whether [`byte_pieces`](Self::byte_pieces) works.
     pub(crate) fn spells_bytes(&self) -> bool {
-        let BpeConfig { continuing_subword_prefix, end_of_word_suffix, .. } = &self.config;
-        self.alphabet.has_bytes() && continuing_subword_prefix.is_none() && end_of_word_suffix.is_none()
+        self.byte_pairs.is_some()
     }
 
     /// Appends the pieces of `word` written in the characters for bytes, with ends in `word` itself.
     pub(crate) fn byte_pieces(&self, word: &str, rng: Option<&mut dyn Rng>, out: &mut Vec<Piece>) {
-        let dropout = rng.zip(self.dropout()).map(|(rng, probability)| Dropout { probability, rng });
-        if self.config.ignore_merges
-            && dropout.is_none()
-            && let Some(id) = self.vocab.id(&word.bytes().map(byte_to_char).collect::<String>())
-        {
-            out.push(Piece { id, end: word.len() });
+        let (Some(ids), Some(pairs)) = (self.alphabet.byte_level(), &self.byte_pairs) else {
             return;
+        };
+        let dropout = self.dropout_with(rng);
+        if self.config.ignore_merges && dropout.is_none() {
+            let written: String = word.bytes().map(byte_to_char).collect();
+            if self.whole(&written, word.len(), out) {
+                return;
+            }
         }
         let first = out.len();
-        self.byte_symbols(word, out);
-        self.join(dropout, out, first);
+        let bytes = word.as_bytes();
+        out.extend(
+            bytes.iter().enumerate().map(|(i, byte)| Piece { id: ids[usize::from(*byte)], end: i + 1 }),
+        );
+        let merge = |i, _, _| pairs[usize::from(bytes[i]) << 8 | usize::from(bytes[i + 1])];
+        self.join(dropout, merge, out, first);
     }
 
-    /// Joins the symbols from `first` on.
-    fn join(&self, dropout: Option<Dropout>, out: &mut Vec<Piece>, first: usize) {
-        match dropout {
-            Some(_) => merge::by_queue(&self.pairs, out, first, dropout),
-            None => self.merge(out, first),
+    fn dropout_with<'a>(&self, rng: Option<&'a mut dyn Rng>) -> Option<Dropout<'a>> {
+        rng.zip(self.dropout()).map(|(rng, probability)| Dropout { probability, rng })
+    }
+
+    /// With `ignore_merges`, takes the word of `len` bytes whole if it is a piece.
+    fn whole(&self, word: &str, len: usize, out: &mut Vec<Piece>) -> bool {
+        let id = if self.config.ignore_merges { self.vocab.id(word) } else { None };
+        out.extend(id.map(|id| Piece { id, end: len }));
+        id.is_some()
+    }
+
+    /// Joins the symbols from `first` on, two of which are merged as `merge` says (see
+    /// [`merge::by_scan`]).
+    #[inline]
+    fn join(
+        &self,
+        dropout: Option<Dropout>,
+        merge: impl Fn(usize, u32, u32) -> Merge,
+        out: &mut Vec<Piece>,
+        first: usize,
+    ) {
+        if dropout.is_none() && out.len() - first <= merge::SCAN {
+            merge::by_scan(&self.pairs, merge, out, first);
+            return;
         }
-    }
-
-    fn merge(&self, out: &mut Vec<Piece>, first: usize) {
-        let long = out.len() - first > merge::SCAN;
-        if !(long && self.linear().is_some_and(|linear| linear.merge(&self.pairs, out, first))) {
-            merge::merge(&self.pairs, out, first);
+        let done = dropout.is_none() && self.linear().is_some_and(|l| l.merge(&self.pairs, out, first));
+        if !done {
+            merge::by_queue(&self.pairs, out, first, dropout);
         }
     }
 

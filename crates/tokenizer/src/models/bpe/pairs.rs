@@ -11,6 +11,10 @@ pub(super) struct Merge {
     pub id: u32,
 }
 
+impl Merge {
+    pub const NONE: Self = Self { rank: u32::MAX, id: 0 };
+}
+
 /// The merges by pair of ids.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Pairs(HashMap<u64, Merge, BuildHasherDefault<Mix>>);

@@ -32,9 +32,9 @@ impl Alphabet {
         }
     }
 
-    /// Whether every byte is a symbol at the byte level.
-    pub fn has_bytes(&self) -> bool {
-        self.byte_level.is_some()
+    /// The ids of the bytes at the byte level, if every byte is a symbol.
+    pub fn byte_level(&self) -> Option<&[u32; 256]> {
+        self.byte_level.as_deref()
     }
 
     /// The ids that stand for what is no character of the vocabulary.
@@ -44,15 +44,6 @@ impl Alphabet {
 }
 
 impl Bpe {
-    /// Appends the pieces for the word's bytes; nothing unless the alphabet [has them](Alphabet::has_bytes).
-    pub(super) fn byte_symbols(&self, word: &str, out: &mut Vec<Piece>) {
-        if let Some(ids) = &self.alphabet.byte_level {
-            out.extend(
-                word.bytes().enumerate().map(|(i, byte)| Piece { id: ids[usize::from(byte)], end: i + 1 }),
-            );
-        }
-    }
-
     /// Appends the pieces for the word's characters.
     pub(super) fn symbols(&self, word: &str, out: &mut Vec<Piece>) {
         let prefix = self.config.continuing_subword_prefix.as_deref();
