@@ -62,6 +62,20 @@ impl Encoding {
         Some(start..end + 1)
     }
 
+    pub(crate) fn with_capacity(pieces: usize) -> Self {
+        Self {
+            ids: Vec::with_capacity(pieces),
+            tokens: Vec::with_capacity(pieces),
+            type_ids: Vec::with_capacity(pieces),
+            offsets: Vec::with_capacity(pieces),
+            word_ids: Vec::with_capacity(pieces),
+            sequence_ids: Vec::with_capacity(pieces),
+            special_tokens_mask: Vec::with_capacity(pieces),
+            attention_mask: Vec::with_capacity(pieces),
+            overflowing: Vec::new(),
+        }
+    }
+
     pub(crate) fn push(&mut self, id: u32, token: &str, offsets: Span, word: Option<u32>, sequence: u32) {
         self.ids.push(id);
         self.tokens.push(token.to_owned());
@@ -71,6 +85,23 @@ impl Encoding {
         self.sequence_ids.push(Some(sequence));
         self.special_tokens_mask.push(0);
         self.attention_mask.push(1);
+    }
+
+    /// Appends a piece of a text; [`complete`](Self::complete) fills in what is the same for all of them.
+    #[inline]
+    pub(crate) fn push_piece(&mut self, id: u32, token: &str, offsets: Span, word: u32) {
+        self.ids.push(id);
+        self.tokens.push(token.to_owned());
+        self.offsets.push(offsets);
+        self.word_ids.push(Some(word));
+    }
+
+    pub(crate) fn complete(&mut self, sequence: u32) {
+        let len = self.len();
+        self.type_ids.resize(len, sequence);
+        self.sequence_ids.resize(len, Some(sequence));
+        self.special_tokens_mask.resize(len, 0);
+        self.attention_mask.resize(len, 1);
     }
 
     pub(crate) fn push_special(&mut self, id: u32, token: &str, type_id: u32) {
@@ -158,6 +189,21 @@ impl Encoding {
             both.append(theirs.clone());
             overflowing.push(both);
         }
+        if self.len() < other.len() && overflowing.is_empty() {
+            // Special tokens before a text: its vectors have room for them.
+            *self = Self {
+                ids: before(self.ids.drain(..), other.ids),
+                tokens: before(self.tokens.drain(..), other.tokens),
+                type_ids: before(self.type_ids.drain(..), other.type_ids),
+                offsets: before(self.offsets.drain(..), other.offsets),
+                word_ids: before(self.word_ids.drain(..), other.word_ids),
+                sequence_ids: before(self.sequence_ids.drain(..), other.sequence_ids),
+                special_tokens_mask: before(self.special_tokens_mask.drain(..), other.special_tokens_mask),
+                attention_mask: before(self.attention_mask.drain(..), other.attention_mask),
+                overflowing,
+            };
+            return;
+        }
         self.ids.extend(other.ids);
         self.tokens.extend(other.tokens);
         self.type_ids.extend(other.type_ids);
@@ -168,6 +214,12 @@ impl Encoding {
         self.attention_mask.extend(other.attention_mask);
         self.overflowing = overflowing;
     }
+}
+
+/// `first` and then `second`, in the latter's memory.
+fn before<T>(first: std::vec::Drain<T>, mut second: Vec<T>) -> Vec<T> {
+    second.splice(0..0, first);
+    second
 }
 
 #[cfg(test)]

@@ -316,14 +316,10 @@ fn model(file: ModelFile) -> Result<Model> {
         let max = file.max_input_chars_per_word.unwrap_or(100);
         return Ok(Model::WordPiece(WordPiece::with(vocab, unk, prefix, max)?));
     }
-    if file.byte_fallback == Some(true) {
-        return Err(Error::invalid("model.byte_fallback", "true is not supported, only false"));
-    }
-    if file.dropout.is_some_and(|p| p != 0.0) {
-        return Err(Error::invalid("model.dropout", "only null (no dropout) is supported"));
-    }
     let merges = file.merges.ok_or_else(|| Error::invalid("model.merges", "a BPE model needs its merges"))?;
     let config = BpeConfig {
+        dropout: file.dropout,
+        byte_fallback: file.byte_fallback.unwrap_or(false),
         unk_token: file.unk_token,
         continuing_subword_prefix: file.continuing_subword_prefix.filter(|p| !p.is_empty()),
         end_of_word_suffix: file.end_of_word_suffix.filter(|s| !s.is_empty()),
@@ -414,10 +410,8 @@ pub(crate) fn to_json(tokenizer: &Tokenizer) -> String {
         },
         #[serde(rename = "BPE")]
         Bpe {
-            dropout: Option<f32>,
             #[serde(flatten)]
             config: &'a BpeConfig,
-            byte_fallback: bool,
             vocab: &'a Vocab,
             merges: Vec<(&'a str, &'a str)>,
         },
@@ -448,9 +442,7 @@ pub(crate) fn to_json(tokenizer: &Tokenizer) -> String {
                 vocab: model.vocab(),
             },
             Model::Bpe(model) => OutModel::Bpe {
-                dropout: None,
                 config: model.config(),
-                byte_fallback: false,
                 vocab: model.vocab(),
                 merges: model.merges().collect(),
             },
@@ -496,8 +488,8 @@ mod tests {
         assert!(error(&with(r#""decoder":7"#)).starts_with("decoder: expected an object"));
         assert!(error(&with(r#""version":"2.0""#)).starts_with("version: \"2.0\""));
         assert!(error(&with(r#""surprise":1"#)).contains("unknown field `surprise`"));
-        let fallback = r#"{"model":{"type":"BPE","vocab":{},"merges":[],"byte_fallback":true}}"#;
-        assert!(error(fallback).starts_with("model.byte_fallback"));
+        let dropout = r#"{"model":{"type":"BPE","vocab":{},"merges":[],"dropout":-0.1}}"#;
+        assert!(error(dropout).starts_with("model.dropout: -0.1"));
     }
 
     #[test]

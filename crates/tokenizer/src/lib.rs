@@ -55,6 +55,10 @@
 //! - Training numbers pieces with a prefix or suffix in order; the reference does in random order. Counts
 //!   are 64-bit; those of the reference overflow at 2³¹.
 //! - Decoding no tokens at all gives no text; the reference's BPE decoder panics.
+//! - BPE dropout draws from a generator that is passed in, or that begins anew with each call; the
+//!   reference draws from one of the process.
+//! - The bytes that stand for an unknown character with a prefix or suffix end where the word does; the
+//!   reference counts on.
 //! - Unknown fields and components are errors.
 //! - Unigram sampling draws a path in proportion to its probability to the power of alpha (Kudo 2018); the
 //!   reference applies alpha again at every piece. A piece that comes twice is an error.

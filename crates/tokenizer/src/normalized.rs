@@ -11,27 +11,48 @@ pub(crate) struct NormalizedText {
     spans: Option<Vec<Span>>,
     /// Where this piece begins in the original text.
     start: usize,
+    /// Spans are kept but not written down: every character still stands for the one in its place.
+    in_place: bool,
 }
 
 impl NormalizedText {
     /// A piece of the original that begins at byte `start`; `track` keeps spans.
     pub fn new(text: &str, start: usize, track: bool) -> Self {
-        let spans = track.then(|| {
-            let mut spans = Vec::with_capacity(text.len());
-            for (i, c) in text.char_indices() {
-                let span = (start + i, start + i + c.len_utf8());
-                spans.extend(std::iter::repeat_n(span, c.len_utf8()));
-            }
-            spans
-        });
-        Self { text: text.to_owned(), spans, start }
+        Self { text: text.to_owned(), spans: None, start, in_place: track }
+    }
+
+    /// Writes the spans down before they change.
+    fn write_spans(&mut self) {
+        if std::mem::take(&mut self.in_place) {
+            self.spans = Some(spans_in_place(&self.text, self.start));
+        }
+    }
+
+    /// Where the text begins in the original, if every character of it still stands for the one in its
+    /// place.
+    pub fn in_place(&self) -> Option<usize> {
+        self.in_place.then_some(self.start)
+    }
+
+    /// Replaces every character of text that is all ASCII by another of ASCII.
+    pub fn map_ascii(&mut self, map: impl Fn(u8) -> u8) {
+        let mut bytes = std::mem::take(&mut self.text).into_bytes();
+        for byte in &mut bytes {
+            *byte = map(*byte) & 0x7F;
+        }
+        self.text = String::from_utf8(bytes).expect("all of it is ASCII");
     }
 
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    pub fn into_parts(self) -> (String, Option<Vec<Span>>) {
+    pub fn into_text(self) -> String {
+        self.text
+    }
+
+    pub fn into_parts(mut self) -> (String, Option<Vec<Span>>) {
+        self.write_spans();
         (self.text, self.spans)
     }
 
@@ -39,6 +60,7 @@ impl NormalizedText {
     /// `1` is inserted (and stands for the same range as the character before it), `-n` replaces one
     /// and drops the `n` old characters after it. `dropped` old characters are dropped at the front.
     pub fn transform(&mut self, chars: impl IntoIterator<Item = (char, isize)>, dropped: usize) {
+        self.write_spans();
         let Some(spans) = &mut self.spans else {
             self.text = chars.into_iter().map(|(c, _)| c).collect();
             return;
@@ -75,7 +97,7 @@ impl NormalizedText {
         if self.text.chars().all(&keep) {
             return;
         }
-        if self.spans.is_none() {
+        if self.spans.is_none() && !self.in_place {
             self.text.retain(keep);
             return;
         }
@@ -113,6 +135,16 @@ impl NormalizedText {
         }
         self.transform(chars, 0);
     }
+}
+
+/// The spans of text that begins at byte `start` of the original and is unchanged.
+pub(crate) fn spans_in_place(text: &str, start: usize) -> Vec<Span> {
+    let mut spans = Vec::with_capacity(text.len());
+    for (i, c) in text.char_indices() {
+        let span = (start + i, start + i + c.len_utf8());
+        spans.extend(std::iter::repeat_n(span, c.len_utf8()));
+    }
+    spans
 }
 
 #[cfg(test)]

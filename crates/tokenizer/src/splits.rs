@@ -2,7 +2,10 @@
 
 use std::ops::Range;
 
-use crate::normalized::{NormalizedText, Span};
+use crate::{
+    normalized::{NormalizedText, Span, spans_in_place},
+    pre_tokenizers::byte_to_char,
+};
 
 /// One piece of the text: a word for the model, or an added token found before.
 #[derive(Debug, Clone)]
@@ -21,20 +24,33 @@ pub(crate) struct Splits {
     /// For every byte of `text`, the range of the original it stands for, when wanted.
     pub spans: Option<Vec<Span>>,
     pub splits: Vec<Split>,
+    /// Spans are wanted but not written down: every character stands for the one in its place.
+    in_place: bool,
+    /// The words are still to be written in the characters that stand for bytes; see
+    /// [`write_bytes`](Self::write_bytes).
+    pub bytes: bool,
 }
 
 impl Splits {
     pub fn new(track: bool) -> Self {
-        Self { spans: track.then(Vec::new), ..Self::default() }
+        Self { in_place: track, ..Self::default() }
     }
 
     /// Appends normalised text with the cuts already made in it, as ranges of that text.
     pub fn push(&mut self, text: NormalizedText, cuts: impl IntoIterator<Item = Split>) {
         let base = self.text.len();
-        let (text, spans) = text.into_parts();
+        let mut spans = None;
+        let text = if self.in_place && text.in_place() == Some(base) {
+            text.into_text()
+        } else {
+            self.write_spans();
+            let (text, written) = text.into_parts();
+            spans = written;
+            text
+        };
         if base == 0 {
             self.text = text;
-            self.spans = self.spans.is_some().then(|| spans.unwrap_or_default());
+            self.spans = spans;
         } else {
             self.text.push_str(&text);
             if let (Some(all), Some(spans)) = (&mut self.spans, spans) {
@@ -69,12 +85,87 @@ impl Splits {
 
     /// The range of the original that a range of the normalised text stands for; of an empty range,
     /// or without spans, `(0, 0)`.
+    #[inline]
     pub fn original(&self, range: Range<usize>) -> Span {
+        if self.in_place && !range.is_empty() {
+            let Range { mut start, mut end } = range;
+            while !self.text.is_char_boundary(start) {
+                start -= 1;
+            }
+            while !self.text.is_char_boundary(end) {
+                end += 1;
+            }
+            return (start, end);
+        }
         match self.spans.as_ref().map(|spans| &spans[range]) {
             Some([first, .., last]) => (first.0, last.1),
             Some([only]) => *only,
             _ => (0, 0),
         }
+    }
+
+    /// Writes the spans down, if they are wanted, for a stage that changes them.
+    pub fn write_spans(&mut self) {
+        if std::mem::take(&mut self.in_place) {
+            self.spans = Some(spans_in_place(&self.text, 0));
+        }
+    }
+
+    /// Writes the words in the characters that stand for bytes, if that is still to be done.
+    pub fn write_bytes(&mut self) {
+        if !std::mem::take(&mut self.bytes) {
+            return;
+        }
+        self.write_spans();
+        let mut text = String::with_capacity(self.text.len() * 5 / 4);
+        let mut spans = self.spans.as_ref().map(|spans| Vec::with_capacity(spans.len() * 5 / 4));
+        for split in &mut self.splits {
+            let start = text.len();
+            for at in split.range.clone() {
+                let byte = self.text.as_bytes()[at];
+                let before = text.len();
+                match split.added {
+                    None => text.push(byte_to_char(byte)),
+                    // An added token stays as it is.
+                    Some(_) if self.text.is_char_boundary(at) => text.extend(self.text[at..].chars().next()),
+                    Some(_) => continue,
+                }
+                if let (Some(old), Some(spans)) = (&self.spans, &mut spans) {
+                    spans.extend(std::iter::repeat_n(old[at], text.len() - before));
+                }
+            }
+            split.range = start..text.len();
+        }
+        self.text = text;
+        self.spans = spans;
+    }
+
+    /// Puts a space before every piece that `wants` one, which stands for its first character too.
+    pub fn prefix_spaces(&mut self, wants: impl Fn(&str) -> bool) {
+        let wants = |text: &str, split: &Split| split.added.is_none() && wants(&text[split.range.clone()]);
+        if !self.splits.iter().any(|split| wants(&self.text, split)) {
+            return;
+        }
+        self.write_spans();
+        let mut text = String::with_capacity(self.text.len() + self.splits.len());
+        let mut spans = self.spans.as_ref().map(|spans| Vec::with_capacity(spans.len()));
+        for split in &mut self.splits {
+            let start = text.len();
+            let old = self.spans.as_ref().map(|spans| &spans[split.range.clone()]);
+            if wants(&self.text, split) {
+                text.push(' ');
+                if let (Some(spans), Some(&[first, ..])) = (&mut spans, old) {
+                    spans.push(first);
+                }
+            }
+            text.push_str(&self.text[split.range.clone()]);
+            if let (Some(spans), Some(old)) = (&mut spans, old) {
+                spans.extend_from_slice(old);
+            }
+            split.range = start..text.len();
+        }
+        self.text = text;
+        self.spans = spans;
     }
 }
 

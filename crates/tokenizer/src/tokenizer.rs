@@ -2,14 +2,18 @@
 
 use std::path::Path;
 
+use rand_pcg::{
+    Pcg64Mcg,
+    rand_core::{Rng, SeedableRng},
+};
 use rayon::prelude::*;
 
 use crate::{
     AddedToken, BertNormalizer, Bpe, ByteLevel, Decoder, Encoding, Error, Model, Normalizer, Padding,
     PostProcessor, PreTokenizer, Result, TemplateProcessing, Truncation, Vocab, WordPiece,
     added::AddedVocabulary,
-    cache::{Cache, Caches},
-    splits::Splits,
+    cache::{Cache, Caches, Pieces},
+    splits::{Split, Splits},
 };
 
 /// Text to ids and back: normaliser, pre-tokenizer, model, post-processor and decoder, with added
@@ -286,21 +290,42 @@ impl Tokenizer {
     }
 
     /// Encodes a text. Truncation and padding are applied as set.
+    ///
+    /// A model with dropout draws from a generator that begins anew at each call, so that a text always
+    /// becomes the same pieces; [`encode_sampled`](Self::encode_sampled) takes one.
     pub fn encode(&self, text: &str, add_special: bool) -> Encoding {
-        self.padded(self.finish(self.encode_one(text, 0), None, add_special))
+        self.padded(self.finish(self.encode_one(text, 0, None), None, add_special))
     }
 
     /// Encodes two texts as one sequence; BERT's post-processors give the second type id 1.
     pub fn encode_pair(&self, a: &str, b: &str, add_special: bool) -> Encoding {
-        let second = Some(self.encode_one(b, 1));
-        self.padded(self.finish(self.encode_one(a, 0), second, add_special))
+        let second = Some(self.encode_one(b, 1, None));
+        self.padded(self.finish(self.encode_one(a, 0, None), second, add_special))
+    }
+
+    /// Encodes a text with pieces drawn from `rng`, if the model draws any (BPE with dropout).
+    ///
+    /// ```
+    /// # use cloze_tokenizer::{Bpe, BpeConfig, Model, Tokenizer, Vocab};
+    /// use rand_pcg::{Pcg64Mcg, rand_core::SeedableRng};
+    ///
+    /// let vocab = Vocab::from_tokens(["a", "b", "ab"])?;
+    /// let half = BpeConfig { dropout: Some(0.5), ..BpeConfig::default() };
+    /// let tokenizer = Tokenizer::new(Model::Bpe(Bpe::new(vocab, [("a", "b")], half)?));
+    /// let mut rng = Pcg64Mcg::seed_from_u64(7);
+    /// let pieces = |_| tokenizer.encode_sampled("ab", false, &mut rng).len();
+    /// assert_eq!(Vec::from_iter((0..8).map(pieces)), [1, 2, 1, 1, 2, 2, 2, 2]);
+    /// # Ok::<_, cloze_tokenizer::Error>(())
+    /// ```
+    pub fn encode_sampled(&self, text: &str, add_special: bool, rng: &mut dyn Rng) -> Encoding {
+        self.padded(self.finish(self.encode_one(text, 0, Some(rng)), None, add_special))
     }
 
     /// Encodes texts in parallel, and pads them as one batch.
     pub fn encode_batch<T: AsRef<str> + Sync>(&self, texts: &[T], add_special: bool) -> Vec<Encoding> {
         let mut batch: Vec<_> = texts
             .par_iter()
-            .map(|text| self.finish(self.encode_one(text.as_ref(), 0), None, add_special))
+            .map(|text| self.finish(self.encode_one(text.as_ref(), 0, None), None, add_special))
             .collect();
         if let Some(padding) = &self.padding {
             padding.apply(&mut batch);
@@ -311,21 +336,49 @@ impl Tokenizer {
     /// Appends the ids of `text`, without special tokens, truncation or padding, and for each whether it
     /// begins a word. The way to encode a corpus: no offsets, and frequent words are remembered.
     pub fn encode_into(&self, text: &str, ids: &mut Vec<u32>, word_starts: &mut Vec<bool>) {
+        self.append(text, ids, word_starts, None);
+    }
+
+    /// The same with pieces drawn from `rng`, as [`encode_sampled`](Self::encode_sampled) does.
+    pub fn encode_into_sampled(
+        &self,
+        text: &str,
+        ids: &mut Vec<u32>,
+        word_starts: &mut Vec<bool>,
+        rng: &mut dyn Rng,
+    ) {
+        self.append(text, ids, word_starts, Some(rng));
+    }
+
+    fn append(&self, text: &str, ids: &mut Vec<u32>, word_starts: &mut Vec<bool>, rng: Option<&mut dyn Rng>) {
         let splits = self.split(text, false);
-        self.caches.with(|cache| {
+        self.with_words(&splits, rng, |words| {
             for split in &splits.splits {
-                if let Some(id) = split.added {
-                    ids.push(id);
+                let count = match split.added {
+                    Some(id) => {
+                        ids.push(id);
+                        1
+                    }
+                    None => words.pieces(split).ids(ids),
+                };
+                if count > 0 {
                     word_starts.push(true);
-                    continue;
+                    word_starts.resize(ids.len(), false);
                 }
-                let pieces = cache.pieces(&splits.text[split.range.clone()], |word, out| {
-                    self.model.pieces(word, out);
-                });
-                ids.extend(pieces.iter().map(|p| p.id));
-                word_starts.extend((0..pieces.len()).map(|i| i == 0));
             }
         });
+    }
+
+    /// Sets how many words each thread remembers with their pieces: 16,384 unless set, 0 for none. Rounded
+    /// up to a power of four; each takes 64 bytes, and memory is taken as words come. Frequent words are
+    /// what this is for: of text that repeats none, it makes encoding a little slower.
+    pub fn set_cached_words(&mut self, words: usize) {
+        self.caches = Caches::new(words);
+    }
+
+    /// How many bytes the remembered words of all threads take now.
+    pub fn cache_memory(&self) -> usize {
+        self.caches.memory()
     }
 
     /// The text of `ids`; unknown ids are left out, special tokens on request.
@@ -378,38 +431,61 @@ impl Tokenizer {
     fn split(&self, text: &str, track: bool) -> Splits {
         let mut splits = self.added.split(text, self.normalizer.as_ref(), track);
         if let Some(pre_tokenizer) = &self.pre_tokenizer {
-            pre_tokenizer.apply(&mut splits);
+            pre_tokenizer.cut(&mut splits);
+        }
+        if !self.model.spells_bytes() {
+            splits.write_bytes();
         }
         splits
     }
 
-    /// The pieces of one text, before truncation and special tokens.
-    fn encode_one(&self, text: &str, sequence: u32) -> Encoding {
-        let splits = self.split(text, true);
-        self.caches.with(|cache| self.encode_splits(&splits, sequence, cache))
+    /// Runs `work` with what gives the pieces of the words in `splits`.
+    fn with_words<T>(
+        &self,
+        splits: &Splits,
+        rng: Option<&mut dyn Rng>,
+        work: impl FnOnce(&mut Words) -> T,
+    ) -> T {
+        let model = &self.model;
+        if !model.is_random() {
+            let words = self.caches.words;
+            return self.caches.with(|cache| work(&mut Words { model, splits, cache, words, rng: None }));
+        }
+        let mut anew = Pcg64Mcg::seed_from_u64(0);
+        let rng: &mut dyn Rng = match rng {
+            Some(rng) => rng,
+            None => &mut anew,
+        };
+        work(&mut Words { model, splits, cache: &mut Cache::default(), words: 0, rng: Some(rng) })
     }
 
-    fn encode_splits(&self, splits: &Splits, sequence: u32, cache: &mut Cache) -> Encoding {
-        let mut encoding = Encoding::default();
-        for (word, split) in splits.splits.iter().enumerate() {
-            let word = Some(word as u32);
-            let text = &splits.text[split.range.clone()];
-            if let Some(id) = split.added {
-                let offsets = splits.original(split.range.clone());
-                encoding.push(id, text, offsets, word, sequence);
-                continue;
-            }
-            let mut range = 0..0;
-            for piece in cache.pieces(text, |word, out| self.model.pieces(word, out)) {
-                if piece.end > range.end {
-                    range = range.end..piece.end;
+    /// The pieces of one text, before truncation and special tokens.
+    fn encode_one(&self, text: &str, sequence: u32, rng: Option<&mut dyn Rng>) -> Encoding {
+        let splits = self.split(text, true);
+        let mut encoding = Encoding::with_capacity(splits.splits.len() * 5 / 4 + 2);
+        self.with_words(&splits, rng, |words| {
+            for (word, split) in splits.splits.iter().enumerate() {
+                let word = word as u32;
+                let Split { range, added } = split;
+                if let Some(id) = added {
+                    let text = &splits.text[range.clone()];
+                    encoding.push_piece(*id, text, splits.original(range.clone()), word);
+                    continue;
                 }
-                let token = self.model.token(piece.id, text.get(range.clone()).unwrap_or_default());
-                let start = split.range.start;
-                let offsets = splits.original(start + range.start..start + range.end);
-                encoding.push(piece.id, token, offsets, word, sequence);
+                let text = &splits.text[range.clone()];
+                let mut part = 0..0;
+                words.pieces(split).for_each(|piece| {
+                    // Pieces that end together stand for the same text.
+                    if piece.end > part.end {
+                        part = part.end..piece.end;
+                    }
+                    let token = self.model.token(piece.id, text.get(part.clone()).unwrap_or_default());
+                    let offsets = splits.original(range.start + part.start..range.start + part.end);
+                    encoding.push_piece(piece.id, token, offsets, word);
+                });
             }
-        }
+        });
+        encoding.complete(sequence);
         encoding
     }
 
@@ -438,5 +514,28 @@ impl Tokenizer {
         }
         let [encoding] = batch;
         encoding
+    }
+}
+
+/// What gives the pieces of words: the model, or a cache in front of it.
+struct Words<'a> {
+    model: &'a Model,
+    splits: &'a Splits,
+    cache: &'a mut Cache,
+    /// How many the cache may keep.
+    words: usize,
+    /// What a random model draws from.
+    rng: Option<&'a mut dyn Rng>,
+}
+
+impl Words<'_> {
+    #[inline]
+    fn pieces(&mut self, split: &Split) -> Pieces<'_> {
+        let Self { model, splits, cache, words, rng } = self;
+        let word = (splits.text.as_str(), split.range.start, split.range.end);
+        cache.pieces(word, *words, |word, out| {
+            let rng = rng.as_mut().map(|rng| &mut **rng as &mut dyn Rng);
+            if splits.bytes { model.byte_pieces(word, rng, out) } else { model.pieces(word, rng, out) }
+        })
     }
 }

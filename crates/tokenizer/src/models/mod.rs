@@ -15,6 +15,8 @@ pub use vocab::Vocab;
 pub use word_level::WordLevel;
 pub use wordpiece::WordPiece;
 
+use rand_pcg::rand_core::Rng;
+
 /// One piece of a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Piece {
@@ -62,11 +64,31 @@ impl Model {
         }
     }
 
-    /// Appends the pieces of `word`.
-    pub(crate) fn pieces(&self, word: &str, out: &mut Vec<Piece>) {
+    /// Whether a word may become other pieces each time.
+    pub(crate) fn is_random(&self) -> bool {
+        match self {
+            Self::Bpe(model) => model.dropout().is_some(),
+            _ => false,
+        }
+    }
+
+    /// Whether [`byte_pieces`](Self::byte_pieces) works.
+    pub(crate) fn spells_bytes(&self) -> bool {
+        matches!(self, Self::Bpe(model) if model.spells_bytes())
+    }
+
+    /// Appends the pieces of `word` written in the characters for bytes, with ends in `word` itself.
+    pub(crate) fn byte_pieces(&self, word: &str, rng: Option<&mut dyn Rng>, out: &mut Vec<Piece>) {
+        if let Self::Bpe(model) = self {
+            model.byte_pieces(word, rng, out);
+        }
+    }
+
+    /// Appends the pieces of `word`; with a generator, those of a random model are drawn from it.
+    pub(crate) fn pieces(&self, word: &str, rng: Option<&mut dyn Rng>, out: &mut Vec<Piece>) {
         match self {
             Self::WordPiece(model) => model.pieces(word, out),
-            Self::Bpe(model) => model.pieces(word, out),
+            Self::Bpe(model) => model.pieces(word, rng, out),
             Self::Unigram(model) => model.pieces(word, out),
             Self::WordLevel(model) => model.pieces(word, out),
         }

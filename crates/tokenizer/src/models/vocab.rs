@@ -72,6 +72,11 @@ impl Vocab {
         self.ids.is_empty()
     }
 
+    /// More than every id.
+    pub(super) fn id_bound(&self) -> usize {
+        self.tokens.len()
+    }
+
     /// Ids and pieces, by id.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &str)> {
         let all = self.tokens.iter().enumerate();

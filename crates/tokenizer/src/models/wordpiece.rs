@@ -1,9 +1,10 @@
 //! WordPiece encoding: the longest piece that fits, from left to right (Schuster & Nakajima 2012, as
 //! in BERT's `WordpieceTokenizer`).
 
-use hashbrown::HashMap;
-
-use super::{Piece, Vocab};
+use super::{
+    Piece, Vocab,
+    trie::{NONE, Trie},
+};
 use crate::{Error, Result};
 
 /// A WordPiece model.
@@ -14,10 +15,10 @@ pub struct WordPiece {
     unk_id: u32,
     continuing_subword_prefix: String,
     max_input_chars_per_word: usize,
-    /// Pieces inside a word, without the prefix.
-    continuing: HashMap<Box<str>, u32>,
-    /// Length in bytes of the longest piece at the start of a word, and inside one.
-    longest: [usize; 2],
+    /// The pieces by their bytes.
+    trie: Trie,
+    /// The node of the prefix, where pieces inside a word begin.
+    inside: Option<u32>,
 }
 
 impl WordPiece {
@@ -46,23 +47,17 @@ impl WordPiece {
                 format!("{unk_token:?} is not in the vocabulary; add it or name another piece"),
             )
         })?;
-        let mut continuing = HashMap::new();
-        let mut longest = [0; 2];
-        for (id, token) in vocab.iter() {
-            longest[0] = longest[0].max(token.len());
-            if let Some(rest) = token.strip_prefix(continuing_subword_prefix) {
-                longest[1] = longest[1].max(rest.len());
-                continuing.insert(rest.into(), id);
-            }
-        }
+        let trie = Trie::new(vocab.iter().map(|(id, token)| (token.as_bytes(), id)).collect());
+        let mut prefix = continuing_subword_prefix.bytes();
+        let inside = prefix.try_fold(Trie::ROOT, |node, byte| trie.child(node, byte.into()));
         Ok(Self {
             vocab,
             unk_token: unk_token.to_owned(),
             unk_id,
             continuing_subword_prefix: continuing_subword_prefix.to_owned(),
             max_input_chars_per_word,
-            continuing,
-            longest,
+            trie,
+            inside,
         })
     }
 
@@ -99,30 +94,31 @@ impl WordPiece {
 
     /// Appends the pieces of `word` as far as they go; whether that is to the end.
     fn spell(&self, word: &str, out: &mut Vec<Piece>) -> bool {
+        let bytes = word.as_bytes();
         let mut start = 0;
-        while start < word.len() {
-            let inside = start > 0;
-            let rest = &word[start..];
-            let mut len = rest.len().min(self.longest[usize::from(inside)]);
-            let id = loop {
-                while !rest.is_char_boundary(len) {
-                    len -= 1;
+        let mut node = Trie::ROOT;
+        while start < bytes.len() {
+            let mut piece = None;
+            for (i, &byte) in bytes.iter().enumerate().skip(start) {
+                match self.trie.child(node, byte.into()) {
+                    Some(child) => node = child,
+                    None => break,
                 }
-                if len == 0 {
-                    return false;
+                match self.trie.value(node) {
+                    NONE => {}
+                    id => piece = Some(Piece { id, end: i + 1 }),
                 }
-                let found = if inside {
-                    self.continuing.get(&rest[..len]).copied()
-                } else {
-                    self.vocab.id(&rest[..len])
-                };
-                match found {
-                    Some(id) => break id,
-                    None => len -= 1,
-                }
+            }
+            let Some(piece) = piece else {
+                return false;
             };
-            start += len;
-            out.push(Piece { id, end: start });
+            out.push(piece);
+            start = piece.end;
+            match self.inside {
+                Some(inside) => node = inside,
+                // No piece begins with the prefix: this was the only one.
+                None => return start == bytes.len(),
+            }
         }
         true
     }

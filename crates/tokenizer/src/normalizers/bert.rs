@@ -40,6 +40,16 @@ impl BertNormalizer {
     }
 
     pub(crate) fn apply(&self, text: &mut NormalizedText) {
+        if text.text().is_ascii() && !(self.clean_text && text.text().bytes().any(is_dropped)) {
+            let upper = if self.lowercase { b'A'..b'Z' + 1 } else { 0..0 };
+            let space = if self.clean_text { b'\t'..b'\r' + 1 } else { 0..0 };
+            text.map_ascii(|byte| match byte {
+                byte if upper.contains(&byte) => byte | 0x20,
+                byte if space.contains(&byte) => b' ',
+                byte => byte,
+            });
+            return;
+        }
         if self.clean_text {
             text.filter(|c| !is(c, DROPPED));
             text.map(|c| if is(c, SPACE) { ' ' } else { c });
@@ -72,6 +82,11 @@ impl BertNormalizer {
     }
 }
 
+/// [`DROPPED`] of ASCII.
+fn is_dropped(byte: u8) -> bool {
+    byte.is_ascii_control() && !matches!(byte, b'\t' | b'\n' | b'\r')
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -87,6 +102,22 @@ mod tests {
         assert_eq!(run(BertNormalizer::uncased(), "Héllo\u{0}\u{200b}\nWÖRLD"), "hello world");
         assert_eq!(run(BertNormalizer::cased(), "Héllo\tÖ"), "Héllo Ö");
         assert_eq!(run(BertNormalizer::cased(), "a中b"), "a 中 b");
+    }
+
+    #[test]
+    fn ascii_is_as_other_text() {
+        for byte in 0..128 {
+            assert_eq!(is_dropped(byte), is(byte.into(), DROPPED));
+            for bert in [
+                BertNormalizer::uncased(),
+                BertNormalizer::cased(),
+                BertNormalizer { clean_text: false, ..BertNormalizer::uncased() },
+            ] {
+                let alone = run(bert.clone(), &format!("x{}X", char::from(byte)));
+                let beside = run(bert, &format!("x{}X中", char::from(byte)));
+                assert_eq!(format!("{alone} 中 "), beside);
+            }
+        }
     }
 
     #[test]

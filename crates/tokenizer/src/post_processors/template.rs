@@ -115,12 +115,14 @@ impl TemplateProcessing {
     pub(super) fn apply(&self, mut parts: Vec<Encoding>, add_special: bool) -> Vec<Encoding> {
         let template = if parts.len() > 1 { &self.pair } else { &self.single };
         let mut out = Vec::with_capacity(template.len());
-        for piece in template {
+        for (i, piece) in template.iter().enumerate() {
             match piece {
                 TemplatePiece::Sequence { id, type_id } => {
                     if let Some(part) = parts.get_mut(*id as usize) {
                         part.set_type_ids(*type_id);
-                        out.push(part.clone());
+                        let again = |other: &TemplatePiece| matches!(other, TemplatePiece::Sequence { id: other, .. } if other == id);
+                        let more = template[i + 1..].iter().any(again);
+                        out.push(if more { part.clone() } else { std::mem::take(part) });
                     }
                 }
                 TemplatePiece::SpecialToken { id, type_id } => {

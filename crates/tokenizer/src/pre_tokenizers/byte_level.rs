@@ -6,7 +6,7 @@ use std::{ops::Range, sync::LazyLock};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    splits::{Split, Splits},
+    splits::Splits,
     unicode::{LETTER, NUMBER, SPACE, class},
 };
 
@@ -40,81 +40,15 @@ impl ByteLevel {
         (0..=255).map(byte_to_char)
     }
 
-    pub(crate) fn apply(&self, splits: &mut Splits) {
-        let old = std::mem::replace(splits, Splits::new(splits.spans.is_some()));
-        let mut mapper = Mapper {
-            text: String::with_capacity(old.text.len() * 5 / 4),
-            spans: old.spans.is_some().then(Vec::new),
-        };
-        let mut new_splits = Vec::with_capacity(old.splits.len().max(old.text.len() / 4));
-        let mut prefixed = String::new();
-        for split in &old.splits {
-            let old_spans = old.spans.as_ref().map(|s| &s[split.range.clone()]);
-            let text = &old.text[split.range.clone()];
-            if split.added.is_some() {
-                let range = mapper.copy(text, old_spans);
-                new_splits.push(Split { range, added: split.added });
-                continue;
-            }
-            // The prefix shares the span of the first character.
-            let prefix = usize::from(self.add_prefix_space && !text.starts_with(' '));
-            let text = if prefix == 1 {
-                prefixed.clear();
-                prefixed.push(' ');
-                prefixed.push_str(text);
-                &prefixed
-            } else {
-                text
-            };
-            let mut word = |range: Range<usize>| {
-                let mapped = mapper.map(text.as_bytes(), range, old_spans, prefix);
-                new_splits.push(Split { range: mapped, added: None });
-            };
-            if self.use_regex {
-                gpt2(text, &mut word);
-            } else {
-                word(0..text.len());
-            }
+    /// Cuts the words; [`Splits::write_bytes`] writes them in the characters for bytes.
+    pub(super) fn apply(&self, splits: &mut Splits) {
+        if self.add_prefix_space {
+            splits.prefix_spaces(|text| !text.starts_with(' '));
         }
-        splits.text = mapper.text;
-        splits.spans = mapper.spans;
-        splits.splits = new_splits;
-    }
-}
-
-/// Builds the mapped text.
-struct Mapper {
-    text: String,
-    spans: Option<Vec<crate::Span>>,
-}
-
-impl Mapper {
-    fn copy(&mut self, text: &str, spans: Option<&[crate::Span]>) -> Range<usize> {
-        let start = self.text.len();
-        self.text.push_str(text);
-        if let (Some(all), Some(spans)) = (&mut self.spans, spans) {
-            all.extend_from_slice(spans);
+        if self.use_regex {
+            splits.cut(gpt2);
         }
-        start..self.text.len()
-    }
-
-    /// Maps `bytes[range]`; `old` are the spans of `bytes` without its first `prefix` bytes.
-    fn map(
-        &mut self,
-        bytes: &[u8],
-        range: Range<usize>,
-        old: Option<&[crate::Span]>,
-        prefix: usize,
-    ) -> Range<usize> {
-        let start = self.text.len();
-        for i in range {
-            let c = byte_to_char(bytes[i]);
-            self.text.push(c);
-            if let (Some(all), Some(old)) = (&mut self.spans, old) {
-                all.extend(std::iter::repeat_n(old[i.saturating_sub(prefix)], c.len_utf8()));
-            }
-        }
-        start..self.text.len()
+        splits.bytes = true;
     }
 }
 

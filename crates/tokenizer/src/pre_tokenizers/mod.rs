@@ -56,14 +56,31 @@ impl PreTokenizer {
         words.map(|s| splits.text[s.range.clone()].to_owned()).collect()
     }
 
+    /// Cuts into words, and writes them as the model is to see them.
     pub(crate) fn apply(&self, splits: &mut Splits) {
+        self.cut(splits);
+        splits.write_bytes();
+    }
+
+    /// The same, but leaves [`Splits::write_bytes`] to the caller.
+    pub(crate) fn cut(&self, splits: &mut Splits) {
+        splits.write_bytes();
+        if !self.only_cuts() {
+            splits.write_spans();
+        }
         match self {
             Self::BertPreTokenizer => splits.cut(bert::cut),
             Self::ByteLevel(byte_level) => byte_level.apply(splits),
             Self::Whitespace => splits.cut(whitespace::words_and_symbols),
             Self::WhitespaceSplit => splits.cut(whitespace::split),
-            Self::Sequence { pretokenizers } => pretokenizers.iter().for_each(|p| p.apply(splits)),
+            Self::Sequence { pretokenizers } => pretokenizers.iter().for_each(|p| p.cut(splits)),
         }
+    }
+
+    /// Whether it works on text whose spans are not written down.
+    fn only_cuts(&self) -> bool {
+        use PreTokenizer::{BertPreTokenizer, ByteLevel, Sequence, Whitespace, WhitespaceSplit};
+        matches!(self, BertPreTokenizer | ByteLevel(_) | Sequence { .. } | Whitespace | WhitespaceSplit)
     }
 }
 
