@@ -4,11 +4,11 @@
 //!
 //! | stage | does | types |
 //! | --- | --- | --- |
-//! | [`Normalizer`] | text to plainer text | `BertNormalizer`, `NFC`, `NFD`, `NFKC`, `NFKD`, `Lowercase`, `StripAccents`, `Precompiled`, `Sequence` |
-//! | [`PreTokenizer`] | text to words | `BertPreTokenizer`, `ByteLevel`, `Whitespace`, `WhitespaceSplit`, `Sequence` |
+//! | [`Normalizer`] | text to plainer text | `BertNormalizer`, `NFC`, `NFD`, `NFKC`, `NFKD`, `Lowercase`, `StripAccents`, `Strip`, `Replace`, `Prepend`, `ByteLevel`, `Nmt`, `Precompiled`, `Sequence` |
+//! | [`PreTokenizer`] | text to words | `BertPreTokenizer`, `ByteLevel`, `Whitespace`, `WhitespaceSplit`, `Split`, `Punctuation`, `Digits`, `CharDelimiterSplit`, `FixedLength`, `Metaspace`, `Sequence` |
 //! | [`Model`] | words to pieces with ids | `WordPiece`, `BPE`, `Unigram`, `WordLevel` |
 //! | [`PostProcessor`] | special tokens | `TemplateProcessing`, `BertProcessing`, `RobertaProcessing`, `ByteLevel`, `Sequence` |
-//! | [`Decoder`] | pieces back to text | `WordPiece`, `ByteLevel`, `BPEDecoder`, `Sequence` |
+//! | [`Decoder`] | pieces back to text | `WordPiece`, `ByteLevel`, `BPEDecoder`, `ByteFallback`, `Fuse`, `Strip`, `Replace`, `Metaspace`, `CTC`, `Sequence` |
 //!
 //! Before them, added and special tokens are cut out of the text; after them, an encoding is truncated and
 //! padded as set. A file with anything else in it is refused, with the JSON path of what is not supported.
@@ -78,6 +78,7 @@ mod models;
 mod normalized;
 mod normalizers;
 mod padding;
+mod pattern;
 mod post_processors;
 mod pre_tokenizers;
 mod protobuf;
@@ -95,10 +96,14 @@ pub use encoding::Encoding;
 pub use error::{Error, Result};
 pub use models::{Bpe, BpeConfig, Model, Segmentation, Unigram, Vocab, WordLevel, WordPiece};
 pub use normalized::Span;
-pub use normalizers::{BertNormalizer, Normalizer, Precompiled};
+pub use normalizers::{BertNormalizer, Normalizer, Precompiled, Prepend, Replace, Strip};
 pub use padding::{Padding, PaddingDirection, PaddingStrategy};
+pub use pattern::{Pattern, SplitBehavior};
 pub use post_processors::{PostProcessor, SpecialToken, TemplatePiece, TemplateProcessing, TemplateSequence};
-pub use pre_tokenizers::{ByteLevel, PreTokenizer};
+pub use pre_tokenizers::{
+    ByteLevel, CharDelimiterSplit, Digits, FixedLength, Metaspace, PreTokenizer, PrependScheme, Punctuation,
+    SplitPattern,
+};
 pub use statistics::{Statistics, WordMark};
 pub use tokenizer::{SpecialIds, Tokenizer};
 pub use truncation::{Truncation, TruncationDirection, TruncationStrategy};

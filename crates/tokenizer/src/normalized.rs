@@ -1,5 +1,7 @@
 //! Text on its way through the normaliser, with the place in the original each byte came from.
 
+use std::ops::Range;
+
 /// A half-open byte range of the original text.
 pub type Span = (usize, usize);
 
@@ -113,6 +115,53 @@ impl NormalizedText {
             }
         }
         self.transform(kept, dropped);
+    }
+
+    /// Keeps the bytes of this range only.
+    pub fn keep(&mut self, range: Range<usize>) {
+        if range == (0..self.text.len()) {
+            return;
+        }
+        self.write_spans();
+        self.text.truncate(range.end);
+        self.text.drain(..range.start);
+        if let Some(spans) = &mut self.spans {
+            spans.truncate(range.end);
+            spans.drain(..range.start);
+        }
+    }
+
+    /// Puts `front`, which stands for the first character, before text that is not empty.
+    pub fn prepend(&mut self, front: &str) {
+        if self.text.is_empty() {
+            return;
+        }
+        self.write_spans();
+        self.text.insert_str(0, front);
+        if let Some(spans) = &mut self.spans {
+            let first = spans[0];
+            spans.splice(0..0, std::iter::repeat_n(first, front.len()));
+        }
+    }
+
+    /// Replaces the parts that are marked by `content`, which stands for the last character of each. The
+    /// parts are the whole text, in order.
+    pub fn replace(&mut self, parts: &[(Range<usize>, bool)], content: &str) {
+        self.write_spans();
+        let mut text = String::with_capacity(self.text.len());
+        let mut spans = self.spans.as_ref().map(|spans| Vec::with_capacity(spans.len()));
+        for (range, replaced) in parts {
+            text.push_str(if *replaced { content } else { &self.text[range.clone()] });
+            if let (Some(old), Some(spans)) = (&self.spans, &mut spans) {
+                if *replaced {
+                    let span = range.end.checked_sub(1).map_or((self.start, self.start), |last| old[last]);
+                    spans.extend(std::iter::repeat_n(span, content.len()));
+                } else {
+                    spans.extend_from_slice(&old[range.clone()]);
+                }
+            }
+        }
+        (self.text, self.spans) = (text, spans);
     }
 
     /// Replaces every character by one other.

@@ -26,6 +26,8 @@ pub(crate) struct Splits {
     pub splits: Vec<Split>,
     /// Spans are wanted but not written down: every character stands for the one in its place.
     in_place: bool,
+    /// Whether a pre-tokenizer has cut it.
+    is_cut: bool,
     /// The words are still to be written in the characters that stand for bytes; see
     /// [`write_bytes`](Self::write_bytes).
     pub bytes: bool,
@@ -67,6 +69,7 @@ impl Splits {
     /// Cuts every piece that is not an added token: `cut` is given its text and calls its second
     /// argument with the ranges, within that text, of the words in it.
     pub fn cut(&mut self, cut: impl Fn(&str, &mut dyn FnMut(Range<usize>))) {
+        self.is_cut = true;
         let mut splits = Vec::with_capacity(self.splits.len().max(self.text.len() / 4));
         for split in &self.splits {
             if split.added.is_some() {
@@ -138,6 +141,40 @@ impl Splits {
         }
         self.text = text;
         self.spans = spans;
+    }
+
+    /// Writes every piece that is not an added token anew: `change` is given its text and whether it begins
+    /// the original text, and calls its last argument with the characters and the places in that text that
+    /// they stand for.
+    pub fn rewrite(&mut self, change: impl Fn(&str, bool, &mut dyn FnMut(char, usize))) {
+        self.write_spans();
+        let mut text = String::with_capacity(self.text.len() * 5 / 4);
+        let mut spans = self.spans.as_ref().map(|spans| Vec::with_capacity(spans.len() * 5 / 4));
+        for split in &mut self.splits {
+            let start = text.len();
+            let piece = &self.text[split.range.clone()];
+            let old = self.spans.as_ref().map(|spans| &spans[split.range.clone()]);
+            let first = match old {
+                _ if !self.is_cut && split.range.start == 0 => true,
+                Some([first, ..]) => first.0 == 0,
+                _ => false,
+            };
+            if split.added.is_some() {
+                text.push_str(piece);
+                if let (Some(spans), Some(old)) = (&mut spans, old) {
+                    spans.extend_from_slice(old);
+                }
+            } else {
+                change(piece, first, &mut |c, at| {
+                    text.push(c);
+                    if let (Some(spans), Some(old)) = (&mut spans, old) {
+                        spans.extend(std::iter::repeat_n(old[at], c.len_utf8()));
+                    }
+                });
+            }
+            split.range = start..text.len();
+        }
+        (self.text, self.spans) = (text, spans);
     }
 
     /// Puts a space before every piece that `wants` one, which stands for its first character too.

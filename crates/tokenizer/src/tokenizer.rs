@@ -429,6 +429,7 @@ impl Tokenizer {
 
     /// Normalised text, cut into words and added tokens.
     fn split(&self, text: &str, track: bool) -> Splits {
+        let track = track || self.pre_tokenizer.as_ref().is_some_and(PreTokenizer::needs_spans);
         let mut splits = self.added.split(text, self.normalizer.as_ref(), track);
         if let Some(pre_tokenizer) = &self.pre_tokenizer {
             pre_tokenizer.cut(&mut splits);

@@ -1,10 +1,11 @@
 //! The last stage: pieces back to text.
 
+mod bytes;
 mod wordpiece;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ByteLevel, pre_tokenizers::char_to_byte};
+use crate::{ByteLevel, Metaspace, Replace, pre_tokenizers::char_to_byte};
 
 /// A decoder, named as in `tokenizer.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -25,6 +26,32 @@ pub enum Decoder {
         /// The suffix.
         suffix: String,
     },
+    /// Bytes written as `<0x61>` become text.
+    ByteFallback,
+    /// All pieces become one.
+    Fuse,
+    /// Drops a character at the ends of every piece.
+    Strip {
+        /// The character.
+        content: char,
+        /// At most so often at the beginning.
+        start: usize,
+        /// At most so often at the end.
+        stop: usize,
+    },
+    /// Replaces a pattern in every piece.
+    Replace(Replace),
+    /// The visible character becomes a space, and goes from the first piece.
+    Metaspace(Metaspace),
+    /// Equal pieces in a row become one, and padding goes (Graves et al. 2006).
+    CTC {
+        /// Stands between pieces that are to stay two.
+        pad_token: String,
+        /// Becomes a space, with `cleanup`.
+        word_delimiter_token: String,
+        /// Whether to drop spaces before punctuation and in contractions.
+        cleanup: bool,
+    },
     /// One decoder after the other.
     Sequence {
         /// In this order.
@@ -34,7 +61,18 @@ pub enum Decoder {
 
 impl Decoder {
     /// The `type`s that exist here.
-    pub(crate) const TYPES: &[&str] = &["WordPiece", "ByteLevel", "BPEDecoder", "Sequence"];
+    pub(crate) const TYPES: &[&str] = &[
+        "WordPiece",
+        "ByteLevel",
+        "BPEDecoder",
+        "ByteFallback",
+        "Fuse",
+        "Strip",
+        "Replace",
+        "Metaspace",
+        "CTC",
+        "Sequence",
+    ];
 
     /// The text of `tokens`.
     ///
@@ -81,11 +119,50 @@ impl Decoder {
                 }
                 tokens
             }
+            Self::ByteFallback => bytes::decode(tokens),
+            Self::Fuse => vec![tokens.concat()],
+            Self::Strip { content, start, stop } => {
+                tokens.iter().map(|token| strip(token, *content, *start, *stop).to_owned()).collect()
+            }
+            Self::Replace(replace) => tokens.iter().map(|token| replace.decode(token)).collect(),
+            Self::Metaspace(metaspace) => {
+                tokens.iter().enumerate().map(|(place, token)| metaspace.decode(place, token)).collect()
+            }
+            Self::CTC { pad_token, word_delimiter_token, cleanup } => {
+                tokens.dedup();
+                for token in &mut tokens {
+                    *token = token.replace(pad_token.as_str(), "");
+                    if *cleanup {
+                        wordpiece::tidy(token);
+                        *token = token.replace(word_delimiter_token.as_str(), " ");
+                    }
+                }
+                tokens.retain(|token| !token.is_empty());
+                tokens
+            }
             Self::Sequence { decoders } => {
                 decoders.iter().fold(tokens, |tokens, decoder| decoder.chain(tokens))
             }
         }
     }
+}
+
+/// `token` without the character at its ends, at most so often.
+fn strip(token: &str, content: char, start: usize, stop: usize) -> &str {
+    let mut rest = token;
+    for _ in 0..start {
+        match rest.strip_prefix(content) {
+            Some(shorter) => rest = shorter,
+            None => break,
+        }
+    }
+    for _ in 0..stop {
+        match rest.strip_suffix(content) {
+            Some(shorter) => rest = shorter,
+            None => break,
+        }
+    }
+    rest
 }
 
 #[cfg(test)]
@@ -104,5 +181,16 @@ mod tests {
         let both = r#"{"type":"Sequence","decoders":[{"type":"BPEDecoder","suffix":"_"},{"type":"BPEDecoder","suffix":"x"}]}"#;
         assert_eq!(run(both, &["a_", "bx"]), "a b");
         assert_eq!(run(both, &[]), "");
+        let bytes = r#"{"type":"ByteFallback"}"#;
+        assert_eq!(run(bytes, &["<0xE5>", "<0x8f>", "<0xab>", "a", "<0xE5>", "<0x+1>"]), "叫a\u{fffd}<0x+1>");
+        assert_eq!(run(r#"{"type":"Strip","content":"H","start":1,"stop":2}"#, &["HHey", "HH"]), "Hey");
+        let ctc = r#"{"type":"CTC","pad_token":"<pad>","word_delimiter_token":"|","cleanup":true}"#;
+        assert_eq!(run(ctc, &["<pad>", "h", "h", "e", "l", "<pad>", "l", "o", "|", "|", "w"]), "hello w");
+        let replace = r#"{"type":"Replace","pattern":{"String":"▁"},"content":" "}"#;
+        assert_eq!(run(replace, &["▁a", "▁▁b"]), " a  b");
+        let llama = format!(
+            r#"{{"type":"Sequence","decoders":[{replace},{bytes},{{"type":"Fuse"}},{{"type":"Strip","content":" ","start":1,"stop":0}}]}}"#
+        );
+        assert_eq!(run(&llama, &["▁so", "<0xC3>", "<0xA9>", "▁it"]), "soé it");
     }
 }

@@ -8,8 +8,15 @@ pub(super) fn decode(token: &mut String, first: bool, prefix: &str, cleanup: boo
             None => token.insert(0, ' '),
         }
     }
+    if cleanup {
+        tidy(token);
+    }
+}
+
+/// Drops spaces before punctuation and in contractions.
+pub(super) fn tidy(token: &mut String) {
     // Every rule begins with a space.
-    if cleanup && token.contains(' ') {
+    if token.contains(' ') {
         for (from, to) in RULES {
             if token.contains(from) {
                 *token = token.replace(from, to);

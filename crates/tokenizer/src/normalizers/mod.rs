@@ -1,10 +1,12 @@
 //! The first stage: text to normalised text.
 
 mod bert;
+mod edit;
 mod precompiled;
 mod unicode;
 
 pub use bert::BertNormalizer;
+pub use edit::{Prepend, Replace, Strip};
 pub use precompiled::Precompiled;
 
 use serde::{Deserialize, Serialize};
@@ -31,6 +33,16 @@ pub enum Normalizer {
     Lowercase,
     /// Drops combining marks (of text that is decomposed already).
     StripAccents,
+    /// Drops white space at the ends.
+    Strip(Strip),
+    /// Replaces a pattern.
+    Replace(Replace),
+    /// Puts text in front.
+    Prepend(Prepend),
+    /// Bytes as visible characters.
+    ByteLevel,
+    /// Drops control characters, makes spaces of other white space.
+    Nmt,
     /// SentencePiece's rules.
     Precompiled(Precompiled),
     /// One normaliser after the other.
@@ -50,6 +62,11 @@ impl Normalizer {
         "NFKD",
         "Lowercase",
         "StripAccents",
+        "Strip",
+        "Replace",
+        "Prepend",
+        "ByteLevel",
+        "Nmt",
         "Precompiled",
         "Sequence",
     ];
@@ -77,6 +94,11 @@ impl Normalizer {
             Self::NFKD => unicode::nfkd(text),
             Self::Lowercase => text.lowercase(),
             Self::StripAccents => text.filter(|c| c.is_ascii() || !is_combining_mark(c)),
+            Self::Strip(strip) => strip.apply(text),
+            Self::Replace(replace) => replace.apply(text),
+            Self::Prepend(prepend) => prepend.apply(text),
+            Self::ByteLevel => edit::byte_level(text),
+            Self::Nmt => edit::nmt(text),
             Self::Precompiled(rules) => rules.apply(text),
             Self::Sequence { normalizers } => normalizers.iter().for_each(|n| n.apply(text)),
         }
@@ -103,6 +125,9 @@ mod tests {
                 "Sequence" => r#"{"type":"Sequence","normalizers":[]}"#.to_owned(),
                 // A trie of one unit, without rules.
                 "Precompiled" => r#"{"type":"Precompiled","precompiled_charsmap":"BAAAAAAAAAA="}"#.to_owned(),
+                "Strip" => r#"{"type":"Strip","strip_left":true,"strip_right":true}"#.to_owned(),
+                "Replace" => r#"{"type":"Replace","pattern":{"String":"a"},"content":"b"}"#.to_owned(),
+                "Prepend" => r#"{"type":"Prepend","prepend":"a"}"#.to_owned(),
                 name => format!(r#"{{"type":"{name}"}}"#),
             };
             serde_json::from_str::<Normalizer>(&json).unwrap();

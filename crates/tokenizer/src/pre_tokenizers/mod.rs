@@ -2,10 +2,14 @@
 
 mod bert;
 mod byte_level;
+mod delimiters;
+mod metaspace;
 mod whitespace;
 
 pub use byte_level::ByteLevel;
 pub(crate) use byte_level::{byte_to_char, char_to_byte};
+pub use delimiters::{CharDelimiterSplit, Digits, FixedLength, Punctuation, SplitPattern};
+pub use metaspace::{Metaspace, PrependScheme};
 
 use serde::{Deserialize, Serialize};
 
@@ -27,6 +31,18 @@ pub enum PreTokenizer {
     Whitespace,
     /// Cuts at white space only.
     WhitespaceSplit,
+    /// Cuts at a pattern.
+    Split(SplitPattern),
+    /// Cuts at punctuation.
+    Punctuation(Punctuation),
+    /// Cuts around numbers.
+    Digits(Digits),
+    /// Cuts at one character.
+    CharDelimiterSplit(CharDelimiterSplit),
+    /// Cuts after so many characters.
+    FixedLength(FixedLength),
+    /// Spaces as a visible character, and cuts before it.
+    Metaspace(Metaspace),
     /// One pre-tokenizer after the other.
     Sequence {
         /// In this order.
@@ -36,8 +52,19 @@ pub enum PreTokenizer {
 
 impl PreTokenizer {
     /// The `type`s that exist here.
-    pub(crate) const TYPES: &[&str] =
-        &["BertPreTokenizer", "ByteLevel", "Whitespace", "WhitespaceSplit", "Sequence"];
+    pub(crate) const TYPES: &[&str] = &[
+        "BertPreTokenizer",
+        "ByteLevel",
+        "Whitespace",
+        "WhitespaceSplit",
+        "Split",
+        "Punctuation",
+        "Digits",
+        "CharDelimiterSplit",
+        "FixedLength",
+        "Metaspace",
+        "Sequence",
+    ];
 
     /// The words of `text`.
     ///
@@ -48,9 +75,10 @@ impl PreTokenizer {
     /// assert_eq!(PreTokenizer::ByteLevel(ByteLevel::gpt2()).words("it's so."), ["it", "'s", "Ġso", "."]);
     /// ```
     pub fn words(&self, text: &str) -> Vec<String> {
-        let mut splits = Splits::new(false);
+        let track = self.needs_spans();
+        let mut splits = Splits::new(track);
         let whole = Split { range: 0..text.len(), added: None };
-        splits.push(NormalizedText::new(text, 0, false), [whole]);
+        splits.push(NormalizedText::new(text, 0, track), [whole]);
         self.apply(&mut splits);
         let words = splits.splits.iter();
         words.map(|s| splits.text[s.range.clone()].to_owned()).collect()
@@ -73,14 +101,28 @@ impl PreTokenizer {
             Self::ByteLevel(byte_level) => byte_level.apply(splits),
             Self::Whitespace => splits.cut(whitespace::words_and_symbols),
             Self::WhitespaceSplit => splits.cut(whitespace::split),
+            Self::Split(split) => splits.cut(|text, word| split.cut(text, word)),
+            Self::Punctuation(punctuation) => splits.cut(|text, word| punctuation.cut(text, word)),
+            Self::Digits(digits) => splits.cut(|text, word| digits.cut(text, word)),
+            Self::CharDelimiterSplit(split) => splits.cut(|text, word| split.cut(text, word)),
+            Self::FixedLength(fixed) => splits.cut(|text, word| fixed.cut(text, word)),
+            Self::Metaspace(metaspace) => metaspace.apply(splits),
             Self::Sequence { pretokenizers } => pretokenizers.iter().for_each(|p| p.cut(splits)),
         }
     }
 
     /// Whether it works on text whose spans are not written down.
     fn only_cuts(&self) -> bool {
-        use PreTokenizer::{BertPreTokenizer, ByteLevel, Sequence, Whitespace, WhitespaceSplit};
-        matches!(self, BertPreTokenizer | ByteLevel(_) | Sequence { .. } | Whitespace | WhitespaceSplit)
+        !matches!(self, Self::Metaspace(_))
+    }
+
+    /// Whether its words depend on where they are in the original text.
+    pub(crate) fn needs_spans(&self) -> bool {
+        match self {
+            Self::Metaspace(metaspace) => metaspace.prepend_scheme == PrependScheme::First,
+            Self::Sequence { pretokenizers } => pretokenizers.iter().any(Self::needs_spans),
+            _ => false,
+        }
     }
 }
 
@@ -99,10 +141,15 @@ mod tests {
     #[test]
     fn every_listed_type_is_one() {
         for name in PreTokenizer::TYPES {
-            let json = format!(r#"{{"type":"{name}","pretokenizers":[]}}"#);
-            let found = serde_json::from_str::<PreTokenizer>(&json);
-            // `pretokenizers` belongs to the sequence only, so ByteLevel refuses it by name.
-            assert!(found.is_ok() || found.unwrap_err().to_string().contains("unknown field"));
+            let fields = match *name {
+                "Split" => r#","pattern":{"String":"a"},"behavior":"Removed","invert":false"#,
+                "Digits" => r#","individual_digits":false"#,
+                "CharDelimiterSplit" => r#","delimiter":"a""#,
+                "Metaspace" => r#","replacement":"a""#,
+                "Sequence" => r#","pretokenizers":[]"#,
+                _ => "",
+            };
+            serde_json::from_str::<PreTokenizer>(&format!(r#"{{"type":"{name}"{fields}}}"#)).unwrap();
         }
     }
 }

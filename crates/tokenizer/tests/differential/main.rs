@@ -8,6 +8,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod components;
 mod generator;
 
 use std::{

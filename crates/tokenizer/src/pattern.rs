@@ -1,0 +1,208 @@
+//! What to search for: a string, or a regular expression. And what becomes of the places found.
+
+use std::{ops::Range, sync::Arc};
+
+use fancy_regex::Regex;
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, Result};
+
+/// A string or a regular expression (with look-around and back-references).
+///
+/// In a file, `{"String": "..."}` or `{"Regex": "..."}`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(try_from = "Source", into = "Source")]
+pub struct Pattern {
+    source: Source,
+    /// None for a string that is searched for as it stands.
+    regex: Option<Arc<Regex>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+enum Source {
+    String(String),
+    Regex(String),
+}
+
+impl PartialEq for Pattern {
+    fn eq(&self, other: &Self) -> bool {
+        self.source == other.source
+    }
+}
+
+impl From<Pattern> for Source {
+    fn from(pattern: Pattern) -> Self {
+        pattern.source
+    }
+}
+
+impl TryFrom<Source> for Pattern {
+    type Error = Error;
+
+    fn try_from(source: Source) -> Result<Self> {
+        let regex = match &source {
+            // The empty string is found between all characters: the engine knows how.
+            Source::String(text) if !text.is_empty() => None,
+            Source::String(text) | Source::Regex(text) => {
+                let regex = Regex::new(text).map_err(|error| {
+                    Error::invalid("pattern", format!("{text:?} is no regular expression: {error}"))
+                })?;
+                Some(Arc::new(regex))
+            }
+        };
+        Ok(Self { source, regex })
+    }
+}
+
+impl Pattern {
+    /// A string.
+    ///
+    /// # Errors
+    /// Does not fail.
+    pub fn string(text: &str) -> Result<Self> {
+        Source::String(text.to_owned()).try_into()
+    }
+
+    /// A regular expression.
+    ///
+    /// # Errors
+    /// It is not one.
+    pub fn regex(pattern: &str) -> Result<Self> {
+        Source::Regex(pattern.to_owned()).try_into()
+    }
+
+    /// The whole of `text` in parts, those that match and those between. A regular expression that gives up
+    /// (it may try only so often) has no further matches.
+    pub(crate) fn parts(&self, text: &str) -> Vec<(Range<usize>, bool)> {
+        match (&self.regex, &self.source) {
+            (Some(regex), _) => parts(text, regex.find_iter(text).map_while(|m| m.ok().map(|m| m.range()))),
+            (None, Source::String(string) | Source::Regex(string)) => {
+                parts(text, text.match_indices(string.as_str()).map(|(at, found)| at..at + found.len()))
+            }
+        }
+    }
+}
+
+/// The whole of `text` in parts: the matches, and what is between them.
+fn parts(text: &str, matches: impl Iterator<Item = Range<usize>>) -> Vec<(Range<usize>, bool)> {
+    let mut parts = Vec::new();
+    let mut end = 0;
+    for found in matches {
+        if end != found.start {
+            parts.push((end..found.start, false));
+        }
+        end = found.end;
+        parts.push((found, true));
+    }
+    if end != text.len() {
+        parts.push((end..text.len(), false));
+    }
+    parts
+}
+
+/// The same, where every character that is `wanted` is a match.
+pub(crate) fn char_parts(text: &str, wanted: impl Fn(char) -> bool) -> Vec<(Range<usize>, bool)> {
+    parts(text, text.char_indices().filter(|(_, c)| wanted(*c)).map(|(at, c)| at..at + c.len_utf8()))
+}
+
+/// What becomes of the delimiter that text is cut at. For `-` in `the-final--countdown`:
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SplitBehavior {
+    /// `the`, `final`, `countdown`
+    Removed,
+    /// `the`, `-`, `final`, `-`, `-`, `countdown`
+    Isolated,
+    /// `the-`, `final-`, `-`, `countdown`
+    MergedWithPrevious,
+    /// `the`, `-final`, `-`, `-countdown`
+    MergedWithNext,
+    /// `the`, `-`, `final`, `--`, `countdown`
+    Contiguous,
+}
+
+impl SplitBehavior {
+    /// The ranges that remain of parts with and without a match.
+    pub(crate) fn ranges(self, parts: Vec<(Range<usize>, bool)>) -> Vec<Range<usize>> {
+        let mut ranges: Vec<Range<usize>> = Vec::with_capacity(parts.len());
+        let mut before = false;
+        match self {
+            Self::Removed => return parts.into_iter().filter(|(_, found)| !found).map(|(r, _)| r).collect(),
+            Self::Isolated => return parts.into_iter().map(|(range, _)| range).collect(),
+            Self::Contiguous => {
+                for (range, found) in parts {
+                    match ranges.last_mut() {
+                        Some(last) if found == before => last.end = range.end,
+                        _ => ranges.push(range),
+                    }
+                    before = found;
+                }
+            }
+            Self::MergedWithPrevious => {
+                for (range, found) in parts {
+                    match ranges.last_mut() {
+                        Some(last) if found && !before => last.end = range.end,
+                        _ => ranges.push(range),
+                    }
+                    before = found;
+                }
+            }
+            Self::MergedWithNext => {
+                for (range, found) in parts.into_iter().rev() {
+                    match ranges.last_mut() {
+                        Some(last) if found && !before => last.start = range.start,
+                        _ => ranges.push(range),
+                    }
+                    before = found;
+                }
+                ranges.reverse();
+            }
+        }
+        ranges
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_documented_example() {
+        use SplitBehavior::*;
+        let text = "the-final--countdown";
+        for (behavior, expected) in [
+            (Removed, &["the", "final", "", "countdown"][..]),
+            (Isolated, &["the", "-", "final", "-", "-", "countdown"]),
+            (MergedWithPrevious, &["the-", "final-", "-", "countdown"]),
+            (MergedWithNext, &["the", "-final", "-", "-countdown"]),
+            (Contiguous, &["the", "-", "final", "--", "countdown"]),
+        ] {
+            for parts in [
+                Pattern::string("-").unwrap().parts(text),
+                Pattern::regex("-").unwrap().parts(text),
+                char_parts(text, |c| c == '-'),
+            ] {
+                let found: Vec<&str> = behavior.ranges(parts).into_iter().map(|r| &text[r]).collect();
+                let expected: Vec<&str> = expected.iter().copied().filter(|w| !w.is_empty()).collect();
+                assert_eq!(found, expected, "{behavior:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_bad_expression_is_named() {
+        let error = Pattern::regex("a(b").unwrap_err().to_string();
+        assert!(error.contains("\"a(b\" is no regular expression"), "{error}");
+        let error = serde_json::from_str::<Pattern>(r#"{"Regex": "["}"#).unwrap_err().to_string();
+        assert!(error.contains("is no regular expression"), "{error}");
+        let json = r#"{"String":"a"}"#;
+        assert_eq!(serde_json::to_string(&serde_json::from_str::<Pattern>(json).unwrap()).unwrap(), json);
+    }
+
+    #[test]
+    fn an_expression_that_gives_up_ends_the_search() {
+        let slow = Pattern::regex(r"(?=(a*)*b)\1c").unwrap();
+        let text = "a".repeat(10_000);
+        let parts = slow.parts(&text);
+        assert_eq!(parts, [(0..text.len(), false)]);
+    }
+}

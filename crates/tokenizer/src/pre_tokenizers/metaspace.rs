@@ -1,0 +1,137 @@
+//! SentencePiece's way with spaces: they become a visible character, which begins the words (Kudo &
+//! Richardson 2018).
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Error, Result,
+    pattern::{SplitBehavior, char_parts},
+    splits::Splits,
+};
+
+/// Where a space is put that the text does not have.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PrependScheme {
+    /// In front of the text only.
+    First,
+    /// Nowhere.
+    Never,
+    /// In front of everything between added tokens.
+    #[default]
+    Always,
+}
+
+/// Spaces as a visible character, as pre-tokenizer and as decoder.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "File")]
+pub struct Metaspace {
+    /// Stands for a space, usually `▁`.
+    pub replacement: char,
+    /// Whether the first word gets one too.
+    pub prepend_scheme: PrependScheme,
+    /// Whether to cut before it.
+    pub split: bool,
+}
+
+impl Default for Metaspace {
+    fn default() -> Self {
+        Self { replacement: '▁', prepend_scheme: PrependScheme::Always, split: true }
+    }
+}
+
+/// With the fields of older files.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    replacement: char,
+    add_prefix_space: Option<bool>,
+    #[serde(default)]
+    prepend_scheme: Option<PrependScheme>,
+    split: Option<bool>,
+    #[serde(default, rename = "str_rep")]
+    _str_rep: Option<String>,
+}
+
+impl TryFrom<File> for Metaspace {
+    type Error = Error;
+
+    fn try_from(file: File) -> Result<Self> {
+        let declared = file.prepend_scheme.unwrap_or_default();
+        let prepend_scheme = match (file.add_prefix_space, file.prepend_scheme) {
+            (Some(false), None) => {
+                // As the reference has it: the scheme must say so too.
+                let message = "false needs \"prepend_scheme\": \"never\"";
+                return Err(Error::invalid("add_prefix_space", message));
+            }
+            (Some(false), Some(scheme)) if scheme != PrependScheme::Never => {
+                let message = "false does not go with the declared \"prepend_scheme\"";
+                return Err(Error::invalid("add_prefix_space", message));
+            }
+            _ => declared,
+        };
+        Ok(Self { replacement: file.replacement, prepend_scheme, split: file.split.unwrap_or(true) })
+    }
+}
+
+impl Metaspace {
+    pub(super) fn apply(&self, splits: &mut Splits) {
+        let Self { replacement, prepend_scheme, split } = *self;
+        splits.rewrite(|text, first, write| {
+            let begins = text.starts_with([replacement, ' ']);
+            let wanted = match prepend_scheme {
+                PrependScheme::Always => true,
+                PrependScheme::First => first,
+                PrependScheme::Never => false,
+            };
+            if wanted && !begins {
+                write(replacement, 0);
+            }
+            for (at, c) in text.char_indices() {
+                write(if c == ' ' { replacement } else { c }, at);
+            }
+        });
+        if split {
+            splits.cut(|text, word| {
+                let parts = char_parts(text, |c| c == replacement);
+                SplitBehavior::MergedWithNext.ranges(parts).into_iter().for_each(word);
+            });
+        }
+    }
+
+    /// The text of the token at this place.
+    pub(crate) fn decode(&self, place: usize, token: &str) -> String {
+        let leave_out = place == 0 && self.prepend_scheme != PrependScheme::Never;
+        token
+            .chars()
+            .filter(|c| !(leave_out && *c == self.replacement))
+            .map(|c| if c == self.replacement { ' ' } else { c })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Decoder, PreTokenizer};
+
+    #[test]
+    fn there_and_back() {
+        let metaspace = Metaspace::default();
+        let words = PreTokenizer::Metaspace(metaspace.clone()).words("Hey  my friend");
+        assert_eq!(words, ["▁Hey", "▁", "▁my", "▁friend"]);
+        assert_eq!(Decoder::Metaspace(metaspace).decode(words), "Hey  my friend");
+        let never = Metaspace { prepend_scheme: PrependScheme::Never, split: false, ..Default::default() };
+        assert_eq!(PreTokenizer::Metaspace(never).words("Hey you"), ["Hey▁you"]);
+    }
+
+    #[test]
+    fn older_files() {
+        let read = |json: &str| serde_json::from_str::<PreTokenizer>(json);
+        let old = r#"{"type":"Metaspace","replacement":"▁","add_prefix_space":true,"str_rep":"▁"}"#;
+        assert_eq!(read(old).unwrap(), PreTokenizer::Metaspace(Metaspace::default()));
+        assert!(read(r#"{"type":"Metaspace","replacement":"▁","add_prefix_space":false}"#).is_err());
+        let new = r#"{"type":"Metaspace","replacement":"_","prepend_scheme":"first","split":false}"#;
+        assert_eq!(serde_json::to_string(&read(new).unwrap()).unwrap(), new);
+    }
+}
