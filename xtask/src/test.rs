@@ -17,6 +17,9 @@ pub struct Args {
     pub args: Vec<String>,
 }
 
+/// So many generated inputs for a test that asks the environment, in place of its few.
+const CASES: (&str, &str) = ("CLOZE_CASES", "20000");
+
 pub fn run(args: &Args) -> Result<()> {
     if args.args.is_empty() {
         step::run("documentation examples", step::cargo("test").args(["--workspace", "--doc", "--quiet"]))?;
@@ -27,7 +30,7 @@ pub fn run(args: &Args) -> Result<()> {
         nextest.args(["nextest", "run", "--workspace", "--no-fail-fast", "--manifest-path"]);
         nextest.arg(step::root().join("Cargo.toml"));
         if args.full {
-            nextest.args(["--run-ignored", "all"]);
+            nextest.args(["--run-ignored", "all"]).env(CASES.0, CASES.1);
         }
         step::run("tests (cargo nextest)", nextest.args(&args.args))
     } else {
@@ -37,7 +40,7 @@ pub fn run(args: &Args) -> Result<()> {
         test.args(&args.args);
         if args.full {
             let separator = (!args.args.iter().any(|arg| arg == "--")).then_some("--");
-            test.args(separator).arg("--include-ignored");
+            test.args(separator).arg("--include-ignored").env(CASES.0, CASES.1);
         }
         step::run("tests (cargo test)", &mut test)
     }

@@ -296,6 +296,24 @@ fn lower_casing_is_the_choice_of_the_one_who_trains() {
 }
 
 #[test]
+fn tokens_are_as_short_and_scored_as_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let corpus = corpus(&folder);
+    let vocabulary = |more: &[&str]| {
+        let arguments = ["--model", "wordpiece", "--vocab-size", "45", corpus.as_str()];
+        let (out, ran) = train(&folder, &[&arguments, more].concat());
+        assert_eq!(ran.status, 0, "{}", ran.err);
+        fs::read_to_string(out.join("vocab.txt")).unwrap()
+    };
+    let plain = vocabulary(&[]);
+    assert_eq!(plain, vocabulary(&["--score", "frequency"]));
+    assert_ne!(plain, vocabulary(&["--score", "likelihood"]));
+    let short = vocabulary(&["--max-token-chars", "3"]);
+    let longest = short.lines().filter(|token| !token.starts_with('['));
+    assert_eq!(longest.map(|token| token.trim_start_matches("##").len()).max(), Some(2));
+}
+
+#[test]
 fn a_corpus_that_cannot_be_used_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let arguments = ["--model", "wordpiece", "--vocab-size", "60"];

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use cloze_data::{CorpusConfig, Format, documents};
-use cloze_tokenizer::train::{BpeTrainer, TrainProgress, WordPieceTrainer};
+use cloze_tokenizer::train::{BpeTrainer, TrainProgress, WordPieceScore, WordPieceTrainer};
 use cloze_tokenizer::{Normalizer, Tokenizer};
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressStyle};
 
@@ -45,6 +45,12 @@ pub struct Args {
     /// Keep only the N most frequent characters; the others become unknown (not for byte-bpe).
     #[arg(long, value_name = "N")]
     limit_alphabet: Option<usize>,
+    /// Keep joined pieces shorter than this many characters (bytes for byte-bpe).
+    #[arg(long, value_name = "N")]
+    max_token_chars: Option<usize>,
+    /// Which pair of pieces wordpiece joins next.
+    #[arg(long, value_enum, default_value_t = Score::Frequency)]
+    score: Score,
     /// The files' format: auto, text, jsonl or parquet; auto goes by the file's ending.
     #[arg(long, value_name = "FORMAT", default_value = "auto", hide_possible_values = true,
         value_parser = format())]
@@ -65,6 +71,14 @@ enum Kind {
     Bpe,
     /// Byte-pair encoding of bytes, which knows every text, with RoBERTa's special tokens.
     ByteBpe,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Score {
+    /// The most frequent, as Hugging Face's tokenizers does.
+    Frequency,
+    /// The one that makes the text most likely, freq(ab) / (freq(a) freq(b)), as in the literature.
+    Likelihood,
 }
 
 fn format() -> impl TypedValueParser<Value = Format> {
@@ -110,6 +124,11 @@ fn train(args: &Args, progress: &mut dyn FnMut(TrainProgress)) -> Result<Tokeniz
             min_frequency: args.min_frequency,
             limit_alphabet: args.limit_alphabet,
             lowercase: !args.cased,
+            max_token_chars: args.max_token_chars,
+            score: match args.score {
+                Score::Frequency => WordPieceScore::Frequency,
+                Score::Likelihood => WordPieceScore::Likelihood,
+            },
             ..WordPieceTrainer::default()
         }
         .train_with(texts, progress),
@@ -122,6 +141,7 @@ fn train(args: &Args, progress: &mut dyn FnMut(TrainProgress)) -> Result<Tokeniz
                 vocab_size: args.vocab_size,
                 min_frequency: args.min_frequency,
                 limit_alphabet: args.limit_alphabet,
+                max_token_chars: args.max_token_chars,
                 normalizer: args.lowercase.then_some(Normalizer::Lowercase),
                 ..trainer
             }
