@@ -89,13 +89,13 @@ pub(crate) fn exp(x: f32) -> f32 {
     const ROUND: f32 = 12_582_912.0;
     let shifted = clamped * std::f32::consts::LOG2_E + ROUND;
     let n = shifted - ROUND;
-    let r = clamped - n * 0.693_359_375 - n * -2.121_944_4e-4;
+    let r = clamped - n * 0.693_359_4 - n * -2.121_944_4e-4;
     let mut p = 1.987_569_1e-4f32;
     p = p * r + 1.398_199_9e-3;
     p = p * r + 8.333_452e-3;
     p = p * r + 4.166_579_6e-2;
     p = p * r + 1.666_666_5e-1;
-    p = p * r + 5.000_000_1e-1;
+    p = p * r + 0.5;
     let y = p * r * r + r + 1.0;
     let y = f32::from_bits(y.to_bits().wrapping_add(shifted.to_bits() << 23));
     if x.is_nan() { x } else { y }
@@ -111,7 +111,7 @@ pub(crate) fn normal(x: f32) -> (f32, f32) {
     let t = 1.0 / (1.0 + 0.36 * z);
     let e = exp(-0.5 * x * x);
     let mut p = 0.058_548_22f32;
-    p = p * t - 0.318_169_72;
+    p = p * t - 0.318_169_7;
     p = p * t + 0.573_186_3;
     p = p * t - 0.382_275_7;
     p = p * t + 0.378_924_85;
@@ -120,7 +120,7 @@ pub(crate) fn normal(x: f32) -> (f32, f32) {
     p = p * t + 0.200_982_58;
     p = p * t + 0.203_215_51;
     let tail = 0.5 * p * t * e;
-    (if x >= 0.0 { 1.0 - tail } else { tail }, 0.398_942_28 * e)
+    (if x >= 0.0 { 1.0 - tail } else { tail }, 0.398_942_3 * e)
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@
 
 mod components;
 mod generator;
+mod sentencepiece;
 
 use std::{
     fmt::Debug,
