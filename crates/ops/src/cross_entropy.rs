@@ -81,7 +81,7 @@ mod tests {
         for (n, n_classes) in [(1, 1), (3, 2), (7, 33), (20, 1_000)] {
             let values: Vec<f32> = (0..n * n_classes).map(|i| (i as f32 * 0.37).sin() * 5.0).collect();
             let labels: Vec<i32> =
-                (0..n).map(|i| if i % 3 == 2 { -100 } else { (i * 7 % n_classes) as i32 }).collect();
+                (0..n).map(|i| if i % 3 == 2 { -100 } else { i * 7 % n_classes }).collect();
             for label_smoothing in [0.0, 0.1] {
                 let loss = CrossEntropy { label_smoothing, ignored_label: Some(-100) };
                 let run = |fused: bool| {

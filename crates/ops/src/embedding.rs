@@ -25,7 +25,7 @@ mod tests {
         let device = Device::flex().autodiff();
         let (n, d, batch, len) = (11, 5, 3, 40);
         let values: Vec<f32> = (0..n * d).map(|i| (i as f32 * 0.37).sin()).collect();
-        let ids: Vec<i32> = (0..batch * len).map(|i| (i * i % n) as i32).collect();
+        let ids: Vec<i32> = (0..batch * len).map(|i| i * i % n).collect();
         let run = |form: fn(Tensor<2>, Tensor<2, Int>) -> Tensor<3>| {
             let weight =
                 Tensor::<2>::from_data(TensorData::new(values.clone(), [n, d]), &device).require_grad();
