@@ -54,7 +54,10 @@
 //! - An added token keeps the id its file gives, or the file is refused; the reference assigns another.
 //! - Training numbers pieces with a prefix or suffix in order; the reference does in random order. Counts
 //!   are 64-bit; those of the reference overflow at 2³¹.
-//! - Decoding no tokens at all gives no text; the reference's BPE decoder panics.
+//! - Decoding no tokens at all gives no text; the reference's BPE decoder panics. So does its `Strip`
+//!   decoder on a token that is nothing but the character, and shorter than what may go.
+//! - `FixedLength` of 0 is an error; the reference panics when it encodes. `UnicodeScripts` is not
+//!   supported, and named where a file has it.
 //! - BPE dropout draws from a generator that is passed in, or that begins anew with each call; the
 //!   reference draws from one of the process.
 //! - The bytes that stand for an unknown character with a prefix or suffix end where the word does; the
@@ -64,8 +67,9 @@
 //!   reference applies alpha again at every piece. A piece that comes twice is an error.
 //! - Models without an unknown token leave out what they cannot spell, where the reference fails.
 //!
-//! Unicode versions are the reference's: general categories of `unicode_categories` 0.1, normalisation of Unicode 9, regular-expression classes
-//! those of `regex-syntax` 0.8, case and white space the standard library's.
+//! Unicode versions are the reference's: general categories of `unicode_categories` 0.1, normalisation of
+//! Unicode 9, regular-expression classes those of `regex-syntax` 0.8, case, numbers and white space the
+//! standard library's. Patterns run on `fancy-regex` 0.17, the reference's engine.
 
 mod added;
 mod cache;

@@ -57,19 +57,12 @@ impl TryFrom<File> for Metaspace {
     type Error = Error;
 
     fn try_from(file: File) -> Result<Self> {
-        let declared = file.prepend_scheme.unwrap_or_default();
-        let prepend_scheme = match (file.add_prefix_space, file.prepend_scheme) {
-            (Some(false), None) => {
-                // As the reference has it: the scheme must say so too.
-                let message = "false needs \"prepend_scheme\": \"never\"";
-                return Err(Error::invalid("add_prefix_space", message));
-            }
-            (Some(false), Some(scheme)) if scheme != PrependScheme::Never => {
-                let message = "false does not go with the declared \"prepend_scheme\"";
-                return Err(Error::invalid("add_prefix_space", message));
-            }
-            _ => declared,
-        };
+        // What older files leave out means "always", and the reference refuses the contradiction too.
+        let prepend_scheme = file.prepend_scheme.unwrap_or_default();
+        if file.add_prefix_space == Some(false) && prepend_scheme != PrependScheme::Never {
+            let message = "false does not go with \"prepend_scheme\" other than \"never\"";
+            return Err(Error::invalid("add_prefix_space", message));
+        }
         Ok(Self { replacement: file.replacement, prepend_scheme, split: file.split.unwrap_or(true) })
     }
 }
