@@ -266,7 +266,7 @@ mod tests {
                 let len = number(100);
                 let word: Vec<_> =
                     (0..len).map(|i| Piece { id: number(symbols) as u32, end: 2 * i + 2 }).collect();
-                let before = vec![Piece { id: 9, end: 9 }];
+                let before = [Piece { id: 9, end: 9 }];
                 let mut expected = [&before[..], &word].concat();
                 let mut found = expected.clone();
                 by_queue(&pairs, &mut expected, 1, None);
