@@ -6,7 +6,7 @@ use rayon::prelude::*;
 
 use crate::{
     AddedToken, BertNormalizer, Bpe, ByteLevel, Decoder, Encoding, Error, Model, Normalizer, Padding,
-    PostProcessor, PreTokenizer, Result, TemplateProcessing, Truncation, Vocab, WordPiece,
+    PostProcessor, PreTokenizer, Result, TemplateProcessing, TokenizerConfig, Truncation, Vocab, WordPiece,
     added::AddedVocabulary,
     cache::{Cache, Caches},
     splits::Splits,
@@ -26,6 +26,7 @@ pub struct Tokenizer {
     pub(crate) added: AddedVocabulary,
     pub(crate) truncation: Option<Truncation>,
     pub(crate) padding: Option<Padding>,
+    pub(crate) config: TokenizerConfig,
     caches: Caches,
 }
 
@@ -58,6 +59,7 @@ impl Tokenizer {
             added: AddedVocabulary::default(),
             truncation: None,
             padding: None,
+            config: TokenizerConfig::default(),
             caches: Caches::default(),
         }
     }
@@ -119,7 +121,8 @@ impl Tokenizer {
     }
 
     /// Reads a `tokenizer.json`, a `vocab.txt` (any other file name ending in `.txt`), or a folder: its
-    /// `tokenizer.json`, else `vocab.txt` with `tokenizer_config.json`, else `vocab.json` and `merges.txt`.
+    /// `tokenizer.json`, else `vocab.txt`, else `vocab.json` and `merges.txt`, each with what a
+    /// `tokenizer_config.json` declares.
     ///
     /// # Errors
     /// Names the file, and the line or JSON path in it.
@@ -127,7 +130,8 @@ impl Tokenizer {
         crate::files::load(path.as_ref())
     }
 
-    /// Writes a `tokenizer.json`; into a folder if `path` is one.
+    /// Writes a `tokenizer.json`; if `path` is a folder, into it, with a `tokenizer_config.json` beside it
+    /// that lets transformers' `AutoTokenizer` read the folder.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -244,6 +248,32 @@ impl Tokenizer {
         self.padding.as_ref()
     }
 
+    /// What the `tokenizer_config.json` of the folder declared; all empty if there was none.
+    pub fn config(&self) -> &TokenizerConfig {
+        &self.config
+    }
+
+    /// Sets what [`save`](Self::save) declares in a `tokenizer_config.json`: the parts that tokens play and
+    /// the longest input. The stages do not change.
+    pub fn set_config(&mut self, config: TokenizerConfig) {
+        self.config = config;
+    }
+
+    /// Whether special tokens in a text are taken for ordinary text, as is wise where others write it. Off
+    /// unless set; files do not say.
+    ///
+    /// ```
+    /// # use cloze_tokenizer::{Tokenizer, Vocab};
+    /// let mut tokenizer = Tokenizer::bert(Vocab::from_tokens(["[UNK]", "[SEP]", "[", "]", "sep"])?, true)?;
+    /// assert_eq!(tokenizer.encode("[SEP]", false).ids, [1]);
+    /// tokenizer.set_encode_special_tokens(true);
+    /// assert_eq!(tokenizer.encode("[SEP]", false).ids, [2, 4, 3]);
+    /// # Ok::<_, cloze_tokenizer::Error>(())
+    /// ```
+    pub fn set_encode_special_tokens(&mut self, on: bool) {
+        self.added.ignore_special = on;
+    }
+
     /// The normaliser.
     pub fn normalizer(&self) -> Option<&Normalizer> {
         self.normalizer.as_ref()
@@ -351,15 +381,19 @@ impl Tokenizer {
         self.added.get(id).is_some_and(|token| token.special)
     }
 
-    /// The ids of the tokens that pretraining needs.
+    /// The ids of the tokens that pretraining needs: those that a `tokenizer_config.json` declares, else
+    /// those with the usual names.
     pub fn special_ids(&self) -> SpecialIds {
-        let find = |names: [&str; 2]| names.into_iter().find_map(|name| self.token_to_id(name));
+        let find = |declared: &Option<AddedToken>, usual: [&str; 2]| {
+            let declared = declared.iter().map(|token| token.content.as_str());
+            declared.chain(usual).find_map(|name| self.token_to_id(name))
+        };
         SpecialIds {
-            pad: find(["[PAD]", "<pad>"]),
-            unk: find(["[UNK]", "<unk>"]),
-            cls: find(["[CLS]", "<s>"]),
-            sep: find(["[SEP]", "</s>"]),
-            mask: find(["[MASK]", "<mask>"]),
+            pad: find(&self.config.pad_token, ["[PAD]", "<pad>"]),
+            unk: find(&self.config.unk_token, ["[UNK]", "<unk>"]),
+            cls: find(&self.config.cls_token, ["[CLS]", "<s>"]),
+            sep: find(&self.config.sep_token, ["[SEP]", "</s>"]),
+            mask: find(&self.config.mask_token, ["[MASK]", "<mask>"]),
         }
     }
 
@@ -373,7 +407,7 @@ impl Tokenizer {
     }
 
     /// The pieces of one text, before truncation and special tokens.
-    fn encode_one(&self, text: &str, sequence: u32) -> Encoding {
+    pub(crate) fn encode_one(&self, text: &str, sequence: u32) -> Encoding {
         let splits = self.split(text, true);
         self.caches.with(|cache| self.encode_splits(&splits, sequence, cache))
     }
@@ -400,7 +434,12 @@ impl Tokenizer {
     }
 
     /// Truncates, and adds special tokens.
-    fn finish(&self, mut first: Encoding, mut second: Option<Encoding>, add_special: bool) -> Encoding {
+    pub(crate) fn finish(
+        &self,
+        mut first: Encoding,
+        mut second: Option<Encoding>,
+        add_special: bool,
+    ) -> Encoding {
         if let Some(truncation) = &self.truncation {
             let processor = self.post_processor.as_ref().filter(|_| add_special);
             let reserved = processor.map_or(0, |p| p.added_tokens(second.is_some()));
@@ -417,7 +456,7 @@ impl Tokenizer {
         whole
     }
 
-    fn padded(&self, encoding: Encoding) -> Encoding {
+    pub(crate) fn padded(&self, encoding: Encoding) -> Encoding {
         let mut batch = [encoding];
         if let Some(padding) = &self.padding {
             padding.apply(&mut batch);
