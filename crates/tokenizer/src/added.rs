@@ -64,6 +64,8 @@ pub(crate) struct AddedVocabulary {
     by_id: HashMap<u32, usize>,
     raw: Option<Matcher>,
     normalized: Option<Matcher>,
+    /// Special tokens are not searched for.
+    pub ignore_special: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -214,6 +216,9 @@ impl AddedVocabulary {
         });
         for (entry, range) in found {
             let Entry { id, token, .. } = &self.tokens[entry];
+            if self.ignore_special && token.special {
+                continue;
+            }
             let (before, after) = (&text[..range.start], &text[range.end..]);
             let is_word = |c: Option<char>| c.is_some_and(|c| is(c, WORD));
             if token.single_word && (is_word(before.chars().next_back()) || is_word(after.chars().next())) {

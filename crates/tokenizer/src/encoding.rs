@@ -1,5 +1,7 @@
 //! What encoding a text gives.
 
+use std::ops::Range;
+
 use crate::{Span, TruncationDirection};
 
 /// The pieces of a text, or of a pair, with everything known about them. All vectors have one entry
@@ -12,7 +14,8 @@ pub struct Encoding {
     pub tokens: Vec<String>,
     /// 0 for the first segment, 1 for the second (BERT's `token_type_ids`).
     pub type_ids: Vec<u32>,
-    /// Byte ranges of the original text; `(0, 0)` for special tokens and padding.
+    /// Ranges of the original text (of its word, where the text was given as words), in bytes unless
+    /// [`OffsetUnit::Chars`](crate::OffsetUnit) was asked for; `(0, 0)` for special tokens and padding.
     pub offsets: Vec<Span>,
     /// The number of the word in its text; `None` for special tokens and padding.
     pub word_ids: Vec<Option<u32>>,
@@ -37,25 +40,69 @@ impl Encoding {
         self.ids.is_empty()
     }
 
-    /// The piece that covers a byte of text `sequence` (0 or 1).
+    /// The pieces of text `sequence` (0 or 1), without the special tokens around them; `None` where it
+    /// has no pieces.
+    pub fn sequence_range(&self, sequence: u32) -> Option<Range<usize>> {
+        let of_sequence = |id: &Option<u32>| *id == Some(sequence);
+        let start = self.sequence_ids.iter().position(of_sequence)?;
+        let end = self.sequence_ids.iter().rposition(of_sequence)?;
+        Some(start..end + 1)
+    }
+
+    /// The piece that covers position `char` of text `sequence` (0 or 1), a byte unless the encoding was
+    /// made with offsets in characters. The first, where several stand for one character.
+    ///
+    /// ```
+    /// # use cloze_tokenizer::{OffsetUnit, Tokenizer, Vocab};
+    /// let tokenizer = Tokenizer::bert(Vocab::from_tokens(["[UNK]", "so", "##on", "etre"])?, true)?;
+    /// let encoding = tokenizer.encode("Être soon", false);
+    /// assert_eq!(encoding.char_to_token(6, 0), Some(1), "Ê is two bytes");
+    /// assert_eq!(encoding.char_to_token(5, 0), None, "a space");
+    /// let encoding = tokenizer.encode_input("Être soon", false, OffsetUnit::Chars);
+    /// assert_eq!(encoding.char_to_token(5, 0), Some(1));
+    /// # Ok::<_, cloze_tokenizer::Error>(())
+    /// ```
+    pub fn char_to_token(&self, char: usize, sequence: u32) -> Option<usize> {
+        (0..self.len()).find(|&i| {
+            let (start, end) = self.offsets[i];
+            self.sequence_ids[i] == Some(sequence) && (start..end).contains(&char)
+        })
+    }
+
+    /// The number of the word that covers position `char` of text `sequence`.
+    pub fn char_to_word(&self, char: usize, sequence: u32) -> Option<u32> {
+        self.word_ids[self.char_to_token(char, sequence)?]
+    }
+
+    /// The text that piece `token` is of, and its offsets there; `None` for special tokens and padding.
+    pub fn token_to_chars(&self, token: usize) -> Option<(u32, Span)> {
+        Some((self.token_to_sequence(token)?, self.offsets[token]))
+    }
+
+    /// The text that piece `token` is of, and the number of its word; `None` for special tokens and padding.
+    pub fn token_to_word(&self, token: usize) -> Option<(u32, u32)> {
+        Some((self.token_to_sequence(token)?, self.word_ids[token]?))
+    }
+
+    /// The text that piece `token` is of; `None` for special tokens and padding.
+    pub fn token_to_sequence(&self, token: usize) -> Option<u32> {
+        self.sequence_ids.get(token).copied().flatten()
+    }
+
+    /// The pieces of word `word` of text `sequence`; `None` where there is no such word.
     ///
     /// ```
     /// # use cloze_tokenizer::{Tokenizer, Vocab};
     /// let tokenizer = Tokenizer::bert(Vocab::from_tokens(["[UNK]", "so", "##on", "now"])?, true)?;
-    /// let encoding = tokenizer.encode("Soon now", false);
-    /// assert_eq!(encoding.byte_to_token(3, 0), Some(1));
-    /// assert_eq!(encoding.byte_to_token(4, 0), None, "a space");
+    /// let pair = tokenizer.encode_pair("Now", "now  soon", false);
+    /// assert_eq!(pair.word_to_tokens(1, 1), Some(2..4));
+    /// assert_eq!(pair.word_to_chars(1, 1), Some((5, 9)));
+    /// assert_eq!(pair.word_to_tokens(1, 0), None, "the first text has one word");
+    /// assert_eq!(pair.token_to_word(3), Some((1, 1)));
+    /// assert_eq!(pair.token_to_chars(3), Some((1, (7, 9))));
     /// # Ok::<_, cloze_tokenizer::Error>(())
     /// ```
-    pub fn byte_to_token(&self, byte: usize, sequence: u32) -> Option<usize> {
-        (0..self.len()).find(|&i| {
-            let (start, end) = self.offsets[i];
-            self.sequence_ids[i] == Some(sequence) && (start..end).contains(&byte)
-        })
-    }
-
-    /// The pieces of word `word` of text `sequence`; `None` where there is no such word.
-    pub fn word_to_tokens(&self, word: u32, sequence: u32) -> Option<std::ops::Range<usize>> {
+    pub fn word_to_tokens(&self, word: u32, sequence: u32) -> Option<Range<usize>> {
         let of_word = |&i: &usize| self.sequence_ids[i] == Some(sequence) && self.word_ids[i] == Some(word);
         let start = (0..self.len()).find(of_word)?;
         let end = (0..self.len()).rfind(of_word)?;
@@ -73,6 +120,27 @@ impl Encoding {
             special_tokens_mask: Vec::with_capacity(pieces),
             attention_mask: Vec::with_capacity(pieces),
             overflowing: Vec::new(),
+        }
+    }
+
+    /// The offsets of word `word` of text `sequence`, from its first piece to its last.
+    pub fn word_to_chars(&self, word: u32, sequence: u32) -> Option<Span> {
+        let tokens = self.word_to_tokens(word, sequence)?;
+        Some((self.offsets[tokens.start].0, self.offsets[tokens.end - 1].1))
+    }
+
+    /// Counts the offsets, which are bytes of `text`, in its characters.
+    pub(crate) fn count_chars(&mut self, text: &str) {
+        if text.is_ascii() {
+            return;
+        }
+        // For every byte the number of its character; after the last, how many there are.
+        let numbered = text.chars().enumerate();
+        let mut chars: Vec<usize> =
+            numbered.flat_map(|(i, c)| std::iter::repeat_n(i, c.len_utf8())).collect();
+        chars.push(chars.last().map_or(0, |last| last + 1));
+        for (start, end) in &mut self.offsets {
+            (*start, *end) = (chars[*start], chars[*end]);
         }
     }
 
@@ -117,7 +185,7 @@ impl Encoding {
     }
 
     /// A copy of a part, without its overflow.
-    fn part(&self, range: std::ops::Range<usize>) -> Self {
+    fn part(&self, range: Range<usize>) -> Self {
         Self {
             ids: self.ids[range.clone()].to_vec(),
             tokens: self.tokens[range.clone()].to_vec(),
@@ -250,12 +318,29 @@ mod tests {
     }
 
     #[test]
-    fn words_and_bytes_to_tokens() {
+    fn words_characters_and_tokens() {
         let mut encoding = numbers(3);
         encoding.word_ids = vec![Some(0), Some(0), Some(1)];
         assert_eq!(encoding.word_to_tokens(0, 0), Some(0..2));
         assert_eq!(encoding.word_to_tokens(2, 0), None);
-        assert_eq!(encoding.byte_to_token(1, 0), Some(1));
-        assert_eq!(encoding.byte_to_token(1, 1), None);
+        assert_eq!(encoding.char_to_token(1, 0), Some(1));
+        assert_eq!(encoding.char_to_token(1, 1), None);
+        assert_eq!(encoding.char_to_word(2, 0), Some(1));
+        assert_eq!(encoding.word_to_chars(0, 0), Some((0, 2)));
+        encoding.push_special(9, "[SEP]", 0);
+        assert_eq!(encoding.sequence_range(0), Some(0..3));
+        assert_eq!(encoding.sequence_range(1), None);
+        let none = (encoding.token_to_chars(3), encoding.token_to_word(3), encoding.token_to_sequence(4));
+        assert_eq!(none, (None, None, None));
+    }
+
+    #[test]
+    fn offsets_in_characters() {
+        let mut encoding = Encoding::default();
+        for offsets in [(0, 2), (2, 3), (3, 7), (7, 7)] {
+            encoding.push(0, "x", offsets, Some(0), 0);
+        }
+        encoding.count_chars("ßa😀");
+        assert_eq!(encoding.offsets, [(0, 1), (1, 2), (2, 3), (3, 3)]);
     }
 }

@@ -1,7 +1,10 @@
 //! The ecosystem's files: `tokenizer.json`, `vocab.txt`, `vocab.json` with `merges.txt`, SentencePiece's
 //! `.model`.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use serde::{
     Deserialize, Deserializer, Serialize,
@@ -11,10 +14,11 @@ use serde_json::Value;
 
 use crate::{
     AddedToken, Bpe, BpeConfig, Decoder, Error, Model, Normalizer, Padding, PostProcessor, PreTokenizer,
-    Result, Tokenizer, Truncation, Unigram, Vocab, WordLevel, WordPiece, sentencepiece,
+    Result, Tokenizer, TokenizerConfig, Truncation, Unigram, Vocab, WordLevel, WordPiece, sentencepiece,
 };
 
 const JSON: &str = "tokenizer.json";
+const CONFIG: &str = "tokenizer_config.json";
 /// The names that transformers' models give SentencePiece's files.
 const SENTENCEPIECE: [&str; 4] = ["tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "spm.model"];
 
@@ -32,11 +36,13 @@ pub(crate) fn load(path: &Path) -> Result<Tokenizer> {
     let [json, vocab_txt, vocab_json, merges, config] =
         [JSON, "vocab.txt", "vocab.json", "merges.txt", "tokenizer_config.json"].map(|f| path.join(f));
     if json.is_file() {
-        in_file(&json, from_json)
+        let mut tokenizer = in_file(&json, from_json)?;
+        tokenizer.config = read_config(&config)?.unwrap_or_default();
+        Ok(tokenizer)
     } else if vocab_txt.is_file() {
         load_vocab_txt(&vocab_txt, &config)
     } else if vocab_json.is_file() && merges.is_file() {
-        load_bpe(&vocab_json, &merges)
+        load_bpe(&vocab_json, &merges, &config)
     } else if let Some(model) = SENTENCEPIECE.map(|f| path.join(f)).into_iter().find(|f| f.is_file()) {
         load_sentencepiece(&model)
     } else {
@@ -45,8 +51,15 @@ pub(crate) fn load(path: &Path) -> Result<Tokenizer> {
 }
 
 pub(crate) fn save(tokenizer: &Tokenizer, path: &Path) -> Result<()> {
-    let path = if path.is_dir() { path.join(JSON) } else { path.to_owned() };
-    fs::write(&path, to_json(tokenizer)).map_err(|source| Error::Io { action: "write", path, source })
+    if !path.is_dir() {
+        return write(path.to_owned(), to_json(tokenizer));
+    }
+    write(path.join(JSON), to_json(tokenizer))?;
+    write(path.join(CONFIG), tokenizer.config.to_json(tokenizer))
+}
+
+fn write(path: PathBuf, text: String) -> Result<()> {
+    fs::write(&path, text).map_err(|source| Error::Io { action: "write", path, source })
 }
 
 fn read(path: &Path) -> Result<String> {
@@ -61,29 +74,22 @@ fn in_file<T>(path: &Path, parse: impl FnOnce(&str) -> Result<T>) -> Result<T> {
 /// BERT's `vocab.txt`. Whether to lower-case is in `tokenizer_config.json`; without it, a vocabulary with
 /// capital letters is taken for a cased one.
 fn load_vocab_txt(path: &Path, config: &Path) -> Result<Tokenizer> {
-    #[derive(Deserialize)]
-    struct Config {
-        do_lower_case: Option<bool>,
-        strip_accents: Option<bool>,
-        tokenize_chinese_chars: Option<bool>,
-    }
     let vocab = in_file(path, parse_vocab_txt)?;
-    let config: Option<Config> = match config.is_file() {
-        true => Some(in_file(config, |text| {
-            serde_json::from_str(text).map_err(|e| Error::json("tokenizer_config.json", &e))
-        })?),
-        false => None,
-    };
-    let lowercase = config.as_ref().and_then(|c| c.do_lower_case).unwrap_or_else(|| {
+    let declared = read_config(config)?;
+    let lowercase = declared.as_ref().and_then(|c| c.do_lower_case).unwrap_or_else(|| {
         let cased = |token: &str| !token.starts_with('[') && token.contains(char::is_uppercase);
         !vocab.iter().any(|(_, token)| cased(token))
     });
-    let mut tokenizer = Tokenizer::bert(vocab, lowercase).map_err(|error| error.in_file(path))?;
-    if let (Some(config), Some(Normalizer::BertNormalizer(bert))) = (config, &mut tokenizer.normalizer) {
-        bert.strip_accents = config.strip_accents;
-        bert.handle_chinese_chars = config.tokenize_chinese_chars.unwrap_or(true);
+    let tokenizer = Tokenizer::bert(vocab, lowercase).map_err(|error| error.in_file(path))?;
+    match declared {
+        Some(declared) => declared.set_bert(tokenizer).map_err(|error| error.in_file(config)),
+        None => Ok(tokenizer),
     }
-    Ok(tokenizer)
+}
+
+/// The `tokenizer_config.json`, if there is one.
+fn read_config(path: &Path) -> Result<Option<TokenizerConfig>> {
+    path.is_file().then(|| in_file(path, TokenizerConfig::from_json)).transpose()
 }
 
 fn parse_vocab_txt(text: &str) -> Result<Vocab> {
@@ -108,13 +114,17 @@ fn load_sentencepiece(path: &Path) -> Result<Tokenizer> {
 }
 
 /// GPT-2's and RoBERTa's files.
-fn load_bpe(vocab: &Path, merges: &Path) -> Result<Tokenizer> {
+fn load_bpe(vocab: &Path, merges: &Path, config: &Path) -> Result<Tokenizer> {
     let vocab: Vocab =
         in_file(vocab, |text| serde_json::from_str(text).map_err(|e| Error::json("vocab.json", &e)))?;
-    in_file(merges, |text| {
+    let tokenizer = in_file(merges, |text| {
         let pairs = parse_merges(text)?;
         Tokenizer::byte_level_bpe(Bpe::new(vocab, pairs, BpeConfig::default())?)
-    })
+    })?;
+    match read_config(config)? {
+        Some(declared) => declared.set_byte_level(tokenizer).map_err(|error| error.in_file(config)),
+        None => Ok(tokenizer),
+    }
 }
 
 fn parse_merges(text: &str) -> Result<Vec<(&str, &str)>> {

@@ -74,10 +74,12 @@
 mod added;
 mod cache;
 mod char_level;
+mod config;
 mod decoders;
 mod encoding;
 mod error;
 mod files;
+mod input;
 mod models;
 mod normalized;
 mod normalizers;
@@ -95,9 +97,11 @@ mod truncation;
 mod unicode;
 
 pub use added::AddedToken;
+pub use config::TokenizerConfig;
 pub use decoders::Decoder;
 pub use encoding::Encoding;
 pub use error::{Error, Result};
+pub use input::{Input, OffsetUnit, Sequence};
 pub use models::{Bpe, BpeConfig, Model, Segmentation, Unigram, Vocab, WordLevel, WordPiece};
 pub use normalized::Span;
 pub use normalizers::{BertNormalizer, Normalizer, Precompiled, Prepend, Replace, Strip};

@@ -10,7 +10,7 @@ use rayon::prelude::*;
 
 use crate::{
     AddedToken, BertNormalizer, Bpe, ByteLevel, Decoder, Encoding, Error, Model, Normalizer, Padding,
-    PostProcessor, PreTokenizer, Result, TemplateProcessing, Truncation, Vocab, WordPiece,
+    PostProcessor, PreTokenizer, Result, TemplateProcessing, TokenizerConfig, Truncation, Vocab, WordPiece,
     added::AddedVocabulary,
     cache::{Cache, Caches, Pieces},
     splits::{Split, Splits},
@@ -30,6 +30,7 @@ pub struct Tokenizer {
     pub(crate) added: AddedVocabulary,
     pub(crate) truncation: Option<Truncation>,
     pub(crate) padding: Option<Padding>,
+    pub(crate) config: TokenizerConfig,
     caches: Caches,
 }
 
@@ -62,6 +63,7 @@ impl Tokenizer {
             added: AddedVocabulary::default(),
             truncation: None,
             padding: None,
+            config: TokenizerConfig::default(),
             caches: Caches::default(),
         }
     }
@@ -123,8 +125,9 @@ impl Tokenizer {
     }
 
     /// Reads a `tokenizer.json`, a `vocab.txt` (any other file name ending in `.txt`), a SentencePiece model
-    /// (any file name ending in `.model`), or a folder: its `tokenizer.json`, else `vocab.txt` with
-    /// `tokenizer_config.json`, else `vocab.json` and `merges.txt`, else a SentencePiece model.
+    /// (any file name ending in `.model`), or a folder: its `tokenizer.json`, else `vocab.txt`, else
+    /// `vocab.json` and `merges.txt`, else a SentencePiece model, each with what a `tokenizer_config.json`
+    /// declares.
     ///
     /// # Errors
     /// Names the file, and the line or JSON path in it.
@@ -132,7 +135,8 @@ impl Tokenizer {
         crate::files::load(path.as_ref())
     }
 
-    /// Writes a `tokenizer.json`; into a folder if `path` is one.
+    /// Writes a `tokenizer.json`; if `path` is a folder, into it, with a `tokenizer_config.json` beside it
+    /// that lets transformers' `AutoTokenizer` read the folder.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -257,6 +261,32 @@ impl Tokenizer {
     /// The padding in force, also if a file declared it.
     pub fn padding(&self) -> Option<&Padding> {
         self.padding.as_ref()
+    }
+
+    /// What the `tokenizer_config.json` of the folder declared; all empty if there was none.
+    pub fn config(&self) -> &TokenizerConfig {
+        &self.config
+    }
+
+    /// Sets what [`save`](Self::save) declares in a `tokenizer_config.json`: the parts that tokens play and
+    /// the longest input. The stages do not change.
+    pub fn set_config(&mut self, config: TokenizerConfig) {
+        self.config = config;
+    }
+
+    /// Whether special tokens in a text are taken for ordinary text, as is wise where others write it. Off
+    /// unless set; files do not say.
+    ///
+    /// ```
+    /// # use cloze_tokenizer::{Tokenizer, Vocab};
+    /// let mut tokenizer = Tokenizer::bert(Vocab::from_tokens(["[UNK]", "[SEP]", "[", "]", "sep"])?, true)?;
+    /// assert_eq!(tokenizer.encode("[SEP]", false).ids, [1]);
+    /// tokenizer.set_encode_special_tokens(true);
+    /// assert_eq!(tokenizer.encode("[SEP]", false).ids, [2, 4, 3]);
+    /// # Ok::<_, cloze_tokenizer::Error>(())
+    /// ```
+    pub fn set_encode_special_tokens(&mut self, on: bool) {
+        self.added.ignore_special = on;
     }
 
     /// The normaliser.
@@ -416,15 +446,19 @@ impl Tokenizer {
         self.added.get(id).is_some_and(|token| token.special)
     }
 
-    /// The ids of the tokens that pretraining needs.
+    /// The ids of the tokens that pretraining needs: those that a `tokenizer_config.json` declares, else
+    /// those with the usual names.
     pub fn special_ids(&self) -> SpecialIds {
-        let find = |names: [&str; 2]| names.into_iter().find_map(|name| self.token_to_id(name));
+        let find = |declared: &Option<AddedToken>, usual: [&str; 2]| {
+            let declared = declared.iter().map(|token| token.content.as_str());
+            declared.chain(usual).find_map(|name| self.token_to_id(name))
+        };
         SpecialIds {
-            pad: find(["[PAD]", "<pad>"]),
-            unk: find(["[UNK]", "<unk>"]),
-            cls: find(["[CLS]", "<s>"]),
-            sep: find(["[SEP]", "</s>"]),
-            mask: find(["[MASK]", "<mask>"]),
+            pad: find(&self.config.pad_token, ["[PAD]", "<pad>"]),
+            unk: find(&self.config.unk_token, ["[UNK]", "<unk>"]),
+            cls: find(&self.config.cls_token, ["[CLS]", "<s>"]),
+            sep: find(&self.config.sep_token, ["[SEP]", "</s>"]),
+            mask: find(&self.config.mask_token, ["[MASK]", "<mask>"]),
         }
     }
 
@@ -462,7 +496,7 @@ impl Tokenizer {
     }
 
     /// The pieces of one text, before truncation and special tokens.
-    fn encode_one(&self, text: &str, sequence: u32, rng: Option<&mut dyn Rng>) -> Encoding {
+    pub(crate) fn encode_one(&self, text: &str, sequence: u32, rng: Option<&mut dyn Rng>) -> Encoding {
         let splits = self.split(text, true);
         let mut encoding = Encoding::with_capacity(splits.splits.len() * 5 / 4 + 2);
         self.with_words(&splits, rng, |words| {
@@ -492,7 +526,12 @@ impl Tokenizer {
     }
 
     /// Truncates, and adds special tokens.
-    fn finish(&self, mut first: Encoding, mut second: Option<Encoding>, add_special: bool) -> Encoding {
+    pub(crate) fn finish(
+        &self,
+        mut first: Encoding,
+        mut second: Option<Encoding>,
+        add_special: bool,
+    ) -> Encoding {
         if let Some(truncation) = &self.truncation {
             let processor = self.post_processor.as_ref().filter(|_| add_special);
             let reserved = processor.map_or(0, |p| p.added_tokens(second.is_some()));
@@ -509,7 +548,7 @@ impl Tokenizer {
         whole
     }
 
-    fn padded(&self, encoding: Encoding) -> Encoding {
+    pub(crate) fn padded(&self, encoding: Encoding) -> Encoding {
         let mut batch = [encoding];
         if let Some(padding) = &self.padding {
             padding.apply(&mut batch);

@@ -74,6 +74,18 @@ impl TemplateProcessing {
         Self { single, pair, special_tokens: tokens.into() }
     }
 
+    /// `bos A`, or `bos A B:1`, from the token and its id.
+    pub fn prefix(bos: (&str, u32)) -> Self {
+        let token = bos.0.to_owned();
+        let special = SpecialToken { id: token.clone(), ids: vec![bos.1], tokens: vec![token.clone()] };
+        let first = TemplatePiece::Sequence { id: TemplateSequence::A, type_id: 0 };
+        let second = TemplatePiece::Sequence { id: TemplateSequence::B, type_id: 1 };
+        let single = vec![TemplatePiece::SpecialToken { id: token.clone(), type_id: 0 }, first];
+        let mut pair = single.clone();
+        pair.push(second);
+        Self { single, pair, special_tokens: [(token, special)].into() }
+    }
+
     /// How many tokens are added.
     pub(super) fn added_tokens(&self, pair: bool) -> usize {
         let template = if pair { &self.pair } else { &self.single };
