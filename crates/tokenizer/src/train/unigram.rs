@@ -207,11 +207,12 @@ impl UnigramTrainer {
     /// use cloze_tokenizer::{Model, train::UnigramTrainer};
     ///
     /// let lines = ["sailing boats sail", "boating sailors sailed", "walking walkers walked"];
+    /// let lines = lines.into_iter().chain(["boats boated", "talking talkers talked"]);
     /// let tokenizer = UnigramTrainer { vocab_size: 24, ..Default::default() }.train(lines)?;
-    /// assert_eq!(tokenizer.encode("boated", false).tokens, ["boat", "e", "d"]);
+    /// assert_eq!(tokenizer.encode("boater", false).tokens, ["boat", "e", "r"]);
     /// // Subword regularisation: other ways to spell it.
     /// let Model::Unigram(model) = tokenizer.model() else { unreachable!() };
-    /// assert_eq!(model.nbest("boated", 3).len(), 3);
+    /// assert_eq!(model.nbest("boater", 3).len(), 3);
     /// # Ok::<_, cloze_tokenizer::Error>(())
     /// ```
     pub fn train<I: IntoIterator<Item: TrainItem>>(&self, items: I) -> Result<Tokenizer> {
