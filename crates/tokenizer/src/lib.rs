@@ -65,6 +65,8 @@
 //! - Unknown fields and components are errors.
 //! - Unigram sampling draws a path in proportion to its probability to the power of alpha (Kudo 2018); the
 //!   reference applies alpha again at every piece. A piece that comes twice is an error.
+//! - Settings of a SentencePiece model that transformers' converter passes over (no prefix, extra spaces
+//!   kept, byte fallback of Unigram) are honoured.
 //! - Models without an unknown token leave out what they cannot spell, where the reference fails.
 //!
 //! Unicode versions are the reference's: general categories of `unicode_categories` 0.1, normalisation of

@@ -5,7 +5,7 @@ use rayon::prelude::*;
 
 use super::{TrainItem, TrainProgress, check_size, count, seeds};
 use crate::{
-    AddedToken, Decoder, Error, Model, Normalizer, PreTokenizer, Result, Tokenizer, Unigram,
+    AddedToken, Decoder, Error, Metaspace, Model, Normalizer, PreTokenizer, Result, Tokenizer, Unigram,
     models::{
         lattice::{Lattice, Scratch},
         trie::{NONE, Trie},
@@ -47,7 +47,7 @@ pub struct UnigramTrainer {
 }
 
 impl Default for UnigramTrainer {
-    /// 8,000 pieces, with SentencePiece's special tokens as ids 0 to 2; words are cut at white space.
+    /// 8,000 pieces, with SentencePiece's special tokens as ids 0 to 2, and its way with spaces.
     fn default() -> Self {
         Self {
             vocab_size: 8000,
@@ -59,8 +59,8 @@ impl Default for UnigramTrainer {
             max_piece_chars: 16,
             seed_size: 1_000_000,
             normalizer: None,
-            pre_tokenizer: Some(PreTokenizer::WhitespaceSplit),
-            decoder: None,
+            pre_tokenizer: Some(PreTokenizer::Metaspace(Metaspace::default())),
+            decoder: Some(Decoder::Metaspace(Metaspace::default())),
         }
     }
 }

@@ -24,7 +24,7 @@ use std::{
 
 use cloze_tokenizer::{
     AddedToken, Encoding, Normalizer, PreTokenizer, Tokenizer,
-    train::{BpeTrainer, WordPieceScore, WordPieceTrainer},
+    train::{BpeTrainer, UnigramTrainer, WordPieceScore, WordPieceTrainer},
 };
 use generator::Random;
 use tokenizers::{Encoding as TheirEncoding, Tokenizer as Reference};
@@ -124,6 +124,12 @@ fn trained_byte_level_normalized() -> Pair {
 fn trained_characters() -> Pair {
     let trainer = BpeTrainer { vocab_size: 1500, limit_alphabet: Some(300), ..BpeTrainer::characters() };
     with_added("BPE with a suffix", trainer.train(&*TEXT).unwrap())
+}
+
+fn trained_unigram() -> Pair {
+    // Every character of the text becomes a piece: prose only.
+    let trainer = UnigramTrainer { vocab_size: 600, ..Default::default() };
+    with_added("Unigram", trainer.train(&TEXT[..100]).unwrap())
 }
 
 fn trained_prefix() -> Pair {
@@ -292,6 +298,7 @@ fn trained_pairs() -> Vec<Pair> {
         trained_byte_level_normalized(),
         trained_characters(),
         trained_prefix(),
+        trained_unigram(),
     ]
 }
 

@@ -263,9 +263,7 @@ proptest! {
 #[test]
 fn seeds_are_sound() {
     for seed in &*SEEDS {
-        if let Err(error) = Tokenizer::from_json(&seed.to_string()) {
-            assert!(error.to_string().contains("supported"), "{error}: {seed}");
-        }
+        Tokenizer::from_json(&seed.to_string()).unwrap();
         assert!(seed.to_string().parse::<tokenizers::Tokenizer>().is_ok(), "not for the reference: {seed}");
     }
 }
