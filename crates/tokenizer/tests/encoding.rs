@@ -342,6 +342,9 @@ fn folders_without_tokenizer_json() {
         assert_eq!(again.to_json(), tokenizer.to_json(), "{name}");
         assert_eq!(again.special_ids(), special, "{name}");
         assert_eq!(again.config().model_max_length, length, "{name}");
+        // transformers takes it from here, whatever the other file says.
+        let prefix = [("roberta", true), ("gpt2", false)].into_iter().find(|(n, _)| *n == name);
+        assert_eq!(again.config().add_prefix_space, prefix.map(|(_, prefix)| prefix), "{name}");
         let texts = expected["texts"].as_array().unwrap().iter().map(|text| text.as_str().unwrap());
         for (text, expected) in texts.zip(expected["exp"][name].as_array().unwrap()) {
             let encoding = tokenizer.encode(text, true);
