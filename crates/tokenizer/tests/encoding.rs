@@ -118,7 +118,6 @@ fn assert_same_vectors(ours: &Encoding, theirs: &theirs::Encoding, at: &dyn std:
     assert_eq!(ours.ids, theirs.get_ids(), "ids of {at:?}");
     assert_eq!(ours.tokens, theirs.get_tokens(), "tokens of {at:?}");
     assert_eq!(ours.offsets, theirs.get_offsets(), "offsets of {at:?}");
-    assert_eq!(ours.type_ids, theirs.get_type_ids(), "type ids of {at:?}");
     assert_eq!(ours.word_ids, theirs.get_word_ids(), "word ids of {at:?}");
     assert_eq!(ours.special_tokens_mask, theirs.get_special_tokens_mask(), "{at:?}");
     assert_eq!(ours.attention_mask, theirs.get_attention_mask(), "{at:?}");
@@ -126,12 +125,17 @@ fn assert_same_vectors(ours: &Encoding, theirs: &theirs::Encoding, at: &dyn std:
 
 fn assert_same_pieces(ours: &Encoding, theirs: &theirs::Encoding, at: &dyn std::fmt::Debug) {
     assert_same_vectors(ours, theirs, at);
+    assert_eq!(ours.type_ids, theirs.get_type_ids(), "type ids of {at:?}");
     let overflowing = theirs.get_overflowing();
     assert_eq!(ours.overflowing.len(), overflowing.len(), "overflow of {at:?}");
     for (ours, theirs) in ours.overflowing.iter().zip(overflowing) {
         assert_same_vectors(ours, theirs, at);
         // Each part is there once. (In the reference, parts of pairs have overflow again.)
         assert!(ours.overflowing.is_empty());
+        // RoBERTa's type id 0 reaches them there only with special tokens.
+        if theirs.get_special_tokens_mask().contains(&1) {
+            assert_eq!(ours.type_ids, theirs.get_type_ids(), "type ids of {at:?}");
+        }
         // The reference forgets which text some of the overflowing parts are of.
         let special = ours.sequence_ids.iter().map(|id| u32::from(id.is_none()));
         assert_eq!(special.collect::<Vec<_>>(), ours.special_tokens_mask, "{at:?}");
@@ -206,9 +210,12 @@ fn truncation_with_overflow() {
     for (tokenizer, reference) in tokenizers() {
         on((text(), prop::option::of(text()), any::<bool>(), truncation()), |(a, b, special, truncation)| {
             let (mut tokenizer, mut reference) = (tokenizer.clone(), reference.clone());
-            let first = reference.encode(a.as_str(), false).unwrap();
+            // Trimmed once, after the cut.
+            let mut bare = reference.clone();
+            bare.with_post_processor(None::<theirs::PostProcessorWrapper>);
+            let first = bare.encode(a.as_str(), false).unwrap();
             let second = b.as_ref().map(|b| {
-                let mut pair = reference.encode(b.as_str(), false).unwrap();
+                let mut pair = bare.encode(b.as_str(), false).unwrap();
                 let ones = vec![1; pair.len()];
                 pair.set_type_ids(ones);
                 pair
