@@ -234,6 +234,10 @@ impl TokenizerConfig {
         if let Some(length) = self.model_max_length {
             file.insert("model_max_length".into(), length.into());
         }
+        if let Some(PreTokenizer::ByteLevel(settings)) = tokenizer.pre_tokenizer() {
+            // Where this file is silent, transformers sets it to false in the stage.
+            file.insert("add_prefix_space".into(), settings.add_prefix_space.into());
+        }
         // The decoder does what there is to clean up.
         file.insert("clean_up_tokenization_spaces".into(), false.into());
         // The class that changes nothing about the stages.

@@ -182,6 +182,9 @@ impl Encoding {
 
     pub(crate) fn set_type_ids(&mut self, type_id: u32) {
         self.type_ids.fill(type_id);
+        for overflow in &mut self.overflowing {
+            overflow.set_type_ids(type_id);
+        }
     }
 
     /// A copy of a part, without its overflow.
