@@ -26,8 +26,6 @@ pub(crate) struct Splits {
     pub splits: Vec<Split>,
     /// Spans are wanted but not written down: every character stands for the one in its place.
     in_place: bool,
-    /// Whether a pre-tokenizer has cut it.
-    is_cut: bool,
     /// The words are still to be written in the characters that stand for bytes; see
     /// [`write_bytes`](Self::write_bytes).
     pub bytes: bool,
@@ -69,7 +67,6 @@ impl Splits {
     /// Cuts every piece that is not an added token: `cut` is given its text and calls its second
     /// argument with the ranges, within that text, of the words in it.
     pub fn cut(&mut self, cut: impl Fn(&str, &mut dyn FnMut(Range<usize>))) {
-        self.is_cut = true;
         let mut splits = Vec::with_capacity(self.splits.len().max(self.text.len() / 4));
         for split in &self.splits {
             if split.added.is_some() {
@@ -154,11 +151,7 @@ impl Splits {
             let start = text.len();
             let piece = &self.text[split.range.clone()];
             let old = self.spans.as_ref().map(|spans| &spans[split.range.clone()]);
-            let first = match old {
-                _ if !self.is_cut && split.range.start == 0 => true,
-                Some([first, ..]) => first.0 == 0,
-                _ => false,
-            };
+            let first = old.is_some_and(|old| old.first().is_some_and(|span| span.0 == 0));
             if split.added.is_some() {
                 text.push_str(piece);
                 if let (Some(spans), Some(old)) = (&mut spans, old) {

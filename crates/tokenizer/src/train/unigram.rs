@@ -208,11 +208,11 @@ impl UnigramTrainer {
     ///
     /// let lines = ["sailing boats sail", "boating sailors sailed", "walking walkers walked"];
     /// let lines = lines.into_iter().chain(["boats boated", "talking talkers talked"]);
-    /// let tokenizer = UnigramTrainer { vocab_size: 24, ..Default::default() }.train(lines)?;
-    /// assert_eq!(tokenizer.encode("boater", false).tokens, ["boat", "e", "r"]);
+    /// let tokenizer = UnigramTrainer { vocab_size: 26, ..Default::default() }.train(lines)?;
+    /// assert_eq!(tokenizer.encode("boater", false).tokens, ["▁boat", "e", "r"]);
     /// // Subword regularisation: other ways to spell it.
     /// let Model::Unigram(model) = tokenizer.model() else { unreachable!() };
-    /// assert_eq!(model.nbest("boater", 3).len(), 3);
+    /// assert_eq!(model.nbest("▁boater", 2).len(), 2);
     /// # Ok::<_, cloze_tokenizer::Error>(())
     /// ```
     pub fn train<I: IntoIterator<Item: TrainItem>>(&self, items: I) -> Result<Tokenizer> {
@@ -372,7 +372,7 @@ mod tests {
         }
         let ids = ["<unk>", "<s>", "</s>"].map(|t| tokenizer.token_to_id(t));
         assert_eq!(ids, [Some(0), Some(1), Some(2)]);
-        assert_eq!(tokenizer.encode("é 中", false).ids[1], 0);
+        assert_eq!(tokenizer.encode("é 中", false).ids.last(), Some(&0));
         let again = Tokenizer::from_json(&tokenizer.to_json()).unwrap();
         assert_eq!(again.to_json(), tokenizer.to_json());
         assert_eq!(again.encode("newest <s>", false), tokenizer.encode("newest <s>", false));
@@ -398,7 +398,7 @@ mod tests {
         let default = UnigramTrainer::default;
         assert_eq!(
             error(UnigramTrainer { vocab_size: 9, ..default() }),
-            "vocab_size: 9 is too few: the text has 11 characters, and there are 3 special tokens"
+            "vocab_size: 9 is too few: the text has 12 characters, and there are 3 special tokens"
         );
         assert!(
             error(UnigramTrainer { shrinking_factor: 1.0, ..default() }).contains("shrinking_factor: 1 ")

@@ -3,10 +3,20 @@
 use super::*;
 
 /// Settings of `normalizer`, `pre_tokenizer` and `decoder`; null where there is none.
-const PIPELINES: [[&str; 3]; 30] = [
+const PIPELINES: [[&str; 3]; 32] = [
     [r#"{"type":"Strip","strip_left":true,"strip_right":false}"#, "null", r#"{"type":"Fuse"}"#],
     [r#"{"type":"Strip","strip_left":false,"strip_right":true}"#, "null", "null"],
     [r#"{"type":"Strip","strip_left":true,"strip_right":true}"#, r#"{"type":"Whitespace"}"#, "null"],
+    [
+        r#"{"type":"Strip","strip_left":true,"strip_right":true}"#,
+        r#"{"type":"Metaspace","replacement":"▁","prepend_scheme":"first","split":true}"#,
+        r#"{"type":"Metaspace","replacement":"▁","prepend_scheme":"first","split":true}"#,
+    ],
+    [
+        "null",
+        r#"{"type":"Split","pattern":{"Regex":"[aeiou]+"},"behavior":"MergedWithNext","invert":false}"#,
+        "null",
+    ],
     [
         r#"{"type":"Replace","pattern":{"String":"e"},"content":"ëë"}"#,
         "null",
