@@ -56,11 +56,8 @@ impl TryFrom<Source> for Pattern {
 
 impl Pattern {
     /// A string.
-    ///
-    /// # Errors
-    /// Does not fail.
-    pub fn string(text: &str) -> Result<Self> {
-        Source::String(text.to_owned()).try_into()
+    pub fn string(text: &str) -> Self {
+        Source::String(text.to_owned()).try_into().expect("only an expression can be wrong")
     }
 
     /// A regular expression.
@@ -177,7 +174,7 @@ mod tests {
             (Contiguous, &["the", "-", "final", "--", "countdown"]),
         ] {
             for parts in [
-                Pattern::string("-").unwrap().parts(text),
+                Pattern::string("-").parts(text),
                 Pattern::regex("-").unwrap().parts(text),
                 char_parts(text, |c| c == '-'),
             ] {
