@@ -308,7 +308,7 @@ fn other_texts_or_another_tokenizer_are_noticed() {
     let text = fs::read_to_string(bench.folder.path().join("corpus.txt")).unwrap();
     swap("corpus.txt", text.replacen("The senate", "The tribes", 1).as_bytes());
     // Another size of vocabulary, which the checkpoint's tensors do not fit.
-    bench.finish("other", &["--set", "tokenizer.vocab_size=150", "--set", "train.steps=1"]);
+    bench.finish("other", &["--set", "tokenizer.vocab_size=150", "--set", "train.steps=6"]);
     swap("run/tokenizer.json", &fs::read(bench.path("other", "tokenizer.json")).unwrap());
     bench.finish("run", &["--resume"]);
     bench.assert_same("whole", "run");
