@@ -101,7 +101,12 @@ pub(crate) struct Cache {
 
 /// Pieces, kept or just made.
 pub(crate) enum Pieces<'a> {
-    Kept { ids: &'a [u32], ends: &'a [u8] },
+    /// The first `count` of these.
+    Kept {
+        ids: &'a [u32; PIECES],
+        ends: &'a [u8; PIECES],
+        count: usize,
+    },
     Made(&'a [Piece]),
 }
 
@@ -110,9 +115,12 @@ impl Pieces<'_> {
     #[inline]
     pub fn ids(&self, out: &mut Vec<u32>) -> usize {
         match self {
-            Self::Kept { ids, .. } => {
-                out.extend_from_slice(ids);
-                ids.len()
+            Self::Kept { ids, count, .. } => {
+                // A copy of a known length, shortened afterwards, is faster than one of any length.
+                let len = out.len() + count;
+                out.extend_from_slice(*ids);
+                out.truncate(len);
+                *count
             }
             Self::Made(pieces) => {
                 out.extend(pieces.iter().map(|piece| piece.id));
@@ -125,8 +133,8 @@ impl Pieces<'_> {
     #[inline]
     pub fn for_each(&self, mut each: impl FnMut(Piece)) {
         match self {
-            Self::Kept { ids, ends } => {
-                let pieces = ids.iter().zip(*ends);
+            Self::Kept { ids, ends, count } => {
+                let pieces = ids.iter().zip(*ends).take(*count);
                 pieces.for_each(|(&id, &end)| each(Piece { id, end: end.into() }));
             }
             Self::Made(pieces) => pieces.iter().copied().for_each(each),
@@ -178,8 +186,7 @@ impl Cache {
             }
         };
         let entry = &self.entries[slot];
-        let count = usize::from(entry.count);
-        Pieces::Kept { ids: &entry.ids[..count], ends: &entry.ends[..count] }
+        Pieces::Kept { ids: &entry.ids, ends: &entry.ends, count: entry.count.into() }
     }
 
     #[cold]

@@ -393,8 +393,10 @@ impl Tokenizer {
                     None => words.pieces(split).ids(ids),
                 };
                 if count > 0 {
-                    word_starts.push(true);
-                    word_starts.resize(ids.len(), false);
+                    let len = word_starts.len() + count;
+                    // Most words have few pieces: these few at once, then to length.
+                    word_starts.extend_from_slice(&[true, false, false, false, false, false, false, false]);
+                    word_starts.resize(len, false);
                 }
             }
         });

@@ -251,7 +251,13 @@ impl Bench {
     /// Two threads, beside one; wall time.
     fn threads(&self, model: &Model) {
         let lines = &self.real.lines;
-        let (first, second) = lines.split_at(lines.len() / 2);
+        // Halves of the text, not of the lines: those of one corpus are longer than those of another.
+        let mut bytes = 0;
+        let half = lines.iter().take_while(|line| {
+            bytes += line.len() + 1;
+            bytes <= self.real.bytes / 2
+        });
+        let (first, second) = lines.split_at(half.count());
         let times = medians(
             self.settings.rounds,
             [
