@@ -3,9 +3,9 @@ use burn::tensor::Tensor;
 #[cfg(feature = "flex")]
 use crate::flex;
 
-/// The constants of one update.
+/// The constants of one update by [`adamw`] or [`lamb`](crate::lamb).
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct AdamWStep {
+pub struct AdamStep {
     /// Decay of the first moment.
     pub beta1: f64,
     /// Decay of the second moment.
@@ -33,7 +33,7 @@ pub fn adamw(
     value: Tensor<1>,
     gradient: Tensor<1>,
     moments: Option<[Tensor<1>; 2]>,
-    step: AdamWStep,
+    step: AdamStep,
 ) -> (Tensor<1>, [Tensor<1>; 2]) {
     let moments = moments.unwrap_or_else(|| [gradient.zeros_like(), gradient.zeros_like()]);
     #[cfg(feature = "flex")]
@@ -47,9 +47,9 @@ fn composed(
     value: Tensor<1>,
     gradient: Tensor<1>,
     [first, second]: [Tensor<1>; 2],
-    step: AdamWStep,
+    step: AdamStep,
 ) -> (Tensor<1>, [Tensor<1>; 2]) {
-    let AdamWStep { beta1, beta2, eps, weight_decay, lr, scale, step } = step;
+    let AdamStep { beta1, beta2, eps, weight_decay, lr, scale, step } = step;
     let correction1 = 1.0 - beta1.powi(step as i32);
     let correction2 = 1.0 - beta2.powi(step as i32);
     let gradient = if scale == 1.0 { gradient } else { gradient.mul_scalar(scale) };
@@ -91,7 +91,7 @@ mod tests {
                 let mut value = vector(0.0);
                 let mut moments = [vector(0.0).zeros_like(), vector(0.0).zeros_like()];
                 for step in 1..4 {
-                    let step = AdamWStep {
+                    let step = AdamStep {
                         beta1: 0.9,
                         beta2: 0.999,
                         eps: 1e-6,

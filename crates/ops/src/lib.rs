@@ -13,7 +13,7 @@
 //! | [`dropout`], [`dropout_add`] | masks drawn again in the backward pass, and not kept |
 //! | [`cross_entropy`] | one pass over the logits, whose memory the gradient takes over |
 //! | [`embedding`] | gather; the gradient scattered on all cores |
-//! | [`adamw`], [`squared_sum`] | the whole update in one pass |
+//! | [`adamw`], [`lamb`], [`squared_sum`] | the whole update in one pass, LAMB's in two |
 //!
 //! Sums are made in blocks of a fixed size, so results do not depend on the number of threads.
 
@@ -25,14 +25,16 @@ mod embedding;
 #[cfg(feature = "flex")]
 mod flex;
 mod gelu;
+mod lamb;
 mod layer_norm;
 mod linear;
 
-pub use adamw::{AdamWStep, adamw, squared_sum};
+pub use adamw::{AdamStep, adamw, squared_sum};
 pub use attention::{AttentionMask, attention, attention_with_weights};
 pub use cross_entropy::{CrossEntropy, cross_entropy};
 pub use dropout::{dropout, dropout_add};
 pub use embedding::embedding;
 pub use gelu::{gelu, gelu_tanh};
+pub use lamb::lamb;
 pub use layer_norm::{Residual, add_layer_norm, layer_norm};
 pub use linear::linear;

@@ -11,8 +11,8 @@ use burn::optim::GradientsParams;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use cloze_model::bert::{BertConfig, BertInput};
 use cloze_model::{ParamInit, ops};
-use cloze_trainer::adamw::{AdamW, AdamWConfig};
 use cloze_trainer::gradients;
+use cloze_trainer::optimizer::{Optimizer, OptimizerConfig};
 use std::time::Instant;
 
 #[global_allocator]
@@ -31,7 +31,7 @@ fn main() {
     device.seed(0);
     let config = BertConfig::preset(preset, vocab).expect("a preset's name");
     let mut model = config.init(&mut ParamInit::new(&device, 0));
-    let mut optimizer = AdamW::new(AdamWConfig { beta1: 0.9, beta2: 0.999, eps: 1e-6, weight_decay: 0.01 });
+    let mut optimizer = Optimizer::new(OptimizerConfig::default(), &model).expect("no groups");
 
     let ids: Vec<i32> = (0..batch * len).map(|i| (5 + i * 7919 % (vocab - 5)) as i32).collect();
     let n_masked = batch * len * 15 / 100;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! checkpoints/step-00001000/model.safetensors      parameters by path
-//!                           optimizer.safetensors  AdamW's moments by path
+//!                           optimizer.safetensors  the optimiser's moments by path
 //!                           state.json             RunState: step, data position, best so far
 //!                           checksums.json         BLAKE3 of the other three
 //! ```
@@ -10,7 +10,7 @@
 //! A checkpoint is written into a folder beside its final place, flushed to the disk, and renamed: a
 //! reader finds it complete or not at all, whenever the writer was killed.
 
-use crate::adamw::OptimizerState;
+use crate::optimizer::OptimizerState;
 use crate::step::StepReport;
 use crate::{Result, TrainerError};
 use cloze_data::Cursor;

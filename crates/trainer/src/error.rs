@@ -31,6 +31,17 @@ pub enum TrainerError {
         message: String,
     },
 
+    /// A group of parameters that cannot be made.
+    #[error("optimizer.groups[{group}].parameters = {pattern:?}: {reason}")]
+    ParamGroup {
+        /// The group's number, from 0.
+        group: usize,
+        /// Its pattern.
+        pattern: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+
     /// A config key that nothing reads.
     #[error("{place}: unknown key `{key}`; {hint}")]
     UnknownKey {

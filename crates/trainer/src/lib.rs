@@ -4,7 +4,6 @@
 //! [`step::step`] makes one optimisation step of any [`objective::Objective`], of which
 //! [`pretraining::BertPretraining`] is one.
 
-pub mod adamw;
 pub mod checkpoint;
 pub mod config;
 mod error;
@@ -12,6 +11,7 @@ pub mod fill_mask;
 pub mod gradients;
 pub mod metrics;
 pub mod objective;
+pub mod optimizer;
 pub mod pretraining;
 pub mod run;
 pub mod run_folder;

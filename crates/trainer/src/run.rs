@@ -1,6 +1,5 @@
 //! A pretraining run from the config to the saved model.
 
-use crate::adamw::{AdamW, AdamWConfig};
 use crate::checkpoint::{Best, Checkpoint, Checkpoints, RunState, Window};
 use crate::config::{NonFinite, RunConfig, TokenizerSection};
 use crate::metrics::progress::{Meter, RunProgress, Status};
@@ -8,6 +7,7 @@ use crate::metrics::{
     EvalRecord, METRICS_FILE, MetricsLog, Record, Timing, TrainRecord, curve, jsonl, summary,
 };
 use crate::objective::Objective;
+use crate::optimizer::Optimizer;
 use crate::pretraining::{BertPretraining, Evaluation};
 use crate::run_folder::{RunFolder, write_whole, write_whole_folder};
 use crate::step::{StepConfig, StepReport, step};
@@ -246,7 +246,7 @@ struct Run<'a> {
     device: Device,
     bert: BertConfig,
     model: BertForPreTraining,
-    optimizer: AdamW,
+    optimizer: Optimizer,
     data: Data,
     state: RunState,
     stats: BatchStats,
@@ -281,12 +281,7 @@ impl<'a> Run<'a> {
         ));
 
         let checkpoints = Checkpoints::open(folder.checkpoints())?;
-        let constants = AdamWConfig {
-            beta1: config.optimizer.beta1,
-            beta2: config.optimizer.beta2,
-            eps: config.optimizer.eps,
-            weight_decay: config.optimizer.weight_decay,
-        };
+        let constants = config.optimizer.constants();
         let fresh = RunState {
             corpus: data.corpus.clone(),
             step: 0,
@@ -318,7 +313,7 @@ impl<'a> Run<'a> {
                 }
                 model = weights::replace(model, parameters);
                 let inner = device.clone().inner();
-                let optimizer = AdamW::restore(constants, state.updates, optimizer, &model, &inner);
+                let optimizer = Optimizer::restore(constants, state.updates, optimizer, &model, &inner)?;
                 progress.note(&format!("resuming after step {}", state.step));
                 let log = MetricsLog::resume(folder.path(), state.step)?;
                 (state, optimizer, log)
@@ -327,7 +322,8 @@ impl<'a> Run<'a> {
                 if options.resume {
                     progress.note("no checkpoint to resume from: starting at the first step");
                 }
-                (fresh, AdamW::new(constants), MetricsLog::create(folder.path())?)
+                let optimizer = Optimizer::new(constants, &model)?;
+                (fresh, optimizer, MetricsLog::create(folder.path())?)
             }
         };
         Ok(Self {

@@ -1,8 +1,8 @@
 //! One optimisation step: forward and backward over micro-batches, clipping, update.
 
-use crate::adamw::AdamW;
 use crate::gradients;
 use crate::objective::Objective;
+use crate::optimizer::Optimizer;
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor};
 use cloze_data::derive_seed;
@@ -43,7 +43,7 @@ pub struct StepConfig {
 pub fn step<O: Objective>(
     objective: &O,
     model: O::Model,
-    optimizer: &mut AdamW,
+    optimizer: &mut Optimizer,
     batches: &[O::Batch],
     device: &Device,
     config: StepConfig,

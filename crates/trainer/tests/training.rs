@@ -14,12 +14,12 @@ use cloze_model::bert::{BertConfig, BertForPreTraining};
 use cloze_model::weights::{self, NamedTensors};
 use cloze_model::{ParamInit, huggingface};
 use cloze_trainer::TrainerError;
-use cloze_trainer::adamw::{AdamW, AdamWConfig};
 use cloze_trainer::checkpoint::{Checkpoint, Checkpoints};
 use cloze_trainer::config::RunConfig;
 use cloze_trainer::metrics::progress::{RunProgress, Silent, Status};
 use cloze_trainer::metrics::{METRICS_FILE, Record, TrainRecord, jsonl};
 use cloze_trainer::objective::Objective;
+use cloze_trainer::optimizer::{Optimizer, OptimizerConfig};
 use cloze_trainer::pretraining::{self, BertPretraining};
 use cloze_trainer::run::{Outcome, RunOptions, pretrain};
 use cloze_trainer::step::{StepConfig, StepReport, step};
@@ -54,8 +54,8 @@ fn model(config: &BertConfig) -> BertForPreTraining {
     config.init(&mut ParamInit::new(&device(), 7).with_std(0.1))
 }
 
-fn adamw() -> AdamWConfig {
-    AdamWConfig { beta1: 0.9, beta2: 0.999, eps: 1e-6, weight_decay: 0.01 }
+fn optimizer(model: &BertForPreTraining) -> Optimizer {
+    Optimizer::new(OptimizerConfig::default(), model).unwrap()
 }
 
 fn constants(step: u64) -> StepConfig {
@@ -86,13 +86,14 @@ fn batch(rows: std::ops::Range<usize>) -> PretrainingBatch {
 /// Some steps on the same micro-batches; the parameters after them and the last report.
 fn train(
     config: &BertConfig,
-    optimizer: AdamWConfig,
+    optimizer: OptimizerConfig,
     steps: u64,
     micro: &[PretrainingBatch],
 ) -> (BertForPreTraining, StepReport) {
-    let mut optimizer = AdamW::new(optimizer);
+    let model = model(config);
+    let mut optimizer = Optimizer::new(optimizer, &model).unwrap();
     let mut report = None;
-    let trained = (1..=steps).fold(model(config), |model, number| {
+    let trained = (1..=steps).fold(model, |model, number| {
         let (model, done) =
             step(&BertPretraining, model, &mut optimizer, micro, &device(), constants(number));
         report = Some(done);
@@ -111,7 +112,7 @@ fn accumulated_micro_batches_equal_one_large_batch() {
     let config = bert(0.0);
     // Adam divides a gradient by its own size, also where it is nothing but rounding, as that of the
     // keys' biases is: a larger epsilon keeps such noise small.
-    let optimizer = AdamWConfig { eps: 1e-2, ..adamw() };
+    let optimizer = OptimizerConfig { eps: 1e-2, ..OptimizerConfig::default() };
     let large = [batch(0..12)];
     let micro = [batch(0..3), batch(3..6), batch(6..9), batch(9..12)];
     let counts: Vec<usize> = micro.iter().map(|batch| batch.masked_labels.len()).collect();
@@ -140,7 +141,12 @@ fn the_tied_embedding_stays_one_parameter() {
     let _held = generator();
     let config = bert(0.0);
     let untrained = model(&config);
-    let (trained, _) = train(&config, AdamWConfig { weight_decay: 0.0, ..adamw() }, 3, &[batch(0..6)]);
+    let (trained, _) = train(
+        &config,
+        OptimizerConfig { weight_decay: 0.0, ..OptimizerConfig::default() },
+        3,
+        &[batch(0..6)],
+    );
     assert_eq!(trained.num_params(), untrained.num_params());
     let tensors = weights::collect(&trained);
     let tables = tensors.values().filter(|tensor| tensor.shape().to_vec() == [VOCAB, 16]).count();
@@ -183,8 +189,8 @@ fn dropout_is_a_function_of_seed_step_and_micro_batch() {
     // The first term's mean over the step: the parameters are the same for all.
     let loss = |constants: StepConfig, micro: &[PretrainingBatch]| {
         let model = model(&config);
-        let (_, report) =
-            step(&BertPretraining, model, &mut AdamW::new(adamw()), micro, &device(), constants);
+        let mut optimizer = optimizer(&model);
+        let (_, report) = step(&BertPretraining, model, &mut optimizer, micro, &device(), constants);
         report.losses[0]
     };
     let same = || batch(0..6);
@@ -205,7 +211,8 @@ fn weight_decay_spares_biases_and_norms() {
     let _held = generator();
     let config = bert(0.0);
     let trained = |weight_decay| {
-        let (model, _) = train(&config, AdamWConfig { weight_decay, ..adamw() }, 1, &[batch(0..6)]);
+        let (model, _) =
+            train(&config, OptimizerConfig { weight_decay, ..OptimizerConfig::default() }, 1, &[batch(0..6)]);
         weights::collect(&model)
     };
     let (before, without, with) = (weights::collect(&model(&config)), trained(0.0), trained(0.5));
@@ -256,8 +263,9 @@ fn a_step_that_is_not_finite_leaves_no_trace() {
     let _held = generator();
     let config = bert(0.0);
     let trained = |steps: &[&[bool]]| {
-        let mut optimizer = AdamW::new(adamw());
-        let model = steps.iter().fold(model(&config), |model, bad| {
+        let model = model(&config);
+        let mut optimizer = optimizer(&model);
+        let model = steps.iter().fold(model, |model, bad| {
             let micro: Vec<_> = (0..bad.len()).map(|i| (batch(3 * i..3 * i + 3), bad[i])).collect();
             let (model, report) = step(&Poisoned, model, &mut optimizer, &micro, &device(), constants(1));
             assert_eq!(report.updated, !bad.contains(&true));

@@ -2,27 +2,50 @@
 
 use super::vector::{sum, vectorised};
 use super::{BLOCK, Input, tensor, values, values_mut};
-use crate::AdamWStep;
+use crate::AdamStep;
 use burn::tensor::{Shape, Tensor};
 use burn_flex::Flex;
 use rayon::prelude::*;
 
 /// Elements to a task: four arrays are read and three written.
-const TASK: usize = 4 * BLOCK;
+pub(super) const TASK: usize = 4 * BLOCK;
 
 /// What every element needs, in the parameters' precision.
 #[derive(Clone, Copy)]
-struct Constants {
-    beta1: f32,
-    beta2: f32,
-    eps: f32,
+pub(super) struct Constants {
+    pub beta1: f32,
+    pub beta2: f32,
+    pub eps: f32,
+    pub lr: f32,
+    pub weight_decay: f32,
     /// `1 − lr · weight_decay`
-    keep: f32,
+    pub keep: f32,
+    /// `1 / (1 − β₁ᵗ)`
+    pub first_correction: f32,
     /// `lr / (1 − β₁ᵗ)`
-    rate: f32,
+    pub rate: f32,
     /// `1 / √(1 − β₂ᵗ)`
-    correction: f32,
-    scale: f32,
+    pub correction: f32,
+    pub scale: f32,
+}
+
+impl From<AdamStep> for Constants {
+    fn from(step: AdamStep) -> Self {
+        let AdamStep { beta1, beta2, eps, weight_decay, lr, scale, step } = step;
+        let first_correction = 1.0 / (1.0 - beta1.powi(step as i32));
+        Self {
+            beta1: beta1 as f32,
+            beta2: beta2 as f32,
+            eps: eps as f32,
+            lr: lr as f32,
+            weight_decay: weight_decay as f32,
+            keep: (1.0 - lr * weight_decay) as f32,
+            first_correction: first_correction as f32,
+            rate: (lr / (1.0 - beta1.powi(step as i32))) as f32,
+            correction: (1.0 / (1.0 - beta2.powi(step as i32)).sqrt()) as f32,
+            scale: scale as f32,
+        }
+    }
 }
 
 vectorised! {
@@ -47,18 +70,9 @@ pub(crate) fn adamw(
     value: Tensor<1>,
     gradient: Tensor<1>,
     moments: [Tensor<1>; 2],
-    step: AdamWStep,
+    step: AdamStep,
 ) -> (Tensor<1>, [Tensor<1>; 2]) {
-    let AdamWStep { beta1, beta2, eps, weight_decay, lr, scale, step } = step;
-    let constants = Constants {
-        beta1: beta1 as f32,
-        beta2: beta2 as f32,
-        eps: eps as f32,
-        keep: (1.0 - lr * weight_decay) as f32,
-        rate: (lr / (1.0 - beta1.powi(step as i32))) as f32,
-        correction: (1.0 / (1.0 - beta2.powi(step as i32)).sqrt()) as f32,
-        scale: scale as f32,
-    };
+    let constants = Constants::from(step);
     let [mut value, gradient] = [value, gradient].map(|x| Input::dense(x).value);
     let [mut first, mut second] = moments.map(|x| Input::dense(x).value);
     values_mut(&mut value)

@@ -6,6 +6,7 @@ pub(crate) mod cross_entropy;
 pub(crate) mod dropout;
 pub(crate) mod embedding;
 pub(crate) mod gelu;
+pub(crate) mod lamb;
 pub(crate) mod layer_norm;
 pub(crate) mod linear;
 mod random;

@@ -114,7 +114,7 @@ fn letters_end(bytes: &[u8], mut at: usize) -> usize {
     while let Some(eight) = bytes.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
         let eight = u64::from_le_bytes(*eight);
         // In lower case, without the high bits so that no sum spills over into the next byte.
-        let lower = (eight | 0x20 * EACH) & !HIGH;
+        let lower = (eight | (0x20 * EACH)) & !HIGH;
         let from_a = lower + (0x80 - u64::from(b'a')) * EACH;
         let beyond_z = lower + (0x7F - u64::from(b'z')) * EACH;
         let others = !(from_a & !beyond_z & !eight) & HIGH;

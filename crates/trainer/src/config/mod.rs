@@ -64,7 +64,7 @@ pub struct RunConfig {
     pub model: ModelSection,
     /// `[train]`: steps and batches.
     pub train: TrainSection,
-    /// `[optimizer]`: AdamW.
+    /// `[optimizer]`: AdamW or LAMB.
     pub optimizer: OptimizerSection,
     /// `[schedule]`: the learning rate over the steps.
     pub schedule: Schedule,

@@ -7,6 +7,8 @@ use cloze_model::blocks::{Activation, NormPlacement};
 use cloze_tokenizer::Tokenizer;
 use serde::{Deserialize, Serialize};
 
+use crate::optimizer::{Algorithm, OptimizerConfig, ParamGroup};
+
 /// `[run]`: which run this is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -215,10 +217,13 @@ pub enum Precision {
     F16,
 }
 
-/// `[optimizer]`: AdamW (Loshchilov & Hutter 2019), without weight decay on biases and norms.
+/// `[optimizer]`: the rule by which weights move, without weight decay on biases and norms.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OptimizerSection {
+    /// The rule: `"adamw"` or `"lamb"`. Default `"adamw"`.
+    #[serde(default)]
+    pub algorithm: Algorithm,
     /// Peak learning rate; `[schedule]` says how the rate gets there and leaves.
     pub lr: f64,
     /// Decay of the gradients' running mean. Default 0.9.
@@ -236,6 +241,23 @@ pub struct OptimizerSection {
     /// Longest gradient over all parameters together (its Euclidean norm); 0 clips nothing. Default 1.
     #[serde(default = "defaults::clip_norm")]
     pub clip_norm: f64,
+    /// Parameters with a learning rate or a weight decay of their own. Default none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<ParamGroup>,
+}
+
+impl OptimizerSection {
+    /// What the optimiser itself is to know.
+    pub fn constants(&self) -> OptimizerConfig {
+        OptimizerConfig {
+            algorithm: self.algorithm,
+            beta1: self.beta1,
+            beta2: self.beta2,
+            eps: self.eps,
+            weight_decay: self.weight_decay,
+            groups: self.groups.clone(),
+        }
+    }
 }
 
 /// `[eval]`: evaluation on held-out documents.

@@ -134,7 +134,12 @@ fn optimizer(config: &RunConfig) -> Check {
     below_one("optimizer.beta2", optimizer.beta2)?;
     positive("optimizer.eps", optimizer.eps)?;
     not_negative("optimizer.weight_decay", optimizer.weight_decay)?;
-    not_negative("optimizer.clip_norm", optimizer.clip_norm)
+    not_negative("optimizer.clip_norm", optimizer.clip_norm)?;
+    for group in &optimizer.groups {
+        not_negative("optimizer.groups.lr_scale", group.lr_scale)?;
+        not_negative("optimizer.groups.weight_decay", group.weight_decay.unwrap_or(0.0))?;
+    }
+    Ok(())
 }
 
 fn schedule(config: &RunConfig) -> Check {
