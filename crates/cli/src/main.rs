@@ -10,6 +10,7 @@ mod commands;
 mod device;
 mod failure;
 mod lines;
+mod memory;
 mod output;
 mod stop;
 
@@ -17,13 +18,8 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-// A training step allocates and frees tensors of many megabytes. The system's allocator hands such
-// blocks back and maps them anew, and the page faults cost a third of a step (measured on glibc:
-// 586-630 ms a step before, 430 ms after); mimalloc keeps them.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
+    memory::keep_freed();
     // Wrong usage ends here: clap prints one `error:` line and exits with 2.
     let cli = commands::Cli::parse();
     match commands::run(cli.command) {
