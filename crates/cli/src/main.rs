@@ -12,6 +12,7 @@ mod failure;
 mod lines;
 mod memory;
 mod output;
+mod profile;
 mod stop;
 
 use std::process::ExitCode;

@@ -234,6 +234,30 @@ fn workers_and_prefetch_change_no_bit() {
     bench.assert_same("one", "three");
 }
 
+#[test]
+fn a_profile_changes_no_bit() {
+    let bench = Bench::new();
+    bench.finish("plain", &[]);
+    let err = bench.finish("profiled", &["--profile", "12"]);
+    bench.assert_same("plain", "profiled");
+    let table = err.lines().skip_while(|line| *line != "profile of 12 steps");
+    let row =
+        |name: &str| table.clone().find(|line| line.trim_start().starts_with(name)).unwrap().to_string();
+    // Two micro-batches a step.
+    assert_eq!(row("forward").split_whitespace().nth(1), Some("2"), "{err}");
+    for name in ["wait for data", "backward", "update", "linear backward", "adamw", "everything else"] {
+        assert!(row(name).contains(" % "), "{err}");
+    }
+    let trace = fs::read_to_string(bench.path("profiled", "trace.json")).unwrap();
+    let events: Vec<serde_json::Value> = serde_json::from_str(&trace).unwrap();
+    let begins = |name: &str| events.iter().filter(|e| e["name"] == name && e["ph"] == "B").count();
+    assert_eq!((begins("step"), begins("backward")), (12, 24));
+
+    let err = bench.finish("short", &["--profile", "--set", "train.steps=5"]);
+    assert!(err.contains("warning: no profile: the run ended within the first 5 steps"), "{err}");
+    assert!(!bench.path("short", "trace.json.part").exists());
+}
+
 #[cfg(unix)]
 #[test]
 fn an_interrupt_saves_and_the_run_goes_on_from_there() {

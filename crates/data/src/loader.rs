@@ -51,6 +51,7 @@ impl PretrainingData {
             let (data, work, finished) = (self.clone(), work.clone(), finished.clone());
             thread::spawn(move || {
                 for (number, examples, next) in work {
+                    let _batch = tracing::trace_span!("make a batch").entered();
                     let batch = examples.and_then(|examples| {
                         catch_unwind(AssertUnwindSafe(|| data.assemble(&examples, next)))
                             .map_err(|panic| DataError::Worker { message: message(&*panic) })

@@ -27,6 +27,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use tracing::trace_span;
 
 /// Tells the initial parameters' random numbers from all others that a seed gives.
 const INIT_STREAM: u64 = 0x1217;
@@ -358,11 +359,15 @@ impl<'a> Run<'a> {
         let mut meter = Meter::new(start);
         let mut since_log = Since::new(start);
         while self.state.step < train.steps {
+            let span = trace_span!("step").entered();
             let wait = Instant::now();
+            let waiting = trace_span!("wait for data").entered();
             let micro: Vec<PretrainingBatch> =
                 batches.by_ref().take(train.accumulate).collect::<std::result::Result<_, _>>()?;
+            drop(waiting);
             let waited = wait.elapsed();
             let report = self.step(&micro)?;
+            drop(span);
 
             let tokens = tokens(&micro);
             self.state.tokens += tokens;
@@ -488,6 +493,7 @@ impl<'a> Run<'a> {
 
     /// Evaluates on the held-out examples, the same every time, and logs it.
     fn evaluate(&mut self, progress: &mut dyn RunProgress) -> Result<EvalRecord> {
+        let _evaluation = trace_span!("evaluate").entered();
         let start = Instant::now();
         let model = self.model.valid();
         let device = self.device.clone().inner();
@@ -502,6 +508,7 @@ impl<'a> Run<'a> {
     }
 
     fn checkpoint(&self) -> Result<()> {
+        let _checkpoint = trace_span!("checkpoint").entered();
         self.checkpoints.save(&Checkpoint {
             state: self.state.clone(),
             model: weights::collect(&self.model),

@@ -6,6 +6,7 @@ use crate::optimizer::Optimizer;
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor};
 use cloze_data::derive_seed;
+use tracing::trace_span;
 
 /// Tells the dropout masks' random numbers from all others that a seed gives.
 const DROPOUT_STREAM: u64 = 0xD809;
@@ -56,6 +57,7 @@ pub fn step<O: Objective>(
     let mut losses = vec![0.0; totals.len()];
     for (place, batch) in batches.iter().enumerate() {
         device.seed(derive_seed(config.seed, &[DROPOUT_STREAM, config.step, place as u64]));
+        let forward = trace_span!("forward").entered();
         let means: Vec<Tensor<1>> = objective
             .sums(&model, batch, device)
             .into_iter()
@@ -63,16 +65,20 @@ pub fn step<O: Objective>(
             .map(|(sum, total)| sum.mul_scalar(1.0 / (*total).max(1) as f64))
             .collect();
         let means = Tensor::cat(means, 0);
-        let backward = means.clone().sum().backward();
-        let more = GradientsParams::from_grads(backward, &model);
+        drop(forward);
+        let backward = trace_span!("backward").entered();
+        let more = means.clone().sum().backward();
+        let more = GradientsParams::from_grads(more, &model);
         gradients = Some(match gradients {
             Some(sum) => gradients::add(&model, sum, more),
             None => more,
         });
+        drop(backward);
         for (loss, mean) in losses.iter_mut().zip(means.into_data().iter::<f64>()) {
             *loss += mean;
         }
     }
+    let _update = trace_span!("update").entered();
     let gradients = gradients.unwrap_or_default();
     let grad_norm = gradients::global_norm(&model, &gradients);
     let updated = grad_norm.is_finite() && losses.iter().all(|loss| loss.is_finite());

@@ -10,6 +10,7 @@ use cloze_trainer::run::{Outcome, RunOptions, pretrain};
 use crate::device::{self, DeviceName};
 use crate::failure::WrongUsage;
 use crate::output::Output;
+use crate::profile::Profiled;
 use crate::stop;
 
 /// Where runs go that are given no folder, and where prepared corpora are kept between runs.
@@ -46,6 +47,11 @@ pub struct Args {
     /// Go on from the last good checkpoint in the run's folder.
     #[arg(long)]
     resume: bool,
+    /// Measure some steps, after the first five: prints the time by operation and writes trace.json to the
+    /// run's folder, which ui.perfetto.dev and chrome://tracing open.
+    #[arg(long, value_name = "STEPS", num_args = 0..=1, default_missing_value = "20",
+        value_parser = clap::value_parser!(u64).range(1..))]
+    profile: Option<u64>,
 }
 
 pub fn run(args: &Args) -> Result<()> {
@@ -54,7 +60,15 @@ pub fn run(args: &Args) -> Result<()> {
     let stop = stop::on_ctrl_c()?;
     let folder = args.out.clone().unwrap_or_else(|| Path::new(RUNS).join(&config.run.name));
     let options = RunOptions { device, folder, cache: CACHE.into(), resume: args.resume, stop: &stop };
-    match pretrain(&config, &options, &mut StderrProgress::new())? {
+    let mut progress = StderrProgress::new();
+    let outcome = match args.profile {
+        Some(steps) => {
+            let trace = options.folder.join("trace.json");
+            pretrain(&config, &options, &mut Profiled::new(progress, steps, trace, &options.device))
+        }
+        None => pretrain(&config, &options, &mut progress),
+    };
+    match outcome? {
         Outcome::Done { model, .. } => {
             let mut output = Output::new();
             output.line(model.display())?;

@@ -1,7 +1,7 @@
 //! AdamW's update in one pass, and the sum of squares that clipping needs.
 
 use super::vector::{sum, vectorised};
-use super::{BLOCK, Input, tensor, values, values_mut};
+use super::{BLOCK, Input, op, tensor, values, values_mut};
 use crate::AdamStep;
 use burn::tensor::{Shape, Tensor};
 use burn_flex::Flex;
@@ -72,6 +72,7 @@ pub(crate) fn adamw(
     moments: [Tensor<1>; 2],
     step: AdamStep,
 ) -> (Tensor<1>, [Tensor<1>; 2]) {
+    op!("adamw");
     let constants = Constants::from(step);
     let [mut value, gradient] = [value, gradient].map(|x| Input::dense(x).value);
     let [mut first, mut second] = moments.map(|x| Input::dense(x).value);
@@ -86,6 +87,7 @@ pub(crate) fn adamw(
 }
 
 pub(crate) fn squared_sum<const D: usize>(x: Tensor<D>) -> Tensor<1> {
+    op!("squared_sum");
     let x = Input::dense(x).value;
     let parts: Vec<f32> = values(&x).par_chunks(TASK).map(squares).collect();
     let total = parts.into_iter().map(f64::from).sum::<f64>();

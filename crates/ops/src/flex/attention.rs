@@ -3,7 +3,7 @@
 use super::linear::{Matrix, product};
 use super::random::{Keep, RowKeep};
 use super::vector::{exp, max, sum, vectorised};
-use super::{Input, draw_seed, filled, output};
+use super::{Input, draw_seed, filled, op, output};
 use crate::AttentionMask;
 use burn::tensor::{DType, Shape, Tensor};
 use burn_autodiff::checkpoint::base::Checkpointer;
@@ -81,6 +81,11 @@ impl Sizes {
         self.batch * self.n_heads
     }
 
+    /// Of the two products.
+    fn flops(&self) -> usize {
+        2 * self.tasks() * self.q_len * self.k_len * (self.d_k + self.d_v)
+    }
+
     fn scale(&self) -> f32 {
         1.0 / (self.d_k as f32).sqrt()
     }
@@ -147,6 +152,7 @@ impl Backward<Flex, 3> for Attention {
     type State = State;
 
     fn backward(self, ops: Ops<State, 3>, grads: &mut Gradients, _: &mut Checkpointer) {
+        op!("attention_backward", 2 * ops.state.sizes.flops());
         let gradient = grads.consume::<Flex>(&ops.node);
         for (parent, gradient) in ops.parents.into_iter().zip(ops.state.gradients(&gradient)) {
             if let Some(parent) = parent {
@@ -245,6 +251,7 @@ pub(crate) fn attention(
     assert_eq!(key.dims(), [batch, n_heads, k_len, d_k], "the keys do not fit queries and values");
     assert_eq!(value.dims()[..2], [batch, n_heads], "the values do not fit the queries");
     let sizes = Sizes { batch, n_heads, q_len, k_len, d_k, d_v };
+    op!("attention", sizes.flops());
     let ignored = ignored(mask, sizes);
     let causal = mask.causal && q_len > 1;
     let keep = (dropout_prob > 0.0).then(|| Keep::new(dropout_prob, draw_seed(&query.device())));

@@ -1,7 +1,7 @@
 //! Cross-entropy: one pass over the logits, whose memory the gradient takes over.
 
 use super::vector::{exp, max, sum, vectorised};
-use super::{Input, dense, indices, output, rows, tensor, values, values_mut};
+use super::{Input, dense, indices, op, output, rows, tensor, values, values_mut};
 use crate::CrossEntropy;
 use burn::tensor::{Int, Shape, Tensor};
 use burn_autodiff::checkpoint::base::Checkpointer;
@@ -45,6 +45,7 @@ impl Backward<Flex, 1> for Loss {
     type State = State;
 
     fn backward(self, ops: Ops<State, 1>, grads: &mut Gradients, _: &mut Checkpointer) {
+        op!("cross_entropy_backward");
         let gradient = dense(grads.consume::<Flex>(&ops.node));
         let State { mut logits, labels, log_sums, smoothing } = ops.state;
         let [Some(parent)] = ops.parents else {
@@ -68,6 +69,7 @@ impl Backward<Flex, 1> for Loss {
 }
 
 pub(crate) fn cross_entropy(logits: Tensor<2>, labels: Tensor<1, Int>, options: CrossEntropy) -> Tensor<1> {
+    op!("cross_entropy");
     let [n, n_classes] = logits.dims();
     let labels: Vec<Option<usize>> = match options.ignored_label {
         None => indices(labels).into_iter().map(Some).collect(),

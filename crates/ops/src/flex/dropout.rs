@@ -2,7 +2,7 @@
 
 use super::random::Keep;
 use super::vector::vectorised;
-use super::{Input, dense, draw_seed, output, rows, rows_per_task, tensor, values, values_mut};
+use super::{Input, dense, draw_seed, op, output, rows, rows_per_task, tensor, values, values_mut};
 use burn::tensor::Tensor;
 use burn_autodiff::checkpoint::base::Checkpointer;
 use burn_autodiff::grads::Gradients;
@@ -36,6 +36,7 @@ impl Backward<Flex, 1> for Dropout {
     type State = (Keep, usize);
 
     fn backward(self, ops: Ops<Self::State, 1>, grads: &mut Gradients, _: &mut Checkpointer) {
+        op!("dropout_backward");
         let mut gradient = dense(grads.consume::<Flex>(&ops.node));
         let (keep, width) = ops.state;
         if let [Some(x)] = ops.parents {
@@ -46,6 +47,7 @@ impl Backward<Flex, 1> for Dropout {
 }
 
 pub(crate) fn dropout<const D: usize>(x: Tensor<D>, prob: f64) -> Tensor<D> {
+    op!("dropout");
     let keep = Keep::new(prob, draw_seed(&x.device()));
     let x = Input::dense(x);
     let (_, width) = rows(&x.value);

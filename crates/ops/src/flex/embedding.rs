@@ -1,6 +1,6 @@
 //! Looking vectors up, and scattering their gradient.
 
-use super::{BLOCK, Input, dense, filled, indices, output, rows, tensor, values};
+use super::{BLOCK, Input, dense, filled, indices, op, output, rows, tensor, values};
 use burn::tensor::{Int, Shape, Tensor};
 use burn_autodiff::checkpoint::base::Checkpointer;
 use burn_autodiff::grads::Gradients;
@@ -16,6 +16,7 @@ impl Backward<Flex, 1> for Embedding {
     type State = ([usize; 2], Vec<usize>);
 
     fn backward(self, ops: Ops<Self::State, 1>, grads: &mut Gradients, _: &mut Checkpointer) {
+        op!("embedding_backward");
         let gradient = dense(grads.consume::<Flex>(&ops.node));
         let ([n, d], ids) = ops.state;
         let [Some(weight)] = ops.parents else {
@@ -31,6 +32,7 @@ impl Backward<Flex, 1> for Embedding {
 }
 
 pub(crate) fn embedding(weight: Tensor<2>, ids: Tensor<2, Int>) -> Tensor<3> {
+    op!("embedding");
     let [batch, len] = ids.dims();
     let ids = indices(ids);
     let weight = Input::dense(weight);

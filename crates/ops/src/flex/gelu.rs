@@ -1,7 +1,7 @@
 //! GELU in both forms, one pass each way.
 
 use super::vector::{exp, normal, vectorised};
-use super::{BLOCK, Input, dense, filled, output, tensor, values, values_mut};
+use super::{BLOCK, Input, dense, filled, op, output, tensor, values, values_mut};
 use burn::tensor::Tensor;
 use burn_autodiff::checkpoint::base::Checkpointer;
 use burn_autodiff::grads::Gradients;
@@ -62,6 +62,7 @@ impl Backward<Flex, 1> for Gelu {
     type State = FlexTensor;
 
     fn backward(self, ops: Ops<Self::State, 1>, grads: &mut Gradients, _: &mut Checkpointer) {
+        op!("gelu_backward");
         let mut gradient = dense(grads.consume::<Flex>(&ops.node));
         if let [Some(x)] = ops.parents {
             let blocks = values_mut(&mut gradient).par_chunks_mut(BLOCK);
@@ -72,6 +73,7 @@ impl Backward<Flex, 1> for Gelu {
 }
 
 fn apply<const D: usize>(form: Gelu, x: Tensor<D>) -> Tensor<D> {
+    op!("gelu");
     let Input { value: x, node } = Input::dense(x);
     let from = values(&x);
     // SAFETY: the blocks cover the whole, and `forward` writes each element.

@@ -2,7 +2,7 @@
 
 use super::adamw::{Constants, TASK};
 use super::vector::vectorised;
-use super::{Input, values, values_mut};
+use super::{Input, op, values, values_mut};
 use crate::AdamStep;
 use crate::lamb::trust_ratio;
 use burn::tensor::Tensor;
@@ -49,6 +49,7 @@ pub(crate) fn lamb(
     [first, second]: [Tensor<1>; 2],
     step: AdamStep,
 ) -> (Tensor<1>, [Tensor<1>; 2]) {
+    op!("lamb");
     let constants = Constants::from(step);
     let [mut value, gradient] = [value, gradient].map(|x| Input::dense(x).value);
     let [mut first, mut second] = [first, second].map(|x| Input::dense(x).value);

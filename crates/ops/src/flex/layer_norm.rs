@@ -3,7 +3,7 @@
 use super::random::{Keep, RowKeep};
 use super::vector::{sum, vectorised};
 use super::{
-    Input, dense, draw_seed, dropout, filled, output, rows, rows_per_task, tensor, values, values_mut,
+    Input, dense, draw_seed, dropout, filled, op, output, rows, rows_per_task, tensor, values, values_mut,
 };
 use burn::tensor::{Shape, Tensor};
 use burn_autodiff::checkpoint::base::Checkpointer;
@@ -115,6 +115,7 @@ impl Backward<Flex, 3> for LayerNorm {
     type State = State;
 
     fn backward(self, ops: Ops<State, 3>, grads: &mut Gradients, _: &mut Checkpointer) {
+        op!("layer_norm_backward");
         let gradient = dense(grads.consume::<Flex>(&ops.node));
         let (x, gamma, beta) = ops.state.gradients(gradient);
         for (parent, gradient) in ops.parents.into_iter().zip([x, gamma, beta]) {
@@ -132,6 +133,7 @@ impl Backward<Flex, 4> for AddLayerNorm {
     type State = State;
 
     fn backward(self, ops: Ops<State, 4>, grads: &mut Gradients, _: &mut Checkpointer) {
+        op!("add_layer_norm_backward");
         let gradient = dense(grads.consume::<Flex>(&ops.node));
         let (residual, gamma, beta) = ops.state.gradients(gradient);
         let mut x = residual.clone();
@@ -155,6 +157,7 @@ pub(crate) fn layer_norm<const D: usize>(
     beta: Tensor<1>,
     epsilon: f64,
 ) -> Tensor<D> {
+    op!("layer_norm");
     let keep = residual
         .as_ref()
         .filter(|(_, prob)| *prob > 0.0)

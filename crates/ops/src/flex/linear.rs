@@ -1,6 +1,6 @@
 //! Affine maps: one matrix product each way and for the weight's gradient.
 
-use super::{Input, dense, filled, output, rows, rows_per_task, tensor, values};
+use super::{Input, dense, filled, op, output, rows, rows_per_task, tensor, values};
 use burn::tensor::{DType, Shape, Tensor};
 use burn_autodiff::checkpoint::base::Checkpointer;
 use burn_autodiff::grads::Gradients;
@@ -122,6 +122,13 @@ struct State {
 }
 
 impl State {
+    /// Of the backward pass's products, those that are wanted.
+    fn flops(&self, gradient: &FlexTensor, wanted: [bool; 2]) -> usize {
+        let (n_tokens, d_out) = rows(gradient);
+        let (_, d_in) = rows(&self.x);
+        wanted.into_iter().filter(|wanted| *wanted).count() * 2 * n_tokens * d_in * d_out
+    }
+
     fn input_gradient(&self, gradient: &FlexTensor) -> FlexTensor {
         let (n_tokens, d_out) = rows(gradient);
         let (_, d_in) = rows(&self.x);
@@ -166,6 +173,7 @@ impl Backward<Flex, 2> for Linear {
     fn backward(self, ops: Ops<State, 2>, grads: &mut Gradients, _: &mut Checkpointer) {
         let gradient = dense(grads.consume::<Flex>(&ops.node));
         let [x, weight] = ops.parents;
+        op!("linear_backward", ops.state.flops(&gradient, [x.is_some(), weight.is_some()]));
         if let Some(weight) = weight {
             grads.register::<Flex>(weight.id, ops.state.weight_gradient(&gradient));
         }
@@ -184,6 +192,7 @@ impl Backward<Flex, 3> for LinearWithBias {
     fn backward(self, ops: Ops<State, 3>, grads: &mut Gradients, _: &mut Checkpointer) {
         let gradient = dense(grads.consume::<Flex>(&ops.node));
         let [x, weight, bias] = ops.parents;
+        op!("linear_backward", ops.state.flops(&gradient, [x.is_some(), weight.is_some()]));
         if let Some(bias) = bias {
             let (_, d_out) = rows(&gradient);
             grads.register::<Flex>(bias.id, tensor(sum_rows(values(&gradient), d_out), Shape::new([d_out])));
@@ -204,6 +213,7 @@ pub(crate) fn linear<const D: usize>(x: Tensor<D>, weight: Tensor<2>, bias: Opti
     let (x, weight) = (Input::dense(x), Input::strided(weight));
     let bias = bias.map(Input::dense);
     let n_tokens = shape.iter().product::<usize>() / d_in.max(1);
+    op!("linear", 2 * n_tokens * d_in * d_out);
     // SAFETY: the product writes all of `[n_tokens, d_out]`, over the bias where there is one.
     let y = unsafe {
         filled(n_tokens * d_out, |y| {

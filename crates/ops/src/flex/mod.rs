@@ -12,6 +12,15 @@ pub(crate) mod linear;
 mod random;
 mod vector;
 
+/// A span of `tracing` over the rest of the block, for profiles: the operation and, where it is one,
+/// how many floating-point operations its matrix products make.
+macro_rules! op {
+    ($name:literal $(, $flops:expr)?) => {
+        let _op = tracing::trace_span!($name $(, flops = $flops as u64)?).entered();
+    };
+}
+pub(crate) use op;
+
 use burn::tensor::{DType, Device, Distribution, Int, Shape, Tensor};
 use burn_autodiff::Autodiff;
 use burn_autodiff::checkpoint::strategy::NoCheckpointing;

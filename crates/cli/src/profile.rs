@@ -1,0 +1,306 @@
+//! `--profile`: where the time of a step goes.
+//!
+//! The libraries mark operations and phases with spans of `tracing`, which cost nothing until someone
+//! listens. Here two listeners do, for some steps: one sums up, one writes the trace.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use burn::tensor::{Device, Distribution, Tensor};
+use cloze_trainer::metrics::progress::{RunProgress, Status};
+use comfy_table::{CellAlignment, Table, presets};
+use tracing::span::{Attributes, Id};
+use tracing::{Subscriber, field};
+use tracing_chrome::ChromeLayerBuilder;
+use tracing_subscriber::filter::dynamic_filter_fn;
+use tracing_subscriber::layer::{Context as Scope, Layer, SubscriberExt};
+use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::util::SubscriberInitExt;
+
+/// Steps before the first that is measured: caches fill, memory is got from the system.
+const WARM_UP: u64 = 5;
+
+/// What was measured of one kind of span.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct Sum {
+    calls: u64,
+    /// From entering to leaving.
+    total: Duration,
+    /// The same without the spans inside.
+    own: Duration,
+    flops: u64,
+}
+
+/// The sums by place (a phase or an operation) and name, of the thread that trains.
+type Sums = HashMap<(bool, &'static str), Sum>;
+
+/// A listener that sums up.
+struct Summing(Arc<Mutex<Sums>>);
+
+/// What a span carries.
+struct Work {
+    flops: u64,
+}
+
+thread_local! {
+    /// The spans that are open: when they began, and how much of the time since was spent inside others.
+    static OPEN: RefCell<Vec<(Instant, Duration)>> = const { RefCell::new(Vec::new()) };
+}
+
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Summing {
+    fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, scope: Scope<'_, S>) {
+        #[derive(Default)]
+        struct Flops(u64);
+        impl field::Visit for Flops {
+            fn record_u64(&mut self, field: &field::Field, value: u64) {
+                if field.name() == "flops" {
+                    self.0 = value;
+                }
+            }
+            fn record_debug(&mut self, _: &field::Field, _: &dyn std::fmt::Debug) {}
+        }
+        let mut flops = Flops::default();
+        attributes.record(&mut flops);
+        if let Some(span) = scope.span(id) {
+            span.extensions_mut().insert(Work { flops: flops.0 });
+        }
+    }
+
+    fn on_enter(&self, _: &Id, _: Scope<'_, S>) {
+        OPEN.with_borrow_mut(|open| open.push((Instant::now(), Duration::ZERO)));
+    }
+
+    fn on_exit(&self, id: &Id, scope: Scope<'_, S>) {
+        let Some((start, inside)) = OPEN.with_borrow_mut(Vec::pop) else {
+            return;
+        };
+        let total = start.elapsed();
+        OPEN.with_borrow_mut(|open| {
+            if let Some((_, inside)) = open.last_mut() {
+                *inside += total;
+            }
+        });
+        let Some(span) = scope.span(id) else {
+            return;
+        };
+        let metadata = span.metadata();
+        let is_operation = metadata.target().starts_with("cloze_ops");
+        let flops = span.extensions().get::<Work>().map_or(0, |work| work.flops);
+        let mut sums = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let sum = sums.entry((is_operation, metadata.name())).or_default();
+        sum.calls += 1;
+        sum.total += total;
+        sum.own += total.saturating_sub(inside);
+        sum.flops += flops;
+    }
+}
+
+/// A run's progress that listens to some of its steps.
+pub struct Profiled<P> {
+    shown: P,
+    steps: u64,
+    trace: PathBuf,
+    /// Of the machine's matrix product, in floating-point operations a second.
+    rate: f64,
+    /// Steps made.
+    seen: u64,
+    state: State,
+}
+
+enum State {
+    WarmingUp,
+    Listening(Listener),
+    Done,
+}
+
+/// What listens.
+struct Listener {
+    sums: Arc<Mutex<Sums>>,
+    on: Arc<AtomicBool>,
+    /// Writes the trace's end when dropped.
+    writer: tracing_chrome::FlushGuard,
+    steps: u64,
+}
+
+impl Listener {
+    /// Listens from now on; the trace goes to `trace`.
+    fn start(trace: &Path) -> Result<Self> {
+        let file = File::create(trace).with_context(|| format!("cannot write {}", trace.display()))?;
+        let (chrome, writer) = ChromeLayerBuilder::new().writer(file).include_args(true).build();
+        let (sums, on) = (Arc::new(Mutex::new(Sums::new())), Arc::new(AtomicBool::new(true)));
+        let listening = on.clone();
+        let filter = dynamic_filter_fn(move |_, _| listening.load(Ordering::Relaxed));
+        tracing_subscriber::registry()
+            .with(Summing(sums.clone()).and_then(chrome).with_filter(filter))
+            .try_init()
+            .context("cannot listen to the run")?;
+        Ok(Self { sums, on, writer, steps: 0 })
+    }
+
+    /// Stops listening and closes the trace; what was summed up.
+    fn stop(self) -> Sums {
+        self.on.store(false, Ordering::Relaxed);
+        drop(self.writer);
+        std::mem::take(&mut *self.sums.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl<P: RunProgress> Profiled<P> {
+    /// Listens to `steps` steps once training is warm; the trace is written beside `trace` until it is
+    /// whole.
+    pub fn new(shown: P, steps: u64, trace: PathBuf, device: &Device) -> Self {
+        Self { shown, steps, trace, rate: product_rate(device), seen: 0, state: State::WarmingUp }
+    }
+
+    /// Ends the profile and shows it.
+    fn close(&mut self) {
+        match std::mem::replace(&mut self.state, State::Done) {
+            State::WarmingUp => self.shown.note(&format!(
+                "warning: no profile: the run ended within the first {WARM_UP} steps, which are not measured"
+            )),
+            State::Listening(listener) => {
+                let steps = listener.steps;
+                let sums = listener.stop();
+                self.shown.note(&format!("profile of {steps} steps\n{}", table(&sums, steps, self.rate)));
+                let (trace, part) = (&self.trace, unfinished(&self.trace));
+                self.shown.note(&match std::fs::rename(&part, trace) {
+                    Ok(()) => format!("trace: {} (ui.perfetto.dev opens it)", trace.display()),
+                    Err(error) => format!("warning: no trace: cannot rename {}: {error}", part.display()),
+                });
+            }
+            State::Done => {}
+        }
+    }
+}
+
+/// Where the trace is written until it is whole.
+fn unfinished(trace: &Path) -> PathBuf {
+    trace.with_extension("json.part")
+}
+
+impl<P: RunProgress> RunProgress for Profiled<P> {
+    fn step(&mut self, status: &Status) {
+        self.shown.step(status);
+        self.seen += 1;
+        if self.seen == WARM_UP && status.step < status.steps {
+            match Listener::start(&unfinished(&self.trace)) {
+                Ok(listener) => self.state = State::Listening(listener),
+                Err(error) => {
+                    self.state = State::Done;
+                    self.shown.note(&format!("warning: no profile: {error:#}"));
+                }
+            }
+        } else if let State::Listening(listener) = &mut self.state {
+            listener.steps += 1;
+            if listener.steps == self.steps {
+                self.close();
+            }
+        }
+    }
+
+    fn note(&mut self, line: &str) {
+        self.shown.note(line);
+    }
+
+    fn finish(&mut self) {
+        self.close();
+        self.shown.finish();
+    }
+}
+
+/// How fast the device multiplies square matrices of 1,024, the best of some tries.
+fn product_rate(device: &Device) -> f64 {
+    const N: usize = 1024;
+    let matrix = || Tensor::<2>::random([N, N], Distribution::Uniform(-1.0, 1.0), device);
+    let (a, b) = (matrix(), matrix());
+    let tries = (0..8).map(|_| {
+        let start = Instant::now();
+        let product = a.clone().matmul(b.clone());
+        // Reading one number waits for all.
+        let _ = product.slice([0..1, 0..1]).into_data();
+        start.elapsed().as_secs_f64()
+    });
+    2.0 * (N * N * N) as f64 / tries.fold(f64::INFINITY, f64::min)
+}
+
+/// Phases and operations, the longest first.
+fn table(sums: &Sums, steps: u64, rate: f64) -> String {
+    let step = sums.get(&(false, "step")).map_or(Duration::ZERO, |step| step.total);
+    let share =
+        |time: Duration| format!("{:.1} %", 100.0 * time.as_secs_f64() / step.as_secs_f64().max(1e-9));
+    let millis = |time: Duration| format!("{:.2}", time.as_secs_f64() * 1e3 / steps as f64);
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(["", "calls", "ms", "of a step", "GFLOP/s", "of the product's rate"]);
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    let calls = |sum: &Sum| format!("{:.0}", sum.calls as f64 / steps as f64);
+    let speed = |flops: u64, time: Duration| match flops {
+        0 => [String::new(), String::new()],
+        flops => {
+            let speed = flops as f64 / time.as_secs_f64().max(1e-9);
+            [format!("{:.0}", speed / 1e9), format!("{:.0} %", 100.0 * speed / rate)]
+        }
+    };
+    let all: u64 = sums.values().map(|sum| sum.flops).sum();
+    for name in ["step", "wait for data", "forward", "backward", "update"] {
+        if let Some(sum) = sums.get(&(false, name)) {
+            let [gflops, of_rate] = if name == "step" { speed(all, sum.total) } else { Default::default() };
+            table.add_row([name.into(), calls(sum), millis(sum.total), share(sum.total), gflops, of_rate]);
+        }
+    }
+    table.add_row([""; 6]);
+    let mut operations: Vec<_> = sums.iter().filter(|((is_operation, _), _)| *is_operation).collect();
+    operations.sort_by_key(|((_, name), sum)| (std::cmp::Reverse(sum.own), *name));
+    for ((_, name), sum) in operations {
+        let [gflops, of_rate] = speed(sum.flops, sum.own);
+        table.add_row([name.replace('_', " "), calls(sum), millis(sum.own), share(sum.own), gflops, of_rate]);
+    }
+    let phases =
+        ["step", "forward", "backward", "update"].iter().filter_map(|name| sums.get(&(false, *name)));
+    let rest: Duration = phases.map(|sum| sum.own).sum();
+    table.add_row([
+        "everything else".into(),
+        String::new(),
+        millis(rest),
+        share(rest),
+        String::new(),
+        String::new(),
+    ]);
+    format!("{table}\nthe product's rate, 1,024 × 1,024 × 1,024: {:.0} GFLOP/s", rate / 1e9)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_inside_others_count_once() {
+        let sums = Arc::new(Mutex::new(Sums::new()));
+        let subscriber = tracing_subscriber::registry().with(Summing(sums.clone()));
+        tracing::subscriber::with_default(subscriber, || {
+            for _ in 0..3 {
+                let _step = tracing::trace_span!("step").entered();
+                let _forward = tracing::trace_span!("forward").entered();
+                let _linear =
+                    tracing::trace_span!(target: "cloze_ops::flex", "linear", flops = 7_000_000u64).entered();
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        });
+        let sums = sums.lock().unwrap().clone();
+        let (step, linear) = (sums[&(false, "step")], sums[&(true, "linear")]);
+        assert_eq!((step.calls, linear.calls, linear.flops), (3, 3, 21_000_000));
+        assert!(linear.own >= Duration::from_millis(6) && linear.own == linear.total);
+        assert!(step.own + sums[&(false, "forward")].own + linear.own == step.total, "{sums:?}");
+        let table = table(&sums, 3, 1e12);
+        assert!(table.contains("everything else") && table.contains("linear"), "{table}");
+        assert!(!table.contains("update"), "no such phase: {table}");
+    }
+}
