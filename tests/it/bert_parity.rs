@@ -1,63 +1,15 @@
 //! BERT against transformers' `BertForPreTraining`: `tests/fixtures/bert_pretraining/export.py`.
 
+use crate::golden::{Golden, fixture, relative_error};
 use burn::module::Module;
 use burn::optim::GradientsParams;
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 use cloze_model::bert::{BertForPreTraining, BertInput};
 use cloze_model::blocks::EncoderTrace;
 use cloze_model::{ParamInit, huggingface, ops, weights};
-use safetensors::{SafeTensors, tensor::Dtype};
-use std::path::{Path, PathBuf};
 
 /// Largest error allowed, relative to the largest absolute value of the tensor.
 const TOLERANCE: f32 = 1e-4;
-
-struct Golden(Vec<u8>);
-
-impl Golden {
-    fn open(folder: &Path) -> Self {
-        Self(std::fs::read(folder.join("golden.safetensors")).unwrap())
-    }
-
-    fn data(&self, name: &str) -> TensorData {
-        let file = SafeTensors::deserialize(&self.0).unwrap();
-        let view = file.tensor(name).unwrap_or_else(|_| panic!("no golden tensor `{name}`"));
-        let shape = view.shape().to_vec();
-        let bytes = view.data();
-        match view.dtype() {
-            Dtype::F32 => TensorData::new(chunks(bytes, f32::from_le_bytes), shape),
-            Dtype::I64 => TensorData::new(chunks(bytes, i64::from_le_bytes), shape),
-            Dtype::U8 => TensorData::new(bytes.iter().map(|b| *b != 0).collect(), shape),
-            other => panic!("{other:?}"),
-        }
-    }
-
-    fn int<const D: usize>(&self, name: &str, device: &Device) -> Tensor<D, Int> {
-        Tensor::from_data(self.data(name), device)
-    }
-}
-
-fn chunks<T, const N: usize>(bytes: &[u8], convert: impl Fn([u8; N]) -> T) -> Vec<T> {
-    bytes.as_chunks::<N>().0.iter().map(|chunk| convert(*chunk)).collect()
-}
-
-fn fixture() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/bert_pretraining")
-}
-
-/// The largest error relative to the expected tensor's scale.
-///
-/// The scale has a floor: the keys' biases shift a whole row of scores, which softmax ignores, so
-/// their true gradient is zero and both sides hold rounding noise of about 1e-9.
-fn relative_error(actual: &TensorData, expected: &TensorData) -> f32 {
-    assert_eq!(actual.shape(), expected.shape());
-    let scale = expected.iter::<f32>().fold(0f32, |a, v| a.max(v.abs())).max(1e-3);
-    let error = actual
-        .iter::<f32>()
-        .zip(expected.iter::<f32>())
-        .fold(0f32, |worst, (a, e)| if (a - e).is_nan() { f32::NAN } else { worst.max((a - e).abs()) });
-    error / scale
-}
 
 fn assert_close(what: &str, actual: &TensorData, expected: &TensorData) {
     let error = relative_error(actual, expected);
@@ -66,7 +18,7 @@ fn assert_close(what: &str, actual: &TensorData, expected: &TensorData) {
 
 fn load(device: &Device) -> BertForPreTraining {
     let mut init = ParamInit::new(device, 0);
-    let (_, model, report) = huggingface::load_bert(&fixture(), &mut init).unwrap();
+    let (_, model, report) = huggingface::load_bert(&fixture("bert_pretraining"), &mut init).unwrap();
     assert!(report.missing.is_empty() && report.unexpected.is_empty(), "{report:?}");
     model
 }
@@ -80,7 +32,7 @@ fn input(golden: &Golden, device: &Device) -> BertInput {
 #[test]
 fn logits_states_and_attention_equal_transformers() {
     let device = Device::flex();
-    let golden = Golden::open(&fixture());
+    let golden = Golden::open(&fixture("bert_pretraining"));
     let model = load(&device);
     let trace = EncoderTrace { hidden_states: true, attentions: true };
     let output = model.bert.forward(input(&golden, &device).with_trace(trace));
@@ -105,7 +57,7 @@ fn logits_states_and_attention_equal_transformers() {
 #[test]
 fn losses_and_every_gradient_equal_transformers() {
     let device = Device::flex().autodiff();
-    let golden = Golden::open(&fixture());
+    let golden = Golden::open(&fixture("bert_pretraining"));
     let model = load(&device);
 
     let labels: Vec<i64> = golden.data("labels").iter::<i64>().collect();
@@ -131,7 +83,9 @@ fn losses_and_every_gradient_equal_transformers() {
     model.visit(&mut gradients);
     let as_model = weights::replace(inner, gradients.found);
     let folder = tempfile::tempdir().unwrap();
-    let (config, ..) = huggingface::load_bert(&fixture(), &mut ParamInit::new(&Device::flex(), 0)).unwrap();
+    let (config, ..) =
+        huggingface::load_bert(&fixture("bert_pretraining"), &mut ParamInit::new(&Device::flex(), 0))
+            .unwrap();
     huggingface::save_bert(folder.path(), &config, &as_model).unwrap();
     let found = huggingface::read_tensors(&folder.path().join("model.safetensors")).unwrap();
     assert_eq!(found.len(), 46, "all parameters of the reference model");
@@ -164,7 +118,7 @@ impl burn::module::ModuleVisitor for GradientsOf {
 #[test]
 fn padding_a_batch_changes_no_unpadded_result() {
     let device = Device::flex();
-    let golden = Golden::open(&fixture());
+    let golden = Golden::open(&fixture("bert_pretraining"));
     let model = load(&device);
     let padded = model.bert.forward(input(&golden, &device)).last_hidden_state;
     for (row, len) in [13, 9, 5].into_iter().enumerate() {

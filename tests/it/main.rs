@@ -2,3 +2,5 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod bert_parity;
+mod golden;
+mod ops_parity;

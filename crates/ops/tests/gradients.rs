@@ -1,0 +1,173 @@
+//! Fused and composed operations and their gradients, over random shapes: each against the other, and the
+//! gradient against the slope of the operation itself.
+#![cfg(feature = "flex")]
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
+use cloze_ops::{self as ops, AttentionMask, CrossEntropy, Residual};
+use proptest::prelude::*;
+
+/// An operation of float inputs, all of them flattened.
+type Operation<'a> = &'a dyn Fn(&[Tensor<1>]) -> Tensor<1>;
+
+/// Numbers of about normal distribution that a phase tells apart.
+fn numbers(n: usize, phase: f64) -> Vec<f32> {
+    (0..n).map(|i| (((i as f64 + 1.0) * (0.917 + phase)).sin() * 12.9898).sin() as f32 * 1.5).collect()
+}
+
+fn vector(values: &[f32], device: &Device) -> Tensor<1> {
+    Tensor::from_data(TensorData::new(values.to_vec(), [values.len()]), device)
+}
+
+/// The output and the gradients of its weighted sum.
+fn run(operation: Operation, inputs: &[Vec<f32>], device: &Device) -> Vec<Vec<f32>> {
+    let leaves: Vec<_> = inputs.iter().map(|input| vector(input, device).require_grad()).collect();
+    let y = operation(&leaves);
+    let weights = vector(&numbers(y.dims()[0], 0.31), device);
+    let gradients = (y.clone() * weights).sum().backward();
+    let gradients = leaves.iter().map(|leaf| leaf.grad(&gradients).unwrap().into_data());
+    [y.into_data()].into_iter().chain(gradients).map(|data| data.iter::<f32>().collect()).collect()
+}
+
+/// Fused against composed; then, where the operation is smooth, the slope along a direction in all inputs at once against what
+/// the gradients say of it.
+fn check(operation: Operation, inputs: &[Vec<f32>], smooth: bool) -> Result<(), TestCaseError> {
+    let fused = Device::flex().autodiff();
+    let composed = fused.clone().gradient_checkpointing();
+    let (a, b) = (run(operation, inputs, &fused), run(operation, inputs, &composed));
+    for (part, (a, b)) in a.iter().zip(&b).enumerate() {
+        let scale = b.iter().fold(1e-2f32, |scale, x| scale.max(x.abs()));
+        for (i, (a, b)) in a.iter().zip(b).enumerate() {
+            prop_assert!((a - b).abs() <= 1e-4 * scale, "part {part}, element {i}: {a} is not {b}");
+        }
+    }
+    if !smooth {
+        return Ok(());
+    }
+    let directions: Vec<Vec<f32>> =
+        inputs.iter().enumerate().map(|(i, input)| numbers(input.len(), 0.77 + i as f64)).collect();
+    let value = |step: f32| -> f64 {
+        let device = Device::flex();
+        let moved: Vec<_> = inputs
+            .iter()
+            .zip(&directions)
+            .map(|(input, direction)| {
+                let moved: Vec<f32> = input.iter().zip(direction).map(|(x, d)| x + step * d).collect();
+                vector(&moved, &device)
+            })
+            .collect();
+        let y = operation(&moved).into_data();
+        let weights = numbers(y.num_elements(), 0.31);
+        y.iter::<f64>().zip(weights).map(|(y, w)| y * f64::from(w)).sum()
+    };
+    // Two step widths, so that the error of the difference itself, of third order, cancels (Richardson).
+    let slope = |h: f32| (value(h) - value(-h)) / f64::from(2.0 * h);
+    let measured = (4.0 * slope(4e-3) - slope(8e-3)) / 3.0;
+    let products = a[1..].iter().zip(&directions).flat_map(|(g, d)| g.iter().zip(d));
+    let terms: Vec<f64> = products.map(|(g, d)| f64::from(*g) * f64::from(*d)).collect();
+    let (expected, size) = (terms.iter().sum::<f64>(), terms.iter().map(|t| t.abs()).sum::<f64>());
+    prop_assert!(
+        (measured - expected).abs() <= 2e-3 * size.max(1.0),
+        "the slope is {measured}, the gradient says {expected} (of {size})"
+    );
+    Ok(())
+}
+
+fn reshaped<const D: usize>(x: &Tensor<1>, shape: [usize; D]) -> Tensor<D> {
+    x.clone().reshape(shape)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn linear(tokens in 1usize..40, d_in in 1usize..40, d_out in 1usize..40, bias: bool, transposed: bool) {
+        let operation = |x: &[Tensor<1>]| {
+            let weight = match transposed {
+                true => reshaped(&x[1], [d_out, d_in]).transpose(),
+                false => reshaped(&x[1], [d_in, d_out]),
+            };
+            ops::linear(reshaped(&x[0], [1, tokens, d_in]), weight, bias.then(|| x[2].clone())).reshape([-1])
+        };
+        let mut inputs = vec![numbers(tokens * d_in, 0.0), numbers(d_in * d_out, 0.1), numbers(d_out, 0.2)];
+        inputs.truncate(if bias { 3 } else { 2 });
+        check(&operation, &inputs, true)?;
+    }
+
+    #[test]
+    fn attention(
+        batch in 1usize..4, n_heads in 1usize..4, q_len in 1usize..20, k_len in 1usize..20, d in 1usize..20,
+        padding in prop::collection::vec(0usize..20, 3), masked: bool, causal: bool,
+    ) {
+        let mask = |device: &Device| {
+            let rows = (0..batch).flat_map(|row| (0..k_len).map(move |k| (row, k)));
+            // Up to all keys of a sequence.
+            let hidden = rows.map(|(row, k)| k + padding[row].min(k_len) >= k_len).collect::<Vec<bool>>();
+            let pad_mask = Tensor::<2, Bool>::from_data(TensorData::new(hidden, [batch, k_len]), device);
+            AttentionMask { pad_mask: masked.then_some(pad_mask), causal, ..AttentionMask::default() }
+        };
+        let operation = |x: &[Tensor<1>]| {
+            let device = x[0].device();
+            let query = reshaped(&x[0], [batch, n_heads, q_len, d]);
+            // As the linear maps leave them: heads inside.
+            let [key, value] = [1, 2].map(|i| reshaped(&x[i], [batch, k_len, n_heads, d]).swap_dims(1, 2));
+            ops::attention(query, key, value, &mask(&device), 0.0).reshape([-1])
+        };
+        // A row without a visible key has uniform weights whatever its scores, which rounding takes away;
+        // its gradient is of the scores before that, as in PyTorch.
+        let visible =
+            (!masked || padding[..batch].iter().all(|&n| n < k_len)) && (!causal || q_len <= k_len);
+        let (q, k) = (batch * n_heads * q_len * d, batch * n_heads * k_len * d);
+        check(&operation, &[numbers(q, 0.0), numbers(k, 0.1), numbers(k, 0.2)], visible)?;
+    }
+
+    #[test]
+    fn layer_norm(rows in 1usize..40, d in 4usize..70, residual: bool) {
+        let operation = |x: &[Tensor<1>]| {
+            let shape = [1, rows, d];
+            let input = reshaped(&x[0], shape);
+            match residual {
+                true => {
+                    let residual = Residual { input: reshaped(&x[3], shape), dropout: 0.0 };
+                    ops::add_layer_norm(input, residual, x[1].clone(), x[2].clone(), 1e-2).reshape([-1])
+                }
+                false => ops::layer_norm(input, x[1].clone(), x[2].clone(), 1e-2).reshape([-1]),
+            }
+        };
+        let n = rows * d;
+        let mut inputs = vec![numbers(n, 0.0), numbers(d, 0.1), numbers(d, 0.2), numbers(n, 0.4)];
+        inputs.truncate(if residual { 4 } else { 3 });
+        check(&operation, &inputs, true)?;
+    }
+
+    #[test]
+    fn gelu(n in 1usize..300, tanh: bool) {
+        let form = if tanh { ops::gelu_tanh } else { ops::gelu };
+        check(&|x| form(x[0].clone()), &[numbers(n, 0.0)], true)?;
+    }
+
+    #[test]
+    fn cross_entropy(rows in 1usize..30, n_classes in 1usize..90, smoothing in 0f64..0.5, ignore: bool) {
+        let operation = |x: &[Tensor<1>]| {
+            let label = |row: usize| match row % 3 {
+                0 if ignore => -1,
+                _ => (row * 7 % n_classes) as i64,
+            };
+            let labels: Vec<i64> = (0..rows).map(label).collect();
+            let labels = Tensor::<1, Int>::from_data(TensorData::new(labels, [rows]), &x[0].device());
+            let loss = CrossEntropy { label_smoothing: smoothing, ignored_label: Some(-1) };
+            loss.forward(reshaped(&x[0], [rows, n_classes]), labels)
+        };
+        check(&operation, &[numbers(rows * n_classes, 0.0)], true)?;
+    }
+
+    #[test]
+    fn embedding(batch in 1usize..4, len in 1usize..40, vocab in 1usize..30, d in 1usize..40) {
+        let operation = |x: &[Tensor<1>]| {
+            let ids: Vec<i64> = (0..batch * len).map(|i| (i * i % vocab) as i64).collect();
+            let ids = Tensor::<2, Int>::from_data(TensorData::new(ids, [batch, len]), &x[0].device());
+            ops::embedding(reshaped(&x[0], [vocab, d]), ids).reshape([-1])
+        };
+        check(&operation, &[numbers(vocab * d, 0.0)], true)?;
+    }
+}

@@ -1,0 +1,62 @@
+//! Golden files: what an exporter in `tests/fixtures` wrote down of PyTorch.
+
+use burn::tensor::{Device, Int, Tensor, TensorData};
+use safetensors::{SafeTensors, tensor::Dtype};
+use std::path::{Path, PathBuf};
+
+/// The tensors of a `golden.safetensors`.
+pub struct Golden(Vec<u8>);
+
+impl Golden {
+    pub fn open(folder: &Path) -> Self {
+        Self(std::fs::read(folder.join("golden.safetensors")).unwrap())
+    }
+
+    pub fn data(&self, name: &str) -> TensorData {
+        let file = SafeTensors::deserialize(&self.0).unwrap();
+        let view = file.tensor(name).unwrap_or_else(|_| panic!("no golden tensor `{name}`"));
+        let shape = view.shape().to_vec();
+        let bytes = view.data();
+        match view.dtype() {
+            Dtype::F32 => TensorData::new(chunks(bytes, f32::from_le_bytes), shape),
+            Dtype::I64 => TensorData::new(chunks(bytes, i64::from_le_bytes), shape),
+            Dtype::U8 => TensorData::new(bytes.iter().map(|b| *b != 0).collect(), shape),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub fn float<const D: usize>(&self, name: &str, device: &Device) -> Tensor<D> {
+        Tensor::from_data(self.data(name), device)
+    }
+
+    pub fn int<const D: usize>(&self, name: &str, device: &Device) -> Tensor<D, Int> {
+        Tensor::from_data(self.data(name), device)
+    }
+
+    pub fn has(&self, name: &str) -> bool {
+        SafeTensors::deserialize(&self.0).unwrap().tensor(name).is_ok()
+    }
+}
+
+fn chunks<T, const N: usize>(bytes: &[u8], convert: impl Fn([u8; N]) -> T) -> Vec<T> {
+    bytes.as_chunks::<N>().0.iter().map(|chunk| convert(*chunk)).collect()
+}
+
+/// The folder of a case.
+pub fn fixture(case: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(case)
+}
+
+/// The largest error relative to the expected tensor's scale.
+///
+/// The scale has a floor: the keys' biases shift a whole row of scores, which softmax ignores, so
+/// their true gradient is zero and both sides hold rounding noise of about 1e-9.
+pub fn relative_error(actual: &TensorData, expected: &TensorData) -> f32 {
+    assert_eq!(actual.shape(), expected.shape());
+    let scale = expected.iter::<f32>().fold(0f32, |a, v| a.max(v.abs())).max(1e-3);
+    let error = actual
+        .iter::<f32>()
+        .zip(expected.iter::<f32>())
+        .fold(0f32, |worst, (a, e)| if (a - e).is_nan() { f32::NAN } else { worst.max((a - e).abs()) });
+    error / scale
+}

@@ -1,0 +1,59 @@
+//! `cargo xtask bench`: what is measured, beside its peers.
+
+mod measure;
+mod report;
+mod scaling;
+mod train;
+
+use anyhow::Result;
+use clap::Subcommand;
+
+use crate::step;
+
+/// Run the benchmarks: of every crate, or a table beside the peers.
+#[derive(clap::Args)]
+#[command(after_long_help = "\
+The tables need a Python with the peers, named by CLOZE_PYTHON:
+  python3 -m venv peers
+  peers/bin/pip install torch==2.9.0 transformers==4.57.6 tokenizers onnx onnxruntime
+  CLOZE_PYTHON=$PWD/peers/bin/python cargo xtask bench train
+Without one, our side alone is measured.")]
+pub struct Args {
+    #[command(subcommand)]
+    what: Option<What>,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Pretraining steps beside PyTorch's.
+    Train(measure::Args),
+    /// How a pretraining step grows with batch, length, depth and cores: a table and a plot.
+    Scaling(scaling::Args),
+    /// Tokenizers beside the `tokenizers` crate and package: `--megabytes N` of text, `--rounds N`.
+    Tokenizer(Rest),
+    /// The benchmarks of the crates, through `cargo bench`: `-p CRATE`, a filter.
+    Crates(Rest),
+}
+
+#[derive(clap::Args)]
+struct Rest {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    args: Vec<String>,
+}
+
+pub fn run(args: &Args) -> Result<()> {
+    match &args.what {
+        Some(What::Train(args)) => train::run(args),
+        Some(What::Scaling(args)) => scaling::run(args),
+        Some(What::Tokenizer(rest)) => {
+            let mut bench = step::cargo("bench");
+            bench.args(["-p", "cloze-tokenizer", "--bench", "tokenizer", "--"]).args(&rest.args);
+            step::run("tokenizer beside its peers", &mut bench)
+        }
+        // Only `benches/`: a library's own tests measure nothing.
+        Some(What::Crates(rest)) => {
+            step::run("benchmarks", step::cargo("bench").args(["--bench", "*"]).args(&rest.args))
+        }
+        None => step::run("benchmarks", step::cargo("bench").args(["--bench", "*"])),
+    }
+}

@@ -1,0 +1,139 @@
+//! Tables, for a terminal and for benches/README.md.
+
+use std::fs;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use comfy_table::{CellAlignment, Table, presets};
+
+use super::measure::{Measured, Outcome};
+use crate::step;
+
+/// A table in Markdown, which is also readable as it is; all columns but the first are numbers.
+pub fn table<const N: usize>(header: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::ASCII_MARKDOWN);
+    table.set_header(header);
+    for row in rows {
+        table.add_row(row);
+    }
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    // The dashes say to Markdown what the alignment is.
+    let text = table.to_string();
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    if let Some(line) = lines.get_mut(1) {
+        let mut parts: Vec<String> = line.split('|').map(str::to_owned).collect();
+        for part in parts.iter_mut().skip(2).filter(|part| part.ends_with('-')) {
+            part.pop();
+            part.push(':');
+        }
+        *line = parts.join("|");
+    }
+    lines.join("\n")
+}
+
+/// Both sides, the ratio of their rates, and their memory; `unit` is what a rate counts.
+pub fn beside(outcomes: &[Outcome], unit: &str) -> String {
+    let header = ["work", "ours, ms", unit, "peer", "its ms", "ratio", "at least", "MB", "peer's MB"];
+    table(
+        header,
+        outcomes.iter().map(|outcome| {
+            let Outcome { work, peer, floor, ours, theirs } = outcome;
+            let shown = |of: fn(&Measured) -> f64| theirs.as_ref().map_or("–".into(), |m| short(of(m)));
+            [
+                work.to_string(),
+                short(ours.ms),
+                short(ours.per_s),
+                peer.to_string(),
+                shown(|m| m.ms),
+                theirs.map_or("–".into(), |m| format!("{:.2} ×", ours.per_s / m.per_s)),
+                format!("{floor} ×"),
+                short(ours.peak_mb),
+                shown(|m| m.peak_mb),
+            ]
+        }),
+    )
+}
+
+/// Three significant digits, and thousands in groups.
+pub fn short(value: f64) -> String {
+    match value {
+        value if value < 10.0 => format!("{value:.2}"),
+        value if value < 100.0 => format!("{value:.1}"),
+        value => {
+            let digits = format!("{value:.0}");
+            let head = (digits.len() - 1) % 3 + 1;
+            let mut grouped = digits[..head].to_owned();
+            for start in (head..digits.len()).step_by(3) {
+                grouped += ",";
+                grouped += &digits[start..start + 3];
+            }
+            grouped
+        }
+    }
+}
+
+/// Processor, cores and versions, in one line.
+pub fn machine(python: Option<&std::ffi::OsString>) -> String {
+    let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let cpu = cpu.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    let cores = std::thread::available_parallelism().map_or(0, |n| n.get());
+    let said = |command: &mut Command| {
+        let output = command.output().ok()?;
+        let text = String::from_utf8(output.stdout).ok()?;
+        Some(text.split_whitespace().collect::<Vec<_>>().join(" "))
+    };
+    let rustc = said(Command::new("rustc").arg("--version")).unwrap_or_default();
+    let versions = "import torch, transformers; print('PyTorch', torch.__version__ + ', transformers', \
+                    transformers.__version__)";
+    let peers = python.and_then(|python| said(Command::new(python).args(["-c", versions])));
+    let cpu = cpu.map_or("unknown processor", |(_, name)| name);
+    let parts =
+        [Some(format!("{cpu}, {cores} cores")), Some(rustc.replace(" (", ", (").replace(", (", " (")), peers];
+    parts.into_iter().flatten().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ")
+}
+
+/// Puts `text` into benches/README.md, between the marks of the section `name`.
+pub fn write(name: &str, text: &str) -> Result<()> {
+    let path = step::root().join("benches/README.md");
+    let page = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let Some(page) = replace_section(&page, name, text) else {
+        bail!("{} has no marks `<!-- {name} -->` and `<!-- end of {name} -->`", path.display());
+    };
+    fs::write(&path, page).with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn replace_section(page: &str, name: &str, text: &str) -> Option<String> {
+    let (begin, end) = (format!("<!-- {name} -->\n"), format!("<!-- end of {name} -->"));
+    let (before, rest) = page.split_once(&begin)?;
+    let (_, after) = rest.split_once(&end)?;
+    Some(format!("{before}{begin}\n{text}\n\n{end}{after}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_short() {
+        let shown = [0.123, 9.876, 12.34, 123.4, 1234.5, 1234567.0].map(short);
+        assert_eq!(shown, ["0.12", "9.88", "12.3", "123", "1,234", "1,234,567"]);
+    }
+
+    #[test]
+    fn tables_are_markdown() {
+        let text = table(["work", "ms"], [["a step".to_owned(), "12".to_owned()]]);
+        assert_eq!(text, "| work   | ms |\n|--------|---:|\n| a step | 12 |");
+    }
+
+    #[test]
+    fn a_section_is_replaced_and_the_rest_kept() {
+        let page = "# a\n<!-- train -->\nold\n<!-- end of train -->\nrest\n";
+        let new = replace_section(page, "train", "new").unwrap();
+        assert_eq!(new, "# a\n<!-- train -->\n\nnew\n\n<!-- end of train -->\nrest\n");
+        assert_eq!(replace_section(&new, "train", "new").unwrap(), new);
+        assert!(replace_section(page, "infer", "").is_none());
+    }
+}
