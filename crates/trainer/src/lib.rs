@@ -7,6 +7,7 @@
 pub mod adamw;
 pub mod checkpoint;
 pub mod config;
+pub mod embed;
 mod error;
 pub mod fill_mask;
 pub mod gradients;
