@@ -20,6 +20,11 @@ impl Output {
         writeln!(self.0, "{text}").or_else(failed)
     }
 
+    /// Writes `bytes` as they are.
+    pub fn bytes(&mut self, bytes: &[u8]) -> Result<()> {
+        self.0.write_all(bytes).or_else(failed)
+    }
+
     /// Hands on what is buffered; call it at the end, or the last error is lost.
     pub fn flush(&mut self) -> Result<()> {
         self.0.flush().or_else(failed)

@@ -1,7 +1,7 @@
 //! Initial values of parameters, from an explicit random generator.
 
-use burn::module::Param;
-use burn::tensor::{Device, Tensor, TensorData};
+use burn::module::{Param, ParamId};
+use burn::tensor::{Device, Shape, Tensor, TensorData};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 
@@ -23,12 +23,21 @@ pub struct ParamInit {
     rng: Pcg64Mcg,
     std: f64,
     spare: Option<f64>,
+    deferred: bool,
 }
 
 impl ParamInit {
     /// A generator for parameters on `device`; the standard deviation starts at BERT's 0.02.
     pub fn new(device: &Device, seed: u64) -> Self {
-        Self { device: device.clone(), rng: Pcg64Mcg::seed_from_u64(seed), std: 0.02, spare: None }
+        let rng = Pcg64Mcg::seed_from_u64(seed);
+        Self { device: device.clone(), rng, std: 0.02, spare: None, deferred: false }
+    }
+
+    /// A generator whose parameters draw their values when they are first used, each from a generator of
+    /// its own: for a model whose weights come from a file, where most are never drawn.
+    pub fn deferred(&mut self) -> Self {
+        let rng = Pcg64Mcg::seed_from_u64(self.rng.next_u64());
+        Self { device: self.device.clone(), rng, std: self.std, spare: None, deferred: true }
     }
 
     /// Another standard deviation for [`truncated_normal`](Self::truncated_normal).
@@ -46,7 +55,7 @@ impl ParamInit {
     /// `tf.truncated_normal_initializer` does (google-research/bert, `create_initializer`).
     pub fn truncated_normal<const D: usize>(&mut self, shape: [usize; D]) -> Param<Tensor<D>> {
         let std = self.std;
-        self.param(shape, |init| {
+        self.param(shape, move |init| {
             loop {
                 let z = init.standard_normal();
                 if z.abs() <= 2.0 {
@@ -70,11 +79,21 @@ impl ParamInit {
     pub fn param<const D: usize>(
         &mut self,
         shape: [usize; D],
-        mut draw: impl FnMut(&mut Self) -> f32,
+        mut draw: impl FnMut(&mut Self) -> f32 + Send + Sync + 'static,
     ) -> Param<Tensor<D>> {
-        let values: Vec<f32> = (0..shape.iter().product()).map(|_| draw(self)).collect();
-        let tensor = Tensor::from_data(TensorData::new(values, shape), &self.device);
-        Param::from_tensor(tensor)
+        let mut values = move |init: &mut Self| -> TensorData {
+            let values: Vec<f32> = (0..shape.iter().product()).map(|_| draw(init)).collect();
+            TensorData::new(values, shape)
+        };
+        if !self.deferred {
+            return Param::from_tensor(Tensor::from_data(values(self), &self.device));
+        }
+        let seed = self.rng.next_u64();
+        let init = move |device: &Device, tracked: bool| {
+            let tensor = Tensor::from_data(values(&mut Self::new(device, seed)), device);
+            if tracked { tensor.require_grad() } else { tensor }
+        };
+        Param::uninitialized(ParamId::new(), init, self.device.clone(), true, Shape::from(shape.to_vec()))
     }
 
     /// A standard normal draw by the Box–Muller transform.
@@ -106,6 +125,20 @@ mod tests {
         assert!(mean.abs() < 0.01, "mean {mean}");
         // The variance of a standard normal cut at ±2 is 0.7737.
         assert!((variance - 0.7737).abs() < 0.01, "variance {variance}");
+    }
+
+    #[test]
+    fn deferred_parameters_are_a_function_of_seed_and_place() {
+        let draw = |which: usize| {
+            let mut init = ParamInit::new(&Device::flex(), 3).deferred();
+            let params = [init.truncated_normal([4]), init.truncated_normal([4])];
+            assert!(!params[which].is_initialized());
+            params[which].val().into_data()
+        };
+        assert_eq!(draw(1), draw(1));
+        assert_ne!(draw(0), draw(1));
+        let device = Device::flex().autodiff();
+        assert!(ParamInit::new(&device, 3).deferred().ones([2]).val().is_require_grad());
     }
 
     #[test]

@@ -89,12 +89,9 @@ impl ModuleMapper for Replace {
         let Some(data) = self.tensors.remove(&self.path.join(".")) else {
             return param;
         };
-        param.map(|old| {
-            assert_eq!(data.shape(), &old.shape(), "`{}`", self.path.join("."));
-            let tracked = old.is_require_grad();
-            let new = Tensor::from_data(data, &old.device());
-            // An inference device refuses even the request.
-            if tracked { new.require_grad() } else { new }
-        })
+        // None of this draws the initial value of a parameter that has not got it yet.
+        assert_eq!(data.shape(), &param.lazy_shape(), "`{}`", self.path.join("."));
+        let (id, tensor) = (param.id, Tensor::from_data(data, &param.lazy_device()));
+        param.transform_for_load(tensor, id)
     }
 }

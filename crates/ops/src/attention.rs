@@ -1,9 +1,9 @@
 use burn::tensor::activation::softmax;
-use burn::tensor::{Bool, DType, Tensor};
+use burn::tensor::{Bool, DType, Int, Tensor};
 
-use crate::dropout;
 #[cfg(feature = "flex")]
 use crate::flex;
+use crate::{Packing, dropout};
 
 /// Which key positions a query may look at.
 #[derive(Debug, Clone, Default)]
@@ -12,6 +12,8 @@ pub struct AttentionMask {
     pub pad_mask: Option<Tensor<2, Bool>>,
     /// A query at position `i` sees keys up to `i + k_len − q_len` only (left to right).
     pub causal: bool,
+    /// Sequences packed into the batch's one row, none of which sees another.
+    pub packing: Option<Packing>,
 }
 
 impl AttentionMask {
@@ -35,17 +37,33 @@ impl AttentionMask {
             let offset = k_len as i64 - q_len as i64;
             Tensor::<2, Bool>::tril_mask([q_len, k_len], offset, &device).reshape([1, 1, q_len, k_len])
         });
-        let hidden = match (pad, causal) {
-            (Some(pad), Some(causal)) => {
-                let [batch, ..] = pad.dims();
-                let shape = [batch, 1, q_len, k_len];
-                Tensor::bool_or(pad.expand(shape), causal.expand(shape))
-            }
-            (Some(mask), None) | (None, Some(mask)) => mask,
-            (None, None) => return None,
+        let packed = self.packing.as_ref().map(|packing| {
+            let n_tokens = packing.n_tokens();
+            assert_eq!([q_len, k_len], [n_tokens; 2], "{n_tokens} tokens are packed");
+            let sequences: Vec<i32> = packing.sequences().map(|sequence| sequence as i32).collect();
+            let sequences = Tensor::<1, Int>::from_data(sequences.as_slice(), &device);
+            let shape = [n_tokens, n_tokens];
+            let of_query = sequences.clone().reshape([n_tokens, 1]).expand(shape);
+            of_query.not_equal(sequences.reshape([1, n_tokens]).expand(shape)).reshape([1, 1, q_len, k_len])
+        });
+        let either = |a: Tensor<4, Bool>, b: Tensor<4, Bool>| {
+            let shape = [a.dims()[0].max(b.dims()[0]), 1, q_len, k_len];
+            Tensor::bool_or(a.expand(shape), b.expand(shape))
         };
+        let hidden = [pad, causal, packed].into_iter().flatten().reduce(either)?;
         Some(hidden.float().cast(scores.dtype()).mul_scalar(lowest))
     }
+}
+
+/// Whether [`attention`] works on [packed](Packing) sequences one by one for tensors like this one; elsewhere
+/// they are right as well, but each token is compared with all others, and padding is faster.
+pub fn takes_packed<const D: usize>(x: &Tensor<D>) -> bool {
+    #[cfg(feature = "flex")]
+    if flex::takes(x) {
+        return true;
+    }
+    let _ = x;
+    false
 }
 
 /// Scaled dot-product attention, `softmax(Q·Kᵀ / √d_k)·V` (Vaswani et al. 2017, eq. 1).
@@ -107,8 +125,8 @@ mod tests {
         let device = Device::flex();
         let q = Tensor::<4>::ones([1, 1, 1, 2], &device);
         let v = Tensor::<4>::from_data([[[[1.0], [3.0]]]], &device);
-        let mask =
-            AttentionMask { pad_mask: Some(Tensor::from_data([[true, true]], &device)), causal: false };
+        let pad_mask = Some(Tensor::from_data([[true, true]], &device));
+        let mask = AttentionMask { pad_mask, ..AttentionMask::default() };
         let k = Tensor::<4>::ones([1, 1, 2, 2], &device);
         close(attention(q.clone(), k.clone(), v.clone(), &mask, 0.0).reshape([1]), &[2.0]);
         close(attention_with_weights(q, k, v, &mask, 0.0).0.reshape([1]), &[2.0]);
@@ -119,7 +137,7 @@ mod tests {
         let device = Device::flex();
         let q = Tensor::<4>::zeros([1, 1, 3, 2], &device);
         let v = Tensor::<4>::from_data([[[[3.0], [6.0], [9.0]]]], &device);
-        let mask = AttentionMask { pad_mask: None, causal: true };
+        let mask = AttentionMask { causal: true, ..AttentionMask::default() };
         let context = attention(q.clone(), q.clone(), v.clone(), &mask, 0.0);
         close(context.reshape([3]), &[3.0, 4.5, 6.0]);
         let (context, weights) = attention_with_weights(q.clone(), q, v, &mask, 0.0);
@@ -148,7 +166,7 @@ mod tests {
                 let pad_mask = padded.then(|| {
                     Tensor::<2, Bool>::from_data(TensorData::new(hidden.clone(), [b, k_len]), &device)
                 });
-                let mask = AttentionMask { pad_mask, causal };
+                let mask = AttentionMask { pad_mask, causal, packing: None };
                 let run = |fused: bool| {
                     // As a model has them: heads inside positions.
                     let (q, k, v) = (
@@ -170,6 +188,53 @@ mod tests {
                 };
                 for (fused, composed) in run(true).into_iter().zip(run(false)) {
                     fused.assert_approx_eq::<f32>(&composed, Tolerance::rel_abs(1e-4, 1e-5));
+                }
+            }
+        }
+    }
+
+    #[cfg(feature = "flex")]
+    #[test]
+    fn packed_sequences_are_as_if_each_was_alone() {
+        let device = Device::flex().autodiff();
+        let (h, d) = (3, 8);
+        for (lengths, causal) in
+            [(vec![1], false), (vec![1, 7, 3, 1], false), (vec![4, 4], true), (vec![40, 2, 33], true)]
+        {
+            let packing = Packing::new(lengths.clone());
+            let n = packing.n_tokens();
+            let leaf = |phase: f32| {
+                let values: Vec<f32> =
+                    (0..n * h * d).map(|i| (i as f32 * 0.53 + phase).sin() * 1.5).collect();
+                Tensor::<4>::from_data(TensorData::new(values, [1, n, h, d]), &device).require_grad()
+            };
+            // Fused on the packed batch, composed on it, and each sequence by itself.
+            let run = |form: usize| {
+                let leaves = [leaf(0.1), leaf(1.2), leaf(2.3)];
+                let [q, k, v] = leaves.each_ref().map(|x| x.clone().swap_dims(1, 2));
+                let mask = AttentionMask { causal, packing: Some(packing.clone()), pad_mask: None };
+                let y = match form {
+                    0 => attention(q, k, v, &mask, 0.0),
+                    1 => attention_with_weights(q, k, v, &mask, 0.0).0,
+                    _ => {
+                        let alone = AttentionMask { packing: None, ..mask };
+                        let spans = packing.starts().zip(packing.lengths());
+                        let parts = spans.map(|(start, len)| {
+                            let cut = |x: &Tensor<4>| x.clone().narrow(2, start, *len);
+                            attention_with_weights(cut(&q), cut(&k), cut(&v), &alone, 0.0).0
+                        });
+                        Tensor::cat(parts.collect(), 2)
+                    }
+                };
+                let y = y.swap_dims(1, 2);
+                let grads = (y.clone() * leaf(3.4)).sum().backward();
+                let [dq, dk, dv] = leaves.each_ref().map(|x| x.grad(&grads).unwrap().into_data());
+                [y.into_data(), dq, dk, dv]
+            };
+            let expected = run(2);
+            for form in [0, 1] {
+                for (found, expected) in run(form).iter().zip(&expected) {
+                    found.assert_approx_eq::<f32>(expected, Tolerance::rel_abs(1e-4, 1e-5));
                 }
             }
         }

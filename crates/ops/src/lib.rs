@@ -7,7 +7,7 @@
 //! | operation | fused |
 //! | --- | --- |
 //! | [`linear`] | product with the bias in it; gradients of weight and bias in one product and one pass |
-//! | [`attention`] | products, masks, softmax and dropout head by head, without the transposed copies |
+//! | [`attention`] | products, masks, softmax and dropout head by head, without the transposed copies; of [packed](Packing) sequences each by itself |
 //! | [`layer_norm`], [`add_layer_norm`] | statistics and result; with dropout and the residual connection before it |
 //! | [`gelu`], [`gelu_tanh`] | vectorised error function, exponential |
 //! | [`dropout`], [`dropout_add`] | masks drawn again in the backward pass, and not kept |
@@ -28,9 +28,10 @@ mod gelu;
 mod lamb;
 mod layer_norm;
 mod linear;
+mod packing;
 
 pub use adamw::{AdamStep, adamw, squared_sum};
-pub use attention::{AttentionMask, attention, attention_with_weights};
+pub use attention::{AttentionMask, attention, attention_with_weights, takes_packed};
 pub use cross_entropy::{CrossEntropy, cross_entropy};
 pub use dropout::{dropout, dropout_add};
 pub use embedding::embedding;
@@ -38,3 +39,4 @@ pub use gelu::{gelu, gelu_tanh};
 pub use lamb::lamb;
 pub use layer_norm::{Residual, add_layer_norm, layer_norm};
 pub use linear::linear;
+pub use packing::Packing;

@@ -6,6 +6,7 @@
 
 pub mod checkpoint;
 pub mod config;
+pub mod embed;
 mod error;
 pub mod fill_mask;
 pub mod gradients;

@@ -2,6 +2,7 @@
 
 mod completions;
 mod devices;
+mod embed;
 mod fill_mask;
 mod tokenizer;
 mod train;
@@ -39,6 +40,7 @@ pub enum Command {
     #[command(subcommand)]
     Tokenizer(tokenizer::Command),
     FillMask(fill_mask::Args),
+    Embed(embed::Args),
     Devices(devices::Args),
     Completions(completions::Args),
 }
@@ -49,6 +51,7 @@ pub fn run(command: Command) -> Result<()> {
         Command::Train(args) => train::run(&args),
         Command::Tokenizer(command) => tokenizer::run(command),
         Command::FillMask(args) => fill_mask::run(&args),
+        Command::Embed(args) => embed::run(&args),
         Command::Devices(args) => devices::run(&args),
         Command::Completions(args) => completions::run(&args),
     }

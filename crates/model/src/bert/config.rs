@@ -146,9 +146,8 @@ impl BertConfig {
     /// # Panics
     /// If the configuration is not [valid](Self::validate).
     pub fn init(&self, init: &mut ParamInit) -> BertForPreTraining {
-        let attention =
-            MultiHeadAttentionConfig::new(self.d_model, self.n_heads).with_dropout(self.attention_dropout);
-        self.init_with(init, |init| attention.init(init))
+        let bert = self.init_encoder(init);
+        self.with_heads(bert, init)
     }
 
     /// A new model with an attention of your own: `attention` makes each layer's, first to last.
@@ -158,8 +157,31 @@ impl BertConfig {
     pub fn init_with<A: SelfAttention>(
         &self,
         init: &mut ParamInit,
-        mut attention: impl FnMut(&mut ParamInit) -> A,
+        attention: impl FnMut(&mut ParamInit) -> A,
     ) -> BertForPreTraining<A> {
+        let bert = self.init_encoder_with(init, attention);
+        self.with_heads(bert, init)
+    }
+
+    /// A new encoder without heads.
+    ///
+    /// # Panics
+    /// If the configuration is not [valid](Self::validate).
+    pub fn init_encoder(&self, init: &mut ParamInit) -> Bert {
+        let attention =
+            || MultiHeadAttentionConfig::new(self.d_model, self.n_heads).with_dropout(self.attention_dropout);
+        self.init_encoder_with(init, |init| attention().init(init))
+    }
+
+    /// A new encoder without heads and with an attention of your own, see [`init_with`](Self::init_with).
+    ///
+    /// # Panics
+    /// If the configuration is not [valid](Self::validate).
+    pub fn init_encoder_with<A: SelfAttention>(
+        &self,
+        init: &mut ParamInit,
+        mut attention: impl FnMut(&mut ParamInit) -> A,
+    ) -> Bert<A> {
         self.validate().unwrap_or_else(|error| panic!("{error}"));
         let layer = EncoderLayerConfig {
             feed_forward: FeedForwardConfig {
@@ -171,7 +193,7 @@ impl BertConfig {
             norm: self.norm,
             layer_norm_eps: self.layer_norm_eps,
         };
-        let bert = Bert {
+        Bert {
             embeddings: BertEmbeddings::new(self, init),
             encoder: Encoder {
                 layers: (0..self.n_layers)
@@ -184,7 +206,10 @@ impl BertConfig {
                     .then(|| LayerNorm::new(self.d_model, self.layer_norm_eps, init)),
             },
             pooler: Pooler::new(self.d_model, init),
-        };
+        }
+    }
+
+    fn with_heads<A: SelfAttention>(&self, bert: Bert<A>, init: &mut ParamInit) -> BertForPreTraining<A> {
         BertForPreTraining {
             bert,
             mlm: MlmHead::new(self, init),

@@ -1,5 +1,6 @@
 use super::BertConfig;
 use crate::blocks::{Embedding, LayerNorm, LearnedPositions, Positions};
+use crate::ops::Packing;
 use crate::{ParamInit, ops};
 use burn::module::Module;
 use burn::tensor::{Int, Tensor};
@@ -31,13 +32,22 @@ impl BertEmbeddings {
     }
 
     /// # Shapes
-    /// - `input_ids`, `token_type_ids`: `[batch, len]`; returns `[batch, len, d_model]`
+    /// - `input_ids`, `token_type_ids`: `[batch, len]`, packed where `packing` says so; returns
+    ///   `[batch, len, d_model]`
     ///
     /// # Panics
-    /// If `len` is beyond `max_positions`.
-    pub fn forward(&self, input_ids: Tensor<2, Int>, token_type_ids: Tensor<2, Int>) -> Tensor<3> {
+    /// If a sequence is longer than `max_positions`.
+    pub fn forward(
+        &self,
+        input_ids: Tensor<2, Int>,
+        token_type_ids: Tensor<2, Int>,
+        packing: Option<&Packing>,
+    ) -> Tensor<3> {
         let [_, len] = input_ids.dims();
-        let positions = self.positions.forward(len, &input_ids.device());
+        let positions = match packing {
+            Some(packing) => self.positions.packed(packing, &input_ids.device()),
+            None => self.positions.forward(len, &input_ids.device()),
+        };
         let sum = self.tokens.forward(input_ids) + self.token_types.forward(token_type_ids) + positions;
         ops::dropout(self.norm.forward(sum), self.dropout)
     }

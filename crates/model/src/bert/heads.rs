@@ -1,5 +1,7 @@
 use super::BertConfig;
+use super::model::first_states;
 use crate::blocks::{Activation, LayerNorm, Linear};
+use crate::ops::Packing;
 use crate::{ParamInit, ops};
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
@@ -18,10 +20,10 @@ impl Pooler {
     }
 
     /// # Shapes
-    /// - `hidden_states`: `[batch, len, d_model]`; returns `[batch, d_model]`
-    pub fn forward(&self, hidden_states: Tensor<3>) -> Tensor<2> {
-        let first = hidden_states.narrow(1, 0, 1).squeeze_dim::<2>(1);
-        self.dense.forward(first).tanh()
+    /// - `hidden_states`: `[batch, len, d_model]`, packed where `packing` says so; returns
+    ///   `[sequences, d_model]`
+    pub fn forward(&self, hidden_states: Tensor<3>, packing: Option<&Packing>) -> Tensor<2> {
+        self.dense.forward(first_states(hidden_states, packing)).tanh()
     }
 }
 

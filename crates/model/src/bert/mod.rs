@@ -4,10 +4,12 @@ mod config;
 mod embeddings;
 mod heads;
 mod model;
+mod pooling;
 mod pretraining;
 
 pub use config::BertConfig;
 pub use embeddings::BertEmbeddings;
 pub use heads::{MlmHead, NextSentenceHead, Pooler};
 pub use model::{Bert, BertInput, BertOutput};
+pub use pooling::Pooling;
 pub use pretraining::{BertForPreTraining, PreTrainingLogits};

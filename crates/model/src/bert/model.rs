@@ -1,18 +1,21 @@
 use super::{BertEmbeddings, Pooler};
 use crate::blocks::{Encoder, EncoderTrace, MultiHeadAttention, SelfAttention};
-use crate::ops::AttentionMask;
+use crate::ops::{AttentionMask, Packing};
 use burn::module::Module;
-use burn::tensor::{Bool, Int, Tensor};
+use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 
-/// A batch of token sequences as BERT takes it.
+/// A batch of token sequences as BERT takes it: a sequence a row, padded where they differ in length, or
+/// [packed](Packing) into one row without padding.
 #[derive(Debug, Clone)]
 pub struct BertInput {
-    /// `[batch, len]`
+    /// `[batch, len]`, or `[1, n_tokens]`
     pub input_ids: Tensor<2, Int>,
-    /// `[batch, len]`: 0 in the first segment and 1 in the second.
+    /// `[batch, len]`, or `[1, n_tokens]`: 0 in the first segment and 1 in the second.
     pub token_type_ids: Tensor<2, Int>,
     /// `[batch, len]`, `true` = ignored; none where there is no padding.
     pub pad_mask: Option<Tensor<2, Bool>>,
+    /// Which tokens make a sequence, where all are in one row.
+    pub packing: Option<Packing>,
     /// What to keep besides the last states.
     pub trace: EncoderTrace,
 }
@@ -21,7 +24,21 @@ impl BertInput {
     /// One segment without padding.
     pub fn new(input_ids: Tensor<2, Int>) -> Self {
         let token_type_ids = input_ids.zeros_like();
-        Self { input_ids, token_type_ids, pad_mask: None, trace: EncoderTrace::default() }
+        Self { input_ids, token_type_ids, pad_mask: None, packing: None, trace: EncoderTrace::default() }
+    }
+
+    /// Packed sequences of one segment: `ids` holds one after another, of these `lengths`.
+    ///
+    /// [`Bert::forward`] pads them where packing is no gain, see [`Bert::takes_packed`]; the states come
+    /// out packed all the same.
+    ///
+    /// # Panics
+    /// If a length is 0, or their sum is not that of `ids`.
+    pub fn packed(ids: &[i32], lengths: &[usize], device: &Device) -> Self {
+        let packing = Packing::new(lengths);
+        assert_eq!(ids.len(), packing.n_tokens(), "the lengths' sum is not the number of ids");
+        let ids = TensorData::new(ids.to_vec(), [1, ids.len()]);
+        Self { packing: Some(packing), ..Self::new(Tensor::from_data(ids, device)) }
     }
 
     /// Other token types.
@@ -41,9 +58,32 @@ impl BertInput {
         self.trace = trace;
         self
     }
+
+    /// The same sequences a row each, with padding where they differ in length.
+    fn padded(self, packing: &Packing) -> Self {
+        let device = self.input_ids.device();
+        let tokens = packing.padded_tokens();
+        let shape = [packing.lengths().len(), packing.longest()];
+        // A place without a token takes the first one's ids, and is ignored.
+        let from = tokens.iter().map(|token| token.unwrap_or(0) as i32).collect();
+        let from = Tensor::<1, Int>::from_data(TensorData::new(from, [tokens.len()]), &device);
+        let spread = |ids: Tensor<2, Int>| ids.flatten::<1>(0, 1).select(0, from.clone()).reshape(shape);
+        let pad_mask = tokens.contains(&None).then(|| {
+            let ignored = tokens.iter().map(Option::is_none).collect();
+            Tensor::from_data(TensorData::new(ignored, shape), &device)
+        });
+        Self {
+            input_ids: spread(self.input_ids),
+            token_type_ids: spread(self.token_type_ids),
+            pad_mask,
+            packing: None,
+            trace: self.trace,
+        }
+    }
 }
 
-/// What BERT returns: the encoder's output.
+/// What BERT returns: the encoder's output. Of packed input the states are packed, `[1, n_tokens, d_model]`,
+/// and the attentions those of the padded sequences.
 pub type BertOutput = crate::blocks::EncoderOutput;
 
 /// The BERT encoder: embeddings, layers, pooler.
@@ -63,8 +103,200 @@ impl<A: SelfAttention> Bert<A> {
     /// # Panics
     /// If a sequence is longer than `max_positions`.
     pub fn forward(&self, input: BertInput) -> BertOutput {
-        let hidden = self.embeddings.forward(input.input_ids, input.token_type_ids);
-        let mask = AttentionMask { pad_mask: input.pad_mask, causal: false };
-        self.encoder.forward(hidden, &mask, input.trace)
+        match input.packing.clone() {
+            Some(packing) if input.trace.attentions || !self.takes_packed() => {
+                self.forward_padded(input, &packing)
+            }
+            packing => {
+                let hidden = self.embeddings.forward(input.input_ids, input.token_type_ids, packing.as_ref());
+                let mask = AttentionMask { pad_mask: input.pad_mask, causal: false, packing };
+                self.encoder.forward(hidden, &mask, input.trace)
+            }
+        }
+    }
+
+    /// Whether packed sequences are worked on as they are, on this device and by these layers' attention, and
+    /// so are faster than padded ones.
+    pub fn takes_packed(&self) -> bool {
+        self.encoder.layers.iter().all(|layer| layer.attention.takes_packed())
+    }
+
+    /// Packed sequences by way of the padded form.
+    fn forward_padded(&self, input: BertInput, packing: &Packing) -> BertOutput {
+        let places: Vec<i32> = packing.padded_places().map(|place| place as i32).collect();
+        let places = Tensor::<1, Int>::from_data(places.as_slice(), &input.input_ids.device());
+        let pack = |states: Tensor<3>| {
+            let [batch, len, d_model] = states.dims();
+            states.reshape([batch * len, d_model]).select(0, places.clone()).unsqueeze_dim::<3>(0)
+        };
+        let output = self.forward(input.padded(packing));
+        BertOutput {
+            last_hidden_state: pack(output.last_hidden_state),
+            hidden_states: output.hidden_states.into_iter().map(pack).collect(),
+            attentions: output.attentions,
+        }
+    }
+}
+
+/// The first token's state of each sequence.
+///
+/// # Shapes
+/// - `states`: `[batch, len, d_model]`, packed where `packing` says so; returns `[sequences, d_model]`
+pub(super) fn first_states(states: Tensor<3>, packing: Option<&Packing>) -> Tensor<2> {
+    match packing {
+        Some(packing) => {
+            let starts: Vec<i32> = packing.starts().map(|start| start as i32).collect();
+            let starts = Tensor::<1, Int>::from_data(starts.as_slice(), &states.device());
+            states.squeeze_dim::<2>(0).select(0, starts)
+        }
+        None => states.narrow(1, 0, 1).squeeze_dim::<2>(1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ParamInit;
+    use crate::bert::{BertConfig, BertForPreTraining, BertInput};
+    use crate::blocks::{
+        AttentionOutput, EncoderTrace, MultiHeadAttention, MultiHeadAttentionConfig, SelfAttention,
+    };
+    use crate::ops::AttentionMask;
+    use burn::module::{Module, ModuleDisplay};
+    use burn::optim::GradientsParams;
+    use burn::tensor::{Device, Int, Tensor, TensorData, Tolerance};
+
+    /// A researcher's attention, which knows nothing of packing.
+    #[derive(Module, Debug)]
+    struct Plain {
+        inner: MultiHeadAttention,
+    }
+
+    impl SelfAttention for Plain {
+        fn forward(&self, hidden: Tensor<3>, mask: &AttentionMask, need_weights: bool) -> AttentionOutput {
+            assert!(mask.packing.is_none());
+            self.inner.forward(hidden, mask, need_weights)
+        }
+    }
+
+    fn config() -> BertConfig {
+        let plain = BertConfig { d_ff: 24, n_heads: 4, ..BertConfig::new(41, 2, 16) };
+        BertConfig { hidden_dropout: 0.0, attention_dropout: 0.0, ..plain }
+    }
+
+    fn data(values: &[i32], shape: [usize; 2], device: &Device) -> Tensor<2, Int> {
+        Tensor::from_data(TensorData::new(values.to_vec(), shape), device)
+    }
+
+    /// Ids and token types, one sequence after another.
+    fn tokens(lengths: &[usize]) -> (Vec<i32>, Vec<i32>) {
+        let n = lengths.iter().sum::<usize>() as i32;
+        ((0..n).map(|i| 5 + i * 7 % 36).collect(), (0..n).map(|i| i % 3 / 2).collect())
+    }
+
+    /// All outputs and gradients of a loss that weighs every token's and every pair's logits.
+    fn results<A: SelfAttention + ModuleDisplay>(
+        model: &BertForPreTraining<A>,
+        input: BertInput,
+        positions: Vec<i32>,
+        device: &Device,
+    ) -> Vec<TensorData> {
+        let n = positions.len();
+        let logits = model.forward(input, Tensor::from_data(TensorData::new(positions, [n]), device));
+        let weighed = |x: Tensor<2>| {
+            let n = x.dims().iter().product::<usize>() as i64;
+            let weights = Tensor::<1, Int>::arange(0..n, device).float().sin().reshape(x.dims());
+            (x * weights).sum()
+        };
+        let loss = weighed(logits.mlm.clone()) + weighed(logits.next_sentence.clone());
+        let mut grads = GradientsParams::from_grads(loss.backward(), model);
+        let mut all = vec![logits.mlm.into_data(), logits.next_sentence.into_data()];
+        let weights = [
+            &model.bert.embeddings.positions.table.weight,
+            &model.bert.embeddings.tokens.weight,
+            &model.bert.encoder.layers[0].feed_forward.up.weight,
+            &model.bert.pooler.dense.weight,
+        ];
+        all.extend(weights.map(|weight| grads.remove::<2>(weight.id).unwrap().into_data()));
+        all
+    }
+
+    #[test]
+    fn packed_is_padded() {
+        let device = Device::flex().autodiff();
+        let model = config().init(&mut ParamInit::new(&device, 1));
+        assert!(model.bert.takes_packed());
+        let attention = MultiHeadAttentionConfig::new(16, 4);
+        let plain =
+            config().init_with(&mut ParamInit::new(&device, 1), |init| Plain { inner: attention.init(init) });
+        assert!(!plain.bert.takes_packed());
+        for lengths in [vec![1], vec![5], vec![3, 1, 9, 1, 4], vec![6, 6], vec![17, 2]] {
+            let (ids, types) = tokens(&lengths);
+            let n = ids.len();
+            let packed = || {
+                let input = BertInput::packed(&ids, &lengths, &device);
+                input.with_token_types(data(&types, [1, n], &device))
+            };
+            let packing = packed().packing.unwrap();
+            let shape = [lengths.len(), packing.longest()];
+            let cells = packing.padded_tokens();
+            let spread =
+                |values: &[i32]| -> Vec<i32> { cells.iter().map(|t| t.map_or(0, |t| values[t])).collect() };
+            let ignored = cells.iter().map(Option::is_none).collect();
+            let padded = BertInput::new(data(&spread(&ids), shape, &device))
+                .with_token_types(data(&spread(&types), shape, &device))
+                .with_pad_mask(Tensor::from_data(TensorData::new(ignored, shape), &device));
+            let places = packing.padded_places().map(|place| place as i32).collect();
+            let expected = results(&model, padded, places, &device);
+            let every: Vec<i32> = (0..n as i32).collect();
+            for found in
+                [results(&model, packed(), every.clone(), &device), results(&plain, packed(), every, &device)]
+            {
+                for (found, expected) in found.iter().zip(&expected) {
+                    found.assert_approx_eq::<f32>(expected, Tolerance::rel_abs(1e-3, 2e-5));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn traces_of_packed_input() {
+        let device = Device::flex();
+        let model = config().init_encoder(&mut ParamInit::new(&device, 2));
+        let lengths = [3, 5];
+        let run = |attentions| {
+            let trace = EncoderTrace { hidden_states: true, attentions };
+            model.forward(BertInput::packed(&tokens(&lengths).0, &lengths, &device).with_trace(trace))
+        };
+        let (with, without) = (run(true), run(false));
+        assert_eq!(with.attentions[1].dims(), [2, 4, 5, 5]);
+        assert!(without.attentions.is_empty());
+        for (a, b) in with.hidden_states.into_iter().zip(without.hidden_states) {
+            assert_eq!(a.dims(), [1, 8, 16]);
+            a.into_data().assert_approx_eq::<f32>(&b.into_data(), Tolerance::rel_abs(1e-4, 1e-5));
+        }
+    }
+
+    #[test]
+    fn a_step_on_packed_sequences_is_repeatable() {
+        let device = Device::flex().autodiff();
+        let config = BertConfig { hidden_dropout: 0.2, attention_dropout: 0.2, ..config() };
+        let model = config.init(&mut ParamInit::new(&device, 3));
+        let lengths = [4, 1, 11];
+        let run = || {
+            device.seed(9);
+            let input = BertInput::packed(&tokens(&lengths).0, &lengths, &device);
+            results(&model, input, vec![0, 7, 15], &device)
+        };
+        assert_eq!(run(), run());
+    }
+
+    #[test]
+    #[should_panic(expected = "9 tokens, but the model has 8 positions")]
+    fn packed_positions_end() {
+        let device = Device::flex();
+        let config = BertConfig { max_positions: 8, ..config() };
+        let model = config.init_encoder(&mut ParamInit::new(&device, 2));
+        let lengths = [2, 9];
+        model.forward(BertInput::packed(&tokens(&lengths).0, &lengths, &device));
     }
 }

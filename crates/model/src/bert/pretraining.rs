@@ -28,10 +28,13 @@ impl<A: SelfAttention> BertForPreTraining<A> {
     /// product of a small model, and six of seven rows of it would be thrown away.
     ///
     /// # Shapes
-    /// - `masked_positions`: `[n_masked]`, indices into the flattened batch, `row · len + column`
+    /// - `masked_positions`: `[n_masked]`, indices into the flattened batch: `row · len + column`, of
+    ///   packed sequences the token's number
     pub fn forward(&self, input: BertInput, masked_positions: Tensor<1, Int>) -> PreTrainingLogits {
+        let packing = input.packing.clone();
         let hidden = self.bert.forward(input).last_hidden_state;
-        let next_sentence = self.next_sentence.forward(self.bert.pooler.forward(hidden.clone()));
+        let pooled = self.bert.pooler.forward(hidden.clone(), packing.as_ref());
+        let next_sentence = self.next_sentence.forward(pooled);
         let mlm = self.mlm_logits(hidden, masked_positions);
         PreTrainingLogits { mlm, next_sentence }
     }

@@ -20,6 +20,13 @@ pub trait SelfAttention: Module {
     /// # Shapes
     /// - `hidden`: `[batch, len, d_model]`; the context has the same shape
     fn forward(&self, hidden: Tensor<3>, mask: &AttentionMask, need_weights: bool) -> AttentionOutput;
+
+    /// Whether `hidden` may be packed, `[1, n_tokens, d_model]` with [`AttentionMask::packing`], and is
+    /// faster so than padded. Of an attention that says no, as it does unless implemented, the model pads
+    /// its input.
+    fn takes_packed(&self) -> bool {
+        false
+    }
 }
 
 /// Configuration of [`MultiHeadAttention`].
@@ -131,6 +138,10 @@ impl MultiHeadAttention {
 impl SelfAttention for MultiHeadAttention {
     fn forward(&self, hidden: Tensor<3>, mask: &AttentionMask, need_weights: bool) -> AttentionOutput {
         self.attend(hidden.clone(), hidden, mask, need_weights)
+    }
+
+    fn takes_packed(&self) -> bool {
+        ops::takes_packed(&self.query.weight.val())
     }
 }
 

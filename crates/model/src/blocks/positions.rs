@@ -1,5 +1,6 @@
 use super::Embedding;
 use crate::ParamInit;
+use crate::ops::Packing;
 use burn::module::Module;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 
@@ -15,6 +16,23 @@ pub trait Positions: Module {
     /// # Panics
     /// If `len` is beyond what the encoding covers.
     fn forward(&self, len: usize, device: &Device) -> Tensor<3>;
+
+    /// The vectors of packed sequences' tokens, each of which begins at position 0.
+    ///
+    /// # Shapes
+    /// - returns `[1, n_tokens, d_model]`
+    ///
+    /// # Panics
+    /// If a sequence is longer than what the encoding covers.
+    fn packed(&self, packing: &Packing, device: &Device) -> Tensor<3> {
+        let table = self.forward(packing.longest(), device).squeeze_dim::<2>(0);
+        table.select(0, position_ids(packing, device)).unsqueeze_dim::<3>(0)
+    }
+}
+
+fn position_ids(packing: &Packing, device: &Device) -> Tensor<1, Int> {
+    let ids: Vec<i32> = packing.positions().map(|position| position as i32).collect();
+    Tensor::from_data(ids.as_slice(), device)
 }
 
 /// One learned vector for each absolute position (Gehring et al. 2017; BERT's).
@@ -29,14 +47,23 @@ impl LearnedPositions {
     pub fn new(max_positions: usize, d_model: usize, init: &mut ParamInit) -> Self {
         Self { table: Embedding::new(max_positions, d_model, init) }
     }
+
+    fn check(&self, len: usize) {
+        let [max_positions, _] = self.table.weight.dims();
+        assert!(len <= max_positions, "{len} tokens, but the model has {max_positions} positions");
+    }
 }
 
 impl Positions for LearnedPositions {
     fn forward(&self, len: usize, device: &Device) -> Tensor<3> {
-        let [max_positions, _] = self.table.weight.dims();
-        assert!(len <= max_positions, "{len} tokens, but the model has {max_positions} positions");
+        self.check(len);
         let ids = Tensor::<1, Int>::arange(0..len as i64, device).reshape([1, len]);
         self.table.forward(ids)
+    }
+
+    fn packed(&self, packing: &Packing, device: &Device) -> Tensor<3> {
+        self.check(packing.longest());
+        self.table.forward(position_ids(packing, device).unsqueeze_dim::<2>(0))
     }
 }
 
@@ -83,6 +110,19 @@ mod tests {
         let expected = [0.0, 1.0, 0.0, 1.0, 0.841_471, 0.540_302, 0.01, 0.999_95];
         for (value, expected) in values.iter().zip(expected) {
             assert!((value - expected).abs() < 1e-5, "{value} is not {expected}");
+        }
+    }
+
+    #[test]
+    fn packed_sequences_begin_anew() {
+        let device = Device::flex();
+        let table = SinusoidalPositions::new(4);
+        let packed = table.packed(&Packing::new([2, 1]), &device);
+        assert_eq!(packed.dims(), [1, 3, 4]);
+        let row = |x: Tensor<3>, i: usize| x.narrow(1, i, 1).into_data();
+        let whole = table.forward(2, &device);
+        for (token, position) in [(0, 0), (1, 1), (2, 0)] {
+            assert_eq!(row(packed.clone(), token), row(whole.clone(), position));
         }
     }
 

@@ -1,9 +1,12 @@
-//! BERT in the Hugging Face format: `config.json` and `model.safetensors`.
+//! BERT in the Hugging Face format: `config.json` and `model.safetensors`, and what sentence-transformers
+//! puts beside them.
 //!
 //! The only place where that format's spellings live.
 
 mod bert;
 mod safetensors_file;
+mod sentence;
 
-pub use bert::{LoadReport, load_bert, save_bert};
-pub use safetensors_file::{read_tensors, write_tensors};
+pub use bert::{LoadReport, load_bert, load_bert_encoder, save_bert};
+pub use safetensors_file::{MappedTensors, map_tensors, read_tensors, write_tensors};
+pub use sentence::SentenceConfig;

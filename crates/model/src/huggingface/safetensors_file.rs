@@ -1,40 +1,99 @@
 use crate::weights::NamedTensors;
 use crate::{ModelError, Result};
-use burn::tensor::{DType, TensorData};
+use burn::tensor::{AllocationProperty, DType, TensorData};
+use memmap2::Mmap;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use std::collections::HashMap;
-use std::fs;
+use std::fs::{self, File};
 use std::path::Path;
 
-/// Reads every float tensor of a safetensors file as FP32; half precisions are widened, integer
-/// tensors (such as old checkpoints' `position_ids`) are left out.
-pub fn read_tensors(path: &Path) -> Result<NamedTensors> {
-    let bytes = fs::read(path).map_err(|source| ModelError::Io { path: path.into(), source })?;
-    let file = SafeTensors::deserialize(&bytes)
-        .map_err(|source| ModelError::Safetensors { path: path.into(), source })?;
-    let mut tensors = NamedTensors::new();
-    for (name, view) in file.iter() {
-        let values = match view.dtype() {
-            Dtype::F32 => widen(view.data(), f32::from_le_bytes),
-            Dtype::F16 => widen(view.data(), |b| burn::tensor::f16::from_le_bytes(b).to_f32()),
-            Dtype::BF16 => widen(view.data(), |b| burn::tensor::bf16::from_le_bytes(b).to_f32()),
-            Dtype::I64 | Dtype::I32 | Dtype::U8 | Dtype::BOOL => continue,
-            other => {
-                return Err(ModelError::Dtype {
-                    path: path.into(),
-                    name: name.to_string(),
-                    found: format!("{other:?}"),
-                });
+/// The tensors of a file, see [`map_tensors`].
+#[derive(Debug)]
+pub struct MappedTensors {
+    /// Float tensors, as FP32.
+    pub floats: NamedTensors,
+    /// The names of the others, such as old checkpoints' `position_ids`; sorted.
+    pub others: Vec<String>,
+}
+
+/// Opens a safetensors file in memory, copying nothing that is FP32 already: such tensors are read from the
+/// file where they are used, and copied when they are first written to. Half precisions are widened.
+///
+/// The file must keep its content while its tensors live. [`write_tensors`] keeps to that, since it puts a
+/// new file in the old one's place.
+pub fn map_tensors(path: &Path) -> Result<MappedTensors> {
+    let map = bytes::Bytes::from_owner(map(path)?);
+    let (mut floats, mut others) = (NamedTensors::new(), Vec::new());
+    for (name, view) in parse(path, &map)?.iter() {
+        let shareable = view.dtype() == Dtype::F32
+            && cfg!(target_endian = "little")
+            && view.data().as_ptr().cast::<f32>().is_aligned();
+        let data = if shareable && !view.data().is_empty() {
+            let bytes =
+                burn::tensor::Bytes::from_shared(map.slice_ref(view.data()), AllocationProperty::File);
+            TensorData::from_bytes(bytes, view.shape().to_vec(), DType::F32)
+        } else {
+            match widened(path, name, &view)? {
+                Some(data) => data,
+                None => {
+                    others.push(name.to_string());
+                    continue;
+                }
             }
         };
-        tensors.insert(name.to_string(), TensorData::new(values, view.shape().to_vec()));
+        floats.insert(name.to_string(), data);
+    }
+    others.sort();
+    Ok(MappedTensors { floats, others })
+}
+
+/// Reads every float tensor of a safetensors file as FP32, independent of the file from then on; half
+/// precisions are widened, integer tensors are left out.
+pub fn read_tensors(path: &Path) -> Result<NamedTensors> {
+    let map = map(path)?;
+    let mut tensors = NamedTensors::new();
+    for (name, view) in parse(path, &map)?.iter() {
+        if let Some(data) = widened(path, name, &view)? {
+            tensors.insert(name.to_string(), data);
+        }
     }
     Ok(tensors)
 }
 
+fn map(path: &Path) -> Result<Mmap> {
+    let io = |source| ModelError::Io { path: path.into(), source };
+    let file = File::open(path).map_err(io)?;
+    // SAFETY: weight files are replaced and not changed, by this crate and by the ecosystem's other writers;
+    // `map_tensors` asks the same of its callers.
+    unsafe { Mmap::map(&file) }.map_err(io)
+}
+
+fn parse<'a>(path: &Path, bytes: &'a [u8]) -> Result<SafeTensors<'a>> {
+    SafeTensors::deserialize(bytes).map_err(|source| ModelError::Safetensors { path: path.into(), source })
+}
+
+/// A float tensor's values; none of an integer tensor.
+fn widened(path: &Path, name: &str, view: &TensorView<'_>) -> Result<Option<TensorData>> {
+    let values = match view.dtype() {
+        Dtype::F32 => widen(view.data(), f32::from_le_bytes),
+        Dtype::F16 => widen(view.data(), |b| burn::tensor::f16::from_le_bytes(b).to_f32()),
+        Dtype::BF16 => widen(view.data(), |b| burn::tensor::bf16::from_le_bytes(b).to_f32()),
+        Dtype::I64 | Dtype::I32 | Dtype::U8 | Dtype::BOOL => return Ok(None),
+        other => {
+            return Err(ModelError::Dtype {
+                path: path.into(),
+                name: name.to_string(),
+                found: format!("{other:?}"),
+            });
+        }
+    };
+    Ok(Some(TensorData::new(values, view.shape().to_vec())))
+}
+
 /// Writes FP32 tensors, sorted by name so that equal tensors give equal bytes, with `metadata`.
 ///
-/// The file is written in place: write into a temporary folder and rename where a reader may look.
+/// The file is written beside its place and renamed: whoever reads the old one, mapped into memory too,
+/// goes on reading it whole.
 pub fn write_tensors(path: &Path, tensors: &NamedTensors, metadata: &[(&str, &str)]) -> Result<()> {
     let views: Vec<(&str, TensorView<'_>)> = tensors
         .iter()
@@ -46,11 +105,74 @@ pub fn write_tensors(path: &Path, tensors: &NamedTensors, metadata: &[(&str, &st
         .collect();
     let metadata: HashMap<String, String> =
         metadata.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
-    safetensors::serialize_to_file(views, Some(metadata), path)
-        .map_err(|source| ModelError::Safetensors { path: path.into(), source })
+    let partial = path.with_extension("partial");
+    safetensors::serialize_to_file(views, Some(metadata), &partial)
+        .map_err(|source| ModelError::Safetensors { path: path.into(), source })?;
+    fs::rename(&partial, path).map_err(|source| ModelError::Io { path: path.into(), source })
 }
 
 fn widen<const N: usize>(bytes: &[u8], convert: impl Fn([u8; N]) -> f32) -> Vec<f32> {
     let (values, _) = bytes.as_chunks::<N>();
     values.iter().map(|value| convert(*value)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use safetensors::serialize;
+
+    fn written(tensors: Vec<(&str, Dtype, Vec<usize>, Vec<u8>)>) -> (std::path::PathBuf, tempfile::TempDir) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.safetensors");
+        let views = tensors.iter().map(|(name, dtype, shape, bytes)| {
+            (*name, TensorView::new(*dtype, shape.clone(), bytes).unwrap())
+        });
+        fs::write(&path, serialize(views, None).unwrap()).unwrap();
+        (path, folder)
+    }
+
+    #[test]
+    fn precisions_are_widened_and_integers_listed() {
+        let bytes = |values: [f32; 2]| values.map(f32::to_le_bytes).concat();
+        let (path, _folder) = written(vec![
+            ("single", Dtype::F32, vec![2], bytes([1.5, -2.0])),
+            ("none", Dtype::F32, vec![0, 3], vec![]),
+            ("half", Dtype::F16, vec![1, 1], burn::tensor::f16::from_f32(0.5).to_le_bytes().to_vec()),
+            ("brain", Dtype::BF16, vec![1], burn::tensor::bf16::from_f32(-3.0).to_le_bytes().to_vec()),
+            ("ids", Dtype::I64, vec![1], 7i64.to_le_bytes().to_vec()),
+        ]);
+        let expected: NamedTensors = [
+            ("single", TensorData::new(vec![1.5f32, -2.0], [2])),
+            ("none", TensorData::new(Vec::<f32>::new(), [0, 3])),
+            ("half", TensorData::new(vec![0.5f32], [1, 1])),
+            ("brain", TensorData::new(vec![-3.0f32], [1])),
+        ]
+        .map(|(name, data)| (name.to_string(), data))
+        .into();
+        assert_eq!(read_tensors(&path).unwrap(), expected);
+        let mapped = map_tensors(&path).unwrap();
+        assert_eq!(mapped.floats, expected);
+        assert_eq!(mapped.others, ["ids"]);
+    }
+
+    #[test]
+    fn mapped_tensors_outlive_their_files_replacement() {
+        let (path, _folder) = written(vec![("x", Dtype::F32, vec![1], 1f32.to_le_bytes().to_vec())]);
+        let mapped = map_tensors(&path).unwrap().floats;
+        let other = NamedTensors::from([("x".to_string(), TensorData::new(vec![2f32], [1]))]);
+        write_tensors(&path, &other, &[]).unwrap();
+        assert_eq!(mapped["x"], TensorData::new(vec![1f32], [1]));
+        assert_eq!(read_tensors(&path).unwrap(), other);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_weights_is_an_error() {
+        let (path, _folder) = written(vec![("x", Dtype::F64, vec![1], 1f64.to_le_bytes().to_vec())]);
+        let message = map_tensors(&path).unwrap_err().to_string();
+        assert!(message.ends_with("tensor `x` holds F64, expected F32, F16 or BF16"), "{message}");
+        fs::write(&path, "").unwrap();
+        assert!(map_tensors(&path).is_err());
+        fs::write(&path, "not a safetensors file at all").unwrap();
+        assert!(map_tensors(&path).unwrap_err().to_string().ends_with("not a readable safetensors file"));
+    }
 }

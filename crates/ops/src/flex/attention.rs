@@ -1,10 +1,10 @@
 //! Scaled dot-product attention, a task for each sequence and head.
 
-use super::linear::{Matrix, product};
+use super::linear::{Matrix, PARALLEL, product};
 use super::random::{Keep, RowKeep};
 use super::vector::{exp, max, sum, vectorised};
 use super::{Input, draw_seed, filled, op, output};
-use crate::AttentionMask;
+use crate::{AttentionMask, Packing};
 use burn::tensor::{DType, Shape, Tensor};
 use burn_autodiff::checkpoint::base::Checkpointer;
 use burn_autodiff::grads::Gradients;
@@ -77,32 +77,112 @@ struct Sizes {
 }
 
 impl Sizes {
-    fn tasks(&self) -> usize {
-        self.batch * self.n_heads
-    }
-
     /// Of the two products.
-    fn flops(&self) -> usize {
-        2 * self.tasks() * self.q_len * self.k_len * (self.d_k + self.d_v)
+    fn flops(&self, tasks: &[Task]) -> usize {
+        tasks.iter().map(|task| 2 * task.scores() * (self.d_k + self.d_v)).sum()
     }
 
     fn scale(&self) -> f32 {
         1.0 / (self.d_k as f32).sqrt()
     }
+
+    /// The sequences' heads, in the order of `packing` where there is one, else a sequence a row.
+    fn tasks(&self, packing: Option<&Packing>) -> Vec<Task> {
+        let Self { batch, n_heads, q_len, k_len, .. } = *self;
+        let mut sequences: Vec<[usize; 4]> = Vec::new();
+        match packing {
+            Some(packing) => {
+                let n_tokens = packing.n_tokens();
+                assert_eq!(
+                    [batch, q_len, k_len],
+                    [1, n_tokens, n_tokens],
+                    "{n_tokens} packed tokens make a batch of one row of as many queries and keys"
+                );
+                let spans = packing.starts().zip(packing.lengths());
+                sequences.extend(spans.map(|(start, len)| [0, start, *len, *len]));
+            }
+            None => sequences.extend((0..batch).map(|row| [row, 0, q_len, k_len])),
+        }
+        let (mut first_row, mut first_score) = (0, 0);
+        let mut tasks = Vec::with_capacity(sequences.len() * n_heads);
+        for [row, start, q_len, k_len] in sequences {
+            for head in 0..n_heads {
+                tasks.push(Task { row, head, start, q_len, k_len, first_row, first_score });
+                first_row += q_len;
+                first_score += q_len * k_len;
+            }
+        }
+        tasks
+    }
 }
 
-/// One sequence's and head's matrix of a `[batch, n_heads, len, d]` tensor.
-///
-/// # Safety
-/// `task` is below `batch · n_heads`.
-unsafe fn head(x: &FlexTensor, task: usize) -> Matrix {
-    let layout = x.layout();
-    let (n_heads, strides) = (layout.shape()[1] as isize, layout.strides());
-    let (sequence, head) = (task as isize / n_heads, task as isize % n_heads);
-    let start = x.storage::<f32>()[layout.start_offset()..].as_ptr();
-    // SAFETY: within the tensor, for the task is.
-    let start = unsafe { start.offset(sequence * strides[0] + head * strides[1]) };
-    Matrix { start, row: strides[2], column: strides[3] }
+/// One sequence's and head's part of the work.
+#[derive(Debug, Clone, Copy)]
+struct Task {
+    /// On the batch axis.
+    row: usize,
+    head: usize,
+    /// The sequence's first position.
+    start: usize,
+    q_len: usize,
+    k_len: usize,
+    /// How many queries the tasks before have.
+    first_row: usize,
+    /// How many scores the tasks before have.
+    first_score: usize,
+}
+
+impl Task {
+    fn scores(&self) -> usize {
+        self.q_len * self.k_len
+    }
+
+    /// The task's matrix of a `[batch, n_heads, len, d]` tensor.
+    ///
+    /// # Safety
+    /// The task is one of the tensor's.
+    unsafe fn matrix(&self, x: &FlexTensor) -> Matrix {
+        let (layout, strides) = (x.layout(), x.layout().strides());
+        let place = [self.row, self.head, self.start].map(|i| i as isize);
+        let start = x.storage::<f32>()[layout.start_offset()..].as_ptr();
+        // SAFETY: within the tensor, for the task is.
+        let start =
+            unsafe { start.offset(place[0] * strides[0] + place[1] * strides[1] + place[2] * strides[2]) };
+        Matrix { start, row: strides[2], column: strides[3] }
+    }
+
+    /// Where the task's matrix begins in memory of the order `[batch, len, n_heads, d]`.
+    ///
+    /// # Safety
+    /// The memory has that size and the task is one of its tensor's.
+    unsafe fn target(&self, memory: Target, n_heads: usize, len: usize, d: usize) -> *mut f32 {
+        // SAFETY: the caller's promise.
+        unsafe { memory.0.add(((self.row * len + self.start) * n_heads + self.head) * d) }
+    }
+}
+
+/// Calls `work` for every task with its part of `scores` (the tasks' scores one after another), on all cores
+/// where that is worth it; `init` makes what a thread reuses from task to task.
+fn for_each_task<T>(
+    tasks: &[Task],
+    sizes: Sizes,
+    mut scores: &mut [f32],
+    init: impl Fn() -> T + Sync + Send,
+    work: impl Fn(&mut T, &Task, &mut [f32]) + Sync + Send,
+) {
+    let mut parts = Vec::with_capacity(tasks.len());
+    for task in tasks {
+        let (part, rest) = scores.split_at_mut(task.scores().min(scores.len()));
+        parts.push((task, part));
+        scores = rest;
+    }
+    let total: usize = tasks.iter().map(Task::scores).sum();
+    if total * (sizes.d_k + sizes.d_v) < PARALLEL {
+        let mut reused = init();
+        parts.into_iter().for_each(|(task, part)| work(&mut reused, task, part));
+    } else {
+        parts.into_par_iter().for_each_init(init, |reused, (task, part)| work(reused, task, part));
+    }
 }
 
 /// Memory that tasks write disjoint parts of.
@@ -113,18 +193,6 @@ struct Target(*mut f32);
 unsafe impl Send for Target {}
 // SAFETY: as above.
 unsafe impl Sync for Target {}
-
-impl Target {
-    /// Where a task's matrix begins in memory of the order `[batch, len, n_heads, d]`.
-    ///
-    /// # Safety
-    /// The memory has that size.
-    unsafe fn head(self, task: usize, n_heads: usize, len: usize, d: usize) -> *mut f32 {
-        let (sequence, head) = (task / n_heads, task % n_heads);
-        // SAFETY: the caller's promise.
-        unsafe { self.0.add((sequence * len * n_heads + head) * d) }
-    }
-}
 
 /// A tensor `[batch, n_heads, len, d]` on memory of the order `[batch, len, n_heads, d]`: what the linear
 /// maps on both sides have.
@@ -139,7 +207,8 @@ struct State {
     query: FlexTensor,
     key: FlexTensor,
     value: FlexTensor,
-    /// `[batch, n_heads, q_len, k_len]`, before dropout.
+    tasks: Vec<Task>,
+    /// Each task's `[q_len, k_len]`, before dropout.
     probs: Vec<f32>,
     keep: Option<Keep>,
     sizes: Sizes,
@@ -152,7 +221,7 @@ impl Backward<Flex, 3> for Attention {
     type State = State;
 
     fn backward(self, ops: Ops<State, 3>, grads: &mut Gradients, _: &mut Checkpointer) {
-        op!("attention_backward", 2 * ops.state.sizes.flops());
+        op!("attention_backward", 2 * ops.state.sizes.flops(&ops.state.tasks));
         let gradient = grads.consume::<Flex>(&ops.node);
         for (parent, gradient) in ops.parents.into_iter().zip(ops.state.gradients(&gradient)) {
             if let Some(parent) = parent {
@@ -165,57 +234,59 @@ impl Backward<Flex, 3> for Attention {
 impl State {
     /// The gradients of query, key and value.
     fn gradients(&self, gradient: &FlexTensor) -> [FlexTensor; 3] {
-        let Self { query, key, value, probs, keep, sizes } = self;
+        let Self { query, key, value, tasks, probs, keep, sizes } = self;
         let Sizes { batch, n_heads, q_len, k_len, d_k, d_v } = *sizes;
         let scale = sizes.scale();
         let mut grads = [(q_len, d_k), (k_len, d_k), (k_len, d_v)]
             .map(|(len, d)| Vec::<f32>::with_capacity(batch * len * n_heads * d));
         let [dq, dk, dv] = grads.each_mut().map(|grad| Target(grad.as_mut_ptr()));
-        let scores = q_len * k_len;
+        let scores = greatest(tasks);
         let step = n_heads as isize;
-        probs.par_chunks(scores.max(1)).enumerate().for_each_init(
-            || (vec![0.0; scores], vec![0.0; if keep.is_some() { scores } else { 0 }]),
-            |(ds, dropped), (task, probs)| {
-                let row_keep = |row: usize| keep.map(|keep| keep.row(task * q_len + row));
-                let used = match keep {
-                    Some(_) => {
-                        let rows = probs.chunks_exact(k_len).zip(dropped.chunks_exact_mut(k_len));
-                        for (row, (from, to)) in rows.enumerate() {
-                            if let Some(keep) = row_keep(row) {
-                                drop_row(from, keep, to);
-                            }
-                        }
-                        &dropped[..]
-                    }
-                    None => probs,
-                };
-                // SAFETY: the matrices are those of the forward pass; each product writes this task's part
-                // of its target, and all of it.
-                unsafe {
-                    let dy = head(gradient, task);
-                    let (q, k, v) = (head(query, task), head(key, task), head(value, task));
-                    let target = dv.head(task, n_heads, k_len, d_v);
-                    let probs_matrix = Matrix::dense(used, k_len).transposed();
-                    let strides = (step * d_v as isize, 1);
-                    product([k_len, q_len, d_v], target, strides, false, probs_matrix, dy, false);
-                    let sizes = [q_len, d_v, k_len];
-                    product(sizes, ds.as_mut_ptr(), (k_len as isize, 1), false, dy, v.transposed(), false);
-                    let rows = probs.chunks_exact(k_len).zip(ds.chunks_exact_mut(k_len));
-                    for (row, (probs, ds)) in rows.enumerate() {
+        let buffers = || (vec![0.0; scores], vec![0.0; if keep.is_some() { scores } else { 0 }]);
+        for_each_task(tasks, *sizes, &mut [], buffers, |(ds, dropped), task, _| {
+            let probs = &probs[task.first_score..][..task.scores()];
+            let (ds, dropped) = (&mut ds[..task.scores()], &mut dropped[..]);
+            let Task { q_len: rows, k_len: columns, .. } = *task;
+            let row_keep = |row: usize| keep.map(|keep| keep.row(task.first_row + row));
+            let used = match keep {
+                Some(_) => {
+                    let dropped = &mut dropped[..probs.len()];
+                    let pairs = probs.chunks_exact(columns).zip(dropped.chunks_exact_mut(columns));
+                    for (row, (from, to)) in pairs.enumerate() {
                         if let Some(keep) = row_keep(row) {
-                            drop_row_in_place(ds, keep);
+                            drop_row(from, keep, to);
                         }
-                        softmax_row_backward(probs, ds, scale);
                     }
-                    let ds = Matrix::dense(ds, k_len);
-                    let strides = (step * d_k as isize, 1);
-                    let target = dq.head(task, n_heads, q_len, d_k);
-                    product([q_len, k_len, d_k], target, strides, false, ds, k, false);
-                    let target = dk.head(task, n_heads, k_len, d_k);
-                    product([k_len, q_len, d_k], target, strides, false, ds.transposed(), q, false);
+                    &*dropped
                 }
-            },
-        );
+                None => probs,
+            };
+            // SAFETY: the matrices are those of the forward pass; each product writes this task's part of
+            // its target, and all of it.
+            unsafe {
+                let dy = task.matrix(gradient);
+                let (q, k, v) = (task.matrix(query), task.matrix(key), task.matrix(value));
+                let target = task.target(dv, n_heads, k_len, d_v);
+                let probs_matrix = Matrix::dense(used, columns).transposed();
+                let strides = (step * d_v as isize, 1);
+                product([columns, rows, d_v], target, strides, false, probs_matrix, dy, false);
+                let strides = (columns as isize, 1);
+                product([rows, d_v, columns], ds.as_mut_ptr(), strides, false, dy, v.transposed(), false);
+                let pairs = probs.chunks_exact(columns).zip(ds.chunks_exact_mut(columns));
+                for (row, (probs, ds)) in pairs.enumerate() {
+                    if let Some(keep) = row_keep(row) {
+                        drop_row_in_place(ds, keep);
+                    }
+                    softmax_row_backward(probs, ds, scale);
+                }
+                let ds = Matrix::dense(ds, columns);
+                let strides = (step * d_k as isize, 1);
+                let target = task.target(dq, n_heads, q_len, d_k);
+                product([rows, columns, d_k], target, strides, false, ds, k, false);
+                let target = task.target(dk, n_heads, k_len, d_k);
+                product([columns, rows, d_k], target, strides, false, ds.transposed(), q, false);
+            }
+        });
         let shapes =
             [[batch, n_heads, q_len, d_k], [batch, n_heads, k_len, d_k], [batch, n_heads, k_len, d_v]];
         let mut shapes = shapes.into_iter();
@@ -226,6 +297,11 @@ impl State {
             heads_inside(grad, shape)
         })
     }
+}
+
+/// The most scores that a task has.
+fn greatest(tasks: &[Task]) -> usize {
+    tasks.iter().map(Task::scores).max().unwrap_or(0)
 }
 
 /// The padding mask in rows of `k_len`; empty where there is none.
@@ -251,67 +327,70 @@ pub(crate) fn attention(
     assert_eq!(key.dims(), [batch, n_heads, k_len, d_k], "the keys do not fit queries and values");
     assert_eq!(value.dims()[..2], [batch, n_heads], "the values do not fit the queries");
     let sizes = Sizes { batch, n_heads, q_len, k_len, d_k, d_v };
-    op!("attention", sizes.flops());
     let ignored = ignored(mask, sizes);
-    let causal = mask.causal && q_len > 1;
+    let tasks = sizes.tasks(mask.packing.as_ref());
+    op!("attention", sizes.flops(&tasks));
     let keep = (dropout_prob > 0.0).then(|| Keep::new(dropout_prob, draw_seed(&query.device())));
     let [query, key, value] = [query, key, value].map(Input::strided);
     let tracked = query.node.is_some();
 
-    let scores = q_len * k_len;
     let step = n_heads as isize;
-    let one = |task: usize, probs: &mut [f32], dropped: &mut [f32], context: Target| {
+    let one = |task: &Task, probs: &mut [f32], dropped: &mut [f32], context: Target| {
+        let Task { q_len: rows, k_len: columns, .. } = *task;
+        let causal = mask.causal && rows > 1;
         // SAFETY: the matrices are within their tensors, whose sizes were compared; the target is this
         // task's part of the context.
         unsafe {
-            let (q, k, v) = (head(&query.value, task), head(&key.value, task), head(&value.value, task));
-            let row_of_scores = (k_len as isize, 1);
-            product([q_len, d_k, k_len], probs.as_mut_ptr(), row_of_scores, false, q, k.transposed(), false);
+            let (q, k, v) = (task.matrix(&query.value), task.matrix(&key.value), task.matrix(&value.value));
+            let strides = (columns as isize, 1);
+            product([rows, d_k, columns], probs.as_mut_ptr(), strides, false, q, k.transposed(), false);
             let ignored = match ignored.is_empty() {
                 true => &[],
-                false => &ignored[task / n_heads * k_len..][..k_len],
+                false => &ignored[task.row * k_len + task.start..][..columns],
             };
-            for (row, probs) in probs.chunks_exact_mut(k_len).enumerate() {
-                let limit = if causal { (row + 1 + k_len).saturating_sub(q_len).min(k_len) } else { k_len };
+            for (row, probs) in probs.chunks_exact_mut(columns).enumerate() {
+                let limit =
+                    if causal { (row + 1 + columns).saturating_sub(rows).min(columns) } else { columns };
                 softmax_row(probs, ignored, limit, sizes.scale());
             }
             let used = match keep {
                 Some(keep) => {
-                    let rows = probs.chunks_exact(k_len).zip(dropped.chunks_exact_mut(k_len));
-                    for (row, (from, to)) in rows.enumerate() {
-                        drop_row(from, keep.row(task * q_len + row), to);
+                    let dropped = &mut dropped[..probs.len()];
+                    let pairs = probs.chunks_exact(columns).zip(dropped.chunks_exact_mut(columns));
+                    for (row, (from, to)) in pairs.enumerate() {
+                        drop_row(from, keep.row(task.first_row + row), to);
                     }
                     &*dropped
                 }
                 None => &*probs,
             };
-            let target = context.head(task, n_heads, q_len, d_v);
+            let target = task.target(context, n_heads, q_len, d_v);
             let strides = (step * d_v as isize, 1);
-            product([q_len, k_len, d_v], target, strides, false, Matrix::dense(used, k_len), v, false);
+            product([rows, columns, d_v], target, strides, false, Matrix::dense(used, columns), v, false);
         }
     };
 
-    let mut probs = vec![0.0; if tracked { sizes.tasks() * scores } else { 0 }];
+    let mut probs = vec![0.0; if tracked { tasks.iter().map(Task::scores).sum() } else { 0 }];
+    let scores = greatest(&tasks);
     // SAFETY: the tasks write every sequence's and head's part of `[batch, q_len, n_heads, d_v]`.
     let context = unsafe {
         filled(batch * q_len * n_heads * d_v, |context| {
             let context = Target(context.as_mut_ptr().cast());
             let dropped = || vec![0.0; if keep.is_some() { scores } else { 0 }];
             if tracked {
-                probs
-                    .par_chunks_mut(scores.max(1))
-                    .enumerate()
-                    .for_each_init(dropped, |dropped, (task, probs)| one(task, probs, dropped, context));
+                for_each_task(&tasks, sizes, &mut probs, dropped, |dropped, task, probs| {
+                    one(task, probs, dropped, context);
+                });
             } else {
-                (0..sizes.tasks()).into_par_iter().for_each_init(
-                    || (vec![0.0; scores], dropped()),
-                    |(probs, dropped), task| one(task, probs, dropped, context),
-                );
+                let buffers = || (vec![0.0; scores], dropped());
+                for_each_task(&tasks, sizes, &mut [], buffers, |(probs, dropped), task, _| {
+                    one(task, &mut probs[..task.scores()], dropped, context);
+                });
             }
         })
     };
     let context = heads_inside(context, [batch, n_heads, q_len, d_v]);
     let nodes = [query.node, key.node, value.node];
     let (query, key, value) = (query.value, key.value, value.value);
-    output(Attention, nodes, context, || State { query, key, value, probs, keep, sizes })
+    output(Attention, nodes, context, || State { query, key, value, tasks, probs, keep, sizes })
 }

@@ -11,7 +11,7 @@ use rayon::prelude::*;
 use std::mem::MaybeUninit;
 
 /// Products of fewer multiplications are not worth a second thread.
-const PARALLEL: usize = 1 << 20;
+pub(super) const PARALLEL: usize = 1 << 20;
 
 /// A matrix in memory: where it begins and how far apart rows and columns are, in elements.
 #[derive(Clone, Copy)]

@@ -1,0 +1,262 @@
+//! `cloze embed`.
+
+use std::fs::File;
+use std::io::{self, BufWriter, IsTerminal, Read, Seek, Write};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use clap::ValueEnum;
+use clap::builder::RangedU64ValueParser;
+use cloze_trainer::embed::{EmbedConfig, Embedder};
+use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde::Serialize;
+
+use crate::device::{self, DeviceName};
+use crate::lines::Lines;
+use crate::output::Output;
+
+/// Lines that are sorted by length together, and whose embeddings are in memory at once.
+const WINDOW: usize = 2048;
+
+/// Turn lines of text on standard input into vectors that are near each other where meanings are.
+///
+/// How a text's states become one vector, whether vectors are scaled to length 1, and how long a
+/// text may be, is read from the modules of sentence-transformers in the folder, where it has them.
+#[derive(clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  cloze embed --model all-MiniLM-L6-v2 < sentences.txt > embeddings.jsonl
+  cloze embed --model all-MiniLM-L6-v2 --format npy < sentences.txt > embeddings.npy
+  cloze embed --model runs/tiny/model --pooling cls --normalize < sentences.txt")]
+pub struct Args {
+    /// An encoder in Hugging Face's format: config.json, model.safetensors and a tokenizer.
+    #[arg(long, value_name = "DIR")]
+    model: PathBuf,
+    /// How a text's states become one vector (default: as the folder says, else mean).
+    #[arg(long, value_enum)]
+    pooling: Option<Pooling>,
+    /// Scale each vector to length 1, or with `=false` do not (default: as the folder says, else not).
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    normalize: Option<bool>,
+    /// What to print.
+    #[arg(long, value_enum, default_value_t = Format::Jsonl)]
+    format: Format,
+    /// Tokens that are worked on at a time.
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = EmbedConfig::default().batch_tokens,
+        value_parser = RangedU64ValueParser::<usize>::new().range(1..)
+    )]
+    batch_tokens: usize,
+    #[arg(long, value_name = "DEVICE", help = device::HELP)]
+    device: Option<DeviceName>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Pooling {
+    /// The mean of all tokens' states.
+    Mean,
+    /// The first token's state.
+    Cls,
+}
+
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+enum Format {
+    /// {"embedding": [...]} for each line, as soon as it is there.
+    Jsonl,
+    /// One array of 32-bit floats in NumPy's format, [lines, features], when all lines are read.
+    Npy,
+}
+
+pub fn run(args: &Args) -> Result<()> {
+    let config = EmbedConfig {
+        pooling: args.pooling.map(|pooling| match pooling {
+            Pooling::Mean => cloze_trainer::embed::Pooling::Mean,
+            Pooling::Cls => cloze_trainer::embed::Pooling::Cls,
+        }),
+        normalize: args.normalize,
+        batch_tokens: args.batch_tokens,
+    };
+    let embedder = Embedder::load(&args.model, config, &device::open(args.device)?)?;
+    let mut sink: Box<dyn Sink> = match args.format {
+        Format::Jsonl => Box::new(Jsonl(Output::new())),
+        Format::Npy => Box::new(Npy::new()?),
+    };
+    let mut progress = Progress::new();
+    let (mut count, mut truncated) = (0, 0);
+    let mut lines = Lines::stdin();
+    while let Some((_, batch)) = lines.next_batch()? {
+        for window in batch.chunks(WINDOW) {
+            let embeddings = embedder.embed(window);
+            for embedding in embeddings.values.chunks_exact(embedder.width()) {
+                sink.embedding(embedding)?;
+            }
+            sink.flush()?;
+            count += window.len();
+            truncated += embeddings.truncated;
+            progress.show(count);
+        }
+    }
+    progress.finish();
+    if truncated > 0 {
+        eprintln!(
+            "{} of {} lines are longer than {} tokens: only their beginnings are embedded",
+            HumanCount(truncated as u64),
+            HumanCount(count as u64),
+            embedder.max_len()
+        );
+    }
+    sink.finish(embedder.width())
+}
+
+/// Where embeddings go.
+trait Sink {
+    fn embedding(&mut self, values: &[f32]) -> Result<()>;
+
+    /// Hands on what is there.
+    fn flush(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Ends the output of vectors of `width` features.
+    fn finish(self: Box<Self>, width: usize) -> Result<()>;
+}
+
+struct Jsonl(Output);
+
+#[derive(Serialize)]
+struct Line<'a> {
+    embedding: &'a [f32],
+}
+
+impl Sink for Jsonl {
+    fn embedding(&mut self, values: &[f32]) -> Result<()> {
+        self.0.line(serde_json::to_string(&Line { embedding: values })?)
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.0.flush()
+    }
+
+    fn finish(mut self: Box<Self>, _width: usize) -> Result<()> {
+        self.0.flush()
+    }
+}
+
+/// NumPy's header has the number of rows, which is known at the end: until then they wait in a
+/// temporary file.
+struct Npy {
+    rows: BufWriter<File>,
+    count: usize,
+}
+
+const WAITING: &str = "cannot keep embeddings in a temporary file";
+
+impl Npy {
+    fn new() -> Result<Self> {
+        Ok(Self { rows: BufWriter::new(tempfile::tempfile().context(WAITING)?), count: 0 })
+    }
+}
+
+impl Sink for Npy {
+    fn embedding(&mut self, values: &[f32]) -> Result<()> {
+        self.count += 1;
+        values.iter().try_for_each(|x| self.rows.write_all(&x.to_le_bytes())).context(WAITING)
+    }
+
+    fn finish(self: Box<Self>, width: usize) -> Result<()> {
+        let mut output = Output::new();
+        output.bytes(&npy_header(self.count, width))?;
+        let mut rows = self.rows.into_inner().map_err(io::IntoInnerError::into_error).context(WAITING)?;
+        rows.rewind().context(WAITING)?;
+        let mut chunk = vec![0; 1 << 16];
+        loop {
+            match rows.read(&mut chunk).context(WAITING)? {
+                0 => return output.flush(),
+                n => output.bytes(&chunk[..n])?,
+            }
+        }
+    }
+}
+
+/// The header of version 1.0 of NumPy's format: magic, length, a Python literal, padding to 64 bytes.
+fn npy_header(rows: usize, columns: usize) -> Vec<u8> {
+    let mut literal = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({rows}, {columns}), }}");
+    let unpadded = 10 + literal.len() + 1;
+    literal.extend(std::iter::repeat_n(' ', unpadded.next_multiple_of(64) - unpadded));
+    literal.push('\n');
+    let mut header = b"\x93NUMPY\x01\x00".to_vec();
+    header.extend((literal.len() as u16).to_le_bytes());
+    header.extend(literal.as_bytes());
+    header
+}
+
+/// Lines done and their pace on standard error, of work that takes longer than two seconds: a live
+/// line on a terminal that shows no embeddings, else a line every ten seconds.
+struct Progress {
+    start: Instant,
+    shown: Instant,
+    live: Option<ProgressBar>,
+}
+
+impl Progress {
+    const FIRST: Duration = Duration::from_secs(2);
+    const EVERY: Duration = Duration::from_secs(10);
+
+    fn new() -> Self {
+        let live = (io::stderr().is_terminal() && !io::stdout().is_terminal()).then(|| {
+            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(5));
+            match ProgressStyle::with_template("{spinner} {wide_msg}") {
+                Ok(style) => bar.with_style(style),
+                Err(_) => bar,
+            }
+        });
+        let now = Instant::now();
+        Self { start: now, shown: now, live }
+    }
+
+    fn show(&mut self, lines: usize) {
+        let elapsed = self.start.elapsed();
+        if elapsed < Self::FIRST {
+            return;
+        }
+        let pace = lines as f64 / elapsed.as_secs_f64();
+        let message = format!("{} lines · {pace:.0} lines/s", HumanCount(lines as u64));
+        if let Some(bar) = &self.live {
+            bar.set_message(message);
+            bar.tick();
+        } else if self.shown == self.start || self.shown.elapsed() >= Self::EVERY {
+            self.shown = Instant::now();
+            eprintln!("{message}");
+        }
+    }
+
+    fn finish(&self) {
+        if let Some(bar) = &self.live {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_is_what_numpy_writes() {
+        let header = npy_header(3, 384);
+        assert_eq!(header.len() % 64, 0);
+        assert_eq!(&header[..10], b"\x93NUMPY\x01\x00\x76\x00");
+        let literal = std::str::from_utf8(&header[10..]).unwrap();
+        assert!(literal.starts_with("{'descr': '<f4', 'fortran_order': False, 'shape': (3, 384), }  "));
+        assert!(literal.ends_with(" \n"));
+    }
+
+    #[test]
+    fn a_line_is_json_with_as_many_digits_as_needed() {
+        let line = serde_json::to_string(&Line { embedding: &[0.1, -2.0, 1e-9] }).unwrap();
+        assert_eq!(line, r#"{"embedding":[0.1,-2.0,1e-9]}"#);
+    }
+}

@@ -1,0 +1,204 @@
+//! Sentence embeddings: a pretrained encoder's states, pooled.
+
+use crate::{Result, TrainerError};
+use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
+use cloze_model::ParamInit;
+use cloze_model::bert::{Bert, BertInput};
+use cloze_model::huggingface::{self, LoadReport, SentenceConfig};
+use cloze_tokenizer::{Encoding, Tokenizer, Truncation};
+use std::path::Path;
+
+pub use cloze_model::bert::Pooling;
+
+/// What to decide otherwise than a model's folder does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EmbedConfig {
+    /// The pooling in place of that of the folder's sentence-transformers modules, or of the mean where
+    /// there are none.
+    pub pooling: Option<Pooling>,
+    /// Whether embeddings are scaled to length 1, in place of what the modules say; they are not where
+    /// there are none.
+    pub normalize: Option<bool>,
+    /// The most tokens of a batch, padding among them where the device needs it. A longer text makes a batch
+    /// of its own.
+    pub batch_tokens: usize,
+}
+
+impl Default for EmbedConfig {
+    fn default() -> Self {
+        Self { pooling: None, normalize: None, batch_tokens: 2048 }
+    }
+}
+
+/// A tokenizer and an encoder from one folder.
+#[derive(Debug)]
+pub struct Embedder {
+    tokenizer: Tokenizer,
+    model: Bert,
+    device: Device,
+    pooling: Pooling,
+    normalize: bool,
+    lowercase: bool,
+    batch_tokens: usize,
+    width: usize,
+    max_len: usize,
+    report: LoadReport,
+}
+
+/// Some texts' embeddings.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Embeddings {
+    /// `[texts · width]`, in the order of the texts.
+    pub values: Vec<f32>,
+    /// Texts that were longer than [`Embedder::max_len`] and are embedded without their ends.
+    pub truncated: usize,
+}
+
+impl Embedder {
+    /// Loads a Hugging Face folder: `config.json`, `model.safetensors`, a tokenizer, and the modules of
+    /// sentence-transformers where it has them. `device` is one without autodiff.
+    ///
+    /// # Errors
+    /// Whatever is missing or damaged in the folder, by name; a pooling or module of sentence-transformers
+    /// that is not known here; [`TrainerError::VocabularyMismatch`].
+    pub fn load(folder: &Path, config: EmbedConfig, device: &Device) -> Result<Self> {
+        let (tokenizer, model) = rayon::join(
+            || Tokenizer::load(folder),
+            || huggingface::load_bert_encoder(folder, &mut ParamInit::new(device, 0)),
+        );
+        let (mut tokenizer, (bert, model, report)) = (tokenizer?, model?);
+        if tokenizer.vocab_size() > bert.vocab_size {
+            return Err(TrainerError::VocabularyMismatch {
+                folder: folder.into(),
+                tokenizer: tokenizer.vocab_size(),
+                model: bert.vocab_size,
+            });
+        }
+        let sentence = SentenceConfig::load(folder)?.unwrap_or_default();
+        let declared = sentence.max_len.or(tokenizer.config().model_max_length);
+        let declared = declared.or(tokenizer.truncation().map(|truncation| truncation.max_length));
+        let max_len = declared.unwrap_or(usize::MAX).min(bert.max_positions);
+        tokenizer.set_truncation(Some(Truncation::to(max_len)))?;
+        tokenizer.set_padding(None)?;
+        Ok(Self {
+            tokenizer,
+            model,
+            device: device.clone(),
+            pooling: config.pooling.map_or_else(|| sentence.pooling(), Ok)?,
+            normalize: config.normalize.unwrap_or(sentence.normalize),
+            lowercase: sentence.lowercase,
+            batch_tokens: config.batch_tokens.max(1),
+            width: bert.d_model,
+            max_len,
+            report,
+        })
+    }
+
+    /// Features of an embedding.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// The most tokens of a text, special ones among them; longer texts are cut at their ends.
+    pub fn max_len(&self) -> usize {
+        self.max_len
+    }
+
+    /// What the checkpoint lacks and what of it was not used.
+    pub fn report(&self) -> &LoadReport {
+        &self.report
+    }
+
+    /// Embeds texts, in batches sorted by length.
+    pub fn embed<T: AsRef<str> + Sync>(&self, texts: &[T]) -> Embeddings {
+        // On a thread of the pool, where each operation's parallel part begins at once.
+        rayon::scope(|_| self.embed_here(texts))
+    }
+
+    fn embed_here<T: AsRef<str> + Sync>(&self, texts: &[T]) -> Embeddings {
+        let encodings = match self.lowercase {
+            true => {
+                let texts: Vec<String> = texts.iter().map(|text| text.as_ref().to_lowercase()).collect();
+                self.tokenizer.encode_batch(&texts, true)
+            }
+            false => self.tokenizer.encode_batch(texts, true),
+        };
+        let mut values = vec![0.0; texts.len() * self.width];
+        // A tokenizer without special tokens makes nothing of an empty text: its embedding stays zero.
+        let mut order: Vec<usize> = (0..texts.len()).filter(|i| !encodings[*i].is_empty()).collect();
+        order.sort_by_key(|i| encodings[*i].len());
+        let mut rest = &order[..];
+        while !rest.is_empty() {
+            let (batch, later) = rest.split_at(self.batch_size(rest, &encodings));
+            let sequences: Vec<&Encoding> = batch.iter().map(|i| &encodings[*i]).collect();
+            let pooled = self.pooled(&sequences).into_data();
+            let pooled: Vec<f32> = pooled.try_into_vec::<f32>().expect("embeddings are FP32");
+            for (row, i) in pooled.chunks_exact(self.width).zip(batch) {
+                values[i * self.width..][..self.width].copy_from_slice(row);
+            }
+            rest = later;
+        }
+        if self.normalize {
+            values.chunks_exact_mut(self.width).for_each(normalize);
+        }
+        let truncated = encodings.iter().filter(|encoding| !encoding.overflowing.is_empty()).count();
+        Embeddings { values, truncated }
+    }
+
+    /// How many of `order`, which ascends in length, make the next batch.
+    fn batch_size(&self, order: &[usize], encodings: &[Encoding]) -> usize {
+        let packed = self.model.takes_packed();
+        let mut tokens = 0;
+        let fits = order.iter().enumerate().take_while(|(place, i)| {
+            let len = encodings[**i].len();
+            tokens = if packed { tokens + len } else { (place + 1) * len };
+            tokens <= self.batch_tokens
+        });
+        fits.count().max(1)
+    }
+
+    fn pooled(&self, sequences: &[&Encoding]) -> Tensor<2> {
+        if self.model.takes_packed() {
+            let lengths: Vec<usize> = sequences.iter().map(|s| s.len()).collect();
+            let joined = |part: fn(&Encoding) -> &Vec<u32>| -> Vec<i32> {
+                sequences.iter().flat_map(|s| part(s)).map(|id| *id as i32).collect()
+            };
+            let types = joined(|s| &s.type_ids);
+            let types = TensorData::new(types.clone(), [1, types.len()]);
+            let input = BertInput::packed(&joined(|s| &s.ids), &lengths, &self.device)
+                .with_token_types(Tensor::from_data(types, &self.device));
+            let packing = input.packing.clone();
+            let states = self.model.forward(input).last_hidden_state;
+            return self.pooling.forward(states, None, packing.as_ref());
+        }
+        // Not by way of the model's own padding: few different lengths are few shapes to compile for.
+        const LENGTH_STEP: usize = 8;
+        let longest = sequences.iter().map(|s| s.len()).max().unwrap_or(0);
+        let len = longest.next_multiple_of(LENGTH_STEP).min(self.max_len);
+        let shape = [sequences.len(), len];
+        let matrix = |part: fn(&Encoding) -> &Vec<u32>| {
+            let padded = |s: &&Encoding| {
+                let padding = std::iter::repeat_n(0, len - s.len());
+                part(s).iter().map(|id| *id as i32).chain(padding).collect::<Vec<_>>()
+            };
+            let values: Vec<i32> = sequences.iter().flat_map(padded).collect();
+            Tensor::<2, Int>::from_data(TensorData::new(values, shape), &self.device)
+        };
+        let ignored: Vec<bool> =
+            sequences.iter().flat_map(|s| (0..len).map(|position| position >= s.len())).collect();
+        let pad_mask = ignored
+            .contains(&true)
+            .then(|| Tensor::<2, Bool>::from_data(TensorData::new(ignored, shape), &self.device));
+        let input = BertInput {
+            pad_mask: pad_mask.clone(),
+            ..BertInput::new(matrix(|s| &s.ids)).with_token_types(matrix(|s| &s.type_ids))
+        };
+        self.pooling.forward(self.model.forward(input).last_hidden_state, pad_mask, None)
+    }
+}
+
+/// To length 1; a vector of zeros stays one.
+fn normalize(embedding: &mut [f32]) {
+    let norm = embedding.iter().map(|x| x * x).sum::<f32>().sqrt().max(1e-12);
+    embedding.iter_mut().for_each(|x| *x /= norm);
+}
