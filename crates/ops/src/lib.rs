@@ -7,6 +7,7 @@
 //! | operation | fused |
 //! | --- | --- |
 //! | [`linear`] | product with the bias in it; gradients of weight and bias in one product and one pass |
+//! | [`linear_int8`] | the weight in 8 bits, the tokens rounded to 8 bits as they come; for inference |
 //! | [`attention`] | products, masks, softmax and dropout head by head, without the transposed copies; of [packed](Packing) sequences each by itself |
 //! | [`layer_norm`], [`add_layer_norm`] | statistics and result; with dropout and the residual connection before it |
 //! | [`gelu`], [`gelu_tanh`] | vectorised error function, exponential |
@@ -14,6 +15,8 @@
 //! | [`cross_entropy`] | one pass over the logits, whose memory the gradient takes over |
 //! | [`embedding`] | gather; the gradient scattered on all cores |
 //! | [`adamw`], [`lamb`], [`squared_sum`] | the whole update in one pass, LAMB's in two |
+//!
+//! Products are made in FP32, or within [`with_precision`] in bf16.
 //!
 //! Sums are made in blocks of a fixed size, so results do not depend on the number of threads.
 
@@ -25,10 +28,12 @@ mod embedding;
 #[cfg(feature = "flex")]
 mod flex;
 mod gelu;
+mod int8;
 mod lamb;
 mod layer_norm;
 mod linear;
 mod packing;
+mod precision;
 
 pub use adamw::{AdamStep, adamw, squared_sum};
 pub use attention::{AttentionMask, attention, attention_with_weights, takes_packed};
@@ -36,7 +41,9 @@ pub use cross_entropy::{CrossEntropy, cross_entropy};
 pub use dropout::{dropout, dropout_add};
 pub use embedding::embedding;
 pub use gelu::{gelu, gelu_tanh};
+pub use int8::{Int8Weight, linear_int8};
 pub use lamb::lamb;
 pub use layer_norm::{Residual, add_layer_norm, layer_norm};
 pub use linear::linear;
 pub use packing::Packing;
+pub use precision::{Precision, with_precision};

@@ -1,14 +1,14 @@
 //! One pretraining step: forward, backward, clipping, AdamW.
 //!
-//!     cargo bench -p cloze-trainer --bench pretraining_step -- [PRESET] [BATCH] [LEN] [VOCAB] [STEPS]
+//!     cargo bench -p cloze-trainer --bench pretraining_step -- PRESET BATCH LEN VOCAB STEPS f32|bf16 [LAYERS]
 //!
-//! Prints one JSON line with the median; defaults are BERT-mini, 16 × 128, vocabulary 30,522, with 15 % of
-//! the positions masked. `pretraining_step_transformers.py`
-//! beside this file runs the same step in PyTorch.
+//! Prints one JSON line: the median, the process's peak memory, the floating-point operations of the
+//! step's matrix products and how fast the machine makes such a product alone. 15 % of the positions are
+//! masked. `cargo xtask bench train` runs it beside its peers.
 #![allow(missing_docs)]
 
 use burn::optim::GradientsParams;
-use burn::tensor::{Device, Int, Tensor, TensorData};
+use burn::tensor::{Device, Distribution, Int, Tensor, TensorData};
 use cloze_model::bert::{BertConfig, BertInput};
 use cloze_model::{ParamInit, ops};
 use cloze_trainer::gradients;
@@ -21,15 +21,24 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() {
     // Cargo itself adds `--bench`.
     let args: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
-    let number = |i: usize, default: usize| {
-        args.get(i).map_or(default, |a| a.parse().unwrap_or_else(|_| panic!("`{a}` is not a number")))
+    let text = |i: usize, default: &'static str| args.get(i).map_or(default, String::as_str).to_string();
+    let number = |i: usize, default: &'static str| -> usize {
+        text(i, default).parse().unwrap_or_else(|_| panic!("`{}` is not a number", text(i, default)))
     };
-    let preset = args.first().map_or("mini", String::as_str);
-    let (batch, len, vocab, steps) = (number(1, 16), number(2, 128), number(3, 30_522), number(4, 10));
+    let preset = text(0, "mini");
+    let [batch, len, vocab, steps] =
+        [(1, "16"), (2, "128"), (3, "30522"), (4, "10")].map(|(i, default)| number(i, default));
+    let precision = match text(5, "f32").as_str() {
+        "f32" => ops::Precision::Fp32,
+        "bf16" => ops::Precision::Bf16,
+        other => panic!("`{other}` is not f32 or bf16"),
+    };
 
     let device = Device::flex().autodiff();
     device.seed(0);
-    let config = BertConfig::preset(preset, vocab).expect("a preset's name");
+    let mut config = BertConfig::preset(&preset, vocab).expect("a preset's name");
+    config.n_layers = args.get(6).map_or(config.n_layers, |_| number(6, ""));
+    config.max_positions = config.max_positions.max(len);
     let mut model = config.init(&mut ParamInit::new(&device, 0));
     let mut optimizer = Optimizer::new(OptimizerConfig::default(), &model).expect("no groups");
 
@@ -47,9 +56,11 @@ fn main() {
     for step in 0..steps + 2 {
         let start = Instant::now();
         let input = BertInput::new(int2(&ids)).with_token_types(int2(&segments));
-        let logits = model.forward(input, int1(&positions));
-        let loss = ops::cross_entropy(logits.mlm, int1(&labels)).mean()
-            + ops::cross_entropy(logits.next_sentence, int1(&pairs)).mean();
+        let loss = ops::with_precision(precision, || {
+            let logits = model.forward(input, int1(&positions));
+            ops::cross_entropy(logits.mlm, int1(&labels)).mean()
+                + ops::cross_entropy(logits.next_sentence, int1(&pairs)).mean()
+        });
         let grads = GradientsParams::from_grads(loss.backward(), &model);
         let norm = gradients::global_norm(&model, &grads);
         model = optimizer.step(model, grads, 1e-4, (1.0 / norm).min(1.0));
@@ -58,11 +69,44 @@ fn main() {
             times.push(start.elapsed().as_secs_f64() * 1e3);
         }
     }
+    let peak = peak_megabytes();
     times.sort_by(f64::total_cmp);
     let median = times[times.len() / 2];
     println!(
-        "{{\"work\":\"pretraining step\",\"model\":\"{preset}\",\"batch\":{batch},\"len\":{len},\"vocab\":{vocab},\
-         \"ms\":{median:.1},\"tokens_per_s\":{:.0},\"loss\":{last}}}",
-        (batch * len) as f64 / median * 1e3
+        "{{\"ms\":{median:.2},\"per_s\":{:.1},\"peak_mb\":{peak:.1},\"gflop\":{:.2},\"gflop_per_s\":{:.1},\
+         \"loss\":{last}}}",
+        (batch * len) as f64 / median * 1e3,
+        flop(&config, batch, len, n_masked) / 1e9,
+        product_rate() / 1e9,
     );
+}
+
+/// Of the step's matrix products: the backward pass makes twice those of the forward pass.
+fn flop(config: &BertConfig, batch: usize, len: usize, n_masked: usize) -> f64 {
+    let (tokens, d) = (batch * len, config.d_model);
+    let layer = 2 * tokens * d * (4 * d + 2 * config.d_ff) + 4 * tokens * len * d;
+    let head = 2 * n_masked * d * (d + config.vocab_size);
+    3.0 * (config.n_layers * layer + head) as f64
+}
+
+/// The best rate of a product of square matrices of 1,024, in floating-point operations a second.
+fn product_rate() -> f64 {
+    let device = Device::flex();
+    let n = 1024;
+    let matrix = || Tensor::<2>::random([n, n], Distribution::Uniform(-1.0, 1.0), &device);
+    let (a, b) = (matrix(), matrix());
+    let seconds = (0..10).map(|_| {
+        let start = Instant::now();
+        std::hint::black_box(a.clone().matmul(b.clone()));
+        start.elapsed().as_secs_f64()
+    });
+    2.0 * (n * n * n) as f64 / seconds.fold(f64::INFINITY, f64::min)
+}
+
+/// The process's peak resident memory, 0 where the system does not say.
+fn peak_megabytes() -> f64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse::<f64>().ok())
+        .map_or(0.0, |kb| kb / 1e3)
 }

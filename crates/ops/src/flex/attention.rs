@@ -1,6 +1,7 @@
 //! Scaled dot-product attention, a task for each sequence and head.
 
-use super::linear::{Matrix, PARALLEL, product};
+use super::gemm::PARALLEL;
+use super::linear::{Matrix, product};
 use super::random::{Keep, RowKeep};
 use super::vector::{exp, max, sum, vectorised};
 use super::{Input, draw_seed, filled, op, output};

@@ -1,6 +1,9 @@
 //! Affine maps: one matrix product each way and for the weight's gradient.
 
+use super::gemm::{Begin, Product, Target};
+pub(super) use super::gemm::{Matrix, product};
 use super::{Input, dense, filled, op, output, rows, rows_per_task, tensor, values};
+use crate::Precision;
 use burn::tensor::{DType, Shape, Tensor};
 use burn_autodiff::checkpoint::base::Checkpointer;
 use burn_autodiff::grads::Gradients;
@@ -8,91 +11,14 @@ use burn_autodiff::ops::{Backward, Ops};
 use burn_flex::{Flex, FlexTensor, Layout};
 use burn_std::Bytes;
 use rayon::prelude::*;
-use std::mem::MaybeUninit;
-
-/// Products of fewer multiplications are not worth a second thread.
-pub(super) const PARALLEL: usize = 1 << 20;
-
-/// A matrix in memory: where it begins and how far apart rows and columns are, in elements.
-#[derive(Clone, Copy)]
-pub(super) struct Matrix {
-    pub start: *const f32,
-    pub row: isize,
-    pub column: isize,
-}
 
 impl Matrix {
-    /// A row-major matrix.
-    pub fn dense(values: &[f32], width: usize) -> Self {
-        Self { start: values.as_ptr(), row: width as isize, column: 1 }
-    }
-
     /// A tensor of two axes with any strides.
     fn strided(x: &FlexTensor) -> Self {
         let (layout, storage) = (x.layout(), x.storage::<f32>());
         let start = storage[layout.start_offset()..].as_ptr();
         Self { start, row: layout.strides()[0], column: layout.strides()[1] }
     }
-
-    pub fn transposed(self) -> Self {
-        Self { row: self.column, column: self.row, ..self }
-    }
-}
-
-/// `target = keep · target + a·b`, where `a` is `[m, k]` and `b` is `[k, n]`.
-///
-/// # Safety
-/// The matrices lie within memory that the caller may read, the target within memory that nobody else
-/// uses meanwhile; with `keep` it is initialised.
-pub(super) unsafe fn product(
-    [m, k, n]: [usize; 3],
-    target: *mut f32,
-    (target_row, target_column): (isize, isize),
-    keep: bool,
-    a: Matrix,
-    b: Matrix,
-    parallel: bool,
-) {
-    let parallelism = match parallel && m * k * n >= PARALLEL {
-        true => gemm::Parallelism::Rayon(0),
-        false => gemm::Parallelism::None,
-    };
-    // SAFETY: the caller's promise.
-    unsafe {
-        gemm::gemm(
-            m,
-            n,
-            k,
-            target,
-            target_column,
-            target_row,
-            keep,
-            a.start,
-            a.column,
-            a.row,
-            b.start,
-            b.column,
-            b.row,
-            1f32,
-            1f32,
-            false,
-            false,
-            false,
-            parallelism,
-        );
-    }
-}
-
-/// Fills rows with the bias.
-fn fill_rows(y: &mut [MaybeUninit<f32>], bias: &[f32]) {
-    let per_task = rows_per_task(bias.len()) * bias.len();
-    y.par_chunks_mut(per_task.max(1)).for_each(|y| {
-        for row in y.chunks_exact_mut(bias.len()) {
-            row.iter_mut().zip(bias).for_each(|(y, bias)| {
-                y.write(*bias);
-            });
-        }
-    });
 }
 
 /// The sum of the rows.
@@ -119,6 +45,7 @@ fn sum_rows(x: &[f32], width: usize) -> Vec<f32> {
 struct State {
     x: FlexTensor,
     weight: FlexTensor,
+    precision: Precision,
 }
 
 impl State {
@@ -129,6 +56,11 @@ impl State {
         wanted.into_iter().filter(|wanted| *wanted).count() * 2 * n_tokens * d_in * d_out
     }
 
+    /// A product in the precision of the forward pass.
+    fn product<'a>(&self, sizes: [usize; 3], target: Target, a: Matrix, b: Matrix) -> Product<'a> {
+        Product { sizes, target, begin: Begin::Zero, a, b, precision: self.precision, parallel: true }
+    }
+
     fn input_gradient(&self, gradient: &FlexTensor) -> FlexTensor {
         let (n_tokens, d_out) = rows(gradient);
         let (_, d_in) = rows(&self.x);
@@ -137,8 +69,8 @@ impl State {
             filled(n_tokens * d_in, |dx| {
                 let gradient = Matrix::dense(values(gradient), d_out);
                 let weight = Matrix::strided(&self.weight).transposed();
-                let target = dx.as_mut_ptr().cast();
-                product([n_tokens, d_out, d_in], target, (d_in as isize, 1), false, gradient, weight, true);
+                let target = Target::dense(dx.as_mut_ptr().cast(), d_in);
+                self.product([n_tokens, d_out, d_in], target, gradient, weight).run();
             })
         };
         tensor(dx, self.x.layout().shape().clone())
@@ -156,7 +88,8 @@ impl State {
             filled(d_in * d_out, |dw| {
                 let x = Matrix::dense(values(&self.x), d_in).transposed();
                 let gradient = Matrix::dense(values(gradient), d_out);
-                product([d_in, n_tokens, d_out], dw.as_mut_ptr().cast(), strides, false, x, gradient, true);
+                let target = Target { start: dw.as_mut_ptr().cast(), row: strides.0, column: strides.1 };
+                self.product([d_in, n_tokens, d_out], target, x, gradient).run();
             })
         };
         let layout = Layout::new(Shape::new([d_in, d_out]), vec![strides.0, strides.1], 0);
@@ -212,26 +145,27 @@ pub(crate) fn linear<const D: usize>(x: Tensor<D>, weight: Tensor<2>, bias: Opti
     assert_eq!(shape[D - 1], d_in, "the weight takes another width than x has");
     let (x, weight) = (Input::dense(x), Input::strided(weight));
     let bias = bias.map(Input::dense);
+    let precision = Precision::current();
     let n_tokens = shape.iter().product::<usize>() / d_in.max(1);
     op!("linear", 2 * n_tokens * d_in * d_out);
-    // SAFETY: the product writes all of `[n_tokens, d_out]`, over the bias where there is one.
+    // SAFETY: the product writes all of `[n_tokens, d_out]`.
     let y = unsafe {
         filled(n_tokens * d_out, |y| {
-            if let Some(bias) = &bias {
-                let bias = values(&bias.value);
-                assert_eq!(bias.len(), d_out, "the bias has another width than the weight");
-                fill_rows(y, bias);
+            Product {
+                sizes: [n_tokens, d_in, d_out],
+                target: Target::dense(y.as_mut_ptr().cast(), d_out),
+                begin: bias.as_ref().map_or(Begin::Zero, |bias| Begin::Row(values(&bias.value))),
+                a: Matrix::dense(values(&x.value), d_in),
+                b: Matrix::strided(&weight.value),
+                precision,
+                parallel: true,
             }
-            let from = Matrix::dense(values(&x.value), d_in);
-            let matrix = Matrix::strided(&weight.value);
-            let target = y.as_mut_ptr().cast();
-            let sizes = [n_tokens, d_in, d_out];
-            product(sizes, target, (d_out as isize, 1), bias.is_some(), from, matrix, true);
+            .run();
         })
     };
     shape[D - 1] = d_out;
     let y = tensor(y, Shape::from(shape.to_vec()));
-    let state = || State { x: x.value, weight: weight.value };
+    let state = || State { x: x.value, weight: weight.value, precision };
     match bias {
         Some(bias) => output(LinearWithBias, [x.node, weight.node, bias.node], y, state),
         None => output(Linear, [x.node, weight.node], y, state),

@@ -6,6 +6,8 @@ pub(crate) mod cross_entropy;
 pub(crate) mod dropout;
 pub(crate) mod embedding;
 pub(crate) mod gelu;
+mod gemm;
+pub(crate) mod int8;
 pub(crate) mod lamb;
 pub(crate) mod layer_norm;
 pub(crate) mod linear;

@@ -1,0 +1,465 @@
+//! Matrix products in FP32 and in bf16 with FP32 sums.
+//!
+//! With AVX-512 they are our own, after Goto and van de Geijn 2008 ("Anatomy of high-performance matrix
+//! multiplication"): blocks of both operands are packed into panels that the innermost loop reads from front
+//! to back ([`pack`]), and that loop keeps a tile of the result in registers ([`tile`]). Elsewhere the crate
+//! `gemm` multiplies.
+//!
+//! Every element of the result is a sum over `k` in an order that depends on `k` alone: neither the number
+//! of threads nor the other rows and columns change a bit.
+
+mod bf16;
+#[cfg(target_arch = "x86_64")]
+mod blocked;
+#[cfg(target_arch = "x86_64")]
+pub(super) mod format;
+#[cfg(target_arch = "x86_64")]
+pub(super) mod pack;
+#[cfg(target_arch = "x86_64")]
+pub(super) mod tile;
+
+use crate::Precision;
+use rayon::prelude::*;
+
+/// Products of fewer multiplications are not worth a second thread.
+pub(super) const PARALLEL: usize = 1 << 20;
+
+/// Rows and columns of a tile, and so of the panels of the two operands.
+pub(super) const ROWS: usize = 12;
+pub(super) const COLUMNS: usize = 32;
+/// Panels of rows and of columns to a task, at most: they stay in the second-level cache.
+const TASK: [usize; 2] = [16, 8];
+
+/// A matrix in memory: where it begins and how far apart rows and columns are, in elements.
+#[derive(Clone, Copy)]
+pub(super) struct Matrix {
+    pub start: *const f32,
+    pub row: isize,
+    pub column: isize,
+}
+
+// SAFETY: whoever makes a product vouches for the memory, which the product's threads only read.
+unsafe impl Send for Matrix {}
+// SAFETY: as above.
+unsafe impl Sync for Matrix {}
+
+impl Matrix {
+    /// A row-major matrix.
+    pub fn dense(values: &[f32], width: usize) -> Self {
+        Self { start: values.as_ptr(), row: width as isize, column: 1 }
+    }
+
+    pub fn transposed(self) -> Self {
+        Self { row: self.column, column: self.row, ..self }
+    }
+}
+
+/// Where a product is written: strides as [`Matrix`]'s.
+#[derive(Clone, Copy)]
+pub(super) struct Target {
+    pub start: *mut f32,
+    pub row: isize,
+    pub column: isize,
+}
+
+// SAFETY: whoever makes a product vouches for the memory, of which tasks write disjoint parts.
+unsafe impl Send for Target {}
+// SAFETY: as above.
+unsafe impl Sync for Target {}
+
+impl Target {
+    /// A row-major matrix.
+    pub fn dense(start: *mut f32, width: usize) -> Self {
+        Self { start, row: width as isize, column: 1 }
+    }
+
+    /// The place of an element.
+    ///
+    /// # Safety
+    /// It lies within the memory.
+    pub unsafe fn at(self, row: usize, column: usize) -> *mut f32 {
+        // SAFETY: the caller's promise.
+        unsafe { self.start.offset(row as isize * self.row + column as isize * self.column) }
+    }
+}
+
+/// What the product is added to.
+#[derive(Clone, Copy)]
+pub(super) enum Begin<'a> {
+    Zero,
+    /// What the target holds.
+    Target,
+    /// The same row everywhere: a bias.
+    Row(&'a [f32]),
+}
+
+/// `target = begin + a·b`, where `a` is `[m, k]` and `b` is `[k, n]`.
+pub(super) struct Product<'a> {
+    pub sizes: [usize; 3],
+    pub target: Target,
+    pub begin: Begin<'a>,
+    pub a: Matrix,
+    pub b: Matrix,
+    pub precision: Precision,
+    /// Whether other threads may help.
+    pub parallel: bool,
+}
+
+impl Product<'_> {
+    /// Computes it.
+    ///
+    /// # Safety
+    /// The matrices lie within memory that the caller may read, the target within memory that nobody else
+    /// uses meanwhile; with [`Begin::Target`] it is initialised.
+    pub unsafe fn run(mut self) {
+        let [m, k, n] = self.sizes;
+        if let Begin::Row(row) = self.begin {
+            assert_eq!(row.len(), n, "a bias for every column");
+        }
+        if m == 0 || n == 0 {
+            return;
+        }
+        self.parallel &= m * k * n >= PARALLEL;
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the caller's promise, and the machine has the instructions that are asked for.
+        unsafe {
+            let unit = self.target.row == 1 || self.target.column == 1;
+            let large = m * k * n >= blocked::WORTHWHILE;
+            if k > 0 && unit && large {
+                match self.precision {
+                    Precision::Fp32 if format::has_avx512() => return blocked::run::<format::Fp32>(self),
+                    Precision::Bf16 if format::has_bf16() => return blocked::run::<format::Bf16>(self),
+                    _ => (),
+                }
+            }
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.run_anywhere() }
+    }
+
+    /// On any machine: operands of another precision are rounded into copies first.
+    unsafe fn run_anywhere(self) {
+        let [m, k, n] = self.sizes;
+        // SAFETY: the caller's promise; the copies are as large as the matrices.
+        unsafe {
+            if let Begin::Row(row) = self.begin {
+                for i in 0..m {
+                    for (j, value) in row.iter().enumerate() {
+                        self.target.at(i, j).write(*value);
+                    }
+                }
+            }
+            let keep = !matches!(self.begin, Begin::Zero);
+            match self.precision {
+                Precision::Fp32 => self.run_by_gemm(keep, self.a, self.b),
+                Precision::Bf16 => {
+                    let (a, b) = (bf16::rounded(self.a, [m, k]), bf16::rounded(self.b, [k, n]));
+                    let (a, b) = (Matrix::dense(&a, k), Matrix::dense(&b, n));
+                    let rounded = Self {
+                        a,
+                        b,
+                        begin: if keep { Begin::Target } else { Begin::Zero },
+                        precision: Precision::Fp32,
+                        ..self
+                    };
+                    rounded.run();
+                }
+            }
+        }
+    }
+
+    unsafe fn run_by_gemm(&self, keep: bool, a: Matrix, b: Matrix) {
+        let ([m, k, n], target) = (self.sizes, self.target);
+        let parallelism = match self.parallel {
+            true => gemm::Parallelism::Rayon(0),
+            false => gemm::Parallelism::None,
+        };
+        // SAFETY: the caller's promise.
+        unsafe {
+            gemm::gemm(
+                m,
+                n,
+                k,
+                target.start,
+                target.column,
+                target.row,
+                keep,
+                a.start,
+                a.column,
+                a.row,
+                b.start,
+                b.column,
+                b.row,
+                1f32,
+                1f32,
+                false,
+                false,
+                false,
+                parallelism,
+            );
+        }
+    }
+}
+
+/// `target = keep · target + a·b` in FP32, where `a` is `[m, k]` and `b` is `[k, n]`.
+///
+/// # Safety
+/// As [`Product::run`].
+pub(super) unsafe fn product(
+    sizes: [usize; 3],
+    start: *mut f32,
+    (row, column): (isize, isize),
+    keep: bool,
+    a: Matrix,
+    b: Matrix,
+    parallel: bool,
+) {
+    let begin = if keep { Begin::Target } else { Begin::Zero };
+    let target = Target { start, row, column };
+    // SAFETY: the caller's promise.
+    unsafe { Product { sizes, target, begin, a, b, precision: Precision::Fp32, parallel }.run() }
+}
+
+/// Panels of rows and of columns to a task: fewer where there would be too few tasks to share out.
+pub(super) fn task(n_left: usize, n_right: usize, parallel: bool) -> [usize; 2] {
+    let [mut rows, mut columns] = TASK;
+    let wanted = if parallel { 4 * rayon::current_num_threads() } else { 1 };
+    while n_left.div_ceil(rows) * n_right.div_ceil(columns) < wanted && (rows > 2 || columns > 2) {
+        if rows > columns { rows /= 2 } else { columns /= 2 }
+    }
+    [rows, columns]
+}
+
+/// Runs tasks side by side, or one after the other.
+pub(super) fn for_each(n: usize, parallel: bool, task: impl Fn(usize) + Sync + Send) {
+    match parallel {
+        true => (0..n).into_par_iter().for_each(task),
+        false => (0..n).for_each(task),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Values between −1 and 1 that a seed names.
+    fn draw(n: usize, seed: u64) -> Vec<f32> {
+        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        let mut next = || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state >> 40) as f32 / (1 << 23) as f32 - 1.0
+        };
+        (0..n).map(|_| next()).collect()
+    }
+
+    /// How a matrix lies in memory.
+    #[derive(Debug, Clone, Copy)]
+    enum Order {
+        Rows,
+        Columns,
+        /// With gaps both ways.
+        Gaps,
+    }
+
+    const ORDERS: [Order; 3] = [Order::Rows, Order::Columns, Order::Gaps];
+
+    impl Order {
+        fn strides(self, [height, width]: [usize; 2]) -> (isize, isize) {
+            match self {
+                Self::Rows => (width as isize + 3, 1),
+                Self::Columns => (1, height as isize + 1),
+                Self::Gaps => (2 * width as isize, 2),
+            }
+        }
+
+        fn memory(self, [height, width]: [usize; 2], seed: u64) -> Vec<f32> {
+            draw(2 * (height + 1) * (width + 3), seed)
+        }
+    }
+
+    #[derive(Debug, Clone, Copy)]
+    enum Start {
+        Zero,
+        Target,
+        Row,
+    }
+
+    #[derive(Debug, Clone, Copy)]
+    struct Case {
+        sizes: [usize; 3],
+        orders: [Order; 3],
+        start: Start,
+        precision: Precision,
+        parallel: bool,
+    }
+
+    /// The target's memory after the product, and what should be there with its tolerance, element by
+    /// element.
+    fn run(case: Case, anywhere: bool) -> (Vec<f32>, Vec<(usize, f64, f64)>) {
+        let Case { sizes: [m, k, n], orders: [a_order, b_order, order], precision, parallel, .. } = case;
+        let (a, b) = (a_order.memory([m, k], 1), b_order.memory([k, n], 2));
+        let (bias, before) = (draw(n, 3), order.memory([m, n], 4));
+        let mut after = before.clone();
+        let matrix = |x: &[f32], order: Order, size| {
+            let (row, column) = order.strides(size);
+            Matrix { start: x.as_ptr(), row, column }
+        };
+        let (row, column) = order.strides([m, n]);
+        let begin = match case.start {
+            Start::Zero => Begin::Zero,
+            Start::Target => Begin::Target,
+            Start::Row => Begin::Row(&bias),
+        };
+        let product = Product {
+            sizes: case.sizes,
+            target: Target { start: after.as_mut_ptr(), row, column },
+            begin,
+            a: matrix(&a, a_order, [m, k]),
+            b: matrix(&b, b_order, [k, n]),
+            precision,
+            parallel,
+        };
+        // SAFETY: the matrices have the memory of their order.
+        unsafe { if anywhere { product.run_anywhere() } else { product.run() } };
+
+        let operand = |x: f32| match precision {
+            Precision::Fp32 => f64::from(x),
+            Precision::Bf16 => f64::from(bf16::round(x)),
+        };
+        let at = |order: Order, size, i: usize, j: usize| {
+            let (row, column) = order.strides(size);
+            i * row as usize + j * column as usize
+        };
+        let mut expected = Vec::new();
+        for i in 0..m {
+            for j in 0..n {
+                let place = at(order, [m, n], i, j);
+                let start = match case.start {
+                    Start::Zero => 0.0,
+                    Start::Target => f64::from(before[place]),
+                    Start::Row => f64::from(bias[j]),
+                };
+                let (mut sum, mut magnitude) = (start, start.abs());
+                for l in 0..k {
+                    let term = operand(a[at(a_order, [m, k], i, l)]) * operand(b[at(b_order, [k, n], l, j)]);
+                    sum += term;
+                    magnitude += term.abs();
+                }
+                expected.push((place, sum, magnitude));
+            }
+        }
+        // What lies between the rows is not touched.
+        for (place, (before, after)) in before.iter().zip(&after).enumerate() {
+            let inside = expected.iter().any(|e| e.0 == place);
+            assert!(inside || before.to_bits() == after.to_bits(), "{case:?}: wrote at {place}");
+        }
+        (after, expected)
+    }
+
+    fn check(case: Case) {
+        for anywhere in [false, true] {
+            let (found, expected) = run(case, anywhere);
+            for (place, sum, magnitude) in expected {
+                let error = (f64::from(found[place]) - sum).abs();
+                // Errors of half a unit for each addition, at most, and they rarely all add up.
+                let bound = magnitude * (case.sizes[1] as f64 + 2.0).sqrt() * 1.2e-7 * 3.0;
+                assert!(error <= bound, "{case:?}: {} at {place}, not {sum}", found[place]);
+            }
+        }
+    }
+
+    fn case() -> impl Strategy<Value = Case> {
+        let size = prop_oneof![Just(1usize), Just(2), Just(31), Just(32), Just(37), 1..90usize];
+        let order = || (0..3usize).prop_map(|i| ORDERS[i]);
+        (
+            [size.clone(), size.clone(), size],
+            [order(), order(), order()],
+            (0..3usize).prop_map(|i| [Start::Zero, Start::Target, Start::Row][i]),
+            any::<bool>(),
+            any::<bool>(),
+        )
+            .prop_map(|(sizes, orders, start, low, parallel)| {
+                let precision = if low { Precision::Bf16 } else { Precision::Fp32 };
+                Case { sizes, orders, start, precision, parallel }
+            })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(200))]
+
+        #[test]
+        fn products_are_right_in_any_layout(case in case()) {
+            check(case);
+        }
+    }
+
+    #[test]
+    fn products_of_several_blocks_are_right() {
+        for (sizes, orders) in [
+            ([13, 1601, 33], [Order::Rows; 3]),
+            ([25, 770, 64], [Order::Columns, Order::Columns, Order::Rows]),
+            ([3079, 9, 5], [Order::Rows, Order::Columns, Order::Rows]),
+            ([5, 9, 3110], [Order::Columns, Order::Rows, Order::Columns]),
+        ] {
+            for (precision, start) in [(Precision::Fp32, Start::Target), (Precision::Bf16, Start::Row)] {
+                // The whole matrix is not looked at for gaps again: too many places.
+                let case = Case { sizes, orders, start, precision, parallel: true };
+                check(case);
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_to_add_leaves_the_beginning() {
+        for start in [Start::Zero, Start::Target, Start::Row] {
+            for precision in [Precision::Fp32, Precision::Bf16] {
+                check(Case { sizes: [5, 0, 7], orders: [Order::Rows; 3], start, precision, parallel: true });
+                check(Case { sizes: [0, 3, 7], orders: [Order::Rows; 3], start, precision, parallel: true });
+            }
+        }
+    }
+
+    #[test]
+    fn the_number_of_threads_changes_no_bit() {
+        for precision in [Precision::Fp32, Precision::Bf16] {
+            for (sizes, order) in [([130, 900, 200], Order::Rows), ([301, 260, 97], Order::Columns)] {
+                let orders = [Order::Rows, order, Order::Rows];
+                let case = Case { sizes, orders, start: Start::Zero, precision, parallel: true };
+                let [one, two, three] = [1, 2, 3].map(|n| {
+                    let pool = rayon::ThreadPoolBuilder::new().num_threads(n).build().unwrap();
+                    let product = pool.install(|| multiply(case));
+                    product.into_iter().map(f32::to_bits).collect::<Vec<_>>()
+                });
+                assert!(one == two && one == three, "{case:?}");
+            }
+        }
+    }
+
+    /// Without the reference.
+    fn multiply(case: Case) -> Vec<f32> {
+        let Case { sizes: [m, k, n], orders, precision, parallel, .. } = case;
+        let (a, b) = (orders[0].memory([m, k], 1), orders[1].memory([k, n], 2));
+        let mut y = vec![0.0; m * n];
+        let matrix = |x: &[f32], order: Order, size| {
+            let (row, column) = order.strides(size);
+            Matrix { start: x.as_ptr(), row, column }
+        };
+        let (a, b) = (matrix(&a, orders[0], [m, k]), matrix(&b, orders[1], [k, n]));
+        let target = Target::dense(y.as_mut_ptr(), n);
+        // SAFETY: the matrices have the memory of their order.
+        unsafe { Product { sizes: case.sizes, target, begin: Begin::Zero, a, b, precision, parallel }.run() };
+        y
+    }
+
+    #[test]
+    fn a_row_does_not_depend_on_the_others() {
+        let orders = [Order::Rows; 3];
+        let (precision, parallel, start) = (Precision::Bf16, true, Start::Zero);
+        let [all, few] =
+            [61, 14].map(|m| multiply(Case { sizes: [m, 501, 45], orders, start, precision, parallel }));
+        assert_eq!(all[..few.len()], few);
+    }
+}
