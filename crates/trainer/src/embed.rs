@@ -22,11 +22,13 @@ pub struct EmbedConfig {
     /// The most tokens of a batch, padding among them where the device needs it. A longer text makes a batch
     /// of its own.
     pub batch_tokens: usize,
+    /// Whether the layers multiply in 8 bits: faster, and a little less exact.
+    pub int8: bool,
 }
 
 impl Default for EmbedConfig {
     fn default() -> Self {
-        Self { pooling: None, normalize: None, batch_tokens: 2048 }
+        Self { pooling: None, normalize: None, batch_tokens: 2048, int8: false }
     }
 }
 
@@ -66,13 +68,16 @@ impl Embedder {
             || Tokenizer::load(folder),
             || huggingface::load_bert_encoder(folder, &mut ParamInit::new(device, 0)),
         );
-        let (mut tokenizer, (bert, model, report)) = (tokenizer?, model?);
+        let (mut tokenizer, (bert, mut model, report)) = (tokenizer?, model?);
         if tokenizer.vocab_size() > bert.vocab_size {
             return Err(TrainerError::VocabularyMismatch {
                 folder: folder.into(),
                 tokenizer: tokenizer.vocab_size(),
                 model: bert.vocab_size,
             });
+        }
+        if config.int8 {
+            model.quantize_int8();
         }
         let sentence = SentenceConfig::load(folder)?.unwrap_or_default();
         let declared = sentence.max_len.or(tokenizer.config().model_max_length);

@@ -65,6 +65,11 @@ impl FillMask {
         })
     }
 
+    /// Lets the layers multiply in 8 bits from now on: faster, and a little less exact.
+    pub fn quantize_int8(&mut self) {
+        self.model.bert.quantize_int8();
+    }
+
     /// The mask as it is written in a text, `[MASK]` or `<mask>`.
     pub fn mask_token(&self) -> &str {
         self.tokenizer.id_to_token(self.mask).unwrap_or("[MASK]")

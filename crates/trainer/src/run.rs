@@ -434,6 +434,7 @@ impl<'a> Run<'a> {
             step: number,
             lr: self.learning_rate(number),
             clip_norm: self.config.optimizer.clip_norm,
+            precision: self.config.train.precision.into(),
         };
         let model = self.model.clone();
         let (model, report) =

@@ -6,6 +6,7 @@ use crate::optimizer::Optimizer;
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor};
 use cloze_data::derive_seed;
+use cloze_ops::{Precision, with_precision};
 use tracing::trace_span;
 
 /// Tells the dropout masks' random numbers from all others that a seed gives.
@@ -33,6 +34,8 @@ pub struct StepConfig {
     pub lr: f64,
     /// The global norm that gradients are scaled down to; 0 leaves them alone.
     pub clip_norm: f64,
+    /// Of the matrix products; parameters, gradients and all else are in FP32.
+    pub precision: Precision,
 }
 
 /// Makes one step on `batches`, which count as one large batch.
@@ -58,12 +61,12 @@ pub fn step<O: Objective>(
     for (place, batch) in batches.iter().enumerate() {
         device.seed(derive_seed(config.seed, &[DROPOUT_STREAM, config.step, place as u64]));
         let forward = trace_span!("forward").entered();
-        let means: Vec<Tensor<1>> = objective
-            .sums(&model, batch, device)
-            .into_iter()
-            .zip(&totals)
-            .map(|(sum, total)| sum.mul_scalar(1.0 / (*total).max(1) as f64))
-            .collect();
+        let means: Vec<Tensor<1>> =
+            with_precision(config.precision, || objective.sums(&model, batch, device))
+                .into_iter()
+                .zip(&totals)
+                .map(|(sum, total)| sum.mul_scalar(1.0 / (*total).max(1) as f64))
+                .collect();
         let means = Tensor::cat(means, 0);
         drop(forward);
         let backward = trace_span!("backward").entered();

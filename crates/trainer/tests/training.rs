@@ -11,6 +11,7 @@ use burn::module::Module;
 use burn::tensor::{Device, Distribution, Tensor, TensorData};
 use cloze_data::PretrainingBatch;
 use cloze_model::bert::{BertConfig, BertForPreTraining};
+use cloze_model::ops::Precision;
 use cloze_model::weights::{self, NamedTensors};
 use cloze_model::{ParamInit, huggingface};
 use cloze_trainer::TrainerError;
@@ -59,7 +60,7 @@ fn optimizer(model: &BertForPreTraining) -> Optimizer {
 }
 
 fn constants(step: u64) -> StepConfig {
-    StepConfig { seed: 3, step, lr: 1e-2, clip_norm: 1.0 }
+    StepConfig { seed: 3, step, lr: 1e-2, clip_norm: 1.0, precision: Precision::Fp32 }
 }
 
 /// Sequences of unequal length with unequally many masked positions, of the pieces 5 to 39.
@@ -481,4 +482,29 @@ fn a_damaged_checkpoint_does_not_push_out_good_ones() {
     let Outcome::Done { model, .. } = outcome else { panic!("{outcome:?}") };
     let resumed = huggingface::read_tensors(&model.join("model.safetensors")).unwrap();
     assert!(resumed == whole, "the trained parameters differ");
+}
+
+#[test]
+fn bf16_trains_as_f32_does_up_to_its_rounding() {
+    let _held = generator();
+    let config = bert(0.0);
+    let losses = |precision| {
+        let mut model = model(&config);
+        let mut optimizer = optimizer(&model);
+        let mut losses = Vec::new();
+        for number in 1..=20 {
+            let constants = StepConfig { precision, ..constants(number) };
+            let done = step(&BertPretraining, model, &mut optimizer, &[batch(0..6)], &device(), constants);
+            model = done.0;
+            losses.push(done.1.losses[0]);
+        }
+        losses
+    };
+    let (f32, bf16) = (losses(Precision::Fp32), losses(Precision::Bf16));
+    assert_eq!(bf16, losses(Precision::Bf16), "the same bits each time");
+    assert_ne!(f32, bf16);
+    assert!(f32[19] < 0.9 * f32[0], "{f32:?}");
+    for (a, b) in f32.iter().zip(&bf16) {
+        assert!((a - b).abs() < 0.02 * a, "{f32:?}\n{bf16:?}");
+    }
 }

@@ -41,20 +41,10 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// Runs a side and reads the last line it prints.
+    /// Runs a side and reads what it prints.
     pub fn from(command: &mut Command) -> Result<Self> {
-        let output = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .output()
-            .with_context(|| format!("cannot start {:?}", command.get_program()))?;
-        let text = String::from_utf8_lossy(&output.stdout);
-        let last = text.lines().rfind(|line| line.starts_with('{'));
-        match last.filter(|_| output.status.success()).map(serde_json::from_str) {
-            Some(measured) => Ok(measured.with_context(|| format!("{command:?} printed no measurement"))?),
-            None => bail!("{command:?} failed:\n{}", String::from_utf8_lossy(&output.stderr).trim_end()),
-        }
+        let line = last_line(command)?;
+        serde_json::from_str(&line).with_context(|| format!("{command:?} printed no measurement"))
     }
 
     /// The medians of several.
@@ -71,6 +61,27 @@ impl Measured {
             gflop: middle(|m| m.gflop),
             gflop_per_s: middle(|m| m.gflop_per_s),
         }
+    }
+}
+
+/// Another figure that a side prints.
+pub fn value(command: &mut Command, name: &str) -> Result<f64> {
+    let line: serde_json::Value = serde_json::from_str(&last_line(command)?)?;
+    line[name].as_f64().with_context(|| format!("{command:?} printed no {name}"))
+}
+
+/// Runs a side; the last JSON line that it prints.
+fn last_line(command: &mut Command) -> Result<String> {
+    let output = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .output()
+        .with_context(|| format!("cannot start {:?}", command.get_program()))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    match text.lines().rfind(|line| line.starts_with('{')).filter(|_| output.status.success()) {
+        Some(line) => Ok(line.to_owned()),
+        None => bail!("{command:?} failed:\n{}", String::from_utf8_lossy(&output.stderr).trim_end()),
     }
 }
 

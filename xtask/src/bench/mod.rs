@@ -1,5 +1,6 @@
 //! `cargo xtask bench`: what is measured, beside its peers.
 
+mod infer;
 mod measure;
 mod report;
 mod scaling;
@@ -27,6 +28,8 @@ pub struct Args {
 enum What {
     /// Pretraining steps beside PyTorch's.
     Train(measure::Args),
+    /// Sentence embeddings beside PyTorch's and ONNX Runtime's.
+    Infer(infer::Args),
     /// How a pretraining step grows with batch, length, depth and cores: a table and a plot.
     Scaling(scaling::Args),
     /// Tokenizers beside the `tokenizers` crate and package: `--megabytes N` of text, `--rounds N`.
@@ -44,6 +47,7 @@ struct Rest {
 pub fn run(args: &Args) -> Result<()> {
     match &args.what {
         Some(What::Train(args)) => train::run(args),
+        Some(What::Infer(args)) => infer::run(args),
         Some(What::Scaling(args)) => scaling::run(args),
         Some(What::Tokenizer(rest)) => {
             let mut bench = step::cargo("bench");

@@ -49,7 +49,7 @@ pub fn beside(outcomes: &[Outcome], unit: &str) -> String {
                 peer.to_string(),
                 shown(|m| m.ms),
                 theirs.map_or("–".into(), |m| format!("{:.2} ×", ours.per_s / m.per_s)),
-                format!("{floor} ×"),
+                if *floor > 0.0 { format!("{floor} ×") } else { "–".into() },
                 short(ours.peak_mb),
                 shown(|m| m.peak_mb),
             ]

@@ -50,6 +50,9 @@ pub struct Args {
         value_parser = RangedU64ValueParser::<usize>::new().range(1..)
     )]
     batch_tokens: usize,
+    /// Multiply in 8 bits: faster, and a little less exact.
+    #[arg(long)]
+    int8: bool,
     #[arg(long, value_name = "DEVICE", help = device::HELP)]
     device: Option<DeviceName>,
 }
@@ -78,6 +81,7 @@ pub fn run(args: &Args) -> Result<()> {
         }),
         normalize: args.normalize,
         batch_tokens: args.batch_tokens,
+        int8: args.int8,
     };
     let embedder = Embedder::load(&args.model, config, &device::open(args.device)?)?;
     let mut sink: Box<dyn Sink> = match args.format {

@@ -32,6 +32,9 @@ pub struct Args {
     /// Print one JSON object for each text.
     #[arg(long)]
     json: bool,
+    /// Multiply in 8 bits: faster, and a little less exact.
+    #[arg(long)]
+    int8: bool,
     #[arg(long, value_name = "DEVICE", help = device::HELP)]
     device: Option<DeviceName>,
     /// The texts (default: the lines of standard input).
@@ -40,7 +43,10 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Result<()> {
-    let filler = FillMask::load(&args.model, &device::open(args.device)?)?;
+    let mut filler = FillMask::load(&args.model, &device::open(args.device)?)?;
+    if args.int8 {
+        filler.quantize_int8();
+    }
     let mut output = Output::new();
     let mut print = |text: &str| {
         let masks = filler.fill(text, args.top_k)?;

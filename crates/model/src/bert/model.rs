@@ -98,6 +98,17 @@ pub struct Bert<A: SelfAttention = MultiHeadAttention> {
 }
 
 impl<A: SelfAttention> Bert<A> {
+    /// Lets the linear maps of all layers multiply in 8 bits from now on: for inference only. Weights have a
+    /// scale for each output, activations one for each token as it comes; norms, softmax and what stands
+    /// outside the layers stay in FP32.
+    pub fn quantize_int8(&mut self) {
+        for layer in &mut self.encoder.layers {
+            layer.attention.quantize_int8();
+            layer.feed_forward.up.quantize_int8();
+            layer.feed_forward.down.quantize_int8();
+        }
+    }
+
     /// Contextual vectors of every position.
     ///
     /// # Panics

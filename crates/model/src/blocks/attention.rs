@@ -27,6 +27,9 @@ pub trait SelfAttention: Module {
     fn takes_packed(&self) -> bool {
         false
     }
+
+    /// Multiplies in 8 bits from now on, where it can: for inference only. Does nothing unless implemented.
+    fn quantize_int8(&mut self) {}
 }
 
 /// Configuration of [`MultiHeadAttention`].
@@ -142,6 +145,11 @@ impl SelfAttention for MultiHeadAttention {
 
     fn takes_packed(&self) -> bool {
         ops::takes_packed(&self.query.weight.val())
+    }
+
+    fn quantize_int8(&mut self) {
+        let Self { query, key, value, output, .. } = self;
+        [query, key, value, output].into_iter().for_each(Linear::quantize_int8);
     }
 }
 

@@ -1,3 +1,4 @@
+use crate::ops::Int8Weight;
 use crate::{ParamInit, ops};
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
@@ -11,17 +12,29 @@ pub struct Linear {
     pub weight: Param<Tensor<2>>,
     /// `[d_out]`
     pub bias: Param<Tensor<1>>,
+    /// The weight in 8 bits, once [quantised](Self::quantize_int8).
+    #[module(skip)]
+    int8: Option<Int8Weight>,
 }
 
 impl Linear {
     /// A new map from `d_in` to `d_out` features.
     pub fn new(d_in: usize, d_out: usize, init: &mut ParamInit) -> Self {
-        Self { weight: init.truncated_normal([d_in, d_out]), bias: init.zeros([d_out]) }
+        Self { weight: init.truncated_normal([d_in, d_out]), bias: init.zeros([d_out]), int8: None }
+    }
+
+    /// Multiplies in 8 bits from now on, see [`ops::linear_int8`]: for inference only. The weight itself stays
+    /// as it is.
+    pub fn quantize_int8(&mut self) {
+        self.int8 = Some(Int8Weight::quantize(self.weight.val()));
     }
 
     /// # Shapes
     /// - `x`: `[..., d_in]`; returns `[..., d_out]`
     pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
-        ops::linear(x, self.weight.val(), Some(self.bias.val()))
+        match &self.int8 {
+            Some(weight) => ops::linear_int8(x, weight, Some(self.bias.val())),
+            None => ops::linear(x, self.weight.val(), Some(self.bias.val())),
+        }
     }
 }

@@ -633,11 +633,6 @@ final_fraction = 0.1
             ("train.accumulate=0", "`train.accumulate` is 0; expected a whole number of 1 or more"),
             ("train.workers=0", "`train.workers` is 0; expected a whole number of 1 or more"),
             ("train.prefetch=0", "`train.prefetch` is 0; expected a whole number of 1 or more"),
-            (
-                "train.precision=bf16",
-                "`train.precision` is \"bf16\"; expected \"f32\": mixed precision is still to come, for the devices \
-                 `cuda`, `tch:cuda` and `wgpu`",
-            ),
             ("corpus.files=[]", "`corpus.files` is []; expected at least one file, folder or glob"),
             ("tokenizer.vocab_size=5", "`tokenizer.vocab_size` is 5; expected a whole number of 32 or more"),
             (

@@ -188,7 +188,7 @@ pub struct TrainSection {
     /// What happens on a loss or gradient that is not finite. Default `"stop"`.
     #[serde(default)]
     pub non_finite: NonFinite,
-    /// Number format of activations and gradients. Default `"f32"`.
+    /// In what precision matrices are multiplied: `"f32"` or `"bf16"`. Default `"f32"`.
     #[serde(default)]
     pub precision: Precision,
 }
@@ -204,17 +204,25 @@ pub enum NonFinite {
     Skip,
 }
 
-/// Number format of activations and gradients.
+/// In what precision matrices are multiplied in training. Parameters, gradients and all else are in 32 bits
+/// in either; so are evaluations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Precision {
-    /// 32-bit floats, on every device.
+    /// 32-bit floats.
     #[default]
     F32,
-    /// bfloat16; refused for now.
+    /// bfloat16 factors, 32-bit sums.
     Bf16,
-    /// 16-bit floats; refused for now.
-    F16,
+}
+
+impl From<Precision> for cloze_ops::Precision {
+    fn from(precision: Precision) -> Self {
+        match precision {
+            Precision::F32 => Self::Fp32,
+            Precision::Bf16 => Self::Bf16,
+        }
+    }
 }
 
 /// `[optimizer]`: the rule by which weights move, without weight decay on biases and norms.

@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use cloze_data::{MaskingConfig, PairConfig};
 
-use super::{Precision, RunConfig, TokenizerSection};
+use super::{RunConfig, TokenizerSection};
 use crate::schedule::Schedule;
 
 /// A value that does not do: its dotted key, what it is, and what was expected.
@@ -113,18 +113,7 @@ fn train(config: &RunConfig) -> Check {
     at_least(1, "train.batch_size", train.batch_size)?;
     at_least(1, "train.accumulate", train.accumulate)?;
     at_least(1, "train.workers", train.workers)?;
-    at_least(1, "train.prefetch", train.prefetch)?;
-    let refused = |name: &str| Complaint {
-        key: "train.precision",
-        found: format!("\"{name}\""),
-        expected: "\"f32\": mixed precision is still to come, for the devices `cuda`, `tch:cuda` and `wgpu`"
-            .to_owned(),
-    };
-    match train.precision {
-        Precision::F32 => Ok(()),
-        Precision::Bf16 => Err(refused("bf16")),
-        Precision::F16 => Err(refused("f16")),
-    }
+    at_least(1, "train.prefetch", train.prefetch)
 }
 
 fn optimizer(config: &RunConfig) -> Check {

@@ -1,0 +1,112 @@
+//! Sentence embeddings.
+//!
+//!     cargo bench -p cloze-trainer --bench embedding -- WORK MODEL WHAT ROUNDS f32|int8
+//!
+//! `sentences` embeds the lines of the file WHAT; `latency` makes one forward pass over WHAT tokens;
+//! `start` loads the model and embeds one sentence, in a process of its own; `similarity` embeds pairs of
+//! sentences with a score (WHAT is tab-separated: score, sentence, sentence) and prints Spearman's
+//! coefficient of the scores and the cosines. Prints one JSON line. `cargo xtask bench infer` runs it
+//! beside its peers.
+#![allow(missing_docs)]
+
+use burn::tensor::Device;
+use cloze_model::bert::BertInput;
+use cloze_model::{ParamInit, huggingface};
+use cloze_trainer::embed::{EmbedConfig, Embedder};
+use cloze_trainer::metrics::correlation::spearman;
+use std::path::Path;
+use std::time::Instant;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() {
+    let begin = Instant::now();
+    // Cargo itself adds `--bench`.
+    let args: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
+    let [work, model, what, rounds, precision] = &args[..] else {
+        // A bare `cargo bench` runs every benchmark.
+        return println!("embedding: WORK MODEL WHAT ROUNDS f32|int8");
+    };
+    let (folder, rounds): (&Path, usize) = (model.as_ref(), rounds.parse().expect("a number of rounds"));
+    let int8 = precision == "int8";
+    let device = Device::flex();
+    let embedder = || {
+        let config = EmbedConfig { int8, normalize: Some(true), ..EmbedConfig::default() };
+        Embedder::load(folder, config, &device).expect("a model")
+    };
+    match work.as_str() {
+        "sentences" => {
+            let text = std::fs::read_to_string(what).expect("a file of sentences");
+            let sentences: Vec<&str> = text.lines().collect();
+            let embedder = embedder();
+            report(timed(rounds, || drop(embedder.embed(&sentences))), sentences.len());
+        }
+        "latency" => {
+            let (_, mut model, _) =
+                huggingface::load_bert_encoder(folder, &mut ParamInit::new(&device, 0)).expect("a model");
+            if int8 {
+                model.quantize_int8();
+            }
+            let n: i32 = what.parse().expect("a number of tokens");
+            let ids: Vec<i32> = (1000..1000 + n).collect();
+            let pass = || {
+                let input = BertInput::packed(&ids, &[ids.len()], &device);
+                drop(model.forward(input).last_hidden_state.into_data());
+            };
+            let mut times = Vec::new();
+            rayon::scope(|_| times = timed(rounds, pass));
+            report(times, 1);
+        }
+        "start" => {
+            embedder().embed(&[what]);
+            report(vec![begin.elapsed().as_secs_f64()], 1);
+        }
+        "similarity" => {
+            let text = std::fs::read_to_string(what).expect("a file of pairs");
+            let rows = text.lines().filter_map(|line| {
+                let mut fields = line.split('\t');
+                Some((fields.next()?.parse::<f64>().ok()?, fields.next()?, fields.next()?))
+            });
+            let rows: Vec<_> = rows.collect();
+            let embedder = embedder();
+            let [a, b] = [|row: &(f64, _, _)| row.1, |row: &(f64, _, _)| row.2]
+                .map(|side| embedder.embed(&rows.iter().map(side).collect::<Vec<&str>>()).values);
+            let width = embedder.width();
+            let cosine = |(a, b): (&[f32], &[f32])| a.iter().zip(b).map(|(a, b)| f64::from(a * b)).sum();
+            let cosines: Vec<f64> = a.chunks_exact(width).zip(b.chunks_exact(width)).map(cosine).collect();
+            let scores: Vec<f64> = rows.iter().map(|row| row.0).collect();
+            println!(
+                "{{\"ms\":0,\"per_s\":0,\"peak_mb\":0,\"pairs\":{},\"spearman\":{:.5}}}",
+                rows.len(),
+                spearman(&scores, &cosines)
+            );
+        }
+        other => panic!("`{other}` is not sentences, latency, start or similarity"),
+    }
+}
+
+/// Seconds of each round, after one that is not measured.
+fn timed(rounds: usize, mut work: impl FnMut()) -> Vec<f64> {
+    work();
+    let round = |_| {
+        let start = Instant::now();
+        work();
+        start.elapsed().as_secs_f64()
+    };
+    (0..rounds).map(round).collect()
+}
+
+fn report(mut times: Vec<f64>, units: usize) {
+    times.sort_by(f64::total_cmp);
+    let median = times[times.len() / 2];
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let peak = peak.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse::<f64>().ok());
+    println!(
+        "{{\"ms\":{:.3},\"per_s\":{:.1},\"peak_mb\":{:.1}}}",
+        median * 1e3,
+        units as f64 / median,
+        peak.unwrap_or(0.0) / 1e3
+    );
+}
