@@ -12,6 +12,10 @@ use cloze_ops::{Int8Weight, Precision, linear, linear_int8, with_precision};
 use std::hint::black_box;
 use std::time::Instant;
 
+// As the program's: otherwise it is page faults that are measured.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const SHAPES: [(&str, usize, usize, usize); 21] = [
     ("mini", 512, 256, 256),
     ("mini", 512, 256, 1024),
