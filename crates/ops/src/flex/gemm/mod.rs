@@ -1,12 +1,12 @@
 //! Matrix products in FP32 and in bf16 with FP32 sums.
 //!
-//! With AVX512-BF16, and in FP32 where it is the faster with AVX-512, they are our own, after Goto and van de Geijn 2008 ("Anatomy of high-performance matrix
-//! multiplication"): blocks of both operands are packed into panels that the innermost loop reads from front
-//! to back ([`pack`]), and that loop keeps a tile of the result in registers ([`tile`]). Elsewhere the crate
-//! `gemm` multiplies.
+//! With AVX512-BF16, and in FP32 with AVX-512 where it is the faster, they are our own, after Goto and van de
+//! Geijn 2008 ("Anatomy of high-performance matrix multiplication"): blocks of both operands are packed into
+//! panels that the innermost loop reads from front to back ([`pack`]), and that loop keeps a tile of the
+//! result in registers ([`tile`]). Elsewhere the crate `gemm` multiplies.
 //!
-//! Every element of the result is a sum over `k` in an order that depends on `k` alone: neither the number
-//! of threads nor the other rows and columns change a bit.
+//! The number of threads changes no bit: which code multiplies depends on the sizes and the layout alone, and
+//! every element of our own products is a sum over `k` in an order that depends on `k` alone.
 
 mod bf16;
 #[cfg(target_arch = "x86_64")]
