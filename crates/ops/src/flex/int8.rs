@@ -2,7 +2,7 @@
 //!
 //! Three kernels, for AVX512-VNNI, AVX2 and any machine, compute the same integers from the same panels.
 
-use super::gemm::{COLUMNS, PARALLEL, ROWS, Target, for_each, task};
+use super::gemm::{COLUMNS, ROWS, Target, for_each, task};
 use super::vector::vectorised;
 use super::{Input, filled, tensor, values};
 use crate::int8::Quantized;
@@ -12,6 +12,9 @@ use rayon::prelude::*;
 
 /// Steps along `k` in a 32-bit lane.
 const DEPTH: usize = 4;
+
+/// Products of fewer multiplications are not worth a second thread.
+const PARALLEL: usize = 1 << 22;
 
 /// The integer sums of a tile.
 type Sums = [[i32; COLUMNS]; ROWS];
@@ -47,7 +50,7 @@ impl PackedWeight {
 vectorised! {
     /// Rounds a token to 8 bits; returns the scale and the zero point, `x ≈ scale · (q − zero)`.
     fn quantize(x: &[f32], to: &mut [u8]) -> (f32, i32) {
-        const LANES: usize = 16;
+        const LANES: usize = 64;
         let (mut least, mut most, mut poison) = ([0f32; LANES], [0f32; LANES], [0f32; LANES]);
         let (whole, rest) = x.as_chunks::<LANES>();
         for chunk in whole {
@@ -122,6 +125,27 @@ impl Kernel {
 
     fn best() -> Self {
         Self::available().next().expect("the plain one always is")
+    }
+
+    /// Puts `ROWS` rows of bytes into a panel.
+    fn pack(self, rows: &[u8], panel: &mut [[u32; ROWS]]) {
+        let lanes = panel.len();
+        assert_eq!(rows.len(), ROWS * lanes * DEPTH);
+        #[cfg(target_arch = "x86_64")]
+        if self == Self::Vnni {
+            use super::gemm::format::{Format, Int8};
+            use super::gemm::pack::Lines;
+            let lines =
+                Lines { start: rows.as_ptr().cast(), line: lanes as isize, step: 1, n: ROWS, len: lanes };
+            // SAFETY: the machine was found to have AVX-512 and VNNI; rows and panel have as many lanes,
+            // which are read without regard to alignment.
+            return unsafe { Int8::pack::<ROWS>(lines, panel.as_mut_ptr().cast()) };
+        }
+        for (r, row) in rows.chunks_exact(lanes * DEPTH).enumerate() {
+            for (to, lane) in panel.iter_mut().zip(row.as_chunks::<DEPTH>().0) {
+                to[r] = u32::from_le_bytes(*lane);
+            }
+        }
     }
 
     /// The sums of the first `height` rows and `width` columns, at least.
@@ -207,7 +231,7 @@ struct Tokens {
 }
 
 impl Tokens {
-    fn new(x: &[f32], d_in: usize, lanes: usize, parallel: bool) -> Self {
+    fn new(kernel: Kernel, x: &[f32], d_in: usize, lanes: usize, parallel: bool) -> Self {
         let n_panels = (x.len() / d_in).div_ceil(ROWS);
         let mut panels = vec![[0; ROWS]; n_panels * lanes];
         let mut scales = vec![(0.0, 0); n_panels * ROWS];
@@ -215,13 +239,12 @@ impl Tokens {
         let tasks = panels_and_scales.zip(x.par_chunks(ROWS * d_in));
         let tasks = if parallel { tasks.with_min_len(1) } else { tasks.with_min_len(n_panels) };
         tasks.for_each(|((panel, scales), x)| {
-            let mut bytes = vec![0; lanes * DEPTH];
-            for (r, (x, scale)) in x.chunks_exact(d_in).zip(scales).enumerate() {
+            let mut bytes = vec![0; ROWS * lanes * DEPTH];
+            let rows = bytes.chunks_exact_mut(lanes * DEPTH);
+            for ((x, scale), bytes) in x.chunks_exact(d_in).zip(scales).zip(rows) {
                 *scale = quantize(x, &mut bytes[..d_in]);
-                for (to, lane) in panel.iter_mut().zip(bytes.as_chunks::<DEPTH>().0) {
-                    to[r] = u32::from_le_bytes(*lane);
-                }
             }
+            kernel.pack(&bytes, panel);
         });
         Self { panels, scales }
     }
@@ -251,7 +274,7 @@ fn multiply(kernel: Kernel, x: &[f32], d_in: usize, weight: &PackedWeight, bias:
         return bias.repeat(n_tokens);
     }
     let parallel = n_tokens * d_in * d_out >= PARALLEL;
-    let tokens = Tokens::new(x, d_in, lanes, parallel);
+    let tokens = Tokens::new(kernel, x, d_in, lanes, parallel);
     let (n_left, n_right) = (n_tokens.div_ceil(ROWS), d_out.div_ceil(COLUMNS));
     let [task_rows, task_columns] = task(n_left, n_right, parallel);
     let columns = n_right.div_ceil(task_columns);
@@ -386,7 +409,7 @@ mod tests {
 
     #[test]
     fn tokens_are_rounded_to_the_nearest_step() {
-        for n in [1, 2, 15, 16, 17, 100] {
+        for n in [1, 2, 15, 64, 67, 200] {
             for shift in [-3.0, 0.0, 3.0, 40.0] {
                 let x: Vec<f32> = floats(n, 7).into_iter().map(|x| x + shift).collect();
                 let mut steps = vec![0; n];
@@ -405,7 +428,7 @@ mod tests {
 
     #[test]
     fn the_number_of_threads_changes_no_bit() {
-        let (n_tokens, d_in, d_out) = (131, 150, 170);
+        let (n_tokens, d_in, d_out) = (131, 450, 170);
         let (weight, x) = (PackedWeight::new(&quantized([d_in, d_out], 1)), floats(n_tokens * d_in, 2));
         let [one, two, three] = [1, 2, 3].map(|n| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(n).build().unwrap();

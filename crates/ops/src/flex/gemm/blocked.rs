@@ -5,9 +5,6 @@ use super::pack::Lines;
 use super::tile::{Onto, Place};
 use super::{Begin, COLUMNS, Matrix, Product, ROWS, Target, for_each, task};
 
-/// Products of fewer multiplications are not worth the packing.
-pub(super) const WORTHWHILE: usize = 1 << 12;
-
 /// Lanes along `k` in a panel, at most: panels of a task stay in the second-level cache.
 const LANES: usize = 384;
 /// Rows and columns packed at a time: a few megabytes each.
