@@ -2,3 +2,4 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod bert_parity;
+mod embeddings;
