@@ -2,5 +2,6 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod bert_parity;
+mod embeddings;
 mod golden;
 mod ops_parity;

@@ -100,6 +100,7 @@ fn help_shows_examples_on_standard_output() {
     for command in [
         &["train"][..],
         &["fill-mask"],
+        &["embed"],
         &["completions"],
         &["tokenizer", "train"],
         &["tokenizer", "encode"],
@@ -337,4 +338,62 @@ fn fill_mask_names_the_folder_that_holds_no_model() {
     assert!(ran.error_line(1).contains(&model), "{}", ran.err);
     let ran = run(&["fill-mask", "--model", &model, "--top-k", "0", "a [MASK]"]);
     assert!(ran.error_line(2).contains("--top-k"), "{}", ran.err);
+}
+
+/// A small encoder with a vocabulary of letters.
+fn encoder() -> (TempDir, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/bert_pretraining");
+    for name in ["config.json", "model.safetensors"] {
+        fs::copy(fixture.join(name), folder.path().join(name)).unwrap();
+    }
+    let letters = ('a'..='z').map(String::from).chain(('a'..='z').map(|letter| format!("##{letter}")));
+    let pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"].map(String::from).into_iter().chain(letters);
+    fs::write(folder.path().join("vocab.txt"), pieces.collect::<Vec<_>>().join("\n")).unwrap();
+    let path = text(folder.path());
+    (folder, path)
+}
+
+#[test]
+fn lines_are_embedded_in_both_formats() {
+    let (_folder, model) = encoder();
+    let input = b"a long line of words first\n\nb\na long line of words first\n";
+    let ran = run_with(&["embed", "--model", &model], input);
+    assert!(ran.err.contains("2 of 4 lines are longer than 20 tokens"), "{}", ran.err);
+    let lines = ran.done();
+    let rows: Vec<Vec<f32>> = lines
+        .lines()
+        .map(|line| {
+            let line: serde_json::Value = serde_json::from_str(line).unwrap();
+            serde_json::from_value(line["embedding"].clone()).unwrap()
+        })
+        .collect();
+    assert_eq!(rows.len(), 4);
+    assert!(rows.iter().all(|row| row.len() == 24));
+    assert!(rows[0].iter().zip(&rows[3]).all(|(a, b)| (a - b).abs() < 1e-4));
+    assert_ne!(rows[1], rows[2]);
+
+    // An array holds the same bits.
+    let mut child = spawn(["embed", "--model", &model, "--format", "npy"]);
+    child.stdin.take().unwrap().write_all(input).unwrap();
+    let out = child.wait_with_output().unwrap().stdout;
+    let (header, values) = out.split_at(out.len() - 4 * 4 * 24);
+    assert!(header.starts_with(b"\x93NUMPY\x01\x00") && header.len() % 64 == 0);
+    assert!(
+        String::from_utf8_lossy(header).contains("'descr': '<f4', 'fortran_order': False, 'shape': (4, 24)")
+    );
+    let values: Vec<f32> = values.as_chunks::<4>().0.iter().map(|x| f32::from_le_bytes(*x)).collect();
+    assert_eq!(values, rows.concat());
+    let none = run_with(&["embed", "--model", &model], b"").done();
+    assert_eq!(none, "");
+}
+
+#[test]
+fn embed_refuses_what_it_cannot_do() {
+    let (folder, model) = encoder();
+    run(&["embed", "--model", &model, "--pooling", "max"]).error_line(2);
+    run(&["embed", "--model", &model, "--batch-tokens", "0"]).error_line(2);
+    fs::write(folder.path().join("modules.json"), "{").unwrap();
+    let ran = run_with(&["embed", "--model", &model], b"a\n");
+    assert!(ran.error_line(1).contains("modules.json"), "{}", ran.err);
 }

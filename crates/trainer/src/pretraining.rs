@@ -37,7 +37,10 @@ struct Losses {
 }
 
 fn losses(model: &BertForPreTraining, batch: &PretrainingBatch, device: &Device) -> Losses {
-    let (input, positions) = input(batch, model.bert.takes_packed(), device);
+    let (input, positions) = match model.bert.takes_packed() {
+        true => packed_input(batch, device),
+        false => (input(batch, device), batch.masked_positions.clone()),
+    };
     let logits = model.forward(input, vector(&positions, device));
     let masked = ops::cross_entropy(logits.mlm.clone(), vector(&batch.masked_labels, device));
     let pairs = (!batch.pair_labels.is_empty())
@@ -45,47 +48,45 @@ fn losses(model: &BertForPreTraining, batch: &PretrainingBatch, device: &Device)
     Losses { logits, masked, pairs }
 }
 
-/// A batch's tensors on `device`, and its masked positions as the model counts them.
-///
-/// Where the model takes packed sequences, padding is left out here and nothing is computed for it. A batch
-/// without padding is a plain one: no mask, nothing to pack.
-pub fn input(batch: &PretrainingBatch, packed: bool, device: &Device) -> (BertInput, Vec<i32>) {
-    let padded = batch.pad_mask.iter().any(|ignored| *ignored);
-    if packed && padded {
-        let kept = |values: &[i32]| -> Vec<i32> {
-            let kept = values.iter().zip(&batch.pad_mask).filter(|(_, ignored)| !**ignored);
-            kept.map(|(value, _)| *value).collect()
-        };
-        let lengths: Vec<usize> = batch
-            .pad_mask
-            .chunks(batch.seq_len)
-            .map(|row| row.iter().filter(|ignored| !**ignored).count())
-            .collect();
-        // How many tokens stand before each place.
-        let before: Vec<i32> = batch
-            .pad_mask
-            .iter()
-            .scan(0, |tokens, ignored| Some(std::mem::replace(tokens, *tokens + i32::from(!*ignored))))
-            .collect();
-        let types = kept(&batch.token_type_ids);
-        let types = TensorData::new(types.clone(), [1, types.len()]);
-        let input = BertInput::packed(&kept(&batch.input_ids), &lengths, device)
-            .with_token_types(Tensor::from_data(types, device));
-        let positions = batch.masked_positions.iter().map(|place| before[*place as usize]).collect();
-        return (input, positions);
-    }
+/// A batch's tensors on `device`. A batch without padding has no mask: nothing to add to the scores.
+pub fn input(batch: &PretrainingBatch, device: &Device) -> BertInput {
     let shape = [batch.batch_size, batch.seq_len];
     let matrix =
         |values: &[i32]| Tensor::<2, Int>::from_data(TensorData::new(values.to_vec(), shape), device);
     let input = BertInput::new(matrix(&batch.input_ids)).with_token_types(matrix(&batch.token_type_ids));
-    let input = match padded {
+    match batch.pad_mask.contains(&true) {
         true => {
             let mask = TensorData::new(batch.pad_mask.clone(), shape);
             input.with_pad_mask(Tensor::<2, Bool>::from_data(mask, device))
         }
         false => input,
+    }
+}
+
+/// A batch's tensors without its padding, for which nothing is computed then, and the masked positions as
+/// they are counted in the packed sequences. A batch without padding is as [`input`] makes it.
+///
+/// # Panics
+/// If a sequence is nothing but padding.
+pub fn packed_input(batch: &PretrainingBatch, device: &Device) -> (BertInput, Vec<i32>) {
+    if !batch.pad_mask.contains(&true) {
+        return (input(batch, device), batch.masked_positions.clone());
+    }
+    let kept = |values: &[i32]| -> Vec<i32> {
+        let kept = values.iter().zip(&batch.pad_mask).filter(|(_, ignored)| !**ignored);
+        kept.map(|(value, _)| *value).collect()
     };
-    (input, batch.masked_positions.clone())
+    let rows = batch.pad_mask.chunks(batch.seq_len);
+    let lengths: Vec<usize> = rows.map(|row| row.iter().filter(|ignored| !**ignored).count()).collect();
+    // How many tokens stand before each place.
+    let before: Vec<i32> = batch
+        .pad_mask
+        .iter()
+        .scan(0, |tokens, ignored| Some(std::mem::replace(tokens, *tokens + i32::from(!*ignored))))
+        .collect();
+    let types = vector(&kept(&batch.token_type_ids), device).unsqueeze_dim::<2>(0);
+    let input = BertInput::packed(&kept(&batch.input_ids), &lengths, device).with_token_types(types);
+    (input, batch.masked_positions.iter().map(|place| before[*place as usize]).collect())
 }
 
 fn vector(values: &[i32], device: &Device) -> Tensor<1, Int> {

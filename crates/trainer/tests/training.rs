@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use burn::module::Module;
-use burn::tensor::{Device, Distribution, Tensor, TensorData};
+use burn::tensor::{Device, Distribution, Int, Tensor, TensorData, Tolerance};
 use cloze_data::PretrainingBatch;
 use cloze_model::bert::{BertConfig, BertForPreTraining};
 use cloze_model::ops::Precision;
@@ -105,6 +105,27 @@ fn train(
 
 fn values(tensors: &NamedTensors, name: &str) -> Vec<f32> {
     tensors[name].iter::<f32>().collect()
+}
+
+#[test]
+fn packed_batches_lose_as_padded_ones_do() {
+    let _held = generator();
+    let device = Device::flex();
+    let batch = batch(0..6);
+    let model = model(&bert(0.0)).valid();
+    let (packed, places) = pretraining::packed_input(&batch, &device);
+    let packing = packed.packing.clone().unwrap();
+    assert_eq!(packing.n_tokens(), batch.pad_mask.iter().filter(|ignored| !**ignored).count());
+    let ids: Vec<i32> = packed.input_ids.clone().into_data().iter::<i32>().collect();
+    for (place, padded) in places.iter().zip(&batch.masked_positions) {
+        assert_eq!(ids[*place as usize], batch.input_ids[*padded as usize]);
+    }
+    let int = |values: &[i32]| Tensor::<1, Int>::from_data(values, &device);
+    let padded = model.forward(pretraining::input(&batch, &device), int(&batch.masked_positions));
+    let packed = model.forward(packed, int(&places));
+    let tolerance = Tolerance::<f32>::rel_abs(1e-4, 1e-5);
+    packed.mlm.into_data().assert_approx_eq(&padded.mlm.into_data(), tolerance);
+    packed.next_sentence.into_data().assert_approx_eq(&padded.next_sentence.into_data(), tolerance);
 }
 
 #[test]

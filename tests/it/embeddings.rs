@@ -1,0 +1,114 @@
+//! Sentence embeddings: against transformers' (`tests/fixtures/minilm_embeddings/export.py`), and of a small
+//! model whose folder is made here.
+
+use burn::tensor::Device;
+use cloze_model::huggingface::read_tensors;
+use cloze_trainer::embed::{EmbedConfig, Embedder, Pooling};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn cosine(a: &[f32], b: &[f32]) -> f64 {
+    let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
+    dot(a, b) / (dot(a, a) * dot(b, b)).sqrt()
+}
+
+#[test]
+fn minilm_embeds_as_transformers_does() {
+    let model = root().join("../../shared/models/all-MiniLM-L6-v2");
+    if !model.exists() {
+        println!("skipped: no shared/models/all-MiniLM-L6-v2 beside the repository");
+        return;
+    }
+    let golden = root().join("fixtures/minilm_embeddings");
+    let texts: Vec<String> =
+        serde_json::from_str(&fs::read_to_string(golden.join("texts.json")).unwrap()).unwrap();
+    let golden = read_tensors(&golden.join("golden.safetensors")).unwrap();
+    let cls = EmbedConfig { pooling: Some(Pooling::Cls), normalize: Some(false), ..EmbedConfig::default() };
+    for (name, config) in [("mean", EmbedConfig::default()), ("cls", cls)] {
+        // Few tokens at a time, so that there are several batches.
+        let config = EmbedConfig { batch_tokens: 300, ..config };
+        let embedder = Embedder::load(&model, config, &Device::flex()).unwrap();
+        assert_eq!((embedder.width(), embedder.max_len()), (384, 256));
+        assert!(embedder.report().missing.is_empty() && embedder.report().unexpected.is_empty());
+        let found = embedder.embed(&texts);
+        assert_eq!(found.truncated, 1);
+        let expected: Vec<f32> = golden[name].iter::<f32>().collect();
+        let rows = found.values.chunks_exact(384).zip(expected.chunks_exact(384));
+        for (i, (found, expected)) in rows.enumerate() {
+            let cosine = cosine(found, expected);
+            assert!(cosine > 0.99999, "{name} of text {i}: cosine {cosine}");
+            for (a, b) in found.iter().zip(expected) {
+                assert!((a - b).abs() < 1e-4, "{name} of text {i}: {a} is not {b}");
+            }
+        }
+        for (text, together) in texts.iter().zip(found.values.chunks_exact(384)) {
+            let alone = embedder.embed(&[text]).values;
+            assert!(cosine(&alone, together) > 0.99999, "{text} by itself");
+        }
+    }
+}
+
+/// The random model of another fixture, with a vocabulary.
+fn small_model(folder: &Path) {
+    for name in ["config.json", "model.safetensors"] {
+        fs::copy(root().join("fixtures/bert_pretraining").join(name), folder.join(name)).unwrap();
+    }
+    let letters = ('a'..='z').map(String::from).chain(('a'..='z').map(|letter| format!("##{letter}")));
+    let pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"].map(String::from).into_iter().chain(letters);
+    fs::write(folder.join("vocab.txt"), pieces.collect::<Vec<_>>().join("\n")).unwrap();
+}
+
+#[test]
+fn a_folder_without_modules_is_averaged_and_not_scaled() {
+    let folder = tempfile::tempdir().unwrap();
+    small_model(folder.path());
+    let load = |config| Embedder::load(folder.path(), config, &Device::flex()).unwrap();
+    let texts = ["a b c", "", "hello world and more of it than fits", "x"];
+    let plain = load(EmbedConfig::default());
+    // The model has 20 positions; heads are not the encoder's.
+    assert_eq!(plain.max_len(), 20);
+    assert!(plain.report().missing.is_empty());
+    assert!(plain.report().unexpected.iter().all(|name| name.starts_with("cls.")));
+    assert!(!plain.report().unexpected.is_empty());
+    let found = plain.embed(&texts);
+    assert_eq!((found.values.len(), found.truncated), (4 * 24, 1));
+    for (text, together) in texts.iter().zip(found.values.chunks_exact(24)) {
+        for (a, b) in plain.embed(&[text]).values.iter().zip(together) {
+            assert!((a - b).abs() < 1e-4, "{text}");
+        }
+    }
+    let scaled = load(EmbedConfig { normalize: Some(true), ..EmbedConfig::default() }).embed(&texts);
+    for (plain, scaled) in found.values.chunks_exact(24).zip(scaled.values.chunks_exact(24)) {
+        let length: f32 = scaled.iter().map(|x| x * x).sum();
+        assert!((length - 1.0).abs() < 1e-5);
+        assert!(cosine(plain, scaled) > 0.999_999);
+    }
+    assert!(plain.embed::<&str>(&[]).values.is_empty());
+}
+
+#[test]
+fn what_a_folder_lacks_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    small_model(folder.path());
+    let error = |config| Embedder::load(folder.path(), config, &Device::flex()).unwrap_err().to_string();
+    let modules = r#"[{"path": "p", "type": "sentence_transformers.models.Pooling"}]"#;
+    fs::write(folder.path().join("modules.json"), modules).unwrap();
+    fs::create_dir(folder.path().join("p")).unwrap();
+    fs::write(folder.path().join("p/config.json"), r#"{"pooling_mode_max_tokens": true}"#).unwrap();
+    let message = error(EmbedConfig::default());
+    assert!(message.contains("pooling `max_tokens` is not supported"), "{message}");
+    // Whoever chooses the pooling needs no other.
+    let chosen = EmbedConfig { pooling: Some(Pooling::Mean), ..EmbedConfig::default() };
+    Embedder::load(folder.path(), chosen, &Device::flex()).unwrap();
+    let vocab = folder.path().join("vocab.txt");
+    let longer =
+        fs::read_to_string(&vocab).unwrap() + &(0..20).map(|i| format!("\nw{i}")).collect::<String>();
+    fs::write(&vocab, longer).unwrap();
+    assert!(error(chosen).contains("77"), "{}", error(chosen));
+    fs::remove_file(folder.path().join("model.safetensors")).unwrap();
+    assert!(error(chosen).contains("model.safetensors"));
+}
