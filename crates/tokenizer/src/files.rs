@@ -14,7 +14,8 @@ use serde_json::Value;
 
 use crate::{
     AddedToken, Bpe, BpeConfig, Decoder, Error, Model, Normalizer, Padding, PostProcessor, PreTokenizer,
-    Result, Tokenizer, TokenizerConfig, Truncation, Unigram, Vocab, WordLevel, WordPiece, sentencepiece,
+    Result, Tokenizer, TokenizerConfig, Truncation, Unigram, Vocab, WordLevel, WordPiece, json_path,
+    sentencepiece,
 };
 
 const JSON: &str = "tokenizer.json";
@@ -367,8 +368,7 @@ fn component<T: DeserializeOwned>(
         return Ok(None);
     };
     check_types(&value, at, types, list)?;
-    let component = T::deserialize(value).map_err(|e| Error::invalid(at, e.to_string()))?;
-    Ok(Some(component))
+    T::deserialize(&value).map(Some).map_err(|error| json_path::blame::<T>(value, at, &error.to_string()))
 }
 
 fn check_types(value: &Value, at: &str, types: &[&'static str], list: &str) -> Result<()> {
@@ -494,12 +494,97 @@ mod tests {
         let word_level = r#"{"model":{"type":"WordLevel","vocab":[["a",0.5]]}}"#;
         assert!(error(word_level).starts_with("model.vocab: expected an object"));
         let json = with(r#""normalizer":{"type":"BertNormalizer","lowercse":true}"#);
-        assert!(error(&json).contains("normalizer: unknown field `lowercse`"), "{}", error(&json));
+        assert!(error(&json).starts_with("normalizer.lowercse: unknown field `lowercse`"), "{}", error(&json));
         assert!(error(&with(r#""decoder":7"#)).starts_with("decoder: expected an object"));
         assert!(error(&with(r#""version":"2.0""#)).starts_with("version: \"2.0\""));
         assert!(error(&with(r#""surprise":1"#)).contains("unknown field `surprise`"));
         let dropout = r#"{"model":{"type":"BPE","vocab":{},"merges":[],"dropout":-0.1}}"#;
         assert!(error(dropout).starts_with("model.dropout: -0.1"));
+    }
+
+    #[test]
+    fn errors_say_where_in_the_file() {
+        let sequence = |name: &str, list: &str, parts: &str| {
+            error(&with(&format!(r#""{name}":{{"type":"Sequence","{list}":[{parts}]}}"#)))
+        };
+        for (parts, expected) in [
+            (
+                r#"{"type":"NFC"},{"type":"Replace","pattern":{"Regex":"a("},"content":""}"#,
+                r#"normalizer.normalizers[1].pattern: "a(" is no regular expression"#,
+            ),
+            (
+                r#"{"type":"Sequence","normalizers":[{"type":"NFC"},{"type":"Strip","strip_left":7,"strip_right":true}]}"#,
+                "normalizer.normalizers[0].normalizers[1].strip_left: invalid type: integer `7`",
+            ),
+            (
+                r#"{"type":"Strip","strip_left":true}"#,
+                "normalizer.normalizers[0]: missing field `strip_right`",
+            ),
+            (
+                r#"{"type":"Precompiled","precompiled_charsmap":"%"}"#,
+                "normalizer.normalizers[0].precompiled_charsmap: ",
+            ),
+        ] {
+            let error = sequence("normalizer", "normalizers", parts);
+            assert!(error.starts_with(expected), "{error}");
+        }
+        for (parts, expected) in [
+            (r#"{"type":"FixedLength","length":0}"#, "pre_tokenizer.pretokenizers[0].length: 0 is too few"),
+            (
+                r#"{"type":"Whitespace"},{"type":"Metaspace","replacement":"ab"}"#,
+                "pre_tokenizer.pretokenizers[1].replacement: invalid value: string \"ab\"",
+            ),
+            (
+                r#"{"type":"Metaspace","replacement":"a","add_prefix_space":false}"#,
+                "pre_tokenizer.pretokenizers[0].add_prefix_space: false does not go with",
+            ),
+            (
+                r#"{"type":"Punctuation","behavior":"Melted"}"#,
+                "pre_tokenizer.pretokenizers[0].behavior: unknown variant `Melted`",
+            ),
+        ] {
+            let error = sequence("pre_tokenizer", "pretokenizers", parts);
+            assert!(error.starts_with(expected), "{error}");
+        }
+        for (parts, expected) in [
+            (
+                r#"{"type":"BertProcessing","sep":["[SEP]","x"],"cls":["[CLS]",1]}"#,
+                "post_processor.processors[0].sep[1]: invalid type: string \"x\"",
+            ),
+            (
+                r#"{"type":"BertProcessing","sep":["[SEP]"],"cls":["[CLS]",1]}"#,
+                "post_processor.processors[0].sep: invalid length 1",
+            ),
+            (
+                r#"{"type":"TemplateProcessing","single":[{"Sequence":{"id":"C","type_id":0}}],"pair":[],"special_tokens":{}}"#,
+                "post_processor.processors[0].single[0].Sequence.id: unknown variant `C`",
+            ),
+            (
+                r#"{"type":"TemplateProcessing","single":[],"pair":[],"special_tokens":{"type":{"id":"type","ids":["x"],"tokens":[]}}}"#,
+                "post_processor.processors[0].special_tokens.type.ids[0]: invalid type: string \"x\"",
+            ),
+            (
+                r#"{"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"C","type_id":0}}],"pair":[],"special_tokens":{}}"#,
+                r#"post_processor.processors[0].single[0]: "C" is not in special_tokens"#,
+            ),
+        ] {
+            let error = sequence("post_processor", "processors", parts);
+            assert!(error.starts_with(expected), "{error}");
+        }
+        for (parts, expected) in [
+            (
+                r#"{"type":"Fuse"},{"type":"Strip","content":"ab","start":0,"stop":0}"#,
+                "decoder.decoders[1].content: invalid value: string \"ab\"",
+            ),
+            (r#"{"type":"WordPiece","prefix":"a"}"#, "decoder.decoders[0]: missing field `cleanup`"),
+            (
+                r#"{"type":"BPEDecoder","suffix":"a","prefix":"b"}"#,
+                "decoder.decoders[0].prefix: unknown field `prefix`",
+            ),
+        ] {
+            let error = sequence("decoder", "decoders", parts);
+            assert!(error.starts_with(expected), "{error}");
+        }
     }
 
     #[test]

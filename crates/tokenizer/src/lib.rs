@@ -90,6 +90,7 @@ mod encoding;
 mod error;
 mod files;
 mod input;
+mod json_path;
 mod models;
 mod normalized;
 mod normalizers;

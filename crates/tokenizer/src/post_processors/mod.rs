@@ -11,7 +11,7 @@ use crate::{ByteLevel, Encoding};
 
 /// A post-processor, named as in `tokenizer.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "type")]
+#[serde(tag = "type", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum PostProcessor {
     /// `[CLS] A [SEP]`, or `[CLS] A [SEP] B [SEP]`, with type ids 0 and 1.

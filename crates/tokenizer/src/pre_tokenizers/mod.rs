@@ -20,7 +20,7 @@ use crate::{
 
 /// A pre-tokenizer, named as in `tokenizer.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "type")]
+#[serde(tag = "type", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum PreTokenizer {
     /// Cuts at white space and around every punctuation character.
