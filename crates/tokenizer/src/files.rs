@@ -494,7 +494,11 @@ mod tests {
         let word_level = r#"{"model":{"type":"WordLevel","vocab":[["a",0.5]]}}"#;
         assert!(error(word_level).starts_with("model.vocab: expected an object"));
         let json = with(r#""normalizer":{"type":"BertNormalizer","lowercse":true}"#);
-        assert!(error(&json).starts_with("normalizer.lowercse: unknown field `lowercse`"), "{}", error(&json));
+        assert!(
+            error(&json).starts_with("normalizer.lowercse: unknown field `lowercse`"),
+            "{}",
+            error(&json)
+        );
         assert!(error(&with(r#""decoder":7"#)).starts_with("decoder: expected an object"));
         assert!(error(&with(r#""version":"2.0""#)).starts_with("version: \"2.0\""));
         assert!(error(&with(r#""surprise":1"#)).contains("unknown field `surprise`"));
@@ -557,7 +561,7 @@ mod tests {
             ),
             (
                 r#"{"type":"TemplateProcessing","single":[{"Sequence":{"id":"C","type_id":0}}],"pair":[],"special_tokens":{}}"#,
-                "post_processor.processors[0].single[0].Sequence.id: unknown variant `C`",
+                "post_processor.processors[0].single[0]: unknown variant `C`",
             ),
             (
                 r#"{"type":"TemplateProcessing","single":[],"pair":[],"special_tokens":{"type":{"id":"type","ids":["x"],"tokens":[]}}}"#,

@@ -4,6 +4,7 @@ mod bert;
 mod byte_level;
 mod delimiters;
 mod metaspace;
+mod unicode_scripts;
 mod whitespace;
 
 pub use byte_level::ByteLevel;
@@ -41,6 +42,8 @@ pub enum PreTokenizer {
     CharDelimiterSplit(CharDelimiterSplit),
     /// Cuts after so many characters.
     FixedLength(FixedLength),
+    /// Cuts where the script changes: Latin, Han with the Japanese syllabaries, Arabic, ….
+    UnicodeScripts,
     /// Spaces as a visible character, and cuts before it.
     Metaspace(Metaspace),
     /// One pre-tokenizer after the other.
@@ -62,6 +65,7 @@ impl PreTokenizer {
         "Digits",
         "CharDelimiterSplit",
         "FixedLength",
+        "UnicodeScripts",
         "Metaspace",
         "Sequence",
     ];
@@ -106,6 +110,7 @@ impl PreTokenizer {
             Self::Digits(digits) => splits.cut(|text, word| digits.cut(text, word)),
             Self::CharDelimiterSplit(split) => splits.cut(|text, word| split.cut(text, word)),
             Self::FixedLength(fixed) => splits.cut(|text, word| fixed.cut(text, word)),
+            Self::UnicodeScripts => splits.cut(unicode_scripts::cut),
             Self::Metaspace(metaspace) => metaspace.apply(splits),
             Self::Sequence { pretokenizers } => pretokenizers.iter().for_each(|p| p.cut(splits)),
         }
