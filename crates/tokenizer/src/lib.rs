@@ -69,6 +69,9 @@
 //! - Decoding without special tokens leaves out also those whose normal form is another text. Of two added
 //!   tokens with the same normal form the first is found (the reference takes either, at random), and white
 //!   space that one added token took is not found again by the next.
+//! - The `ByteFallback` decoder takes two hexadecimal digits for a byte; the reference also `<0x+5>`.
+//! - A known splitting pattern (see [`Pattern`]) never gives up; the reference's engine fails on very long
+//!   runs of white space.
 //! - Unknown fields and components are errors.
 //! - Unigram sampling draws a path in proportion to its probability to the power of alpha (Kudo 2018); the
 //!   reference applies alpha again at every piece. A piece that comes twice is an error.

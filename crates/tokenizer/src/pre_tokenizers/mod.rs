@@ -3,6 +3,7 @@
 mod bert;
 mod byte_level;
 mod delimiters;
+mod known_patterns;
 mod metaspace;
 mod unicode_scripts;
 mod whitespace;
@@ -10,6 +11,7 @@ mod whitespace;
 pub use byte_level::ByteLevel;
 pub(crate) use byte_level::{byte_to_char, char_to_byte};
 pub use delimiters::{CharDelimiterSplit, Digits, FixedLength, Punctuation, SplitPattern};
+pub(crate) use known_patterns::{Splitter, splitter};
 pub use metaspace::{Metaspace, PrependScheme};
 
 use serde::{Deserialize, Serialize};

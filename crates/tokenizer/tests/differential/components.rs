@@ -3,7 +3,7 @@
 use super::*;
 
 /// Settings of `normalizer`, `pre_tokenizer` and `decoder`; null where there is none.
-const PIPELINES: [[&str; 3]; 34] = [
+const PIPELINES: [[&str; 3]; 37] = [
     [r#"{"type":"Strip","strip_left":true,"strip_right":false}"#, "null", r#"{"type":"Fuse"}"#],
     [r#"{"type":"Strip","strip_left":false,"strip_right":true}"#, "null", "null"],
     [r#"{"type":"Strip","strip_left":true,"strip_right":true}"#, r#"{"type":"Whitespace"}"#, "null"],
@@ -54,6 +54,21 @@ const PIPELINES: [[&str; 3]; 34] = [
     ["null", r#"{"type":"Digits","individual_digits":true}"#, "null"],
     ["null", r#"{"type":"Digits","individual_digits":false}"#, "null"],
     ["null", r#"{"type":"CharDelimiterSplit","delimiter":"e"}"#, "null"],
+    [
+        r#"{"type":"NFC"}"#,
+        r#"{"type":"Sequence","pretokenizers":[{"type":"Split","pattern":{"Regex":"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"},"behavior":"Isolated","invert":false},{"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":false}]}"#,
+        r#"{"type":"ByteLevel","add_prefix_space":true,"trim_offsets":true,"use_regex":true}"#,
+    ],
+    [
+        "null",
+        r#"{"type":"Sequence","pretokenizers":[{"type":"Split","pattern":{"Regex":"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"},"behavior":"Removed","invert":true},{"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":false}]}"#,
+        r#"{"type":"ByteLevel","add_prefix_space":true,"trim_offsets":true,"use_regex":true}"#,
+    ],
+    [
+        "null",
+        r#"{"type":"Sequence","pretokenizers":[{"type":"Split","pattern":{"Regex":"'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"},"behavior":"Contiguous","invert":false},{"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":false}]}"#,
+        r#"{"type":"ByteLevel","add_prefix_space":true,"trim_offsets":true,"use_regex":true}"#,
+    ],
     ["null", r#"{"type":"UnicodeScripts"}"#, "null"],
     [
         r#"{"type":"NFKC"}"#,
