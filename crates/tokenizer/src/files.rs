@@ -20,32 +20,34 @@ use crate::{
 
 const JSON: &str = "tokenizer.json";
 const CONFIG: &str = "tokenizer_config.json";
+const SPECIAL: &str = "special_tokens_map.json";
+const ADDED: &str = "added_tokens.json";
 /// The names that transformers' models give SentencePiece's files.
 const SENTENCEPIECE: [&str; 4] = ["tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "spm.model"];
 
 pub(crate) fn load(path: &Path) -> Result<Tokenizer> {
     if !path.is_dir() {
         return if path.extension().is_some_and(|e| e == "txt") {
-            let config = path.with_file_name("tokenizer_config.json");
+            let config = path.with_file_name(CONFIG);
             load_vocab_txt(path, &config)
         } else if path.extension().is_some_and(|e| e == "model") {
-            load_sentencepiece(path)
+            load_sentencepiece(path, &path.with_file_name(CONFIG))
         } else {
             in_file(path, from_json)
         };
     }
     let [json, vocab_txt, vocab_json, merges, config] =
-        [JSON, "vocab.txt", "vocab.json", "merges.txt", "tokenizer_config.json"].map(|f| path.join(f));
+        [JSON, "vocab.txt", "vocab.json", "merges.txt", CONFIG].map(|f| path.join(f));
     if json.is_file() {
         let mut tokenizer = in_file(&json, from_json)?;
-        tokenizer.config = read_config(&config)?.unwrap_or_default();
+        tokenizer.config = read_if_there(&config, TokenizerConfig::from_json)?.unwrap_or_default();
         Ok(tokenizer)
     } else if vocab_txt.is_file() {
         load_vocab_txt(&vocab_txt, &config)
     } else if vocab_json.is_file() && merges.is_file() {
         load_bpe(&vocab_json, &merges, &config)
     } else if let Some(model) = SENTENCEPIECE.map(|f| path.join(f)).into_iter().find(|f| f.is_file()) {
-        load_sentencepiece(&model)
+        load_sentencepiece(&model, &config)
     } else {
         Err(Error::NotFound { path: path.to_owned() })
     }
@@ -88,9 +90,25 @@ fn load_vocab_txt(path: &Path, config: &Path) -> Result<Tokenizer> {
     }
 }
 
-/// The `tokenizer_config.json`, if there is one.
+fn read_if_there<T>(path: &Path, parse: impl FnOnce(&str) -> Result<T>) -> Result<Option<T>> {
+    path.is_file().then(|| in_file(path, parse)).transpose()
+}
+
+/// The `tokenizer_config.json` with what the files beside it add, if there is any of them.
 fn read_config(path: &Path) -> Result<Option<TokenizerConfig>> {
-    path.is_file().then(|| in_file(path, TokenizerConfig::from_json)).transpose()
+    fn json<T: DeserializeOwned>(what: &'static str) -> impl FnOnce(&str) -> Result<T> {
+        move |text| serde_json::from_str(text).map_err(|error| Error::json(what, &error))
+    }
+    let config = read_if_there(path, TokenizerConfig::from_json)?;
+    let [map, added] = [SPECIAL, ADDED].map(|name| path.with_file_name(name));
+    let map = read_if_there(&map, json::<TokenizerConfig>(SPECIAL))?;
+    let added = read_if_there(&added, json(ADDED))?;
+    if config.is_none() && map.is_none() && added.is_none() {
+        return Ok(None);
+    }
+    let mut config = config.unwrap_or_default();
+    config.older_files(map.unwrap_or_default(), added.unwrap_or_default());
+    Ok(Some(config))
 }
 
 fn parse_vocab_txt(text: &str) -> Result<Vocab> {
@@ -108,10 +126,14 @@ fn parse_vocab_txt(text: &str) -> Result<Vocab> {
     Ok(vocab)
 }
 
-fn load_sentencepiece(path: &Path) -> Result<Tokenizer> {
+fn load_sentencepiece(path: &Path, config: &Path) -> Result<Tokenizer> {
     let bytes =
         fs::read(path).map_err(|source| Error::Io { action: "read", path: path.to_owned(), source })?;
-    sentencepiece::from_bytes(&bytes).map_err(|error| error.in_file(path))
+    let tokenizer = sentencepiece::from_bytes(&bytes).map_err(|error| error.in_file(path))?;
+    match read_config(config)? {
+        Some(declared) => declared.set_sentencepiece(tokenizer).map_err(|error| error.in_file(config)),
+        None => Ok(tokenizer),
+    }
 }
 
 /// GPT-2's and RoBERTa's files.
@@ -634,5 +656,51 @@ mod tests {
         assert_eq!(lower.encode("Hello", false).ids, [1]);
         lower.save(folder.path()).unwrap();
         assert_eq!(load(folder.path()).unwrap().to_json(), lower.to_json());
+    }
+
+    #[test]
+    fn older_files_name_added_tokens() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name| folder.path().join(name);
+        fs::write(path("vocab.txt"), "[PAD]\n[UNK]\n[CLS]\n[SEP]\nhello\nworld\n<cls>\n").unwrap();
+        fs::write(path(ADDED), r#"{"<extra>":7,"<new word>":8}"#).unwrap();
+        let map =
+            r#"{"cls_token":{"content":"<cls>","lstrip":true},"additional_special_tokens":["<extra>"]}"#;
+        fs::write(path(SPECIAL), map).unwrap();
+        let tokenizer = load(folder.path()).unwrap();
+        assert_eq!(tokenizer.encode("hello <extra> <new word>", true).ids, [6, 4, 7, 8, 3]);
+        assert_eq!(tokenizer.config().cls_token.as_ref().unwrap().content, "<cls>");
+        assert!(tokenizer.is_special(7) && !tokenizer.is_special(8));
+        fs::write(path(CONFIG), r#"{"added_tokens_decoder":{"7":{"content":"<other>","special":true}}}"#)
+            .unwrap();
+        let newer = load(folder.path()).unwrap();
+        assert_eq!((newer.token_to_id("<other>"), newer.token_to_id("<extra>")), (Some(7), None));
+        fs::write(path(ADDED), "{\"a\":\n-1}").unwrap();
+        let error = load(folder.path()).unwrap_err();
+        assert!(error.to_string().ends_with(ADDED), "{error}");
+        assert!(std::error::Error::source(&error).unwrap().to_string().contains("line 2"));
+    }
+
+    #[test]
+    fn a_sentencepiece_folder_has_a_config() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name| folder.path().join(name);
+        fs::write(path("tokenizer.model"), include_bytes!("../tests/data/sentencepiece/bpe-bytes.model"))
+            .unwrap();
+        let plain = load(folder.path()).unwrap();
+        let ids = plain.encode("a ship", true).ids;
+        let (bos, next) = (plain.token_to_id("<s>").unwrap(), plain.vocab_size() as u32);
+        let config = r#"{"bos_token":"<s>","add_bos_token":true,"model_max_length":99}"#;
+        fs::write(path(CONFIG), config).unwrap();
+        fs::write(path(ADDED), format!(r#"{{"<more>":{next}}}"#)).unwrap();
+        for at in [folder.path().to_owned(), path("tokenizer.model")] {
+            let tokenizer = load(&at).unwrap();
+            assert_eq!(tokenizer.encode("a ship", true).ids, [&[bos], ids.as_slice()].concat());
+            assert_eq!(tokenizer.encode("<more>", false).ids, [next]);
+            assert_eq!(tokenizer.config().model_max_length, Some(99));
+        }
+        // The model's own ids stay what they are.
+        fs::write(path(ADDED), r#"{"<s>":0}"#).unwrap();
+        assert!(load(folder.path()).unwrap_err().to_string().ends_with(CONFIG));
     }
 }

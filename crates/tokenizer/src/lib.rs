@@ -115,7 +115,7 @@ pub use decoders::Decoder;
 pub use encoding::Encoding;
 pub use error::{Error, Result};
 pub use input::{Input, OffsetUnit, Sequence};
-pub use models::{Bpe, BpeConfig, Model, Segmentation, Unigram, Vocab, WordLevel, WordPiece};
+pub use models::{Bpe, BpeConfig, Model, Sampling, Segmentation, Unigram, Vocab, WordLevel, WordPiece};
 pub use normalized::Span;
 pub use normalizers::{BertNormalizer, Normalizer, Precompiled, Prepend, Replace, Strip};
 pub use padding::{Padding, PaddingDirection, PaddingStrategy};
