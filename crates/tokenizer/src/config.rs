@@ -16,7 +16,8 @@ const NO_LIMIT: f64 = 1e9;
 /// since the file is shared with other programs.
 ///
 /// Beside a `tokenizer.json` it only names tokens and lengths; beside a `vocab.txt`, or a `vocab.json` and
-/// `merges.txt`, it also decides how the stages are set.
+/// `merges.txt`, or a SentencePiece model, it also decides how the stages are set; there `special_tokens_map.json`
+/// and `added_tokens.json` of older models are read too.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct TokenizerConfig {
@@ -34,7 +35,7 @@ pub struct TokenizerConfig {
     pub tokenize_chinese_chars: Option<bool>,
     /// GPT-2, RoBERTa: treat the first word like those after a space.
     pub add_prefix_space: Option<bool>,
-    /// GPT-2: put `bos_token` before each text.
+    /// GPT-2 and SentencePiece models: put `bos_token` before each text.
     pub add_bos_token: Option<bool>,
     /// Begins a text.
     #[serde(deserialize_with = "token")]
@@ -179,6 +180,53 @@ impl TokenizerConfig {
         });
         if let (Some(cls), Some(sep)) = (cls, sep) {
             let template = PostProcessor::TemplateProcessing(TemplateProcessing::bert(cls, sep));
+            tokenizer = tokenizer.with_post_processor(template)?;
+        }
+        tokenizer.config = self;
+        Ok(tokenizer)
+    }
+
+    /// Takes what the files of older models say: `special_tokens_map` names tokens, and `added_tokens` has the
+    /// ids of those outside the vocabulary. As transformers does, only where the config has no
+    /// `added_tokens_decoder`, which replaced both.
+    pub(crate) fn older_files(&mut self, map: Self, added: BTreeMap<String, u32>) {
+        if !self.added_tokens_decoder.is_empty() {
+            return;
+        }
+        let own = [
+            &mut self.bos_token,
+            &mut self.eos_token,
+            &mut self.unk_token,
+            &mut self.sep_token,
+            &mut self.pad_token,
+            &mut self.cls_token,
+            &mut self.mask_token,
+        ];
+        for (own, (_, token)) in own.into_iter().zip(map.parts()) {
+            if token.is_some() {
+                own.clone_from(token);
+            }
+        }
+        if !map.additional_special_tokens.is_empty() {
+            self.additional_special_tokens = map.additional_special_tokens;
+        }
+        let parts = self.parts().map(|(_, token)| token.clone()).into_iter().flatten();
+        let special: Vec<AddedToken> = parts.chain(self.additional_special_tokens.iter().cloned()).collect();
+        for (content, id) in added {
+            let known = special.iter().find(|token| token.content == content).cloned();
+            // What is not special is searched for in normalised text.
+            let plain = || AddedToken { normalized: true, ..AddedToken::plain(content.as_str()) };
+            self.added_tokens_decoder.insert(id, known.unwrap_or_else(plain));
+        }
+    }
+
+    /// Sets the stages that a SentencePiece model leaves open.
+    pub(crate) fn set_sentencepiece(self, mut tokenizer: Tokenizer) -> Result<Tokenizer> {
+        self.add_tokens(&mut tokenizer)?;
+        if let (Some(bos), Some(true)) = (&self.bos_token, self.add_bos_token)
+            && let Some(id) = tokenizer.token_to_id(&bos.content)
+        {
+            let template = PostProcessor::TemplateProcessing(TemplateProcessing::prefix((&bos.content, id)));
             tokenizer = tokenizer.with_post_processor(template)?;
         }
         tokenizer.config = self;

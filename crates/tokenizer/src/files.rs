@@ -14,37 +14,40 @@ use serde_json::Value;
 
 use crate::{
     AddedToken, Bpe, BpeConfig, Decoder, Error, Model, Normalizer, Padding, PostProcessor, PreTokenizer,
-    Result, Tokenizer, TokenizerConfig, Truncation, Unigram, Vocab, WordLevel, WordPiece, sentencepiece,
+    Result, Tokenizer, TokenizerConfig, Truncation, Unigram, Vocab, WordLevel, WordPiece, json_path,
+    sentencepiece,
 };
 
 const JSON: &str = "tokenizer.json";
 const CONFIG: &str = "tokenizer_config.json";
+const SPECIAL: &str = "special_tokens_map.json";
+const ADDED: &str = "added_tokens.json";
 /// The names that transformers' models give SentencePiece's files.
 const SENTENCEPIECE: [&str; 4] = ["tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "spm.model"];
 
 pub(crate) fn load(path: &Path) -> Result<Tokenizer> {
     if !path.is_dir() {
         return if path.extension().is_some_and(|e| e == "txt") {
-            let config = path.with_file_name("tokenizer_config.json");
+            let config = path.with_file_name(CONFIG);
             load_vocab_txt(path, &config)
         } else if path.extension().is_some_and(|e| e == "model") {
-            load_sentencepiece(path)
+            load_sentencepiece(path, &path.with_file_name(CONFIG))
         } else {
             in_file(path, from_json)
         };
     }
     let [json, vocab_txt, vocab_json, merges, config] =
-        [JSON, "vocab.txt", "vocab.json", "merges.txt", "tokenizer_config.json"].map(|f| path.join(f));
+        [JSON, "vocab.txt", "vocab.json", "merges.txt", CONFIG].map(|f| path.join(f));
     if json.is_file() {
         let mut tokenizer = in_file(&json, from_json)?;
-        tokenizer.config = read_config(&config)?.unwrap_or_default();
+        tokenizer.config = read_if_there(&config, TokenizerConfig::from_json)?.unwrap_or_default();
         Ok(tokenizer)
     } else if vocab_txt.is_file() {
         load_vocab_txt(&vocab_txt, &config)
     } else if vocab_json.is_file() && merges.is_file() {
         load_bpe(&vocab_json, &merges, &config)
     } else if let Some(model) = SENTENCEPIECE.map(|f| path.join(f)).into_iter().find(|f| f.is_file()) {
-        load_sentencepiece(&model)
+        load_sentencepiece(&model, &config)
     } else {
         Err(Error::NotFound { path: path.to_owned() })
     }
@@ -87,9 +90,25 @@ fn load_vocab_txt(path: &Path, config: &Path) -> Result<Tokenizer> {
     }
 }
 
-/// The `tokenizer_config.json`, if there is one.
+fn read_if_there<T>(path: &Path, parse: impl FnOnce(&str) -> Result<T>) -> Result<Option<T>> {
+    path.is_file().then(|| in_file(path, parse)).transpose()
+}
+
+/// The `tokenizer_config.json` with what the files beside it add, if there is any of them.
 fn read_config(path: &Path) -> Result<Option<TokenizerConfig>> {
-    path.is_file().then(|| in_file(path, TokenizerConfig::from_json)).transpose()
+    fn json<T: DeserializeOwned>(what: &'static str) -> impl FnOnce(&str) -> Result<T> {
+        move |text| serde_json::from_str(text).map_err(|error| Error::json(what, &error))
+    }
+    let config = read_if_there(path, TokenizerConfig::from_json)?;
+    let [map, added] = [SPECIAL, ADDED].map(|name| path.with_file_name(name));
+    let map = read_if_there(&map, json::<TokenizerConfig>(SPECIAL))?;
+    let added = read_if_there(&added, json(ADDED))?;
+    if config.is_none() && map.is_none() && added.is_none() {
+        return Ok(None);
+    }
+    let mut config = config.unwrap_or_default();
+    config.older_files(map.unwrap_or_default(), added.unwrap_or_default());
+    Ok(Some(config))
 }
 
 fn parse_vocab_txt(text: &str) -> Result<Vocab> {
@@ -107,10 +126,14 @@ fn parse_vocab_txt(text: &str) -> Result<Vocab> {
     Ok(vocab)
 }
 
-fn load_sentencepiece(path: &Path) -> Result<Tokenizer> {
+fn load_sentencepiece(path: &Path, config: &Path) -> Result<Tokenizer> {
     let bytes =
         fs::read(path).map_err(|source| Error::Io { action: "read", path: path.to_owned(), source })?;
-    sentencepiece::from_bytes(&bytes).map_err(|error| error.in_file(path))
+    let tokenizer = sentencepiece::from_bytes(&bytes).map_err(|error| error.in_file(path))?;
+    match read_config(config)? {
+        Some(declared) => declared.set_sentencepiece(tokenizer).map_err(|error| error.in_file(config)),
+        None => Ok(tokenizer),
+    }
 }
 
 /// GPT-2's and RoBERTa's files.
@@ -367,8 +390,7 @@ fn component<T: DeserializeOwned>(
         return Ok(None);
     };
     check_types(&value, at, types, list)?;
-    let component = T::deserialize(value).map_err(|e| Error::invalid(at, e.to_string()))?;
-    Ok(Some(component))
+    T::deserialize(&value).map(Some).map_err(|error| json_path::blame::<T>(value, at, &error.to_string()))
 }
 
 fn check_types(value: &Value, at: &str, types: &[&'static str], list: &str) -> Result<()> {
@@ -494,12 +516,101 @@ mod tests {
         let word_level = r#"{"model":{"type":"WordLevel","vocab":[["a",0.5]]}}"#;
         assert!(error(word_level).starts_with("model.vocab: expected an object"));
         let json = with(r#""normalizer":{"type":"BertNormalizer","lowercse":true}"#);
-        assert!(error(&json).contains("normalizer: unknown field `lowercse`"), "{}", error(&json));
+        assert!(
+            error(&json).starts_with("normalizer.lowercse: unknown field `lowercse`"),
+            "{}",
+            error(&json)
+        );
         assert!(error(&with(r#""decoder":7"#)).starts_with("decoder: expected an object"));
         assert!(error(&with(r#""version":"2.0""#)).starts_with("version: \"2.0\""));
         assert!(error(&with(r#""surprise":1"#)).contains("unknown field `surprise`"));
         let dropout = r#"{"model":{"type":"BPE","vocab":{},"merges":[],"dropout":-0.1}}"#;
         assert!(error(dropout).starts_with("model.dropout: -0.1"));
+    }
+
+    #[test]
+    fn errors_say_where_in_the_file() {
+        let sequence = |name: &str, list: &str, parts: &str| {
+            error(&with(&format!(r#""{name}":{{"type":"Sequence","{list}":[{parts}]}}"#)))
+        };
+        for (parts, expected) in [
+            (
+                r#"{"type":"NFC"},{"type":"Replace","pattern":{"Regex":"a("},"content":""}"#,
+                r#"normalizer.normalizers[1].pattern: "a(" is no regular expression"#,
+            ),
+            (
+                r#"{"type":"Sequence","normalizers":[{"type":"NFC"},{"type":"Strip","strip_left":7,"strip_right":true}]}"#,
+                "normalizer.normalizers[0].normalizers[1].strip_left: invalid type: integer `7`",
+            ),
+            (
+                r#"{"type":"Strip","strip_left":true}"#,
+                "normalizer.normalizers[0]: missing field `strip_right`",
+            ),
+            (
+                r#"{"type":"Precompiled","precompiled_charsmap":"%"}"#,
+                "normalizer.normalizers[0].precompiled_charsmap: ",
+            ),
+        ] {
+            let error = sequence("normalizer", "normalizers", parts);
+            assert!(error.starts_with(expected), "{error}");
+        }
+        for (parts, expected) in [
+            (r#"{"type":"FixedLength","length":0}"#, "pre_tokenizer.pretokenizers[0].length: 0 is too few"),
+            (
+                r#"{"type":"Whitespace"},{"type":"Metaspace","replacement":"ab"}"#,
+                "pre_tokenizer.pretokenizers[1].replacement: invalid value: string \"ab\"",
+            ),
+            (
+                r#"{"type":"Metaspace","replacement":"a","add_prefix_space":false}"#,
+                "pre_tokenizer.pretokenizers[0].add_prefix_space: false does not go with",
+            ),
+            (
+                r#"{"type":"Punctuation","behavior":"Melted"}"#,
+                "pre_tokenizer.pretokenizers[0].behavior: unknown variant `Melted`",
+            ),
+        ] {
+            let error = sequence("pre_tokenizer", "pretokenizers", parts);
+            assert!(error.starts_with(expected), "{error}");
+        }
+        for (parts, expected) in [
+            (
+                r#"{"type":"BertProcessing","sep":["[SEP]","x"],"cls":["[CLS]",1]}"#,
+                "post_processor.processors[0].sep[1]: invalid type: string \"x\"",
+            ),
+            (
+                r#"{"type":"BertProcessing","sep":["[SEP]"],"cls":["[CLS]",1]}"#,
+                "post_processor.processors[0].sep: invalid length 1",
+            ),
+            (
+                r#"{"type":"TemplateProcessing","single":[{"Sequence":{"id":"C","type_id":0}}],"pair":[],"special_tokens":{}}"#,
+                "post_processor.processors[0].single[0]: unknown variant `C`",
+            ),
+            (
+                r#"{"type":"TemplateProcessing","single":[],"pair":[],"special_tokens":{"type":{"id":"type","ids":["x"],"tokens":[]}}}"#,
+                "post_processor.processors[0].special_tokens.type.ids[0]: invalid type: string \"x\"",
+            ),
+            (
+                r#"{"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"C","type_id":0}}],"pair":[],"special_tokens":{}}"#,
+                r#"post_processor.processors[0].single[0]: "C" is not in special_tokens"#,
+            ),
+        ] {
+            let error = sequence("post_processor", "processors", parts);
+            assert!(error.starts_with(expected), "{error}");
+        }
+        for (parts, expected) in [
+            (
+                r#"{"type":"Fuse"},{"type":"Strip","content":"ab","start":0,"stop":0}"#,
+                "decoder.decoders[1].content: invalid value: string \"ab\"",
+            ),
+            (r#"{"type":"WordPiece","prefix":"a"}"#, "decoder.decoders[0]: missing field `cleanup`"),
+            (
+                r#"{"type":"BPEDecoder","suffix":"a","prefix":"b"}"#,
+                "decoder.decoders[0].prefix: unknown field `prefix`",
+            ),
+        ] {
+            let error = sequence("decoder", "decoders", parts);
+            assert!(error.starts_with(expected), "{error}");
+        }
     }
 
     #[test]
@@ -545,5 +656,51 @@ mod tests {
         assert_eq!(lower.encode("Hello", false).ids, [1]);
         lower.save(folder.path()).unwrap();
         assert_eq!(load(folder.path()).unwrap().to_json(), lower.to_json());
+    }
+
+    #[test]
+    fn older_files_name_added_tokens() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name| folder.path().join(name);
+        fs::write(path("vocab.txt"), "[PAD]\n[UNK]\n[CLS]\n[SEP]\nhello\nworld\n<cls>\n").unwrap();
+        fs::write(path(ADDED), r#"{"<extra>":7,"<new word>":8}"#).unwrap();
+        let map =
+            r#"{"cls_token":{"content":"<cls>","lstrip":true},"additional_special_tokens":["<extra>"]}"#;
+        fs::write(path(SPECIAL), map).unwrap();
+        let tokenizer = load(folder.path()).unwrap();
+        assert_eq!(tokenizer.encode("hello <extra> <new word>", true).ids, [6, 4, 7, 8, 3]);
+        assert_eq!(tokenizer.config().cls_token.as_ref().unwrap().content, "<cls>");
+        assert!(tokenizer.is_special(7) && !tokenizer.is_special(8));
+        fs::write(path(CONFIG), r#"{"added_tokens_decoder":{"7":{"content":"<other>","special":true}}}"#)
+            .unwrap();
+        let newer = load(folder.path()).unwrap();
+        assert_eq!((newer.token_to_id("<other>"), newer.token_to_id("<extra>")), (Some(7), None));
+        fs::write(path(ADDED), "{\"a\":\n-1}").unwrap();
+        let error = load(folder.path()).unwrap_err();
+        assert!(error.to_string().ends_with(ADDED), "{error}");
+        assert!(std::error::Error::source(&error).unwrap().to_string().contains("line 2"));
+    }
+
+    #[test]
+    fn a_sentencepiece_folder_has_a_config() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name| folder.path().join(name);
+        fs::write(path("tokenizer.model"), include_bytes!("../tests/data/sentencepiece/bpe-bytes.model"))
+            .unwrap();
+        let plain = load(folder.path()).unwrap();
+        let ids = plain.encode("a ship", true).ids;
+        let (bos, next) = (plain.token_to_id("<s>").unwrap(), plain.vocab_size() as u32);
+        let config = r#"{"bos_token":"<s>","add_bos_token":true,"model_max_length":99}"#;
+        fs::write(path(CONFIG), config).unwrap();
+        fs::write(path(ADDED), format!(r#"{{"<more>":{next}}}"#)).unwrap();
+        for at in [folder.path().to_owned(), path("tokenizer.model")] {
+            let tokenizer = load(&at).unwrap();
+            assert_eq!(tokenizer.encode("a ship", true).ids, [&[bos], ids.as_slice()].concat());
+            assert_eq!(tokenizer.encode("<more>", false).ids, [next]);
+            assert_eq!(tokenizer.config().model_max_length, Some(99));
+        }
+        // The model's own ids stay what they are.
+        fs::write(path(ADDED), r#"{"<s>":0}"#).unwrap();
+        assert!(load(folder.path()).unwrap_err().to_string().ends_with(CONFIG));
     }
 }

@@ -5,7 +5,7 @@
 //! | stage | does | types |
 //! | --- | --- | --- |
 //! | [`Normalizer`] | text to plainer text | `BertNormalizer`, `NFC`, `NFD`, `NFKC`, `NFKD`, `Lowercase`, `StripAccents`, `Strip`, `Replace`, `Prepend`, `ByteLevel`, `Nmt`, `Precompiled`, `Sequence` |
-//! | [`PreTokenizer`] | text to words | `BertPreTokenizer`, `ByteLevel`, `Whitespace`, `WhitespaceSplit`, `Split`, `Punctuation`, `Digits`, `CharDelimiterSplit`, `FixedLength`, `Metaspace`, `Sequence` |
+//! | [`PreTokenizer`] | text to words | `BertPreTokenizer`, `ByteLevel`, `Whitespace`, `WhitespaceSplit`, `Split`, `Punctuation`, `Digits`, `CharDelimiterSplit`, `FixedLength`, `UnicodeScripts`, `Metaspace`, `Sequence` |
 //! | [`Model`] | words to pieces with ids | `WordPiece`, `BPE`, `Unigram`, `WordLevel` |
 //! | [`PostProcessor`] | special tokens | `TemplateProcessing`, `BertProcessing`, `RobertaProcessing`, `ByteLevel`, `Sequence` |
 //! | [`Decoder`] | pieces back to text | `WordPiece`, `ByteLevel`, `BPEDecoder`, `ByteFallback`, `Fuse`, `Strip`, `Replace`, `Metaspace`, `CTC`, `Sequence` |
@@ -56,8 +56,7 @@
 //!   are 64-bit; those of the reference overflow at 2³¹.
 //! - Decoding no tokens at all gives no text; the reference's BPE decoder panics. So does its `Strip`
 //!   decoder on a token that is nothing but the character, and shorter than what may go.
-//! - `FixedLength` of 0 is an error; the reference panics when it encodes. `UnicodeScripts` is not
-//!   supported, and named where a file has it.
+//! - `FixedLength` of 0 is an error; the reference panics when it encodes.
 //! - BPE dropout draws from a generator that is passed in, or that begins anew with each call; the
 //!   reference draws from one of the process.
 //! - The bytes that stand for an unknown character with a prefix or suffix end where the word does; the
@@ -70,6 +69,9 @@
 //! - Decoding without special tokens leaves out also those whose normal form is another text. Of two added
 //!   tokens with the same normal form the first is found (the reference takes either, at random), and white
 //!   space that one added token took is not found again by the next.
+//! - The `ByteFallback` decoder takes two hexadecimal digits for a byte; the reference also `<0x+5>`.
+//! - A known splitting pattern (see [`Pattern`]) never gives up; the reference's engine fails on very long
+//!   runs of white space.
 //! - Unknown fields and components are errors.
 //! - Unigram sampling draws a path in proportion to its probability to the power of alpha (Kudo 2018); the
 //!   reference applies alpha again at every piece. A piece that comes twice is an error.
@@ -79,7 +81,7 @@
 //!
 //! Unicode versions are the reference's: general categories of `unicode_categories` 0.1, normalisation of
 //! Unicode 9, regular-expression classes those of `regex-syntax` 0.8, case, numbers and white space the
-//! standard library's. Patterns run on `fancy-regex` 0.17, the reference's engine.
+//! standard library's, scripts those of Unicode 9. Patterns run on `fancy-regex` 0.17, the reference's engine.
 
 mod added;
 mod cache;
@@ -90,6 +92,7 @@ mod encoding;
 mod error;
 mod files;
 mod input;
+mod json_path;
 mod models;
 mod normalized;
 mod normalizers;
@@ -112,7 +115,7 @@ pub use decoders::Decoder;
 pub use encoding::Encoding;
 pub use error::{Error, Result};
 pub use input::{Input, OffsetUnit, Sequence};
-pub use models::{Bpe, BpeConfig, Model, Segmentation, Unigram, Vocab, WordLevel, WordPiece};
+pub use models::{Bpe, BpeConfig, Model, Sampling, Segmentation, Unigram, Vocab, WordLevel, WordPiece};
 pub use normalized::Span;
 pub use normalizers::{BertNormalizer, Normalizer, Precompiled, Prepend, Replace, Strip};
 pub use padding::{Padding, PaddingDirection, PaddingStrategy};

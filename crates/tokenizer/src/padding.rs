@@ -26,6 +26,23 @@ pub enum PaddingDirection {
 }
 
 /// How to fill up encodings, as `tokenizer.json` writes it.
+///
+/// ```
+/// # use cloze_tokenizer::{Padding, PaddingDirection, PaddingStrategy, Tokenizer, Vocab};
+/// let mut tokenizer = Tokenizer::bert(Vocab::from_tokens(["[PAD]", "[UNK]", "old", "sea"])?, true)?;
+/// tokenizer.set_padding(Some(Padding {
+///     strategy: PaddingStrategy::BatchLongest,
+///     direction: PaddingDirection::Right,
+///     pad_to_multiple_of: Some(4),
+///     pad_id: 0,
+///     pad_type_id: 0,
+///     pad_token: "[PAD]".into(),
+/// }))?;
+/// let batch = tokenizer.encode_batch(&["old sea", "sea"], false);
+/// assert_eq!(batch[0].ids, [2, 3, 0, 0]);
+/// assert_eq!(batch[1].attention_mask, [1, 0, 0, 0]);
+/// # Ok::<_, cloze_tokenizer::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Padding {

@@ -10,7 +10,8 @@ use rayon::prelude::*;
 
 use crate::{
     AddedToken, BertNormalizer, Bpe, ByteLevel, Decoder, Encoding, Error, Model, Normalizer, Padding,
-    PostProcessor, PreTokenizer, Result, TemplateProcessing, TokenizerConfig, Truncation, Vocab, WordPiece,
+    PostProcessor, PreTokenizer, Result, Sampling, TemplateProcessing, TokenizerConfig, Truncation, Vocab,
+    WordPiece,
     added::AddedVocabulary,
     cache::{Cache, Caches, Pieces},
     splits::{Split, Splits},
@@ -263,6 +264,37 @@ impl Tokenizer {
         self.padding.as_ref()
     }
 
+    /// Sets how Unigram's pieces are drawn by [`encode_sampled`](Self::encode_sampled), or that they are not;
+    /// [`encode`](Self::encode) stays the same. Files do not say.
+    ///
+    /// ```
+    /// # use cloze_tokenizer::{Model, Sampling, Tokenizer, Unigram};
+    /// use rand_pcg::{Pcg64Mcg, rand_core::SeedableRng};
+    ///
+    /// let model = Unigram::new([("<unk>", 0.0), ("a", -1.0), ("aa", -1.5)], Some(0), false)?;
+    /// let mut tokenizer = Tokenizer::new(Model::Unigram(model));
+    /// tokenizer.set_sampling(Some(Sampling { alpha: 0.2, nbest: None }))?;
+    /// let mut rng = Pcg64Mcg::seed_from_u64(7);
+    /// let drawn: Vec<_> = (0..50).map(|_| tokenizer.encode_sampled("aa", false, &mut rng).ids).collect();
+    /// assert!(drawn.contains(&vec![2]) && drawn.contains(&vec![1, 1]));
+    /// assert_eq!(tokenizer.encode("aa", false).ids, [2]);
+    /// # Ok::<_, cloze_tokenizer::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Settings that [`Unigram::with_sampling`](crate::Unigram::with_sampling) refuses; sampling for a model
+    /// that is no Unigram.
+    pub fn set_sampling(&mut self, sampling: Option<Sampling>) -> Result<()> {
+        match &mut self.model {
+            Model::Unigram(model) => model.set_sampling(sampling)?,
+            _ if sampling.is_some() => {
+                return Err(Error::invalid("sampling", "only a Unigram model draws from its probabilities"));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
     /// What the `tokenizer_config.json` of the folder declared; all empty if there was none.
     pub fn config(&self) -> &TokenizerConfig {
         &self.config
@@ -333,7 +365,9 @@ impl Tokenizer {
         self.padded(self.finish(self.encode_one(a, 0, None), second, add_special))
     }
 
-    /// Encodes a text with pieces drawn from `rng`, if the model draws any (BPE with dropout).
+    /// Encodes a text with pieces drawn from `rng`, if the model draws any: BPE with dropout, and Unigram
+    /// with [`Sampling`](crate::Sampling), where each word is drawn on its own. (SentencePiece takes the
+    /// `nbest` of the whole text.) Without a generator Unigram takes the most probable pieces.
     ///
     /// ```
     /// # use cloze_tokenizer::{Bpe, BpeConfig, Model, Tokenizer, Vocab};
@@ -485,7 +519,7 @@ impl Tokenizer {
         work: impl FnOnce(&mut Words) -> T,
     ) -> T {
         let model = &self.model;
-        if !model.is_random() {
+        if !model.is_random(rng.is_some()) {
             let words = self.caches.words;
             return self.caches.with(|cache| work(&mut Words { model, splits, cache, words, rng: None }));
         }

@@ -27,6 +27,17 @@ pub enum TruncationStrategy {
 }
 
 /// How to cut encodings, as `tokenizer.json` writes it.
+///
+/// ```
+/// # use cloze_tokenizer::{Tokenizer, Truncation, Vocab};
+/// let mut tokenizer = Tokenizer::bert(Vocab::from_tokens(["[UNK]", "a", "b", "c", "d"])?, true)?;
+/// // Pieces of three, each of which repeats one of the one before.
+/// tokenizer.set_truncation(Some(Truncation { stride: 1, ..Truncation::to(3) }))?;
+/// let encoding = tokenizer.encode("a b c d", false);
+/// assert_eq!(encoding.ids, [1, 2, 3]);
+/// assert_eq!(encoding.overflowing[0].ids, [3, 4]);
+/// # Ok::<_, cloze_tokenizer::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Truncation {

@@ -92,12 +92,13 @@ fn is_chinese(c: char) -> bool {
     )
 }
 
-type Ranges = Vec<(char, char)>;
+pub(crate) type Ranges = Vec<(char, char)>;
 
 /// The ranges of `\p{L}`, `\p{N}` and `\w`, as the reference's regular expressions know them.
 static CLASSES: LazyLock<[Ranges; 3]> = LazyLock::new(|| [r"\p{L}", r"\p{N}", r"\w"].map(class_ranges));
 
-fn class_ranges(pattern: &str) -> Ranges {
+/// The ranges of a class of regular expressions; of one character, none.
+pub(crate) fn class_ranges(pattern: &str) -> Ranges {
     let hir = regex_syntax::parse(pattern).expect("a constant, valid pattern");
     match hir.into_kind() {
         HirKind::Class(Class::Unicode(class)) => class.iter().map(|r| (r.start(), r.end())).collect(),

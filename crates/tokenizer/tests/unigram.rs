@@ -421,3 +421,46 @@ fn figures() {
         }
     }
 }
+
+/// How often each way is drawn is as its probability to the power of alpha, among all and among the best;
+/// 4.9 standard deviations, which chance passes once in a million times.
+#[test]
+fn tokenizers_draw_in_proportion() {
+    use cloze_tokenizer::Sampling;
+    use rand_pcg::{Pcg64Mcg, rand_core::SeedableRng};
+
+    let pieces = [("<unk>", 0.0), ("a", -1.0), ("b", -1.2), ("ab", -1.9), ("ba", -2.5), ("aba", -2.8)];
+    let model = Unigram::new(pieces, Some(0), false).unwrap();
+    for (alpha, nbest) in
+        [(1.0, None), (0.3, None), (0.0, None), (2.0, Some(3)), (0.5, Some(2)), (0.5, Some(1))]
+    {
+        let ways = model.nbest("aba", nbest.unwrap_or(9));
+        assert_eq!(ways.len(), nbest.unwrap_or(4));
+        let mut tokenizer = Tokenizer::new(Model::Unigram(model.clone()));
+        let best = tokenizer.encode("aba", false);
+        tokenizer.set_sampling(Some(Sampling { alpha, nbest })).unwrap();
+        assert_eq!(tokenizer.encode("aba", false), best, "without a generator, the best");
+        let mut rng = Pcg64Mcg::seed_from_u64(3);
+        const TIMES: usize = 20_000;
+        let mut drawn = vec![0; ways.len()];
+        for _ in 0..TIMES {
+            let ids = tokenizer.encode_sampled("aba", false, &mut rng).ids;
+            drawn[ways.iter().position(|way| way.ids == ids).unwrap()] += 1;
+        }
+        let total: f64 = ways.iter().map(|way| (alpha * way.log_prob).exp()).sum();
+        for (way, drawn) in ways.iter().zip(drawn) {
+            let p = (alpha * way.log_prob).exp() / total;
+            let expected = p * TIMES as f64;
+            let deviation = (expected * (1.0 - p)).sqrt();
+            assert!(
+                (f64::from(drawn) - expected).abs() <= 4.9 * deviation,
+                "{alpha} {nbest:?} {way:?}: {drawn}"
+            );
+        }
+        let again = |seed| tokenizer.encode_sampled("abaabab", false, &mut Pcg64Mcg::seed_from_u64(seed));
+        assert_eq!(again(5), again(5));
+    }
+    let mut words = Tokenizer::bert(cloze_tokenizer::Vocab::from_tokens(["[UNK]"]).unwrap(), true).unwrap();
+    let error = words.set_sampling(Some(Sampling { alpha: 0.1, nbest: None })).unwrap_err().to_string();
+    assert!(error.starts_with("sampling: only a Unigram model"), "{error}");
+}

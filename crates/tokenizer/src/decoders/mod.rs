@@ -9,7 +9,7 @@ use crate::{ByteLevel, Metaspace, Replace, pre_tokenizers::char_to_byte};
 
 /// A decoder, named as in `tokenizer.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "type")]
+#[serde(tag = "type", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum Decoder {
     /// Joins pieces with the prefix, puts a space before the others, and tidies English punctuation.

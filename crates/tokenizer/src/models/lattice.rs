@@ -226,6 +226,21 @@ impl<'a> Lattice<'a> {
         total
     }
 
+    /// One of the `n` best paths, drawn in the same way, with its log probability.
+    pub fn sample_nbest(&self, text: &str, n: usize, alpha: f64, rng: &mut impl Rng) -> (f64, Vec<Step>) {
+        let mut paths = self.nbest(text, n.max(1));
+        let best = paths.first().map_or(0.0, |path| path.0);
+        // Of the best one's weight, so that none is too large for a number.
+        let weight = |path: &(f64, Vec<Step>)| (alpha * (path.0 - best)).exp();
+        let mut left = rng.random::<f64>() * paths.iter().map(weight).sum::<f64>();
+        let chosen = paths.iter().position(|path| {
+            left -= weight(path);
+            left < 0.0
+        });
+        // Rounding may leave none: the best.
+        if paths.is_empty() { Default::default() } else { paths.swap_remove(chosen.unwrap_or(0)) }
+    }
+
     /// Adds to `expected` how often each piece is used on average over all paths, times `count`: the
     /// forward-backward algorithm. Returns the log probability of the text.
     pub fn expect(&self, text: &str, count: f64, expected: &mut [f64], scratch: &mut Scratch) -> f64 {

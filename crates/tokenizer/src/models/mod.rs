@@ -9,7 +9,7 @@ mod word_level;
 mod wordpiece;
 
 pub use bpe::{Bpe, BpeConfig};
-pub use unigram::{Segmentation, Unigram};
+pub use unigram::{Sampling, Segmentation, Unigram};
 pub(crate) use vocab::MAX_ID;
 pub use vocab::Vocab;
 pub use word_level::WordLevel;
@@ -64,10 +64,11 @@ impl Model {
         }
     }
 
-    /// Whether a word may become other pieces each time.
-    pub(crate) fn is_random(&self) -> bool {
+    /// Whether a word may become other pieces each time; `drawn` if a generator is given.
+    pub(crate) fn is_random(&self, drawn: bool) -> bool {
         match self {
             Self::Bpe(model) => model.dropout().is_some(),
+            Self::Unigram(model) => drawn && model.sampling().is_some(),
             _ => false,
         }
     }
@@ -89,7 +90,7 @@ impl Model {
         match self {
             Self::WordPiece(model) => model.pieces(word, out),
             Self::Bpe(model) => model.pieces(word, rng, out),
-            Self::Unigram(model) => model.pieces(word, out),
+            Self::Unigram(model) => model.pieces(word, rng, out),
             Self::WordLevel(model) => model.pieces(word, out),
         }
     }

@@ -28,6 +28,18 @@ pub struct Unigram {
     byte_fallback: bool,
     /// The ids of `<0x00>` to `<0xFF>`.
     bytes: Box<[Option<u32>]>,
+    sampling: Option<Sampling>,
+}
+
+/// How pieces are drawn instead of taking the most probable ones: subword regularisation (Kudo 2018,
+/// section 3.2), with SentencePiece's settings.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Sampling {
+    /// How much the probabilities count: a way to spell a word is drawn in proportion to its probability to
+    /// this power. 0 draws evenly; the paper uses 0.1 to 0.5.
+    pub alpha: f64,
+    /// Draw from so many of the most probable ways (the paper's `l`); `None` from all (`l = ∞`).
+    pub nbest: Option<usize>,
 }
 
 /// One of the ways to spell a text.
@@ -71,7 +83,7 @@ impl Unigram {
         let trie = Trie::new(vocab.iter().map(|(id, piece)| (piece.as_bytes(), id)).collect());
         let min_score = scores.iter().copied().fold(f64::INFINITY, f64::min);
         let bytes = (0..=255u8).map(|byte| vocab.id(&format!("<0x{byte:02X}>"))).collect();
-        Ok(Self { vocab, scores, trie, min_score, unk_id, byte_fallback, bytes })
+        Ok(Self { vocab, scores, trie, min_score, unk_id, byte_fallback, bytes, sampling: None })
     }
 
     /// The pieces and their ids.
@@ -94,13 +106,51 @@ impl Unigram {
         self.byte_fallback
     }
 
+    /// The same model, which draws pieces where a generator is given; see
+    /// [`Tokenizer::encode_sampled`](crate::Tokenizer::encode_sampled).
+    ///
+    /// # Errors
+    /// `alpha` is negative or not finite; `nbest` is 0.
+    pub fn with_sampling(mut self, sampling: Option<Sampling>) -> Result<Self> {
+        self.set_sampling(sampling)?;
+        Ok(self)
+    }
+
+    pub(crate) fn set_sampling(&mut self, sampling: Option<Sampling>) -> Result<()> {
+        if let Some(Sampling { alpha, nbest }) = sampling {
+            if !(alpha.is_finite() && alpha >= 0.0) {
+                return Err(Error::invalid("sampling.alpha", format!("{alpha} is not a number from 0 on")));
+            }
+            if nbest == Some(0) {
+                return Err(Error::invalid("sampling.nbest", "0 ways leave nothing to draw from"));
+            }
+        }
+        self.sampling = sampling;
+        Ok(())
+    }
+
+    /// How pieces are drawn, if they are.
+    pub fn sampling(&self) -> Option<Sampling> {
+        self.sampling
+    }
+
     fn lattice(&self) -> Lattice<'_> {
         Lattice::new(&self.trie, &self.scores, self.unk_id.unwrap_or(NONE), self.min_score)
     }
 
-    pub(crate) fn pieces(&self, word: &str, out: &mut Vec<Piece>) {
+    /// Appends the pieces of `word`; with a generator, sampling applies.
+    pub(crate) fn pieces(&self, word: &str, rng: Option<&mut dyn Rng>, out: &mut Vec<Piece>) {
         let mut writer = Writer::new(self, word, out);
-        self.lattice().best(word, NONE, |step| writer.step(step));
+        let step = |step| writer.step(step);
+        match rng.zip(self.sampling) {
+            None => _ = self.lattice().best(word, NONE, step),
+            Some((mut rng, Sampling { alpha, nbest: None })) => {
+                self.lattice().sample(word, alpha, &mut rng, step);
+            }
+            Some((mut rng, Sampling { alpha, nbest: Some(n) })) => {
+                self.lattice().sample_nbest(word, n, alpha, &mut rng).1.into_iter().for_each(step);
+            }
+        }
         writer.finish();
     }
 
@@ -140,6 +190,23 @@ impl Unigram {
     pub fn sample(&self, text: &str, alpha: f64, rng: &mut impl Rng) -> Segmentation {
         let mut steps = Vec::new();
         let log_prob = self.lattice().sample(text, alpha, rng, |step| steps.push(step));
+        self.segmentation(text, steps, log_prob)
+    }
+
+    /// The same over the `n` most probable ways only (Kudo 2018, section 3.2, `l = n`).
+    ///
+    /// ```
+    /// use cloze_tokenizer::Unigram;
+    /// use rand_pcg::Pcg64Mcg;
+    ///
+    /// let model = Unigram::new([("<unk>", 0.0), ("a", -1.0), ("aa", -2.5)], Some(0), false)?;
+    /// let mut rng = Pcg64Mcg::new(1);
+    /// assert!((0..30).all(|_| model.sample_nbest("aa", 1, 0.0, &mut rng).ids == [1, 1]));
+    /// assert!((0..30).any(|_| model.sample_nbest("aa", 2, 0.0, &mut rng).ids == [2]));
+    /// # Ok::<_, cloze_tokenizer::Error>(())
+    /// ```
+    pub fn sample_nbest(&self, text: &str, n: usize, alpha: f64, rng: &mut impl Rng) -> Segmentation {
+        let (log_prob, steps) = self.lattice().sample_nbest(text, n, alpha, rng);
         self.segmentation(text, steps, log_prob)
     }
 
@@ -225,7 +292,7 @@ mod tests {
 
     fn run(model: &Unigram, text: &str) -> Vec<(u32, usize)> {
         let mut out = Vec::new();
-        model.pieces(text, &mut out);
+        model.pieces(text, None, &mut out);
         out.into_iter().map(|p| (p.id, p.end)).collect()
     }
 
@@ -256,6 +323,12 @@ mod tests {
         };
         assert!(error(&[("a", f64::NAN)], None).starts_with("model.vocab[0]: the score of \"a\" is NaN"));
         assert!(error(&[("a", 0.0), ("a", 1.0)], None).contains("comes twice"));
+        let sampling = |alpha, nbest| {
+            model(false, None).with_sampling(Some(Sampling { alpha, nbest })).unwrap_err().to_string()
+        };
+        assert!(sampling(-0.5, None).starts_with("sampling.alpha: -0.5"));
+        assert!(sampling(f64::NAN, None).starts_with("sampling.alpha: NaN"));
+        assert!(sampling(1.0, Some(0)).starts_with("sampling.nbest: 0"));
         assert_eq!(
             error(&[("a", 0.0)], Some(1)),
             "model.unk_id: 1 is no piece; there are 1, numbered from 0"

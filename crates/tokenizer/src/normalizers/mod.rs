@@ -16,7 +16,7 @@ use crate::normalized::NormalizedText;
 
 /// A normaliser, named as in `tokenizer.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "type")]
+#[serde(tag = "type", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum Normalizer {
     /// BERT's cleaning, ideograph spacing, accent stripping and lower-casing.

@@ -36,7 +36,7 @@ impl TryFrom<Fields> for Precompiled {
 
     fn try_from(fields: Fields) -> Result<Self, String> {
         let charsmap = STANDARD.decode(&fields.precompiled_charsmap);
-        let charsmap = charsmap.map_err(|e| format!("precompiled_charsmap is not base64: {e}"))?;
+        let charsmap = charsmap.map_err(|e| format!("precompiled_charsmap: not base64: {e}"))?;
         Self::parse(charsmap).map_err(|message| format!("precompiled_charsmap: {message}"))
     }
 }

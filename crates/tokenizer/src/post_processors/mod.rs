@@ -10,8 +10,22 @@ use serde::{Deserialize, Serialize};
 use crate::{ByteLevel, Encoding};
 
 /// A post-processor, named as in `tokenizer.json`.
+///
+/// ```
+/// # use cloze_tokenizer::{PostProcessor, TemplateProcessing, Tokenizer, Vocab};
+/// let vocab = Vocab::from_tokens(["[UNK]", "<s>", "</s>", "old", "sea"])?;
+/// let template = TemplateProcessing::bert(("<s>", 1), ("</s>", 2));
+/// let tokenizer =
+///     Tokenizer::bert(vocab, true)?.with_post_processor(PostProcessor::TemplateProcessing(template))?;
+/// let pair = tokenizer.encode_pair("old", "sea", true);
+/// assert_eq!(pair.tokens, ["<s>", "old", "</s>", "sea", "</s>"]);
+/// assert_eq!(pair.type_ids, [0, 0, 0, 1, 1]);
+/// assert_eq!(pair.special_tokens_mask, [1, 0, 1, 0, 1]);
+/// assert_eq!(tokenizer.post_processor().map(|p| p.added_tokens(true)), Some(3));
+/// # Ok::<_, cloze_tokenizer::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "type")]
+#[serde(tag = "type", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum PostProcessor {
     /// `[CLS] A [SEP]`, or `[CLS] A [SEP] B [SEP]`, with type ids 0 and 1.

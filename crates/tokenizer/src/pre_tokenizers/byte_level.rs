@@ -92,8 +92,9 @@ fn gpt2_next(text: &str, bytes: &[u8], at: usize) -> usize {
     if end < bytes.len() && last > at { last } else { end }
 }
 
+/// The end of the run of `kind` that goes on at `at`.
 #[inline]
-fn run_end(text: &str, bytes: &[u8], mut at: usize, kind: u8) -> usize {
+pub(super) fn run_end(text: &str, bytes: &[u8], mut at: usize, kind: u8) -> usize {
     loop {
         if kind == LETTER {
             at = letters_end(bytes, at);
@@ -128,7 +129,7 @@ fn letters_end(bytes: &[u8], mut at: usize) -> usize {
 
 /// Letter, number, space or (0) another character at `at`, and its length.
 #[inline]
-fn kind_at(text: &str, bytes: &[u8], at: usize) -> Option<(u8, usize)> {
+pub(super) fn kind_at(text: &str, bytes: &[u8], at: usize) -> Option<(u8, usize)> {
     let &byte = bytes.get(at)?;
     if byte < 128 {
         return Some((BYTE_KIND[usize::from(byte)], 1));

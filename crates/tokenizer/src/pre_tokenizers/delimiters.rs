@@ -23,6 +23,11 @@ pub struct SplitPattern {
 
 impl SplitPattern {
     pub(super) fn cut(&self, text: &str, word: &mut dyn FnMut(Range<usize>)) {
+        if let Some(splitter) = self.pattern.splitter()
+            && self.behavior == SplitBehavior::Isolated
+        {
+            return splitter(text, word);
+        }
         let mut parts = self.pattern.parts(text);
         if self.invert {
             parts.iter_mut().for_each(|(_, found)| *found = !*found);

@@ -3,12 +3,15 @@
 mod bert;
 mod byte_level;
 mod delimiters;
+mod known_patterns;
 mod metaspace;
+mod unicode_scripts;
 mod whitespace;
 
 pub use byte_level::ByteLevel;
 pub(crate) use byte_level::{byte_to_char, char_to_byte};
 pub use delimiters::{CharDelimiterSplit, Digits, FixedLength, Punctuation, SplitPattern};
+pub(crate) use known_patterns::{Splitter, splitter};
 pub use metaspace::{Metaspace, PrependScheme};
 
 use serde::{Deserialize, Serialize};
@@ -20,7 +23,7 @@ use crate::{
 
 /// A pre-tokenizer, named as in `tokenizer.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "type")]
+#[serde(tag = "type", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum PreTokenizer {
     /// Cuts at white space and around every punctuation character.
@@ -41,6 +44,8 @@ pub enum PreTokenizer {
     CharDelimiterSplit(CharDelimiterSplit),
     /// Cuts after so many characters.
     FixedLength(FixedLength),
+    /// Cuts where the script changes: Latin, Han with the Japanese syllabaries, Arabic, ….
+    UnicodeScripts,
     /// Spaces as a visible character, and cuts before it.
     Metaspace(Metaspace),
     /// One pre-tokenizer after the other.
@@ -62,6 +67,7 @@ impl PreTokenizer {
         "Digits",
         "CharDelimiterSplit",
         "FixedLength",
+        "UnicodeScripts",
         "Metaspace",
         "Sequence",
     ];
@@ -106,6 +112,7 @@ impl PreTokenizer {
             Self::Digits(digits) => splits.cut(|text, word| digits.cut(text, word)),
             Self::CharDelimiterSplit(split) => splits.cut(|text, word| split.cut(text, word)),
             Self::FixedLength(fixed) => splits.cut(|text, word| fixed.cut(text, word)),
+            Self::UnicodeScripts => splits.cut(unicode_scripts::cut),
             Self::Metaspace(metaspace) => metaspace.apply(splits),
             Self::Sequence { pretokenizers } => pretokenizers.iter().for_each(|p| p.cut(splits)),
         }

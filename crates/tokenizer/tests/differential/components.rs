@@ -3,7 +3,7 @@
 use super::*;
 
 /// Settings of `normalizer`, `pre_tokenizer` and `decoder`; null where there is none.
-const PIPELINES: [[&str; 3]; 32] = [
+const PIPELINES: [[&str; 3]; 37] = [
     [r#"{"type":"Strip","strip_left":true,"strip_right":false}"#, "null", r#"{"type":"Fuse"}"#],
     [r#"{"type":"Strip","strip_left":false,"strip_right":true}"#, "null", "null"],
     [r#"{"type":"Strip","strip_left":true,"strip_right":true}"#, r#"{"type":"Whitespace"}"#, "null"],
@@ -54,6 +54,27 @@ const PIPELINES: [[&str; 3]; 32] = [
     ["null", r#"{"type":"Digits","individual_digits":true}"#, "null"],
     ["null", r#"{"type":"Digits","individual_digits":false}"#, "null"],
     ["null", r#"{"type":"CharDelimiterSplit","delimiter":"e"}"#, "null"],
+    [
+        r#"{"type":"NFC"}"#,
+        r#"{"type":"Sequence","pretokenizers":[{"type":"Split","pattern":{"Regex":"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"},"behavior":"Isolated","invert":false},{"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":false}]}"#,
+        r#"{"type":"ByteLevel","add_prefix_space":true,"trim_offsets":true,"use_regex":true}"#,
+    ],
+    [
+        "null",
+        r#"{"type":"Sequence","pretokenizers":[{"type":"Split","pattern":{"Regex":"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"},"behavior":"Removed","invert":true},{"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":false}]}"#,
+        r#"{"type":"ByteLevel","add_prefix_space":true,"trim_offsets":true,"use_regex":true}"#,
+    ],
+    [
+        "null",
+        r#"{"type":"Sequence","pretokenizers":[{"type":"Split","pattern":{"Regex":"'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"},"behavior":"Contiguous","invert":false},{"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":false}]}"#,
+        r#"{"type":"ByteLevel","add_prefix_space":true,"trim_offsets":true,"use_regex":true}"#,
+    ],
+    ["null", r#"{"type":"UnicodeScripts"}"#, "null"],
+    [
+        r#"{"type":"NFKC"}"#,
+        r#"{"type":"Sequence","pretokenizers":[{"type":"UnicodeScripts"},{"type":"Metaspace","replacement":"▁","prepend_scheme":"first","split":true}]}"#,
+        "null",
+    ],
     [
         "null",
         r#"{"type":"FixedLength","length":3}"#,
@@ -129,4 +150,38 @@ fn components() {
         })
         .collect();
     try_strings(&pairs, SEED, 400);
+}
+
+/// Every character beside every other script's: the same cuts.
+#[test]
+fn scripts_of_all_characters() {
+    use tokenizers::{OffsetReferential::Original, OffsetType::Byte, PreTokenizedString, PreTokenizer as _};
+
+    let theirs = tokenizers::pre_tokenizers::unicode_scripts::UnicodeScripts::new();
+    let check = |text: &str| {
+        let mut cut = PreTokenizedString::from(text);
+        theirs.pre_tokenize(&mut cut).unwrap();
+        let words: Vec<&str> = cut.get_splits(Original, Byte).iter().map(|(word, _, _)| *word).collect();
+        assert!(PreTokenizer::UnicodeScripts.words(text) == words, "{text:?}");
+    };
+    // A character of every script that there is: one more whenever it is cut off from all so far.
+    let mut scripts: Vec<char> = Vec::new();
+    for block in ('\0'..=char::MAX).collect::<Vec<_>>().chunks(256) {
+        check(&block.iter().collect::<String>());
+        for &c in block {
+            let cut = |other: &char| PreTokenizer::UnicodeScripts.words(&format!("{other}{c}")).len() == 2;
+            if scripts.iter().all(cut) && !PreTokenizer::UnicodeScripts.words(&c.to_string()).is_empty() {
+                scripts.push(c);
+            }
+        }
+    }
+    assert_eq!(scripts.len(), 135);
+    for pair in scripts.iter().flat_map(|a| scripts.iter().map(move |b| [a, b])) {
+        check(&pair.into_iter().collect::<String>());
+    }
+    for block in ('\0'..=char::MAX).collect::<Vec<_>>().chunks(64) {
+        for other in ['a', '1', '京', '\u{301}'] {
+            check(&block.iter().flat_map(|c| [*c, other]).collect::<String>());
+        }
+    }
 }

@@ -102,6 +102,18 @@ pub fn read_merges(data: &[u8]) {
     read_folder(data, ["merges.txt", "vocab.json"]);
 }
 
+/// A SentencePiece model, and after the bytes 0x1e 0x1e a `tokenizer_config.json`.
+pub fn read_sentencepiece(data: &[u8]) {
+    let folder = tempfile::tempdir().expect("a folder for temporary files");
+    let end = data.windows(2).position(|two| two == [SEPARATOR; 2]).unwrap_or(data.len());
+    fs::write(folder.path().join("tokenizer.model"), &data[..end]).expect("a file in it");
+    if let Some(config) = data.get(end + 2..) {
+        fs::write(folder.path().join("tokenizer_config.json"), config).expect("a file in it");
+    }
+    loads(folder.path());
+    loads(&folder.path().join("tokenizer.model"));
+}
+
 /// What stands between the two files of a folder.
 pub const SEPARATOR: u8 = 0x1e;
 

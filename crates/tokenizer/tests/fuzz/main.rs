@@ -202,6 +202,36 @@ fn two(a: &'static str, b: &'static str) -> impl Strategy<Value = Vec<u8>> {
     }))
 }
 
+const SPM_CONFIG: &str = "{\n\"bos_token\": \"<s>\",\n\"add_bos_token\": true,\n\"added_tokens_decoder\":\n{\"0\": {\"content\": \"<unk>\"}},\n\"model_max_length\": 12\n}";
+
+/// SentencePiece models with up to six bytes changed, gone or put in, mostly where the settings are: at the
+/// end.
+fn sentencepiece() -> impl Strategy<Value = Vec<u8>> {
+    const MODELS: [&[u8]; 5] = [
+        include_bytes!("../data/sentencepiece/unigram.model"),
+        include_bytes!("../data/sentencepiece/unigram-bytes.model"),
+        include_bytes!("../data/sentencepiece/unigram-plain.model"),
+        include_bytes!("../data/sentencepiece/bpe.model"),
+        include_bytes!("../data/sentencepiece/bpe-bytes.model"),
+    ];
+    let change = (any::<Index>(), any::<bool>(), 0..3usize, prop::collection::vec(any::<u8>(), 0..3));
+    let changes = prop::collection::vec(change, 0..4);
+    let config = prop::option::weighted(0.3, bytes(lines(SPM_CONFIG)));
+    (prop::sample::select(&MODELS[..]), changes, config).prop_map(|(model, changes, config)| {
+        let mut model = model.to_vec();
+        for (at, near_end, length, with) in changes {
+            let span = if near_end { model.len().min(400) } else { model.len() };
+            let start = model.len() - at.index(span + 1);
+            model.splice(start..(start + length).min(model.len()), with);
+        }
+        if let Some(config) = config {
+            model.extend([SEPARATOR; 2]);
+            model.extend(config);
+        }
+        model
+    })
+}
+
 /// Text with what the tokenizers look for in it.
 fn text() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![
@@ -246,6 +276,11 @@ proptest! {
         let start = at.index(file.len());
         file.splice(start..(start + length).min(file.len()), raw);
         bodies::read_json(&file);
+    }
+
+    #[test]
+    fn read_sentencepiece(data in sentencepiece()) {
+        bodies::read_sentencepiece(&data);
     }
 
     #[test]
