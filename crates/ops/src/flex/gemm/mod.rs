@@ -22,7 +22,7 @@ use crate::Precision;
 use rayon::prelude::*;
 
 /// Products of fewer multiplications are not worth a second thread.
-const PARALLEL: usize = 1 << 20;
+pub(super) const PARALLEL: usize = 1 << 20;
 
 /// Products of fewer multiplications are not worth the packing.
 const WORTHWHILE: usize = 1 << 12;
