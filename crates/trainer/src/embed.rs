@@ -26,7 +26,7 @@ pub struct EmbedConfig {
 
 impl Default for EmbedConfig {
     fn default() -> Self {
-        Self { pooling: None, normalize: None, batch_tokens: 2048 }
+        Self { pooling: None, normalize: None, batch_tokens: 1024 }
     }
 }
 
