@@ -28,7 +28,7 @@ pub struct EmbedConfig {
 
 impl Default for EmbedConfig {
     fn default() -> Self {
-        Self { pooling: None, normalize: None, batch_tokens: 2048, int8: false }
+        Self { pooling: None, normalize: None, batch_tokens: 1024, int8: false }
     }
 }
 
