@@ -460,7 +460,7 @@ fn tokenizers_draw_in_proportion() {
         let again = |seed| tokenizer.encode_sampled("abaabab", false, &mut Pcg64Mcg::seed_from_u64(seed));
         assert_eq!(again(5), again(5));
     }
-    let mut words = Tokenizer::bert(cloze_tokenizer::Vocab::from_tokens(["[UNK]"]).unwrap(), true).unwrap();
+    let mut words = Tokenizer::bert(Vocab::from_tokens(["[UNK]"]).unwrap(), true).unwrap();
     let error = words.set_sampling(Some(Sampling { alpha: 0.1, nbest: None })).unwrap_err().to_string();
     assert!(error.starts_with("sampling: only a Unigram model"), "{error}");
 }
