@@ -42,6 +42,12 @@ pub struct Sampling {
     pub nbest: Option<usize>,
 }
 
+impl Sampling {
+    /// The most ways to draw from: finding them takes memory that grows with their number, as it does in
+    /// SentencePiece, which has the same limit.
+    pub const MOST: usize = 512;
+}
+
 /// One of the ways to spell a text.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Segmentation {
@@ -110,7 +116,7 @@ impl Unigram {
     /// [`Tokenizer::encode_sampled`](crate::Tokenizer::encode_sampled).
     ///
     /// # Errors
-    /// `alpha` is negative or not finite; `nbest` is 0.
+    /// `alpha` is negative or not finite; `nbest` is 0 or beyond [`Sampling::MOST`].
     pub fn with_sampling(mut self, sampling: Option<Sampling>) -> Result<Self> {
         self.set_sampling(sampling)?;
         Ok(self)
@@ -121,8 +127,9 @@ impl Unigram {
             if !(alpha.is_finite() && alpha >= 0.0) {
                 return Err(Error::invalid("sampling.alpha", format!("{alpha} is not a number from 0 on")));
             }
-            if nbest == Some(0) {
-                return Err(Error::invalid("sampling.nbest", "0 ways leave nothing to draw from"));
+            if let Some(n) = nbest.filter(|n| !(1..=Sampling::MOST).contains(n)) {
+                let message = format!("{n} ways; expected 1 to {}, or none for all of them", Sampling::MOST);
+                return Err(Error::invalid("sampling.nbest", message));
             }
         }
         self.sampling = sampling;
@@ -328,7 +335,8 @@ mod tests {
         };
         assert!(sampling(-0.5, None).starts_with("sampling.alpha: -0.5"));
         assert!(sampling(f64::NAN, None).starts_with("sampling.alpha: NaN"));
-        assert!(sampling(1.0, Some(0)).starts_with("sampling.nbest: 0"));
+        assert!(sampling(1.0, Some(0)).starts_with("sampling.nbest: 0 ways; expected 1 to 512"));
+        assert!(sampling(1.0, Some(513)).starts_with("sampling.nbest: 513 ways"));
         assert_eq!(
             error(&[("a", 0.0)], Some(1)),
             "model.unk_id: 1 is no piece; there are 1, numbered from 0"
