@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use super::measure::{self, Args as Measure, Row};
+use super::measure::{self, Rounds, Row};
 use super::report;
 use crate::step;
 
@@ -12,7 +12,7 @@ use crate::step;
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
-    measure: Measure,
+    measure: Rounds,
     /// A sentence-transformers folder of a BERT encoder.
     #[arg(long, value_name = "DIR")]
     model: Option<PathBuf>,

@@ -11,7 +11,7 @@ use crate::step;
 
 /// How to measure.
 #[derive(clap::Args)]
-pub struct Args {
+pub struct Rounds {
     /// How often the sides take turns.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     pub rounds: u32,
@@ -106,7 +106,7 @@ pub struct Outcome {
 }
 
 /// Measures rows, both sides in turn.
-pub fn alternate(rows: Vec<Row>, args: &Args) -> Result<Vec<Outcome>> {
+pub fn alternate(rows: Vec<Row>, args: &Rounds) -> Result<Vec<Outcome>> {
     let wanted = |row: &Row| args.only.as_ref().is_none_or(|only| row.work.contains(only.as_str()));
     let rows: Vec<Row> = rows.into_iter().filter(wanted).collect();
     if rows.is_empty() {

@@ -27,7 +27,7 @@ pub struct Args {
 #[derive(Subcommand)]
 enum What {
     /// Pretraining steps beside PyTorch's.
-    Train(measure::Args),
+    Train(measure::Rounds),
     /// Sentence embeddings beside PyTorch's and ONNX Runtime's.
     Infer(infer::Args),
     /// How a pretraining step grows with batch, length, depth and cores: a table and a plot.

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use super::measure::{self, Args, Row};
+use super::measure::{self, Rounds, Row};
 use super::report;
 
 /// What is measured: the row's name, the peer, `PRESET BATCH LEN VOCAB STEPS PRECISION`, the floor.
@@ -14,7 +14,7 @@ const ROWS: [(&str, &str, [&str; 6], f64); 5] = [
     ("BERT-mini, vocabulary 8,192, f32", "tuned", ["mini", "16", "128", "8192", "8", "f32"], 1.1),
 ];
 
-pub fn run(args: &Args) -> Result<()> {
+pub fn run(args: &Rounds) -> Result<()> {
     let python = measure::python();
     let step = measure::build("cloze-trainer", "pretraining_step")?;
     let rows = ROWS.map(|(work, peer, shape, floor)| Row {

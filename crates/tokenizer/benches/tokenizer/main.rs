@@ -72,14 +72,14 @@ impl Text {
     }
 }
 
-/// Lines of all corpora, evenly spread, of `megabytes` in all.
+/// Lines of all corpora, evenly spread, of about `megabytes` in all.
 fn real_lines(folder: &Path, megabytes: usize) -> std::io::Result<Vec<String>> {
     let mut files: Vec<_> =
         fs::read_dir(folder)?.map(|file| Ok(file?.path())).collect::<std::io::Result<_>>()?;
     files.sort();
     let texts: Vec<_> = files.iter().map(fs::read_to_string).collect::<std::io::Result<_>>()?;
     let total: usize = texts.iter().map(String::len).sum();
-    let step = total.div_ceil(megabytes * 1_000_000).max(1);
+    let step = (total / (megabytes * 1_000_000)).max(1);
     Ok(texts.iter().flat_map(|text| text.lines().step_by(step)).map(str::to_owned).collect())
 }
 
