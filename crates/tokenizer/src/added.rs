@@ -19,14 +19,15 @@ use crate::{
 /// ```
 /// # use cloze_tokenizer::{AddedToken, Tokenizer, Vocab};
 /// let mut tokenizer = Tokenizer::bert(Vocab::from_tokens(["[UNK]", "old", "sea"])?, true)?;
-/// // A whole word only, in any case as the text is lowercased, with the white space before it.
-/// let ship = AddedToken { single_word: true, lstrip: true, ..AddedToken::plain("SHIP") };
+/// // A whole word only, in the text as it stands, with the white space before it.
+/// let ship =
+///     AddedToken { single_word: true, lstrip: true, normalized: false, ..AddedToken::plain("SHIP") };
 /// tokenizer.add_tokens([ship, AddedToken::special("<end>")])?;
 /// let encoding = tokenizer.encode("old SHIP sea<end>", false);
-/// assert_eq!(encoding.tokens, ["old", " ship", "sea", "<end>"]);
+/// assert_eq!(encoding.tokens, ["old", " SHIP", "sea", "<end>"]);
 /// assert_eq!(encoding.offsets[1], (3, 8));
 /// assert_eq!(tokenizer.encode("SHIPs", false).tokens, ["[UNK]"]);
-/// assert_eq!(tokenizer.decode(&encoding.ids, true), "old ship sea");
+/// assert_eq!(tokenizer.decode(&encoding.ids, true), "old SHIP sea");
 /// # Ok::<_, cloze_tokenizer::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

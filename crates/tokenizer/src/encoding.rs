@@ -16,6 +16,9 @@ pub struct Encoding {
     pub type_ids: Vec<u32>,
     /// Ranges of the original text (of its word, where the text was given as words), in bytes unless
     /// [`OffsetUnit::Chars`](crate::OffsetUnit) was asked for; `(0, 0)` for special tokens and padding.
+    ///
+    /// Not always ends of characters: the byte level trims one byte for each character of white space, as
+    /// the reference does, also where an added token took a wide one such as U+2003. Cut with `str::get`.
     pub offsets: Vec<Span>,
     /// The number of the word in its text; `None` for special tokens and padding.
     pub word_ids: Vec<Option<u32>>,
