@@ -131,7 +131,9 @@ impl FillMask {
         order.select_nth_unstable_by(top_k - 1, by_probability);
         order.truncate(top_k);
         order.sort_by(by_probability);
+        // A mask that takes a wide white space may begin or end inside of it, see `Encoding::offsets`.
         let (start, end) = encoding.offsets[position];
+        let (start, end) = (text.floor_char_boundary(start), text.ceil_char_boundary(end));
         order
             .into_iter()
             .map(|id| {
