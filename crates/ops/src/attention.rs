@@ -83,7 +83,7 @@ pub fn attention(
 ) -> Tensor<4> {
     #[cfg(feature = "flex")]
     if flex::takes(&query) {
-        let prob = if dropout::is_active(&query, dropout_prob) { dropout_prob } else { 0.0 };
+        let prob = dropout::effective(&query, dropout_prob);
         return flex::attention::attention(query, key, value, mask, prob);
     }
     attention_with_weights(query, key, value, mask, dropout_prob).0

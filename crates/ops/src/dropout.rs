@@ -12,7 +12,8 @@ use crate::flex;
 /// # Shapes
 /// - any; returns the same
 pub fn dropout<const D: usize>(x: Tensor<D>, prob: f64) -> Tensor<D> {
-    if !is_active(&x, prob) {
+    let prob = effective(&x, prob);
+    if prob == 0.0 {
         return x;
     }
     #[cfg(feature = "flex")]
@@ -30,9 +31,9 @@ pub fn dropout_add<const D: usize>(x: Tensor<D>, residual: Tensor<D>, prob: f64)
     residual + dropout(x, prob)
 }
 
-/// Whether dropout does anything to this tensor.
-pub(crate) fn is_active<const D: usize>(x: &Tensor<D>, prob: f64) -> bool {
-    prob > 0.0 && x.device().is_autodiff()
+/// The probability with which elements of this tensor are dropped: none outside training.
+pub(crate) fn effective<const D: usize>(x: &Tensor<D>, prob: f64) -> f64 {
+    if x.device().is_autodiff() { prob.max(0.0) } else { 0.0 }
 }
 
 fn composed<const D: usize>(x: Tensor<D>, prob: f64) -> Tensor<D> {

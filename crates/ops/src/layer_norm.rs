@@ -1,8 +1,8 @@
 use burn::tensor::Tensor;
 
+use crate::dropout_add;
 #[cfg(feature = "flex")]
-use crate::flex;
-use crate::{dropout, dropout_add};
+use crate::{dropout, flex};
 
 /// Layer normalisation over the last axis (Ba et al. 2016, eq. 4), with the biased variance.
 ///
@@ -43,7 +43,7 @@ pub fn add_layer_norm<const D: usize>(
 ) -> Tensor<D> {
     #[cfg(feature = "flex")]
     if flex::takes(&x) {
-        let prob = if dropout::is_active(&x, residual.dropout) { residual.dropout } else { 0.0 };
+        let prob = dropout::effective(&x, residual.dropout);
         return flex::layer_norm::layer_norm(x, Some((residual.input, prob)), gamma, beta, epsilon);
     }
     composed(dropout_add(x, residual.input, residual.dropout), gamma, beta, epsilon)

@@ -20,6 +20,7 @@
 //!
 //! Sums are made in blocks of a fixed size, so results do not depend on the number of threads.
 
+mod adam;
 mod adamw;
 mod attention;
 mod cross_entropy;
@@ -35,7 +36,8 @@ mod linear;
 mod packing;
 mod precision;
 
-pub use adamw::{AdamStep, adamw, squared_sum};
+pub use adam::AdamStep;
+pub use adamw::{adamw, squared_sum};
 pub use attention::{AttentionMask, attention, attention_with_weights, takes_packed};
 pub use cross_entropy::{CrossEntropy, cross_entropy};
 pub use dropout::{dropout, dropout_add};

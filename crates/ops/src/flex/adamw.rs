@@ -31,8 +31,8 @@ pub(super) struct Constants {
 
 impl From<AdamStep> for Constants {
     fn from(step: AdamStep) -> Self {
-        let AdamStep { beta1, beta2, eps, weight_decay, lr, scale, step } = step;
-        let first_correction = 1.0 / (1.0 - beta1.powi(step as i32));
+        let AdamStep { beta1, beta2, eps, weight_decay, lr, scale, .. } = step;
+        let [correction1, correction2] = step.corrections();
         Self {
             beta1: beta1 as f32,
             beta2: beta2 as f32,
@@ -40,9 +40,9 @@ impl From<AdamStep> for Constants {
             lr: lr as f32,
             weight_decay: weight_decay as f32,
             keep: (1.0 - lr * weight_decay) as f32,
-            first_correction: first_correction as f32,
-            rate: (lr / (1.0 - beta1.powi(step as i32))) as f32,
-            correction: (1.0 / (1.0 - beta2.powi(step as i32)).sqrt()) as f32,
+            first_correction: (1.0 / correction1) as f32,
+            rate: (lr / correction1) as f32,
+            correction: (1.0 / correction2.sqrt()) as f32,
             scale: scale as f32,
         }
     }

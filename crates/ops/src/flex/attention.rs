@@ -4,7 +4,7 @@ use super::gemm::PARALLEL;
 use super::linear::{Matrix, product};
 use super::random::{Keep, RowKeep};
 use super::vector::{exp, max, sum, vectorised};
-use super::{Input, draw_seed, filled, op, output};
+use super::{Input, draw_seed, filled, op, output, register};
 use crate::{AttentionMask, Packing};
 use burn::tensor::{DType, Shape, Tensor};
 use burn_autodiff::checkpoint::base::Checkpointer;
@@ -224,11 +224,7 @@ impl Backward<Flex, 3> for Attention {
     fn backward(self, ops: Ops<State, 3>, grads: &mut Gradients, _: &mut Checkpointer) {
         op!("attention_backward", 2 * ops.state.sizes.flops(&ops.state.tasks));
         let gradient = grads.consume::<Flex>(&ops.node);
-        for (parent, gradient) in ops.parents.into_iter().zip(ops.state.gradients(&gradient)) {
-            if let Some(parent) = parent {
-                grads.register::<Flex>(parent.id, gradient);
-            }
-        }
+        register(grads, &ops, ops.state.gradients(&gradient));
     }
 }
 

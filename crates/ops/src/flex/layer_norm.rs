@@ -3,7 +3,8 @@
 use super::random::{Keep, RowKeep};
 use super::vector::{sum, vectorised};
 use super::{
-    Input, dense, draw_seed, dropout, filled, op, output, rows, rows_per_task, tensor, values, values_mut,
+    Input, dense, draw_seed, dropout, filled, op, output, register, rows, rows_per_task, tensor, values,
+    values_mut,
 };
 use burn::tensor::{Shape, Tensor};
 use burn_autodiff::checkpoint::base::Checkpointer;
@@ -118,11 +119,7 @@ impl Backward<Flex, 3> for LayerNorm {
         op!("layer_norm_backward");
         let gradient = dense(grads.consume::<Flex>(&ops.node));
         let (x, gamma, beta) = ops.state.gradients(gradient);
-        for (parent, gradient) in ops.parents.into_iter().zip([x, gamma, beta]) {
-            if let Some(parent) = parent {
-                grads.register::<Flex>(parent.id, gradient);
-            }
-        }
+        register(grads, &ops, [x, gamma, beta]);
     }
 }
 
@@ -141,11 +138,7 @@ impl Backward<Flex, 4> for AddLayerNorm {
             let (_, width) = rows(&x);
             dropout::apply(values_mut(&mut x), width, keep);
         }
-        for (parent, gradient) in ops.parents.into_iter().zip([x, residual, gamma, beta]) {
-            if let Some(parent) = parent {
-                grads.register::<Flex>(parent.id, gradient);
-            }
-        }
+        register(grads, &ops, [x, residual, gamma, beta]);
     }
 }
 

@@ -97,6 +97,23 @@ impl State {
     }
 }
 
+/// Hands `x`, the weight and the bias, where there is one, their gradients, as far as they are tracked.
+fn backward<const N: usize>(ops: Ops<State, N>, grads: &mut Gradients) {
+    let gradient = dense(grads.consume::<Flex>(&ops.node));
+    let [x, weight, bias] = [0, 1, 2].map(|parent| ops.parents.get(parent)?.as_ref());
+    op!("linear_backward", ops.state.flops(&gradient, [x.is_some(), weight.is_some()]));
+    if let Some(bias) = bias {
+        let (_, d_out) = rows(&gradient);
+        grads.register::<Flex>(bias.id, tensor(sum_rows(values(&gradient), d_out), Shape::new([d_out])));
+    }
+    if let Some(weight) = weight {
+        grads.register::<Flex>(weight.id, ops.state.weight_gradient(&gradient));
+    }
+    if let Some(x) = x {
+        grads.register::<Flex>(x.id, ops.state.input_gradient(&gradient));
+    }
+}
+
 #[derive(Debug)]
 struct Linear;
 
@@ -104,15 +121,7 @@ impl Backward<Flex, 2> for Linear {
     type State = State;
 
     fn backward(self, ops: Ops<State, 2>, grads: &mut Gradients, _: &mut Checkpointer) {
-        let gradient = dense(grads.consume::<Flex>(&ops.node));
-        let [x, weight] = ops.parents;
-        op!("linear_backward", ops.state.flops(&gradient, [x.is_some(), weight.is_some()]));
-        if let Some(weight) = weight {
-            grads.register::<Flex>(weight.id, ops.state.weight_gradient(&gradient));
-        }
-        if let Some(x) = x {
-            grads.register::<Flex>(x.id, ops.state.input_gradient(&gradient));
-        }
+        backward(ops, grads);
     }
 }
 
@@ -123,19 +132,7 @@ impl Backward<Flex, 3> for LinearWithBias {
     type State = State;
 
     fn backward(self, ops: Ops<State, 3>, grads: &mut Gradients, _: &mut Checkpointer) {
-        let gradient = dense(grads.consume::<Flex>(&ops.node));
-        let [x, weight, bias] = ops.parents;
-        op!("linear_backward", ops.state.flops(&gradient, [x.is_some(), weight.is_some()]));
-        if let Some(bias) = bias {
-            let (_, d_out) = rows(&gradient);
-            grads.register::<Flex>(bias.id, tensor(sum_rows(values(&gradient), d_out), Shape::new([d_out])));
-        }
-        if let Some(weight) = weight {
-            grads.register::<Flex>(weight.id, ops.state.weight_gradient(&gradient));
-        }
-        if let Some(x) = x {
-            grads.register::<Flex>(x.id, ops.state.input_gradient(&gradient));
-        }
+        backward(ops, grads);
     }
 }
 

@@ -26,7 +26,8 @@ pub(crate) use op;
 use burn::tensor::{DType, Device, Distribution, Int, Shape, Tensor};
 use burn_autodiff::Autodiff;
 use burn_autodiff::checkpoint::strategy::NoCheckpointing;
-use burn_autodiff::ops::{Backward, NodeGuard, OpsKind};
+use burn_autodiff::grads::Gradients;
+use burn_autodiff::ops::{Backward, NodeGuard, Ops, OpsKind};
 use burn_dispatch::{DispatchDevice, GradientCheckpointingStrategy};
 use burn_flex::{Flex, FlexTensor, Layout};
 use burn_std::Bytes;
@@ -94,6 +95,15 @@ pub(crate) fn output<const D: usize, const N: usize, B: Backward<Flex, N>>(
         OpsKind::UnTracked(op) => op.finish(value),
     };
     Tensor::from_primitive::<Autodiff<Flex>>(value)
+}
+
+/// Hands the parents that are tracked their gradients.
+fn register<S, const N: usize>(grads: &mut Gradients, ops: &Ops<S, N>, gradients: [FlexTensor; N]) {
+    for (parent, gradient) in ops.parents.iter().zip(gradients) {
+        if let Some(parent) = parent {
+            grads.register::<Flex>(parent.id, gradient);
+        }
+    }
 }
 
 /// The values of an integer tensor as indices.

@@ -199,53 +199,63 @@ impl Bench {
 
     /// Ids only.
     fn ids(&self, model: &Model, text: &Text, what: &str) {
-        let times = medians(
-            self.settings.rounds,
-            [
-                Box::new(|| {
-                    let ours = model.ours.clone();
-                    Some(processor(|| encode_into(&ours, &text.lines)))
-                }),
-                Box::new(|| {
-                    let reference = model.reference.clone();
-                    Some(processor(|| {
-                        for line in &text.lines {
-                            black_box(reference.encode_fast(line.as_str(), false).expect("an encoding"));
-                        }
-                    }))
-                }),
-                self.python(format!("ids\t{}\t{}", model.file.display(), text.file.display())),
-            ],
+        self.beside(
+            model,
+            text,
+            what,
+            "ids",
+            |ours| encode_into(ours, &text.lines),
+            |reference, line| reference.encode_fast(line, false),
         );
-        row(&format!("{}: {what}", model.name), "MB/s", |t| text.megabytes() / t, times);
     }
 
     /// Offsets, masks and all.
     fn whole(&self, model: &Model) {
         let text = &self.real;
+        self.beside(
+            model,
+            text,
+            "with offsets and masks",
+            "encode",
+            |ours| {
+                for line in &text.lines {
+                    black_box(ours.encode(line, true));
+                }
+            },
+            |reference, line| reference.encode(line, true),
+        );
+    }
+
+    /// All lines beside the crate and its Python package, which is told to do the work called `verb`; all with
+    /// cold caches.
+    fn beside(
+        &self,
+        model: &Model,
+        text: &Text,
+        what: &str,
+        verb: &str,
+        encode: impl Fn(&Tokenizer),
+        encode_theirs: impl Fn(&Reference, &str) -> theirs::Result<theirs::Encoding>,
+    ) {
         let times = medians(
             self.settings.rounds,
             [
                 Box::new(|| {
                     let ours = model.ours.clone();
-                    Some(processor(|| {
-                        for line in &text.lines {
-                            black_box(ours.encode(line, true));
-                        }
-                    }))
+                    Some(processor(|| encode(&ours)))
                 }),
                 Box::new(|| {
                     let reference = model.reference.clone();
                     Some(processor(|| {
                         for line in &text.lines {
-                            black_box(reference.encode(line.as_str(), true).expect("an encoding"));
+                            black_box(encode_theirs(&reference, line).expect("an encoding"));
                         }
                     }))
                 }),
-                self.python(format!("encode\t{}\t{}", model.file.display(), text.file.display())),
+                self.python(format!("{verb}\t{}\t{}", model.file.display(), text.file.display())),
             ],
         );
-        row(&format!("{}: with offsets and masks", model.name), "MB/s", |t| text.megabytes() / t, times);
+        row(&format!("{}: {what}", model.name), "MB/s", |t| text.megabytes() / t, times);
     }
 
     /// Two threads, beside one; wall time.

@@ -154,29 +154,16 @@ impl Scores {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::symbols::counted, *};
 
     fn settings(vocab_size: usize) -> Settings<'static> {
-        Settings {
-            vocab_size,
-            min_frequency: 0,
-            special_tokens: &[],
-            limit_alphabet: None,
-            initial_alphabet: &[],
-            prefix: Some("##"),
-            suffix: None,
-            max_token_chars: None,
-        }
-    }
-
-    fn words(words: &[(&str, u64)]) -> Vec<(Box<str>, u64)> {
-        words.iter().map(|(w, n)| ((*w).into(), *n)).collect()
+        Settings { vocab_size, prefix: Some("##"), ..Settings::default() }
     }
 
     /// The example of the Hugging Face course, chapter 6.6, of which the pieces are known.
     #[test]
     fn the_worked_example_of_the_literature() {
-        let words = words(&[("hug", 10), ("pug", 5), ("pun", 12), ("bun", 4), ("hugs", 5)]);
+        let words = counted(&[("hug", 10), ("pug", 5), ("pun", 12), ("bun", 4), ("hugs", 5)]);
         let learnt = learn(&words, &settings(14), &mut |_| {});
         // ##g ##s scores 5 / (20 · 5); every other pair has ##u in it and scores 1 / 36, of which b ##u
         // has the lowest ids. Then bu ##n has 4 / (4 · 16).

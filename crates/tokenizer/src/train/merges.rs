@@ -116,27 +116,14 @@ impl Queue {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::symbols::counted, *};
 
     fn settings(vocab_size: usize) -> Settings<'static> {
-        Settings {
-            vocab_size,
-            min_frequency: 0,
-            special_tokens: &[],
-            limit_alphabet: None,
-            initial_alphabet: &[],
-            prefix: None,
-            suffix: None,
-            max_token_chars: None,
-        }
-    }
-
-    fn words(words: &[(&str, u64)]) -> Vec<(Box<str>, u64)> {
-        words.iter().map(|(w, n)| ((*w).into(), *n)).collect()
+        Settings { vocab_size, ..Settings::default() }
     }
 
     fn run(settings: &Settings) -> Vec<String> {
-        let words = words(&[("hug", 10), ("pug", 5), ("pun", 12), ("bun", 4), ("hugs", 5)]);
+        let words = counted(&[("hug", 10), ("pug", 5), ("pun", 12), ("bun", 4), ("hugs", 5)]);
         learn(&words, settings, &mut |_| {}).tokens
     }
 
@@ -169,14 +156,14 @@ mod tests {
 
     #[test]
     fn counts_are_64_bit() {
-        let words = words(&[("ab", 1 << 40), ("cd", (1 << 40) + 1)]);
+        let words = counted(&[("ab", 1 << 40), ("cd", (1 << 40) + 1)]);
         let learnt = learn(&words, &settings(6), &mut |_| {});
         assert_eq!(learnt.merges, [(2, 3), (0, 1)]);
     }
 
     #[test]
     fn a_piece_twice_in_a_row() {
-        let words = words(&[("abababab", 2), ("xabab", 1)]);
+        let words = counted(&[("abababab", 2), ("xabab", 1)]);
         let learnt = learn(&words, &settings(6), &mut |_| {});
         assert_eq!(learnt.tokens, ["a", "b", "x", "ab", "abab", "abababab"]);
     }

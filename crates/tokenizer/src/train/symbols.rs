@@ -8,6 +8,7 @@ use hashbrown::HashMap;
 pub(super) type Pair = (u32, u32);
 
 /// What the ways to learn a vocabulary have in common.
+#[derive(Default)]
 pub(super) struct Settings<'a> {
     pub vocab_size: usize,
     pub min_frequency: u64,
@@ -254,23 +255,20 @@ fn alphabet(words: &[(Box<str>, u64)], settings: &Settings) -> Vec<char> {
     chars
 }
 
+/// Words as they are counted.
+#[cfg(test)]
+pub(super) fn counted(words: &[(&str, u64)]) -> Vec<(Box<str>, u64)> {
+    words.iter().map(|(word, count)| ((*word).into(), *count)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn overlapping_pairs() {
-        let settings = Settings {
-            vocab_size: 9,
-            min_frequency: 0,
-            special_tokens: &[],
-            limit_alphabet: None,
-            initial_alphabet: &[],
-            prefix: None,
-            suffix: None,
-            max_token_chars: None,
-        };
-        let (mut pieces, mut words) = Words::spell(&[("aaab".into(), 3), ("b".into(), 1)], &settings);
+        let settings = Settings { vocab_size: 9, ..Settings::default() };
+        let (mut pieces, mut words) = Words::spell(&counted(&[("aaab", 3), ("b", 1)]), &settings);
         assert_eq!(pieces.tokens, ["a", "b"]);
         assert_eq!(words.singles(), [9, 4]);
         assert_eq!(words.pairs()[&(0, 0)], (6, vec![0]));

@@ -1,0 +1,90 @@
+//! What AdamW and LAMB share: Adam's moments and the direction they give.
+
+use burn::tensor::Tensor;
+
+/// The constants of one update by [`adamw`](crate::adamw()) or [`lamb`](crate::lamb()).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct AdamStep {
+    /// Decay of the first moment.
+    pub beta1: f64,
+    /// Decay of the second moment.
+    pub beta2: f64,
+    /// Added to the root of the second moment.
+    pub eps: f64,
+    /// Decoupled weight decay.
+    pub weight_decay: f64,
+    /// The learning rate.
+    pub lr: f64,
+    /// What every gradient is multiplied by: the clipping factor.
+    pub scale: f64,
+    /// The update's number, from 1.
+    pub step: u64,
+}
+
+impl AdamStep {
+    /// `1 − β₁ᵗ` and `1 − β₂ᵗ`, by which the moments fall short after their start at zero.
+    pub(crate) fn corrections(&self) -> [f64; 2] {
+        [self.beta1, self.beta2].map(|beta| 1.0 - beta.powi(self.step as i32))
+    }
+
+    /// The moved moments and `m / (√v̂ + ε)`, of composed operations.
+    ///
+    /// # Shapes
+    /// - all: `[n]`
+    pub(crate) fn composed(
+        &self,
+        gradient: Tensor<1>,
+        [first, second]: [Tensor<1>; 2],
+    ) -> ([Tensor<1>; 2], Tensor<1>) {
+        let Self { beta1, beta2, eps, scale, .. } = *self;
+        let gradient = if scale == 1.0 { gradient } else { gradient.mul_scalar(scale) };
+        // Operations on tensors held once work in place.
+        let first = first.mul_scalar(beta1) + gradient.clone().mul_scalar(1.0 - beta1);
+        let second = second.mul_scalar(beta2) + (gradient.clone() * gradient).mul_scalar(1.0 - beta2);
+        let root = second.clone().sqrt().mul_scalar(1.0 / self.corrections()[1].sqrt());
+        let direction = first.clone() / root.add_scalar(eps);
+        ([first, second], direction)
+    }
+}
+
+/// Three updates by the fused and by the composed form, which must agree.
+#[cfg(all(test, feature = "flex"))]
+pub(crate) fn assert_forms_agree(
+    fused: impl Fn(Tensor<1>, Tensor<1>, Option<[Tensor<1>; 2]>, AdamStep) -> (Tensor<1>, [Tensor<1>; 2]),
+    composed: impl Fn(Tensor<1>, Tensor<1>, [Tensor<1>; 2], AdamStep) -> (Tensor<1>, [Tensor<1>; 2]),
+    relative: f64,
+) {
+    use burn::tensor::{Device, Tolerance};
+    let device = Device::flex();
+    for n in [1, 17, 70_000] {
+        let vector = |phase: f32| {
+            let values: Vec<f32> = (0..n).map(|i| (i as f32 * 0.37 + phase).sin()).collect();
+            Tensor::<1>::from_data(values.as_slice(), &device)
+        };
+        let run = |is_fused: bool| {
+            let mut value = vector(0.0);
+            let mut moments = [vector(0.0).zeros_like(), vector(0.0).zeros_like()];
+            for step in 1..4 {
+                let gradient = vector(step as f32);
+                let step = AdamStep {
+                    beta1: 0.9,
+                    beta2: 0.999,
+                    eps: 1e-6,
+                    weight_decay: 0.1,
+                    lr: 0.01,
+                    scale: 0.7,
+                    step,
+                };
+                (value, moments) = match is_fused {
+                    true => fused(value, gradient, Some(moments), step),
+                    false => composed(value, gradient, moments, step),
+                };
+            }
+            let [first, second] = moments;
+            [value, first, second].map(Tensor::into_data)
+        };
+        for (fused, composed) in run(true).into_iter().zip(run(false)) {
+            fused.assert_approx_eq::<f32>(&composed, Tolerance::rel_abs(relative, 1e-6));
+        }
+    }
+}
