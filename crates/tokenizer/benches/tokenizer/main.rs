@@ -14,6 +14,7 @@ use std::{
     fs,
     hint::black_box,
     path::{Path, PathBuf},
+    sync::atomic::{AtomicUsize, Ordering},
 };
 
 use cloze_tokenizer::{
@@ -260,32 +261,27 @@ impl Bench {
 
     /// Two threads, beside one; wall time.
     fn threads(&self, model: &Model) {
-        let lines = &self.real.lines;
-        // Halves of the text, not of the lines: those of one corpus are longer than those of another.
-        let mut bytes = 0;
-        let half = lines.iter().take_while(|line| {
-            bytes += line.len() + 1;
-            bytes <= self.real.bytes / 2
-        });
-        let (first, second) = lines.split_at(half.count());
-        let times = medians(
-            self.settings.rounds,
-            [
-                Box::new(|| {
-                    let ours = model.ours.clone();
-                    Some(wall(|| encode_into(&ours, lines)))
-                }),
-                Box::new(|| {
-                    let ours = model.ours.clone();
-                    Some(wall(|| {
-                        std::thread::scope(|scope| {
-                            scope.spawn(|| encode_into(&ours, first));
-                            encode_into(&ours, second);
-                        });
-                    }))
-                }),
-            ],
-        );
+        // Each takes the next lines when it has done its own, as a thread pool's do: texts of one corpus are
+        // longer, and slower, than those of another.
+        let blocks: Vec<_> = self.real.lines.chunks(256).collect();
+        let run = |threads: usize| {
+            let ours = model.ours.clone();
+            let next = AtomicUsize::new(0);
+            let work = || {
+                while let Some(block) = blocks.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    encode_into(&ours, block);
+                }
+            };
+            Some(wall(|| {
+                std::thread::scope(|scope| {
+                    (1..threads).for_each(|_| {
+                        scope.spawn(work);
+                    });
+                    work();
+                });
+            }))
+        };
+        let times = medians(self.settings.rounds, [Box::new(|| run(1)), Box::new(|| run(2))]);
         if let [Some(one), Some(two)] = times {
             println!(
                 "{:<46} {:>9.1} MB/s, {:.2} × one thread",
