@@ -10,7 +10,6 @@ mod commands;
 mod device;
 mod failure;
 mod lines;
-mod memory;
 mod output;
 mod profile;
 mod stop;
@@ -20,7 +19,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> ExitCode {
-    memory::keep_freed();
+    cloze_allocator::keep_freed();
     // Wrong usage ends here: clap prints one `error:` line and exits with 2.
     let cli = commands::Cli::parse();
     match commands::run(cli.command) {

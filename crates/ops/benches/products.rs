@@ -12,10 +12,6 @@ use cloze_ops::{Int8Weight, Precision, linear, linear_int8, with_precision};
 use std::hint::black_box;
 use std::time::Instant;
 
-// As the program's: otherwise it is page faults that are measured.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 const SHAPES: [(&str, usize, usize, usize); 21] = [
     ("mini", 512, 256, 256),
     ("mini", 512, 256, 1024),
@@ -56,6 +52,8 @@ fn best<const N: usize>(rounds: usize, repeats: usize, mut work: impl FnMut(usiz
 }
 
 fn main() {
+    // As the program: otherwise it is page faults that are measured.
+    cloze_allocator::keep_freed();
     // Cargo itself adds `--bench`.
     let args: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
     let number = |i: usize, default: usize| {

@@ -39,4 +39,28 @@ mod tests {
             fused.assert_approx_eq::<f32>(&composed, Tolerance::rel_abs(1e-5, 1e-5));
         }
     }
+
+    #[test]
+    fn a_table_that_is_the_output_layer_too_has_the_sum_of_both_gradients() {
+        let device = Device::flex().autodiff();
+        let (n, d) = (11, 5);
+        let values: Vec<f32> = (0..n * d).map(|i| (i as f32 * 0.37).sin()).collect();
+        let ids = Tensor::<2, Int>::from_data([[3, 0, 3, 10], [1, 3, 7, 7]], &device);
+        let run = |fused: bool| {
+            let weight =
+                Tensor::<2>::from_data(TensorData::new(values.clone(), [n, d]), &device).require_grad();
+            let logits = match fused {
+                true => crate::linear_tied(embedding(weight.clone(), ids.clone()), weight.clone(), None),
+                false => {
+                    let states = burn::tensor::module::embedding(weight.clone(), ids.clone());
+                    states.matmul(weight.clone().transpose().unsqueeze())
+                }
+            };
+            let grads = logits.clone().sin().sum().backward();
+            [logits.into_data(), weight.grad(&grads).unwrap().into_data()]
+        };
+        for (fused, composed) in run(true).iter().zip(run(false)) {
+            fused.assert_approx_eq::<f32>(&composed, Tolerance::rel_abs(1e-5, 1e-5));
+        }
+    }
 }

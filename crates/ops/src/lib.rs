@@ -6,14 +6,14 @@
 //!
 //! | operation | fused |
 //! | --- | --- |
-//! | [`linear`] | product with the bias in it; gradients of weight and bias in one product and one pass |
+//! | [`linear`], [`linear_tied`] | product with the bias in it; gradients of weight and bias in one product and one pass |
 //! | [`linear_int8`] | the weight in 8 bits, the tokens rounded to 8 bits as they come; for inference |
 //! | [`attention`] | products, masks, softmax and dropout head by head, without the transposed copies; of [packed](Packing) sequences each by itself |
 //! | [`layer_norm`], [`add_layer_norm`] | statistics and result; with dropout and the residual connection before it |
 //! | [`gelu`], [`gelu_tanh`] | vectorised error function, exponential |
 //! | [`dropout`], [`dropout_add`] | masks drawn again in the backward pass, and not kept |
 //! | [`cross_entropy`] | one pass over the logits, whose memory the gradient takes over |
-//! | [`embedding`] | gather; the gradient scattered on all cores |
+//! | [`embedding`] | gather; the gradient scattered into that of a tied output layer, where there is one |
 //! | [`adamw`], [`lamb`], [`squared_sum`] | the whole update in one pass, LAMB's in two |
 //!
 //! Products are made in FP32, or within [`with_precision`] in bf16.
@@ -46,6 +46,6 @@ pub use gelu::{gelu, gelu_tanh};
 pub use int8::{Int8Weight, linear_int8};
 pub use lamb::lamb;
 pub use layer_norm::{Residual, add_layer_norm, layer_norm};
-pub use linear::linear;
+pub use linear::{linear, linear_tied};
 pub use packing::Packing;
 pub use precision::{Precision, with_precision};

@@ -17,9 +17,24 @@ use crate::flex;
 pub fn linear<const D: usize>(x: Tensor<D>, weight: Tensor<2>, bias: Option<Tensor<1>>) -> Tensor<D> {
     #[cfg(feature = "flex")]
     if flex::takes(&x) {
-        return flex::linear::linear(x, weight, bias);
+        return flex::linear::linear(x, weight, false, bias);
     }
     composed(x, weight, bias)
+}
+
+/// [`linear`] whose matrix is an embedding table: the output layer of a language model (Press & Wolf 2017).
+///
+/// The table's gradient comes as the table lies in memory, early in the backward pass, so that
+/// [`embedding`](crate::embedding()) adds its rows to it.
+///
+/// # Shapes
+/// - `x`: `[..., d_in]`; `table`: `[d_out, d_in]`; `bias`: `[d_out]`; returns `[..., d_out]`
+pub fn linear_tied<const D: usize>(x: Tensor<D>, table: Tensor<2>, bias: Option<Tensor<1>>) -> Tensor<D> {
+    #[cfg(feature = "flex")]
+    if flex::takes(&x) {
+        return flex::linear::linear(x, table, true, bias);
+    }
+    composed(x, table.transpose(), bias)
 }
 
 fn composed<const D: usize>(x: Tensor<D>, weight: Tensor<2>, bias: Option<Tensor<1>>) -> Tensor<D> {
@@ -56,7 +71,7 @@ mod tests {
                 Tensor::<1>::from_data(values.as_slice(), &device)
             };
             for (with_bias, transposed) in [(true, false), (false, false), (true, true)] {
-                let run = |form: Form| {
+                let run = |form: Form, tied: bool| {
                     // A view with gaps in its rows, as attention's is.
                     let x = leaf(batch * len * d_in, 0.1).reshape([len, batch, d_in]).require_grad();
                     let weight = match transposed {
@@ -64,7 +79,8 @@ mod tests {
                         false => leaf(d_in * d_out, 2.0).reshape([d_in, d_out]),
                     };
                     let (weight, bias) = (weight.require_grad(), leaf(d_out, 3.0).require_grad());
-                    let used = if transposed { weight.clone().transpose() } else { weight.clone() };
+                    let is_view = transposed && !tied;
+                    let used = if is_view { weight.clone().transpose() } else { weight.clone() };
                     let y = form(x.clone().swap_dims(0, 1), used, with_bias.then(|| bias.clone()));
                     let weights = leaf(batch * len * d_out, 4.0).reshape([batch, len, d_out]);
                     let grads = (y.clone() * weights).sum().backward();
@@ -76,10 +92,16 @@ mod tests {
                     all.extend(bias.grad(&grads).map(Tensor::into_data));
                     all
                 };
-                let (fused, composed) = (run(linear), run(composed));
-                assert_eq!(fused.len(), composed.len());
-                for (fused, composed) in fused.iter().zip(composed) {
-                    fused.assert_approx_eq::<f32>(&composed, Tolerance::rel_abs(1e-4, 1e-4));
+                let composed = run(composed, false);
+                let mut fused = vec![run(linear, false)];
+                if transposed {
+                    fused.push(run(linear_tied, true));
+                }
+                for fused in fused {
+                    assert_eq!(fused.len(), composed.len());
+                    for (fused, composed) in fused.iter().zip(&composed) {
+                        fused.assert_approx_eq::<f32>(composed, Tolerance::rel_abs(1e-4, 1e-4));
+                    }
                 }
             }
         }

@@ -60,7 +60,7 @@ impl MlmHead {
     pub fn forward(&self, states: Tensor<2>, token_embeddings: Tensor<2>) -> Tensor<2> {
         let states = self.activation.forward(self.dense.forward(states));
         let states = self.norm.forward(states);
-        ops::linear(states, token_embeddings.transpose(), Some(self.bias.val()))
+        ops::linear_tied(states, token_embeddings, Some(self.bias.val()))
     }
 }
 

@@ -1,33 +1,48 @@
 //! Looking vectors up, and scattering their gradient.
 
-use super::{BLOCK, Input, dense, filled, indices, op, output, rows, tensor, values};
+use super::{BLOCK, Input, dense, filled, indices, op, output, rows, tensor, tracked, values, values_mut};
 use burn::tensor::{Int, Shape, Tensor};
+use burn_autodiff::Autodiff;
 use burn_autodiff::checkpoint::base::Checkpointer;
 use burn_autodiff::grads::Gradients;
 use burn_autodiff::ops::{Backward, Ops};
+use burn_backend::tensor::FloatTensor;
 use burn_flex::Flex;
 use rayon::prelude::*;
 
 #[derive(Debug)]
 struct Embedding;
 
+/// What the backward pass needs.
+#[derive(Debug, Clone)]
+struct State {
+    table: FloatTensor<Autodiff<Flex>>,
+    ids: Vec<usize>,
+}
+
 impl Backward<Flex, 1> for Embedding {
-    /// The table's shape, and the indices.
-    type State = ([usize; 2], Vec<usize>);
+    type State = State;
 
     fn backward(self, ops: Ops<Self::State, 1>, grads: &mut Gradients, _: &mut Checkpointer) {
         op!("embedding_backward");
         let gradient = dense(grads.consume::<Flex>(&ops.node));
-        let ([n, d], ids) = ops.state;
-        let [Some(weight)] = ops.parents else {
+        let State { table, ids } = ops.state;
+        let [Some(parent)] = ops.parents else {
             return;
         };
+        let (n, d) = rows(table.primitive());
+        // A table that is the output layer's matrix too, the largest of a model, has a gradient by now: the
+        // rows are added to it, and not all of it to theirs.
+        let mut total = match grads.remove(&table) {
+            Some(total) => dense(total),
+            None => tensor(vec![0.0; n * d], Shape::new([n, d])),
+        };
+        let sums = values_mut(&mut total);
         // Row by row in the order of the tokens: sums in a fixed order.
-        let mut total = vec![0.0; n * d];
         for (id, row) in ids.iter().zip(values(&gradient).chunks_exact(d)) {
-            total[id * d..][..d].iter_mut().zip(row).for_each(|(total, x)| *total += x);
+            sums[id * d..][..d].iter_mut().zip(row).for_each(|(sum, x)| *sum += x);
         }
-        grads.register::<Flex>(weight.id, tensor(total, Shape::new([n, d])));
+        grads.register::<Flex>(parent.id, total);
     }
 }
 
@@ -35,6 +50,7 @@ pub(crate) fn embedding(weight: Tensor<2>, ids: Tensor<2, Int>) -> Tensor<3> {
     op!("embedding");
     let [batch, len] = ids.dims();
     let ids = indices(ids);
+    let tracked = tracked(&weight);
     let weight = Input::dense(weight);
     let (n, d) = rows(&weight.value);
     assert!(ids.iter().all(|id| *id < n), "an index is below {n}");
@@ -53,5 +69,5 @@ pub(crate) fn embedding(weight: Tensor<2>, ids: Tensor<2, Int>) -> Tensor<3> {
         })
     };
     let y = tensor(y, Shape::new([batch, len, d]));
-    output(Embedding, [weight.node], y, || ([n, d], ids))
+    output(Embedding, [weight.node], y, || State { table: tracked.expect("a node has a tensor"), ids })
 }

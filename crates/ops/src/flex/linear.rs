@@ -44,7 +44,10 @@ fn sum_rows(x: &[f32], width: usize) -> Vec<f32> {
 #[derive(Debug, Clone)]
 struct State {
     x: FlexTensor,
+    /// `[d_in, d_out]`
     weight: FlexTensor,
+    /// Whether the parent is `[d_out, d_in]`.
+    transposed: bool,
     precision: Precision,
 }
 
@@ -93,7 +96,8 @@ impl State {
             })
         };
         let layout = Layout::new(Shape::new([d_in, d_out]), vec![strides.0, strides.1], 0);
-        FlexTensor::new(Bytes::from_elems(dw), layout, DType::F32)
+        let dw = FlexTensor::new(Bytes::from_elems(dw), layout, DType::F32);
+        if self.transposed { dw.transpose(0, 1) } else { dw }
     }
 }
 
@@ -136,11 +140,20 @@ impl Backward<Flex, 3> for LinearWithBias {
     }
 }
 
-pub(crate) fn linear<const D: usize>(x: Tensor<D>, weight: Tensor<2>, bias: Option<Tensor<1>>) -> Tensor<D> {
+/// The weight is `[d_in, d_out]`, or `[d_out, d_in]` where it is to be transposed.
+pub(crate) fn linear<const D: usize>(
+    x: Tensor<D>,
+    weight: Tensor<2>,
+    transposed: bool,
+    bias: Option<Tensor<1>>,
+) -> Tensor<D> {
     let mut shape = x.dims();
-    let [d_in, d_out] = weight.dims();
+    let (x, mut weight) = (Input::dense(x), Input::strided(weight));
+    if transposed {
+        weight.value = weight.value.transpose(0, 1);
+    }
+    let [d_in, d_out] = [0, 1].map(|axis| weight.value.layout().shape()[axis]);
     assert_eq!(shape[D - 1], d_in, "the weight takes another width than x has");
-    let (x, weight) = (Input::dense(x), Input::strided(weight));
     let bias = bias.map(Input::dense);
     let precision = Precision::current();
     let n_tokens = shape.iter().product::<usize>() / d_in.max(1);
@@ -162,7 +175,7 @@ pub(crate) fn linear<const D: usize>(x: Tensor<D>, weight: Tensor<2>, bias: Opti
     };
     shape[D - 1] = d_out;
     let y = tensor(y, Shape::from(shape.to_vec()));
-    let state = || State { x: x.value, weight: weight.value, precision };
+    let state = || State { x: x.value, weight: weight.value, transposed, precision };
     match bias {
         Some(bias) => output(LinearWithBias, [x.node, weight.node, bias.node], y, state),
         None => output(Linear, [x.node, weight.node], y, state),

@@ -28,6 +28,7 @@ use burn_autodiff::Autodiff;
 use burn_autodiff::checkpoint::strategy::NoCheckpointing;
 use burn_autodiff::grads::Gradients;
 use burn_autodiff::ops::{Backward, NodeGuard, Ops, OpsKind};
+use burn_backend::tensor::FloatTensor;
 use burn_dispatch::{DispatchDevice, GradientCheckpointingStrategy};
 use burn_flex::{Flex, FlexTensor, Layout};
 use burn_std::Bytes;
@@ -54,6 +55,13 @@ fn is_flex(device: &Device) -> bool {
     }
 }
 
+const TAKEN: &str = "`takes` has looked at the device";
+
+/// The tensor with its place in the graph, where there is one.
+fn tracked<const D: usize>(x: &Tensor<D>) -> Option<FloatTensor<Autodiff<Flex>>> {
+    x.device().is_autodiff().then(|| x.clone().try_into_primitive::<Autodiff<Flex>>().expect(TAKEN))
+}
+
 /// An input: its values, and its place in the graph where there is one.
 pub(crate) struct Input {
     pub value: FlexTensor,
@@ -63,12 +71,12 @@ pub(crate) struct Input {
 impl Input {
     /// Any layout.
     pub fn strided<const D: usize>(x: Tensor<D>) -> Self {
-        const TAKEN: &str = "`takes` has looked at the device";
-        if x.device().is_autodiff() {
-            let (value, node) = x.try_into_primitive::<Autodiff<Flex>>().expect(TAKEN).into_parts();
-            Self { value, node: Some(node) }
-        } else {
-            Self { value: x.try_into_primitive::<Flex>().expect(TAKEN), node: None }
+        match tracked(&x) {
+            Some(x) => {
+                let (value, node) = x.into_parts();
+                Self { value, node: Some(node) }
+            }
+            None => Self { value: x.try_into_primitive::<Flex>().expect(TAKEN), node: None },
         }
     }
 
