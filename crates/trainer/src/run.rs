@@ -238,6 +238,8 @@ impl cloze_data::Progress for Pulse<'_> {
     }
 }
 
+const IN_PLACE: &str = "the model is in its place between steps";
+
 /// A run under way.
 struct Run<'a> {
     config: &'a RunConfig,
@@ -246,7 +248,8 @@ struct Run<'a> {
     log: MetricsLog,
     device: Device,
     bert: BertConfig,
-    model: BertForPreTraining,
+    /// Out of its place during a step, which so finds its parameters held once and moves them where they are.
+    model: Option<BertForPreTraining>,
     optimizer: Optimizer,
     data: Data,
     state: RunState,
@@ -334,7 +337,7 @@ impl<'a> Run<'a> {
             log,
             device,
             bert,
-            model,
+            model: Some(model),
             optimizer,
             data,
             state,
@@ -436,9 +439,10 @@ impl<'a> Run<'a> {
             clip_norm: self.config.optimizer.clip_norm,
             precision: self.config.train.precision.into(),
         };
-        let model = self.model.clone();
+        let model = self.model.take().expect(IN_PLACE);
         let (model, report) =
             step(&BertPretraining, model, &mut self.optimizer, micro, &self.device, constants);
+        self.model = Some(model);
         if !report.updated && self.config.train.non_finite == NonFinite::Stop {
             return Err(TrainerError::NonFinite {
                 step: number,
@@ -455,7 +459,6 @@ impl<'a> Run<'a> {
                 checkpoint: self.checkpoints.steps()?.last().map(|step| self.checkpoints.path(*step)),
             });
         }
-        self.model = model;
         self.state.step = number;
         self.state.updates += u64::from(report.updated);
         if let Some(batch) = micro.last() {
@@ -466,6 +469,10 @@ impl<'a> Run<'a> {
         }
         self.state.window.add(&report);
         Ok(report)
+    }
+
+    fn model(&self) -> &BertForPreTraining {
+        self.model.as_ref().expect(IN_PLACE)
     }
 
     fn learning_rate(&self, step: u64) -> f64 {
@@ -496,7 +503,7 @@ impl<'a> Run<'a> {
     fn evaluate(&mut self, progress: &mut dyn RunProgress) -> Result<EvalRecord> {
         let _evaluation = trace_span!("evaluate").entered();
         let start = Instant::now();
-        let model = self.model.valid();
+        let model = self.model().valid();
         let device = self.device.clone().inner();
         let mut evaluation = Evaluation::default();
         for batch in &self.data.held_out {
@@ -512,8 +519,8 @@ impl<'a> Run<'a> {
         let _checkpoint = trace_span!("checkpoint").entered();
         self.checkpoints.save(&Checkpoint {
             state: self.state.clone(),
-            model: weights::collect(&self.model),
-            optimizer: self.optimizer.state(&self.model),
+            model: weights::collect(self.model()),
+            optimizer: self.optimizer.state(self.model()),
         })?;
         let best = self.state.best.filter(|_| self.config.checkpoint.keep_best);
         self.checkpoints.prune(self.config.checkpoint.keep_last, best.map(|best| best.step))
@@ -522,7 +529,7 @@ impl<'a> Run<'a> {
     /// Saves the result and its curve; returns the model's folder.
     fn export(&self, tokenizer: &Tokenizer) -> Result<PathBuf> {
         let path = self.folder.model();
-        let model = self.model.valid();
+        let model = self.model().valid();
         write_whole_folder(&path, |folder| {
             huggingface::save_bert(folder, &self.bert, &model)?;
             tokenizer.save(folder.join("tokenizer.json"))?;
