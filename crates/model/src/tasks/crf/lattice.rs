@@ -196,7 +196,7 @@ mod tests {
     }
 
     fn rules() -> TagRules {
-        TagRules::from_pairs(3, [(0, 0), (0, 1), (1, 2), (2, 0), (2, 1)]).with_ends(|tag| tag != 1)
+        TagRules::new(3, [(0, 0), (0, 1), (1, 2), (2, 0), (2, 1)], 0..2, [0, 2])
     }
 
     #[test]

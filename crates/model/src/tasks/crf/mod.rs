@@ -3,7 +3,7 @@
 mod lattice;
 mod rules;
 
-pub use rules::{TagRules, TagScheme};
+pub use rules::TagRules;
 
 use crate::ParamInit;
 use burn::module::{Module, Param};
@@ -75,7 +75,7 @@ impl Crf {
             sequences.map(|(rows, tags)| Gradients::new(&scores, rows, tags)).collect();
         let n_sequences = lengths.len();
         let all = |of: fn(&Gradients) -> &[f64], shape: [usize; 2]| {
-            let values: Vec<f32> = gradients.iter().flat_map(|g| of(g)).map(|x| *x as f32).collect();
+            let values: Vec<f32> = gradients.iter().flat_map(of).map(|x| *x as f32).collect();
             Tensor::<2>::from_data(TensorData::new(values, shape), &device)
         };
         // The gradients are known by now. A sum of scores times constants has them too; its value is taken
@@ -253,8 +253,9 @@ mod tests {
 
     #[test]
     fn gradients_are_the_slope_with_rules_and_empty_sequences_too() {
-        let tags = ["O", "B", "I"];
-        let rules = || TagRules::of_scheme(TagScheme::Bio, &tags).unwrap();
+        // O, B and I.
+        let pairs = [(0, 0), (0, 1), (1, 0), (1, 1), (1, 2), (2, 0), (2, 1), (2, 2)];
+        let rules = || TagRules::new(3, pairs, [0, 1], 0..3);
         let (lengths, gold) = ([2, 0, 5, 1, 0], [1, 2, 0, 0, 1, 2, 1, 0]);
         let values = numbers(8 * 3, 0.9);
         // The emissions and the transitions moved by as much along a direction.
@@ -295,8 +296,9 @@ mod tests {
     #[test]
     fn decoded_tags_keep_to_the_rules() {
         let device = Device::flex();
-        let tags = ["O", "B-A", "I-A", "B-B", "I-B"];
-        let rules = TagRules::of_scheme(TagScheme::Bio, &tags).unwrap();
+        // O, B-A, I-A, B-B and I-B.
+        let anywhere = (0..5).flat_map(|from| [0, 1, 3].map(|to| (from, to)));
+        let rules = TagRules::new(5, anywhere.chain([(1, 2), (2, 2), (3, 4), (4, 4)]), [0, 1, 3], 0..5);
         let emissions: Vec<f32> = numbers(60 * 5, 3.7).iter().map(|x| 30.0 * x).collect();
         let emissions = Tensor::<2>::from_data(TensorData::new(emissions, [60, 5]), &device);
         let lengths = [10, 1, 20, 29];
