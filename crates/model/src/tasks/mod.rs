@@ -29,6 +29,7 @@
 //! ```
 
 mod crf;
+mod dropout;
 mod masked_lm;
 mod multiple_choice;
 mod question_answering;
@@ -39,6 +40,7 @@ mod testing;
 mod token_classification;
 
 pub use crf::{Crf, TagRules};
+pub use dropout::DropoutOverrides;
 pub use masked_lm::BertForMaskedLm;
 pub use multiple_choice::BertForMultipleChoice;
 pub use question_answering::{BertForQuestionAnswering, SpanLogits, span_loss};
