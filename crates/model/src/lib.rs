@@ -2,8 +2,8 @@
 //!
 //! Everything takes a [`Device`](burn::tensor::Device) and runs on whatever backend the program
 //! was built with; this crate enables none. A model is assembled from [`blocks`], whose heavy
-//! arithmetic goes through [`ops`]; [`bert`] is such an assembly, and [`huggingface`] reads and
-//! writes it in the ecosystem's format.
+//! arithmetic goes through [`ops`]; [`bert`] is such an assembly, [`tasks`] puts heads on it, and
+//! [`huggingface`] reads and writes it in the ecosystem's format.
 //!
 //! ```
 //! use burn::tensor::{Device, Int, Tensor};
@@ -25,10 +25,15 @@
 pub mod bert;
 pub mod blocks;
 mod error;
+mod freeze;
 pub mod huggingface;
 mod init;
+pub mod lora;
+mod patterns;
+pub mod tasks;
 pub mod weights;
 
 pub use cloze_ops as ops;
 pub use error::{ModelError, Result};
+pub use freeze::{first_layers, freeze};
 pub use init::ParamInit;

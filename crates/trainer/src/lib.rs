@@ -10,6 +10,7 @@ pub mod embed;
 mod error;
 pub mod fill_mask;
 pub mod gradients;
+pub mod layer_decay;
 pub mod metrics;
 pub mod objective;
 pub mod optimizer;

@@ -102,11 +102,7 @@ impl<A: SelfAttention> Bert<A> {
     /// scale for each output, activations one for each token as it comes; norms, softmax and what stands
     /// outside the layers stay in FP32.
     pub fn quantize_int8(&mut self) {
-        for layer in &mut self.encoder.layers {
-            layer.attention.quantize_int8();
-            layer.feed_forward.up.quantize_int8();
-            layer.feed_forward.down.quantize_int8();
-        }
+        self.encoder.linears_mut().for_each(|(_, linear)| linear.quantize_int8());
     }
 
     /// Contextual vectors of every position.

@@ -28,8 +28,11 @@ pub trait SelfAttention: Module {
         false
     }
 
-    /// Multiplies in 8 bits from now on, where it can: for inference only. Does nothing unless implemented.
-    fn quantize_int8(&mut self) {}
+    /// Its linear maps by name: those that adapters are attached to and that may multiply in 8 bits. None
+    /// unless implemented.
+    fn linears_mut(&mut self) -> Vec<(&'static str, &mut Linear)> {
+        Vec::new()
+    }
 }
 
 /// Configuration of [`MultiHeadAttention`].
@@ -147,9 +150,9 @@ impl SelfAttention for MultiHeadAttention {
         ops::takes_packed(&self.query.weight.val())
     }
 
-    fn quantize_int8(&mut self) {
+    fn linears_mut(&mut self) -> Vec<(&'static str, &mut Linear)> {
         let Self { query, key, value, output, .. } = self;
-        [query, key, value, output].into_iter().for_each(Linear::quantize_int8);
+        vec![("query", query), ("key", key), ("value", value), ("output", output)]
     }
 }
 

@@ -1,4 +1,4 @@
-use super::{EncoderLayer, LayerNorm, SelfAttention};
+use super::{EncoderLayer, FeedForward, LayerNorm, Linear, SelfAttention};
 use crate::ops::AttentionMask;
 use burn::module::Module;
 use burn::tensor::Tensor;
@@ -33,6 +33,18 @@ pub struct EncoderOutput {
 }
 
 impl<A: SelfAttention> Encoder<A> {
+    /// The layers' linear maps by their paths from here, such as `layers.0.attention.query`.
+    pub fn linears_mut(&mut self) -> impl Iterator<Item = (String, &mut Linear)> {
+        self.layers.iter_mut().enumerate().flat_map(|(number, layer)| {
+            let attention =
+                layer.attention.linears_mut().into_iter().map(|(name, map)| ("attention", name, map));
+            let FeedForward { up, down, .. } = &mut layer.feed_forward;
+            let feed_forward = [("feed_forward", "up", up), ("feed_forward", "down", down)];
+            let all = attention.chain(feed_forward);
+            all.map(move |(block, name, map)| (format!("layers.{number}.{block}.{name}"), map))
+        })
+    }
+
     /// # Shapes
     /// - `x`: `[batch, len, d_model]`
     pub fn forward(&self, mut x: Tensor<3>, mask: &AttentionMask, trace: EncoderTrace) -> EncoderOutput {

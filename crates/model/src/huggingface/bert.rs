@@ -107,6 +107,7 @@ impl HfBertConfig {
                 Activation::Gelu => "gelu",
                 Activation::GeluTanh => "gelu_new",
                 Activation::Relu => "relu",
+                Activation::Tanh => "tanh",
             }
             .into(),
             hidden_dropout_prob: config.hidden_dropout,

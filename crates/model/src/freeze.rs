@@ -1,0 +1,148 @@
+//! Parameters that training leaves as they are.
+
+use crate::{Result, patterns, weights};
+use burn::module::{Module, ModuleMapper, Param};
+use burn::tensor::Tensor;
+use glob::Pattern;
+
+/// Freezes the parameters whose paths match one of the patterns, in which `*` stands for any characters:
+/// `bert.*` is the whole encoder, [`first_layers`] a part of it.
+///
+/// A frozen parameter has no gradient, and the backward pass ends below the lowest one that is trained. Dropout
+/// stays on. Token embeddings that a masked-LM head projects onto are frozen there too.
+///
+/// # Errors
+/// [`ModelError::Config`](crate::ModelError::Config) for a pattern that does not parse or matches no parameter.
+pub fn freeze<M: Module>(module: M, patterns: &[impl AsRef<str>]) -> Result<M> {
+    let paths = weights::shapes(&module);
+    let patterns = patterns::parse(patterns, paths.iter().map(|(path, _)| path.as_str()))?;
+    Ok(module.map(&mut Freeze { path: Vec::new(), patterns }))
+}
+
+/// The patterns of the embeddings and the first `n_layers` layers of a task model's encoder, for [`freeze`].
+pub fn first_layers(n_layers: usize) -> Vec<String> {
+    let layers = (0..n_layers).map(|layer| format!("bert.encoder.layers.{layer}.*"));
+    std::iter::once("bert.embeddings.*".to_string()).chain(layers).collect()
+}
+
+struct Freeze {
+    path: Vec<String>,
+    patterns: Vec<Pattern>,
+}
+
+impl ModuleMapper for Freeze {
+    fn enter_module(&mut self, name: &str, _container: &str) {
+        self.path.push(name.to_string());
+    }
+
+    fn exit_module(&mut self, _name: &str, _container: &str) {
+        self.path.pop();
+    }
+
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        let path = self.path.join(".");
+        match self.patterns.iter().any(|pattern| pattern.matches(&path)) {
+            true => param.set_require_grad(false),
+            false => param,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ParamInit;
+    use crate::bert::{BertConfig, BertInput};
+    use crate::tasks::{BertForSequenceClassification, SequenceHead};
+    use burn::module::ModuleVisitor;
+    use burn::optim::GradientsParams;
+    use burn::tensor::{Device, TensorData};
+    use std::collections::BTreeMap;
+
+    /// The gradients by path.
+    struct ByPath {
+        path: Vec<String>,
+        gradients: GradientsParams,
+        found: BTreeMap<String, TensorData>,
+    }
+
+    impl ModuleVisitor for ByPath {
+        fn enter_module(&mut self, name: &str, _container: &str) {
+            self.path.push(name.to_string());
+        }
+
+        fn exit_module(&mut self, _name: &str, _container: &str) {
+            self.path.pop();
+        }
+
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+            if let Some(gradient) = self.gradients.remove::<D>(param.id) {
+                self.found.insert(self.path.join("."), gradient.into_data());
+            }
+        }
+    }
+
+    fn model(init: &mut ParamInit) -> BertForSequenceClassification {
+        let config = BertConfig { d_ff: 12, n_heads: 2, ..BertConfig::new(31, 3, 8) };
+        let config = BertConfig { hidden_dropout: 0.0, attention_dropout: 0.0, ..config };
+        let bert = config.init_encoder(init);
+        BertForSequenceClassification::new(bert, SequenceHead::new(8, 2, 0.0, init))
+    }
+
+    fn gradients(model: &BertForSequenceClassification, device: &Device) -> BTreeMap<String, TensorData> {
+        let logits = model.forward(BertInput::packed(&[5, 9, 3, 7, 7], &[3, 2], device));
+        let gradients = GradientsParams::from_grads(logits.powi_scalar(2).sum().backward(), model);
+        let mut visitor = ByPath { path: Vec::new(), gradients, found: BTreeMap::new() };
+        model.visit(&mut visitor);
+        visitor.found
+    }
+
+    #[test]
+    fn the_frozen_have_no_gradient_and_the_others_the_same() {
+        let device = Device::flex().autodiff();
+        let whole = model(&mut ParamInit::new(&device, 1));
+        let all = gradients(&whole, &device);
+        let paths: Vec<String> = weights::shapes(&whole).into_iter().map(|(path, _)| path).collect();
+        assert_eq!(all.keys().cloned().collect::<Vec<_>>().len(), paths.len());
+        for patterns in [first_layers(0), first_layers(2), vec!["bert.*".into()], vec!["*.bias".into()]] {
+            let frozen = freeze(whole.clone(), &patterns).unwrap();
+            let found = gradients(&frozen, &device);
+            let globs: Vec<Pattern> = patterns.iter().map(|p| Pattern::new(p).unwrap()).collect();
+            let expected: BTreeMap<_, _> = all
+                .iter()
+                .filter(|(path, _)| !globs.iter().any(|glob| glob.matches(path)))
+                .map(|(path, gradient)| (path.clone(), gradient.clone()))
+                .collect();
+            assert!(!expected.is_empty() && expected.len() < all.len());
+            assert_eq!(found, expected, "{patterns:?}");
+        }
+    }
+
+    #[test]
+    fn parameters_without_values_are_frozen_and_loaded_all_the_same() {
+        let device = Device::flex().autodiff();
+        let lazy = model(&mut ParamInit::new(&device, 1).deferred());
+        let frozen = freeze(lazy, &first_layers(1)).unwrap();
+        let weight = |model: &BertForSequenceClassification, layer: usize| {
+            model.bert.encoder.layers[layer].feed_forward.up.weight.clone()
+        };
+        assert!(!weight(&frozen, 0).is_initialized());
+        let tensors = weights::collect(&model(&mut ParamInit::new(&device, 2)));
+        let loaded = weights::replace(frozen, tensors.clone());
+        assert_eq!(weights::collect(&loaded), tensors);
+        assert!(!weight(&loaded, 0).val().is_require_grad());
+        assert!(weight(&loaded, 1).val().is_require_grad());
+    }
+
+    #[test]
+    fn a_pattern_that_matches_nothing_is_named() {
+        let device = Device::flex();
+        let refused = |pattern: &str| {
+            freeze(model(&mut ParamInit::new(&device, 1)), &[pattern]).unwrap_err().to_string()
+        };
+        let message = refused("bert.encoder.layers.3.*");
+        let expected = "pattern `bert.encoder.layers.3.*`: nothing has such a path; one is `bert.embeddings.";
+        assert!(message.contains(expected), "{message}");
+        assert!(refused("a[").contains("pattern `a[`: "));
+    }
+}

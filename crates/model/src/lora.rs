@@ -1,0 +1,398 @@
+//! Low-rank adapters (Hu et al. 2021): a linear map's weight stays as it is and has a product of two narrow
+//! matrices added, which alone are trained.
+//!
+//! ```
+//! # use burn::tensor::Device;
+//! # use cloze_model::{ParamInit, bert::BertConfig};
+//! use cloze_model::lora::{LoraConfig, merge};
+//!
+//! let init = &mut ParamInit::new(&Device::flex().autodiff(), 42);
+//! let bert = BertConfig::tiny(1_000).init_encoder(init);
+//! let bert = LoraConfig::default().attach(bert, init)?;
+//! // … train, then:
+//! let bert = merge(bert);
+//! # Ok::<(), cloze_model::ModelError>(())
+//! ```
+//!
+//! burn's own `Lora` adds the product to the weight at each use, so that its gradient is that of the whole
+//! weight, and has no dropout; here both narrow products are of the tokens.
+
+use crate::bert::Bert;
+use crate::blocks::SelfAttention;
+use crate::huggingface::{read_tensors, write_tensors};
+use crate::weights::{self, NamedTensors};
+use crate::{ModelError, ParamInit, Result, ops, patterns};
+use burn::module::{Module, ModuleDisplay, Param};
+use burn::tensor::Tensor;
+use safetensors::SafeTensors;
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::path::Path;
+
+/// Which linear maps get adapters, and of what size.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LoraConfig {
+    /// The narrow matrices' width.
+    pub rank: usize,
+    /// Their product is scaled by `alpha / rank`.
+    pub alpha: f64,
+    /// Dropout on what goes into them.
+    pub dropout: f64,
+    /// Patterns of the linear maps' paths in the encoder, such as `encoder.layers.0.attention.query`; `*`
+    /// stands for any characters.
+    pub targets: Vec<String>,
+}
+
+impl Default for LoraConfig {
+    /// Rank 8 on queries and values (Hu et al. 2021, §5.1), scaled by 2.
+    fn default() -> Self {
+        let targets = ["*.query", "*.value"].map(str::to_string).into();
+        Self { rank: 8, alpha: 16.0, dropout: 0.0, targets }
+    }
+}
+
+/// A trained addition to a linear map, `alpha / rank · dropout(x)·A·B`.
+#[derive(Module, Debug)]
+pub struct LoraAdapter {
+    /// `A`, `[d_in, rank]`, normal at first: with the variance `1 / (3·d_in)` of the authors' code.
+    pub down: Param<Tensor<2>>,
+    /// `B`, `[rank, d_out]`, zeros at first, so that an adapter begins as nothing.
+    pub up: Param<Tensor<2>>,
+    scale: f64,
+    dropout: f64,
+}
+
+impl LoraAdapter {
+    /// # Shapes
+    /// - `x`: `[..., d_in]`; returns `[..., d_out]`
+    pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
+        let x = ops::dropout(x, self.dropout);
+        let narrow = ops::linear(x, self.down.val(), None).mul_scalar(self.scale);
+        ops::linear(narrow, self.up.val(), None)
+    }
+
+    /// What it adds to the weight, `[d_in, d_out]`.
+    pub fn delta(&self) -> Tensor<2> {
+        ops::linear(self.down.val(), self.up.val(), None).mul_scalar(self.scale)
+    }
+}
+
+impl LoraConfig {
+    /// Whether the values make sense; each error names the value.
+    pub fn validate(&self) -> Result<()> {
+        let refused = |what: String| Err(ModelError::Config(what));
+        if self.rank == 0 {
+            return refused("LoRA's `rank` is 0, expected at least 1".into());
+        }
+        if !self.alpha.is_finite() {
+            return refused(format!("LoRA's `alpha` = {}, expected a number", self.alpha));
+        }
+        if !(0.0..1.0).contains(&self.dropout) {
+            return refused(format!("LoRA's `dropout` = {}, expected 0 or more and below 1", self.dropout));
+        }
+        if self.targets.is_empty() {
+            return refused("LoRA's `targets` are none, expected at least one pattern".into());
+        }
+        Ok(())
+    }
+
+    /// Freezes the whole encoder and attaches new adapters; a head on it is trained as ever.
+    ///
+    /// # Errors
+    /// Values that are not [valid](Self::validate); a target that matches no linear map of a layer.
+    pub fn attach<A: SelfAttention + ModuleDisplay>(
+        &self,
+        bert: Bert<A>,
+        init: &mut ParamInit,
+    ) -> Result<Bert<A>> {
+        self.validate()?;
+        let mut bert = bert.set_require_grad(false);
+        let paths: Vec<String> =
+            bert.encoder.linears_mut().map(|(path, _)| format!("encoder.{path}")).collect();
+        let targets = patterns::parse(&self.targets, paths.iter().map(String::as_str))?;
+        let (rank, scale, dropout) = (self.rank, self.alpha / self.rank as f64, self.dropout);
+        for ((_, linear), path) in bert.encoder.linears_mut().zip(&paths) {
+            if !targets.iter().any(|target| target.matches(path)) {
+                continue;
+            }
+            let [d_in, d_out] = linear.weight.lazy_shape().dims();
+            let std = 1.0 / f64::sqrt(3.0 * d_in as f64);
+            let down = init.param([d_in, rank], move |init| (init.standard_normal() * std) as f32);
+            linear.lora = Some(LoraAdapter { down, up: init.zeros([rank, d_out]), scale, dropout });
+        }
+        Ok(bert)
+    }
+}
+
+/// Adds all adapters to their weights and drops them: the model then is what it was without, with other
+/// numbers, and can be saved as such. Its parameters stay frozen.
+pub fn merge<A: SelfAttention>(mut bert: Bert<A>) -> Bert<A> {
+    bert.encoder.linears_mut().for_each(|(_, linear)| linear.merge_lora());
+    bert
+}
+
+/// Where a file says what its adapters are.
+const CONFIG_KEY: &str = "cloze.lora";
+
+/// Whether a parameter of a task model goes into the adapters' file: adapters, and all that is not the
+/// encoder's.
+fn is_kept(path: &str) -> bool {
+    path.contains(".lora.") || !path.starts_with("bert.")
+}
+
+/// Saves a task model's adapters and its head, without the encoder they stand on, with what they are.
+pub fn save_adapters<M: Module>(path: &Path, model: &M, config: &LoraConfig) -> Result<()> {
+    let mut tensors = weights::collect(model);
+    tensors.retain(|path, _| is_kept(path));
+    let config = serde_json::to_string(config).expect("a struct of plain values serialises");
+    write_tensors(path, &tensors, &[("format", "pt"), (CONFIG_KEY, &config)])
+}
+
+/// What the adapters of a file are: [attach](LoraConfig::attach) such ones, then [load](load_adapters) them.
+///
+/// # Errors
+/// A file that cannot be read, is no safetensors file, or does not say.
+pub fn read_config(path: &Path) -> Result<LoraConfig> {
+    let bytes = fs::read(path).map_err(|source| ModelError::Io { path: path.into(), source })?;
+    let (_, metadata) = SafeTensors::read_metadata(&bytes)
+        .map_err(|source| ModelError::Safetensors { path: path.into(), source })?;
+    let text = metadata.metadata().as_ref().and_then(|metadata| metadata.get(CONFIG_KEY));
+    let text = text.ok_or_else(|| {
+        ModelError::Config(format!(
+            "{}: its header has no `{CONFIG_KEY}`: no file of adapters",
+            path.display()
+        ))
+    })?;
+    let config: LoraConfig =
+        serde_json::from_str(text).map_err(|source| ModelError::Json { path: path.into(), source })?;
+    config.validate()?;
+    Ok(config)
+}
+
+/// Puts saved adapters and a saved head into a task model that has such ones.
+///
+/// # Errors
+/// A file that cannot be read; tensors that are missing, of another shape, or have no place in the model.
+pub fn load_adapters<M: Module>(path: &Path, model: M) -> Result<M> {
+    let mut found = read_tensors(path)?;
+    let (mut tensors, mut missing) = (NamedTensors::new(), Vec::new());
+    for (name, expected) in weights::shapes(&model).into_iter().filter(|(name, _)| is_kept(name)) {
+        match found.remove(&name) {
+            Some(data) if data.shape().as_slice() == expected => {
+                tensors.insert(name, data);
+            }
+            Some(data) => {
+                let found = data.shape().to_vec();
+                return Err(ModelError::Shape { path: path.into(), name, expected, found });
+            }
+            None => missing.push(name),
+        }
+    }
+    let path = || path.to_path_buf();
+    if !missing.is_empty() {
+        missing.sort();
+        return Err(ModelError::MissingTensors { path: path(), names: missing });
+    }
+    if !found.is_empty() {
+        return Err(ModelError::UnexpectedTensors { path: path(), names: found.into_keys().collect() });
+    }
+    Ok(weights::replace(model, tensors))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bert::{BertConfig, BertInput};
+    use crate::blocks::Linear;
+    use crate::tasks::{BertForSequenceClassification, SequenceHead};
+    use burn::optim::GradientsParams;
+    use burn::tensor::{Device, TensorData, Tolerance};
+
+    fn numbers(shape: [usize; 2], p: f32, device: &Device) -> Tensor<2> {
+        let values: Vec<f32> = (1..=shape[0] * shape[1]).map(|i| (i as f32 * p).sin()).collect();
+        Tensor::from_data(TensorData::new(values, shape), device)
+    }
+
+    fn close<const D: usize>(found: Tensor<D>, expected: impl Into<TensorData>) {
+        found.into_data().assert_approx_eq::<f32>(&expected.into(), Tolerance::rel_abs(1e-4, 2e-5));
+    }
+
+    /// A classifier whose adapters are no longer zero.
+    fn model(config: &LoraConfig, seed: u64, device: &Device) -> BertForSequenceClassification {
+        let init = &mut ParamInit::new(device, seed).with_std(0.3);
+        let shape = BertConfig { d_ff: 12, n_heads: 2, ..BertConfig::new(31, 2, 8) };
+        let shape = BertConfig { hidden_dropout: 0.0, attention_dropout: 0.0, ..shape };
+        let mut bert = config.attach(shape.init_encoder(init), init).unwrap();
+        for (_, linear) in bert.encoder.linears_mut() {
+            if let Some(adapter) = &mut linear.lora {
+                let [rank, d_out] = adapter.up.dims();
+                adapter.up = Param::from_tensor(numbers([rank, d_out], 0.9 + seed as f32, device));
+            }
+        }
+        BertForSequenceClassification::new(bert, SequenceHead::new(8, 2, 0.0, init))
+    }
+
+    fn input(device: &Device) -> BertInput {
+        BertInput::packed(&[5, 9, 3, 7, 7, 2], &[4, 2], device)
+    }
+
+    #[test]
+    fn an_adapted_map_is_pefts_and_so_is_the_merged_one() {
+        // torch 2.9, f as in the other tests: x = f(2, 3, p=.4); y = x @ f(3, 4, p=.7) + f(4, p=.2) +
+        // (x @ A @ B) * 3 / 2 with A = f(3, 2, p=1.3), B = f(2, 4, p=.9); (y * f(2, 4, p=.3)).sum().
+        let device = Device::flex().autodiff();
+        let mut linear = Linear::new(3, 4, &mut ParamInit::new(&device, 0));
+        linear.weight = Param::from_tensor(numbers([3, 4], 0.7, &device)).set_require_grad(false);
+        let bias = numbers([1, 4], 0.2, &device).squeeze_dim::<1>(0);
+        linear.bias = Param::from_tensor(bias).set_require_grad(false);
+        let adapter = LoraAdapter {
+            down: Param::from_tensor(numbers([3, 2], 1.3, &device)),
+            up: Param::from_tensor(numbers([2, 4], 0.9, &device)),
+            scale: 1.5,
+            dropout: 0.0,
+        };
+        linear.lora = Some(adapter.clone());
+        let x = numbers([2, 3], 0.4, &device).require_grad();
+        let y = linear.forward(x.clone());
+        let expected =
+            [[-0.4194f32, 0.303_699, 1.182_382, 1.729_302], [0.535_973, 1.283_412, 1.521_041, 1.194_845]];
+        close(y.clone(), expected);
+        let gradients = (y * numbers([2, 4], 0.3, &device)).sum().backward();
+        close(
+            x.grad(&gradients).unwrap(),
+            [[2.773_689f32, -2.716_394, 2.215_045], [4.264_799, -2.770_085, 0.904_597]],
+        );
+        close(
+            adapter.down.val().grad(&gradients).unwrap(),
+            [[3.109_531f32, -1.748_619], [3.211_972, -1.575_614], [2.807_312, -1.153_855]],
+        );
+        close(
+            adapter.up.val().grad(&gradients).unwrap(),
+            [[0.759_294f32, 0.775_404, 0.722_25, 0.604_579], [0.798_814, 0.986_01, 1.085_129, 1.087_316]],
+        );
+        assert!(linear.weight.val().grad(&gradients).is_none());
+        assert!(linear.bias.val().grad(&gradients).is_none());
+
+        linear.merge_lora();
+        assert!(linear.lora.is_none() && !linear.weight.val().is_require_grad());
+        close(linear.forward(x), expected);
+    }
+
+    #[test]
+    fn a_new_adapter_is_nothing_and_only_it_and_the_head_have_gradients() {
+        let device = Device::flex().autodiff();
+        let init = &mut ParamInit::new(&device, 4);
+        let shape = BertConfig { d_ff: 12, n_heads: 2, ..BertConfig::new(31, 2, 8) };
+        let plain = shape.init_encoder(init);
+        let config = LoraConfig {
+            rank: 3,
+            dropout: 0.25,
+            targets: vec!["*.query".into(), "encoder.layers.1.feed_forward.*".into()],
+            ..LoraConfig::default()
+        };
+        let adapted = config.attach(plain.clone(), init).unwrap();
+        let states = |bert: &Bert| bert.valid().forward(input(&Device::flex())).last_hidden_state.into_data();
+        assert_eq!(states(&adapted), states(&plain));
+        assert_eq!(adapted.num_params(), plain.num_params() + 2 * 3 * 16 + 2 * 3 * 20);
+
+        let model = model(&config, 2, &device);
+        let loss = model.forward(input(&device)).powi_scalar(2).sum();
+        let gradients = GradientsParams::from_grads(loss.backward(), &model);
+        // Four adapters of two matrices, the head's weight and bias.
+        assert_eq!(gradients.len(), 4 * 2 + 2);
+    }
+
+    #[test]
+    fn merging_changes_nothing_but_the_parameters() {
+        let device = Device::flex();
+        let config = LoraConfig { rank: 2, targets: vec!["*".into()], ..LoraConfig::default() };
+        let adapted = model(&config, 3, &device);
+        let before = adapted.forward(input(&device)).into_data();
+        let mut merged = adapted.clone();
+        merged.bert = merge(merged.bert);
+        assert!(!weights::collect(&merged).keys().any(|path| path.contains("lora")));
+        close(merged.forward(input(&device)), before);
+    }
+
+    #[test]
+    fn adapters_are_saved_alone_and_loaded() {
+        let device = Device::flex().autodiff();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("adapters.safetensors");
+        let config = LoraConfig { rank: 2, alpha: 3.0, ..LoraConfig::default() };
+        let saved = model(&config, 5, &device);
+        save_adapters(&path, &saved, &config).unwrap();
+        assert_eq!(read_config(&path).unwrap(), config);
+        // Two adapters in each of two layers, and the head.
+        assert_eq!(read_tensors(&path).unwrap().len(), 2 * 2 * 2 + 2);
+
+        let other = model(&config, 6, &device);
+        let other = BertForSequenceClassification {
+            bert: Bert {
+                embeddings: saved.bert.embeddings.clone(),
+                ..weights::replace(
+                    other.bert,
+                    weights::collect(&saved.bert)
+                        .into_iter()
+                        .filter(|(path, _)| !path.contains("lora"))
+                        .collect(),
+                )
+            },
+            ..other
+        };
+        assert_ne!(weights::collect(&other), weights::collect(&saved));
+        let loaded = load_adapters(&path, other).unwrap();
+        assert_eq!(weights::collect(&loaded), weights::collect(&saved));
+        let loss = loaded.forward(input(&device)).sum();
+        assert_eq!(GradientsParams::from_grads(loss.backward(), &loaded).len(), 2 * 2 * 2 + 2);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_named() {
+        let device = Device::flex();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("adapters.safetensors");
+        let config = LoraConfig { rank: 2, ..LoraConfig::default() };
+        save_adapters(&path, &model(&config, 5, &device), &config).unwrap();
+        let load =
+            |config: LoraConfig| load_adapters(&path, model(&config, 6, &device)).unwrap_err().to_string();
+        let message = load(LoraConfig { rank: 3, ..config.clone() });
+        assert!(
+            message.contains("query.lora.down` has shape [8, 2], the configuration asks for [8, 3]"),
+            "{message}"
+        );
+        let message = load(LoraConfig { targets: vec!["*.query".into()], ..config.clone() });
+        assert!(message.contains("4 tensors have no place in the model, the first is `bert.encoder.layers.0.attention.value.lora.down`"), "{message}");
+        let message = load(LoraConfig { targets: vec!["*".into()], ..config.clone() });
+        assert!(
+            message.contains(
+                "tensors are missing, the first is `bert.encoder.layers.0.attention.key.lora.down`"
+            ),
+            "{message}"
+        );
+
+        let plain = folder.path().join("plain.safetensors");
+        let one = NamedTensors::from([("a".to_string(), TensorData::from([1f32]))]);
+        write_tensors(&plain, &one, &[]).unwrap();
+        let message = read_config(&plain).unwrap_err().to_string();
+        assert!(message.ends_with("its header has no `cloze.lora`: no file of adapters"), "{message}");
+        let refused = |config: LoraConfig| {
+            let init = &mut ParamInit::new(&device, 0);
+            let bert = BertConfig::new(11, 1, 8).init_encoder(init);
+            config.attach(bert, init).unwrap_err().to_string()
+        };
+        for (config, expected) in [
+            (LoraConfig { rank: 0, ..config.clone() }, "`rank` is 0"),
+            (LoraConfig { alpha: f64::NAN, ..config.clone() }, "`alpha` = NaN"),
+            (LoraConfig { dropout: 1.0, ..config.clone() }, "`dropout` = 1"),
+            (LoraConfig { targets: Vec::new(), ..config.clone() }, "`targets` are none"),
+            (
+                LoraConfig { targets: vec!["*.queries".into()], ..config.clone() },
+                "pattern `*.queries`: nothing",
+            ),
+        ] {
+            assert!(refused(config).contains(expected), "{expected}");
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Lower layers that learn more slowly.
+
+use crate::optimizer::ParamGroup;
+
+/// The groups of layer-wise learning-rate decay (Sun et al. 2019, §5.4.3) for a task model's encoder: its last
+/// layer has `decay` times the learning rate, each layer below `decay` times that of the one above it, and the
+/// embeddings once more. Heads and the pooler keep the whole rate.
+///
+/// Sun et al. begin with the whole rate in the last layer, ELECTRA's code (Clark et al. 2020) with `decay²`.
+///
+/// `n_layers` are those with parameters of their own: 1 where all share them. Put groups that a user gives
+/// before these: the first that matches a parameter counts.
+///
+/// ```
+/// # use cloze_trainer::layer_decay::layer_decay;
+/// let groups = layer_decay(0.5, 2);
+/// let scales = groups.iter().map(|group| (group.parameters.as_str(), group.lr_scale));
+/// assert_eq!(
+///     scales.collect::<Vec<_>>(),
+///     [
+///         ("bert.embeddings.*", 0.125),
+///         ("bert.encoder.layers.0.*", 0.25),
+///         ("bert.encoder.layers.1.*", 0.5),
+///     ]
+/// );
+/// ```
+pub fn layer_decay(decay: f64, n_layers: usize) -> Vec<ParamGroup> {
+    let group = |parameters: String, below: usize| ParamGroup {
+        parameters,
+        lr_scale: decay.powi(below as i32),
+        weight_decay: None,
+    };
+    let layers = (0..n_layers).map(|i| group(format!("bert.encoder.layers.{i}.*"), n_layers - i));
+    std::iter::once(group("bert.embeddings.*".to_string(), n_layers + 1)).chain(layers).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::optimizer::{Optimizer, OptimizerConfig};
+    use burn::optim::GradientsParams;
+    use burn::tensor::Device;
+    use cloze_model::bert::{BertConfig, BertInput};
+    use cloze_model::tasks::{BertForSequenceClassification, SequenceHead};
+    use cloze_model::{ParamInit, weights};
+
+    #[test]
+    fn a_first_step_goes_as_far_as_the_rate_says() {
+        let device = Device::flex().autodiff();
+        let init = &mut ParamInit::new(&device, 1);
+        // Eleven layers, so that layer 1 must not be taken for 10.
+        let shape = BertConfig { d_ff: 8, n_heads: 2, ..BertConfig::new(31, 11, 8) };
+        let shape = BertConfig { hidden_dropout: 0.0, attention_dropout: 0.0, ..shape };
+        let bert = shape.init_encoder(init);
+        let model = BertForSequenceClassification::new(bert, SequenceHead::new(8, 2, 0.0, init));
+        let (lr, decay) = (1e-2, 0.8);
+        let config = OptimizerConfig {
+            weight_decay: 0.0,
+            eps: 1e-30,
+            groups: layer_decay(decay, 11),
+            ..OptimizerConfig::default()
+        };
+        let mut optimizer = Optimizer::new(config, &model).unwrap();
+        let before = weights::collect(&model);
+        let logits = model.forward(BertInput::packed(&[4, 9, 2, 17], &[4], &device));
+        let gradients = GradientsParams::from_grads(logits.narrow(1, 0, 1).sum().backward(), &model);
+        let after = weights::collect(&optimizer.step(model, gradients, lr, 1.0));
+        // Adam's first step is the learning rate, whatever the gradient.
+        let moved = |path: &str| {
+            let steps = after[path].iter::<f64>().zip(before[path].iter::<f64>());
+            steps.map(|(after, before)| (after - before).abs()).fold(0.0, f64::max)
+        };
+        for (path, below) in [
+            ("head.output.bias", 0),
+            ("bert.encoder.layers.10.feed_forward_norm.beta", 1),
+            ("bert.encoder.layers.1.feed_forward_norm.beta", 10),
+            ("bert.encoder.layers.0.feed_forward_norm.beta", 11),
+            ("bert.embeddings.norm.beta", 12),
+        ] {
+            let expected = lr * decay.powi(below);
+            assert!((moved(path) - expected).abs() < 1e-3 * expected, "{path}: {}", moved(path));
+        }
+    }
+}
