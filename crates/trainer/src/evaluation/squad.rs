@@ -2,8 +2,9 @@
 //! (Rajpurkar et al. 2016, section 6.1; Rajpurkar et al. 2018, section 5).
 
 use std::collections::HashMap;
+use std::sync::LazyLock;
 
-use unicode_normalization_alignments::char::is_combining_mark;
+use regex::{Captures, Regex};
 
 /// A question with its answers and the one that was predicted.
 #[derive(Clone, Copy, Debug)]
@@ -127,10 +128,14 @@ fn overlap(gold: &str, predicted: &str) -> f64 {
     2.0 * precision * recall / (precision + recall)
 }
 
+/// A word as Python's `\w` has it: letters and numbers, but neither combining marks nor circled letters.
+static WORD: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"[\p{L}\p{N}_]+").expect("the pattern is one that a test compiles"));
+
 /// The answer in lower case without ASCII punctuation and English articles, one space between words.
 ///
-/// Characters are classed as in Python: combining marks and circled letters belong to no word, the four
-/// separators U+001C to U+001F are white space.
+/// Characters are classed as in Python: combining marks belong to no word, so that an article before one is
+/// an article; the four separators U+001C to U+001F are white space.
 ///
 /// ```
 /// # use cloze_trainer::evaluation::squad::normalize;
@@ -139,26 +144,15 @@ fn overlap(gold: &str, predicted: &str) -> f64 {
 pub fn normalize(answer: &str) -> String {
     let lower = answer.to_lowercase();
     let bare: String = lower.chars().filter(|c| !c.is_ascii_punctuation()).collect();
-    let mut kept = String::with_capacity(bare.len());
-    let mut rest = bare.as_str();
-    while let Some(first) = rest.chars().next() {
-        let in_word = is_word(first);
-        let end = rest.find(|c| is_word(c) != in_word).unwrap_or(rest.len());
-        let (run, after) = rest.split_at(end);
-        kept.push_str(if matches!(run, "a" | "an" | "the") { " " } else { run });
-        rest = after;
-    }
+    let kept = WORD.replace_all(&bare, |word: &Captures<'_>| match &word[0] {
+        "a" | "an" | "the" => " ".to_string(),
+        word => word.to_string(),
+    });
     let words: Vec<&str> = kept.split(is_space).filter(|word| !word.is_empty()).collect();
     words.join(" ")
 }
 
-/// Python's `\w`.
-fn is_word(c: char) -> bool {
-    let circled = matches!(c, '\u{24b6}'..='\u{24e9}' | '\u{1f130}'..='\u{1f149}' | '\u{1f150}'..='\u{1f169}' | '\u{1f170}'..='\u{1f189}');
-    c == '_' || (c.is_alphanumeric() && !is_combining_mark(c) && !circled)
-}
-
-/// Python's `str.isspace`.
+/// White space as Python's `str.isspace` has it.
 fn is_space(c: char) -> bool {
     c.is_whitespace() || matches!(c, '\u{1c}'..='\u{1f}')
 }
