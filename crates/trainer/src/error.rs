@@ -223,12 +223,12 @@ pub enum TrainerError {
     },
 
     /// A metric that an evaluation does not give.
-    #[error("there is no figure `{name}`; {hint}")]
+    #[error("this evaluation has no figure `{name}`; it has {}", known.join(", "))]
     NoFigure {
         /// The name asked for.
         name: String,
-        /// The nearest one, or all.
-        hint: String,
+        /// Those that it gives.
+        known: Vec<String>,
     },
 
     /// The learning curve could not be drawn.

@@ -8,9 +8,9 @@
 pub mod confusion;
 pub mod correlation;
 pub mod entities;
-// pub mod figures;
-// pub mod report;
+pub mod figures;
+
 pub mod scores;
-// pub mod seeds;
+pub mod seeds;
 pub mod squad;
 pub mod tags;
