@@ -10,6 +10,7 @@ pub mod correlation;
 pub mod entities;
 pub mod figures;
 
+pub mod report;
 pub mod scores;
 pub mod seeds;
 pub mod squad;
