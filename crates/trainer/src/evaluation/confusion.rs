@@ -70,8 +70,10 @@ impl ConfusionMatrix {
         correct as f64 / self.total() as f64
     }
 
-    /// The scores over the classes that occur, gold or predicted, as scikit-learn averages by default.
+    /// The scores over the classes that occur, gold or predicted, as scikit-learn averages by default; NaN
+    /// without examples.
     pub fn average(&self, average: Average, zero: ZeroDivision) -> Scores {
+        let zero = if self.total() == 0 { ZeroDivision::Nan } else { zero };
         let classes: Vec<Counts> = (0..self.n_classes)
             .map(|class| self.class(class))
             .filter(|counts| counts.gold + counts.predicted > 0)
@@ -115,7 +117,9 @@ mod tests {
     fn no_examples_have_no_accuracy() {
         let empty = ConfusionMatrix::new(3);
         assert!(empty.accuracy().is_nan() && empty.matthews().is_nan());
-        assert!(empty.average(Average::Macro, ZeroDivision::Zero).f1.is_nan());
+        for average in [Average::Micro, Average::Macro, Average::Weighted] {
+            assert!(empty.average(average, ZeroDivision::Zero).f1.is_nan());
+        }
         assert_eq!(empty.class(2).scores(ZeroDivision::Zero).f1, 0.0);
         assert!(ConfusionMatrix::new(0).accuracy().is_nan());
     }

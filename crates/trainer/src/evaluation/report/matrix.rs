@@ -135,7 +135,7 @@ fn map(labels: &[String], matrix: &ConfusionMatrix) -> Markup {
             @for (gold, predicted) in cells.filter(|(gold, predicted)| matrix.count(*gold, *predicted) > 0) {
                 rect.right[gold == predicted].wrong[gold != predicted]
                     x=(at(predicted)) y=(at(gold)) width=(CELL - 1) height=(CELL - 1)
-                    fill-opacity={ (format!("{:.2}", 0.15 + 0.85 * share(matrix, gold, predicted))) } {
+                    fill-opacity={ (format!("{:.2}", 0.25 + 0.75 * share(matrix, gold, predicted))) } {
                     title {
                         (labels[gold]) " → " (labels[predicted]) ": " (matrix.count(gold, predicted))
                         " (" (html::percent(share(matrix, gold, predicted))) ")"

@@ -225,6 +225,13 @@ mod tests {
         assert_eq!(lines[1]["text"], predictions.examples[1].texts[0]);
         assert_eq!(lines[1]["loss"], serde_json::Value::Null);
         assert_eq!(read("confusion.tsv"), "gold/predicted\t<b>\tb\n<b>\t1\t1\nb\t0\t0\n");
+        let html = read("report.html");
+        assert!(html.contains("&lt;script&gt;alert(1)&lt;/script&gt;"));
+        for foreign in ["<script", "<img", "http:", "https:", "src=", "href="] {
+            // The text of a fact, escaped, is the one place for `src=`.
+            let expected = usize::from(foreign == "src=");
+            assert_eq!(html.matches(foreign).count(), expected, "{foreign}");
+        }
         let read: Figures = serde_json::from_str(&read("figures.json")).unwrap();
         assert_eq!(read.main(), ("accuracy", 0.5));
     }

@@ -46,7 +46,7 @@ pub(super) fn plot(points: &[(f64, f64)], x_label: &str, y_label: &str) -> Marku
             text transform={ "translate(14 " (px(8.0 + SIDE / 2.0)) ") rotate(-90)" } text-anchor="middle" { (y_label) }
         }
         @if finite.len() < points.len() {
-            p.note { (points.len() - finite.len()) " values that are not finite are left out." }
+            p.note { "Not finite, and so not drawn: " (points.len() - finite.len()) "." }
         }
         @if finite.len() > POINTS { p.note { (POINTS) " of " (finite.len()) " points, evenly spaced." } }
     }
