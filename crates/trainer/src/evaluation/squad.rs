@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use regex::{Captures, Regex};
+use regex::Regex;
 
 /// A question with its answers and the one that was predicted.
 #[derive(Clone, Copy, Debug)]
@@ -144,10 +144,14 @@ static WORD: LazyLock<Regex> =
 pub fn normalize(answer: &str) -> String {
     let lower = answer.to_lowercase();
     let bare: String = lower.chars().filter(|c| !c.is_ascii_punctuation()).collect();
-    let kept = WORD.replace_all(&bare, |word: &Captures<'_>| match &word[0] {
-        "a" | "an" | "the" => " ".to_string(),
-        word => word.to_string(),
-    });
+    let mut kept = String::with_capacity(bare.len());
+    let mut end = 0;
+    for word in WORD.find_iter(&bare).filter(|word| matches!(word.as_str(), "a" | "an" | "the")) {
+        kept += &bare[end..word.start()];
+        kept.push(' ');
+        end = word.end();
+    }
+    kept += &bare[end..];
     let words: Vec<&str> = kept.split(is_space).filter(|word| !word.is_empty()).collect();
     words.join(" ")
 }

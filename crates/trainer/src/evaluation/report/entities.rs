@@ -168,7 +168,7 @@ fn marked(example: &EntityExample, spans: &[Span], others: &[Span], otherwise: &
         p.text dir="auto" {
             @for (words, span) in parts {
                 @if let Some(span) = span {
-                    mark class=(if others.contains(span) { "" } else { otherwise }) {
+                    mark class=[(!others.contains(span)).then_some(otherwise)] {
                         (words.join(" ")) small { (span.label) }
                     }
                     " "
@@ -204,7 +204,7 @@ mod tests {
             )],
         };
         let html = predictions.show(0).into_string();
-        assert!(html.contains(r#"<mark class="">Angela Merkel<small>PER</small></mark>"#), "{html}");
+        assert!(html.contains(r#"<mark>Angela Merkel<small>PER</small></mark>"#), "{html}");
         assert!(html.contains(r#"<mark class="missed">Berlin<small>LOC</small></mark>"#), "{html}");
         assert!(html.contains(r#"<mark class="wrong">&lt;b&gt;<small>&lt;i&gt;</small></mark>"#), "{html}");
         assert_eq!(predictions.row(0)[2], "Angela Merkel (PER); Berlin (LOC)");
