@@ -2,9 +2,10 @@
 
 use std::fmt;
 
-use comfy_table::{Cell, CellAlignment, Table, presets};
+use comfy_table::Cell;
 use serde::{Deserialize, Serialize};
 
+use crate::metrics::summary::{number, styled};
 use crate::{Result, TrainerError};
 
 /// What an evaluation measured. Shares are from 0 to 1; what could not be measured is NaN, null in JSON.
@@ -122,24 +123,13 @@ impl Figures {
 /// A table, the main figure with a star.
 impl fmt::Display for Figures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut table = table();
-        table.set_header([Cell::new("figure"), right(&format!("{} examples", self.examples))]);
+        let mut table = styled();
+        table.set_header([Cell::new("figure"), number(&format!("{} examples", self.examples))]);
         for (name, value) in self.iter() {
-            table.add_row([Cell::new(starred(name, name == self.main)), right(&shown(value))]);
+            table.add_row([Cell::new(starred(name, name == self.main)), number(&shown(value))]);
         }
         write!(f, "{table}")
     }
-}
-
-/// An empty table in the program's style.
-pub(super) fn table() -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_FULL_CONDENSED);
-    table
-}
-
-pub(super) fn right(text: &str) -> Cell {
-    Cell::new(text).set_alignment(CellAlignment::Right)
 }
 
 /// A figure's name, with a star for the main one.

@@ -5,7 +5,8 @@ use std::fmt;
 use comfy_table::Cell;
 use serde::{Deserialize, Serialize};
 
-use super::figures::{Figures, right, shown, starred, table};
+use super::figures::{Figures, shown, starred};
+use crate::metrics::summary::{number, styled};
 
 /// The figures of several runs that differ in their seeds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -90,17 +91,19 @@ impl Seeds {
 /// A table of means, deviations and each run's figures, the main one with a star.
 impl fmt::Display for Seeds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut table = table();
-        let seeds = self.runs.iter().map(|run| right(&format!("seed {}", run.seed)));
-        table.set_header([Cell::new("figure"), right("mean"), right("± deviation")].into_iter().chain(seeds));
+        let mut table = styled();
+        let seeds = self.runs.iter().map(|run| number(&format!("seed {}", run.seed)));
+        table.set_header(
+            [Cell::new("figure"), number("mean"), number("± deviation")].into_iter().chain(seeds),
+        );
         for spread in self.spreads() {
             let name = Cell::new(starred(&spread.name, self.main() == Some(&spread.name)));
             let runs = self
                 .runs
                 .iter()
-                .map(|run| right(&run.figures.get(&spread.name).map_or(String::new(), shown)));
+                .map(|run| number(&run.figures.get(&spread.name).map_or(String::new(), shown)));
             table.add_row(
-                [name, right(&shown(spread.mean)), right(&shown(spread.deviation))].into_iter().chain(runs),
+                [name, number(&shown(spread.mean)), number(&shown(spread.deviation))].into_iter().chain(runs),
             );
         }
         write!(f, "{table}")
