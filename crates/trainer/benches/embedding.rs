@@ -13,7 +13,7 @@ use burn::tensor::Device;
 use cloze_model::bert::BertInput;
 use cloze_model::{ParamInit, huggingface};
 use cloze_trainer::embed::{EmbedConfig, Embedder};
-use cloze_trainer::metrics::correlation::spearman;
+use cloze_trainer::evaluation::correlation::spearman;
 use std::path::Path;
 use std::time::Instant;
 

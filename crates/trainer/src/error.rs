@@ -206,6 +206,31 @@ pub enum TrainerError {
         max: usize,
     },
 
+    /// A tag that a tagging scheme does not have.
+    #[error(
+        "word {position}: the tag {tag:?} is not {scheme}; expected one that starts with {}",
+        any_of(letters)
+    )]
+    BadTag {
+        /// The word in its sentence, counted from 0.
+        position: usize,
+        /// The tag.
+        tag: String,
+        /// The scheme's name.
+        scheme: &'static str,
+        /// The letters with which its tags start.
+        letters: &'static str,
+    },
+
+    /// A metric that an evaluation does not give.
+    #[error("this evaluation has no figure `{name}`; it has {}", known.join(", "))]
+    NoFigure {
+        /// The name asked for.
+        name: String,
+        /// Those that it gives.
+        known: Vec<String>,
+    },
+
     /// The learning curve could not be drawn.
     #[error("cannot draw the learning curve {}: {reason}", path.display())]
     Plot {
@@ -221,6 +246,15 @@ impl TrainerError {
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self::Io { action, path, source }
+    }
+}
+
+/// Letters to choose from: `I, O or B`.
+fn any_of(letters: &str) -> String {
+    let letters: Vec<String> = letters.chars().map(String::from).collect();
+    match letters.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
+        _ => letters.concat(),
     }
 }
 

@@ -8,6 +8,7 @@ pub mod checkpoint;
 pub mod config;
 pub mod embed;
 mod error;
+pub mod evaluation;
 pub mod fill_mask;
 pub mod gradients;
 pub mod layer_decay;

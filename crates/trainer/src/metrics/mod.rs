@@ -3,7 +3,6 @@
 //! [`MetricsLog`] writes the [`Record`]s of a run to `metrics.jsonl` (what programs read, and what a resumed
 //! run continues) and to TensorBoard's event files (a view of the same).
 
-pub mod correlation;
 pub mod curve;
 pub mod jsonl;
 pub mod progress;

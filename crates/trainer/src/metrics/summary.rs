@@ -145,13 +145,15 @@ pub fn duration(seconds: f64) -> String {
     }
 }
 
-fn styled() -> Table {
+/// An empty table in the program's style.
+pub(crate) fn styled() -> Table {
     let mut table = Table::new();
     table.load_style(presets::UTF8_FULL_CONDENSED);
     table
 }
 
-fn number(text: &str) -> Cell {
+/// A cell whose text stands at its right, as numbers do.
+pub(crate) fn number(text: &str) -> Cell {
     Cell::new(text).set_alignment(CellAlignment::Right)
 }
 

@@ -1,0 +1,104 @@
+//! A scatter plot as SVG, in the page's colours.
+
+use maud::{Markup, html};
+
+use super::html::sample;
+
+/// Points drawn at most.
+const POINTS: usize = 2_000;
+
+/// The square of the axes, and the room left of it and below, in pixels.
+const SIDE: f64 = 420.0;
+const MARGIN: f64 = 56.0;
+
+/// The points, evenly spaced ones where there are many, over equal axes with their diagonal. Points that are
+/// not finite are left out.
+pub(super) fn plot(points: &[(f64, f64)], x_label: &str, y_label: &str) -> Markup {
+    let finite: Vec<(f64, f64)> =
+        points.iter().copied().filter(|(x, y)| x.is_finite() && y.is_finite()).collect();
+    let all = || finite.iter().flat_map(|(x, y)| [*x, *y]);
+    let (low, high) = (all().fold(f64::INFINITY, f64::min), all().fold(f64::NEG_INFINITY, f64::max));
+    // A single value gets an axis around it.
+    let room = if low == high { 0.5 * low.abs().max(1.0) } else { 0.03 * (high - low) };
+    let (low, high) = (low - room, high + room);
+    let range = high - low;
+    if !range.is_finite() || range <= 0.0 {
+        return html! { p.note { "There are no values to draw." } };
+    }
+    let x = |value: f64| MARGIN + SIDE * (value - low) / range;
+    let y = |value: f64| 8.0 + SIDE * (high - value) / range;
+    let px = |value: f64| format!("{value:.1}");
+    let (width, height) = (px(MARGIN + SIDE + 12.0), px(8.0 + SIDE + MARGIN));
+    html! {
+        svg width=(width) height=(height) viewBox={ "0 0 " (width) " " (height) } role="img" aria-label={ (x_label) " and " (y_label) } {
+            @for (tick, label) in ticks(low, high) {
+                line.grid x1=(px(x(tick))) x2=(px(x(tick))) y1="8.0" y2=(px(8.0 + SIDE)) {}
+                line.grid y1=(px(y(tick))) y2=(px(y(tick))) x1=(px(MARGIN)) x2=(px(MARGIN + SIDE)) {}
+                text x=(px(x(tick))) y=(px(8.0 + SIDE + 16.0)) text-anchor="middle" { (label) }
+                text x=(px(MARGIN - 6.0)) y=(px(y(tick) + 4.0)) text-anchor="end" { (label) }
+            }
+            rect.frame x=(px(MARGIN)) y="8.0" width=(px(SIDE)) height=(px(SIDE)) {}
+            line.ideal x1=(px(x(low))) y1=(px(y(low))) x2=(px(x(high))) y2=(px(y(high))) {}
+            @for i in sample(finite.len(), POINTS) {
+                circle.point cx=(px(x(finite[i].0))) cy=(px(y(finite[i].1))) r="2.6" {}
+            }
+            text x=(px(MARGIN + SIDE / 2.0)) y=(px(8.0 + SIDE + 38.0)) text-anchor="middle" { (x_label) }
+            text transform={ "translate(14 " (px(8.0 + SIDE / 2.0)) ") rotate(-90)" } text-anchor="middle" { (y_label) }
+        }
+        @if finite.len() < points.len() {
+            p.note { "Not finite, and so not drawn: " (points.len() - finite.len()) "." }
+        }
+        @if finite.len() > POINTS { p.note { (POINTS) " of " (finite.len()) " points, evenly spaced." } }
+    }
+}
+
+/// Four to ten round numbers within an axis, as they are written.
+fn ticks(low: f64, high: f64) -> Vec<(f64, String)> {
+    let rough = (high - low) / 5.0;
+    let power = 10_f64.powf(rough.log10().floor());
+    let step = [1.0, 2.0, 5.0].map(|digit| digit * power).into_iter().rfind(|step| *step <= rough);
+    let step = step.unwrap_or(power);
+    let (first, last) = ((low / step).ceil(), (high / step).floor());
+    // Where numbers are so large that steps of theirs are lost in them, there are no ticks.
+    if !(0.0..=20.0).contains(&(last - first)) {
+        return Vec::new();
+    }
+    let decimals = (-step.log10().floor()).clamp(0.0, 12.0) as usize;
+    let text = |tick: f64| match tick.abs() {
+        1e7.. => format!("{tick:.2e}"),
+        _ if step < 1e-6 => format!("{tick:.2e}"),
+        // No minus before a zero.
+        _ => format!("{:.decimals$}", tick + 0.0),
+    };
+    (0..=(last - first) as usize).map(|i| (first + i as f64) * step).map(|tick| (tick, text(tick))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_round() {
+        let labels =
+            |low, high| -> Vec<String> { ticks(low, high).into_iter().map(|(_, label)| label).collect() };
+        assert_eq!(labels(-0.15, 5.15), ["0", "1", "2", "3", "4", "5"]);
+        assert_eq!(
+            labels(-0.1, 0.1),
+            ["-0.10", "-0.08", "-0.06", "-0.04", "-0.02", "0.00", "0.02", "0.04", "0.06", "0.08", "0.10"]
+        );
+        assert_eq!(labels(1e300, 5e300)[0], "1.00e300");
+        assert!(ticks(1e16, 1e16 + 2.0).len() <= 10);
+    }
+
+    #[test]
+    fn no_value_breaks_the_picture() {
+        let circles = |points: &[(f64, f64)]| plot(points, "x", "y").into_string().matches("<circle").count();
+        assert_eq!(circles(&[]), 0);
+        assert_eq!(circles(&[(f64::NAN, 1.0), (1.0, f64::INFINITY)]), 0);
+        assert_eq!(circles(&[(1.0, 1.0)]), 1);
+        assert_eq!(circles(&[(0.0, 0.0), (f64::NAN, 1.0)]), 1);
+        assert_eq!(circles(&[(f64::MAX, f64::MIN)]), 0);
+        assert_eq!(circles(&[(1e-310, 2e-310), (0.0, 1e-300)]), 2);
+        assert_eq!(circles(&vec![(1.0, 2.0); 5_000]), POINTS);
+    }
+}
