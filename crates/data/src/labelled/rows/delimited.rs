@@ -20,6 +20,9 @@ struct Delimited {
     delimiter: char,
     quoting: bool,
     max_row: usize,
+    /// Where set, the last of so many columns takes the rest of its line.
+    split_into: Option<usize>,
+    /// Columns that a row must have, once that is known.
     n_columns: Option<usize>,
     wanted: Vec<Wanted>,
     /// The columns of the wanted fields, from 0; none before they are found.
@@ -43,6 +46,7 @@ pub(super) fn open(
         delimiter,
         quoting: source.quoting.unwrap_or(quoting),
         max_row: source.max_line_bytes,
+        split_into: source.n_columns,
         n_columns: source.n_columns,
         wanted: wanted.to_vec(),
         places: None,
@@ -113,7 +117,7 @@ impl Delimited {
                     if line.trim_matches([' ', '\t']).is_empty() && !line.contains(self.delimiter) => {}
                 Ok((number, line)) if self.quoting => return Some(self.quoted(number, line)),
                 Ok((number, line)) => {
-                    let columns = self.n_columns.unwrap_or(usize::MAX);
+                    let columns = self.split_into.unwrap_or(usize::MAX);
                     return Some(Ok((
                         number,
                         line.splitn(columns, self.delimiter).map(Into::into).collect(),
