@@ -80,9 +80,9 @@ pub(super) fn load<R, T>(
     let mut loaded = Loaded { examples: Vec::new(), skipped: SkipReport::default() };
     for (path, format) in files {
         let whole = |line, problem| DataError::LabelledFile { path: path.clone(), line, problem };
-        let mut read = open(path, *format).map_err(|problem| whole(problem.line, problem.detail))?;
+        let read = open(path, *format).map_err(|problem| whole(problem.line, problem.detail))?;
         let mut any = false;
-        while let Some(found) = read.next() {
+        for found in read {
             any = true;
             match found.and_then(&mut convert) {
                 Ok(example) => loaded.examples.push(example),
