@@ -52,6 +52,98 @@ pub enum DataError {
         problem: String,
     },
 
+    /// Labelled data without a file of a path or pattern.
+    #[error("there is no file `{pattern}` of labelled data (looked in {}): correct `files`", base.display())]
+    NoLabelledFiles {
+        /// The path or pattern.
+        pattern: String,
+        /// The folder that it is relative to.
+        base: PathBuf,
+    },
+
+    /// Settings of labelled data that do not fit the task or the format.
+    #[error("`{key}` of the labelled data: {problem}")]
+    LabelledSetting {
+        /// The key.
+        key: String,
+        /// What is wrong, and what was expected.
+        problem: String,
+    },
+
+    /// A file of labelled data that cannot be used as a whole.
+    #[error("{}{}: {problem}", path.display(), line.map_or(String::new(), |line| format!(":{line}")))]
+    LabelledFile {
+        /// The file.
+        path: PathBuf,
+        /// Where reading it ended, from 1.
+        line: Option<u64>,
+        /// What is wrong, and what was expected.
+        problem: String,
+    },
+
+    /// A row of labelled data that cannot be used, where the source says to fail on one.
+    #[error(
+        "{}{}: {problem}; correct it, or set `on_bad_row = \"skip\"` to leave such rows out",
+        path.display(),
+        line.map_or(String::new(), |line| format!(":{line}"))
+    )]
+    BadRow {
+        /// The file.
+        path: PathBuf,
+        /// The line, or the row of a Parquet file, from 1; none in SQuAD's JSON, where `problem` has the path.
+        line: Option<u64>,
+        /// What is wrong, in which column, and what was expected.
+        problem: String,
+    },
+
+    /// Labels that make no set: none, an empty one, or one twice.
+    #[error("the set of labels is not usable: {problem}")]
+    Labels {
+        /// What is wrong.
+        problem: String,
+    },
+
+    /// Tags of a sentence that their scheme does not allow.
+    #[error("tag {place} `{tag}` is not one of {scheme} there: {problem}")]
+    Tag {
+        /// The word's number in its sentence, from 1.
+        place: usize,
+        /// The tag.
+        tag: String,
+        /// The scheme.
+        scheme: &'static str,
+        /// What is wrong.
+        problem: &'static str,
+    },
+
+    /// A tag that is not one of the task's.
+    #[error("sentence {sentence}, word {word}: tag `{tag}`, expected one of {labels}")]
+    UnknownTag {
+        /// The sentence's number among the examples, from 1.
+        sentence: usize,
+        /// The word's number in it, from 1.
+        word: usize,
+        /// The tag.
+        tag: String,
+        /// The tags that there are.
+        labels: String,
+    },
+
+    /// Lengths for a task's sequences that leave no room.
+    #[error("`{key}` = {value} does not do: {problem}")]
+    FeatureLength {
+        /// The key.
+        key: &'static str,
+        /// Its value, in tokens.
+        value: usize,
+        /// What is wrong, and what would do.
+        problem: String,
+    },
+
+    /// What the tokenizer does not take.
+    #[error("the tokenizer cannot be used for labelled data")]
+    Tokenizer(#[from] cloze_tokenizer::Error),
+
     /// A corpus without any text.
     #[error(
         "the corpus ({}) has no text{}",

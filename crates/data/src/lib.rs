@@ -11,6 +11,7 @@
 mod batch;
 mod corpus;
 mod error;
+pub mod labelled;
 mod loader;
 mod masking;
 mod pairs;

@@ -12,8 +12,13 @@ use std::path::{Path, PathBuf};
 /// # Errors
 /// [`DataError::NoFiles`] for a path or pattern without files, [`DataError::Pattern`].
 pub fn input_files(config: &CorpusConfig, base: &Path) -> Result<Vec<PathBuf>> {
+    files(&config.files, base)
+}
+
+/// The files of these paths and patterns, as [`input_files`].
+pub(crate) fn files(patterns: &[String], base: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
-    for pattern in &config.files {
+    for pattern in patterns {
         let before = files.len();
         let path = base.join(pattern);
         if path.is_file() {

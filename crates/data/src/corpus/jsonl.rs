@@ -11,7 +11,7 @@ struct JsonLines {
 }
 
 pub(super) fn open(path: &Path, config: &CorpusConfig) -> Result<Box<dyn Reader>, Problem> {
-    let lines = Lines::open(path, config.max_line_bytes)?;
+    let lines = Lines::open(path, config.max_line_bytes, "corpus.max_line_bytes")?;
     Ok(Box::new(JsonLines { lines, column: config.text_column.clone(), any: false }))
 }
 
@@ -69,7 +69,7 @@ fn text_of(line: &str, column: &str) -> Result<String, (&'static str, String)> {
 }
 
 /// The parser's reason, with the column but not its line, which is 1 in every line.
-fn not_an_object(error: &serde_json::Error) -> String {
+pub(crate) fn not_an_object(error: &serde_json::Error) -> String {
     let reason = error.to_string();
     let reason = reason.split(" at line ").next().unwrap_or_default();
     format!("not a JSON object: {reason} at column {}", error.column())

@@ -7,19 +7,35 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// A file's text as a stream, with what is read of the file; gzip and zstd are recognised by their first bytes.
+pub(crate) fn open(path: &Path) -> io::Result<(Box<dyn BufRead>, Arc<AtomicU64>)> {
+    let read = Arc::new(AtomicU64::new(0));
+    let mut source =
+        BufReader::with_capacity(1 << 18, Counted { file: File::open(path)?, read: read.clone() });
+    let magic = source.fill_buf()?;
+    let source: Box<dyn BufRead> = match magic {
+        [0x1F, 0x8B, ..] => Box::new(BufReader::new(flate2::bufread::MultiGzDecoder::new(source))),
+        [0x28, 0xB5, 0x2F, 0xFD, ..] => Box::new(BufReader::new(zstd::Decoder::with_buffer(source)?)),
+        _ => Box::new(source),
+    };
+    Ok((source, read))
+}
+
 /// Lines as text, numbered from 1.
-pub(super) struct Lines {
+pub(crate) struct Lines {
     source: Box<dyn BufRead>,
     read: Arc<AtomicU64>,
     max: usize,
+    /// What the bound is called where the user sets it.
+    setting: &'static str,
     number: u64,
     buffer: Vec<u8>,
 }
 
 impl Lines {
     /// Opens a file; gzip and zstd are recognised by their first bytes.
-    pub fn open(path: &Path, max: usize) -> Result<Self, Problem> {
-        Self::try_open(path, max).map_err(|error| Problem {
+    pub fn open(path: &Path, max: usize, setting: &'static str) -> Result<Self, Problem> {
+        Self::try_open(path, max, setting).map_err(|error| Problem {
             line: None,
             kind: "unreadable file",
             detail: format!("cannot be read: {error}"),
@@ -27,17 +43,9 @@ impl Lines {
         })
     }
 
-    fn try_open(path: &Path, max: usize) -> io::Result<Self> {
-        let read = Arc::new(AtomicU64::new(0));
-        let mut source =
-            BufReader::with_capacity(1 << 18, Counted { file: File::open(path)?, read: read.clone() });
-        let magic = source.fill_buf()?;
-        let source: Box<dyn BufRead> = match magic {
-            [0x1F, 0x8B, ..] => Box::new(BufReader::new(flate2::bufread::MultiGzDecoder::new(source))),
-            [0x28, 0xB5, 0x2F, 0xFD, ..] => Box::new(BufReader::new(zstd::Decoder::with_buffer(source)?)),
-            _ => Box::new(source),
-        };
-        Ok(Self { source, read, max, number: 0, buffer: Vec::new() })
+    fn try_open(path: &Path, max: usize, setting: &'static str) -> io::Result<Self> {
+        let (source, read) = open(path)?;
+        Ok(Self { source, read, max, setting, number: 0, buffer: Vec::new() })
     }
 
     /// Bytes of the file used up so far.
@@ -80,7 +88,7 @@ impl Lines {
             return Some(Err(Problem {
                 line,
                 kind: "long line",
-                detail: format!("the line is longer than `corpus.max_line_bytes` = {}", self.max),
+                detail: format!("the line is longer than `{}` = {}", self.setting, self.max),
                 ends_file: false,
             }));
         }

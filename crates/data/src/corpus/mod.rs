@@ -5,12 +5,13 @@
 
 mod files;
 mod jsonl;
-mod lines;
-mod parquet;
+pub(crate) mod lines;
+pub(crate) mod parquet;
 mod text;
 
-pub(crate) use files::format;
 pub use files::input_files;
+pub(crate) use files::{files, format};
+pub(crate) use jsonl::not_an_object;
 
 use crate::{DataError, Result};
 use serde::{Deserialize, Serialize};
@@ -176,14 +177,14 @@ struct Piece {
 
 /// A place that cannot be used.
 #[derive(Debug)]
-struct Problem {
-    line: Option<u64>,
+pub(crate) struct Problem {
+    pub line: Option<u64>,
     /// The kind, which skips are counted by.
-    kind: &'static str,
+    pub kind: &'static str,
     /// The particulars, for the error.
-    detail: String,
+    pub detail: String,
     /// Whether the rest of the file is lost with it.
-    ends_file: bool,
+    pub ends_file: bool,
 }
 
 /// The documents of a corpus, one after the other.
@@ -312,13 +313,18 @@ pub(crate) fn pieces(text: &str, max: usize) -> impl Iterator<Item = &str> {
 
 /// The words for a text column that is not there, with the columns that are.
 fn missing_column<'a>(column: &str, columns: impl Iterator<Item = &'a str>) -> String {
+    format!("no column `{column}` (it has: {}); set `corpus.text_column`", shown(columns))
+}
+
+/// Names of columns for a message, not too many of them.
+pub(crate) fn shown<'a>(columns: impl Iterator<Item = &'a str>) -> String {
     const SHOWN: usize = 20;
     let mut names: Vec<String> =
         columns.take(SHOWN + 1).map(|name| name.chars().take(40).collect()).collect();
     if names.len() > SHOWN {
         names[SHOWN] = "…".into();
     }
-    format!("no column `{column}` (it has: {}); set `corpus.text_column`", names.join(", "))
+    names.join(", ")
 }
 
 impl Iterator for Documents {

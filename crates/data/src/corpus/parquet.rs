@@ -74,7 +74,7 @@ fn is_text(column: &ColumnDescriptor) -> bool {
 }
 
 /// The library's result; a panic of it, which damaged bytes may cause, is an error too.
-fn guarded<T>(read: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, String> {
+pub(crate) fn guarded<T>(read: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, String> {
     match catch_unwind(AssertUnwindSafe(read)) {
         Ok(result) => result.map_err(|error| error.to_string()),
         Err(_) => Err("its contents contradict each other".into()),

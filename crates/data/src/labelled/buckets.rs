@@ -1,0 +1,242 @@
+//! Batches of examples of similar length, so that little of them is padding.
+
+use crate::permutation::Permutation;
+use crate::seed::derive_seed;
+use serde::{Deserialize, Serialize};
+
+const ORDER: u64 = 0xB0C4;
+const BATCHES: u64 = 0xB47C;
+
+/// How large a batch is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BatchSize {
+    /// So many examples.
+    Examples(usize),
+    /// As many examples as have so many tokens, padding to the longest among them; one at least.
+    Tokens(usize),
+}
+
+impl BatchSize {
+    /// Whether a batch has room for an example more, which is its longest or as long.
+    fn takes(self, examples: usize, longest: usize) -> bool {
+        match self {
+            Self::Examples(max) => examples < max,
+            Self::Tokens(max) => (examples + 1).saturating_mul(longest) <= max,
+        }
+    }
+}
+
+/// Examples by their lengths, and how they make batches.
+///
+/// Every epoch has its own order. The shuffled examples are divided into pools of [`Self::POOL`] batches; those
+/// of a pool are sorted by length and cut into batches; all batches are shuffled. Every example is in one
+/// batch of the epoch: the last one of a pool may be small.
+///
+/// The whole state is a step: a resumed run goes on with [`steps`](Self::steps) from there.
+///
+/// ```
+/// # use cloze_data::labelled::{BatchSize, Buckets};
+/// let buckets = Buckets::new(vec![3, 9, 4, 8, 2], BatchSize::Tokens(18), 42);
+/// let all: Vec<_> = buckets.steps(0).take(4).collect();
+/// assert!(buckets.steps(2).take(2).eq(all[2..].iter().cloned()));
+/// // By length, to evaluate.
+/// assert_eq!(buckets.sorted(), [vec![4, 0, 2], vec![3, 1]]);
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Buckets {
+    lengths: Vec<usize>,
+    size: BatchSize,
+    seed: u64,
+}
+
+/// One training step's batch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    /// The epoch, from 0.
+    pub epoch: u64,
+    /// Whether it is the epoch's last.
+    pub ends_epoch: bool,
+    /// The examples' places.
+    pub examples: Vec<usize>,
+}
+
+impl Buckets {
+    /// Batches that a pool has, about; as transformers' `group_by_length`.
+    pub const POOL: usize = 50;
+
+    /// Batches of examples with these lengths in tokens. A size of 0 counts as 1.
+    pub fn new(lengths: Vec<usize>, size: BatchSize, seed: u64) -> Self {
+        let size = match size {
+            BatchSize::Examples(n) => BatchSize::Examples(n.max(1)),
+            BatchSize::Tokens(n) => BatchSize::Tokens(n.max(1)),
+        };
+        Self { lengths, size, seed }
+    }
+
+    /// Examples.
+    pub fn n_examples(&self) -> usize {
+        self.lengths.len()
+    }
+
+    /// The batches of an epoch, in order, as places of examples.
+    pub fn epoch(&self, epoch: u64) -> Vec<Vec<usize>> {
+        let n = self.lengths.len();
+        let order = Permutation::new(n as u64, derive_seed(self.seed, &[ORDER, epoch]));
+        let shuffled: Vec<usize> = (0..n as u64).map(|place| order.get(place) as usize).collect();
+        let mut batches = Vec::new();
+        for pool in shuffled.chunks(self.pool()) {
+            batches.extend(self.cut(pool.to_vec()));
+        }
+        let order = Permutation::new(batches.len() as u64, derive_seed(self.seed, &[BATCHES, epoch]));
+        (0..batches.len() as u64)
+            .map(|place| std::mem::take(&mut batches[order.get(place) as usize]))
+            .collect()
+    }
+
+    /// Step after step from a step on, epoch after epoch without end; none if there is no example.
+    pub fn steps(&self, from: u64) -> impl Iterator<Item = Step> {
+        // Epochs have different numbers of batches where tokens count, so those before are made again.
+        let mut left = usize::try_from(from).unwrap_or(usize::MAX);
+        (0..).take_while(|_| !self.lengths.is_empty()).flat_map(move |epoch| {
+            let batches = self.epoch(epoch);
+            let n = batches.len();
+            let skipped = left.min(n);
+            left -= skipped;
+            batches.into_iter().enumerate().skip(skipped).map(move |(place, examples)| Step {
+                epoch,
+                ends_epoch: place + 1 == n,
+                examples,
+            })
+        })
+    }
+
+    /// All examples in batches by ascending length, none of them drawn: for evaluation. [`restore`] puts what
+    /// comes of them in order.
+    pub fn sorted(&self) -> Vec<Vec<usize>> {
+        self.cut((0..self.lengths.len()).collect())
+    }
+
+    /// Examples of a pool.
+    fn pool(&self) -> usize {
+        let batch = match self.size {
+            BatchSize::Examples(n) => n,
+            BatchSize::Tokens(tokens) => {
+                let total: usize = self.lengths.iter().sum();
+                let mean = total.div_ceil(self.lengths.len().max(1)).max(1);
+                (tokens / mean).max(1)
+            }
+        };
+        batch.saturating_mul(Self::POOL)
+    }
+
+    /// Sorts examples by length and cuts them into batches.
+    fn cut(&self, mut examples: Vec<usize>) -> Vec<Vec<usize>> {
+        examples.sort_by_key(|example| self.lengths[*example]);
+        let mut batches: Vec<Vec<usize>> = Vec::new();
+        for example in examples {
+            match batches.last_mut() {
+                Some(batch) if self.size.takes(batch.len(), self.lengths[example]) => batch.push(example),
+                _ => batches.push(vec![example]),
+            }
+        }
+        batches
+    }
+}
+
+/// What came of batches, in the order of the examples.
+///
+/// # Panics
+/// Unless there is one output for each example of the batches, and the batches have the examples `0..n`.
+pub fn restore<T>(batches: &[Vec<usize>], outputs: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut places = batches.iter().flatten();
+    let mut ordered: Vec<(usize, T)> = outputs
+        .into_iter()
+        .map(|output| (*places.next().expect("no more outputs than examples"), output))
+        .collect();
+    assert!(places.next().is_none(), "as many outputs as examples");
+    ordered.sort_by_key(|(place, _)| *place);
+    assert!(ordered.iter().enumerate().all(|(i, (place, _))| i == *place), "every example once");
+    ordered.into_iter().map(|(_, output)| output).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn size() -> impl Strategy<Value = BatchSize> {
+        prop_oneof![(0usize..9).prop_map(BatchSize::Examples), (0usize..200).prop_map(BatchSize::Tokens)]
+    }
+
+    proptest! {
+        #[test]
+        fn every_example_is_in_one_batch_of_an_epoch(
+            lengths in prop::collection::vec(0usize..60, 0..300),
+            size in size(),
+            seed: u64,
+        ) {
+            let buckets = Buckets::new(lengths.clone(), size, seed);
+            for batches in [buckets.epoch(0), buckets.epoch(1), buckets.sorted()] {
+                let mut all: Vec<usize> = batches.iter().flatten().copied().collect();
+                all.sort_unstable();
+                prop_assert!(all.into_iter().eq(0..lengths.len()));
+                for batch in &batches {
+                    let longest = batch.iter().map(|example| lengths[*example]).max().unwrap();
+                    match size {
+                        BatchSize::Examples(n) => prop_assert!(batch.len() <= n.max(1)),
+                        BatchSize::Tokens(n) => prop_assert!(batch.len() == 1 || batch.len() * longest <= n),
+                    }
+                }
+                let outputs = batches.iter().flatten().map(|example| lengths[*example]);
+                prop_assert_eq!(&restore(&batches, outputs), &lengths);
+            }
+        }
+
+        #[test]
+        fn a_run_goes_on_at_any_step(
+            lengths in prop::collection::vec(1usize..60, 1..100),
+            size in size(),
+            from in 0usize..60,
+        ) {
+            let buckets = Buckets::new(lengths, size, 7);
+            let all: Vec<Step> = buckets.steps(0).take(from + 20).collect();
+            prop_assert!(buckets.steps(from as u64).take(20).eq(all[from..].iter().cloned()));
+            let (epoch, first) = (all[0].epoch, buckets.epoch(0));
+            prop_assert_eq!(epoch, 0);
+            let ends = all.iter().position(|step| step.ends_epoch);
+            prop_assert_eq!(ends.unwrap_or(first.len() - 1), first.len() - 1);
+        }
+    }
+
+    #[test]
+    fn epochs_and_seeds_differ_and_padding_is_little() {
+        let lengths: Vec<usize> = (0..4_000u64).map(|i| 5 + (derive_seed(i, &[]) % 60) as usize).collect();
+        let buckets = |seed| Buckets::new(lengths.clone(), BatchSize::Examples(16), seed);
+        assert_eq!(buckets(1).epoch(0), buckets(1).epoch(0));
+        assert_ne!(buckets(1).epoch(0), buckets(1).epoch(1));
+        assert_ne!(buckets(1).epoch(0), buckets(2).epoch(0));
+        let batches = buckets(1).epoch(0);
+        assert_eq!(batches.len(), 250, "only the last batch of all may be small");
+        let longest = |batch: &Vec<usize>| batch.iter().map(|i| lengths[*i]).max().unwrap();
+        let padded: usize = batches.iter().map(|batch| batch.len() * longest(batch)).sum();
+        let tokens: usize = lengths.iter().sum();
+        assert!(padded * 100 < tokens * 105, "{padded} for {tokens}");
+        // The order of batches has nothing to do with length.
+        let longer = batches.windows(2).filter(|pair| longest(&pair[0]) < longest(&pair[1])).count();
+        assert!((90..160).contains(&longer), "{longer} of 249 batches are longer than the one before");
+    }
+
+    #[test]
+    fn without_examples_there_is_no_step() {
+        let buckets = Buckets::new(vec![], BatchSize::Examples(4), 1);
+        assert_eq!(buckets.steps(0).count(), 0);
+        assert!(buckets.sorted().is_empty());
+    }
+
+    #[test]
+    #[should_panic = "every example once"]
+    fn outputs_of_one_example_twice_are_a_mistake() {
+        restore(&[vec![0, 0]], [1, 2]);
+    }
+}

@@ -1,0 +1,142 @@
+//! CoNLL's columns: a word a line, its tag in another column, a blank line between sentences.
+
+use super::rows::{Read, file_problem, row_problem};
+use super::source::{Column, LabelledSource};
+use super::tagged::TaggedSentence;
+use super::tags::looks_like_tag;
+use crate::corpus::Problem;
+use crate::corpus::lines::Lines;
+use std::path::Path;
+
+struct Conll {
+    lines: Lines,
+    delimiter: Option<char>,
+    comment: Option<String>,
+    /// Columns from 0.
+    words: usize,
+    /// The last column, if none.
+    tags: Option<usize>,
+    labelled: bool,
+    ended: bool,
+}
+
+/// What a line is.
+enum Line {
+    Blank,
+    Comment,
+    Word(String, String),
+}
+
+pub(super) fn open(
+    path: &Path,
+    source: &LabelledSource,
+    labelled: bool,
+) -> Result<Read<TaggedSentence>, Problem> {
+    let number = |field: &str| match source.configured(field) {
+        None => Ok(None),
+        Some(Column::Number(number)) => Ok(Some(number.saturating_sub(1))),
+        Some(Column::Name(name)) => {
+            let detail = format!(
+                "CoNLL columns have no names: set `columns.{field}` to a number from 1 in place of `{name}`"
+            );
+            Err(file_problem(None, "missing column", detail))
+        }
+    };
+    Ok(Box::new(Conll {
+        words: number("words")?.unwrap_or(0),
+        tags: number("tags")?,
+        lines: Lines::open(path, source.max_line_bytes, "max_line_bytes")?,
+        delimiter: source.delimiter,
+        comment: source.comment.clone(),
+        labelled,
+        ended: false,
+    }))
+}
+
+impl Conll {
+    fn columns<'a>(&self, line: &'a str) -> Vec<&'a str> {
+        match self.delimiter {
+            Some(delimiter) => line.split(delimiter).map(str::trim).collect(),
+            None if line.contains('\t') => line.split('\t').map(str::trim).collect(),
+            None => line.split_whitespace().collect(),
+        }
+    }
+
+    fn parse(&self, number: u64, line: &str, first: bool) -> Result<Line, Problem> {
+        if line.trim().is_empty() {
+            return Ok(Line::Blank);
+        }
+        let columns = self.columns(line);
+        let comment = match &self.comment {
+            Some(start) => !start.is_empty() && line.starts_with(start.as_str()),
+            None => first && line.starts_with('#') && !columns.last().is_some_and(|tag| looks_like_tag(tag)),
+        };
+        if comment {
+            return Ok(Line::Comment);
+        }
+        if columns.first().is_some_and(|word| word.starts_with("-DOCSTART-")) {
+            return Ok(Line::Blank);
+        }
+        let column = |place: usize, field: &str| match columns.get(place) {
+            Some(text) if !text.is_empty() => Ok((*text).to_owned()),
+            Some(_) => {
+                let detail = format!("column {} is empty, expected the {field}", place + 1);
+                Err(row_problem(Some(number), "missing column", detail))
+            }
+            None => {
+                let found = columns.len();
+                let detail = format!("{found} columns, expected the {field} in column {}", place + 1);
+                Err(row_problem(Some(number), "missing column", detail))
+            }
+        };
+        let word = column(self.words, "word")?;
+        let tag = match (self.labelled, self.tags) {
+            (false, _) => String::new(),
+            (true, Some(place)) => column(place, "tag")?,
+            // The tag's column is another than the word's.
+            (true, None) => column((columns.len() - 1).max(self.words + 1), "tag")?,
+        };
+        Ok(Line::Word(word, tag))
+    }
+}
+
+impl Iterator for Conll {
+    type Item = Result<TaggedSentence, Problem>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let mut sentence = TaggedSentence::default();
+        // The first problem of the sentence: what follows up to a blank line goes with it.
+        let mut bad = None;
+        while !self.ended {
+            let line = match self.lines.next() {
+                None => {
+                    self.ended = true;
+                    break;
+                }
+                Some(Ok((number, line))) => {
+                    let line = line.to_owned();
+                    self.parse(number, &line, sentence.words.is_empty() && bad.is_none())
+                }
+                Some(Err(problem)) if problem.ends_file => return Some(Err(problem)),
+                Some(Err(problem)) => Err(problem),
+            };
+            match line {
+                Ok(Line::Word(word, tag)) => {
+                    sentence.words.push(word);
+                    if self.labelled {
+                        sentence.tags.push(tag);
+                    }
+                }
+                Ok(Line::Comment) => {}
+                Ok(Line::Blank) if sentence.words.is_empty() && bad.is_none() => {}
+                Ok(Line::Blank) => break,
+                Err(problem) => bad = bad.or(Some(problem)),
+            }
+        }
+        match bad {
+            Some(problem) => Some(Err(problem)),
+            None if sentence.words.is_empty() => None,
+            None => Some(Ok(sentence)),
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Multiple choice: each choice with its context as a pair.
+
+use super::{CHUNK, TokenSequence, check_length, cutting, specials};
+use crate::Result;
+use crate::labelled::choices::ChoiceExample;
+use cloze_tokenizer::{OffsetUnit, Tokenizer, Truncation};
+
+/// The choices of an example.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChoiceFeatures {
+    /// Context and choice, for each choice.
+    pub choices: Vec<TokenSequence>,
+    /// The right one's place, where it is known.
+    pub label: Option<usize>,
+    /// Choices with tokens cut off.
+    pub truncated: usize,
+}
+
+impl ChoiceFeatures {
+    /// The tokens of a rectangle that holds the choices: what the example counts for in a batch.
+    pub fn len(&self) -> usize {
+        self.choices.len() * self.choices.iter().map(TokenSequence::len).max().unwrap_or(0)
+    }
+
+    /// Whether there is no token.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Choices as pairs of at most `max_len` tokens, cut as those of [`encode_texts`](super::encode_texts).
+///
+/// # Errors
+/// A `max_len` without room for a token of each text.
+pub fn encode_choices(
+    tokenizer: &Tokenizer,
+    examples: &[ChoiceExample],
+    max_len: usize,
+) -> Result<Vec<ChoiceFeatures>> {
+    check_length(max_len, specials(tokenizer, true)? + 2)?;
+    let tokenizer = cutting(tokenizer, Truncation::to(max_len))?;
+    let mut features = Vec::with_capacity(examples.len());
+    for chunk in examples.chunks(CHUNK) {
+        let pairs: Vec<(&str, &str)> = chunk
+            .iter()
+            .flat_map(|example| {
+                example.choices.iter().map(|choice| (example.context.as_str(), choice.as_str()))
+            })
+            .collect();
+        let mut encodings = tokenizer.encode_inputs(&pairs, true, OffsetUnit::Bytes).into_iter();
+        features.extend(chunk.iter().map(|example| {
+            let choices: Vec<_> = encodings.by_ref().take(example.choices.len()).collect();
+            ChoiceFeatures {
+                truncated: choices.iter().filter(|choice| !choice.overflowing.is_empty()).count(),
+                choices: choices.iter().map(Into::into).collect(),
+                label: example.label,
+            }
+        }));
+    }
+    Ok(features)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::letters;
+    use super::*;
+
+    #[test]
+    fn every_choice_has_the_context() {
+        let example = |choices: &[&str], label| ChoiceExample {
+            context: "a b".into(),
+            choices: choices.iter().map(|choice| (*choice).into()).collect(),
+            label,
+        };
+        let examples = [example(&["c", "d e f g"], Some(1)), example(&["g", "h", "i"], None)];
+        let features = encode_choices(&letters(), &examples, 8).unwrap();
+        assert_eq!(features[0].choices[0].input_ids, [2, 5, 6, 3, 7, 3]);
+        assert_eq!(features[0].choices[1].input_ids, [2, 5, 6, 3, 8, 9, 10, 3]);
+        assert_eq!((features[0].label, features[0].truncated, features[0].len()), (Some(1), 1, 16));
+        assert_eq!(features[1].choices[2].input_ids, [2, 5, 6, 3, 13, 3]);
+        assert_eq!((features[1].label, features[1].truncated, features[1].len()), (None, 0, 18));
+    }
+}

@@ -1,0 +1,90 @@
+//! Examples as token ids, for each task.
+
+mod choices;
+mod questions;
+mod tagged;
+mod texts;
+
+pub use choices::{ChoiceFeatures, encode_choices};
+pub use questions::{QuestionFeatures, Windows, encode_questions};
+pub use tagged::{IGNORED, LongSentences, TagFeatures, TagReport, encode_tags, tags_of_sentences};
+pub use texts::{TextFeatures, encode_texts};
+
+use crate::{DataError, Result};
+use cloze_tokenizer::{Encoding, Tokenizer, Truncation};
+
+/// Examples that are tokenised at a time: each piece is a string until its example is done.
+const CHUNK: usize = 1024;
+
+/// A sequence as a model takes it, without padding.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TokenSequence {
+    /// Ids, special tokens among them.
+    pub input_ids: Vec<i32>,
+    /// The segment of each, as the tokenizer numbers them.
+    pub token_type_ids: Vec<i32>,
+}
+
+impl TokenSequence {
+    /// How many tokens there are.
+    pub fn len(&self) -> usize {
+        self.input_ids.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.input_ids.is_empty()
+    }
+}
+
+impl From<&Encoding> for TokenSequence {
+    fn from(encoding: &Encoding) -> Self {
+        let signed = |ids: &[u32]| ids.iter().map(|id| *id as i32).collect();
+        Self { input_ids: signed(&encoding.ids), token_type_ids: signed(&encoding.type_ids) }
+    }
+}
+
+/// The tokenizer with this truncation and no padding, whatever its file declares.
+fn cutting(tokenizer: &Tokenizer, truncation: Truncation) -> Result<Tokenizer> {
+    let mut tokenizer = tokenizer.clone();
+    tokenizer.set_truncation(Some(truncation))?;
+    tokenizer.set_padding(None)?;
+    Ok(tokenizer)
+}
+
+/// Special tokens around one text, or around and between two.
+fn specials(tokenizer: &Tokenizer, pair: bool) -> Result<usize> {
+    let mut tokenizer = tokenizer.clone();
+    tokenizer.set_truncation(None)?;
+    tokenizer.set_padding(None)?;
+    Ok(match pair {
+        true => tokenizer.encode_pair("", "", true).len(),
+        false => tokenizer.encode("", true).len(),
+    })
+}
+
+/// Fails unless `max_len` has room for `least` tokens.
+fn check_length(max_len: usize, least: usize) -> Result<()> {
+    if max_len >= least {
+        return Ok(());
+    }
+    let problem = format!("the special tokens and a token of each text need {least}");
+    Err(DataError::FeatureLength { key: "max_len", value: max_len, problem })
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use cloze_tokenizer::{Tokenizer, Vocab};
+
+    /// BERT's tokenizer for a few letters; the id of `a` is 5.
+    pub fn letters() -> Tokenizer {
+        let specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"].map(String::from);
+        let letters = ('a'..='z').map(String::from);
+        let inside = ('a'..='z').map(|letter| format!("##{letter}"));
+        let vocab = specials.into_iter().chain(letters).chain(inside).chain([".".into(), "é".into()]);
+        let mut tokenizer = Tokenizer::bert(Vocab::from_tokens(vocab).unwrap(), false).unwrap();
+        // What a file may declare has no effect.
+        tokenizer.set_truncation(Some(cloze_tokenizer::Truncation::to(5))).unwrap();
+        tokenizer
+    }
+}

@@ -1,0 +1,81 @@
+//! Texts and pairs of texts.
+
+use super::{CHUNK, TokenSequence, check_length, cutting, specials};
+use crate::Result;
+use crate::labelled::texts::{Target, TextExample};
+use cloze_tokenizer::{Input, OffsetUnit, Sequence, Tokenizer, Truncation};
+
+/// A text or a pair of texts.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TextFeatures {
+    /// The tokens.
+    pub sequence: TokenSequence,
+    /// What is to be predicted.
+    pub target: Target,
+    /// Whether tokens were cut off.
+    pub truncated: bool,
+}
+
+/// Texts as at most `max_len` tokens, special ones among them. Of a pair the longer text is cut first, at its
+/// end.
+///
+/// # Errors
+/// A `max_len` without room for a token of each text.
+pub fn encode_texts(
+    tokenizer: &Tokenizer,
+    examples: &[TextExample],
+    max_len: usize,
+) -> Result<Vec<TextFeatures>> {
+    let pairs = examples.iter().any(|example| example.pair.is_some());
+    check_length(max_len, specials(tokenizer, pairs)? + if pairs { 2 } else { 1 })?;
+    let tokenizer = cutting(tokenizer, Truncation::to(max_len))?;
+    let mut features = Vec::with_capacity(examples.len());
+    for chunk in examples.chunks(CHUNK) {
+        let inputs: Vec<Input> = chunk
+            .iter()
+            .map(|example| Input {
+                first: Sequence::Text(&example.text),
+                second: example.pair.as_deref().map(Sequence::Text),
+            })
+            .collect();
+        let encodings = tokenizer.encode_inputs(&inputs, true, OffsetUnit::Bytes);
+        features.extend(encodings.iter().zip(chunk).map(|(encoding, example)| TextFeatures {
+            sequence: encoding.into(),
+            target: example.target,
+            truncated: !encoding.overflowing.is_empty(),
+        }));
+    }
+    Ok(features)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::letters;
+    use super::*;
+
+    #[test]
+    fn texts_and_pairs_are_cut() {
+        let example = |text: &str, pair: Option<&str>| TextExample {
+            text: text.into(),
+            pair: pair.map(Into::into),
+            target: Target::Class(1),
+        };
+        let examples = [
+            example("a b", None),
+            example("a b c d e f g h", None),
+            example("a", Some("a b c d e f g h")),
+            example("", Some("")),
+        ];
+        let features = encode_texts(&letters(), &examples, 7).unwrap();
+        assert_eq!(features[0].sequence.input_ids, [2, 5, 6, 3]);
+        assert_eq!(features[1].sequence.input_ids, [2, 5, 6, 7, 8, 9, 3]);
+        assert_eq!(features[2].sequence.input_ids, [2, 5, 3, 5, 6, 7, 3]);
+        assert_eq!(features[2].sequence.token_type_ids, [0, 0, 0, 1, 1, 1, 1]);
+        assert_eq!(features[3].sequence.input_ids, [2, 3, 3]);
+        let truncated: Vec<bool> = features.iter().map(|feature| feature.truncated).collect();
+        assert_eq!(truncated, [false, true, true, false]);
+        assert!(features.iter().all(|feature| feature.target == Target::Class(1)));
+        let message = encode_texts(&letters(), &examples, 4).unwrap_err().to_string();
+        assert_eq!(message, "`max_len` = 4 does not do: the special tokens and a token of each text need 5");
+    }
+}

@@ -1,0 +1,38 @@
+//! Labelled data: files to examples, examples to token ids, and batches of these.
+//!
+//! ```text
+//! LabelledSource ─ texts, choices, tagged_sentences, questions ─► examples
+//!   ─ encode_texts, … (a Tokenizer) ─► features: ids, type ids, labels, offsets ─ Buckets ─► Padded, Packed
+//! ```
+//!
+//! Everything here is plain vectors; examples are held in memory.
+
+mod answers;
+mod buckets;
+mod choices;
+mod conll;
+mod features;
+mod labels;
+mod padded;
+mod questions;
+mod rows;
+mod source;
+mod squad;
+mod tagged;
+mod tags;
+mod texts;
+
+pub use answers::{AnswerConfig, Candidate, PredictedAnswer, WindowScores, best_answer};
+pub use buckets::{BatchSize, Buckets, Step, restore};
+pub use choices::{ChoiceExample, choices};
+pub use features::{
+    ChoiceFeatures, IGNORED, LongSentences, QuestionFeatures, TagFeatures, TagReport, TextFeatures,
+    TokenSequence, Windows, encode_choices, encode_questions, encode_tags, encode_texts, tags_of_sentences,
+};
+pub use labels::LabelSet;
+pub use padded::{Packed, Padded};
+pub use questions::{Answer, Question, questions};
+pub use source::{Column, Columns, DataFormat, LabelledSource, Loaded, OnBadRow};
+pub use tagged::{TaggedSentence, tagged_sentences};
+pub use tags::{TagScheme, TagSpan, Transitions, tag_spans};
+pub use texts::{Labels, Target, TextExample, texts};

@@ -1,0 +1,222 @@
+//! CSV and TSV: a row a line, or several lines where a quoted field goes on.
+
+use super::{Read, Row, Wanted, file_problem, row_problem};
+use crate::corpus::Problem;
+use crate::corpus::lines::Lines;
+use crate::corpus::shown;
+use crate::labelled::source::{Column, LabelledSource};
+use csv_core::{ReadRecordResult, ReaderBuilder, Terminator};
+use serde_json::Value;
+use std::collections::VecDeque;
+use std::path::Path;
+
+/// The fields of a row and the line it begins on.
+type Fields = (u64, Vec<String>);
+
+struct Delimited {
+    lines: Lines,
+    /// Lines after a quotation mark that nothing closes, to be read again.
+    again: VecDeque<(u64, String)>,
+    delimiter: char,
+    quoting: bool,
+    max_row: usize,
+    /// Where set, the last of so many columns takes the rest of its line.
+    split_into: Option<usize>,
+    /// Columns that a row must have, once that is known.
+    n_columns: Option<usize>,
+    wanted: Vec<Wanted>,
+    /// The columns of the wanted fields, from 0; none before they are found.
+    places: Option<Vec<Option<usize>>>,
+    header: bool,
+    parser: csv_core::Reader,
+    ended: bool,
+}
+
+pub(super) fn open(
+    path: &Path,
+    source: &LabelledSource,
+    delimiter: char,
+    quoting: bool,
+    wanted: &[Wanted],
+) -> Result<Read<Row>, Problem> {
+    let delimiter = source.delimiter.unwrap_or(delimiter);
+    let rows = Delimited {
+        lines: Lines::open(path, source.max_line_bytes, "max_line_bytes")?,
+        again: VecDeque::new(),
+        delimiter,
+        quoting: source.quoting.unwrap_or(quoting),
+        max_row: source.max_line_bytes,
+        split_into: source.n_columns,
+        n_columns: source.n_columns,
+        wanted: wanted.to_vec(),
+        places: None,
+        header: source.header.unwrap_or(true),
+        parser: ReaderBuilder::new().delimiter(delimiter as u8).terminator(Terminator::Any(b'\n')).build(),
+        ended: false,
+    };
+    Ok(Box::new(rows))
+}
+
+impl Delimited {
+    /// The columns of the wanted fields, by the header or, without one, the number of columns of a row.
+    fn find_columns(&mut self, first: &Fields) -> Result<(), Problem> {
+        let (header, (line, names)) = (self.header, first);
+        let n_columns = *self.n_columns.get_or_insert(names.len());
+        let find = |wanted: &Wanted| {
+            let missing = |detail| Err(file_problem(Some(*line), "missing column", detail));
+            match &wanted.column {
+                Column::Number(number) if *number <= n_columns => Ok(Some(number - 1)),
+                Column::Number(_) => missing(format!("no {}: there are {n_columns} columns", wanted.place())),
+                Column::Name(_) if !header && !wanted.required => Ok(None),
+                Column::Name(_) if !header => {
+                    let field = &wanted.field;
+                    missing(format!(
+                        "columns have no names where `header = false`: set `columns.{field}` to a number from 1"
+                    ))
+                }
+                Column::Name(name) => {
+                    let mut of_name = names.iter().enumerate().filter(|(_, other)| *other == name);
+                    match (of_name.next(), of_name.next()) {
+                        (Some((place, _)), None) => Ok(Some(place)),
+                        (Some(_), Some(_)) => missing(format!("two columns have the name `{name}`")),
+                        (None, _) if !wanted.required => Ok(None),
+                        (None, _) => {
+                            let names = shown(names.iter().map(String::as_str));
+                            let field = &wanted.field;
+                            missing(format!(
+                                "no column `{name}` (the header has: {names}); set `columns.{field}`"
+                            ))
+                        }
+                    }
+                }
+            }
+        };
+        self.places = Some(self.wanted.iter().map(find).collect::<Result<_, _>>()?);
+        self.header = false;
+        Ok(())
+    }
+
+    fn line(&mut self) -> Option<Result<(u64, String), Problem>> {
+        if let Some(line) = self.again.pop_front() {
+            return Some(Ok(line));
+        }
+        if self.ended {
+            return None;
+        }
+        let line = self.lines.next();
+        self.ended = line.is_none();
+        line.map(|line| line.map(|(number, line)| (number, line.to_owned())))
+    }
+
+    /// The fields of the next row.
+    fn fields(&mut self) -> Option<Result<Fields, Problem>> {
+        loop {
+            match self.line()? {
+                Err(problem) => return Some(Err(problem)),
+                Ok((_, line))
+                    if line.trim_matches([' ', '\t']).is_empty() && !line.contains(self.delimiter) => {}
+                Ok((number, line)) if self.quoting => return Some(self.quoted(number, line)),
+                Ok((number, line)) => {
+                    let columns = self.split_into.unwrap_or(usize::MAX);
+                    return Some(Ok((
+                        number,
+                        line.splitn(columns, self.delimiter).map(Into::into).collect(),
+                    )));
+                }
+            }
+        }
+    }
+
+    /// The fields of a row that begins on a line, and goes on where a field's quotation mark is open.
+    fn quoted(&mut self, number: u64, first: String) -> Result<Fields, Problem> {
+        self.parser.reset();
+        // As many bytes and fields as the row can have, so that neither place runs out.
+        let (mut bytes, mut ends) = (Vec::new(), Vec::new());
+        let (mut n_bytes, mut n_ends) = (0, 0);
+        let mut read: Vec<(u64, String)> = Vec::new();
+        let mut line = (number, first);
+        let mut len = 0;
+        loop {
+            len += line.1.len() + 1;
+            bytes.resize(len, 0);
+            ends.resize(len + 1, 0);
+            let mut input = [line.1.as_bytes(), b"\n"].concat();
+            read.push(line);
+            let ended = loop {
+                let (result, n_read, wrote, ended) =
+                    self.parser.read_record(&input, &mut bytes[n_bytes..], &mut ends[n_ends..]);
+                n_bytes += wrote;
+                n_ends += ended;
+                input.drain(..n_read);
+                match result {
+                    ReadRecordResult::Record | ReadRecordResult::End => break true,
+                    ReadRecordResult::InputEmpty => break false,
+                    ReadRecordResult::OutputFull => bytes.push(0),
+                    ReadRecordResult::OutputEndsFull => ends.push(0),
+                }
+            };
+            if ended {
+                break;
+            }
+            let next = if len > self.max_row { None } else { self.line() };
+            line = match next {
+                Some(Ok(line)) => line,
+                Some(Err(problem)) => return Err(problem),
+                None => {
+                    // Perhaps the quotation mark was text, and the lines after it are rows of their own.
+                    read.drain(1..).rev().for_each(|line| self.again.push_front(line));
+                    let detail = "a quotation mark opens a field that nothing closes; set `quoting = false` if \
+                                  quotation marks are text in this file";
+                    return Err(row_problem(Some(number), "unclosed quote", detail.into()));
+                }
+            };
+        }
+        let mut start = 0;
+        let fields = ends[..n_ends].iter().map(|end| {
+            let field = String::from_utf8_lossy(&bytes[start..*end]).into_owned();
+            start = *end;
+            field
+        });
+        Ok((number, fields.collect()))
+    }
+
+    fn row(&mut self, (line, fields): Fields) -> Result<Row, Problem> {
+        let expected = *self.n_columns.get_or_insert(fields.len());
+        if fields.len() != expected {
+            let found = fields.len();
+            let hint = match (self.quoting, found > expected) {
+                (true, _) => "; set `quoting = false` if quotation marks are text in this file",
+                (false, true) => "; set `quoting = true` if fields stand between quotation marks",
+                (false, false) => "",
+            };
+            let detail = format!("{found} columns, expected {expected} as in the file's first row{hint}");
+            return Err(row_problem(Some(line), "number of columns", detail));
+        }
+        let places = self.places.iter().flatten();
+        let cell = |place: &Option<usize>| place.map_or(Value::Null, |place| fields[place].as_str().into());
+        Ok(Row { line, cells: places.map(cell).collect() })
+    }
+}
+
+impl Iterator for Delimited {
+    type Item = Result<Row, Problem>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.header {
+            let found = match self.fields()? {
+                Ok(names) => self.find_columns(&names),
+                Err(problem) => Err(problem),
+            };
+            // Nothing can be read without the names.
+            if let Err(problem) = found {
+                return Some(Err(Problem { ends_file: true, ..problem }));
+            }
+        }
+        let row = match self.fields()? {
+            Ok(fields) if self.places.is_some() => self.row(fields),
+            Ok(fields) => self.find_columns(&fields).and_then(|()| self.row(fields)),
+            Err(problem) => Err(problem),
+        };
+        Some(row)
+    }
+}

@@ -1,0 +1,54 @@
+//! JSON lines: an object a line.
+
+use super::{Read, Row, Wanted, file_problem, row_problem};
+use crate::corpus::lines::Lines;
+use crate::corpus::{Problem, not_an_object, shown};
+use crate::labelled::source::{Column, LabelledSource};
+use serde_json::{Map, Value};
+use std::path::Path;
+
+struct JsonLines {
+    lines: Lines,
+    wanted: Vec<Wanted>,
+}
+
+pub(super) fn open(path: &Path, source: &LabelledSource, wanted: &[Wanted]) -> Result<Read<Row>, Problem> {
+    if let Some(wanted) = wanted.iter().find(|wanted| matches!(wanted.column, Column::Number(_))) {
+        let detail = format!("JSON lines have no numbered columns: set `columns.{}` to a name", wanted.field);
+        return Err(file_problem(None, "missing column", detail));
+    }
+    let lines = Lines::open(path, source.max_line_bytes, "max_line_bytes")?;
+    Ok(Box::new(JsonLines { lines, wanted: wanted.to_vec() }))
+}
+
+impl Iterator for JsonLines {
+    type Item = Result<Row, Problem>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            match self.lines.next()? {
+                Ok((_, line)) if line.trim().is_empty() => {}
+                Ok((number, line)) => return Some(row(number, line, &self.wanted)),
+                Err(problem) => return Some(Err(problem)),
+            }
+        }
+    }
+}
+
+fn row(line: u64, text: &str, wanted: &[Wanted]) -> Result<Row, Problem> {
+    let object: Map<String, Value> = serde_json::from_str(text)
+        .map_err(|error| row_problem(Some(line), "bad JSON", not_an_object(&error)))?;
+    let cell = |wanted: &Wanted| {
+        let Column::Name(name) = &wanted.column else { return Ok(Value::Null) };
+        match object.get(name) {
+            Some(value) => Ok(value.clone()),
+            None if !wanted.required => Ok(Value::Null),
+            None => {
+                let names = shown(object.keys().map(String::as_str));
+                let detail = format!("no column `{name}` (it has: {names}); set `columns.{}`", wanted.field);
+                Err(row_problem(Some(line), "missing column", detail))
+            }
+        }
+    };
+    Ok(Row { line, cells: wanted.iter().map(cell).collect::<Result<_, _>>()? })
+}

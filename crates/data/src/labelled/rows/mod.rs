@@ -1,0 +1,162 @@
+//! Rows of any format: the cells of the columns that a task wants.
+
+mod delimited;
+mod jsonl;
+mod parquet;
+
+use super::source::{Column, DataFormat, LabelledSource, Loaded, OnBadRow};
+use crate::corpus::{Problem, SkipReport};
+use crate::{DataError, Result};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+/// A column that a task wants.
+#[derive(Debug, Clone)]
+pub(super) struct Wanted {
+    pub field: String,
+    pub column: Column,
+    /// Whether a row without it is a bad one; otherwise its cell is null.
+    pub required: bool,
+}
+
+/// One row.
+#[derive(Debug)]
+pub(super) struct Row {
+    /// The line it begins on, or its number in a Parquet file, from 1.
+    pub line: u64,
+    /// A cell for each wanted column.
+    pub cells: Vec<Value>,
+}
+
+/// What a file gives, one after the other.
+pub(super) type Read<R> = Box<dyn Iterator<Item = std::result::Result<R, Problem>>>;
+
+impl Wanted {
+    pub fn required(field: &str, source: &LabelledSource) -> Self {
+        Self { field: field.into(), column: source.column(field), required: true }
+    }
+
+    pub fn optional(field: &str, source: &LabelledSource) -> Self {
+        // A column that the user names must be there.
+        Self { required: source.configured(field).is_some(), ..Self::required(field, source) }
+    }
+
+    /// How messages call it: by its field too, where the column has another name.
+    pub fn place(&self) -> String {
+        match &self.column {
+            Column::Name(name) if *name == self.field => format!("{}", self.column),
+            column => format!("{column} (`columns.{}`)", self.field),
+        }
+    }
+
+    /// The problem of a cell.
+    pub fn bad(&self, line: u64, kind: &'static str, detail: impl std::fmt::Display) -> Problem {
+        row_problem(Some(line), kind, format!("{}: {detail}", self.place()))
+    }
+}
+
+/// Opens a file of rows.
+pub(super) fn open(
+    path: &Path,
+    format: DataFormat,
+    source: &LabelledSource,
+    wanted: &[Wanted],
+) -> std::result::Result<Read<Row>, Problem> {
+    match format {
+        DataFormat::Parquet => parquet::open(path, wanted),
+        DataFormat::Csv => delimited::open(path, source, ',', true, wanted),
+        DataFormat::Tsv => delimited::open(path, source, '\t', false, wanted),
+        _ => jsonl::open(path, source, wanted),
+    }
+}
+
+/// Reads all files to their ends and makes examples of what they hold.
+pub(super) fn load<R, T>(
+    source: &LabelledSource,
+    files: &[(PathBuf, DataFormat)],
+    open: impl Fn(&Path, DataFormat) -> std::result::Result<Read<R>, Problem>,
+    mut convert: impl FnMut(R) -> std::result::Result<T, Problem>,
+) -> Result<Loaded<T>> {
+    let mut loaded = Loaded { examples: Vec::new(), skipped: SkipReport::default() };
+    for (path, format) in files {
+        let whole = |line, problem| DataError::LabelledFile { path: path.clone(), line, problem };
+        let read = open(path, *format).map_err(|problem| whole(problem.line, problem.detail))?;
+        let mut any = false;
+        for found in read {
+            any = true;
+            match found.and_then(&mut convert) {
+                Ok(example) => loaded.examples.push(example),
+                Err(problem) if problem.ends_file => return Err(whole(problem.line, problem.detail)),
+                Err(problem) if source.on_bad_row == OnBadRow::Skip => loaded.skipped.count(problem.kind),
+                Err(problem) => {
+                    let (path, line) = (path.clone(), problem.line);
+                    return Err(DataError::BadRow { path, line, problem: problem.detail });
+                }
+            }
+        }
+        if !any {
+            return Err(whole(None, "the file is empty: it has no example".into()));
+        }
+    }
+    if loaded.examples.is_empty() {
+        let (path, skipped) = (&files[0].0, &loaded.skipped);
+        let problem = format!("no row of the files can be used; left out: {skipped}");
+        return Err(DataError::LabelledFile { path: path.clone(), line: None, problem });
+    }
+    Ok(loaded)
+}
+
+/// A problem of one row.
+pub(super) fn row_problem(line: Option<u64>, kind: &'static str, detail: String) -> Problem {
+    Problem { line, kind, detail, ends_file: false }
+}
+
+/// A problem that a file ends with.
+pub(super) fn file_problem(line: Option<u64>, kind: &'static str, detail: String) -> Problem {
+    Problem { line, kind, detail, ends_file: true }
+}
+
+/// What a cell is, for a message.
+pub(super) fn kind_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "true or false",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}
+
+/// A cell of text.
+pub(super) fn text(cell: Value, wanted: &Wanted, line: u64) -> std::result::Result<String, Problem> {
+    match cell {
+        Value::String(text) => Ok(text),
+        other => Err(wanted.bad(
+            line,
+            "column without text",
+            format_args!("{}, expected a string", kind_of(&other)),
+        )),
+    }
+}
+
+/// A cell of a list of texts.
+pub(super) fn texts(cell: Value, wanted: &Wanted, line: u64) -> std::result::Result<Vec<String>, Problem> {
+    match cell {
+        Value::Array(cells) => cells.into_iter().map(|cell| text(cell, wanted, line)).collect(),
+        other => {
+            let detail = format!("{}, expected a list of strings", kind_of(&other));
+            Err(wanted.bad(line, "column without a list", detail))
+        }
+    }
+}
+
+/// The text of a user's for a message: not too much of it, in one line.
+pub(super) fn excerpt(text: &str) -> String {
+    const SHOWN: usize = 40;
+    let mut shown: String = text.chars().take(SHOWN).flat_map(char::escape_debug).collect();
+    if text.chars().nth(SHOWN).is_some() {
+        shown.push('…');
+    }
+    shown
+}

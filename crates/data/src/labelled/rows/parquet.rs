@@ -1,0 +1,137 @@
+//! Parquet: its rows, with nothing read but the wanted columns.
+
+use super::{Read, Row, Wanted, file_problem};
+use crate::corpus::parquet::guarded;
+use crate::corpus::{Problem, shown};
+use crate::labelled::source::Column;
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::record::reader::RowIter;
+use parquet::record::{Field, Row as ParquetRow};
+use parquet::schema::types::Type;
+use serde_json::{Map, Number, Value};
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+struct Rows {
+    rows: RowIter<'static>,
+    wanted: Vec<Wanted>,
+    /// The name of each wanted column.
+    names: Vec<Option<String>>,
+    row: u64,
+    n_rows: u64,
+}
+
+pub(super) fn open(path: &Path, wanted: &[Wanted]) -> Result<Read<Row>, Problem> {
+    let whole = |kind, detail| file_problem(None, kind, detail);
+    let file =
+        File::open(path).map_err(|error| whole("unreadable file", format!("cannot be read: {error}")))?;
+    if file.metadata().is_ok_and(|meta| meta.len() == 0) {
+        return Err(whole("empty file", "the file is empty: it has no example".into()));
+    }
+    let damaged = |reason| whole("damaged file", format!("not a readable Parquet file: {reason}"));
+    let file = guarded(|| SerializedFileReader::new(file)).map_err(damaged)?;
+    let metadata = file.metadata().file_metadata();
+    let n_rows = metadata.num_rows().max(0) as u64;
+    let fields = metadata.schema().get_fields().to_vec();
+    let names = wanted.iter().map(|wanted| name_of(wanted, &fields)).collect::<Result<Vec<_>, _>>()?;
+    let projected = fields
+        .iter()
+        .filter(|field| names.iter().flatten().any(|name| name == field.name()))
+        .cloned()
+        .collect();
+    let projection = Type::group_type_builder(metadata.schema().name()).with_fields(projected).build();
+    let rows =
+        guarded(|| RowIter::from_file_into(Box::new(file)).project(Some(projection?))).map_err(damaged)?;
+    Ok(Box::new(Rows { rows, wanted: wanted.to_vec(), names, row: 0, n_rows }))
+}
+
+/// The name of a wanted column, or none where the file may lack it.
+fn name_of(wanted: &Wanted, fields: &[Arc<Type>]) -> Result<Option<String>, Problem> {
+    let found = match &wanted.column {
+        Column::Number(number) => fields.get(number.saturating_sub(1)),
+        Column::Name(name) => fields.iter().find(|field| field.name() == name),
+    };
+    match found {
+        Some(field) => Ok(Some(field.name().to_owned())),
+        None if !wanted.required => Ok(None),
+        None => {
+            let (column, field) = (&wanted.column, &wanted.field);
+            let names = shown(fields.iter().map(|field| field.name()));
+            let detail = format!("no {column} (the file has: {names}); set `columns.{field}`");
+            Err(file_problem(None, "missing column", detail))
+        }
+    }
+}
+
+impl Iterator for Rows {
+    type Item = Result<Row, Problem>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let row = guarded(|| self.rows.next().transpose());
+        self.row += 1;
+        let line = Some(self.row);
+        match row {
+            Err(reason) => {
+                Some(Err(file_problem(line, "damaged file", format!("cannot be read on: {reason}"))))
+            }
+            Ok(Some(row)) => Some(self.cells(&row)),
+            Ok(None) if self.row <= self.n_rows => {
+                let detail = "the file ends before its last row".into();
+                Some(Err(file_problem(line, "damaged file", detail)))
+            }
+            Ok(None) => None,
+        }
+    }
+}
+
+impl Rows {
+    fn cells(&self, row: &ParquetRow) -> Result<Row, Problem> {
+        let cell = |(wanted, name): (&Wanted, &Option<String>)| {
+            let Some(name) = name else { return Ok(Value::Null) };
+            match row.get_column_iter().find(|(column, _)| *column == name) {
+                None => Ok(Value::Null),
+                Some((_, field)) => {
+                    value(field).map_err(|detail| wanted.bad(self.row, "column of another type", detail))
+                }
+            }
+        };
+        let cells = self.wanted.iter().zip(&self.names).map(cell).collect::<Result<_, _>>()?;
+        Ok(Row { line: self.row, cells })
+    }
+}
+
+/// A field as JSON.
+fn value(field: &Field) -> Result<Value, String> {
+    let real = |x: f64| Ok(Number::from_f64(x).map_or(Value::Null, Value::Number));
+    match field {
+        Field::Null => Ok(Value::Null),
+        Field::Bool(x) => Ok((*x).into()),
+        Field::Byte(x) => Ok((*x).into()),
+        Field::Short(x) => Ok((*x).into()),
+        Field::Int(x) => Ok((*x).into()),
+        Field::Long(x) => Ok((*x).into()),
+        Field::UByte(x) => Ok((*x).into()),
+        Field::UShort(x) => Ok((*x).into()),
+        Field::UInt(x) => Ok((*x).into()),
+        Field::ULong(x) => Ok((*x).into()),
+        // By way of its decimal digits, so that 0.1 stays 0.1.
+        Field::Float(x) => real(x.to_string().parse().unwrap_or(f64::NAN)),
+        Field::Double(x) => real(*x),
+        Field::Str(text) => Ok(text.as_str().into()),
+        Field::Bytes(bytes) => match std::str::from_utf8(bytes.data()) {
+            Ok(text) => Ok(text.into()),
+            Err(error) => Err(format!("not UTF-8 from byte {} of the text on", error.valid_up_to())),
+        },
+        Field::Group(row) => {
+            let fields = row.get_column_iter().map(|(name, field)| Ok((name.clone(), value(field)?)));
+            fields.collect::<Result<Map<_, _>, String>>().map(Value::Object)
+        }
+        Field::ListInternal(list) => {
+            list.elements().iter().map(value).collect::<Result<Vec<_>, _>>().map(Value::Array)
+        }
+        other => {
+            Err(format!("a value of Parquet that is not read here: {}", super::excerpt(&other.to_string())))
+        }
+    }
+}

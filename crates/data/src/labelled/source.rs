@@ -1,0 +1,415 @@
+//! Where labelled data lies and how it is read: the part of a config that a user writes.
+
+use crate::corpus::{SkipReport, files};
+use crate::{DataError, Result};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// The files of labelled data, their format, and which column is what.
+///
+/// Text may be compressed with gzip or zstd, begin with a byte-order mark and have lines that end in
+/// `\r\n`. Which columns a task reads is said at [`texts`](super::texts), [`choices`](super::choices),
+/// [`tagged_sentences`](super::tagged_sentences) and [`questions`](super::questions); they have the names of
+/// the task's fields unless `columns` says otherwise. Keys that the format or the task has no use for are
+/// errors.
+///
+/// The bundled forms of public data as examples:
+///
+/// ```
+/// # use cloze_data::labelled::LabelledSource;
+/// // MRPC: tabs, quotation marks that are text.
+/// let mrpc = r#"{"files": ["mrpc/train.tsv"],
+///     "columns": {"text": "#1 String", "pair": "#2 String", "label": "Quality"}}"#;
+/// // TREC: `DESC:manner How did serfdom develop?`, the coarse class.
+/// let trec = r#"{"files": ["trec/train.txt"], "format": "tsv", "delimiter": " ", "header": false,
+///     "n_columns": 2, "columns": {"label": 1, "text": 2}, "label_before": ":"}"#;
+/// for source in [mrpc, trec] {
+///     serde_json::from_str::<LabelledSource>(source)?;
+/// }
+/// # Ok::<_, serde_json::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LabelledSource {
+    /// Files, folders (read recursively, in order of name) and glob patterns.
+    pub files: Vec<String>,
+    /// The files' format.
+    pub format: DataFormat,
+    /// What separates the columns of CSV, TSV and CoNLL: one ASCII character. Without it a comma in CSV, a tab
+    /// in TSV; in CoNLL a tab on lines that have one, else any white space.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delimiter: Option<char>,
+    /// Whether a field of CSV or TSV may stand between quotation marks, which then may hold the delimiter,
+    /// ends of lines, and `""` for a quotation mark. Without it, yes in CSV and no in TSV, where a quotation
+    /// mark is a character like any other.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quoting: Option<bool>,
+    /// Whether the first line of CSV and TSV has the columns' names; without it, yes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub header: Option<bool>,
+    /// How many columns CSV and TSV without quoting have, the last of which takes the rest of its line,
+    /// delimiters and all. Without it, as many as the first line has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub n_columns: Option<usize>,
+    /// What a comment of CoNLL begins with; nothing if empty. Without it, a line before a sentence that begins
+    /// with `#` and whose last column is no tag.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub comment: Option<String>,
+    /// The task's fields, each with its column's name, or its number from 1.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub columns: BTreeMap<String, Columns>,
+    /// The label is what stands before the first of these, as `DESC` before the `:` of `DESC:manner`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub label_before: Option<String>,
+    /// The label of the first of a multiple-choice example's choices where labels are numbers; 0 without it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_choice: Option<u64>,
+    /// What to do about a row that cannot be used.
+    pub on_bad_row: OnBadRow,
+    /// The longest line that is read, and the longest row of several lines, in bytes; a longer one is a bad row.
+    pub max_line_bytes: usize,
+}
+
+impl Default for LabelledSource {
+    fn default() -> Self {
+        Self {
+            files: Vec::new(),
+            format: DataFormat::Auto,
+            delimiter: None,
+            quoting: None,
+            header: None,
+            n_columns: None,
+            comment: None,
+            columns: BTreeMap::new(),
+            label_before: None,
+            first_choice: None,
+            on_bad_row: OnBadRow::Error,
+            max_line_bytes: 1 << 20,
+        }
+    }
+}
+
+/// The format of labelled data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DataFormat {
+    /// By ending, that of a compression left off: `.csv`; `.tsv` and `.tab`; `.jsonl` and `.ndjson`; `.parquet`;
+    /// `.conll`, `.bio`, `.iob` and, of tagged sentences, `.txt`; `.json`, which for questions is SQuAD's
+    /// format, else JSON lines.
+    #[default]
+    Auto,
+    /// Fields between commas.
+    Csv,
+    /// Fields between tabs.
+    Tsv,
+    /// A JSON object a line, a row each.
+    Jsonl,
+    /// Parquet.
+    Parquet,
+    /// A word a line with its tag, a blank line between sentences.
+    Conll,
+    /// The JSON of SQuAD 1.1 and 2.0.
+    Squad,
+}
+
+impl fmt::Display for DataFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Auto => "auto",
+            Self::Csv => "csv",
+            Self::Tsv => "tsv",
+            Self::Jsonl => "jsonl",
+            Self::Parquet => "parquet",
+            Self::Conll => "conll",
+            Self::Squad => "squad",
+        })
+    }
+}
+
+/// What to do about a row that cannot be used. Files that cannot be opened or read to their end, empty ones,
+/// and columns that a whole file lacks are errors either way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OnBadRow {
+    /// End with an error that names it.
+    #[default]
+    Error,
+    /// Leave it out and count it.
+    Skip,
+}
+
+/// A column, by its number from 1 or by its name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Column {
+    /// The number, from 1.
+    Number(usize),
+    /// The name.
+    Name(String),
+}
+
+impl fmt::Display for Column {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(number) => write!(f, "column {number}"),
+            Self::Name(name) => write!(f, "column `{name}`"),
+        }
+    }
+}
+
+/// The column of a field, or the columns that make it together.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Columns {
+    /// One.
+    One(Column),
+    /// Several, as of the choices.
+    Many(Vec<Column>),
+}
+
+/// Examples, and what became of the rows without one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Loaded<T> {
+    /// The examples, in the files' order.
+    pub examples: Vec<T>,
+    /// The rows that were left out, by reason.
+    pub skipped: SkipReport,
+}
+
+/// The kind of task, which decides what a file's ending means and which keys are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Task {
+    Texts,
+    Choices,
+    Tags,
+    Questions,
+}
+
+impl LabelledSource {
+    /// A source of these files, everything else as it is by default.
+    pub fn new<T: Into<String>>(files: impl IntoIterator<Item = T>) -> Self {
+        Self { files: files.into_iter().map(Into::into).collect(), ..Self::default() }
+    }
+
+    /// The same way to read other files, as those of another split.
+    pub fn with_files<T: Into<String>>(&self, files: impl IntoIterator<Item = T>) -> Self {
+        Self { files: files.into_iter().map(Into::into).collect(), ..self.clone() }
+    }
+
+    /// The files with their formats, after all settings are found to be of use.
+    pub(super) fn open(&self, task: Task, base: &Path) -> Result<Vec<(PathBuf, DataFormat)>> {
+        let fields = task.fields();
+        if let Some(unknown) = self.columns.keys().find(|key| !fields.contains(&key.as_str())) {
+            let problem =
+                format!("there is no such field in this task, expected one of {}", fields.join(", "));
+            return Err(setting(format!("columns.{unknown}"), problem));
+        }
+        for (field, columns) in &self.columns {
+            let columns = match columns {
+                Columns::One(column) => std::slice::from_ref(column),
+                Columns::Many(columns) if task == Task::Choices && field == "choices" => columns,
+                Columns::Many(_) => {
+                    return Err(setting(
+                        format!("columns.{field}"),
+                        "expected one column, found a list".into(),
+                    ));
+                }
+            };
+            if columns.contains(&Column::Number(0)) {
+                return Err(setting(format!("columns.{field}"), "columns are counted from 1".into()));
+            }
+        }
+        if self.max_line_bytes == 0 {
+            return Err(setting("max_line_bytes", "expected a number above 0".into()));
+        }
+        if self.delimiter.is_some_and(|c| !c.is_ascii() || matches!(c, '\n' | '\r')) {
+            return Err(setting("delimiter", "expected one ASCII character that ends no line".into()));
+        }
+        if self.n_columns == Some(0) {
+            return Err(setting("n_columns", "expected a number above 0".into()));
+        }
+        if self.label_before.as_deref() == Some("") {
+            return Err(setting("label_before", "expected a separator, found an empty string".into()));
+        }
+        let found = files(&self.files, base).map_err(|error| match error {
+            DataError::NoFiles { pattern, base } => DataError::NoLabelledFiles { pattern, base },
+            other => other,
+        })?;
+        let formats: Vec<_> = found
+            .into_iter()
+            .map(|path| {
+                let format = self.format_of(&path, task)?;
+                Ok((path, format))
+            })
+            .collect::<Result<_>>()?;
+        self.refuse_unread(task, &formats)?;
+        Ok(formats)
+    }
+
+    fn format_of(&self, path: &Path, task: Task) -> Result<DataFormat> {
+        let format = match self.format {
+            DataFormat::Auto => {
+                let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+                let name = name.trim_end_matches(".gz").trim_end_matches(".zst");
+                match name.rsplit_once('.').map_or("", |(_, ending)| ending) {
+                    "csv" => DataFormat::Csv,
+                    "tsv" | "tab" => DataFormat::Tsv,
+                    "jsonl" | "ndjson" => DataFormat::Jsonl,
+                    "json" if task == Task::Questions => DataFormat::Squad,
+                    "json" => DataFormat::Jsonl,
+                    "parquet" => DataFormat::Parquet,
+                    "conll" | "bio" | "iob" => DataFormat::Conll,
+                    "txt" if task == Task::Tags => DataFormat::Conll,
+                    _ => {
+                        let problem = "the name's ending does not say the format; set `format`";
+                        return Err(DataError::LabelledFile {
+                            path: path.into(),
+                            line: None,
+                            problem: problem.into(),
+                        });
+                    }
+                }
+            }
+            format => format,
+        };
+        let fits = match format {
+            DataFormat::Conll => task == Task::Tags,
+            DataFormat::Squad => task == Task::Questions,
+            DataFormat::Csv | DataFormat::Tsv => matches!(task, Task::Texts | Task::Choices),
+            _ => true,
+        };
+        match fits {
+            true => Ok(format),
+            false => {
+                let problem = format!("`{format}` does not hold this task's examples ({})", path.display());
+                Err(setting("format", problem))
+            }
+        }
+    }
+
+    /// A key that nothing reads is a mistake.
+    fn refuse_unread(&self, task: Task, files: &[(PathBuf, DataFormat)]) -> Result<()> {
+        use DataFormat::{Conll, Csv, Squad, Tsv};
+        let any = |formats: &[DataFormat]| files.iter().any(|(_, format)| formats.contains(format));
+        let quoted = any(&[Csv]) && self.quoting.is_none() || self.quoting == Some(true);
+        let unread = [
+            ("delimiter", self.delimiter.is_some() && !any(&[Csv, Tsv, Conll])),
+            ("quoting", self.quoting.is_some() && !any(&[Csv, Tsv])),
+            ("header", self.header.is_some() && !any(&[Csv, Tsv])),
+            ("n_columns", self.n_columns.is_some() && (!any(&[Csv, Tsv]) || quoted)),
+            ("comment", self.comment.is_some() && !any(&[Conll])),
+            ("columns", !self.columns.is_empty() && any(&[Squad])),
+            ("label_before", self.label_before.is_some() && task != Task::Texts),
+            ("first_choice", self.first_choice.is_some() && task != Task::Choices),
+        ];
+        match unread.iter().find(|(_, unread)| *unread) {
+            None => Ok(()),
+            Some((key, _)) => {
+                let problem = match *key {
+                    "n_columns" => "read in `csv` and `tsv` with `quoting = false` only",
+                    "columns" => "`squad` has its own fields",
+                    _ => "this task or the files' format has no use for it",
+                };
+                Err(setting(*key, problem.into()))
+            }
+        }
+    }
+
+    /// The column of a field, by default the one of that name.
+    pub(super) fn column(&self, field: &str) -> Column {
+        match self.columns.get(field) {
+            Some(Columns::One(column)) => column.clone(),
+            _ => Column::Name(field.into()),
+        }
+    }
+
+    /// The column of a field that a row may lack, where it is configured.
+    pub(super) fn configured(&self, field: &str) -> Option<Column> {
+        self.columns.contains_key(field).then(|| self.column(field))
+    }
+}
+
+impl Task {
+    /// The fields that a column can be named for.
+    fn fields(self) -> &'static [&'static str] {
+        match self {
+            Self::Texts => &["text", "pair", "label"],
+            Self::Choices => &["context", "choices", "label"],
+            Self::Tags => &["words", "tags"],
+            Self::Questions => &["id", "title", "context", "question", "answers"],
+        }
+    }
+}
+
+/// An error about a setting.
+pub(super) fn setting(key: impl Into<String>, problem: String) -> DataError {
+    DataError::LabelledSetting { key: key.into(), problem }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(source: &LabelledSource, task: Task) -> String {
+        source.open(task, Path::new("")).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn unknown_and_unread_keys_are_refused() {
+        assert!(serde_json::from_str::<LabelledSource>(r#"{"file": []}"#).is_err());
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["a.csv", "b.jsonl", "c.conll", "d.json", "e.txt", "f"] {
+            std::fs::write(folder.path().join(name), "x").unwrap();
+        }
+        let source = |file: &str| LabelledSource::new([folder.path().join(file).to_string_lossy()]);
+        let name =
+            |field: &str| BTreeMap::from([(field.to_string(), Columns::One(Column::Name("x".into())))]);
+        let message = |source: LabelledSource, task| message(&source, task);
+        assert_eq!(
+            message(LabelledSource { columns: name("tags"), ..source("a.csv") }, Task::Texts),
+            "`columns.tags` of the labelled data: there is no such field in this task, expected one of text, pair, label"
+        );
+        let zero = BTreeMap::from([("text".to_string(), Columns::One(Column::Number(0)))]);
+        assert!(message(LabelledSource { columns: zero, ..source("a.csv") }, Task::Texts).contains("from 1"));
+        let many = BTreeMap::from([("text".to_string(), Columns::Many(vec![]))]);
+        assert!(message(LabelledSource { columns: many, ..source("a.csv") }, Task::Texts).contains("a list"));
+        assert!(
+            message(LabelledSource { header: Some(true), ..source("b.jsonl") }, Task::Texts)
+                .starts_with("`header` of the labelled data: ")
+        );
+        assert!(
+            message(LabelledSource { n_columns: Some(2), ..source("a.csv") }, Task::Texts)
+                .contains("quoting = false")
+        );
+        assert!(
+            message(LabelledSource { comment: Some("#".into()), ..source("b.jsonl") }, Task::Tags)
+                .contains("no use")
+        );
+        assert!(
+            message(LabelledSource { columns: name("id"), ..source("d.json") }, Task::Questions)
+                .contains("own fields")
+        );
+        assert!(message(source("c.conll"), Task::Texts).contains("does not hold"));
+        assert!(message(source("f"), Task::Tags).contains("set `format`"));
+        assert!(message(source("e.txt"), Task::Texts).contains("set `format`"));
+        assert!(message(source("none.csv"), Task::Texts).contains("there is no file"));
+        assert!(message(LabelledSource::default(), Task::Texts).contains("none listed"));
+        assert!(
+            message(LabelledSource { delimiter: Some('ä'), ..source("a.csv") }, Task::Texts)
+                .contains("ASCII")
+        );
+    }
+
+    #[test]
+    fn endings_say_the_format() {
+        let source = LabelledSource::default();
+        let format = |name: &str, task| source.format_of(Path::new(name), task).unwrap();
+        assert_eq!(format("a.CSV.gz", Task::Texts), DataFormat::Csv);
+        assert_eq!(format("a.tsv.zst", Task::Choices), DataFormat::Tsv);
+        assert_eq!(format("a.json", Task::Questions), DataFormat::Squad);
+        assert_eq!(format("a.json", Task::Tags), DataFormat::Jsonl);
+        assert_eq!(format("a.conll.txt", Task::Tags), DataFormat::Conll);
+    }
+}

@@ -1,0 +1,104 @@
+//! Sentences of words with a tag each.
+
+use super::conll;
+use super::rows::{self, Read, Row, Wanted, kind_of};
+use super::source::{DataFormat, LabelledSource, Loaded, Task};
+use crate::Result;
+use crate::corpus::Problem;
+use serde_json::Value;
+use std::path::Path;
+
+/// A sentence's words and their tags.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TaggedSentence {
+    /// The words.
+    pub words: Vec<String>,
+    /// A tag for each word; none at all where they are not known.
+    pub tags: Vec<String>,
+}
+
+/// Reads tagged sentences: the columns `words` and, unless they are not `labelled`, `tags`.
+///
+/// In CoNLL's format columns go by number; words are the first and tags the last unless `columns` says
+/// otherwise. Lines that begin with `-DOCSTART-` and comments are left out; a bad line makes its sentence bad. In
+/// JSON lines and Parquet both columns hold lists of equal length. Tags that are numbers stand for the places
+/// in `tag_names`.
+///
+/// # Errors
+/// As [`texts`](super::texts).
+pub fn tagged_sentences(
+    source: &LabelledSource,
+    base: &Path,
+    labelled: bool,
+    tag_names: &[String],
+) -> Result<Loaded<TaggedSentence>> {
+    let files = source.open(Task::Tags, base)?;
+    let mut wanted = vec![Wanted::required("words", source)];
+    if labelled {
+        wanted.push(Wanted::required("tags", source));
+    }
+    let convert = |found: Found| {
+        let Row { line, cells } = match found {
+            Found::Sentence(sentence) => return Ok(sentence),
+            Found::Row(row) => row,
+        };
+        let mut cells = cells.into_iter().zip(&wanted);
+        let mut sentence = TaggedSentence::default();
+        if let Some((cell, wanted)) = cells.next() {
+            sentence.words = rows::texts(cell, wanted, line)?;
+        }
+        if let Some((cell, wanted)) = cells.next() {
+            sentence.tags = tags(cell, wanted, line, tag_names)?;
+            if sentence.tags.len() != sentence.words.len() {
+                let detail = format!("{} tags, expected {}", sentence.tags.len(), sentence.words.len());
+                return Err(wanted.bad(line, "number of tags", detail));
+            }
+        }
+        match sentence.words.is_empty() {
+            true => Err(wanted[0].bad(line, "no words", "an empty list, expected words")),
+            false => Ok(sentence),
+        }
+    };
+    let open = |path: &Path, format| -> std::result::Result<Read<Found>, Problem> {
+        Ok(match format {
+            DataFormat::Conll => {
+                Box::new(conll::open(path, source, labelled)?.map(|found| found.map(Found::Sentence)))
+            }
+            _ => Box::new(rows::open(path, format, source, &wanted)?.map(|found| found.map(Found::Row))),
+        })
+    };
+    rows::load(source, &files, open, convert)
+}
+
+/// What a file holds for a sentence.
+enum Found {
+    Sentence(TaggedSentence),
+    Row(Row),
+}
+
+fn tags(
+    cell: Value,
+    wanted: &Wanted,
+    line: u64,
+    names: &[String],
+) -> std::result::Result<Vec<String>, Problem> {
+    let Value::Array(cells) = cell else {
+        let detail = format!("{}, expected a list of tags", kind_of(&cell));
+        return Err(wanted.bad(line, "column without a list", detail));
+    };
+    let tag = |cell: Value| match cell {
+        Value::String(tag) if !tag.trim().is_empty() => Ok(tag.trim().to_owned()),
+        Value::Number(number) => {
+            let place = number.as_u64().and_then(|place| usize::try_from(place).ok());
+            place.and_then(|place| names.get(place)).cloned().ok_or_else(|| {
+                let detail = match names.is_empty() {
+                    true => format!("tag {number}, expected a name: the tags' names must be configured"),
+                    false => format!("tag {number}, expected one of 0 to {}", names.len() - 1),
+                };
+                wanted.bad(line, "unknown label", detail)
+            })
+        }
+        other => Err(wanted.bad(line, "no label", format_args!("{}, expected a tag", kind_of(&other)))),
+    };
+    cells.into_iter().map(tag).collect()
+}

@@ -1,0 +1,172 @@
+//! Texts and pairs of texts with a class or a value.
+
+use super::labels::LabelSet;
+use super::rows::{self, Row, Wanted, excerpt, kind_of, text};
+use super::source::{LabelledSource, Loaded, Task};
+use crate::Result;
+use crate::corpus::Problem;
+use serde_json::Value;
+use std::collections::HashMap;
+use std::path::Path;
+
+/// A text, or a pair of them, and what is to be said about it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TextExample {
+    /// The text, or the first of two.
+    pub text: String,
+    /// The second text.
+    pub pair: Option<String>,
+    /// What is to be predicted.
+    pub target: Target,
+}
+
+/// What is to be predicted of a text.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Target {
+    /// One of the classes of a [`LabelSet`].
+    Class(usize),
+    /// A number, as of similarity.
+    Value(f64),
+    /// Nothing is known.
+    None,
+}
+
+/// How the column `label` is read.
+#[derive(Debug, Clone, Copy)]
+pub enum Labels<'a> {
+    /// Classes, which are those that occur ([`LabelSet::found`]).
+    Found,
+    /// Classes of this set, as a test split's are those of the training data. Another one makes a bad row.
+    Of(&'a LabelSet),
+    /// Finite numbers.
+    Values,
+    /// Not at all, as where it is to be predicted.
+    Unread,
+}
+
+/// Reads texts: the columns `text` and `label`, and of pairs `pair`, which must be named in `columns`.
+///
+/// Returns the classes too, where there are any.
+///
+/// # Errors
+/// What [`LabelledSource`] says, with file, line and column: settings, files, and the rows that are bad.
+pub fn texts(
+    source: &LabelledSource,
+    base: &Path,
+    labels: Labels,
+) -> Result<(Loaded<TextExample>, Option<LabelSet>)> {
+    let files = source.open(Task::Texts, base)?;
+    let mut wanted = vec![Wanted::required("text", source)];
+    let pair = source.configured("pair").is_some();
+    if pair {
+        wanted.push(Wanted::required("pair", source));
+    }
+    let labelled = !matches!(labels, Labels::Unread);
+    if labelled {
+        wanted.push(Wanted::required("label", source));
+    }
+    let mut found = Found::default();
+    let convert = |Row { line, cells }: Row| {
+        let mut cells = cells.into_iter().zip(&wanted);
+        let mut next_text = || match cells.next() {
+            Some((cell, wanted)) => text(cell, wanted, line),
+            None => Ok(String::new()),
+        };
+        let first = next_text()?;
+        let second = pair.then(&mut next_text).transpose()?;
+        let target = match cells.next() {
+            None => Target::None,
+            Some((cell, wanted)) => target(cell, wanted, line, source, labels, &mut found)?,
+        };
+        Ok(TextExample { text: first, pair: second, target })
+    };
+    let mut loaded =
+        rows::load(source, &files, |path, format| rows::open(path, format, source, &wanted), convert)?;
+    let set = match labels {
+        Labels::Found => {
+            let set = LabelSet::found(found.names.iter().cloned())?;
+            for example in &mut loaded.examples {
+                if let Target::Class(seen) = &mut example.target {
+                    *seen = set.id(&found.names[*seen]).expect("the set was made of these names");
+                }
+            }
+            Some(set)
+        }
+        Labels::Of(set) => Some(set.clone()),
+        Labels::Values | Labels::Unread => None,
+    };
+    Ok((loaded, set))
+}
+
+/// Labels in the order in which they occur.
+#[derive(Default)]
+struct Found {
+    names: Vec<String>,
+    places: HashMap<String, usize>,
+}
+
+impl Found {
+    fn place(&mut self, name: &str) -> usize {
+        if let Some(place) = self.places.get(name) {
+            return *place;
+        }
+        self.names.push(name.to_owned());
+        self.places.insert(name.to_owned(), self.names.len() - 1);
+        self.names.len() - 1
+    }
+}
+
+fn target(
+    cell: Value,
+    wanted: &Wanted,
+    line: u64,
+    source: &LabelledSource,
+    labels: Labels,
+    found: &mut Found,
+) -> std::result::Result<Target, Problem> {
+    let (name, is_number) = label(cell, wanted, line)?;
+    let name = match &source.label_before {
+        None => name.as_str(),
+        Some(separator) => match name.split_once(separator.as_str()) {
+            Some((name, _)) => name.trim(),
+            None => {
+                let detail = format!("`{}`, expected `{separator}` after the label", excerpt(&name));
+                return Err(wanted.bad(line, "label without separator", detail));
+            }
+        },
+    };
+    if name.is_empty() {
+        return Err(wanted.bad(line, "no label", "empty, expected a label"));
+    }
+    match labels {
+        Labels::Unread => Ok(Target::None),
+        Labels::Found => Ok(Target::Class(found.place(name))),
+        Labels::Of(set) => {
+            let id = if is_number { set.id_of_number(name) } else { set.id(name) };
+            id.map(Target::Class).ok_or_else(|| {
+                let detail = format!("`{}`, expected one of {}", excerpt(name), set.shown());
+                wanted.bad(line, "unknown label", detail)
+            })
+        }
+        Labels::Values => match name.parse::<f64>() {
+            Ok(value) if value.is_finite() => Ok(Target::Value(value)),
+            _ => {
+                let detail = format!("`{}`, expected a finite number", excerpt(name));
+                Err(wanted.bad(line, "label is no number", detail))
+            }
+        },
+    }
+}
+
+/// A label as text without white space around it, and whether the file has it as a number.
+pub(super) fn label(cell: Value, wanted: &Wanted, line: u64) -> std::result::Result<(String, bool), Problem> {
+    match cell {
+        Value::String(label) => Ok((label.trim().to_owned(), false)),
+        Value::Number(number) => Ok((number.to_string(), true)),
+        Value::Bool(label) => Ok((label.to_string(), false)),
+        other => {
+            let detail = format!("{}, expected a string or a number", kind_of(&other));
+            Err(wanted.bad(line, "no label", detail))
+        }
+    }
+}
