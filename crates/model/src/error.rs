@@ -41,12 +41,14 @@ pub enum ModelError {
     },
 
     /// Tensors that the model needs and the file does not have.
-    #[error("{}: {} tensors are missing, the first is `{}`", path.display(), names.len(), names[0])]
+    #[error("{}: {} tensors are missing, the first is `{}`, for the parameter `{parameter}`", path.display(), names.len(), names[0])]
     MissingTensors {
-        /// The file.
+        /// The folder.
         path: PathBuf,
-        /// All the missing names, sorted; never empty.
+        /// All the missing names, as files have them, sorted; never empty.
         names: Vec<String>,
+        /// The path in this crate's model of the first.
+        parameter: String,
     },
 
     /// Tensors in the file that the model has no place for.
@@ -61,7 +63,7 @@ pub enum ModelError {
     /// A tensor of another shape than the configuration asks for.
     #[error("{}: tensor `{name}` has shape {found:?}, the configuration asks for {expected:?}", path.display())]
     Shape {
-        /// The file.
+        /// The folder.
         path: PathBuf,
         /// The tensor's name in the file.
         name: String,

@@ -90,16 +90,24 @@ fn widened(path: &Path, name: &str, view: &TensorView<'_>) -> Result<Option<Tens
     Ok(Some(TensorData::new(values, view.shape().to_vec())))
 }
 
-/// Writes FP32 tensors, sorted by name so that equal tensors give equal bytes, with `metadata`.
+/// Writes float tensors, sorted by name so that equal tensors give equal bytes, with `metadata`.
 ///
 /// The file is written beside its place and renamed: whoever reads the old one, mapped into memory too,
 /// goes on reading it whole.
+///
+/// # Panics
+/// If a tensor holds something else than FP32, FP16 or bf16.
 pub fn write_tensors(path: &Path, tensors: &NamedTensors, metadata: &[(&str, &str)]) -> Result<()> {
     let views: Vec<(&str, TensorView<'_>)> = tensors
         .iter()
         .map(|(name, data)| {
-            assert_eq!(data.dtype(), DType::F32, "`{name}`: only FP32 parameters are written");
-            let view = TensorView::new(Dtype::F32, data.shape().to_vec(), data.as_bytes());
+            let dtype = match data.dtype() {
+                DType::F32 => Dtype::F32,
+                DType::F16 => Dtype::F16,
+                DType::BF16 => Dtype::BF16,
+                other => panic!("`{name}`: {other:?} is no float type of weights"),
+            };
+            let view = TensorView::new(dtype, data.shape().to_vec(), data.as_bytes());
             (name.as_str(), view.expect("a tensor's bytes fill its shape"))
         })
         .collect();

@@ -1,0 +1,403 @@
+use super::architecture::{Architecture, class_prefix};
+use super::fields::Fields;
+use super::{SaveConfig, labels};
+use crate::bert::{BertConfig, Family};
+use crate::blocks::{Activation, NormPlacement};
+use crate::{ModelError, Result};
+use serde_json::{Map, Value, json};
+use std::path::Path;
+
+/// What a folder's `config.json` says.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PretrainedConfig {
+    /// The encoder, with a pooler where the [architecture](Self::architecture) has one.
+    pub encoder: BertConfig,
+    /// The first class of `architectures` that has a counterpart here; the encoder where none has.
+    pub architecture: Architecture,
+    /// The classes that the weights were saved from, by their names in transformers.
+    pub architectures: Vec<String>,
+    /// The classes that a head tells apart, in the order of its outputs; `LABEL_0` and `LABEL_1` where the
+    /// file has none, as in transformers.
+    pub labels: Vec<String>,
+    /// What the labels are, where the file says so.
+    pub problem_type: Option<ProblemType>,
+    /// Dropout in the head; none where it is the encoder's.
+    pub head_dropout: Option<f64>,
+    /// The name of the task that the model was trained for, such as `"mnli"`.
+    pub finetuning_task: Option<String>,
+    /// What the weights are stored as.
+    pub dtype: FloatType,
+    /// Whether the masked-LM head's projection is the embedding table.
+    pub tied: bool,
+}
+
+/// What a sequence's labels are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProblemType {
+    /// Numbers.
+    Regression,
+    /// One class of several.
+    SingleLabel,
+    /// Any number of classes.
+    MultiLabel,
+}
+
+impl ProblemType {
+    const NAMES: [(Self, &str); 3] = [
+        (Self::Regression, "regression"),
+        (Self::SingleLabel, "single_label_classification"),
+        (Self::MultiLabel, "multi_label_classification"),
+    ];
+}
+
+/// What floating-point numbers are stored as. In memory they are FP32.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum FloatType {
+    /// `float32`
+    #[default]
+    F32,
+    /// `float16`
+    F16,
+    /// `bfloat16`
+    Bf16,
+}
+
+impl FloatType {
+    const NAMES: [(Self, &str); 3] = [(Self::F32, "float32"), (Self::F16, "float16"), (Self::Bf16, "bfloat16")];
+}
+
+const ACTIVATIONS: [(Activation, &str); 5] = [
+    (Activation::Gelu, "gelu"),
+    (Activation::GeluTanh, "gelu_new"),
+    (Activation::Relu, "relu"),
+    (Activation::Gelu, "gelu_python"),
+    (Activation::GeluTanh, "gelu_pytorch_tanh"),
+];
+
+const FAMILIES: [(Family, &str); 5] = [
+    (Family::Bert, "bert"),
+    (Family::Roberta, "roberta"),
+    (Family::DistilBert, "distilbert"),
+    (Family::Albert, "albert"),
+    (Family::Electra, "electra"),
+];
+
+/// What belongs to a name in one of the tables above.
+fn of_name<T: Copy>(table: &[(T, &str)], name: &str) -> Option<T> {
+    table.iter().find_map(|(value, known)| (*known == name).then_some(*value))
+}
+
+/// The first name of something in one of the tables above.
+fn name_of<T: Copy + PartialEq>(table: &[(T, &'static str)], value: T) -> &'static str {
+    table.iter().find_map(|(known, name)| (*known == value).then_some(*name)).expect("every value has a name")
+}
+
+/// `"a", "b" or "c"`
+fn listed<T>(table: &[(T, &str)]) -> String {
+    let names: Vec<String> = table.iter().map(|(_, name)| format!("\"{name}\"")).collect();
+    let (last, rest) = names.split_last().expect("no table is empty");
+    format!("{} or {last}", rest.join(", "))
+}
+
+/// The keys of the sizes and their defaults in transformers.
+struct Keys {
+    d_model: (&'static str, usize),
+    n_layers: (&'static str, usize),
+    n_heads: (&'static str, usize),
+    d_ff: (&'static str, usize),
+    hidden_dropout: (&'static str, f64),
+    attention_dropout: (&'static str, f64),
+    activation: (&'static str, &'static str),
+    vocab_size: usize,
+    pad_token_id: usize,
+    embedding_size: Option<usize>,
+}
+
+impl Keys {
+    fn of(family: Family) -> Self {
+        let bert = Self {
+            d_model: ("hidden_size", 768),
+            n_layers: ("num_hidden_layers", 12),
+            n_heads: ("num_attention_heads", 12),
+            d_ff: ("intermediate_size", 3072),
+            hidden_dropout: ("hidden_dropout_prob", 0.1),
+            attention_dropout: ("attention_probs_dropout_prob", 0.1),
+            activation: ("hidden_act", "gelu"),
+            vocab_size: 30_522,
+            pad_token_id: 0,
+            embedding_size: None,
+        };
+        match family {
+            Family::Bert => bert,
+            Family::Roberta => Self { vocab_size: 50_265, pad_token_id: 1, ..bert },
+            Family::DistilBert => Self {
+                d_model: ("dim", 768),
+                n_layers: ("n_layers", 6),
+                n_heads: ("n_heads", 12),
+                d_ff: ("hidden_dim", 3072),
+                hidden_dropout: ("dropout", 0.1),
+                attention_dropout: ("attention_dropout", 0.1),
+                activation: ("activation", "gelu"),
+                ..bert
+            },
+            Family::Albert => Self {
+                d_model: ("hidden_size", 4096),
+                n_heads: ("num_attention_heads", 64),
+                d_ff: ("intermediate_size", 16_384),
+                hidden_dropout: ("hidden_dropout_prob", 0.0),
+                attention_dropout: ("attention_probs_dropout_prob", 0.0),
+                activation: ("hidden_act", "gelu_new"),
+                vocab_size: 30_000,
+                embedding_size: Some(128),
+                ..bert
+            },
+            Family::Electra => Self {
+                d_model: ("hidden_size", 256),
+                n_heads: ("num_attention_heads", 4),
+                d_ff: ("intermediate_size", 1024),
+                embedding_size: Some(128),
+                ..bert
+            },
+        }
+    }
+}
+
+/// Where a head's dropout stands, and its default; none where that is the encoder's.
+fn head_dropout_key(family: Family, architecture: Architecture) -> Option<(&'static str, Option<f64>)> {
+    use Architecture::{MultipleChoice, QuestionAnswering, SequenceClassification, TokenClassification};
+    match (family, architecture) {
+        (Family::DistilBert, SequenceClassification | MultipleChoice) => {
+            Some(("seq_classif_dropout", Some(0.2)))
+        }
+        (Family::DistilBert, QuestionAnswering) => Some(("qa_dropout", Some(0.1))),
+        (Family::DistilBert, _) => None,
+        (Family::Albert, SequenceClassification | MultipleChoice | TokenClassification) => {
+            Some(("classifier_dropout_prob", Some(0.1)))
+        }
+        (Family::Electra, MultipleChoice) => Some(("summary_last_dropout", Some(0.1))),
+        (_, SequenceClassification | MultipleChoice | TokenClassification) => {
+            Some(("classifier_dropout", None))
+        }
+        _ => None,
+    }
+}
+
+impl PretrainedConfig {
+    /// Reads a `config.json`: of any family, and of any time. What it leaves out is transformers' default.
+    ///
+    /// # Errors
+    /// [`ModelError::Io`] and [`ModelError::Json`] for a file that cannot be read, [`ModelError::Config`] for
+    /// a value that this crate has no model for.
+    pub fn read(path: &Path) -> Result<Self> {
+        let fields = Fields::read(path)?;
+        let architectures = architectures(&fields)?;
+        let family = family(&fields, &architectures)?;
+        let parsed = architectures.iter().filter_map(|name| Architecture::parse(name));
+        let architecture = parsed.map(|(_, architecture)| architecture).next();
+        let architecture = architecture.unwrap_or(Architecture::Encoder);
+        let encoder = BertConfig {
+            pooler: architecture.has_pooler(family),
+            ..encoder(&fields, family)?
+        };
+        encoder.validate()?;
+
+        let named = |key: &str, text: Option<&str>, expected: String| match text {
+            Some(text) => fields.refuse(key, &text.into(), &expected),
+            None => fields.error(&format!("`{key}` is missing")),
+        };
+        let problem_type = fields.text("problem_type")?;
+        let problem_type = problem_type
+            .map(|name| {
+                of_name(&ProblemType::NAMES, name)
+                    .ok_or_else(|| named("problem_type", Some(name), listed(&ProblemType::NAMES)))
+            })
+            .transpose()?;
+        let dtype_key = if fields.value("dtype").is_some() { "dtype" } else { "torch_dtype" };
+        let dtype = fields.text(dtype_key)?.and_then(|name| of_name(&FloatType::NAMES, name));
+        let head_dropout = match head_dropout_key(family, architecture) {
+            Some((key, default)) => fields.number(key)?.or(default),
+            None => None,
+        };
+        if let Some(p) = head_dropout.filter(|p| !(0.0..1.0).contains(p)) {
+            return Err(fields.error(&format!("the head's dropout is {p}, expected 0 or more and below 1")));
+        }
+        Ok(Self {
+            encoder,
+            architecture,
+            labels: labels::read(&fields)?,
+            architectures,
+            problem_type,
+            head_dropout,
+            finetuning_task: fields.text("finetuning_task")?.map(str::to_string),
+            dtype: dtype.unwrap_or_default(),
+            tied: fields.flag("tie_word_embeddings")?.unwrap_or(true),
+        })
+    }
+}
+
+fn architectures(fields: &Fields) -> Result<Vec<String>> {
+    let strings = |value: &Value| -> Option<Vec<String>> {
+        value.as_array()?.iter().map(|name| name.as_str().map(str::to_string)).collect()
+    };
+    Ok(fields.typed("architectures", "a list of strings", strings)?.unwrap_or_default())
+}
+
+/// Old files have no `model_type`: the class's name says it, or else the keys that only one family has.
+fn family(fields: &Fields, architectures: &[String]) -> Result<Family> {
+    if let Some(name) = fields.text("model_type")? {
+        let found = of_name(&FAMILIES, name);
+        return found.ok_or_else(|| fields.refuse("model_type", &name.into(), &listed(&FAMILIES)));
+    }
+    let by_class =
+        |name: &String| Family::ALL.into_iter().find(|family| name.starts_with(class_prefix(*family)));
+    if let Some(family) = architectures.iter().find_map(by_class) {
+        return Ok(family);
+    }
+    let has = |key| fields.value(key).is_some();
+    Ok(match () {
+        () if has("dim") && has("n_layers") => Family::DistilBert,
+        () if has("embedding_size") && has("num_hidden_groups") => Family::Albert,
+        () if has("embedding_size") => Family::Electra,
+        () => Family::Bert,
+    })
+}
+
+/// The encoder without a say on its pooler.
+fn encoder(fields: &Fields, family: Family) -> Result<BertConfig> {
+    let keys = Keys::of(family);
+    let size = |(key, default): (&str, usize)| Ok::<_, ModelError>(fields.size(key)?.unwrap_or(default));
+    let number = |(key, default): (&str, f64)| Ok::<_, ModelError>(fields.number(key)?.unwrap_or(default));
+    if let Some(kind) = fields.text("position_embedding_type")?.filter(|kind| *kind != "absolute") {
+        return Err(fields.refuse("position_embedding_type", &kind.into(), "\"absolute\""));
+    }
+    let activation = fields.text(keys.activation.0)?.unwrap_or(keys.activation.1);
+    let activation = of_name(&ACTIVATIONS, activation)
+        .ok_or_else(|| fields.refuse(keys.activation.0, &activation.into(), &listed(&ACTIVATIONS)))?;
+    if family == Family::Albert {
+        for key in ["num_hidden_groups", "inner_group_num"] {
+            let n = fields.size(key)?.unwrap_or(1);
+            if n != 1 {
+                return Err(fields.refuse(key, &n.into(), "1: all layers share one set of parameters"));
+            }
+        }
+    }
+    let d_model = size(keys.d_model)?;
+    let d_embedding = match keys.embedding_size {
+        Some(default) => Some(size(("embedding_size", default))?),
+        None => None,
+    };
+    let pad_token_id = size(("pad_token_id", keys.pad_token_id))?;
+    let rows = size(("max_position_embeddings", 512))?;
+    let position_offset = if family == Family::Roberta { pad_token_id.saturating_add(1) } else { 0 };
+    let max_positions = rows.checked_sub(position_offset).ok_or_else(|| {
+        fields.error(&format!(
+            "`max_position_embeddings` = {rows} has no place beyond `pad_token_id` = {pad_token_id}"
+        ))
+    })?;
+    let eps = if family == Family::DistilBert { 1e-12 } else { number(("layer_norm_eps", 1e-12))? };
+    Ok(BertConfig {
+        vocab_size: size(("vocab_size", keys.vocab_size))?,
+        n_layers: size(keys.n_layers)?,
+        d_model,
+        n_heads: size(keys.n_heads)?,
+        d_ff: size(keys.d_ff)?,
+        max_positions,
+        n_token_types: match family {
+            Family::DistilBert => 0,
+            _ => size(("type_vocab_size", 2))?,
+        },
+        hidden_dropout: number(keys.hidden_dropout)?,
+        attention_dropout: number(keys.attention_dropout)?,
+        activation,
+        norm: NormPlacement::Post,
+        layer_norm_eps: eps,
+        init_std: number(("initializer_range", 0.02))?,
+        pad_token_id,
+        family,
+        // ALBERT projects always, ELECTRA only where the widths differ.
+        d_embedding: d_embedding.filter(|d| family == Family::Albert || *d != d_model),
+        position_offset,
+        share_layers: family == Family::Albert,
+        pooler: false,
+    })
+}
+
+/// The `config.json` of an encoder with what stands on it.
+///
+/// # Errors
+/// [`ModelError::Config`] for an encoder that no class of transformers builds.
+pub(super) fn to_json(encoder: &BertConfig, save: &SaveConfig) -> Result<Value> {
+    encoder.validate()?;
+    let family = encoder.family;
+    let keys = Keys::of(family);
+    has_counterpart(encoder)?;
+    let mut map = Map::new();
+    let mut set = |key: &str, value: Value| _ = map.insert(key.to_string(), value);
+    set("architectures", json!([save.architecture.name(family)]));
+    set("model_type", name_of(&FAMILIES, family).into());
+    set("vocab_size", encoder.vocab_size.into());
+    set(keys.d_model.0, encoder.d_model.into());
+    set(keys.n_layers.0, encoder.n_layers.into());
+    set(keys.n_heads.0, encoder.n_heads.into());
+    set(keys.d_ff.0, encoder.d_ff.into());
+    set(keys.hidden_dropout.0, encoder.hidden_dropout.into());
+    set(keys.attention_dropout.0, encoder.attention_dropout.into());
+    set(keys.activation.0, name_of(&ACTIVATIONS, encoder.activation).into());
+    set("max_position_embeddings", (encoder.position_offset + encoder.max_positions).into());
+    set("initializer_range", encoder.init_std.into());
+    set("pad_token_id", encoder.pad_token_id.into());
+    set("torch_dtype", name_of(&FloatType::NAMES, save.dtype).into());
+    if family == Family::DistilBert {
+        set("sinusoidal_pos_embds", false.into());
+    } else {
+        set("type_vocab_size", encoder.n_token_types.into());
+        set("layer_norm_eps", encoder.layer_norm_eps.into());
+        set("position_embedding_type", "absolute".into());
+    }
+    if keys.embedding_size.is_some() {
+        set("embedding_size", encoder.embedding_width().into());
+    }
+    if family == Family::Albert {
+        set("num_hidden_groups", 1.into());
+        set("inner_group_num", 1.into());
+    }
+    if let (Some(p), Some((key, _))) = (save.head_dropout, head_dropout_key(family, save.architecture)) {
+        set(key, p.into());
+    }
+    if let Some(problem) = save.problem_type {
+        set("problem_type", name_of(&ProblemType::NAMES, problem).into());
+    }
+    if let Some(task) = &save.finetuning_task {
+        set("finetuning_task", task.clone().into());
+    }
+    if !save.labels.is_empty() {
+        labels::write(&save.labels, &mut map);
+    }
+    Ok(Value::Object(map))
+}
+
+fn has_counterpart(encoder: &BertConfig) -> Result<()> {
+    let family = encoder.family;
+    if encoder.norm == NormPlacement::Pre {
+        return Err(ModelError::Config(
+            "a pre-norm BERT has no Hugging Face counterpart; use `norm = \"post\"` to save one".into(),
+        ));
+    }
+    let offset = if family == Family::Roberta { encoder.pad_token_id + 1 } else { 0 };
+    let projects = match family {
+        Family::Albert => encoder.d_embedding.is_some(),
+        Family::Electra => encoder.d_embedding != Some(encoder.d_model),
+        _ => encoder.d_embedding.is_none(),
+    };
+    let fits = [
+        ("position_offset", encoder.position_offset == offset),
+        ("d_embedding", projects),
+        ("share_layers", encoder.share_layers == (family == Family::Albert)),
+        ("n_token_types", (encoder.n_token_types == 0) == (family == Family::DistilBert)),
+        ("layer_norm_eps", family != Family::DistilBert || encoder.layer_norm_eps == 1e-12),
+    ];
+    match fits.iter().find(|(_, fits)| !fits) {
+        Some((key, _)) => Err(ModelError::Config(format!("no {family} of transformers has this `{key}`"))),
+        None => Ok(()),
+    }
+}
