@@ -157,10 +157,9 @@ impl BertConfig {
             return Err(ModelError::Config(format!("`{name}` is 0, expected at least 1")));
         }
         // Far beyond any model, and small enough to compute with.
-        let sizes = sizes.into_iter().chain([
-            ("n_token_types", self.n_token_types),
-            ("position_offset", self.position_offset),
-        ]);
+        let sizes = sizes
+            .into_iter()
+            .chain([("n_token_types", self.n_token_types), ("position_offset", self.position_offset)]);
         for (name, size) in sizes {
             let most = if name == "n_layers" { 10_000 } else { i32::MAX as usize };
             if size > most {

@@ -1,5 +1,5 @@
 use super::BertConfig;
-use crate::blocks::{Embedding, LayerNorm, Linear, LearnedPositions, Positions};
+use crate::blocks::{Embedding, LayerNorm, LearnedPositions, Linear, Positions};
 use crate::ops::Packing;
 use crate::{ParamInit, ops};
 use burn::module::Module;

@@ -1,5 +1,5 @@
-use super::{BertConfig, Family};
 use super::model::first_states;
+use super::{BertConfig, Family};
 use crate::blocks::{Activation, LayerNorm, Linear};
 use crate::ops::Packing;
 use crate::{ParamInit, ops};

@@ -63,7 +63,8 @@ pub enum FloatType {
 }
 
 impl FloatType {
-    const NAMES: [(Self, &str); 3] = [(Self::F32, "float32"), (Self::F16, "float16"), (Self::Bf16, "bfloat16")];
+    const NAMES: [(Self, &str); 3] =
+        [(Self::F32, "float32"), (Self::F16, "float16"), (Self::Bf16, "bfloat16")];
 }
 
 const ACTIVATIONS: [(Activation, &str); 5] = [
@@ -195,23 +196,16 @@ impl PretrainedConfig {
         let parsed = architectures.iter().filter_map(|name| Architecture::parse(name));
         let architecture = parsed.map(|(_, architecture)| architecture).next();
         let architecture = architecture.unwrap_or(Architecture::Encoder);
-        let encoder = BertConfig {
-            pooler: architecture.has_pooler(family),
-            ..encoder(&fields, family)?
-        };
+        let encoder = BertConfig { pooler: architecture.has_pooler(family), ..encoder(&fields, family)? };
         encoder.validate()?;
 
-        let named = |key: &str, text: Option<&str>, expected: String| match text {
-            Some(text) => fields.refuse(key, &text.into(), &expected),
-            None => fields.error(&format!("`{key}` is missing")),
-        };
-        let problem_type = fields.text("problem_type")?;
-        let problem_type = problem_type
-            .map(|name| {
-                of_name(&ProblemType::NAMES, name)
-                    .ok_or_else(|| named("problem_type", Some(name), listed(&ProblemType::NAMES)))
-            })
-            .transpose()?;
+        let problem_type =
+            match fields.text("problem_type")? {
+                Some(name) => Some(of_name(&ProblemType::NAMES, name).ok_or_else(|| {
+                    fields.refuse("problem_type", &name.into(), &listed(&ProblemType::NAMES))
+                })?),
+                None => None,
+            };
         let dtype_key = if fields.value("dtype").is_some() { "dtype" } else { "torch_dtype" };
         let dtype = fields.text(dtype_key)?.and_then(|name| of_name(&FloatType::NAMES, name));
         let head_dropout = match head_dropout_key(family, architecture) {
@@ -399,5 +393,126 @@ fn has_counterpart(encoder: &BertConfig) -> Result<()> {
     match fits.iter().find(|(_, fits)| !fits) {
         Some((key, _)) => Err(ModelError::Config(format!("no {family} of transformers has this `{key}`"))),
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(json: &str) -> Result<PretrainedConfig> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config.json");
+        std::fs::write(&path, json).unwrap();
+        PretrainedConfig::read(&path)
+    }
+
+    #[test]
+    fn what_is_left_out_is_transformers_default() {
+        // transformers.XConfig() of each family, and the sizes of its model.
+        let sizes = |json| {
+            let encoder = read(json).unwrap().encoder;
+            let BertConfig { vocab_size, n_layers, d_model, n_heads, d_ff, max_positions, .. } = encoder;
+            [vocab_size, n_layers, d_model, n_heads, d_ff, max_positions]
+        };
+        assert_eq!(sizes("{}"), [30_522, 12, 768, 12, 3072, 512]);
+        assert_eq!(sizes(r#"{"model_type": "roberta"}"#), [50_265, 12, 768, 12, 3072, 510]);
+        assert_eq!(sizes(r#"{"model_type": "distilbert"}"#), [30_522, 6, 768, 12, 3072, 512]);
+        assert_eq!(sizes(r#"{"model_type": "albert"}"#), [30_000, 12, 4096, 64, 16_384, 512]);
+        assert_eq!(sizes(r#"{"model_type": "electra"}"#), [30_522, 12, 256, 4, 1024, 512]);
+    }
+
+    #[test]
+    fn old_files_are_told_by_their_class_or_their_keys() {
+        let family = |json| read(json).unwrap().encoder.family;
+        assert_eq!(family(r#"{"architectures": ["RobertaForMaskedLM"]}"#), Family::Roberta);
+        assert_eq!(family(r#"{"dim": 768, "n_layers": 6, "n_heads": 12}"#), Family::DistilBert);
+        assert_eq!(family(r#"{"embedding_size": 128, "num_hidden_groups": 1}"#), Family::Albert);
+        assert_eq!(family(r#"{"embedding_size": 128}"#), Family::Electra);
+        assert_eq!(family(r#"{"hidden_size": 768, "pooler_fc_size": 768}"#), Family::Bert);
+    }
+
+    #[test]
+    fn each_familys_own_keys() {
+        let roberta = r#"{"model_type": "roberta", "max_position_embeddings": 514, "type_vocab_size": 1,
+            "architectures": ["RobertaForSequenceClassification"], "classifier_dropout": 0.3,
+            "problem_type": "regression", "torch_dtype": "float16", "finetuning_task": "sts-b"}"#;
+        let found = read(roberta).unwrap();
+        let BertConfig { max_positions, position_offset, n_token_types, pooler, .. } = found.encoder;
+        assert_eq!((max_positions, position_offset, n_token_types, pooler), (512, 2, 1, false));
+        assert_eq!(found.architecture, Architecture::SequenceClassification);
+        assert_eq!((found.head_dropout, found.problem_type), (Some(0.3), Some(ProblemType::Regression)));
+        assert_eq!((found.dtype, &*found.finetuning_task.unwrap()), (FloatType::F16, "sts-b"));
+
+        let distil = r#"{"model_type": "distilbert", "activation": "relu", "dropout": 0.25,
+            "architectures": ["DistilBertForSequenceClassification"]}"#;
+        let found = read(distil).unwrap();
+        assert_eq!((found.encoder.activation, found.encoder.hidden_dropout), (Activation::Relu, 0.25));
+        assert_eq!((found.encoder.n_token_types, found.head_dropout), (0, Some(0.2)));
+
+        let albert = read(r#"{"model_type": "albert", "embedding_size": 4096}"#).unwrap().encoder;
+        assert_eq!((albert.d_embedding, albert.share_layers), (Some(4096), true));
+        assert_eq!(albert.activation, Activation::GeluTanh);
+        let electra =
+            |size| read(&format!(r#"{{"model_type": "electra", "embedding_size": {size}}}"#)).unwrap();
+        assert_eq!(electra(256).encoder.d_embedding, None);
+        assert_eq!(electra(128).encoder.d_embedding, Some(128));
+    }
+
+    #[test]
+    fn what_is_written_reads_the_same() {
+        for (family, _) in FAMILIES {
+            for architecture in Architecture::ALL {
+                let name = architecture.name(family);
+                let Some((_, architecture)) = Architecture::parse(&name) else { panic!("{name}") };
+                let json = format!(
+                    r#"{{"architectures": ["{name}"], "id2label": {{"0": "a", "1": "b", "2": "c"}},
+                    "problem_type": "multi_label_classification", "dtype": "bfloat16"}}"#
+                );
+                let config = read(&json).unwrap();
+                assert_eq!((config.encoder.family, config.architecture), (family, architecture));
+                let written = to_json(&config.encoder, &SaveConfig::from(&config)).unwrap();
+                assert_eq!(read(&written.to_string()).unwrap(), config, "{written}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_there_is_no_model_for_is_named() {
+        for (json, expected) in [
+            (r#"{"model_type": "gpt2"}"#, "`model_type` is \"gpt2\", expected \"bert\", \"roberta\""),
+            (r#"{"hidden_act": "silu"}"#, "`hidden_act` is \"silu\""),
+            (r#"{"position_embedding_type": "relative_key"}"#, "`position_embedding_type`"),
+            (r#"{"model_type": "albert", "num_hidden_groups": 2}"#, "`num_hidden_groups` is 2, expected 1"),
+            (r#"{"model_type": "albert", "inner_group_num": 3}"#, "`inner_group_num` is 3, expected 1"),
+            (r#"{"hidden_size": "768"}"#, "`hidden_size` is \"768\", expected a whole number"),
+            (r#"{"hidden_size": -1}"#, "`hidden_size` is -1"),
+            (r#"{"hidden_size": 10}"#, "`n_heads` = 12 does not divide `d_model` = 10"),
+            (r#"{"num_hidden_layers": 99999999999}"#, "`n_layers` is 99999999999, expected at most 10000"),
+            (r#"{"model_type": "roberta", "pad_token_id": 600}"#, "`pad_token_id` = 600"),
+            (r#"{"model_type": "roberta", "pad_token_id": 18446744073709551615}"#, "`pad_token_id`"),
+            (r#"{"problem_type": "guess"}"#, "`problem_type` is \"guess\""),
+            (r#"{"architectures": "BertModel"}"#, "`architectures` is \"BertModel\", expected a list"),
+        ] {
+            let message = read(json).unwrap_err().to_string();
+            assert!(message.contains(expected), "{message}");
+        }
+        assert!(matches!(read("["), Err(ModelError::Json { .. })));
+    }
+
+    #[test]
+    fn an_encoder_that_transformers_cannot_build_is_refused() {
+        let base = BertConfig::tiny(10);
+        let refused = [
+            BertConfig { norm: NormPlacement::Pre, ..base.clone() },
+            BertConfig { share_layers: true, ..base.clone() },
+            BertConfig { d_embedding: Some(8), ..base.clone() },
+            BertConfig { position_offset: 1, ..base.clone() },
+            BertConfig { n_token_types: 0, ..base.clone() },
+        ];
+        for config in refused {
+            assert!(to_json(&config, &SaveConfig::new(Architecture::Encoder)).is_err(), "{config:?}");
+        }
+        to_json(&base, &SaveConfig::new(Architecture::Encoder)).unwrap();
     }
 }

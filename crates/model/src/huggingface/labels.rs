@@ -13,7 +13,8 @@ pub(super) fn read(fields: &Fields) -> Result<Vec<String>> {
     }
     if let Some(map) = fields.value("label2id").filter(|map| map.as_object().is_none_or(|m| !m.is_empty())) {
         let expected = "an object of names and an id each, from 0 on";
-        let pair = |(label, id): (&String, &Value)| Some((usize::try_from(id.as_u64()?).ok()?, label.clone()));
+        let pair =
+            |(label, id): (&String, &Value)| Some((usize::try_from(id.as_u64()?).ok()?, label.clone()));
         let pairs = map.as_object().and_then(|map| map.iter().map(pair).collect());
         return pairs.and_then(in_order).ok_or_else(|| fields.refuse("label2id", map, expected));
     }

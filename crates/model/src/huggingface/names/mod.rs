@@ -118,8 +118,7 @@ mod tests {
     fn a_model_without_a_head_has_no_prefix() {
         for family in Family::ALL {
             let inner = name(family, Architecture::Encoder, "encoder.layers.0.attention.query.weight");
-            let whole =
-                name(family, Architecture::MaskedLm, "bert.encoder.layers.0.attention.query.weight");
+            let whole = name(family, Architecture::MaskedLm, "bert.encoder.layers.0.attention.query.weight");
             assert!(whole.len() > inner.len() && whole.ends_with(&inner));
             assert_eq!(canonical(&whole), inner);
         }
@@ -129,7 +128,10 @@ mod tests {
     fn old_names_and_wrappers_are_seen_through() {
         assert_eq!(canonical("module.bert.embeddings.LayerNorm.gamma"), "embeddings.LayerNorm.weight");
         assert_eq!(canonical("model.roberta.pooler.dense.bias"), "pooler.dense.bias");
-        assert_eq!(canonical("cls.predictions.transform.LayerNorm.beta"), "cls.predictions.transform.LayerNorm.bias");
+        assert_eq!(
+            canonical("cls.predictions.transform.LayerNorm.beta"),
+            "cls.predictions.transform.LayerNorm.bias"
+        );
         assert_eq!(canonical("classifier.weight"), "classifier.weight");
     }
 
