@@ -56,7 +56,7 @@ impl Architecture {
         }
         let pairs = Family::ALL.into_iter().flat_map(|family| Self::ALL.map(|head| (family, head)));
         // The last one: a name that two have is the masked LM's.
-        pairs.filter(|(family, head)| head.name(*family) == name).last()
+        pairs.filter(|(family, head)| head.name(*family) == name).next_back()
     }
 
     /// Whether transformers' class has a pooler.
