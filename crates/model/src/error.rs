@@ -40,6 +40,26 @@ pub enum ModelError {
         source: safetensors::SafeTensorError,
     },
 
+    /// A file in PyTorch's own format that is damaged, or holds anything but tensors by name.
+    #[error("{}, byte {offset}: {reason}", path.display())]
+    Torch {
+        /// The file.
+        path: PathBuf,
+        /// Where in the file, in bytes.
+        offset: usize,
+        /// What was found there.
+        reason: String,
+    },
+
+    /// A folder whose weights are not there, or whose index of shards does not fit them.
+    #[error("{}: {reason}", path.display())]
+    Weights {
+        /// The folder, or its index.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+
     /// Tensors that the model needs and the file does not have.
     #[error("{}: {} tensors are missing, the first is `{}`, for the parameter `{parameter}`", path.display(), names.len(), names[0])]
     MissingTensors {

@@ -54,9 +54,9 @@ impl Architecture {
         if name == "ElectraForPreTraining" {
             return Some((Family::Electra, Self::Encoder));
         }
-        let pairs = Family::ALL.into_iter().flat_map(|family| Self::ALL.map(|head| (family, head)));
+        let mut pairs = Family::ALL.into_iter().flat_map(|family| Self::ALL.map(|head| (family, head)));
         // The last one: a name that two have is the masked LM's.
-        pairs.filter(|(family, head)| head.name(*family) == name).next_back()
+        pairs.rfind(|(family, head)| head.name(*family) == name)
     }
 
     /// Whether transformers' class has a pooler.

@@ -15,11 +15,12 @@ mod names;
 mod safetensors_file;
 mod save;
 mod sentence;
+mod torch;
 
 pub use architecture::Architecture;
 pub use checkpoint::{Checkpoint, LoadReport};
 pub use config::{FloatType, PretrainedConfig, ProblemType};
-pub use folder::tensors_of;
+pub use folder::{MAX_SHARD_SIZE, save_tensors, tensors_of};
 pub use safetensors_file::{MappedTensors, map_tensors, read_tensors, write_tensors};
 pub use save::{SaveConfig, SaveReport, save_pretrained};
 pub use sentence::SentenceConfig;

@@ -1,7 +1,7 @@
 use super::config::to_json;
 use super::layout::{is_transposed, transpose};
 use super::names::to_file;
-use super::{Architecture, FloatType, PretrainedConfig, ProblemType, write_tensors};
+use super::{Architecture, FloatType, MAX_SHARD_SIZE, PretrainedConfig, ProblemType, save_tensors};
 use crate::bert::BertConfig;
 use crate::{ModelError, Result, weights};
 use burn::module::Module;
@@ -24,6 +24,8 @@ pub struct SaveConfig {
     pub finetuning_task: Option<String>,
     /// What the weights are stored as.
     pub dtype: FloatType,
+    /// The size that a file of weights may grow to, in bytes, before there is another.
+    pub max_shard_size: usize,
 }
 
 impl SaveConfig {
@@ -36,6 +38,7 @@ impl SaveConfig {
             head_dropout: None,
             finetuning_task: None,
             dtype: FloatType::F32,
+            max_shard_size: MAX_SHARD_SIZE,
         }
     }
 }
@@ -50,6 +53,7 @@ impl From<&PretrainedConfig> for SaveConfig {
             head_dropout: config.head_dropout,
             finetuning_task: config.finetuning_task.clone(),
             dtype: config.dtype,
+            max_shard_size: MAX_SHARD_SIZE,
         }
     }
 }
@@ -62,7 +66,7 @@ pub struct SaveReport {
     pub unknown: Vec<String>,
 }
 
-/// Saves a model of `encoder`'s family as `config.json` and `model.safetensors`, for the class of transformers
+/// Saves a model of `encoder`'s family as `config.json` and `model.safetensors` or its shards, for the class of transformers
 /// that `save` names; it is one that [`Checkpoint::load_into`](super::Checkpoint::load_into) loads.
 ///
 /// The masked-LM head's tied projection is stored once, as transformers does. Each file is written beside its
@@ -89,7 +93,7 @@ pub fn save_pretrained<M: Module>(
             (theirs, stored_as(data, save.dtype))
         })
         .collect();
-    write_tensors(&folder.join("model.safetensors"), &tensors, &[("format", "pt")])?;
+    save_tensors(folder, &tensors, save.max_shard_size)?;
     let path = folder.join("config.json");
     let partial = path.with_extension("partial");
     fs::write(&partial, config + "\n")

@@ -77,7 +77,9 @@ pub(super) fn to_file(family: Family, architecture: Architecture, path: &str) ->
             None => return (path.to_string(), false),
         }
     };
-    (modern(&name), known)
+    let name = modern(&name);
+    let known = known && (name.ends_with(".weight") || name.ends_with(".bias"));
+    (name, known)
 }
 
 /// The copies that files may hold of the masked-LM head's tied parameters, each with the name of the one it
