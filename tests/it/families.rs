@@ -6,17 +6,20 @@
 use crate::golden::{Golden, fixture, gradients_of, relative_error};
 use burn::module::Module;
 use burn::optim::GradientsParams;
-use burn::tensor::activation::relu;
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
-use cloze_model::bert::{Bert, BertConfig, BertInput, Family, MlmHead};
+use cloze_model::ParamInit;
+use cloze_model::bert::{BertConfig, BertInput, MlmHead};
 use cloze_model::blocks::{EncoderTrace, Linear};
 use cloze_model::huggingface::{
     Architecture, Checkpoint, FloatType, LoadReport, PretrainedConfig, SaveConfig, read_tensors,
     save_pretrained, write_tensors,
 };
 use cloze_model::ops::Packing;
+use cloze_model::tasks::{
+    BertForMaskedLm, BertForMultipleChoice, BertForQuestionAnswering, BertForSequenceClassification,
+    BertForTokenClassification, SpanLogits,
+};
 use cloze_model::weights::{self, NamedTensors};
-use cloze_model::{ParamInit, ops};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,94 +30,58 @@ const LENGTHS: [usize; 3] = [13, 9, 5];
 const FAMILIES: [&str; 5] = ["bert", "roberta", "distilbert", "albert", "electra"];
 const HEADS: [&str; 5] = ["mlm", "sequence", "tokens", "spans", "choice"];
 
-#[derive(Module, Debug)]
-struct Head {
-    dense: Option<Linear>,
-    output: Linear,
-}
-
-/// Sequence classification and multiple choice.
-#[derive(Module, Debug)]
-struct OverSequences {
-    bert: Bert,
-    head: Head,
-}
-
-/// Token classification and question answering.
-#[derive(Module, Debug)]
-struct OverTokens {
-    bert: Bert,
-    output: Linear,
-}
-
-#[derive(Module, Debug)]
-struct MaskedLm {
-    bert: Bert,
-    mlm: MlmHead,
-}
-
-/// Logits, of padded or of packed input: a sequence or a token a row.
+/// Logits, of padded or of packed input: a sequence or a token that is not padding a row.
 trait Logits: Module {
-    fn logits(&self, family: Family, input: BertInput) -> Tensor<2>;
+    fn logits(&self, input: BertInput) -> Tensor<2>;
 }
 
-/// The rows of the tokens that are not padding.
-fn token_states(bert: &Bert, input: BertInput) -> Tensor<2> {
-    let packed = input.packing.is_some();
-    let states = bert.forward(input).last_hidden_state;
-    let [batch, len, d_model] = states.dims();
-    let places = match packed {
-        true => (0..len as i32).collect(),
-        false => places(batch, len),
-    };
-    let places = Tensor::<1, Int>::from_data(places.as_slice(), &states.device());
-    states.reshape([batch * len, d_model]).select(0, places)
+/// Where the tokens are in the flattened batch.
+fn places(len: usize) -> impl Iterator<Item = i32> {
+    let row = move |(row, n)| (row * len) as i32..(row * len + n) as i32;
+    LENGTHS.into_iter().enumerate().flat_map(row)
 }
 
-/// Where the tokens are in a batch of the golden sequences, or in the first of them by itself.
-fn places(batch: usize, len: usize) -> Vec<i32> {
-    let row = |(row, n): (usize, usize)| (row * len) as i32..(row * len + n.min(len)) as i32;
-    LENGTHS.into_iter().take(batch).enumerate().flat_map(row).collect()
+fn token_positions(input: &BertInput) -> Tensor<1, Int> {
+    let [rows, len] = input.input_ids.dims();
+    let positions: Vec<i32> = if rows == 1 { (0..len as i32).collect() } else { places(len).collect() };
+    Tensor::from_data(positions.as_slice(), &input.input_ids.device())
 }
 
-impl Logits for OverSequences {
-    fn logits(&self, family: Family, input: BertInput) -> Tensor<2> {
-        let packing = input.packing.clone();
-        let states = self.bert.forward(input).last_hidden_state;
-        let summary = match (&self.bert.pooler, &packing) {
-            (Some(pooler), packing) => pooler.forward(states, packing.as_ref()),
-            (None, None) => states.narrow(1, 0, 1).squeeze_dim::<2>(1),
-            (None, Some(packing)) => {
-                let starts: Vec<i32> = packing.starts().map(|start| start as i32).collect();
-                let starts = Tensor::<1, Int>::from_data(starts.as_slice(), &states.device());
-                states.squeeze_dim::<2>(0).select(0, starts)
-            }
-        };
-        let summary = match &self.head.dense {
-            Some(dense) => {
-                let x = dense.forward(summary);
-                match family {
-                    Family::Roberta => x.tanh(),
-                    Family::DistilBert => relu(x),
-                    _ => ops::gelu(x),
-                }
-            }
-            None => summary,
-        };
-        self.head.output.forward(summary)
+impl Logits for BertForSequenceClassification {
+    fn logits(&self, input: BertInput) -> Tensor<2> {
+        self.forward(input)
     }
 }
 
-impl Logits for OverTokens {
-    fn logits(&self, _: Family, input: BertInput) -> Tensor<2> {
-        self.output.forward(token_states(&self.bert, input))
+impl Logits for BertForMultipleChoice {
+    fn logits(&self, input: BertInput) -> Tensor<2> {
+        self.forward(input, LENGTHS.len())
     }
 }
 
-impl Logits for MaskedLm {
-    fn logits(&self, _: Family, input: BertInput) -> Tensor<2> {
-        let states = token_states(&self.bert, input);
-        self.mlm.forward(states, self.bert.embeddings.tokens.weight.val())
+impl Logits for BertForTokenClassification {
+    fn logits(&self, input: BertInput) -> Tensor<2> {
+        let positions = token_positions(&input);
+        self.forward(input, positions)
+    }
+}
+
+impl Logits for BertForMaskedLm {
+    fn logits(&self, input: BertInput) -> Tensor<2> {
+        let positions = token_positions(&input);
+        self.forward(input, positions)
+    }
+}
+
+impl Logits for BertForQuestionAnswering {
+    fn logits(&self, input: BertInput) -> Tensor<2> {
+        let device = input.input_ids.device();
+        let SpanLogits { start, end } = self.forward(input, None);
+        let [rows, len] = start.dims();
+        let places: Vec<i32> = places(len).collect();
+        let places = Tensor::<1, Int>::from_data(places.as_slice(), &device);
+        let column = |x: Tensor<2>| x.reshape([rows * len, 1]).select(0, places.clone());
+        Tensor::cat(vec![column(start), column(end)], 1)
     }
 }
 
@@ -162,7 +129,7 @@ impl Case {
     fn packed(&self, device: &Device) -> BertInput {
         let cells = |name| -> Vec<i32> {
             let all: Vec<i32> = self.golden.data(name).iter::<i32>().collect();
-            places(3, LENGTHS[0]).into_iter().map(|place| all[place as usize]).collect()
+            places(LENGTHS[0]).map(|place| all[place as usize]).collect()
         };
         let types = cells("token_type_ids");
         let types = TensorData::new(types.clone(), [1, types.len()]);
@@ -189,10 +156,7 @@ impl Case {
         let expected = self.golden.data(&format!("{}.logits", self.head));
         let mut loss = None;
         for input in [self.packed(&device), self.padded(&device)] {
-            let logits = model.logits(encoder.family, input);
-            // The choices of one question are a row of the golden file.
-            let shape: Vec<i32> = expected.shape().iter().map(|n| *n as i32).collect();
-            let logits = logits.reshape([shape[0], shape[1]]);
+            let logits = model.logits(input);
             self.assert_close("logits", &logits.clone().into_data(), &expected);
             let n = logits.shape().num_elements() as i64;
             let weights = Tensor::<1, Int>::arange(0..n, &device).float().sin();
@@ -227,52 +191,40 @@ impl Case {
     }
 }
 
-fn has_dense(config: &BertConfig, architecture: Architecture) -> bool {
-    match config.family {
-        Family::Bert | Family::Albert => false,
-        Family::Roberta => architecture == Architecture::SequenceClassification,
-        Family::DistilBert | Family::Electra => true,
-    }
+fn sequences(config: &BertConfig, init: &mut ParamInit) -> BertForSequenceClassification {
+    let head = Architecture::SequenceClassification.sequence_head(config, 3, 0.0, init);
+    BertForSequenceClassification::new(config.init_encoder(init), head)
 }
 
-fn over_sequences(
-    architecture: Architecture,
-    n: usize,
-) -> impl Fn(&BertConfig, &mut ParamInit) -> OverSequences {
-    move |config, init| {
-        let d = config.d_model;
-        let dense = has_dense(config, architecture).then(|| Linear::new(d, d, init));
-        let head = Head { dense, output: Linear::new(d, n, init) };
-        OverSequences { bert: config.init_encoder(init), head }
-    }
-}
-
-fn over_tokens(n: usize) -> impl Fn(&BertConfig, &mut ParamInit) -> OverTokens {
-    move |config, init| {
-        let output = Linear::new(config.d_model, n, init);
-        OverTokens { bert: config.init_encoder(init), output }
-    }
+fn masked_lm(config: &BertConfig, init: &mut ParamInit) -> BertForMaskedLm {
+    BertForMaskedLm { bert: config.init_encoder(init), mlm: MlmHead::new(config, init) }
 }
 
 #[test]
 fn every_head_of_every_family_equals_transformers() {
     for case in Case::all() {
         match case.head {
-            "mlm" => case.check(Architecture::MaskedLm, |config, init| MaskedLm {
-                bert: config.init_encoder(init),
-                mlm: MlmHead::new(config, init),
-            }),
+            "mlm" => case.check(Architecture::MaskedLm, masked_lm),
             "sequence" => {
-                let architecture = Architecture::SequenceClassification;
                 assert_eq!(case.open().config.labels, ["no", "maybe", "yes"]);
-                case.check(architecture, over_sequences(architecture, 3));
+                case.check(Architecture::SequenceClassification, sequences);
             }
-            "choice" => {
-                let architecture = Architecture::MultipleChoice;
-                case.check(architecture, over_sequences(architecture, 1));
+            "choice" => case.check(Architecture::MultipleChoice, |config, init| BertForMultipleChoice {
+                bert: config.init_encoder(init),
+                head: Architecture::MultipleChoice.sequence_head(config, 1, 0.0, init),
+            }),
+            "tokens" => {
+                case.check(Architecture::TokenClassification, |config, init| BertForTokenClassification {
+                    bert: config.init_encoder(init),
+                    output: Linear::new(config.d_model, 3, init),
+                    crf: None,
+                    dropout: 0.0,
+                });
             }
-            "tokens" => case.check(Architecture::TokenClassification, over_tokens(3)),
-            "spans" => case.check(Architecture::QuestionAnswering, over_tokens(2)),
+            "spans" => case.check(Architecture::QuestionAnswering, |config, init| BertForQuestionAnswering {
+                bert: config.init_encoder(init),
+                output: Linear::new(config.d_model, 2, init),
+            }),
             other => unreachable!("{other}"),
         }
     }
@@ -285,14 +237,12 @@ fn hidden_states_equal_transformers_however_they_are_batched() {
         let case = Case::new(family, "mlm");
         let (config, bert, _) = case.open().load_encoder(&mut ParamInit::new(&device, 0)).unwrap();
         let trace = EncoderTrace { hidden_states: true, attentions: false };
-        let places = Tensor::<1, Int>::from_data(places(3, LENGTHS[0]).as_slice(), &device);
+        let places = token_positions(&case.padded(&device));
         let padded = bert.forward(case.padded(&device).with_trace(trace)).hidden_states;
         let packed = bert.forward(case.packed(&device).with_trace(trace)).hidden_states;
         assert_eq!((padded.len(), packed.len()), (config.n_layers + 1, config.n_layers + 1));
         let d = config.d_model as i32;
         for (i, (padded, packed)) in padded.into_iter().zip(packed).enumerate() {
-            // The embeddings of ALBERT and ELECTRA are projected here before the first state is kept, which
-            // ELECTRA's and ALBERT's of transformers do as well.
             let expected = case.golden.data(&format!("hidden_states.{i}"));
             let padded = padded.reshape([-1, d]).select(0, places.clone());
             case.assert_close(&format!("state {i}, padded"), &padded.into_data(), &expected);
@@ -327,7 +277,7 @@ fn a_head_may_be_new_and_a_prefix_missing() {
         let load = |new: &[&str]| {
             let checkpoint = case.open();
             let config = checkpoint.encoder(architecture);
-            let model = over_sequences(architecture, 3)(&config, &mut ParamInit::new(&device, 3).deferred());
+            let model = sequences(&config, &mut ParamInit::new(&device, 3).deferred());
             checkpoint.load_into(model, architecture, new)
         };
         let message = load(&["bert.pooler.*"]).unwrap_err().to_string();
@@ -350,7 +300,7 @@ fn half_precision_checkpoints_keep_their_bits() {
         let checkpoint = case.open();
         let config = checkpoint.encoder(Architecture::MaskedLm);
         let init = &mut ParamInit::new(&Device::flex(), 0).deferred();
-        let model = MaskedLm { bert: config.init_encoder(init), mlm: MlmHead::new(&config, init) };
+        let model = masked_lm(&config, init);
         let (model, _) = checkpoint.load_into(model, Architecture::MaskedLm, &[]).unwrap();
         let save = SaveConfig { dtype: FloatType::Bf16, ..SaveConfig::new(Architecture::MaskedLm) };
         let file: PathBuf = case.folder.path().join("model.safetensors");

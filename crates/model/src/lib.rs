@@ -27,6 +27,7 @@ pub mod blocks;
 mod error;
 pub mod huggingface;
 mod init;
+pub mod tasks;
 pub mod weights;
 
 pub use cloze_ops as ops;

@@ -147,7 +147,7 @@ proptest! {
     }
 
     #[test]
-    fn cross_entropy(rows in 1usize..30, n_classes in 1usize..90, smoothing in 0f64..0.5, ignore: bool) {
+    fn cross_entropy(rows in 1usize..30, n_classes in 1usize..90, smoothing in 0f64..0.5, ignore: bool, weigh: bool) {
         let operation = |x: &[Tensor<1>]| {
             let label = |row: usize| match row % 3 {
                 0 if ignore => -1,
@@ -155,7 +155,8 @@ proptest! {
             };
             let labels: Vec<i64> = (0..rows).map(label).collect();
             let labels = Tensor::<1, Int>::from_data(TensorData::new(labels, [rows]), &x[0].device());
-            let loss = CrossEntropy { label_smoothing: smoothing, ignored_label: Some(-1) };
+            let class_weights = weigh.then(|| (0..n_classes).map(|class| 0.3 + (class % 4) as f32).collect());
+            let loss = CrossEntropy { label_smoothing: smoothing, ignored_label: Some(-1), class_weights };
             loss.forward(reshaped(&x[0], [rows, n_classes]), labels)
         };
         check(&operation, &[numbers(rows * n_classes, 0.0)], true)?;

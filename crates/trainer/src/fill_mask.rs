@@ -1,12 +1,12 @@
 //! Filling masks: a pretrained BERT asked what it was trained on.
 
 use crate::{Result, TrainerError};
-use burn::module::Module;
 use burn::tensor::activation::softmax;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use cloze_model::ParamInit;
-use cloze_model::bert::{Bert, BertInput, MlmHead};
+use cloze_model::bert::{BertInput, MlmHead};
 use cloze_model::huggingface::{Architecture, Checkpoint};
+use cloze_model::tasks::BertForMaskedLm;
 use cloze_tokenizer::Tokenizer;
 use std::path::{Path, PathBuf};
 
@@ -15,16 +15,10 @@ use std::path::{Path, PathBuf};
 pub struct FillMask {
     folder: PathBuf,
     tokenizer: Tokenizer,
-    model: MaskedLm,
+    model: BertForMaskedLm,
     device: Device,
     max_len: usize,
     mask: u32,
-}
-
-#[derive(Module, Debug)]
-struct MaskedLm {
-    bert: Bert,
-    mlm: MlmHead,
 }
 
 /// What a mask may stand for.
@@ -51,7 +45,7 @@ impl FillMask {
         let checkpoint = Checkpoint::open(folder)?;
         let config = checkpoint.encoder(Architecture::MaskedLm);
         let init = &mut ParamInit::new(device, 0).deferred();
-        let model = MaskedLm { bert: config.init_encoder(init), mlm: MlmHead::new(&config, init) };
+        let model = BertForMaskedLm { bert: config.init_encoder(init), mlm: MlmHead::new(&config, init) };
         let (model, report) = checkpoint.load_into(model, Architecture::MaskedLm, &["mlm.*"])?;
         if let Some(missing) = report.missing.first() {
             return Err(TrainerError::NoMlmHead { folder: folder.into(), missing: missing.clone() });
@@ -114,9 +108,7 @@ impl FillMask {
             .with_token_types(matrix(encoding.type_ids.iter().map(|id| *id as i32).collect()));
         let n_masks = masks.len();
         let positions = Tensor::<1, Int>::from_data(TensorData::new(masks.clone(), [n_masks]), &self.device);
-        let MaskedLm { bert, mlm } = &self.model;
-        let states = bert.forward(input).last_hidden_state.squeeze_dim::<2>(0).select(0, positions);
-        let logits = mlm.forward(states, bert.embeddings.tokens.weight.val());
+        let logits = self.model.forward(input, positions);
         let [_, vocab_size] = logits.dims();
         let probabilities: Vec<f32> = softmax(logits, 1).into_data().iter::<f32>().collect();
         Ok(probabilities

@@ -13,6 +13,8 @@ pub enum Activation {
     GeluTanh,
     /// `max(x, 0)`: the original Transformer's (Vaswani et al. 2017, eq. 2).
     Relu,
+    /// The hyperbolic tangent: of poolers and RoBERTa's heads.
+    Tanh,
 }
 
 impl Activation {
@@ -22,6 +24,7 @@ impl Activation {
             Self::Gelu => ops::gelu(x),
             Self::GeluTanh => ops::gelu_tanh(x),
             Self::Relu => activation::relu(x),
+            Self::Tanh => x.tanh(),
         }
     }
 }

@@ -1,4 +1,7 @@
-use crate::bert::Family;
+use crate::ParamInit;
+use crate::bert::{BertConfig, Family};
+use crate::blocks::Activation;
+use crate::tasks::SequenceHead;
 
 /// What stands on the encoder: which of transformers' classes a checkpoint belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -57,6 +60,24 @@ impl Architecture {
         let mut pairs = Family::ALL.into_iter().flat_map(|family| Self::ALL.map(|head| (family, head)));
         // The last one: a name that two have is the masked LM's.
         pairs.rfind(|(family, head)| head.name(*family) == name)
+    }
+
+    /// A new head over sequences as the family's class has it, for
+    /// [sequence classification](Self::SequenceClassification) and [multiple choice](Self::MultipleChoice).
+    pub fn sequence_head(
+        self,
+        encoder: &BertConfig,
+        n_outputs: usize,
+        dropout: f64,
+        init: &mut ParamInit,
+    ) -> SequenceHead {
+        let head = SequenceHead::new(encoder.d_model, n_outputs, dropout, init);
+        match (encoder.family, self) {
+            (Family::Bert | Family::Albert, _) | (Family::Roberta, Self::MultipleChoice) => head,
+            (Family::Roberta, _) => head.with_dense(Activation::Tanh, init),
+            (Family::DistilBert, _) => head.with_dense(Activation::Relu, init),
+            (Family::Electra, _) => head.with_dense(Activation::Gelu, init),
+        }
     }
 
     /// Whether transformers' class has a pooler.

@@ -67,10 +67,11 @@ impl FloatType {
         [(Self::F32, "float32"), (Self::F16, "float16"), (Self::Bf16, "bfloat16")];
 }
 
-const ACTIVATIONS: [(Activation, &str); 5] = [
+const ACTIVATIONS: [(Activation, &str); 6] = [
     (Activation::Gelu, "gelu"),
     (Activation::GeluTanh, "gelu_new"),
     (Activation::Relu, "relu"),
+    (Activation::Tanh, "tanh"),
     (Activation::Gelu, "gelu_python"),
     (Activation::GeluTanh, "gelu_pytorch_tanh"),
 ];

@@ -1,0 +1,47 @@
+//! Models for tasks: an encoder with a head on top, each with its loss as a function beside it.
+//!
+//! | task | model | loss |
+//! | --- | --- | --- |
+//! | classes of sequences and pairs | [`BertForSequenceClassification`] | [`classification_loss`] |
+//! | numbers of them | the same with one output | [`regression_loss`] |
+//! | multiple choice | [`BertForMultipleChoice`] | [`classification_loss`] |
+//! | tags of words | [`BertForTokenClassification`] | [`BertForTokenClassification::loss`], [`Crf::loss`] |
+//! | answers in a text | [`BertForQuestionAnswering`] | [`span_loss`] |
+//! | masked pieces | [`BertForMaskedLm`] | [`classification_loss`] |
+//!
+//! ```
+//! use burn::tensor::{Device, Int, Tensor};
+//! use cloze_model::{ParamInit, bert::{BertConfig, BertInput}};
+//! use cloze_model::ops::CrossEntropy;
+//! use cloze_model::tasks::{BertForSequenceClassification, SequenceHead, classification_loss};
+//!
+//! let device = Device::flex();
+//! let init = &mut ParamInit::new(&device, 42);
+//! let config = BertConfig::tiny(1_000);
+//! let head = SequenceHead::new(config.d_model, 3, 0.1, init);
+//! let model = BertForSequenceClassification::new(config.init_encoder(init), head);
+//! // Two sentences without padding.
+//! let logits = model.forward(BertInput::packed(&[2, 17, 4, 3, 2, 9, 3], &[4, 3], &device));
+//! assert_eq!(logits.dims(), [2, 3]);
+//! let labels = Tensor::<1, Int>::from_data([0, 2], &device);
+//! let loss = classification_loss(logits, labels, &CrossEntropy::default()).mean();
+//! assert!((loss.into_scalar::<f32>() - 3f32.ln()).abs() < 0.1);
+//! ```
+
+mod crf;
+mod masked_lm;
+mod multiple_choice;
+mod question_answering;
+mod sequence_classification;
+mod sequence_head;
+#[cfg(test)]
+mod testing;
+mod token_classification;
+
+pub use crf::{Crf, TagRules};
+pub use masked_lm::BertForMaskedLm;
+pub use multiple_choice::BertForMultipleChoice;
+pub use question_answering::{BertForQuestionAnswering, SpanLogits, span_loss};
+pub use sequence_classification::{BertForSequenceClassification, classification_loss, regression_loss};
+pub use sequence_head::SequenceHead;
+pub use token_classification::BertForTokenClassification;

@@ -1,0 +1,145 @@
+use crate::bert::{Bert, BertInput};
+use crate::blocks::{Linear, MultiHeadAttention, SelfAttention};
+use crate::ops::CrossEntropy;
+use burn::module::Module;
+use burn::tensor::{Bool, Int, Tensor, TensorData};
+
+/// The logit of a token that no answer begins or ends at.
+const OUTSIDE: f32 = -1e9;
+
+/// An encoder that points at the answer to a question in a text: a logit for each token of being its first, and
+/// one of being its last (Devlin et al. 2019, §4.2).
+#[derive(Module, Debug)]
+pub struct BertForQuestionAnswering<A: SelfAttention = MultiHeadAttention> {
+    /// The encoder.
+    pub bert: Bert<A>,
+    /// `[d_model, 2]`: begin and end.
+    pub output: Linear,
+}
+
+/// The logits of each token being an answer's first and its last; -1e9 where it cannot be.
+#[derive(Debug, Clone)]
+pub struct SpanLogits {
+    /// `[sequences, longest]`
+    pub start: Tensor<2>,
+    /// `[sequences, longest]`
+    pub end: Tensor<2>,
+}
+
+impl<A: SelfAttention> BertForQuestionAnswering<A> {
+    /// A row of logits a sequence, packed input too. Padding is outside, and so is what the caller says: the
+    /// question and the special tokens, but for the first one where it stands for no answer. (transformers'
+    /// model leaves all of that in the softmax.)
+    ///
+    /// # Shapes
+    /// - `outside`: `[sequences, longest]`, `true` where no answer may begin or end
+    pub fn forward(&self, input: BertInput, outside: Option<Tensor<2, Bool>>) -> SpanLogits {
+        let (packing, pad_mask) = (input.packing.clone(), input.pad_mask.clone());
+        let hidden = self.bert.forward(input).last_hidden_state;
+        let device = hidden.device();
+        let logits = self.output.forward(hidden);
+        let (logits, padding) = match packing {
+            Some(packing) => {
+                let shape = [packing.lengths().len(), packing.longest()];
+                let tokens = packing.padded_tokens();
+                // A place without a token takes the first one's logits, and is masked.
+                let from: Vec<i32> = tokens.iter().map(|token| token.unwrap_or(0) as i32).collect();
+                let from = Tensor::<1, Int>::from_data(from.as_slice(), &device);
+                let logits = logits.squeeze_dim::<2>(0).select(0, from).reshape([shape[0], shape[1], 2]);
+                let padding: Vec<bool> = tokens.iter().map(Option::is_none).collect();
+                let padding = padding.contains(&true).then(|| TensorData::new(padding, shape));
+                (logits, padding.map(|padding| Tensor::from_data(padding, &device)))
+            }
+            None => (logits, pad_mask),
+        };
+        let masked: Vec<Tensor<2, Bool>> = [padding, outside].into_iter().flatten().collect();
+        let side = |side: usize| {
+            let logits = logits.clone().narrow(2, side, 1).squeeze_dim::<2>(2);
+            masked.iter().fold(logits, |logits, masked| logits.mask_fill(masked.clone(), OUTSIDE))
+        };
+        SpanLogits { start: side(0), end: side(1) }
+    }
+}
+
+/// The mean of the two cross-entropies of each sequence, in nats. A position beyond the window has no part in
+/// it, as in transformers, which puts negative ones at the first token.
+///
+/// # Shapes
+/// - `starts`, `ends`: `[sequences]`, the answers' first and last tokens; returns `[sequences]`
+pub fn span_loss(logits: SpanLogits, starts: Tensor<1, Int>, ends: Tensor<1, Int>) -> Tensor<1> {
+    let [_, len] = logits.start.dims();
+    let loss = CrossEntropy { ignored_label: Some(len as i64), ..CrossEntropy::default() };
+    let side = |logits, positions: Tensor<1, Int>| loss.forward(logits, positions.clamp(0, len as i64));
+    (side(logits.start, starts) + side(logits.end, ends)).div_scalar(2.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{bert, close, inputs, matrix};
+    use super::*;
+    use crate::ParamInit;
+    use burn::tensor::Device;
+
+    #[test]
+    fn packed_and_padded_have_the_same_logits_within_the_context() {
+        let device = Device::flex().autodiff();
+        let output = Linear::new(8, 2, &mut ParamInit::new(&device, 1).with_std(0.4));
+        let model = BertForQuestionAnswering { bert: bert(&device), output };
+        let lengths = [3, 6];
+        let inputs = inputs(&lengths, &device);
+        // Of each the second token, and of the second sequence the last, too.
+        let outside = [[false, true, false, false, false, false], [false, true, false, false, false, true]];
+        let runs = inputs.clone().map(|input| {
+            let logits = model.forward(input, Some(Tensor::from_data(outside, &device)));
+            let labels = [[2, 3], [0, 4]].map(|labels| Tensor::<1, Int>::from_data(labels, &device));
+            let [starts, ends] = labels;
+            let gradients = span_loss(logits.clone(), starts, ends).sum().backward();
+            let weight = model.output.weight.val().grad(&gradients).unwrap();
+            (logits, weight)
+        });
+        let [(packed, packed_gradient), (padded, padded_gradient)] = runs;
+        close(packed.start.clone(), padded.start.into_data());
+        close(packed.end.clone(), padded.end.into_data());
+        close(packed_gradient, padded_gradient.into_data());
+
+        let [packed_input, _] = inputs;
+        let states = model.bert.forward(packed_input).last_hidden_state;
+        let each = model.output.forward(states).squeeze_dim::<2>(0).into_data();
+        let each: Vec<f32> = each.iter::<f32>().collect();
+        for (side, logits) in [packed.start, packed.end].into_iter().enumerate() {
+            let x = |token: usize| each[2 * token + side];
+            let out = OUTSIDE;
+            close(logits, [[x(0), out, x(2), out, out, out], [x(3), out, x(5), x(6), x(7), out]]);
+        }
+    }
+
+    #[test]
+    fn the_loss_is_transformers() {
+        // torch 2.9, after BertForQuestionAnswering.forward: f(3, 4, p=1.1) and f(3, 4, p=1.7) with f as for
+        // the head; a, b = tensor([1, 9, 0]).clamp(0, 4), tensor([2, 9, -1]).clamp(0, 4);
+        // (cross_entropy(s, a, ignore_index=4) + cross_entropy(e, b, ignore_index=4)) / 2, the mean over two.
+        let device = Device::flex().autodiff();
+        let start = matrix([3, 4], 1.1, &device).require_grad();
+        let end = matrix([3, 4], 1.7, &device).require_grad();
+        let logits = SpanLogits { start: start.clone(), end: end.clone() };
+        let starts = Tensor::<1, Int>::from_data([1, 9, 0], &device);
+        let ends = Tensor::<1, Int>::from_data([2, 9, -1], &device);
+        let loss = span_loss(logits, starts, ends);
+        close(loss.clone(), [1.800_934f32, 0.0, 1.496_730_6]);
+        let mean = loss.sum().div_scalar(2.0);
+        close(mean.clone(), [1.648_832_3f32]);
+        let gradients = mean.backward();
+        close(
+            start.grad(&gradients).unwrap(),
+            [
+                [0.102_910_6f32, -0.155_258_7, 0.036_05, 0.016_298_1],
+                [0.0, 0.0, 0.0, 0.0],
+                [-0.204_092_9, 0.026_686_7, 0.046_270_7, 0.131_135_4],
+            ],
+        );
+        close(
+            end.grad(&gradients).unwrap().narrow(0, 0, 1),
+            [[0.122_411f32, 0.035_169_5, -0.232_008_4, 0.074_428]],
+        );
+    }
+}

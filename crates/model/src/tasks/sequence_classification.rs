@@ -1,0 +1,119 @@
+use super::SequenceHead;
+use crate::bert::{Bert, BertInput, Pooler, Pooling};
+use crate::blocks::{MultiHeadAttention, SelfAttention};
+use crate::ops::CrossEntropy;
+use burn::module::Module;
+use burn::tensor::{Int, Tensor};
+
+/// An encoder that classifies sequences or pairs of them (Devlin et al. 2019, §4.1), or with one output puts a
+/// number to them.
+#[derive(Module, Debug)]
+pub struct BertForSequenceClassification<A: SelfAttention = MultiHeadAttention> {
+    /// The encoder.
+    pub bert: Bert<A>,
+    /// On one vector a sequence.
+    pub head: SequenceHead,
+    /// Which vector: none is the pooler's, or the first token's state where the encoder has no pooler.
+    #[module(skip)]
+    pub pooling: Option<Pooling>,
+}
+
+impl<A: SelfAttention> BertForSequenceClassification<A> {
+    /// A head on the pooler's output, or on the first state where there is no pooler.
+    pub fn new(bert: Bert<A>, head: SequenceHead) -> Self {
+        Self { bert, head, pooling: None }
+    }
+
+    /// A head on states pooled in this way instead, past the pooler.
+    pub fn with_pooling(mut self, pooling: Pooling) -> Self {
+        self.pooling = Some(pooling);
+        self
+    }
+
+    /// Logits, or one number, of each sequence.
+    ///
+    /// # Shapes
+    /// - returns `[sequences, n_outputs]`
+    pub fn forward(&self, input: BertInput) -> Tensor<2> {
+        self.head.forward(summaries(&self.bert, input, self.pooling))
+    }
+}
+
+/// One vector a sequence, `[sequences, d_model]`, of padded and of packed input.
+pub(super) fn summaries<A: SelfAttention>(
+    bert: &Bert<A>,
+    input: BertInput,
+    pooling: Option<Pooling>,
+) -> Tensor<2> {
+    let (packing, pad_mask) = (input.packing.clone(), input.pad_mask.clone());
+    let states = bert.forward(input).last_hidden_state;
+    let pooler: Option<&Pooler> = Option::from(&bert.pooler);
+    match (pooling, pooler) {
+        (None, Some(pooler)) => pooler.forward(states, packing.as_ref()),
+        (pooling, _) => pooling.unwrap_or(Pooling::Cls).forward(states, pad_mask, packing.as_ref()),
+    }
+}
+
+/// The loss of each row of logits, in nats: of sequences' classes, of choices, or of tokens' tags.
+///
+/// A mean over them is divided by [`CrossEntropy::total_weight`] of the labels.
+///
+/// # Shapes
+/// - `logits`: `[n, n_classes]`; `labels`: `[n]`; returns `[n]`
+pub fn classification_loss(logits: Tensor<2>, labels: Tensor<1, Int>, loss: &CrossEntropy) -> Tensor<1> {
+    loss.forward(logits, labels)
+}
+
+/// The squared error of each sequence's number.
+///
+/// # Shapes
+/// - `predictions`: `[n, 1]`; `targets`: `[n]`; returns `[n]`
+pub fn regression_loss(predictions: Tensor<2>, targets: Tensor<1>) -> Tensor<1> {
+    (predictions.squeeze_dim::<1>(1) - targets).powi_scalar(2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{bert, close, inputs};
+    use super::*;
+    use crate::ParamInit;
+    use burn::tensor::Device;
+
+    #[test]
+    fn packed_and_padded_have_the_same_logits_whatever_the_pooling() {
+        let device = Device::flex();
+        let head = SequenceHead::new(8, 3, 0.1, &mut ParamInit::new(&device, 1).with_std(0.4));
+        let model = BertForSequenceClassification::new(bert(&device), head);
+        let lengths = [4, 1, 7];
+        let [packed, padded] = inputs(&lengths, &device);
+        let of = |model: &BertForSequenceClassification| {
+            let logits = model.forward(packed.clone());
+            assert_eq!(logits.dims(), [3, 3]);
+            close(model.forward(padded.clone()), logits.to_data());
+            logits
+        };
+        let pooled = of(&model);
+        let states = model.bert.forward(packed.clone()).last_hidden_state;
+        let pooler: Option<&Pooler> = Option::from(&model.bert.pooler);
+        let expected = pooler.unwrap().forward(states.clone(), packed.packing.as_ref());
+        close(pooled, model.head.forward(expected).into_data());
+        let first = of(&model.clone().with_pooling(Pooling::Cls));
+        let starts = states.clone().squeeze_dim::<2>(0).select(0, Tensor::from_data([0, 4, 5], &device));
+        close(first, model.head.forward(starts).into_data());
+        let mean = of(&model.clone().with_pooling(Pooling::Mean));
+        let last = states.narrow(1, 5, 7).mean_dim(1).squeeze_dim::<2>(1);
+        close(mean.narrow(0, 2, 1), model.head.forward(last).into_data());
+    }
+
+    #[test]
+    fn squared_errors_are_torchs() {
+        // torch 2.9: p = tensor([[.5], [-1.], [2.]]), t = tensor([1., .25, 2.]); mse_loss(p.squeeze(), t),
+        // with reduction="none", and its gradient with the mean.
+        let device = Device::flex().autodiff();
+        let predictions = Tensor::<2>::from_data([[0.5], [-1.0], [2.0]], &device).require_grad();
+        let loss = regression_loss(predictions.clone(), Tensor::from_data([1.0, 0.25, 2.0], &device));
+        close(loss.clone(), [0.25f32, 1.5625, 0.0]);
+        let gradients = loss.mean().backward();
+        close(predictions.grad(&gradients).unwrap(), [[-0.333_333_3f32], [-0.833_333_3], [0.0]]);
+    }
+}

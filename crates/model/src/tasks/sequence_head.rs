@@ -1,0 +1,94 @@
+use crate::blocks::{Activation, Linear};
+use crate::{ParamInit, ops};
+use burn::module::Module;
+use burn::tensor::Tensor;
+
+/// Numbers from one vector a sequence: logits of classes, one score of a regression or of a choice.
+///
+/// BERT and ALBERT have the output alone, after the pooler. RoBERTa has a dense layer with tanh before it,
+/// ELECTRA one with GELU, DistilBERT one with ReLU; it has no dropout before the dense layer there.
+#[derive(Module, Debug)]
+pub struct SequenceHead {
+    /// `[d_model, d_model]`, where there is one.
+    pub dense: Option<Linear>,
+    /// `[d_model, n_outputs]`
+    pub output: Linear,
+    /// Dropout before each of the two.
+    pub dropout: f64,
+    /// After the dense layer.
+    #[module(skip)]
+    pub activation: Activation,
+}
+
+impl SequenceHead {
+    /// A new head without a dense layer.
+    pub fn new(d_model: usize, n_outputs: usize, dropout: f64, init: &mut ParamInit) -> Self {
+        let output = Linear::new(d_model, n_outputs, init);
+        Self { dense: None, output, dropout, activation: Activation::Tanh }
+    }
+
+    /// The head with a new dense layer before the output.
+    pub fn with_dense(mut self, activation: Activation, init: &mut ParamInit) -> Self {
+        let [d_model, _] = self.output.weight.lazy_shape().dims();
+        self.dense = Some(Linear::new(d_model, d_model, init));
+        self.activation = activation;
+        self
+    }
+
+    /// # Shapes
+    /// - `states`: `[n, d_model]`; returns `[n, n_outputs]`
+    pub fn forward(&self, states: Tensor<2>) -> Tensor<2> {
+        let mut states = ops::dropout(states, self.dropout);
+        if let Some(dense) = &self.dense {
+            states = ops::dropout(self.activation.forward(dense.forward(states)), self.dropout);
+        }
+        self.output.forward(states)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{close, matrix};
+    use super::*;
+    use burn::module::Param;
+    use burn::tensor::Device;
+
+    #[test]
+    fn a_dense_layer_is_torchs() {
+        // torch 2.9: f = lambda *s, p: tensor([sin((i + 1) * p) for i in range(prod(s))]).view(*s);
+        // tanh(f(2, 3, p=.4) @ f(3, 3, p=.7) + f(3, p=.2)) @ f(3, 2, p=1.3) + f(2, p=.9)
+        let device = Device::flex();
+        let init = &mut ParamInit::new(&device, 0);
+        let mut head = SequenceHead::new(3, 2, 0.5, init).with_dense(Activation::Tanh, init);
+        let fill = |linear: &mut Linear, p, bias| {
+            linear.weight = Param::from_tensor(matrix(linear.weight.dims(), p, &device));
+            let [n] = linear.bias.dims();
+            linear.bias = Param::from_tensor(matrix([1, n], bias, &device).squeeze_dim::<1>(0));
+        };
+        fill(&mut head.output, 1.3, 0.9);
+        fill(head.dense.as_mut().unwrap(), 0.7, 0.2);
+        let states = matrix([2, 3], 0.4, &device);
+        close(head.forward(states.clone()), [[0.6762f32, 1.2012], [0.9552, 1.2813]]);
+        head.dense = None;
+        close(head.forward(states.clone()), head.output.forward(states).into_data());
+    }
+
+    #[test]
+    fn dropout_stands_before_both_layers() {
+        let device = Device::flex().autodiff();
+        device.seed(3);
+        let init = &mut ParamInit::new(&device, 0);
+        let ones = Tensor::<2>::ones([400, 16], &device);
+        // What differs from row to row is dropout's doing.
+        let rows = |head: &SequenceHead| {
+            let values = head.forward(ones.clone()).into_data();
+            let first = values.iter::<f32>().next();
+            values.iter::<f32>().filter(|value| Some(*value) != first).count()
+        };
+        let head = SequenceHead::new(16, 1, 0.3, init);
+        assert!(rows(&head) > 350);
+        assert_eq!(rows(&SequenceHead { dropout: 0.0, ..head.clone() }), 0);
+        let dense = head.with_dense(Activation::Relu, init);
+        assert!(rows(&dense) > 350);
+    }
+}
