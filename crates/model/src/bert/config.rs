@@ -28,7 +28,8 @@ pub struct BertConfig {
     /// Segments that token types tell apart; 0 for a model without token types. Of a single one every
     /// token is in it, whatever the input says.
     pub n_token_types: usize,
-    /// Dropout on the embeddings and on each sub-layer's output.
+    /// Dropout on the embeddings and on each sub-layer's output; DistilBERT has none on the attention's output,
+    /// ALBERT none on the feed-forward network's.
     pub hidden_dropout: f64,
     /// Dropout on the attention probabilities.
     pub attention_dropout: f64,
@@ -233,7 +234,15 @@ impl BertConfig {
                 d_ff: self.d_ff,
                 activation: self.activation,
             },
-            dropout: self.hidden_dropout,
+            // As in transformers, where these two leave one out each.
+            attention_output_dropout: match self.family {
+                Family::DistilBert => 0.0,
+                _ => self.hidden_dropout,
+            },
+            feed_forward_output_dropout: match self.family {
+                Family::Albert => 0.0,
+                _ => self.hidden_dropout,
+            },
             norm: self.norm,
             layer_norm_eps: self.layer_norm_eps,
         };

@@ -323,6 +323,17 @@ mod tests {
     }
 
     #[test]
+    fn shards_are_one_checkpoint() {
+        let (folder, model) = saved(5);
+        let save = SaveConfig { max_shard_size: 4_000, ..SaveConfig::new(Architecture::PreTraining) };
+        save_pretrained(folder.path(), &model, &config(), &save).unwrap();
+        assert!(!folder.path().join(FILE).exists());
+        let (loaded, report) = load(folder.path(), &[]).unwrap();
+        assert_eq!(report, LoadReport::default());
+        assert_eq!(weights::collect(&loaded), weights::collect(&model));
+    }
+
+    #[test]
     fn an_untied_projection_is_refused() {
         let (folder, _) = saved(5);
         let path = folder.path().join("config.json");

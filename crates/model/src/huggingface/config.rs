@@ -21,14 +21,14 @@ pub struct PretrainedConfig {
     pub labels: Vec<String>,
     /// What the labels are, where the file says so.
     pub problem_type: Option<ProblemType>,
-    /// Dropout in the head; none where it is the encoder's.
-    pub head_dropout: Option<f64>,
     /// The name of the task that the model was trained for, such as `"mnli"`.
     pub finetuning_task: Option<String>,
     /// What the weights are stored as.
     pub dtype: FloatType,
     /// Whether the masked-LM head's projection is the embedding table.
     pub tied: bool,
+    /// Dropout in the heads that have one of their own, whichever the weights are of.
+    pub head_dropouts: Vec<(Architecture, f64)>,
 }
 
 /// What a sequence's labels are.
@@ -209,12 +209,12 @@ impl PretrainedConfig {
             };
         let dtype_key = if fields.value("dtype").is_some() { "dtype" } else { "torch_dtype" };
         let dtype = fields.text(dtype_key)?.and_then(|name| of_name(&FloatType::NAMES, name));
-        let head_dropout = match head_dropout_key(family, architecture) {
-            Some((key, default)) => fields.number(key)?.or(default),
-            None => None,
-        };
-        if let Some(p) = head_dropout.filter(|p| !(0.0..1.0).contains(p)) {
-            return Err(fields.error(&format!("the head's dropout is {p}, expected 0 or more and below 1")));
+        let mut head_dropouts = Vec::new();
+        for head in Architecture::ALL {
+            let Some((key, default)) = head_dropout_key(family, head) else { continue };
+            let probability = |value: &Value| value.as_f64().filter(|p| (0.0..1.0).contains(p));
+            let found = fields.typed(key, "a number, 0 or more and below 1", probability)?;
+            head_dropouts.extend(found.or(default).map(|p| (head, p)));
         }
         Ok(Self {
             encoder,
@@ -222,11 +222,16 @@ impl PretrainedConfig {
             labels: labels::read(&fields)?,
             architectures,
             problem_type,
-            head_dropout,
+            head_dropouts,
             finetuning_task: fields.text("finetuning_task")?.map(str::to_string),
             dtype: dtype.unwrap_or_default(),
             tied: fields.flag("tie_word_embeddings")?.unwrap_or(true),
         })
+    }
+
+    /// Dropout in the head of a model of `architecture`; none where it is the encoder's hidden one.
+    pub fn head_dropout(&self, architecture: Architecture) -> Option<f64> {
+        self.head_dropouts.iter().find_map(|(head, p)| (*head == architecture).then_some(*p))
     }
 }
 
@@ -356,8 +361,10 @@ pub(super) fn to_json(encoder: &BertConfig, save: &SaveConfig) -> Result<Value> 
         set("num_hidden_groups", 1.into());
         set("inner_group_num", 1.into());
     }
-    if let (Some(p), Some((key, _))) = (save.head_dropout, head_dropout_key(family, save.architecture)) {
-        set(key, p.into());
+    for (architecture, p) in &save.head_dropouts {
+        if let Some((key, _)) = head_dropout_key(family, *architecture) {
+            set(key, (*p).into());
+        }
     }
     if let Some(problem) = save.problem_type {
         set("problem_type", name_of(&ProblemType::NAMES, problem).into());
@@ -442,14 +449,20 @@ mod tests {
         let BertConfig { max_positions, position_offset, n_token_types, pooler, .. } = found.encoder;
         assert_eq!((max_positions, position_offset, n_token_types, pooler), (512, 2, 1, false));
         assert_eq!(found.architecture, Architecture::SequenceClassification);
-        assert_eq!((found.head_dropout, found.problem_type), (Some(0.3), Some(ProblemType::Regression)));
+        assert_eq!(
+            (found.head_dropout(found.architecture), found.problem_type),
+            (Some(0.3), Some(ProblemType::Regression))
+        );
         assert_eq!((found.dtype, &*found.finetuning_task.unwrap()), (FloatType::F16, "sts-b"));
 
         let distil = r#"{"model_type": "distilbert", "activation": "relu", "dropout": 0.25,
             "architectures": ["DistilBertForSequenceClassification"]}"#;
         let found = read(distil).unwrap();
         assert_eq!((found.encoder.activation, found.encoder.hidden_dropout), (Activation::Relu, 0.25));
-        assert_eq!((found.encoder.n_token_types, found.head_dropout), (0, Some(0.2)));
+        assert_eq!(found.encoder.n_token_types, 0);
+        assert_eq!(found.head_dropout(Architecture::SequenceClassification), Some(0.2));
+        assert_eq!(found.head_dropout(Architecture::QuestionAnswering), Some(0.1));
+        assert_eq!(found.head_dropout(Architecture::TokenClassification), None);
 
         let albert = read(r#"{"model_type": "albert", "embedding_size": 4096}"#).unwrap().encoder;
         assert_eq!((albert.d_embedding, albert.share_layers), (Some(4096), true));
@@ -492,6 +505,7 @@ mod tests {
             (r#"{"num_hidden_layers": 99999999999}"#, "`n_layers` is 99999999999, expected at most 10000"),
             (r#"{"model_type": "roberta", "pad_token_id": 600}"#, "`pad_token_id` = 600"),
             (r#"{"model_type": "roberta", "pad_token_id": 18446744073709551615}"#, "`pad_token_id`"),
+            (r#"{"classifier_dropout": 1.0}"#, "`classifier_dropout` is 1.0, expected a number, 0 or more"),
             (r#"{"problem_type": "guess"}"#, "`problem_type` is \"guess\""),
             (r#"{"architectures": "BertModel"}"#, "`architectures` is \"BertModel\", expected a list"),
         ] {

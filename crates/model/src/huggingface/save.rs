@@ -18,8 +18,9 @@ pub struct SaveConfig {
     pub labels: Vec<String>,
     /// What the labels are.
     pub problem_type: Option<ProblemType>,
-    /// Dropout in the head; none where it is the encoder's, or the family's default.
-    pub head_dropout: Option<f64>,
+    /// Dropout in heads, of this architecture and of others that are put on the encoder later; what is not
+    /// here is the family's default.
+    pub head_dropouts: Vec<(Architecture, f64)>,
     /// The name of the task that the model was trained for.
     pub finetuning_task: Option<String>,
     /// What the weights are stored as.
@@ -35,7 +36,7 @@ impl SaveConfig {
             architecture,
             labels: Vec::new(),
             problem_type: None,
-            head_dropout: None,
+            head_dropouts: Vec::new(),
             finetuning_task: None,
             dtype: FloatType::F32,
             max_shard_size: MAX_SHARD_SIZE,
@@ -50,7 +51,7 @@ impl From<&PretrainedConfig> for SaveConfig {
             architecture: config.architecture,
             labels: config.labels.clone(),
             problem_type: config.problem_type,
-            head_dropout: config.head_dropout,
+            head_dropouts: config.head_dropouts.clone(),
             finetuning_task: config.finetuning_task.clone(),
             dtype: config.dtype,
             max_shard_size: MAX_SHARD_SIZE,
