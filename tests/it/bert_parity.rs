@@ -1,12 +1,13 @@
 //! BERT against transformers' `BertForPreTraining`: `tests/fixtures/bert_pretraining/export.py`.
 
-use crate::golden::{Golden, fixture, relative_error};
+use crate::golden::{Golden, fixture, gradients_of, relative_error};
 use burn::module::Module;
 use burn::optim::GradientsParams;
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 use cloze_model::bert::{BertForPreTraining, BertInput};
 use cloze_model::blocks::EncoderTrace;
-use cloze_model::{ParamInit, huggingface, ops, weights};
+use cloze_model::huggingface::{Architecture, Checkpoint, SaveConfig, read_tensors, save_pretrained};
+use cloze_model::{ParamInit, ops, weights};
 
 /// Largest error allowed, relative to the largest absolute value of the tensor.
 const TOLERANCE: f32 = 1e-4;
@@ -17,8 +18,10 @@ fn assert_close(what: &str, actual: &TensorData, expected: &TensorData) {
 }
 
 fn load(device: &Device) -> BertForPreTraining {
-    let mut init = ParamInit::new(device, 0);
-    let (_, model, report) = huggingface::load_bert(&fixture("bert_pretraining"), &mut init).unwrap();
+    let checkpoint = Checkpoint::open(&fixture("bert_pretraining")).unwrap();
+    let encoder = checkpoint.encoder(Architecture::PreTraining);
+    let model = encoder.init(&mut ParamInit::new(device, 0).deferred());
+    let (model, report) = checkpoint.load_into(model, Architecture::PreTraining, &[]).unwrap();
     assert!(report.missing.is_empty() && report.unexpected.is_empty(), "{report:?}");
     model
 }
@@ -79,39 +82,15 @@ fn losses_and_every_gradient_equal_transformers() {
     // The gradients take the parameters' places, so that the saver names and transposes them.
     let grads = GradientsParams::from_grads((mlm + nsp).backward(), &model);
     let inner = model.valid();
-    let mut gradients = GradientsOf { grads, path: Vec::new(), found: Default::default() };
-    model.visit(&mut gradients);
-    let as_model = weights::replace(inner, gradients.found);
+    let as_model = weights::replace(inner, gradients_of(&model, grads));
     let folder = tempfile::tempdir().unwrap();
-    let (config, ..) =
-        huggingface::load_bert(&fixture("bert_pretraining"), &mut ParamInit::new(&Device::flex(), 0))
-            .unwrap();
-    huggingface::save_bert(folder.path(), &config, &as_model).unwrap();
-    let found = huggingface::read_tensors(&folder.path().join("model.safetensors")).unwrap();
+    let config = Checkpoint::open(&fixture("bert_pretraining")).unwrap().config.encoder;
+    let save = SaveConfig::new(Architecture::PreTraining);
+    save_pretrained(folder.path(), &as_model, &config, &save).unwrap();
+    let found = read_tensors(&folder.path().join("model.safetensors")).unwrap();
     assert_eq!(found.len(), 46, "all parameters of the reference model");
     for (name, gradient) in &found {
         assert_close(&format!("gradient of {name}"), gradient, &golden.data(&format!("grad.{name}")));
-    }
-}
-
-struct GradientsOf {
-    grads: GradientsParams,
-    path: Vec<String>,
-    found: weights::NamedTensors,
-}
-
-impl burn::module::ModuleVisitor for GradientsOf {
-    fn enter_module(&mut self, name: &str, _container: &str) {
-        self.path.push(name.to_string());
-    }
-
-    fn exit_module(&mut self, _name: &str, _container: &str) {
-        self.path.pop();
-    }
-
-    fn visit_float<const D: usize>(&mut self, param: &burn::module::Param<Tensor<D>>) {
-        let gradient = self.grads.get::<D>(param.id).expect("every parameter has a gradient");
-        self.found.insert(self.path.join("."), gradient.into_data());
     }
 }
 

@@ -1,6 +1,9 @@
 //! Golden files: what an exporter in `tests/fixtures` wrote down of PyTorch.
 
+use burn::module::{Module, ModuleVisitor, Param};
+use burn::optim::GradientsParams;
 use burn::tensor::{Device, Int, Tensor, TensorData};
+use cloze_model::weights::NamedTensors;
 use safetensors::{SafeTensors, tensor::Dtype};
 use std::path::{Path, PathBuf};
 
@@ -33,6 +36,10 @@ impl Golden {
         Tensor::from_data(self.data(name), device)
     }
 
+    pub fn names(&self) -> Vec<String> {
+        SafeTensors::deserialize(&self.0).unwrap().names().into_iter().map(str::to_string).collect()
+    }
+
     pub fn has(&self, name: &str) -> bool {
         SafeTensors::deserialize(&self.0).unwrap().tensor(name).is_ok()
     }
@@ -59,4 +66,33 @@ pub fn relative_error(actual: &TensorData, expected: &TensorData) -> f32 {
         .zip(expected.iter::<f32>())
         .fold(0f32, |worst, (a, e)| if (a - e).is_nan() { f32::NAN } else { worst.max((a - e).abs()) });
     error / scale
+}
+
+/// The gradients of a model's parameters by their paths; each parameter must have one.
+pub fn gradients_of<M: Module>(model: &M, grads: GradientsParams) -> NamedTensors {
+    let mut gradients = GradientsOf { grads, path: Vec::new(), found: NamedTensors::new() };
+    model.visit(&mut gradients);
+    gradients.found
+}
+
+struct GradientsOf {
+    grads: GradientsParams,
+    path: Vec<String>,
+    found: NamedTensors,
+}
+
+impl ModuleVisitor for GradientsOf {
+    fn enter_module(&mut self, name: &str, _container: &str) {
+        self.path.push(name.to_string());
+    }
+
+    fn exit_module(&mut self, _name: &str, _container: &str) {
+        self.path.pop();
+    }
+
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        let path = self.path.join(".");
+        let gradient = self.grads.get::<D>(param.id).unwrap_or_else(|| panic!("no gradient of `{path}`"));
+        self.found.insert(path, gradient.into_data());
+    }
 }

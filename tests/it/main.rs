@@ -3,5 +3,6 @@
 
 mod bert_parity;
 mod embeddings;
+mod families;
 mod golden;
 mod ops_parity;

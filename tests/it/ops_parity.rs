@@ -122,7 +122,8 @@ fn cross_entropy() {
         let logits = case.leaf::<2>("logits");
         let labels = case.golden.int::<1>(&case.key("labels"), case.device);
         let smoothing = case.golden.data(&case.key("smoothing")).iter::<f64>().next().unwrap();
-        let loss = CrossEntropy { label_smoothing: smoothing, ignored_label: Some(-100) };
+        let loss =
+            CrossEntropy { label_smoothing: smoothing, ignored_label: Some(-100), ..CrossEntropy::default() };
         let y = loss.forward(logits.clone(), labels);
         case.check(y, &[leaf("logits", logits)]);
     });

@@ -40,13 +40,35 @@ pub enum ModelError {
         source: safetensors::SafeTensorError,
     },
 
-    /// Tensors that the model needs and the file does not have.
-    #[error("{}: {} tensors are missing, the first is `{}`", path.display(), names.len(), names[0])]
-    MissingTensors {
+    /// A file in PyTorch's own format that is damaged, or holds anything but tensors by name.
+    #[error("{}, byte {offset}: {reason}", path.display())]
+    Torch {
         /// The file.
         path: PathBuf,
-        /// All the missing names, sorted; never empty.
+        /// Where in the file, in bytes.
+        offset: usize,
+        /// What was found there.
+        reason: String,
+    },
+
+    /// A folder whose weights are not there, or whose index of shards does not fit them.
+    #[error("{}: {reason}", path.display())]
+    Weights {
+        /// The folder, or its index.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+
+    /// Tensors that the model needs and the file does not have.
+    #[error("{}: {} tensors are missing, the first is `{}`, for the parameter `{parameter}`", path.display(), names.len(), names[0])]
+    MissingTensors {
+        /// The folder.
+        path: PathBuf,
+        /// All the missing names, as files have them, sorted; never empty.
         names: Vec<String>,
+        /// The path in this crate's model of the first.
+        parameter: String,
     },
 
     /// Tensors in the file that the model has no place for.
@@ -61,7 +83,7 @@ pub enum ModelError {
     /// A tensor of another shape than the configuration asks for.
     #[error("{}: tensor `{name}` has shape {found:?}, the configuration asks for {expected:?}", path.display())]
     Shape {
-        /// The file.
+        /// The folder.
         path: PathBuf,
         /// The tensor's name in the file.
         name: String,

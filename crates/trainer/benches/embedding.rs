@@ -10,8 +10,9 @@
 #![allow(missing_docs)]
 
 use burn::tensor::Device;
+use cloze_model::ParamInit;
 use cloze_model::bert::BertInput;
-use cloze_model::{ParamInit, huggingface};
+use cloze_model::huggingface::Checkpoint;
 use cloze_trainer::embed::{EmbedConfig, Embedder};
 use cloze_trainer::evaluation::correlation::spearman;
 use std::path::Path;
@@ -42,8 +43,9 @@ fn main() {
             report(timed(rounds, || drop(embedder.embed(&sentences))), sentences.len());
         }
         "latency" => {
+            let checkpoint = Checkpoint::open(folder).expect("a model");
             let (_, mut model, _) =
-                huggingface::load_bert_encoder(folder, &mut ParamInit::new(&device, 0)).expect("a model");
+                checkpoint.load_encoder(&mut ParamInit::new(&device, 0)).expect("an encoder");
             if int8 {
                 model.quantize_int8();
             }

@@ -4,7 +4,7 @@ use crate::{Result, TrainerError};
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 use cloze_model::ParamInit;
 use cloze_model::bert::{Bert, BertInput};
-use cloze_model::huggingface::{self, LoadReport, SentenceConfig};
+use cloze_model::huggingface::{Checkpoint, LoadReport, SentenceConfig};
 use cloze_tokenizer::{Encoding, Tokenizer, Truncation};
 use std::path::Path;
 
@@ -66,7 +66,7 @@ impl Embedder {
     pub fn load(folder: &Path, config: EmbedConfig, device: &Device) -> Result<Self> {
         let (tokenizer, model) = rayon::join(
             || Tokenizer::load(folder),
-            || huggingface::load_bert_encoder(folder, &mut ParamInit::new(device, 0)),
+            || Checkpoint::open(folder)?.load_encoder(&mut ParamInit::new(device, 0)),
         );
         let (mut tokenizer, (bert, mut model, report)) = (tokenizer?, model?);
         if tokenizer.vocab_size() > bert.vocab_size {

@@ -3,8 +3,10 @@
 use crate::{Result, TrainerError};
 use burn::tensor::activation::softmax;
 use burn::tensor::{Device, Int, Tensor, TensorData};
-use cloze_model::bert::{BertForPreTraining, BertInput};
-use cloze_model::{ParamInit, huggingface};
+use cloze_model::ParamInit;
+use cloze_model::bert::{BertInput, MlmHead};
+use cloze_model::huggingface::{Architecture, Checkpoint};
+use cloze_model::tasks::BertForMaskedLm;
 use cloze_tokenizer::Tokenizer;
 use std::path::{Path, PathBuf};
 
@@ -13,7 +15,7 @@ use std::path::{Path, PathBuf};
 pub struct FillMask {
     folder: PathBuf,
     tokenizer: Tokenizer,
-    model: BertForPreTraining,
+    model: BertForMaskedLm,
     device: Device,
     max_len: usize,
     mask: u32,
@@ -40,8 +42,12 @@ impl FillMask {
     /// without the head, [`TrainerError::NoMaskToken`] for a tokenizer without a mask.
     pub fn load(folder: &Path, device: &Device) -> Result<Self> {
         let tokenizer = Tokenizer::load(folder)?;
-        let (config, model, report) = huggingface::load_bert(folder, &mut ParamInit::new(device, 0))?;
-        if let Some(missing) = report.missing.iter().find(|name| name.starts_with("cls.predictions")) {
+        let checkpoint = Checkpoint::open(folder)?;
+        let config = checkpoint.encoder(Architecture::MaskedLm);
+        let init = &mut ParamInit::new(device, 0).deferred();
+        let model = BertForMaskedLm { bert: config.init_encoder(init), mlm: MlmHead::new(&config, init) };
+        let (model, report) = checkpoint.load_into(model, Architecture::MaskedLm, &["mlm.*"])?;
+        if let Some(missing) = report.missing.first() {
             return Err(TrainerError::NoMlmHead { folder: folder.into(), missing: missing.clone() });
         }
         let mask = tokenizer
@@ -102,7 +108,7 @@ impl FillMask {
             .with_token_types(matrix(encoding.type_ids.iter().map(|id| *id as i32).collect()));
         let n_masks = masks.len();
         let positions = Tensor::<1, Int>::from_data(TensorData::new(masks.clone(), [n_masks]), &self.device);
-        let logits = self.model.forward(input, positions).mlm;
+        let logits = self.model.forward(input, positions);
         let [_, vocab_size] = logits.dims();
         let probabilities: Vec<f32> = softmax(logits, 1).into_data().iter::<f32>().collect();
         Ok(probabilities

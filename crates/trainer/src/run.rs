@@ -19,7 +19,8 @@ use cloze_data::{
     UnigramCounts, derive_seed,
 };
 use cloze_model::bert::{BertConfig, BertForPreTraining};
-use cloze_model::{ParamInit, huggingface, weights};
+use cloze_model::huggingface::{Architecture, SaveConfig, save_pretrained};
+use cloze_model::{ParamInit, weights};
 use cloze_tokenizer::Tokenizer;
 use cloze_tokenizer::train::{BpeTrainer, TrainProgress, WordPieceTrainer};
 use std::cell::{Cell, RefCell};
@@ -531,7 +532,7 @@ impl<'a> Run<'a> {
         let path = self.folder.model();
         let model = self.model().valid();
         write_whole_folder(&path, |folder| {
-            huggingface::save_bert(folder, &self.bert, &model)?;
+            save_pretrained(folder, &model, &self.bert, &SaveConfig::new(Architecture::PreTraining))?;
             tokenizer.save(folder.join("tokenizer.json"))?;
             Ok(())
         })?;

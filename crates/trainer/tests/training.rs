@@ -10,10 +10,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use burn::module::Module;
 use burn::tensor::{Device, Distribution, Int, Tensor, TensorData, Tolerance};
 use cloze_data::PretrainingBatch;
+use cloze_model::ParamInit;
 use cloze_model::bert::{BertConfig, BertForPreTraining};
+use cloze_model::huggingface::{self, Architecture, SaveConfig, save_pretrained};
 use cloze_model::ops::Precision;
 use cloze_model::weights::{self, NamedTensors};
-use cloze_model::{ParamInit, huggingface};
 use cloze_trainer::TrainerError;
 use cloze_trainer::checkpoint::{Checkpoint, Checkpoints};
 use cloze_trainer::config::RunConfig;
@@ -198,7 +199,8 @@ fn the_tied_embedding_stays_one_parameter() {
     }
 
     let folder = tempfile::tempdir().unwrap();
-    huggingface::save_bert(folder.path(), &config, &trained.valid()).unwrap();
+    let save = SaveConfig::new(Architecture::PreTraining);
+    save_pretrained(folder.path(), &trained.valid(), &config, &save).unwrap();
     let saved = huggingface::read_tensors(&folder.path().join("model.safetensors")).unwrap();
     assert!(saved.keys().all(|name| !name.contains("decoder.weight")), "{:?}", saved.keys());
     assert_eq!(values(&saved, "bert.embeddings.word_embeddings.weight"), after);

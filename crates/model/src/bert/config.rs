@@ -1,4 +1,4 @@
-use super::{Bert, BertEmbeddings, BertForPreTraining, MlmHead, NextSentenceHead, Pooler};
+use super::{Bert, BertEmbeddings, BertForPreTraining, Family, MlmHead, NextSentenceHead, Pooler};
 use crate::blocks::{
     Activation, Encoder, EncoderLayerConfig, FeedForwardConfig, LayerNorm, MultiHeadAttentionConfig,
     NormPlacement, SelfAttention,
@@ -6,7 +6,7 @@ use crate::blocks::{
 use crate::{ModelError, ParamInit, Result};
 use serde::{Deserialize, Serialize};
 
-/// The shape of a BERT.
+/// The shape of a BERT, or of another encoder of its [family](Family).
 ///
 /// The presets are the sizes of Turc et al. 2019 (tiny to medium) and Devlin et al. 2019 (base,
 /// large), with heads of 64 features and `d_ff = 4 · d_model`.
@@ -25,9 +25,11 @@ pub struct BertConfig {
     pub d_ff: usize,
     /// The longest sequence, in tokens.
     pub max_positions: usize,
-    /// Segments that token types tell apart.
+    /// Segments that token types tell apart; 0 for a model without token types. Of a single one every
+    /// token is in it, whatever the input says.
     pub n_token_types: usize,
-    /// Dropout on the embeddings and on each sub-layer's output.
+    /// Dropout on the embeddings and on each sub-layer's output; DistilBERT has none on the attention's output,
+    /// ALBERT none on the feed-forward network's.
     pub hidden_dropout: f64,
     /// Dropout on the attention probabilities.
     pub attention_dropout: f64,
@@ -41,6 +43,26 @@ pub struct BertConfig {
     pub init_std: f64,
     /// The padding piece's id, which Hugging Face's `config.json` records.
     pub pad_token_id: usize,
+    /// Which published encoder this is; it decides the heads and the names in saved files.
+    #[serde(default)]
+    pub family: Family,
+    /// Features of the embeddings where they are not `d_model`: a linear map projects them (ALBERT,
+    /// Lan et al. 2020, §3.1). None: as wide as the model, without a projection.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub d_embedding: Option<usize>,
+    /// Rows of the position table before the first token's: RoBERTa counts from its padding's id plus 1.
+    #[serde(default)]
+    pub position_offset: usize,
+    /// One layer's parameters for all `n_layers` layers (ALBERT).
+    #[serde(default)]
+    pub share_layers: bool,
+    /// Whether the encoder has a pooler.
+    #[serde(default = "with_pooler")]
+    pub pooler: bool,
+}
+
+fn with_pooler() -> bool {
+    true
 }
 
 impl BertConfig {
@@ -61,6 +83,11 @@ impl BertConfig {
             layer_norm_eps: 1e-12,
             init_std: 0.02,
             pad_token_id: 0,
+            family: Family::Bert,
+            d_embedding: None,
+            position_offset: 0,
+            share_layers: false,
+            pooler: true,
         }
     }
 
@@ -111,6 +138,11 @@ impl BertConfig {
         })
     }
 
+    /// Features of the embeddings, before the projection where there is one.
+    pub fn embedding_width(&self) -> usize {
+        self.d_embedding.unwrap_or(self.d_model)
+    }
+
     /// Whether the values fit together; each error names the value.
     pub fn validate(&self) -> Result<()> {
         let sizes = [
@@ -120,16 +152,29 @@ impl BertConfig {
             ("n_heads", self.n_heads),
             ("d_ff", self.d_ff),
             ("max_positions", self.max_positions),
-            ("n_token_types", self.n_token_types),
+            ("d_embedding", self.embedding_width()),
         ];
         if let Some((name, _)) = sizes.iter().find(|(_, size)| *size == 0) {
             return Err(ModelError::Config(format!("`{name}` is 0, expected at least 1")));
+        }
+        // Far beyond any model, and small enough to compute with.
+        let sizes = sizes
+            .into_iter()
+            .chain([("n_token_types", self.n_token_types), ("position_offset", self.position_offset)]);
+        for (name, size) in sizes {
+            let most = if name == "n_layers" { 10_000 } else { i32::MAX as usize };
+            if size > most {
+                return Err(ModelError::Config(format!("`{name}` is {size}, expected at most {most}")));
+            }
         }
         if !self.d_model.is_multiple_of(self.n_heads) {
             return Err(ModelError::Config(format!(
                 "`n_heads` = {} does not divide `d_model` = {}",
                 self.n_heads, self.d_model
             )));
+        }
+        if self.pooler && !self.family.may_pool() {
+            return Err(ModelError::Config(format!("`pooler` = true, but {} has none", self.family)));
         }
         for (name, p) in
             [("hidden_dropout", self.hidden_dropout), ("attention_dropout", self.attention_dropout)]
@@ -144,7 +189,7 @@ impl BertConfig {
     /// A new model with its pretraining heads.
     ///
     /// # Panics
-    /// If the configuration is not [valid](Self::validate).
+    /// If the configuration is not [valid](Self::validate) or has no pooler.
     pub fn init(&self, init: &mut ParamInit) -> BertForPreTraining {
         let bert = self.init_encoder(init);
         self.with_heads(bert, init)
@@ -153,7 +198,7 @@ impl BertConfig {
     /// A new model with an attention of your own: `attention` makes each layer's, first to last.
     ///
     /// # Panics
-    /// If the configuration is not [valid](Self::validate).
+    /// If the configuration is not [valid](Self::validate) or has no pooler.
     pub fn init_with<A: SelfAttention>(
         &self,
         init: &mut ParamInit,
@@ -189,14 +234,23 @@ impl BertConfig {
                 d_ff: self.d_ff,
                 activation: self.activation,
             },
-            dropout: self.hidden_dropout,
+            // As in transformers, where these two leave one out each.
+            attention_output_dropout: match self.family {
+                Family::DistilBert => 0.0,
+                _ => self.hidden_dropout,
+            },
+            feed_forward_output_dropout: match self.family {
+                Family::Albert => 0.0,
+                _ => self.hidden_dropout,
+            },
             norm: self.norm,
             layer_norm_eps: self.layer_norm_eps,
         };
+        let (n_sets, repeats) = if self.share_layers { (1, self.n_layers) } else { (self.n_layers, 1) };
         Bert {
             embeddings: BertEmbeddings::new(self, init),
             encoder: Encoder {
-                layers: (0..self.n_layers)
+                layers: (0..n_sets)
                     .map(|_| {
                         let attention = attention(init);
                         layer.init(attention, init)
@@ -204,12 +258,14 @@ impl BertConfig {
                     .collect(),
                 final_norm: (self.norm == NormPlacement::Pre)
                     .then(|| LayerNorm::new(self.d_model, self.layer_norm_eps, init)),
+                repeats,
             },
-            pooler: Pooler::new(self.d_model, init),
+            pooler: self.pooler.then(|| Pooler::new(self.d_model, init)),
         }
     }
 
     fn with_heads<A: SelfAttention>(&self, bert: Bert<A>, init: &mut ParamInit) -> BertForPreTraining<A> {
+        assert!(self.pooler, "the next-sentence head needs a pooler");
         BertForPreTraining {
             bert,
             mlm: MlmHead::new(self, init),
@@ -237,5 +293,34 @@ mod tests {
         let config = BertConfig { n_heads: 3, ..BertConfig::tiny(10) };
         let message = config.validate().unwrap_err().to_string();
         assert_eq!(message, "model configuration: `n_heads` = 3 does not divide `d_model` = 128");
+    }
+
+    #[test]
+    fn configurations_of_before_the_family_still_read() {
+        let config = BertConfig::tiny(10);
+        let mut json = serde_json::to_value(&config).unwrap();
+        for key in ["family", "position_offset", "share_layers", "pooler"] {
+            json.as_object_mut().unwrap().remove(key).unwrap();
+        }
+        assert_eq!(serde_json::from_value::<BertConfig>(json).unwrap(), config);
+    }
+
+    #[test]
+    fn shared_layers_are_one_set_of_parameters() {
+        let init = &mut ParamInit::new(&Device::flex(), 0);
+        let config = BertConfig { d_embedding: Some(32), share_layers: true, ..BertConfig::tiny(100) };
+        let albert = config.init_encoder(init);
+        assert_eq!(albert.encoder.layers.len(), 1);
+        // Tables and their norm of 32, the projection, one layer of 12·d² + 13·d, the pooler.
+        let layer = 12 * 128 * 128 + 13 * 128;
+        let expected = (100 + 2 + 512 + 2) * 32 + 33 * 128 + layer + 129 * 128;
+        assert_eq!(albert.num_params(), expected);
+    }
+
+    #[test]
+    fn a_family_without_a_pooler_is_refused_one() {
+        let config = BertConfig { family: Family::Electra, ..BertConfig::tiny(10) };
+        let message = config.validate().unwrap_err().to_string();
+        assert_eq!(message, "model configuration: `pooler` = true, but ELECTRA has none");
     }
 }

@@ -1,32 +1,40 @@
 use super::BertConfig;
-use crate::blocks::{Embedding, LayerNorm, LearnedPositions, Positions};
+use crate::blocks::{Embedding, LayerNorm, LearnedPositions, Linear, Positions};
 use crate::ops::Packing;
 use crate::{ParamInit, ops};
 use burn::module::Module;
 use burn::tensor::{Int, Tensor};
 
-/// The sum of piece, segment and position embeddings, normalised (Devlin et al. 2019, figure 2).
+/// The sum of piece, segment and position embeddings, normalised (Devlin et al. 2019, figure 2), and projected
+/// where they are not as wide as the model (Lan et al. 2020, §3.1).
+///
+/// `d_embedding` is `d_model` unless there is a projection.
 #[derive(Module, Debug)]
 pub struct BertEmbeddings {
-    /// `[vocab_size, d_model]`; the masked-LM head projects onto this same parameter.
+    /// `[vocab_size, d_embedding]`; the masked-LM head projects onto this same parameter.
     pub tokens: Embedding,
-    /// `[n_token_types, d_model]`
-    pub token_types: Embedding,
-    /// `[max_positions, d_model]`
+    /// `[n_token_types, d_embedding]`; DistilBERT has none.
+    pub token_types: Option<Embedding>,
+    /// `[position_offset + max_positions, d_embedding]`
     pub positions: LearnedPositions,
     /// Over the sum.
     pub norm: LayerNorm,
+    /// `[d_embedding, d_model]`, after normalisation and dropout.
+    pub projection: Option<Linear>,
     dropout: f64,
 }
 
 impl BertEmbeddings {
     /// New tables for `config`.
     pub fn new(config: &BertConfig, init: &mut ParamInit) -> Self {
+        let d = config.embedding_width();
+        let token_types = |init: &mut ParamInit| Embedding::new(config.n_token_types, d, init);
         Self {
-            tokens: Embedding::new(config.vocab_size, config.d_model, init),
-            token_types: Embedding::new(config.n_token_types, config.d_model, init),
-            positions: LearnedPositions::new(config.max_positions, config.d_model, init),
-            norm: LayerNorm::new(config.d_model, config.layer_norm_eps, init),
+            tokens: Embedding::new(config.vocab_size, d, init),
+            token_types: (config.n_token_types > 0).then(|| token_types(init)),
+            positions: LearnedPositions::with_offset(config.max_positions, config.position_offset, d, init),
+            norm: LayerNorm::new(d, config.layer_norm_eps, init),
+            projection: config.d_embedding.map(|d| Linear::new(d, config.d_model, init)),
             dropout: config.hidden_dropout,
         }
     }
@@ -48,7 +56,20 @@ impl BertEmbeddings {
             Some(packing) => self.positions.packed(packing, &input_ids.device()),
             None => self.positions.forward(len, &input_ids.device()),
         };
-        let sum = self.tokens.forward(input_ids) + self.token_types.forward(token_type_ids) + positions;
-        ops::dropout(self.norm.forward(sum), self.dropout)
+        let mut sum = self.tokens.forward(input_ids);
+        if let Some(table) = &self.token_types {
+            let [n, d] = table.weight.dims();
+            // A table of one row has that one for whatever the tokenizer calls the segments.
+            sum = match n {
+                1 => sum + table.weight.val().reshape([1, 1, d]),
+                _ => sum + table.forward(token_type_ids),
+            };
+        }
+        sum = sum + positions;
+        let states = ops::dropout(self.norm.forward(sum), self.dropout);
+        match &self.projection {
+            Some(projection) => projection.forward(states),
+            None => states,
+        }
     }
 }

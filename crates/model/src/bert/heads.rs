@@ -1,5 +1,5 @@
-use super::BertConfig;
 use super::model::first_states;
+use super::{BertConfig, Family};
 use crate::blocks::{Activation, LayerNorm, Linear};
 use crate::ops::Packing;
 use crate::{ParamInit, ops};
@@ -33,7 +33,7 @@ impl Pooler {
 /// the model holds it once, so the two cannot drift apart in training.
 #[derive(Module, Debug)]
 pub struct MlmHead {
-    /// `[d_model, d_model]`
+    /// `[d_model, d_embedding]`
     pub dense: Linear,
     /// Over the transform.
     pub norm: LayerNorm,
@@ -47,16 +47,20 @@ impl MlmHead {
     /// A new head for `config`.
     pub fn new(config: &BertConfig, init: &mut ParamInit) -> Self {
         Self {
-            dense: Linear::new(config.d_model, config.d_model, init),
-            norm: LayerNorm::new(config.d_model, config.layer_norm_eps, init),
+            dense: Linear::new(config.d_model, config.embedding_width(), init),
+            norm: LayerNorm::new(config.embedding_width(), config.layer_norm_eps, init),
             bias: init.zeros([config.vocab_size]),
-            activation: config.activation,
+            // These two have GELU here whatever the layers have.
+            activation: match config.family {
+                Family::Roberta | Family::Electra => Activation::Gelu,
+                _ => config.activation,
+            },
         }
     }
 
     /// # Shapes
     /// - `states`: `[n, d_model]`, only the positions to predict; `token_embeddings`:
-    ///   `[vocab_size, d_model]`; returns `[n, vocab_size]`
+    ///   `[vocab_size, d_embedding]`; returns `[n, vocab_size]`
     pub fn forward(&self, states: Tensor<2>, token_embeddings: Tensor<2>) -> Tensor<2> {
         let states = self.activation.forward(self.dense.forward(states));
         let states = self.norm.forward(states);

@@ -93,8 +93,8 @@ pub struct Bert<A: SelfAttention = MultiHeadAttention> {
     pub embeddings: BertEmbeddings,
     /// The layers.
     pub encoder: Encoder<A>,
-    /// The first position's summary.
-    pub pooler: Pooler,
+    /// The first position's summary, where the family has one.
+    pub pooler: Option<Pooler>,
 }
 
 impl<A: SelfAttention> Bert<A> {
@@ -221,7 +221,7 @@ mod tests {
             &model.bert.embeddings.positions.table.weight,
             &model.bert.embeddings.tokens.weight,
             &model.bert.encoder.layers[0].feed_forward.up.weight,
-            &model.bert.pooler.dense.weight,
+            &model.bert.pooler.as_ref().unwrap().dense.weight,
         ];
         all.extend(weights.map(|weight| grads.remove::<2>(weight.id).unwrap().into_data()));
         all

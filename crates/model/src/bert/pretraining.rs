@@ -30,10 +30,14 @@ impl<A: SelfAttention> BertForPreTraining<A> {
     /// # Shapes
     /// - `masked_positions`: `[n_masked]`, indices into the flattened batch: `row · len + column`, of
     ///   packed sequences the token's number
+    ///
+    /// # Panics
+    /// If the encoder has no pooler.
     pub fn forward(&self, input: BertInput, masked_positions: Tensor<1, Int>) -> PreTrainingLogits {
         let packing = input.packing.clone();
         let hidden = self.bert.forward(input).last_hidden_state;
-        let pooled = self.bert.pooler.forward(hidden.clone(), packing.as_ref());
+        let pooler = self.bert.pooler.as_ref().expect("the next-sentence head needs a pooler");
+        let pooled = pooler.forward(hidden.clone(), packing.as_ref());
         let next_sentence = self.next_sentence.forward(pooled);
         let mlm = self.mlm_logits(hidden, masked_positions);
         PreTrainingLogits { mlm, next_sentence }

@@ -3,13 +3,16 @@ use crate::ops::AttentionMask;
 use burn::module::Module;
 use burn::tensor::Tensor;
 
-/// A stack of encoder layers, with a last normalisation where the layers normalise first.
+/// A stack of encoder layers, applied once or several times over, with a last normalisation where the layers normalise first.
 #[derive(Module, Debug)]
 pub struct Encoder<A: SelfAttention> {
     /// From the first layer to the last.
     pub layers: Vec<EncoderLayer<A>>,
     /// The normalisation of the last layer's output; pre-norm stacks need it, post-norm have none.
     pub final_norm: Option<LayerNorm>,
+    /// How many times `layers` are applied, each time to what they returned: more than once where one set of
+    /// parameters stands for many layers, as in ALBERT (Lan et al. 2020, §3.1).
+    pub repeats: usize,
 }
 
 /// What to keep besides the last layer's output.
@@ -50,7 +53,7 @@ impl<A: SelfAttention> Encoder<A> {
     pub fn forward(&self, mut x: Tensor<3>, mask: &AttentionMask, trace: EncoderTrace) -> EncoderOutput {
         let mut hidden_states = Vec::new();
         let mut attentions = Vec::new();
-        for layer in &self.layers {
+        for layer in (0..self.repeats).flat_map(|_| &self.layers) {
             if trace.hidden_states {
                 hidden_states.push(x.clone());
             }

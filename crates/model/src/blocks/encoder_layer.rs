@@ -22,8 +22,10 @@ pub enum NormPlacement {
 pub struct EncoderLayerConfig {
     /// The feed-forward network.
     pub feed_forward: FeedForwardConfig,
-    /// Dropout on the output of each of the two sub-layers.
-    pub dropout: f64,
+    /// Dropout on the attention's output.
+    pub attention_output_dropout: f64,
+    /// Dropout on the feed-forward network's output.
+    pub feed_forward_output_dropout: f64,
     /// Before or after the sub-layers.
     pub norm: NormPlacement,
     /// Added to the variance in the normalisations.
@@ -39,7 +41,8 @@ impl EncoderLayerConfig {
             attention_norm: LayerNorm::new(d_model, self.layer_norm_eps, init),
             feed_forward: self.feed_forward.init(init),
             feed_forward_norm: LayerNorm::new(d_model, self.layer_norm_eps, init),
-            dropout: self.dropout,
+            attention_output_dropout: self.attention_output_dropout,
+            feed_forward_output_dropout: self.feed_forward_output_dropout,
             norm: self.norm,
         }
     }
@@ -57,7 +60,8 @@ pub struct EncoderLayer<A: SelfAttention> {
     pub feed_forward: FeedForward,
     /// The normalisation of the second sub-layer, in either placement.
     pub feed_forward_norm: LayerNorm,
-    dropout: f64,
+    attention_output_dropout: f64,
+    feed_forward_output_dropout: f64,
     #[module(skip)]
     norm: NormPlacement,
 }
@@ -71,20 +75,57 @@ impl<A: SelfAttention> EncoderLayer<A> {
         let (context, weights) = match self.norm {
             NormPlacement::Post => {
                 let attended = self.attention.forward(x.clone(), mask, need_weights);
-                let residual = Residual { input: x, dropout: self.dropout };
+                let residual = Residual { input: x, dropout: self.attention_output_dropout };
                 let x = self.attention_norm.add_forward(attended.context, residual);
                 let y = self.feed_forward.forward(x.clone());
-                let residual = Residual { input: x, dropout: self.dropout };
+                let residual = Residual { input: x, dropout: self.feed_forward_output_dropout };
                 (self.feed_forward_norm.add_forward(y, residual), attended.weights)
             }
             NormPlacement::Pre => {
                 let normed = self.attention_norm.forward(x.clone());
                 let attended = self.attention.forward(normed, mask, need_weights);
-                let x = ops::dropout_add(attended.context, x, self.dropout);
+                let x = ops::dropout_add(attended.context, x, self.attention_output_dropout);
                 let y = self.feed_forward.forward(self.feed_forward_norm.forward(x.clone()));
-                (ops::dropout_add(y, x, self.dropout), attended.weights)
+                (ops::dropout_add(y, x, self.feed_forward_output_dropout), attended.weights)
             }
         };
         AttentionOutput { context, weights }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::blocks::{Activation, Linear, MultiHeadAttentionConfig};
+    use burn::module::Param;
+    use burn::tensor::Device;
+
+    #[test]
+    fn each_dropout_acts_on_its_own_sub_layer() {
+        let device = Device::flex().autodiff();
+        let is_random = |attended: f64, fed: f64, silence: fn(&mut EncoderLayer<_>) -> &mut Linear, norm| {
+            let init = &mut ParamInit::new(&device, 1);
+            let config = EncoderLayerConfig {
+                feed_forward: FeedForwardConfig { d_model: 16, d_ff: 24, activation: Activation::Gelu },
+                attention_output_dropout: attended,
+                feed_forward_output_dropout: fed,
+                norm,
+                layer_norm_eps: 1e-12,
+            };
+            let attention = MultiHeadAttentionConfig::new(16, 4).init(init);
+            let mut layer = config.init(attention, init);
+            let silenced = silence(&mut layer);
+            silenced.weight = Param::from_tensor(silenced.weight.val().zeros_like());
+            let x = init.truncated_normal([2, 5, 16]).val();
+            let run = || layer.forward(x.clone(), &AttentionMask::default(), false).context.into_data();
+            run() != run()
+        };
+        for norm in [NormPlacement::Post, NormPlacement::Pre] {
+            // What is zero stays zero under dropout.
+            assert!(is_random(0.5, 0.0, |layer| &mut layer.feed_forward.down, norm));
+            assert!(!is_random(0.0, 0.5, |layer| &mut layer.feed_forward.down, norm));
+            assert!(is_random(0.0, 0.5, |layer| &mut layer.attention.output, norm));
+            assert!(!is_random(0.5, 0.0, |layer| &mut layer.attention.output, norm));
+        }
     }
 }

@@ -38,18 +38,25 @@ fn position_ids(packing: &Packing, device: &Device) -> Tensor<1, Int> {
 /// One learned vector for each absolute position (Gehring et al. 2017; BERT's).
 #[derive(Module, Debug)]
 pub struct LearnedPositions {
-    /// `[max_positions, d_model]`
+    /// `[offset + max_positions, d_model]`
     pub table: Embedding,
+    offset: usize,
 }
 
 impl LearnedPositions {
     /// A table for sequences of up to `max_positions` tokens.
     pub fn new(max_positions: usize, d_model: usize, init: &mut ParamInit) -> Self {
-        Self { table: Embedding::new(max_positions, d_model, init) }
+        Self::with_offset(max_positions, 0, d_model, init)
+    }
+
+    /// A table whose first `offset` rows no token uses: RoBERTa's, whose positions count from the padding
+    /// piece's id plus 1.
+    pub fn with_offset(max_positions: usize, offset: usize, d_model: usize, init: &mut ParamInit) -> Self {
+        Self { table: Embedding::new(offset + max_positions, d_model, init), offset }
     }
 
     fn check(&self, len: usize) {
-        let [max_positions, _] = self.table.weight.dims();
+        let max_positions = self.table.weight.dims()[0] - self.offset;
         assert!(len <= max_positions, "{len} tokens, but the model has {max_positions} positions");
     }
 }
@@ -57,13 +64,15 @@ impl LearnedPositions {
 impl Positions for LearnedPositions {
     fn forward(&self, len: usize, device: &Device) -> Tensor<3> {
         self.check(len);
-        let ids = Tensor::<1, Int>::arange(0..len as i64, device).reshape([1, len]);
+        let ids = self.offset as i64..(self.offset + len) as i64;
+        let ids = Tensor::<1, Int>::arange(ids, device).reshape([1, len]);
         self.table.forward(ids)
     }
 
     fn packed(&self, packing: &Packing, device: &Device) -> Tensor<3> {
         self.check(packing.longest());
-        self.table.forward(position_ids(packing, device).unsqueeze_dim::<2>(0))
+        let ids = position_ids(packing, device).add_scalar(self.offset as i64);
+        self.table.forward(ids.unsqueeze_dim::<2>(0))
     }
 }
 
@@ -124,6 +133,19 @@ mod tests {
         for (token, position) in [(0, 0), (1, 1), (2, 0)] {
             assert_eq!(row(packed.clone(), token), row(whole.clone(), position));
         }
+    }
+
+    #[test]
+    fn learned_positions_may_begin_later() {
+        let device = Device::flex();
+        let positions = LearnedPositions::with_offset(3, 2, 2, &mut ParamInit::new(&device, 0));
+        let table = positions.table.weight.val();
+        assert_eq!(table.dims(), [5, 2]);
+        let expected = table.clone().narrow(0, 2, 3).into_data();
+        assert_eq!(positions.forward(3, &device).squeeze_dim::<2>(0).into_data(), expected);
+        let packed = positions.packed(&Packing::new([2, 1]), &device).squeeze_dim::<2>(0);
+        assert_eq!(packed.clone().narrow(0, 0, 2).into_data(), table.clone().narrow(0, 2, 2).into_data());
+        assert_eq!(packed.narrow(0, 2, 1).into_data(), table.narrow(0, 2, 1).into_data());
     }
 
     #[test]

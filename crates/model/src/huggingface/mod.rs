@@ -1,12 +1,26 @@
-//! BERT in the Hugging Face format: `config.json` and `model.safetensors`, and what sentence-transformers
-//! puts beside them.
+//! Models in the Hugging Face format: `config.json` and their weights, and what sentence-transformers puts
+//! beside them.
 //!
-//! The only place where that format's spellings live.
+//! [`Checkpoint`] reads a folder of any [family](crate::bert::Family) and puts its tensors into a model,
+//! [`save_pretrained`] writes one that transformers loads. The only place where that format's spellings live.
 
-mod bert;
+mod architecture;
+mod checkpoint;
+mod config;
+mod fields;
+mod folder;
+mod labels;
+mod layout;
+mod names;
 mod safetensors_file;
+mod save;
 mod sentence;
+mod torch;
 
-pub use bert::{LoadReport, load_bert, load_bert_encoder, save_bert};
+pub use architecture::Architecture;
+pub use checkpoint::{Checkpoint, LoadReport};
+pub use config::{FloatType, PretrainedConfig, ProblemType};
+pub use folder::{MAX_SHARD_SIZE, save_tensors, tensors_of};
 pub use safetensors_file::{MappedTensors, map_tensors, read_tensors, write_tensors};
+pub use save::{SaveConfig, SaveReport, save_pretrained};
 pub use sentence::SentenceConfig;

@@ -25,21 +25,19 @@ pub fn map_tensors(path: &Path) -> Result<MappedTensors> {
     let map = bytes::Bytes::from_owner(map(path)?);
     let (mut floats, mut others) = (NamedTensors::new(), Vec::new());
     for (name, view) in parse(path, &map)?.iter() {
-        let shareable = view.dtype() == Dtype::F32
-            && cfg!(target_endian = "little")
-            && view.data().as_ptr().cast::<f32>().is_aligned();
-        let data = if shareable && !view.data().is_empty() {
-            let bytes =
-                burn::tensor::Bytes::from_shared(map.slice_ref(view.data()), AllocationProperty::File);
-            TensorData::from_bytes(bytes, view.shape().to_vec(), DType::F32)
-        } else {
-            match widened(path, name, &view)? {
+        let in_place = match view.dtype() {
+            Dtype::F32 => mapped_f32(&map, view.data(), view.shape()),
+            _ => None,
+        };
+        let data = match in_place {
+            Some(data) => data,
+            None => match widened(path, name, &view)? {
                 Some(data) => data,
                 None => {
                     others.push(name.to_string());
                     continue;
                 }
-            }
+            },
         };
         floats.insert(name.to_string(), data);
     }
@@ -60,7 +58,17 @@ pub fn read_tensors(path: &Path) -> Result<NamedTensors> {
     Ok(tensors)
 }
 
-fn map(path: &Path) -> Result<Mmap> {
+/// FP32 values that stay where they are in `map`; none if they cannot be read from there.
+pub(super) fn mapped_f32(map: &bytes::Bytes, values: &[u8], shape: &[usize]) -> Option<TensorData> {
+    let shareable = cfg!(target_endian = "little") && values.as_ptr().cast::<f32>().is_aligned();
+    (shareable && !values.is_empty()).then(|| {
+        let bytes = burn::tensor::Bytes::from_shared(map.slice_ref(values), AllocationProperty::File);
+        TensorData::from_bytes(bytes, shape.to_vec(), DType::F32)
+    })
+}
+
+/// A file's bytes, in memory as they are read.
+pub(super) fn map(path: &Path) -> Result<Mmap> {
     let io = |source| ModelError::Io { path: path.into(), source };
     let file = File::open(path).map_err(io)?;
     // SAFETY: weight files are replaced and not changed, by this crate and by the ecosystem's other writers;
@@ -90,16 +98,24 @@ fn widened(path: &Path, name: &str, view: &TensorView<'_>) -> Result<Option<Tens
     Ok(Some(TensorData::new(values, view.shape().to_vec())))
 }
 
-/// Writes FP32 tensors, sorted by name so that equal tensors give equal bytes, with `metadata`.
+/// Writes float tensors, sorted by name so that equal tensors give equal bytes, with `metadata`.
 ///
 /// The file is written beside its place and renamed: whoever reads the old one, mapped into memory too,
 /// goes on reading it whole.
+///
+/// # Panics
+/// If a tensor holds something else than FP32, FP16 or bf16.
 pub fn write_tensors(path: &Path, tensors: &NamedTensors, metadata: &[(&str, &str)]) -> Result<()> {
     let views: Vec<(&str, TensorView<'_>)> = tensors
         .iter()
         .map(|(name, data)| {
-            assert_eq!(data.dtype(), DType::F32, "`{name}`: only FP32 parameters are written");
-            let view = TensorView::new(Dtype::F32, data.shape().to_vec(), data.as_bytes());
+            let dtype = match data.dtype() {
+                DType::F32 => Dtype::F32,
+                DType::F16 => Dtype::F16,
+                DType::BF16 => Dtype::BF16,
+                other => panic!("`{name}`: {other:?} is no float type of weights"),
+            };
+            let view = TensorView::new(dtype, data.shape().to_vec(), data.as_bytes());
             (name.as_str(), view.expect("a tensor's bytes fill its shape"))
         })
         .collect();
@@ -111,7 +127,8 @@ pub fn write_tensors(path: &Path, tensors: &NamedTensors, metadata: &[(&str, &st
     fs::rename(&partial, path).map_err(|source| ModelError::Io { path: path.into(), source })
 }
 
-fn widen<const N: usize>(bytes: &[u8], convert: impl Fn([u8; N]) -> f32) -> Vec<f32> {
+/// Little-endian numbers of `N` bytes, each converted.
+pub(super) fn widen<const N: usize>(bytes: &[u8], convert: impl Fn([u8; N]) -> f32) -> Vec<f32> {
     let (values, _) = bytes.as_chunks::<N>();
     values.iter().map(|value| convert(*value)).collect()
 }

@@ -1,0 +1,347 @@
+use super::layout::{is_transposed, transpose};
+use super::names::{canonical, tied, to_file};
+use super::{Architecture, MappedTensors, PretrainedConfig, tensors_of};
+use crate::bert::{Bert, BertConfig};
+use crate::{ModelError, ParamInit, Result, weights};
+use burn::module::Module;
+use burn::tensor::TensorData;
+use rayon::prelude::*;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::path::{Path, PathBuf};
+
+/// What did not go from a checkpoint's tensors into a model's parameters one to one.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LoadReport {
+    /// Parameters that the checkpoint lacks and that keep their initial values, by their names in files of the
+    /// model's architecture; each was declared new.
+    pub missing: Vec<String>,
+    /// Tensors that the model has no place for, by their names in the checkpoint.
+    pub unexpected: Vec<String>,
+}
+
+/// A Hugging Face folder that is open for reading: its configuration and its tensors.
+///
+/// The weights stay in their file, see [`map_tensors`](super::map_tensors), but for the linear maps' matrices,
+/// which are transposed into memory.
+///
+/// ```no_run
+/// # use burn::tensor::Device;
+/// # use cloze_model::{ParamInit, Result, huggingface::{Architecture, Checkpoint}};
+/// # fn main() -> Result<()> {
+/// let checkpoint = Checkpoint::open("bert-base-uncased".as_ref())?;
+/// let encoder = checkpoint.encoder(Architecture::PreTraining);
+/// let model = encoder.init(&mut ParamInit::new(&Device::flex(), 42).deferred());
+/// let new = ["next_sentence.*", "bert.pooler.*"];
+/// let (model, report) = checkpoint.load_into(model, Architecture::PreTraining, &new)?;
+/// println!("initialised anew: {:?}", report.missing);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Checkpoint {
+    /// What `config.json` says.
+    pub config: PretrainedConfig,
+    folder: PathBuf,
+    tensors: MappedTensors,
+}
+
+impl Checkpoint {
+    /// Opens a folder with `config.json` and weights.
+    ///
+    /// # Errors
+    /// Those of [`PretrainedConfig::read`] and [`tensors_of`].
+    pub fn open(folder: &Path) -> Result<Self> {
+        let config = PretrainedConfig::read(&folder.join("config.json"))?;
+        Ok(Self { config, folder: folder.into(), tensors: tensors_of(folder)? })
+    }
+
+    /// The encoder for a model of `architecture`: with a pooler where transformers' class has one, and for the
+    /// bare encoder only if the checkpoint has it.
+    pub fn encoder(&self, architecture: Architecture) -> BertConfig {
+        let family = self.config.encoder.family;
+        let has_pooler = || self.tensors.floats.keys().any(|name| canonical(name).starts_with("pooler."));
+        let pooler =
+            architecture.has_pooler(family) && (architecture != Architecture::Encoder || has_pooler());
+        BertConfig { pooler, ..self.config.encoder.clone() }
+    }
+
+    /// The encoder alone, with what is its shape. Heads are listed as unexpected.
+    ///
+    /// # Errors
+    /// Those of [`load_into`](Self::load_into).
+    pub fn load_encoder(self, init: &mut ParamInit) -> Result<(BertConfig, Bert, LoadReport)> {
+        let config = self.encoder(Architecture::Encoder);
+        let model = config.init_encoder(&mut init.deferred());
+        let (model, report) = self.load_into(model, Architecture::Encoder, &[])?;
+        Ok((config, model, report))
+    }
+
+    /// Puts the tensors into `model`, a [`Bert`](crate::bert::Bert) or a model whose encoder is its field `bert`.
+    ///
+    /// Names are those of `architecture` in the checkpoint's family, with or without a prefix, in the spelling of
+    /// any time. A parameter whose path matches a pattern of `new` may be missing and then keeps its value;
+    /// in a pattern `*` stands for any characters, as in `head.*`. Make the model of
+    /// [deferred](crate::ParamInit::deferred) parameters, which draw no values that are replaced.
+    ///
+    /// # Errors
+    /// [`ModelError::MissingTensors`], [`ModelError::Shape`]; [`ModelError::Config`] for a pattern that is none
+    /// and for a masked-LM head whose projection is not the embedding table.
+    pub fn load_into<M: Module>(
+        self,
+        model: M,
+        architecture: Architecture,
+        new: &[&str],
+    ) -> Result<(M, LoadReport)> {
+        let Self { config, folder: path, tensors: MappedTensors { floats, others } } = self;
+        let new = patterns(new)?;
+        let family = config.encoder.family;
+        let mut report = LoadReport::default();
+        // Positions in order, which old checkpoints hold, are no weights.
+        report.unexpected.extend(others.into_iter().filter(|name| !name.ends_with("position_ids")));
+        let mut found: BTreeMap<String, (String, TensorData)> = BTreeMap::new();
+        for (name, data) in floats {
+            match found.entry(canonical(&name)) {
+                Entry::Vacant(place) => _ = place.insert((name, data)),
+                Entry::Occupied(_) => report.unexpected.push(name),
+            }
+        }
+        if architecture.has_mlm() {
+            if !config.tied {
+                return Err(ModelError::Config(format!(
+                    "{}: `tie_word_embeddings` is false, expected a projection that is the embedding table",
+                    path.join("config.json").display()
+                )));
+            }
+            // Whichever of the two is there will do; a copy that is not one is left over.
+            for (copy, original) in tied(family) {
+                match (found.remove(&copy), found.get(&original)) {
+                    (Some(copy), None) => _ = found.insert(original, copy),
+                    (Some((_, data)), Some((_, same))) if data == *same => {}
+                    (Some(other), Some(_)) => _ = found.insert(copy, other),
+                    (None, _) => {}
+                }
+            }
+        }
+
+        let mut tensors = Vec::new();
+        let mut missing = Vec::new();
+        for (ours, shape) in weights::shapes(&model) {
+            let (theirs, _) = to_file(family, architecture, &ours);
+            match found.remove(&canonical(&theirs)) {
+                Some((name, data)) => {
+                    let transposed = is_transposed(&ours);
+                    let expected = if transposed { shape.into_iter().rev().collect() } else { shape };
+                    if data.shape().as_slice() != expected {
+                        let found = data.shape().to_vec();
+                        return Err(ModelError::Shape { path, name, expected, found });
+                    }
+                    tensors.push((ours, data, transposed));
+                }
+                None if new.iter().any(|pattern| pattern.matches(&ours)) => report.missing.push(theirs),
+                None => missing.push((theirs, ours)),
+            }
+        }
+        if !missing.is_empty() {
+            missing.sort();
+            let (names, mut parameters): (_, Vec<_>) = missing.into_iter().unzip();
+            return Err(ModelError::MissingTensors { path, names, parameter: parameters.swap_remove(0) });
+        }
+        report.unexpected.extend(found.into_values().map(|(name, _)| name));
+        report.unexpected.sort();
+        report.missing.sort();
+        let tensors = tensors
+            .into_par_iter()
+            .map(|(ours, data, transposed)| (ours, if transposed { transpose(&data) } else { data }))
+            .collect::<Vec<_>>();
+        Ok((weights::replace(model, tensors.into_iter().collect()), report))
+    }
+}
+
+fn patterns(new: &[&str]) -> Result<Vec<glob::Pattern>> {
+    let parse = |pattern: &&str| {
+        glob::Pattern::new(pattern)
+            .map_err(|error| ModelError::Config(format!("`{pattern}` is no pattern of parameters: {error}")))
+    };
+    new.iter().map(parse).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bert::{BertForPreTraining, Family};
+    use crate::huggingface::{FloatType, SaveConfig, read_tensors, save_pretrained, write_tensors};
+    use crate::weights::NamedTensors;
+    use burn::tensor::Device;
+
+    const FILE: &str = "model.safetensors";
+
+    fn config() -> BertConfig {
+        BertConfig { d_ff: 24, ..BertConfig::new(31, 2, 16) }
+    }
+
+    fn saved(seed: u64) -> (tempfile::TempDir, BertForPreTraining) {
+        let folder = tempfile::tempdir().unwrap();
+        let model = config().init(&mut ParamInit::new(&Device::flex(), seed));
+        let save = SaveConfig::new(Architecture::PreTraining);
+        let report = save_pretrained(folder.path(), &model, &config(), &save).unwrap();
+        assert!(report.unknown.is_empty());
+        (folder, model)
+    }
+
+    /// Writes a folder's weights anew.
+    fn edit(folder: &Path, change: impl FnOnce(NamedTensors) -> NamedTensors) {
+        let path = folder.join(FILE);
+        write_tensors(&path, &change(read_tensors(&path).unwrap()), &[]).unwrap();
+    }
+
+    fn load(folder: &Path, new: &[&str]) -> Result<(BertForPreTraining, LoadReport)> {
+        let model = config().init(&mut ParamInit::new(&Device::flex(), 6).deferred());
+        Checkpoint::open(folder)?.load_into(model, Architecture::PreTraining, new)
+    }
+
+    #[test]
+    fn a_saved_model_loads_with_the_same_bits() {
+        let (folder, model) = saved(5);
+        let checkpoint = Checkpoint::open(folder.path()).unwrap();
+        assert_eq!(checkpoint.config.encoder, config());
+        assert_eq!(checkpoint.config.architectures, ["BertForPreTraining"]);
+        let (loaded, report) = load(folder.path(), &[]).unwrap();
+        assert_eq!(report, LoadReport::default());
+        assert_eq!(weights::collect(&loaded), weights::collect(&model));
+
+        // Over its own file: the mapped one stays whole.
+        let save = SaveConfig::new(Architecture::PreTraining);
+        save_pretrained(folder.path(), &loaded, &config(), &save).unwrap();
+        assert_eq!(weights::collect(&loaded), weights::collect(&model));
+
+        // A tensor of another shape is named with both shapes, in the file's own layout.
+        let wide = BertConfig { d_ff: 40, ..config() };
+        let model = wide.init(&mut ParamInit::new(&Device::flex(), 6).deferred());
+        let checkpoint = Checkpoint::open(folder.path()).unwrap();
+        let error = checkpoint.load_into(model, Architecture::PreTraining, &[]).unwrap_err().to_string();
+        let expected = "tensor `bert.encoder.layer.0.intermediate.dense.weight` has shape [24, 16], \
+                        the configuration asks for [40, 16]";
+        assert!(error.ends_with(expected), "{error}");
+    }
+
+    #[test]
+    fn names_of_any_time_are_read() {
+        let (folder, model) = saved(5);
+        let old = |name: String| {
+            let name = name.replace("LayerNorm.weight", "LayerNorm.gamma");
+            format!("module.{}", name.replace("LayerNorm.bias", "LayerNorm.beta"))
+        };
+        edit(folder.path(), |tensors| tensors.into_iter().map(|(name, data)| (old(name), data)).collect());
+        let (loaded, report) = load(folder.path(), &[]).unwrap();
+        assert_eq!(report, LoadReport::default());
+        assert_eq!(weights::collect(&loaded), weights::collect(&model));
+
+        edit(folder.path(), |tensors| {
+            let bare = |name: &str| name.trim_start_matches("module.bert.").to_string();
+            tensors.into_iter().map(|(name, data)| (bare(&name), data)).collect()
+        });
+        let (_, encoder, report) = Checkpoint::open(folder.path())
+            .unwrap()
+            .load_encoder(&mut ParamInit::new(&Device::flex(), 1))
+            .unwrap();
+        assert_eq!(weights::collect(&encoder), weights::collect(&model.bert));
+        assert!(report.missing.is_empty());
+        assert!(report.unexpected.iter().all(|name| name.starts_with("module.cls.")), "{report:?}");
+        assert_eq!(report.unexpected.len(), 7);
+    }
+
+    #[test]
+    fn what_is_missing_is_an_error_unless_declared_new() {
+        let (folder, model) = saved(5);
+        edit(folder.path(), |mut tensors| {
+            tensors.retain(|name, _| !name.contains("pooler") && !name.contains("seq_relationship"));
+            tensors.insert("extra".into(), TensorData::new(vec![1f32], [1]));
+            tensors
+        });
+        let error = load(folder.path(), &["next_*"]).unwrap_err().to_string();
+        let expected = "2 tensors are missing, the first is `bert.pooler.dense.bias`, for the parameter \
+                        `bert.pooler.dense.bias`";
+        assert!(error.ends_with(expected), "{error}");
+        let error = load(folder.path(), &["bert.pooler.*"]).unwrap_err().to_string();
+        assert!(
+            error.contains("`cls.seq_relationship.bias`, for the parameter `next_sentence.classifier.bias`")
+        );
+        let (loaded, report) = load(folder.path(), &["*pooler*", "next_sentence.*"]).unwrap();
+        assert_eq!(report.unexpected, ["extra"]);
+        let missing = ["bert.pooler.dense.bias", "bert.pooler.dense.weight", "cls.seq_relationship.bias"];
+        assert_eq!(report.missing[..3], missing);
+        assert_eq!(weights::collect(&loaded.mlm), weights::collect(&model.mlm));
+        assert!(load(folder.path(), &["***"]).unwrap_err().to_string().contains("is no pattern"));
+        // The bare encoder goes without.
+        let checkpoint = Checkpoint::open(folder.path()).unwrap();
+        let (config, encoder, _) = checkpoint.load_encoder(&mut ParamInit::new(&Device::flex(), 1)).unwrap();
+        assert!(!config.pooler && encoder.pooler.is_none());
+    }
+
+    #[test]
+    fn tied_copies_are_one_tensor() {
+        let (folder, model) = saved(5);
+        const TABLE: &str = "bert.embeddings.word_embeddings.weight";
+        const COPY: &str = "cls.predictions.decoder.weight";
+        edit(folder.path(), |mut tensors| {
+            tensors.insert(COPY.into(), tensors[TABLE].clone());
+            let bias = tensors.remove("cls.predictions.bias").unwrap();
+            tensors.insert("cls.predictions.decoder.bias".into(), bias);
+            tensors
+        });
+        let (loaded, report) = load(folder.path(), &[]).unwrap();
+        assert_eq!(report, LoadReport::default());
+        assert_eq!(weights::collect(&loaded), weights::collect(&model));
+        // One that differs is left over, and said to be.
+        edit(folder.path(), |mut tensors| {
+            tensors.insert(COPY.into(), TensorData::new(vec![0f32; 31 * 16], [31, 16]));
+            tensors
+        });
+        let (loaded, report) = load(folder.path(), &[]).unwrap();
+        assert_eq!(report.unexpected, [COPY]);
+        assert_eq!(weights::collect(&loaded), weights::collect(&model));
+    }
+
+    #[test]
+    fn half_precisions_go_through_unchanged() {
+        for (dtype, name) in [(FloatType::F16, "float16"), (FloatType::Bf16, "bfloat16")] {
+            let (folder, model) = saved(5);
+            let save = SaveConfig { dtype, ..SaveConfig::new(Architecture::PreTraining) };
+            save_pretrained(folder.path(), &model, &config(), &save).unwrap();
+            let bytes = std::fs::read(folder.path().join(FILE)).unwrap();
+            let json = std::fs::read_to_string(folder.path().join("config.json")).unwrap();
+            assert!(json.contains(name), "{json}");
+            let checkpoint = Checkpoint::open(folder.path()).unwrap();
+            let again = SaveConfig::from(&checkpoint.config);
+            assert_eq!(again.dtype, dtype);
+            let (loaded, _) = load(folder.path(), &[]).unwrap();
+            assert_ne!(weights::collect(&loaded), weights::collect(&model));
+            save_pretrained(folder.path(), &loaded, &config(), &again).unwrap();
+            assert_eq!(std::fs::read(folder.path().join(FILE)).unwrap(), bytes);
+        }
+    }
+
+    #[test]
+    fn shards_are_one_checkpoint() {
+        let (folder, model) = saved(5);
+        let save = SaveConfig { max_shard_size: 4_000, ..SaveConfig::new(Architecture::PreTraining) };
+        save_pretrained(folder.path(), &model, &config(), &save).unwrap();
+        assert!(!folder.path().join(FILE).exists());
+        let (loaded, report) = load(folder.path(), &[]).unwrap();
+        assert_eq!(report, LoadReport::default());
+        assert_eq!(weights::collect(&loaded), weights::collect(&model));
+    }
+
+    #[test]
+    fn an_untied_projection_is_refused() {
+        let (folder, _) = saved(5);
+        let path = folder.path().join("config.json");
+        let json = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, json.replacen('{', "{\"tie_word_embeddings\": false,", 1)).unwrap();
+        assert!(load(folder.path(), &[]).unwrap_err().to_string().contains("tie_word_embeddings"));
+        let checkpoint = Checkpoint::open(folder.path()).unwrap();
+        assert_eq!(checkpoint.config.encoder.family, Family::Bert);
+        checkpoint.load_encoder(&mut ParamInit::new(&Device::flex(), 1)).unwrap();
+    }
+}

@@ -1,0 +1,61 @@
+use super::sentence::read_json;
+use crate::{ModelError, Result};
+use serde_json::{Map, Value};
+use std::path::{Path, PathBuf};
+
+/// A `config.json`, read key by key: `null` is as good as a key that is missing, and what nobody asks for is
+/// passed over.
+#[derive(Debug)]
+pub(super) struct Fields {
+    path: PathBuf,
+    map: Map<String, Value>,
+}
+
+impl Fields {
+    pub(super) fn read(path: &Path) -> Result<Self> {
+        Ok(Self { path: path.into(), map: read_json(path)? })
+    }
+
+    /// The value of a key, and none for `null`.
+    pub(super) fn value(&self, key: &str) -> Option<&Value> {
+        self.map.get(key).filter(|value| !value.is_null())
+    }
+
+    pub(super) fn size(&self, key: &str) -> Result<Option<usize>> {
+        self.typed(key, "a whole number, 0 or more", |value| usize::try_from(value.as_u64()?).ok())
+    }
+
+    pub(super) fn number(&self, key: &str) -> Result<Option<f64>> {
+        self.typed(key, "a number", Value::as_f64)
+    }
+
+    pub(super) fn flag(&self, key: &str) -> Result<Option<bool>> {
+        self.typed(key, "true or false", Value::as_bool)
+    }
+
+    pub(super) fn text(&self, key: &str) -> Result<Option<&str>> {
+        self.typed(key, "a string", Value::as_str)
+    }
+
+    pub(super) fn typed<'a, T>(
+        &'a self,
+        key: &str,
+        expected: &str,
+        read: impl FnOnce(&'a Value) -> Option<T>,
+    ) -> Result<Option<T>> {
+        match self.value(key) {
+            None => Ok(None),
+            Some(value) => read(value).map(Some).ok_or_else(|| self.refuse(key, value, expected)),
+        }
+    }
+
+    /// The error for a value that does not do.
+    pub(super) fn refuse(&self, key: &str, found: &Value, expected: &str) -> ModelError {
+        ModelError::Config(format!("{}: `{key}` is {found}, expected {expected}", self.path.display()))
+    }
+
+    /// The error for values that do not go together.
+    pub(super) fn error(&self, message: &str) -> ModelError {
+        ModelError::Config(format!("{}: {message}", self.path.display()))
+    }
+}

@@ -1,0 +1,259 @@
+//! The weights of a folder: one file or several with an index, in either format.
+
+use super::sentence::read_json;
+use super::torch::map_torch;
+use super::{MappedTensors, map_tensors, write_tensors};
+use crate::weights::NamedTensors;
+use crate::{ModelError, Result};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::{Component, Path, PathBuf};
+
+/// The size that transformers lets a file of weights grow to, in bytes.
+pub const MAX_SHARD_SIZE: usize = 5_000_000_000;
+
+const SAFETENSORS: &str = "model.safetensors";
+const SAFETENSORS_INDEX: &str = "model.safetensors.index.json";
+const TORCH: &str = "pytorch_model.bin";
+const TORCH_INDEX: &str = "pytorch_model.bin.index.json";
+
+/// Where each tensor is, as the file beside several shards says.
+#[derive(Serialize, Deserialize)]
+struct Index {
+    #[serde(default)]
+    metadata: BTreeMap<String, serde_json::Value>,
+    weight_map: BTreeMap<String, String>,
+}
+
+/// All tensors of a folder, by their names there: of `model.safetensors`, of its shards, of
+/// `pytorch_model.bin` or of its shards, whichever is the first that the folder has.
+///
+/// Nothing is copied that need not be, see [`map_tensors`]. A `pytorch_model.bin` is a program in Python's
+/// pickle format, of which nothing is run: whatever goes beyond a dictionary of tensors is refused.
+///
+/// # Errors
+/// [`ModelError::Weights`] for a folder without weights, or with an index that names files that are not
+/// there or lie elsewhere, or tensors that are not in their file; the errors of [`map_tensors`], and
+/// [`ModelError::Torch`].
+pub fn tensors_of(folder: &Path) -> Result<MappedTensors> {
+    type Reader = fn(&Path) -> Result<MappedTensors>;
+    let formats: [(&str, &str, Reader); 2] =
+        [(SAFETENSORS, SAFETENSORS_INDEX, map_tensors), (TORCH, TORCH_INDEX, map_torch)];
+    for (single, index, read) in formats {
+        let (single, index) = (folder.join(single), folder.join(index));
+        if single.is_file() {
+            return read(&single);
+        }
+        if index.is_file() {
+            return shards(folder, &index, read);
+        }
+    }
+    let reason = format!("has none of {SAFETENSORS}, {SAFETENSORS_INDEX}, {TORCH} and {TORCH_INDEX}");
+    Err(ModelError::Weights { path: folder.into(), reason })
+}
+
+fn shards(folder: &Path, path: &Path, read: fn(&Path) -> Result<MappedTensors>) -> Result<MappedTensors> {
+    let wrong = |reason| ModelError::Weights { path: path.into(), reason };
+    let Index { weight_map, .. } = read_json(path)?;
+    let mut all = MappedTensors { floats: NamedTensors::new(), others: Vec::new() };
+    for shard in weight_map.values().collect::<BTreeSet<_>>() {
+        let mut parts = Path::new(shard).components();
+        if !matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None)) || shard.contains('\\')
+        {
+            return Err(wrong(format!("shard `{}` is no file of this folder", shard.escape_debug())));
+        }
+        let file = folder.join(shard);
+        if !file.is_file() {
+            return Err(wrong(format!("shard `{shard}` is missing")));
+        }
+        let found = read(&file)?;
+        // A tensor that the index does not know is there all the same.
+        let is_here = |name: &str| weight_map.get(name).is_none_or(|place| place == shard);
+        all.floats.extend(found.floats.into_iter().filter(|(name, _)| is_here(name)));
+        all.others.extend(found.others.into_iter().filter(|name| is_here(name)));
+    }
+    all.others.sort();
+    all.others.dedup();
+    let is_found = |name: &str| {
+        all.floats.contains_key(name) || all.others.binary_search_by(|other| other.as_str().cmp(name)).is_ok()
+    };
+    match weight_map.iter().find(|(name, _)| !is_found(name)) {
+        Some((name, shard)) => Err(wrong(format!("tensor `{name}` is not in `{shard}`"))),
+        None => Ok(all),
+    }
+}
+
+/// Writes float tensors as transformers does: to `model.safetensors`, or, where they take more than
+/// `max_shard_size` bytes, to `model-00001-of-00002.safetensors` and so on with an index.
+///
+/// A larger tensor has a file to itself. Each file is written beside its place and renamed; weights of an
+/// earlier saving that these replace are removed at the end. See also [`write_tensors`].
+///
+/// # Errors
+/// [`ModelError::Io`], [`ModelError::Safetensors`].
+pub fn save_tensors(folder: &Path, tensors: &NamedTensors, max_shard_size: usize) -> Result<()> {
+    const METADATA: &[(&str, &str)] = &[("format", "pt")];
+    let shards = split(tensors, max_shard_size);
+    let mut written = BTreeSet::new();
+    if let [_] = &*shards {
+        write_tensors(&folder.join(SAFETENSORS), tensors, METADATA)?;
+        written.insert(SAFETENSORS.to_string());
+    } else {
+        let mut weight_map = BTreeMap::new();
+        for (at, shard) in shards.iter().enumerate() {
+            let name = format!("model-{:05}-of-{:05}.safetensors", at + 1, shards.len());
+            let tensors = shard.iter().map(|name| (name.to_string(), tensors[*name].clone())).collect();
+            write_tensors(&folder.join(&name), &tensors, METADATA)?;
+            weight_map.extend(shard.iter().map(|tensor| (tensor.to_string(), name.clone())));
+            written.insert(name);
+        }
+        let n_bytes: usize = tensors.values().map(|data| data.as_bytes().len()).sum();
+        let n_parameters: usize = tensors.values().map(|data| data.num_elements()).sum();
+        let figures = [("total_parameters", n_parameters), ("total_size", n_bytes)];
+        let metadata = figures.map(|(key, value)| (key.to_string(), value.into())).into();
+        let json = serde_json::to_string_pretty(&Index { metadata, weight_map })
+            .expect("a struct of plain values serialises");
+        replace(&folder.join(SAFETENSORS_INDEX), &(json + "\n"))?;
+        written.insert(SAFETENSORS_INDEX.to_string());
+    }
+    remove_replaced(folder, &written)
+}
+
+/// Tensors' names in order, cut where a shard would grow too large; one shard at least.
+fn split(tensors: &NamedTensors, max_shard_size: usize) -> Vec<Vec<&str>> {
+    let mut shards = vec![Vec::new()];
+    let mut size = 0usize;
+    for (name, data) in tensors {
+        let n_bytes = data.as_bytes().len();
+        let last = shards.last_mut().expect("there is one from the start");
+        if !last.is_empty() && size.saturating_add(n_bytes) > max_shard_size {
+            shards.push(vec![name.as_str()]);
+            size = n_bytes;
+        } else {
+            last.push(name);
+            size += n_bytes;
+        }
+    }
+    shards
+}
+
+fn replace(path: &Path, text: &str) -> Result<()> {
+    let partial = path.with_extension("partial");
+    let io = |path: &Path| {
+        let path = PathBuf::from(path);
+        |source: io::Error| ModelError::Io { path, source }
+    };
+    fs::write(&partial, text).map_err(io(&partial))?;
+    fs::rename(&partial, path).map_err(io(path))
+}
+
+/// Removes the weights of an earlier saving, which a reader would find before these or beside them.
+fn remove_replaced(folder: &Path, written: &BTreeSet<String>) -> Result<()> {
+    let io = |path: &Path, source| ModelError::Io { path: path.into(), source };
+    for entry in fs::read_dir(folder).map_err(|source| io(folder, source))? {
+        let entry = entry.map_err(|source| io(folder, source))?;
+        let Ok(name) = entry.file_name().into_string() else { continue };
+        let is_weights = [SAFETENSORS, SAFETENSORS_INDEX].contains(&&*name) || is_shard(&name);
+        if is_weights && !written.contains(&name) {
+            match fs::remove_file(entry.path()) {
+                Err(source) if source.kind() != ErrorKind::NotFound => return Err(io(&entry.path(), source)),
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+/// `model-00001-of-00002.safetensors`.
+fn is_shard(name: &str) -> bool {
+    let number = |digits: &str| digits.len() == 5 && digits.bytes().all(|digit| digit.is_ascii_digit());
+    name.strip_prefix("model-")
+        .and_then(|name| name.strip_suffix(".safetensors"))
+        .and_then(|name| name.split_once("-of-"))
+        .is_some_and(|(at, of)| number(at) && number(of))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use burn::tensor::TensorData;
+
+    fn tensors() -> NamedTensors {
+        let tensor = |n: usize| TensorData::new((0..n).map(|i| i as f32).collect::<Vec<_>>(), [n]);
+        [("a", 4), ("b", 3), ("c", 20), ("d", 2), ("e", 1)].map(|(name, n)| (name.into(), tensor(n))).into()
+    }
+
+    fn names(folder: &Path) -> Vec<String> {
+        let mut names: Vec<_> = fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn shards_are_cut_where_they_grow_too_large() {
+        let tensors = tensors();
+        assert_eq!(split(&tensors, 28), [vec!["a", "b"], vec!["c"], vec!["d", "e"]]);
+        assert_eq!(split(&tensors, 120), [vec!["a", "b", "c", "d", "e"]]);
+        assert_eq!(split(&tensors, 119), [vec!["a", "b", "c", "d"], vec!["e"]]);
+        assert_eq!(split(&tensors, 0).len(), 5);
+        assert_eq!(split(&NamedTensors::new(), 0), [Vec::<&str>::new()]);
+    }
+
+    #[test]
+    fn what_is_saved_in_shards_is_read_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path();
+        let tensors = tensors();
+        save_tensors(folder, &tensors, 28).unwrap();
+        let shards = (1..=3).map(|n| format!("model-0000{n}-of-00003.safetensors"));
+        assert_eq!(names(folder), shards.chain([SAFETENSORS_INDEX.to_string()]).collect::<Vec<_>>());
+        assert_eq!(tensors_of(folder).unwrap().floats, tensors);
+        let index: Index = read_json(&folder.join(SAFETENSORS_INDEX)).unwrap();
+        assert_eq!(index.metadata["total_size"], 120);
+        assert_eq!(index.weight_map["c"], "model-00002-of-00003.safetensors");
+
+        // In one file, in other shards, in one file: no weights of earlier ones stay, other files do.
+        fs::write(folder.join("model-card.safetensors"), "").unwrap();
+        let mapped = tensors_of(folder).unwrap();
+        for (max, n_files) in [(120, 2), (119, 4), (MAX_SHARD_SIZE, 2)] {
+            save_tensors(folder, &tensors, max).unwrap();
+            assert_eq!(names(folder).len(), n_files, "{:?}", names(folder));
+            assert_eq!(tensors_of(folder).unwrap().floats, tensors);
+        }
+        assert_eq!(mapped.floats, tensors);
+    }
+
+    #[test]
+    fn an_index_that_does_not_fit_its_folder_is_an_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path();
+        let message = || tensors_of(folder).unwrap_err().to_string();
+        assert!(message().contains("has none of model.safetensors"), "{}", message());
+
+        let index = folder.join(SAFETENSORS_INDEX);
+        let one = NamedTensors::from([("x".to_string(), TensorData::new(vec![1f32], [1]))]);
+        fs::create_dir(folder.join("sub")).unwrap();
+        for place in ["one.safetensors", "sub/one.safetensors"] {
+            write_tensors(&folder.join(place), &one, &[]).unwrap();
+        }
+        let weight_map = |json: &str| fs::write(&index, format!(r#"{{"weight_map": {{{json}}}}}"#)).unwrap();
+        weight_map(r#""x": "one.safetensors""#);
+        assert_eq!(tensors_of(folder).unwrap().floats, one);
+        weight_map(r#""x": "two.safetensors""#);
+        assert!(message().ends_with("index.json: shard `two.safetensors` is missing"), "{}", message());
+        weight_map(r#""x": "one.safetensors", "y": "one.safetensors""#);
+        assert!(message().ends_with("tensor `y` is not in `one.safetensors`"), "{}", message());
+        let outside = ["../one.safetensors", "sub/one.safetensors", "sub/../one.safetensors", "..", ".", ""];
+        for place in outside.into_iter().chain([&*format!("{}/one.safetensors", folder.display())]) {
+            weight_map(&format!(r#""x": "{place}""#));
+            assert!(message().ends_with("is no file of this folder"), "{place}: {}", message());
+        }
+        fs::write(&index, r#"{"metadata": {}}"#).unwrap();
+        assert!(message().contains("index.json"), "{}", message());
+    }
+}

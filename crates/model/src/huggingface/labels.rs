@@ -1,0 +1,95 @@
+use super::fields::Fields;
+use crate::Result;
+use serde_json::{Map, Value};
+
+/// The classes that a head tells apart, in the order of its outputs, from `id2label`, `label2id` or
+/// `num_labels`; the two of transformers' defaults where there are none of these.
+pub(super) fn read(fields: &Fields) -> Result<Vec<String>> {
+    if let Some(map) = fields.value("id2label").filter(|map| map.as_object().is_none_or(|m| !m.is_empty())) {
+        let expected = "an object of the ids from 0 on and a name each";
+        let pair = |(id, label): (&String, &Value)| Some((id.parse().ok()?, label_text(label)?));
+        let pairs = map.as_object().and_then(|map| map.iter().map(pair).collect());
+        return pairs.and_then(in_order).ok_or_else(|| fields.refuse("id2label", map, expected));
+    }
+    if let Some(map) = fields.value("label2id").filter(|map| map.as_object().is_none_or(|m| !m.is_empty())) {
+        let expected = "an object of names and an id each, from 0 on";
+        let pair =
+            |(label, id): (&String, &Value)| Some((usize::try_from(id.as_u64()?).ok()?, label.clone()));
+        let pairs = map.as_object().and_then(|map| map.iter().map(pair).collect());
+        return pairs.and_then(in_order).ok_or_else(|| fields.refuse("label2id", map, expected));
+    }
+    let key = if fields.value("num_labels").is_some() { "num_labels" } else { "_num_labels" };
+    let n = fields.typed(key, "at most a million", |value| value.as_u64().filter(|n| *n <= 1_000_000))?;
+    Ok((0..n.unwrap_or(2)).map(|id| format!("LABEL_{id}")).collect())
+}
+
+/// Old files have numbers for names.
+fn label_text(label: &Value) -> Option<String> {
+    match label {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        _ => None,
+    }
+}
+
+/// The names of ids 0, 1, … with none missing and none twice.
+fn in_order(mut pairs: Vec<(usize, String)>) -> Option<Vec<String>> {
+    pairs.sort();
+    let complete = pairs.iter().enumerate().all(|(place, (id, _))| place == *id);
+    complete.then(|| pairs.into_iter().map(|(_, label)| label).collect())
+}
+
+/// `id2label` and `label2id`.
+pub(super) fn write(labels: &[String], map: &mut Map<String, Value>) {
+    let ids = labels.iter().enumerate();
+    let id2label = ids.clone().map(|(id, label)| (id.to_string(), label.clone().into())).collect();
+    let label2id = ids.map(|(id, label)| (label.clone(), id.into())).collect();
+    map.insert("id2label".into(), Value::Object(id2label));
+    map.insert("label2id".into(), Value::Object(label2id));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(json: &str) -> Result<Vec<String>> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config.json");
+        std::fs::write(&path, json).unwrap();
+        read(&Fields::read(&path).unwrap())
+    }
+
+    #[test]
+    fn every_dialect_names_the_classes() {
+        let many: String = (0..12).map(|i| format!(r#""{i}": "c{i}","#)).collect();
+        let many = format!("{{\"id2label\": {{{}}}}}", many.trim_end_matches(','));
+        assert_eq!(labels(&many).unwrap(), (0..12).map(|i| format!("c{i}")).collect::<Vec<_>>());
+        assert_eq!(labels(r#"{"label2id": {"b": 0, "a": 1}}"#).unwrap(), ["b", "a"]);
+        assert_eq!(labels(r#"{"num_labels": 1, "id2label": null}"#).unwrap(), ["LABEL_0"]);
+        assert_eq!(labels("{}").unwrap(), ["LABEL_0", "LABEL_1"]);
+        assert_eq!(labels(r#"{"id2label": {"0": 4, "1": "x"}}"#).unwrap(), ["4", "x"]);
+    }
+
+    #[test]
+    fn what_does_not_count_from_zero_is_refused() {
+        for json in [
+            r#"{"id2label": {"0": "a", "2": "b"}}"#,
+            r#"{"id2label": {"x": "a"}}"#,
+            r#"{"id2label": ["a"]}"#,
+            r#"{"label2id": {"a": 0, "b": 0}}"#,
+            r#"{"label2id": {"a": "0"}}"#,
+            r#"{"num_labels": 99999999999}"#,
+        ] {
+            let message = labels(json).unwrap_err().to_string();
+            assert!(message.contains("label") && message.contains("config.json"), "{message}");
+        }
+    }
+
+    #[test]
+    fn what_is_written_reads_the_same() {
+        let names: Vec<String> = (0..11).map(|i| format!("x{i}")).collect();
+        let mut map = Map::new();
+        write(&names, &mut map);
+        assert_eq!(labels(&Value::Object(map).to_string()).unwrap(), names);
+    }
+}

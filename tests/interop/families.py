@@ -1,0 +1,52 @@
+"""Checks that transformers loads what cloze saves of BERT's family, with every head.
+
+    cargo nextest run -p cloze-tests every_head_of_every_family
+    python tests/interop/families.py target/tmp/families
+
+The test above saves each model of tests/fixtures/families there. No key may be missing, unexpected or of another
+shape; classes and labels must be the saved ones; logits must be those of the model that transformers saved (to 1e-4
+of their scale).
+"""
+
+import pathlib
+import sys
+
+import torch
+import transformers
+from safetensors.torch import load_file
+from transformers import AutoConfig
+
+saved = pathlib.Path(sys.argv[1])
+fixtures = pathlib.Path(__file__).parent.parent / "fixtures" / "families"
+HEADS = ["mlm", "sequence", "tokens", "spans", "choice"]
+n, worst = 0, 0.0
+for family in sorted(folder.name for folder in fixtures.iterdir() if folder.is_dir()):
+    golden = load_file(fixtures / family / "golden.safetensors")
+    mask = 1 - golden["pad_mask"].long()
+    for head in HEADS:
+        folder = saved / family / head
+        config = AutoConfig.from_pretrained(folder)
+        if head in ("sequence", "tokens"):
+            assert config.id2label == {0: "no", 1: "maybe", 2: "yes"}, config.id2label
+            assert config.label2id == {"no": 0, "maybe": 1, "yes": 2}, config.label2id
+        model, loading = getattr(transformers, config.architectures[0]).from_pretrained(
+            folder, output_loading_info=True)
+        for key in ("missing_keys", "unexpected_keys", "mismatched_keys", "error_msgs"):
+            assert not loading[key], f"{family}, {head}: {key}: {loading[key]}"
+        model.eval()
+        given = {"input_ids": golden["input_ids"], "attention_mask": mask}
+        if getattr(config, "type_vocab_size", 0) > 1:
+            given["token_type_ids"] = golden["token_type_ids"]
+        if head == "choice":
+            given = {name: value.unsqueeze(0) for name, value in given.items()}
+        with torch.no_grad():
+            output = model(**given)
+        if head == "spans":
+            logits = torch.stack([output.start_logits, output.end_logits], dim=-1)[mask == 1]
+        else:
+            logits = output.logits[mask == 1] if head in ("mlm", "tokens") else output.logits
+        expected = golden[f"{head}.logits"]
+        error = ((logits - expected).abs().max() / expected.abs().max()).item()
+        assert error < 1e-4, f"{family}, {head}: logits are off by {error:.1e} of their scale"
+        n, worst = n + 1, max(worst, error)
+print(f"{n} models: no key missing or unexpected, labels and logits agree, largest difference {worst:.1e}")

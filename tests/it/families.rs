@@ -1,0 +1,316 @@
+//! BERT's family against transformers: `tests/fixtures/families/export.py`.
+//!
+//! What is saved here lies in the folder `families` of cargo's folder for integration tests' files, where
+//! `tests/interop/families.py` loads it in transformers.
+
+use crate::golden::{Golden, fixture, gradients_of, relative_error};
+use burn::module::Module;
+use burn::optim::GradientsParams;
+use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
+use cloze_model::ParamInit;
+use cloze_model::bert::{BertConfig, BertInput, MlmHead};
+use cloze_model::blocks::{EncoderTrace, Linear};
+use cloze_model::huggingface::{
+    Architecture, Checkpoint, FloatType, LoadReport, PretrainedConfig, SaveConfig, read_tensors,
+    save_pretrained, write_tensors,
+};
+use cloze_model::ops::Packing;
+use cloze_model::tasks::{
+    BertForMaskedLm, BertForMultipleChoice, BertForQuestionAnswering, BertForSequenceClassification,
+    BertForTokenClassification, SpanLogits,
+};
+use cloze_model::weights::{self, NamedTensors};
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Largest error allowed, relative to the largest absolute value of the tensor.
+const TOLERANCE: f32 = 1e-4;
+const LENGTHS: [usize; 3] = [13, 9, 5];
+const FAMILIES: [&str; 5] = ["bert", "roberta", "distilbert", "albert", "electra"];
+const HEADS: [&str; 5] = ["mlm", "sequence", "tokens", "spans", "choice"];
+
+/// Logits, of padded or of packed input: a sequence or a token that is not padding a row.
+trait Logits: Module {
+    fn logits(&self, input: BertInput) -> Tensor<2>;
+}
+
+/// Where the tokens are in the flattened batch.
+fn places(len: usize) -> impl Iterator<Item = i32> {
+    let row = move |(row, n)| (row * len) as i32..(row * len + n) as i32;
+    LENGTHS.into_iter().enumerate().flat_map(row)
+}
+
+fn token_positions(input: &BertInput) -> Tensor<1, Int> {
+    let [rows, len] = input.input_ids.dims();
+    let positions: Vec<i32> = if rows == 1 { (0..len as i32).collect() } else { places(len).collect() };
+    Tensor::from_data(positions.as_slice(), &input.input_ids.device())
+}
+
+impl Logits for BertForSequenceClassification {
+    fn logits(&self, input: BertInput) -> Tensor<2> {
+        self.forward(input)
+    }
+}
+
+impl Logits for BertForMultipleChoice {
+    fn logits(&self, input: BertInput) -> Tensor<2> {
+        self.forward(input, LENGTHS.len())
+    }
+}
+
+impl Logits for BertForTokenClassification {
+    fn logits(&self, input: BertInput) -> Tensor<2> {
+        let positions = token_positions(&input);
+        self.forward(input, positions)
+    }
+}
+
+impl Logits for BertForMaskedLm {
+    fn logits(&self, input: BertInput) -> Tensor<2> {
+        let positions = token_positions(&input);
+        self.forward(input, positions)
+    }
+}
+
+impl Logits for BertForQuestionAnswering {
+    fn logits(&self, input: BertInput) -> Tensor<2> {
+        let device = input.input_ids.device();
+        let SpanLogits { start, end } = self.forward(input, None);
+        let [rows, len] = start.dims();
+        let places: Vec<i32> = places(len).collect();
+        let places = Tensor::<1, Int>::from_data(places.as_slice(), &device);
+        let column = |x: Tensor<2>| x.reshape([rows * len, 1]).select(0, places.clone());
+        Tensor::cat(vec![column(start), column(end)], 1)
+    }
+}
+
+/// One head of one family as transformers saved it, in a folder of its own.
+struct Case {
+    name: String,
+    head: &'static str,
+    folder: tempfile::TempDir,
+    golden: Golden,
+}
+
+impl Case {
+    fn new(family: &str, head: &'static str) -> Self {
+        let fixtures = fixture("families").join(family);
+        let json = fs::read_to_string(fixtures.join("models.json")).unwrap();
+        let models: Value = serde_json::from_str(&json).unwrap();
+        let stored = read_tensors(&fixtures.join("models.safetensors")).unwrap();
+        let names = models[head]["tensors"].as_object().unwrap();
+        let tensors =
+            names.iter().map(|(name, key)| (name.clone(), stored[key.as_str().unwrap()].clone())).collect();
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("config.json"), models[head]["config"].to_string()).unwrap();
+        write_tensors(&folder.path().join("model.safetensors"), &tensors, &[]).unwrap();
+        Self { name: format!("{family}, {head}"), head, folder, golden: Golden::open(&fixtures) }
+    }
+
+    fn all() -> impl Iterator<Item = Self> {
+        FAMILIES.into_iter().flat_map(|family| HEADS.map(|head| Self::new(family, head)))
+    }
+
+    fn open(&self) -> Checkpoint {
+        Checkpoint::open(self.folder.path()).unwrap()
+    }
+
+    fn tensors(&self) -> NamedTensors {
+        read_tensors(&self.folder.path().join("model.safetensors")).unwrap()
+    }
+
+    fn padded(&self, device: &Device) -> BertInput {
+        BertInput::new(self.golden.int("input_ids", device))
+            .with_token_types(self.golden.int("token_type_ids", device))
+            .with_pad_mask(Tensor::<2, Bool>::from_data(self.golden.data("pad_mask"), device))
+    }
+
+    fn packed(&self, device: &Device) -> BertInput {
+        let cells = |name| -> Vec<i32> {
+            let all: Vec<i32> = self.golden.data(name).iter::<i32>().collect();
+            places(LENGTHS[0]).map(|place| all[place as usize]).collect()
+        };
+        let types = cells("token_type_ids");
+        let types = TensorData::new(types.clone(), [1, types.len()]);
+        BertInput::packed(&cells("input_ids"), &LENGTHS, device)
+            .with_token_types(Tensor::from_data(types, device))
+    }
+
+    fn assert_close(&self, what: &str, actual: &TensorData, expected: &TensorData) {
+        let error = relative_error(actual, expected);
+        assert!(error <= TOLERANCE, "{}: {what} is off by {error:e} of its scale", self.name);
+    }
+
+    /// Logits in both forms of a batch, gradients, and saving.
+    fn check<M: Logits>(&self, architecture: Architecture, init: impl Fn(&BertConfig, &mut ParamInit) -> M) {
+        let device = Device::flex().autodiff();
+        let checkpoint = self.open();
+        let config = checkpoint.config.clone();
+        assert_eq!(config.architecture, architecture, "{}", self.name);
+        let encoder = checkpoint.encoder(architecture);
+        let model = init(&encoder, &mut ParamInit::new(&device, 0).deferred());
+        let (model, report) = checkpoint.load_into(model, architecture, &[]).unwrap();
+        assert_eq!(report, LoadReport::default(), "{}", self.name);
+
+        let expected = self.golden.data(&format!("{}.logits", self.head));
+        let mut loss = None;
+        for input in [self.packed(&device), self.padded(&device)] {
+            let logits = model.logits(input);
+            self.assert_close("logits", &logits.clone().into_data(), &expected);
+            let n = logits.shape().num_elements() as i64;
+            let weights = Tensor::<1, Int>::arange(0..n, &device).float().sin();
+            loss = Some((logits.reshape([n as i32]) * weights).sum());
+        }
+        let grads = GradientsParams::from_grads(loss.unwrap().backward(), &model);
+
+        // Saved as it was loaded, the tensors are the same to the bit.
+        let family = self.name.split(',').next().unwrap();
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("families").join(family).join(self.head);
+        fs::create_dir_all(&folder).unwrap();
+        let save = SaveConfig::from(&config);
+        let plain = model.valid();
+        let report = save_pretrained(&folder, &plain, &encoder, &save).unwrap();
+        assert!(report.unknown.is_empty(), "{}: {report:?}", self.name);
+        assert!(read_tensors(&folder.join("model.safetensors")).unwrap() == self.tensors(), "{}", self.name);
+        assert_eq!(PretrainedConfig::read(&folder.join("config.json")).unwrap(), config, "{}", self.name);
+
+        // The gradients take the parameters' places, so that saving names and transposes them.
+        let gradients = tempfile::tempdir().unwrap();
+        let as_model = weights::replace(plain, gradients_of(&model, grads));
+        save_pretrained(gradients.path(), &as_model, &encoder, &save).unwrap();
+        let found = read_tensors(&gradients.path().join("model.safetensors")).unwrap();
+        let prefix = format!("{}.grad.", self.head);
+        let mut n = 0;
+        for name in self.golden.names().iter().filter_map(|name| name.strip_prefix(&prefix)) {
+            let expected = self.golden.data(&format!("{prefix}{name}"));
+            self.assert_close(&format!("gradient of {name}"), &found[name], &expected);
+            n += 1;
+        }
+        assert!(n >= 5, "{}: {n} gradients", self.name);
+    }
+}
+
+fn sequences(config: &BertConfig, init: &mut ParamInit) -> BertForSequenceClassification {
+    let head = Architecture::SequenceClassification.sequence_head(config, 3, 0.0, init);
+    BertForSequenceClassification::new(config.init_encoder(init), head)
+}
+
+fn masked_lm(config: &BertConfig, init: &mut ParamInit) -> BertForMaskedLm {
+    BertForMaskedLm { bert: config.init_encoder(init), mlm: MlmHead::new(config, init) }
+}
+
+#[test]
+fn every_head_of_every_family_equals_transformers() {
+    for case in Case::all() {
+        match case.head {
+            "mlm" => case.check(Architecture::MaskedLm, masked_lm),
+            "sequence" => {
+                assert_eq!(case.open().config.labels, ["no", "maybe", "yes"]);
+                case.check(Architecture::SequenceClassification, sequences);
+            }
+            "choice" => case.check(Architecture::MultipleChoice, |config, init| BertForMultipleChoice {
+                bert: config.init_encoder(init),
+                head: Architecture::MultipleChoice.sequence_head(config, 1, 0.0, init),
+            }),
+            "tokens" => {
+                case.check(Architecture::TokenClassification, |config, init| BertForTokenClassification {
+                    bert: config.init_encoder(init),
+                    output: Linear::new(config.d_model, 3, init),
+                    crf: None,
+                    dropout: 0.0,
+                });
+            }
+            "spans" => case.check(Architecture::QuestionAnswering, |config, init| BertForQuestionAnswering {
+                bert: config.init_encoder(init),
+                output: Linear::new(config.d_model, 2, init),
+            }),
+            other => unreachable!("{other}"),
+        }
+    }
+}
+
+#[test]
+fn hidden_states_equal_transformers_however_they_are_batched() {
+    let device = Device::flex();
+    for family in FAMILIES {
+        let case = Case::new(family, "mlm");
+        let (config, bert, _) = case.open().load_encoder(&mut ParamInit::new(&device, 0)).unwrap();
+        let trace = EncoderTrace { hidden_states: true, attentions: false };
+        let places = token_positions(&case.padded(&device));
+        let padded = bert.forward(case.padded(&device).with_trace(trace)).hidden_states;
+        let packed = bert.forward(case.packed(&device).with_trace(trace)).hidden_states;
+        assert_eq!((padded.len(), packed.len()), (config.n_layers + 1, config.n_layers + 1));
+        let d = config.d_model as i32;
+        for (i, (padded, packed)) in padded.into_iter().zip(packed).enumerate() {
+            let expected = case.golden.data(&format!("hidden_states.{i}"));
+            let padded = padded.reshape([-1, d]).select(0, places.clone());
+            case.assert_close(&format!("state {i}, padded"), &padded.into_data(), &expected);
+            case.assert_close(&format!("state {i}, packed"), &packed.reshape([-1, d]).into_data(), &expected);
+        }
+        let expected = case.golden.float::<2>(&format!("hidden_states.{}", config.n_layers), &device);
+        for (row, (start, len)) in Packing::new(LENGTHS).starts().zip(LENGTHS).enumerate() {
+            let cut = |name| case.golden.int::<2>(name, &device).slice([row..row + 1, 0..len]);
+            let alone = BertInput::new(cut("input_ids")).with_token_types(cut("token_type_ids"));
+            let alone = bert.forward(alone).last_hidden_state.squeeze_dim::<2>(0);
+            let expected = expected.clone().slice([start..start + len, 0..config.d_model]);
+            case.assert_close(&format!("row {row} alone"), &alone.into_data(), &expected.into_data());
+        }
+    }
+}
+
+#[test]
+fn a_head_may_be_new_and_a_prefix_missing() {
+    let device = Device::flex();
+    for family in FAMILIES {
+        let case = Case::new(family, "mlm");
+        let whole = case.open().load_encoder(&mut ParamInit::new(&device, 0)).unwrap().1;
+        let prefix = format!("{family}.");
+        let bare = |tensors: NamedTensors| -> NamedTensors {
+            let bare = |name: String| name.strip_prefix(&prefix).map_or(name.clone(), str::to_string);
+            tensors.into_iter().map(|(name, data)| (bare(name), data)).collect()
+        };
+        let file = case.folder.path().join("model.safetensors");
+        write_tensors(&file, &bare(case.tensors()), &[]).unwrap();
+
+        let architecture = Architecture::SequenceClassification;
+        let load = |new: &[&str]| {
+            let checkpoint = case.open();
+            let config = checkpoint.encoder(architecture);
+            let model = sequences(&config, &mut ParamInit::new(&device, 3).deferred());
+            checkpoint.load_into(model, architecture, new)
+        };
+        let message = load(&["bert.pooler.*"]).unwrap_err().to_string();
+        assert!(message.contains("is `classifier.") || message.contains("is `pre_classifier."), "{message}");
+        assert!(message.contains("for the parameter `head."), "{message}");
+        let (model, report) = load(&["head.*", "bert.pooler.*"]).unwrap();
+        let names = report.missing.iter().all(|name| name.contains("classifier") || name.contains("pooler"));
+        assert!(names && report.missing.len() >= 2, "{report:?}");
+        assert!(!report.unexpected.is_empty(), "the masked-LM head");
+        let mut loaded = weights::collect(&model.bert);
+        loaded.retain(|name, _| !name.starts_with("pooler."));
+        assert_eq!(loaded, weights::collect(&whole), "{family}");
+    }
+}
+
+#[test]
+fn half_precision_checkpoints_keep_their_bits() {
+    for family in FAMILIES {
+        let case = Case::new(family, "mlm");
+        let checkpoint = case.open();
+        let config = checkpoint.encoder(Architecture::MaskedLm);
+        let init = &mut ParamInit::new(&Device::flex(), 0).deferred();
+        let model = masked_lm(&config, init);
+        let (model, _) = checkpoint.load_into(model, Architecture::MaskedLm, &[]).unwrap();
+        let save = SaveConfig { dtype: FloatType::Bf16, ..SaveConfig::new(Architecture::MaskedLm) };
+        let file: PathBuf = case.folder.path().join("model.safetensors");
+        save_pretrained(case.folder.path(), &model, &config, &save).unwrap();
+        let half = fs::read(&file).unwrap();
+        let checkpoint = case.open();
+        let save = SaveConfig::from(&checkpoint.config);
+        let (model, report) = checkpoint.load_into(model, Architecture::MaskedLm, &[]).unwrap();
+        assert_eq!(report, LoadReport::default());
+        save_pretrained(case.folder.path(), &model, &config, &save).unwrap();
+        assert_eq!(fs::read(&file).unwrap(), half, "{family}");
+    }
+}
