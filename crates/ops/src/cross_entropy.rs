@@ -135,9 +135,8 @@ mod tests {
             let loss = CrossEntropy { label_smoothing, ignored_label: Some(-100), class_weights };
             let total = loss.total_weight(labels.map(i64::from));
             assert_eq!(total, 3.75);
-            let forms: [fn(&CrossEntropy, Tensor<2>, Tensor<1, Int>) -> Tensor<1>; 2] =
-                [CrossEntropy::forward, CrossEntropy::composed];
-            for form in forms {
+            type Form = fn(&CrossEntropy, Tensor<2>, Tensor<1, Int>) -> Tensor<1>;
+            for form in [CrossEntropy::forward as Form, CrossEntropy::composed] {
                 let logits = Tensor::<2>::from_data(x, &device).require_grad();
                 let found = form(&loss, logits.clone(), Tensor::from_data(labels, &device));
                 let found_mean = found.clone().sum() / total;
