@@ -75,6 +75,40 @@ pub enum TrainerError {
         expected: String,
     },
 
+    /// A value of a config does not go with the data.
+    #[error("`{key}` is {found}; expected {expected}")]
+    Setting {
+        /// The dotted key.
+        key: String,
+        /// The value found.
+        found: String,
+        /// What was expected.
+        expected: String,
+    },
+
+    /// A checkpoint was made with other examples.
+    #[error("{} was made with other training examples than those read now; restore them, or start a new run with --out", checkpoint.display())]
+    ExamplesChanged {
+        /// The checkpoint.
+        checkpoint: PathBuf,
+    },
+
+    /// A model's folder does not say its task as it should.
+    #[error("{}: {reason}", path.display())]
+    BadTaskFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+
+    /// There is nothing to train on or to measure with.
+    #[error("there is no example in the {split} data")]
+    NoExamples {
+        /// Which data.
+        split: &'static str,
+    },
+
     /// A line of `metrics.jsonl`, other than an unfinished last one, that is not a record.
     #[error("{}:{line}: not a metrics record ({reason}); expected one JSON object a line; move the file away to continue without it", path.display())]
     BadMetrics {

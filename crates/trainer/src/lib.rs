@@ -10,6 +10,7 @@ pub mod embed;
 mod error;
 pub mod evaluation;
 pub mod fill_mask;
+pub mod finetune;
 pub mod gradients;
 pub mod layer_decay;
 pub mod metrics;

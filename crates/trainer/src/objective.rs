@@ -17,8 +17,8 @@ pub trait Objective {
     /// The terms' names, as metrics call them.
     fn terms(&self) -> &'static [&'static str];
 
-    /// For each term, how many things it is a mean over in this batch; may be 0.
-    fn counts(&self, batch: &Self::Batch) -> Vec<usize>;
+    /// For each term, how many things it is a mean over in this batch, or what they weigh; may be 0.
+    fn counts(&self, batch: &Self::Batch) -> Vec<f64>;
 
     /// For each term, its sum over the batch, `[1]`, in nats.
     fn sums(&self, model: &Self::Model, batch: &Self::Batch, device: &Device) -> Vec<Tensor<1>>;

@@ -19,8 +19,8 @@ impl Objective for BertPretraining {
         &["masked_loss", "pair_loss"]
     }
 
-    fn counts(&self, batch: &PretrainingBatch) -> Vec<usize> {
-        vec![batch.masked_labels.len(), batch.pair_labels.len()]
+    fn counts(&self, batch: &PretrainingBatch) -> Vec<f64> {
+        vec![batch.masked_labels.len() as f64, batch.pair_labels.len() as f64]
     }
 
     fn sums(&self, model: &BertForPreTraining, batch: &PretrainingBatch, device: &Device) -> Vec<Tensor<1>> {

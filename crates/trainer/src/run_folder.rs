@@ -10,7 +10,7 @@
 //! ```
 
 use crate::checkpoint::flush;
-use crate::config::RunConfig;
+use crate::config::FolderConfig;
 use crate::{Result, TrainerError};
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ impl RunFolder {
     /// # Errors
     /// [`TrainerError::RunExists`] if a run was started there before, [`TrainerError::RunInUse`] if
     /// another process is at it, [`TrainerError::Io`].
-    pub fn create(path: &Path, config: &RunConfig) -> Result<Self> {
+    pub fn create(path: &Path, config: &impl FolderConfig) -> Result<Self> {
         let folder = Self::take(path)?;
         if folder.config().exists() {
             return Err(TrainerError::RunExists { path: path.into() });
@@ -42,12 +42,12 @@ impl RunFolder {
     /// # Errors
     /// [`TrainerError::NoRun`] if none was, [`TrainerError::ConfigChanged`] naming what differs,
     /// [`TrainerError::RunInUse`], [`TrainerError::Io`].
-    pub fn resume(path: &Path, config: &RunConfig) -> Result<Self> {
+    pub fn resume<C: FolderConfig>(path: &Path, config: &C) -> Result<Self> {
         if !path.join("config.toml").exists() {
             return Err(TrainerError::NoRun { path: path.into() });
         }
         let folder = Self::take(path)?;
-        let saved = RunConfig::load(folder.config(), &[])?;
+        let saved = C::load(&folder.config())?;
         let differences = saved.differences(config);
         if differences.is_empty() {
             // What may differ, such as how often to log, is as it is now.

@@ -52,8 +52,8 @@ pub fn step<O: Objective>(
     device: &Device,
     config: StepConfig,
 ) -> (O::Model, StepReport) {
-    let counts: Vec<Vec<usize>> = batches.iter().map(|batch| objective.counts(batch)).collect();
-    let totals: Vec<usize> =
+    let counts: Vec<Vec<f64>> = batches.iter().map(|batch| objective.counts(batch)).collect();
+    let totals: Vec<f64> =
         (0..objective.terms().len()).map(|term| counts.iter().map(|c| c[term]).sum()).collect();
 
     let mut gradients: Option<GradientsParams> = None;
@@ -65,7 +65,7 @@ pub fn step<O: Objective>(
             with_precision(config.precision, || objective.sums(&model, batch, device))
                 .into_iter()
                 .zip(&totals)
-                .map(|(sum, total)| sum.mul_scalar(1.0 / (*total).max(1) as f64))
+                .map(|(sum, total)| sum.mul_scalar(if *total > 0.0 { 1.0 / total } else { 0.0 }))
                 .collect();
         let means = Tensor::cat(means, 0);
         drop(forward);

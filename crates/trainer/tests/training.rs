@@ -460,7 +460,7 @@ fn skipped_steps_are_counted_and_a_run_of_them_can_be_resumed() {
 
     let last = records(&bench.path("run")).into_iter().rev().find_map(|record| match record {
         Record::Train(record) => Some(record),
-        Record::Eval(_) => None,
+        _ => None,
     });
     let TrainRecord { step, loss, skipped_steps, .. } = last.unwrap();
     assert_eq!((step, skipped_steps), (8, 4));

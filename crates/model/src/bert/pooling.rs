@@ -1,9 +1,11 @@
 use super::model::first_states;
 use crate::ops::Packing;
 use burn::tensor::{Bool, Tensor, TensorData};
+use serde::{Deserialize, Serialize};
 
 /// How a sequence's states become one vector.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Pooling {
     /// The mean over all tokens, special ones among them (Reimers & Gurevych 2019).
     Mean,

@@ -24,13 +24,13 @@
 //! # Ok::<(), cloze_trainer::TrainerError>(())
 //! ```
 
+mod folder;
+pub(crate) mod layered;
 mod layers;
 mod sections;
 mod strict;
 mod validate;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::path::Path;
 
 use cloze_data::{CorpusConfig, ExampleConfig};
@@ -39,6 +39,8 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Place, Result, TrainerError};
 use crate::schedule::Schedule;
 pub use cloze_model::blocks::{Activation, NormPlacement};
+use folder::flatten;
+pub use folder::{Difference, FolderConfig};
 use layers::{Node, Value};
 pub use sections::{
     CheckpointSection, EvalSection, LogSection, ModelPreset, ModelSection, NonFinite, OptimizerSection,
@@ -107,18 +109,7 @@ impl RunConfig {
 
     /// Resolves a config's `text`, from `file`; `name` is the run's where the text gives none.
     fn parse(text: &str, name: &str, file: &Place, sets: &[String]) -> Result<Self> {
-        let mut merged = Node::parse(text, file)?;
-        expand_preset(&mut merged);
-        if let Some(root) = merged.table_mut() {
-            let run = root.entry("run".to_owned()).or_insert_with(|| Node::empty(file.clone()));
-            if let Some(run) = run.table_mut() {
-                run.entry("name".to_owned()).or_insert_with(|| Node::scalar(name, file.clone()));
-            }
-        }
-        let mut sets = Node::parse_sets(sets)?;
-        expand_preset(&mut sets);
-        merged.lay(sets);
-
+        let merged = layered::merge(text, name, file, sets, expand_preset)?;
         let config: Self = strict::read(&merged, &known_keys())?;
         validate::validate(&config).map_err(|complaint| TrainerError::BadValue {
             place: merged.place_of(complaint.key),
@@ -127,11 +118,6 @@ impl RunConfig {
             expected: complaint.expected,
         })?;
         Ok(config)
-    }
-
-    /// The config as TOML, with every value spelled out.
-    pub fn to_toml(&self) -> String {
-        toml::to_string(self).expect("a config is tables of strings, numbers and lists, all of them TOML")
     }
 
     /// A BLAKE3 hash, in hexadecimal, of everything in the config that determines the trained weights.
@@ -145,66 +131,14 @@ impl RunConfig {
         }
         hasher.finalize().to_hex().to_string()
     }
-
-    /// What `other` has different of what determines the trained weights; empty where the fingerprints match.
-    pub fn differences(&self, other: &Self) -> Vec<Difference> {
-        let (ours, theirs) = (self.decisive(), other.decisive());
-        let keys: BTreeSet<_> = ours.keys().chain(theirs.keys()).collect();
-        keys.into_iter()
-            .filter(|key| ours.get(*key) != theirs.get(*key))
-            .map(|key| Difference {
-                key: key.clone(),
-                ours: ours.get(key).cloned(),
-                theirs: theirs.get(key).cloned(),
-            })
-            .collect()
-    }
-
-    /// The dotted keys and JSON values that determine the trained weights, in order.
-    fn decisive(&self) -> BTreeMap<String, String> {
-        let mut flat = flatten(self);
-        flat.retain(|key, _| !FREE_KEYS.iter().any(|free| key.starts_with(free)));
-        flat
-    }
 }
 
-/// A key whose values differ between two configs; shown as `optimizer.lr: 0.001 became 0.002`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Difference {
-    /// The dotted key.
-    pub key: String,
-    /// The first config's value as JSON, where it has the key.
-    pub ours: Option<String>,
-    /// The other config's value as JSON, where it has the key.
-    pub theirs: Option<String>,
-}
+impl FolderConfig for RunConfig {
+    const FREE_KEYS: &[&str] = &FREE_KEYS;
 
-impl fmt::Display for Difference {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let show = |value: &Option<String>| value.clone().unwrap_or_else(|| "absent".to_owned());
-        write!(f, "{}: {} became {}", self.key, show(&self.ours), show(&self.theirs))
+    fn load(path: &Path) -> Result<Self> {
+        Self::load(path, &[])
     }
-}
-
-/// The dotted keys of `config`, with their values as JSON.
-fn flatten(config: &RunConfig) -> BTreeMap<String, String> {
-    fn walk(prefix: &str, value: &serde_json::Value, flat: &mut BTreeMap<String, String>) {
-        match value {
-            serde_json::Value::Object(entries) => {
-                for (key, value) in entries {
-                    let dotted = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
-                    walk(&dotted, value, flat);
-                }
-            }
-            leaf => {
-                flat.insert(prefix.to_owned(), leaf.to_string());
-            }
-        }
-    }
-    let json = serde_json::to_value(config).expect("a config has string keys and no foreign types");
-    let mut flat = BTreeMap::new();
-    walk("", &json, &mut flat);
-    flat
 }
 
 /// The sizes a layer's `model.preset` stands for, under the layer's own.

@@ -75,7 +75,7 @@ fn message(error: impl std::fmt::Display) -> String {
 fn held_out(records: &[Record], value: impl Fn(&super::EvalRecord) -> Option<f64>) -> Vec<(f64, f64)> {
     let points = records.iter().filter_map(|record| match record {
         Record::Eval(eval) => Some((eval.step as f64, value(eval)?)),
-        Record::Train(_) => None,
+        _ => None,
     });
     points.filter(|(_, y)| y.is_finite()).collect()
 }
@@ -83,7 +83,7 @@ fn held_out(records: &[Record], value: impl Fn(&super::EvalRecord) -> Option<f64
 fn losses(records: &[Record]) -> Vec<Series> {
     let training = records.iter().filter_map(|record| match record {
         Record::Train(train) => Some((train.step as f64, train.masked_loss)),
-        Record::Eval(_) => None,
+        _ => None,
     });
     vec![
         Series {

@@ -9,11 +9,13 @@ pub mod progress;
 pub mod summary;
 pub mod tensorboard;
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
+use crate::evaluation::figures::Figures;
 use jsonl::JsonLines;
 use tensorboard::EventFile;
 
@@ -31,6 +33,10 @@ pub enum Record {
     Train(TrainRecord),
     /// One evaluation on the held-out documents.
     Eval(EvalRecord),
+    /// Fine-tuning since the last such record.
+    Tuning(TuningRecord),
+    /// One evaluation of a task.
+    Figures(FiguresRecord),
 }
 
 impl Record {
@@ -39,6 +45,8 @@ impl Record {
         match self {
             Self::Train(record) => record.step,
             Self::Eval(record) => record.step,
+            Self::Tuning(record) => record.step,
+            Self::Figures(record) => record.step,
         }
     }
 
@@ -48,13 +56,25 @@ impl Record {
         match &mut record {
             Self::Train(record) => record.timing = Timing::default(),
             Self::Eval(record) => record.seconds = 0.0,
+            Self::Tuning(record) => record.timing = Timing::default(),
+            Self::Figures(record) => record.seconds = 0.0,
         }
         record
     }
 
     /// The scalars to plot: TensorBoard tags and values.
-    pub fn scalars(&self) -> Vec<(&'static str, f64)> {
+    pub fn scalars(&self) -> Vec<(Cow<'static, str>, f64)> {
         let scalars = match self {
+            Self::Figures(record) => {
+                let tag = |name: &str| Cow::from(format!("{}/{name}", record.split));
+                return record.figures.iter().map(|(name, value)| (tag(name), value)).collect();
+            }
+            Self::Tuning(record) => vec![
+                ("train/loss", Some(record.loss)),
+                ("train/learning_rate", Some(record.learning_rate)),
+                ("train/grad_norm", Some(record.grad_norm)),
+                ("speed/tokens_per_second", Some(record.timing.tokens_per_second)),
+            ],
             Self::Train(record) => vec![
                 ("train/loss", Some(record.loss)),
                 ("train/masked_loss", Some(record.masked_loss)),
@@ -74,7 +94,7 @@ impl Record {
                 ("heldout/pair_accuracy", record.pair_accuracy),
             ],
         };
-        scalars.into_iter().filter_map(|(tag, value)| Some((tag, value?))).collect()
+        scalars.into_iter().filter_map(|(tag, value)| Some((tag.into(), value?))).collect()
     }
 }
 
@@ -105,6 +125,42 @@ pub struct TrainRecord {
     /// Measured times; the only figures that differ between two runs of one config.
     #[serde(flatten)]
     pub timing: Timing,
+}
+
+/// Fine-tuning over the steps since the last record.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TuningRecord {
+    /// The last of the steps (from 1).
+    pub step: u64,
+    /// The mean of the steps' losses.
+    #[serde(with = "number")]
+    pub loss: f64,
+    /// The learning rate of the last step.
+    pub learning_rate: f64,
+    /// The gradient's norm over all parameters, before clipping: mean over the steps.
+    #[serde(with = "number")]
+    pub grad_norm: f64,
+    /// Tokens trained on since step 1, without padding.
+    pub tokens: u64,
+    /// Steps since step 1 that were skipped for a non-finite loss.
+    #[serde(default)]
+    pub skipped_steps: u64,
+    /// Measured times.
+    #[serde(flatten)]
+    pub timing: Timing,
+}
+
+/// An evaluation of a task.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FiguresRecord {
+    /// The step (from 1) after which the model was evaluated.
+    pub step: u64,
+    /// Which data: `dev` or `test`.
+    pub split: String,
+    /// What was measured.
+    pub figures: Figures,
+    /// Seconds the evaluation took: measured.
+    pub seconds: f64,
 }
 
 /// Measured times of training.

@@ -60,11 +60,11 @@ impl EventFile {
     ///
     /// # Errors
     /// [`TrainerError::Io`].
-    pub fn write(&mut self, step: u64, scalars: &[(&str, f64)]) -> Result<()> {
+    pub fn write(&mut self, step: u64, scalars: &[(impl AsRef<str>, f64)]) -> Result<()> {
         let mut summary = Message::default();
         for (tag, value) in scalars {
             let mut scalar = Message::default();
-            scalar.bytes(field::TAG, tag.as_bytes());
+            scalar.bytes(field::TAG, tag.as_ref().as_bytes());
             scalar.float(field::SIMPLE_VALUE, *value as f32);
             summary.bytes(field::VALUE, &scalar.0);
         }

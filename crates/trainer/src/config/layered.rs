@@ -1,0 +1,60 @@
+//! Reading a config from its layers: the file, and the arguments over it.
+
+use super::layers::Node;
+use super::strict;
+use crate::error::{Place, Result, TrainerError};
+use serde::de::DeserializeOwned;
+use std::path::Path;
+
+/// Merges a config's `text`, from `file`, with the `sets` over it; `expand` puts in what presets stand for, layer
+/// by layer. `name` is the run's where nothing else is.
+pub(super) fn merge(
+    text: &str,
+    name: &str,
+    file: &Place,
+    sets: &[String],
+    expand: impl Fn(&mut Node),
+) -> Result<Node> {
+    let mut merged = Node::parse(text, file)?;
+    expand(&mut merged);
+    if let Some(root) = merged.table_mut() {
+        let run = root.entry("run".to_owned()).or_insert_with(|| Node::empty(file.clone()));
+        if let Some(run) = run.table_mut() {
+            run.entry("name".to_owned()).or_insert_with(|| Node::scalar(name, file.clone()));
+        }
+    }
+    let mut sets = Node::parse_sets(sets)?;
+    expand(&mut sets);
+    merged.lay(sets);
+    Ok(merged)
+}
+
+/// Where the keys of a merged config were given.
+pub(crate) struct Places(Node);
+
+impl Places {
+    /// The place of a dotted key, or of the table around it.
+    pub fn place_of(&self, key: &str) -> Place {
+        self.0.place_of(key)
+    }
+}
+
+/// Reads the config at `path` with the `sets` over it as a `T`.
+pub(crate) fn read<T: DeserializeOwned>(path: &Path, sets: &[String]) -> Result<(T, Places)> {
+    let merged = merge(&text(path)?, &stem(path), &Place::file(path), sets, |_| {})?;
+    Ok((strict::read(&merged, &[])?, Places(merged)))
+}
+
+/// Whether the file has a table of this name.
+pub(crate) fn has_table(path: &Path, name: &str) -> Result<bool> {
+    let root = Node::parse(&text(path)?, &Place::file(path))?;
+    Ok(root.get(name).is_some())
+}
+
+fn text(path: &Path) -> Result<String> {
+    std::fs::read_to_string(path).map_err(TrainerError::io("read config", path))
+}
+
+fn stem(path: &Path) -> String {
+    path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
+}

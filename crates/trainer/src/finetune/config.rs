@@ -1,0 +1,280 @@
+//! A fine-tuning run's configuration, read as strictly as a [pretraining run's](crate::config).
+
+use crate::config::{
+    CheckpointSection, FolderConfig, LogSection, NonFinite, OptimizerSection, Precision, RunSection, layered,
+};
+use crate::error::{Result, TrainerError};
+use crate::schedule::Schedule;
+use cloze_data::labelled::LabelledSource;
+use cloze_model::bert::Pooling;
+use cloze_model::lora::LoraConfig;
+use cloze_model::tasks::DropoutOverrides;
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+/// Everything a fine-tuning run is told.
+///
+/// [`FineTuneConfig::load`] resolves one from a file, whose `[task]` tells it from a pretraining run's.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FineTuneConfig {
+    /// `[run]`: name and seed.
+    pub run: RunSection,
+    /// `[task]`: what is to be predicted.
+    pub task: TaskSection,
+    /// `[model]`: the checkpoint, and what of it is trained.
+    pub model: FineTuneModel,
+    /// `[data]`: examples to train on and to measure with.
+    pub data: DataSection,
+    /// `[train]`: epochs and batches.
+    pub train: FineTuneTrain,
+    /// `[optimizer]`: AdamW or LAMB.
+    pub optimizer: OptimizerSection,
+    /// `[schedule]`: the learning rate over the steps.
+    pub schedule: Schedule,
+    /// `[eval]`: when to measure, by what, and when to stop.
+    #[serde(default)]
+    pub eval: FineTuneEval,
+    /// `[checkpoint]`: what is kept to resume from.
+    #[serde(default)]
+    pub checkpoint: CheckpointSection,
+    /// `[log]`: how often metrics are written.
+    #[serde(default)]
+    pub log: LogSection,
+}
+
+/// `[task]`: what is to be predicted.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum TaskSection {
+    /// A class of each text or pair of texts.
+    Classification {
+        /// The classes in the order of the head's outputs; those of the training data where there are none.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        labels: Vec<String>,
+        /// What each class counts in the loss, in the order of the labels.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        class_weights: Vec<f32>,
+        /// The share of each target that is spread over all classes. Default 0.
+        #[serde(default)]
+        label_smoothing: f64,
+        /// The class that precision, recall and F1 are of, where there are two. Default the second.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        positive: Option<String>,
+        /// What of the encoder's states is classified; without it, what the family's own class does.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pooling: Option<Pooling>,
+    },
+    /// A number for each text or pair of texts.
+    Regression {
+        /// As for classification.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pooling: Option<Pooling>,
+    },
+}
+
+/// `[model]`: the checkpoint, and what of it is trained.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FineTuneModel {
+    /// The Hugging Face folder, relative to the current directory; programs may take a hub's name too.
+    pub path: PathBuf,
+    /// Other dropout than the checkpoint's.
+    #[serde(default)]
+    pub dropout: DropoutOverrides,
+    /// Patterns for the paths of parameters that stay as they are, such as `bert.*` for the whole encoder.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub freeze: Vec<String>,
+    /// So many first layers and the embeddings stay as they are. Default none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub freeze_layers: Option<usize>,
+    /// Each layer's learning rate is this times that of the layer above it. Default 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub layer_decay: Option<f64>,
+    /// Low-rank adapters, trained in the encoder's stead and merged into it at the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lora: Option<LoraConfig>,
+}
+
+/// `[data]`: examples to train on and to measure with.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DataSection {
+    /// The training data, and how all files are read.
+    pub train: LabelledSource,
+    /// Files to measure with during training, read as the training data. Default none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dev: Vec<String>,
+    /// Files to measure the result with, read as the training data. Default none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub test: Vec<String>,
+    /// Tokens of a sequence at most. Default 128.
+    #[serde(default = "max_len")]
+    pub max_len: usize,
+}
+
+fn max_len() -> usize {
+    128
+}
+
+/// `[train]`: how much is trained, and with what.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FineTuneTrain {
+    /// Passes over the training data.
+    pub epochs: u64,
+    /// Examples in a step.
+    pub batch_size: usize,
+    /// What happens on a loss or gradient that is not finite. Default `"stop"`.
+    #[serde(default)]
+    pub non_finite: NonFinite,
+    /// In what precision matrices are multiplied: `"f32"` or `"bf16"`. Default `"f32"`.
+    #[serde(default)]
+    pub precision: Precision,
+}
+
+/// `[eval]`: when to measure, by what, and when to stop.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct FineTuneEval {
+    /// Evaluations in an epoch, the last one at its end. Default 1.
+    pub per_epoch: u64,
+    /// The figure that the best model has the best of; the task's usual one where there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metric: Option<String>,
+    /// Evaluations without a better figure after which training ends; without it, it never ends early.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub patience: Option<u64>,
+    /// Tokens in a batch of an evaluation; no result depends on it. Default 2,048.
+    pub batch_tokens: usize,
+}
+
+impl Default for FineTuneEval {
+    fn default() -> Self {
+        Self { per_epoch: 1, metric: None, patience: None, batch_tokens: 2_048 }
+    }
+}
+
+impl FineTuneConfig {
+    /// Whether the config at `path` is one of these: it has a `[task]`.
+    ///
+    /// # Errors
+    /// [`TrainerError::Io`], [`TrainerError::ConfigSyntax`].
+    pub fn is_at(path: &Path) -> Result<bool> {
+        layered::has_table(path, "task")
+    }
+
+    /// Resolves the config file at `path` with the `sets` (`section.key=value`) laid over it.
+    ///
+    /// # Errors
+    /// As [`RunConfig::load`](crate::config::RunConfig::load).
+    pub fn load(path: &Path, sets: &[String]) -> Result<Self> {
+        let (config, merged) = layered::read::<Self>(path, sets)?;
+        match config.complaint() {
+            None => Ok(config),
+            Some((key, found, expected)) => Err(TrainerError::BadValue {
+                place: merged.place_of(key),
+                key: key.into(),
+                found,
+                expected: expected.into(),
+            }),
+        }
+    }
+
+    /// The key whose value makes no sense, the value, and what was expected.
+    fn complaint(&self) -> Option<(&'static str, String, &'static str)> {
+        let bad = |is_bad: bool, key, found: &dyn std::fmt::Display, expected| {
+            is_bad.then(|| (key, found.to_string(), expected))
+        };
+        let Self { data, train, optimizer, eval, .. } = self;
+        let positive = |x: f64| x.is_finite() && x > 0.0;
+        let smoothing = match self.task {
+            TaskSection::Classification { label_smoothing, .. } => label_smoothing,
+            _ => 0.0,
+        };
+        bad(data.max_len == 0, "data.max_len", &data.max_len, "at least 1")
+            .or_else(|| bad(train.epochs == 0, "train.epochs", &train.epochs, "at least 1"))
+            .or_else(|| bad(train.batch_size == 0, "train.batch_size", &train.batch_size, "at least 1"))
+            .or_else(|| bad(!positive(optimizer.lr), "optimizer.lr", &optimizer.lr, "a number above 0"))
+            .or_else(|| bad(eval.per_epoch == 0, "eval.per_epoch", &eval.per_epoch, "at least 1"))
+            .or_else(|| {
+                let expected = "at least 0 and below 1";
+                bad(!(0.0..1.0).contains(&smoothing), "task.label_smoothing", &smoothing, expected)
+            })
+            .or_else(|| {
+                let decay = self.model.layer_decay.unwrap_or(1.0);
+                let within = decay > 0.0 && decay <= 1.0;
+                bad(!within, "model.layer_decay", &decay, "above 0 and at most 1")
+            })
+    }
+}
+
+impl FolderConfig for FineTuneConfig {
+    const FREE_KEYS: &[&str] = &["run.name", "eval.batch_tokens", "checkpoint.", "log.", "data.test"];
+
+    fn load(path: &Path) -> Result<Self> {
+        Self::load(path, &[])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = r#"[task]
+kind = "classification"
+
+[model]
+path = "model"
+
+[data]
+train = { files = ["train.tsv"] }
+dev = ["dev.tsv"]
+
+[train]
+epochs = 3
+batch_size = 32
+
+[optimizer]
+lr = 5e-5
+
+[schedule]
+kind = "linear"
+"#;
+
+    fn load(text: &str, sets: &[&str]) -> Result<FineTuneConfig> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("sst2.toml");
+        std::fs::write(&path, text).unwrap();
+        assert!(FineTuneConfig::is_at(&path).unwrap());
+        let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
+        FineTuneConfig::load(&path, &sets)
+    }
+
+    #[test]
+    fn a_file_is_completed_and_reads_back() {
+        let config = load(FILE, &["train.epochs=2", "model.dropout.hidden=0.2"]).unwrap();
+        assert_eq!((config.run.name.as_str(), config.train.epochs, config.data.max_len), ("sst2", 2, 128));
+        assert_eq!(config.model.dropout.hidden, Some(0.2));
+        assert_eq!(load(&config.to_toml(), &[]).unwrap(), config);
+        let other = load(FILE, &["train.epochs=2", "optimizer.lr=1e-4", "log.every=3"]).unwrap();
+        let differences: Vec<String> = config.differences(&other).iter().map(ToString::to_string).collect();
+        assert_eq!(
+            differences,
+            ["model.dropout.hidden: 0.2 became absent", "optimizer.lr: 0.00005 became 0.0001"]
+        );
+    }
+
+    #[test]
+    fn mistakes_have_a_place() {
+        let error = |text: &str, sets: &[&str]| load(text, sets).unwrap_err().to_string();
+        let typo = error(&FILE.replace("epochs", "epoch"), &[]);
+        assert!(typo.ends_with(":12: unknown key `train.epoch`; did you mean `train.epochs`?"), "{typo}");
+        let zero = error(&FILE.replace("batch_size = 32", "batch_size = 0"), &[]);
+        assert!(zero.ends_with(":13: `train.batch_size` is 0; expected at least 1"), "{zero}");
+        assert_eq!(
+            error(FILE, &["model.layer_decay=1.5"]),
+            "--set model.layer_decay=1.5: `model.layer_decay` is 1.5; expected above 0 and at most 1"
+        );
+    }
+}

@@ -1,0 +1,575 @@
+//! A fine-tuning run from the config to the saved model.
+
+use super::config::{FineTuneConfig, TaskSection};
+use super::evaluate::{figures, n_tokens, predict};
+use super::model_folder::{ModelFolder, TaskFile};
+use super::task::{Encoded, Task, TaskObjective};
+use super::texts::TextTask;
+use crate::checkpoint::{Best, Checkpoint, Checkpoints, CursorState, RunState, Window};
+use crate::config::NonFinite;
+use crate::evaluation::figures::{Better, Figures};
+use crate::evaluation::report::Report;
+use crate::layer_decay::layer_decay;
+use crate::metrics::progress::{Meter, RunProgress, Status};
+use crate::metrics::{FiguresRecord, MetricsLog, Record, Timing, TuningRecord, summary};
+use crate::optimizer::{Optimizer, OptimizerConfig};
+use crate::run::RunOptions;
+use crate::run_folder::{RunFolder, write_whole_folder};
+use crate::step::{StepConfig, step};
+use crate::{Result, TrainerError};
+use burn::module::Module;
+use burn::tensor::Device;
+use cloze_data::derive_seed;
+use cloze_data::labelled::{BatchSize, Buckets};
+use cloze_model::bert::{Bert, BertConfig};
+use cloze_model::huggingface::{Checkpoint as Pretrained, LoadReport};
+use cloze_model::{ParamInit, first_layers, freeze, lora, weights};
+use cloze_tokenizer::Tokenizer;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Tells the new parameters' random numbers from all others that a seed gives.
+const INIT_STREAM: u64 = 0xF17E;
+/// The same for the order of the examples.
+const ORDER_STREAM: u64 = 0x0DE5;
+
+/// How a run ended.
+#[derive(Debug, Clone, PartialEq)]
+pub enum FineTuned {
+    /// The best model is saved in this Hugging Face folder.
+    Done {
+        /// The folder.
+        model: PathBuf,
+        /// Its figures on the development data, where there is any.
+        dev: Option<Figures>,
+        /// Its figures on the test data, where there is any.
+        test: Option<Figures>,
+    },
+    /// It was stopped after this step, which has a checkpoint.
+    Stopped {
+        /// The last step made.
+        step: u64,
+    },
+}
+
+/// Fine-tunes a checkpoint as `config` says: data, steps, evaluations, the best model, its report.
+///
+/// # Errors
+/// Whatever is wrong with the config's data, checkpoint, or run folder; a non-finite loss where the config says
+/// to stop on one.
+pub fn fine_tune(
+    config: &FineTuneConfig,
+    options: &RunOptions<'_>,
+    progress: &mut dyn RunProgress,
+) -> Result<FineTuned> {
+    let folder = match options.resume {
+        true => RunFolder::resume(&options.folder, config)?,
+        false => RunFolder::create(&options.folder, config)?,
+    };
+    let tokenizer = Tokenizer::load(&config.model.path)?;
+    match &config.task {
+        section @ (TaskSection::Classification { .. } | TaskSection::Regression { .. }) => {
+            let (task, examples, skipped) = TextTask::read(section, &config.data.train)?;
+            let mut read = Reading { config, progress: &mut *progress };
+            read.note("train", &skipped);
+            let max_len = config.data.max_len;
+            let train = TextTask::encode(&tokenizer, examples, max_len)?;
+            let [dev, test] =
+                [("dev", &config.data.dev), ("test", &config.data.test)].map(|(split, files)| {
+                    read.split(split, files, |source| {
+                        let (examples, skipped) = task.read_more(source)?;
+                        Ok((TextTask::encode(&tokenizer, examples, max_len)?, skipped))
+                    })
+                });
+            let data = Data { train, dev: dev?, test: test? };
+            let new = |init: &mut ParamInit| {
+                let pretrained = Pretrained::open(&config.model.path)?;
+                task.model(pretrained, &config.model.dropout, init)
+            };
+            let file = TaskFile { task: task.section(), max_len };
+            let saved = |encoder: &BertConfig, model: &_, path: &Path| {
+                ModelFolder { encoder, tokenizer: &tokenizer, file: &file, labels: task.labels.as_ref() }
+                    .save(model, path)
+            };
+            Run::start(config, options, folder, &task, data, new, saved, progress)?
+                .finish(options.stop, progress)
+        }
+    }
+}
+
+/// Reading the splits beside the training data.
+struct Reading<'a> {
+    config: &'a FineTuneConfig,
+    progress: &'a mut dyn RunProgress,
+}
+
+impl Reading<'_> {
+    /// Says what was left out of a split.
+    fn note(&mut self, split: &str, skipped: &cloze_data::SkipReport) {
+        if !skipped.is_empty() {
+            self.progress.note(&format!("{split}: left out {skipped}"));
+        }
+    }
+
+    fn split<T>(
+        &mut self,
+        split: &str,
+        files: &[String],
+        read: impl FnOnce(&cloze_data::labelled::LabelledSource) -> Result<(T, cloze_data::SkipReport)>,
+    ) -> Result<Option<T>> {
+        if files.is_empty() {
+            return Ok(None);
+        }
+        let (data, skipped) = read(&self.config.data.train.with_files(files.to_vec()))?;
+        self.note(split, &skipped);
+        Ok(Some(data))
+    }
+}
+
+/// A task's splits.
+struct Data<T: Task> {
+    train: Encoded<T::Example, T::Features>,
+    dev: Option<Encoded<T::Example, T::Features>>,
+    test: Option<Encoded<T::Example, T::Features>>,
+}
+
+const IN_PLACE: &str = "the model is in its place between steps";
+
+/// A run under way.
+struct Run<'a, T: Task, S> {
+    config: &'a FineTuneConfig,
+    task: &'a T,
+    folder: RunFolder,
+    checkpoints: Checkpoints,
+    log: MetricsLog,
+    device: Device,
+    encoder: BertConfig,
+    /// Out of its place during a step, which so finds its parameters held once and moves them where they are.
+    model: Option<T::Model>,
+    optimizer: Optimizer,
+    data: Data<T>,
+    buckets: Buckets,
+    /// Of each epoch, its steps.
+    epochs: Vec<u64>,
+    state: RunState,
+    save: S,
+}
+
+impl<'a, T, S> Run<'a, T, S>
+where
+    T: Task,
+    S: Fn(&BertConfig, &T::Model, &Path) -> Result<()>,
+{
+    #[allow(clippy::too_many_arguments)]
+    fn start(
+        config: &'a FineTuneConfig,
+        options: &RunOptions<'_>,
+        folder: RunFolder,
+        task: &'a T,
+        data: Data<T>,
+        new: impl FnOnce(&mut ParamInit) -> Result<(BertConfig, T::Model, LoadReport)>,
+        save: S,
+        progress: &mut dyn RunProgress,
+    ) -> Result<Self> {
+        if data.train.features.is_empty() {
+            return Err(TrainerError::NoExamples { split: "training" });
+        }
+        let device = options.device.clone().autodiff();
+        let seed = config.run.seed;
+        let mut init = ParamInit::new(&device, derive_seed(seed, &[INIT_STREAM])).with_std(0.02);
+        let (encoder, model, report) = new(&mut init)?;
+        let model = Self::prepare(config, task, model, &mut init)?;
+        let lengths: Vec<usize> =
+            data.train.features.iter().map(|features| n_tokens(task, features)).collect();
+        let fingerprint = fingerprint(task, &data.train.features);
+        let size = BatchSize::Examples(config.train.batch_size);
+        let buckets = Buckets::new(lengths, size, derive_seed(seed, &[ORDER_STREAM]));
+        let epochs: Vec<u64> =
+            (0..config.train.epochs).map(|epoch| buckets.epoch(epoch).len() as u64).collect();
+        let count = |split: &Option<Encoded<_, _>>| {
+            split.as_ref().map_or("–".into(), |split| summary::grouped(split.examples.len() as u64))
+        };
+        progress.note(&summary::facts(
+            "fine-tuning",
+            [
+                ("checkpoint", config.model.path.display().to_string()),
+                ("parameters", summary::grouped(model.num_params() as u64)),
+                ("new", report.missing.join(", ")),
+                ("not used", report.unexpected.join(", ")),
+                ("training examples", summary::grouped(data.train.examples.len() as u64)),
+                ("development, test", format!("{}, {}", count(&data.dev), count(&data.test))),
+                ("steps", summary::grouped(epochs.iter().sum())),
+            ]
+            .into_iter()
+            .filter(|(_, value)| !value.is_empty()),
+        ));
+
+        let checkpoints = Checkpoints::open(folder.checkpoints())?;
+        let constants = optimizer(config, &encoder);
+        let checkpoint = match options.resume {
+            true => newest(&checkpoints, progress)?,
+            false => None,
+        };
+        let (state, optimizer, log, model) = match checkpoint {
+            Some(Checkpoint { state, model: parameters, optimizer }) => {
+                if state.corpus != fingerprint {
+                    return Err(TrainerError::ExamplesChanged { checkpoint: checkpoints.path(state.step) });
+                }
+                let model = weights::replace(model, parameters);
+                let inner = device.clone().inner();
+                let optimizer = Optimizer::restore(constants, state.updates, optimizer, &model, &inner)?;
+                progress.note(&format!("resuming after step {}", state.step));
+                let log = MetricsLog::resume(folder.path(), state.step)?;
+                (state, optimizer, log, model)
+            }
+            None => {
+                let state = RunState {
+                    corpus: fingerprint,
+                    step: 0,
+                    updates: 0,
+                    cursor: CursorState { epoch: 0, example: 0 },
+                    tokens: 0,
+                    best: None,
+                    window: Window::default(),
+                };
+                let optimizer = Optimizer::new(constants, &model)?;
+                (state, optimizer, MetricsLog::create(folder.path())?, model)
+            }
+        };
+        Ok(Self {
+            config,
+            task,
+            folder,
+            checkpoints,
+            log,
+            device,
+            encoder,
+            model: Some(model),
+            optimizer,
+            data,
+            buckets,
+            epochs,
+            state,
+            save,
+        })
+    }
+
+    /// Freezes what is not to be trained, and attaches adapters.
+    fn prepare(
+        config: &FineTuneConfig,
+        task: &T,
+        mut model: T::Model,
+        init: &mut ParamInit,
+    ) -> Result<T::Model> {
+        let section = &config.model;
+        if let Some(adapters) = &section.lora {
+            model = task.map_encoder(model, |bert| Ok(adapters.attach(bert, init)?))?;
+        }
+        let mut frozen = section.freeze.clone();
+        if let Some(n_layers) = section.freeze_layers {
+            frozen.extend(first_layers(n_layers));
+        }
+        Ok(if frozen.is_empty() { model } else { freeze(model, &frozen)? })
+    }
+
+    /// Makes the steps that are left, and measures and reports what came of them.
+    fn finish(mut self, stop: &AtomicBool, progress: &mut dyn RunProgress) -> Result<FineTuned> {
+        let done = self.steps(stop, progress);
+        progress.finish();
+        if !done? {
+            return Ok(FineTuned::Stopped { step: self.state.step });
+        }
+        if self.data.dev.is_none() {
+            self.export()?;
+        }
+        let model = self.folder.model();
+        let best = self.best_model()?;
+        let mut measured = [None, None];
+        for (place, split) in ["dev", "test"].into_iter().enumerate() {
+            measured[place] = self.report(&best, split, progress)?;
+        }
+        let [dev, test] = measured;
+        Ok(FineTuned::Done { model, dev, test })
+    }
+
+    /// Whether all steps were made, or as many as patience allowed.
+    fn steps(&mut self, stop: &AtomicBool, progress: &mut dyn RunProgress) -> Result<bool> {
+        let steps: u64 = self.epochs.iter().sum();
+        let start = Instant::now();
+        let mut meter = Meter::new(start);
+        let mut mark = start;
+        let (mut trained, mut tokens_since) = (Duration::ZERO, 0);
+        let buckets = self.buckets.clone();
+        let mut batches = buckets.steps(self.state.step);
+        while self.state.step < steps && !self.has_stalled() {
+            let Some(batch) = batches.next() else { break };
+            let loss = self.step(&batch.examples, steps)?;
+            let number = self.state.step;
+            let tokens = batch.examples.iter().map(|i| n_tokens(self.task, &self.data.train.features[*i]));
+            let tokens = tokens.sum::<usize>() as u64;
+            self.state.tokens += tokens;
+            let now = Instant::now();
+            trained += now - mark;
+            tokens_since += tokens;
+            let pace = meter.step(now, tokens, Duration::ZERO, steps - number);
+            let learning_rate = self.learning_rate(number, steps);
+            progress.step(&Status { step: number, steps, loss, learning_rate, pace });
+
+            let (last, stopping) = (number == steps, stop.load(Ordering::Relaxed));
+            if last || number.is_multiple_of(self.config.log.every.max(1)) {
+                let seconds = trained.as_secs_f64().max(f64::MIN_POSITIVE);
+                let timing = Timing {
+                    seconds: start.elapsed().as_secs_f64(),
+                    tokens_per_second: tokens_since as f64 / seconds,
+                    waiting: 0.0,
+                };
+                self.log_training(learning_rate, timing)?;
+                (trained, tokens_since) = (Duration::ZERO, 0);
+            }
+            if self.is_evaluated_after(number) {
+                self.evaluate(progress)?;
+            }
+            if last
+                || stopping
+                || batch.ends_epoch
+                || number.is_multiple_of(self.config.checkpoint.every.max(1))
+            {
+                self.checkpoint()?;
+            }
+            if stopping && !last {
+                return Ok(false);
+            }
+            mark = Instant::now();
+            meter.skip_to(mark);
+        }
+        Ok(true)
+    }
+
+    fn step(&mut self, examples: &[usize], steps: u64) -> Result<f64> {
+        let number = self.state.step + 1;
+        let constants = StepConfig {
+            seed: self.config.run.seed,
+            step: number,
+            lr: self.learning_rate(number, steps),
+            clip_norm: self.config.optimizer.clip_norm,
+            precision: self.config.train.precision.into(),
+        };
+        let batch: Vec<&T::Features> = examples.iter().map(|i| &self.data.train.features[*i]).collect();
+        let model = self.model.take().expect(IN_PLACE);
+        let objective = TaskObjective(self.task);
+        let (model, report) = step(&objective, model, &mut self.optimizer, &[batch], &self.device, constants);
+        self.model = Some(model);
+        let loss = report.losses.iter().sum();
+        if !report.updated && self.config.train.non_finite == NonFinite::Stop {
+            return Err(TrainerError::NonFinite {
+                step: number,
+                losses: format!("loss {loss}"),
+                grad_norm: report.grad_norm,
+                epoch: self.epoch_of(number),
+                example: examples.first().map_or(0, |example| *example as u64),
+                checkpoint: self.checkpoints.steps()?.last().map(|step| self.checkpoints.path(*step)),
+            });
+        }
+        self.state.step = number;
+        self.state.updates += u64::from(report.updated);
+        self.state.window.add(&report);
+        Ok(loss)
+    }
+
+    fn model(&self) -> &T::Model {
+        self.model.as_ref().expect(IN_PLACE)
+    }
+
+    fn learning_rate(&self, step: u64, steps: u64) -> f64 {
+        self.config.schedule.learning_rate(self.config.optimizer.lr, step, steps)
+    }
+
+    /// The epoch, from 0, of a step.
+    fn epoch_of(&self, step: u64) -> u64 {
+        let mut ends = 0;
+        let before = self.epochs.iter().take_while(|steps| {
+            ends += **steps;
+            ends < step
+        });
+        before.count() as u64
+    }
+
+    /// Evaluations divide an epoch evenly.
+    fn is_evaluated_after(&self, step: u64) -> bool {
+        let epoch = self.epoch_of(step) as usize;
+        let begin: u64 = self.epochs[..epoch].iter().sum();
+        let (place, of) = (step - begin, self.epochs[epoch]);
+        let parts = self.config.eval.per_epoch.min(of);
+        // The steps at which another part of the epoch is done.
+        place * parts / of > (place - 1) * parts / of
+    }
+
+    /// Whether so many evaluations have not been better that training ends.
+    fn has_stalled(&self) -> bool {
+        let (Some(patience), Some(best)) = (self.config.eval.patience, self.state.best) else {
+            return false;
+        };
+        let since = (best.step + 1..=self.state.step).filter(|step| self.is_evaluated_after(*step));
+        since.count() as u64 >= patience
+    }
+
+    fn log_training(&mut self, learning_rate: f64, timing: Timing) -> Result<()> {
+        let window = std::mem::take(&mut self.state.window);
+        let mean = |sum: f64| sum / window.updates as f64;
+        self.log.write(&Record::Tuning(TuningRecord {
+            step: self.state.step,
+            loss: mean(window.losses.iter().sum()),
+            learning_rate,
+            grad_norm: mean(window.grad_norm),
+            tokens: self.state.tokens,
+            skipped_steps: self.state.step - self.state.updates,
+            timing,
+        }))
+    }
+
+    /// Measures on the development data, where there is any; a model better than all before is saved.
+    fn evaluate(&mut self, progress: &mut dyn RunProgress) -> Result<()> {
+        let Some(dev) = &self.data.dev else {
+            return Ok(());
+        };
+        let start = Instant::now();
+        let model = self.model().valid();
+        let device = self.device.clone().inner();
+        let predictions = predict(self.task, &model, dev, self.config.eval.batch_tokens, &device);
+        let figures = figures(&*predictions, self.config.eval.metric.as_deref())?;
+        let step = self.state.step;
+        let (name, value) = figures.main();
+        progress.note(&format!("step {step}: {}", line(&figures)));
+        let improves = self.state.best.is_none_or(|best| Better::of(name).improves(value, best.loss));
+        self.log.write(&Record::Figures(FiguresRecord {
+            step,
+            split: "dev".into(),
+            figures,
+            seconds: start.elapsed().as_secs_f64(),
+        }))?;
+        if improves {
+            self.state.best = Some(Best { step, loss: value });
+            self.export()?;
+        }
+        Ok(())
+    }
+
+    /// Saves the model as it is, adapters merged.
+    fn export(&self) -> Result<()> {
+        let model = self.model().valid();
+        let model = match self.config.model.lora {
+            Some(_) => self.task.map_encoder(model, |bert: Bert| Ok(lora::merge(bert)))?,
+            None => model,
+        };
+        write_whole_folder(&self.folder.model(), |path| (self.save)(&self.encoder, &model, path))
+    }
+
+    /// The parameters of the saved model in the one at hand.
+    fn best_model(&self) -> Result<T::Model> {
+        let model = self.model().valid();
+        let model = match self.config.model.lora {
+            Some(_) => self.task.map_encoder(model, |bert: Bert| Ok(lora::merge(bert)))?,
+            None => model,
+        };
+        let pretrained = Pretrained::open(&self.folder.model())?;
+        let architecture = pretrained.config.architecture;
+        Ok(pretrained.load_into(model, architecture, &[])?.0)
+    }
+
+    /// The best model's figures on a split, with everything about it in a folder.
+    fn report(
+        &mut self,
+        model: &T::Model,
+        split: &str,
+        progress: &mut dyn RunProgress,
+    ) -> Result<Option<Figures>> {
+        let data = match split {
+            "dev" => &self.data.dev,
+            _ => &self.data.test,
+        };
+        let Some(data) = data else {
+            return Ok(None);
+        };
+        let start = Instant::now();
+        let device = self.device.clone().inner();
+        let predictions = predict(self.task, model, data, self.config.eval.batch_tokens, &device);
+        let figures = figures(&*predictions, self.config.eval.metric.as_deref())?;
+        let folder = self.folder.path().join("report").join(split);
+        let facts = [
+            ("model", self.folder.model().display().to_string()),
+            ("split", split.to_string()),
+            ("step", self.state.best.map_or(self.state.step, |best| best.step).to_string()),
+        ];
+        let title = format!("{}: {split}", self.config.run.name);
+        Report { title: &title, facts: &facts, figures: &figures, predictions: &*predictions }
+            .write(&folder)?;
+        progress.note(&format!("{split}\n{figures}\n{}", folder.join("report.html").display()));
+        let seconds = start.elapsed().as_secs_f64();
+        if split != "dev" {
+            let (step, split) = (self.state.step, split.to_string());
+            self.log.write(&Record::Figures(FiguresRecord {
+                step,
+                split,
+                figures: figures.clone(),
+                seconds,
+            }))?;
+        }
+        Ok(Some(figures))
+    }
+
+    fn checkpoint(&self) -> Result<()> {
+        self.checkpoints.save(&Checkpoint {
+            state: self.state.clone(),
+            model: weights::collect(self.model()),
+            optimizer: self.optimizer.state(self.model()),
+        })?;
+        self.checkpoints.prune(self.config.checkpoint.keep_last, None)
+    }
+}
+
+/// The figures in one line, the main one first.
+fn line(figures: &Figures) -> String {
+    let (main, value) = figures.main();
+    let rest = figures.iter().filter(|(name, _)| *name != main);
+    std::iter::once((main, value))
+        .chain(rest)
+        .map(|(name, value)| format!("{name} {value:.4}"))
+        .collect::<Vec<_>>()
+        .join(" · ")
+}
+
+/// The optimiser's constants, with the groups of layer-wise decay after those of the config.
+fn optimizer(config: &FineTuneConfig, encoder: &BertConfig) -> OptimizerConfig {
+    let mut constants = config.optimizer.constants();
+    if let Some(decay) = config.model.layer_decay.filter(|decay| *decay < 1.0) {
+        constants.groups.extend(layer_decay(decay, encoder.n_layers));
+    }
+    constants
+}
+
+/// The newest checkpoint that is whole; damaged ones are set aside.
+fn newest(checkpoints: &Checkpoints, progress: &mut dyn RunProgress) -> Result<Option<Checkpoint>> {
+    let (checkpoint, refused) = checkpoints.latest()?;
+    for refused in refused {
+        let (path, reason) = (refused.path.display(), &refused.reason);
+        progress.note(&format!("warning: checkpoint {path} is damaged ({reason}); using the one before it"));
+        checkpoints.set_aside(&refused)?;
+    }
+    if checkpoint.is_none() {
+        progress.note("no checkpoint to resume from: starting at the first step");
+    }
+    Ok(checkpoint)
+}
+
+/// Which examples these are, in which order: a hash of their tokens.
+fn fingerprint<T: Task>(task: &T, features: &[T::Features]) -> String {
+    let mut hasher = blake3::Hasher::new();
+    for sequence in features.iter().flat_map(|features| task.sequences(features)) {
+        hasher.update(&(sequence.len() as u64).to_le_bytes());
+        for id in &sequence.input_ids {
+            hasher.update(&id.to_le_bytes());
+        }
+    }
+    hasher.finalize().to_hex().to_string()
+}

@@ -1,0 +1,140 @@
+//! The seam between fine-tuning and a kind of task.
+
+use crate::evaluation::report::Predictions;
+use crate::objective::Objective;
+use crate::{Result, TrainerError};
+use burn::module::Module;
+use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
+use cloze_data::labelled::{Packed, Padded, TokenSequence};
+use cloze_model::bert::{Bert, BertInput};
+
+/// A kind of task: what its examples become, what a model makes of them, and how that is shown.
+///
+/// An example has one sequence of features or several, as a long text has windows and a question has choices.
+pub trait Task {
+    /// An encoder with a head, whose field `bert` is the encoder.
+    type Model: Module + Send;
+    /// An example as it was read.
+    type Example;
+    /// What the model takes at once: in most tasks an example's tokens.
+    type Features;
+    /// What the model says of one such, on the host.
+    type Output;
+
+    /// The sequences that the encoder sees of it.
+    fn sequences<'a>(&self, features: &'a Self::Features) -> Vec<&'a TokenSequence>;
+
+    /// What the mean of a batch's loss is divided by.
+    fn weight(&self, batch: &[&Self::Features]) -> f64;
+
+    /// The loss summed over a batch, `[1]`.
+    fn loss(&self, model: &Self::Model, batch: &[&Self::Features], device: &Device) -> Tensor<1>;
+
+    /// What the model says of each of a batch.
+    fn outputs(&self, model: &Self::Model, batch: &[&Self::Features], device: &Device) -> Vec<Self::Output>;
+
+    /// The outputs of all features beside the examples' gold.
+    fn predictions(
+        &self,
+        examples: &[Self::Example],
+        features: &[Self::Features],
+        outputs: &[Self::Output],
+    ) -> Box<dyn Predictions>;
+
+    /// The model with another encoder in its place.
+    ///
+    /// # Errors
+    /// Those of `change`.
+    fn map_encoder(
+        &self,
+        model: Self::Model,
+        change: impl FnOnce(Bert) -> Result<Bert>,
+    ) -> Result<Self::Model>;
+}
+
+/// Examples and what they became.
+#[derive(Debug, Clone)]
+pub struct Encoded<E, F> {
+    /// The examples.
+    pub examples: Vec<E>,
+    /// Their features, in order.
+    pub features: Vec<F>,
+}
+
+/// A task's loss as what a run minimises.
+pub(super) struct TaskObjective<'a, T>(pub &'a T);
+
+impl<'a, T: Task> Objective for TaskObjective<'a, T> {
+    type Model = T::Model;
+    type Batch = Vec<&'a T::Features>;
+
+    fn terms(&self) -> &'static [&'static str] {
+        &["loss"]
+    }
+
+    fn counts(&self, batch: &Self::Batch) -> Vec<f64> {
+        vec![self.0.weight(batch)]
+    }
+
+    fn sums(&self, model: &T::Model, batch: &Self::Batch, device: &Device) -> Vec<Tensor<1>> {
+        vec![self.0.loss(model, batch, device)]
+    }
+}
+
+/// A batch's tensors: packed where the encoder takes them so, else padded.
+pub fn input(bert: &Bert, sequences: &[&TokenSequence], device: &Device) -> BertInput {
+    if bert.takes_packed() {
+        let Packed { lengths, input_ids, token_type_ids } = Packed::new(sequences);
+        let types = TensorData::new(token_type_ids, [1, input_ids.len()]);
+        return BertInput::packed(&input_ids, &lengths, device)
+            .with_token_types(Tensor::from_data(types, device));
+    }
+    let padded = Padded::new(sequences, 0, usize::MAX);
+    let shape = [padded.batch_size, padded.seq_len];
+    let matrix = |values: Vec<i32>| Tensor::<2, Int>::from_data(TensorData::new(values, shape), device);
+    let has_padding = padded.pad_mask.contains(&true);
+    let input = BertInput::new(matrix(padded.input_ids)).with_token_types(matrix(padded.token_type_ids));
+    match has_padding {
+        true => {
+            input.with_pad_mask(Tensor::<2, Bool>::from_data(TensorData::new(padded.pad_mask, shape), device))
+        }
+        false => input,
+    }
+}
+
+/// Labels on the device.
+pub(super) fn labels(labels: Vec<i32>, device: &Device) -> Tensor<1, Int> {
+    let n = labels.len();
+    Tensor::from_data(TensorData::new(labels, [n]), device)
+}
+
+/// A tensor's numbers on the host, row by row.
+pub(super) fn rows(values: Tensor<2>) -> Vec<Vec<f32>> {
+    let [_, width] = values.dims();
+    let values: Vec<f32> = values.into_data().iter::<f32>().collect();
+    values.chunks_exact(width.max(1)).map(<[f32]>::to_vec).collect()
+}
+
+/// Softmax in 64 bits.
+pub(super) fn softmax(logits: &[f32]) -> Vec<f64> {
+    let greatest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let exps: Vec<f64> = logits.iter().map(|x| f64::from(x - greatest).exp()).collect();
+    let sum: f64 = exps.iter().sum();
+    exps.into_iter().map(|e| e / sum).collect()
+}
+
+/// The place of the greatest, the first of equals.
+pub(super) fn argmax(values: &[f64]) -> usize {
+    let mut best = 0;
+    for (i, value) in values.iter().enumerate() {
+        if *value > values[best] {
+            best = i;
+        }
+    }
+    best
+}
+
+/// What is wrong with a key of the config that only the data shows.
+pub(super) fn bad_setting(key: &str, found: impl std::fmt::Display, expected: String) -> TrainerError {
+    TrainerError::Setting { key: key.into(), found: found.to_string(), expected }
+}

@@ -1,0 +1,270 @@
+//! Classes of texts and pairs of texts, and numbers for them.
+
+use super::config::TaskSection;
+use super::task::{Encoded, Task, argmax, bad_setting, input, labels, rows, softmax};
+use crate::Result;
+use crate::evaluation::report::{
+    ClassExample, ClassPredictions, Predictions, ValueExample, ValuePredictions,
+};
+use burn::tensor::{Device, Tensor, TensorData};
+use cloze_data::SkipReport;
+use cloze_data::labelled::{
+    LabelSet, LabelledSource, Labels, Target, TextExample, TextFeatures, TokenSequence, encode_texts, texts,
+};
+use cloze_model::ParamInit;
+use cloze_model::bert::{Bert, BertConfig, Pooling};
+use cloze_model::huggingface::{Architecture, Checkpoint, LoadReport};
+use cloze_model::ops::CrossEntropy;
+use cloze_model::tasks::{
+    BertForSequenceClassification, DropoutOverrides, classification_loss, regression_loss,
+};
+use cloze_tokenizer::Tokenizer;
+use std::path::Path;
+
+/// Sequence classification, or regression where there are no labels.
+#[derive(Debug, Clone)]
+pub struct TextTask {
+    /// The classes; none in a regression.
+    pub labels: Option<LabelSet>,
+    positive: Option<usize>,
+    loss: CrossEntropy,
+    pooling: Option<Pooling>,
+}
+
+impl TextTask {
+    /// The task that a config describes, and its training examples.
+    ///
+    /// # Errors
+    /// Those of reading the data; settings that do not fit its labels.
+    pub fn read(
+        section: &TaskSection,
+        source: &LabelledSource,
+    ) -> Result<(Self, Vec<TextExample>, SkipReport)> {
+        let base = Path::new("");
+        match section {
+            TaskSection::Regression { pooling } => {
+                let (loaded, _) = texts(source, base, Labels::Values)?;
+                let task = Self::new(None, *pooling);
+                Ok((task, loaded.examples, loaded.skipped))
+            }
+            TaskSection::Classification { labels, class_weights, label_smoothing, positive, pooling } => {
+                let given = match labels.as_slice() {
+                    [] => None,
+                    names => Some(LabelSet::given(names.to_vec())?),
+                };
+                let (loaded, set) = texts(source, base, given.as_ref().map_or(Labels::Found, Labels::Of))?;
+                let set = set.expect("classes are read with their set");
+                let mut task = Self::new(Some(set), *pooling);
+                let set = task.labels.as_ref().expect("just put there");
+                if !class_weights.is_empty() && class_weights.len() != set.len() {
+                    let expected = format!("{}: one for each of {}", set.len(), set.names().join(", "));
+                    return Err(bad_setting(
+                        "task.class_weights",
+                        format!("{} numbers", class_weights.len()),
+                        expected,
+                    ));
+                }
+                if let Some(name) = positive {
+                    let id = set.id(name);
+                    let expected = format!("one of {}", set.names().join(", "));
+                    task.positive =
+                        Some(id.ok_or_else(|| bad_setting("task.positive", format!("{name:?}"), expected))?);
+                }
+                task.loss.label_smoothing = *label_smoothing;
+                task.loss.class_weights =
+                    (!class_weights.is_empty()).then(|| class_weights.as_slice().into());
+                Ok((task, loaded.examples, loaded.skipped))
+            }
+        }
+    }
+
+    /// A task with these classes, or a regression.
+    pub fn new(labels: Option<LabelSet>, pooling: Option<Pooling>) -> Self {
+        let positive = labels.as_ref().filter(|set| set.len() == 2).map(|_| 1);
+        Self { labels, positive, loss: CrossEntropy::default(), pooling }
+    }
+
+    /// Reads examples of another split.
+    ///
+    /// # Errors
+    /// Those of reading the data, a label that training did not have among them.
+    pub fn read_more(&self, source: &LabelledSource) -> Result<(Vec<TextExample>, SkipReport)> {
+        let labels = self.labels.as_ref().map_or(Labels::Values, Labels::Of);
+        let (loaded, _) = texts(source, Path::new(""), labels)?;
+        Ok((loaded.examples, loaded.skipped))
+    }
+
+    /// Examples with their tokens.
+    ///
+    /// # Errors
+    /// A `max_len` without room for a token of each text.
+    pub fn encode(
+        tokenizer: &Tokenizer,
+        examples: Vec<TextExample>,
+        max_len: usize,
+    ) -> Result<Encoded<TextExample, TextFeatures>> {
+        let features = encode_texts(tokenizer, &examples, max_len)?;
+        Ok(Encoded { examples, features })
+    }
+
+    /// The task as a model's folder keeps it: labels spelt out.
+    pub fn section(&self) -> TaskSection {
+        let pooling = self.pooling;
+        match &self.labels {
+            None => TaskSection::Regression { pooling },
+            Some(set) => TaskSection::Classification {
+                labels: set.names().to_vec(),
+                class_weights: Vec::new(),
+                label_smoothing: 0.0,
+                positive: self.positive.and_then(|id| set.name(id)).map(str::to_owned),
+                pooling,
+            },
+        }
+    }
+
+    /// Outputs of the head.
+    pub fn n_outputs(&self) -> usize {
+        self.labels.as_ref().map_or(1, LabelSet::len)
+    }
+
+    /// The checkpoint's encoder with a head, new where the checkpoint has none.
+    ///
+    /// # Errors
+    /// Those of the checkpoint; dropout that is none.
+    pub fn model(
+        &self,
+        checkpoint: Checkpoint,
+        dropout: &DropoutOverrides,
+        init: &mut ParamInit,
+    ) -> Result<(BertConfig, BertForSequenceClassification, LoadReport)> {
+        const ARCHITECTURE: Architecture = Architecture::SequenceClassification;
+        let mut config = checkpoint.encoder(ARCHITECTURE);
+        let of_head = checkpoint.config.head_dropout(ARCHITECTURE);
+        dropout.apply(&mut config)?;
+        let mut init = init.deferred();
+        let bert = config.init_encoder(&mut init);
+        let of_head = dropout.head(of_head, &config);
+        let head = ARCHITECTURE.sequence_head(&config, self.n_outputs(), of_head, &mut init);
+        let mut model = BertForSequenceClassification::new(bert, head);
+        if let Some(pooling) = self.pooling {
+            model = model.with_pooling(pooling);
+        }
+        let (model, report) = checkpoint.load_into(model, ARCHITECTURE, &["head.*", "bert.pooler.*"])?;
+        Ok((config, model, report))
+    }
+}
+
+impl Task for TextTask {
+    type Model = BertForSequenceClassification;
+    type Example = TextExample;
+    type Features = TextFeatures;
+    /// The head's outputs.
+    type Output = Vec<f32>;
+
+    fn sequences<'a>(&self, features: &'a TextFeatures) -> Vec<&'a TokenSequence> {
+        vec![&features.sequence]
+    }
+
+    fn weight(&self, batch: &[&TextFeatures]) -> f64 {
+        match self.labels {
+            Some(_) => self.loss.total_weight(classes(batch).map(i64::from)),
+            None => batch.len() as f64,
+        }
+    }
+
+    fn loss(&self, model: &Self::Model, batch: &[&TextFeatures], device: &Device) -> Tensor<1> {
+        let logits = self.forward(model, batch, device);
+        let losses = match self.labels {
+            Some(_) => classification_loss(logits, labels(classes(batch).collect(), device), &self.loss),
+            None => {
+                let values: Vec<f32> = batch.iter().map(|features| value(features.target) as f32).collect();
+                let n = values.len();
+                regression_loss(logits, Tensor::from_data(TensorData::new(values, [n]), device))
+            }
+        };
+        losses.sum()
+    }
+
+    fn outputs(&self, model: &Self::Model, batch: &[&TextFeatures], device: &Device) -> Vec<Vec<f32>> {
+        rows(self.forward(model, batch, device))
+    }
+
+    fn predictions(
+        &self,
+        examples: &[TextExample],
+        _: &[TextFeatures],
+        outputs: &[Vec<f32>],
+    ) -> Box<dyn Predictions> {
+        let all = examples.iter().zip(outputs).enumerate();
+        match &self.labels {
+            Some(set) => {
+                let examples = all.map(|(i, (example, logits))| {
+                    let probabilities = softmax(logits);
+                    let (gold, predicted) = (class(example.target), argmax(&probabilities));
+                    ClassExample {
+                        id: (i + 1).to_string(),
+                        texts: both(example),
+                        gold,
+                        predicted,
+                        score: probabilities[predicted],
+                        loss: -probabilities[gold].ln(),
+                    }
+                });
+                let examples = examples.collect();
+                Box::new(ClassPredictions { labels: set.names().to_vec(), positive: self.positive, examples })
+            }
+            None => {
+                let examples = all.map(|(i, (example, outputs))| ValueExample {
+                    id: (i + 1).to_string(),
+                    texts: both(example),
+                    gold: value(example.target),
+                    predicted: f64::from(outputs[0]),
+                });
+                Box::new(ValuePredictions { examples: examples.collect() })
+            }
+        }
+    }
+
+    fn map_encoder(
+        &self,
+        mut model: Self::Model,
+        change: impl FnOnce(Bert) -> Result<Bert>,
+    ) -> Result<Self::Model> {
+        model.bert = change(model.bert)?;
+        Ok(model)
+    }
+}
+
+impl TextTask {
+    fn forward(
+        &self,
+        model: &BertForSequenceClassification,
+        batch: &[&TextFeatures],
+        device: &Device,
+    ) -> Tensor<2> {
+        let sequences: Vec<_> = batch.iter().map(|features| &features.sequence).collect();
+        model.forward(input(&model.bert, &sequences, device))
+    }
+}
+
+fn classes<'a>(batch: &'a [&TextFeatures]) -> impl Iterator<Item = i32> + 'a {
+    batch.iter().map(|features| class(features.target) as i32)
+}
+
+fn class(target: Target) -> usize {
+    match target {
+        Target::Class(class) => class,
+        Target::Value(_) | Target::None => 0,
+    }
+}
+
+fn value(target: Target) -> f64 {
+    match target {
+        Target::Value(value) => value,
+        Target::Class(_) | Target::None => f64::NAN,
+    }
+}
+
+fn both(example: &TextExample) -> Vec<String> {
+    std::iter::once(&example.text).chain(&example.pair).cloned().collect()
+}
