@@ -192,7 +192,8 @@ pub fn load_adapters<M: Module>(path: &Path, model: M) -> Result<M> {
     let path = || path.to_path_buf();
     if !missing.is_empty() {
         missing.sort();
-        return Err(ModelError::MissingTensors { path: path(), names: missing });
+        let parameter = missing[0].clone();
+        return Err(ModelError::MissingTensors { path: path(), names: missing, parameter });
     }
     if !found.is_empty() {
         return Err(ModelError::UnexpectedTensors { path: path(), names: found.into_keys().collect() });
