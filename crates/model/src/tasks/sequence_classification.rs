@@ -1,5 +1,5 @@
 use super::SequenceHead;
-use crate::bert::{Bert, BertInput, Pooler, Pooling};
+use crate::bert::{Bert, BertInput, Pooling};
 use crate::blocks::{MultiHeadAttention, SelfAttention};
 use crate::ops::CrossEntropy;
 use burn::module::Module;
@@ -47,7 +47,7 @@ pub(super) fn summaries<A: SelfAttention>(
 ) -> Tensor<2> {
     let (packing, pad_mask) = (input.packing.clone(), input.pad_mask.clone());
     let states = bert.forward(input).last_hidden_state;
-    let pooler: Option<&Pooler> = Option::from(&bert.pooler);
+    let pooler = bert.pooler.as_ref();
     match (pooling, pooler) {
         (None, Some(pooler)) => pooler.forward(states, packing.as_ref()),
         (pooling, _) => pooling.unwrap_or(Pooling::Cls).forward(states, pad_mask, packing.as_ref()),
@@ -94,7 +94,7 @@ mod tests {
         };
         let pooled = of(&model);
         let states = model.bert.forward(packed.clone()).last_hidden_state;
-        let pooler: Option<&Pooler> = Option::from(&model.bert.pooler);
+        let pooler = model.bert.pooler.as_ref();
         let expected = pooler.unwrap().forward(states.clone(), packed.packing.as_ref());
         close(pooled, model.head.forward(expected).into_data());
         let first = of(&model.clone().with_pooling(Pooling::Cls));
