@@ -9,8 +9,11 @@
 mod commands;
 mod device;
 mod failure;
+#[cfg(feature = "hub")]
+mod hub;
 mod lines;
 mod memory;
+mod model;
 mod output;
 mod profile;
 mod stop;

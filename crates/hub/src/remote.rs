@@ -106,13 +106,13 @@ impl<'a> Remote<'a> {
         // Bytes of an earlier time, or of before an interruption, may be another file's.
         let mut resumed = length(&file)? > 0;
         loop {
-            let mut tries = 0;
+            let (mut tries, mut furthest) = (0, length(&file)?);
             loop {
-                let before = length(&file)?;
                 let Err(error) = self.attempt(name, announced, &mut file, path, progress) else { break };
                 // What gets on is not counted: a bad line may break off as often as it likes.
                 let after = length(&file)?;
-                tries = if after > before { 1 } else { tries + 1 };
+                tries = if after > furthest { 1 } else { tries + 1 };
+                furthest = furthest.max(after);
                 if !is_passing(&error) || tries > self.config.retries {
                     return Err(error);
                 }

@@ -253,7 +253,7 @@ fn a_cache_that_python_filled_is_used() {
         fs::create_dir_all(folder).unwrap();
     }
     fs::write(folder.join("refs/main"), COMMIT).unwrap();
-    let mut put = |file: &str, bytes: &[u8], up: &str| {
+    let put = |file: &str, bytes: &[u8], up: &str| {
         let blob = etag(file, bytes);
         fs::write(folder.join("blobs").join(&blob), bytes).unwrap();
         std::os::unix::fs::symlink(format!("{up}blobs/{blob}"), snapshot.join(file)).unwrap();
@@ -304,7 +304,7 @@ fn an_interrupted_download_goes_on() {
         "{below:?}"
     );
     assert_eq!(below.iter().filter(|path| path.to_str().unwrap().ends_with(".incomplete")).count(), 1);
-    assert!(fails(&offline(cache.path()), NAME).contains("has no `weights"));
+    assert!(fails(&offline(cache.path()), NAME).contains("offline mode asks no server"));
 
     // Another time it goes on from there, and breaks off again on the way.
     server.state().breaks = (9, 30_000);
