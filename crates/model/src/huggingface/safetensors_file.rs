@@ -103,12 +103,20 @@ fn widened(path: &Path, name: &str, view: &TensorView<'_>) -> Result<Option<Tens
 /// The file is written beside its place and renamed: whoever reads the old one, mapped into memory too,
 /// goes on reading it whole.
 pub fn write_tensors(path: &Path, tensors: &NamedTensors, metadata: &[(&str, &str)]) -> Result<()> {
+    write_some(path, tensors.iter().map(|(name, data)| (name.as_str(), data)), metadata)
+}
+
+/// [`write_tensors`] of tensors that are borrowed one by one.
+pub(super) fn write_some<'a>(
+    path: &Path,
+    tensors: impl Iterator<Item = (&'a str, &'a TensorData)>,
+    metadata: &[(&str, &str)],
+) -> Result<()> {
     let views: Vec<(&str, TensorView<'_>)> = tensors
-        .iter()
         .map(|(name, data)| {
             assert_eq!(data.dtype(), DType::F32, "`{name}`: only FP32 parameters are written");
             let view = TensorView::new(Dtype::F32, data.shape().to_vec(), data.as_bytes());
-            (name.as_str(), view.expect("a tensor's bytes fill its shape"))
+            (name, view.expect("a tensor's bytes fill its shape"))
         })
         .collect();
     let metadata: HashMap<String, String> =
