@@ -54,9 +54,8 @@ impl ModelCache {
         }
         let parent = parent(&path);
         fs::create_dir_all(parent).map_err(io("make", parent))?;
-        let partial = tempfile::NamedTempFile::new_in(parent).map_err(io("write to", parent))?;
-        fs::write(partial.path(), commit).map_err(io("write", partial.path()))?;
-        partial.persist(&path).map(drop).map_err(|error| io("write", &path)(error.error))
+        let write = |to: &Path| fs::write(to, commit);
+        replace(&path, write).map_err(io("write", &path))
     }
 
     /// The folder of a commit's files.
@@ -104,15 +103,18 @@ impl ModelCache {
         let pointer = self.snapshot(commit).join(file);
         let parent = parent(&pointer);
         fs::create_dir_all(parent).map_err(io("make", parent))?;
-        // Made beside and renamed, so that there is always a whole one.
-        let partial = parent.join(format!(".{etag}.{}.link", std::process::id()));
-        let _ = fs::remove_file(&partial);
         let up = "../".repeat(2 + file.matches('/').count());
-        link(&self.blob(etag), Path::new(&format!("{up}blobs/{etag}")), &partial)
-            .map_err(io("make", &partial))?;
-        fs::rename(&partial, &pointer).map_err(io("make", &pointer))?;
+        let relative = format!("{up}blobs/{etag}");
+        replace(&pointer, |to| link(&self.blob(etag), Path::new(&relative), to))
+            .map_err(io("make", &pointer))?;
         Ok(pointer)
     }
+}
+
+/// Makes a file beside its place and renames it, so that there is a whole one at all times.
+fn replace(path: &Path, make: impl FnMut(&Path) -> std::io::Result<()>) -> std::io::Result<()> {
+    let partial = tempfile::Builder::new().prefix(".partial-").make_in(parent(path), make)?;
+    partial.persist(path).map(drop).map_err(|error| error.error)
 }
 
 /// A relative link, or where there are none, the same bytes under another name, or a copy.

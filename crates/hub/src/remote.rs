@@ -107,8 +107,7 @@ impl<'a> Remote<'a> {
         let mut resumed = length(&file)? > 0;
         loop {
             let (mut tries, mut furthest) = (0, length(&file)?);
-            loop {
-                let Err(error) = self.attempt(name, announced, &mut file, path, progress) else { break };
+            while let Err(error) = self.attempt(name, announced, &mut file, path, progress) {
                 // What gets on is not counted: a bad line may break off as often as it likes.
                 let after = length(&file)?;
                 tries = if after > furthest { 1 } else { tries + 1 };
