@@ -41,16 +41,19 @@ pub struct State {
     pub log: Vec<String>,
 }
 
+/// Files by their paths.
+pub type Files<'a> = &'a [(&'a str, &'a [u8])];
+
 pub struct Server {
     pub url: String,
     state: Arc<Mutex<State>>,
 }
 
 impl Server {
-    pub fn new(models: &[(&str, &[(&str, &[u8])])]) -> Self {
+    pub fn new(models: &[(&str, Files<'_>)]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let files = |files: &[(&str, &[u8])]| {
+        let files = |files: Files<'_>| {
             files.iter().map(|(name, bytes)| (name.to_string(), bytes.to_vec())).collect::<BTreeMap<_, _>>()
         };
         let models = models.iter().map(|(name, list)| (name.to_string(), files(list))).collect();
