@@ -9,7 +9,10 @@
 mod commands;
 mod device;
 mod failure;
+#[cfg(feature = "hub")]
+mod hub;
 mod lines;
+mod model;
 mod output;
 mod profile;
 mod stop;

@@ -37,7 +37,7 @@ fn refused(bytes: &[u8]) -> String {
 fn every_format_gives_pytorchs_values() {
     let expected = read_tensors(&data().join("expected.safetensors")).unwrap();
     assert_eq!(expected.len(), 20);
-    for case in ["zip", "legacy", "protocol4", "shards"] {
+    for case in ["zip", "legacy", "protocol4", "zipped_again", "shards"] {
         let MappedTensors { floats, others } = tensors_of(&data().join(case)).unwrap();
         for (name, tensor) in &expected {
             assert_eq!(floats.get(name), Some(tensor), "{case}: {name}");
@@ -81,6 +81,7 @@ fn what_is_no_dictionary_of_tensors_is_refused() {
     assert!(refused(&bytes("module")).contains("`torch.nn.modules.container.Sequential`"));
     assert!(refused(&bytes("float8")).contains("`torch._utils._rebuild_tensor_v3`"));
     assert!(refused(&bytes("tensor")).ends_with("something else than a dictionary of tensors"));
+    assert!(refused(&bytes("deflated")).ends_with("compressed or encrypted, which torch.save never does"));
     assert!(refused(b"").ends_with("not a file that torch.save wrote"));
     assert!(refused(b"version https://git-lfs").ends_with("not a file that torch.save wrote"));
     let double = tensors_of(&data().join("double")).unwrap_err().to_string();
@@ -160,7 +161,7 @@ proptest! {
     /// Files that were whole once: whatever becomes of them, reading them ends, in tensors or an error.
     #[test]
     fn damaged_files_never_panic(
-        case in prop::sample::select(&["zip", "legacy", "protocol4"][..]),
+        case in prop::sample::select(&["zip", "zipped_again", "legacy", "protocol4"][..]),
         changes in prop::collection::vec((any::<prop::sample::Index>(), change()), 1..6),
     ) {
         let mut bytes = bytes(case);

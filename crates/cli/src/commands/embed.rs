@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Read, Seek, Write};
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -14,6 +13,7 @@ use serde::Serialize;
 
 use crate::device::{self, DeviceName};
 use crate::lines::Lines;
+use crate::model;
 use crate::output::Output;
 
 /// Lines that are sorted by length together, and whose embeddings are in memory at once.
@@ -30,9 +30,8 @@ Examples:
   cloze embed --model all-MiniLM-L6-v2 --format npy < sentences.txt > embeddings.npy
   cloze embed --model runs/tiny/model --pooling cls --normalize < sentences.txt")]
 pub struct Args {
-    /// An encoder in Hugging Face's format: config.json, model.safetensors and a tokenizer.
-    #[arg(long, value_name = "DIR")]
-    model: PathBuf,
+    #[arg(long, value_name = "MODEL", help = model::HELP)]
+    model: String,
     /// How a text's states become one vector (default: as the folder says, else mean).
     #[arg(long, value_enum)]
     pooling: Option<Pooling>,
@@ -83,7 +82,8 @@ pub fn run(args: &Args) -> Result<()> {
         batch_tokens: args.batch_tokens,
         int8: args.int8,
     };
-    let embedder = Embedder::load(&args.model, config, &device::open(args.device)?)?;
+    let device = device::open(args.device)?;
+    let embedder = Embedder::load(&model::folder(&args.model)?, config, &device)?;
     let mut sink: Box<dyn Sink> = match args.format {
         Format::Jsonl => Box::new(Jsonl(Output::new())),
         Format::Npy => Box::new(Npy::new()?),

@@ -1,7 +1,5 @@
 //! `cloze fill-mask`.
 
-use std::path::PathBuf;
-
 use anyhow::{Context, Result};
 use clap::builder::RangedU64ValueParser;
 use cloze_trainer::fill_mask::{Candidate, FillMask};
@@ -10,6 +8,7 @@ use serde_json::json;
 
 use crate::device::{self, DeviceName};
 use crate::lines::Lines;
+use crate::model;
 use crate::output::Output;
 
 /// Fill the masks in a text with what the model finds most likely.
@@ -23,9 +22,8 @@ Examples:
   cloze fill-mask --model runs/tiny/model 'The [MASK] of the United States'
   cloze fill-mask --model runs/tiny/model --top-k 1 --json < lines.txt")]
 pub struct Args {
-    /// A model in Hugging Face's format: config.json, model.safetensors and a tokenizer.
-    #[arg(long, value_name = "DIR")]
-    model: PathBuf,
+    #[arg(long, value_name = "MODEL", help = model::HELP)]
+    model: String,
     /// How many tokens to show for a mask.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     top_k: usize,
@@ -43,7 +41,8 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Result<()> {
-    let mut filler = FillMask::load(&args.model, &device::open(args.device)?)?;
+    let device = device::open(args.device)?;
+    let mut filler = FillMask::load(&model::folder(&args.model)?, &device)?;
     if args.int8 {
         filler.quantize_int8();
     }

@@ -4,6 +4,8 @@ mod completions;
 mod devices;
 mod embed;
 mod fill_mask;
+#[cfg(feature = "hub")]
+mod pull;
 mod tokenizer;
 mod train;
 
@@ -41,6 +43,8 @@ pub enum Command {
     Tokenizer(tokenizer::Command),
     FillMask(fill_mask::Args),
     Embed(embed::Args),
+    #[cfg(feature = "hub")]
+    Pull(pull::Args),
     Devices(devices::Args),
     Completions(completions::Args),
 }
@@ -52,6 +56,8 @@ pub fn run(command: Command) -> Result<()> {
         Command::Tokenizer(command) => tokenizer::run(command),
         Command::FillMask(args) => fill_mask::run(&args),
         Command::Embed(args) => embed::run(&args),
+        #[cfg(feature = "hub")]
+        Command::Pull(args) => pull::run(&args),
         Command::Devices(args) => devices::run(&args),
         Command::Completions(args) => completions::run(&args),
     }

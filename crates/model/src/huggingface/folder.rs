@@ -1,5 +1,6 @@
 //! The weights of a folder: one file or several with an index, in either format.
 
+use super::safetensors_file::write_some;
 use super::sentence::read_json;
 use super::torch::map_torch;
 use super::{MappedTensors, map_tensors, write_tensors};
@@ -104,8 +105,8 @@ pub fn save_tensors(folder: &Path, tensors: &NamedTensors, max_shard_size: usize
         let mut weight_map = BTreeMap::new();
         for (at, shard) in shards.iter().enumerate() {
             let name = format!("model-{:05}-of-{:05}.safetensors", at + 1, shards.len());
-            let tensors = shard.iter().map(|name| (name.to_string(), tensors[*name].clone())).collect();
-            write_tensors(&folder.join(&name), &tensors, METADATA)?;
+            let tensors = shard.iter().map(|name| (*name, &tensors[*name]));
+            write_some(&folder.join(&name), tensors, METADATA)?;
             weight_map.extend(shard.iter().map(|tensor| (tensor.to_string(), name.clone())));
             written.insert(name);
         }

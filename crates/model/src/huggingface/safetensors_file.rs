@@ -106,8 +106,16 @@ fn widened(path: &Path, name: &str, view: &TensorView<'_>) -> Result<Option<Tens
 /// # Panics
 /// If a tensor holds something else than FP32, FP16 or bf16.
 pub fn write_tensors(path: &Path, tensors: &NamedTensors, metadata: &[(&str, &str)]) -> Result<()> {
+    write_some(path, tensors.iter().map(|(name, data)| (name.as_str(), data)), metadata)
+}
+
+/// [`write_tensors`] of tensors that are borrowed one by one.
+pub(super) fn write_some<'a>(
+    path: &Path,
+    tensors: impl Iterator<Item = (&'a str, &'a TensorData)>,
+    metadata: &[(&str, &str)],
+) -> Result<()> {
     let views: Vec<(&str, TensorView<'_>)> = tensors
-        .iter()
         .map(|(name, data)| {
             let dtype = match data.dtype() {
                 DType::F32 => Dtype::F32,
@@ -116,7 +124,7 @@ pub fn write_tensors(path: &Path, tensors: &NamedTensors, metadata: &[(&str, &st
                 other => panic!("`{name}`: {other:?} is no float type of weights"),
             };
             let view = TensorView::new(dtype, data.shape().to_vec(), data.as_bytes());
-            (name.as_str(), view.expect("a tensor's bytes fill its shape"))
+            (name, view.expect("a tensor's bytes fill its shape"))
         })
         .collect();
     let metadata: HashMap<String, String> =

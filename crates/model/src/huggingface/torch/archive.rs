@@ -46,8 +46,8 @@ impl<'a> Archive<'a> {
 
     /// The folder inside the archive that all entries share; torch.save names it after the file.
     pub(super) fn folder(&self) -> Option<&'a str> {
-        let mut pickles = self.entries.keys().filter_map(|name| name.strip_suffix("data.pkl"));
-        pickles.find(|folder| folder.is_empty() || folder.ends_with('/'))
+        let pickles = self.entries.keys().filter_map(|name| name.strip_suffix("data.pkl"));
+        pickles.filter(|folder| folder.is_empty() || folder.ends_with('/')).min()
     }
 }
 

@@ -1,5 +1,5 @@
 """Writes the folders beside this file as PyTorch 2.9.0 saves weights, and in `expected.safetensors` the
-float tensors of `zip`, `legacy` and `protocol4`, contiguous and as FP32.
+float tensors of `zip`, `legacy`, `protocol4` and `zipped_again`, contiguous and as FP32.
 
     python export.py
 """
@@ -7,6 +7,7 @@ float tensors of `zip`, `legacy` and `protocol4`, contiguous and as FP32.
 import io
 import json
 import os
+import zipfile
 from collections import OrderedDict
 from pathlib import Path
 
@@ -66,6 +67,19 @@ state |= {
 save("zip", state)
 save("legacy", state, _use_new_zipfile_serialization=False)
 save("protocol4", state, pickle_protocol=4)
+
+
+def zipped_again(folder, compression):
+    (HERE / folder).mkdir(exist_ok=True)
+    with zipfile.ZipFile(HERE / "zip" / NAME) as old:
+        with zipfile.ZipFile(HERE / folder / NAME, "w", compression) as new:
+            new.comment = b"As other programs write archives: storages begin anywhere."
+            for entry in old.infolist():
+                new.writestr(zipfile.ZipInfo(entry.filename), old.read(entry), compression)
+
+
+zipped_again("zipped_again", zipfile.ZIP_STORED)
+zipped_again("deflated", zipfile.ZIP_DEFLATED)
 floats = {
     name: tensor.detach().float().clone(memory_format=torch.contiguous_format)
     for name, tensor in state.items()

@@ -1,0 +1,49 @@
+//! What `--model` means: a folder, or a model on the hub.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+
+/// The help of `--model`, where a model's name does as well.
+#[cfg(feature = "hub")]
+pub const HELP: &str =
+    "A folder in Hugging Face's format (config.json, weights and a tokenizer), or a model's name on the hub";
+/// The help of `--model`.
+#[cfg(not(feature = "hub"))]
+pub const HELP: &str = "A folder in Hugging Face's format: config.json, weights and a tokenizer";
+
+/// The folder of the model that `text` means; see `cloze pull` for what is downloaded, and where to.
+///
+/// A folder that is there wins over a name, and what is written as only a path is (./x, /x) is one.
+#[cfg(feature = "hub")]
+pub fn folder(text: &str) -> Result<PathBuf> {
+    use cloze_hub::Source;
+
+    use crate::failure::WrongUsage;
+
+    match Source::of(text) {
+        Ok(Source::Folder(folder)) => Ok(folder),
+        Ok(Source::Name(name)) => match crate::hub::fetch(&name) {
+            Ok(model) => Ok(model.folder),
+            Err(error) => {
+                Err(error.context(format!("there is no folder {text:?}, and no such model to be had")))
+            }
+        },
+        Err(error) => {
+            Err(WrongUsage::new(anyhow::Error::new(error).context(format!("there is no folder {text:?}")))
+                .into())
+        }
+    }
+}
+
+/// The folder that `text` names.
+#[cfg(not(feature = "hub"))]
+pub fn folder(text: &str) -> Result<PathBuf> {
+    let folder = PathBuf::from(text);
+    if !folder.exists() {
+        anyhow::bail!(
+            "there is no folder {text:?}; names on the hub need `cargo build --release -p cloze --features hub`"
+        );
+    }
+    Ok(folder)
+}

@@ -1,0 +1,133 @@
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The result of this crate's fallible functions.
+pub type Result<T> = std::result::Result<T, HubError>;
+
+/// Why a model is not to be had.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HubError {
+    /// Text that is no model's name.
+    #[error("{text:?} is no model's name: {reason}")]
+    Name {
+        /// The text.
+        text: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+
+    /// The server has no such model, or does not show it without a token that may see it.
+    #[error("{endpoint} has no model `{name}`{}", if *token { ", or this token may not see it" } else { ", or shows it only with a token" })]
+    NotFound {
+        /// The model.
+        name: String,
+        /// The server.
+        endpoint: String,
+        /// Whether a token was given.
+        token: bool,
+    },
+
+    /// The model has no such revision.
+    #[error("model `{name}` has no revision `{revision}`")]
+    NoRevision {
+        /// The model.
+        name: String,
+        /// The branch, tag or commit.
+        revision: String,
+    },
+
+    /// The server knows the model and does not hand it out.
+    #[error("model `{name}` is gated or private: {}", if *token {
+        "this token is not allowed to read it; ask for access on its page"
+    } else {
+        "ask for access on its page, and give a token (HF_TOKEN)"
+    })]
+    Denied {
+        /// The model.
+        name: String,
+        /// Whether a token was given.
+        token: bool,
+    },
+
+    /// The token is not one of the server's.
+    #[error("{endpoint} does not accept the token")]
+    BadToken {
+        /// The server.
+        endpoint: String,
+    },
+
+    /// A model that is not in the cache, or not whole, while no server may be asked.
+    #[error("{} has no `{file}` of model `{name}`, and offline mode asks no server", cache.display())]
+    NotCached {
+        /// The model, with its revision.
+        name: String,
+        /// What is missing.
+        file: String,
+        /// The cache's folder.
+        cache: PathBuf,
+    },
+
+    /// A model without a configuration or weights that can be read.
+    #[error("model `{name}` has no {missing}")]
+    NoModel {
+        /// The model, with its revision.
+        name: String,
+        /// What is missing.
+        missing: &'static str,
+    },
+
+    /// A server that could not be reached, or whose answer broke off.
+    #[error("cannot reach {url}: {reason}")]
+    Network {
+        /// What was asked for.
+        url: String,
+        /// What happened.
+        reason: String,
+    },
+
+    /// A server that cannot do what it is asked.
+    #[error("{url}: the server answers with status {status}")]
+    Status {
+        /// What was asked for.
+        url: String,
+        /// The HTTP status.
+        status: u16,
+    },
+
+    /// An answer that is not a hub's.
+    #[error("{url}: not the answer of a model hub: {reason}")]
+    Protocol {
+        /// What was asked for.
+        url: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+
+    /// A download that is not what the server announced; it is thrown away.
+    #[error("{url}: downloaded {found}, the server announced {expected}")]
+    Corrupt {
+        /// What was asked for.
+        url: String,
+        /// Length or hash as announced.
+        expected: String,
+        /// Length or hash as received.
+        found: String,
+    },
+
+    /// A file or folder could not be read, written or made.
+    #[error("cannot {action} {}", path.display())]
+    Io {
+        /// What was tried, as a verb.
+        action: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+}
+
+/// Adds what was tried, and with which file.
+pub(crate) fn io<'a>(action: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> HubError + 'a {
+    move |source| HubError::Io { action, path: path.into(), source }
+}

@@ -1,0 +1,101 @@
+//! Which of a model's files are needed.
+
+use serde::Deserialize;
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::name::is_plain_path;
+
+/// The configuration, without which nothing goes.
+pub(crate) const CONFIG: &str = "config.json";
+
+/// What sentence-transformers keeps beside it, in folders of their own.
+pub(crate) const MODULES: &str = "modules.json";
+
+/// What there may be besides, the tokenizer's files above all.
+pub(crate) const OPTIONAL: &[&str] = &[
+    MODULES,
+    "sentence_bert_config.json",
+    "config_sentence_transformers.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.txt",
+    "vocab.json",
+    "merges.txt",
+    "tokenizer.model",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+    "spm.model",
+];
+
+/// Weights, or indices of their shards, the first that there is being taken.
+pub(crate) const WEIGHTS: &[&str] = &[
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "pytorch_model.bin",
+    "pytorch_model.bin.index.json",
+];
+
+#[derive(Deserialize)]
+struct Module {
+    #[serde(default)]
+    path: String,
+}
+
+/// The configurations of sentence-transformers' modules that `modules.json` names, as far as they are listed.
+pub(crate) fn module_files(modules: &[u8], listed: &[String]) -> serde_json::Result<Vec<String>> {
+    let modules: Vec<Module> = serde_json::from_slice(modules)?;
+    let folders: Vec<String> = modules
+        .iter()
+        .filter(|module| !module.path.is_empty())
+        .map(|module| format!("{}/", module.path))
+        .collect();
+    let belongs = |file: &&String| {
+        file.ends_with(".json")
+            && folders.iter().any(|folder| file.starts_with(folder))
+            && is_plain_path(file)
+    };
+    Ok(listed.iter().filter(belongs).cloned().collect())
+}
+
+#[derive(Deserialize)]
+struct Index {
+    weight_map: BTreeMap<String, String>,
+}
+
+/// The shards that an index names, or the name of one that lies elsewhere.
+pub(crate) fn shards(index: &[u8]) -> Result<BTreeSet<String>, String> {
+    let index: Index = serde_json::from_slice(index).map_err(|error| error.to_string())?;
+    let shards: BTreeSet<String> = index.weight_map.into_values().collect();
+    match shards.iter().find(|shard| shard.contains('/') || !is_plain_path(shard)) {
+        Some(shard) => Err(format!("shard {shard:?} is no file of the model's folder")),
+        None => Ok(shards),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modules_have_their_folders_configurations() {
+        let modules = br#"[{"path": "", "type": "T"}, {"path": "1_Pooling", "type": "P"}, {"type": "N"}]"#;
+        let listed =
+            ["config.json", "1_Pooling/config.json", "1_Pooling/x.bin", "1_PoolingX/a.json", "onnx/a.json"];
+        let found = module_files(modules, &listed.map(String::from)).unwrap();
+        assert_eq!(found, ["1_Pooling/config.json"]);
+        let evil = module_files(br#"[{"path": ".."}]"#, &["../config.json".into()]).unwrap();
+        assert!(evil.is_empty());
+        assert!(module_files(b"{}", &[]).is_err());
+    }
+
+    #[test]
+    fn shards_are_plain_files() {
+        let found = shards(br#"{"weight_map": {"a": "1.bin", "b": "2.bin", "c": "1.bin"}}"#).unwrap();
+        assert_eq!(found.into_iter().collect::<Vec<_>>(), ["1.bin", "2.bin"]);
+        for evil in ["../1.bin", "/1.bin", "x/1.bin", "..", "", "a\\\\b"] {
+            assert!(shards(format!(r#"{{"weight_map": {{"a": "{evil}"}}}}"#).as_bytes()).is_err(), "{evil}");
+        }
+    }
+}
