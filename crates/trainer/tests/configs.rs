@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use cloze_trainer::config::{ModelPreset, RunConfig};
+use cloze_trainer::config::{FolderConfig, ModelPreset, RunConfig};
 use cloze_trainer::schedule::Schedule;
 
 fn folder() -> PathBuf {

@@ -269,7 +269,7 @@ impl Objective for Poisoned {
         BertPretraining.terms()
     }
 
-    fn counts(&self, (batch, _): &Self::Batch) -> Vec<usize> {
+    fn counts(&self, (batch, _): &Self::Batch) -> Vec<f64> {
         BertPretraining.counts(batch)
     }
 

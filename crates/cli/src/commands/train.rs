@@ -2,13 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow};
 use cloze_trainer::config::RunConfig;
+use cloze_trainer::finetune::{self, FineTuneConfig, FineTuned};
 use cloze_trainer::metrics::progress::StderrProgress;
 use cloze_trainer::run::{Outcome, RunOptions, pretrain};
 
 use crate::device::{self, DeviceName};
 use crate::failure::WrongUsage;
+use crate::model;
 use crate::output::Output;
 use crate::profile::Profiled;
 use crate::stop;
@@ -17,11 +19,14 @@ use crate::stop;
 const RUNS: &str = "runs";
 const CACHE: &str = "cache";
 
-/// Pretrain a model as a configuration file says.
+/// Pretrain or fine-tune a model as a configuration file says.
 ///
 /// Trains or loads the tokenizer, prepares the corpus, trains. The run's folder receives the
 /// resolved configuration, the metrics, checkpoints and, at the end, the model with its tokenizer
 /// as a Hugging Face folder, whose path is printed on standard output.
+///
+/// A configuration with a [task] fine-tunes a checkpoint on labelled data: the folder then receives the best
+/// model and, for development and test data, a report with every prediction.
 ///
 /// Ctrl-C saves a checkpoint and ends; a second one ends at once. --resume goes on from the last
 /// good checkpoint, however the run ended, to the very weights of a run that was never interrupted.
@@ -30,6 +35,7 @@ const CACHE: &str = "cache";
 Examples:
   cloze train configs/bert-tiny-sample.toml
   cloze train configs/bert-tiny-sample.toml --set train.steps=500 --out runs/short
+  cloze train configs/sst2.toml --set run.seed=7
   cloze train configs/bert-base.toml --device cuda:0 --out runs/base
   cloze train configs/bert-base.toml --device cuda:0 --out runs/base --resume")]
 pub struct Args {
@@ -55,6 +61,9 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Result<()> {
+    if FineTuneConfig::is_at(&args.config).map_err(WrongUsage::new)? {
+        return fine_tune(args);
+    }
     let config = RunConfig::load(&args.config, &args.settings).map_err(WrongUsage::new)?;
     let device = device::open(args.device)?;
     let stop = stop::on_ctrl_c()?;
@@ -74,8 +83,31 @@ pub fn run(args: &Args) -> Result<()> {
             output.line(model.display())?;
             output.flush()
         }
-        Outcome::Stopped { step } => {
-            bail!("stopped after step {step}: the same command with --resume goes on from there")
-        }
+        Outcome::Stopped { step } => Err(stopped(step)),
     }
+}
+
+/// Fine-tunes, as a config with a `[task]` says.
+fn fine_tune(args: &Args) -> Result<()> {
+    let mut config = FineTuneConfig::load(&args.config, &args.settings).map_err(WrongUsage::new)?;
+    if args.profile.is_some() {
+        return Err(WrongUsage::new(anyhow!("--profile is of pretraining runs")).into());
+    }
+    config.model.path = model::folder(&config.model.path.to_string_lossy())?;
+    let device = device::open(args.device)?;
+    let stop = stop::on_ctrl_c()?;
+    let folder = args.out.clone().unwrap_or_else(|| Path::new(RUNS).join(&config.run.name));
+    let options = RunOptions { device, folder, cache: CACHE.into(), resume: args.resume, stop: &stop };
+    match finetune::fine_tune(&config, &options, &mut StderrProgress::new())? {
+        FineTuned::Done { model, .. } => {
+            let mut output = Output::new();
+            output.line(model.display())?;
+            output.flush()
+        }
+        FineTuned::Stopped { step } => Err(stopped(step)),
+    }
+}
+
+fn stopped(step: u64) -> anyhow::Error {
+    anyhow!("stopped after step {step}: the same command with --resume goes on from there")
 }
