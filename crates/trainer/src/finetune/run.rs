@@ -175,6 +175,8 @@ where
         if data.train.features.is_empty() {
             return Err(TrainerError::NoExamples { split: "training" });
         }
+        // Known before the first step, and not after the first epoch.
+        figures(&*task.predictions(&[], &[], &[]), config.eval.metric.as_deref())?;
         let device = options.device.clone().autodiff();
         let seed = config.run.seed;
         let mut init = ParamInit::new(&device, derive_seed(seed, &[INIT_STREAM])).with_std(0.02);

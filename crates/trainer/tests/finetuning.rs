@@ -1,0 +1,254 @@
+//! Fine-tuning runs on texts, from a small checkpoint to the saved model.
+#![allow(missing_docs)]
+#![allow(clippy::unwrap_used, reason = "helpers of tests, which clippy does not count as tests")]
+
+use burn::tensor::Device;
+use cloze_model::ParamInit;
+use cloze_model::bert::BertConfig;
+use cloze_model::huggingface::{Architecture, Checkpoint, SaveConfig, save_pretrained};
+use cloze_model::weights::NamedTensors;
+use cloze_tokenizer::train::WordPieceTrainer;
+use cloze_trainer::finetune::{FineTuneConfig, FineTuned, TaskFile, fine_tune};
+use cloze_trainer::metrics::progress::{RunProgress, Silent, Status};
+use cloze_trainer::run::RunOptions;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A folder with a checkpoint of random weights and texts that are good or bad by one word of theirs.
+struct Bench {
+    folder: tempfile::TempDir,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let model = folder.path().join("model");
+        fs::create_dir(&model).unwrap();
+        let (train, dev) = (rows(160, 1), rows(60, 2));
+        let trainer = WordPieceTrainer { vocab_size: 120, ..Default::default() };
+        let texts = train.iter().map(|(text, ..)| text.as_str());
+        let tokenizer = trainer.train(texts).unwrap();
+        tokenizer.save(&model).unwrap();
+        let device = Device::flex();
+        let config = BertConfig {
+            d_ff: 64,
+            n_heads: 2,
+            max_positions: 32,
+            ..BertConfig::new(tokenizer.vocab_size(), 2, 32)
+        };
+        let encoder = config.init_encoder(&mut ParamInit::new(&device, 3).with_std(0.1));
+        save_pretrained(&model, &encoder, &config, &SaveConfig::new(Architecture::Encoder)).unwrap();
+        for (name, rows) in [("train.tsv", &train), ("dev.tsv", &dev)] {
+            let lines: String =
+                rows.iter().map(|(text, label, score)| format!("{text}\t{label}\t{score}\n")).collect();
+            fs::write(folder.path().join(name), format!("text\tlabel\tscore\n{lines}")).unwrap();
+        }
+        Self { folder }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn config(&self, task: &str, label: &str, sets: &[&str]) -> FineTuneConfig {
+        let [model, train, dev] = ["model", "train.tsv", "dev.tsv"].map(|name| self.path(name));
+        let text = format!(
+            "task = {task}\nmodel.path = {model:?}\ntrain = {{ epochs = 6, batch_size = 8 }}\n\
+             data = {{ train = {{ files = [{train:?}], columns = {{ label = {label:?} }} }}, dev = [{dev:?}] }}\n\
+             optimizer.lr = 3e-3\nschedule = {{ kind = \"linear\", warmup_steps = 5 }}\nlog.every = 5\n"
+        );
+        let path = self.path("config.toml");
+        fs::write(&path, text).unwrap();
+        let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
+        FineTuneConfig::load(&path, &sets).unwrap()
+    }
+
+    fn run(
+        &self,
+        name: &str,
+        config: &FineTuneConfig,
+        resume: bool,
+        progress: &mut dyn RunProgress,
+        stop: &AtomicBool,
+    ) -> cloze_trainer::Result<FineTuned> {
+        let options = RunOptions {
+            device: Device::flex(),
+            folder: self.path(name),
+            cache: self.path("cache"),
+            resume,
+            stop,
+        };
+        fine_tune(config, &options, progress)
+    }
+
+    fn run_whole(&self, name: &str, config: &FineTuneConfig) -> FineTuned {
+        self.run(name, config, false, &mut Silent, &AtomicBool::new(false)).unwrap()
+    }
+}
+
+/// Texts with their class and a number, from a seed.
+fn rows(n: usize, seed: u64) -> Vec<(String, &'static str, f64)> {
+    let mut state = seed;
+    let mut random = |n: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % n
+    };
+    let plain = ["the", "film", "was", "a", "story", "of", "ships", "and", "sea"];
+    let told = [("dull", "bad", 1.0), ("weak", "bad", 2.0), ("fine", "good", 3.5), ("great", "good", 5.0)];
+    (0..n)
+        .map(|_| {
+            let (word, label, score) = told[random(4)];
+            let mut words: Vec<&str> = (0..2 + random(9)).map(|_| plain[random(plain.len())]).collect();
+            words.insert(random(words.len() + 1), word);
+            (words.join(" "), label, score)
+        })
+        .collect()
+}
+
+fn parameters(model: &Path) -> NamedTensors {
+    let tensors = cloze_model::huggingface::read_tensors(&model.join("model.safetensors")).unwrap();
+    assert!(!tensors.is_empty());
+    tensors
+}
+
+/// Stops the run after a step.
+struct StopAfter<'a>(u64, &'a AtomicBool);
+
+impl RunProgress for StopAfter<'_> {
+    fn step(&mut self, status: &Status) {
+        if status.step == self.0 {
+            self.1.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+#[test]
+fn classes_are_learnt_and_the_folder_says_them() {
+    let bench = Bench::new();
+    let config = bench.config("{ kind = \"classification\" }", "label", &[]);
+    let FineTuned::Done { model, dev, test } = bench.run_whole("run", &config) else { panic!("not stopped") };
+    let dev = dev.unwrap();
+    assert!(dev.get("accuracy").unwrap() > 0.9, "{dev}");
+    assert_eq!(test, None);
+    let checkpoint = Checkpoint::open(&model).unwrap();
+    assert_eq!(checkpoint.config.architecture, Architecture::SequenceClassification);
+    assert_eq!(checkpoint.config.labels, ["bad", "good"]);
+    assert_eq!(TaskFile::read(&model).unwrap().unwrap().max_len, 128);
+    let report = bench.path("run/report/dev");
+    for file in ["report.html", "figures.json", "predictions.tsv", "worst.tsv", "confusion.tsv"] {
+        assert!(report.join(file).exists(), "{file}");
+    }
+    assert_eq!(fs::read_to_string(report.join("predictions.jsonl")).unwrap().lines().count(), 60);
+}
+
+#[test]
+fn numbers_are_learnt() {
+    let bench = Bench::new();
+    let config = bench.config("{ kind = \"regression\", pooling = \"mean\" }", "score", &["train.epochs=25"]);
+    let FineTuned::Done { dev, .. } = bench.run_whole("run", &config) else { panic!("not stopped") };
+    let dev = dev.unwrap();
+    assert!(dev.get("pearson").unwrap() > 0.9, "{dev}");
+}
+
+#[test]
+fn an_interrupted_run_ends_with_the_same_bits() {
+    let bench = Bench::new();
+    let sets = ["train.epochs=2", "checkpoint.every=7"];
+    let config = bench.config("{ kind = \"classification\" }", "label", &sets);
+    bench.run_whole("whole", &config);
+    for at in [3, 20, 39] {
+        let name = format!("stopped-{at}");
+        let stop = AtomicBool::new(false);
+        let outcome = bench.run(&name, &config, false, &mut StopAfter(at, &stop), &stop).unwrap();
+        assert_eq!(outcome, FineTuned::Stopped { step: at });
+        let outcome = bench.run(&name, &config, true, &mut Silent, &AtomicBool::new(false)).unwrap();
+        assert!(matches!(outcome, FineTuned::Done { .. }));
+        let models = [name.as_str(), "whole"].map(|run| parameters(&bench.path(run).join("model")));
+        assert_eq!(models[0], models[1], "stopped after step {at}");
+    }
+}
+
+#[test]
+fn what_is_frozen_stays_and_adapters_are_merged() {
+    let bench = Bench::new();
+    let before = parameters(&bench.path("model"));
+    let encoder = |name: &str| {
+        let all = parameters(&bench.path(name).join("model"));
+        let find = |suffix: &str| {
+            all.iter().find(|(name, _)| name.ends_with(suffix)).map(|(_, data)| data.clone()).unwrap()
+        };
+        [
+            "embeddings.word_embeddings.weight",
+            "layer.0.attention.self.query.weight",
+            "layer.1.output.dense.weight",
+        ]
+        .map(find)
+    };
+    let was = |suffix: &str| before.iter().find(|(name, _)| name.ends_with(suffix)).unwrap().1.clone();
+    let (words, query, output) = (
+        was("embeddings.word_embeddings.weight"),
+        was("layer.0.attention.self.query.weight"),
+        was("layer.1.output.dense.weight"),
+    );
+    let task = "{ kind = \"classification\" }";
+    let frozen = bench.config(task, "label", &["model.freeze=[\"bert.*\"]", "train.epochs=1"]);
+    bench.run_whole("frozen", &frozen);
+    assert_eq!(encoder("frozen"), [words.clone(), query.clone(), output.clone()]);
+    let first = bench.config(task, "label", &["model.freeze_layers=1", "train.epochs=1"]);
+    bench.run_whole("first", &first);
+    let [a, b, c] = encoder("first");
+    assert_eq!([a, b], [words.clone(), query.clone()]);
+    assert_ne!(c, output);
+    let lora = bench.config(task, "label", &["model.lora={ rank = 2, alpha = 4.0 }", "train.epochs=3"]);
+    bench.run_whole("lora", &lora);
+    let [a, b, c] = encoder("lora");
+    assert_eq!([a, c], [words, output], "adapters are on queries and values");
+    assert_ne!(b, query);
+}
+
+#[test]
+fn patience_ends_a_run_and_the_best_model_stays() {
+    let bench = Bench::new();
+    // So high a rate learns nothing: the first evaluation is not beaten for long.
+    let sets = ["optimizer.lr=1.0", "eval.patience=2", "eval.per_epoch=4", "train.epochs=20"];
+    let config = bench.config("{ kind = \"classification\" }", "label", &sets);
+    let FineTuned::Done { dev, .. } = bench.run_whole("run", &config) else { panic!("not stopped") };
+    let metrics = fs::read_to_string(bench.path("run/metrics.jsonl")).unwrap();
+    let values: Vec<f64> = metrics
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap())
+        .filter(|record| record["event"] == "figures")
+        .map(|record| record["figures"]["figures"]["accuracy"].as_f64().unwrap())
+        .collect();
+    assert!(values.len() < 80, "{}", values.len());
+    let best = values.iter().copied().fold(0.0, f64::max);
+    assert_eq!(dev.unwrap().get("accuracy"), Some(best));
+    assert_eq!(values.iter().position(|value| *value == best), Some(values.len() - 3));
+}
+
+#[test]
+fn settings_that_do_not_fit_the_data() {
+    let bench = Bench::new();
+    let error = |task: &str, sets: &[&str]| {
+        let config = bench.config(task, "label", sets);
+        let name = format!("run-{}", task.len() + sets.len());
+        bench.run(&name, &config, false, &mut Silent, &AtomicBool::new(false)).unwrap_err().to_string()
+    };
+    assert_eq!(
+        error("{ kind = \"classification\", class_weights = [1.0, 2.0, 3.0] }", &[]),
+        "`task.class_weights` is 3 numbers; expected 2: one for each of bad, good"
+    );
+    assert_eq!(
+        error("{ kind = \"classification\", positive = \"fine\" }", &[]),
+        "`task.positive` is \"fine\"; expected one of bad, good"
+    );
+    assert_eq!(
+        error("{ kind = \"classification\" }", &["eval.metric=\"recal\"", "train.epochs=1"])
+            .split(';')
+            .next(),
+        Some("this evaluation has no figure `recal`")
+    );
+    let no_number = error("{ kind = \"regression\" }", &[]);
+    assert!(no_number.contains("train.tsv") && no_number.contains("expected a finite number"), "{no_number}");
+}
