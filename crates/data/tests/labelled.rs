@@ -607,7 +607,7 @@ fn features_and_answers_are_those_of_transformers() {
         .collect();
     let (max_len, stride) = (number(&golden["max_len"]), number(&golden["stride"]));
     let features =
-        encode_questions(&tokenizer, &questions, Windows { max_len, stride, max_question: 24 }).unwrap();
+        encode_questions(&tokenizer, &questions, Windows { max_len, stride, max_question: 27 }).unwrap();
     let found: Vec<serde_json::Value> = features
         .iter()
         .map(|window| {
