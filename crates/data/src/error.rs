@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 /// The result of this crate's fallible functions.
 pub type Result<T> = std::result::Result<T, DataError>;
 
-/// What can go wrong with a corpus, its preparation or its examples.
+/// What can go wrong with a corpus, its preparation or its examples, and with labelled data.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DataError {

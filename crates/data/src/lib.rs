@@ -1,4 +1,5 @@
-//! From text on disk to pretraining batches: corpora, prepared corpora, sentence pairs, masking.
+//! From text on disk to pretraining batches: corpora, prepared corpora, sentence pairs, masking; and from
+//! labelled data to batches for fine-tuning: [`labelled`].
 //!
 //! Tensors do not occur here: a batch is plain vectors. Everything random is a function of a seed, an
 //! epoch and an example's place in it, so a run's data position is two numbers, a [`Cursor`].

@@ -15,13 +15,13 @@ use std::path::{Path, PathBuf};
 /// the task's fields unless `columns` says otherwise. Keys that the format or the task has no use for are
 /// errors.
 ///
-/// The bundled forms of public data as examples:
+/// Two public sets as examples:
 ///
 /// ```
 /// # use cloze_data::labelled::LabelledSource;
 /// // MRPC: tabs, quotation marks that are text.
-/// let mrpc = r#"{"files": ["mrpc/train.tsv"],
-///     "columns": {"text": "#1 String", "pair": "#2 String", "label": "Quality"}}"#;
+/// let mrpc = r##"{"files": ["mrpc/train.tsv"],
+///     "columns": {"text": "#1 String", "pair": "#2 String", "label": "Quality"}}"##;
 /// // TREC: `DESC:manner How did serfdom develop?`, the coarse class.
 /// let trec = r#"{"files": ["trec/train.txt"], "format": "tsv", "delimiter": " ", "header": false,
 ///     "n_columns": 2, "columns": {"label": 1, "text": 2}, "label_before": ":"}"#;
