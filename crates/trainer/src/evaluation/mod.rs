@@ -2,8 +2,8 @@
 //!
 //! Metrics ([`confusion`], [`correlation`], [`entities`], [`squad`]) equal those of scikit-learn, scipy,
 //! seqeval and SQuAD's scripts. A task's predictions beside gold implement [`report::Predictions`]: they
-//! give the [`Figures`](figures::Figures), and [`report::write`] puts them into a folder for people to read.
-//! [`seeds`] has the mean and the deviation over several runs.
+//! give the [`Figures`](figures::Figures), and a [`Report`](report::Report) puts them into a folder for people
+//! to read. [`seeds`] has the mean and the deviation over several runs.
 
 pub mod confusion;
 pub mod correlation;
