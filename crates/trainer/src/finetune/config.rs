@@ -5,7 +5,7 @@ use crate::config::{
 };
 use crate::error::{Result, TrainerError};
 use crate::schedule::Schedule;
-use cloze_data::labelled::LabelledSource;
+use cloze_data::labelled::{AnswerConfig, LabelledSource, Windows};
 use cloze_model::bert::Pooling;
 use cloze_model::lora::LoraConfig;
 use cloze_model::tasks::DropoutOverrides;
@@ -71,6 +71,43 @@ pub enum TaskSection {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pooling: Option<Pooling>,
     },
+    /// The piece of a text that answers a question.
+    Answers {
+        /// Tokens that a window over a long text shares with the one before. Default 128.
+        #[serde(default = "stride")]
+        stride: usize,
+        /// Tokens of a question at most; a longer one is cut at its end. Default 64.
+        #[serde(default = "max_question")]
+        max_question: usize,
+        /// Tokens of an answer at most. Default 30.
+        #[serde(default = "max_answer")]
+        max_answer: usize,
+        /// First and last tokens of a window that are tried with each other. Default 20.
+        #[serde(default = "n_best")]
+        n_best: usize,
+        /// No answer is given where none scores above the best by more than this, as in SQuAD 2.0. Without it, 0
+        /// where training data has questions without an answer, else there always is one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        null_threshold: Option<f64>,
+    },
+    /// The right one of several choices.
+    MultipleChoice {},
+}
+
+fn stride() -> usize {
+    Windows::default().stride
+}
+
+fn max_question() -> usize {
+    Windows::default().max_question
+}
+
+fn max_answer() -> usize {
+    AnswerConfig::default().max_answer
+}
+
+fn n_best() -> usize {
+    AnswerConfig::default().n_best
 }
 
 /// `[model]`: the checkpoint, and what of it is trained.
@@ -192,6 +229,15 @@ impl FineTuneConfig {
             TaskSection::Classification { label_smoothing, .. } => label_smoothing,
             _ => 0.0,
         };
+        let answers = || match self.task {
+            TaskSection::Answers { max_answer, n_best, null_threshold, .. } => {
+                let threshold = null_threshold.unwrap_or(0.0);
+                bad(max_answer == 0, "task.max_answer", &max_answer, "at least 1")
+                    .or_else(|| bad(n_best == 0, "task.n_best", &n_best, "at least 1"))
+                    .or_else(|| bad(!threshold.is_finite(), "task.null_threshold", &threshold, "a number"))
+            }
+            _ => None,
+        };
         bad(data.max_len == 0, "data.max_len", &data.max_len, "at least 1")
             .or_else(|| bad(train.epochs == 0, "train.epochs", &train.epochs, "at least 1"))
             .or_else(|| bad(train.batch_size == 0, "train.batch_size", &train.batch_size, "at least 1"))
@@ -206,6 +252,7 @@ impl FineTuneConfig {
                 let within = decay > 0.0 && decay <= 1.0;
                 bad(!within, "model.layer_decay", &decay, "above 0 and at most 1")
             })
+            .or_else(answers)
     }
 }
 
@@ -275,6 +322,15 @@ kind = "linear"
         assert_eq!(
             error(FILE, &["model.layer_decay=1.5"]),
             "--set model.layer_decay=1.5: `model.layer_decay` is 1.5; expected above 0 and at most 1"
+        );
+        let answers = FILE.replace("classification", "answers");
+        assert_eq!(
+            error(&answers, &["task.n_best=0"]),
+            "--set task.n_best=0: `task.n_best` is 0; expected at least 1"
+        );
+        assert_eq!(
+            error(&answers, &["task.null_threshold=nan"]),
+            "--set task.null_threshold=nan: `task.null_threshold` is NaN; expected a number"
         );
     }
 }

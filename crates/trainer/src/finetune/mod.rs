@@ -3,6 +3,8 @@
 //! [`FineTuneConfig`] says all of a run, [`fine_tune`] carries it out. A kind of task is a [`Task`], such as
 //! [`TextTask`]: what its examples become, its loss, and what it predicts.
 
+mod answers;
+mod choices;
 mod config;
 mod evaluate;
 mod model_folder;
@@ -10,6 +12,8 @@ mod run;
 mod task;
 mod texts;
 
+pub use answers::{AnswerTask, SpanScores};
+pub use choices::ChoiceTask;
 pub use config::{DataSection, FineTuneConfig, FineTuneEval, FineTuneModel, FineTuneTrain, TaskSection};
 pub use evaluate::{figures, outputs, predict};
 pub use model_folder::{TASK_FILE, TaskFile};

@@ -57,6 +57,8 @@ impl ModelFolder<'_> {
             TaskSection::Regression { .. } => {
                 (Architecture::SequenceClassification, Some(ProblemType::Regression))
             }
+            TaskSection::Answers { .. } => (Architecture::QuestionAnswering, None),
+            TaskSection::MultipleChoice {} => (Architecture::MultipleChoice, None),
         };
         let save = SaveConfig {
             labels: self.labels.map_or_else(Vec::new, |labels| labels.names().to_vec()),

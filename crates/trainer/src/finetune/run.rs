@@ -1,9 +1,11 @@
 //! A fine-tuning run from the config to the saved model.
 
+use super::answers::AnswerTask;
+use super::choices::ChoiceTask;
 use super::config::{FineTuneConfig, TaskSection};
 use super::evaluate::{figures, n_tokens, predict};
 use super::model_folder::{ModelFolder, TaskFile};
-use super::task::{Encoded, Task, TaskObjective};
+use super::task::{Encoded, Task, TaskObjective, bad_setting};
 use super::texts::TextTask;
 use crate::checkpoint::{Best, Checkpoint, Checkpoints, CursorState, RunState, Window};
 use crate::config::NonFinite;
@@ -19,8 +21,8 @@ use crate::step::{StepConfig, step};
 use crate::{Result, TrainerError};
 use burn::module::Module;
 use burn::tensor::Device;
-use cloze_data::derive_seed;
-use cloze_data::labelled::{BatchSize, Buckets};
+use cloze_data::labelled::{BatchSize, Buckets, LabelledSource};
+use cloze_data::{SkipReport, derive_seed};
 use cloze_model::bert::{Bert, BertConfig};
 use cloze_model::huggingface::{Checkpoint as Pretrained, LoadReport};
 use cloze_model::{ParamInit, first_layers, freeze, lora, weights};
@@ -95,6 +97,43 @@ pub fn fine_tune(
             Run::start(config, options, folder, &task, data, new, saved, progress)?
                 .finish(options.stop, progress)
         }
+        section @ TaskSection::Answers { .. } => {
+            let (task, examples, skipped) = AnswerTask::read(section, &config.data.train)?;
+            let max_len = config.data.max_len;
+            let data = Reading { config, progress: &mut *progress }.data::<AnswerTask>(
+                (examples, skipped),
+                |source| task.read_more(source),
+                |examples| task.encode(&tokenizer, examples, max_len),
+            )?;
+            let new = |init: &mut ParamInit| {
+                let pretrained = Pretrained::open(&config.model.path)?;
+                task.model(pretrained, &config.model.dropout, init)
+            };
+            let file = TaskFile { task: task.section(), max_len };
+            let saved = |encoder: &BertConfig, model: &_, path: &Path| {
+                ModelFolder { encoder, tokenizer: &tokenizer, file: &file, labels: None }.save(model, path)
+            };
+            Run::start(config, options, folder, &task, data, new, saved, progress)?
+                .finish(options.stop, progress)
+        }
+        TaskSection::MultipleChoice {} => {
+            let (task, max_len) = (ChoiceTask, config.data.max_len);
+            let data = Reading { config, progress: &mut *progress }.data::<ChoiceTask>(
+                task.read(&config.data.train)?,
+                |source| task.read(source),
+                |examples| task.encode(&tokenizer, examples, max_len),
+            )?;
+            let new = |init: &mut ParamInit| {
+                let pretrained = Pretrained::open(&config.model.path)?;
+                task.model(pretrained, &config.model.dropout, init)
+            };
+            let file = TaskFile { task: task.section(), max_len };
+            let saved = |encoder: &BertConfig, model: &_, path: &Path| {
+                ModelFolder { encoder, tokenizer: &tokenizer, file: &file, labels: None }.save(model, path)
+            };
+            Run::start(config, options, folder, &task, data, new, saved, progress)?
+                .finish(options.stop, progress)
+        }
     }
 }
 
@@ -106,17 +145,37 @@ struct Reading<'a> {
 
 impl Reading<'_> {
     /// Says what was left out of a split.
-    fn note(&mut self, split: &str, skipped: &cloze_data::SkipReport) {
+    fn note(&mut self, split: &str, skipped: &SkipReport) {
         if !skipped.is_empty() {
             self.progress.note(&format!("{split}: left out {skipped}"));
         }
+    }
+
+    /// All splits, of which `train` is read already.
+    fn data<T: Task>(
+        mut self,
+        train: (Vec<T::Example>, SkipReport),
+        read: impl Fn(&LabelledSource) -> Result<(Vec<T::Example>, SkipReport)>,
+        encode: impl Fn(Vec<T::Example>) -> Result<Encoded<T::Example, T::Features>>,
+    ) -> Result<Data<T>> {
+        let (examples, skipped) = train;
+        self.note("train", &skipped);
+        let train = encode(examples)?;
+        let section = &self.config.data;
+        let [dev, test] = [("dev", &section.dev), ("test", &section.test)].map(|(split, files)| {
+            self.split(split, files, |source| {
+                let (examples, skipped) = read(source)?;
+                Ok((encode(examples)?, skipped))
+            })
+        });
+        Ok(Data { train, dev: dev?, test: test? })
     }
 
     fn split<T>(
         &mut self,
         split: &str,
         files: &[String],
-        read: impl FnOnce(&cloze_data::labelled::LabelledSource) -> Result<(T, cloze_data::SkipReport)>,
+        read: impl FnOnce(&LabelledSource) -> Result<(T, SkipReport)>,
     ) -> Result<Option<T>> {
         if files.is_empty() {
             return Ok(None);
@@ -181,6 +240,10 @@ where
         let seed = config.run.seed;
         let mut init = ParamInit::new(&device, derive_seed(seed, &[INIT_STREAM])).with_std(0.02);
         let (encoder, model, report) = new(&mut init)?;
+        if config.data.max_len > encoder.max_positions {
+            let expected = format!("at most {}, the checkpoint's positions", encoder.max_positions);
+            return Err(bad_setting("data.max_len", config.data.max_len, expected));
+        }
         let model = Self::prepare(config, task, model, &mut init)?;
         let lengths: Vec<usize> =
             data.train.features.iter().map(|features| n_tokens(task, features)).collect();

@@ -1,0 +1,244 @@
+//! Answers cut from a text: extractive question answering.
+
+use super::config::TaskSection;
+use super::task::{Encoded, Task, bad_setting, input, labels, rows, softmax};
+use crate::Result;
+use crate::evaluation::report::{Answer, AnswerExample, AnswerPredictions, Predictions, SquadVersion};
+use burn::tensor::{Device, Tensor};
+use cloze_data::SkipReport;
+use cloze_data::labelled::{
+    AnswerConfig, LabelledSource, PredictedAnswer, Question, QuestionFeatures, TokenSequence, WindowScores,
+    Windows, best_answer, encode_questions, questions,
+};
+use cloze_model::ParamInit;
+use cloze_model::bert::{Bert, BertConfig};
+use cloze_model::blocks::Linear;
+use cloze_model::huggingface::{Architecture, Checkpoint, LoadReport};
+use cloze_model::tasks::{BertForQuestionAnswering, DropoutOverrides, SpanLogits, span_loss};
+use cloze_tokenizer::Tokenizer;
+use std::path::Path;
+
+/// Extractive question answering (Devlin et al. 2019, §4.2 and §4.3), windows over contexts that are too long.
+///
+/// Features are windows, trained on as transformers' `run_qa` does: one without the whole answer points to the
+/// token that stands for none.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct AnswerTask {
+    /// Context tokens that a window shares with the one before.
+    pub stride: usize,
+    /// Tokens of a question at most.
+    pub max_question: usize,
+    /// How answers are chosen. With a threshold questions may have none, and are scored as those of SQuAD 2.0.
+    pub choose: AnswerConfig,
+}
+
+/// A window's scores: for each of its tokens, as the answer's first and as its last.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SpanScores {
+    /// As the first.
+    pub starts: Vec<f32>,
+    /// As the last.
+    pub ends: Vec<f32>,
+}
+
+impl AnswerTask {
+    /// The task that a config's or a model folder's section describes.
+    ///
+    /// # Errors
+    /// [`TrainerError::Setting`](crate::TrainerError::Setting) for a section of another kind.
+    pub fn of(section: &TaskSection) -> Result<Self> {
+        match *section {
+            TaskSection::Answers { stride, max_question, max_answer, n_best, null_threshold } => {
+                Ok(Self { stride, max_question, choose: AnswerConfig { n_best, max_answer, null_threshold } })
+            }
+            _ => Err(bad_setting("task.kind", "another", "answers".into())),
+        }
+    }
+
+    /// The task that a config describes, and its training examples. Without a threshold it gets that of 0 where
+    /// some of these have no answer.
+    ///
+    /// # Errors
+    /// Those of [`of`](Self::of) and of reading the data.
+    pub fn read(section: &TaskSection, source: &LabelledSource) -> Result<(Self, Vec<Question>, SkipReport)> {
+        let mut task = Self::of(section)?;
+        let (examples, skipped) = task.read_more(source)?;
+        if examples.iter().any(|question| question.is_impossible) {
+            task.choose.null_threshold.get_or_insert(0.0);
+        }
+        Ok((task, examples, skipped))
+    }
+
+    /// Reads examples of another split.
+    ///
+    /// # Errors
+    /// Those of reading the data.
+    pub fn read_more(&self, source: &LabelledSource) -> Result<(Vec<Question>, SkipReport)> {
+        let loaded = questions(source, Path::new(""), true)?;
+        Ok((loaded.examples, loaded.skipped))
+    }
+
+    /// Questions with their windows.
+    ///
+    /// # Errors
+    /// A `max_len` without room for question, stride and a token more.
+    pub fn encode(
+        &self,
+        tokenizer: &Tokenizer,
+        examples: Vec<Question>,
+        max_len: usize,
+    ) -> Result<Encoded<Question, QuestionFeatures>> {
+        let Self { stride, max_question, .. } = *self;
+        let features = encode_questions(tokenizer, &examples, Windows { max_len, stride, max_question })?;
+        Ok(Encoded { examples, features })
+    }
+
+    /// The task as a model's folder keeps it.
+    pub fn section(&self) -> TaskSection {
+        let Self { stride, max_question, choose } = *self;
+        let AnswerConfig { n_best, max_answer, null_threshold } = choose;
+        TaskSection::Answers { stride, max_question, max_answer, n_best, null_threshold }
+    }
+
+    /// The checkpoint's encoder with a head, new where the checkpoint has none.
+    ///
+    /// # Errors
+    /// Those of the checkpoint; dropout that is none, or is the head's, which has none.
+    pub fn model(
+        &self,
+        checkpoint: Checkpoint,
+        dropout: &DropoutOverrides,
+        init: &mut ParamInit,
+    ) -> Result<(BertConfig, BertForQuestionAnswering, LoadReport)> {
+        const ARCHITECTURE: Architecture = Architecture::QuestionAnswering;
+        if let Some(p) = dropout.head {
+            return Err(bad_setting("model.dropout.head", p, "none: this head has no dropout".into()));
+        }
+        let mut config = checkpoint.encoder(ARCHITECTURE);
+        dropout.apply(&mut config)?;
+        let mut init = init.deferred();
+        let bert = config.init_encoder(&mut init);
+        let output = Linear::new(config.d_model, 2, &mut init);
+        let model = BertForQuestionAnswering { bert, output };
+        let (model, report) = checkpoint.load_into(model, ARCHITECTURE, &["output.*"])?;
+        Ok((config, model, report))
+    }
+
+    /// What is answered to each question, in order.
+    ///
+    /// # Panics
+    /// If there are not as many outputs as features.
+    pub fn answers(
+        &self,
+        questions: &[Question],
+        features: &[QuestionFeatures],
+        outputs: &[SpanScores],
+    ) -> Vec<PredictedAnswer> {
+        let answers = of_questions(features, outputs)
+            .map(|windows| best_answer(&questions[windows[0].window.question], &windows, self.choose));
+        answers.collect()
+    }
+}
+
+/// Of each question its windows with their scores.
+fn of_questions<'a>(
+    features: &'a [QuestionFeatures],
+    outputs: &'a [SpanScores],
+) -> impl Iterator<Item = Vec<WindowScores<'a>>> {
+    assert_eq!(features.len(), outputs.len(), "an output for each window");
+    let mut outputs = outputs.iter();
+    features.chunk_by(|a, b| a.question == b.question).map(move |windows| {
+        let scored = windows.iter().zip(outputs.by_ref());
+        scored.map(|(window, SpanScores { starts, ends })| WindowScores { window, starts, ends }).collect()
+    })
+}
+
+/// The mean of both cross-entropies, in nats.
+fn window_loss(scores: &WindowScores) -> f64 {
+    let (start, end) = scores.window.answer;
+    let of = |scores: &[f32], token: usize| -softmax(scores)[token].ln();
+    (of(scores.starts, start) + of(scores.ends, end)) / 2.0
+}
+
+impl Task for AnswerTask {
+    type Model = BertForQuestionAnswering;
+    type Example = Question;
+    type Features = QuestionFeatures;
+    type Output = SpanScores;
+
+    fn sequences<'a>(&self, features: &'a QuestionFeatures) -> Vec<&'a TokenSequence> {
+        vec![&features.sequence]
+    }
+
+    fn weight(&self, batch: &[&QuestionFeatures]) -> f64 {
+        batch.len() as f64
+    }
+
+    fn loss(&self, model: &Self::Model, batch: &[&QuestionFeatures], device: &Device) -> Tensor<1> {
+        let side = |token: fn(&QuestionFeatures) -> usize| {
+            labels(batch.iter().map(|window| token(window) as i32).collect(), device)
+        };
+        let (starts, ends) = (side(|window| window.answer.0), side(|window| window.answer.1));
+        span_loss(forward(model, batch, device), starts, ends).sum()
+    }
+
+    fn outputs(&self, model: &Self::Model, batch: &[&QuestionFeatures], device: &Device) -> Vec<SpanScores> {
+        let SpanLogits { start, end } = forward(model, batch, device);
+        let scores = batch.iter().zip(rows(start).into_iter().zip(rows(end)));
+        scores
+            .map(|(window, (mut starts, mut ends))| {
+                starts.truncate(window.sequence.len());
+                ends.truncate(window.sequence.len());
+                SpanScores { starts, ends }
+            })
+            .collect()
+    }
+
+    /// The best answers whatever the threshold, which the report applies; a question's loss is the mean over its
+    /// windows.
+    fn predictions(
+        &self,
+        questions: &[Question],
+        features: &[QuestionFeatures],
+        outputs: &[SpanScores],
+    ) -> Box<dyn Predictions> {
+        let always = AnswerConfig { null_threshold: None, ..self.choose };
+        let examples = of_questions(features, outputs).map(|windows| {
+            let question = &questions[windows[0].window.question];
+            let found = best_answer(question, &windows, always);
+            let first = question.answers.first();
+            AnswerExample {
+                id: question.id.clone(),
+                question: question.question.clone(),
+                context: question.context.to_string(),
+                golds: question.answers.iter().map(|answer| answer.text.clone()).collect(),
+                gold_range: first.map(|answer| answer.start..answer.start + answer.text.len()),
+                score: found.candidates.first().map_or(0.0, |best| best.probability),
+                // Without a candidate no answer is given, whatever stands here.
+                null_score: found.null_difference.unwrap_or(0.0),
+                predicted: Answer { text: found.text, range: found.bytes },
+                loss: windows.iter().map(window_loss).sum::<f64>() / windows.len() as f64,
+            }
+        });
+        let examples = examples.collect();
+        let version = match self.choose.null_threshold {
+            Some(threshold) => SquadVersion::Two { threshold },
+            None => SquadVersion::One,
+        };
+        Box::new(AnswerPredictions { version, examples })
+    }
+
+    fn map_encoder(
+        &self,
+        mut model: Self::Model,
+        change: impl FnOnce(Bert) -> Result<Bert>,
+    ) -> Result<Self::Model> {
+        model.bert = change(model.bert)?;
+        Ok(model)
+    }
+}
+
+fn forward(model: &BertForQuestionAnswering, batch: &[&QuestionFeatures], device: &Device) -> SpanLogits {
+    let sequences: Vec<_> = batch.iter().map(|window| &window.sequence).collect();
+    model.forward(input(&model.bert, &sequences, device), None)
+}

@@ -1,0 +1,189 @@
+//! The right one of several choices.
+
+use super::config::TaskSection;
+use super::task::{Encoded, Task, argmax, input, labels, softmax};
+use crate::Result;
+use crate::evaluation::report::{ChoiceExample as Predicted, ChoicePredictions, Predictions};
+use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
+use cloze_data::SkipReport;
+use cloze_data::labelled::{
+    ChoiceExample, ChoiceFeatures, LabelledSource, TokenSequence, choices, encode_choices,
+};
+use cloze_model::ParamInit;
+use cloze_model::bert::{Bert, BertConfig};
+use cloze_model::huggingface::{Architecture, Checkpoint, LoadReport};
+use cloze_model::ops::CrossEntropy;
+use cloze_model::tasks::{BertForMultipleChoice, DropoutOverrides, classification_loss};
+use cloze_tokenizer::Tokenizer;
+use std::path::Path;
+
+/// The score of a choice that an example does not have.
+const ABSENT: f32 = -1e9;
+
+/// Multiple choice (Devlin et al. 2019, §4.4); examples may differ in how many choices they have.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ChoiceTask;
+
+impl ChoiceTask {
+    /// Reads examples.
+    ///
+    /// # Errors
+    /// Those of reading the data.
+    pub fn read(&self, source: &LabelledSource) -> Result<(Vec<ChoiceExample>, SkipReport)> {
+        let loaded = choices(source, Path::new(""), true)?;
+        Ok((loaded.examples, loaded.skipped))
+    }
+
+    /// Examples with their tokens.
+    ///
+    /// # Errors
+    /// A `max_len` without room for a token of each text.
+    pub fn encode(
+        &self,
+        tokenizer: &Tokenizer,
+        examples: Vec<ChoiceExample>,
+        max_len: usize,
+    ) -> Result<Encoded<ChoiceExample, ChoiceFeatures>> {
+        let features = encode_choices(tokenizer, &examples, max_len)?;
+        Ok(Encoded { examples, features })
+    }
+
+    /// The task as a model's folder keeps it.
+    pub fn section(&self) -> TaskSection {
+        TaskSection::MultipleChoice {}
+    }
+
+    /// The checkpoint's encoder with a head, new where the checkpoint has none.
+    ///
+    /// # Errors
+    /// Those of the checkpoint; dropout that is none.
+    pub fn model(
+        &self,
+        checkpoint: Checkpoint,
+        dropout: &DropoutOverrides,
+        init: &mut ParamInit,
+    ) -> Result<(BertConfig, BertForMultipleChoice, LoadReport)> {
+        const ARCHITECTURE: Architecture = Architecture::MultipleChoice;
+        let mut config = checkpoint.encoder(ARCHITECTURE);
+        let of_head = checkpoint.config.head_dropout(ARCHITECTURE);
+        dropout.apply(&mut config)?;
+        let mut init = init.deferred();
+        let bert = config.init_encoder(&mut init);
+        let of_head = dropout.head(of_head, &config);
+        let head = ARCHITECTURE.sequence_head(&config, 1, of_head, &mut init);
+        let model = BertForMultipleChoice { bert, head };
+        let (model, report) = checkpoint.load_into(model, ARCHITECTURE, &["head.*", "bert.pooler.*"])?;
+        Ok((config, model, report))
+    }
+}
+
+impl Task for ChoiceTask {
+    type Model = BertForMultipleChoice;
+    type Example = ChoiceExample;
+    type Features = ChoiceFeatures;
+    /// A score for each choice.
+    type Output = Vec<f32>;
+
+    fn sequences<'a>(&self, features: &'a ChoiceFeatures) -> Vec<&'a TokenSequence> {
+        features.choices.iter().collect()
+    }
+
+    fn weight(&self, batch: &[&ChoiceFeatures]) -> f64 {
+        batch.len() as f64
+    }
+
+    fn loss(&self, model: &Self::Model, batch: &[&ChoiceFeatures], device: &Device) -> Tensor<1> {
+        let right = batch.iter().map(|features| features.label.unwrap_or(0) as i32).collect();
+        let scores = side_by_side(scores(model, batch, device), batch);
+        classification_loss(scores, labels(right, device), &CrossEntropy::default()).sum()
+    }
+
+    fn outputs(&self, model: &Self::Model, batch: &[&ChoiceFeatures], device: &Device) -> Vec<Vec<f32>> {
+        let scores: Vec<f32> = scores(model, batch, device).into_data().iter::<f32>().collect();
+        let mut scores = scores.into_iter();
+        batch.iter().map(|features| scores.by_ref().take(features.choices.len()).collect()).collect()
+    }
+
+    fn predictions(
+        &self,
+        examples: &[ChoiceExample],
+        _: &[ChoiceFeatures],
+        outputs: &[Vec<f32>],
+    ) -> Box<dyn Predictions> {
+        let examples = examples.iter().zip(outputs).enumerate().map(|(i, (example, scores))| {
+            let probabilities = softmax(scores);
+            let (gold, predicted) = (example.label.unwrap_or(0), argmax(&probabilities));
+            Predicted {
+                id: (i + 1).to_string(),
+                prompt: example.context.clone(),
+                choices: example.choices.clone(),
+                gold,
+                predicted,
+                score: probabilities[predicted],
+                loss: -probabilities[gold].ln(),
+            }
+        });
+        Box::new(ChoicePredictions { examples: examples.collect() })
+    }
+
+    fn map_encoder(
+        &self,
+        mut model: Self::Model,
+        change: impl FnOnce(Bert) -> Result<Bert>,
+    ) -> Result<Self::Model> {
+        model.bert = change(model.bert)?;
+        Ok(model)
+    }
+}
+
+/// The scores of all choices of a batch, one below the other, `[choices, 1]`.
+fn scores(model: &BertForMultipleChoice, batch: &[&ChoiceFeatures], device: &Device) -> Tensor<2> {
+    let sequences: Vec<_> = batch.iter().flat_map(|features| &features.choices).collect();
+    model.forward(input(&model.bert, &sequences, device), 1)
+}
+
+/// `[choices, 1]` to `[batch, most choices]`, where an example has fewer with a score that softmax makes 0.
+fn side_by_side(scores: Tensor<2>, batch: &[&ChoiceFeatures]) -> Tensor<2> {
+    let most = batch.iter().map(|features| features.choices.len()).max().unwrap_or(0);
+    let shape = [batch.len(), most];
+    if batch.iter().all(|features| features.choices.len() == most) {
+        return scores.reshape(shape);
+    }
+    let device = scores.device();
+    let (mut from, mut absent) = (Vec::new(), Vec::new());
+    let mut first = 0;
+    for features in batch {
+        let n = features.choices.len();
+        // A place without a choice takes the first one's score, and is masked.
+        from.extend((0..most).map(|choice| if choice < n { first + choice as i32 } else { first }));
+        absent.extend((0..most).map(|choice| choice >= n));
+        first += n as i32;
+    }
+    let from = Tensor::<1, Int>::from_data(from.as_slice(), &device);
+    let absent = Tensor::<2, Bool>::from_data(TensorData::new(absent, shape), &device);
+    scores.select(0, from).reshape(shape).mask_fill(absent, ABSENT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn examples_with_fewer_choices_are_filled_up() {
+        let device = Device::flex();
+        let features = |n: usize| {
+            let choice = TokenSequence { input_ids: vec![1], token_type_ids: vec![0] };
+            ChoiceFeatures { choices: vec![choice; n], label: Some(1), truncated: 0 }
+        };
+        let (two, three) = (features(2), features(3));
+        let scores = |n: usize| {
+            let values: Vec<f32> = (0..n).map(|i| i as f32).collect();
+            Tensor::<2>::from_data(TensorData::new(values, [n, 1]), &device)
+        };
+        let table = |n, batch: &[&ChoiceFeatures]| side_by_side(scores(n), batch).into_data();
+        let mixed = table(5, &[&two, &three]);
+        mixed.assert_eq(&TensorData::from([[0f32, 1.0, ABSENT], [2.0, 3.0, 4.0]]), true);
+        let even = table(4, &[&two, &two]);
+        even.assert_eq(&TensorData::from([[0f32, 1.0], [2.0, 3.0]]), true);
+    }
+}
