@@ -57,6 +57,7 @@ impl ModelFolder<'_> {
             TaskSection::Regression { .. } => {
                 (Architecture::SequenceClassification, Some(ProblemType::Regression))
             }
+            TaskSection::Tagging(_) => (Architecture::TokenClassification, None),
         };
         let save = SaveConfig {
             labels: self.labels.map_or_else(Vec::new, |labels| labels.names().to_vec()),

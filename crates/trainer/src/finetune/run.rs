@@ -3,6 +3,7 @@
 use super::config::{FineTuneConfig, TaskSection};
 use super::evaluate::{figures, n_tokens, predict};
 use super::model_folder::{ModelFolder, TaskFile};
+use super::tags::TagTask;
 use super::task::{Encoded, Task, TaskObjective};
 use super::texts::TextTask;
 use crate::checkpoint::{Best, Checkpoint, Checkpoints, CursorState, RunState, Window};
@@ -20,7 +21,7 @@ use crate::{Result, TrainerError};
 use burn::module::Module;
 use burn::tensor::Device;
 use cloze_data::derive_seed;
-use cloze_data::labelled::{BatchSize, Buckets};
+use cloze_data::labelled::{BatchSize, Buckets, TagReport};
 use cloze_model::bert::{Bert, BertConfig};
 use cloze_model::huggingface::{Checkpoint as Pretrained, LoadReport};
 use cloze_model::{ParamInit, first_layers, freeze, lora, weights};
@@ -33,6 +34,8 @@ use std::time::{Duration, Instant};
 const INIT_STREAM: u64 = 0xF17E;
 /// The same for the order of the examples.
 const ORDER_STREAM: u64 = 0x0DE5;
+/// And for which training examples are held out.
+const HELD_OUT_STREAM: u64 = 0x4E1D;
 
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq)]
@@ -73,7 +76,9 @@ pub fn fine_tune(
             let (task, examples, skipped) = TextTask::read(section, &config.data.train)?;
             let mut read = Reading { config, progress: &mut *progress };
             read.note("train", &skipped);
+            let (examples, held) = read.hold_out(examples)?;
             let max_len = config.data.max_len;
+            let held = held.map(|examples| TextTask::encode(&tokenizer, examples, max_len)).transpose()?;
             let train = TextTask::encode(&tokenizer, examples, max_len)?;
             let [dev, test] =
                 [("dev", &config.data.dev), ("test", &config.data.test)].map(|(split, files)| {
@@ -82,7 +87,7 @@ pub fn fine_tune(
                         Ok((TextTask::encode(&tokenizer, examples, max_len)?, skipped))
                     })
                 });
-            let data = Data { train, dev: dev?, test: test? };
+            let data = Data { train, dev: held.or(dev?), test: test? };
             let new = |init: &mut ParamInit| {
                 let pretrained = Pretrained::open(&config.model.path)?;
                 task.model(pretrained, &config.model.dropout, init)
@@ -90,6 +95,48 @@ pub fn fine_tune(
             let file = TaskFile { task: task.section(), max_len };
             let saved = |encoder: &BertConfig, model: &_, path: &Path| {
                 ModelFolder { encoder, tokenizer: &tokenizer, file: &file, labels: task.labels.as_ref() }
+                    .save(model, path)
+            };
+            Run::start(config, options, folder, &task, data, new, saved, progress)?
+                .finish(options.stop, progress)
+        }
+        TaskSection::Tagging(section) => {
+            let (task, examples, skipped) = TagTask::read(section, &config.data.train)?;
+            let mut read = Reading { config, progress: &mut *progress };
+            read.note("train", &skipped);
+            let (examples, held) = read.hold_out(examples)?;
+            let max_len = config.data.max_len;
+            let mut lost = TagReport::default();
+            let mut encode = |examples| -> Result<_> {
+                let (encoded, report) = task.encode(&tokenizer, examples, max_len)?;
+                lost.truncated_words += report.truncated_words;
+                lost.vanished_words += report.vanished_words;
+                Ok(encoded)
+            };
+            let train = encode(examples)?;
+            let held = held.map(&mut encode).transpose()?;
+            let [dev, test] =
+                [("dev", &config.data.dev), ("test", &config.data.test)].map(|(split, files)| {
+                    read.split(split, files, |source| {
+                        let (examples, skipped) = task.read_more(source)?;
+                        Ok((encode(examples)?, skipped))
+                    })
+                });
+            let data = Data { train, dev: held.or(dev?), test: test? };
+            let TagReport { truncated_words, vanished_words, .. } = lost;
+            if truncated_words + vanished_words > 0 {
+                progress.note(&format!(
+                    "words without a tag of the model's: {truncated_words} cut off, {vanished_words} \
+                     without pieces"
+                ));
+            }
+            let new = |init: &mut ParamInit| {
+                let pretrained = Pretrained::open(&config.model.path)?;
+                task.model(pretrained, &config.model.dropout, init)
+            };
+            let file = TaskFile { task: TaskSection::Tagging(task.section().clone()), max_len };
+            let saved = |encoder: &BertConfig, model: &_, path: &Path| {
+                ModelFolder { encoder, tokenizer: &tokenizer, file: &file, labels: Some(&task.labels) }
                     .save(model, path)
             };
             Run::start(config, options, folder, &task, data, new, saved, progress)?
@@ -109,6 +156,25 @@ impl Reading<'_> {
     fn note(&mut self, split: &str, skipped: &cloze_data::SkipReport) {
         if !skipped.is_empty() {
             self.progress.note(&format!("{split}: left out {skipped}"));
+        }
+    }
+
+    /// Takes the development data out of the training data, where the config says so. Whether an example is
+    /// held out depends on the seed and its place alone.
+    fn hold_out<E>(&self, examples: Vec<E>) -> Result<(Vec<E>, Option<Vec<E>>)> {
+        let Some(share) = self.config.data.dev_fraction else {
+            return Ok((examples, None));
+        };
+        let limit = (share * u64::MAX as f64) as u64;
+        let seed = self.config.run.seed;
+        let (held, kept): (Vec<_>, Vec<_>) = (0..)
+            .zip(examples)
+            .partition(|(place, _)| derive_seed(seed, &[HELD_OUT_STREAM, *place]) < limit);
+        let [held, kept] = [held, kept].map(|part| part.into_iter().map(|(_, example)| example).collect());
+        let held: Vec<E> = held;
+        match held.is_empty() {
+            true => Err(TrainerError::NoExamples { split: "development" }),
+            false => Ok((kept, Some(held))),
         }
     }
 
@@ -542,6 +608,9 @@ fn line(figures: &Figures) -> String {
 /// The optimiser's constants, with the groups of layer-wise decay after those of the config.
 fn optimizer(config: &FineTuneConfig, encoder: &BertConfig) -> OptimizerConfig {
     let mut constants = config.optimizer.constants();
+    if let TaskSection::Tagging(section) = &config.task {
+        constants.groups.extend(section.group());
+    }
     if let Some(decay) = config.model.layer_decay.filter(|decay| *decay < 1.0) {
         constants.groups.extend(layer_decay(decay, encoder.n_layers));
     }

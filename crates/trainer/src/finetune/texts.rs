@@ -75,6 +75,7 @@ impl TextTask {
                     (!class_weights.is_empty()).then(|| class_weights.as_slice().into());
                 Ok((task, loaded.examples, loaded.skipped))
             }
+            _ => Err(bad_setting("task.kind", "another", "classification or regression".into())),
         }
     }
 
