@@ -93,37 +93,6 @@ impl AnswerTask {
         Ok(Encoded { examples, features })
     }
 
-    /// The task as a model's folder keeps it.
-    pub fn section(&self) -> TaskSection {
-        let Self { stride, max_question, choose } = *self;
-        let AnswerConfig { n_best, max_answer, null_threshold } = choose;
-        TaskSection::Answers { stride, max_question, max_answer, n_best, null_threshold }
-    }
-
-    /// The checkpoint's encoder with a head, new where the checkpoint has none.
-    ///
-    /// # Errors
-    /// Those of the checkpoint; dropout that is none, or is the head's, which has none.
-    pub fn model(
-        &self,
-        checkpoint: Checkpoint,
-        dropout: &DropoutOverrides,
-        init: &mut ParamInit,
-    ) -> Result<(BertConfig, BertForQuestionAnswering, LoadReport)> {
-        const ARCHITECTURE: Architecture = Architecture::QuestionAnswering;
-        if let Some(p) = dropout.head {
-            return Err(bad_setting("model.dropout.head", p, "none: this head has no dropout".into()));
-        }
-        let mut config = checkpoint.encoder(ARCHITECTURE);
-        dropout.apply(&mut config)?;
-        let mut init = init.deferred();
-        let bert = config.init_encoder(&mut init);
-        let output = Linear::new(config.d_model, 2, &mut init);
-        let model = BertForQuestionAnswering { bert, output };
-        let (model, report) = checkpoint.load_into(model, ARCHITECTURE, &["output.*"])?;
-        Ok((config, model, report))
-    }
-
     /// What is answered to each question, in order.
     ///
     /// # Panics
@@ -235,6 +204,32 @@ impl Task for AnswerTask {
     ) -> Result<Self::Model> {
         model.bert = change(model.bert)?;
         Ok(model)
+    }
+
+    fn section(&self) -> TaskSection {
+        let Self { stride, max_question, choose } = *self;
+        let AnswerConfig { n_best, max_answer, null_threshold } = choose;
+        TaskSection::Answers { stride, max_question, max_answer, n_best, null_threshold }
+    }
+
+    fn model(
+        &self,
+        checkpoint: Checkpoint,
+        dropout: &DropoutOverrides,
+        init: &mut ParamInit,
+    ) -> Result<(BertConfig, BertForQuestionAnswering, LoadReport)> {
+        const ARCHITECTURE: Architecture = Architecture::QuestionAnswering;
+        if let Some(p) = dropout.head {
+            return Err(bad_setting("model.dropout.head", p, "none: this head has no dropout".into()));
+        }
+        let mut config = checkpoint.encoder(ARCHITECTURE);
+        dropout.apply(&mut config)?;
+        let mut init = init.deferred();
+        let bert = config.init_encoder(&mut init);
+        let output = Linear::new(config.d_model, 2, &mut init);
+        let model = BertForQuestionAnswering { bert, output };
+        let (model, report) = checkpoint.load_into(model, ARCHITECTURE, &["output.*"])?;
+        Ok((config, model, report))
     }
 }
 

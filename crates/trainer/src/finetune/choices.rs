@@ -47,34 +47,6 @@ impl ChoiceTask {
         let features = encode_choices(tokenizer, &examples, max_len)?;
         Ok(Encoded { examples, features })
     }
-
-    /// The task as a model's folder keeps it.
-    pub fn section(&self) -> TaskSection {
-        TaskSection::MultipleChoice {}
-    }
-
-    /// The checkpoint's encoder with a head, new where the checkpoint has none.
-    ///
-    /// # Errors
-    /// Those of the checkpoint; dropout that is none.
-    pub fn model(
-        &self,
-        checkpoint: Checkpoint,
-        dropout: &DropoutOverrides,
-        init: &mut ParamInit,
-    ) -> Result<(BertConfig, BertForMultipleChoice, LoadReport)> {
-        const ARCHITECTURE: Architecture = Architecture::MultipleChoice;
-        let mut config = checkpoint.encoder(ARCHITECTURE);
-        let of_head = checkpoint.config.head_dropout(ARCHITECTURE);
-        dropout.apply(&mut config)?;
-        let mut init = init.deferred();
-        let bert = config.init_encoder(&mut init);
-        let of_head = dropout.head(of_head, &config);
-        let head = ARCHITECTURE.sequence_head(&config, 1, of_head, &mut init);
-        let model = BertForMultipleChoice { bert, head };
-        let (model, report) = checkpoint.load_into(model, ARCHITECTURE, &["head.*", "bert.pooler.*"])?;
-        Ok((config, model, report))
-    }
 }
 
 impl Task for ChoiceTask {
@@ -133,6 +105,29 @@ impl Task for ChoiceTask {
     ) -> Result<Self::Model> {
         model.bert = change(model.bert)?;
         Ok(model)
+    }
+
+    fn section(&self) -> TaskSection {
+        TaskSection::MultipleChoice {}
+    }
+
+    fn model(
+        &self,
+        checkpoint: Checkpoint,
+        dropout: &DropoutOverrides,
+        init: &mut ParamInit,
+    ) -> Result<(BertConfig, BertForMultipleChoice, LoadReport)> {
+        const ARCHITECTURE: Architecture = Architecture::MultipleChoice;
+        let mut config = checkpoint.encoder(ARCHITECTURE);
+        let of_head = checkpoint.config.head_dropout(ARCHITECTURE);
+        dropout.apply(&mut config)?;
+        let mut init = init.deferred();
+        let bert = config.init_encoder(&mut init);
+        let of_head = dropout.head(of_head, &config);
+        let head = ARCHITECTURE.sequence_head(&config, 1, of_head, &mut init);
+        let model = BertForMultipleChoice { bert, head };
+        let (model, report) = checkpoint.load_into(model, ARCHITECTURE, &["head.*", "bert.pooler.*"])?;
+        Ok((config, model, report))
     }
 }
 

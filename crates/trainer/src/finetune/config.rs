@@ -1,5 +1,6 @@
 //! A fine-tuning run's configuration, read as strictly as a [pretraining run's](crate::config).
 
+use super::tags::TaggingSection;
 use crate::config::{
     CheckpointSection, FolderConfig, LogSection, NonFinite, OptimizerSection, Precision, RunSection, layered,
 };
@@ -92,6 +93,8 @@ pub enum TaskSection {
     },
     /// The right one of several choices.
     MultipleChoice {},
+    /// A tag of each word, by which entities are found.
+    Tagging(TaggingSection),
 }
 
 fn stride() -> usize {
@@ -142,6 +145,9 @@ pub struct DataSection {
     /// Files to measure with during training, read as the training data. Default none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dev: Vec<String>,
+    /// The share of the training data that is held out to measure with during training, in place of files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dev_fraction: Option<f64>,
     /// Files to measure the result with, read as the training data. Default none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub test: Vec<String>,
@@ -238,6 +244,10 @@ impl FineTuneConfig {
             }
             _ => None,
         };
+        let crf_lr_scale = match &self.task {
+            TaskSection::Tagging(tagging) => tagging.crf_lr_scale,
+            _ => 1.0,
+        };
         bad(data.max_len == 0, "data.max_len", &data.max_len, "at least 1")
             .or_else(|| bad(train.epochs == 0, "train.epochs", &train.epochs, "at least 1"))
             .or_else(|| bad(train.batch_size == 0, "train.batch_size", &train.batch_size, "at least 1"))
@@ -246,6 +256,16 @@ impl FineTuneConfig {
             .or_else(|| {
                 let expected = "at least 0 and below 1";
                 bad(!(0.0..1.0).contains(&smoothing), "task.label_smoothing", &smoothing, expected)
+            })
+            .or_else(|| {
+                let is_bad = !(crf_lr_scale.is_finite() && crf_lr_scale >= 0.0);
+                bad(is_bad, "task.crf_lr_scale", &crf_lr_scale, "a number of at least 0")
+            })
+            .or_else(|| {
+                let share = data.dev_fraction?;
+                let key = "data.dev_fraction";
+                bad(!(share > 0.0 && share < 1.0), key, &share, "above 0 and below 1")
+                    .or_else(|| bad(!data.dev.is_empty(), key, &share, "nothing beside `data.dev`"))
             })
             .or_else(|| {
                 let decay = self.model.layer_decay.unwrap_or(1.0);

@@ -9,6 +9,7 @@ mod config;
 mod evaluate;
 mod model_folder;
 mod run;
+mod tags;
 mod task;
 mod texts;
 
@@ -18,5 +19,6 @@ pub use config::{DataSection, FineTuneConfig, FineTuneEval, FineTuneModel, FineT
 pub use evaluate::{figures, outputs, predict};
 pub use model_folder::{TASK_FILE, TaskFile};
 pub use run::{FineTuned, fine_tune};
+pub use tags::{SentenceFeatures, SentenceTags, TagTask, TaggingSection};
 pub use task::{Encoded, Task, input};
 pub use texts::TextTask;

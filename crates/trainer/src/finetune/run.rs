@@ -5,6 +5,7 @@ use super::choices::ChoiceTask;
 use super::config::{FineTuneConfig, TaskSection};
 use super::evaluate::{figures, n_tokens, predict};
 use super::model_folder::{ModelFolder, TaskFile};
+use super::tags::TagTask;
 use super::task::{Encoded, Task, TaskObjective, bad_setting};
 use super::texts::TextTask;
 use crate::checkpoint::{Best, Checkpoint, Checkpoints, CursorState, RunState, Window};
@@ -21,13 +22,13 @@ use crate::step::{StepConfig, step};
 use crate::{Result, TrainerError};
 use burn::module::Module;
 use burn::tensor::Device;
-use cloze_data::labelled::{BatchSize, Buckets, LabelledSource};
+use cloze_data::labelled::{BatchSize, Buckets, LabelledSource, TagReport};
 use cloze_data::{SkipReport, derive_seed};
 use cloze_model::bert::{Bert, BertConfig};
-use cloze_model::huggingface::{Checkpoint as Pretrained, LoadReport};
+use cloze_model::huggingface::Checkpoint as Pretrained;
 use cloze_model::{ParamInit, first_layers, freeze, lora, weights};
 use cloze_tokenizer::Tokenizer;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -35,6 +36,8 @@ use std::time::{Duration, Instant};
 const INIT_STREAM: u64 = 0xF17E;
 /// The same for the order of the examples.
 const ORDER_STREAM: u64 = 0x0DE5;
+/// And for which training examples are held out.
+const HELD_OUT_STREAM: u64 = 0x4E1D;
 
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq)]
@@ -70,68 +73,52 @@ pub fn fine_tune(
         false => RunFolder::create(&options.folder, config)?,
     };
     let tokenizer = Tokenizer::load(&config.model.path)?;
+    let max_len = config.data.max_len;
+    let reading = Reading { config, progress: &mut *progress };
     match &config.task {
         section @ (TaskSection::Classification { .. } | TaskSection::Regression { .. }) => {
             let (task, examples, skipped) = TextTask::read(section, &config.data.train)?;
-            let mut read = Reading { config, progress: &mut *progress };
-            read.note("train", &skipped);
-            let max_len = config.data.max_len;
-            let train = TextTask::encode(&tokenizer, examples, max_len)?;
-            let [dev, test] =
-                [("dev", &config.data.dev), ("test", &config.data.test)].map(|(split, files)| {
-                    read.split(split, files, |source| {
-                        let (examples, skipped) = task.read_more(source)?;
-                        Ok((TextTask::encode(&tokenizer, examples, max_len)?, skipped))
-                    })
-                });
-            let data = Data { train, dev: dev?, test: test? };
-            let new = |init: &mut ParamInit| {
-                let pretrained = Pretrained::open(&config.model.path)?;
-                task.model(pretrained, &config.model.dropout, init)
-            };
-            let file = TaskFile { task: task.section(), max_len };
-            let saved = |encoder: &BertConfig, model: &_, path: &Path| {
-                ModelFolder { encoder, tokenizer: &tokenizer, file: &file, labels: task.labels.as_ref() }
-                    .save(model, path)
-            };
-            Run::start(config, options, folder, &task, data, new, saved, progress)?
+            let encode = |examples| TextTask::encode(&tokenizer, examples, max_len);
+            let data =
+                reading.data::<TextTask>((examples, skipped), |source| task.read_more(source), encode)?;
+            Run::start(config, options, folder, &task, data, &tokenizer, progress)?
                 .finish(options.stop, progress)
         }
         section @ TaskSection::Answers { .. } => {
             let (task, examples, skipped) = AnswerTask::read(section, &config.data.train)?;
-            let max_len = config.data.max_len;
-            let data = Reading { config, progress: &mut *progress }.data::<AnswerTask>(
-                (examples, skipped),
-                |source| task.read_more(source),
-                |examples| task.encode(&tokenizer, examples, max_len),
-            )?;
-            let new = |init: &mut ParamInit| {
-                let pretrained = Pretrained::open(&config.model.path)?;
-                task.model(pretrained, &config.model.dropout, init)
-            };
-            let file = TaskFile { task: task.section(), max_len };
-            let saved = |encoder: &BertConfig, model: &_, path: &Path| {
-                ModelFolder { encoder, tokenizer: &tokenizer, file: &file, labels: None }.save(model, path)
-            };
-            Run::start(config, options, folder, &task, data, new, saved, progress)?
+            let encode = |examples| task.encode(&tokenizer, examples, max_len);
+            let data =
+                reading.data::<AnswerTask>((examples, skipped), |source| task.read_more(source), encode)?;
+            Run::start(config, options, folder, &task, data, &tokenizer, progress)?
                 .finish(options.stop, progress)
         }
         TaskSection::MultipleChoice {} => {
-            let (task, max_len) = (ChoiceTask, config.data.max_len);
-            let data = Reading { config, progress: &mut *progress }.data::<ChoiceTask>(
-                task.read(&config.data.train)?,
-                |source| task.read(source),
-                |examples| task.encode(&tokenizer, examples, max_len),
-            )?;
-            let new = |init: &mut ParamInit| {
-                let pretrained = Pretrained::open(&config.model.path)?;
-                task.model(pretrained, &config.model.dropout, init)
+            let task = ChoiceTask;
+            let encode = |examples| task.encode(&tokenizer, examples, max_len);
+            let train = task.read(&config.data.train)?;
+            let data = reading.data::<ChoiceTask>(train, |source| task.read(source), encode)?;
+            Run::start(config, options, folder, &task, data, &tokenizer, progress)?
+                .finish(options.stop, progress)
+        }
+        TaskSection::Tagging(section) => {
+            let (task, examples, skipped) = TagTask::read(section, &config.data.train)?;
+            let mut lost = TagReport::default();
+            let encode = |examples| {
+                let (encoded, report) = task.encode(&tokenizer, examples, max_len)?;
+                lost.truncated_words += report.truncated_words;
+                lost.vanished_words += report.vanished_words;
+                Ok(encoded)
             };
-            let file = TaskFile { task: task.section(), max_len };
-            let saved = |encoder: &BertConfig, model: &_, path: &Path| {
-                ModelFolder { encoder, tokenizer: &tokenizer, file: &file, labels: None }.save(model, path)
-            };
-            Run::start(config, options, folder, &task, data, new, saved, progress)?
+            let data =
+                reading.data::<TagTask>((examples, skipped), |source| task.read_more(source), encode)?;
+            let TagReport { truncated_words, vanished_words, .. } = lost;
+            if truncated_words + vanished_words > 0 {
+                progress.note(&format!(
+                    "words without a tag of the model's: {truncated_words} cut off, {vanished_words} \
+                     without pieces"
+                ));
+            }
+            Run::start(config, options, folder, &task, data, &tokenizer, progress)?
                 .finish(options.stop, progress)
         }
     }
@@ -156,11 +143,13 @@ impl Reading<'_> {
         mut self,
         train: (Vec<T::Example>, SkipReport),
         read: impl Fn(&LabelledSource) -> Result<(Vec<T::Example>, SkipReport)>,
-        encode: impl Fn(Vec<T::Example>) -> Result<Encoded<T::Example, T::Features>>,
+        mut encode: impl FnMut(Vec<T::Example>) -> Result<Encoded<T::Example, T::Features>>,
     ) -> Result<Data<T>> {
         let (examples, skipped) = train;
         self.note("train", &skipped);
+        let (examples, held) = self.hold_out(examples)?;
         let train = encode(examples)?;
+        let held = held.map(&mut encode).transpose()?;
         let section = &self.config.data;
         let [dev, test] = [("dev", &section.dev), ("test", &section.test)].map(|(split, files)| {
             self.split(split, files, |source| {
@@ -168,7 +157,25 @@ impl Reading<'_> {
                 Ok((encode(examples)?, skipped))
             })
         });
-        Ok(Data { train, dev: dev?, test: test? })
+        Ok(Data { train, dev: held.or(dev?), test: test? })
+    }
+
+    /// Takes the development data out of the training data, where the config says so. Whether an example is
+    /// held out depends on the seed and its place alone.
+    fn hold_out<E>(&self, examples: Vec<E>) -> Result<(Vec<E>, Option<Vec<E>>)> {
+        let Some(share) = self.config.data.dev_fraction else {
+            return Ok((examples, None));
+        };
+        let limit = (share * u64::MAX as f64) as u64;
+        let seed = self.config.run.seed;
+        let (held, kept): (Vec<_>, Vec<_>) =
+            (0..).zip(examples).partition(|(place, _)| derive_seed(seed, &[HELD_OUT_STREAM, *place]) < limit);
+        let [held, kept] = [held, kept].map(|part| part.into_iter().map(|(_, example)| example).collect());
+        let held: Vec<E> = held;
+        match held.is_empty() {
+            true => Err(TrainerError::NoExamples { split: "development" }),
+            false => Ok((kept, Some(held))),
+        }
     }
 
     fn split<T>(
@@ -196,7 +203,7 @@ struct Data<T: Task> {
 const IN_PLACE: &str = "the model is in its place between steps";
 
 /// A run under way.
-struct Run<'a, T: Task, S> {
+struct Run<'a, T: Task> {
     config: &'a FineTuneConfig,
     task: &'a T,
     folder: RunFolder,
@@ -212,14 +219,10 @@ struct Run<'a, T: Task, S> {
     /// Of each epoch, its steps.
     epochs: Vec<u64>,
     state: RunState,
-    save: S,
+    tokenizer: &'a Tokenizer,
 }
 
-impl<'a, T, S> Run<'a, T, S>
-where
-    T: Task,
-    S: Fn(&BertConfig, &T::Model, &Path) -> Result<()>,
-{
+impl<'a, T: Task> Run<'a, T> {
     #[allow(clippy::too_many_arguments)]
     fn start(
         config: &'a FineTuneConfig,
@@ -227,8 +230,7 @@ where
         folder: RunFolder,
         task: &'a T,
         data: Data<T>,
-        new: impl FnOnce(&mut ParamInit) -> Result<(BertConfig, T::Model, LoadReport)>,
-        save: S,
+        tokenizer: &'a Tokenizer,
         progress: &mut dyn RunProgress,
     ) -> Result<Self> {
         if data.train.features.is_empty() {
@@ -239,7 +241,8 @@ where
         let device = options.device.clone().autodiff();
         let seed = config.run.seed;
         let mut init = ParamInit::new(&device, derive_seed(seed, &[INIT_STREAM])).with_std(0.02);
-        let (encoder, model, report) = new(&mut init)?;
+        let pretrained = Pretrained::open(&config.model.path)?;
+        let (encoder, model, report) = task.model(pretrained, &config.model.dropout, &mut init)?;
         if config.data.max_len > encoder.max_positions {
             let expected = format!("at most {}, the checkpoint's positions", encoder.max_positions);
             return Err(bad_setting("data.max_len", config.data.max_len, expected));
@@ -316,7 +319,7 @@ where
             buckets,
             epochs,
             state,
-            save,
+            tokenizer,
         })
     }
 
@@ -527,7 +530,11 @@ where
             Some(_) => self.task.map_encoder(model, |bert: Bert| Ok(lora::merge(bert)))?,
             None => model,
         };
-        write_whole_folder(&self.folder.model(), |path| (self.save)(&self.encoder, &model, path))
+        let file = TaskFile { task: self.task.section(), max_len: self.config.data.max_len };
+        let (encoder, tokenizer, labels) = (&self.encoder, self.tokenizer, self.task.labels());
+        write_whole_folder(&self.folder.model(), |path| {
+            ModelFolder { encoder, tokenizer, file: &file, labels }.save(&model, path)
+        })
     }
 
     /// The parameters of the saved model in the one at hand.
@@ -607,6 +614,9 @@ fn line(figures: &Figures) -> String {
 /// The optimiser's constants, with the groups of layer-wise decay after those of the config.
 fn optimizer(config: &FineTuneConfig, encoder: &BertConfig) -> OptimizerConfig {
     let mut constants = config.optimizer.constants();
+    if let TaskSection::Tagging(section) = &config.task {
+        constants.groups.extend(section.group());
+    }
     if let Some(decay) = config.model.layer_decay.filter(|decay| *decay < 1.0) {
         constants.groups.extend(layer_decay(decay, encoder.n_layers));
     }

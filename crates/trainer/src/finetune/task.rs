@@ -1,12 +1,16 @@
 //! The seam between fine-tuning and a kind of task.
 
+use super::config::TaskSection;
 use crate::evaluation::report::Predictions;
 use crate::objective::Objective;
 use crate::{Result, TrainerError};
 use burn::module::Module;
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
-use cloze_data::labelled::{Packed, Padded, TokenSequence};
-use cloze_model::bert::{Bert, BertInput};
+use cloze_data::labelled::{LabelSet, Packed, Padded, TokenSequence};
+use cloze_model::ParamInit;
+use cloze_model::bert::{Bert, BertConfig, BertInput};
+use cloze_model::huggingface::{Checkpoint, LoadReport};
+use cloze_model::tasks::DropoutOverrides;
 
 /// A kind of task: what its examples become, what a model makes of them, and how that is shown.
 ///
@@ -40,6 +44,25 @@ pub trait Task {
         features: &[Self::Features],
         outputs: &[Self::Output],
     ) -> Box<dyn Predictions>;
+
+    /// The task as a model's folder keeps it: labels spelt out.
+    fn section(&self) -> TaskSection;
+
+    /// The classes that the head tells apart, for `config.json`.
+    fn labels(&self) -> Option<&LabelSet> {
+        None
+    }
+
+    /// The checkpoint's encoder with a head, new where the checkpoint has none.
+    ///
+    /// # Errors
+    /// Those of the checkpoint; dropout that is none.
+    fn model(
+        &self,
+        checkpoint: Checkpoint,
+        dropout: &DropoutOverrides,
+        init: &mut ParamInit,
+    ) -> Result<(BertConfig, Self::Model, LoadReport)>;
 
     /// The model with another encoder in its place.
     ///

@@ -108,50 +108,9 @@ impl TextTask {
         Ok(Encoded { examples, features })
     }
 
-    /// The task as a model's folder keeps it: labels spelt out.
-    pub fn section(&self) -> TaskSection {
-        let pooling = self.pooling;
-        match &self.labels {
-            None => TaskSection::Regression { pooling },
-            Some(set) => TaskSection::Classification {
-                labels: set.names().to_vec(),
-                class_weights: Vec::new(),
-                label_smoothing: 0.0,
-                positive: self.positive.and_then(|id| set.name(id)).map(str::to_owned),
-                pooling,
-            },
-        }
-    }
-
     /// Outputs of the head.
     pub fn n_outputs(&self) -> usize {
         self.labels.as_ref().map_or(1, LabelSet::len)
-    }
-
-    /// The checkpoint's encoder with a head, new where the checkpoint has none.
-    ///
-    /// # Errors
-    /// Those of the checkpoint; dropout that is none.
-    pub fn model(
-        &self,
-        checkpoint: Checkpoint,
-        dropout: &DropoutOverrides,
-        init: &mut ParamInit,
-    ) -> Result<(BertConfig, BertForSequenceClassification, LoadReport)> {
-        const ARCHITECTURE: Architecture = Architecture::SequenceClassification;
-        let mut config = checkpoint.encoder(ARCHITECTURE);
-        let of_head = checkpoint.config.head_dropout(ARCHITECTURE);
-        dropout.apply(&mut config)?;
-        let mut init = init.deferred();
-        let bert = config.init_encoder(&mut init);
-        let of_head = dropout.head(of_head, &config);
-        let head = ARCHITECTURE.sequence_head(&config, self.n_outputs(), of_head, &mut init);
-        let mut model = BertForSequenceClassification::new(bert, head);
-        if let Some(pooling) = self.pooling {
-            model = model.with_pooling(pooling);
-        }
-        let (model, report) = checkpoint.load_into(model, ARCHITECTURE, &["head.*", "bert.pooler.*"])?;
-        Ok((config, model, report))
     }
 }
 
@@ -233,6 +192,46 @@ impl Task for TextTask {
     ) -> Result<Self::Model> {
         model.bert = change(model.bert)?;
         Ok(model)
+    }
+
+    fn labels(&self) -> Option<&LabelSet> {
+        self.labels.as_ref()
+    }
+
+    fn section(&self) -> TaskSection {
+        let pooling = self.pooling;
+        match &self.labels {
+            None => TaskSection::Regression { pooling },
+            Some(set) => TaskSection::Classification {
+                labels: set.names().to_vec(),
+                class_weights: Vec::new(),
+                label_smoothing: 0.0,
+                positive: self.positive.and_then(|id| set.name(id)).map(str::to_owned),
+                pooling,
+            },
+        }
+    }
+
+    fn model(
+        &self,
+        checkpoint: Checkpoint,
+        dropout: &DropoutOverrides,
+        init: &mut ParamInit,
+    ) -> Result<(BertConfig, BertForSequenceClassification, LoadReport)> {
+        const ARCHITECTURE: Architecture = Architecture::SequenceClassification;
+        let mut config = checkpoint.encoder(ARCHITECTURE);
+        let of_head = checkpoint.config.head_dropout(ARCHITECTURE);
+        dropout.apply(&mut config)?;
+        let mut init = init.deferred();
+        let bert = config.init_encoder(&mut init);
+        let of_head = dropout.head(of_head, &config);
+        let head = ARCHITECTURE.sequence_head(&config, self.n_outputs(), of_head, &mut init);
+        let mut model = BertForSequenceClassification::new(bert, head);
+        if let Some(pooling) = self.pooling {
+            model = model.with_pooling(pooling);
+        }
+        let (model, report) = checkpoint.load_into(model, ARCHITECTURE, &["head.*", "bert.pooler.*"])?;
+        Ok((config, model, report))
     }
 }
 

@@ -1,0 +1,412 @@
+//! Tags of words, by which entities are found in sentences.
+
+use super::config::TaskSection;
+use super::task::{Encoded, Task, bad_setting, input};
+use crate::Result;
+use crate::evaluation::report::{EntityExample, EntityPredictions, Predictions};
+use crate::evaluation::tags::entities;
+use crate::optimizer::ParamGroup;
+use burn::tensor::{Device, Int, Tensor};
+use cloze_data::labelled::{
+    LabelSet, LabelledSource, LongSentences, TagFeatures, TagReport, TagScheme, TaggedSentence,
+    TokenSequence, encode_tags, tag_spans, tagged_sentences,
+};
+use cloze_data::{DataError, SkipReport};
+use cloze_model::ParamInit;
+use cloze_model::bert::{Bert, BertConfig};
+use cloze_model::blocks::Linear;
+use cloze_model::huggingface::{Architecture, Checkpoint, LoadReport};
+use cloze_model::ops::CrossEntropy;
+use cloze_model::tasks::{BertForTokenClassification, Crf, DropoutOverrides, TagRules};
+use cloze_tokenizer::Tokenizer;
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+/// The keys of `[task]` with `kind = "tagging"`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TaggingSection {
+    /// The scheme that all tags of the data must keep to. Without it they may be of any, and make entities by
+    /// the rules of `conlleval` and seqeval.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheme: Option<TagScheme>,
+    /// The scheme that the model is trained on. Default BIO, or BIOES where the training data has that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub predict_scheme: Option<TagScheme>,
+    /// The tags of `predict_scheme` in the order of the model's outputs; those of the training data's kinds of
+    /// entities where there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub labels: Vec<String>,
+    /// What tags that are numbers stand for, from 0.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tag_names: Vec<String>,
+    /// Whether a conditional random field tags a sentence's words together, and only as the scheme allows.
+    /// Default false: each word by itself.
+    #[serde(default)]
+    pub crf: bool,
+    /// What the learning rate is multiplied by for the field's scores, unless `optimizer.groups` has them.
+    /// Default 100: they are few, begin at nothing, and are to outgrow differences of logits.
+    #[serde(default = "crf_lr_scale")]
+    pub crf_lr_scale: f64,
+    /// What becomes of sentences of more than `data.max_len` tokens: `"truncate"`, or windows that share so
+    /// many tokens. Default `{ windows = { stride = 32 } }`.
+    #[serde(default)]
+    pub long_sentences: LongSentences,
+}
+
+fn crf_lr_scale() -> f64 {
+    100.0
+}
+
+impl Default for TaggingSection {
+    fn default() -> Self {
+        Self {
+            scheme: None,
+            predict_scheme: None,
+            labels: Vec::new(),
+            tag_names: Vec::new(),
+            crf: false,
+            crf_lr_scale: crf_lr_scale(),
+            long_sentences: LongSentences::default(),
+        }
+    }
+}
+
+impl TaggingSection {
+    /// The parameters that learn at a rate of their own.
+    pub(super) fn group(&self) -> Option<ParamGroup> {
+        let group =
+            ParamGroup { parameters: "crf.*".into(), lr_scale: self.crf_lr_scale, weight_decay: None };
+        self.crf.then_some(group)
+    }
+}
+
+/// Token classification with a tag for each word, which its first piece carries.
+#[derive(Debug, Clone)]
+pub struct TagTask {
+    /// The tags.
+    pub labels: LabelSet,
+    /// Which tags may follow one another.
+    rules: TagRules,
+    /// With labels and scheme filled in.
+    section: TaggingSection,
+}
+
+/// A sentence as the model takes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SentenceFeatures {
+    /// The sentence's place among the examples.
+    pub sentence: usize,
+    /// One, or as many as it takes. Each word belongs to one of them, and words ascend from window to window.
+    pub windows: Vec<TagFeatures>,
+    /// The labels of the words that the windows have, in order; none where tags are not known. Where words
+    /// between them are left out, these are what keeps to the scheme.
+    pub labels: Vec<usize>,
+}
+
+impl SentenceFeatures {
+    /// The words that have tags, by their places in the sentence.
+    pub fn words(&self) -> impl Iterator<Item = usize> {
+        self.windows.iter().flat_map(|window| &window.words).copied()
+    }
+
+    fn n_words(&self) -> usize {
+        self.windows.iter().map(|window| window.words.len()).sum()
+    }
+}
+
+/// What the model says of a sentence.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SentenceTags {
+    /// The labels of the words that the windows have.
+    pub labels: Vec<usize>,
+    /// The sentence's loss with a CRF, the mean of its words' without; not a number where tags are not known.
+    pub loss: f64,
+}
+
+impl TagTask {
+    /// The task that a config describes, and its training examples, rewritten in the scheme that is trained on.
+    ///
+    /// # Errors
+    /// Those of reading the data; tags that are not of the scheme; labels that are not.
+    pub fn read(
+        section: &TaggingSection,
+        source: &LabelledSource,
+    ) -> Result<(Self, Vec<TaggedSentence>, SkipReport)> {
+        let loaded = tagged_sentences(source, Path::new(""), true, &section.tag_names)?;
+        let mut sentences = loaded.examples;
+        let found = TagScheme::detect(sentences.iter().map(|sentence| &sentence.tags[..]))?;
+        let scheme = section.predict_scheme.unwrap_or(match section.scheme.unwrap_or(found) {
+            TagScheme::Bioes => TagScheme::Bioes,
+            TagScheme::Bio | TagScheme::Iob1 => TagScheme::Bio,
+        });
+        rewrite(&mut sentences, section.scheme, scheme)?;
+        let labels = match section.labels.is_empty() {
+            true => scheme.label_set(&sentences)?,
+            false => LabelSet::given(section.labels.clone())?,
+        };
+        let task = Self::new(section, labels, scheme)?;
+        Ok((task, sentences, loaded.skipped))
+    }
+
+    /// The task of a section that spells out its labels, as a [model's folder](super::TaskFile) has it.
+    ///
+    /// # Errors
+    /// No labels, or such as are no tags of the scheme.
+    pub fn spelt_out(section: &TaggingSection) -> Result<Self> {
+        let labels = LabelSet::given(section.labels.clone())?;
+        Self::new(section, labels, section.predict_scheme.unwrap_or_default())
+    }
+
+    fn new(section: &TaggingSection, labels: LabelSet, scheme: TagScheme) -> Result<Self> {
+        let allowed = scheme.transitions(&labels)?;
+        let rules = TagRules::new(labels.len(), allowed.pairs, allowed.starts, allowed.ends);
+        let section = TaggingSection {
+            labels: labels.names().to_vec(),
+            predict_scheme: Some(scheme),
+            ..section.clone()
+        };
+        Ok(Self { labels, rules, section })
+    }
+
+    /// The scheme that the model is trained on.
+    pub fn scheme(&self) -> TagScheme {
+        self.section.predict_scheme.unwrap_or_default()
+    }
+
+    /// Reads sentences of another split.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn read_more(&self, source: &LabelledSource) -> Result<(Vec<TaggedSentence>, SkipReport)> {
+        let mut loaded = tagged_sentences(source, Path::new(""), true, &self.section.tag_names)?;
+        rewrite(&mut loaded.examples, self.section.scheme, self.scheme())?;
+        Ok((loaded.examples, loaded.skipped))
+    }
+
+    /// Sentences with their tokens. A sentence without a word that has any gets no features: all its words are
+    /// outside.
+    ///
+    /// # Errors
+    /// A tag that training did not have; lengths that leave no room.
+    pub fn encode(
+        &self,
+        tokenizer: &Tokenizer,
+        examples: Vec<TaggedSentence>,
+        max_len: usize,
+    ) -> Result<(Encoded<TaggedSentence, SentenceFeatures>, TagReport)> {
+        let long = self.section.long_sentences;
+        let (windows, report) = encode_tags(tokenizer, &examples, &self.labels, max_len, long)?;
+        let mut features: Vec<SentenceFeatures> = Vec::with_capacity(examples.len());
+        for window in windows.into_iter().filter(|window| !window.words.is_empty()) {
+            match features.last_mut().filter(|last| last.sentence == window.sentence) {
+                Some(last) => last.windows.push(window),
+                None => {
+                    let sentence = window.sentence;
+                    features.push(SentenceFeatures { sentence, windows: vec![window], labels: Vec::new() });
+                }
+            }
+        }
+        for features in &mut features {
+            features.labels = self.labels_of(features, &examples[features.sentence])?;
+        }
+        Ok((Encoded { examples, features }, report))
+    }
+
+    /// The labels of the words that the windows have.
+    fn labels_of(&self, features: &SentenceFeatures, sentence: &TaggedSentence) -> Result<Vec<usize>> {
+        if sentence.tags.is_empty() {
+            return Ok(Vec::new());
+        }
+        let kept: Vec<&str> = features.words().map(|word| sentence.tags[word].as_str()).collect();
+        // What is left of an entity that has lost words must again be one.
+        let kept = match kept.len() == sentence.words.len() {
+            true => kept.into_iter().map(str::to_owned).collect(),
+            false => self.scheme().tags(&tag_spans(&kept), kept.len()),
+        };
+        let label = |(place, tag): (usize, String)| {
+            self.labels.id(&tag).ok_or_else(|| {
+                DataError::UnknownTag {
+                    sentence: features.sentence + 1,
+                    word: features.words().nth(place).unwrap_or_default() + 1,
+                    tag,
+                    labels: self.labels.names().join(", "),
+                }
+                .into()
+            })
+        };
+        kept.into_iter().enumerate().map(label).collect()
+    }
+
+    /// The tags of each of the examples' words; what has no features is outside.
+    pub fn tags<'a>(
+        &'a self,
+        examples: &[TaggedSentence],
+        features: &[SentenceFeatures],
+        outputs: &[SentenceTags],
+    ) -> Vec<Vec<&'a str>> {
+        let mut tags: Vec<Vec<&str>> =
+            examples.iter().map(|sentence| vec![OUTSIDE; sentence.words.len()]).collect();
+        for (features, output) in features.iter().zip(outputs) {
+            for (word, label) in features.words().zip(&output.labels) {
+                tags[features.sentence][word] = self.labels.name(*label).unwrap_or(OUTSIDE);
+            }
+        }
+        tags
+    }
+
+    /// Logits of all words of the batch, sentence after sentence, and how many words each sentence has.
+    fn forward(
+        &self,
+        model: &BertForTokenClassification,
+        batch: &[&SentenceFeatures],
+        device: &Device,
+    ) -> (Tensor<2>, Vec<usize>) {
+        let windows: Vec<&TagFeatures> = batch.iter().flat_map(|features| &features.windows).collect();
+        let sequences: Vec<&TokenSequence> = windows.iter().map(|window| &window.sequence).collect();
+        let input = input(&model.bert, &sequences, device);
+        let [_, row] = input.input_ids.dims();
+        let packed = input.packing.is_some();
+        let mut start = 0;
+        let mut positions = Vec::new();
+        for window in windows {
+            positions.extend(window.positions.iter().map(|position| (start + position) as i32));
+            start += if packed { window.sequence.len() } else { row };
+        }
+        let positions = Tensor::<1, Int>::from_data(&positions[..], device);
+        (model.forward(input, positions), batch.iter().map(|features| features.n_words()).collect())
+    }
+}
+
+const OUTSIDE: &str = "O";
+
+/// Puts tags into the scheme `to`, by the entities that they make.
+fn rewrite(sentences: &mut [TaggedSentence], from: Option<TagScheme>, to: TagScheme) -> Result<()> {
+    match from {
+        None => {
+            // Refuses what is a tag of no scheme.
+            TagScheme::detect(sentences.iter().map(|sentence| &sentence.tags[..]))?;
+            Ok(to.convert(sentences, to, true)?)
+        }
+        Some(from) => sentences.iter_mut().enumerate().try_for_each(|(i, sentence)| {
+            from.convert(std::slice::from_mut(sentence), to, false).map_err(|error| {
+                let name = format!("{from:?}").to_lowercase();
+                let expected = format!("the scheme of sentence {}, or none: {error}", i + 1);
+                bad_setting("task.scheme", format!("{name:?}"), expected)
+            })
+        }),
+    }
+}
+
+impl Task for TagTask {
+    type Model = BertForTokenClassification;
+    type Example = TaggedSentence;
+    type Features = SentenceFeatures;
+    type Output = SentenceTags;
+
+    fn sequences<'a>(&self, features: &'a SentenceFeatures) -> Vec<&'a TokenSequence> {
+        features.windows.iter().map(|window| &window.sequence).collect()
+    }
+
+    /// Sentences with a CRF, words without.
+    fn weight(&self, batch: &[&SentenceFeatures]) -> f64 {
+        match self.section.crf {
+            true => batch.len() as f64,
+            false => batch.iter().map(|features| features.n_words()).sum::<usize>() as f64,
+        }
+    }
+
+    fn loss(&self, model: &Self::Model, batch: &[&SentenceFeatures], device: &Device) -> Tensor<1> {
+        let (logits, n_words) = self.forward(model, batch, device);
+        let labels = labels(batch);
+        model.loss(logits, &labels, &n_words, &CrossEntropy::default()).sum()
+    }
+
+    fn outputs(
+        &self,
+        model: &Self::Model,
+        batch: &[&SentenceFeatures],
+        device: &Device,
+    ) -> Vec<SentenceTags> {
+        let (logits, n_words) = self.forward(model, batch, device);
+        let losses = model.loss(logits.clone(), &labels(batch), &n_words, &CrossEntropy::default());
+        let losses: Vec<f64> = losses.into_data().iter::<f64>().collect();
+        let mut losses = losses.into_iter();
+        let tags = model.decode(logits, &n_words);
+        let outputs = batch.iter().zip(tags).map(|(features, labels)| {
+            let n = if self.section.crf { 1 } else { labels.len() };
+            let loss = losses.by_ref().take(n).sum::<f64>() / n as f64;
+            SentenceTags { labels, loss: if features.labels.is_empty() { f64::NAN } else { loss } }
+        });
+        outputs.collect()
+    }
+
+    fn predictions(
+        &self,
+        examples: &[TaggedSentence],
+        features: &[SentenceFeatures],
+        outputs: &[SentenceTags],
+    ) -> Box<dyn Predictions> {
+        let mut losses = vec![0.0; examples.len()];
+        for (features, output) in features.iter().zip(outputs) {
+            losses[features.sentence] = output.loss;
+        }
+        let tags = self.tags(examples, features, outputs);
+        let examples = examples.iter().zip(tags).zip(losses).enumerate();
+        let examples = examples.map(|(i, ((sentence, tags), loss))| EntityExample {
+            id: (i + 1).to_string(),
+            words: sentence.words.clone(),
+            gold: entities(&sentence.tags),
+            predicted: entities(&tags),
+            loss,
+        });
+        Box::new(EntityPredictions { examples: examples.collect() })
+    }
+
+    fn map_encoder(
+        &self,
+        mut model: Self::Model,
+        change: impl FnOnce(Bert) -> Result<Bert>,
+    ) -> Result<Self::Model> {
+        model.bert = change(model.bert)?;
+        Ok(model)
+    }
+
+    fn labels(&self) -> Option<&LabelSet> {
+        Some(&self.labels)
+    }
+
+    fn section(&self) -> TaskSection {
+        TaskSection::Tagging(self.section.clone())
+    }
+
+    fn model(
+        &self,
+        checkpoint: Checkpoint,
+        dropout: &DropoutOverrides,
+        init: &mut ParamInit,
+    ) -> Result<(BertConfig, BertForTokenClassification, LoadReport)> {
+        const ARCHITECTURE: Architecture = Architecture::TokenClassification;
+        let mut config = checkpoint.encoder(ARCHITECTURE);
+        let of_head = checkpoint.config.head_dropout(ARCHITECTURE);
+        dropout.apply(&mut config)?;
+        let n_tags = self.labels.len();
+        let mut init = init.deferred();
+        let bert = config.init_encoder(&mut init);
+        let output = Linear::new(config.d_model, n_tags, &mut init);
+        let crf = self.section.crf.then(|| Crf::new(n_tags, &mut init).with_rules(self.rules.clone()));
+        let dropout = dropout.head(of_head, &config);
+        let model = BertForTokenClassification { bert, output, crf, dropout };
+        let (model, report) = checkpoint.load_into(model, ARCHITECTURE, &["output.*", "crf.*"])?;
+        Ok((config, model, report))
+    }
+}
+
+/// The labels of all words of a batch; the first one where tags are not known.
+fn labels(batch: &[&SentenceFeatures]) -> Vec<usize> {
+    let of = |features: &&SentenceFeatures| match features.labels.is_empty() {
+        true => vec![0; features.n_words()],
+        false => features.labels.clone(),
+    };
+    batch.iter().flat_map(of).collect()
+}

@@ -1,0 +1,315 @@
+//! Fine-tuning on tagged sentences, end to end on a small random checkpoint: what is learnt, saved, resumed.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests, which clippy does not count as tests")]
+
+use burn::module::Module;
+use burn::tensor::Device;
+use cloze_data::labelled::LabelledSource;
+use cloze_model::ParamInit;
+use cloze_model::bert::BertConfig;
+use cloze_model::huggingface::{self, Architecture, Checkpoint, SaveConfig, save_pretrained};
+use cloze_model::tasks::DropoutOverrides;
+use cloze_model::weights::NamedTensors;
+use cloze_tokenizer::{Tokenizer, Vocab};
+use cloze_trainer::TrainerError;
+use cloze_trainer::evaluation::figures::Figures;
+use cloze_trainer::finetune::{
+    FineTuneConfig, FineTuned, TagTask, TaskFile, TaskSection, fine_tune, outputs, predict,
+};
+use cloze_trainer::metrics::progress::{RunProgress, Silent, Status};
+use cloze_trainer::run::RunOptions;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use tempfile::TempDir;
+
+/// Held by every test: a backend has one random generator for all threads of a process, and each step
+/// seeds it.
+fn generator() -> MutexGuard<'static, ()> {
+    static GENERATOR: Mutex<()> = Mutex::new(());
+    GENERATOR.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A folder with a checkpoint, tagged sentences and a config.
+struct Bench {
+    folder: TempDir,
+}
+
+/// Sentences in IOB1: `p` begins a person that any number of `q` continue, `l` is a place; all else is outside.
+/// A person that follows another has the `B-`.
+fn sentences(n: usize, phase: usize) -> String {
+    let mut text = String::new();
+    for i in phase..phase + n {
+        let mut before = "O";
+        for j in 0..3 + i * 7 % 9 {
+            let (word, tag) = match (i * 31 + j * j * 5 + i * j) % 7 {
+                0 | 1 if before == "PER" => ("p", "B-PER"),
+                0 | 1 => ("p", "I-PER"),
+                2 | 3 if before == "PER" => ("qq", "I-PER"),
+                4 if before != "LOC" => ("l", "I-LOC"),
+                5 => ("ab", "O"),
+                _ => ("c.", "O"),
+            };
+            before = tag.split_once('-').map_or("O", |(_, kind)| kind);
+            writeln!(text, "{word} {tag}").unwrap();
+        }
+        text.push('\n');
+    }
+    text
+}
+
+const CONFIG: &str = r#"[task]
+kind = "tagging"
+
+[model]
+path = "FOLDER/checkpoint"
+
+[data]
+train = { files = ["FOLDER/train.conll"] }
+dev = ["FOLDER/dev.conll"]
+max_len = 12
+
+[train]
+epochs = 6
+batch_size = 8
+
+[optimizer]
+lr = 1e-2
+
+[schedule]
+kind = "linear"
+"#;
+
+impl Bench {
+    fn new() -> Self {
+        let bench = Self { folder: tempfile::tempdir().unwrap() };
+        let specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"].map(String::from);
+        let pieces = ["a", "##b", "c", ".", "p", "q", "##q", "l"].map(String::from);
+        let vocab = Vocab::from_tokens(specials.into_iter().chain(pieces)).unwrap();
+        let tokenizer = Tokenizer::bert(vocab, false).unwrap();
+        let shape = BertConfig {
+            n_heads: 2,
+            d_ff: 32,
+            max_positions: 16,
+            ..BertConfig::new(tokenizer.vocab_size(), 2, 16)
+        };
+        let model = shape.init_encoder(&mut ParamInit::new(&Device::flex(), 7).with_std(0.3));
+        let path = bench.path("checkpoint");
+        save_pretrained(&path, &model, &shape, &SaveConfig::new(Architecture::Encoder)).unwrap();
+        tokenizer.save(&path).unwrap();
+        bench.write("train.conll", &sentences(60, 0));
+        bench.write("dev.conll", &sentences(20, 60));
+        bench.write("run.toml", CONFIG);
+        bench
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        let text = text.replace("FOLDER", self.folder.path().to_str().unwrap());
+        std::fs::write(self.path(name), text).unwrap();
+    }
+
+    fn config(&self, sets: &[&str]) -> Result<FineTuneConfig, TrainerError> {
+        let sets: Vec<String> = sets.iter().map(ToString::to_string).collect();
+        FineTuneConfig::load(&self.path("run.toml"), &sets)
+    }
+
+    fn run(
+        &self,
+        out: &str,
+        sets: &[&str],
+        resume: bool,
+        stop_after: Option<u64>,
+    ) -> Result<FineTuned, TrainerError> {
+        let stop = AtomicBool::new(false);
+        let options = RunOptions {
+            device: Device::flex(),
+            folder: self.path(out),
+            cache: self.path("cache"),
+            resume,
+            stop: &stop,
+        };
+        match stop_after {
+            Some(step) => fine_tune(&self.config(sets)?, &options, &mut StopAfter(step, &stop)),
+            None => fine_tune(&self.config(sets)?, &options, &mut Silent),
+        }
+    }
+
+    /// Makes a whole run; the saved model's tensors and its figures.
+    fn finish(&self, out: &str, sets: &[&str], resume: bool) -> (NamedTensors, Figures) {
+        let done = self.run(out, sets, resume, None).unwrap();
+        let FineTuned::Done { model, dev, .. } = done else { panic!("{done:?}") };
+        (huggingface::read_tensors(&model.join("model.safetensors")).unwrap(), dev.unwrap())
+    }
+}
+
+/// Asks the run to stop after a step.
+struct StopAfter<'a>(u64, &'a AtomicBool);
+
+impl RunProgress for StopAfter<'_> {
+    fn step(&mut self, status: &Status) {
+        if status.step == self.0 {
+            self.1.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The task of a saved folder and its model.
+fn reopen(folder: &Path) -> (TagTask, <TagTask as cloze_trainer::finetune::Task>::Model, TaskFile) {
+    let file = TaskFile::read(folder).unwrap().unwrap();
+    let TaskSection::Tagging(section) = &file.task else { panic!("{file:?}") };
+    let task = TagTask::spelt_out(section).unwrap();
+    let checkpoint = Checkpoint::open(folder).unwrap();
+    assert_eq!(checkpoint.config.architecture, Architecture::TokenClassification);
+    assert_eq!(checkpoint.config.labels, task.labels.names());
+    let init = &mut ParamInit::new(&Device::flex(), 99);
+    let (_, model, report) = task.model(checkpoint, &DropoutOverrides::default(), init).unwrap();
+    assert!(report.missing.is_empty() && report.unexpected.is_empty(), "{report:?}");
+    (task, model.valid(), file)
+}
+
+fn learns_and_is_saved_whole(crf: &str) {
+    let _held = generator();
+    let bench = Bench::new();
+    let (tensors, dev) = bench.finish("run", &[crf, "task.crf_lr_scale=10"], false);
+    let (main, f1) = dev.main();
+    assert_eq!(main, "f1");
+    assert!(f1 > 0.9, "{dev}");
+    let has_crf = crf.ends_with("true");
+    assert_eq!(tensors.contains_key("crf.transitions"), has_crf);
+    assert!(tensors.contains_key("classifier.weight"), "{:?}", tensors.keys());
+
+    let folder = bench.path("run/model");
+    let (task, model, file) = reopen(&folder);
+    assert_eq!(task.labels.names(), ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"]);
+    let tokenizer = Tokenizer::load(&folder).unwrap();
+    let source = LabelledSource::new([bench.path("dev.conll").to_str().unwrap()]);
+    let (examples, _) = task.read_more(&source).unwrap();
+    let (data, report) = task.encode(&tokenizer, examples, file.max_len).unwrap();
+    assert!(report.long_sentences > 0, "{report:?}");
+    assert!(data.features.iter().any(|features| features.windows.len() > 1));
+    let device = Device::flex();
+    for batch_tokens in [1, 64, 10_000] {
+        let figures = predict(&task, &model, &data, batch_tokens, &device).figures();
+        assert_eq!(figures.main(), dev.main(), "{batch_tokens} tokens in a batch");
+    }
+    if has_crf {
+        let found = outputs(&task, &model, &data.features, 64, &device);
+        for tags in task.tags(&data.examples, &data.features, &found) {
+            task.scheme().spans(&tags).unwrap();
+        }
+    }
+    assert!(bench.path("run/report/dev/types.tsv").is_file());
+}
+
+#[test]
+fn softmax_learns_and_is_saved_whole() {
+    learns_and_is_saved_whole("task.crf=false");
+}
+
+#[test]
+fn a_crf_learns_and_is_saved_whole() {
+    learns_and_is_saved_whole("task.crf=true");
+}
+
+#[test]
+fn a_resumed_run_has_the_same_bits() {
+    let _held = generator();
+    for crf in ["task.crf=false", "task.crf=true"] {
+        let bench = Bench::new();
+        let sets = [crf, "train.epochs=2"];
+        let (whole, dev) = bench.finish("whole", &sets, false);
+        let stopped = bench.run("stopped", &sets, false, Some(5)).unwrap();
+        assert_eq!(stopped, FineTuned::Stopped { step: 5 });
+        let (resumed, dev_resumed) = bench.finish("stopped", &sets, true);
+        assert!(resumed == whole, "the trained parameters differ with {crf}");
+        assert_eq!(dev_resumed, dev);
+    }
+}
+
+#[test]
+fn the_crf_has_a_rate_of_its_own_unless_groups_say_otherwise() {
+    let _held = generator();
+    let bench = Bench::new();
+    let transitions = |out: &str, sets: &[&str]| {
+        let sets: Vec<&str> = ["task.crf=true", "train.epochs=1"].iter().chain(sets).copied().collect();
+        let (mut tensors, _) = bench.finish(out, &sets, false);
+        tensors.remove("crf.transitions").unwrap()
+    };
+    let frozen = transitions("frozen", &["task.crf_lr_scale=0"]);
+    let group = r#"optimizer.groups=[{ parameters = "crf.*", lr_scale = 0.0 }]"#;
+    assert!(transitions("group", &[group]) == frozen);
+    assert!(transitions("usual", &[]) != frozen);
+    // So little has nothing learnt, and what has not is as small as it was drawn.
+    assert!(frozen.iter::<f32>().all(|score| score.abs() <= 0.04), "{frozen:?}");
+}
+
+#[test]
+fn sentences_that_lose_words_keep_to_the_scheme() {
+    let _held = generator();
+    let bench = Bench::new();
+    // More pieces than fit; the second word has none; what is cut off ends an entity.
+    bench.write(
+        "long.conll",
+        "p B-PER\n\u{7} I-PER\nq I-PER\nc O\n\u{7} B-PER\nq I-PER\nqq I-PER\nqq E-PER\nl S-LOC\n",
+    );
+    let tags = |sets: &[&str]| {
+        let mut config = bench.config(sets).unwrap();
+        config.data.train.files = vec![bench.path("long.conll").to_str().unwrap().to_owned()];
+        let TaskSection::Tagging(section) = &config.task else { panic!("{config:?}") };
+        let (task, examples, _) = TagTask::read(section, &config.data.train).unwrap();
+        let tokenizer = Tokenizer::load(&config.model.path).unwrap();
+        let (data, _) = task.encode(&tokenizer, examples, 8).unwrap();
+        let [features] = &data.features[..] else { panic!("{:?}", data.features) };
+        let names = features.labels.iter().map(|label| task.labels.name(*label).unwrap().to_owned());
+        let names: Vec<String> = names.collect();
+        let words: Vec<usize> = features.words().collect();
+        task.scheme().spans(&names).unwrap();
+        (words, names.join(" "))
+    };
+    let cut = [r#"task.long_sentences="truncate""#];
+    assert_eq!(tags(&cut), (vec![0, 2, 3, 5, 6], "B-PER E-PER O B-PER E-PER".into()));
+    let bio = ["task.long_sentences={ windows = { stride = 2 } }", r#"task.predict_scheme="bio""#];
+    assert_eq!(tags(&bio), (vec![0, 2, 3, 5, 6, 7, 8], "B-PER I-PER O B-PER I-PER I-PER B-LOC".into()));
+}
+
+#[test]
+fn a_share_is_held_out() {
+    let _held = generator();
+    let bench = Bench::new();
+    let sets = ["data.dev=[]", "data.dev_fraction=0.25", "train.epochs=1", r#"task.predict_scheme="bioes""#];
+    let (tensors, dev) = bench.finish("run", &sets, false);
+    assert!((8..25).contains(&dev.n_examples()), "{} of 60", dev.n_examples());
+    assert_eq!(tensors["classifier.bias"].shape()[..], [9]);
+    let (again, _) = bench.finish("again", &sets, false);
+    assert!(again == tensors);
+    let message = bench.config(&["data.dev_fraction=0.25"]).unwrap_err().to_string();
+    assert!(
+        message.ends_with("`data.dev_fraction` is 0.25; expected nothing beside `data.dev`"),
+        "{message}"
+    );
+}
+
+#[test]
+fn mistakes_are_named() {
+    let _held = generator();
+    let bench = Bench::new();
+    let error = |sets: &[&str]| bench.run("run", sets, false, None).unwrap_err().to_string();
+    let scheme = error(&[r#"task.scheme="bio""#]);
+    assert!(scheme.starts_with(r#"`task.scheme` is "bio"; expected the scheme of sentence "#), "{scheme}");
+    let _ = std::fs::remove_dir_all(bench.path("run"));
+    let labels = error(&[r#"task.labels=["O", "PER"]"#]);
+    assert!(labels.contains("`PER` is no tag of BIO"), "{labels}");
+    let scale = error(&["task.crf_lr_scale=-1"]);
+    assert!(scale.ends_with("`task.crf_lr_scale` is -1; expected a number of at least 0"), "{scale}");
+    let key = error(&["task.crff=true"]);
+    assert!(key.contains("crff"), "{key}");
+    bench.write("dev.conll", "p B-ORG\n");
+    let _ = std::fs::remove_dir_all(bench.path("run"));
+    let tag = error(&[]);
+    assert!(tag.starts_with("sentence 1, word 1: tag `B-ORG`, expected one of O, B-LOC"), "{tag}");
+}
