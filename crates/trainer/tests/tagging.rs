@@ -61,6 +61,7 @@ fn sentences(n: usize, phase: usize) -> String {
 
 const CONFIG: &str = r#"[task]
 kind = "tagging"
+long_sentences = { windows = { stride = 2 } }
 
 [model]
 path = "FOLDER/checkpoint"
@@ -253,7 +254,10 @@ fn sentences_that_lose_words_keep_to_the_scheme() {
     let _held = generator();
     let bench = Bench::new();
     // More pieces than fit; the second word has none; what is cut off ends an entity.
-    bench.write("long.conll", "p B-PER\n\u{7} I-PER\nq I-PER\nc O\n\u{7} B-PER\nq I-PER\nqq I-PER\nqq E-PER\nl S-LOC\n");
+    bench.write(
+        "long.conll",
+        "p B-PER\n\u{7} I-PER\nq I-PER\nc O\n\u{7} B-PER\nq I-PER\nqq I-PER\nqq E-PER\nl S-LOC\n",
+    );
     let tags = |sets: &[&str]| {
         let mut config = bench.config(sets).unwrap();
         config.data.train.files = vec![bench.path("long.conll").to_str().unwrap().to_owned()];
@@ -271,10 +275,7 @@ fn sentences_that_lose_words_keep_to_the_scheme() {
     let cut = [r#"task.long_sentences="truncate""#];
     assert_eq!(tags(&cut), (vec![0, 2, 3, 5, 6], "B-PER E-PER O B-PER E-PER".into()));
     let bio = ["task.long_sentences={ windows = { stride = 2 } }", r#"task.predict_scheme="bio""#];
-    assert_eq!(
-        tags(&bio),
-        (vec![0, 2, 3, 5, 6, 7, 8], "B-PER I-PER O B-PER I-PER I-PER B-LOC".into())
-    );
+    assert_eq!(tags(&bio), (vec![0, 2, 3, 5, 6, 7, 8], "B-PER I-PER O B-PER I-PER I-PER B-LOC".into()));
 }
 
 #[test]
@@ -283,12 +284,15 @@ fn a_share_is_held_out() {
     let bench = Bench::new();
     let sets = ["data.dev=[]", "data.dev_fraction=0.25", "train.epochs=1", r#"task.predict_scheme="bioes""#];
     let (tensors, dev) = bench.finish("run", &sets, false);
-    assert!((8..25).contains(&dev.n_examples()), "{} of 60", dev.n_examples());
+    assert!((8..25).contains(&dev.examples()), "{} of 60", dev.examples());
     assert_eq!(tensors["classifier.bias"].shape()[..], [9]);
     let (again, _) = bench.finish("again", &sets, false);
     assert!(again == tensors);
     let message = bench.config(&["data.dev_fraction=0.25"]).unwrap_err().to_string();
-    assert!(message.ends_with("`data.dev_fraction` is 0.25; expected nothing beside `data.dev`"), "{message}");
+    assert!(
+        message.ends_with("`data.dev_fraction` is 0.25; expected nothing beside `data.dev`"),
+        "{message}"
+    );
 }
 
 #[test]
@@ -297,10 +301,7 @@ fn mistakes_are_named() {
     let bench = Bench::new();
     let error = |sets: &[&str]| bench.run("run", sets, false, None).unwrap_err().to_string();
     let scheme = error(&[r#"task.scheme="bio""#]);
-    assert!(
-        scheme.starts_with(r#"`task.scheme` is "bio"; expected the scheme of sentence "#),
-        "{scheme}"
-    );
+    assert!(scheme.starts_with(r#"`task.scheme` is "bio"; expected the scheme of sentence "#), "{scheme}");
     let _ = std::fs::remove_dir_all(bench.path("run"));
     let labels = error(&[r#"task.labels=["O", "PER"]"#]);
     assert!(labels.contains("`PER` is no tag of BIO"), "{labels}");

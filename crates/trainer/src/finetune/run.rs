@@ -167,9 +167,8 @@ impl Reading<'_> {
         };
         let limit = (share * u64::MAX as f64) as u64;
         let seed = self.config.run.seed;
-        let (held, kept): (Vec<_>, Vec<_>) = (0..)
-            .zip(examples)
-            .partition(|(place, _)| derive_seed(seed, &[HELD_OUT_STREAM, *place]) < limit);
+        let (held, kept): (Vec<_>, Vec<_>) =
+            (0..).zip(examples).partition(|(place, _)| derive_seed(seed, &[HELD_OUT_STREAM, *place]) < limit);
         let [held, kept] = [held, kept].map(|part| part.into_iter().map(|(_, example)| example).collect());
         let held: Vec<E> = held;
         match held.is_empty() {
