@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use cloze_trainer::config::{FolderConfig, ModelPreset, RunConfig};
+use cloze_trainer::finetune::FineTuneConfig;
 use cloze_trainer::schedule::Schedule;
 
 fn folder() -> PathBuf {
@@ -19,6 +20,9 @@ fn every_config_resolves_and_reads_back_as_itself() {
     for entry in std::fs::read_dir(folder()).unwrap() {
         let path = entry.unwrap().path();
         assert_eq!(path.extension().unwrap(), "toml", "configs/ holds configs only: {path:?}");
+        if FineTuneConfig::is_at(&path).unwrap() {
+            continue;
+        }
         let config = RunConfig::load(&path, &[]).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(path.file_stem().unwrap(), config.run.name.as_str());
 
@@ -31,6 +35,21 @@ fn every_config_resolves_and_reads_back_as_itself() {
     }
     names.sort();
     assert_eq!(names, ["bert-base", "bert-mini-corpus", "bert-tiny-sample", "roberta-base"]);
+}
+
+#[test]
+fn every_fine_tuning_config_resolves_and_reads_back_as_itself() {
+    let paths = std::fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path());
+    let paths: Vec<PathBuf> = paths.filter(|path| FineTuneConfig::is_at(path).unwrap()).collect();
+    assert!(!paths.is_empty());
+    for path in paths {
+        let config = FineTuneConfig::load(&path, &[]).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(path.file_stem().unwrap(), config.run.name.as_str());
+        let resolved = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
+        std::fs::write(&resolved, config.to_toml()).unwrap();
+        let again = FineTuneConfig::load(resolved.path(), &[]).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(again, config);
+    }
 }
 
 #[test]

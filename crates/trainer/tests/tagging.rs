@@ -61,6 +61,7 @@ fn sentences(n: usize, phase: usize) -> String {
 
 const CONFIG: &str = r#"[task]
 kind = "tagging"
+long_sentences = { windows = { stride = 2 } }
 
 [model]
 path = "FOLDER/checkpoint"
@@ -283,7 +284,7 @@ fn a_share_is_held_out() {
     let bench = Bench::new();
     let sets = ["data.dev=[]", "data.dev_fraction=0.25", "train.epochs=1", r#"task.predict_scheme="bioes""#];
     let (tensors, dev) = bench.finish("run", &sets, false);
-    assert!((8..25).contains(&dev.n_examples()), "{} of 60", dev.n_examples());
+    assert!((8..25).contains(&dev.examples()), "{} of 60", dev.examples());
     assert_eq!(tensors["classifier.bias"].shape()[..], [9]);
     let (again, _) = bench.finish("again", &sets, false);
     assert!(again == tensors);
