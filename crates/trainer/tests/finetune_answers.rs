@@ -1,0 +1,182 @@
+//! Question answering and multiple choice, from a tiny checkpoint and tiny files to a saved model and its report.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests, which clippy does not count as tests")]
+
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+use burn::tensor::Device;
+use cloze_model::ParamInit;
+use cloze_model::bert::BertConfig;
+use cloze_model::huggingface::{Architecture, Checkpoint, SaveConfig, save_pretrained};
+use cloze_tokenizer::{Tokenizer, Vocab};
+use cloze_trainer::Result;
+use cloze_trainer::evaluation::figures::Figures;
+use cloze_trainer::finetune::{FineTuneConfig, FineTuned, TaskFile, TaskSection, fine_tune};
+use cloze_trainer::metrics::progress::Silent;
+use cloze_trainer::run::RunOptions;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// A folder with an encoder of random weights, without dropout, and its tokenizer of letters and digits.
+fn checkpoint() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"].map(String::from);
+    let vocab = specials.into_iter().chain(('a'..='z').chain('0'..='9').map(String::from));
+    let tokenizer = Tokenizer::bert(Vocab::from_tokens(vocab).unwrap(), false).unwrap();
+    let config = BertConfig {
+        n_heads: 2,
+        d_ff: 32,
+        max_positions: 32,
+        hidden_dropout: 0.0,
+        attention_dropout: 0.0,
+        ..BertConfig::new(41, 1, 16)
+    };
+    let model = config.init_encoder(&mut ParamInit::new(&Device::flex(), 7).with_std(0.1));
+    let path = folder.path().join("model");
+    save_pretrained(&path, &model, &config, &SaveConfig::new(Architecture::Encoder)).unwrap();
+    tokenizer.save(&path).unwrap();
+    folder
+}
+
+/// Fine-tunes what `checkpoint` made with the examples in `file`, which it is measured with too.
+fn run(folder: &Path, kind: &str, file: &str, sets: &[&str]) -> Result<FineTuned> {
+    let folder_name = folder.display();
+    let text = format!(
+        "[task]\n{kind}\n[model]\npath = '{folder_name}/model'\n\
+         [data]\ntrain = {{ files = ['{folder_name}/{file}'] }}\ndev = ['{folder_name}/{file}']\nmax_len = 16\n\
+         [train]\nepochs = 12\nbatch_size = 8\n[optimizer]\nlr = 1e-2\n[schedule]\nkind = 'linear'\n"
+    );
+    let path = folder.join("run.toml");
+    fs::write(&path, text).unwrap();
+    let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
+    let config = FineTuneConfig::load(&path, &sets).unwrap();
+    let stop = AtomicBool::new(false);
+    let out = folder.join("out");
+    let options = RunOptions {
+        device: Device::flex(),
+        folder: out,
+        cache: folder.join("cache"),
+        resume: false,
+        stop: &stop,
+    };
+    fine_tune(&config, &options, &mut Silent)
+}
+
+fn dev(outcome: FineTuned) -> Figures {
+    match outcome {
+        FineTuned::Done { dev: Some(figures), .. } => figures,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Questions whose answer is the context's only digit, in contexts longer than a window; with `impossible`,
+/// every third context has none.
+fn squad(impossible: bool) -> Value {
+    let paragraphs: Vec<Value> = (0..48usize)
+        .map(|i| {
+            let none = impossible && i % 3 == 0;
+            let place = i * 5 % 17;
+            let words: Vec<String> = (0..17)
+                .map(|word| match word == place && !none {
+                    true => (i % 10).to_string(),
+                    false => char::from(b'a' + ((i * 7 + word * 3) % 26) as u8).to_string(),
+                })
+                .collect();
+            let answers = match none {
+                true => json!([]),
+                false => json!([{"text": words[place], "answer_start": 2 * place}]),
+            };
+            let mut question = json!({"id": i.to_string(), "question": "x y", "answers": answers});
+            if impossible {
+                question["is_impossible"] = none.into();
+            }
+            json!({"context": words.join(" "), "qas": [question]})
+        })
+        .collect();
+    let version = if impossible { "v2.0" } else { "1.1" };
+    json!({"version": version, "data": [{"title": "digits", "paragraphs": paragraphs}]})
+}
+
+const ANSWERS: &str = "kind = 'answers'\nstride = 4\nmax_question = 3";
+
+#[test]
+fn answers_are_learned_over_windows() {
+    let folder = checkpoint();
+    let path = folder.path();
+    fs::write(path.join("squad.json"), squad(false).to_string()).unwrap();
+    let figures = dev(run(path, ANSWERS, "squad.json", &[]).unwrap());
+    assert_eq!(figures.main().0, "f1");
+    assert!(figures.get("exact").unwrap() > 0.9, "{figures}");
+    assert_eq!(figures.get("NoAns_f1"), None);
+
+    let out = path.join("out");
+    let task = TaskFile::read(&out.join("model")).unwrap().unwrap();
+    assert_eq!(task.max_len, 16);
+    assert!(matches!(
+        task.task,
+        TaskSection::Answers { stride: 4, max_question: 3, null_threshold: None, .. }
+    ));
+    let saved = Checkpoint::open(&out.join("model")).unwrap();
+    assert_eq!(saved.config.architecture, Architecture::QuestionAnswering);
+    assert!(out.join("report/dev/report.html").is_file());
+}
+
+#[test]
+fn questions_without_an_answer_make_it_squad_2() {
+    let folder = checkpoint();
+    let path = folder.path();
+    fs::write(path.join("squad.json"), squad(true).to_string()).unwrap();
+    let figures = dev(run(path, ANSWERS, "squad.json", &[]).unwrap());
+    for name in ["HasAns_exact", "NoAns_exact"] {
+        assert!(figures.get(name).unwrap() > 0.8, "{figures}");
+    }
+    let task = TaskFile::read(&path.join("out/model")).unwrap().unwrap().task;
+    assert!(matches!(task, TaskSection::Answers { null_threshold: Some(0.0), .. }));
+}
+
+#[test]
+fn choices_are_learned_whatever_their_number() {
+    let folder = checkpoint();
+    let path = folder.path();
+    let lines = (0..48usize).map(|i| {
+        let n = 2 + i % 2;
+        let right = i / 2 % n;
+        let choices: Vec<String> = (0..n)
+            .map(|choice| match choice == right {
+                true => format!("a {}", i % 10),
+                false => format!("a {} b", char::from(b'c' + ((i + choice) % 20) as u8)),
+            })
+            .collect();
+        json!({"context": "x y z", "choices": choices, "label": right}).to_string() + "\n"
+    });
+    fs::write(path.join("choices.jsonl"), lines.collect::<String>()).unwrap();
+    let figures = dev(run(path, "kind = 'multiple-choice'", "choices.jsonl", &[]).unwrap());
+    assert_eq!(figures.main().0, "accuracy");
+    assert!(figures.main().1 > 0.9, "{figures}");
+    let saved = Checkpoint::open(&path.join("out/model")).unwrap();
+    assert_eq!(saved.config.architecture, Architecture::MultipleChoice);
+    assert_eq!(
+        TaskFile::read(&path.join("out/model")).unwrap().unwrap().task,
+        TaskSection::MultipleChoice {}
+    );
+}
+
+#[test]
+fn settings_that_do_not_fit_are_errors() {
+    let folder = checkpoint();
+    let path = folder.path();
+    fs::write(path.join("squad.json"), squad(false).to_string()).unwrap();
+    let message = |sets: &[&str]| {
+        let message = run(path, ANSWERS, "squad.json", sets).unwrap_err().to_string();
+        fs::remove_dir_all(path.join("out")).unwrap();
+        message
+    };
+    let long = message(&["data.max_len=33"]);
+    assert!(long.contains("`data.max_len`") && long.contains("at most 32"), "{long}");
+    let short = message(&["data.max_len=10"]);
+    assert!(short.contains("`max_len` = 10") && short.contains("`stride`"), "{short}");
+    let dropout = message(&["model.dropout.head=0.1"]);
+    assert!(dropout.contains("`model.dropout.head`"), "{dropout}");
+}
