@@ -435,9 +435,11 @@ fn each_line_of_input_has_its_prediction() {
     assert!(lines[1].is_null());
     for line in [&lines[0], &lines[2], &lines[3]] {
         assert!(printed.starts_with("{\"label\":"));
-        let best = line["scores"].as_object().unwrap().iter().max_by(|a, b| {
-            a.1.as_f64().unwrap().total_cmp(&b.1.as_f64().unwrap())
-        });
+        let best = line["scores"]
+            .as_object()
+            .unwrap()
+            .iter()
+            .max_by(|a, b| a.1.as_f64().unwrap().total_cmp(&b.1.as_f64().unwrap()));
         assert_eq!(line["label"], best.unwrap().0.as_str());
     }
 
@@ -505,7 +507,8 @@ fn a_model_is_measured_as_its_predictions_say() {
 fn a_converted_model_says_the_same() {
     let (folder, model) = classifier();
     let out = text(folder.path().join("new").join("model"));
-    let convert = |out: &str, more: &[&str]| run(&[&["convert", "--model", &model, "--out", out], more].concat());
+    let convert =
+        |out: &str, more: &[&str]| run(&[&["convert", "--model", &model, "--out", out], more].concat());
     assert_eq!(convert(&out, &["--max-shard-size", "4KB"]).done(), format!("{out}\n"));
     let has = |name: &str| Path::new(&out).join(name).is_file();
     assert!(has("model.safetensors.index.json") && has("tokenizer.json") && !has("model.safetensors"));

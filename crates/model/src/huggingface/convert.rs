@@ -114,7 +114,10 @@ mod tests {
         folder
     }
 
-    fn converted(from: &tempfile::TempDir, config: ConvertConfig) -> Result<(tempfile::TempDir, ConvertReport)> {
+    fn converted(
+        from: &tempfile::TempDir,
+        config: ConvertConfig,
+    ) -> Result<(tempfile::TempDir, ConvertReport)> {
         let to = tempfile::tempdir().unwrap();
         let report = convert(from.path(), to.path(), &config)?;
         Ok((to, report))
@@ -157,7 +160,10 @@ mod tests {
         let from = folder(r#"{"torch_dtype": "float16"}"#, &[0.1], DType::F32);
         let (to, report) = converted(&from, ConvertConfig::default()).unwrap();
         assert_eq!(report.dtype, FloatType::F32);
-        assert_eq!(tensors_of(to.path()).unwrap().floats["bert.encoder.x"], TensorData::new(vec![0.1f32], [1]));
+        assert_eq!(
+            tensors_of(to.path()).unwrap().floats["bert.encoder.x"],
+            TensorData::new(vec![0.1f32], [1])
+        );
         assert_eq!(field(&to, "torch_dtype"), "float32");
     }
 
@@ -171,7 +177,10 @@ mod tests {
         let expected = [0.1f32, 70_000.0].map(|x| burn::tensor::bf16::from_f32(x).to_f32());
         assert_eq!(found["bert.encoder.x"], TensorData::new(expected.to_vec(), [2]));
         let message = narrow(FloatType::F16).unwrap_err().to_string();
-        assert!(message.ends_with("tensor `bert.encoder.x` has values that float16 cannot hold"), "{message}");
+        assert!(
+            message.ends_with("tensor `bert.encoder.x` has values that float16 cannot hold"),
+            "{message}"
+        );
     }
 
     #[test]

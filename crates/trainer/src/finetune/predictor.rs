@@ -156,7 +156,9 @@ impl Predictor {
         let read = match &self.kind {
             Kind::Texts(..) => text(value).map(Input::Text),
         };
-        read.map_err(|found| TrainerError::BadInput { problem: format!("{found}; expected {}", self.expected()) })
+        read.map_err(|found| TrainerError::BadInput {
+            problem: format!("{found}; expected {}", self.expected()),
+        })
     }
 
     /// What a line of input looks like.
@@ -345,12 +347,8 @@ mod tests {
         let task = TextTask::new(labels, None);
         let encoder = encoder();
         let bert: Bert = encoder.init_encoder(&mut init());
-        let head = Architecture::SequenceClassification.sequence_head(
-            &encoder,
-            task.n_outputs(),
-            0.1,
-            &mut init(),
-        );
+        let head =
+            Architecture::SequenceClassification.sequence_head(&encoder, task.n_outputs(), 0.1, &mut init());
         let model = BertForSequenceClassification::new(bert, head);
         let file = TaskFile { task: task.section(), max_len };
         ModelFolder { encoder: &encoder, tokenizer: &tokenizer(), file: &file, labels: task.labels.as_ref() }
@@ -393,7 +391,11 @@ mod tests {
         }
         let reversed: Vec<&str> = LINES.iter().rev().copied().collect();
         let backwards = predict(&predictor, &reversed).values;
-        all.values.iter().zip(backwards.iter().rev()).filter(|(a, _)| !a.is_null()).for_each(|(a, b)| close(a, b));
+        all.values
+            .iter()
+            .zip(backwards.iter().rev())
+            .filter(|(a, _)| !a.is_null())
+            .for_each(|(a, b)| close(a, b));
         assert_ne!(all.values[0]["scores"], all.values[1]["scores"]);
         assert_eq!(predictor.predict(&[]).unwrap().values, Vec::<Value>::new());
 
@@ -451,7 +453,8 @@ mod tests {
             load(&folder)
         };
         let error = |changes: &[(&str, Value)]| with(changes).unwrap_err().to_string();
-        let names = with(&[("problem_type", Value::Null), ("id2label", Value::Null), ("label2id", Value::Null)]);
+        let names =
+            with(&[("problem_type", Value::Null), ("id2label", Value::Null), ("label2id", Value::Null)]);
         let labels = predict(&names.unwrap(), &LINES[1..2]).values[0]["scores"].as_object().unwrap().clone();
         assert_eq!(labels.keys().collect::<Vec<_>>(), ["LABEL_0", "LABEL_1"]);
         let many = error(&[("problem_type", "multi_label_classification".into())]);
