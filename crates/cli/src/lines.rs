@@ -1,6 +1,8 @@
-//! Lines of text from standard input.
+//! Lines of text from standard input or a file.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read, StdinLock, stdin};
+use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
@@ -13,6 +15,8 @@ const READ_AHEAD: usize = 1 << 20;
 /// answer to each line gets it.
 pub struct Lines<R> {
     input: BufReader<R>,
+    /// What errors call the input.
+    name: String,
     /// Lines read so far.
     count: usize,
     /// What ended the last batch before its time; told by the next call, after its lines' results.
@@ -22,13 +26,33 @@ pub struct Lines<R> {
 impl Lines<StdinLock<'static>> {
     /// The lines of standard input.
     pub fn stdin() -> Self {
-        Self::new(stdin().lock())
+        Self::new(stdin().lock(), "standard input")
+    }
+}
+
+impl Lines<Box<dyn Read>> {
+    /// The lines of a file, or of standard input where there is none.
+    pub fn of(path: Option<&Path>) -> Result<Self> {
+        match path {
+            None => Ok(Self::new(Box::new(stdin().lock()), "standard input")),
+            Some(path) => {
+                let name = path.display().to_string();
+                let file = File::open(path).with_context(|| format!("cannot read {name}"))?;
+                Ok(Self::new(Box::new(file), &name))
+            }
+        }
     }
 }
 
 impl<R: Read> Lines<R> {
-    fn new(input: R) -> Self {
-        Self { input: BufReader::with_capacity(READ_AHEAD, input), count: 0, failed: None }
+    fn new(input: R, name: &str) -> Self {
+        let input = BufReader::with_capacity(READ_AHEAD, input);
+        Self { input, name: name.to_owned(), count: 0, failed: None }
+    }
+
+    /// A line by its number, as errors name it.
+    pub fn place(&self, number: usize) -> String {
+        format!("{}, line {number}", self.name)
     }
 
     /// The next lines, without their ends (`\n` or `\r\n`), and the number of the first, from 1;
@@ -64,7 +88,7 @@ impl<R: Read> Lines<R> {
         let number = self.count + 1;
         let mut line = Vec::new();
         let read = self.input.read_until(b'\n', &mut line);
-        if read.with_context(|| format!("standard input, line {number}"))? == 0 {
+        if read.with_context(|| self.place(number))? == 0 {
             return Ok(None);
         }
         self.count = number;
@@ -79,7 +103,7 @@ impl<R: Read> Lines<R> {
             Err(error) => {
                 let at = error.utf8_error().valid_up_to();
                 let byte = error.as_bytes()[at];
-                bail!("standard input, line {number}: not UTF-8 (byte 0x{byte:02x} at column {})", at + 1)
+                bail!("{}: not UTF-8 (byte 0x{byte:02x} at column {})", self.place(number), at + 1)
             }
         }
     }
@@ -91,7 +115,7 @@ mod tests {
 
     /// Everything `input` yields, and the error that ended it.
     fn all(input: &[u8]) -> (Vec<String>, Option<String>) {
-        let mut lines = Lines::new(input);
+        let mut lines = Lines::new(input, "standard input");
         let mut read = Vec::new();
         loop {
             match lines.next_batch() {
@@ -136,7 +160,7 @@ mod tests {
                 Ok(piece.len())
             }
         }
-        let mut lines = Lines::new(Pieces(vec![b"a\nb\nc", b"c\nd\n"]));
+        let mut lines = Lines::new(Pieces(vec![b"a\nb\nc", b"c\nd\n"]), "pieces");
         assert_eq!(lines.next_batch().unwrap().unwrap(), (1, vec!["a".into(), "b".into()]));
         assert_eq!(lines.next_batch().unwrap().unwrap(), (3, vec!["cc".into(), "d".into()]));
         assert!(lines.next_batch().unwrap().is_none());

@@ -15,6 +15,7 @@ mod lines;
 mod model;
 mod output;
 mod profile;
+mod progress;
 mod stop;
 
 use std::process::ExitCode;

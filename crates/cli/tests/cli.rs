@@ -101,6 +101,9 @@ fn help_shows_examples_on_standard_output() {
         &["train"][..],
         &["fill-mask"],
         &["embed"],
+        &["eval"],
+        &["predict"],
+        &["convert"],
         &["completions"],
         &["tokenizer", "train"],
         &["tokenizer", "encode"],
@@ -396,4 +399,137 @@ fn embed_refuses_what_it_cannot_do() {
     fs::write(folder.path().join("modules.json"), "{").unwrap();
     let ran = run_with(&["embed", "--model", &model], b"a\n");
     assert!(ran.error_line(1).contains("modules.json"), "{}", ran.err);
+}
+
+/// A small classifier of random weights, its labels `no` and `yes`, with a vocabulary of letters.
+fn classifier() -> (TempDir, String) {
+    use cloze_model::ParamInit;
+    use cloze_model::bert::BertConfig;
+    use cloze_model::huggingface::{Architecture, ProblemType, SaveConfig, save_pretrained};
+    use cloze_model::tasks::BertForSequenceClassification;
+
+    let (folder, path) = encoder();
+    let config = BertConfig { d_ff: 24, n_heads: 2, max_positions: 20, ..BertConfig::new(57, 2, 16) };
+    let init = &mut ParamInit::new(&burn::tensor::Device::flex(), 3).with_std(0.5);
+    let architecture = Architecture::SequenceClassification;
+    let bert = config.init_encoder(init);
+    let model = BertForSequenceClassification::new(bert, architecture.sequence_head(&config, 2, 0.1, init));
+    let save = SaveConfig {
+        labels: vec!["no".into(), "yes".into()],
+        problem_type: Some(ProblemType::SingleLabel),
+        ..SaveConfig::new(architecture)
+    };
+    save_pretrained(folder.path(), &model, &config, &save).unwrap();
+    (folder, path)
+}
+
+const TEXTS: &str = "{\"text\": \"some words\"}\n\n\"b\"\n{\"text\": \"a\", \"pair\": \"c\"}\n";
+
+#[test]
+fn each_line_of_input_has_its_prediction() {
+    let (folder, model) = classifier();
+    let printed = run_with(&["predict", "--model", &model], TEXTS.as_bytes()).done();
+    let lines: Vec<serde_json::Value> =
+        printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), 4);
+    assert!(lines[1].is_null());
+    for line in [&lines[0], &lines[2], &lines[3]] {
+        assert!(printed.starts_with("{\"label\":"));
+        let best = line["scores"]
+            .as_object()
+            .unwrap()
+            .iter()
+            .max_by(|a, b| a.1.as_f64().unwrap().total_cmp(&b.1.as_f64().unwrap()));
+        assert_eq!(line["label"], best.unwrap().0.as_str());
+    }
+
+    let (input, output) = (folder.path().join("in.jsonl"), folder.path().join("out.jsonl"));
+    fs::write(&input, TEXTS).unwrap();
+    let files = ["predict", "--model", &model, "--input", &text(&input), "--output", &text(&output)];
+    assert_eq!(run(&files).done(), "");
+    assert_eq!(fs::read_to_string(&output).unwrap(), printed);
+    assert_eq!(run_with(&["predict", "--model", &model], b"").done(), "");
+
+    // An error leaves the file as it was.
+    fs::write(&input, "\"a\"\n{\"txt\": \"b\"}\n").unwrap();
+    let ran = run(&files);
+    let line = ran.error_line(1);
+    assert!(line.contains("in.jsonl, line 2: unknown key `txt`; expected {\"text\""), "{line}");
+    assert_eq!(fs::read_to_string(&output).unwrap(), printed);
+    assert!(!folder.path().join("out.jsonl.partial").exists());
+    let ran = run_with(&["predict", "--model", &model], b"\"some words\"\nb\n");
+    assert_eq!(ran.out.lines().count(), 1, "lines before it are answered");
+    assert!(ran.error_line(1).contains("standard input, line 2: not JSON"), "{}", ran.err);
+    let absent = text(folder.path().join("absent.jsonl"));
+    assert!(run(&["predict", "--model", &model, "--input", &absent]).error_line(1).contains("absent.jsonl"));
+}
+
+#[test]
+fn a_model_without_a_task_predicts_nothing() {
+    let (_folder, model) = encoder();
+    let ran = run_with(&["predict", "--model", &model], b"\"a\"\n");
+    assert!(ran.error_line(1).contains("no task can be told from `architectures` (BertForPreTraining)"));
+}
+
+#[test]
+fn a_model_is_measured_as_its_predictions_say() {
+    let (folder, model) = classifier();
+    let place = |name: &str| text(folder.path().join(name));
+    fs::write(place("dev.tsv"), "text\tlabel\nsome words\tyes\nb\tyes\nq r s\tyes\n").unwrap();
+    let config = format!(
+        "task.kind = \"classification\"\nmodel.path = \"none\"\noptimizer.lr = 1e-3\n\
+         train = {{ epochs = 1, batch_size = 1 }}\nschedule.kind = \"constant\"\n[data]\nmax_len = 16\n\
+         train.files = [\"none\"]\ndev = [{:?}]\n",
+        place("dev.tsv")
+    );
+    fs::write(place("run.toml"), config).unwrap();
+    let run_toml = place("run.toml");
+    let eval = |more: &[&str]| run(&[&["eval", "--model", &model, run_toml.as_str()], more].concat());
+    let predicted = run_with(&["predict", "--model", &model], b"\"some words\"\n\"b\"\n\"q r s\"\n").done();
+    let right = predicted.matches("\"label\":\"yes\"").count();
+
+    let report = place("report");
+    let figures = eval(&["--json", "--out", &report]).done();
+    let figures: serde_json::Value = serde_json::from_str(&figures).unwrap();
+    assert_eq!(figures["figures"]["accuracy"], right as f64 / 3.0);
+    for file in ["report.html", "predictions.jsonl", "confusion.tsv", "figures.json"] {
+        assert!(Path::new(&report).join(file).is_file(), "{file}");
+    }
+    let table = eval(&["--int8"]).done();
+    assert!(table.contains("accuracy *") && table.contains("3 examples"), "{table}");
+    assert!(eval(&["--split", "test"]).error_line(2).contains("names no files in `data.test`"));
+    assert!(eval(&["--set", "task.kind=\"regression\""]).error_line(2).contains("expected classification"));
+    assert!(eval(&["--set", "data.max_len=21"]).error_line(2).contains("at most 20"));
+    assert!(eval(&["--set", "eval.metric=\"bleu\""]).error_line(2).contains("bleu"));
+}
+
+#[test]
+fn a_converted_model_says_the_same() {
+    let (folder, model) = classifier();
+    let out = text(folder.path().join("new").join("model"));
+    let convert =
+        |out: &str, more: &[&str]| run(&[&["convert", "--model", &model, "--out", out], more].concat());
+    assert_eq!(convert(&out, &["--max-shard-size", "4KB"]).done(), format!("{out}\n"));
+    let has = |name: &str| Path::new(&out).join(name).is_file();
+    assert!(has("model.safetensors.index.json") && has("tokenizer.json") && !has("model.safetensors"));
+    let predict = |model: &str| run_with(&["predict", "--model", model], TEXTS.as_bytes()).done();
+    assert_eq!(predict(&out), predict(&model));
+    assert!(convert(&out, &[]).error_line(2).contains("is there already"));
+    assert!(convert("x", &["--max-shard-size", "many"]).error_line(2).contains("5GB"));
+
+    // Half precision and back: the same labels, and bits that stay from then on.
+    let half = text(folder.path().join("half"));
+    fs::create_dir(&half).unwrap();
+    assert!(convert(&half, &["--dtype", "f16"]).err.contains("as float16"));
+    let again = text(folder.path().join("again"));
+    run(&["convert", "--model", &half, "--out", &again]).done();
+    let weights = |folder: &str| fs::read(Path::new(folder).join("model.safetensors")).unwrap();
+    assert_eq!(weights(&half), weights(&again));
+    assert!(weights(&half).len() < weights(&model).len());
+
+    // A folder that cannot be read leaves nothing.
+    fs::write(Path::new(&half).join("model.safetensors"), "broken").unwrap();
+    let none = text(folder.path().join("none"));
+    assert!(run(&["convert", "--model", &half, "--out", &none]).error_line(1).contains("model.safetensors"));
+    assert!(!Path::new(&none).exists());
 }

@@ -103,6 +103,17 @@ pub enum ModelError {
         /// The element type found.
         found: String,
     },
+
+    /// A tensor whose values do not fit the float type that they are to be stored as.
+    #[error("{}: tensor `{name}` has values that {dtype} cannot hold", path.display())]
+    Narrowed {
+        /// The folder.
+        path: PathBuf,
+        /// The tensor's name in the file.
+        name: String,
+        /// The float type.
+        dtype: &'static str,
+    },
 }
 
 /// The crate's result.

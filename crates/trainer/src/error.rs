@@ -102,6 +102,22 @@ pub enum TrainerError {
         reason: String,
     },
 
+    /// A model without the trained head that its task needs.
+    #[error("{}: the model has no trained head (`{missing}` is missing): fine-tune it first", folder.display())]
+    NoTaskHead {
+        /// The model's folder.
+        folder: PathBuf,
+        /// The first tensor that is missing.
+        missing: String,
+    },
+
+    /// An input that is not what a model's task takes.
+    #[error("{problem}")]
+    BadInput {
+        /// What is wrong with it, and what was expected.
+        problem: String,
+    },
+
     /// There is nothing to train on or to measure with.
     #[error("there is no example in the {split} data")]
     NoExamples {

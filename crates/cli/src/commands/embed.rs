@@ -2,19 +2,19 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Read, Seek, Write};
-use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 use clap::builder::RangedU64ValueParser;
 use cloze_trainer::embed::{EmbedConfig, Embedder};
-use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::HumanCount;
 use serde::Serialize;
 
 use crate::device::{self, DeviceName};
 use crate::lines::Lines;
 use crate::model;
 use crate::output::Output;
+use crate::progress::Progress;
 
 /// Lines that are sorted by length together, and whose embeddings are in memory at once.
 const WINDOW: usize = 2048;
@@ -88,7 +88,7 @@ pub fn run(args: &Args) -> Result<()> {
         Format::Jsonl => Box::new(Jsonl(Output::new())),
         Format::Npy => Box::new(Npy::new()?),
     };
-    let mut progress = Progress::new();
+    let mut progress = Progress::new(io::stdout().is_terminal());
     let (mut count, mut truncated) = (0, 0);
     let mut lines = Lines::stdin();
     while let Some((_, batch)) = lines.next_batch()? {
@@ -195,53 +195,6 @@ fn npy_header(rows: usize, columns: usize) -> Vec<u8> {
     header.extend((literal.len() as u16).to_le_bytes());
     header.extend(literal.as_bytes());
     header
-}
-
-/// Lines done and their pace on standard error, of work that takes longer than two seconds: a live
-/// line on a terminal that shows no embeddings, else a line every ten seconds.
-struct Progress {
-    start: Instant,
-    shown: Instant,
-    live: Option<ProgressBar>,
-}
-
-impl Progress {
-    const FIRST: Duration = Duration::from_secs(2);
-    const EVERY: Duration = Duration::from_secs(10);
-
-    fn new() -> Self {
-        let live = (io::stderr().is_terminal() && !io::stdout().is_terminal()).then(|| {
-            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(5));
-            match ProgressStyle::with_template("{spinner} {wide_msg}") {
-                Ok(style) => bar.with_style(style),
-                Err(_) => bar,
-            }
-        });
-        let now = Instant::now();
-        Self { start: now, shown: now, live }
-    }
-
-    fn show(&mut self, lines: usize) {
-        let elapsed = self.start.elapsed();
-        if elapsed < Self::FIRST {
-            return;
-        }
-        let pace = lines as f64 / elapsed.as_secs_f64();
-        let message = format!("{} lines · {pace:.0} lines/s", HumanCount(lines as u64));
-        if let Some(bar) = &self.live {
-            bar.set_message(message);
-            bar.tick();
-        } else if self.shown == self.start || self.shown.elapsed() >= Self::EVERY {
-            self.shown = Instant::now();
-            eprintln!("{message}");
-        }
-    }
-
-    fn finish(&self) {
-        if let Some(bar) = &self.live {
-            bar.finish_and_clear();
-        }
-    }
 }
 
 #[cfg(test)]

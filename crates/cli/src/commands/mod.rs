@@ -1,9 +1,12 @@
 //! The commands, one file each.
 
 mod completions;
+mod convert;
 mod devices;
 mod embed;
+mod eval;
 mod fill_mask;
+mod predict;
 #[cfg(feature = "hub")]
 mod pull;
 mod tokenizer;
@@ -39,10 +42,13 @@ pub struct Cli {
 #[derive(Subcommand)]
 pub enum Command {
     Train(train::Args),
+    Eval(eval::Args),
+    Predict(predict::Args),
     #[command(subcommand)]
     Tokenizer(tokenizer::Command),
     FillMask(fill_mask::Args),
     Embed(embed::Args),
+    Convert(convert::Args),
     #[cfg(feature = "hub")]
     Pull(pull::Args),
     Devices(devices::Args),
@@ -53,9 +59,12 @@ pub enum Command {
 pub fn run(command: Command) -> Result<()> {
     match command {
         Command::Train(args) => train::run(&args),
+        Command::Eval(args) => eval::run(&args),
+        Command::Predict(args) => predict::run(&args),
         Command::Tokenizer(command) => tokenizer::run(command),
         Command::FillMask(args) => fill_mask::run(&args),
         Command::Embed(args) => embed::run(&args),
+        Command::Convert(args) => convert::run(&args),
         #[cfg(feature = "hub")]
         Command::Pull(args) => pull::run(&args),
         Command::Devices(args) => devices::run(&args),

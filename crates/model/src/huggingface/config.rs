@@ -65,6 +65,11 @@ pub enum FloatType {
 impl FloatType {
     const NAMES: [(Self, &str); 3] =
         [(Self::F32, "float32"), (Self::F16, "float16"), (Self::Bf16, "bfloat16")];
+
+    /// What PyTorch calls it.
+    pub fn name(self) -> &'static str {
+        name_of(&Self::NAMES, self)
+    }
 }
 
 const ACTIVATIONS: [(Activation, &str); 6] = [
@@ -92,6 +97,11 @@ fn of_name<T: Copy>(table: &[(T, &str)], name: &str) -> Option<T> {
 /// The first name of something in one of the tables above.
 fn name_of<T: Copy + PartialEq>(table: &[(T, &'static str)], value: T) -> &'static str {
     table.iter().find_map(|(known, name)| (*known == value).then_some(*name)).expect("every value has a name")
+}
+
+/// What a family is called in `model_type`.
+pub(super) fn model_type(family: Family) -> &'static str {
+    name_of(&FAMILIES, family)
 }
 
 /// `"a", "b" or "c"`
@@ -334,7 +344,7 @@ pub(super) fn to_json(encoder: &BertConfig, save: &SaveConfig) -> Result<Value> 
     let mut map = Map::new();
     let mut set = |key: &str, value: Value| _ = map.insert(key.to_string(), value);
     set("architectures", json!([save.architecture.name(family)]));
-    set("model_type", name_of(&FAMILIES, family).into());
+    set("model_type", model_type(family).into());
     set("vocab_size", encoder.vocab_size.into());
     set(keys.d_model.0, encoder.d_model.into());
     set(keys.n_layers.0, encoder.n_layers.into());
@@ -346,7 +356,7 @@ pub(super) fn to_json(encoder: &BertConfig, save: &SaveConfig) -> Result<Value> 
     set("max_position_embeddings", (encoder.position_offset + encoder.max_positions).into());
     set("initializer_range", encoder.init_std.into());
     set("pad_token_id", encoder.pad_token_id.into());
-    set("torch_dtype", name_of(&FloatType::NAMES, save.dtype).into());
+    set("torch_dtype", save.dtype.name().into());
     if family == Family::DistilBert {
         set("sinusoidal_pos_embds", false.into());
     } else {

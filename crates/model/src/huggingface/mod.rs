@@ -2,11 +2,12 @@
 //! beside them.
 //!
 //! [`Checkpoint`] reads a folder of any [family](crate::bert::Family) and puts its tensors into a model,
-//! [`save_pretrained`] writes one that transformers loads. The only place where that format's spellings live.
+//! [`save_pretrained`] writes one that transformers loads; [`convert`] takes a folder from one format to another. The only place where that format's spellings live.
 
 mod architecture;
 mod checkpoint;
 mod config;
+mod convert;
 mod fields;
 mod folder;
 mod labels;
@@ -20,6 +21,7 @@ mod torch;
 pub use architecture::Architecture;
 pub use checkpoint::{Checkpoint, LoadReport};
 pub use config::{FloatType, PretrainedConfig, ProblemType};
+pub use convert::{ConvertConfig, ConvertReport, convert};
 pub use folder::{MAX_SHARD_SIZE, save_tensors, tensors_of};
 pub use safetensors_file::{MappedTensors, map_tensors, read_tensors, write_tensors};
 pub use save::{SaveConfig, SaveReport, save_pretrained};

@@ -1,13 +1,15 @@
 //! Fine-tuning: labelled data and a checkpoint to a model for a task, and how good it is.
 //!
 //! [`FineTuneConfig`] says all of a run, [`fine_tune`] carries it out. A kind of task is a [`Task`], such as
-//! [`TextTask`]: what its examples become, its loss, and what it predicts.
+//! [`TextTask`]: what its examples become, its loss, and what it predicts. A [`Predictor`] is a model's folder
+//! that is asked.
 
 mod answers;
 mod choices;
 mod config;
 mod evaluate;
 mod model_folder;
+mod predictor;
 mod run;
 mod tags;
 mod task;
@@ -18,6 +20,7 @@ pub use choices::ChoiceTask;
 pub use config::{DataSection, FineTuneConfig, FineTuneEval, FineTuneModel, FineTuneTrain, TaskSection};
 pub use evaluate::{figures, outputs, predict};
 pub use model_folder::{TASK_FILE, TaskFile};
+pub use predictor::{Evaluation, Input, Predicted, Predictor};
 pub use run::{FineTuned, fine_tune};
 pub use tags::{SentenceFeatures, SentenceTags, TagTask, TaggingSection};
 pub use task::{Encoded, Task, input};

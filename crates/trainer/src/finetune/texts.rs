@@ -65,10 +65,7 @@ impl TextTask {
                     ));
                 }
                 if let Some(name) = positive {
-                    let id = set.id(name);
-                    let expected = format!("one of {}", set.names().join(", "));
-                    task.positive =
-                        Some(id.ok_or_else(|| bad_setting("task.positive", format!("{name:?}"), expected))?);
+                    task = task.with_positive(name)?;
                 }
                 task.loss.label_smoothing = *label_smoothing;
                 task.loss.class_weights =
@@ -83,6 +80,37 @@ impl TextTask {
     pub fn new(labels: Option<LabelSet>, pooling: Option<Pooling>) -> Self {
         let positive = labels.as_ref().filter(|set| set.len() == 2).map(|_| 1);
         Self { labels, positive, loss: CrossEntropy::default(), pooling }
+    }
+
+    /// The task of a saved model, whose labels are spelt out.
+    ///
+    /// # Errors
+    /// Labels that are no set of names; a positive class that is none of them.
+    pub fn saved(section: &TaskSection) -> Result<Self> {
+        match section {
+            TaskSection::Classification { labels, positive, pooling, .. } => {
+                let task = Self::new(Some(LabelSet::given(labels.iter().cloned())?), *pooling);
+                match positive {
+                    Some(name) => task.with_positive(name),
+                    None => Ok(task),
+                }
+            }
+            TaskSection::Regression { pooling } => Ok(Self::new(None, *pooling)),
+        }
+    }
+
+    /// The task with this class as the one that precision, recall and F1 are of.
+    ///
+    /// # Errors
+    /// A name that is none of the classes'.
+    pub fn with_positive(mut self, name: &str) -> Result<Self> {
+        let names = self.labels.as_ref().map_or(&[][..], LabelSet::names);
+        let Some(id) = names.iter().position(|known| known == name) else {
+            let expected = format!("one of {}", names.join(", "));
+            return Err(bad_setting("task.positive", format!("{name:?}"), expected));
+        };
+        self.positive = Some(id);
+        Ok(self)
     }
 
     /// Reads examples of another split.

@@ -1,0 +1,143 @@
+//! `cloze convert`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, anyhow};
+use clap::ValueEnum;
+use cloze_model::huggingface::{ConvertConfig, FloatType, convert};
+use cloze_tokenizer::Tokenizer;
+
+use crate::failure::WrongUsage;
+use crate::model;
+use crate::output::Output;
+
+/// What a folder has besides configuration, weights and tokenizer, and keeps: the task of a fine-tuned model, and
+/// sentence-transformers' modules, each of which is described in a folder of its own.
+const KEPT: [&str; 4] =
+    ["task.json", "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"];
+
+/// Write a model's folder anew: weights as safetensors, the tokenizer as tokenizer.json.
+///
+/// Reads what --model of other commands reads, PyTorch's files and older vocabularies among it. Every
+/// weight is kept, heads too, and no bit of it changes unless --dtype says so. Prints the new folder.
+#[derive(clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  cloze convert --model bert-base-uncased --out bert
+  cloze convert --model runs/sst2/model --out sst2-half --dtype bf16
+  cloze convert --model runs/base/model --out base --max-shard-size 500MB")]
+pub struct Args {
+    #[arg(long, value_name = "MODEL", help = model::HELP)]
+    model: String,
+    /// The folder to make, which must be new or empty.
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// What weights are stored as (default: as they are).
+    #[arg(long, value_enum)]
+    dtype: Option<Dtype>,
+    /// The size that a file of weights may grow to before there is another: bytes, or as in 500MB, 5GB.
+    #[arg(long, value_name = "N", value_parser = size, default_value = "5GB")]
+    max_shard_size: usize,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Dtype {
+    /// 32 bits.
+    F32,
+    /// 16 bits, as IEEE has them.
+    F16,
+    /// 16 bits with the range of 32.
+    Bf16,
+}
+
+pub fn run(args: &Args) -> Result<()> {
+    let out = &args.out;
+    let is_taken = match fs::read_dir(out) {
+        Ok(mut entries) => entries.next().is_some(),
+        Err(_) => out.exists(),
+    };
+    if is_taken {
+        let error = anyhow!("{} is there already: choose a folder that is new or empty", out.display());
+        return Err(WrongUsage::new(error).into());
+    }
+    let folder = model::folder(&args.model)?;
+    let tokenizer = Tokenizer::load(&folder)?;
+    let dtype = args.dtype.map(|dtype| match dtype {
+        Dtype::F32 => FloatType::F32,
+        Dtype::F16 => FloatType::F16,
+        Dtype::Bf16 => FloatType::Bf16,
+    });
+    let config = ConvertConfig { dtype, max_shard_size: args.max_shard_size };
+
+    let parent = match out.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    };
+    let cannot = || format!("cannot make {}", out.display());
+    fs::create_dir_all(parent).with_context(cannot)?;
+    let partial = tempfile::Builder::new().prefix(".cloze-").tempdir_in(parent).with_context(cannot)?;
+    // The outer folder is for this user alone, as temporary ones are; the inner one is moved.
+    let inner = partial.path().join("model");
+    fs::create_dir(&inner).with_context(cannot)?;
+    let report = convert(&folder, &inner, &config)?;
+    tokenizer.save(&inner)?;
+    keep(&folder, &inner)?;
+    // An empty one in its place: not every system replaces it.
+    let _ = fs::remove_dir(out);
+    fs::rename(&inner, out).with_context(cannot)?;
+
+    eprintln!("{} tensors as {}", report.n_tensors, report.dtype.name());
+    if !report.left_out.is_empty() {
+        eprintln!("left out, since no weights: {}", report.left_out.join(", "));
+    }
+    let mut output = Output::new();
+    output.line(out.display())?;
+    output.flush()
+}
+
+/// Copies what is [`KEPT`], and the configuration of each folder in the folder, as a module's `1_Pooling`.
+fn keep(from: &Path, to: &Path) -> Result<()> {
+    let copy = |name: &Path| -> Result<()> {
+        let (source, target) = (from.join(name), to.join(name));
+        if source.is_file() {
+            let parent = target.parent().unwrap_or(to);
+            fs::create_dir_all(parent).with_context(|| format!("cannot make {}", parent.display()))?;
+            fs::copy(&source, &target).with_context(|| format!("cannot copy {}", source.display()))?;
+        }
+        Ok(())
+    };
+    KEPT.iter().try_for_each(|name| copy(Path::new(name)))?;
+    if !from.join("modules.json").is_file() {
+        return Ok(());
+    }
+    let entries = fs::read_dir(from).with_context(|| format!("cannot read {}", from.display()))?;
+    for entry in entries {
+        let entry = entry.with_context(|| format!("cannot read {}", from.display()))?;
+        copy(&Path::new(&entry.file_name()).join("config.json"))?;
+    }
+    Ok(())
+}
+
+/// Bytes: `500`, `10KB`, `500MB`, `5GB`, with powers of ten as transformers has them.
+fn size(text: &str) -> Result<usize, String> {
+    let upper = text.trim().to_ascii_uppercase();
+    let units = [("GB", 1_000_000_000), ("MB", 1_000_000), ("KB", 1_000), ("", 1usize)];
+    let read = units.iter().find_map(|(unit, bytes)| Some((upper.strip_suffix(unit)?, bytes)));
+    let bytes = read.and_then(|(number, bytes)| number.trim_end().parse::<usize>().ok()?.checked_mul(*bytes));
+    bytes.filter(|bytes| *bytes > 0).ok_or_else(|| "expected bytes, or as in 500MB, 5GB".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_units() {
+        assert_eq!(size("5GB"), Ok(cloze_model::huggingface::MAX_SHARD_SIZE));
+        assert_eq!([size("17"), size("2kb"), size("3 MB")], [Ok(17), Ok(2_000), Ok(3_000_000)]);
+        for text in ["", "0", "GB", "-1", "1.5GB", "5TB", "99999999999GB"] {
+            assert!(size(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! One folder's format to another: nothing in between but tensors.
+
+use super::config::{FloatType, model_type};
+use super::sentence::read_json;
+use super::{MAX_SHARD_SIZE, PretrainedConfig, save_tensors, tensors_of};
+use crate::weights::NamedTensors;
+use crate::{ModelError, Result};
+use burn::tensor::{DType, TensorData};
+use serde_json::{Map, Value};
+use std::fs;
+use std::path::Path;
+
+/// What is to become of a folder's weights.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConvertConfig {
+    /// What weights are stored as. Without it, as `config.json` says they were where that keeps every bit, else
+    /// FP32, which always does.
+    pub dtype: Option<FloatType>,
+    /// The size that a file of weights may grow to, in bytes, before there is another.
+    pub max_shard_size: usize,
+}
+
+impl Default for ConvertConfig {
+    fn default() -> Self {
+        Self { dtype: None, max_shard_size: MAX_SHARD_SIZE }
+    }
+}
+
+/// What was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConvertReport {
+    /// What weights are stored as.
+    pub dtype: FloatType,
+    /// Tensors written.
+    pub n_tensors: usize,
+    /// Tensors left out, which are no weights: old checkpoints' positions in order, `position_ids`.
+    pub left_out: Vec<String>,
+}
+
+/// Writes the `config.json` and the weights of the folder `from`, in whatever format they are, to the folder `to`,
+/// which must be there: as safetensors, in one file or in shards with an index.
+///
+/// Every float tensor keeps its name, those of heads and of classes unknown to this crate among them, and its
+/// values, bit for bit unless they are narrowed. So does every key of `config.json` but the float type's; old files
+/// get the `model_type` that they lack.
+///
+/// # Errors
+/// Those of [`PretrainedConfig::read`], [`tensors_of`] and [`save_tensors`]; [`ModelError::Narrowed`] for a
+/// value beyond what the float type asked for can hold.
+pub fn convert(from: &Path, to: &Path, config: &ConvertConfig) -> Result<ConvertReport> {
+    let path = from.join("config.json");
+    let pretrained = PretrainedConfig::read(&path)?;
+    let weights = tensors_of(from)?;
+    let dtype = config.dtype.unwrap_or_else(|| {
+        let keeps = |data: &TensorData| same_bits(data, &stored_as(data, pretrained.dtype));
+        if weights.floats.values().all(keeps) { pretrained.dtype } else { FloatType::F32 }
+    });
+    let mut tensors = NamedTensors::new();
+    for (name, data) in weights.floats {
+        let stored = stored_as(&data, dtype);
+        if dtype != FloatType::F32 && overflows(&data, &stored) {
+            return Err(ModelError::Narrowed { path: from.into(), name, dtype: dtype.name() });
+        }
+        tensors.insert(name, stored);
+    }
+    save_tensors(to, &tensors, config.max_shard_size)?;
+
+    let mut fields: Map<String, Value> = read_json(&path)?;
+    if fields.get("model_type").is_none_or(Value::is_null) {
+        fields.insert("model_type".into(), model_type(pretrained.encoder.family).into());
+    }
+    fields.shift_remove("dtype");
+    fields.insert("torch_dtype".into(), dtype.name().into());
+    let text = serde_json::to_string_pretty(&fields).expect("JSON that was read serialises") + "\n";
+    let path = to.join("config.json");
+    let partial = path.with_extension("partial");
+    fs::write(&partial, text)
+        .and_then(|()| fs::rename(&partial, &path))
+        .map_err(|source| ModelError::Io { path, source })?;
+    Ok(ConvertReport { dtype, n_tensors: tensors.len(), left_out: weights.others })
+}
+
+fn stored_as(data: &TensorData, dtype: FloatType) -> TensorData {
+    match dtype {
+        FloatType::F32 => data.clone(),
+        FloatType::F16 => data.clone().convert_dtype(DType::F16),
+        FloatType::Bf16 => data.clone().convert_dtype(DType::BF16),
+    }
+}
+
+/// Whether `stored` widens to the values of `data`, which are FP32; any NaN is as good as another.
+fn same_bits(data: &TensorData, stored: &TensorData) -> bool {
+    let mut pairs = data.iter::<f32>().zip(stored.iter::<f32>());
+    pairs.all(|(a, b)| a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan()))
+}
+
+/// Whether a number became infinite.
+fn overflows(data: &TensorData, stored: &TensorData) -> bool {
+    data.iter::<f32>().zip(stored.iter::<f32>()).any(|(a, b)| a.is_finite() && !b.is_finite())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::huggingface::write_tensors;
+
+    fn folder(config: &str, values: &[f32], dtype: DType) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("config.json"), config).unwrap();
+        let tensor = |values: &[f32]| TensorData::new(values.to_vec(), [values.len()]).convert_dtype(dtype);
+        let tensors = [("bert.encoder.x", tensor(values)), ("someone.elses.head", tensor(&[0.5, -0.0]))];
+        let tensors = tensors.map(|(name, data)| (name.to_string(), data)).into();
+        write_tensors(&folder.path().join("model.safetensors"), &tensors, &[]).unwrap();
+        folder
+    }
+
+    fn converted(
+        from: &tempfile::TempDir,
+        config: ConvertConfig,
+    ) -> Result<(tempfile::TempDir, ConvertReport)> {
+        let to = tempfile::tempdir().unwrap();
+        let report = convert(from.path(), to.path(), &config)?;
+        Ok((to, report))
+    }
+
+    fn bytes(folder: &tempfile::TempDir, file: &str) -> Vec<u8> {
+        fs::read(folder.path().join(file)).unwrap()
+    }
+
+    fn field(folder: &tempfile::TempDir, key: &str) -> Value {
+        serde_json::from_slice::<Value>(&bytes(folder, "config.json")).unwrap()[key].clone()
+    }
+
+    #[test]
+    fn nothing_changes_that_need_not() {
+        for (dtype, name) in [(DType::F32, "float32"), (DType::F16, "float16"), (DType::BF16, "bfloat16")] {
+            let config = format!(r#"{{"hidden_size": 12, "torch_dtype": "{name}", "mine": [1, 1e-12]}}"#);
+            let from = folder(&config, &[0.1, 1e-3, 7.0], dtype);
+            let (to, report) = converted(&from, ConvertConfig::default()).unwrap();
+            assert_eq!((report.dtype.name(), report.n_tensors), (name, 2));
+            let (before, after) = (tensors_of(from.path()).unwrap(), tensors_of(to.path()).unwrap());
+            assert_eq!(before.floats, after.floats);
+            let sizes = [&from, &to].map(|folder| tensor_bytes(&bytes(folder, "model.safetensors")).to_vec());
+            assert_eq!(sizes[0], sizes[1], "{name}");
+            assert_eq!(field(&to, "mine"), serde_json::json!([1, 1e-12]));
+            assert_eq!(field(&to, "model_type"), "bert");
+            assert_eq!(field(&to, "torch_dtype"), name);
+        }
+    }
+
+    /// What follows the header of a safetensors file.
+    fn tensor_bytes(file: &[u8]) -> &[u8] {
+        let (size, rest) = file.split_first_chunk::<8>().unwrap();
+        &rest[u64::from_le_bytes(*size) as usize..]
+    }
+
+    #[test]
+    fn a_float_type_that_the_config_has_wrong_costs_no_bit() {
+        // FP32 weights that say they are FP16, as some that were trained further do.
+        let from = folder(r#"{"torch_dtype": "float16"}"#, &[0.1], DType::F32);
+        let (to, report) = converted(&from, ConvertConfig::default()).unwrap();
+        assert_eq!(report.dtype, FloatType::F32);
+        assert_eq!(
+            tensors_of(to.path()).unwrap().floats["bert.encoder.x"],
+            TensorData::new(vec![0.1f32], [1])
+        );
+        assert_eq!(field(&to, "torch_dtype"), "float32");
+    }
+
+    #[test]
+    fn weights_are_narrowed_on_request_and_never_to_infinity() {
+        let from = folder("{}", &[0.1, 70_000.0], DType::F32);
+        let narrow = |dtype| converted(&from, ConvertConfig { dtype: Some(dtype), ..Default::default() });
+        let (to, report) = narrow(FloatType::Bf16).unwrap();
+        assert_eq!(report.dtype, FloatType::Bf16);
+        let found = tensors_of(to.path()).unwrap().floats;
+        let expected = [0.1f32, 70_000.0].map(|x| burn::tensor::bf16::from_f32(x).to_f32());
+        assert_eq!(found["bert.encoder.x"], TensorData::new(expected.to_vec(), [2]));
+        let message = narrow(FloatType::F16).unwrap_err().to_string();
+        assert!(
+            message.ends_with("tensor `bert.encoder.x` has values that float16 cannot hold"),
+            "{message}"
+        );
+    }
+
+    #[test]
+    fn shards_are_as_small_as_asked() {
+        let from = folder("{}", &[1.0; 8], DType::F32);
+        let (to, _) = converted(&from, ConvertConfig { max_shard_size: 16, ..Default::default() }).unwrap();
+        assert!(to.path().join("model-00002-of-00002.safetensors").is_file());
+        assert_eq!(tensors_of(to.path()).unwrap().floats, tensors_of(from.path()).unwrap().floats);
+    }
+}
