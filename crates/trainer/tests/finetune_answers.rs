@@ -35,6 +35,7 @@ fn checkpoint() -> TempDir {
     };
     let model = config.init_encoder(&mut ParamInit::new(&Device::flex(), 7).with_std(0.1));
     let path = folder.path().join("model");
+    fs::create_dir(&path).unwrap();
     save_pretrained(&path, &model, &config, &SaveConfig::new(Architecture::Encoder)).unwrap();
     tokenizer.save(&path).unwrap();
     folder

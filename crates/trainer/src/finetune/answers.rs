@@ -237,3 +237,84 @@ fn forward(model: &BertForQuestionAnswering, batch: &[&QuestionFeatures], device
     let sequences: Vec<_> = batch.iter().map(|window| &window.sequence).collect();
     model.forward(input(&model.bert, &sequences, device), None)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `[CLS] q [SEP] context [SEP]`, the context letters with spaces between them.
+    fn window(question: usize, letters: std::ops::Range<usize>, answer: (usize, usize)) -> QuestionFeatures {
+        let len = letters.len() + 4;
+        QuestionFeatures {
+            sequence: TokenSequence { input_ids: vec![1; len], token_type_ids: vec![0; len] },
+            question,
+            context: 3..3 + letters.len(),
+            offsets: letters.map(|letter| (2 * letter, 2 * letter + 1)).collect(),
+            null: 0,
+            answer,
+        }
+    }
+
+    /// Scores of 0 but at a token for the start and one for the end.
+    fn scores(len: usize, start: (usize, f32), end: (usize, f32)) -> SpanScores {
+        let with = |(token, score)| (0..len).map(|place| if place == token { score } else { 0.0 }).collect();
+        SpanScores { starts: with(start), ends: with(end) }
+    }
+
+    fn question(id: &str, answer: Option<(usize, &str)>) -> Question {
+        let answers =
+            answer.into_iter().map(|(start, text)| cloze_data::labelled::Answer { start, text: text.into() });
+        Question {
+            id: id.into(),
+            title: String::new(),
+            context: "a b c d".into(),
+            question: "q".into(),
+            answers: answers.collect(),
+            is_impossible: answer.is_none(),
+        }
+    }
+
+    #[test]
+    fn windows_are_joined_to_their_question() {
+        let questions = [question("one", Some((4, "c d"))), question("two", None)];
+        let features = [window(0, 0..2, (0, 0)), window(0, 2..4, (3, 4)), window(1, 0..3, (0, 0))];
+        let outputs = [
+            scores(6, (0, 1.0), (0, 1.0)),
+            scores(6, (3, 4.0), (4, 4.0)),
+            // None, which scores 5, is better than `b`, which scores 3.
+            SpanScores {
+                starts: vec![3.0, 0.0, 0.0, 0.0, 2.0, 0.0, 0.0],
+                ends: vec![2.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0],
+            },
+        ];
+        let section = TaskSection::Answers {
+            stride: 1,
+            max_question: 1,
+            max_answer: 2,
+            n_best: 5,
+            null_threshold: Some(0.0),
+        };
+        let task = AnswerTask::of(&section).unwrap();
+        assert_eq!(task.section(), section);
+        let answers = task.answers(&questions, &features, &outputs);
+        assert_eq!(answers.iter().map(|answer| answer.text.as_str()).collect::<Vec<_>>(), ["c d", ""]);
+
+        let predictions = task.predictions(&questions, &features, &outputs);
+        assert_eq!(predictions.figures().get("exact"), Some(1.0));
+        let columns = predictions.columns();
+        let cell = |row: usize, name: &str| {
+            predictions.row(row)[columns.iter().position(|column| column == name).unwrap()].clone()
+        };
+        // What is best apart from none, and by how much none is better.
+        assert_eq!((cell(1, "best_answer"), cell(1, "null_score")), ("b".into(), 2.0.into()));
+        // The mean over both windows of one question, each of six tokens.
+        let of = |score: f64| -(score.exp() / (score.exp() + 5.0)).ln();
+        assert!((predictions.loss(0) - (of(1.0) + of(4.0)) / 2.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn another_kind_of_task_is_an_error() {
+        let error = AnswerTask::of(&TaskSection::MultipleChoice {}).unwrap_err().to_string();
+        assert_eq!(error, "`task.kind` is another; expected answers");
+    }
+}
