@@ -55,7 +55,7 @@ impl Bench {
         let [model, train, dev] = ["model", "train.tsv", "dev.tsv"].map(|name| self.path(name));
         let text = format!(
             "task = {task}\nmodel.path = {model:?}\ntrain = {{ epochs = 6, batch_size = 8 }}\n\
-             data = {{ train = {{ files = [{train:?}], columns = {{ label = {label:?} }} }}, dev = [{dev:?}] }}\n\
+             data = {{ train = {{ files = [{train:?}], columns = {{ label = {label:?} }} }}, dev = [{dev:?}], max_len = 32 }}\n\
              optimizer.lr = 3e-3\nschedule = {{ kind = \"linear\", warmup_steps = 5 }}\nlog.every = 5\n"
         );
         let path = self.path("config.toml");
@@ -134,7 +134,7 @@ fn classes_are_learnt_and_the_folder_says_them() {
     let checkpoint = Checkpoint::open(&model).unwrap();
     assert_eq!(checkpoint.config.architecture, Architecture::SequenceClassification);
     assert_eq!(checkpoint.config.labels, ["bad", "good"]);
-    assert_eq!(TaskFile::read(&model).unwrap().unwrap().max_len, 128);
+    assert_eq!(TaskFile::read(&model).unwrap().unwrap().max_len, 32);
     let report = bench.path("run/report/dev");
     for file in ["report.html", "figures.json", "predictions.tsv", "worst.tsv", "confusion.tsv"] {
         assert!(report.join(file).exists(), "{file}");

@@ -13,6 +13,7 @@ use cloze_model::weights::NamedTensors;
 use cloze_tokenizer::{Tokenizer, Vocab};
 use cloze_trainer::TrainerError;
 use cloze_trainer::evaluation::figures::Figures;
+use cloze_trainer::finetune::Task as _;
 use cloze_trainer::finetune::{
     FineTuneConfig, FineTuned, TagTask, TaskFile, TaskSection, fine_tune, outputs, predict,
 };

@@ -26,8 +26,8 @@ const WINDOW: usize = 2048;
 /// error that names it, after the lines before it; a file of output is then not made.
 #[derive(clap::Args)]
 #[command(after_long_help = r#"Examples:
-  echo '{"text": "one long string of cliches"}' | cloze predict --model runs/sst2/model
   cloze predict --model runs/mrpc/model --input pairs.jsonl --output predictions.jsonl
+  echo '{"text": "one long string of cliches"}' | cloze predict --model runs/sst2/model
   cloze predict --model distilbert/distilbert-base-uncased-finetuned-sst-2-english < texts.jsonl"#)]
 pub struct Args {
     #[arg(long, value_name = "MODEL", help = model::HELP)]

@@ -2,8 +2,8 @@
 
 use super::config::{FineTuneConfig, TaskSection};
 use super::evaluate::{figures, outputs, predict};
-use super::model_folder::TaskFile;
-use super::task::{argmax, softmax};
+use super::model_folder::{TASK_FILE, TaskFile};
+use super::task::{Task, argmax, softmax};
 use super::texts::TextTask;
 use crate::evaluation::figures::Figures;
 use crate::evaluation::report::Predictions;
@@ -106,6 +106,10 @@ impl Predictor {
                     model.bert.quantize_int8();
                 }
                 (encoder, Kind::Texts(task, model), report)
+            }
+            other => {
+                let reason = format!("a model for `{}` cannot be asked yet", kind_of(other));
+                return Err(TrainerError::BadTaskFile { path: folder.join(TASK_FILE), reason });
             }
         };
         if let Some(missing) = report.missing.into_iter().next() {

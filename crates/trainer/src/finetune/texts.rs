@@ -96,6 +96,7 @@ impl TextTask {
                 }
             }
             TaskSection::Regression { pooling } => Ok(Self::new(None, *pooling)),
+            _ => Err(bad_setting("task.kind", "another", "classification or regression".into())),
         }
     }
 
