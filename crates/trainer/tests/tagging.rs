@@ -98,6 +98,7 @@ impl Bench {
         };
         let model = shape.init_encoder(&mut ParamInit::new(&Device::flex(), 7).with_std(0.3));
         let path = bench.path("checkpoint");
+        std::fs::create_dir(&path).unwrap();
         save_pretrained(&path, &model, &shape, &SaveConfig::new(Architecture::Encoder)).unwrap();
         tokenizer.save(&path).unwrap();
         bench.write("train.conll", &sentences(60, 0));
