@@ -1,7 +1,7 @@
 //! Answers cut from a text: extractive question answering.
 
 use super::config::TaskSection;
-use super::task::{Encoded, Task, bad_setting, input, labels, rows, softmax};
+use super::task::{Encoded, Task, bad_setting, input, labels, pretrained_encoder, rows, softmax};
 use crate::Result;
 use crate::evaluation::report::{Answer, AnswerExample, AnswerPredictions, Predictions, SquadVersion};
 use burn::tensor::{Device, Tensor};
@@ -197,13 +197,8 @@ impl Task for AnswerTask {
         Box::new(AnswerPredictions { version, examples })
     }
 
-    fn map_encoder(
-        &self,
-        mut model: Self::Model,
-        change: impl FnOnce(Bert) -> Result<Bert>,
-    ) -> Result<Self::Model> {
-        model.bert = change(model.bert)?;
-        Ok(model)
+    fn encoder<'a>(&self, model: &'a mut Self::Model) -> &'a mut Bert {
+        &mut model.bert
     }
 
     fn section(&self) -> TaskSection {
@@ -222,10 +217,8 @@ impl Task for AnswerTask {
         if let Some(p) = dropout.head {
             return Err(bad_setting("model.dropout.head", p, "none: this head has no dropout".into()));
         }
-        let mut config = checkpoint.encoder(ARCHITECTURE);
-        dropout.apply(&mut config)?;
         let mut init = init.deferred();
-        let bert = config.init_encoder(&mut init);
+        let (config, bert, _) = pretrained_encoder(&checkpoint, ARCHITECTURE, dropout, &mut init)?;
         let output = Linear::new(config.d_model, 2, &mut init);
         let model = BertForQuestionAnswering { bert, output };
         let (model, report) = checkpoint.load_into(model, ARCHITECTURE, &["output.*"])?;

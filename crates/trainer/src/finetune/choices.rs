@@ -1,7 +1,7 @@
 //! The right one of several choices.
 
 use super::config::TaskSection;
-use super::task::{Encoded, Task, argmax, input, labels, softmax};
+use super::task::{Encoded, Task, argmax, input, labels, pretrained_encoder, softmax};
 use crate::Result;
 use crate::evaluation::report::{ChoiceExample as Predicted, ChoicePredictions, Predictions};
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
@@ -98,13 +98,8 @@ impl Task for ChoiceTask {
         Box::new(ChoicePredictions { examples: examples.collect() })
     }
 
-    fn map_encoder(
-        &self,
-        mut model: Self::Model,
-        change: impl FnOnce(Bert) -> Result<Bert>,
-    ) -> Result<Self::Model> {
-        model.bert = change(model.bert)?;
-        Ok(model)
+    fn encoder<'a>(&self, model: &'a mut Self::Model) -> &'a mut Bert {
+        &mut model.bert
     }
 
     fn section(&self) -> TaskSection {
@@ -118,12 +113,8 @@ impl Task for ChoiceTask {
         init: &mut ParamInit,
     ) -> Result<(BertConfig, BertForMultipleChoice, LoadReport)> {
         const ARCHITECTURE: Architecture = Architecture::MultipleChoice;
-        let mut config = checkpoint.encoder(ARCHITECTURE);
-        let of_head = checkpoint.config.head_dropout(ARCHITECTURE);
-        dropout.apply(&mut config)?;
         let mut init = init.deferred();
-        let bert = config.init_encoder(&mut init);
-        let of_head = dropout.head(of_head, &config);
+        let (config, bert, of_head) = pretrained_encoder(&checkpoint, ARCHITECTURE, dropout, &mut init)?;
         let head = ARCHITECTURE.sequence_head(&config, 1, of_head, &mut init);
         let model = BertForMultipleChoice { bert, head };
         let (model, report) = checkpoint.load_into(model, ARCHITECTURE, &["head.*", "bert.pooler.*"])?;

@@ -1,7 +1,7 @@
 //! Tags of words, by which entities are found in sentences.
 
 use super::config::TaskSection;
-use super::task::{Encoded, Task, bad_setting, input};
+use super::task::{Encoded, Task, bad_setting, input, pretrained_encoder};
 use crate::Result;
 use crate::evaluation::report::{EntityExample, EntityPredictions, Predictions};
 use crate::evaluation::tags::entities;
@@ -363,13 +363,8 @@ impl Task for TagTask {
         Box::new(EntityPredictions { examples: examples.collect() })
     }
 
-    fn map_encoder(
-        &self,
-        mut model: Self::Model,
-        change: impl FnOnce(Bert) -> Result<Bert>,
-    ) -> Result<Self::Model> {
-        model.bert = change(model.bert)?;
-        Ok(model)
+    fn encoder<'a>(&self, model: &'a mut Self::Model) -> &'a mut Bert {
+        &mut model.bert
     }
 
     fn labels(&self) -> Option<&LabelSet> {
@@ -387,15 +382,11 @@ impl Task for TagTask {
         init: &mut ParamInit,
     ) -> Result<(BertConfig, BertForTokenClassification, LoadReport)> {
         const ARCHITECTURE: Architecture = Architecture::TokenClassification;
-        let mut config = checkpoint.encoder(ARCHITECTURE);
-        let of_head = checkpoint.config.head_dropout(ARCHITECTURE);
-        dropout.apply(&mut config)?;
         let n_tags = self.labels.len();
         let mut init = init.deferred();
-        let bert = config.init_encoder(&mut init);
+        let (config, bert, dropout) = pretrained_encoder(&checkpoint, ARCHITECTURE, dropout, &mut init)?;
         let output = Linear::new(config.d_model, n_tags, &mut init);
         let crf = self.section.crf.then(|| Crf::new(n_tags, &mut init).with_rules(self.rules.clone()));
-        let dropout = dropout.head(of_head, &config);
         let model = BertForTokenClassification { bert, output, crf, dropout };
         let (model, report) = checkpoint.load_into(model, ARCHITECTURE, &["output.*", "crf.*"])?;
         Ok((config, model, report))

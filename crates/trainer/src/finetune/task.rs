@@ -9,7 +9,7 @@ use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 use cloze_data::labelled::{LabelSet, Packed, Padded, TokenSequence};
 use cloze_model::ParamInit;
 use cloze_model::bert::{Bert, BertConfig, BertInput};
-use cloze_model::huggingface::{Checkpoint, LoadReport};
+use cloze_model::huggingface::{Architecture, Checkpoint, LoadReport};
 use cloze_model::tasks::DropoutOverrides;
 
 /// A kind of task: what its examples become, what a model makes of them, and how that is shown.
@@ -64,15 +64,22 @@ pub trait Task {
         init: &mut ParamInit,
     ) -> Result<(BertConfig, Self::Model, LoadReport)>;
 
+    /// The model's encoder.
+    fn encoder<'a>(&self, model: &'a mut Self::Model) -> &'a mut Bert;
+
     /// The model with another encoder in its place.
     ///
     /// # Errors
     /// Those of `change`.
     fn map_encoder(
         &self,
-        model: Self::Model,
+        mut model: Self::Model,
         change: impl FnOnce(Bert) -> Result<Bert>,
-    ) -> Result<Self::Model>;
+    ) -> Result<Self::Model> {
+        let encoder = self.encoder(&mut model);
+        *encoder = change(encoder.clone())?;
+        Ok(model)
+    }
 }
 
 /// Examples and what they became.
@@ -102,6 +109,23 @@ impl<'a, T: Task> Objective for TaskObjective<'a, T> {
     fn sums(&self, model: &T::Model, batch: &Self::Batch, device: &Device) -> Vec<Tensor<1>> {
         vec![self.0.loss(model, batch, device)]
     }
+}
+
+/// The encoder that a checkpoint has for an architecture, its parameters deferred, and the dropout of a head on it.
+///
+/// # Errors
+/// Dropout that is none.
+pub(super) fn pretrained_encoder(
+    checkpoint: &Checkpoint,
+    architecture: Architecture,
+    dropout: &DropoutOverrides,
+    init: &mut ParamInit,
+) -> Result<(BertConfig, Bert, f64)> {
+    let mut config = checkpoint.encoder(architecture);
+    dropout.apply(&mut config)?;
+    let of_head = dropout.head(checkpoint.config.head_dropout(architecture), &config);
+    let bert = config.init_encoder(init);
+    Ok((config, bert, of_head))
 }
 
 /// A batch's tensors: packed where the encoder takes them so, else padded.

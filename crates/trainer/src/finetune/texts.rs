@@ -1,7 +1,7 @@
 //! Classes of texts and pairs of texts, and numbers for them.
 
 use super::config::TaskSection;
-use super::task::{Encoded, Task, argmax, bad_setting, input, labels, rows, softmax};
+use super::task::{Encoded, Task, argmax, bad_setting, input, labels, pretrained_encoder, rows, softmax};
 use crate::Result;
 use crate::evaluation::report::{
     ClassExample, ClassPredictions, Predictions, ValueExample, ValuePredictions,
@@ -214,13 +214,8 @@ impl Task for TextTask {
         }
     }
 
-    fn map_encoder(
-        &self,
-        mut model: Self::Model,
-        change: impl FnOnce(Bert) -> Result<Bert>,
-    ) -> Result<Self::Model> {
-        model.bert = change(model.bert)?;
-        Ok(model)
+    fn encoder<'a>(&self, model: &'a mut Self::Model) -> &'a mut Bert {
+        &mut model.bert
     }
 
     fn labels(&self) -> Option<&LabelSet> {
@@ -248,12 +243,8 @@ impl Task for TextTask {
         init: &mut ParamInit,
     ) -> Result<(BertConfig, BertForSequenceClassification, LoadReport)> {
         const ARCHITECTURE: Architecture = Architecture::SequenceClassification;
-        let mut config = checkpoint.encoder(ARCHITECTURE);
-        let of_head = checkpoint.config.head_dropout(ARCHITECTURE);
-        dropout.apply(&mut config)?;
         let mut init = init.deferred();
-        let bert = config.init_encoder(&mut init);
-        let of_head = dropout.head(of_head, &config);
+        let (config, bert, of_head) = pretrained_encoder(&checkpoint, ARCHITECTURE, dropout, &mut init)?;
         let head = ARCHITECTURE.sequence_head(&config, self.n_outputs(), of_head, &mut init);
         let mut model = BertForSequenceClassification::new(bert, head);
         if let Some(pooling) = self.pooling {
