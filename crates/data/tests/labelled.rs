@@ -445,6 +445,49 @@ fn a_bad_line_takes_its_sentence_with_it() {
 }
 
 #[test]
+fn xml_has_its_cells_in_attributes_and_elements() {
+    let rte = json!({"columns": {"text": "t", "pair": "h", "label": "entailment"}});
+    let text = "\u{FEFF}<?xml version=\"1.0\"?>\r\n<!DOCTYPE corpus SYSTEM \"rte.dtd\">\r\n<corpus>\r\n\
+        <pair id=\"1\" entailment=\"YES\">\r\n <t>\r\n A &amp; <b>B</b> don&apos;t &#233;.\r\n </t><h><![CDATA[<x>]]></h></pair>\r\n\
+        <!-- <pair/> --><pair entailment=\"NO\"><h/><t>c</t></pair></corpus>";
+    let folder = folder("a.xml", text);
+    let mut settings = rte.clone();
+    settings["files"] = json!(["a.xml"]);
+    let (loaded, labels) = texts(&source(settings), folder.path(), Labels::Found).unwrap();
+    assert_eq!(
+        loaded.examples,
+        [example("A & B don't é.", Some("<x>"), Target::Class(1)), example("c", Some(""), Target::Class(0))]
+    );
+    assert_eq!(labels.unwrap().names(), ["NO", "YES"]);
+
+    let bad = |text: &str| bad_texts("a.xml", text.as_bytes(), rte.clone(), Labels::Found);
+    let (message, skipped) =
+        bad("<c>\n<pair entailment=\"NO\"><t/><h/></pair>\n<pair entailment=\"NO\" id=\"2\"><t/></pair></c>");
+    assert!(
+        message.starts_with(
+            "a.xml:3: <pair> has no attribute or element `h` (it has: entailment, id, t); \
+             set `columns.pair`"
+        ),
+        "{message}"
+    );
+    assert_eq!(skipped, "1 + 1 × missing column");
+    let (message, skipped) = bad("<c>\n<pair>\n</c>");
+    assert!(message.starts_with("a.xml:3: not XML that can be read: "), "{message}");
+    assert_eq!(skipped, message, "the whole file is lost");
+    assert!(bad(" \n").0.contains("the file is empty"));
+    assert!(bad("<c/>").0.contains("it has no example"));
+    // Entities that grow, and elements deeper than any stack.
+    let bomb =
+        "<!DOCTYPE c [<!ENTITY a \"0123456789\"><!ENTITY b \"&a;&a;&a;&a;&a;&a;&a;&a;&a;&a;\">]><c><p>&b;";
+    assert!(bad(bomb).0.contains("not XML that can be read"));
+    let deep = format!("<c>{}", "<p>".repeat(300_000));
+    assert!(bad(&deep).0.contains("not XML that can be read"));
+    let deep = format!("<c>{}{}</c>", "<p>".repeat(300_000), "</p>".repeat(300_000));
+    let (message, _) = bad(&deep);
+    assert!(message.starts_with("a.xml:1: "), "{message}");
+}
+
+#[test]
 fn squad_comes_in_both_versions_and_as_rows() {
     let context = "Ünser Haus ist grün.";
     let expected = |id: &str, answers: Vec<Answer>| Question {
@@ -515,7 +558,7 @@ fn bad_questions_have_their_place() {
 fn read_every_way(path: &Path, base: &Path) {
     let name = path.file_name().unwrap().to_str().unwrap();
     for on_bad_row in ["error", "skip"] {
-        for format in ["csv", "tsv", "jsonl", "parquet", "conll", "squad"] {
+        for format in ["csv", "tsv", "jsonl", "parquet", "xml", "conll", "squad"] {
             for header in [true, false] {
                 let mut settings = json!({"files": [name], "format": format, "on_bad_row": on_bad_row,
                     "max_line_bytes": 60});
@@ -703,7 +746,9 @@ fn development_sets_have_their_counts() {
         json!({"columns": {"text": "sentence_A", "pair": "sentence_B", "label": "entailment_judgment"}});
     let trec = json!({"format": "tsv", "delimiter": " ", "header": false, "n_columns": 2, "label_before": ":",
         "columns": {"label": 1, "text": 2}});
-    let cases: [Set; 5] = [
+    let rte = json!({"columns": {"text": "t", "pair": "h", "label": "entailment"}});
+    let cases: [Set; 6] = [
+        ("rte", rte, &[("rte2_*.xml", 1_200), ("rte3_dev.xml", 800), ("rte3_test.xml", 800)], &[590, 610]),
         ("sst2", sst2, &[("train.tsv", 6_920), ("dev.tsv", 872), ("test.tsv", 1_821)], &[3_310, 3_610]),
         (
             "cola",

@@ -208,6 +208,21 @@ fn what_is_frozen_stays_and_adapters_are_merged() {
 }
 
 #[test]
+fn an_untrained_network_has_nothing_of_the_checkpoint() {
+    let bench = Bench::new();
+    let sets = ["model.untrained=true", "model.freeze=[\"bert.*\"]", "train.epochs=1"];
+    let config = bench.config("{ kind = \"classification\" }", "label", &sets);
+    bench.run_whole("a", &config);
+    bench.run_whole("b", &config);
+    let [before, a, b] = ["model", "a/model", "b/model"].map(|name| parameters(&bench.path(name)));
+    assert_eq!(a, b, "the seed decides");
+    let words = |all: &NamedTensors| {
+        all.iter().find(|(name, _)| name.ends_with("word_embeddings.weight")).unwrap().1.clone()
+    };
+    assert_ne!(words(&a), words(&before));
+}
+
+#[test]
 fn patience_ends_a_run_and_the_best_model_stays() {
     let bench = Bench::new();
     // So high a rate learns nothing: the first evaluation is not beaten for long.

@@ -96,7 +96,7 @@ impl Default for LabelledSource {
 #[serde(rename_all = "lowercase")]
 pub enum DataFormat {
     /// By ending, that of a compression left off: `.csv`; `.tsv` and `.tab`; `.jsonl` and `.ndjson`; `.parquet`;
-    /// `.conll`, `.bio`, `.iob` and, of tagged sentences, `.txt`; `.json`, which for questions is SQuAD's
+    /// `.xml`; `.conll`, `.bio`, `.iob` and, of tagged sentences, `.txt`; `.json`, which for questions is SQuAD's
     /// format, else JSON lines.
     #[default]
     Auto,
@@ -108,6 +108,8 @@ pub enum DataFormat {
     Jsonl,
     /// Parquet.
     Parquet,
+    /// XML: each element in the root is a row, and a column an attribute of it or an element in it.
+    Xml,
     /// A word a line with its tag, a blank line between sentences.
     Conll,
     /// The JSON of SQuAD 1.1 and 2.0.
@@ -122,6 +124,7 @@ impl fmt::Display for DataFormat {
             Self::Tsv => "tsv",
             Self::Jsonl => "jsonl",
             Self::Parquet => "parquet",
+            Self::Xml => "xml",
             Self::Conll => "conll",
             Self::Squad => "squad",
         })
@@ -260,6 +263,7 @@ impl LabelledSource {
                     "json" if task == Task::Questions => DataFormat::Squad,
                     "json" => DataFormat::Jsonl,
                     "parquet" => DataFormat::Parquet,
+                    "xml" => DataFormat::Xml,
                     "conll" | "bio" | "iob" => DataFormat::Conll,
                     "txt" if task == Task::Tags => DataFormat::Conll,
                     _ => {
@@ -277,7 +281,9 @@ impl LabelledSource {
         let fits = match format {
             DataFormat::Conll => task == Task::Tags,
             DataFormat::Squad => task == Task::Questions,
-            DataFormat::Csv | DataFormat::Tsv => matches!(task, Task::Texts | Task::Choices),
+            DataFormat::Csv | DataFormat::Tsv | DataFormat::Xml => {
+                matches!(task, Task::Texts | Task::Choices)
+            }
             _ => true,
         };
         match fits {

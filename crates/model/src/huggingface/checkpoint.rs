@@ -44,6 +44,7 @@ pub struct Checkpoint {
     pub config: PretrainedConfig,
     folder: PathBuf,
     tensors: MappedTensors,
+    without_weights: bool,
 }
 
 impl Checkpoint {
@@ -53,7 +54,13 @@ impl Checkpoint {
     /// Those of [`PretrainedConfig::read`] and [`tensors_of`].
     pub fn open(folder: &Path) -> Result<Self> {
         let config = PretrainedConfig::read(&folder.join("config.json"))?;
-        Ok(Self { config, folder: folder.into(), tensors: tensors_of(folder)? })
+        Ok(Self { config, folder: folder.into(), tensors: tensors_of(folder)?, without_weights: false })
+    }
+
+    /// The same network untrained: no tensor of the checkpoint is used, and all parameters keep their initial
+    /// values. What pretraining is worth shows beside it.
+    pub fn without_weights(self) -> Self {
+        Self { without_weights: true, ..self }
     }
 
     /// The encoder for a model of `architecture`: with a pooler where transformers' class has one, and for the
@@ -93,7 +100,13 @@ impl Checkpoint {
         architecture: Architecture,
         new: &[&str],
     ) -> Result<(M, LoadReport)> {
-        let Self { config, folder: path, tensors: MappedTensors { floats, others } } = self;
+        if self.without_weights {
+            let name = |(path, _): (String, _)| to_file(self.config.encoder.family, architecture, &path).0;
+            let mut missing: Vec<String> = weights::shapes(&model).into_iter().map(name).collect();
+            missing.sort();
+            return Ok((model, LoadReport { missing, unexpected: Vec::new() }));
+        }
+        let Self { config, folder: path, tensors: MappedTensors { floats, others }, .. } = self;
         let new = patterns(new)?;
         let family = config.encoder.family;
         let mut report = LoadReport::default();
@@ -331,6 +344,17 @@ mod tests {
         let (loaded, report) = load(folder.path(), &[]).unwrap();
         assert_eq!(report, LoadReport::default());
         assert_eq!(weights::collect(&loaded), weights::collect(&model));
+    }
+
+    #[test]
+    fn without_weights_the_network_is_untrained() {
+        let (folder, model) = saved(5);
+        let fresh = || config().init(&mut ParamInit::new(&Device::flex(), 6).deferred());
+        let checkpoint = Checkpoint::open(folder.path()).unwrap().without_weights();
+        let (untrained, report) = checkpoint.load_into(fresh(), Architecture::PreTraining, &[]).unwrap();
+        assert_eq!(weights::collect(&untrained), weights::collect(&fresh()));
+        assert_ne!(weights::collect(&untrained), weights::collect(&model));
+        assert_eq!(report.missing.len(), weights::shapes(&model).len());
     }
 
     #[test]

@@ -119,6 +119,10 @@ fn n_best() -> usize {
 pub struct FineTuneModel {
     /// The Hugging Face folder, relative to the current directory; programs may take a hub's name too.
     pub path: PathBuf,
+    /// Whether the checkpoint's weights are left aside for random ones, of which only the seed decides: its network
+    /// and tokenizer as if never trained, to see what pretraining is worth. Default false.
+    #[serde(default)]
+    pub untrained: bool,
     /// Other dropout than the checkpoint's.
     #[serde(default)]
     pub dropout: DropoutOverrides,

@@ -245,6 +245,7 @@ impl<'a, T: Task> Run<'a, T> {
         let seed = config.run.seed;
         let mut init = ParamInit::new(&device, derive_seed(seed, &[INIT_STREAM])).with_std(0.02);
         let pretrained = Pretrained::open(&config.model.path)?;
+        let pretrained = if config.model.untrained { pretrained.without_weights() } else { pretrained };
         let (encoder, model, report) = task.model(pretrained, &config.model.dropout, &mut init)?;
         if config.data.max_len > encoder.max_positions {
             let expected = format!("at most {}, the checkpoint's positions", encoder.max_positions);
@@ -266,7 +267,7 @@ impl<'a, T: Task> Run<'a, T> {
             [
                 ("checkpoint", config.model.path.display().to_string()),
                 ("parameters", summary::grouped(model.num_params() as u64)),
-                ("new", report.missing.join(", ")),
+                ("new", if config.model.untrained { "all".into() } else { report.missing.join(", ") }),
                 ("not used", report.unexpected.join(", ")),
                 ("training examples", summary::grouped(data.train.examples.len() as u64)),
                 ("development, test", format!("{}, {}", count(&data.dev), count(&data.test))),

@@ -3,6 +3,7 @@
 mod delimited;
 mod jsonl;
 mod parquet;
+mod xml;
 
 use super::source::{Column, DataFormat, LabelledSource, Loaded, OnBadRow};
 use crate::corpus::{Problem, SkipReport};
@@ -64,6 +65,7 @@ pub(super) fn open(
 ) -> std::result::Result<Read<Row>, Problem> {
     match format {
         DataFormat::Parquet => parquet::open(path, wanted),
+        DataFormat::Xml => xml::open(path, wanted),
         DataFormat::Csv => delimited::open(path, source, ',', true, wanted),
         DataFormat::Tsv => delimited::open(path, source, '\t', false, wanted),
         _ => jsonl::open(path, source, wanted),

@@ -1,0 +1,184 @@
+//! A folder in which every file of `configs/` can be run: small stand-ins lie where the configs look for data
+//! sets, corpora and the checkpoint, in the formats that the configs describe.
+
+use cloze_model::ParamInit;
+use cloze_model::bert::BertConfig;
+use cloze_model::huggingface::{Architecture, SaveConfig, save_pretrained};
+use cloze_tokenizer::train::WordPieceTrainer;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+use toml::{Table, Value};
+
+/// The folder, with the repository's copy in a folder of its own so that `../shared` lies beside it.
+pub struct Workplace {
+    folder: TempDir,
+}
+
+/// The checkpoint that the configs begin with.
+pub const CHECKPOINT: &str = "../shared/models/all-MiniLM-L6-v2";
+
+impl Workplace {
+    pub fn new() -> Self {
+        let place = Self { folder: tempfile::tempdir().unwrap() };
+        fs::create_dir(place.root()).unwrap();
+        let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        for folder in ["configs", "datasets"] {
+            fs::create_dir(place.root().join(folder)).unwrap();
+            for entry in fs::read_dir(repository.join(folder)).unwrap() {
+                let path = entry.unwrap().path();
+                fs::copy(&path, place.root().join(folder).join(path.file_name().unwrap())).unwrap();
+            }
+        }
+        place.checkpoint();
+        for (_, config) in place.configs() {
+            place.data_of(&config);
+        }
+        place
+    }
+
+    /// Where the configs' relative paths begin.
+    pub fn root(&self) -> PathBuf {
+        self.folder.path().join("cloze")
+    }
+
+    /// Every config with its name.
+    pub fn configs(&self) -> BTreeMap<String, Table> {
+        let read = |path: PathBuf| {
+            let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
+            (name, fs::read_to_string(&path).unwrap().parse().unwrap())
+        };
+        fs::read_dir(self.root().join("configs")).unwrap().map(|entry| read(entry.unwrap().path())).collect()
+    }
+
+    /// A BERT of two narrow layers with random weights, and a tokenizer for the stand-ins' texts.
+    fn checkpoint(&self) {
+        let model = self.root().join(CHECKPOINT);
+        fs::create_dir_all(&model).unwrap();
+        let texts: Vec<String> = (0..200).map(sentence).collect();
+        let tokenizer = WordPieceTrainer { vocab_size: 200, ..Default::default() }
+            .train(texts.iter().map(String::as_str))
+            .unwrap();
+        tokenizer.save(&model).unwrap();
+        let config = BertConfig { d_ff: 32, n_heads: 2, ..BertConfig::new(tokenizer.vocab_size(), 2, 16) };
+        let init = &mut ParamInit::new(&burn::tensor::Device::flex(), 3);
+        let encoder = config.init_encoder(init);
+        save_pretrained(&model, &encoder, &config, &SaveConfig::new(Architecture::Encoder)).unwrap();
+    }
+
+    /// Writes what a config reads and the repository does not have.
+    fn data_of(&self, config: &Table) {
+        let patterns = |value: Option<&Value>| -> Vec<String> {
+            let list = value.and_then(Value::as_array).into_iter().flatten();
+            list.map(|pattern| pattern.as_str().unwrap().replace('*', "any")).collect()
+        };
+        let corpus = patterns(config.get("corpus").map(|corpus| &corpus["files"]));
+        let text = || (0..60).map(|i| format!("{}\n{}\n\n", sentence(2 * i), sentence(2 * i + 1))).collect();
+        for file in corpus {
+            self.write(&file, text);
+        }
+        let Some(data) = config.get("data") else { return };
+        let train = data["train"].as_table().unwrap();
+        let kind = config["task"]["kind"].as_str().unwrap();
+        let lists = [train.get("files"), data.get("dev"), data.get("test")];
+        for file in lists.into_iter().flat_map(patterns) {
+            self.write(&file, || labelled(kind, train, &file));
+        }
+    }
+
+    fn write(&self, file: &str, text: impl FnOnce() -> String) {
+        let path = self.root().join(file);
+        if !path.exists() {
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text()).unwrap();
+        }
+    }
+}
+
+const WORDS: [&str; 12] =
+    ["great", "terrible", "films", "have", "Rome", "in", "Ann", "it", "was", "never", "who", "is"];
+
+/// A sentence of seven words, one after another a different one.
+fn sentence(i: usize) -> String {
+    let words: Vec<&str> = (0..7).map(|j| WORDS[(i * 5 + j * (1 + i % 4)) % WORDS.len()]).collect();
+    format!("{}.", words.join(" "))
+}
+
+/// A file of sixteen labelled examples, as the source describes it.
+fn labelled(kind: &str, source: &Table, file: &str) -> String {
+    match kind {
+        "tagging" => {
+            let inside = if file.contains("wikigold") { "I" } else { "B" };
+            let tagged = |i| {
+                let line = |(j, word): (usize, &str)| match j {
+                    3 => format!("{word}\t{inside}-place\n"),
+                    _ => format!("{word}\tO\n"),
+                };
+                sentence(i).split(' ').enumerate().map(line).chain(["\n".to_owned()]).collect::<String>()
+            };
+            (0..16).map(tagged).collect()
+        }
+        "answers" => {
+            let questions: Vec<_> = (0..16)
+                .map(|i| {
+                    let context = sentence(i).repeat(12);
+                    let answer = context.split(' ').nth(2).unwrap();
+                    let start = context.find(answer).unwrap();
+                    serde_json::json!({"context": context, "qas": [{"id": format!("q{i}"), "question": "who is it",
+                        "answers": [{"text": answer, "answer_start": start}]}]})
+                })
+                .collect();
+            serde_json::json!({"data": [{"title": "t", "paragraphs": questions}]}).to_string()
+        }
+        _ => texts(kind, source, file),
+    }
+}
+
+/// Rows of texts or pairs with a class or a number.
+fn texts(kind: &str, source: &Table, file: &str) -> String {
+    let text = |key: &str| source.get(key).and_then(Value::as_str);
+    let columns = source.get("columns").and_then(Value::as_table).cloned().unwrap_or_default();
+    let mut fields = vec![("text", "text"), ("label", "label")];
+    fields.extend(columns.contains_key("pair").then_some(("pair", "pair")));
+    let name = |field: &str| columns.get(field).cloned().unwrap_or_else(|| field.into());
+    let cell = |field: &str, i: usize| match (field, kind) {
+        ("text", _) => sentence(i),
+        ("pair", _) => sentence(3 * i + 1),
+        (_, "regression") => format!("{}.5", i % 5),
+        _ => format!("{}{}", i % 2, text("label_before").map_or(String::new(), |mark| format!("{mark}fine"))),
+    };
+    if file.ends_with(".xml") {
+        let row = |i| {
+            let inner: String = fields
+                .iter()
+                .map(|(field, _)| {
+                    let name = name(field);
+                    let tag = name.as_str().unwrap();
+                    format!("<{tag}>{}</{tag}>", cell(field, i))
+                })
+                .collect();
+            format!("<pair>{inner}</pair>\n")
+        };
+        return format!("<corpus>{}</corpus>", (0..16).map(row).collect::<String>());
+    }
+    let delimiter = text("delimiter").unwrap_or("\t");
+    let numbered = source.get("header").and_then(Value::as_bool) == Some(false);
+    // Numbered columns have those between them filled.
+    let place = |(i, field): (usize, &str)| match name(field) {
+        Value::Integer(number) => number as usize - 1,
+        _ => i,
+    };
+    let places: Vec<usize> = fields.iter().enumerate().map(|(i, (field, _))| place((i, field))).collect();
+    let n_columns = places.iter().max().unwrap() + 1;
+    let line = |cells: &dyn Fn(&str) -> String| {
+        let mut row = vec!["-".to_owned(); n_columns];
+        for ((field, _), place) in fields.iter().zip(&places) {
+            row[*place] = cells(field);
+        }
+        row.join(delimiter) + "\n"
+    };
+    let header = line(&|field| name(field).as_str().unwrap_or("-").to_owned());
+    let rows = (0..16).map(|i| line(&|field| cell(field, i)));
+    [header].into_iter().filter(|_| !numbered).chain(rows).collect()
+}
