@@ -4,6 +4,7 @@
 //! config.toml       the resolved config
 //! tokenizer.json    the tokenizer, trained or copied
 //! metrics.jsonl     the metrics; tensorboard/ has them for TensorBoard
+//! held-out.json     of a fine-tuning run, which training examples it held out
 //! checkpoints/      what --resume goes on from
 //! curve.svg         the learning curve
 //! model/            the result, as a Hugging Face folder
@@ -84,6 +85,11 @@ impl RunFolder {
     /// The tokenizer.
     pub fn tokenizer(&self) -> PathBuf {
         self.path.join("tokenizer.json")
+    }
+
+    /// The places, from 0, of the training examples that a fine-tuning run held out: a JSON list.
+    pub fn held_out(&self) -> PathBuf {
+        self.path.join("held-out.json")
     }
 
     /// The checkpoints' folder.

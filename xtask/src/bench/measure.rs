@@ -71,18 +71,24 @@ pub fn value(command: &mut Command, name: &str) -> Result<f64> {
 }
 
 /// Runs a side; the last JSON line that it prints.
-fn last_line(command: &mut Command) -> Result<String> {
+pub fn last_line(command: &mut Command) -> Result<String> {
+    let text = output(command)?;
+    let line = text.lines().rfind(|line| line.starts_with("{\""));
+    line.map(str::to_owned).with_context(|| format!("{command:?} printed no JSON"))
+}
+
+/// Runs a program; what it prints on standard output. Where it fails, the error has what it printed on standard error.
+pub fn output(command: &mut Command) -> Result<String> {
     let output = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .output()
         .with_context(|| format!("cannot start {:?}", command.get_program()))?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    match text.lines().rfind(|line| line.starts_with('{')).filter(|_| output.status.success()) {
-        Some(line) => Ok(line.to_owned()),
-        None => bail!("{command:?} failed:\n{}", String::from_utf8_lossy(&output.stderr).trim_end()),
+    if !output.status.success() {
+        bail!("{command:?} failed:\n{}", String::from_utf8_lossy(&output.stderr).trim_end());
     }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// A row of a table.
@@ -148,21 +154,26 @@ pub fn peer(python: &OsString, script: &str, arguments: &[&str]) -> Command {
 /// Builds a crate's benchmark and returns where it lies.
 pub fn build(package: &str, bench: &str) -> Result<PathBuf> {
     eprintln!("==> building {bench}");
-    let output = step::cargo("bench")
-        .args(["-p", package, "--bench", bench, "--no-run", "--message-format", "json-render-diagnostics"])
+    executable(step::cargo("bench").args(["-p", package, "--bench", bench, "--no-run"]), bench)
+}
+
+/// Runs a cargo that builds the target `name` and returns where it lies.
+pub fn executable(cargo: &mut Command, name: &str) -> Result<PathBuf> {
+    let output = cargo
+        .args(["--message-format", "json-render-diagnostics"])
         .stderr(Stdio::inherit())
         .output()
         .context("cannot start cargo")?;
     if !output.status.success() {
-        bail!("{bench} does not build");
+        bail!("{name} does not build");
     }
     let messages = String::from_utf8_lossy(&output.stdout);
     let mut executable = messages.lines().filter_map(|line| {
         let message: serde_json::Value = serde_json::from_str(line).ok()?;
-        let here = message["target"]["name"] == bench;
+        let here = message["target"]["name"] == name;
         message["executable"].as_str().filter(|_| here).map(PathBuf::from)
     });
-    executable.next_back().with_context(|| format!("cargo names no executable for {bench}"))
+    executable.next_back().with_context(|| format!("cargo names no executable for {name}"))
 }
 
 /// One of our benchmarks. As in the program, memory that is free is kept for the next step.

@@ -1,5 +1,6 @@
 //! `cargo xtask bench`: what is measured, beside its peers.
 
+mod finetune;
 mod infer;
 mod measure;
 mod report;
@@ -16,7 +17,8 @@ use crate::step;
 #[command(after_long_help = "\
 The tables need a Python with the peers, named by CLOZE_PYTHON:
   python3 -m venv peers
-  peers/bin/pip install torch==2.9.0 transformers==4.57.6 tokenizers onnx onnxruntime
+  peers/bin/pip install torch==2.9.0 transformers==4.57.6 tokenizers onnx onnxruntime \\
+    accelerate scikit-learn scipy seqeval
   CLOZE_PYTHON=$PWD/peers/bin/python cargo xtask bench train
 Without one, our side alone is measured.")]
 pub struct Args {
@@ -30,6 +32,8 @@ enum What {
     Train(measure::Rounds),
     /// Sentence embeddings beside PyTorch's and ONNX Runtime's.
     Infer(infer::Args),
+    /// Fine-tuning beside transformers' Trainer: how good, and how long.
+    Finetune(finetune::Args),
     /// How a pretraining step grows with batch, length, depth and cores: a table and a plot.
     Scaling(scaling::Args),
     /// Tokenizers beside the `tokenizers` crate and package: `--megabytes N` of text, `--rounds N`.
@@ -48,6 +52,7 @@ pub fn run(args: &Args) -> Result<()> {
     match &args.what {
         Some(What::Train(args)) => train::run(args),
         Some(What::Infer(args)) => infer::run(args),
+        Some(What::Finetune(args)) => finetune::run(args),
         Some(What::Scaling(args)) => scaling::run(args),
         Some(What::Tokenizer(rest)) => {
             let mut bench = step::cargo("bench");

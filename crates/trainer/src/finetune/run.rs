@@ -17,7 +17,7 @@ use crate::metrics::progress::{Meter, RunProgress, Status};
 use crate::metrics::{FiguresRecord, MetricsLog, Record, Timing, TuningRecord, summary};
 use crate::optimizer::{Optimizer, OptimizerConfig};
 use crate::run::RunOptions;
-use crate::run_folder::{RunFolder, write_whole_folder};
+use crate::run_folder::{RunFolder, write_whole, write_whole_folder};
 use crate::step::{StepConfig, step};
 use crate::{Result, TrainerError};
 use burn::module::Module;
@@ -74,7 +74,7 @@ pub fn fine_tune(
     };
     let tokenizer = Tokenizer::load(&config.model.path)?;
     let max_len = config.data.max_len;
-    let reading = Reading { config, progress: &mut *progress };
+    let reading = Reading { config, held_out: folder.held_out(), progress: &mut *progress };
     match &config.task {
         section @ (TaskSection::Classification { .. } | TaskSection::Regression { .. }) => {
             let (task, examples, skipped) = TextTask::read(section, &config.data.train)?;
@@ -127,6 +127,8 @@ pub fn fine_tune(
 /// Reading the splits beside the training data.
 struct Reading<'a> {
     config: &'a FineTuneConfig,
+    /// Where it is written which examples were held out.
+    held_out: PathBuf,
     progress: &'a mut dyn RunProgress,
 }
 
@@ -161,7 +163,7 @@ impl Reading<'_> {
     }
 
     /// Takes the development data out of the training data, where the config says so. Whether an example is
-    /// held out depends on the seed and its place alone.
+    /// held out depends on the seed and its place alone; the places, from 0, are written into the run's folder.
     fn hold_out<E>(&self, examples: Vec<E>) -> Result<(Vec<E>, Option<Vec<E>>)> {
         let Some(share) = self.config.data.dev_fraction else {
             return Ok((examples, None));
@@ -170,12 +172,13 @@ impl Reading<'_> {
         let seed = self.config.run.seed;
         let (held, kept): (Vec<_>, Vec<_>) =
             (0..).zip(examples).partition(|(place, _)| derive_seed(seed, &[HELD_OUT_STREAM, *place]) < limit);
-        let [held, kept] = [held, kept].map(|part| part.into_iter().map(|(_, example)| example).collect());
-        let held: Vec<E> = held;
-        match held.is_empty() {
-            true => Err(TrainerError::NoExamples { split: "development" }),
-            false => Ok((kept, Some(held))),
+        if held.is_empty() {
+            return Err(TrainerError::NoExamples { split: "development" });
         }
+        let places: Vec<String> = held.iter().map(|(place, _)| place.to_string()).collect();
+        write_whole(&self.held_out, format!("[{}]\n", places.join(",")).as_bytes())?;
+        let [held, kept] = [held, kept].map(|part| part.into_iter().map(|(_, example)| example).collect());
+        Ok((kept, Some(held)))
     }
 
     fn split<T>(

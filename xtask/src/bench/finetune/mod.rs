@@ -1,0 +1,214 @@
+//! Fine-tuning beside transformers' Trainer: how good, and how long.
+
+mod kept;
+mod side;
+mod table;
+mod tasks;
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+
+use self::kept::{Kept, Key};
+use self::side::Side;
+use self::tasks::{TASKS, Task};
+use super::{measure, report};
+use crate::step;
+
+/// Settings of a run that only its time is wanted of.
+const TIMED: [&str; 3] = ["train.epochs=1", "data.dev=[]", "data.test=[]"];
+
+/// What is trained.
+#[derive(clap::Args)]
+#[command(after_long_help = "\
+Each finished run is kept in target/finetune-bench, so that an interrupted benchmark goes on where it was.
+Quality does not suffer from a busy machine, times do: --timing-only measures them afterwards.")]
+pub struct Args {
+    /// A few minutes: trec and mrpc, seed 1 and one epoch, unless other options say otherwise.
+    #[arg(long, conflicts_with_all = ["timing_only", "write"])]
+    quick: bool,
+    /// Only these tasks, such as sst2,wnut17-crf.
+    #[arg(long, value_delimiter = ',', value_name = "TASKS", conflicts_with = "write")]
+    tasks: Vec<String>,
+    /// A run of each side for each of these; SQuAD takes the first alone. [default: 1,2,3]
+    #[arg(long, value_delimiter = ',', value_name = "SEEDS")]
+    seeds: Vec<u64>,
+    /// Train anew what is kept.
+    #[arg(long)]
+    again: bool,
+    /// Train one epoch of each run, anew, without evaluations: the times in the table are then of these.
+    #[arg(long)]
+    timing_only: bool,
+    /// Put the table into benches/README.md.
+    #[arg(long)]
+    write: bool,
+}
+
+/// Both sides and where their runs are kept.
+struct Bench {
+    ours: Side,
+    theirs: Option<Side>,
+    kept: Kept,
+    again: bool,
+}
+
+pub fn run(args: &Args) -> Result<()> {
+    let tasks = chosen(args)?;
+    let python = measure::python();
+    let bench = Bench {
+        ours: Side::ours(build()?)?,
+        theirs: python.as_ref().map(Side::theirs).transpose()?,
+        kept: Kept::open(target().join("finetune-bench"))?,
+        again: args.again || args.timing_only,
+    };
+    let sets: &[&str] = match (args.timing_only, args.quick) {
+        (true, _) => &TIMED,
+        (false, true) => &["train.epochs=1"],
+        (false, false) => &[],
+    };
+    for task in &tasks {
+        for seed in task.seeds(&seeds(args)) {
+            bench.pair(task, seed, sets)?;
+        }
+    }
+    let of_quality = if args.timing_only { &[][..] } else { sets };
+    let rows = tasks.iter().map(|task| bench.row(task, &task.seeds(&seeds(args)), of_quality));
+    let text = table::text(&rows.collect::<Result<Vec<_>>>()?, &report::machine(python.as_ref()));
+    println!("{text}");
+    if args.write { report::write("finetune", &text) } else { Ok(()) }
+}
+
+/// The tasks that are asked for.
+fn chosen(args: &Args) -> Result<Vec<&'static Task>> {
+    let names: Vec<&str> = match (args.tasks.is_empty(), args.quick) {
+        (false, _) => args.tasks.iter().map(String::as_str).collect(),
+        (true, true) => vec!["trec", "mrpc"],
+        (true, false) => TASKS.iter().map(|task| task.name).collect(),
+    };
+    let find = |name: &str| match TASKS.iter().find(|task| task.name == name) {
+        Some(task) => Ok(task),
+        None => {
+            let known: Vec<&str> = TASKS.iter().map(|task| task.name).collect();
+            bail!("no task {name:?}; there are {}", known.join(", "))
+        }
+    };
+    names.into_iter().map(find).collect()
+}
+
+fn seeds(args: &Args) -> Vec<u64> {
+    match (args.seeds.is_empty(), args.quick) {
+        (false, _) => args.seeds.clone(),
+        (true, true) => vec![1],
+        (true, false) => vec![1, 2, 3],
+    }
+}
+
+impl Bench {
+    /// Trains what is not kept of a task's two sides, one after the other.
+    fn pair(&self, task: &Task, seed: u64, sets: &[&str]) -> Result<()> {
+        let ours = self.train(&self.ours, task, seed, sets, &[])?;
+        let Some(theirs) = &self.theirs else {
+            return Ok(());
+        };
+        let theirs = self.train(theirs, task, seed, sets, &ours.held_out)?;
+        if ours.examples != theirs.examples {
+            let (ours, theirs) = (ours.examples, theirs.examples);
+            bail!("{}: our side is measured with {ours} examples, the peer with {theirs}", task.name);
+        }
+        Ok(())
+    }
+
+    /// One side's run, as it is kept or anew.
+    fn train(
+        &self,
+        side: &Side,
+        task: &Task,
+        seed: u64,
+        sets: &[&str],
+        held_out: &[u64],
+    ) -> Result<side::Trained> {
+        let key = self.key(side, task, seed, sets)?;
+        if let Some(kept) = self.kept.read(&key)?.filter(|_| !self.again) {
+            eprintln!("{key}: kept, {}", kept.line());
+            return Ok(kept);
+        }
+        eprintln!("{key} …");
+        let sets: Vec<&str> = side.settings(task).iter().chain(sets).copied().collect();
+        let trained = side.train(task, seed, &sets, held_out, &self.kept.scratch(&key), self.again)?;
+        eprintln!("{key}: {}", trained.line());
+        self.kept.write(&key, &trained)?;
+        Ok(trained)
+    }
+
+    fn key(&self, side: &Side, task: &Task, seed: u64, sets: &[&str]) -> Result<Key> {
+        let path = task.path();
+        let config = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        let sets: Vec<&str> = side.settings(task).iter().chain(sets).copied().collect();
+        Ok(Key::new(task.config, side.name(), seed, &config, &sets, side.version()))
+    }
+
+    /// What is kept of a task.
+    fn row(&self, task: &'static Task, seeds: &[u64], sets: &[&str]) -> Result<table::Row> {
+        let kept = |side: &Side, sets: &[&str]| -> Result<Vec<side::Trained>> {
+            let of = |seed: &u64| self.kept.read(&self.key(side, task, *seed, sets)?);
+            Ok(seeds.iter().map(of).collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
+        };
+        let both = |sets: &[&str]| -> Result<table::Both> {
+            let theirs = self.theirs.as_ref().map(|side| kept(side, sets)).transpose()?;
+            Ok(table::Both { ours: kept(&self.ours, sets)?, theirs: theirs.unwrap_or_default() })
+        };
+        Ok(table::Row { task, quality: both(sets)?, timed: both(&TIMED)? })
+    }
+}
+
+/// Builds the program in release; where it lies.
+fn build() -> Result<PathBuf> {
+    eprintln!("==> building cloze");
+    let mut build = step::cargo("build");
+    build.args(["--release", "--package", "cloze", "--bin", "cloze"]);
+    measure::executable(&mut build, "cloze")
+}
+
+/// The folder that cargo builds into.
+fn target() -> PathBuf {
+    let given: Option<OsString> = std::env::var_os("CARGO_TARGET_DIR");
+    given.map_or_else(|| step::root().join("target"), PathBuf::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct Command {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn args(line: &str) -> Args {
+        use clap::Parser;
+        Command::try_parse_from(line.split_whitespace()).unwrap().args
+    }
+
+    #[test]
+    fn quick_is_a_subset_and_lists_are_read() {
+        let names = |args: &Args| chosen(args).unwrap().iter().map(|task| task.name).collect::<Vec<_>>();
+        let quick = args("bench --quick");
+        assert_eq!((names(&quick), seeds(&quick)), (vec!["trec", "mrpc"], vec![1]));
+        let given = args("bench --tasks squad,wnut17-crf --seeds 4,5");
+        assert_eq!((names(&given), seeds(&given)), (vec!["squad", "wnut17-crf"], vec![4, 5]));
+        assert_eq!(chosen(&given).unwrap()[0].seeds(&[4, 5]), [4]);
+        assert_eq!(names(&args("bench --write")).len(), TASKS.len());
+        let error = chosen(&args("bench --tasks sst3")).unwrap_err().to_string();
+        assert!(error.starts_with("no task \"sst3\"; there are sst2, "), "{error}");
+    }
+
+    #[test]
+    fn every_task_has_its_config() {
+        for task in TASKS {
+            assert!(task.path().is_file(), "{}", task.path().display());
+        }
+    }
+}
