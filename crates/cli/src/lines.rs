@@ -1,6 +1,6 @@
 //! Lines of text from standard input or a file.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{BufRead, BufReader, Read, StdinLock, stdin};
 use std::path::Path;
 
@@ -17,6 +17,8 @@ pub struct Lines<R> {
     input: BufReader<R>,
     /// What errors call the input.
     name: String,
+    /// A file's bytes.
+    size: Option<u64>,
     /// Lines read so far.
     count: usize,
     /// What ended the last batch before its time; told by the next call, after its lines' results.
@@ -38,7 +40,8 @@ impl Lines<Box<dyn Read>> {
             Some(path) => {
                 let name = path.display().to_string();
                 let file = File::open(path).with_context(|| format!("cannot read {name}"))?;
-                Ok(Self::new(Box::new(file), &name))
+                let size = file.metadata().ok().filter(Metadata::is_file).map(|found| found.len());
+                Ok(Self { size, ..Self::new(Box::new(file), &name) })
             }
         }
     }
@@ -47,7 +50,12 @@ impl Lines<Box<dyn Read>> {
 impl<R: Read> Lines<R> {
     fn new(input: R, name: &str) -> Self {
         let input = BufReader::with_capacity(READ_AHEAD, input);
-        Self { input, name: name.to_owned(), count: 0, failed: None }
+        Self { input, name: name.to_owned(), size: None, count: 0, failed: None }
+    }
+
+    /// All bytes of a file, line ends among them; of other input it is not known how much there is.
+    pub fn size(&self) -> Option<u64> {
+        self.size
     }
 
     /// A line by its number, as errors name it.

@@ -88,7 +88,7 @@ pub fn run(args: &Args) -> Result<()> {
         Format::Jsonl => Box::new(Jsonl(Output::new())),
         Format::Npy => Box::new(Npy::new()?),
     };
-    let mut progress = Progress::new(io::stdout().is_terminal());
+    let mut progress = Progress::new("lines", io::stdout().is_terminal());
     let (mut count, mut truncated) = (0, 0);
     let mut lines = Lines::stdin();
     while let Some((_, batch)) = lines.next_batch()? {
@@ -100,7 +100,7 @@ pub fn run(args: &Args) -> Result<()> {
             sink.flush()?;
             count += window.len();
             truncated += embeddings.truncated;
-            progress.show(count);
+            progress.show(count, None);
         }
     }
     progress.finish();

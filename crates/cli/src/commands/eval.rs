@@ -6,12 +6,14 @@ use anyhow::{Result, anyhow};
 use clap::ValueEnum;
 use cloze_trainer::TrainerError;
 use cloze_trainer::evaluation::report::Report;
-use cloze_trainer::finetune::{FineTuneConfig, Predictor};
+use cloze_trainer::finetune::{Advance, FineTuneConfig, Predictor};
+use indicatif::HumanCount;
 
 use crate::device::{self, DeviceName};
 use crate::failure::WrongUsage;
 use crate::model;
 use crate::output::Output;
+use crate::progress::Progress;
 
 /// Measure a fine-tuned model on labelled data.
 ///
@@ -74,12 +76,24 @@ pub fn run(args: &Args) -> Result<()> {
     let device = device::open(args.device)?;
     let folder = model::folder(&args.model)?;
     let predictor = Predictor::load(&folder, &device, args.int8)?;
-    let evaluation = predictor.evaluate(&config, files).map_err(|error| match error {
+    let mut progress = Progress::new("sequences", false);
+    let advanced = &mut |advance: Advance| progress.show(advance.done, Some(advance.share));
+    let evaluation = predictor.evaluate(&config, files, advanced);
+    progress.finish();
+    let evaluation = evaluation.map_err(|error| match error {
         TrainerError::Setting { .. } | TrainerError::NoFigure { .. } => WrongUsage::new(error).into(),
         other => anyhow::Error::new(other),
     })?;
     if !evaluation.skipped.is_empty() {
         eprintln!("{split}: left out {}", evaluation.skipped);
+    }
+    if evaluation.truncated > 0 {
+        eprintln!(
+            "{split}: {} of {} examples have more than {} tokens and were cut",
+            HumanCount(evaluation.truncated as u64),
+            HumanCount(evaluation.predictions.len() as u64),
+            config.data.max_len
+        );
     }
     if let Some(out) = &args.out {
         let facts = [

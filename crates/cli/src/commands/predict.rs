@@ -4,10 +4,12 @@ use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use cloze_trainer::finetune::{Input, Predictor};
+use clap::builder::RangedU64ValueParser;
+use cloze_trainer::finetune::Predictor;
 use indicatif::HumanCount;
 
 use crate::device::{self, DeviceName};
+use crate::failure::WrongUsage;
 use crate::lines::Lines;
 use crate::model;
 use crate::output::Output;
@@ -18,9 +20,22 @@ const WINDOW: usize = 2048;
 
 /// Predict what a fine-tuned model was trained for, JSON lines in and out.
 ///
-/// The task is read from the model's folder. Texts come as {"text": "..."} or "...", pairs of them as
-/// {"text": "...", "pair": "..."}; of each, a classifier prints {"label": ..., "score": ..., "scores":
-/// {...}} with the probability of every label, and a regression {"value": ...}.
+/// The task is read from the model's folder.
+///
+/// Classes and numbers of {"text": "..."}, {"text": "...", "pair": "..."} or "...": a classifier prints
+/// {"label": ..., "score": ..., "scores": {...}} with the probability of every label, a regression {"value":
+/// ...}.
+///
+/// Tags of {"words": ["...", ...]}, or of the words that white space divides in {"text": "..."} or "...":
+/// {"words": [...], "tags": [...], "entities": [...]}. An entity has its "type", "first" and "last" word and
+/// "text"; in a text also the characters "start" and "end", the first and the one after the last.
+///
+/// Answers to {"question": "...", "context": "..."}: {"answer": ..., "start": ..., "end": ..., "score": ...},
+/// characters of the context and the probability; with --n-best also the best candidates as "n_best". A
+/// model that may find no answer then says "", which starts and ends at null.
+///
+/// Choices of {"text": "...", "choices": ["...", ...]}: {"choice": ..., "score": ..., "scores": [...]}, the
+/// place of the best, from 0, and the probabilities.
 ///
 /// Each line of input has its line of output: an empty one has null. A line that cannot be read is an
 /// error that names it, after the lines before it; a file of output is then not made.
@@ -28,6 +43,8 @@ const WINDOW: usize = 2048;
 #[command(after_long_help = r#"Examples:
   cloze predict --model runs/mrpc/model --input pairs.jsonl --output predictions.jsonl
   echo '{"text": "one long string of cliches"}' | cloze predict --model runs/sst2/model
+  cloze predict --model runs/squad/model --n-best 3 < questions.jsonl
+  echo '"Ada Lovelace was born in London ."' | cloze predict --model runs/wnut17/model
   cloze predict --model distilbert/distilbert-base-uncased-finetuned-sst-2-english < texts.jsonl"#)]
 pub struct Args {
     #[arg(long, value_name = "MODEL", help = model::HELP)]
@@ -38,6 +55,9 @@ pub struct Args {
     /// The file to write, which is there when all of it is done (default: standard output).
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// List so many answers to each question, as many as the model's task keeps at most.
+    #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
+    n_best: Option<usize>,
     /// Multiply in 8 bits: faster, and a little less exact.
     #[arg(long)]
     int8: bool,
@@ -48,27 +68,30 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<()> {
     let device = device::open(args.device)?;
     let mut lines = Lines::of(args.input.as_deref())?;
-    let predictor = Predictor::load(&model::folder(&args.model)?, &device, args.int8)?;
+    let mut predictor = Predictor::load(&model::folder(&args.model)?, &device, args.int8)?;
+    if let Some(n) = args.n_best {
+        predictor.list(n).map_err(WrongUsage::new)?;
+    }
     let mut output = Output::of(args.output.as_deref())?;
-    let mut progress = Progress::new(args.output.is_none() && io::stdout().is_terminal());
-    let (mut count, mut truncated) = (0, 0);
+    let mut progress = Progress::new("lines", args.output.is_none() && io::stdout().is_terminal());
+    let size = lines.size().map(|size| size as f64);
+    let (mut count, mut bytes, mut truncated) = (0, 0, 0);
     while let Some((first, batch)) = lines.next_batch()? {
         for (number, window) in (first..).step_by(WINDOW).zip(batch.chunks(WINDOW)) {
-            let mut failed = None;
-            let read = window.iter().zip(number..).map_while(|(line, number)| {
-                let input = predictor.read(line).with_context(|| lines.place(number));
-                input.map_err(|error| failed = Some(error)).ok()
-            });
-            let inputs: Vec<Input> = read.collect();
-            let predicted = predictor.predict(&inputs)?;
+            let of_window: usize = window.iter().map(|line| line.len() + 1).sum();
+            let predicted = predictor.predict(window, &mut |advance| {
+                let part = |all: usize| advance.share * all as f64;
+                let share = size.map(|size| (bytes as f64 + part(of_window)) / size);
+                progress.show(count + part(window.len()) as usize, share);
+            })?;
             predicted.values.iter().try_for_each(|value| output.line(value))?;
             output.flush()?;
-            if let Some(error) = failed {
-                return Err(error);
+            if let Some(error) = predicted.refused {
+                return Err(error).with_context(|| lines.place(number + predicted.values.len()));
             }
             count += window.len();
+            bytes += of_window;
             truncated += predicted.truncated;
-            progress.show(count);
         }
     }
     progress.finish();

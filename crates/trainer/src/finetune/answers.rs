@@ -30,6 +30,8 @@ pub struct AnswerTask {
     pub max_question: usize,
     /// How answers are chosen. With a threshold questions may have none, and are scored as those of SQuAD 2.0.
     pub choose: AnswerConfig,
+    /// Answers that are listed beside the best one when a model is asked.
+    pub listed: usize,
 }
 
 /// A window's scores: for each of its tokens, as the answer's first and as its last.
@@ -49,7 +51,8 @@ impl AnswerTask {
     pub fn of(section: &TaskSection) -> Result<Self> {
         match *section {
             TaskSection::Answers { stride, max_question, max_answer, n_best, null_threshold } => {
-                Ok(Self { stride, max_question, choose: AnswerConfig { n_best, max_answer, null_threshold } })
+                let choose = AnswerConfig { n_best, max_answer, null_threshold };
+                Ok(Self { stride, max_question, choose, listed: 0 })
             }
             _ => Err(bad_setting("task.kind", "another", "answers".into())),
         }
@@ -202,7 +205,7 @@ impl Task for AnswerTask {
     }
 
     fn section(&self) -> TaskSection {
-        let Self { stride, max_question, choose } = *self;
+        let Self { stride, max_question, choose, .. } = *self;
         let AnswerConfig { n_best, max_answer, null_threshold } = choose;
         TaskSection::Answers { stride, max_question, max_answer, n_best, null_threshold }
     }

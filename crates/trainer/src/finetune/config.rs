@@ -235,9 +235,12 @@ impl FineTuneConfig {
         };
         let Self { data, train, optimizer, eval, .. } = self;
         let positive = |x: f64| x.is_finite() && x > 0.0;
-        let smoothing = match self.task {
-            TaskSection::Classification { label_smoothing, .. } => label_smoothing,
-            _ => 0.0,
+        let (smoothing, weights) = match &self.task {
+            TaskSection::Classification { label_smoothing, class_weights, .. } => {
+                (*label_smoothing, &class_weights[..])
+            }
+            TaskSection::Tagging(tagging) => (tagging.label_smoothing, &tagging.class_weights[..]),
+            _ => (0.0, &[][..]),
         };
         let answers = || match self.task {
             TaskSection::Answers { max_answer, n_best, null_threshold, .. } => {
@@ -248,9 +251,9 @@ impl FineTuneConfig {
             }
             _ => None,
         };
-        let crf_lr_scale = match &self.task {
-            TaskSection::Tagging(tagging) => tagging.crf_lr_scale,
-            _ => 1.0,
+        let (crf, crf_lr_scale) = match &self.task {
+            TaskSection::Tagging(tagging) => (tagging.crf, tagging.crf_lr_scale),
+            _ => (false, 1.0),
         };
         bad(data.max_len == 0, "data.max_len", &data.max_len, "at least 1")
             .or_else(|| bad(train.epochs == 0, "train.epochs", &train.epochs, "at least 1"))
@@ -260,6 +263,19 @@ impl FineTuneConfig {
             .or_else(|| {
                 let expected = "at least 0 and below 1";
                 bad(!(0.0..1.0).contains(&smoothing), "task.label_smoothing", &smoothing, expected)
+            })
+            .or_else(|| {
+                let weight = weights.iter().find(|weight| !(weight.is_finite() && **weight >= 0.0))?;
+                bad(true, "task.class_weights", weight, "numbers of at least 0")
+            })
+            .or_else(|| {
+                let expected = "0 with `task.crf`, whose loss is of whole sentences";
+                bad(crf && smoothing > 0.0, "task.label_smoothing", &smoothing, expected)
+            })
+            .or_else(|| {
+                let expected = "none with `task.crf`, whose loss is of whole sentences";
+                let found = format!("{weights:?}");
+                bad(crf && !weights.is_empty(), "task.class_weights", &found, expected)
             })
             .or_else(|| {
                 let is_bad = !(crf_lr_scale.is_finite() && crf_lr_scale >= 0.0);

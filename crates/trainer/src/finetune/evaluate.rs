@@ -27,11 +27,38 @@ pub fn outputs<T: Task>(
     batch_tokens: usize,
     device: &Device,
 ) -> Vec<T::Output> {
-    let lengths = features.iter().map(|features| n_tokens(task, features)).collect();
-    let batches = Buckets::new(lengths, BatchSize::Tokens(batch_tokens), 0).sorted();
+    watched_outputs(task, model, features, batch_tokens, device, &mut |_| {})
+}
+
+/// How far a model is through what it is given.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Advance {
+    /// What it is done with: in most tasks examples, of long texts windows.
+    pub done: usize,
+    /// The share of all tokens that these have.
+    pub share: f64,
+}
+
+/// The same, and each batch is told of.
+pub(super) fn watched_outputs<T: Task>(
+    task: &T,
+    model: &T::Model,
+    features: &[T::Features],
+    batch_tokens: usize,
+    device: &Device,
+    progress: &mut dyn FnMut(Advance),
+) -> Vec<T::Output> {
+    let lengths: Vec<usize> = features.iter().map(|features| n_tokens(task, features)).collect();
+    let batches = Buckets::new(lengths.clone(), BatchSize::Tokens(batch_tokens), 0).sorted();
+    let all = lengths.iter().sum::<usize>().max(1);
+    let (mut done, mut tokens) = (0, 0);
     let outputs = batches.iter().flat_map(|batch| {
+        done += batch.len();
+        tokens += batch.iter().map(|place| lengths[*place]).sum::<usize>();
         let batch: Vec<&T::Features> = batch.iter().map(|place| &features[*place]).collect();
-        task.outputs(model, &batch, device)
+        let outputs = task.outputs(model, &batch, device);
+        progress(Advance { done, share: tokens as f64 / all as f64 });
+        outputs
     });
     let outputs: Vec<T::Output> = outputs.collect();
     restore(&batches, outputs)

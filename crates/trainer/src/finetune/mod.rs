@@ -5,6 +5,7 @@
 //! that is asked.
 
 mod answers;
+mod asking;
 mod choices;
 mod config;
 mod evaluate;
@@ -18,9 +19,9 @@ mod texts;
 pub use answers::{AnswerTask, SpanScores};
 pub use choices::ChoiceTask;
 pub use config::{DataSection, FineTuneConfig, FineTuneEval, FineTuneModel, FineTuneTrain, TaskSection};
-pub use evaluate::{figures, outputs, predict};
+pub use evaluate::{Advance, figures, outputs, predict};
 pub use model_folder::{TASK_FILE, TaskFile};
-pub use predictor::{Evaluation, Input, Predicted, Predictor};
+pub use predictor::{Evaluation, Predicted, Predictor};
 pub use run::{FineTuned, fine_tune};
 pub use tags::{SentenceFeatures, SentenceTags, TagTask, TaggingSection};
 pub use task::{Encoded, Task, input};

@@ -1,11 +1,12 @@
 //! A fine-tuned model's folder: what transformers reads, and beside it which task it is.
 
 use super::config::TaskSection;
+use super::tags::TaggingSection;
 use crate::{Result, TrainerError};
 use burn::module::Module;
-use cloze_data::labelled::LabelSet;
+use cloze_data::labelled::{AnswerConfig, LabelSet, TagScheme, Windows};
 use cloze_model::bert::BertConfig;
-use cloze_model::huggingface::{Architecture, ProblemType, SaveConfig, save_pretrained};
+use cloze_model::huggingface::{Architecture, PretrainedConfig, ProblemType, SaveConfig, save_pretrained};
 use cloze_tokenizer::Tokenizer;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -37,6 +38,69 @@ impl TaskFile {
         serde_json::from_str(&text)
             .map(Some)
             .map_err(|error| TrainerError::BadTaskFile { path, reason: error.to_string() })
+    }
+
+    /// What the other files of a folder say, which was saved by transformers: `architectures`, `problem_type` and
+    /// `id2label`, and the tokenizer's longest sequence. Texts
+    /// with answers are cut as transformers' examples do, in windows of at most 384 tokens.
+    ///
+    /// # Errors
+    /// [`TrainerError::BadTaskFile`] for a model of which no task can be told.
+    pub fn of_config(folder: &Path, config: &PretrainedConfig, tokenizer: &Tokenizer) -> Result<Self> {
+        let task = of_config(config)
+            .map_err(|reason| TrainerError::BadTaskFile { path: folder.join("config.json"), reason })?;
+        let of_tokenizer =
+            tokenizer.config().model_max_length.or(tokenizer.truncation().map(|cut| cut.max_length));
+        let max_len = of_tokenizer.unwrap_or(usize::MAX);
+        let TaskSection::Answers { max_answer, n_best, null_threshold, .. } = task else {
+            return Ok(Self { task, max_len });
+        };
+        let max_len = max_len.min(config.encoder.max_positions).min(Windows::default().max_len);
+        // Of 384 these are the 128 and 64 of BERT, and shorter sequences have room for them too.
+        let (stride, max_question) = (max_len / 3, max_len / 6);
+        let task = TaskSection::Answers { stride, max_question, max_answer, n_best, null_threshold };
+        Ok(Self { task, max_len })
+    }
+}
+
+/// The task of a model without a `task.json`, or why there is none.
+fn of_config(config: &PretrainedConfig) -> std::result::Result<TaskSection, String> {
+    match (config.architecture, config.problem_type) {
+        (Architecture::SequenceClassification, Some(ProblemType::MultiLabel)) => {
+            Err("a text with any number of labels is no task here; expected one label a text".into())
+        }
+        (Architecture::SequenceClassification, problem) => match (problem, config.labels.len()) {
+            // As transformers decides where the file does not.
+            (Some(ProblemType::Regression) | None, 1) => Ok(TaskSection::Regression { pooling: None }),
+            (Some(ProblemType::Regression), n) => Err(format!("a regression of {n} numbers; expected one")),
+            (_, _) => Ok(TaskSection::Classification {
+                labels: config.labels.clone(),
+                class_weights: Vec::new(),
+                label_smoothing: 0.0,
+                positive: None,
+                pooling: None,
+            }),
+        },
+        (Architecture::TokenClassification, _) => {
+            let labels = config.labels.clone();
+            let scheme = TagScheme::detect(labels.iter().map(std::slice::from_ref))
+                .map_err(|error| format!("the labels are no tags of entities: {error}"))?;
+            // One tag says nothing of what may follow which.
+            let scheme = if scheme == TagScheme::Bioes { scheme } else { TagScheme::Bio };
+            let section =
+                TaggingSection { labels, predict_scheme: Some(scheme), ..TaggingSection::default() };
+            Ok(TaskSection::Tagging(section))
+        }
+        (Architecture::QuestionAnswering, _) => {
+            let Windows { stride, max_question, .. } = Windows::default();
+            let AnswerConfig { n_best, max_answer, null_threshold } = AnswerConfig::default();
+            Ok(TaskSection::Answers { stride, max_question, max_answer, n_best, null_threshold })
+        }
+        (Architecture::MultipleChoice, _) => Ok(TaskSection::MultipleChoice {}),
+        _ => Err(format!(
+            "no task can be told from `architectures` ({}); expected a fine-tuned model",
+            config.architectures.join(", ")
+        )),
     }
 }
 

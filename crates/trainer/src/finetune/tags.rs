@@ -40,6 +40,12 @@ pub struct TaggingSection {
     /// What tags that are numbers stand for, from 0.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tag_names: Vec<String>,
+    /// What each tag counts in the loss, in the order of the labels. Not with a field.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub class_weights: Vec<f32>,
+    /// The share of each target that is spread over all tags. Default 0; not with a field.
+    #[serde(default)]
+    pub label_smoothing: f64,
     /// Whether a conditional random field tags a sentence's words together, and only as the scheme allows.
     /// Default false: each word by itself.
     #[serde(default)]
@@ -65,6 +71,8 @@ impl Default for TaggingSection {
             predict_scheme: None,
             labels: Vec::new(),
             tag_names: Vec::new(),
+            class_weights: Vec::new(),
+            label_smoothing: 0.0,
             crf: false,
             crf_lr_scale: crf_lr_scale(),
             long_sentences: LongSentences::default(),
@@ -88,8 +96,10 @@ pub struct TagTask {
     pub labels: LabelSet,
     /// Which tags may follow one another.
     rules: TagRules,
+    /// Of words, without a field.
+    loss: CrossEntropy,
     /// With labels and scheme filled in.
-    section: TaggingSection,
+    pub(super) section: TaggingSection,
 }
 
 /// A sentence as the model takes it.
@@ -145,7 +155,8 @@ impl TagTask {
             true => scheme.label_set(&sentences)?,
             false => LabelSet::given(section.labels.clone())?,
         };
-        let task = Self::new(section, labels, scheme)?;
+        let mut task = Self::new(section, labels, scheme)?;
+        task.loss = loss(section, &task.labels)?;
         Ok((task, sentences, loaded.skipped))
     }
 
@@ -166,7 +177,7 @@ impl TagTask {
             predict_scheme: Some(scheme),
             ..section.clone()
         };
-        Ok(Self { labels, rules, section })
+        Ok(Self { labels, rules, loss: CrossEntropy::default(), section })
     }
 
     /// The scheme that the model is trained on.
@@ -280,6 +291,20 @@ impl TagTask {
 
 const OUTSIDE: &str = "O";
 
+/// What is minimised without a field.
+fn loss(section: &TaggingSection, labels: &LabelSet) -> Result<CrossEntropy> {
+    let weights = &section.class_weights;
+    if !weights.is_empty() && weights.len() != labels.len() {
+        let expected = format!("{}: one for each of {}", labels.len(), labels.names().join(", "));
+        return Err(bad_setting("task.class_weights", format!("{} numbers", weights.len()), expected));
+    }
+    Ok(CrossEntropy {
+        label_smoothing: section.label_smoothing,
+        class_weights: (!weights.is_empty()).then(|| weights.as_slice().into()),
+        ..CrossEntropy::default()
+    })
+}
+
 /// Puts tags into the scheme `to`, by the entities that they make.
 fn rewrite(sentences: &mut [TaggedSentence], from: Option<TagScheme>, to: TagScheme) -> Result<()> {
     match from {
@@ -308,18 +333,18 @@ impl Task for TagTask {
         features.windows.iter().map(|window| &window.sequence).collect()
     }
 
-    /// Sentences with a CRF, words without.
+    /// Sentences with a CRF, words by their tags' weights without.
     fn weight(&self, batch: &[&SentenceFeatures]) -> f64 {
         match self.section.crf {
             true => batch.len() as f64,
-            false => batch.iter().map(|features| features.n_words()).sum::<usize>() as f64,
+            false => self.loss.total_weight(labels(batch).into_iter().map(|label| label as i64)),
         }
     }
 
     fn loss(&self, model: &Self::Model, batch: &[&SentenceFeatures], device: &Device) -> Tensor<1> {
         let (logits, n_words) = self.forward(model, batch, device);
         let labels = labels(batch);
-        model.loss(logits, &labels, &n_words, &CrossEntropy::default()).sum()
+        model.loss(logits, &labels, &n_words, &self.loss).sum()
     }
 
     fn outputs(
@@ -372,7 +397,9 @@ impl Task for TagTask {
     }
 
     fn section(&self) -> TaskSection {
-        TaskSection::Tagging(self.section.clone())
+        let section =
+            TaggingSection { class_weights: Vec::new(), label_smoothing: 0.0, ..self.section.clone() };
+        TaskSection::Tagging(section)
     }
 
     fn model(

@@ -1,0 +1,101 @@
+//! Asking for the class of a text or a pair of texts, or for a number.
+
+use super::super::config::TaskSection;
+use super::super::task::{Encoded, argmax, softmax};
+use super::super::texts::TextTask;
+use super::{Ask, Cut, Fields, Read, number, required};
+use crate::Result;
+use cloze_data::SkipReport;
+use cloze_data::labelled::{LabelledSource, Target, TextExample, TextFeatures};
+use cloze_tokenizer::Tokenizer;
+use serde_json::{Map, Value, json};
+
+/// Of classes `{"label": …, "score": …, "scores": {…}}` with the probabilities of all, of numbers `{"value": …}`.
+impl Ask for TextTask {
+    const INPUT: &'static str = r#"{"text": "…"}, {"text": "…", "pair": "…"} or "…""#;
+
+    type Origin = ();
+
+    fn read_line(&self, line: Value) -> Read<(TextExample, ())> {
+        let mut fields = Fields::or_text(line)?;
+        let (text, pair) = (fields.text("text")?, fields.text("pair")?);
+        fields.end()?;
+        Ok((TextExample { text: required("text", text)?, pair, target: Target::None }, ()))
+    }
+
+    fn tokens(&self, tokenizer: &Tokenizer, examples: Vec<TextExample>, max_len: usize) -> Result<Cut<Self>> {
+        let data = Self::encode(tokenizer, examples, max_len)?;
+        let cut = data.features.iter().filter(|features| features.truncated).count();
+        Ok((data, cut))
+    }
+
+    fn answer(&self, _: &[()], _: &Encoded<TextExample, TextFeatures>, outputs: &[Vec<f32>]) -> Vec<Value> {
+        let Some(labels) = &self.labels else {
+            return outputs.iter().map(|output| json!({ "value": number(f64::from(output[0])) })).collect();
+        };
+        let class = |logits: &Vec<f32>| {
+            let scores = softmax(logits);
+            let best = argmax(&scores);
+            let all = labels.names().iter().cloned().zip(scores.iter().map(|score| number(*score)));
+            let all: Map<_, _> = all.collect();
+            json!({ "label": labels.name(best), "score": number(scores[best]), "scores": all })
+        };
+        outputs.iter().map(class).collect()
+    }
+
+    fn labelled(
+        &self,
+        section: &TaskSection,
+        source: &LabelledSource,
+    ) -> Result<(Self, Vec<TextExample>, SkipReport)> {
+        let mut task = self.clone();
+        if let TaskSection::Classification { positive: Some(name), .. } = section {
+            task = task.with_positive(name)?;
+        }
+        let (examples, skipped) = task.read_more(source)?;
+        Ok((task, examples, skipped))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{ask, refused, saved};
+    use super::*;
+    use crate::finetune::Predictor;
+    use burn::tensor::Device;
+    use cloze_data::labelled::LabelSet;
+
+    fn task() -> TextTask {
+        TextTask::new(Some(LabelSet::given(["no", "yes"]).unwrap()), None)
+    }
+
+    #[test]
+    fn a_regression_predicts_a_number() {
+        let folder = saved(TextTask::new(None, None), 12);
+        let values = ask(folder.path(), &[r#""some words""#, r#"{"text": "b"}"#]).values;
+        assert!(values.iter().all(|value| value["value"].is_f64() && value.as_object().unwrap().len() == 1));
+        assert_ne!(values[0], values[1]);
+    }
+
+    #[test]
+    fn what_is_no_text_is_refused() {
+        let folder = saved(task(), 12);
+        for (line, problem) in [
+            ("plain text", "not JSON (expected value at line 1 column 1)"),
+            (r#"["a"]"#, "neither an object nor a string"),
+            ("7", "neither an object nor a string"),
+            (r#"{"pair": "a"}"#, "`text` is missing"),
+            (r#"{"text": null}"#, "`text` is missing"),
+            (r#"{"text": 7}"#, "`text` is no string"),
+            (r#"{"text": "a", "pare": "b"}"#, "unknown key `pare`"),
+        ] {
+            let message = refused(folder.path(), line);
+            assert_eq!(message, format!("{problem}; expected {}", TextTask::INPUT));
+        }
+        // Shorter than a pair needs.
+        let folder = saved(task(), 3);
+        let short = Predictor::load(folder.path(), &Device::flex(), false).unwrap();
+        let error = short.predict(&[r#"{"text": "a", "pair": "b"}"#], &mut |_| {}).unwrap_err().to_string();
+        assert!(error.contains("`max_len` = 3"), "{error}");
+    }
+}
