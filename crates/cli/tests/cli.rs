@@ -464,6 +464,153 @@ fn each_line_of_input_has_its_prediction() {
     assert!(run(&["predict", "--model", &model, "--input", &absent]).error_line(1).contains("absent.jsonl"));
 }
 
+/// A small model of random weights for a task, with a vocabulary of letters and no `task.json`.
+fn asked(architecture: cloze_model::huggingface::Architecture, labels: &[&str]) -> (TempDir, String) {
+    use cloze_model::ParamInit;
+    use cloze_model::bert::BertConfig;
+    use cloze_model::blocks::Linear;
+    use cloze_model::huggingface::{Architecture, SaveConfig, save_pretrained};
+    use cloze_model::tasks::{BertForMultipleChoice, BertForQuestionAnswering, BertForTokenClassification};
+
+    let (folder, path) = encoder();
+    let config = BertConfig { d_ff: 24, n_heads: 2, max_positions: 20, ..BertConfig::new(57, 2, 16) };
+    let init = &mut ParamInit::new(&burn::tensor::Device::flex(), 3).with_std(0.5);
+    let labels = labels.iter().map(ToString::to_string).collect();
+    let save = SaveConfig { labels, ..SaveConfig::new(architecture) };
+    let bert = config.init_encoder(init);
+    let place = folder.path();
+    match architecture {
+        Architecture::TokenClassification => {
+            let output = Linear::new(config.d_model, save.labels.len(), init);
+            let model = BertForTokenClassification { bert, output, crf: None, dropout: 0.1 };
+            save_pretrained(place, &model, &config, &save).unwrap();
+        }
+        Architecture::QuestionAnswering => {
+            let model = BertForQuestionAnswering { bert, output: Linear::new(config.d_model, 2, init) };
+            save_pretrained(place, &model, &config, &save).unwrap();
+        }
+        _ => {
+            let model =
+                BertForMultipleChoice { bert, head: architecture.sequence_head(&config, 1, 0.1, init) };
+            save_pretrained(place, &model, &config, &save).unwrap();
+        }
+    }
+    (folder, path)
+}
+
+/// The lines that a model prints, in FP32 and in 8 bits with the same keys; a bad line is named after those before it.
+fn predictions(model: &str, lines: &str, bad: &str, problem: &str) -> Vec<serde_json::Value> {
+    let values = |more: &[&str]| -> Vec<serde_json::Value> {
+        let printed = run_with(&[&["predict", "--model", model], more].concat(), lines.as_bytes()).done();
+        printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let (exact, int8) = (values(&[]), values(&["--int8"]));
+    let keys = |values: &[serde_json::Value]| -> Vec<Vec<String>> {
+        values.iter().map(|value| value.as_object().unwrap().keys().cloned().collect()).collect()
+    };
+    assert_eq!(keys(&exact), keys(&int8));
+    let ran = run_with(&["predict", "--model", model], format!("{lines}{bad}\n").as_bytes());
+    assert_eq!(ran.out.lines().count(), exact.len());
+    let place = format!("standard input, line {}: {problem}; expected ", exact.len() + 1);
+    assert!(ran.error_line(1).contains(&place), "{}", ran.err);
+    exact
+}
+
+/// `eval` writes a report and prints the figures.
+fn measured(folder: &TempDir, model: &str, task: &str, file: &str, data: &str, table: &str) {
+    let place = |name: &str| text(folder.path().join(name));
+    fs::write(place(file), data).unwrap();
+    let config = format!(
+        "model.path = \"none\"\noptimizer.lr = 1e-3\ntrain = {{ epochs = 1, batch_size = 1 }}\n\
+         schedule.kind = \"constant\"\n[task]\n{task}\n[data]\nmax_len = 16\ntrain.files = [\"none\"]\n\
+         dev = [{:?}]\n",
+        place(file)
+    );
+    fs::write(place("run.toml"), config).unwrap();
+    let (run_toml, report) = (place("run.toml"), place("report"));
+    let printed = run(&["eval", "--model", model, &run_toml, "--json", "--out", &report]).done();
+    let figures: serde_json::Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!(figures["examples"], 2);
+    for name in ["report.html", "predictions.jsonl", "worst.tsv", "figures.json", table] {
+        assert!(Path::new(&report).join(name).is_file(), "{name}");
+    }
+    assert!(run(&["eval", "--model", model, &run_toml, "--int8"]).done().contains("2 examples"));
+    let kind = run(&["eval", "--model", model, &run_toml, "--set", "task={ kind = \"regression\" }"]);
+    assert!(kind.error_line(2).contains("`task.kind` is regression; expected "), "{}", kind.err);
+}
+
+#[test]
+fn words_are_tagged() {
+    use cloze_model::huggingface::Architecture;
+    let (folder, model) = asked(Architecture::TokenClassification, &["O", "B-x", "I-x"]);
+    let lines = "{\"words\": [\"some\", \"words\"]}\n\"a  bc d\"\n{\"text\": \"q r\"}\n";
+    let values = predictions(&model, lines, r#"{"words": "a b"}"#, "`words` is no list of strings");
+    assert_eq!(values[1]["words"], serde_json::json!(["a", "bc", "d"]));
+    assert!(
+        values
+            .iter()
+            .all(|value| value["tags"].as_array().unwrap().len() == value["words"].as_array().unwrap().len())
+    );
+    let data = "some B-x\nwords O\n\na O\nbc B-x\nd I-x\n";
+    measured(
+        &folder,
+        &model,
+        "kind = \"tagging\"\nlong_sentences = \"truncate\"",
+        "dev.conll",
+        data,
+        "types.tsv",
+    );
+    let ran = run(&["predict", "--model", &model, "--n-best", "2"]);
+    assert!(ran.error_line(2).contains("a model for tagging has one answer"), "{}", ran.err);
+
+    let (_folder, model) = asked(Architecture::TokenClassification, &["NN", "VB"]);
+    let ran = run(&["predict", "--model", &model]);
+    assert!(ran.error_line(1).contains("the labels are no tags of entities"), "{}", ran.err);
+}
+
+#[test]
+fn questions_are_answered() {
+    use cloze_model::huggingface::Architecture;
+    let (folder, model) = asked(Architecture::QuestionAnswering, &[]);
+    let context = "a b é c d e f g h i j k l m n o p q r s t";
+    let line = serde_json::json!({ "question": "ab", "context": context }).to_string() + "\n";
+    let values = predictions(&model, &line, r#"{"question": "a"}"#, "`context` is missing");
+    let place = |key: &str| values[0][key].as_u64().unwrap() as usize;
+    let cut: String = context.chars().skip(place("start")).take(place("end") - place("start")).collect();
+    assert_eq!(values[0]["answer"], cut);
+    let printed = run_with(&["predict", "--model", &model, "--n-best", "3"], line.as_bytes()).done();
+    let listed: serde_json::Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!(listed["n_best"].as_array().unwrap().len(), 3);
+    assert_eq!(listed["n_best"][0]["answer"], values[0]["answer"]);
+    assert!(run(&["predict", "--model", &model, "--n-best", "0"]).error_line(2).contains("--n-best"));
+    let row = |answers: serde_json::Value| {
+        serde_json::json!({ "question": "ab", "context": context, "answers": answers }).to_string() + "\n"
+    };
+    let data = row(serde_json::json!([{ "text": "é", "answer_start": 4 }])) + &row(serde_json::json!([]));
+    let task = "kind = \"answers\"\nstride = 2\nmax_question = 4";
+    measured(&folder, &model, task, "dev.jsonl", &data, "questions.tsv");
+}
+
+#[test]
+fn choices_are_made() {
+    use cloze_model::huggingface::Architecture;
+    let (folder, model) = asked(Architecture::MultipleChoice, &[]);
+    let lines = "{\"text\": \"a\", \"choices\": [\"b\", \"c d\", \"e\"]}\n";
+    let bad = r#"{"text": "a", "choices": ["b"]}"#;
+    let values = predictions(&model, lines, bad, "fewer than two `choices`");
+    assert!(values[0]["choice"].as_u64().unwrap() < 3);
+    assert_eq!(values[0]["scores"].as_array().unwrap().len(), 3);
+    let row = |label| format!("{{\"context\": \"a\", \"choices\": [\"b\", \"c d\"], \"label\": {label}}}\n");
+    measured(
+        &folder,
+        &model,
+        "kind = \"multiple-choice\"",
+        "dev.jsonl",
+        &(row(0) + &row(1)),
+        "confusion.tsv",
+    );
+}
+
 #[test]
 fn a_model_without_a_task_predicts_nothing() {
     let (_folder, model) = encoder();

@@ -266,14 +266,13 @@ impl TagTask {
         tags
     }
 
-    /// Logits of all words of the batch, sentence after sentence, and how many words each sentence has.
+    /// Logits of all words of the windows, one after the other.
     fn forward(
         &self,
         model: &BertForTokenClassification,
-        batch: &[&SentenceFeatures],
+        windows: &[&TagFeatures],
         device: &Device,
-    ) -> (Tensor<2>, Vec<usize>) {
-        let windows: Vec<&TagFeatures> = batch.iter().flat_map(|features| &features.windows).collect();
+    ) -> Tensor<2> {
         let sequences: Vec<&TokenSequence> = windows.iter().map(|window| &window.sequence).collect();
         let input = input(&model.bert, &sequences, device);
         let [_, row] = input.input_ids.dims();
@@ -284,9 +283,21 @@ impl TagTask {
             positions.extend(window.positions.iter().map(|position| (start + position) as i32));
             start += if packed { window.sequence.len() } else { row };
         }
-        let positions = Tensor::<1, Int>::from_data(&positions[..], device);
-        (model.forward(input, positions), batch.iter().map(|features| features.n_words()).collect())
+        model.forward(input, Tensor::<1, Int>::from_data(&positions[..], device))
     }
+}
+
+/// Tokens of windows that a model is given at once when it is asked; a sentence may have any number.
+const AT_ONCE: usize = 8_192;
+
+/// All windows of a batch.
+fn windows<'a>(batch: &[&'a SentenceFeatures]) -> Vec<&'a TagFeatures> {
+    batch.iter().flat_map(|features| &features.windows).collect()
+}
+
+/// How many words each sentence has.
+fn n_words(batch: &[&SentenceFeatures]) -> Vec<usize> {
+    batch.iter().map(|features| features.n_words()).collect()
 }
 
 const OUTSIDE: &str = "O";
@@ -342,9 +353,8 @@ impl Task for TagTask {
     }
 
     fn loss(&self, model: &Self::Model, batch: &[&SentenceFeatures], device: &Device) -> Tensor<1> {
-        let (logits, n_words) = self.forward(model, batch, device);
-        let labels = labels(batch);
-        model.loss(logits, &labels, &n_words, &self.loss).sum()
+        let logits = self.forward(model, &windows(batch), device);
+        model.loss(logits, &labels(batch), &n_words(batch), &self.loss).sum()
     }
 
     fn outputs(
@@ -353,7 +363,16 @@ impl Task for TagTask {
         batch: &[&SentenceFeatures],
         device: &Device,
     ) -> Vec<SentenceTags> {
-        let (logits, n_words) = self.forward(model, batch, device);
+        let mut tokens = 0;
+        let windows = windows(batch);
+        let logits = windows.chunk_by(|before, _| {
+            tokens += before.sequence.len();
+            let is_full = tokens >= AT_ONCE;
+            tokens = if is_full { 0 } else { tokens };
+            !is_full
+        });
+        let logits = logits.map(|windows| self.forward(model, windows, device)).collect();
+        let (logits, n_words) = (Tensor::cat(logits, 0), n_words(batch));
         let losses = model.loss(logits.clone(), &labels(batch), &n_words, &CrossEntropy::default());
         let losses: Vec<f64> = losses.into_data().iter::<f64>().collect();
         let mut losses = losses.into_iter();
