@@ -8,6 +8,7 @@
 //! checkpoints/      what --resume goes on from
 //! curve.svg         the learning curve
 //! model/            the result, as a Hugging Face folder
+//! result.json       of a fine-tuning run that has ended, its figures
 //! ```
 
 use crate::checkpoint::flush;
@@ -100,6 +101,11 @@ impl RunFolder {
     /// The learning curve.
     pub fn curve(&self) -> PathBuf {
         self.path.join("curve.svg")
+    }
+
+    /// The figures of a fine-tuning run that has ended.
+    pub fn result(&self) -> PathBuf {
+        self.path.join("result.json")
     }
 
     /// The result, as a Hugging Face folder.

@@ -8,7 +8,8 @@ use cloze_model::bert::BertConfig;
 use cloze_model::huggingface::{Architecture, Checkpoint, SaveConfig, save_pretrained};
 use cloze_model::weights::NamedTensors;
 use cloze_tokenizer::train::WordPieceTrainer;
-use cloze_trainer::finetune::{FineTuneConfig, FineTuned, TaskFile, fine_tune};
+use cloze_trainer::evaluation::seeds::Seeds;
+use cloze_trainer::finetune::{FineTuneConfig, FineTuned, OverSeeds, TaskFile, fine_tune, fine_tune_seeds};
 use cloze_trainer::metrics::progress::{RunProgress, Silent, Status};
 use cloze_trainer::run::RunOptions;
 use std::fs;
@@ -266,4 +267,96 @@ fn settings_that_do_not_fit_the_data() {
     );
     let no_number = error("{ kind = \"regression\" }", &[]);
     assert!(no_number.contains("train.tsv") && no_number.contains("expected a finite number"), "{no_number}");
+}
+
+/// Counts steps, and stops the run after so many.
+struct Counted<'a> {
+    steps: u64,
+    last: u64,
+    stop: &'a AtomicBool,
+}
+
+impl RunProgress for Counted<'_> {
+    fn step(&mut self, _: &Status) {
+        self.steps += 1;
+        if self.steps == self.last {
+            self.stop.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+#[test]
+fn several_seeds_go_on_where_they_were_and_equal_separate_runs() {
+    let bench = Bench::new();
+    let task = "{ kind = \"classification\" }";
+    let sets = ["train.epochs=2", "eval.per_epoch=2"];
+    let config = bench.config(task, "label", &sets);
+    let seeds = [5, 3, 9];
+    let run = |last| {
+        let stop = AtomicBool::new(false);
+        let mut counted = Counted { steps: 0, last, stop: &stop };
+        let (device, folder, cache) = (Device::flex(), bench.path("all"), bench.path("cache"));
+        let options = RunOptions { device, folder, cache, resume: false, stop: &stop };
+        let outcome = fine_tune_seeds(&config, &seeds, &options, &mut counted).unwrap();
+        (outcome, counted.steps)
+    };
+    // Two epochs of 20 steps: the second seed is interrupted in its second epoch, and then the third after its first.
+    assert_eq!(run(67), (OverSeeds::Stopped { seed: 3, step: 27 }, 67));
+    assert_eq!(run(33), (OverSeeds::Stopped { seed: 9, step: 20 }, 33));
+    assert!(!bench.path("all/seeds.json").exists());
+    let (outcome, steps) = run(u64::MAX);
+    assert_eq!(steps, 20);
+    let OverSeeds::Done { best, model, dev, test } = &outcome else { panic!("not stopped") };
+    assert_eq!(run(u64::MAX), (outcome.clone(), 0));
+
+    let mut separate = Seeds::default();
+    for seed in seeds {
+        let set = format!("run.seed={seed}");
+        let config = bench.config(task, "label", &[&sets[..], &[&set]].concat());
+        let name = format!("alone-{seed}");
+        let FineTuned::Done { model, dev, .. } = bench.run_whole(&name, &config) else {
+            panic!("not stopped")
+        };
+        separate.push(seed, dev.unwrap());
+        assert_eq!(parameters(&model), parameters(&bench.path(&format!("all/seed-{seed}/model"))));
+    }
+    assert_eq!((dev, test), (&separate, &Seeds::default()));
+    assert_eq!(Some(*best), separate.best().map(|run| run.seed));
+    assert_eq!(model, &bench.path(&format!("all/seed-{best}/model")));
+    let json: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(bench.path("all/seeds.json")).unwrap()).unwrap();
+    assert_eq!((&json["best"], &json["dev"]), (&(*best).into(), &separate.to_json()));
+    let page = fs::read_to_string(bench.path("all/seeds.html")).unwrap();
+    assert_eq!(page.matches("<svg").count(), 3);
+
+    // Another config is not taken for this one.
+    let other = bench.config(task, "label", &["train.epochs=1", "eval.per_epoch=2"]);
+    let stop = AtomicBool::new(false);
+    let (device, folder, cache) = (Device::flex(), bench.path("all"), bench.path("cache"));
+    let options = RunOptions { device, folder, cache, resume: false, stop: &stop };
+    let error = fine_tune_seeds(&other, &seeds, &options, &mut Silent).unwrap_err().to_string();
+    assert!(error.contains("train.epochs: 2 became 1"), "{error}");
+    let error = fine_tune_seeds(&config, &[1, 1], &options, &mut Silent).unwrap_err().to_string();
+    assert_eq!(error, "`seeds` is 1,1; expected different numbers, at least one");
+}
+
+#[test]
+fn what_is_held_out_and_how_it_went_is_in_the_folder() {
+    let bench = Bench::new();
+    let sets = ["data.dev=[]", "data.dev_fraction=0.2", "train.epochs=1"];
+    let config = bench.config("{ kind = \"regression\" }", "score", &sets);
+    let FineTuned::Done { dev, .. } = bench.run_whole("run", &config) else { panic!("not stopped") };
+    let read = |name: &str| fs::read_to_string(bench.path("run").join(name)).unwrap();
+    let held: Vec<usize> = serde_json::from_str(&read("held-out.json")).unwrap();
+    assert_eq!(held.len(), dev.unwrap().examples());
+    let train = fs::read_to_string(bench.path("train.tsv")).unwrap();
+    let lines: Vec<&str> = train.lines().skip(1).collect();
+    let predicted = read("report/dev/predictions.tsv");
+    for (place, row) in held.iter().zip(predicted.lines().skip(1)) {
+        let text = lines[*place].split('\t').next().unwrap();
+        assert!(row.contains(text), "{row}: not {text}");
+    }
+    let curve = read("curve.svg");
+    assert!(curve.contains("pearson, development data"), "{curve}");
+    assert!(read("report/dev/report.html").contains("<svg"));
 }

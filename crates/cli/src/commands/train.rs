@@ -1,10 +1,12 @@
 //! `cloze train`.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow};
 use cloze_trainer::config::RunConfig;
-use cloze_trainer::finetune::{self, FineTuneConfig, FineTuned};
+use cloze_trainer::finetune::{self, FineTuneConfig, FineTuned, OverSeeds};
+use cloze_trainer::metrics::progress::RunProgress;
 use cloze_trainer::metrics::progress::StderrProgress;
 use cloze_trainer::run::{Outcome, RunOptions, pretrain};
 
@@ -30,12 +32,17 @@ const CACHE: &str = "cache";
 ///
 /// Ctrl-C saves a checkpoint and ends; a second one ends at once. --resume goes on from the last
 /// good checkpoint, however the run ended, to the very weights of a run that was never interrupted.
+///
+/// --seeds fine-tunes once for each of several seeds, in seed-N in the run's folder, and then shows every
+/// figure's mean and deviation, also as seeds.json and seeds.html; the path printed is that of the best one's
+/// model. The same command goes on after an interruption, and trains no finished run again.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 Examples:
   cloze train configs/bert-tiny-sample.toml
   cloze train configs/bert-tiny-sample.toml --set train.steps=500 --out runs/short
   cloze train configs/sst2.toml --set run.seed=7
+  cloze train configs/sst2.toml --seeds 1,2,3 --out runs/sst2-seeds
   cloze train configs/bert-base.toml --device cuda:0 --out runs/base
   cloze train configs/bert-base.toml --device cuda:0 --out runs/base --resume")]
 pub struct Args {
@@ -53,6 +60,9 @@ pub struct Args {
     /// Go on from the last good checkpoint in the run's folder.
     #[arg(long)]
     resume: bool,
+    /// Fine-tune with each of these seeds in place of run.seed, such as 1,2,3.
+    #[arg(long, value_name = "SEEDS", value_delimiter = ',', conflicts_with = "profile")]
+    seeds: Vec<u64>,
     /// Measure some steps, after the first five: prints the time by operation and writes trace.json to the
     /// run's folder, which ui.perfetto.dev and chrome://tracing open.
     #[arg(long, value_name = "STEPS", num_args = 0..=1, default_missing_value = "20",
@@ -63,6 +73,9 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<()> {
     if FineTuneConfig::is_at(&args.config).map_err(WrongUsage::new)? {
         return fine_tune(args);
+    }
+    if !args.seeds.is_empty() {
+        return Err(WrongUsage::new(anyhow!("--seeds is of fine-tuning runs")).into());
     }
     let config = RunConfig::load(&args.config, &args.settings).map_err(WrongUsage::new)?;
     let device = device::open(args.device)?;
@@ -78,11 +91,7 @@ pub fn run(args: &Args) -> Result<()> {
         None => pretrain(&config, &options, &mut progress),
     };
     match outcome? {
-        Outcome::Done { model, .. } => {
-            let mut output = Output::new();
-            output.line(model.display())?;
-            output.flush()
-        }
+        Outcome::Done { model, .. } => print(&model),
         Outcome::Stopped { step } => Err(stopped(step)),
     }
 }
@@ -90,22 +99,43 @@ pub fn run(args: &Args) -> Result<()> {
 /// Fine-tunes, as a config with a `[task]` says.
 fn fine_tune(args: &Args) -> Result<()> {
     let mut config = FineTuneConfig::load(&args.config, &args.settings).map_err(WrongUsage::new)?;
-    if args.profile.is_some() {
-        return Err(WrongUsage::new(anyhow!("--profile is of pretraining runs")).into());
+    let different: BTreeSet<u64> = args.seeds.iter().copied().collect();
+    if different.len() < args.seeds.len() {
+        return Err(WrongUsage::new(anyhow!("--seeds has a seed twice")).into());
     }
     config.model.path = model::folder(&config.model.path.to_string_lossy())?;
     let device = device::open(args.device)?;
     let stop = stop::on_ctrl_c()?;
     let folder = args.out.clone().unwrap_or_else(|| Path::new(RUNS).join(&config.run.name));
     let options = RunOptions { device, folder, cache: CACHE.into(), resume: args.resume, stop: &stop };
-    match finetune::fine_tune(&config, &options, &mut StderrProgress::new())? {
-        FineTuned::Done { model, .. } => {
-            let mut output = Output::new();
-            output.line(model.display())?;
-            output.flush()
+    let mut progress = StderrProgress::new();
+    if !args.seeds.is_empty() {
+        return match finetune::fine_tune_seeds(&config, &args.seeds, &options, &mut progress)? {
+            OverSeeds::Done { model, .. } => print(&model),
+            OverSeeds::Stopped { seed, step } => {
+                Err(anyhow!("stopped in seed {seed} after step {step}: the same command goes on from there"))
+            }
+        };
+    }
+    let tune = |progress: &mut dyn RunProgress| finetune::fine_tune(&config, &options, progress);
+    let outcome = match args.profile {
+        Some(steps) => {
+            let trace = options.folder.join("trace.json");
+            tune(&mut Profiled::new(progress, steps, trace, &options.device))
         }
+        None => tune(&mut progress),
+    };
+    match outcome? {
+        FineTuned::Done { model, .. } => print(&model),
         FineTuned::Stopped { step } => Err(stopped(step)),
     }
+}
+
+/// Says where the result lies.
+fn print(model: &Path) -> Result<()> {
+    let mut output = Output::new();
+    output.line(model.display())?;
+    output.flush()
 }
 
 fn stopped(step: u64) -> anyhow::Error {

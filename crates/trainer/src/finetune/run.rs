@@ -14,7 +14,8 @@ use crate::evaluation::figures::{Better, Figures};
 use crate::evaluation::report::Report;
 use crate::layer_decay::layer_decay;
 use crate::metrics::progress::{Meter, RunProgress, Status};
-use crate::metrics::{FiguresRecord, MetricsLog, Record, Timing, TuningRecord, summary};
+use crate::metrics::{FiguresRecord, METRICS_FILE, MetricsLog, Record, Timing, TuningRecord};
+use crate::metrics::{curve, jsonl, summary};
 use crate::optimizer::{Optimizer, OptimizerConfig};
 use crate::run::RunOptions;
 use crate::run_folder::{RunFolder, write_whole, write_whole_folder};
@@ -28,9 +29,12 @@ use cloze_model::bert::{Bert, BertConfig};
 use cloze_model::huggingface::Checkpoint as Pretrained;
 use cloze_model::{ParamInit, first_layers, freeze, lora, weights};
 use cloze_tokenizer::Tokenizer;
-use std::path::PathBuf;
+use serde::{Deserialize, Serialize};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use tracing::trace_span;
 
 /// Tells the new parameters' random numbers from all others that a seed gives.
 const INIT_STREAM: u64 = 0xF17E;
@@ -58,6 +62,13 @@ pub enum FineTuned {
     },
 }
 
+/// The figures of a run that has ended, as its folder keeps them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Ended {
+    pub dev: Option<Figures>,
+    pub test: Option<Figures>,
+}
+
 /// Fine-tunes a checkpoint as `config` says: data, steps, evaluations, the best model, its report.
 ///
 /// # Errors
@@ -72,6 +83,7 @@ pub fn fine_tune(
         true => RunFolder::resume(&options.folder, config)?,
         false => RunFolder::create(&options.folder, config)?,
     };
+    forget(&folder.result())?;
     let tokenizer = Tokenizer::load(&config.model.path)?;
     let max_len = config.data.max_len;
     let reading = Reading { config, held_out: folder.held_out(), progress: &mut *progress };
@@ -121,6 +133,14 @@ pub fn fine_tune(
             Run::start(config, options, folder, &task, data, &tokenizer, progress)?
                 .finish(options.stop, progress)
         }
+    }
+}
+
+/// Removes a file, if it is there.
+fn forget(path: &Path) -> Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(TrainerError::io("remove", path)(error)),
+        _ => Ok(()),
     }
 }
 
@@ -357,11 +377,16 @@ impl<'a, T: Task> Run<'a, T> {
         }
         let model = self.folder.model();
         let best = self.best_model()?;
+        let records = jsonl::read(&self.folder.path().join(METRICS_FILE))?;
+        curve::draw(&self.folder.curve(), &self.config.run.name, &records)?;
         let mut measured = [None, None];
         for (place, split) in ["dev", "test"].into_iter().enumerate() {
             measured[place] = self.report(&best, split, progress)?;
         }
         let [dev, test] = measured;
+        let ended = Ended { dev: dev.clone(), test: test.clone() };
+        let text = serde_json::to_string_pretty(&ended).expect("figures are strings and numbers");
+        write_whole(&self.folder.result(), (text + "\n").as_bytes())?;
         Ok(FineTuned::Done { model, dev, test })
     }
 
@@ -376,7 +401,9 @@ impl<'a, T: Task> Run<'a, T> {
         let mut batches = buckets.steps(self.state.step);
         while self.state.step < steps && !self.has_stalled() {
             let Some(batch) = batches.next() else { break };
+            let span = trace_span!("step").entered();
             let loss = self.step(&batch.examples, steps)?;
+            drop(span);
             let number = self.state.step;
             let tokens = batch.examples.iter().map(|i| n_tokens(self.task, &self.data.train.features[*i]));
             let tokens = tokens.sum::<usize>() as u64;
@@ -505,6 +532,7 @@ impl<'a, T: Task> Run<'a, T> {
         let Some(dev) = &self.data.dev else {
             return Ok(());
         };
+        let _evaluation = trace_span!("evaluate").entered();
         let start = Instant::now();
         let model = self.model().valid();
         let device = self.device.clone().inner();
@@ -579,7 +607,7 @@ impl<'a, T: Task> Run<'a, T> {
         ];
         let title = format!("{}: {split}", self.config.run.name);
         Report { title: &title, facts: &facts, figures: &figures, predictions: &*predictions }
-            .write(&folder)?;
+            .write_with_curve(&folder, &self.folder.curve())?;
         progress.note(&format!("{split}\n{figures}\n{}", folder.join("report.html").display()));
         let seconds = start.elapsed().as_secs_f64();
         if split != "dev" {
@@ -595,6 +623,7 @@ impl<'a, T: Task> Run<'a, T> {
     }
 
     fn checkpoint(&self) -> Result<()> {
+        let _checkpoint = trace_span!("checkpoint").entered();
         self.checkpoints.save(&Checkpoint {
             state: self.state.clone(),
             model: weights::collect(self.model()),

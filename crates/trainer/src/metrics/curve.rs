@@ -1,4 +1,4 @@
-//! The learning curve as an SVG picture: losses above, accuracies below.
+//! The learning curve as an SVG picture: losses above, accuracies or a task's figures below.
 
 use std::path::Path;
 
@@ -9,6 +9,7 @@ use plotters::prelude::*;
 
 use super::Record;
 use crate::error::{Result, TrainerError};
+use crate::evaluation::figures::Figures;
 
 /// Width and height of the picture.
 const SIZE: (u32, u32) = (960, 720);
@@ -23,7 +24,7 @@ const BASELINE: RGBColor = RGBColor(110, 110, 110);
 
 /// A line of a panel: its points by step.
 struct Series {
-    label: &'static str,
+    label: String,
     color: RGBColor,
     look: Look,
     points: Vec<(f64, f64)>,
@@ -41,7 +42,8 @@ enum Look {
 }
 
 /// Draws the curve of `records` to an SVG file at `path`, under `title`: the masked-token loss in training
-/// (smoothed) and held out, and held-out accuracies, each beside the unigram baseline's.
+/// (smoothed) and held out, and held-out accuracies, each beside the unigram baseline's; of fine-tuning, the loss in
+/// training and on development data, and the main figure on development data.
 ///
 /// # Errors
 /// [`TrainerError::Plot`].
@@ -59,8 +61,17 @@ fn render(title: &str, records: &[Record]) -> std::result::Result<String, String
         let drawn = root.fill(&WHITE).map_err(message).and_then(|()| {
             let titled = root.titled(title, ("sans-serif", 24)).map_err(message)?;
             let (upper, lower) = titled.split_vertically(55.percent_height());
-            panel(&upper, "", "masked-token loss (nats)", 0.0, &losses(records))?;
-            panel(&lower, "step", "accuracy", 0.35, &accuracies(records))
+            let tuning = |record: &Record| matches!(record, Record::Tuning(_) | Record::Figures(_));
+            match records.iter().any(tuning) {
+                true => {
+                    panel(&upper, "", "loss", 0.0, &tuning_losses(records))?;
+                    panel(&lower, "step", "figure", 0.35, &[main_figure(records)])
+                }
+                false => {
+                    panel(&upper, "", "masked-token loss (nats)", 0.0, &losses(records))?;
+                    panel(&lower, "step", "accuracy", 0.35, &accuracies(records))
+                }
+            }
         });
         drawn.and_then(|()| root.present().map_err(message))?;
     }
@@ -87,19 +98,19 @@ fn losses(records: &[Record]) -> Vec<Series> {
     });
     vec![
         Series {
-            label: "training (smoothed)",
+            label: "training (smoothed)".into(),
             color: TRAINING,
             look: Look::Smoothed,
             points: training.filter(|(_, y)| y.is_finite()).collect(),
         },
         Series {
-            label: "held out",
+            label: "held out".into(),
             color: HELD_OUT,
             look: Look::Dotted,
             points: held_out(records, |eval| Some(eval.masked_loss)),
         },
         Series {
-            label: "unigram baseline",
+            label: "unigram baseline".into(),
             color: BASELINE,
             look: Look::Dashed,
             points: held_out(records, |eval| Some(eval.unigram_loss)),
@@ -110,24 +121,67 @@ fn losses(records: &[Record]) -> Vec<Series> {
 fn accuracies(records: &[Record]) -> Vec<Series> {
     vec![
         Series {
-            label: "masked tokens, held out",
+            label: "masked tokens, held out".into(),
             color: HELD_OUT,
             look: Look::Dotted,
             points: held_out(records, |eval| Some(eval.masked_accuracy)),
         },
         Series {
-            label: "sentence pairs, held out",
+            label: "sentence pairs, held out".into(),
             color: PAIRS,
             look: Look::Dotted,
             points: held_out(records, |eval| eval.pair_accuracy),
         },
         Series {
-            label: "unigram baseline",
+            label: "unigram baseline".into(),
             color: BASELINE,
             look: Look::Dashed,
             points: held_out(records, |eval| Some(eval.unigram_accuracy)),
         },
     ]
+}
+
+/// The points of `value` over the evaluations on development data.
+fn dev(records: &[Record], value: impl Fn(&Figures) -> Option<f64>) -> Vec<(f64, f64)> {
+    let points = records.iter().filter_map(|record| match record {
+        Record::Figures(dev) if dev.split == "dev" => Some((dev.step as f64, value(&dev.figures)?)),
+        _ => None,
+    });
+    points.filter(|(_, y)| y.is_finite()).collect()
+}
+
+fn tuning_losses(records: &[Record]) -> Vec<Series> {
+    let training = records.iter().filter_map(|record| match record {
+        Record::Tuning(tuning) => Some((tuning.step as f64, tuning.loss)),
+        _ => None,
+    });
+    vec![
+        Series {
+            label: "training (smoothed)".into(),
+            color: TRAINING,
+            look: Look::Smoothed,
+            points: training.filter(|(_, y)| y.is_finite()).collect(),
+        },
+        Series {
+            label: "development data".into(),
+            color: HELD_OUT,
+            look: Look::Dotted,
+            points: dev(records, |figures| figures.get("loss")),
+        },
+    ]
+}
+
+fn main_figure(records: &[Record]) -> Series {
+    let name = records.iter().find_map(|record| match record {
+        Record::Figures(dev) if dev.split == "dev" => Some(dev.figures.main().0),
+        _ => None,
+    });
+    Series {
+        label: format!("{}, development data", name.unwrap_or_default()),
+        color: HELD_OUT,
+        look: Look::Dotted,
+        points: dev(records, |figures| Some(figures.main().1)),
+    }
 }
 
 /// Draws one panel with its axes and legend; without any point, empty axes. `headroom` is the room for the
@@ -211,7 +265,7 @@ fn draw_line(chart: &mut Chart<'_, '_>, line: &Series, last_step: f64) -> std::r
     };
     // One dash longer than the sample is a solid line.
     let dash = if line.look == Look::Dashed { 8 } else { LEGEND_LINE };
-    drawn.label(line.label).legend(move |(x, y)| {
+    drawn.label(line.label.as_str()).legend(move |(x, y)| {
         let sample = [(x, y), (x + LEGEND_LINE, y)];
         DashedPathElement::new(sample, dash, 5, thick)
     });
@@ -230,7 +284,9 @@ fn y_range(series: &[Series]) -> (f64, f64) {
         return (0.0, 1.0);
     }
     let margin = ((high - low) * 0.06).max(0.05);
-    ((low - margin).max(0.0), high + margin)
+    // A correlation may be below 0.
+    let floor = if low < 0.0 { f64::NEG_INFINITY } else { 0.0 };
+    ((low - margin).max(floor), high + margin)
 }
 
 /// The exponential moving average of the values, free of a start at zero, over about a thirtieth of them.
@@ -249,7 +305,7 @@ fn smoothed(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{EvalRecord, TrainRecord};
+    use super::super::{EvalRecord, FiguresRecord, TrainRecord, TuningRecord};
     use super::*;
 
     fn train(step: u64, masked_loss: f64) -> Record {
@@ -286,6 +342,30 @@ mod tests {
             assert!(svg.contains(text), "{text} is missing");
         }
         assert!(svg.ends_with("</svg>\n") || svg.ends_with("</svg>"));
+    }
+
+    #[test]
+    fn fine_tuning_has_its_own_panels() {
+        let tuning = |step, loss| Record::Tuning(TuningRecord { step, loss, ..Default::default() });
+        let figures = |step, split: &str, pearson| {
+            let figures = Figures::new(10, [("pearson", pearson), ("loss", f64::NAN)]);
+            Record::Figures(FiguresRecord { step, split: split.into(), figures, seconds: 1.0 })
+        };
+        let records = [
+            tuning(5, 2.0),
+            figures(6, "dev", -0.2),
+            tuning(10, 1.0),
+            figures(12, "dev", 0.7),
+            figures(12, "test", 0.6),
+        ];
+        let svg = render("tuned", &records).unwrap();
+        assert!(svg.contains("pearson, development data") && !svg.contains("masked-token"), "{svg}");
+        assert_eq!(main_figure(&records).points, [(6.0, -0.2), (12.0, 0.7)]);
+        assert!(y_range(&[main_figure(&records)]).0 < -0.2);
+        let [training, dev] = &tuning_losses(&records)[..] else { panic!("two lines") };
+        assert_eq!((training.points.len(), dev.points.len()), (2, 0));
+        // Without development data there is an empty panel.
+        assert!(!render("untested", &records[..1]).unwrap().contains("development data"));
     }
 
     #[test]

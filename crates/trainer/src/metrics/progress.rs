@@ -80,6 +80,10 @@ impl RunProgress for StderrProgress {
     fn step(&mut self, status: &Status) {
         match &mut self.0 {
             Shown::Live(bar) => {
+                // Another run after one that has ended.
+                if bar.is_finished() {
+                    bar.reset();
+                }
                 bar.set_length(status.steps);
                 bar.set_position(status.step);
                 bar.set_message(figures(status));

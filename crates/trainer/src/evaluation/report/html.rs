@@ -17,12 +17,8 @@ const SHOWN: usize = 1_000;
 
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 
-/// The whole page; `worst` are the worst errors, the worst first.
-pub(super) fn page(report: &Report<'_>, worst: &[usize]) -> Markup {
-    let predictions = report.predictions;
-    let (main, value) = report.figures.main();
-    let sample = sample(predictions.len(), SAMPLE);
-    let errors = (0..predictions.len()).filter(|example| predictions.is_error(*example)).count();
+/// A page around its content.
+pub(super) fn document(title: &str, content: Markup) -> Markup {
     html! {
         (DOCTYPE)
         html lang="en" {
@@ -30,48 +26,66 @@ pub(super) fn page(report: &Report<'_>, worst: &[usize]) -> Markup {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta http-equiv="Content-Security-Policy" content=(POLICY);
-                title { (report.title) }
+                title { (title) }
                 style { (PreEscaped(include_str!("style.css"))) }
             }
-            body {
-                header {
-                    h1 dir="auto" { (report.title) }
-                    dl {
-                        @for (name, value) in report.facts {
-                            div { dt { (name) } dd dir="auto" { (value) } }
-                        }
-                        div { dt { "examples" } dd { (report.figures.examples()) } }
-                    }
+            body { (content) }
+        }
+    }
+}
+
+/// A picture that [`curve::draw`](crate::metrics::curve::draw) made: it escapes all text.
+pub(super) fn picture(svg: &str) -> Markup {
+    html! { div.curve { (PreEscaped(svg)) } }
+}
+
+/// The whole page; `worst` are the worst errors, the worst first.
+pub(super) fn page(report: &Report<'_>, worst: &[usize], curve: Option<&str>) -> Markup {
+    let predictions = report.predictions;
+    let (main, value) = report.figures.main();
+    let sample = sample(predictions.len(), SAMPLE);
+    let errors = (0..predictions.len()).filter(|example| predictions.is_error(*example)).count();
+    let content = html! {
+        header {
+            h1 dir="auto" { (report.title) }
+            dl {
+                @for (name, value) in report.facts {
+                    div { dt { (name) } dd dir="auto" { (value) } }
                 }
-                main {
-                    section {
-                        h2 { "Figures" }
-                        div.figures {
-                            div.tile.main { span { (main) } strong { (shown(value)) } }
-                            @for (name, value) in report.figures.iter().filter(|(name, _)| *name != main) {
-                                div.tile { span { (name) } strong { (shown(value)) } }
-                            }
-                        }
-                    }
-                    (predictions.breakdown())
-                    section {
-                        h2 { "Worst errors" }
-                        @if worst.is_empty() {
-                            p.note { "There are none." }
-                        } @else {
-                            p.note { (worst.len()) " of " (errors) " errors, by their loss." }
-                        }
-                        @for (rank, example) in worst.iter().enumerate() { (card(predictions, *example, Some(rank + 1))) }
-                    }
-                    section {
-                        h2 { "A sample of all" }
-                        p.note { (sample.len()) " of " (predictions.len()) " examples, evenly spaced." }
-                        @for example in sample { (card(predictions, example, None)) }
+                div { dt { "examples" } dd { (report.figures.examples()) } }
+            }
+        }
+        main {
+            section {
+                h2 { "Figures" }
+                div.figures {
+                    div.tile.main { span { (main) } strong { (shown(value)) } }
+                    @for (name, value) in report.figures.iter().filter(|(name, _)| *name != main) {
+                        div.tile { span { (name) } strong { (shown(value)) } }
                     }
                 }
             }
+            @if let Some(svg) = curve {
+                section { h2 { "Learning curve" } (picture(svg)) }
+            }
+            (predictions.breakdown())
+            section {
+                h2 { "Worst errors" }
+                @if worst.is_empty() {
+                    p.note { "There are none." }
+                } @else {
+                    p.note { (worst.len()) " of " (errors) " errors, by their loss." }
+                }
+                @for (rank, example) in worst.iter().enumerate() { (card(predictions, *example, Some(rank + 1))) }
+            }
+            section {
+                h2 { "A sample of all" }
+                p.note { (sample.len()) " of " (predictions.len()) " examples, evenly spaced." }
+                @for example in sample { (card(predictions, example, None)) }
+            }
         }
-    }
+    };
+    document(report.title, content)
 }
 
 /// An example, with its rank among the worst.

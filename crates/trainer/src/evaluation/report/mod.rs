@@ -19,6 +19,7 @@ mod files;
 mod html;
 mod matrix;
 mod scatter;
+mod seeds;
 mod values;
 
 use std::path::Path;
@@ -28,9 +29,12 @@ pub use choices::{ChoiceExample, ChoicePredictions};
 pub use classes::{ClassExample, ClassPredictions};
 pub use entities::{EntityExample, EntityPredictions};
 pub use html::Markup;
+pub use seeds::{SeedRun, SeedsReport};
 pub use values::{ValueExample, ValuePredictions};
 
 use super::figures::Figures;
+#[cfg(doc)]
+use crate::metrics::curve;
 use crate::run_folder::write_whole;
 use crate::{Result, TrainerError};
 
@@ -103,6 +107,19 @@ impl Report<'_> {
     /// # Errors
     /// [`TrainerError::Io`].
     pub fn write(&self, folder: &Path) -> Result<()> {
+        self.write_page(folder, None)
+    }
+
+    /// The same, and the page shows a run's learning curve, an SVG file that [`curve::draw`] made.
+    ///
+    /// # Errors
+    /// [`TrainerError::Io`].
+    pub fn write_with_curve(&self, folder: &Path, curve: &Path) -> Result<()> {
+        let svg = std::fs::read_to_string(curve).map_err(TrainerError::io("read", curve))?;
+        self.write_page(folder, Some(&svg))
+    }
+
+    fn write_page(&self, folder: &Path, curve: Option<&str>) -> Result<()> {
         std::fs::create_dir_all(folder).map_err(TrainerError::io("make", folder))?;
         let write = |name: &str, text: String| write_whole(&folder.join(name), text.as_bytes());
         let figures = serde_json::to_string_pretty(self.figures).expect("figures are strings and numbers");
@@ -116,7 +133,7 @@ impl Report<'_> {
         for table in self.predictions.tables() {
             write(table.file, files::table(&table.rows))?;
         }
-        write("report.html", html::page(self, &worst).into_string())
+        write("report.html", html::page(self, &worst, curve).into_string())
     }
 }
 
