@@ -56,6 +56,11 @@ impl Checkpoint {
         Ok(Self { config, folder: folder.into(), tensors: tensors_of(folder)? })
     }
 
+    /// The folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// The encoder for a model of `architecture`: with a pooler where transformers' class has one, and for the
     /// bare encoder only if the checkpoint has it.
     pub fn encoder(&self, architecture: Architecture) -> BertConfig {

@@ -10,9 +10,12 @@ mod config;
 mod evaluate;
 mod model_folder;
 mod predictor;
+mod prompt;
 mod run;
+mod shots;
 mod tags;
 mod task;
+mod template;
 mod texts;
 
 pub use answers::{AnswerTask, SpanScores};
@@ -21,7 +24,9 @@ pub use config::{DataSection, FineTuneConfig, FineTuneEval, FineTuneModel, FineT
 pub use evaluate::{figures, outputs, predict};
 pub use model_folder::{TASK_FILE, TaskFile};
 pub use predictor::{Evaluation, Input, Predicted, Predictor};
+pub use prompt::{PromptSection, PromptTask};
 pub use run::{FineTuned, fine_tune};
 pub use tags::{SentenceFeatures, SentenceTags, TagTask, TaggingSection};
 pub use task::{Encoded, Task, input};
+pub use template::{PromptFeatures, Template};
 pub use texts::TextTask;

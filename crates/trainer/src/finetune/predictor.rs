@@ -3,6 +3,7 @@
 use super::config::{FineTuneConfig, TaskSection};
 use super::evaluate::{figures, outputs, predict};
 use super::model_folder::{TASK_FILE, TaskFile};
+use super::prompt::{PromptSection, PromptTask};
 use super::task::{Task, argmax, softmax};
 use super::texts::TextTask;
 use crate::evaluation::figures::Figures;
@@ -13,7 +14,7 @@ use cloze_data::SkipReport;
 use cloze_data::labelled::{LabelSet, Target, TextExample};
 use cloze_model::ParamInit;
 use cloze_model::huggingface::{Architecture, Checkpoint, PretrainedConfig, ProblemType};
-use cloze_model::tasks::{BertForSequenceClassification, DropoutOverrides};
+use cloze_model::tasks::{BertForMaskedLm, BertForSequenceClassification, DropoutOverrides};
 use cloze_tokenizer::Tokenizer;
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
@@ -39,6 +40,7 @@ pub struct Predictor {
 #[derive(Debug)]
 enum Kind {
     Texts(TextTask, BertForSequenceClassification),
+    Prompt(PromptTask, BertForMaskedLm),
 }
 
 /// What is predicted of.
@@ -107,6 +109,14 @@ impl Predictor {
                 }
                 (encoder, Kind::Texts(task, model), report)
             }
+            TaskSection::Prompt(section) => {
+                let task = PromptTask::new(section, &tokenizer, folder)?;
+                let (encoder, mut model, report) = task.model(checkpoint, &dropout, init)?;
+                if int8 {
+                    model.bert.quantize_int8();
+                }
+                (encoder, Kind::Prompt(task, model), report)
+            }
             other => {
                 let reason = format!("a model for `{}` cannot be asked yet", kind_of(other));
                 return Err(TrainerError::BadTaskFile { path: folder.join(TASK_FILE), reason });
@@ -159,6 +169,13 @@ impl Predictor {
         })?;
         let read = match &self.kind {
             Kind::Texts(..) => text(value).map(Input::Text),
+            Kind::Prompt(task, _) => text(value).and_then(|example| match task.template().misfit(&example) {
+                Some(_) if example.pair.is_some() => {
+                    Err("the model's template has no place for `pair`".into())
+                }
+                Some(_) => Err("`pair` is missing, which the model's template has a place for".into()),
+                None => Ok(Input::Text(example)),
+            }),
         };
         read.map_err(|found| TrainerError::BadInput {
             problem: format!("{found}; expected {}", self.expected()),
@@ -167,8 +184,10 @@ impl Predictor {
 
     /// What a line of input looks like.
     fn expected(&self) -> &'static str {
-        match self.kind {
+        match &self.kind {
             Kind::Texts(..) => r#"{"text": "…"}, {"text": "…", "pair": "…"} or "…""#,
+            Kind::Prompt(task, _) if task.template().has_pair() => r#"{"text": "…", "pair": "…"}"#,
+            Kind::Prompt(..) => r#"{"text": "…"} or "…""#,
         }
     }
 
@@ -180,17 +199,17 @@ impl Predictor {
     pub fn predict(&self, inputs: &[Input]) -> Result<Predicted> {
         let mut values = vec![Value::Null; inputs.len()];
         let truncated = match &self.kind {
-            Kind::Texts(task, model) => {
-                let (mut places, mut examples) = (Vec::new(), Vec::new());
-                for (place, input) in inputs.iter().enumerate() {
-                    match input {
-                        Input::Nothing => {}
-                        Input::Text(example) => {
-                            places.push(place);
-                            examples.push(example.clone());
-                        }
-                    }
+            Kind::Prompt(task, model) => {
+                let (places, examples) = texts_of(inputs);
+                let data = task.encode(&self.tokenizer, examples, self.max_len)?;
+                let outputs = outputs(task, model, &data.features, BATCH_TOKENS, &self.device);
+                for (place, output) in places.into_iter().zip(outputs) {
+                    values[place] = class_of(&task.labels, &output);
                 }
+                data.features.iter().filter(|features| features.truncated).count()
+            }
+            Kind::Texts(task, model) => {
+                let (places, examples) = texts_of(inputs);
                 let data = TextTask::encode(&self.tokenizer, examples, self.max_len)?;
                 let outputs = outputs(task, model, &data.features, BATCH_TOKENS, &self.device);
                 for (place, output) in places.into_iter().zip(outputs) {
@@ -239,6 +258,15 @@ impl Predictor {
                 let data = TextTask::encode(&self.tokenizer, examples, max_len)?;
                 (predict(&task, model, &data, config.eval.batch_tokens, &self.device), skipped)
             }
+            Kind::Prompt(task, model) => {
+                let mut task = task.clone();
+                if let TaskSection::Prompt(PromptSection { positive: Some(name), .. }) = &config.task {
+                    task = task.with_positive(name)?;
+                }
+                let (examples, skipped) = task.read(&source)?;
+                let data = task.encode(&self.tokenizer, examples, max_len)?;
+                (predict(&task, model, &data, config.eval.batch_tokens, &self.device), skipped)
+            }
         };
         if predictions.is_empty() {
             return Err(TrainerError::NoExamples { split: "evaluation" });
@@ -246,6 +274,15 @@ impl Predictor {
         let figures = figures(&*predictions, config.eval.metric.as_deref())?;
         Ok(Evaluation { figures, predictions, skipped })
     }
+}
+
+/// The texts among the inputs, and their places.
+fn texts_of(inputs: &[Input]) -> (Vec<usize>, Vec<TextExample>) {
+    let texts = inputs.iter().enumerate().filter_map(|(place, input)| match input {
+        Input::Nothing => None,
+        Input::Text(example) => Some((place, example.clone())),
+    });
+    texts.unzip()
 }
 
 /// What a task's `kind` is in a config.
