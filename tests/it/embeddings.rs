@@ -3,7 +3,7 @@
 
 use burn::tensor::Device;
 use cloze_model::huggingface::read_tensors;
-use cloze_trainer::embed::{EmbedConfig, Embedder, Pooling};
+use cloze_trainer::embed::{EmbedConfig, Embedder, Pooling, SentencePooling};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -27,7 +27,8 @@ fn minilm_embeds_as_transformers_does() {
     let texts: Vec<String> =
         serde_json::from_str(&fs::read_to_string(golden.join("texts.json")).unwrap()).unwrap();
     let golden = read_tensors(&golden.join("golden.safetensors")).unwrap();
-    let cls = EmbedConfig { pooling: Some(Pooling::Cls), normalize: Some(false), ..EmbedConfig::default() };
+    let cls =
+        EmbedConfig { pooling: Some(Pooling::Cls.into()), normalize: Some(false), ..EmbedConfig::default() };
     for (name, config) in [("mean", EmbedConfig::default()), ("cls", cls)] {
         // Few tokens at a time, so that there are several batches.
         let config = EmbedConfig { batch_tokens: 300, ..config };
@@ -98,17 +99,94 @@ fn what_a_folder_lacks_is_named() {
     let modules = r#"[{"path": "p", "type": "sentence_transformers.models.Pooling"}]"#;
     fs::write(folder.path().join("modules.json"), modules).unwrap();
     fs::create_dir(folder.path().join("p")).unwrap();
-    fs::write(folder.path().join("p/config.json"), r#"{"pooling_mode_max_tokens": true}"#).unwrap();
+    fs::write(folder.path().join("p/config.json"), r#"{"pooling_mode": "attention"}"#).unwrap();
     let message = error(EmbedConfig::default());
-    assert!(message.contains("pooling `max_tokens` is not supported"), "{message}");
+    assert!(message.contains("pooling `attention` is not supported"), "{message}");
+    let last4 = EmbedConfig { pooling: Some(SentencePooling::last4()), ..EmbedConfig::default() };
+    assert!(error(last4).ends_with("pooling of the last 4 layers, but the model has 2"));
     // Whoever chooses the pooling needs no other.
-    let chosen = EmbedConfig { pooling: Some(Pooling::Mean), ..EmbedConfig::default() };
-    Embedder::load(folder.path(), chosen, &Device::flex()).unwrap();
+    let chosen = EmbedConfig { pooling: Some(Pooling::Mean.into()), ..EmbedConfig::default() };
+    Embedder::load(folder.path(), chosen.clone(), &Device::flex()).unwrap();
     let vocab = folder.path().join("vocab.txt");
     let longer =
         fs::read_to_string(&vocab).unwrap() + &(0..20).map(|i| format!("\nw{i}")).collect::<String>();
     fs::write(&vocab, longer).unwrap();
-    assert!(error(chosen).contains("77"), "{}", error(chosen));
+    let message = error(chosen.clone());
+    assert!(message.contains("77"), "{message}");
     fs::remove_file(folder.path().join("model.safetensors")).unwrap();
     assert!(error(chosen).contains("model.safetensors"));
+}
+
+/// A copy of the poolings' model whose modules are those of sentence-transformers with `pooling`.
+fn with_modules(pooling: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["config.json", "model.safetensors", "vocab.txt"] {
+        fs::copy(root().join("fixtures/poolings").join(name), folder.path().join(name)).unwrap();
+    }
+    let modules = r#"[{"path": "", "type": "sentence_transformers.models.Transformer"},
+        {"path": "1_Pooling", "type": "sentence_transformers.models.Pooling"}]"#;
+    fs::write(folder.path().join("modules.json"), modules).unwrap();
+    fs::create_dir(folder.path().join("1_Pooling")).unwrap();
+    fs::write(folder.path().join("1_Pooling/config.json"), pooling).unwrap();
+    folder
+}
+
+/// Every pooling against sentence-transformers' (`tests/fixtures/poolings/export.py`), by the folder's modules
+/// and by choice.
+#[test]
+fn poolings_are_those_of_sentence_transformers() {
+    let golden = root().join("fixtures/poolings");
+    let texts: Vec<String> =
+        serde_json::from_str(&fs::read_to_string(golden.join("texts.json")).unwrap()).unwrap();
+    let golden = read_tensors(&golden.join("golden.safetensors")).unwrap();
+    let old = |modes: &[&str]| {
+        let keys = modes.iter().map(|mode| format!(r#""pooling_mode_{mode}": true"#));
+        format!(r#"{{"pooling_mode_weightedmean": false, {}}}"#, keys.collect::<Vec<_>>().join(", "))
+    };
+    let new = |mode: &str| format!(r#"{{"embedding_dimension": 24, "pooling_mode": {mode}}}"#);
+    let modes = [
+        ("mean", Pooling::Mean, "mean_tokens"),
+        ("cls", Pooling::Cls, "cls_token"),
+        ("max", Pooling::Max, "max_tokens"),
+        ("mean_sqrt_len_tokens", Pooling::MeanSqrtLen, "mean_sqrt_len_tokens"),
+        ("weightedmean", Pooling::WeightedMean, "weightedmean_tokens"),
+        ("lasttoken", Pooling::LastToken, "lasttoken"),
+    ];
+    let mut cases: Vec<(&str, String, Option<SentencePooling>)> = Vec::new();
+    for (name, pooling, key) in modes {
+        cases.push((name, new(&format!("{name:?}")), None));
+        cases.push((name, old(&[key]), None));
+        cases.push((name, new("\"mean\""), Some(pooling.into())));
+    }
+    cases.push(("several", old(&["lasttoken", "mean_tokens", "max_tokens", "cls_token"]), None));
+    cases.push(("several", new(r#"["cls", "max", "mean", "lasttoken"]"#), None));
+    cases.push(("last4", new("\"cls\""), Some(SentencePooling::last4())));
+    for (name, modules, pooling) in cases {
+        let folder = with_modules(&modules);
+        let load = |int8| {
+            // Few tokens at a time, so that there are several batches.
+            let config =
+                EmbedConfig { pooling: pooling.clone(), batch_tokens: 30, int8, ..EmbedConfig::default() };
+            Embedder::load(folder.path(), config, &Device::flex()).unwrap()
+        };
+        let embedder = load(false);
+        let expected: Vec<f32> = golden[name].iter::<f32>().collect();
+        let width = embedder.width();
+        assert_eq!(width * texts.len(), expected.len(), "{name}");
+        let found = embedder.embed(&texts);
+        assert_eq!(found.truncated, 1);
+        for (i, (a, b)) in found.values.iter().zip(&expected).enumerate() {
+            assert!((a - b).abs() < 1e-5, "{name} of text {}: {a} is not {b}", i / width);
+        }
+        for (text, together) in texts.iter().zip(found.values.chunks_exact(width)) {
+            let alone = embedder.embed(&[text]).values;
+            assert!(alone.iter().zip(together).all(|(a, b)| (a - b).abs() < 1e-5), "{name} of {text:?}");
+        }
+        let rounded = load(true).embed(&texts).values;
+        assert_ne!(rounded, found.values);
+        for (a, b) in rounded.chunks_exact(width).zip(found.values.chunks_exact(width)) {
+            let cosine = cosine(a, b);
+            assert!(cosine > 0.99, "{name} in 8 bits: cosine {cosine}");
+        }
+    }
 }

@@ -387,6 +387,8 @@ fn lines_are_embedded_in_both_formats() {
     );
     let values: Vec<f32> = values.as_chunks::<4>().0.iter().map(|x| f32::from_le_bytes(*x)).collect();
     assert_eq!(values, rows.concat());
+    let most = run_with(&["embed", "--model", &model, "--pooling", "max"], b"b\n").done();
+    assert!(most.starts_with("{\"embedding\":[") && lines.lines().all(|line| line != most.trim_end()));
     let none = run_with(&["embed", "--model", &model], b"").done();
     assert_eq!(none, "");
 }
@@ -394,7 +396,9 @@ fn lines_are_embedded_in_both_formats() {
 #[test]
 fn embed_refuses_what_it_cannot_do() {
     let (folder, model) = encoder();
-    run(&["embed", "--model", &model, "--pooling", "max"]).error_line(2);
+    run(&["embed", "--model", &model, "--pooling", "median"]).error_line(2);
+    let ran = run_with(&["embed", "--model", &model, "--pooling", "last4"], b"a\n");
+    assert!(ran.error_line(1).contains("the last 4 layers, but the model has 2"), "{}", ran.err);
     run(&["embed", "--model", &model, "--batch-tokens", "0"]).error_line(2);
     fs::write(folder.path().join("modules.json"), "{").unwrap();
     let ran = run_with(&["embed", "--model", &model], b"a\n");

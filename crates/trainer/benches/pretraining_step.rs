@@ -58,7 +58,7 @@ fn main() {
         let loss = ops::with_precision(precision, || {
             let logits = model.forward(input, int1(&positions));
             ops::cross_entropy(logits.mlm, int1(&labels)).mean()
-                + ops::cross_entropy(logits.next_sentence, int1(&pairs)).mean()
+                + ops::cross_entropy(logits.next_sentence.expect("the config has pairs"), int1(&pairs)).mean()
         });
         let grads = GradientsParams::from_grads(loss.backward(), &model);
         let norm = gradients::global_norm(&model, &grads);

@@ -8,14 +8,14 @@ use cloze_model::huggingface::{Checkpoint, LoadReport, SentenceConfig};
 use cloze_tokenizer::{Encoding, Tokenizer, Truncation};
 use std::path::Path;
 
-pub use cloze_model::bert::Pooling;
+pub use cloze_model::bert::{Pooling, SentencePooling};
 
 /// What to decide otherwise than a model's folder does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EmbedConfig {
     /// The pooling in place of that of the folder's sentence-transformers modules, or of the mean where
     /// there are none.
-    pub pooling: Option<Pooling>,
+    pub pooling: Option<SentencePooling>,
     /// Whether embeddings are scaled to length 1, in place of what the modules say; they are not where
     /// there are none.
     pub normalize: Option<bool>,
@@ -38,7 +38,7 @@ pub struct Embedder {
     tokenizer: Tokenizer,
     model: Bert,
     device: Device,
-    pooling: Pooling,
+    pooling: SentencePooling,
     normalize: bool,
     lowercase: bool,
     batch_tokens: usize,
@@ -62,7 +62,7 @@ impl Embedder {
     ///
     /// # Errors
     /// Whatever is missing or damaged in the folder, by name; a pooling or module of sentence-transformers
-    /// that is not known here; [`TrainerError::VocabularyMismatch`].
+    /// that is not known here; a pooling of more layers than there are; [`TrainerError::VocabularyMismatch`].
     pub fn load(folder: &Path, config: EmbedConfig, device: &Device) -> Result<Self> {
         let (tokenizer, model) = rayon::join(
             || Tokenizer::load(folder),
@@ -85,15 +85,17 @@ impl Embedder {
         let max_len = declared.unwrap_or(usize::MAX).min(bert.max_positions);
         tokenizer.set_truncation(Some(Truncation::to(max_len)))?;
         tokenizer.set_padding(None)?;
+        let pooling = config.pooling.map_or_else(|| sentence.pooling(), Ok)?;
+        pooling.check(bert.n_layers)?;
         Ok(Self {
             tokenizer,
             model,
             device: device.clone(),
-            pooling: config.pooling.map_or_else(|| sentence.pooling(), Ok)?,
             normalize: config.normalize.unwrap_or(sentence.normalize),
             lowercase: sentence.lowercase,
             batch_tokens: config.batch_tokens.max(1),
-            width: bert.d_model,
+            width: pooling.width(bert.d_model),
+            pooling,
             max_len,
             report,
         })
@@ -172,9 +174,7 @@ impl Embedder {
             let types = TensorData::new(types.clone(), [1, types.len()]);
             let input = BertInput::packed(&joined(|s| &s.ids), &lengths, &self.device)
                 .with_token_types(Tensor::from_data(types, &self.device));
-            let packing = input.packing.clone();
-            let states = self.model.forward(input).last_hidden_state;
-            return self.pooling.forward(states, None, packing.as_ref());
+            return self.pooling.forward(&self.model, input);
         }
         // Not by way of the model's own padding: few different lengths are few shapes to compile for.
         const LENGTH_STEP: usize = 8;
@@ -195,10 +195,10 @@ impl Embedder {
             .contains(&true)
             .then(|| Tensor::<2, Bool>::from_data(TensorData::new(ignored, shape), &self.device));
         let input = BertInput {
-            pad_mask: pad_mask.clone(),
+            pad_mask,
             ..BertInput::new(matrix(|s| &s.ids)).with_token_types(matrix(|s| &s.type_ids))
         };
-        self.pooling.forward(self.model.forward(input).last_hidden_state, pad_mask, None)
+        self.pooling.forward(&self.model, input)
     }
 }
 

@@ -12,6 +12,7 @@ pub mod evaluation;
 pub mod fill_mask;
 pub mod finetune;
 pub mod gradients;
+mod initial_model;
 pub mod layer_decay;
 pub mod metrics;
 pub mod objective;

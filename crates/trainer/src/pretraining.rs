@@ -6,8 +6,8 @@ use cloze_data::{PretrainingBatch, UnigramCounts};
 use cloze_model::bert::{BertForPreTraining, BertInput, PreTrainingLogits};
 use cloze_model::ops;
 
-/// The mean cross-entropy of the masked pieces plus, where there are pairs, that of the sentence
-/// pairs.
+/// The mean cross-entropy of the masked pieces plus, where there are pairs and a head for them, that of the
+/// sentence pairs.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct BertPretraining;
 
@@ -43,8 +43,8 @@ fn losses(model: &BertForPreTraining, batch: &PretrainingBatch, device: &Device)
     };
     let logits = model.forward(input, vector(&positions, device));
     let masked = ops::cross_entropy(logits.mlm.clone(), vector(&batch.masked_labels, device));
-    let pairs = (!batch.pair_labels.is_empty())
-        .then(|| ops::cross_entropy(logits.next_sentence.clone(), vector(&batch.pair_labels, device)));
+    let pairs = logits.next_sentence.clone().filter(|_| !batch.pair_labels.is_empty());
+    let pairs = pairs.map(|logits| ops::cross_entropy(logits, vector(&batch.pair_labels, device)));
     Losses { logits, masked, pairs }
 }
 
@@ -115,18 +115,19 @@ impl Evaluation {
         unigram: &UnigramCounts,
         device: &Device,
     ) {
-        let Losses { logits, masked, pairs } = losses(model, batch, device);
+        let Losses { logits: PreTrainingLogits { mlm, next_sentence }, masked, pairs } =
+            losses(model, batch, device);
         self.masked += batch.masked_labels.len() as u64;
         self.masked_loss += sum(masked);
-        self.masked_right += right(logits.mlm, &batch.masked_labels);
+        self.masked_right += right(mlm, &batch.masked_labels);
         for label in &batch.masked_labels {
             self.unigram_loss -= unigram.log_prob(*label as u32);
             self.unigram_right += u64::from(*label as u32 == unigram.most_frequent());
         }
-        if let Some(pairs) = pairs {
+        if let (Some(pairs), Some(logits)) = (pairs, next_sentence) {
             self.pairs += batch.pair_labels.len() as u64;
             self.pair_loss += sum(pairs);
-            self.pair_right += right(logits.next_sentence, &batch.pair_labels);
+            self.pair_right += right(logits, &batch.pair_labels);
         }
     }
 

@@ -1,7 +1,8 @@
 //! A pretraining run from the config to the saved model.
 
 use crate::checkpoint::{Best, Checkpoint, Checkpoints, RunState, Window};
-use crate::config::{NonFinite, RunConfig, TokenizerSection};
+use crate::config::{ModelSection, NonFinite, RunConfig, TokenizerSection};
+use crate::initial_model::InitialModel;
 use crate::metrics::progress::{Meter, RunProgress, Status};
 use crate::metrics::{
     EvalRecord, METRICS_FILE, MetricsLog, Record, Timing, TrainRecord, curve, jsonl, summary,
@@ -15,12 +16,12 @@ use crate::{Result, TrainerError};
 use burn::module::Module;
 use burn::tensor::Device;
 use cloze_data::{
-    BatchStats, CorpusConfig, Cursor, Documents, PreparedCorpus, PretrainingBatch, PretrainingData, Split,
-    UnigramCounts, derive_seed,
+    BatchStats, Cursor, Documents, PreparedCorpus, PretrainingBatch, PretrainingData, Split, UnigramCounts,
+    derive_seed,
 };
 use cloze_model::bert::{BertConfig, BertForPreTraining};
 use cloze_model::huggingface::{Architecture, SaveConfig, save_pretrained};
-use cloze_model::{ParamInit, weights};
+use cloze_model::weights;
 use cloze_tokenizer::Tokenizer;
 use cloze_tokenizer::train::{BpeTrainer, TrainProgress, WordPieceTrainer};
 use std::cell::{Cell, RefCell};
@@ -30,9 +31,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tracing::trace_span;
 
-/// Tells the initial parameters' random numbers from all others that a seed gives.
-const INIT_STREAM: u64 = 0x1217;
-/// The same for the held-out examples.
+/// Tells the held-out examples' random numbers from all others that a seed gives.
 const HELD_OUT_STREAM: u64 = 0x4E1D;
 
 /// Where and how to run.
@@ -82,11 +81,13 @@ pub fn pretrain(
         false => RunFolder::create(&options.folder, config)?,
     };
     let tokenizer = tokenizer(config, &folder, progress)?;
+    // Whatever is wrong with a checkpoint is known before the corpus is prepared.
+    let initial = InitialModel::new(config, &tokenizer, &options.device.clone().autodiff())?;
     let data = Data::prepare(config, &tokenizer, &options.cache, progress)?;
     if options.stop.load(Ordering::Relaxed) {
         return Ok(Outcome::Stopped { step: 0 });
     }
-    let mut run = Run::start(config, options, folder, &tokenizer, data, progress)?;
+    let mut run = Run::start(config, options, folder, initial, data, progress)?;
     let outcome = run.steps(options.stop, progress);
     progress.finish();
     match outcome? {
@@ -107,10 +108,10 @@ fn tokenizer(config: &RunConfig, folder: &RunFolder, progress: &mut dyn RunProgr
         return Ok(Tokenizer::load(&path)?);
     }
     let start = Instant::now();
-    if !matches!(config.tokenizer, TokenizerSection::Load { .. }) {
+    if !matches!(config.tokenizer, TokenizerSection::Load { .. } | TokenizerSection::Checkpoint {}) {
         progress.note("training the tokenizer");
     }
-    let tokenizer = make_tokenizer(&config.tokenizer, &config.corpus, &Pulse::new(progress))?;
+    let tokenizer = make_tokenizer(config, &Pulse::new(progress))?;
     write_whole(&path, tokenizer.to_json().as_bytes())?;
     progress.note(&format!(
         "tokenizer: {} pieces, {}",
@@ -121,7 +122,15 @@ fn tokenizer(config: &RunConfig, folder: &RunFolder, progress: &mut dyn RunProgr
 }
 
 /// Loads a tokenizer, or trains one on the whole corpus.
-fn make_tokenizer(section: &TokenizerSection, corpus: &CorpusConfig, pulse: &Pulse<'_>) -> Result<Tokenizer> {
+fn make_tokenizer(config: &RunConfig, pulse: &Pulse<'_>) -> Result<Tokenizer> {
+    let RunConfig { tokenizer: section, corpus, .. } = config;
+    if let ModelSection::Pretrained(model) = &config.model {
+        let mut tokenizer = Tokenizer::load(&model.path)?;
+        // What it was last used for may have been shorter texts than the model takes.
+        tokenizer.set_truncation(None)?;
+        tokenizer.set_padding(None)?;
+        return Ok(tokenizer);
+    }
     let mut report = |progress| pulse.beat(|seconds| training_tokenizer(progress, seconds));
     let texts = cloze_data::documents(corpus, Path::new(""))?
         .map(|document| document.map(|document| document.text().to_string()));
@@ -134,6 +143,13 @@ fn make_tokenizer(section: &TokenizerSection, corpus: &CorpusConfig, pulse: &Pul
             BpeTrainer { vocab_size, min_frequency, ..Default::default() }.train_with(texts, &mut report)?
         }
         TokenizerSection::Load { ref path } => Tokenizer::load(path)?,
+        TokenizerSection::Checkpoint {} => {
+            return Err(TrainerError::Setting {
+                key: "tokenizer.kind".into(),
+                found: "checkpoint".into(),
+                expected: "another one: a new model has no checkpoint".into(),
+            });
+        }
     })
 }
 
@@ -249,6 +265,7 @@ struct Run<'a> {
     log: MetricsLog,
     device: Device,
     bert: BertConfig,
+    architecture: Architecture,
     /// Out of its place during a step, which so finds its parameters held once and moves them where they are.
     model: Option<BertForPreTraining>,
     optimizer: Optimizer,
@@ -262,16 +279,16 @@ impl<'a> Run<'a> {
         config: &'a RunConfig,
         options: &RunOptions<'_>,
         folder: RunFolder,
-        tokenizer: &Tokenizer,
+        initial: InitialModel,
         data: Data,
         progress: &mut dyn RunProgress,
     ) -> Result<Self> {
         let device = options.device.clone().autodiff();
-        let seed = config.run.seed;
-        let bert = config.model.bert(tokenizer);
-        bert.validate()?;
-        let mut init = ParamInit::new(&device, derive_seed(seed, &[INIT_STREAM])).with_std(bert.init_std);
-        let mut model = bert.init(&mut init);
+        let InitialModel { encoder: bert, mut model, architecture, report } = initial;
+        let checkpoint = match &config.model {
+            ModelSection::New(_) => String::new(),
+            ModelSection::Pretrained(section) => section.path.display().to_string(),
+        };
         progress.note(&summary::facts(
             "model",
             [
@@ -282,7 +299,12 @@ impl<'a> Run<'a> {
                     "sequences a step",
                     summary::grouped((config.train.batch_size * config.train.accumulate) as u64),
                 ),
-            ],
+                ("checkpoint", checkpoint),
+                ("newly initialised", report.missing.join(", ")),
+                ("not used", report.unexpected.join(", ")),
+            ]
+            .into_iter()
+            .filter(|(_, value)| !value.is_empty()),
         ));
 
         let checkpoints = Checkpoints::open(folder.checkpoints())?;
@@ -338,6 +360,7 @@ impl<'a> Run<'a> {
             log,
             device,
             bert,
+            architecture,
             model: Some(model),
             optimizer,
             data,
@@ -532,7 +555,7 @@ impl<'a> Run<'a> {
         let path = self.folder.model();
         let model = self.model().valid();
         write_whole_folder(&path, |folder| {
-            save_pretrained(folder, &model, &self.bert, &SaveConfig::new(Architecture::PreTraining))?;
+            save_pretrained(folder, &model, &self.bert, &SaveConfig::new(self.architecture))?;
             tokenizer.save(folder.join("tokenizer.json"))?;
             Ok(())
         })?;

@@ -34,7 +34,7 @@ fn every_config_resolves_and_reads_back_as_itself() {
         names.push(config.run.name);
     }
     names.sort();
-    assert_eq!(names, ["bert-base", "bert-mini-corpus", "bert-tiny-sample", "roberta-base"]);
+    assert_eq!(names, ["bert-base", "bert-mini-corpus", "bert-tiny-sample", "domain-mlm", "roberta-base"]);
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn every_fine_tuning_config_resolves_and_reads_back_as_itself() {
 #[test]
 fn bert_base_is_the_papers() {
     let config = load("bert-base.toml");
-    let model = &config.model;
+    let model = config.model.as_new().unwrap();
     assert_eq!(model.preset, Some(ModelPreset::Base));
     assert_eq!((model.n_layers, model.d_model, model.n_heads, model.d_ff), (12, 768, 12, 3072));
     assert_eq!(config.train.batch_size * config.train.accumulate, 256);

@@ -6,7 +6,7 @@ use std::io::{self, BufWriter, IsTerminal, Read, Seek, Write};
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 use clap::builder::RangedU64ValueParser;
-use cloze_trainer::embed::{EmbedConfig, Embedder};
+use cloze_trainer::embed::{self, EmbedConfig, Embedder, SentencePooling};
 use indicatif::HumanCount;
 use serde::Serialize;
 
@@ -62,6 +62,10 @@ enum Pooling {
     Mean,
     /// The first token's state.
     Cls,
+    /// Each feature's greatest value over all tokens.
+    Max,
+    /// The mean over all tokens of the last four layers' states side by side: four times as many features.
+    Last4,
 }
 
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
@@ -75,8 +79,10 @@ enum Format {
 pub fn run(args: &Args) -> Result<()> {
     let config = EmbedConfig {
         pooling: args.pooling.map(|pooling| match pooling {
-            Pooling::Mean => cloze_trainer::embed::Pooling::Mean,
-            Pooling::Cls => cloze_trainer::embed::Pooling::Cls,
+            Pooling::Mean => embed::Pooling::Mean.into(),
+            Pooling::Cls => embed::Pooling::Cls.into(),
+            Pooling::Max => embed::Pooling::Max.into(),
+            Pooling::Last4 => SentencePooling::last4(),
         }),
         normalize: args.normalize,
         batch_tokens: args.batch_tokens,

@@ -77,7 +77,10 @@ pub fn run(args: &Args) -> Result<()> {
     if !args.seeds.is_empty() {
         return Err(WrongUsage::new(anyhow!("--seeds is of fine-tuning runs")).into());
     }
-    let config = RunConfig::load(&args.config, &args.settings).map_err(WrongUsage::new)?;
+    let mut config = RunConfig::load(&args.config, &args.settings).map_err(WrongUsage::new)?;
+    if let Some(checkpoint) = config.model.as_pretrained_mut() {
+        checkpoint.path = model::folder(&checkpoint.path.to_string_lossy())?;
+    }
     let device = device::open(args.device)?;
     let stop = stop::on_ctrl_c()?;
     let folder = args.out.clone().unwrap_or_else(|| Path::new(RUNS).join(&config.run.name));

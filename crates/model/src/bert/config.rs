@@ -269,7 +269,7 @@ impl BertConfig {
         BertForPreTraining {
             bert,
             mlm: MlmHead::new(self, init),
-            next_sentence: NextSentenceHead::new(self.d_model, init),
+            next_sentence: Some(NextSentenceHead::new(self.d_model, init)),
         }
     }
 }

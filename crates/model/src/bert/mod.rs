@@ -15,5 +15,5 @@ pub use embeddings::BertEmbeddings;
 pub use family::Family;
 pub use heads::{MlmHead, NextSentenceHead, Pooler};
 pub use model::{Bert, BertInput, BertOutput};
-pub use pooling::Pooling;
+pub use pooling::{Pooling, SentencePooling};
 pub use pretraining::{BertForPreTraining, PreTrainingLogits};

@@ -214,9 +214,10 @@ mod tests {
             let weights = Tensor::<1, Int>::arange(0..n, device).float().sin().reshape(x.dims());
             (x * weights).sum()
         };
-        let loss = weighed(logits.mlm.clone()) + weighed(logits.next_sentence.clone());
+        let next_sentence = logits.next_sentence.unwrap();
+        let loss = weighed(logits.mlm.clone()) + weighed(next_sentence.clone());
         let mut grads = GradientsParams::from_grads(loss.backward(), model);
-        let mut all = vec![logits.mlm.into_data(), logits.next_sentence.into_data()];
+        let mut all = vec![logits.mlm.into_data(), next_sentence.into_data()];
         let weights = [
             &model.bert.embeddings.positions.table.weight,
             &model.bert.embeddings.tokens.weight,

@@ -1,16 +1,27 @@
 use super::model::first_states;
+use super::{Bert, BertInput};
+use crate::blocks::{EncoderTrace, SelfAttention};
 use crate::ops::Packing;
-use burn::tensor::{Bool, Tensor, TensorData};
+use crate::{ModelError, Result};
+use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 use serde::{Deserialize, Serialize};
 
-/// How a sequence's states become one vector.
+/// How a sequence's states become one vector. Padding is never among them, special tokens always.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum Pooling {
-    /// The mean over all tokens, special ones among them (Reimers & Gurevych 2019).
+    /// The mean over all tokens (Reimers & Gurevych 2019).
     Mean,
     /// The first token's state.
     Cls,
+    /// Each feature's greatest value over all tokens.
+    Max,
+    /// The sum over all tokens, divided by the square root of their number.
+    MeanSqrtLen,
+    /// The mean over all tokens, the first of weight 1, the second of weight 2, and so on (Muennighoff 2022).
+    WeightedMean,
+    /// The last token's state.
+    LastToken,
 }
 
 impl Pooling {
@@ -27,56 +38,257 @@ impl Pooling {
     ) -> Tensor<2> {
         match (self, packing) {
             (Self::Cls, packing) => first_states(states, packing),
-            (Self::Mean, Some(packing)) => {
-                let n_tokens = packing.n_tokens();
-                // A product with a matrix that has each sequence's share of the tokens in a row.
-                let mut shares = vec![0f32; packing.lengths().len() * n_tokens];
-                let spans = packing.starts().zip(packing.lengths());
-                for ((start, len), row) in spans.zip(shares.chunks_exact_mut(n_tokens)) {
-                    row[start..start + len].fill(1.0 / *len as f32);
-                }
-                let shares = TensorData::new(shares, [packing.lengths().len(), n_tokens]);
-                Tensor::<2>::from_data(shares, &states.device()).matmul(states.squeeze_dim::<2>(0))
+            (Self::LastToken, Some(packing)) => {
+                let ends = packing.starts().zip(packing.lengths());
+                let ends: Vec<i32> = ends.map(|(start, len)| (start + len - 1) as i32).collect();
+                let ends = Tensor::<1, Int>::from_data(ends.as_slice(), &states.device());
+                states.squeeze_dim::<2>(0).select(0, ends)
             }
-            (Self::Mean, None) => {
-                let Some(ignored) = pad_mask else {
-                    return states.mean_dim(1).squeeze_dim::<2>(1);
+            (Self::Max, Some(packing)) => {
+                // A place without a token takes its sequence's first one, which changes no maximum.
+                let starts = packing.starts().flat_map(|start| std::iter::repeat_n(start, packing.longest()));
+                let cells = packing.padded_tokens().into_iter().zip(starts);
+                let tokens: Vec<i32> = cells.map(|(token, start)| token.unwrap_or(start) as i32).collect();
+                let tokens = Tensor::<1, Int>::from_data(tokens.as_slice(), &states.device());
+                let [_, _, d_model] = states.dims();
+                let shape = [packing.lengths().len(), packing.longest(), d_model];
+                states.squeeze_dim::<2>(0).select(0, tokens).reshape(shape).max_dim(1).squeeze_dim::<2>(1)
+            }
+            (Self::Max, None) => {
+                let states = match pad_mask {
+                    Some(ignored) => {
+                        let ignored = ignored.unsqueeze_dim::<3>(2).expand(states.dims());
+                        states.mask_fill(ignored, f32::MIN)
+                    }
+                    None => states,
                 };
-                let kept = ignored.bool_not().float();
-                let count = kept.clone().sum_dim(1);
-                let sum = (states * kept.unsqueeze_dim::<3>(2)).sum_dim(1).squeeze_dim::<2>(1);
-                sum / count
+                states.max_dim(1).squeeze_dim::<2>(1)
+            }
+            (_, Some(packing)) => {
+                let n_tokens = packing.n_tokens();
+                // A product with a matrix that has each sequence's weights of the tokens in a row.
+                let mut weights = vec![0f32; packing.lengths().len() * n_tokens];
+                let spans = packing.starts().zip(packing.lengths());
+                for ((start, len), row) in spans.zip(weights.chunks_exact_mut(n_tokens)) {
+                    let weights = row[start..start + len].iter_mut().zip(1..);
+                    weights.for_each(|(weight, number)| *weight = self.weight(number, *len));
+                }
+                let weights = TensorData::new(weights, [packing.lengths().len(), n_tokens]);
+                Tensor::<2>::from_data(weights, &states.device()).matmul(states.squeeze_dim::<2>(0))
+            }
+            (_, None) => {
+                let [batch, len, _] = states.dims();
+                let weights = self.padded_weights([batch, len], pad_mask, &states.device());
+                (states * weights.unsqueeze_dim::<3>(2)).sum_dim(1).squeeze_dim::<2>(1)
             }
         }
+    }
+
+    /// What a token counts, the `number`-th, from 1, of `len`: of those that are weighted sums of the tokens.
+    fn weight(self, number: usize, len: usize) -> f32 {
+        match self {
+            Self::MeanSqrtLen => 1.0 / (len as f32).sqrt(),
+            Self::WeightedMean => number as f32 / (len * (len + 1) / 2) as f32,
+            Self::LastToken => f32::from(u8::from(number == len)),
+            Self::Mean | Self::Cls | Self::Max => 1.0 / len as f32,
+        }
+    }
+
+    /// The same of padded sequences, `[batch, len]`, wherever their padding is.
+    fn padded_weights(
+        self,
+        shape @ [_, len]: [usize; 2],
+        pad_mask: Option<Tensor<2, Bool>>,
+        device: &Device,
+    ) -> Tensor<2> {
+        let kept = match pad_mask {
+            Some(ignored) => ignored.bool_not().float(),
+            None => Tensor::ones(shape, device),
+        };
+        // Tokens are numbered from their sequence's first, so that padding before it counts for nothing.
+        let numbers = || {
+            let places = Tensor::<1, Int>::arange(1..len as i64 + 1, device).float().unsqueeze_dim::<2>(0);
+            let after = places.clone().neg() + (len + 1) as f32;
+            let before = (kept.clone() * after).max_dim(1).neg() + len as f32;
+            (places - before) * kept.clone()
+        };
+        match self {
+            Self::MeanSqrtLen => kept.clone() / kept.sum_dim(1).sqrt(),
+            Self::WeightedMean => {
+                let numbers = numbers();
+                numbers.clone() / numbers.sum_dim(1)
+            }
+            Self::LastToken => {
+                let numbers = numbers();
+                numbers.clone().equal(numbers.max_dim(1).expand(shape)).float()
+            }
+            Self::Mean | Self::Cls | Self::Max => kept.clone() / kept.sum_dim(1),
+        }
+    }
+}
+
+/// How a sequence's embedding is made: one or several poolings, each of the last layers' states, side by side.
+///
+/// An embedding has `poolings · layers · d_model` features. The layers of a pooling stand beside each other,
+/// the deepest last, as in `torch.cat(hidden_states[-4:], dim=-1)`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SentencePooling {
+    poolings: Vec<Pooling>,
+    layers: usize,
+}
+
+impl SentencePooling {
+    /// The mean over all tokens of the last four layers' states side by side, `4 · d_model` features: of the ways
+    /// to use BERT without training it the best in Devlin et al. 2019, table 7.
+    pub fn last4() -> Self {
+        Self { poolings: vec![Pooling::Mean], layers: 4 }
+    }
+
+    /// Poolings of the last states, side by side in this order.
+    ///
+    /// # Errors
+    /// [`ModelError::Config`] where there is none.
+    pub fn concatenated(poolings: Vec<Pooling>) -> Result<Self> {
+        match poolings.is_empty() {
+            true => Err(ModelError::Config("an embedding is of one pooling at least".into())),
+            false => Ok(Self { poolings, layers: 1 }),
+        }
+    }
+
+    /// Features of an embedding for states of `d_model`.
+    pub fn width(&self, d_model: usize) -> usize {
+        self.poolings.len() * self.layers * d_model
+    }
+
+    /// Whether an encoder of `n_layers` has the layers that are asked for.
+    ///
+    /// # Errors
+    /// [`ModelError::Config`] if it has too few.
+    pub fn check(&self, n_layers: usize) -> Result<()> {
+        match n_layers < self.layers {
+            true => Err(ModelError::Config(format!(
+                "pooling of the last {} layers, but the model has {n_layers}",
+                self.layers
+            ))),
+            false => Ok(()),
+        }
+    }
+
+    /// The embeddings of a batch.
+    ///
+    /// # Shapes
+    /// - returns `[sequences, width]`
+    ///
+    /// # Panics
+    /// If the encoder has too few [layers](Self::check).
+    pub fn forward<A: SelfAttention>(&self, bert: &Bert<A>, mut input: BertInput) -> Tensor<2> {
+        let (pad_mask, packing) = (input.pad_mask.clone(), input.packing.clone());
+        let layers = match self.layers {
+            1 => vec![bert.forward(input).last_hidden_state],
+            n => {
+                input.trace = EncoderTrace { hidden_states: true, ..EncoderTrace::default() };
+                let mut states = bert.forward(input).hidden_states;
+                // The embeddings are no layer.
+                assert!(states.len() > n, "the encoder has {n} layers");
+                states.split_off(states.len() - n)
+            }
+        };
+        let one = |(pooling, states): (&Pooling, &Tensor<3>)| {
+            pooling.forward(states.clone(), pad_mask.clone(), packing.as_ref())
+        };
+        let parts =
+            self.poolings.iter().flat_map(|pooling| layers.iter().map(move |states| (pooling, states)));
+        let mut parts: Vec<Tensor<2>> = parts.map(one).collect();
+        match parts.len() {
+            1 => parts.remove(0),
+            _ => Tensor::cat(parts, 1),
+        }
+    }
+}
+
+impl From<Pooling> for SentencePooling {
+    fn from(pooling: Pooling) -> Self {
+        Self { poolings: vec![pooling], layers: 1 }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use burn::tensor::{Device, Tolerance};
+    use crate::ParamInit;
+    use crate::bert::BertConfig;
+    use burn::tensor::Tolerance;
+
+    const ALL: [Pooling; 6] = [
+        Pooling::Mean,
+        Pooling::Cls,
+        Pooling::Max,
+        Pooling::MeanSqrtLen,
+        Pooling::WeightedMean,
+        Pooling::LastToken,
+    ];
+
+    fn close(found: Tensor<2>, expected: impl Into<TensorData>) {
+        found.into_data().assert_approx_eq::<f32>(&expected.into(), Tolerance::absolute(1e-6));
+    }
 
     #[test]
     fn packed_and_padded_are_the_same() {
         let device = Device::flex();
-        let states = Tensor::<3>::from_data([[[1.0, 2.0], [3.0, 6.0]], [[5.0, 7.0], [99.0, 99.0]]], &device);
-        let packed = Tensor::<3>::from_data([[[1.0, 2.0], [3.0, 6.0], [5.0, 7.0]]], &device);
-        let mask = Tensor::<2, Bool>::from_data([[false, false], [false, true]], &device);
+        let padded = [[[1.0, 6.0], [3.0, 2.0]], [[-5.0, -7.0], [99.0, 99.0]]];
+        let padded = Tensor::<3>::from_data(padded, &device);
+        let before = [[[1.0, 6.0], [3.0, 2.0]], [[99.0, 99.0], [-5.0, -7.0]]];
+        let before = Tensor::<3>::from_data(before, &device);
+        let packed = Tensor::<3>::from_data([[[1.0, 6.0], [3.0, 2.0], [-5.0, -7.0]]], &device);
+        let mask = |second| Tensor::<2, Bool>::from_data([[false, false], second], &device);
         let packing = Packing::new([2, 1]);
-        for (pooling, expected) in
-            [(Pooling::Mean, [[2.0f32, 4.0], [5.0, 7.0]]), (Pooling::Cls, [[1.0, 2.0], [5.0, 7.0]])]
-        {
-            let expected = TensorData::from(expected);
-            let of_padded = pooling.forward(states.clone(), Some(mask.clone()), None);
-            let of_packed = pooling.forward(packed.clone(), None, Some(&packing));
-            for found in [of_padded, of_packed] {
-                found.into_data().assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-6));
+        let root = 2f32.sqrt();
+        let expected = [
+            [2.0, 4.0],
+            [1.0, 6.0],
+            [3.0, 6.0],
+            [4.0 / root, 8.0 / root],
+            [7.0 / 3.0, 10.0 / 3.0],
+            [3.0, 2.0],
+        ];
+        for (pooling, expected) in ALL.into_iter().zip(expected) {
+            let expected = TensorData::from([expected, [-5.0, -7.0]]);
+            close(pooling.forward(padded.clone(), Some(mask([false, true])), None), expected.clone());
+            close(pooling.forward(packed.clone(), None, Some(&packing)), expected.clone());
+            if pooling != Pooling::Cls {
+                close(pooling.forward(before.clone(), Some(mask([true, false])), None), expected);
             }
         }
-        let mean = Pooling::Mean.forward(states, None, None).into_data();
-        mean.assert_approx_eq::<f32>(
-            &TensorData::from([[2.0f32, 4.0], [52.0, 53.0]]),
-            Tolerance::absolute(1e-6),
-        );
+        let last = [[2.0, 4.0], [47.0, 46.0]];
+        close(Pooling::Mean.forward(padded.clone(), None, None), last);
+        close(Pooling::Max.forward(padded.clone(), None, None), [[3.0, 6.0], [99.0, 99.0]]);
+        close(Pooling::LastToken.forward(padded, None, None), [[3.0, 2.0], [99.0, 99.0]]);
+    }
+
+    #[test]
+    fn several_stand_side_by_side() {
+        let device = Device::flex();
+        let config = BertConfig { d_ff: 12, n_heads: 2, ..BertConfig::new(31, 5, 8) };
+        let bert = config.init_encoder(&mut ParamInit::new(&device, 7).with_std(0.4));
+        let input = || BertInput::packed(&[4, 9, 7, 11, 3], &[2, 3], &device);
+        let one = |pooling: Pooling| SentencePooling::from(pooling).forward(&bert, input());
+        let several = SentencePooling::concatenated(ALL.to_vec()).unwrap();
+        assert_eq!(several.width(8), 48);
+        close(several.forward(&bert, input()), Tensor::cat(ALL.map(one).to_vec(), 1).into_data());
+        assert!(SentencePooling::concatenated(Vec::new()).is_err());
+
+        let last4 = SentencePooling::last4();
+        assert_eq!(last4.width(8), 32);
+        let found = last4.forward(&bert, input());
+        let trace = EncoderTrace { hidden_states: true, attentions: false };
+        let layers = bert.forward(input().with_trace(trace)).hidden_states;
+        let packing = Packing::new([2, 3]);
+        let parts =
+            layers[2..].iter().map(|states| Pooling::Mean.forward(states.clone(), None, Some(&packing)));
+        close(found.clone(), Tensor::cat(parts.collect(), 1).into_data());
+        close(found.slice([0..2, 24..32]), one(Pooling::Mean).into_data());
+        last4.check(4).unwrap();
+        let message = last4.check(3).unwrap_err().to_string();
+        assert_eq!(message, "model configuration: pooling of the last 4 layers, but the model has 3");
     }
 }

@@ -3,15 +3,16 @@ use crate::blocks::{MultiHeadAttention, SelfAttention};
 use burn::module::Module;
 use burn::tensor::{Int, Tensor};
 
-/// BERT with the two heads it is pretrained with (Devlin et al. 2019, §3.1).
+/// BERT with the two heads it is pretrained with (Devlin et al. 2019, §3.1), or with the first alone, as RoBERTa is
+/// (Liu et al. 2019, §4.2).
 #[derive(Module, Debug)]
 pub struct BertForPreTraining<A: SelfAttention = MultiHeadAttention> {
     /// The encoder.
     pub bert: Bert<A>,
     /// Predicts the masked pieces.
     pub mlm: MlmHead,
-    /// Predicts whether the segments belong together.
-    pub next_sentence: NextSentenceHead,
+    /// Predicts whether the segments belong together; none in a model that is not asked.
+    pub next_sentence: Option<NextSentenceHead>,
 }
 
 /// The two heads' outputs.
@@ -19,8 +20,8 @@ pub struct BertForPreTraining<A: SelfAttention = MultiHeadAttention> {
 pub struct PreTrainingLogits {
     /// `[n_masked, vocab_size]`, in the order of the asked-for positions.
     pub mlm: Tensor<2>,
-    /// `[batch, 2]`
-    pub next_sentence: Tensor<2>,
+    /// `[batch, 2]`; none without the head.
+    pub next_sentence: Option<Tensor<2>>,
 }
 
 impl<A: SelfAttention> BertForPreTraining<A> {
@@ -32,13 +33,14 @@ impl<A: SelfAttention> BertForPreTraining<A> {
     ///   packed sequences the token's number
     ///
     /// # Panics
-    /// If the encoder has no pooler.
+    /// If there is a next-sentence head and the encoder has no pooler.
     pub fn forward(&self, input: BertInput, masked_positions: Tensor<1, Int>) -> PreTrainingLogits {
         let packing = input.packing.clone();
         let hidden = self.bert.forward(input).last_hidden_state;
-        let pooler = self.bert.pooler.as_ref().expect("the next-sentence head needs a pooler");
-        let pooled = pooler.forward(hidden.clone(), packing.as_ref());
-        let next_sentence = self.next_sentence.forward(pooled);
+        let next_sentence = self.next_sentence.as_ref().map(|head| {
+            let pooler = self.bert.pooler.as_ref().expect("the next-sentence head needs a pooler");
+            head.forward(pooler.forward(hidden.clone(), packing.as_ref()))
+        });
         let mlm = self.mlm_logits(hidden, masked_positions);
         PreTrainingLogits { mlm, next_sentence }
     }

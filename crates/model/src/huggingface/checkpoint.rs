@@ -63,6 +63,11 @@ impl Checkpoint {
         Self { without_weights: true, ..self }
     }
 
+    /// The folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// The encoder for a model of `architecture`: with a pooler where transformers' class has one, and for the
     /// bare encoder only if the checkpoint has it.
     pub fn encoder(&self, architecture: Architecture) -> BertConfig {

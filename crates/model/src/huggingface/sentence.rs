@@ -1,4 +1,4 @@
-use crate::bert::Pooling;
+use crate::bert::{Pooling, SentencePooling};
 use crate::{ModelError, Result};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -11,7 +11,8 @@ use std::path::Path;
 /// it names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SentenceConfig {
-    /// The ways of pooling that are switched on, such as `mean_tokens`; empty for a folder without them.
+    /// The ways of pooling that are switched on, such as `mean`, in the order in which they stand side by side;
+    /// empty for a folder without them.
     pub pooling_modes: Vec<String>,
     /// Whether embeddings are scaled to length 1.
     pub normalize: bool,
@@ -75,42 +76,57 @@ impl SentenceConfig {
         Ok(Some(config))
     }
 
-    /// The pooling that this crate has for the folder's; mean, as sentence-transformers has it, where none
-    /// is named.
+    /// The pooling that the folder's modes are; mean, as sentence-transformers has it, where none is named.
     ///
     /// # Errors
-    /// [`ModelError::Config`] for another one, or several at once.
-    pub fn pooling(&self) -> Result<Pooling> {
+    /// [`ModelError::Config`] for a mode that is not known here.
+    pub fn pooling(&self) -> Result<SentencePooling> {
+        let known = |mode: &String| {
+            MODES.iter().find_map(|(name, _, pooling)| (name == mode).then_some(*pooling)).ok_or_else(|| {
+                let names = MODES.map(|(name, ..)| name);
+                ModelError::Config(format!(
+                    "pooling `{}` is not supported, expected one of {}",
+                    mode.escape_debug(),
+                    names.join(", ")
+                ))
+            })
+        };
         match &*self.pooling_modes {
-            [] => Ok(Pooling::Mean),
-            [one] if one == "mean_tokens" => Ok(Pooling::Mean),
-            [one] if one == "cls_token" => Ok(Pooling::Cls),
-            other => Err(ModelError::Config(format!(
-                "pooling `{}` is not supported, expected `mean_tokens` or `cls_token`",
-                other.join("` with `")
-            ))),
+            [] => Ok(Pooling::Mean.into()),
+            modes => SentencePooling::concatenated(modes.iter().map(known).collect::<Result<_>>()?),
         }
     }
 }
 
-/// `pooling_mode_mean_tokens: true`, or in newer files `pooling_mode: "mean"`.
+/// The modes by their names in newer files and by their keys in older ones, in the order in which sentence-transformers
+/// puts those of older files side by side.
+const MODES: [(&str, &str, Pooling); 6] = [
+    ("cls", "pooling_mode_cls_token", Pooling::Cls),
+    ("max", "pooling_mode_max_tokens", Pooling::Max),
+    ("mean", "pooling_mode_mean_tokens", Pooling::Mean),
+    ("mean_sqrt_len_tokens", "pooling_mode_mean_sqrt_len_tokens", Pooling::MeanSqrtLen),
+    ("weightedmean", "pooling_mode_weightedmean_tokens", Pooling::WeightedMean),
+    ("lasttoken", "pooling_mode_lasttoken", Pooling::LastToken),
+];
+
+/// In newer files `pooling_mode: "mean"`, or a list of modes, else `pooling_mode_mean_tokens: true`.
 fn pooling_modes(config: &BTreeMap<String, Value>) -> Vec<String> {
-    let named = |mode: &Value| match mode.as_str() {
-        Some("mean") => Some("mean_tokens".to_string()),
-        Some("cls") => Some("cls_token".to_string()),
-        other => other.map(str::to_string),
-    };
-    config
-        .iter()
-        .filter_map(|(key, value)| match key.strip_prefix("pooling_mode")? {
-            "" => match value {
-                Value::Array(modes) => Some(modes.iter().filter_map(named).collect()),
-                mode => Some(named(mode).into_iter().collect()),
-            },
-            mode => (value == &Value::Bool(true)).then(|| vec![mode.trim_start_matches('_').to_string()]),
-        })
-        .flat_map(|modes: Vec<String>| modes)
-        .collect()
+    match config.get("pooling_mode") {
+        Some(Value::Array(modes)) => return modes.iter().map(mode).collect(),
+        Some(one) if !one.is_null() => return vec![mode(one)],
+        _ => {}
+    }
+    let is_on = |key: &str| config.get(key) == Some(&Value::Bool(true));
+    let known = MODES.iter().filter(|(_, key, _)| is_on(key)).map(|(name, ..)| (*name).to_owned());
+    // One that is not known here is an error later on, unless it is off.
+    let others = config.keys().filter(|key| key.starts_with("pooling_mode_") && is_on(key));
+    let others = others.filter(|key| MODES.iter().all(|(_, known, _)| known != key));
+    known.chain(others.cloned()).collect()
+}
+
+/// A mode as it stands in the file.
+fn mode(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 /// Reads a JSON file; errors name it.
@@ -144,14 +160,14 @@ mod tests {
         let old = r#"{"pooling_mode_cls_token": false, "pooling_mode_mean_tokens": true}"#;
         let dir = folder(MODULES, old, r#"{"max_seq_length": 256, "do_lower_case": false}"#);
         let found = SentenceConfig::load(dir.path()).unwrap().unwrap();
-        assert_eq!(found.pooling().unwrap(), Pooling::Mean);
+        assert_eq!(found.pooling().unwrap(), Pooling::Mean.into());
         assert_eq!((found.max_len, found.normalize, found.lowercase), (Some(256), false, false));
 
         let new = r#"{"embedding_dimension": 384, "pooling_mode": "cls"}"#;
         let with_norm = MODULES.replace("}]", r#"}, {"path": "2", "type": "x.Normalize"}]"#);
         let dir = folder(&with_norm, new, r#"{"do_lower_case": true}"#);
         let found = SentenceConfig::load(dir.path()).unwrap().unwrap();
-        assert_eq!(found.pooling().unwrap(), Pooling::Cls);
+        assert_eq!(found.pooling().unwrap(), Pooling::Cls.into());
         assert_eq!((found.max_len, found.normalize, found.lowercase), (None, true, true));
 
         let none = tempfile::tempdir().unwrap();
@@ -159,15 +175,36 @@ mod tests {
     }
 
     #[test]
+    fn several_stand_side_by_side() {
+        let pooling = |pooling: &str| {
+            SentenceConfig::load(folder(MODULES, pooling, "{}").path()).unwrap().unwrap().pooling().unwrap()
+        };
+        let of = |poolings: &[Pooling]| SentencePooling::concatenated(poolings.to_vec()).unwrap();
+        // Old files have an order of their own, new ones say it; and these win.
+        let old = r#"{"pooling_mode_lasttoken": true, "pooling_mode_mean_tokens": true,
+            "pooling_mode_max_tokens": true, "pooling_mode_weightedmean_tokens": false}"#;
+        assert_eq!(pooling(old), of(&[Pooling::Max, Pooling::Mean, Pooling::LastToken]));
+        let new =
+            r#"{"pooling_mode": ["weightedmean", "mean_sqrt_len_tokens"], "pooling_mode_cls_token": true}"#;
+        assert_eq!(pooling(new), of(&[Pooling::WeightedMean, Pooling::MeanSqrtLen]));
+        assert_eq!(pooling(r#"{"pooling_mode_mean_tokens": false}"#), Pooling::Mean.into());
+    }
+
+    #[test]
     fn what_is_not_supported_is_named() {
-        let several = r#"{"pooling_mode_cls_token": true, "pooling_mode_max_tokens": true}"#;
-        let dir = folder(MODULES, several, "{}");
-        let message = SentenceConfig::load(dir.path()).unwrap().unwrap().pooling().unwrap_err().to_string();
-        assert_eq!(
-            message,
-            "model configuration: pooling `cls_token` with `max_tokens` is not supported, \
-             expected `mean_tokens` or `cls_token`"
-        );
+        let error = |pooling: &str| {
+            let dir = folder(MODULES, pooling, "{}");
+            SentenceConfig::load(dir.path()).unwrap().unwrap().pooling().unwrap_err().to_string()
+        };
+        let expected = "expected one of cls, max, mean, mean_sqrt_len_tokens, weightedmean, lasttoken";
+        for (config, mode) in [
+            (r#"{"pooling_mode_mean_tokens": true, "pooling_mode_none": true}"#, "pooling_mode_none"),
+            (r#"{"pooling_mode": ["cls", "attention"]}"#, "attention"),
+            (r#"{"pooling_mode": 7}"#, "7"),
+        ] {
+            let message = format!("model configuration: pooling `{mode}` is not supported, {expected}");
+            assert_eq!(error(config), message);
+        }
         let dir = folder(&MODULES.replace("models.Pooling", "models.Dense"), "{}", "{}");
         let message = SentenceConfig::load(dir.path()).unwrap_err().to_string();
         assert!(

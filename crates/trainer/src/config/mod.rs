@@ -14,7 +14,8 @@
 //! use cloze_trainer::config::RunConfig;
 //!
 //! let config = RunConfig::load("../../configs/bert-tiny-sample.toml", &["model.preset=mini".to_owned()])?;
-//! assert_eq!((config.model.n_layers, config.model.d_model), (4, 256));
+//! let model = config.model.as_new().expect("it names no checkpoint");
+//! assert_eq!((model.n_layers, model.d_model), (4, 256));
 //!
 //! let typo = RunConfig::load("../../configs/bert-tiny-sample.toml", &["train.step=9".to_owned()]);
 //! assert_eq!(
@@ -31,6 +32,7 @@ mod sections;
 mod strict;
 mod validate;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use cloze_data::{CorpusConfig, ExampleConfig};
@@ -41,10 +43,10 @@ use crate::schedule::Schedule;
 pub use cloze_model::blocks::{Activation, NormPlacement};
 use folder::flatten;
 pub use folder::{Difference, FolderConfig};
-use layers::{Node, Value};
+use layers::{Node, TAG, Value};
 pub use sections::{
-    CheckpointSection, EvalSection, LogSection, ModelPreset, ModelSection, NonFinite, OptimizerSection,
-    Precision, RunSection, TokenizerSection, TrainSection,
+    CheckpointSection, EvalSection, LogSection, ModelPreset, ModelSection, NewModel, NonFinite,
+    OptimizerSection, Precision, PretrainedModel, RunSection, TokenizerSection, TrainSection,
 };
 
 /// Everything a pretraining run is told.
@@ -62,7 +64,7 @@ pub struct RunConfig {
     pub tokenizer: TokenizerSection,
     /// `[examples]`: sentence pairs and masking.
     pub examples: ExampleConfig,
-    /// `[model]`: the encoder.
+    /// `[model]`: the encoder, new or a checkpoint's.
     pub model: ModelSection,
     /// `[train]`: steps and batches.
     pub train: TrainSection,
@@ -109,7 +111,8 @@ impl RunConfig {
 
     /// Resolves a config's `text`, from `file`; `name` is the run's where the text gives none.
     fn parse(text: &str, name: &str, file: &Place, sets: &[String]) -> Result<Self> {
-        let merged = layered::merge(text, name, file, sets, expand_preset)?;
+        let mut merged = layered::merge(text, name, file, sets, expand_model)?;
+        complete_model(&mut merged)?;
         let config: Self = strict::read(&merged, &known_keys())?;
         validate::validate(&config).map_err(|complaint| TrainerError::BadValue {
             place: merged.place_of(complaint.key),
@@ -141,14 +144,25 @@ impl FolderConfig for RunConfig {
     }
 }
 
-/// The sizes a layer's `model.preset` stands for, under the layer's own.
-fn expand_preset(layer: &mut Node) {
-    let Some(model) = layer.table_mut().and_then(|root| root.get_mut("model")) else {
+/// The table `[model]` of a layer.
+fn model_table(layer: &mut Node) -> Option<&mut BTreeMap<String, Node>> {
+    layer.table_mut()?.get_mut("model")?.table_mut()
+}
+
+const NEW: &str = "new";
+const PRETRAINED: &str = "pretrained";
+
+/// The kind of model that a layer's `model.path` or `model.preset` means, and the sizes that the preset stands
+/// for, under the layer's own.
+fn expand_model(layer: &mut Node) {
+    let Some(model) = model_table(layer) else {
         return;
     };
-    let Some(model) = model.table_mut() else {
-        return;
-    };
+    for (key, kind) in [("path", PRETRAINED), ("preset", NEW)] {
+        if let Some(place) = model.get(key).map(|node| node.place.clone()) {
+            model.entry(TAG.to_owned()).or_insert_with(|| Node::scalar(kind, place));
+        }
+    }
     let Some(Node { value: Value::Scalar(toml::Value::String(name)), place }) = model.get("preset") else {
         return;
     };
@@ -163,6 +177,58 @@ fn expand_preset(layer: &mut Node) {
             .or_insert_with(|| Node::scalar(toml::Value::Integer(size as i64), place.clone()));
     }
 }
+
+/// What the merged config leaves to be understood: a model without a `path` is new, and one with a `path` has
+/// its own tokenizer and its own sizes.
+fn complete_model(merged: &mut Node) -> Result<()> {
+    let of_model = merged.place_of("model");
+    let Some(model) = model_table(merged) else {
+        return Ok(());
+    };
+    let kind = Value::Scalar(toml::Value::String(PRETRAINED.into()));
+    if model.get(TAG).is_none_or(|node| node.value != kind) {
+        model.entry(TAG.to_owned()).or_insert_with(|| Node::scalar(NEW, of_model));
+        return Ok(());
+    }
+    // A preset before the sizes that it stands for.
+    let of_new = ["preset"].into_iter().chain(model.keys().map(String::as_str));
+    let own = [TAG, "path", "hidden_dropout", "attention_dropout"];
+    let clash = of_new.filter(|key| !own.contains(key)).find_map(|key| Some((key, model.get(key)?)));
+    // A misspelt key is left for strict reading to refuse.
+    if let Some((key, node)) = clash.filter(|(key, _)| *key == "preset" || NEW_KEYS.contains(key)) {
+        return Err(TrainerError::BadValue {
+            place: node.place.clone(),
+            key: format!("model.{key}"),
+            found: strict::describe(node),
+            expected: "no such key beside `model.path`: the checkpoint has its own".into(),
+        });
+    }
+    let place = model.get("path").map_or(of_model, |node| node.place.clone());
+    if let Some(root) = merged.table_mut() {
+        let own = || {
+            let mut tokenizer = Node::empty(place.clone());
+            if let Some(table) = tokenizer.table_mut() {
+                table.insert(TAG.to_owned(), Node::scalar("checkpoint", place.clone()));
+            }
+            tokenizer
+        };
+        root.entry("tokenizer".to_owned()).or_insert_with(own);
+    }
+    Ok(())
+}
+
+/// The keys of a [`NewModel`] that a checkpoint decides.
+const NEW_KEYS: [&str; 9] = [
+    "n_layers",
+    "d_model",
+    "n_heads",
+    "d_ff",
+    "max_positions",
+    "activation",
+    "norm",
+    "layer_norm_eps",
+    "init_std",
+];
 
 /// The least a config says.
 const MINIMAL: &str = r#"
@@ -179,7 +245,8 @@ schedule.kind = "linear"
 /// Every dotted key of a minimal config once resolved, so that a key in the wrong section finds the right one.
 fn known_keys() -> Vec<String> {
     let config = Node::parse(MINIMAL, &Place::argument("")).and_then(|mut node| {
-        expand_preset(&mut node);
+        expand_model(&mut node);
+        complete_model(&mut node)?;
         strict::read::<RunConfig>(&node, &[])
     });
     config.map_or_else(|_| Vec::new(), |config| flatten(&config).into_keys().collect())
@@ -227,6 +294,65 @@ final_fraction = 0.1
         resolve(FILE, sets).unwrap()
     }
 
+    fn new(config: &RunConfig) -> &NewModel {
+        config.model.as_new().unwrap()
+    }
+
+    /// [`FILE`] with a checkpoint in place of sizes and a vocabulary.
+    fn from_checkpoint() -> String {
+        let file = FILE.replace("preset = \"tiny\"", "path = \"some/model\"");
+        file.replace("[tokenizer]\nkind = \"train-wordpiece\"\nvocab_size = 4096\n\n", "")
+    }
+
+    #[test]
+    fn a_path_is_of_a_checkpoint_with_its_tokenizer() {
+        let file = from_checkpoint();
+        let config = resolve(&file, &[]).unwrap();
+        let ModelSection::Pretrained(model) = &config.model else { panic!("{:?}", config.model) };
+        assert_eq!((model.path.as_path(), model.hidden_dropout), (Path::new("some/model"), Some(0.0)));
+        assert_eq!(config.tokenizer, TokenizerSection::Checkpoint {});
+        assert_eq!(resolve(&config.to_toml(), &[]).unwrap(), config);
+        // A kind that changes takes the other's keys with it.
+        let sets = ["model.path=some/model", "tokenizer.kind=checkpoint"];
+        let set = resolved(&sets);
+        assert_eq!(
+            set.model,
+            resolve(&file, &["model.hidden_dropout=0.0"]).map(|_| set.model.clone()).unwrap()
+        );
+        assert!(set.model.as_new().is_none());
+        let back =
+            resolve(&file, &["model.preset=mini", "tokenizer={ kind = \"load\", path = \"a\" }"]).unwrap();
+        assert_eq!(new(&back).d_model, 256);
+
+        let error = |sets: &[&str]| resolve(&file, sets).unwrap_err().to_string();
+        assert_eq!(
+            error(&["model.n_layers=3"]),
+            "--set model.n_layers=3: `model.n_layers` is 3; expected no such key beside `model.path`: the \
+             checkpoint has its own"
+        );
+        let both = file.replace("path = ", "preset = \"tiny\"\npath = ");
+        assert_eq!(
+            resolve(&both, &[]).unwrap_err().to_string(),
+            "run.toml:9: `model.preset` is \"tiny\"; expected no such key beside `model.path`: the checkpoint \
+             has its own"
+        );
+        assert_eq!(
+            error(&["tokenizer={ kind = \"train-byte-bpe\", vocab_size = 300 }"])
+                .split_once(": `")
+                .unwrap()
+                .1,
+            "tokenizer.kind` is train-byte-bpe; expected no `[tokenizer]` beside `model.path`: the vocabulary is \
+             the checkpoint's"
+        );
+        assert_eq!(
+            error_of_set("tokenizer={ kind = \"checkpoint\" }").split_once(": `").unwrap().1,
+            "tokenizer.kind` is checkpoint; expected another one: a new model has no checkpoint"
+        );
+        assert!(error(&["model.pat=x"]).contains("unknown key `model.pat`; did you mean `model.path`?"));
+        assert!(error(&["model.hidden_dropout=1"]).contains("expected a number from 0 to below 1"));
+        assert!(error(&["examples.seq_len=7"]).contains("expected a whole number of 8 or more"));
+    }
+
     /// The message for [`FILE`] with `from` replaced by `to`.
     #[track_caller]
     fn error_of(from: &str, to: &str) -> String {
@@ -243,7 +369,7 @@ final_fraction = 0.1
     fn a_file_is_completed_from_defaults_and_preset() {
         let config = resolved(&[]);
         assert_eq!((config.run.name.as_str(), config.run.seed), ("run", 42));
-        let model = &config.model;
+        let model = new(&config);
         assert_eq!((model.n_layers, model.d_model, model.n_heads, model.d_ff), (2, 128, 2, 512));
         assert_eq!((model.hidden_dropout, model.attention_dropout), (0.0, 0.1));
         assert_eq!(config.schedule, Schedule::Linear { warmup_steps: 10, final_fraction: 0.1 });
@@ -255,7 +381,8 @@ final_fraction = 0.1
     fn every_preset_has_the_published_size() {
         let sizes = [(2, 128, 2), (4, 256, 4), (4, 512, 8), (8, 512, 8), (12, 768, 12), (24, 1024, 16)];
         for (preset, (n_layers, d_model, n_heads)) in ModelPreset::ALL.into_iter().zip(sizes) {
-            let model = resolved(&[&format!("model.preset={}", preset.name())]).model;
+            let config = resolved(&[&format!("model.preset={}", preset.name())]);
+            let model = new(&config);
             assert_eq!(model.preset, Some(preset));
             assert_eq!((model.n_layers, model.d_model, model.n_heads), (n_layers, d_model, n_heads));
             assert_eq!(model.d_ff, 4 * d_model);
@@ -268,7 +395,7 @@ final_fraction = 0.1
             resolved(&["train.steps=200", "optimizer.lr=0.5", "run.name=other", "model.norm=\"pre\""]);
         assert_eq!((config.train.steps, config.train.batch_size), (200, 8));
         assert_eq!((config.optimizer.lr, config.run.name.as_str()), (0.5, "other"));
-        assert_eq!(config.model.norm, NormPlacement::Pre);
+        assert_eq!(new(&config).norm, NormPlacement::Pre);
     }
 
     #[test]
@@ -312,10 +439,12 @@ final_fraction = 0.1
     #[test]
     fn a_preset_counts_in_its_own_layer() {
         let own_size = FILE.replace("hidden_dropout = 0.0", "hidden_dropout = 0.0\nn_layers = 3");
-        let model = resolve(&own_size, &[]).unwrap().model;
+        let config = resolve(&own_size, &[]).unwrap();
+        let model = new(&config);
         assert_eq!((model.n_layers, model.d_model), (3, 128));
 
-        let model = resolve(&own_size, &["model.d_ff=100", "model.preset=mini"]).unwrap().model;
+        let config = resolve(&own_size, &["model.d_ff=100", "model.preset=mini"]).unwrap();
+        let model = new(&config);
         assert_eq!((model.n_layers, model.d_model, model.n_heads, model.d_ff), (4, 256, 4, 100));
         assert_eq!(model.hidden_dropout, 0.0);
     }
@@ -738,9 +867,9 @@ final_fraction = 0.1
 
     #[test]
     fn the_model_section_makes_the_model() {
-        let model =
-            resolved(&["model.preset=base", "model.norm=pre", "model.activation=relu", "model.d_ff=100"])
-                .model;
+        let config =
+            resolved(&["model.preset=base", "model.norm=pre", "model.activation=relu", "model.d_ff=100"]);
+        let model = new(&config);
         let bert = model.with_vocabulary(1_000, 7);
         assert_eq!((bert.vocab_size, bert.pad_token_id, bert.n_layers, bert.d_ff), (1_000, 7, 12, 100));
         assert_eq!((bert.activation, bert.norm), (Activation::Relu, NormPlacement::Pre));

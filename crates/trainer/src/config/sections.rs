@@ -48,6 +48,8 @@ pub enum TokenizerSection {
         /// The file or folder, relative to the current directory.
         path: PathBuf,
     },
+    /// That of the checkpoint which `model.path` names; the only one there may be with it, and its default.
+    Checkpoint {},
 }
 
 /// The published sizes of BERT (Devlin et al. 2019; the small ones Turc et al. 2019).
@@ -104,10 +106,52 @@ impl ModelPreset {
     }
 }
 
-/// `[model]`: the encoder. The vocabulary's size is the tokenizer's.
+/// `[model]`: what is trained. The `kind` need not be written: with a `path` it is `"pretrained"`, else `"new"`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum ModelSection {
+    /// An encoder with random weights.
+    New(NewModel),
+    /// A checkpoint's weights, to go on with.
+    Pretrained(PretrainedModel),
+}
+
+impl ModelSection {
+    /// The new model's, where it is one.
+    pub fn as_new(&self) -> Option<&NewModel> {
+        match self {
+            Self::New(model) => Some(model),
+            Self::Pretrained(_) => None,
+        }
+    }
+
+    /// The checkpoint's, where there is one; programs may put a hub name's folder into its `path`.
+    pub fn as_pretrained_mut(&mut self) -> Option<&mut PretrainedModel> {
+        match self {
+            Self::New(_) => None,
+            Self::Pretrained(model) => Some(model),
+        }
+    }
+}
+
+/// A checkpoint that pretraining goes on from. Its sizes and its tokenizer are its own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct ModelSection {
+pub struct PretrainedModel {
+    /// The Hugging Face folder, relative to the current directory; programs may take a hub's name too.
+    pub path: PathBuf,
+    /// Dropout of embeddings and of each sublayer's output. Default the checkpoint's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hidden_dropout: Option<f64>,
+    /// Dropout of the attention probabilities. Default the checkpoint's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attention_dropout: Option<f64>,
+}
+
+/// A new encoder. The vocabulary's size is the tokenizer's.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewModel {
     /// A published size: gives `n_layers`, `d_model`, `n_heads` and `d_ff` where their own keys do not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preset: Option<ModelPreset>,
@@ -143,7 +187,7 @@ pub struct ModelSection {
     pub init_std: f64,
 }
 
-impl ModelSection {
+impl NewModel {
     /// The model for a tokenizer's vocabulary.
     pub fn bert(&self, tokenizer: &Tokenizer) -> BertConfig {
         let pad = tokenizer.special_ids().pad.unwrap_or(0);

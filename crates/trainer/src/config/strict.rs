@@ -307,7 +307,7 @@ fn in_words(expected: &str) -> String {
 }
 
 /// A value for messages: on one line, and cut where it is long.
-fn describe(node: &Node) -> String {
+pub(super) fn describe(node: &Node) -> String {
     const LONGEST: usize = 60;
     let text = match &node.value {
         Value::Table(_) => "a table".to_owned(),

@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use cloze_data::{MaskingConfig, PairConfig};
 
-use super::{RunConfig, TokenizerSection};
+use super::{ModelSection, NewModel, RunConfig, TokenizerSection};
 use crate::schedule::Schedule;
 
 /// A value that does not do: its dotted key, what it is, and what was expected.
@@ -21,6 +21,7 @@ type Check = Result<(), Complaint>;
 pub(super) fn validate(config: &RunConfig) -> Check {
     corpus(config)?;
     tokenizer(config)?;
+    goes_with_the_model(config)?;
     examples(config)?;
     model(config)?;
     train(config)?;
@@ -45,18 +46,40 @@ fn tokenizer(config: &RunConfig) -> Check {
         TokenizerSection::TrainByteBpe { vocab_size, .. } => {
             at_least(261, "tokenizer.vocab_size", vocab_size)
         }
-        TokenizerSection::Load { .. } => Ok(()),
+        TokenizerSection::Load { .. } | TokenizerSection::Checkpoint {} => Ok(()),
     }
 }
 
+/// With a checkpoint its tokenizer, and no other.
+fn goes_with_the_model(config: &RunConfig) -> Check {
+    let kind = match config.tokenizer {
+        TokenizerSection::TrainWordpiece { .. } => "train-wordpiece",
+        TokenizerSection::TrainByteBpe { .. } => "train-byte-bpe",
+        TokenizerSection::Load { .. } => "load",
+        TokenizerSection::Checkpoint {} => "checkpoint",
+    };
+    let is_own = config.tokenizer == TokenizerSection::Checkpoint {};
+    let (fits, expected) = match config.model {
+        ModelSection::New(_) => (!is_own, "another one: a new model has no checkpoint"),
+        ModelSection::Pretrained(_) => {
+            (is_own, "no `[tokenizer]` beside `model.path`: the vocabulary is the checkpoint's")
+        }
+    };
+    ensure(fits, "tokenizer.kind", kind, expected)
+}
+
 fn examples(config: &RunConfig) -> Check {
-    let (seq_len, max_positions) = (config.examples.seq_len, config.model.max_positions);
-    ensure(
-        (8..=max_positions).contains(&seq_len),
-        "examples.seq_len",
-        seq_len,
-        format!("8 to {max_positions} tokens (`model.max_positions`)"),
-    )?;
+    let seq_len = config.examples.seq_len;
+    match &config.model {
+        ModelSection::New(NewModel { max_positions, .. }) => ensure(
+            (8..=*max_positions).contains(&seq_len),
+            "examples.seq_len",
+            seq_len,
+            format!("8 to {max_positions} tokens (`model.max_positions`)"),
+        ),
+        // How many positions it has is known when it is open.
+        ModelSection::Pretrained(_) => at_least(8, "examples.seq_len", seq_len),
+    }?;
     match config.examples.pairs {
         PairConfig::NextSentence { short_seq_prob, random_next_prob } => {
             share("examples.pairs.short_seq_prob", short_seq_prob)?;
@@ -90,7 +113,13 @@ fn masking(masking: &MaskingConfig) -> Check {
 }
 
 fn model(config: &RunConfig) -> Check {
-    let model = &config.model;
+    let model = match &config.model {
+        ModelSection::New(model) => model,
+        ModelSection::Pretrained(model) => {
+            below_one("model.hidden_dropout", model.hidden_dropout.unwrap_or(0.0))?;
+            return below_one("model.attention_dropout", model.attention_dropout.unwrap_or(0.0));
+        }
+    };
     at_least(1, "model.n_layers", model.n_layers)?;
     at_least(1, "model.d_model", model.d_model)?;
     at_least(1, "model.n_heads", model.n_heads)?;

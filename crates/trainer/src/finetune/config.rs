@@ -1,5 +1,6 @@
 //! A fine-tuning run's configuration, read as strictly as a [pretraining run's](crate::config).
 
+use super::prompt::PromptSection;
 use super::tags::TaggingSection;
 use crate::config::{
     CheckpointSection, FolderConfig, LogSection, NonFinite, OptimizerSection, Precision, RunSection, layered,
@@ -95,6 +96,8 @@ pub enum TaskSection {
     MultipleChoice {},
     /// A tag of each word, by which entities are found.
     Tagging(TaggingSection),
+    /// A class of each text or pair of texts, by the word that the masked-LM head puts in a template's mask.
+    Prompt(PromptSection),
 }
 
 fn stride() -> usize {
@@ -158,6 +161,9 @@ pub struct DataSection {
     /// Tokens of a sequence at most. Default 128.
     #[serde(default = "max_len")]
     pub max_len: usize,
+    /// Train on so many examples of each class, drawn by the seed, of what is not held out. Default on all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shots: Option<usize>,
 }
 
 fn max_len() -> usize {
@@ -168,7 +174,7 @@ fn max_len() -> usize {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FineTuneTrain {
-    /// Passes over the training data.
+    /// Passes over the training data; 0 for a prompt that is only measured.
     pub epochs: u64,
     /// Examples in a step.
     pub batch_size: usize,
@@ -256,7 +262,23 @@ impl FineTuneConfig {
             _ => (false, 1.0),
         };
         bad(data.max_len == 0, "data.max_len", &data.max_len, "at least 1")
-            .or_else(|| bad(train.epochs == 0, "train.epochs", &train.epochs, "at least 1"))
+            .or_else(|| {
+                let is_prompt = matches!(self.task, TaskSection::Prompt(_));
+                bad(train.epochs == 0 && !is_prompt, "train.epochs", &train.epochs, "at least 1").or_else(
+                    || {
+                        let head = self.model.dropout.head?;
+                        let expected = "none: the masked-LM head has no dropout";
+                        bad(is_prompt, "model.dropout.head", &head, expected)
+                    },
+                )
+            })
+            .or_else(|| {
+                let (key, shots) = ("data.shots", data.shots?);
+                let has_classes =
+                    matches!(self.task, TaskSection::Classification { .. } | TaskSection::Prompt(_));
+                bad(shots == 0, key, &shots, "at least 1")
+                    .or_else(|| bad(!has_classes, key, &shots, "a task with a class for each example"))
+            })
             .or_else(|| bad(train.batch_size == 0, "train.batch_size", &train.batch_size, "at least 1"))
             .or_else(|| bad(!positive(optimizer.lr), "optimizer.lr", &optimizer.lr, "a number above 0"))
             .or_else(|| bad(eval.per_epoch == 0, "eval.per_epoch", &eval.per_epoch, "at least 1"))

@@ -11,10 +11,13 @@ mod config;
 mod evaluate;
 mod model_folder;
 mod predictor;
+mod prompt;
 mod run;
 mod seeds;
+mod shots;
 mod tags;
 mod task;
+mod template;
 mod texts;
 
 pub use answers::{AnswerTask, SpanScores};
@@ -23,8 +26,10 @@ pub use config::{DataSection, FineTuneConfig, FineTuneEval, FineTuneModel, FineT
 pub use evaluate::{Advance, figures, outputs, predict};
 pub use model_folder::{TASK_FILE, TaskFile};
 pub use predictor::{Evaluation, Predicted, Predictor};
+pub use prompt::{PromptSection, PromptTask};
 pub use run::{FineTuned, fine_tune};
 pub use seeds::{OverSeeds, fine_tune_seeds};
 pub use tags::{SentenceFeatures, SentenceTags, TagTask, TaggingSection};
 pub use task::{Encoded, Task, input};
+pub use template::{PromptFeatures, Template};
 pub use texts::TextTask;

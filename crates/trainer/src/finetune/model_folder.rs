@@ -124,6 +124,7 @@ impl ModelFolder<'_> {
             TaskSection::Answers { .. } => (Architecture::QuestionAnswering, None),
             TaskSection::MultipleChoice {} => (Architecture::MultipleChoice, None),
             TaskSection::Tagging(_) => (Architecture::TokenClassification, None),
+            TaskSection::Prompt(_) => (Architecture::MaskedLm, None),
         };
         let save = SaveConfig {
             labels: self.labels.map_or_else(Vec::new, |labels| labels.names().to_vec()),

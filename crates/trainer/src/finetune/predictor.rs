@@ -6,6 +6,7 @@ use super::choices::ChoiceTask;
 use super::config::{FineTuneConfig, TaskSection};
 use super::evaluate::{Advance, figures, watched_outputs};
 use super::model_folder::TaskFile;
+use super::prompt::PromptTask;
 use super::tags::TagTask;
 use super::task::bad_setting;
 use super::texts::TextTask;
@@ -92,6 +93,9 @@ impl Predictor {
                 open(TextTask::saved(&section)?, checkpoint, int8, device)?
             }
             TaskSection::Answers { .. } => open(AnswerTask::of(&section)?, checkpoint, int8, device)?,
+            TaskSection::Prompt(prompt) => {
+                open(PromptTask::new(prompt, &tokenizer, folder)?, checkpoint, int8, device)?
+            }
             TaskSection::MultipleChoice {} => open(ChoiceTask, checkpoint, int8, device)?,
             TaskSection::Tagging(tagging) => open(TagTask::spelt_out(tagging)?, checkpoint, int8, device)?,
         };

@@ -5,6 +5,8 @@ use super::choices::ChoiceTask;
 use super::config::{FineTuneConfig, TaskSection};
 use super::evaluate::{figures, n_tokens, predict};
 use super::model_folder::{ModelFolder, TaskFile};
+use super::prompt::PromptTask;
+use super::shots;
 use super::tags::TagTask;
 use super::task::{Encoded, Task, TaskObjective, bad_setting};
 use super::texts::TextTask;
@@ -23,7 +25,7 @@ use crate::step::{StepConfig, step};
 use crate::{Result, TrainerError};
 use burn::module::Module;
 use burn::tensor::Device;
-use cloze_data::labelled::{BatchSize, Buckets, LabelledSource, TagReport};
+use cloze_data::labelled::{BatchSize, Buckets, LabelSet, LabelledSource, TagReport, TextExample};
 use cloze_data::{SkipReport, derive_seed};
 use cloze_model::bert::{Bert, BertConfig};
 use cloze_model::huggingface::Checkpoint as Pretrained;
@@ -91,8 +93,9 @@ pub fn fine_tune(
         section @ (TaskSection::Classification { .. } | TaskSection::Regression { .. }) => {
             let (task, examples, skipped) = TextTask::read(section, &config.data.train)?;
             let encode = |examples| TextTask::encode(&tokenizer, examples, max_len);
-            let data =
-                reading.data::<TextTask>((examples, skipped), |source| task.read_more(source), encode)?;
+            let select = |examples| few(config, task.labels.as_ref(), examples);
+            let read = |source: &LabelledSource| task.read_more(source);
+            let data = reading.selected::<TextTask>((examples, skipped), read, encode, select)?;
             Run::start(config, options, folder, &task, data, &tokenizer, progress)?
                 .finish(options.stop, progress)
         }
@@ -109,6 +112,15 @@ pub fn fine_tune(
             let encode = |examples| task.encode(&tokenizer, examples, max_len);
             let train = task.read(&config.data.train)?;
             let data = reading.data::<ChoiceTask>(train, |source| task.read(source), encode)?;
+            Run::start(config, options, folder, &task, data, &tokenizer, progress)?
+                .finish(options.stop, progress)
+        }
+        TaskSection::Prompt(section) => {
+            let task = PromptTask::new(section, &tokenizer, &config.model.path)?;
+            let encode = |examples| task.encode(&tokenizer, examples, max_len);
+            let select = |examples| few(config, Some(&task.labels), examples);
+            let train = task.read(&config.data.train)?;
+            let data = reading.selected::<PromptTask>(train, |source| task.read(source), encode, select)?;
             Run::start(config, options, folder, &task, data, &tokenizer, progress)?
                 .finish(options.stop, progress)
         }
@@ -144,6 +156,18 @@ fn forget(path: &Path) -> Result<()> {
     }
 }
 
+/// As many training examples of each class as the config says, or all.
+fn few(
+    config: &FineTuneConfig,
+    labels: Option<&LabelSet>,
+    examples: Vec<TextExample>,
+) -> Result<Vec<TextExample>> {
+    match (config.data.shots, labels) {
+        (Some(n), Some(labels)) => shots::draw(examples, labels, n, config.run.seed),
+        _ => Ok(examples),
+    }
+}
+
 /// Reading the splits beside the training data.
 struct Reading<'a> {
     config: &'a FineTuneConfig,
@@ -162,15 +186,26 @@ impl Reading<'_> {
 
     /// All splits, of which `train` is read already.
     fn data<T: Task>(
+        self,
+        train: (Vec<T::Example>, SkipReport),
+        read: impl Fn(&LabelledSource) -> Result<(Vec<T::Example>, SkipReport)>,
+        encode: impl FnMut(Vec<T::Example>) -> Result<Encoded<T::Example, T::Features>>,
+    ) -> Result<Data<T>> {
+        self.selected(train, read, encode, Ok)
+    }
+
+    /// The same with `select` of the training data, what is held out left out.
+    fn selected<T: Task>(
         mut self,
         train: (Vec<T::Example>, SkipReport),
         read: impl Fn(&LabelledSource) -> Result<(Vec<T::Example>, SkipReport)>,
         mut encode: impl FnMut(Vec<T::Example>) -> Result<Encoded<T::Example, T::Features>>,
+        select: impl FnOnce(Vec<T::Example>) -> Result<Vec<T::Example>>,
     ) -> Result<Data<T>> {
         let (examples, skipped) = train;
         self.note("train", &skipped);
         let (examples, held) = self.hold_out(examples)?;
-        let train = encode(examples)?;
+        let train = encode(select(examples)?)?;
         let held = held.map(&mut encode).transpose()?;
         let section = &self.config.data;
         let [dev, test] = [("dev", &section.dev), ("test", &section.test)].map(|(split, files)| {
@@ -267,6 +302,13 @@ impl<'a, T: Task> Run<'a, T> {
         let pretrained = Pretrained::open(&config.model.path)?;
         let pretrained = if config.model.untrained { pretrained.without_weights() } else { pretrained };
         let (encoder, model, report) = task.model(pretrained, &config.model.dropout, &mut init)?;
+        if tokenizer.vocab_size() > encoder.vocab_size {
+            return Err(TrainerError::VocabularyMismatch {
+                folder: config.model.path.clone(),
+                tokenizer: tokenizer.vocab_size(),
+                model: encoder.vocab_size,
+            });
+        }
         if config.data.max_len > encoder.max_positions {
             let expected = format!("at most {}, the checkpoint's positions", encoder.max_positions);
             return Err(bad_setting("data.max_len", config.data.max_len, expected));
@@ -372,7 +414,8 @@ impl<'a, T: Task> Run<'a, T> {
         if !done? {
             return Ok(FineTuned::Stopped { step: self.state.step });
         }
-        if self.data.dev.is_none() {
+        // Nothing was measured: without development data, and without a step.
+        if self.state.best.is_none() {
             self.export()?;
         }
         let model = self.folder.model();

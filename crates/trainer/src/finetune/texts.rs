@@ -184,25 +184,10 @@ impl Task for TextTask {
         _: &[TextFeatures],
         outputs: &[Vec<f32>],
     ) -> Box<dyn Predictions> {
-        let all = examples.iter().zip(outputs).enumerate();
         match &self.labels {
-            Some(set) => {
-                let examples = all.map(|(i, (example, logits))| {
-                    let probabilities = softmax(logits);
-                    let (gold, predicted) = (class(example.target), argmax(&probabilities));
-                    ClassExample {
-                        id: (i + 1).to_string(),
-                        texts: both(example),
-                        gold,
-                        predicted,
-                        score: probabilities[predicted],
-                        loss: -probabilities[gold].ln(),
-                    }
-                });
-                let examples = examples.collect();
-                Box::new(ClassPredictions { labels: set.names().to_vec(), positive: self.positive, examples })
-            }
+            Some(set) => Box::new(class_predictions(set, self.positive, examples, outputs)),
             None => {
+                let all = examples.iter().zip(outputs).enumerate();
                 let examples = all.map(|(i, (example, outputs))| ValueExample {
                     id: (i + 1).to_string(),
                     texts: both(example),
@@ -271,7 +256,29 @@ fn classes<'a>(batch: &'a [&TextFeatures]) -> impl Iterator<Item = i32> + 'a {
     batch.iter().map(|features| class(features.target) as i32)
 }
 
-fn class(target: Target) -> usize {
+/// The likeliest classes of texts by their scores, beside gold.
+pub(super) fn class_predictions(
+    labels: &LabelSet,
+    positive: Option<usize>,
+    examples: &[TextExample],
+    outputs: &[Vec<f32>],
+) -> ClassPredictions {
+    let examples = examples.iter().zip(outputs).enumerate().map(|(i, (example, logits))| {
+        let probabilities = softmax(logits);
+        let (gold, predicted) = (class(example.target), argmax(&probabilities));
+        ClassExample {
+            id: (i + 1).to_string(),
+            texts: both(example),
+            gold,
+            predicted,
+            score: probabilities[predicted],
+            loss: -probabilities[gold].ln(),
+        }
+    });
+    ClassPredictions { labels: labels.names().to_vec(), positive, examples: examples.collect() }
+}
+
+pub(super) fn class(target: Target) -> usize {
     match target {
         Target::Class(class) => class,
         Target::Value(_) | Target::None => 0,

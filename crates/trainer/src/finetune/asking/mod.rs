@@ -6,6 +6,7 @@
 
 mod answers;
 mod choices;
+mod prompt;
 mod tags;
 mod texts;
 

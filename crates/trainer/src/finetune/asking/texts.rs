@@ -6,7 +6,7 @@ use super::super::texts::TextTask;
 use super::{Ask, Cut, Fields, Read, number, required};
 use crate::Result;
 use cloze_data::SkipReport;
-use cloze_data::labelled::{LabelledSource, Target, TextExample, TextFeatures};
+use cloze_data::labelled::{LabelSet, LabelledSource, Target, TextExample, TextFeatures};
 use cloze_tokenizer::Tokenizer;
 use serde_json::{Map, Value, json};
 
@@ -17,10 +17,7 @@ impl Ask for TextTask {
     type Origin = ();
 
     fn read_line(&self, line: Value) -> Read<(TextExample, ())> {
-        let mut fields = Fields::or_text(line)?;
-        let (text, pair) = (fields.text("text")?, fields.text("pair")?);
-        fields.end()?;
-        Ok((TextExample { text: required("text", text)?, pair, target: Target::None }, ()))
+        Ok((text(line)?, ()))
     }
 
     fn tokens(&self, tokenizer: &Tokenizer, examples: Vec<TextExample>, max_len: usize) -> Result<Cut<Self>> {
@@ -30,17 +27,10 @@ impl Ask for TextTask {
     }
 
     fn answer(&self, _: &[()], _: &Encoded<TextExample, TextFeatures>, outputs: &[Vec<f32>]) -> Vec<Value> {
-        let Some(labels) = &self.labels else {
-            return outputs.iter().map(|output| json!({ "value": number(f64::from(output[0])) })).collect();
-        };
-        let class = |logits: &Vec<f32>| {
-            let scores = softmax(logits);
-            let best = argmax(&scores);
-            let all = labels.names().iter().cloned().zip(scores.iter().map(|score| number(*score)));
-            let all: Map<_, _> = all.collect();
-            json!({ "label": labels.name(best), "score": number(scores[best]), "scores": all })
-        };
-        outputs.iter().map(class).collect()
+        match &self.labels {
+            Some(labels) => classes(labels, outputs),
+            None => outputs.iter().map(|output| json!({ "value": number(f64::from(output[0])) })).collect(),
+        }
     }
 
     fn labelled(
@@ -57,13 +47,32 @@ impl Ask for TextTask {
     }
 }
 
+/// A text or a pair of texts.
+pub(super) fn text(line: Value) -> Read<TextExample> {
+    let mut fields = Fields::or_text(line)?;
+    let (text, pair) = (fields.text("text")?, fields.text("pair")?);
+    fields.end()?;
+    Ok(TextExample { text: required("text", text)?, pair, target: Target::None })
+}
+
+/// The likeliest class of each example, by the classes' logits.
+pub(super) fn classes(labels: &LabelSet, outputs: &[Vec<f32>]) -> Vec<Value> {
+    let class = |logits: &Vec<f32>| {
+        let scores = softmax(logits);
+        let best = argmax(&scores);
+        let all = labels.names().iter().cloned().zip(scores.iter().map(|score| number(*score)));
+        let all: Map<_, _> = all.collect();
+        json!({ "label": labels.name(best), "score": number(scores[best]), "scores": all })
+    };
+    outputs.iter().map(class).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::testing::{ask, refused, saved};
     use super::*;
     use crate::finetune::Predictor;
     use burn::tensor::Device;
-    use cloze_data::labelled::LabelSet;
 
     fn task() -> TextTask {
         TextTask::new(Some(LabelSet::given(["no", "yes"]).unwrap()), None)

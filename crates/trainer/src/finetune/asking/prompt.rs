@@ -1,0 +1,52 @@
+//! Asking for the class of a text by way of the masked-LM head.
+
+use super::super::config::TaskSection;
+use super::super::prompt::{PromptSection, PromptTask};
+use super::super::task::Encoded;
+use super::super::template::PromptFeatures;
+use super::texts::{classes, text};
+use super::{Ask, Cut, Read};
+use crate::Result;
+use cloze_data::SkipReport;
+use cloze_data::labelled::{LabelledSource, TextExample};
+use cloze_tokenizer::Tokenizer;
+use serde_json::Value;
+
+/// As of texts: `{"label": …, "score": …, "scores": {…}}`.
+impl Ask for PromptTask {
+    const INPUT: &'static str = r#"{"text": "…"}, {"text": "…", "pair": "…"} or "…""#;
+
+    type Origin = ();
+
+    fn read_line(&self, line: Value) -> Read<(TextExample, ())> {
+        let example = text(line)?;
+        match self.template().misfit(&example) {
+            None => Ok((example, ())),
+            Some(_) if example.pair.is_some() => Err("the model's template has no place for `pair`".into()),
+            Some(_) => Err("`pair` is missing, which the model's template has a place for".into()),
+        }
+    }
+
+    fn tokens(&self, tokenizer: &Tokenizer, examples: Vec<TextExample>, max_len: usize) -> Result<Cut<Self>> {
+        let data = self.encode(tokenizer, examples, max_len)?;
+        let cut = data.features.iter().filter(|features| features.truncated).count();
+        Ok((data, cut))
+    }
+
+    fn answer(&self, _: &[()], _: &Encoded<TextExample, PromptFeatures>, outputs: &[Vec<f32>]) -> Vec<Value> {
+        classes(&self.labels, outputs)
+    }
+
+    fn labelled(
+        &self,
+        section: &TaskSection,
+        source: &LabelledSource,
+    ) -> Result<(Self, Vec<TextExample>, SkipReport)> {
+        let mut task = self.clone();
+        if let TaskSection::Prompt(PromptSection { positive: Some(name), .. }) = section {
+            task = task.with_positive(name)?;
+        }
+        let (examples, skipped) = task.read(source)?;
+        Ok((task, examples, skipped))
+    }
+}

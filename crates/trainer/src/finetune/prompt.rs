@@ -1,0 +1,236 @@
+//! Classes of texts by way of the masked-LM head: a template with a mask, and words for the classes.
+
+use super::config::TaskSection;
+use super::task::{Encoded, Task, bad_setting, input, labels, pretrained_encoder, rows};
+use super::template::{PromptFeatures, Template};
+use super::texts::{class, class_predictions};
+use crate::evaluation::report::Predictions;
+use crate::{Result, TrainerError};
+use burn::tensor::{Device, Int, Tensor, TensorData};
+use cloze_data::SkipReport;
+use cloze_data::labelled::{LabelSet, LabelledSource, Labels, TextExample, TokenSequence, texts};
+use cloze_model::ParamInit;
+use cloze_model::bert::{Bert, BertConfig, MlmHead};
+use cloze_model::huggingface::{Architecture, Checkpoint, LoadReport};
+use cloze_model::ops::CrossEntropy;
+use cloze_model::tasks::{BertForMaskedLm, DropoutOverrides, classification_loss};
+use cloze_tokenizer::Tokenizer;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// `[task] kind = "prompt"`: a text is put into a template, and its class is the one whose word the masked-LM head
+/// finds likeliest in the mask's place (Schick & Schütze 2021, §3.1; Gao et al. 2021, §4).
+///
+/// No parameter is new: without a step of training (`train.epochs = 0`) it is a zero-shot classifier.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PromptSection {
+    /// What the model reads: `{text}`, `{mask}` and, of pairs, `{pair}` between words, such as
+    /// `"{text} It was {mask}."`. All is one segment. Long texts are cut, the template never.
+    pub template: String,
+    /// The words of each class, each one piece of the vocabulary where the mask is. A class's score is the mean of
+    /// its words' logits, as in PET's code (`_convert_single_mlm_logits_to_cls_logits`).
+    pub verbaliser: BTreeMap<String, Vec<String>>,
+    /// The class that precision, recall and F1 are of, where there are two. Default the second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub positive: Option<String>,
+}
+
+/// Classification by the masked-LM head.
+#[derive(Debug, Clone)]
+pub struct PromptTask {
+    /// The classes: the verbaliser's, in the order that those of data have.
+    pub labels: LabelSet,
+    section: PromptSection,
+    template: Template,
+    positive: Option<usize>,
+    /// All words' ids, class after class.
+    words: Vec<i32>,
+    /// What each word counts for each class, `[words, classes]`.
+    shares: Vec<f32>,
+}
+
+impl PromptTask {
+    /// The task that a section describes, for the tokenizer of the model in `folder`.
+    ///
+    /// # Errors
+    /// [`TrainerError::NoMaskToken`]; a template that is none; words that are not one piece of the vocabulary, or
+    /// that several classes have; a positive class that is none of them.
+    pub fn new(section: &PromptSection, tokenizer: &Tokenizer, folder: &Path) -> Result<Self> {
+        let mask = tokenizer.special_ids().mask;
+        let mask = mask.and_then(|id| Some((tokenizer.id_to_token(id)?.to_owned(), id)));
+        let mask = mask.ok_or_else(|| TrainerError::NoMaskToken { folder: folder.into() })?;
+        let template = Template::parse(&section.template, mask)?;
+        if section.verbaliser.len() < 2 {
+            let found = format!("of {} classes", section.verbaliser.len());
+            return Err(bad_setting("task.verbaliser", found, "two at least".into()));
+        }
+        let labels = LabelSet::found(section.verbaliser.keys().cloned())?;
+        let mut words: Vec<i32> = Vec::new();
+        let mut shares = Vec::new();
+        for (class, name) in labels.names().iter().enumerate() {
+            let key = format!("task.verbaliser.{name}");
+            let of_class = &section.verbaliser[name];
+            if of_class.is_empty() {
+                return Err(bad_setting(&key, "[]", "a word at least".into()));
+            }
+            for word in of_class {
+                let id = piece(word, &key, &template, tokenizer)?;
+                if words.contains(&id) {
+                    return Err(bad_setting(&key, format!("{word:?}"), "words that are there once".into()));
+                }
+                words.push(id);
+                let share = |other: usize| if other == class { 1.0 / of_class.len() as f32 } else { 0.0 };
+                shares.extend((0..labels.len()).map(share));
+            }
+        }
+        let positive = (labels.len() == 2).then_some(1);
+        let task = Self { labels, section: section.clone(), template, positive, words, shares };
+        match &section.positive {
+            Some(name) => task.with_positive(name),
+            None => Ok(task),
+        }
+    }
+
+    /// The task with this class as the one that precision, recall and F1 are of.
+    ///
+    /// # Errors
+    /// A name that is none of the classes'.
+    pub fn with_positive(mut self, name: &str) -> Result<Self> {
+        let Some(id) = self.labels.id(name) else {
+            let expected = format!("one of {}", self.labels.names().join(", "));
+            return Err(bad_setting("task.positive", format!("{name:?}"), expected));
+        };
+        self.positive = Some(id);
+        Ok(self)
+    }
+
+    /// Reads a split's examples.
+    ///
+    /// # Errors
+    /// Those of reading the data, a label without words among them.
+    pub fn read(&self, source: &LabelledSource) -> Result<(Vec<TextExample>, SkipReport)> {
+        let (loaded, _) = texts(source, Path::new(""), Labels::Of(&self.labels))?;
+        Ok((loaded.examples, loaded.skipped))
+    }
+
+    /// Examples with the tokens of their prompts.
+    ///
+    /// # Errors
+    /// Those of [`Template::encode`].
+    pub fn encode(
+        &self,
+        tokenizer: &Tokenizer,
+        examples: Vec<TextExample>,
+        max_len: usize,
+    ) -> Result<Encoded<TextExample, PromptFeatures>> {
+        let features = self.template.encode(tokenizer, &examples, max_len)?;
+        Ok(Encoded { examples, features })
+    }
+
+    /// What goes around the texts.
+    pub fn template(&self) -> &Template {
+        &self.template
+    }
+
+    /// The classes' scores, `[batch, classes]`.
+    fn forward(&self, model: &BertForMaskedLm, batch: &[&PromptFeatures], device: &Device) -> Tensor<2> {
+        let sequences: Vec<&TokenSequence> = batch.iter().map(|features| &features.sequence).collect();
+        let longest = sequences.iter().map(|sequence| sequence.len()).max().unwrap_or(0);
+        let packed = model.bert.takes_packed();
+        let starts = sequences.iter().scan(0, |start, sequence| {
+            let step = if packed { sequence.len() } else { longest };
+            Some(std::mem::replace(start, *start + step))
+        });
+        let masks = starts.zip(batch).map(|(start, features)| (start + features.mask) as i32).collect();
+        let logits = model.forward(input(&model.bert, &sequences, device), labels(masks, device));
+        let words: Tensor<1, Int> = labels(self.words.clone(), device);
+        let shares = TensorData::new(self.shares.clone(), [self.words.len(), self.labels.len()]);
+        logits.select(1, words).matmul(Tensor::from_data(shares, device))
+    }
+}
+
+/// The one piece that a word is in the mask's place.
+fn piece(word: &str, key: &str, template: &Template, tokenizer: &Tokenizer) -> Result<i32> {
+    let mut tokenizer = tokenizer.clone();
+    tokenizer.set_truncation(None)?;
+    tokenizer.set_padding(None)?;
+    let space = if template.spaced_mask() { " " } else { "" };
+    let encoding = tokenizer.encode(&format!("{space}{word}"), false);
+    match encoding.ids.as_slice() {
+        [id] if Some(*id) != tokenizer.special_ids().unk => Ok(*id as i32),
+        _ => {
+            let pieces = match encoding.tokens.is_empty() {
+                true => "nothing".into(),
+                false => encoding.tokens.join(" "),
+            };
+            let found = format!("{word:?}, which is {pieces} to the tokenizer");
+            Err(bad_setting(key, found, "a word that is one piece of the vocabulary".into()))
+        }
+    }
+}
+
+impl Task for PromptTask {
+    type Model = BertForMaskedLm;
+    type Example = TextExample;
+    type Features = PromptFeatures;
+    /// The classes' scores.
+    type Output = Vec<f32>;
+
+    fn sequences<'a>(&self, features: &'a PromptFeatures) -> Vec<&'a TokenSequence> {
+        vec![&features.sequence]
+    }
+
+    fn weight(&self, batch: &[&PromptFeatures]) -> f64 {
+        batch.len() as f64
+    }
+
+    fn loss(&self, model: &Self::Model, batch: &[&PromptFeatures], device: &Device) -> Tensor<1> {
+        let classes = batch.iter().map(|features| class(features.target) as i32).collect();
+        let scores = self.forward(model, batch, device);
+        classification_loss(scores, labels(classes, device), &CrossEntropy::default()).sum()
+    }
+
+    fn outputs(&self, model: &Self::Model, batch: &[&PromptFeatures], device: &Device) -> Vec<Vec<f32>> {
+        rows(self.forward(model, batch, device))
+    }
+
+    fn predictions(
+        &self,
+        examples: &[TextExample],
+        _: &[PromptFeatures],
+        outputs: &[Vec<f32>],
+    ) -> Box<dyn Predictions> {
+        Box::new(class_predictions(&self.labels, self.positive, examples, outputs))
+    }
+
+    fn section(&self) -> TaskSection {
+        let positive = self.positive.and_then(|id| self.labels.name(id)).map(str::to_owned);
+        TaskSection::Prompt(PromptSection { positive, ..self.section.clone() })
+    }
+
+    /// # Errors
+    /// [`TrainerError::NoMlmHead`] among them: words mean nothing to a new head.
+    fn model(
+        &self,
+        checkpoint: Checkpoint,
+        dropout: &DropoutOverrides,
+        init: &mut ParamInit,
+    ) -> Result<(BertConfig, BertForMaskedLm, LoadReport)> {
+        const ARCHITECTURE: Architecture = Architecture::MaskedLm;
+        let mut init = init.deferred();
+        let (config, bert, _) = pretrained_encoder(&checkpoint, ARCHITECTURE, dropout, &mut init)?;
+        let model = BertForMaskedLm { bert, mlm: MlmHead::new(&config, &mut init) };
+        let folder = checkpoint.folder().to_owned();
+        let (model, report) = checkpoint.load_into(model, ARCHITECTURE, &["mlm.*"])?;
+        match report.missing.first() {
+            Some(missing) => Err(TrainerError::NoMlmHead { folder, missing: missing.clone() }),
+            None => Ok((config, model, report)),
+        }
+    }
+
+    fn encoder<'a>(&self, model: &'a mut Self::Model) -> &'a mut Bert {
+        &mut model.bert
+    }
+}

@@ -1,0 +1,82 @@
+//! A few examples of each class.
+
+use super::task::bad_setting;
+use crate::Result;
+use cloze_data::derive_seed;
+use cloze_data::labelled::{LabelSet, Target, TextExample};
+use std::collections::BTreeSet;
+
+/// Tells the draw's random numbers from all others that a seed gives.
+const SHOTS_STREAM: u64 = 0x5807;
+
+/// `shots` examples of each class, in their order (Gao et al. 2021, §3: K for each class, drawn by a seed). Which
+/// they are depends on the seed and the examples' places alone.
+///
+/// # Errors
+/// A [setting](crate::TrainerError::Setting): a class that has fewer.
+pub(super) fn draw(
+    examples: Vec<TextExample>,
+    labels: &LabelSet,
+    shots: usize,
+    seed: u64,
+) -> Result<Vec<TextExample>> {
+    let mut drawn = BTreeSet::new();
+    for (class, name) in labels.names().iter().enumerate() {
+        let of_class = (0u64..).zip(&examples).filter(|(_, example)| example.target == Target::Class(class));
+        let mut places: Vec<(u64, u64)> =
+            of_class.map(|(place, _)| (derive_seed(seed, &[SHOTS_STREAM, place]), place)).collect();
+        if places.len() < shots {
+            let expected = format!("at most {}, the training examples of class {name:?}", places.len());
+            return Err(bad_setting("data.shots", shots, expected));
+        }
+        places.sort_unstable();
+        drawn.extend(places[..shots].iter().map(|(_, place)| *place));
+    }
+    let examples = (0u64..).zip(examples).filter(|(place, _)| drawn.contains(place));
+    Ok(examples.map(|(_, example)| example).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn examples(n: usize) -> Vec<TextExample> {
+        let example =
+            |i: usize| TextExample { text: i.to_string(), pair: None, target: Target::Class(i % 5 / 3) };
+        (0..n).map(example).collect()
+    }
+
+    fn drawn(shots: usize, seed: u64) -> Result<Vec<usize>> {
+        let labels = LabelSet::given(["no", "yes"]).unwrap();
+        let drawn = draw(examples(1_000), &labels, shots, seed)?;
+        Ok(drawn.iter().map(|example| example.text.parse().unwrap()).collect())
+    }
+
+    #[test]
+    fn as_many_of_each_class_by_seed() {
+        let first = drawn(16, 1).unwrap();
+        assert_eq!(first, drawn(16, 1).unwrap());
+        assert_ne!(first, drawn(16, 2).unwrap());
+        assert!(first.is_sorted());
+        let of_class = |class| first.iter().filter(|i| **i % 5 / 3 == class).count();
+        assert_eq!((first.len(), of_class(0), of_class(1)), (32, 16, 16));
+        // More shots are the same ones and others.
+        let more = drawn(20, 1).unwrap();
+        assert!(first.iter().all(|i| more.contains(i)));
+        assert_eq!(drawn(400, 1).unwrap().len(), 800);
+        assert_eq!(
+            drawn(401, 1).unwrap_err().to_string(),
+            "`data.shots` is 401; expected at most 400, the training examples of class \"yes\""
+        );
+    }
+
+    #[test]
+    fn all_are_as_likely() {
+        // Each of the first class is drawn with probability 300 / 600.
+        let mut counts = vec![0u32; 1_000];
+        (0..400).for_each(|seed| drawn(300, seed).unwrap().into_iter().for_each(|i| counts[i] += 1));
+        let of_first = counts.iter().enumerate().filter(|(i, _)| i % 5 / 3 == 0);
+        // Six standard deviations of a binomial around 200.
+        assert!(of_first.map(|(_, n)| *n).all(|n| n.abs_diff(200) < 60), "{counts:?}");
+    }
+}

@@ -1,0 +1,91 @@
+//! What a pretraining run starts from: random weights, or a checkpoint's.
+
+use crate::config::{ModelSection, PretrainedModel, RunConfig};
+use crate::{Result, TrainerError};
+use burn::tensor::Device;
+use cloze_data::derive_seed;
+use cloze_model::ParamInit;
+use cloze_model::bert::{BertConfig, BertForPreTraining, MlmHead, NextSentenceHead};
+use cloze_model::huggingface::{Architecture, Checkpoint, LoadReport};
+use cloze_tokenizer::Tokenizer;
+
+/// Tells the initial parameters' random numbers from all others that a seed gives.
+const INIT_STREAM: u64 = 0x1217;
+
+/// A model before its first step.
+#[derive(Debug)]
+pub(crate) struct InitialModel {
+    pub encoder: BertConfig,
+    pub model: BertForPreTraining,
+    /// What it is saved as.
+    pub architecture: Architecture,
+    /// What a checkpoint lacked and what of it is not used.
+    pub report: LoadReport,
+}
+
+impl InitialModel {
+    /// The model that `config` says, for `tokenizer`.
+    ///
+    /// # Errors
+    /// Sizes that do not fit together; those of the checkpoint; a config that asks for what the checkpoint's family
+    /// does not have, or for longer sequences than it takes; [`TrainerError::VocabularyMismatch`].
+    pub fn new(config: &RunConfig, tokenizer: &Tokenizer, device: &Device) -> Result<Self> {
+        let init = ParamInit::new(device, derive_seed(config.run.seed, &[INIT_STREAM]));
+        match &config.model {
+            ModelSection::New(section) => {
+                let encoder = section.bert(tokenizer);
+                encoder.validate()?;
+                let model = encoder.init(&mut init.with_std(encoder.init_std));
+                let report = LoadReport::default();
+                Ok(Self { encoder, model, architecture: Architecture::PreTraining, report })
+            }
+            ModelSection::Pretrained(section) => Self::pretrained(config, section, tokenizer, init),
+        }
+    }
+
+    /// With a head for pairs where there are pairs, and else for masked pieces alone. Heads that the checkpoint
+    /// lacks are new.
+    fn pretrained(
+        config: &RunConfig,
+        section: &PretrainedModel,
+        tokenizer: &Tokenizer,
+        init: ParamInit,
+    ) -> Result<Self> {
+        let checkpoint = Checkpoint::open(&section.path)?;
+        let has_pairs = config.examples.has_pairs();
+        let architecture = if has_pairs { Architecture::PreTraining } else { Architecture::MaskedLm };
+        let mut encoder = checkpoint.encoder(architecture);
+        let bad = |key: &str, found: String, expected: String| {
+            Err(TrainerError::Setting { key: key.into(), found, expected })
+        };
+        if has_pairs && !encoder.pooler {
+            let expected =
+                format!("doc-sentences or full-sentences: {} has no head for pairs", encoder.family);
+            return bad("examples.pairs.kind", "of sentence pairs".into(), expected);
+        }
+        let seq_len = config.examples.seq_len;
+        if seq_len > encoder.max_positions {
+            let expected = format!("at most {}, the checkpoint's positions", encoder.max_positions);
+            return bad("examples.seq_len", seq_len.to_string(), expected);
+        }
+        if tokenizer.vocab_size() > encoder.vocab_size {
+            return Err(TrainerError::VocabularyMismatch {
+                folder: section.path.clone(),
+                tokenizer: tokenizer.vocab_size(),
+                model: encoder.vocab_size,
+            });
+        }
+        encoder.hidden_dropout = section.hidden_dropout.unwrap_or(encoder.hidden_dropout);
+        encoder.attention_dropout = section.attention_dropout.unwrap_or(encoder.attention_dropout);
+        encoder.validate()?;
+        let init = &mut init.with_std(encoder.init_std).deferred();
+        let model = BertForPreTraining {
+            bert: encoder.init_encoder(init),
+            mlm: MlmHead::new(&encoder, init),
+            next_sentence: has_pairs.then(|| NextSentenceHead::new(encoder.d_model, init)),
+        };
+        let new = ["mlm.*", "next_sentence.*", "bert.pooler.*"];
+        let (model, report) = checkpoint.load_into(model, architecture, &new)?;
+        Ok(Self { encoder, model, architecture, report })
+    }
+}
