@@ -569,7 +569,7 @@ fn words_are_tagged() {
 
     let (_folder, model) = asked(Architecture::TokenClassification, &["NN", "VB"]);
     let ran = run(&["predict", "--model", &model]);
-    assert!(ran.error_line(1).contains("the labels are no tags of entities"), "{}", ran.err);
+    assert!(ran.error_line(1).contains("the label `NN` is no tag of entities"), "{}", ran.err);
 }
 
 #[test]

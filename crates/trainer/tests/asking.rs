@@ -22,7 +22,7 @@ use tempfile::TempDir;
 /// A task's config, its labelled data, and what is asked of each example.
 struct Case {
     /// `[task]`.
-    task: &'static str,
+    task: String,
     /// The data's file, which says its format.
     file: &'static str,
     data: String,
@@ -41,7 +41,7 @@ fn word(i: usize) -> char {
 }
 
 /// Digits are places, and persons where another follows; the longest sentences have windows.
-fn tags(task: &'static str) -> Case {
+fn tags(settings: &str) -> Case {
     let (mut data, mut lines) = (String::new(), Vec::new());
     for i in 0..40usize {
         let words: Vec<String> = (0..3 + i * 7 % 16)
@@ -65,6 +65,7 @@ fn tags(task: &'static str) -> Case {
         data.push('\n');
         lines.push(json!({ "words": words }).to_string());
     }
+    let task = format!("kind = 'tagging'\nlong_sentences = {{ windows = {{ stride = 4 }} }}\n{settings}");
     Case { task, file: "data.conll", data, lines }
 }
 
@@ -91,7 +92,7 @@ fn answers() -> Case {
     });
     let paragraphs: Vec<Value> = paragraphs.collect();
     let data = json!({ "version": "v2.0", "data": [{ "title": "", "paragraphs": paragraphs }] }).to_string();
-    Case { task: "kind = 'answers'\nstride = 4\nmax_question = 3", file: "data.json", data, lines }
+    Case { task: "kind = 'answers'\nstride = 4\nmax_question = 3".into(), file: "data.json", data, lines }
 }
 
 /// Two or three choices, of which the right one has a digit.
@@ -108,7 +109,7 @@ fn choices() -> Case {
         data += &(json!({ "context": "x y", "choices": choices, "label": right }).to_string() + "\n");
         lines.push(json!({ "text": "x y", "choices": choices }).to_string());
     }
-    Case { task: "kind = 'multiple-choice'", file: "data.jsonl", data, lines }
+    Case { task: "kind = 'multiple-choice'".into(), file: "data.jsonl", data, lines }
 }
 
 /// Trains a small random encoder for so short that it is wrong often.
@@ -253,13 +254,13 @@ fn same_entities(value: &Value, row: &Value) -> bool {
 
 #[test]
 fn tags_by_themselves() {
-    let case = tags("kind = 'tagging'\nlong_sentences = { windows = { stride = 4 } }");
+    let case = tags("");
     says_what_training_did(&case, same_entities);
 }
 
 #[test]
 fn tags_with_a_field() {
-    let case = tags("kind = 'tagging'\ncrf = true\npredict_scheme = 'bioes'\ncrf_lr_scale = 10.0");
+    let case = tags("crf = true\npredict_scheme = 'bioes'\ncrf_lr_scale = 10.0");
     says_what_training_did(&case, same_entities);
 }
 
@@ -282,7 +283,7 @@ fn choices_of_any_number() {
 /// Without its `task.json` a folder is like one of transformers.
 #[test]
 fn folders_without_a_task_say_theirs_too() {
-    for case in [tags("kind = 'tagging'"), answers(), choices()] {
+    for case in [tags(""), answers(), choices()] {
         let trained = train(&case);
         let before = trained.ask(&case.lines[..4], 4);
         fs::remove_file(trained.folder.path().join("out/model").join(TASK_FILE)).unwrap();
@@ -306,7 +307,7 @@ fn folders_without_a_task_say_theirs_too() {
 #[test]
 fn tags_have_weights_and_smoothing() {
     // A tag without weight is never learnt, and the others are found everywhere.
-    let case = tags("kind = 'tagging'\nclass_weights = [0.0, 1, 1, 1, 1]\nlabel_smoothing = 0.1");
+    let case = tags("class_weights = [0.0, 1, 1, 1, 1]\nlabel_smoothing = 0.1");
     let trained = train(&case);
     let values = trained.ask(&case.lines, 8);
     let outside = |value: &Value| value["tags"].as_array().unwrap().iter().filter(|tag| *tag == "O").count();

@@ -4,7 +4,8 @@ use super::config::TaskSection;
 use super::tags::TaggingSection;
 use crate::{Result, TrainerError};
 use burn::module::Module;
-use cloze_data::labelled::{AnswerConfig, LabelSet, TagScheme, Windows};
+use cloze_data::DataError;
+use cloze_data::labelled::{AnswerConfig, LabelSet, LongSentences, TagScheme, Windows};
 use cloze_model::bert::BertConfig;
 use cloze_model::huggingface::{Architecture, PretrainedConfig, ProblemType, SaveConfig, save_pretrained};
 use cloze_tokenizer::Tokenizer;
@@ -51,14 +52,20 @@ impl TaskFile {
             .map_err(|reason| TrainerError::BadTaskFile { path: folder.join("config.json"), reason })?;
         let of_tokenizer =
             tokenizer.config().model_max_length.or(tokenizer.truncation().map(|cut| cut.max_length));
-        let max_len = of_tokenizer.unwrap_or(usize::MAX);
-        let TaskSection::Answers { max_answer, n_best, null_threshold, .. } = task else {
-            return Ok(Self { task, max_len });
+        let mut max_len = of_tokenizer.unwrap_or(usize::MAX).min(config.encoder.max_positions);
+        let task = match task {
+            TaskSection::Answers { max_answer, n_best, null_threshold, .. } => {
+                max_len = max_len.min(Windows::default().max_len);
+                // Of 384 these are the 128 and 64 of BERT, and shorter sequences have room for them too.
+                let (stride, max_question) = (max_len / 3, max_len / 6);
+                TaskSection::Answers { stride, max_question, max_answer, n_best, null_threshold }
+            }
+            TaskSection::Tagging(section) => {
+                let long_sentences = LongSentences::Windows { stride: max_len / 4 };
+                TaskSection::Tagging(TaggingSection { long_sentences, ..section })
+            }
+            other => other,
         };
-        let max_len = max_len.min(config.encoder.max_positions).min(Windows::default().max_len);
-        // Of 384 these are the 128 and 64 of BERT, and shorter sequences have room for them too.
-        let (stride, max_question) = (max_len / 3, max_len / 6);
-        let task = TaskSection::Answers { stride, max_question, max_answer, n_best, null_threshold };
         Ok(Self { task, max_len })
     }
 }
@@ -83,8 +90,13 @@ fn of_config(config: &PretrainedConfig) -> std::result::Result<TaskSection, Stri
         },
         (Architecture::TokenClassification, _) => {
             let labels = config.labels.clone();
-            let scheme = TagScheme::detect(labels.iter().map(std::slice::from_ref))
-                .map_err(|error| format!("the labels are no tags of entities: {error}"))?;
+            let scheme =
+                TagScheme::detect(labels.iter().map(std::slice::from_ref)).map_err(|error| match error {
+                    DataError::Tag { tag, .. } => {
+                        format!("the label `{tag}` is no tag of entities; expected such as O, B-PER, I-PER")
+                    }
+                    other => other.to_string(),
+                })?;
             // One tag says nothing of what may follow which.
             let scheme = if scheme == TagScheme::Bioes { scheme } else { TagScheme::Bio };
             let section =

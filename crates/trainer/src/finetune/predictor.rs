@@ -372,8 +372,10 @@ mod tests {
         assert!(many.contains("config.json: a text with any number of labels"), "{many}");
         let two = error(&[("problem_type", "regression".into())]);
         assert!(two.ends_with("a regression of 2 numbers; expected one"), "{two}");
+        let encoder = error(&[("architectures", vec!["BertModel"].into())]);
+        assert!(encoder.contains("no task can be told from `architectures` (BertModel)"), "{encoder}");
         let tags = error(&[("architectures", vec!["BertForTokenClassification"].into())]);
-        assert!(tags.contains("`architectures` (BertForTokenClassification)"), "{tags}");
+        assert!(tags.contains("config.json: the label `no` is no tag of entities"), "{tags}");
         let three = error(&[("id2label", serde_json::json!({"0": "a", "1": "b", "2": "c"}))]);
         assert!(three.contains("classifier.weight` has shape [2, 16]"), "{three}");
     }

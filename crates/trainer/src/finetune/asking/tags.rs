@@ -215,13 +215,17 @@ mod tests {
     fn a_sentence_may_have_any_number_of_windows() {
         let folder = saved(task(false, TagScheme::Bioes, &TAGS), 10);
         // Windows begin six words after one another, so all but the outer ones see the same words.
-        let words: Vec<&str> = ["a", "k", "x", "q", "b", "m"].into_iter().cycle().take(9_000).collect();
-        let value = ask(folder.path(), &[&json!({ "words": words }).to_string()]).values.remove(0);
-        let tags = value["tags"].as_array().unwrap();
-        assert_eq!(tags.len(), words.len());
-        let inner = &tags[12..8_988];
-        assert!(inner.iter().any(|tag| *tag != inner[0]), "{:?}", &inner[..6]);
-        assert!(inner.iter().zip(&inner[6..]).all(|(tag, next)| tag == next));
+        let mut varied = 0;
+        for six in ["abcdef", "ghijkl", "mnopqr", "stuvwx"] {
+            let words: Vec<String> = six.chars().cycle().take(9_000).map(String::from).collect();
+            let value = ask(folder.path(), &[&json!({ "words": words }).to_string()]).values.remove(0);
+            let tags = value["tags"].as_array().unwrap();
+            assert_eq!(tags.len(), words.len());
+            let inner = &tags[12..8_988];
+            varied += usize::from(inner.iter().any(|tag| *tag != inner[0]));
+            assert!(inner.iter().zip(&inner[6..]).all(|(tag, next)| tag == next));
+        }
+        assert!(varied > 0);
     }
 
     #[test]
