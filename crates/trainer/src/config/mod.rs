@@ -654,7 +654,7 @@ final_fraction = 0.1
             (
                 "hidden_dropout = 0.0",
                 "norm = 3",
-                "run.toml:14: `model.norm` is 3; expected one of \"post\" or \"pre\"",
+                "run.toml:14: `model.norm` is 3; expected a string in quotes",
             ),
             // Inside tables tagged by a kind.
             (

@@ -296,7 +296,8 @@ fn in_words(expected: &str) -> String {
         "i8" | "i16" | "i32" | "i64" | "isize" => "a whole number",
         "f32" | "f64" => "a number",
         "a boolean" => "true or false",
-        "a string" => "a string in quotes",
+        // The second is a name's in a table that is tagged by a kind, which does not tell the names.
+        "a string" | "string or map" => "a string in quotes",
         "a sequence" => "a list in brackets",
         "struct" => "a table",
         other if other.starts_with("a nonzero") => "a whole number of 1 or more",
