@@ -96,8 +96,9 @@ impl Workplace {
     }
 }
 
-const WORDS: [&str; 12] =
-    ["great", "terrible", "films", "have", "Rome", "in", "Ann", "it", "was", "never", "who", "is"];
+/// Among them those that a prompt asks for.
+const WORDS: [&str; 14] =
+    ["great", "films", "have", "Rome", "good", "in", "Ann", "it", "bad", "was", "never", "poor", "who", "is"];
 
 /// A sentence of seven words, one after another a different one.
 fn sentence(i: usize) -> String {
