@@ -123,7 +123,7 @@ fn train(case: &Case) -> Trained {
     let path = |name: &str| folder.path().join(name);
     fs::create_dir(path("checkpoint")).unwrap();
     save_pretrained(&path("checkpoint"), &model, &shape, &SaveConfig::new(Architecture::Encoder)).unwrap();
-    tokenizer.save(&path("checkpoint")).unwrap();
+    tokenizer.save(path("checkpoint")).unwrap();
     fs::write(path(case.file), &case.data).unwrap();
     let (name, file) = (folder.path().display(), case.file);
     let text = format!(
@@ -285,10 +285,12 @@ fn choices_of_any_number() {
 fn folders_without_a_task_say_theirs_too() {
     for case in [tags(""), answers(), choices()] {
         let trained = train(&case);
-        let before = trained.ask(&case.lines[..4], 4);
+        // These have no windows, whose length `task.json` alone knows.
+        let short = &case.lines[..2];
+        let before = trained.ask(short, 2);
         fs::remove_file(trained.folder.path().join("out/model").join(TASK_FILE)).unwrap();
         let mut predictor = trained.load(false);
-        let after = trained.ask(&case.lines[..4], 4);
+        let after = trained.ask(short, 2);
         match case.file {
             // Whether there may be no answer is not known.
             "data.json" => {

@@ -286,11 +286,10 @@ impl<T: Ask + Send> Asked for TaskModel<T> {
 }
 #[cfg(test)]
 mod tests {
-    use super::super::asking::testing::{ask, encoder, init, saved, tokenizer};
+    use super::super::asking::testing::{encoder, init, saved};
     use super::super::model_folder::TASK_FILE;
-    use super::super::tags::TaggingSection;
     use super::*;
-    use cloze_data::labelled::{AnswerConfig, LabelSet, TagScheme};
+    use cloze_data::labelled::LabelSet;
     use cloze_model::bert::Bert;
     use cloze_model::huggingface::{Architecture, SaveConfig, save_pretrained};
     use std::fs;
