@@ -422,8 +422,8 @@ fn what_a_prompt_needs_is_said() {
         ("task.template=\"{text}\"", "`task.template` is \"{text}\"; expected one {mask}"),
         ("data.shots=100", "`data.shots` is 100; expected at most"),
         (
-            "data.max_len=7",
-            "`data.max_len` is 7; expected at least 8: the template, the special tokens and a token of each text",
+            "data.max_len=6",
+            "`data.max_len` is 6; expected at least 7: the template, the special tokens and a token of each text",
         ),
     ] {
         let message = error(&[set]);
