@@ -106,7 +106,7 @@ fn sentence(i: usize) -> String {
     format!("{}.", words.join(" "))
 }
 
-/// A file of sixteen labelled examples, as the source describes it.
+/// A file of labelled examples, as the source describes it.
 fn labelled(kind: &str, source: &Table, file: &str) -> String {
     match kind {
         "tagging" => {
@@ -118,10 +118,10 @@ fn labelled(kind: &str, source: &Table, file: &str) -> String {
                 };
                 sentence(i).split(' ').enumerate().map(line).chain(["\n".to_owned()]).collect::<String>()
             };
-            (0..16).map(tagged).collect()
+            (0..32).map(tagged).collect()
         }
         "answers" => {
-            let questions: Vec<_> = (0..16)
+            let questions: Vec<_> = (0..32)
                 .map(|i| {
                     let context = sentence(i).repeat(12);
                     let answer = context.split(' ').nth(2).unwrap();
@@ -161,7 +161,7 @@ fn texts(kind: &str, source: &Table, file: &str) -> String {
                 .collect();
             format!("<pair>{inner}</pair>\n")
         };
-        return format!("<corpus>{}</corpus>", (0..16).map(row).collect::<String>());
+        return format!("<corpus>{}</corpus>", (0..32).map(row).collect::<String>());
     }
     let delimiter = text("delimiter").unwrap_or("\t");
     let numbered = source.get("header").and_then(Value::as_bool) == Some(false);
@@ -180,6 +180,6 @@ fn texts(kind: &str, source: &Table, file: &str) -> String {
         row.join(delimiter) + "\n"
     };
     let header = line(&|field| name(field).as_str().unwrap_or("-").to_owned());
-    let rows = (0..16).map(|i| line(&|field| cell(field, i)));
+    let rows = (0..32).map(|i| line(&|field| cell(field, i)));
     [header].into_iter().filter(|_| !numbered).chain(rows).collect()
 }
