@@ -50,6 +50,44 @@ fn every_config_runs() {
     }
 }
 
+#[test]
+fn fine_tuning_takes_several_seeds_and_is_profiled() {
+    let place = Workplace::new();
+    let train = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_cloze"));
+        let ran = command.arg("train").args(args).current_dir(place.root()).output().unwrap();
+        let [out, err] = [ran.stdout, ran.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+        (ran.status.code(), out, err)
+    };
+    let seeds = ["configs/sst2.toml", "--set", "train.epochs=1", "--out", "runs/seeds", "--seeds", "7,2"];
+    let (code, first, err) = train(&seeds);
+    assert_eq!(code, Some(0), "{err}");
+    assert!(err.contains("± deviation") && err.contains("seed 2, 2 of 2"), "{err}");
+    let model = place.root().join(first.trim_end());
+    assert!(model.join("model.safetensors").is_file(), "{first}");
+    assert!(place.root().join("runs/seeds/seeds.html").is_file());
+    let (code, again, err) = train(&seeds);
+    assert_eq!((code, again), (Some(0), first));
+    assert_eq!(err.matches("done before").count(), 2, "{err}");
+
+    let (code, _, err) = train(&["configs/sst2.toml", "--seeds", "1,1"]);
+    assert_eq!((code, err.as_str()), (Some(2), "error: --seeds has a seed twice\n"));
+    let (code, _, err) = train(&["configs/bert-tiny-sample.toml", "--seeds", "1"]);
+    assert_eq!((code, err.as_str()), (Some(2), "error: --seeds is of fine-tuning runs\n"));
+
+    let sets = ["--set", "train.batch_size=2", "--set", "train.epochs=2"];
+    let (code, _, err) =
+        train(&[&["configs/sst2.toml", "--out", "runs/profiled", "--profile", "6"], &sets[..]].concat());
+    assert_eq!(code, Some(0), "{err}");
+    let table = err.split_once("profile of 6 steps").expect("a profile").1;
+    for row in ["step", "forward", "backward", "update", "everything else"] {
+        assert!(table.contains(row), "{row}: {err}");
+    }
+    let trace = std::fs::read_to_string(place.root().join("runs/profiled/trace.json")).unwrap();
+    let events: Vec<serde_json::Value> = serde_json::from_str(&trace).unwrap();
+    assert_eq!(events.iter().filter(|event| event["name"] == "step" && event["ph"] == "B").count(), 6);
+}
+
 /// The commands of a section of the README.
 #[cfg(feature = "hub")]
 fn commands(heading: &str) -> Vec<String> {

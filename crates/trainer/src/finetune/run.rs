@@ -650,7 +650,7 @@ impl<'a, T: Task> Run<'a, T> {
         ];
         let title = format!("{}: {split}", self.config.run.name);
         Report { title: &title, facts: &facts, figures: &figures, predictions: &*predictions }
-            .write_with_curve(&folder, &self.folder.curve())?;
+            .write_with_curve(&folder, (self.state.step > 0).then(|| self.folder.curve()).as_deref())?;
         progress.note(&format!("{split}\n{figures}\n{}", folder.join("report.html").display()));
         let seconds = start.elapsed().as_secs_f64();
         if split != "dev" {

@@ -61,13 +61,13 @@ fn render(title: &str, records: &[Record]) -> std::result::Result<String, String
         let drawn = root.fill(&WHITE).map_err(message).and_then(|()| {
             let titled = root.titled(title, ("sans-serif", 24)).map_err(message)?;
             let (upper, lower) = titled.split_vertically(55.percent_height());
-            let tuning = |record: &Record| matches!(record, Record::Tuning(_) | Record::Figures(_));
-            match records.iter().any(tuning) {
-                true => {
+            let pretraining = |record: &Record| matches!(record, Record::Train(_) | Record::Eval(_));
+            match records.iter().any(pretraining) {
+                false => {
                     panel(&upper, "", "loss", 0.0, &tuning_losses(records))?;
                     panel(&lower, "step", "figure", 0.35, &[main_figure(records)])
                 }
-                false => {
+                true => {
                     panel(&upper, "", "masked-token loss (nats)", 0.0, &losses(records))?;
                     panel(&lower, "step", "accuracy", 0.35, &accuracies(records))
                 }

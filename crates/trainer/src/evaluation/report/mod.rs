@@ -107,19 +107,16 @@ impl Report<'_> {
     /// # Errors
     /// [`TrainerError::Io`].
     pub fn write(&self, folder: &Path) -> Result<()> {
-        self.write_page(folder, None)
+        self.write_with_curve(folder, None)
     }
 
     /// The same, and the page shows a run's learning curve, an SVG file that [`curve::draw`] made.
     ///
     /// # Errors
     /// [`TrainerError::Io`].
-    pub fn write_with_curve(&self, folder: &Path, curve: &Path) -> Result<()> {
-        let svg = std::fs::read_to_string(curve).map_err(TrainerError::io("read", curve))?;
-        self.write_page(folder, Some(&svg))
-    }
-
-    fn write_page(&self, folder: &Path, curve: Option<&str>) -> Result<()> {
+    pub fn write_with_curve(&self, folder: &Path, curve: Option<&Path>) -> Result<()> {
+        let read = |path: &Path| std::fs::read_to_string(path).map_err(TrainerError::io("read", path));
+        let curve = curve.map(read).transpose()?;
         std::fs::create_dir_all(folder).map_err(TrainerError::io("make", folder))?;
         let write = |name: &str, text: String| write_whole(&folder.join(name), text.as_bytes());
         let figures = serde_json::to_string_pretty(self.figures).expect("figures are strings and numbers");
@@ -133,7 +130,7 @@ impl Report<'_> {
         for table in self.predictions.tables() {
             write(table.file, files::table(&table.rows))?;
         }
-        write("report.html", html::page(self, &worst, curve).into_string())
+        write("report.html", html::page(self, &worst, curve.as_deref()).into_string())
     }
 }
 
