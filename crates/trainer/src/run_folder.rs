@@ -13,6 +13,7 @@
 
 use crate::checkpoint::flush;
 use crate::config::FolderConfig;
+use crate::metrics::METRICS_FILE;
 use crate::{Result, TrainerError};
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -25,14 +26,15 @@ pub struct RunFolder {
 }
 
 impl RunFolder {
-    /// Takes `path` for a new run.
+    /// Takes `path` for a new run. One that ended over its data or checkpoint, before its first step, does not
+    /// stand in the way of the corrected one.
     ///
     /// # Errors
-    /// [`TrainerError::RunExists`] if a run was started there before, [`TrainerError::RunInUse`] if
+    /// [`TrainerError::RunExists`] if a run has made a step there before, [`TrainerError::RunInUse`] if
     /// another process is at it, [`TrainerError::Io`].
     pub fn create(path: &Path, config: &impl FolderConfig) -> Result<Self> {
         let folder = Self::take(path)?;
-        if folder.config().exists() {
+        if folder.path().join(METRICS_FILE).exists() {
             return Err(TrainerError::RunExists { path: path.into() });
         }
         write_whole(&folder.config(), config.to_toml().as_bytes())?;

@@ -248,8 +248,8 @@ fn settings_that_do_not_fit_the_data() {
     let bench = Bench::new();
     let error = |task: &str, sets: &[&str]| {
         let config = bench.config(task, "label", sets);
-        let name = format!("run-{}", task.len() + sets.len());
-        bench.run(&name, &config, false, &mut Silent, &AtomicBool::new(false)).unwrap_err().to_string()
+        // A folder without a step stands in nobody's way.
+        bench.run("run", &config, false, &mut Silent, &AtomicBool::new(false)).unwrap_err().to_string()
     };
     assert_eq!(
         error("{ kind = \"classification\", class_weights = [1.0, 2.0, 3.0] }", &[]),
