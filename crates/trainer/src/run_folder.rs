@@ -34,11 +34,16 @@ impl RunFolder {
     /// another process is at it, [`TrainerError::Io`].
     pub fn create(path: &Path, config: &impl FolderConfig) -> Result<Self> {
         let folder = Self::take(path)?;
-        if folder.path().join(METRICS_FILE).exists() {
+        if Self::has_begun(path) {
             return Err(TrainerError::RunExists { path: path.into() });
         }
         write_whole(&folder.config(), config.to_toml().as_bytes())?;
         Ok(folder)
+    }
+
+    /// Whether a run was started in `path` that is more than a config.
+    pub fn has_begun(path: &Path) -> bool {
+        path.join(METRICS_FILE).exists()
     }
 
     /// Takes `path`, where a run with the same config was started before.

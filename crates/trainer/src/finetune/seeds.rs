@@ -7,6 +7,7 @@ use crate::evaluation::report::{SeedRun, SeedsReport};
 use crate::evaluation::seeds::Seeds;
 use crate::metrics::progress::RunProgress;
 use crate::run::RunOptions;
+use crate::run_folder::RunFolder;
 use crate::{Result, TrainerError};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -69,7 +70,7 @@ pub fn fine_tune_seeds(
             }
             None => {
                 progress.note(&place);
-                let resume = folder.join("config.toml").exists();
+                let resume = RunFolder::has_begun(&folder);
                 let options = RunOptions {
                     device: options.device.clone(),
                     folder: folder.clone(),
