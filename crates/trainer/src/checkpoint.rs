@@ -75,8 +75,11 @@ impl From<CursorState> for Cursor {
 pub struct Best {
     /// The step it was made at.
     pub step: u64,
-    /// The held-out masked-LM loss, in nats.
+    /// The held-out masked-LM loss, in nats; of fine-tuning, the main figure.
     pub loss: f64,
+    /// The loss beside another main figure, which decides between equals.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tie: Option<f64>,
 }
 
 /// Sums over the updates since the last log record, kept in checkpoints so that a resumed run logs
@@ -293,7 +296,7 @@ mod tests {
                 updates: step,
                 cursor: CursorState { epoch: 1, example: 2 * step },
                 tokens: 64 * step,
-                best: Some(Best { step: 1, loss: 0.1 + 0.2 }),
+                best: Some(Best { step: 1, loss: 0.1 + 0.2, tie: Some(0.1) }),
                 window: Window { updates: 1, losses: vec![1.0 / 3.0], grad_norm: 0.7 },
             },
             model: [("w".to_string(), tensor.clone())].into(),

@@ -423,7 +423,7 @@ impl<'a> Run<'a> {
                 is_best = record.masked_loss.is_finite()
                     && self.state.best.is_none_or(|best| record.masked_loss < best.loss);
                 if is_best {
-                    self.state.best = Some(Best { step, loss: record.masked_loss });
+                    self.state.best = Some(Best { step, loss: record.masked_loss, tie: None });
                 }
                 evaluation = Some(record);
             }

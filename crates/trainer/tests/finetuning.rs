@@ -265,6 +265,10 @@ fn settings_that_do_not_fit_the_data() {
             .next(),
         Some("this evaluation has no figure `recal`")
     );
+    assert_eq!(
+        error("{ kind = \"classification\" }", &["model.freeze_layers=3"]),
+        "`model.freeze_layers` is 3; expected at most 2, the checkpoint's layers"
+    );
     let no_number = error("{ kind = \"regression\" }", &[]);
     assert!(no_number.contains("train.tsv") && no_number.contains("expected a finite number"), "{no_number}");
 }

@@ -65,7 +65,7 @@ pub struct Args {
     #[arg(long, value_name = "SEEDS", value_delimiter = ',', conflicts_with = "profile")]
     seeds: Vec<u64>,
     /// Measure some steps, after the first five: prints the time by operation and writes trace.json to the
-    /// run's folder, which ui.perfetto.dev and chrome://tracing open.
+    /// run's folder, which ui.perfetto.dev and chrome://tracing open. The run goes on to its end.
     #[arg(long, value_name = "STEPS", num_args = 0..=1, default_missing_value = "20",
         value_parser = clap::value_parser!(u64).range(1..))]
     profile: Option<u64>,

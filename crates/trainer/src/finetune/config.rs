@@ -158,16 +158,17 @@ pub struct DataSection {
     /// Files to measure the result with, read as the training data. Default none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub test: Vec<String>,
-    /// Tokens of a sequence at most. Default 128.
-    #[serde(default = "max_len")]
+    /// Tokens of a sequence at most. Default 128, for answers 384.
+    #[serde(default = "unset")]
     pub max_len: usize,
     /// Train on so many examples of each class, drawn by the seed, of what is not held out. Default on all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shots: Option<usize>,
 }
 
-fn max_len() -> usize {
-    128
+/// What no file can say, to be replaced by the task's default.
+fn unset() -> usize {
+    usize::MAX
 }
 
 /// `[train]`: how much is trained, and with what.
@@ -222,7 +223,10 @@ impl FineTuneConfig {
     /// # Errors
     /// As [`RunConfig::load`](crate::config::RunConfig::load).
     pub fn load(path: &Path, sets: &[String]) -> Result<Self> {
-        let (config, merged) = layered::read::<Self>(path, sets)?;
+        let (mut config, merged) = layered::read::<Self>(path, sets)?;
+        if config.data.max_len == unset() {
+            config.data.max_len = if matches!(config.task, TaskSection::Answers { .. }) { 384 } else { 128 };
+        }
         match config.complaint() {
             None => Ok(config),
             Some((key, found, expected)) => Err(TrainerError::BadValue {
@@ -386,6 +390,7 @@ kind = "linear"
             "--set model.layer_decay=1.5: `model.layer_decay` is 1.5; expected above 0 and at most 1"
         );
         let answers = FILE.replace("classification", "answers");
+        assert_eq!(load(&answers, &[]).unwrap().data.max_len, 384);
         assert_eq!(
             error(&answers, &["task.n_best=0"]),
             "--set task.n_best=0: `task.n_best` is 0; expected at least 1"

@@ -9,6 +9,7 @@ mod asking;
 mod choices;
 mod config;
 mod evaluate;
+mod held_out;
 mod model_folder;
 mod predictor;
 mod prompt;

@@ -4,6 +4,7 @@ use super::answers::AnswerTask;
 use super::choices::ChoiceTask;
 use super::config::{FineTuneConfig, TaskSection};
 use super::evaluate::{figures, n_tokens, predict};
+use super::held_out::held_out;
 use super::model_folder::{ModelFolder, TaskFile};
 use super::prompt::PromptTask;
 use super::shots;
@@ -23,12 +24,12 @@ use crate::run::RunOptions;
 use crate::run_folder::{RunFolder, write_whole, write_whole_folder};
 use crate::step::{StepConfig, step};
 use crate::{Result, TrainerError};
-use burn::module::Module;
-use burn::tensor::Device;
+use burn::module::{Module, ModuleVisitor, Param};
+use burn::tensor::{Device, Tensor};
 use cloze_data::labelled::{BatchSize, Buckets, LabelSet, LabelledSource, TagReport, TextExample};
 use cloze_data::{SkipReport, derive_seed};
 use cloze_model::bert::{Bert, BertConfig};
-use cloze_model::huggingface::Checkpoint as Pretrained;
+use cloze_model::huggingface::{Checkpoint as Pretrained, LoadReport};
 use cloze_model::{ParamInit, first_layers, freeze, lora, weights};
 use cloze_tokenizer::Tokenizer;
 use serde::{Deserialize, Serialize};
@@ -42,8 +43,6 @@ use tracing::trace_span;
 const INIT_STREAM: u64 = 0xF17E;
 /// The same for the order of the examples.
 const ORDER_STREAM: u64 = 0x0DE5;
-/// And for which training examples are held out.
-const HELD_OUT_STREAM: u64 = 0x4E1D;
 
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq)]
@@ -92,10 +91,16 @@ pub fn fine_tune(
     match &config.task {
         section @ (TaskSection::Classification { .. } | TaskSection::Regression { .. }) => {
             let (task, examples, skipped) = TextTask::read(section, &config.data.train)?;
-            let encode = |examples| TextTask::encode(&tokenizer, examples, max_len);
+            let mut cut = 0;
+            let encode = |examples| {
+                let encoded = TextTask::encode(&tokenizer, examples, max_len)?;
+                cut += encoded.features.iter().filter(|features| features.truncated).count();
+                Ok(encoded)
+            };
             let select = |examples| few(config, task.labels.as_ref(), examples);
             let read = |source: &LabelledSource| task.read_more(source);
             let data = reading.selected::<TextTask>((examples, skipped), read, encode, select)?;
+            note_cut(cut, max_len, progress);
             Run::start(config, options, folder, &task, data, &tokenizer, progress)?
                 .finish(options.stop, progress)
         }
@@ -117,10 +122,16 @@ pub fn fine_tune(
         }
         TaskSection::Prompt(section) => {
             let task = PromptTask::new(section, &tokenizer, &config.model.path)?;
-            let encode = |examples| task.encode(&tokenizer, examples, max_len);
+            let mut cut = 0;
+            let encode = |examples| {
+                let encoded = task.encode(&tokenizer, examples, max_len)?;
+                cut += encoded.features.iter().filter(|features| features.truncated).count();
+                Ok(encoded)
+            };
             let select = |examples| few(config, Some(&task.labels), examples);
             let train = task.read(&config.data.train)?;
             let data = reading.selected::<PromptTask>(train, |source| task.read(source), encode, select)?;
+            note_cut(cut, max_len, progress);
             Run::start(config, options, folder, &task, data, &tokenizer, progress)?
                 .finish(options.stop, progress)
         }
@@ -145,6 +156,14 @@ pub fn fine_tune(
             Run::start(config, options, folder, &task, data, &tokenizer, progress)?
                 .finish(options.stop, progress)
         }
+    }
+}
+
+/// Says how many examples of all splits lost tokens.
+fn note_cut(cut: usize, max_len: usize, progress: &mut dyn RunProgress) {
+    if cut > 0 {
+        let cut = summary::grouped(cut as u64);
+        progress.note(&format!("examples with more than {max_len} tokens, which were cut: {cut}"));
     }
 }
 
@@ -217,23 +236,19 @@ impl Reading<'_> {
         Ok(Data { train, dev: held.or(dev?), test: test? })
     }
 
-    /// Takes the development data out of the training data, where the config says so. Whether an example is
-    /// held out depends on the seed and its place alone; the places, from 0, are written into the run's folder.
+    /// Takes the development data out of the training data, where the config says so. The places of what is held
+    /// out, from 0, are written into the run's folder.
     fn hold_out<E>(&self, examples: Vec<E>) -> Result<(Vec<E>, Option<Vec<E>>)> {
         let Some(share) = self.config.data.dev_fraction else {
             return Ok((examples, None));
         };
-        let limit = (share * u64::MAX as f64) as u64;
-        let seed = self.config.run.seed;
-        let (held, kept): (Vec<_>, Vec<_>) =
-            (0..).zip(examples).partition(|(place, _)| derive_seed(seed, &[HELD_OUT_STREAM, *place]) < limit);
-        if held.is_empty() {
-            return Err(TrainerError::NoExamples { split: "development" });
-        }
-        let places: Vec<String> = held.iter().map(|(place, _)| place.to_string()).collect();
-        write_whole(&self.held_out, format!("[{}]\n", places.join(",")).as_bytes())?;
-        let [held, kept] = [held, kept].map(|part| part.into_iter().map(|(_, example)| example).collect());
-        Ok((kept, Some(held)))
+        let held = held_out(examples.len(), share, self.config.run.seed);
+        let places = held.iter().enumerate().filter(|(_, held)| **held).map(|(place, _)| place.to_string());
+        let places = places.collect::<Vec<_>>().join(",");
+        write_whole(&self.held_out, format!("[{places}]\n").as_bytes())?;
+        let (out, kept): (Vec<_>, Vec<_>) = held.into_iter().zip(examples).partition(|(held, _)| *held);
+        let [out, kept] = [out, kept].map(|part| part.into_iter().map(|(_, example)| example).collect());
+        Ok((kept, Some(out)))
     }
 
     fn split<T>(
@@ -313,7 +328,7 @@ impl<'a, T: Task> Run<'a, T> {
             let expected = format!("at most {}, the checkpoint's positions", encoder.max_positions);
             return Err(bad_setting("data.max_len", config.data.max_len, expected));
         }
-        let model = Self::prepare(config, task, model, &mut init)?;
+        let model = Self::prepare(config, task, &encoder, model, &mut init)?;
         let lengths: Vec<usize> =
             data.train.features.iter().map(|features| n_tokens(task, features)).collect();
         let fingerprint = fingerprint(task, &data.train.features);
@@ -321,23 +336,6 @@ impl<'a, T: Task> Run<'a, T> {
         let buckets = Buckets::new(lengths, size, derive_seed(seed, &[ORDER_STREAM]));
         let epochs: Vec<u64> =
             (0..config.train.epochs).map(|epoch| buckets.epoch(epoch).len() as u64).collect();
-        let count = |split: &Option<Encoded<_, _>>| {
-            split.as_ref().map_or("–".into(), |split| summary::grouped(split.examples.len() as u64))
-        };
-        progress.note(&summary::facts(
-            "fine-tuning",
-            [
-                ("checkpoint", config.model.path.display().to_string()),
-                ("parameters", summary::grouped(model.num_params() as u64)),
-                ("new", if config.model.untrained { "all".into() } else { report.missing.join(", ") }),
-                ("not used", report.unexpected.join(", ")),
-                ("training examples", summary::grouped(data.train.examples.len() as u64)),
-                ("development, test", format!("{}, {}", count(&data.dev), count(&data.test))),
-                ("steps", summary::grouped(epochs.iter().sum())),
-            ]
-            .into_iter()
-            .filter(|(_, value)| !value.is_empty()),
-        ));
 
         let checkpoints = Checkpoints::open(folder.checkpoints())?;
         let constants = optimizer(config, &encoder);
@@ -371,7 +369,7 @@ impl<'a, T: Task> Run<'a, T> {
                 (state, optimizer, MetricsLog::create(folder.path())?, model)
             }
         };
-        Ok(Self {
+        let run = Self {
             config,
             task,
             folder,
@@ -386,13 +384,16 @@ impl<'a, T: Task> Run<'a, T> {
             epochs,
             state,
             tokenizer,
-        })
+        };
+        run.introduce(&report, progress);
+        Ok(run)
     }
 
     /// Freezes what is not to be trained, and attaches adapters.
     fn prepare(
         config: &FineTuneConfig,
         task: &T,
+        encoder: &BertConfig,
         mut model: T::Model,
         init: &mut ParamInit,
     ) -> Result<T::Model> {
@@ -402,9 +403,49 @@ impl<'a, T: Task> Run<'a, T> {
         }
         let mut frozen = section.freeze.clone();
         if let Some(n_layers) = section.freeze_layers {
+            if n_layers > encoder.n_layers {
+                let expected = format!("at most {}, the checkpoint's layers", encoder.n_layers);
+                return Err(bad_setting("model.freeze_layers", n_layers, expected));
+            }
             frozen.extend(first_layers(n_layers));
         }
         Ok(if frozen.is_empty() { model } else { freeze(model, &frozen)? })
+    }
+
+    /// What the user should know of the run before it begins.
+    fn introduce(&self, report: &LoadReport, progress: &mut dyn RunProgress) {
+        let Self { config, data, .. } = self;
+        let (parameters, trained) = (self.model().num_params(), n_trained(self.model()));
+        let count = |split: &Option<Encoded<_, _>>| {
+            split.as_ref().map_or("–".into(), |split| summary::grouped(split.examples.len() as u64))
+        };
+        let steps: u64 = self.epochs.iter().sum();
+        let trained = if trained < parameters { summary::grouped(trained as u64) } else { String::new() };
+        progress.note(&summary::facts(
+            "fine-tuning",
+            [
+                ("checkpoint", config.model.path.display().to_string()),
+                ("parameters", summary::grouped(parameters as u64)),
+                ("  trained", trained),
+                ("new", if config.model.untrained { "all".into() } else { report.missing.join(", ") }),
+                ("not used", report.unexpected.join(", ")),
+                ("training examples", summary::grouped(data.train.examples.len() as u64)),
+                ("development, test", format!("{}, {}", count(&data.dev), count(&data.test))),
+                ("steps", summary::grouped(steps)),
+            ]
+            .into_iter()
+            .filter(|(_, value)| !value.is_empty()),
+        ));
+        let warmup = config.schedule.warmup_steps();
+        if warmup > steps {
+            progress.note(&format!(
+                "the warm-up of {warmup} steps is longer than the run, whose learning rate stays below \
+                 `optimizer.lr`: lower `schedule.warmup_steps`"
+            ));
+        }
+        if data.dev.is_none() && steps > 0 {
+            progress.note("no development data: the last model is saved, whatever it is worth");
+        }
     }
 
     /// Makes the steps that are left, and measures and reports what came of them.
@@ -442,6 +483,8 @@ impl<'a, T: Task> Run<'a, T> {
         let (mut trained, mut tokens_since) = (Duration::ZERO, 0);
         let buckets = self.buckets.clone();
         let mut batches = buckets.steps(self.state.step);
+        // A short run has a learning curve too.
+        let log_every = self.config.log.every.min(steps.div_ceil(20)).max(1);
         while self.state.step < steps && !self.has_stalled() {
             let Some(batch) = batches.next() else { break };
             let span = trace_span!("step").entered();
@@ -459,7 +502,7 @@ impl<'a, T: Task> Run<'a, T> {
             progress.step(&Status { step: number, steps, loss, learning_rate, pace });
 
             let (last, stopping) = (number == steps, stop.load(Ordering::Relaxed));
-            if last || number.is_multiple_of(self.config.log.every.max(1)) {
+            if last || number.is_multiple_of(log_every) {
                 let seconds = trained.as_secs_f64().max(f64::MIN_POSITIVE);
                 let timing = Timing {
                     seconds: start.elapsed().as_secs_f64(),
@@ -584,7 +627,12 @@ impl<'a, T: Task> Run<'a, T> {
         let step = self.state.step;
         let (name, value) = figures.main();
         progress.note(&format!("step {step}: {}", line(&figures)));
-        let improves = self.state.best.is_none_or(|best| Better::of(name).improves(value, best.loss));
+        let loss = figures.get("loss").filter(|_| name != "loss");
+        // Between equals the loss decides: it still falls when every example is right.
+        let improves = self.state.best.is_none_or(|best| {
+            let falls = || loss.zip(best.tie).is_some_and(|(loss, least)| loss < least);
+            Better::of(name).improves(value, best.loss) || value == best.loss && falls()
+        });
         self.log.write(&Record::Figures(FiguresRecord {
             step,
             split: "dev".into(),
@@ -592,7 +640,7 @@ impl<'a, T: Task> Run<'a, T> {
             seconds: start.elapsed().as_secs_f64(),
         }))?;
         if improves {
-            self.state.best = Some(Best { step, loss: value });
+            self.state.best = Some(Best { step, loss: value, tie: loss });
             self.export()?;
         }
         Ok(())
@@ -651,7 +699,9 @@ impl<'a, T: Task> Run<'a, T> {
         let title = format!("{}: {split}", self.config.run.name);
         Report { title: &title, facts: &facts, figures: &figures, predictions: &*predictions }
             .write_with_curve(&folder, (self.state.step > 0).then(|| self.folder.curve()).as_deref())?;
-        progress.note(&format!("{split}\n{figures}\n{}", folder.join("report.html").display()));
+        let of =
+            self.state.best.map_or(String::new(), |best| format!(", the model after step {}", best.step));
+        progress.note(&format!("{split}{of}\n{figures}\n{}", folder.join("report.html").display()));
         let seconds = start.elapsed().as_secs_f64();
         if split != "dev" {
             let (step, split) = (self.state.step, split.to_string());
@@ -674,6 +724,23 @@ impl<'a, T: Task> Run<'a, T> {
         })?;
         self.checkpoints.prune(self.config.checkpoint.keep_last, None)
     }
+}
+
+/// How many of a model's numbers are trained.
+fn n_trained<M: Module>(model: &M) -> usize {
+    struct Trained(usize);
+
+    impl ModuleVisitor for Trained {
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+            if param.is_require_grad() {
+                self.0 += param.shape().num_elements();
+            }
+        }
+    }
+
+    let mut trained = Trained(0);
+    model.visit(&mut trained);
+    trained.0
 }
 
 /// The figures in one line, the main one first.

@@ -17,8 +17,8 @@ use std::path::{Path, PathBuf};
 pub enum OverSeeds {
     /// All are done.
     Done {
-        /// The best one's seed: by the main figure on the development data, where there is none on the test data,
-        /// and without either the first.
+        /// The best one's seed by the main figure on the development data; without any, the first: test data is
+        /// not to choose by.
         best: u64,
         /// The Hugging Face folder of the best one.
         model: PathBuf,
@@ -94,7 +94,7 @@ pub fn fine_tune_seeds(
         runs.push(SeedRun { seed, curve });
     }
 
-    let measured = of_dev.best().or(of_test.best()).map(|run| run.seed);
+    let measured = of_dev.best().map(|run| run.seed);
     let best = measured.unwrap_or(seeds[0]);
     let model = Path::new(&name(best)).join("model");
     let splits: Vec<(&str, &Seeds)> = [("dev", &of_dev), ("test", &of_test)]
@@ -112,9 +112,11 @@ pub fn fine_tune_seeds(
     for (split, all) in splits {
         progress.note(&format!("{split}\n{all}"));
     }
-    if let Some(seed) = measured {
-        progress.note(&format!("best: seed {seed}\n{}", options.folder.join("seeds.html").display()));
-    }
+    let choice = match measured {
+        Some(seed) => format!("best on the development data: seed {seed}"),
+        None => "no development data to choose a seed by".into(),
+    };
+    progress.note(&format!("{choice}\n{}", options.folder.join("seeds.html").display()));
     let model = options.folder.join(model);
     Ok(OverSeeds::Done { best, model, dev: of_dev, test: of_test })
 }

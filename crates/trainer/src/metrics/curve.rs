@@ -62,10 +62,14 @@ fn render(title: &str, records: &[Record]) -> std::result::Result<String, String
             let titled = root.titled(title, ("sans-serif", 24)).map_err(message)?;
             let (upper, lower) = titled.split_vertically(55.percent_height());
             let pretraining = |record: &Record| matches!(record, Record::Train(_) | Record::Eval(_));
+            let figure = main_figure(records);
             match records.iter().any(pretraining) {
+                false if figure.points.is_empty() => {
+                    panel(&titled, "step", "loss", 0.0, &tuning_losses(records))
+                }
                 false => {
                     panel(&upper, "", "loss", 0.0, &tuning_losses(records))?;
-                    panel(&lower, "step", "figure", 0.35, &[main_figure(records)])
+                    panel(&lower, "step", "figure", 0.35, &[figure])
                 }
                 true => {
                     panel(&upper, "", "masked-token loss (nats)", 0.0, &losses(records))?;

@@ -1,0 +1,31 @@
+//! Which of the training data's examples are development data, where the config holds out a share of them.
+
+use cloze_data::derive_seed;
+
+/// Tells these random numbers from all others that a seed gives.
+const HELD_OUT_STREAM: u64 = 0x4E1D;
+
+/// Whether each of `n` examples is held out: the share of them to the nearest number, one at least. It depends on
+/// the seed, the places and their number alone.
+pub(super) fn held_out(n: usize, share: f64, seed: u64) -> Vec<bool> {
+    let count = ((share * n as f64).round() as usize).clamp(1, n.max(1));
+    let mut places: Vec<usize> = (0..n).collect();
+    places.sort_by_key(|place| (derive_seed(seed, &[HELD_OUT_STREAM, *place as u64]), *place));
+    let mut held = vec![false; n];
+    places.into_iter().take(count).for_each(|place| held[place] = true);
+    held
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_is_held_out_whatever_the_size() {
+        let count = |n, share, seed| held_out(n, share, seed).into_iter().filter(|held| *held).count();
+        assert_eq!((count(60, 0.1, 1), count(44, 0.1, 2), count(3, 0.1, 3), count(0, 0.5, 4)), (6, 4, 1, 0));
+        assert_eq!(count(10, 0.99, 5), 10);
+        assert_eq!(held_out(50, 0.2, 7), held_out(50, 0.2, 7));
+        assert_ne!(held_out(50, 0.2, 7), held_out(50, 0.2, 8));
+    }
+}
