@@ -650,7 +650,8 @@ fn a_model_is_measured_as_its_predictions_say() {
     assert!(table.contains("accuracy *") && table.contains("3 examples"), "{table}");
     let test = eval(&["--split", "test"]);
     assert!(
-        test.error_line(2).ends_with("names no files in `data.test`; give --split dev for the development data")
+        test.error_line(2)
+            .ends_with("names no files in `data.test`; give --split dev for the development data")
     );
     // Without a `dev` of its own, what the run held out of its training data.
     let train = format!("data.train.files=[{:?}]", place("dev.tsv"));

@@ -13,7 +13,9 @@ use cloze_tokenizer::train::WordPieceTrainer;
 use cloze_trainer::config::RunConfig;
 use cloze_trainer::embed::{EmbedConfig, Embedder};
 use cloze_trainer::fill_mask::FillMask;
-use cloze_trainer::finetune::{FineTuneConfig, FineTuned, Measured, Predictor, TaskFile, TaskSection, fine_tune};
+use cloze_trainer::finetune::{
+    FineTuneConfig, FineTuned, Measured, Predictor, TaskFile, TaskSection, fine_tune,
+};
 use cloze_trainer::metrics::progress::{RunProgress, Silent, Status};
 use cloze_trainer::metrics::{EvalRecord, METRICS_FILE, Record, jsonl};
 use cloze_trainer::run::{Outcome, RunOptions, pretrain};

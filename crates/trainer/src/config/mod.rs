@@ -164,7 +164,8 @@ fn expand_model(layer: &mut Node) {
             model.entry(TAG.to_owned()).or_insert_with(|| Node::scalar(kind, place));
         }
     }
-    let Some(Node { value: Value::Scalar(toml::Value::String(name)), place, .. }) = model.get("preset") else {
+    let Some(Node { value: Value::Scalar(toml::Value::String(name)), place, .. }) = model.get("preset")
+    else {
         return;
     };
     // An unknown name is left for strict reading to refuse.

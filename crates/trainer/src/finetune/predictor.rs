@@ -447,7 +447,8 @@ mod tests {
         assert!(none.starts_with("`data.dev_fraction` is not there; expected the share"), "{none}");
         split.data.dev_fraction = Some(0.5);
         let places = held_out(6, 0.5, split.run.seed);
-        let right = values.iter().zip(places).filter(|(value, held)| *held && value["label"] == "yes").count();
+        let right =
+            values.iter().zip(places).filter(|(value, held)| *held && value["label"] == "yes").count();
         let evaluation = held(&split).unwrap();
         assert_eq!(evaluation.figures.get("accuracy"), Some(right as f64 / 3.0));
         assert_eq!(evaluation.predictions.len(), 3);
