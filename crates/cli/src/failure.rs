@@ -3,6 +3,8 @@
 use std::fmt;
 use std::process::ExitCode;
 
+use cloze_trainer::TrainerError;
+
 /// Marks an error as the caller's to mend, wrong usage or a wrong configuration: exit status 2.
 #[derive(Debug)]
 pub struct WrongUsage(anyhow::Error);
@@ -45,7 +47,8 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     eprintln!("error: {}", one_line(error));
-    ExitCode::from(if error.is::<WrongUsage>() { 2 } else { 1 })
+    let of_config = error.downcast_ref().is_some_and(TrainerError::is_of_config);
+    ExitCode::from(if of_config || error.is::<WrongUsage>() { 2 } else { 1 })
 }
 
 /// The error and its causes, joined by `: `, on one line.
@@ -68,6 +71,8 @@ fn one_line(error: &anyhow::Error) -> String {
 #[cfg(test)]
 mod tests {
     use anyhow::{Context, anyhow};
+    use cloze_data::DataError;
+    use cloze_model::ModelError;
 
     use super::*;
 
@@ -92,6 +97,31 @@ mod tests {
         assert_eq!(status(ClosedPipe.into()), code(0));
         let wrapped = Err::<(), _>(WrongUsage::new(anyhow!("no such key"))).context("run.toml");
         assert_eq!(status(wrapped.unwrap_err()), code(2));
+    }
+
+    #[test]
+    fn a_setting_of_the_config_is_wrong_usage_and_bad_data_is_not() {
+        let status = |error: TrainerError| format!("{:?}", report(&error.into()));
+        let code = |code: u8| format!("{:?}", ExitCode::from(code));
+        let setting = |key: &str| (key.to_owned(), "not as expected".to_owned());
+        let (key, found) = setting("data.max_len");
+        assert_eq!(status(TrainerError::Setting { key, found, expected: "at most 512".into() }), code(2));
+        assert_eq!(status(TrainerError::NoFigure { name: "bleu".into(), known: vec!["f1".into()] }), code(2));
+        let (key, problem) = setting("columns.txt");
+        assert_eq!(status(DataError::LabelledSetting { key, problem }.into()), code(2));
+        let length = DataError::FeatureLength { key: "stride", value: 9, problem: "too much".into() };
+        assert_eq!(status(length.into()), code(2));
+        let (pattern, reason) = setting("head.*");
+        assert_eq!(status(ModelError::Pattern { pattern, reason }.into()), code(2));
+        let (pattern, reason) = setting("head.*");
+        assert_eq!(status(TrainerError::ParamGroup { group: 0, pattern, reason }), code(2));
+        let wrapped = anyhow::Error::new(TrainerError::NoFigure { name: "a".into(), known: vec![] });
+        assert_eq!(format!("{:?}", report(&wrapped.context("run.toml"))), code(2));
+
+        let (path, problem) = ("a.tsv".into(), "no label".into());
+        assert_eq!(status(DataError::BadRow { path, line: Some(1), problem }.into()), code(1));
+        assert_eq!(status(TrainerError::NoExamples { split: "training" }), code(1));
+        assert_eq!(status(ModelError::Config("of a file".into()).into()), code(1));
     }
 
     #[test]

@@ -648,7 +648,21 @@ fn a_model_is_measured_as_its_predictions_say() {
     }
     let table = eval(&["--int8"]).done();
     assert!(table.contains("accuracy *") && table.contains("3 examples"), "{table}");
-    assert!(eval(&["--split", "test"]).error_line(2).contains("names no files in `data.test`"));
+    let test = eval(&["--split", "test"]);
+    assert!(
+        test.error_line(2)
+            .ends_with("names no files in `data.test`; give --split dev for the development data")
+    );
+    // Without a `dev` of its own, what the run held out of its training data.
+    let train = format!("data.train.files=[{:?}]", place("dev.tsv"));
+    let held = eval(&["--set", &train, "--set", "data.dev=[]", "--set", "data.dev_fraction=0.3"]).done();
+    assert!(held.contains("1 example"), "{held}");
+    let none = eval(&["--set", "data.dev=[]"]);
+    assert!(none.error_line(2).ends_with("names no files in `data.dev`"), "{}", none.err);
+    assert!(eval(&["--set", "data.train.columns={texts=\"text\"}"]).error_line(2).contains("columns.texts"));
+    assert!(eval(&["--set", "data.max_len=2"]).error_line(2).contains("max_len"));
+    let absent = eval(&["--set", "data.dev=[\"none.tsv\"]"]);
+    assert!(absent.error_line(1).contains("`none.tsv` of labelled data (looked in the current folder)"));
     assert!(eval(&["--set", "task.kind=\"regression\""]).error_line(2).contains("expected classification"));
     assert!(eval(&["--set", "data.max_len=21"]).error_line(2).contains("at most 20"));
     assert!(eval(&["--set", "eval.metric=\"bleu\""]).error_line(2).contains("bleu"));

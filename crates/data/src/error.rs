@@ -29,7 +29,7 @@ pub enum DataError {
     },
 
     /// A path or pattern of the corpus without any file.
-    #[error("the corpus has no file `{pattern}` (looked in {}): correct `corpus.files`", base.display())]
+    #[error("the corpus has no file `{pattern}` (looked in {}): correct `corpus.files`", folder(base))]
     NoFiles {
         /// The path or pattern.
         pattern: String,
@@ -53,7 +53,7 @@ pub enum DataError {
     },
 
     /// Labelled data without a file of a path or pattern.
-    #[error("there is no file `{pattern}` of labelled data (looked in {}): correct `files`", base.display())]
+    #[error("there is no file `{pattern}` of labelled data (looked in {}): correct `files`", folder(base))]
     NoLabelledFiles {
         /// The path or pattern.
         pattern: String,
@@ -235,5 +235,13 @@ impl DataError {
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self::Io { action, path, source }
+    }
+}
+
+/// A folder's name; paths relative to none are the current folder's.
+fn folder(base: &Path) -> String {
+    match base.as_os_str().is_empty() {
+        true => "the current folder".into(),
+        false => base.display().to_string(),
     }
 }

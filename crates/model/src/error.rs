@@ -10,6 +10,15 @@ pub enum ModelError {
     #[error("model configuration: {0}")]
     Config(String),
 
+    /// A pattern of paths in the model that does not parse, or that nothing matches.
+    #[error("pattern `{pattern}`: {reason}")]
+    Pattern {
+        /// The pattern.
+        pattern: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+
     /// A file that could not be read or written.
     #[error("{}", path.display())]
     Io {

@@ -12,7 +12,7 @@ use glob::Pattern;
 /// stays on. Token embeddings that a masked-LM head projects onto are frozen there too.
 ///
 /// # Errors
-/// [`ModelError::Config`](crate::ModelError::Config) for a pattern that does not parse or matches no parameter.
+/// [`ModelError::Pattern`](crate::ModelError::Pattern) for a pattern that does not parse or matches no parameter.
 pub fn freeze<M: Module>(module: M, patterns: &[impl AsRef<str>]) -> Result<M> {
     let paths = weights::shapes(&module);
     let patterns = patterns::parse(patterns, paths.iter().map(|(path, _)| path.as_str()))?;

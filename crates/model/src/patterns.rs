@@ -12,7 +12,7 @@ pub(crate) fn parse<'a>(
     paths: impl Iterator<Item = &'a str> + Clone,
 ) -> Result<Vec<Pattern>> {
     let parse = |text: &str| {
-        let refused = |reason: String| ModelError::Config(format!("pattern `{text}`: {reason}"));
+        let refused = |reason: String| ModelError::Pattern { pattern: text.into(), reason };
         let pattern = Pattern::new(text).map_err(|error| refused(error.to_string()))?;
         if paths.clone().any(|path| pattern.matches(path)) {
             return Ok(pattern);

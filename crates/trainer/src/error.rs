@@ -1,5 +1,7 @@
 //! The crate's errors: each one line that says where, what was found, what was expected.
 
+use cloze_data::DataError;
+use cloze_model::ModelError;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -199,7 +201,7 @@ pub enum TrainerError {
 
     /// The corpus, its preparation or its batches.
     #[error(transparent)]
-    Data(#[from] cloze_data::DataError),
+    Data(#[from] DataError),
 
     /// The tokenizer.
     #[error(transparent)]
@@ -207,7 +209,7 @@ pub enum TrainerError {
 
     /// The model's configuration or weight files.
     #[error(transparent)]
-    Model(#[from] cloze_model::ModelError),
+    Model(#[from] ModelError),
 
     /// A model that cannot fill masks.
     #[error("{}: the model has no masked-LM head (`{missing}` is missing): give one saved by BertForMaskedLM or BertForPreTraining", folder.display())]
@@ -292,6 +294,28 @@ pub enum TrainerError {
 }
 
 impl TrainerError {
+    /// Whether what is to be mended is a setting of the configuration, and not data, a model or the machine.
+    pub fn is_of_config(&self) -> bool {
+        match self {
+            Self::ConfigSyntax { .. }
+            | Self::ParamGroup { .. }
+            | Self::UnknownKey { .. }
+            | Self::MissingKey { .. }
+            | Self::BadValue { .. }
+            | Self::Setting { .. }
+            | Self::NoFigure { .. }
+            | Self::Model(ModelError::Pattern { .. }) => true,
+            Self::Data(error) => matches!(
+                error,
+                DataError::LabelledSetting { .. }
+                    | DataError::FeatureLength { .. }
+                    | DataError::Pattern { .. }
+                    | DataError::SeqLen { .. }
+            ),
+            _ => false,
+        }
+    }
+
     /// An [`TrainerError::Io`] for `path`, as a closure for `map_err`.
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.to_owned();

@@ -13,7 +13,7 @@ use cloze_model::huggingface::{Architecture, SaveConfig, save_pretrained};
 use cloze_tokenizer::{Tokenizer, Vocab};
 use cloze_trainer::evaluation::figures::Figures;
 use cloze_trainer::evaluation::report::Report;
-use cloze_trainer::finetune::{FineTuneConfig, FineTuned, Predictor, TASK_FILE, fine_tune};
+use cloze_trainer::finetune::{FineTuneConfig, FineTuned, Measured, Predictor, TASK_FILE, fine_tune};
 use cloze_trainer::metrics::progress::Silent;
 use cloze_trainer::run::RunOptions;
 use serde_json::{Value, json};
@@ -175,8 +175,8 @@ impl Trained {
     fn measures_as_training_did(&self) {
         let evaluate = |int8| {
             let mut told = 0;
-            let evaluation =
-                self.load(int8).evaluate(&self.config, &self.config.data.dev, &mut |_| told += 1).unwrap();
+            let dev = Measured::Files(&self.config.data.dev);
+            let evaluation = self.load(int8).evaluate(&self.config, dev, &mut |_| told += 1).unwrap();
             assert!(told > 0);
             evaluation
         };

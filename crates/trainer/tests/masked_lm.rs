@@ -13,7 +13,9 @@ use cloze_tokenizer::train::WordPieceTrainer;
 use cloze_trainer::config::RunConfig;
 use cloze_trainer::embed::{EmbedConfig, Embedder};
 use cloze_trainer::fill_mask::FillMask;
-use cloze_trainer::finetune::{FineTuneConfig, FineTuned, Predictor, TaskFile, TaskSection, fine_tune};
+use cloze_trainer::finetune::{
+    FineTuneConfig, FineTuned, Measured, Predictor, TaskFile, TaskSection, fine_tune,
+};
 use cloze_trainer::metrics::progress::{RunProgress, Silent, Status};
 use cloze_trainer::metrics::{EvalRecord, METRICS_FILE, Record, jsonl};
 use cloze_trainer::run::{Outcome, RunOptions, pretrain};
@@ -336,7 +338,7 @@ fn a_pretraining_runs_model_is_prompted() {
     }
     let predictor = Predictor::load(&zero, &Device::flex(), false).unwrap();
     let files = [bench.path("dev.tsv").display().to_string()];
-    let evaluation = predictor.evaluate(&config, &files, &mut |_| {}).unwrap();
+    let evaluation = predictor.evaluate(&config, Measured::Files(&files), &mut |_| {}).unwrap();
     assert_eq!(evaluation.figures.get("accuracy"), dev.unwrap().get("accuracy"));
 
     // With some the word in the text is found.
@@ -358,7 +360,8 @@ fn a_pretraining_runs_model_is_prompted() {
     assert_eq!(predicted.truncated, 1);
     let refused = predictor.predict(&["{\"text\": \"a\", \"pair\": \"b\"}"], &mut |_| {}).unwrap().refused;
     let error = refused.unwrap().to_string();
-    assert!(error.starts_with("the model's template has no place for `pair`; expected {\"text\""), "{error}");
+    let expected = "the model's template has no place for `pair`; expected {\"text\": \"…\"} or \"…\"";
+    assert_eq!(error, expected);
     let rounded = Predictor::load(&model, &Device::flex(), true).unwrap();
     let rounded = rounded.predict(&lines, &mut |_| {}).unwrap();
     assert_eq!(rounded.values[0]["label"], "good");

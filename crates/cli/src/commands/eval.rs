@@ -4,9 +4,8 @@ use std::path::PathBuf;
 
 use anyhow::{Result, anyhow};
 use clap::ValueEnum;
-use cloze_trainer::TrainerError;
 use cloze_trainer::evaluation::report::Report;
-use cloze_trainer::finetune::{Advance, FineTuneConfig, Predictor};
+use cloze_trainer::finetune::{Advance, FineTuneConfig, Measured, Predictor};
 use indicatif::HumanCount;
 
 use crate::device::{self, DeviceName};
@@ -54,7 +53,7 @@ pub struct Args {
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Split {
-    /// The development data, `data.dev`.
+    /// The development data, `data.dev`, or what `data.dev_fraction` holds out of the training data.
     Dev,
     /// The test data, `data.test`.
     Test,
@@ -66,24 +65,32 @@ pub fn run(args: &Args) -> Result<()> {
         return Err(wrong("not a fine-tuning configuration: it has no [task]".into()).into());
     }
     let config = FineTuneConfig::load(&args.config, &args.settings).map_err(WrongUsage::new)?;
-    let (split, files) = match args.split {
-        Split::Dev => ("dev", &config.data.dev),
-        Split::Test => ("test", &config.data.test),
+    let data = &config.data;
+    let measured = |split| match split {
+        Split::Dev if data.dev_fraction.is_some() => Some(Measured::HeldOut),
+        Split::Dev => (!data.dev.is_empty()).then_some(Measured::Files(&data.dev)),
+        Split::Test => (!data.test.is_empty()).then_some(Measured::Files(&data.test)),
     };
-    if files.is_empty() {
-        return Err(wrong(format!("names no files in `data.{split}`")).into());
-    }
+    let (split, other) = match args.split {
+        Split::Dev => ("dev", Split::Test),
+        Split::Test => ("test", Split::Dev),
+    };
+    let Some(examples) = measured(args.split) else {
+        let hint = match (measured(other), other) {
+            (None, _) => "",
+            (Some(_), Split::Dev) => "; give --split dev for the development data",
+            (Some(_), Split::Test) => "; give --split test for the test data",
+        };
+        return Err(wrong(format!("names no files in `data.{split}`{hint}")).into());
+    };
     let device = device::open(args.device)?;
     let folder = model::folder(&args.model)?;
     let predictor = Predictor::load(&folder, &device, args.int8)?;
     let mut progress = Progress::new("sequences", false);
     let advanced = &mut |advance: Advance| progress.show(advance.done, Some(advance.share));
-    let evaluation = predictor.evaluate(&config, files, advanced);
+    let evaluation = predictor.evaluate(&config, examples, advanced);
     progress.finish();
-    let evaluation = evaluation.map_err(|error| match error {
-        TrainerError::Setting { .. } | TrainerError::NoFigure { .. } => WrongUsage::new(error).into(),
-        other => anyhow::Error::new(other),
-    })?;
+    let evaluation = evaluation?;
     if !evaluation.skipped.is_empty() {
         eprintln!("{split}: left out {}", evaluation.skipped);
     }

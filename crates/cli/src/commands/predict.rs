@@ -34,8 +34,8 @@ const WINDOW: usize = 2048;
 /// characters of the context and the probability; with --n-best also the best candidates as "n_best". A
 /// model that may find no answer then says "", which starts and ends at null.
 ///
-/// Choices of {"text": "...", "choices": ["...", ...]}: {"choice": ..., "score": ..., "scores": [...]}, the
-/// place of the best, from 0, and the probabilities.
+/// Choices of {"text": "...", "choices": ["...", ...]}, where "context" may stand for "text": {"choice": ...,
+/// "score": ..., "scores": [...]}, the place of the best, from 0, and the probabilities.
 ///
 /// Each line of input has its line of output: an empty one has null. A line that cannot be read is an
 /// error that names it, after the lines before it; a file of output is then not made.

@@ -49,7 +49,8 @@ pub struct Args {
     /// The run's configuration, a TOML file.
     #[arg(value_name = "CONFIG")]
     config: PathBuf,
-    /// Override a key of the configuration, such as train.steps=500; may be repeated.
+    /// Override a key of the configuration, such as train.steps=500; may be repeated. A table as the value, as in
+    /// data.train.columns={text="review"}, replaces the whole table of the configuration.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     settings: Vec<String>,
     #[arg(long, value_name = "DEVICE", help = device::HELP)]

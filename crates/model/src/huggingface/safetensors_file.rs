@@ -130,9 +130,12 @@ pub(super) fn write_some<'a>(
     let metadata: HashMap<String, String> =
         metadata.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
     let partial = path.with_extension("partial");
+    let io = |source| ModelError::Io { path: path.into(), source };
+    // What safetensors puts in place is a temporary file, which is for this user alone: it gets a new file's mode.
+    let permissions = File::create(&partial).and_then(|file| file.metadata()).map_err(io)?.permissions();
     safetensors::serialize_to_file(views, Some(metadata), &partial)
         .map_err(|source| ModelError::Safetensors { path: path.into(), source })?;
-    fs::rename(&partial, path).map_err(|source| ModelError::Io { path: path.into(), source })
+    fs::set_permissions(&partial, permissions).and_then(|()| fs::rename(&partial, path)).map_err(io)
 }
 
 /// Little-endian numbers of `N` bytes, each converted.
@@ -188,6 +191,19 @@ mod tests {
         write_tensors(&path, &other, &[]).unwrap();
         assert_eq!(mapped["x"], TensorData::new(vec![1f32], [1]));
         assert_eq!(read_tensors(&path).unwrap(), other);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn weights_may_be_read_by_whom_any_file_may() {
+        use std::os::unix::fs::PermissionsExt;
+        let (plain, folder) = written(vec![]);
+        let path = folder.path().join("model.safetensors");
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode();
+        for _ in 0..2 {
+            write_tensors(&path, &NamedTensors::new(), &[]).unwrap();
+            assert_eq!(mode(&path), mode(&plain));
+        }
     }
 
     #[test]

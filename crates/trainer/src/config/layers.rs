@@ -21,6 +21,8 @@ const DEEPEST: usize = 16;
 pub(super) struct Node {
     pub value: Value,
     pub place: Place,
+    /// Whether it replaces a table of the layer below as a whole: a table that is an argument's value does.
+    whole: bool,
 }
 
 /// A TOML value whose parts are nodes.
@@ -33,14 +35,18 @@ pub(super) enum Value {
 }
 
 impl Node {
+    fn of(value: Value, place: Place) -> Self {
+        Self { value, place, whole: false }
+    }
+
     /// An empty table.
     pub fn empty(place: Place) -> Self {
-        Self { value: Value::Table(BTreeMap::new()), place }
+        Self::of(Value::Table(BTreeMap::new()), place)
     }
 
     /// A scalar.
     pub fn scalar(value: impl Into<toml::Value>, place: Place) -> Self {
-        Self { value: Value::Scalar(value.into()), place }
+        Self::of(Value::Scalar(value.into()), place)
     }
 
     /// Parses a whole file; `file` is its place, without a line.
@@ -81,16 +87,15 @@ impl Node {
             }
             let text = text.trim();
             let value = match DeValue::parse(text) {
-                Ok(value) => node(value, &|_| place.clone())?,
+                Ok(value) => Self { whole: true, ..node(value, &|_| place.clone())? },
                 // A quote or bracket announces TOML: then its absence of sense is an error, not a string.
                 Err(error) if text.starts_with(['"', '\'', '[', '{']) => {
                     return Err(syntax(one_line(error.message())));
                 }
                 Err(_) => Self::scalar(text, place.clone()),
             };
-            let nested = path.iter().rev().fold(value, |inner, part| Self {
-                value: Value::Table(BTreeMap::from([((*part).to_owned(), inner)])),
-                place: place.clone(),
+            let nested = path.iter().rev().fold(value, |inner, part| {
+                Self::of(Value::Table(BTreeMap::from([((*part).to_owned(), inner)])), place.clone())
             });
             layer.lay(nested);
         }
@@ -99,14 +104,15 @@ impl Node {
 
     /// Lays `upper` over this layer: tables merge key by key, anything else is replaced.
     ///
-    /// A table whose [`TAG`] changes is replaced as a whole, so that no key of the old variant survives.
+    /// A table whose [`TAG`] changes is replaced as a whole, so that no key of the old variant survives; so is one
+    /// for which an argument gives a table.
     pub fn lay(&mut self, upper: Node) {
         let changes_kind = match (self.get(TAG), upper.get(TAG)) {
             (Some(old), Some(new)) => old.value != new.value,
             _ => false,
         };
         match (&mut self.value, upper.value) {
-            (Value::Table(below), Value::Table(above)) if !changes_kind => {
+            (Value::Table(below), Value::Table(above)) if !changes_kind && !upper.whole => {
                 for (key, node) in above {
                     match below.get_mut(&key) {
                         Some(old) => old.lay(node),
@@ -116,7 +122,7 @@ impl Node {
                     }
                 }
             }
-            (_, value) => *self = Self { value, place: upper.place },
+            (_, value) => *self = Self { value, ..upper },
         }
     }
 
@@ -155,7 +161,7 @@ fn table(table: DeTable<'_>, place: &dyn Fn(usize) -> Place) -> Result<Node> {
     for (key, value) in table {
         entries.insert(key.into_inner().into_owned(), node(value, place)?);
     }
-    Ok(Node { value: Value::Table(entries), place: place(0) })
+    Ok(Node::of(Value::Table(entries), place(0)))
 }
 
 /// Converts a parsed value; `place` maps byte offsets to places.
@@ -168,7 +174,7 @@ fn node(value: Spanned<DeValue<'_>>, place: &dyn Fn(usize) -> Place) -> Result<N
     if value.get_ref().is_array() {
         let DeValue::Array(items) = value.into_inner() else { unreachable!("checked above") };
         let items = items.into_iter().map(|item| node(item, place)).collect::<Result<_>>()?;
-        return Ok(Node { value: Value::Array(items), place: here });
+        return Ok(Node::of(Value::Array(items), here));
     }
     let scalar = serde::Deserialize::deserialize(toml::de::ValueDeserializer::from(value));
     // The parser has accepted its form: what is left is a number that no 64 bits hold.
@@ -176,7 +182,7 @@ fn node(value: Spanned<DeValue<'_>>, place: &dyn Fn(usize) -> Place) -> Result<N
         place: here.clone(),
         message: format!("a number out of range; whole numbers end at {}", i64::MAX),
     })?;
-    Ok(Node { value: Value::Scalar(scalar), place: here })
+    Ok(Node::of(Value::Scalar(scalar), here))
 }
 
 /// A parser's message, which may span lines, on one.

@@ -2,8 +2,9 @@
 //!
 //! Three layers make a config, each laid over the one before: the defaults and presets, the TOML file, and the
 //! `--set section.key=value` arguments. The layers merge as tables, so that a layer says only what it
-//! changes; where it changes the `kind` of a table, the table is replaced as a whole. A `preset` counts in the
-//! layer that names it: in a file, the file's other keys override it; in a `--set`, it overrides the file.
+//! changes; where it changes the `kind` of a table, the table is replaced as a whole, and so it is where the value
+//! of a `--set` is a table. A `preset` counts in the layer that names it: in a file, the file's other keys override
+//! it; in a `--set`, it overrides the file.
 //! The merged table is then read strictly: an unknown key, a wrong type or a value out of range is an error
 //! that says where it stands and what was expected.
 //!
@@ -158,7 +159,8 @@ fn expand_model(layer: &mut Node) {
             model.entry(TAG.to_owned()).or_insert_with(|| Node::scalar(kind, place));
         }
     }
-    let Some(Node { value: Value::Scalar(toml::Value::String(name)), place }) = model.get("preset") else {
+    let Some(Node { value: Value::Scalar(toml::Value::String(name)), place, .. }) = model.get("preset")
+    else {
         return;
     };
     // An unknown name is left for strict reading to refuse.
@@ -423,6 +425,18 @@ final_fraction = 0.1
             let expected = Schedule::Cosine { warmup_steps: 20, final_fraction: 0.0 };
             assert_eq!(resolved(&sets).schedule, expected);
         }
+    }
+
+    #[test]
+    fn a_table_that_is_an_arguments_value_replaces_the_files() {
+        let set = "schedule={kind=\"linear\", warmup_steps=3}";
+        let file = FILE.replace("warmup_steps = 10", "warmup_steps = 10\nfinal_fraction = 0.5");
+        let replaced = Schedule::Linear { warmup_steps: 3, final_fraction: 0.0 };
+        assert_ne!(resolve(&file, &["schedule.warmup_steps=3"]).unwrap().schedule, replaced);
+        assert_eq!(resolve(&file, &[set]).unwrap().schedule, replaced);
+        assert_eq!(resolve(&file, &["schedule.final_fraction=0.7", set]).unwrap().schedule, replaced);
+        let more = resolve(&file, &[set, "schedule.final_fraction=0.7"]).unwrap().schedule;
+        assert_eq!(more, Schedule::Linear { warmup_steps: 3, final_fraction: 0.7 });
     }
 
     #[test]

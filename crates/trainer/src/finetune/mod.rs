@@ -27,7 +27,7 @@ pub use choices::ChoiceTask;
 pub use config::{DataSection, FineTuneConfig, FineTuneEval, FineTuneModel, FineTuneTrain, TaskSection};
 pub use evaluate::{Advance, figures, outputs, predict};
 pub use model_folder::{TASK_FILE, TaskFile};
-pub use predictor::{Evaluation, Predicted, Predictor};
+pub use predictor::{Evaluation, Measured, Predicted, Predictor};
 pub use prompt::{PromptSection, PromptTask};
 pub use run::{FineTuned, fine_tune};
 pub use seeds::{OverSeeds, fine_tune_seeds};

@@ -5,6 +5,7 @@ use super::asking::Ask;
 use super::choices::ChoiceTask;
 use super::config::{FineTuneConfig, TaskSection};
 use super::evaluate::{Advance, figures, watched_outputs};
+use super::held_out::held_out;
 use super::model_folder::TaskFile;
 use super::prompt::PromptTask;
 use super::tags::TagTask;
@@ -50,12 +51,21 @@ pub struct Predicted {
     /// | numbers | the same | `{"value": …}` |
     /// | tags | `{"words": […]}`, `{"text": …}`, `"…"` | `{"words": […], "tags": […], "entities": […]}` |
     /// | answers | `{"question": …, "context": …}` | `{"answer": …, "start": …, "end": …, "score": …}` |
-    /// | choices | `{"text": …, "choices": […]}` | `{"choice": …, "score": …, "scores": […]}` |
+    /// | choices | `{"text": …, "choices": […]}`, `context` for `text` | `{"choice": …, "score": …, "scores": […]}` |
     pub values: Vec<Value>,
     /// Lines that had more than [`Predictor::max_len`] tokens and were cut.
     pub truncated: usize,
     /// What is wrong with the line after those, [`TrainerError::BadInput`], if one cannot be read.
     pub refused: Option<TrainerError>,
+}
+
+/// Which labelled examples a model is measured on.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Measured<'a> {
+    /// All of these files.
+    Files(&'a [String]),
+    /// Those of the training data that a run with the config holds out, by its `data.dev_fraction` and its seed.
+    HeldOut,
 }
 
 /// What a model is worth on a split of labelled data.
@@ -152,8 +162,7 @@ impl Predictor {
         self.model.predict(&lines, &self.means, progress)
     }
 
-    /// What the model is worth on `files`, which are read, cut into tokens and measured as `config` says.
-    /// Its checkpoint is not read. `progress` is told of each batch.
+    /// What the model is worth on examples that are read, cut into tokens and measured as `config` says. Its checkpoint is not read. `progress` is told of each batch.
     ///
     /// # Errors
     /// A config for another kind of task than the model's, or with longer sequences than it takes; those of
@@ -161,7 +170,7 @@ impl Predictor {
     pub fn evaluate(
         &self,
         config: &FineTuneConfig,
-        files: &[String],
+        examples: Measured<'_>,
         progress: &mut dyn FnMut(Advance),
     ) -> Result<Evaluation> {
         let (of_model, of_config) = (kind_of(&self.section), kind_of(&config.task));
@@ -174,8 +183,16 @@ impl Predictor {
             let expected = format!("at most {}, the positions of the model", self.max_positions);
             return Err(bad_setting("data.max_len", max_len, expected));
         }
+        let (files, share) = match (examples, config.data.dev_fraction) {
+            (Measured::Files(files), _) => (files, None),
+            (Measured::HeldOut, Some(share)) => (&config.data.train.files[..], Some(share)),
+            (Measured::HeldOut, None) => {
+                let expected = "the share of the training data to hold out".into();
+                return Err(bad_setting("data.dev_fraction", "not there", expected));
+            }
+        };
         let source = config.data.train.with_files(files.to_vec());
-        self.model.evaluate(config, &source, &self.means, progress)
+        self.model.evaluate(config, &source, share, &self.means, progress)
     }
 }
 
@@ -199,10 +216,12 @@ trait Asked: Debug + Send {
 
     fn predict(&self, lines: &[&str], means: &Means, progress: &mut dyn FnMut(Advance)) -> Result<Predicted>;
 
+    /// Of the source's examples all, or those that are held out where a `share` is.
     fn evaluate(
         &self,
         config: &FineTuneConfig,
         source: &LabelledSource,
+        share: Option<f64>,
         means: &Means,
         progress: &mut dyn FnMut(Advance),
     ) -> Result<Evaluation>;
@@ -248,7 +267,7 @@ impl<T: Ask + Send> Asked for TaskModel<T> {
                         origins.push(origin);
                     }
                     Err(found) => {
-                        let problem = format!("{found}; expected {}", T::INPUT);
+                        let problem = format!("{found}; expected {}", task.input());
                         refused = Some(TrainerError::BadInput { problem });
                         break;
                     }
@@ -268,10 +287,15 @@ impl<T: Ask + Send> Asked for TaskModel<T> {
         &self,
         config: &FineTuneConfig,
         source: &LabelledSource,
+        share: Option<f64>,
         means: &Means,
         progress: &mut dyn FnMut(Advance),
     ) -> Result<Evaluation> {
-        let (task, examples, skipped) = self.task.labelled(&config.task, source)?;
+        let (task, mut examples, skipped) = self.task.labelled(&config.task, source)?;
+        if let Some(share) = share {
+            let mut held = held_out(examples.len(), share, config.run.seed).into_iter();
+            examples.retain(|_| held.next() == Some(true));
+        }
         let (data, truncated) = task.tokens(&means.tokenizer, examples, config.data.max_len)?;
         let batch_tokens = config.eval.batch_tokens;
         let outputs =
@@ -408,7 +432,8 @@ mod tests {
             FineTuneConfig::load(&path, &[]).unwrap()
         };
         let files = [path.to_str().unwrap().to_owned()];
-        let evaluation = predictor.evaluate(&config("classification", 12), &files, &mut |_| {}).unwrap();
+        let mut split = config("classification", 12);
+        let evaluation = predictor.evaluate(&split, Measured::Files(&files), &mut |_| {}).unwrap();
         let lines = texts.map(|text| Value::from(text).to_string());
         let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
         let values = predict(&predictor, &lines).values;
@@ -416,8 +441,20 @@ mod tests {
         assert_eq!(evaluation.figures.get("accuracy"), Some(right as f64 / 6.0));
         assert_eq!(evaluation.predictions.len(), 6);
 
+        split.data.train = split.data.train.with_files(files.clone());
+        let held = |config: &FineTuneConfig| predictor.evaluate(config, Measured::HeldOut, &mut |_| {});
+        let none = held(&split).err().unwrap().to_string();
+        assert!(none.starts_with("`data.dev_fraction` is not there; expected the share"), "{none}");
+        split.data.dev_fraction = Some(0.5);
+        let places = held_out(6, 0.5, split.run.seed);
+        let right =
+            values.iter().zip(places).filter(|(value, held)| *held && value["label"] == "yes").count();
+        let evaluation = held(&split).unwrap();
+        assert_eq!(evaluation.figures.get("accuracy"), Some(right as f64 / 3.0));
+        assert_eq!(evaluation.predictions.len(), 3);
+
         let error = |config: &FineTuneConfig| {
-            predictor.evaluate(config, &files, &mut |_| {}).err().unwrap().to_string()
+            predictor.evaluate(config, Measured::Files(&files), &mut |_| {}).err().unwrap().to_string()
         };
         let other = error(&config("regression", 12));
         assert!(other.starts_with("`task.kind` is regression; expected classification, the task"), "{other}");

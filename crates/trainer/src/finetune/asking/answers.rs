@@ -15,9 +15,11 @@ use std::ops::Range;
 /// its probability among the candidates. No answer is an empty text that is nowhere. `"n_best"` lists as many
 /// of the candidates as are [asked for](Ask::list), the best first.
 impl Ask for AnswerTask {
-    const INPUT: &'static str = r#"{"question": "…", "context": "…"}"#;
-
     type Origin = ();
+
+    fn input(&self) -> &'static str {
+        r#"{"question": "…", "context": "…"}"#
+    }
 
     fn read_line(&self, line: Value) -> Read<(Question, ())> {
         let mut fields = Fields::of(line)?;
@@ -167,7 +169,7 @@ mod tests {
             (r#"{"question": "a", "context": "b", "answers": []}"#, "unknown key `answers`"),
         ] {
             let message = refused(folder.path(), line);
-            assert_eq!(message, format!("{problem}; expected {}", AnswerTask::INPUT));
+            assert_eq!(message, format!("{problem}; expected {}", task(None).input()));
         }
     }
 }

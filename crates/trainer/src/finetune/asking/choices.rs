@@ -12,15 +12,21 @@ use serde_json::{Value, json};
 
 /// `{"choice": …, "score": …, "scores": […]}`: the place of the best, from 0, and the probabilities of all.
 impl Ask for ChoiceTask {
-    const INPUT: &'static str = r#"{"text": "…", "choices": ["…", "…"]}"#;
-
     type Origin = ();
+
+    fn input(&self) -> &'static str {
+        r#"{"text": "…", "choices": ["…", "…"]}, or `context` in place of `text`"#
+    }
 
     fn read_line(&self, line: Value) -> Read<(ChoiceExample, ())> {
         let mut fields = Fields::of(line)?;
-        let (context, choices) = (fields.text("text")?, fields.texts("choices")?);
+        let (context, text) = (fields.text("context")?, fields.text("text")?);
+        let choices = fields.texts("choices")?;
         fields.end()?;
-        let (context, choices) = (required("text", context)?, required("choices", choices)?);
+        if context.is_some() && text.is_some() {
+            return Err("both `text` and `context`".into());
+        }
+        let (context, choices) = (required("text", context.or(text))?, required("choices", choices)?);
         match choices.len() {
             0 | 1 => Err("fewer than two `choices`".into()),
             _ => Ok((ChoiceExample { context, choices, label: None }, ())),
@@ -78,6 +84,8 @@ mod tests {
         ];
         let all = ask(folder.path(), &lines);
         assert_eq!(all.truncated, 1);
+        let context = lines[0].replace("text", "context");
+        assert_eq!(ask(folder.path(), &[&context]).values[0]["choice"], all.values[0]["choice"]);
         assert!(all.values[2].is_null());
         for (value, n) in all.values.iter().zip([3, 2]) {
             let scores: Vec<f64> =
@@ -97,13 +105,14 @@ mod tests {
             (r#""a""#, "not an object"),
             (r#"{"text": "a"}"#, "`choices` is missing"),
             (r#"{"choices": ["a", "b"]}"#, "`text` is missing"),
+            (r#"{"text": "a", "context": "a", "choices": ["b", "c"]}"#, "both `text` and `context`"),
             (r#"{"text": "a", "choices": "b"}"#, "`choices` is no list of strings"),
             (r#"{"text": "a", "choices": ["b", 1]}"#, "`choices` is no list of strings"),
             (r#"{"text": "a", "choices": ["b"]}"#, "fewer than two `choices`"),
             (r#"{"text": "a", "choices": ["b", "c"], "label": 1}"#, "unknown key `label`"),
         ] {
             let message = refused(folder.path(), line);
-            assert_eq!(message, format!("{problem}; expected {}", ChoiceTask::INPUT));
+            assert_eq!(message, format!("{problem}; expected {}", ChoiceTask.input()));
         }
     }
 }

@@ -24,11 +24,11 @@ use std::fmt::Debug;
 
 /// A task whose saved models can be asked.
 pub(super) trait Ask: Task + Debug + Sized {
-    /// What a line of input looks like, as errors say it.
-    const INPUT: &'static str;
-
     /// What the answer to a line needs besides the example, as the text that its words were cut from.
     type Origin;
+
+    /// What a line of input looks like, as errors say it.
+    fn input(&self) -> &'static str;
 
     /// The example in a line.
     fn read_line(&self, line: Value) -> Read<(Self::Example, Self::Origin)>;

@@ -14,9 +14,14 @@ use serde_json::Value;
 
 /// As of texts: `{"label": …, "score": …, "scores": {…}}`.
 impl Ask for PromptTask {
-    const INPUT: &'static str = r#"{"text": "…"}, {"text": "…", "pair": "…"} or "…""#;
-
     type Origin = ();
+
+    fn input(&self) -> &'static str {
+        match self.template().has_pair() {
+            true => r#"{"text": "…", "pair": "…"}"#,
+            false => r#"{"text": "…"} or "…""#,
+        }
+    }
 
     fn read_line(&self, line: Value) -> Read<(TextExample, ())> {
         let example = text(line)?;

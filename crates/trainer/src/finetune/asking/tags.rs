@@ -15,9 +15,11 @@ use std::ops::Range;
 /// `{"words": […], "tags": […], "entities": […]}`. An entity has its `"type"`, its `"first"` and `"last"` word and
 /// its `"text"`; where words were cut from a text also the characters `"start"` to `"end"` of it.
 impl Ask for TagTask {
-    const INPUT: &'static str = r#"{"words": ["…", "…"]}, {"text": "…"} or "…""#;
-
     type Origin = Option<Text>;
+
+    fn input(&self) -> &'static str {
+        r#"{"words": ["…", "…"]}, {"text": "…"} or "…""#
+    }
 
     fn read_line(&self, line: Value) -> Read<(TaggedSentence, Option<Text>)> {
         let mut fields = Fields::or_text(line)?;
@@ -240,7 +242,8 @@ mod tests {
 
     #[test]
     fn what_is_no_sentence_is_refused() {
-        let folder = saved(task(false, TagScheme::Bio, &["O", "B-x", "I-x"]), 10);
+        let task = task(false, TagScheme::Bio, &["O", "B-x", "I-x"]);
+        let folder = saved(task.clone(), 10);
         for (line, problem) in [
             ("7", "neither an object nor a string"),
             ("{}", "`words` is missing"),
@@ -250,7 +253,7 @@ mod tests {
             (r#"{"words": ["a"], "tags": ["O"]}"#, "unknown key `tags`"),
         ] {
             let message = refused(folder.path(), line);
-            assert_eq!(message, format!("{problem}; expected {}", TagTask::INPUT));
+            assert_eq!(message, format!("{problem}; expected {}", task.input()));
         }
     }
 }

@@ -12,9 +12,11 @@ use serde_json::{Map, Value, json};
 
 /// Of classes `{"label": …, "score": …, "scores": {…}}` with the probabilities of all, of numbers `{"value": …}`.
 impl Ask for TextTask {
-    const INPUT: &'static str = r#"{"text": "…"}, {"text": "…", "pair": "…"} or "…""#;
-
     type Origin = ();
+
+    fn input(&self) -> &'static str {
+        r#"{"text": "…"}, {"text": "…", "pair": "…"} or "…""#
+    }
 
     fn read_line(&self, line: Value) -> Read<(TextExample, ())> {
         Ok((text(line)?, ()))
@@ -99,7 +101,7 @@ mod tests {
             (r#"{"text": "a", "pare": "b"}"#, "unknown key `pare`"),
         ] {
             let message = refused(folder.path(), line);
-            assert_eq!(message, format!("{problem}; expected {}", TextTask::INPUT));
+            assert_eq!(message, format!("{problem}; expected {}", task().input()));
         }
         // Shorter than a pair needs.
         let folder = saved(task(), 3);
