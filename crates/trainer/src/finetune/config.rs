@@ -214,7 +214,7 @@ impl FineTuneConfig {
     /// Whether the config at `path` is one of these: it has a `[task]`.
     ///
     /// # Errors
-    /// [`TrainerError::Io`], [`TrainerError::ConfigSyntax`].
+    /// [`TrainerError::Io`](crate::TrainerError::Io), [`TrainerError::ConfigSyntax`](crate::TrainerError::ConfigSyntax).
     pub fn is_at(path: &Path) -> Result<bool> {
         layered::has_table(path, "task")
     }
