@@ -332,5 +332,5 @@ fn tags_have_weights_and_smoothing() {
         "{weighted}"
     );
     let negative = error(&["task.class_weights=[-1, 1, 1, 1, 1]"]);
-    assert!(negative.contains("`task.class_weights` is -1; expected numbers of at least 0"), "{negative}");
+    assert!(negative.contains("`task.class_weights` is -1; expected a number of 0 or more"), "{negative}");
 }

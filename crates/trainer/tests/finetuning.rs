@@ -269,6 +269,14 @@ fn settings_that_do_not_fit_the_data() {
         error("{ kind = \"classification\" }", &["model.freeze_layers=3"]),
         "`model.freeze_layers` is 3; expected at most 2, the checkpoint's layers"
     );
+    assert_eq!(
+        error("{ kind = \"classification\" }", &["model.freeze=[\"*\"]"]),
+        "`model.freeze` is *; expected patterns that leave something to train"
+    );
+    let wide = error("{ kind = \"classification\" }", &["model.lora={ rank = 33, alpha = 1.0 }"]);
+    assert_eq!(wide, "`model.lora.rank` is 33; expected at most 32, the encoder's width");
+    let long = error("{ kind = \"classification\" }", &["train.epochs=9223372036854775807"]);
+    assert!(long.starts_with("`train.epochs` is 9223372036854775807; expected at most "), "{long}");
     let no_number = error("{ kind = \"regression\" }", &[]);
     assert!(no_number.contains("train.tsv") && no_number.contains("expected a finite number"), "{no_number}");
 }

@@ -442,7 +442,7 @@ fn what_a_prompt_needs_is_said() {
         bench.prompt(&path, &[]);
         FineTuneConfig::load(&bench.path("config.toml"), &owned(sets)).unwrap_err().to_string()
     };
-    assert!(refused(&["data.shots=0"]).ends_with("`data.shots` is 0; expected at least 1"));
+    assert!(refused(&["data.shots=0"]).ends_with("`data.shots` is 0; expected a whole number of 1 or more"));
     assert!(
         refused(&["model.dropout.head=0.1"]).ends_with("expected none: the masked-LM head has no dropout")
     );
@@ -452,7 +452,7 @@ fn what_a_prompt_needs_is_said() {
         "{regression}"
     );
     let epochs = refused(&["task={ kind = \"classification\" }", "train.epochs=0"]);
-    assert!(epochs.ends_with("`train.epochs` is 0; expected at least 1"), "{epochs}");
+    assert!(epochs.ends_with("`train.epochs` is 0; expected a whole number of 1 or more"), "{epochs}");
     let config = bench.prompt(&path, &[]);
     fs::write(bench.path("back.toml"), cloze_trainer::config::FolderConfig::to_toml(&config)).unwrap();
     assert_eq!(FineTuneConfig::load(&bench.path("back.toml"), &[]).unwrap(), config);

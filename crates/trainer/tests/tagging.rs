@@ -308,7 +308,7 @@ fn mistakes_are_named() {
     let labels = error(&[r#"task.labels=["O", "PER"]"#]);
     assert!(labels.contains("`PER` is no tag of BIO"), "{labels}");
     let scale = error(&["task.crf_lr_scale=-1"]);
-    assert!(scale.ends_with("`task.crf_lr_scale` is -1; expected a number of at least 0"), "{scale}");
+    assert!(scale.ends_with("`task.crf_lr_scale` is -1; expected a number of 0 or more"), "{scale}");
     let key = error(&["task.crff=true"]);
     assert!(key.contains("crff"), "{key}");
     bench.write("dev.conll", "p B-ORG\n");

@@ -275,7 +275,10 @@ fn family(fields: &Fields, architectures: &[String]) -> Result<Family> {
 /// The encoder without a say on its pooler.
 fn encoder(fields: &Fields, family: Family) -> Result<BertConfig> {
     let keys = Keys::of(family);
-    let size = |(key, default): (&str, usize)| Ok::<_, ModelError>(fields.size(key)?.unwrap_or(default));
+    let size = |(key, default): (&str, usize)| match fields.size(key)?.unwrap_or(default) {
+        0 => Err(fields.refuse(key, &0.into(), "at least 1")),
+        size => Ok(size),
+    };
     let number = |(key, default): (&str, f64)| Ok::<_, ModelError>(fields.number(key)?.unwrap_or(default));
     if let Some(kind) = fields.text("position_embedding_type")?.filter(|kind| *kind != "absolute") {
         return Err(fields.refuse("position_embedding_type", &kind.into(), "\"absolute\""));
@@ -296,7 +299,7 @@ fn encoder(fields: &Fields, family: Family) -> Result<BertConfig> {
         Some(default) => Some(size(("embedding_size", default))?),
         None => None,
     };
-    let pad_token_id = size(("pad_token_id", keys.pad_token_id))?;
+    let pad_token_id = fields.size("pad_token_id")?.unwrap_or(keys.pad_token_id);
     let rows = size(("max_position_embeddings", 512))?;
     let position_offset = if family == Family::Roberta { pad_token_id.saturating_add(1) } else { 0 };
     let max_positions = rows.checked_sub(position_offset).ok_or_else(|| {
@@ -523,6 +526,17 @@ mod tests {
             assert!(message.contains(expected), "{message}");
         }
         assert!(matches!(read("["), Err(ModelError::Json { .. })));
+    }
+
+    #[test]
+    fn a_size_of_nothing_is_named_as_the_file_has_it() {
+        for key in ["num_attention_heads", "hidden_size", "type_vocab_size", "num_hidden_layers"] {
+            let message = read(&format!(r#"{{"{key}": 0}}"#)).unwrap_err().to_string();
+            assert!(
+                message.ends_with(&format!("config.json: `{key}` is 0, expected at least 1")),
+                "{message}"
+            );
+        }
     }
 
     #[test]

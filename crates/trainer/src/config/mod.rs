@@ -31,7 +31,7 @@ pub(crate) mod layered;
 mod layers;
 mod sections;
 mod strict;
-mod validate;
+pub(crate) mod validate;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -115,12 +115,7 @@ impl RunConfig {
         let mut merged = layered::merge(text, name, file, sets, expand_model)?;
         complete_model(&mut merged)?;
         let config: Self = strict::read(&merged, &known_keys())?;
-        validate::validate(&config).map_err(|complaint| TrainerError::BadValue {
-            place: merged.place_of(complaint.key),
-            key: complaint.key.to_owned(),
-            found: complaint.found,
-            expected: complaint.expected,
-        })?;
+        validate::validate(&config).map_err(|complaint| complaint.at(|key| merged.place_of(key)))?;
         Ok(config)
     }
 

@@ -4,18 +4,27 @@ use std::fmt::Display;
 
 use cloze_data::{MaskingConfig, PairConfig};
 
-use super::{ModelSection, NewModel, RunConfig, TokenizerSection};
+use super::{ModelSection, NewModel, OptimizerSection, RunConfig, TokenizerSection};
+use crate::error::{Place, TrainerError};
 use crate::schedule::Schedule;
 
 /// A value that does not do: its dotted key, what it is, and what was expected.
 #[derive(Debug, PartialEq)]
-pub(super) struct Complaint {
+pub(crate) struct Complaint {
     pub key: &'static str,
     pub found: String,
     pub expected: String,
 }
 
-type Check = Result<(), Complaint>;
+impl Complaint {
+    /// The error, with the place in the config that the value comes from.
+    pub fn at(self, place_of: impl FnOnce(&str) -> Place) -> TrainerError {
+        let Self { key, found, expected } = self;
+        TrainerError::BadValue { place: place_of(key), key: key.into(), found, expected }
+    }
+}
+
+pub(crate) type Check = Result<(), Complaint>;
 
 /// Checks every value of `config` and how they go together; the first complaint is returned.
 pub(super) fn validate(config: &RunConfig) -> Check {
@@ -25,7 +34,7 @@ pub(super) fn validate(config: &RunConfig) -> Check {
     examples(config)?;
     model(config)?;
     train(config)?;
-    optimizer(config)?;
+    optimizer(&config.optimizer)?;
     schedule(config)?;
     reports(config)
 }
@@ -142,11 +151,13 @@ fn train(config: &RunConfig) -> Check {
     at_least(1, "train.batch_size", train.batch_size)?;
     at_least(1, "train.accumulate", train.accumulate)?;
     at_least(1, "train.workers", train.workers)?;
-    at_least(1, "train.prefetch", train.prefetch)
+    at_most(256, "train.workers", train.workers)?;
+    at_least(1, "train.prefetch", train.prefetch)?;
+    at_most(65_536, "train.prefetch", train.prefetch)
 }
 
-fn optimizer(config: &RunConfig) -> Check {
-    let optimizer = &config.optimizer;
+/// `[optimizer]` of any run.
+pub(crate) fn optimizer(optimizer: &OptimizerSection) -> Check {
     positive("optimizer.lr", optimizer.lr)?;
     below_one("optimizer.beta1", optimizer.beta1)?;
     below_one("optimizer.beta2", optimizer.beta2)?;
@@ -168,7 +179,12 @@ fn schedule(config: &RunConfig) -> Check {
         warmup,
         format!("at most `train.steps`, which is {steps}"),
     )?;
-    match config.schedule {
+    final_fraction(&config.schedule)
+}
+
+/// What a schedule of any run needs besides a warm-up that fits.
+pub(crate) fn final_fraction(schedule: &Schedule) -> Check {
+    match *schedule {
         Schedule::Linear { final_fraction, .. } | Schedule::Cosine { final_fraction, .. } => {
             share("schedule.final_fraction", final_fraction)
         }
@@ -189,16 +205,25 @@ fn reports(config: &RunConfig) -> Check {
     at_least(1, "log.every", config.log.every)
 }
 
-fn ensure(holds: bool, key: &'static str, found: impl Display, expected: impl Into<String>) -> Check {
+pub(crate) fn ensure(
+    holds: bool,
+    key: &'static str,
+    found: impl Display,
+    expected: impl Into<String>,
+) -> Check {
     if holds {
         return Ok(());
     }
     Err(Complaint { key, found: found.to_string(), expected: expected.into() })
 }
 
-fn at_least<T: PartialOrd + Display>(least: T, key: &'static str, value: T) -> Check {
+pub(crate) fn at_least<T: PartialOrd + Display>(least: T, key: &'static str, value: T) -> Check {
     let expected = format!("a whole number of {least} or more");
     ensure(value >= least, key, value, expected)
+}
+
+fn at_most(most: usize, key: &'static str, value: usize) -> Check {
+    ensure(value <= most, key, value, format!("a whole number of {most} or less"))
 }
 
 // Comparisons with NaN are false, so that these refuse it.
@@ -207,14 +232,14 @@ fn share(key: &'static str, value: f64) -> Check {
     ensure((0.0..=1.0).contains(&value), key, value, "a number from 0 to 1")
 }
 
-fn below_one(key: &'static str, value: f64) -> Check {
+pub(crate) fn below_one(key: &'static str, value: f64) -> Check {
     ensure((0.0..1.0).contains(&value), key, value, "a number from 0 to below 1")
 }
 
-fn positive(key: &'static str, value: f64) -> Check {
+pub(crate) fn positive(key: &'static str, value: f64) -> Check {
     ensure(value > 0.0 && value.is_finite(), key, value, "a number above 0")
 }
 
-fn not_negative(key: &'static str, value: f64) -> Check {
+pub(crate) fn not_negative(key: &'static str, value: f64) -> Check {
     ensure(value >= 0.0 && value.is_finite(), key, value, "a number of 0 or more")
 }

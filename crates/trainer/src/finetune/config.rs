@@ -2,10 +2,11 @@
 
 use super::prompt::PromptSection;
 use super::tags::TaggingSection;
+use super::validate::validate;
 use crate::config::{
     CheckpointSection, FolderConfig, LogSection, NonFinite, OptimizerSection, Precision, RunSection, layered,
 };
-use crate::error::{Result, TrainerError};
+use crate::error::Result;
 use crate::schedule::Schedule;
 use cloze_data::labelled::{AnswerConfig, LabelledSource, Windows};
 use cloze_model::bert::Pooling;
@@ -227,98 +228,10 @@ impl FineTuneConfig {
         if config.data.max_len == unset() {
             config.data.max_len = if matches!(config.task, TaskSection::Answers { .. }) { 384 } else { 128 };
         }
-        match config.complaint() {
-            None => Ok(config),
-            Some((key, found, expected)) => Err(TrainerError::BadValue {
-                place: merged.place_of(key),
-                key: key.into(),
-                found,
-                expected: expected.into(),
-            }),
+        match validate(&config) {
+            Ok(()) => Ok(config),
+            Err(complaint) => Err(complaint.at(|key| merged.place_of(key))),
         }
-    }
-
-    /// The key whose value makes no sense, the value, and what was expected.
-    fn complaint(&self) -> Option<(&'static str, String, &'static str)> {
-        let bad = |is_bad: bool, key, found: &dyn std::fmt::Display, expected| {
-            is_bad.then(|| (key, found.to_string(), expected))
-        };
-        let Self { data, train, optimizer, eval, .. } = self;
-        let positive = |x: f64| x.is_finite() && x > 0.0;
-        let (smoothing, weights) = match &self.task {
-            TaskSection::Classification { label_smoothing, class_weights, .. } => {
-                (*label_smoothing, &class_weights[..])
-            }
-            TaskSection::Tagging(tagging) => (tagging.label_smoothing, &tagging.class_weights[..]),
-            _ => (0.0, &[][..]),
-        };
-        let answers = || match self.task {
-            TaskSection::Answers { max_answer, n_best, null_threshold, .. } => {
-                let threshold = null_threshold.unwrap_or(0.0);
-                bad(max_answer == 0, "task.max_answer", &max_answer, "at least 1")
-                    .or_else(|| bad(n_best == 0, "task.n_best", &n_best, "at least 1"))
-                    .or_else(|| bad(!threshold.is_finite(), "task.null_threshold", &threshold, "a number"))
-            }
-            _ => None,
-        };
-        let (crf, crf_lr_scale) = match &self.task {
-            TaskSection::Tagging(tagging) => (tagging.crf, tagging.crf_lr_scale),
-            _ => (false, 1.0),
-        };
-        bad(data.max_len == 0, "data.max_len", &data.max_len, "at least 1")
-            .or_else(|| {
-                let is_prompt = matches!(self.task, TaskSection::Prompt(_));
-                bad(train.epochs == 0 && !is_prompt, "train.epochs", &train.epochs, "at least 1").or_else(
-                    || {
-                        let head = self.model.dropout.head?;
-                        let expected = "none: the masked-LM head has no dropout";
-                        bad(is_prompt, "model.dropout.head", &head, expected)
-                    },
-                )
-            })
-            .or_else(|| {
-                let (key, shots) = ("data.shots", data.shots?);
-                let has_classes =
-                    matches!(self.task, TaskSection::Classification { .. } | TaskSection::Prompt(_));
-                bad(shots == 0, key, &shots, "at least 1")
-                    .or_else(|| bad(!has_classes, key, &shots, "a task with a class for each example"))
-            })
-            .or_else(|| bad(train.batch_size == 0, "train.batch_size", &train.batch_size, "at least 1"))
-            .or_else(|| bad(!positive(optimizer.lr), "optimizer.lr", &optimizer.lr, "a number above 0"))
-            .or_else(|| bad(eval.per_epoch == 0, "eval.per_epoch", &eval.per_epoch, "at least 1"))
-            .or_else(|| {
-                let expected = "at least 0 and below 1";
-                bad(!(0.0..1.0).contains(&smoothing), "task.label_smoothing", &smoothing, expected)
-            })
-            .or_else(|| {
-                let weight = weights.iter().find(|weight| !(weight.is_finite() && **weight >= 0.0))?;
-                bad(true, "task.class_weights", weight, "numbers of at least 0")
-            })
-            .or_else(|| {
-                let expected = "0 with `task.crf`, whose loss is of whole sentences";
-                bad(crf && smoothing > 0.0, "task.label_smoothing", &smoothing, expected)
-            })
-            .or_else(|| {
-                let expected = "none with `task.crf`, whose loss is of whole sentences";
-                let found = format!("{weights:?}");
-                bad(crf && !weights.is_empty(), "task.class_weights", &found, expected)
-            })
-            .or_else(|| {
-                let is_bad = !(crf_lr_scale.is_finite() && crf_lr_scale >= 0.0);
-                bad(is_bad, "task.crf_lr_scale", &crf_lr_scale, "a number of at least 0")
-            })
-            .or_else(|| {
-                let share = data.dev_fraction?;
-                let key = "data.dev_fraction";
-                bad(!(share > 0.0 && share < 1.0), key, &share, "above 0 and below 1")
-                    .or_else(|| bad(!data.dev.is_empty(), key, &share, "nothing beside `data.dev`"))
-            })
-            .or_else(|| {
-                let decay = self.model.layer_decay.unwrap_or(1.0);
-                let within = decay > 0.0 && decay <= 1.0;
-                bad(!within, "model.layer_decay", &decay, "above 0 and at most 1")
-            })
-            .or_else(answers)
     }
 }
 
@@ -384,16 +297,19 @@ kind = "linear"
         let typo = error(&FILE.replace("epochs", "epoch"), &[]);
         assert!(typo.ends_with(":12: unknown key `train.epoch`; did you mean `train.epochs`?"), "{typo}");
         let zero = error(&FILE.replace("batch_size = 32", "batch_size = 0"), &[]);
-        assert!(zero.ends_with(":13: `train.batch_size` is 0; expected at least 1"), "{zero}");
+        assert!(
+            zero.ends_with(":13: `train.batch_size` is 0; expected a whole number of 1 or more"),
+            "{zero}"
+        );
         assert_eq!(
             error(FILE, &["model.layer_decay=1.5"]),
-            "--set model.layer_decay=1.5: `model.layer_decay` is 1.5; expected above 0 and at most 1"
+            "--set model.layer_decay=1.5: `model.layer_decay` is 1.5; expected a number above 0, at most 1"
         );
         let answers = FILE.replace("classification", "answers");
         assert_eq!(load(&answers, &[]).unwrap().data.max_len, 384);
         assert_eq!(
             error(&answers, &["task.n_best=0"]),
-            "--set task.n_best=0: `task.n_best` is 0; expected at least 1"
+            "--set task.n_best=0: `task.n_best` is 0; expected a whole number of 1 or more"
         );
         assert_eq!(
             error(&answers, &["task.null_threshold=nan"]),

@@ -20,6 +20,7 @@ mod tags;
 mod task;
 mod template;
 mod texts;
+mod validate;
 
 pub use answers::{AnswerTask, SpanScores};
 pub use choices::ChoiceTask;

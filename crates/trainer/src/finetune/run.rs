@@ -44,6 +44,9 @@ const INIT_STREAM: u64 = 0xF17E;
 /// The same for the order of the examples.
 const ORDER_STREAM: u64 = 0x0DE5;
 
+/// Steps of a run at most.
+const MOST_STEPS: u64 = 1 << 40;
+
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq)]
 pub enum FineTuned {
@@ -289,8 +292,10 @@ struct Run<'a, T: Task> {
     optimizer: Optimizer,
     data: Data<T>,
     buckets: Buckets,
-    /// Of each epoch, its steps.
-    epochs: Vec<u64>,
+    /// Steps of an epoch.
+    epoch: u64,
+    /// Steps of the whole run.
+    steps: u64,
     state: RunState,
     tokenizer: &'a Tokenizer,
 }
@@ -334,8 +339,16 @@ impl<'a, T: Task> Run<'a, T> {
         let fingerprint = fingerprint(task, &data.train.features);
         let size = BatchSize::Examples(config.train.batch_size);
         let buckets = Buckets::new(lengths, size, derive_seed(seed, &[ORDER_STREAM]));
-        let epochs: Vec<u64> =
-            (0..config.train.epochs).map(|epoch| buckets.epoch(epoch).len() as u64).collect();
+        // Batches of so many examples are as many in every epoch.
+        let epoch = buckets.epoch(0).len() as u64;
+        let epochs = config.train.epochs;
+        let steps = epochs.checked_mul(epoch).filter(|steps| *steps <= MOST_STEPS).ok_or_else(|| {
+            bad_setting(
+                "train.epochs",
+                epochs,
+                format!("at most {MOST_STEPS} steps together, {epoch} in each"),
+            )
+        })?;
 
         let checkpoints = Checkpoints::open(folder.checkpoints())?;
         let constants = optimizer(config, &encoder);
@@ -381,7 +394,8 @@ impl<'a, T: Task> Run<'a, T> {
             optimizer,
             data,
             buckets,
-            epochs,
+            epoch,
+            steps,
             state,
             tokenizer,
         };
@@ -399,6 +413,10 @@ impl<'a, T: Task> Run<'a, T> {
     ) -> Result<T::Model> {
         let section = &config.model;
         if let Some(adapters) = &section.lora {
+            if adapters.rank > encoder.d_model {
+                let expected = format!("at most {}, the encoder's width", encoder.d_model);
+                return Err(bad_setting("model.lora.rank", adapters.rank, expected));
+            }
             model = task.map_encoder(model, |bert| Ok(adapters.attach(bert, init)?))?;
         }
         let mut frozen = section.freeze.clone();
@@ -409,7 +427,12 @@ impl<'a, T: Task> Run<'a, T> {
             }
             frozen.extend(first_layers(n_layers));
         }
-        Ok(if frozen.is_empty() { model } else { freeze(model, &frozen)? })
+        let model = if frozen.is_empty() { model } else { freeze(model, &frozen)? };
+        if n_trained(&model) == 0 && config.train.epochs > 0 {
+            let expected = "patterns that leave something to train".into();
+            return Err(bad_setting("model.freeze", section.freeze.join(", "), expected));
+        }
+        Ok(model)
     }
 
     /// What the user should know of the run before it begins.
@@ -419,7 +442,6 @@ impl<'a, T: Task> Run<'a, T> {
         let count = |split: &Option<Encoded<_, _>>| {
             split.as_ref().map_or("–".into(), |split| summary::grouped(split.examples.len() as u64))
         };
-        let steps: u64 = self.epochs.iter().sum();
         let trained = if trained < parameters { summary::grouped(trained as u64) } else { String::new() };
         progress.note(&summary::facts(
             "fine-tuning",
@@ -431,19 +453,19 @@ impl<'a, T: Task> Run<'a, T> {
                 ("not used", report.unexpected.join(", ")),
                 ("training examples", summary::grouped(data.train.examples.len() as u64)),
                 ("development, test", format!("{}, {}", count(&data.dev), count(&data.test))),
-                ("steps", summary::grouped(steps)),
+                ("steps", summary::grouped(self.steps)),
             ]
             .into_iter()
             .filter(|(_, value)| !value.is_empty()),
         ));
         let warmup = config.schedule.warmup_steps();
-        if warmup > steps {
+        if warmup > self.steps {
             progress.note(&format!(
                 "the warm-up of {warmup} steps is longer than the run, whose learning rate stays below \
                  `optimizer.lr`: lower `schedule.warmup_steps`"
             ));
         }
-        if data.dev.is_none() && steps > 0 {
+        if data.dev.is_none() && self.steps > 0 {
             progress.note("no development data: the last model is saved, whatever it is worth");
         }
     }
@@ -476,7 +498,7 @@ impl<'a, T: Task> Run<'a, T> {
 
     /// Whether all steps were made, or as many as patience allowed.
     fn steps(&mut self, stop: &AtomicBool, progress: &mut dyn RunProgress) -> Result<bool> {
-        let steps: u64 = self.epochs.iter().sum();
+        let steps = self.steps;
         let start = Instant::now();
         let mut meter = Meter::new(start);
         let mut mark = start;
@@ -572,22 +594,15 @@ impl<'a, T: Task> Run<'a, T> {
 
     /// The epoch, from 0, of a step.
     fn epoch_of(&self, step: u64) -> u64 {
-        let mut ends = 0;
-        let before = self.epochs.iter().take_while(|steps| {
-            ends += **steps;
-            ends < step
-        });
-        before.count() as u64
+        (step - 1) / self.epoch
     }
 
     /// Evaluations divide an epoch evenly.
     fn is_evaluated_after(&self, step: u64) -> bool {
-        let epoch = self.epoch_of(step) as usize;
-        let begin: u64 = self.epochs[..epoch].iter().sum();
-        let (place, of) = (step - begin, self.epochs[epoch]);
-        let parts = self.config.eval.per_epoch.min(of);
+        let place = step - self.epoch_of(step) * self.epoch;
+        let parts = self.config.eval.per_epoch.min(self.epoch);
         // The steps at which another part of the epoch is done.
-        place * parts / of > (place - 1) * parts / of
+        place * parts / self.epoch > (place - 1) * parts / self.epoch
     }
 
     /// Whether so many evaluations have not been better that training ends.

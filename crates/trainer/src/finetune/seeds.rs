@@ -56,6 +56,10 @@ pub fn fine_tune_seeds(
         let expected = "different numbers, at least one".into();
         return Err(TrainerError::Setting { key: "seeds".into(), found, expected });
     }
+    if let Some(seed) = seeds.iter().find(|seed| i64::try_from(**seed).is_err()) {
+        let expected = format!("at most {}, TOML's greatest number", i64::MAX);
+        return Err(TrainerError::Setting { key: "seeds".into(), found: seed.to_string(), expected });
+    }
     let (mut of_dev, mut of_test) = (Seeds::default(), Seeds::default());
     let mut runs = Vec::new();
     for (i, &seed) in seeds.iter().enumerate() {
@@ -129,7 +133,8 @@ fn name(seed: u64) -> String {
 /// The figures of the run in `folder`, if it has ended and was of this very config.
 fn ended(config: &FineTuneConfig, folder: &Path) -> Result<Option<Ended>> {
     let (result, saved) = (folder.join("result.json"), folder.join("config.toml"));
-    if !result.exists() {
+    let parts = ["result.json", "config.toml", "curve.svg", "model/config.json"];
+    if !parts.iter().all(|part| folder.join(part).exists()) {
         return Ok(None);
     }
     let read = |path: &Path| fs::read_to_string(path).map_err(TrainerError::io("read", path));
