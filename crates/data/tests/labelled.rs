@@ -5,7 +5,8 @@
 use cloze_data::labelled::{
     Answer, AnswerConfig, ChoiceExample, LabelSet, LabelledSource, Labels, Loaded, LongSentences, OnBadRow,
     Question, TagScheme, TaggedSentence, Target, TextExample, WindowScores, Windows, best_answer, choices,
-    encode_questions, encode_tags, encode_texts, questions, tag_spans, tagged_sentences, texts,
+    encode_questions, encode_tags, encode_texts, entity_sentences, questions, tag_spans, tagged_sentences,
+    texts,
 };
 use cloze_tokenizer::Tokenizer;
 use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int32Type};
@@ -426,6 +427,29 @@ fn conll_columns_are_read_with_comments_and_document_starts() {
     assert_eq!(skipped.examples.len(), 2);
     let named = read(json!({"columns": {"tags": "ner"}}), true).unwrap_err().to_string();
     assert!(named.contains("a number from 1 in place of `ner`"), "{named}");
+}
+
+#[test]
+fn a_tag_that_writes_no_entity_has_its_place() {
+    let folder = folder("a.conll", "# one\na\tO\n\nb\tB-x\nc\tX-x\n\n\nd\tE-x\n");
+    let mut source = LabelledSource::new(["a.conll"]);
+    let message = entity_sentences(&source, folder.path(), &[], None).unwrap_err().to_string();
+    let expected = "a.conll:4: word 2: `X-x` is no tag of entities; expected `O`, or a prefix (B, I, E, S, L or U), \
+                    a hyphen and a kind; correct it, ";
+    assert!(without_path(&message, folder.path()).starts_with(expected), "{message}");
+    source.on_bad_row = OnBadRow::Skip;
+    let read = |labels: &[&str]| {
+        let labels = LabelSet::given(labels.iter().copied()).unwrap();
+        entity_sentences(&source, folder.path(), &[], Some(&labels)).unwrap()
+    };
+    let of_kind = read(&["O", "B-x", "I-x"]);
+    assert_eq!((of_kind.examples.len(), of_kind.skipped.to_string()), (2, "1 × unknown tag".to_owned()));
+    assert_eq!(read(&["O", "B-y", "I-y"]).examples.len(), 1);
+    source.on_bad_row = OnBadRow::Error;
+    let labels = LabelSet::given(["O", "B-y"]).unwrap();
+    let message = entity_sentences(&source, folder.path(), &[], Some(&labels)).unwrap_err().to_string();
+    let expected = "a.conll:4: word 1: tag `B-x`, expected one of ";
+    assert!(without_path(&message, folder.path()).starts_with(expected), "{message}");
 }
 
 #[test]

@@ -314,5 +314,9 @@ fn mistakes_are_named() {
     bench.write("dev.conll", "p B-ORG\n");
     let _ = std::fs::remove_dir_all(bench.path("run"));
     let tag = error(&[]);
-    assert!(tag.starts_with("sentence 1, word 1: tag `B-ORG`, expected one of O, B-LOC"), "{tag}");
+    assert!(tag.contains("dev.conll:1: word 1: tag `B-ORG`, expected one of O, B-LOC"), "{tag}");
+    bench.write("dev.conll", "p O\n\np O\np X-LOC\n");
+    let _ = std::fs::remove_dir_all(bench.path("run"));
+    let tag = error(&[]);
+    assert!(tag.contains("dev.conll:3: word 2: `X-LOC` is no tag of entities; expected `O`, or a "), "{tag}");
 }

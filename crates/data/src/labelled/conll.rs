@@ -2,7 +2,7 @@
 
 use super::rows::{Read, file_problem, row_problem};
 use super::source::{Column, LabelledSource};
-use super::tagged::TaggedSentence;
+use super::tagged::{Numbered, TaggedSentence};
 use super::tags::looks_like_tag;
 use crate::corpus::Problem;
 use crate::corpus::lines::Lines;
@@ -27,11 +27,7 @@ enum Line {
     Word(String, String),
 }
 
-pub(super) fn open(
-    path: &Path,
-    source: &LabelledSource,
-    labelled: bool,
-) -> Result<Read<TaggedSentence>, Problem> {
+pub(super) fn open(path: &Path, source: &LabelledSource, labelled: bool) -> Result<Read<Numbered>, Problem> {
     let number = |field: &str| match source.configured(field) {
         None => Ok(None),
         Some(Column::Number(number)) => Ok(Some(number.saturating_sub(1))),
@@ -101,10 +97,11 @@ impl Conll {
 }
 
 impl Iterator for Conll {
-    type Item = Result<TaggedSentence, Problem>;
+    type Item = Result<Numbered, Problem>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let mut sentence = TaggedSentence::default();
+        let mut first = 0;
         // The first problem of the sentence: what follows up to a blank line goes with it.
         let mut bad = None;
         while !self.ended {
@@ -115,6 +112,9 @@ impl Iterator for Conll {
                 }
                 Some(Ok((number, line))) => {
                     let line = line.to_owned();
+                    if sentence.words.is_empty() {
+                        first = number;
+                    }
                     self.parse(number, &line, sentence.words.is_empty() && bad.is_none())
                 }
                 Some(Err(problem)) if problem.ends_file => return Some(Err(problem)),
@@ -136,7 +136,7 @@ impl Iterator for Conll {
         match bad {
             Some(problem) => Some(Err(problem)),
             None if sentence.words.is_empty() => None,
-            None => Some(Ok(sentence)),
+            None => Some(Ok((first, sentence))),
         }
     }
 }

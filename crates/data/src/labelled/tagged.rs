@@ -1,8 +1,10 @@
 //! Sentences of words with a tag each.
 
 use super::conll;
-use super::rows::{self, Read, Row, Wanted, kind_of};
+use super::labels::LabelSet;
+use super::rows::{self, Read, Row, Wanted, kind_of, row_problem};
 use super::source::{DataFormat, LabelledSource, Loaded, Task};
+use super::tags::bad_entity_tag;
 use crate::Result;
 use crate::corpus::Problem;
 use serde_json::Value;
@@ -32,14 +34,43 @@ pub fn tagged_sentences(
     labelled: bool,
     tag_names: &[String],
 ) -> Result<Loaded<TaggedSentence>> {
+    read(source, base, labelled, tag_names, &|_| None)
+}
+
+/// The same of sentences whose tags write entities, in whichever scheme; where there are `labels`, of the kinds that
+/// these have. A sentence with another tag is a bad row.
+///
+/// # Errors
+/// As [`texts`](super::texts).
+pub fn entity_sentences(
+    source: &LabelledSource,
+    base: &Path,
+    tag_names: &[String],
+    labels: Option<&LabelSet>,
+) -> Result<Loaded<TaggedSentence>> {
+    read(source, base, true, tag_names, &|tags| bad_entity_tag(tags, labels))
+}
+
+/// `problem` says what is wrong with a sentence's tags.
+fn read(
+    source: &LabelledSource,
+    base: &Path,
+    labelled: bool,
+    tag_names: &[String],
+    problem: &dyn Fn(&[String]) -> Option<String>,
+) -> Result<Loaded<TaggedSentence>> {
     let files = source.open(Task::Tags, base)?;
     let mut wanted = vec![Wanted::required("words", source)];
     if labelled {
         wanted.push(Wanted::required("tags", source));
     }
+    let checked = |line, sentence: TaggedSentence| match problem(&sentence.tags) {
+        Some(detail) => Err(row_problem(Some(line), "unknown tag", detail)),
+        None => Ok(sentence),
+    };
     let convert = |found: Found| {
         let Row { line, cells } = match found {
-            Found::Sentence(sentence) => return Ok(sentence),
+            Found::Sentence((line, sentence)) => return checked(line, sentence),
             Found::Row(row) => row,
         };
         let mut cells = cells.into_iter().zip(&wanted);
@@ -56,7 +87,7 @@ pub fn tagged_sentences(
         }
         match sentence.words.is_empty() {
             true => Err(wanted[0].bad(line, "no words", "an empty list, expected words")),
-            false => Ok(sentence),
+            false => checked(line, sentence),
         }
     };
     let open = |path: &Path, format| -> std::result::Result<Read<Found>, Problem> {
@@ -70,9 +101,12 @@ pub fn tagged_sentences(
     rows::load(source, &files, open, convert)
 }
 
+/// A sentence and its first line.
+pub(super) type Numbered = (u64, TaggedSentence);
+
 /// What a file holds for a sentence.
 enum Found {
-    Sentence(TaggedSentence),
+    Sentence(Numbered),
     Row(Row),
 }
 

@@ -73,6 +73,21 @@ pub(super) fn looks_like_tag(tag: &str) -> bool {
     parse(tag).is_some()
 }
 
+/// What is wrong with the tags of a sentence, which are to write entities, of the kinds of the `labels` if there are any.
+pub(super) fn bad_entity_tag(tags: &[String], labels: Option<&LabelSet>) -> Option<String> {
+    let kind = |tag| parse(tag).flatten().map(|(_, kind)| kind);
+    tags.iter().zip(1..).find_map(|(tag, word)| {
+        if parse(tag).is_none() {
+            return Some(format!("word {word}: `{tag}` is no tag of entities; {EXPECTED}"));
+        }
+        let labels = labels?;
+        let is_known = kind(tag).is_none() || labels.names().iter().any(|label| kind(label) == kind(tag));
+        (!is_known).then(|| format!("word {word}: tag `{tag}`, expected one of {}", labels.shown()))
+    })
+}
+
+const EXPECTED: &str = "expected `O`, or a prefix (B, I, E, S, L or U), a hyphen and a kind";
+
 /// A tag's parts; the outer option is none for what is no tag.
 fn parse(tag: &str) -> Option<Tag<'_>> {
     if tag == "O" {
@@ -149,7 +164,7 @@ impl TagScheme {
         for tags in sentences {
             let mut before = None;
             for (place, tag) in tags.iter().map(AsRef::as_ref).enumerate() {
-                let tag = parse(tag).ok_or_else(|| no_tag(place, tag, "tags"))?;
+                let tag = parse(tag).ok_or_else(|| no_tag(place, tag, "the tags of any scheme"))?;
                 match tag {
                     Some((Prefix::End | Prefix::Single, _)) => scheme = Self::Bioes,
                     Some((Prefix::Inside, _)) if scheme == Self::Bio && bounds(before, tag).1 => {
@@ -332,8 +347,7 @@ impl TagScheme {
 }
 
 fn no_tag(place: usize, tag: &str, scheme: &'static str) -> DataError {
-    let problem = "expected `O`, or a prefix, a hyphen and a kind";
-    DataError::Tag { place: place + 1, tag: tag.into(), scheme, problem }
+    DataError::Tag { place: place + 1, tag: tag.into(), scheme, problem: EXPECTED }
 }
 
 #[cfg(test)]
@@ -410,7 +424,8 @@ mod tests {
         let message = TagScheme::detect([&["O", "PER"][..]]).unwrap_err().to_string();
         assert_eq!(
             message,
-            "tag 2 `PER` is not one of tags there: expected `O`, or a prefix, a hyphen and a kind"
+            "tag 2 `PER` is not one of the tags of any scheme there: expected `O`, or a prefix (B, I, E, S, L or U), \
+             a hyphen and a kind"
         );
     }
 

@@ -403,9 +403,9 @@ final_fraction = 0.1
     #[test]
     fn lists_and_tables_are_values_too() {
         let config =
-            resolved(&[r#"corpus.files=["a.txt", "b.txt"]"#, "train={ steps = 50, accumulate = 2 }"]);
+            resolved(&[r#"corpus.files=["a.txt", "b.txt"]"#, "train={ steps = 50, batch_size = 4 }"]);
         assert_eq!(config.corpus.files, ["a.txt", "b.txt"]);
-        assert_eq!((config.train.steps, config.train.accumulate, config.train.batch_size), (50, 2, 8));
+        assert_eq!((config.train.steps, config.train.batch_size), (50, 4));
     }
 
     #[test]
@@ -430,12 +430,11 @@ final_fraction = 0.1
     #[test]
     fn a_table_that_is_an_arguments_value_replaces_the_files() {
         let set = "schedule={kind=\"linear\", warmup_steps=3}";
-        let file = FILE.replace("warmup_steps = 10", "warmup_steps = 10\nfinal_fraction = 0.5");
         let replaced = Schedule::Linear { warmup_steps: 3, final_fraction: 0.0 };
-        assert_ne!(resolve(&file, &["schedule.warmup_steps=3"]).unwrap().schedule, replaced);
-        assert_eq!(resolve(&file, &[set]).unwrap().schedule, replaced);
-        assert_eq!(resolve(&file, &["schedule.final_fraction=0.7", set]).unwrap().schedule, replaced);
-        let more = resolve(&file, &[set, "schedule.final_fraction=0.7"]).unwrap().schedule;
+        assert_ne!(resolved(&["schedule.warmup_steps=3"]).schedule, replaced);
+        assert_eq!(resolved(&[set]).schedule, replaced);
+        assert_eq!(resolved(&["schedule.final_fraction=0.7", set]).schedule, replaced);
+        let more = resolved(&[set, "schedule.final_fraction=0.7"]).schedule;
         assert_eq!(more, Schedule::Linear { warmup_steps: 3, final_fraction: 0.7 });
     }
 

@@ -9,7 +9,7 @@ use crate::optimizer::ParamGroup;
 use burn::tensor::{Device, Int, Tensor};
 use cloze_data::labelled::{
     LabelSet, LabelledSource, LongSentences, TagFeatures, TagReport, TagScheme, TaggedSentence,
-    TokenSequence, encode_tags, tag_spans, tagged_sentences,
+    TokenSequence, encode_tags, entity_sentences, tag_spans,
 };
 use cloze_data::{DataError, SkipReport};
 use cloze_model::ParamInit;
@@ -143,7 +143,7 @@ impl TagTask {
         section: &TaggingSection,
         source: &LabelledSource,
     ) -> Result<(Self, Vec<TaggedSentence>, SkipReport)> {
-        let loaded = tagged_sentences(source, Path::new(""), true, &section.tag_names)?;
+        let loaded = entity_sentences(source, Path::new(""), &section.tag_names, None)?;
         let mut sentences = loaded.examples;
         let found = TagScheme::detect(sentences.iter().map(|sentence| &sentence.tags[..]))?;
         let scheme = section.predict_scheme.unwrap_or(match section.scheme.unwrap_or(found) {
@@ -190,7 +190,8 @@ impl TagTask {
     /// # Errors
     /// As [`read`](Self::read).
     pub fn read_more(&self, source: &LabelledSource) -> Result<(Vec<TaggedSentence>, SkipReport)> {
-        let mut loaded = tagged_sentences(source, Path::new(""), true, &self.section.tag_names)?;
+        let (names, labels) = (&self.section.tag_names, Some(&self.labels));
+        let mut loaded = entity_sentences(source, Path::new(""), names, labels)?;
         rewrite(&mut loaded.examples, self.section.scheme, self.scheme())?;
         Ok((loaded.examples, loaded.skipped))
     }
