@@ -162,7 +162,8 @@ impl Predictor {
         self.model.predict(&lines, &self.means, progress)
     }
 
-    /// What the model is worth on examples that are read, cut into tokens and measured as `config` says. Its checkpoint is not read. `progress` is told of each batch.
+    /// What the model is worth on examples that are read, cut into tokens and measured as `config` says. The
+    /// config's checkpoint is not read. `progress` is told of each batch.
     ///
     /// # Errors
     /// A config for another kind of task than the model's, or with longer sequences than it takes; those of
