@@ -309,6 +309,7 @@ impl<T: Ask + Send> Asked for TaskModel<T> {
         Ok(Evaluation { figures, predictions, skipped, truncated })
     }
 }
+
 #[cfg(test)]
 mod tests {
     use super::super::asking::testing::{encoder, init, saved};

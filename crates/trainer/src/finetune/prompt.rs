@@ -182,6 +182,10 @@ impl Task for PromptTask {
         vec![&features.sequence]
     }
 
+    fn is_cut(&self, features: &PromptFeatures) -> bool {
+        features.truncated
+    }
+
     fn weight(&self, batch: &[&PromptFeatures]) -> f64 {
         batch.len() as f64
     }

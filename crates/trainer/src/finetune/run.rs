@@ -9,7 +9,7 @@ use super::model_folder::{ModelFolder, TaskFile};
 use super::prompt::PromptTask;
 use super::shots;
 use super::tags::TagTask;
-use super::task::{Encoded, Task, TaskObjective, bad_setting};
+use super::task::{Encoded, Task, TaskObjective, bad_setting, n_cut};
 use super::texts::TextTask;
 use crate::checkpoint::{Best, Checkpoint, Checkpoints, CursorState, RunState, Window};
 use crate::config::NonFinite;
@@ -94,16 +94,10 @@ pub fn fine_tune(
     match &config.task {
         section @ (TaskSection::Classification { .. } | TaskSection::Regression { .. }) => {
             let (task, examples, skipped) = TextTask::read(section, &config.data.train)?;
-            let mut cut = 0;
-            let encode = |examples| {
-                let encoded = TextTask::encode(&tokenizer, examples, max_len)?;
-                cut += encoded.features.iter().filter(|features| features.truncated).count();
-                Ok(encoded)
-            };
+            let encode = |examples| TextTask::encode(&tokenizer, examples, max_len);
             let select = |examples| few(config, task.labels.as_ref(), examples);
             let read = |source: &LabelledSource| task.read_more(source);
             let data = reading.selected::<TextTask>((examples, skipped), read, encode, select)?;
-            note_cut(cut, max_len, progress);
             Run::start(config, options, folder, &task, data, &tokenizer, progress)?
                 .finish(options.stop, progress)
         }
@@ -125,16 +119,10 @@ pub fn fine_tune(
         }
         TaskSection::Prompt(section) => {
             let task = PromptTask::new(section, &tokenizer, &config.model.path)?;
-            let mut cut = 0;
-            let encode = |examples| {
-                let encoded = task.encode(&tokenizer, examples, max_len)?;
-                cut += encoded.features.iter().filter(|features| features.truncated).count();
-                Ok(encoded)
-            };
+            let encode = |examples| task.encode(&tokenizer, examples, max_len);
             let select = |examples| few(config, Some(&task.labels), examples);
             let train = task.read(&config.data.train)?;
             let data = reading.selected::<PromptTask>(train, |source| task.read(source), encode, select)?;
-            note_cut(cut, max_len, progress);
             Run::start(config, options, folder, &task, data, &tokenizer, progress)?
                 .finish(options.stop, progress)
         }
@@ -159,14 +147,6 @@ pub fn fine_tune(
             Run::start(config, options, folder, &task, data, &tokenizer, progress)?
                 .finish(options.stop, progress)
         }
-    }
-}
-
-/// Says how many examples of all splits lost tokens.
-fn note_cut(cut: usize, max_len: usize, progress: &mut dyn RunProgress) {
-    if cut > 0 {
-        let cut = summary::grouped(cut as u64);
-        progress.note(&format!("examples with more than {max_len} tokens, which were cut: {cut}"));
     }
 }
 
@@ -458,6 +438,12 @@ impl<'a, T: Task> Run<'a, T> {
             .into_iter()
             .filter(|(_, value)| !value.is_empty()),
         ));
+        let splits = [Some(&data.train), data.dev.as_ref(), data.test.as_ref()];
+        let cut: usize = splits.into_iter().flatten().map(|split| n_cut(self.task, &split.features)).sum();
+        if cut > 0 {
+            let (cut, max_len) = (summary::grouped(cut as u64), config.data.max_len);
+            progress.note(&format!("examples with more than {max_len} tokens, which were cut: {cut}"));
+        }
         let warmup = config.schedule.warmup_steps();
         if warmup > self.steps {
             progress.note(&format!(

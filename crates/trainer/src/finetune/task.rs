@@ -28,6 +28,11 @@ pub trait Task {
     /// The sequences that the encoder sees of it.
     fn sequences<'a>(&self, features: &'a Self::Features) -> Vec<&'a TokenSequence>;
 
+    /// Whether they lost tokens to the greatest length, where that is to be said of an example.
+    fn is_cut(&self, _: &Self::Features) -> bool {
+        false
+    }
+
     /// What the mean of a batch's loss is divided by.
     fn weight(&self, batch: &[&Self::Features]) -> f64;
 
@@ -89,6 +94,11 @@ pub struct Encoded<E, F> {
     pub examples: Vec<E>,
     /// Their features, in order.
     pub features: Vec<F>,
+}
+
+/// How many features lost tokens.
+pub(super) fn n_cut<T: Task>(task: &T, features: &[T::Features]) -> usize {
+    features.iter().filter(|features| task.is_cut(features)).count()
 }
 
 /// A task's loss as what a run minimises.

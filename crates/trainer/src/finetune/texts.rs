@@ -154,6 +154,10 @@ impl Task for TextTask {
         vec![&features.sequence]
     }
 
+    fn is_cut(&self, features: &TextFeatures) -> bool {
+        features.truncated
+    }
+
     fn weight(&self, batch: &[&TextFeatures]) -> f64 {
         match self.labels {
             Some(_) => self.loss.total_weight(classes(batch).map(i64::from)),

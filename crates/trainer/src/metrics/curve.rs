@@ -95,18 +95,23 @@ fn held_out(records: &[Record], value: impl Fn(&super::EvalRecord) -> Option<f64
     points.filter(|(_, y)| y.is_finite()).collect()
 }
 
+/// The line of the loss in training.
+fn training_loss(points: impl Iterator<Item = (f64, f64)>) -> Series {
+    Series {
+        label: "training (smoothed)".into(),
+        color: TRAINING,
+        look: Look::Smoothed,
+        points: points.filter(|(_, y)| y.is_finite()).collect(),
+    }
+}
+
 fn losses(records: &[Record]) -> Vec<Series> {
     let training = records.iter().filter_map(|record| match record {
         Record::Train(train) => Some((train.step as f64, train.masked_loss)),
         _ => None,
     });
     vec![
-        Series {
-            label: "training (smoothed)".into(),
-            color: TRAINING,
-            look: Look::Smoothed,
-            points: training.filter(|(_, y)| y.is_finite()).collect(),
-        },
+        training_loss(training),
         Series {
             label: "held out".into(),
             color: HELD_OUT,
@@ -160,12 +165,7 @@ fn tuning_losses(records: &[Record]) -> Vec<Series> {
         _ => None,
     });
     vec![
-        Series {
-            label: "training (smoothed)".into(),
-            color: TRAINING,
-            look: Look::Smoothed,
-            points: training.filter(|(_, y)| y.is_finite()).collect(),
-        },
+        training_loss(training),
         Series {
             label: "development data".into(),
             color: HELD_OUT,

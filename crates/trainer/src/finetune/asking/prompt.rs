@@ -2,7 +2,7 @@
 
 use super::super::config::TaskSection;
 use super::super::prompt::{PromptSection, PromptTask};
-use super::super::task::Encoded;
+use super::super::task::{Encoded, n_cut};
 use super::super::template::PromptFeatures;
 use super::texts::{classes, text};
 use super::{Ask, Cut, Read};
@@ -34,7 +34,7 @@ impl Ask for PromptTask {
 
     fn tokens(&self, tokenizer: &Tokenizer, examples: Vec<TextExample>, max_len: usize) -> Result<Cut<Self>> {
         let data = self.encode(tokenizer, examples, max_len)?;
-        let cut = data.features.iter().filter(|features| features.truncated).count();
+        let cut = n_cut(self, &data.features);
         Ok((data, cut))
     }
 

@@ -1,7 +1,7 @@
 //! Asking for the class of a text or a pair of texts, or for a number.
 
 use super::super::config::TaskSection;
-use super::super::task::{Encoded, argmax, softmax};
+use super::super::task::{Encoded, argmax, n_cut, softmax};
 use super::super::texts::TextTask;
 use super::{Ask, Cut, Fields, Read, number, required};
 use crate::Result;
@@ -24,7 +24,7 @@ impl Ask for TextTask {
 
     fn tokens(&self, tokenizer: &Tokenizer, examples: Vec<TextExample>, max_len: usize) -> Result<Cut<Self>> {
         let data = Self::encode(tokenizer, examples, max_len)?;
-        let cut = data.features.iter().filter(|features| features.truncated).count();
+        let cut = n_cut(self, &data.features);
         Ok((data, cut))
     }
 
