@@ -100,7 +100,7 @@ fn timed(rounds: usize, mut work: impl FnMut()) -> Vec<f64> {
 
 fn report(mut times: Vec<f64>, units: usize) {
     times.sort_by(f64::total_cmp);
-    let median = times[times.len() / 2];
+    let median = f64::midpoint(times[(times.len() - 1) / 2], times[times.len() / 2]);
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let peak = peak.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse::<f64>().ok());

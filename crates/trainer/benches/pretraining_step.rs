@@ -70,7 +70,7 @@ fn main() {
     }
     let peak = peak_megabytes();
     times.sort_by(f64::total_cmp);
-    let median = times[times.len() / 2];
+    let median = f64::midpoint(times[(times.len() - 1) / 2], times[times.len() / 2]);
     println!(
         "{{\"ms\":{median:.2},\"per_s\":{:.1},\"peak_mb\":{peak:.1},\"gflop\":{:.2},\"gflop_per_s\":{:.1},\
          \"loss\":{last}}}",

@@ -1,5 +1,7 @@
-//! Every run in `configs/` resolves, reads back as itself, and says what its file claims.
+//! Every run in `configs/` resolves, reads back as itself, and says what its file claims; `configs/README.md` has
+//! every key there is, and no other.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use cloze_trainer::config::{FolderConfig, ModelPreset, RunConfig};
@@ -10,6 +12,12 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs")
 }
 
+fn paths() -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder()).expect("the folder is there");
+    let paths = entries.map(|entry| entry.expect("it can be listed").path());
+    paths.filter(|path| path.extension().is_some_and(|extension| extension == "toml")).collect()
+}
+
 fn load(name: &str) -> RunConfig {
     RunConfig::load(folder().join(name), &[]).unwrap_or_else(|error| panic!("{error}"))
 }
@@ -17,9 +25,7 @@ fn load(name: &str) -> RunConfig {
 #[test]
 fn every_config_resolves_and_reads_back_as_itself() {
     let mut names = Vec::new();
-    for entry in std::fs::read_dir(folder()).unwrap() {
-        let path = entry.unwrap().path();
-        assert_eq!(path.extension().unwrap(), "toml", "configs/ holds configs only: {path:?}");
+    for path in paths() {
         if FineTuneConfig::is_at(&path).unwrap() {
             continue;
         }
@@ -39,8 +45,8 @@ fn every_config_resolves_and_reads_back_as_itself() {
 
 #[test]
 fn every_fine_tuning_config_resolves_and_reads_back_as_itself() {
-    let paths = std::fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path());
-    let paths: Vec<PathBuf> = paths.filter(|path| FineTuneConfig::is_at(path).unwrap()).collect();
+    let paths: Vec<PathBuf> =
+        paths().into_iter().filter(|path| FineTuneConfig::is_at(path).unwrap()).collect();
     assert!(!paths.is_empty());
     for path in paths {
         let config = FineTuneConfig::load(&path, &[]).unwrap_or_else(|error| panic!("{error}"));
@@ -77,5 +83,98 @@ fn the_default_run_needs_nothing_from_outside_the_repository() {
     for file in load("bert-tiny-sample.toml").corpus.files {
         let path = folder().join("..").join(file);
         assert!(path.is_file(), "{} is missing", path.display());
+    }
+}
+
+/// Every table of a config: the part of the reference that has its section, the `--set`s that choose its kind, and
+/// the `--set` that puts a key into it which there is not.
+const TABLES: &[(&str, &[&str], &str)] = &[
+    ("Both", &[], "run.zzzzzzzz=1"),
+    ("Both", &[], "optimizer.zzzzzzzz=1"),
+    ("Both", &[], "optimizer.groups=[{ parameters = \"*\", zzzzzzzz = 1 }]"),
+    ("Both", &["schedule.kind=linear"], "schedule.zzzzzzzz=1"),
+    ("Both", &["schedule.kind=cosine"], "schedule.zzzzzzzz=1"),
+    ("Both", &["schedule.kind=constant"], "schedule.zzzzzzzz=1"),
+    ("Both", &["schedule.kind=inverse-sqrt"], "schedule.zzzzzzzz=1"),
+    ("Both", &[], "checkpoint.zzzzzzzz=1"),
+    ("Both", &[], "log.zzzzzzzz=1"),
+    ("Pretraining", &[], "corpus.zzzzzzzz=1"),
+    ("Pretraining", &["tokenizer.kind=train-wordpiece"], "tokenizer.zzzzzzzz=1"),
+    ("Pretraining", &["tokenizer.kind=train-byte-bpe"], "tokenizer.zzzzzzzz=1"),
+    ("Pretraining", &["tokenizer.kind=load"], "tokenizer.zzzzzzzz=1"),
+    ("Pretraining", &[], "examples.zzzzzzzz=1"),
+    ("Pretraining", &["examples.pairs.kind=next-sentence"], "examples.pairs.zzzzzzzz=1"),
+    ("Pretraining", &["examples.pairs.kind=sentence-order"], "examples.pairs.zzzzzzzz=1"),
+    ("Pretraining", &[], "examples.masking.zzzzzzzz=1"),
+    ("Pretraining", &[], "model.zzzzzzzz=1"),
+    ("Pretraining", &["model.path=a", "tokenizer.kind=checkpoint"], "model.zzzzzzzz=1"),
+    ("Pretraining", &[], "train.zzzzzzzz=1"),
+    ("Pretraining", &[], "eval.zzzzzzzz=1"),
+    ("Fine-tuning", &["task.kind=classification"], "task.zzzzzzzz=1"),
+    ("Fine-tuning", &["task.kind=regression"], "task.zzzzzzzz=1"),
+    ("Fine-tuning", &["task.kind=tagging"], "task.zzzzzzzz=1"),
+    ("Fine-tuning", &["task.kind=answers"], "task.zzzzzzzz=1"),
+    ("Fine-tuning", &["task.kind=prompt"], "task.zzzzzzzz=1"),
+    ("Fine-tuning", &[], "model.zzzzzzzz=1"),
+    ("Fine-tuning", &[], "model.dropout.zzzzzzzz=1"),
+    ("Fine-tuning", &[], "model.lora.zzzzzzzz=1"),
+    ("Fine-tuning", &[], "data.zzzzzzzz=1"),
+    ("Fine-tuning", &[], "data.train.zzzzzzzz=1"),
+    ("Fine-tuning", &[], "train.zzzzzzzz=1"),
+    ("Fine-tuning", &[], "eval.zzzzzzzz=1"),
+];
+
+/// What stands between backticks.
+fn quoted(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2)
+}
+
+/// The keys that a table may have, as the refusal of another one lists them.
+fn keys(part: &str, sets: &[&str], unknown: &str) -> Vec<String> {
+    let sets: Vec<String> = sets.iter().chain([&unknown]).map(|set| (*set).to_owned()).collect();
+    let error = match part {
+        "Fine-tuning" => FineTuneConfig::load(&folder().join("sst2.toml"), &sets).err(),
+        _ => RunConfig::load(folder().join("bert-tiny-sample.toml"), &sets).err(),
+    };
+    let error = error.unwrap_or_else(|| panic!("{unknown} is taken")).to_string();
+    let (_, known) = error.split_once("; expected one of ").unwrap_or_else(|| panic!("{error}"));
+    quoted(known).map(str::to_owned).collect()
+}
+
+#[test]
+fn the_reference_has_every_key_and_no_other() {
+    let reference = std::fs::read_to_string(folder().join("README.md")).unwrap();
+    let mut sections: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
+    let (mut part, mut section) = ("", "");
+    for line in reference.lines() {
+        if let Some(heading) = line.strip_prefix("## ") {
+            part = heading;
+        } else if let Some(heading) = line.strip_prefix("### `[") {
+            section = heading.trim_end_matches("]`");
+        } else if line.starts_with('|') {
+            sections.entry((part, section)).or_default().push(line);
+        }
+    }
+
+    let mut known: BTreeMap<(&str, &str), BTreeSet<String>> = BTreeMap::new();
+    for (part, sets, unknown) in TABLES {
+        let table = unknown.split('=').next().unwrap().trim_end_matches(".zzzzzzzz");
+        let section = table.split('.').next().unwrap();
+        let rows = sections.get(&(*part, section)).unwrap_or_else(|| panic!("no [{section}] in {part}"));
+        for key in keys(part, sets, unknown) {
+            let found =
+                rows.iter().flat_map(|row| quoted(row)).any(|name| name.split('.').any(|part| part == key));
+            assert!(found, "configs/README.md lacks `{table}.{key}`");
+            known.entry((*part, section)).or_default().insert(key);
+        }
+    }
+    for ((part, section), rows) in sections {
+        for row in rows {
+            for name in quoted(row.split('|').nth(1).unwrap()) {
+                let key = name.rsplit('.').next().unwrap();
+                let known = known.get(&(part, section)).is_some_and(|known| known.contains(key));
+                assert!(known || key == "kind", "{part}: [{section}] has no key `{name}`");
+            }
+        }
     }
 }

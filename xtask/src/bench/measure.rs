@@ -49,11 +49,7 @@ impl Measured {
 
     /// The medians of several.
     fn median(all: &[Self]) -> Self {
-        let middle = |of: fn(&Self) -> f64| {
-            let mut values: Vec<f64> = all.iter().map(of).collect();
-            values.sort_by(f64::total_cmp);
-            values[values.len() / 2]
-        };
+        let middle = |of: fn(&Self) -> f64| median(all.iter().map(of)).unwrap_or(f64::NAN);
         Self {
             ms: middle(|m| m.ms),
             per_s: middle(|m| m.per_s),
@@ -62,6 +58,14 @@ impl Measured {
             gflop_per_s: middle(|m| m.gflop_per_s),
         }
     }
+}
+
+/// The middle one, the mean of the two in the middle of an even number.
+pub fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    let (lower, upper) = (values.len().checked_sub(1)? / 2, values.len() / 2);
+    Some((values[lower] + values[upper]) / 2.0)
 }
 
 /// Another figure that a side prints.
@@ -197,6 +201,13 @@ mod tests {
         broken.args(["-c", "echo no module named torch >&2; exit 3"]);
         let error = Measured::from(&mut broken).unwrap_err().to_string();
         assert!(error.ends_with("failed:\nno module named torch"), "{error}");
+    }
+
+    #[test]
+    fn medians() {
+        assert_eq!(median([3.0, 1.0, 2.0].into_iter()), Some(2.0));
+        assert_eq!(median([4.0, 1.0].into_iter()), Some(2.5));
+        assert_eq!(median([].into_iter()), None);
     }
 
     #[test]

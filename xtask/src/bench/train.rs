@@ -9,8 +9,8 @@ use super::report;
 const ROWS: [(&str, &str, [&str; 6], f64); 5] = [
     ("BERT-mini, 16 × 128, f32", "transformers", ["mini", "16", "128", "30522", "8", "f32"], 3.0),
     ("BERT-mini, 16 × 128, bf16", "transformers", ["mini", "16", "128", "30522", "8", "bf16"], 2.5),
-    ("BERT-base, 4 × 128, f32", "transformers", ["base", "4", "128", "30522", "4", "f32"], 1.25),
-    ("BERT-base, 4 × 128, bf16", "transformers", ["base", "4", "128", "30522", "4", "bf16"], 1.25),
+    ("BERT-base, 4 × 128, f32", "transformers", ["base", "4", "128", "30522", "8", "f32"], 1.25),
+    ("BERT-base, 4 × 128, bf16", "transformers", ["base", "4", "128", "30522", "8", "bf16"], 1.25),
     ("BERT-mini, vocabulary 8,192, f32", "tuned", ["mini", "16", "128", "8192", "8", "f32"], 1.1),
 ];
 

@@ -49,7 +49,8 @@ impl Workplace {
             let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
             (name, fs::read_to_string(&path).unwrap().parse().unwrap())
         };
-        fs::read_dir(self.root().join("configs")).unwrap().map(|entry| read(entry.unwrap().path())).collect()
+        let paths = fs::read_dir(self.root().join("configs")).unwrap().map(|entry| entry.unwrap().path());
+        paths.filter(|path| path.extension().is_some_and(|extension| extension == "toml")).map(read).collect()
     }
 
     /// A BERT of two narrow layers with random weights, and a tokenizer for the stand-ins' texts.

@@ -13,6 +13,7 @@ mod held_out;
 mod model_folder;
 mod predictor;
 mod prompt;
+mod reading;
 mod run;
 mod seeds;
 mod shots;

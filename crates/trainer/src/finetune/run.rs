@@ -4,10 +4,9 @@ use super::answers::AnswerTask;
 use super::choices::ChoiceTask;
 use super::config::{FineTuneConfig, TaskSection};
 use super::evaluate::{figures, n_tokens, predict};
-use super::held_out::held_out;
 use super::model_folder::{ModelFolder, TaskFile};
 use super::prompt::PromptTask;
-use super::shots;
+use super::reading::{Data, Reading, few};
 use super::tags::TagTask;
 use super::task::{Encoded, Task, TaskObjective, bad_setting, n_cut};
 use super::texts::TextTask;
@@ -26,8 +25,8 @@ use crate::step::{StepConfig, step};
 use crate::{Result, TrainerError};
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{Device, Tensor};
-use cloze_data::labelled::{BatchSize, Buckets, LabelSet, LabelledSource, TagReport, TextExample};
-use cloze_data::{SkipReport, derive_seed};
+use cloze_data::derive_seed;
+use cloze_data::labelled::{BatchSize, Buckets, LabelledSource, TagReport};
 use cloze_model::bert::{Bert, BertConfig};
 use cloze_model::huggingface::{Checkpoint as Pretrained, LoadReport};
 use cloze_model::{ParamInit, first_layers, freeze, lora, weights};
@@ -91,6 +90,7 @@ pub fn fine_tune(
     let tokenizer = Tokenizer::load(&config.model.path)?;
     let max_len = config.data.max_len;
     let reading = Reading { config, held_out: folder.held_out(), progress: &mut *progress };
+    let begun = Begun { config, options, folder, tokenizer: &tokenizer };
     match &config.task {
         section @ (TaskSection::Classification { .. } | TaskSection::Regression { .. }) => {
             let (task, examples, skipped) = TextTask::read(section, &config.data.train)?;
@@ -98,24 +98,21 @@ pub fn fine_tune(
             let select = |examples| few(config, task.labels.as_ref(), examples);
             let read = |source: &LabelledSource| task.read_more(source);
             let data = reading.selected::<TextTask>((examples, skipped), read, encode, select)?;
-            Run::start(config, options, folder, &task, data, &tokenizer, progress)?
-                .finish(options.stop, progress)
+            begun.run(&task, data, progress)
         }
         section @ TaskSection::Answers { .. } => {
             let (task, examples, skipped) = AnswerTask::read(section, &config.data.train)?;
             let encode = |examples| task.encode(&tokenizer, examples, max_len);
             let data =
                 reading.data::<AnswerTask>((examples, skipped), |source| task.read_more(source), encode)?;
-            Run::start(config, options, folder, &task, data, &tokenizer, progress)?
-                .finish(options.stop, progress)
+            begun.run(&task, data, progress)
         }
         TaskSection::MultipleChoice {} => {
             let task = ChoiceTask;
             let encode = |examples| task.encode(&tokenizer, examples, max_len);
             let train = task.read(&config.data.train)?;
             let data = reading.data::<ChoiceTask>(train, |source| task.read(source), encode)?;
-            Run::start(config, options, folder, &task, data, &tokenizer, progress)?
-                .finish(options.stop, progress)
+            begun.run(&task, data, progress)
         }
         TaskSection::Prompt(section) => {
             let task = PromptTask::new(section, &tokenizer, &config.model.path)?;
@@ -123,8 +120,7 @@ pub fn fine_tune(
             let select = |examples| few(config, Some(&task.labels), examples);
             let train = task.read(&config.data.train)?;
             let data = reading.selected::<PromptTask>(train, |source| task.read(source), encode, select)?;
-            Run::start(config, options, folder, &task, data, &tokenizer, progress)?
-                .finish(options.stop, progress)
+            begun.run(&task, data, progress)
         }
         TaskSection::Tagging(section) => {
             let (task, examples, skipped) = TagTask::read(section, &config.data.train)?;
@@ -144,9 +140,23 @@ pub fn fine_tune(
                      without pieces"
                 ));
             }
-            Run::start(config, options, folder, &task, data, &tokenizer, progress)?
-                .finish(options.stop, progress)
+            begun.run(&task, data, progress)
         }
+    }
+}
+
+/// What a run has before its task and data.
+struct Begun<'a> {
+    config: &'a FineTuneConfig,
+    options: &'a RunOptions<'a>,
+    folder: RunFolder,
+    tokenizer: &'a Tokenizer,
+}
+
+impl Begun<'_> {
+    fn run<T: Task>(self, task: &T, data: Data<T>, progress: &mut dyn RunProgress) -> Result<FineTuned> {
+        let stop = self.options.stop;
+        Run::start(self, task, data, progress)?.finish(stop, progress)
     }
 }
 
@@ -156,104 +166,6 @@ fn forget(path: &Path) -> Result<()> {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(TrainerError::io("remove", path)(error)),
         _ => Ok(()),
     }
-}
-
-/// As many training examples of each class as the config says, or all.
-fn few(
-    config: &FineTuneConfig,
-    labels: Option<&LabelSet>,
-    examples: Vec<TextExample>,
-) -> Result<Vec<TextExample>> {
-    match (config.data.shots, labels) {
-        (Some(n), Some(labels)) => shots::draw(examples, labels, n, config.run.seed),
-        _ => Ok(examples),
-    }
-}
-
-/// Reading the splits beside the training data.
-struct Reading<'a> {
-    config: &'a FineTuneConfig,
-    /// Where it is written which examples were held out.
-    held_out: PathBuf,
-    progress: &'a mut dyn RunProgress,
-}
-
-impl Reading<'_> {
-    /// Says what was left out of a split.
-    fn note(&mut self, split: &str, skipped: &SkipReport) {
-        if !skipped.is_empty() {
-            self.progress.note(&format!("{split}: left out {skipped}"));
-        }
-    }
-
-    /// All splits, of which `train` is read already.
-    fn data<T: Task>(
-        self,
-        train: (Vec<T::Example>, SkipReport),
-        read: impl Fn(&LabelledSource) -> Result<(Vec<T::Example>, SkipReport)>,
-        encode: impl FnMut(Vec<T::Example>) -> Result<Encoded<T::Example, T::Features>>,
-    ) -> Result<Data<T>> {
-        self.selected(train, read, encode, Ok)
-    }
-
-    /// The same with `select` of the training data, what is held out left out.
-    fn selected<T: Task>(
-        mut self,
-        train: (Vec<T::Example>, SkipReport),
-        read: impl Fn(&LabelledSource) -> Result<(Vec<T::Example>, SkipReport)>,
-        mut encode: impl FnMut(Vec<T::Example>) -> Result<Encoded<T::Example, T::Features>>,
-        select: impl FnOnce(Vec<T::Example>) -> Result<Vec<T::Example>>,
-    ) -> Result<Data<T>> {
-        let (examples, skipped) = train;
-        self.note("train", &skipped);
-        let (examples, held) = self.hold_out(examples)?;
-        let train = encode(select(examples)?)?;
-        let held = held.map(&mut encode).transpose()?;
-        let section = &self.config.data;
-        let [dev, test] = [("dev", &section.dev), ("test", &section.test)].map(|(split, files)| {
-            self.split(split, files, |source| {
-                let (examples, skipped) = read(source)?;
-                Ok((encode(examples)?, skipped))
-            })
-        });
-        Ok(Data { train, dev: held.or(dev?), test: test? })
-    }
-
-    /// Takes the development data out of the training data, where the config says so. The places of what is held
-    /// out, from 0, are written into the run's folder.
-    fn hold_out<E>(&self, examples: Vec<E>) -> Result<(Vec<E>, Option<Vec<E>>)> {
-        let Some(share) = self.config.data.dev_fraction else {
-            return Ok((examples, None));
-        };
-        let held = held_out(examples.len(), share, self.config.run.seed);
-        let places = held.iter().enumerate().filter(|(_, held)| **held).map(|(place, _)| place.to_string());
-        let places = places.collect::<Vec<_>>().join(",");
-        write_whole(&self.held_out, format!("[{places}]\n").as_bytes())?;
-        let (out, kept): (Vec<_>, Vec<_>) = held.into_iter().zip(examples).partition(|(held, _)| *held);
-        let [out, kept] = [out, kept].map(|part| part.into_iter().map(|(_, example)| example).collect());
-        Ok((kept, Some(out)))
-    }
-
-    fn split<T>(
-        &mut self,
-        split: &str,
-        files: &[String],
-        read: impl FnOnce(&LabelledSource) -> Result<(T, SkipReport)>,
-    ) -> Result<Option<T>> {
-        if files.is_empty() {
-            return Ok(None);
-        }
-        let (data, skipped) = read(&self.config.data.train.with_files(files.to_vec()))?;
-        self.note(split, &skipped);
-        Ok(Some(data))
-    }
-}
-
-/// A task's splits.
-struct Data<T: Task> {
-    train: Encoded<T::Example, T::Features>,
-    dev: Option<Encoded<T::Example, T::Features>>,
-    test: Option<Encoded<T::Example, T::Features>>,
 }
 
 const IN_PLACE: &str = "the model is in its place between steps";
@@ -281,16 +193,8 @@ struct Run<'a, T: Task> {
 }
 
 impl<'a, T: Task> Run<'a, T> {
-    #[allow(clippy::too_many_arguments)]
-    fn start(
-        config: &'a FineTuneConfig,
-        options: &RunOptions<'_>,
-        folder: RunFolder,
-        task: &'a T,
-        data: Data<T>,
-        tokenizer: &'a Tokenizer,
-        progress: &mut dyn RunProgress,
-    ) -> Result<Self> {
+    fn start(begun: Begun<'a>, task: &'a T, data: Data<T>, progress: &mut dyn RunProgress) -> Result<Self> {
+        let Begun { config, options, folder, tokenizer } = begun;
         if data.train.features.is_empty() {
             return Err(TrainerError::NoExamples { split: "training" });
         }

@@ -2,6 +2,7 @@
 
 use super::side::Trained;
 use super::tasks::Task;
+use crate::bench::measure::median;
 use crate::bench::report;
 
 /// How many times the peer's time ours is to be shorter.
@@ -144,14 +145,6 @@ fn within(ours: &Spread, theirs: &Spread) -> String {
     }
 }
 
-/// The middle one, the mean of the two in the middle of an even number.
-fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    let (lower, upper) = (values.len().checked_sub(1)? / 2, values.len() / 2);
-    Some((values[lower] + values[upper]) / 2.0)
-}
-
 fn none() -> String {
     "–".into()
 }
@@ -190,12 +183,5 @@ mod tests {
         assert_eq!(alone[2..], ["1", "0.9000", "–", "–", "500 dev", "20.0", "–", "–", "the runs"]);
         let nothing = line(none(), none());
         assert_eq!(nothing[2..], ["0", "–", "–", "–", "–", "–", "–", "–", "the runs"]);
-    }
-
-    #[test]
-    fn medians() {
-        assert_eq!(median([3.0, 1.0, 2.0].into_iter()), Some(2.0));
-        assert_eq!(median([4.0, 1.0].into_iter()), Some(2.5));
-        assert_eq!(median([].into_iter()), None);
     }
 }

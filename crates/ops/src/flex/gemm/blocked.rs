@@ -3,7 +3,10 @@
 use super::format::Format;
 use super::pack::Lines;
 use super::tile::{Onto, Place};
-use super::{Begin, COLUMNS, Matrix, Product, ROWS, Target, for_each, task};
+use super::{Begin, COLUMNS, Matrix, Product, ROWS, TASK, Target, for_each};
+use std::cell::RefCell;
+use std::mem;
+use std::ops::Range;
 
 /// Lanes along `k` in a panel, at most: panels of a task stay in the second-level cache.
 const LANES: usize = 384;
@@ -11,10 +14,16 @@ const LANES: usize = 384;
 const HEIGHT: usize = 256 * ROWS;
 const WIDTH: usize = 96 * COLUMNS;
 
-/// Memory for panels, written by the packing before it is read.
+/// Memory for panels, written by the packing before it is read. A thread keeps it for its next product: between
+/// the tensors of a step it would leave gaps, which cost 8 % of the memory of a BERT-base.
 struct Panels {
     memory: Vec<Line>,
     lanes: usize,
+}
+
+thread_local! {
+    /// What no product of the thread uses at present. Those of both operands are a few megabytes each.
+    static KEPT: RefCell<Vec<Vec<Line>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// A line of the cache, where panels begin.
@@ -25,11 +34,19 @@ struct Line(#[allow(dead_code, reason = "reached by pointers")] [u32; 16]);
 impl Panels {
     /// `n` panels of `lanes` lanes each.
     fn new(n: usize, lanes: usize) -> Self {
-        Self { memory: Vec::with_capacity((n * lanes).div_ceil(16)), lanes }
+        let mut memory = KEPT.with_borrow_mut(Vec::pop).unwrap_or_default();
+        memory.reserve((n * lanes).div_ceil(16));
+        Self { memory, lanes }
     }
 
     fn writer(&mut self) -> Writer {
         Writer { start: self.memory.as_mut_ptr().cast(), lanes: self.lanes }
+    }
+}
+
+impl Drop for Panels {
+    fn drop(&mut self) {
+        KEPT.with_borrow_mut(|kept| kept.push(mem::take(&mut self.memory)));
     }
 }
 
@@ -82,63 +99,123 @@ pub(super) unsafe fn run<F: Format>(product: Product) {
     let mut right = Panels::new(width.div_ceil(COLUMNS), depth * COLUMNS);
     let (left, right) = (left.writer(), right.writer());
     for column in (0..n).step_by(WIDTH) {
-        let width = width.min(n - column);
         for row in (0..m).step_by(HEIGHT) {
-            let height = height.min(m - row);
-            let (n_left, n_right) = (height.div_ceil(ROWS), width.div_ceil(COLUMNS));
             for lane in (0..lanes).step_by(depth) {
-                let k_start = lane * F::DEPTH;
-                let len = (depth * F::DEPTH).min(k - k_start);
-                // SAFETY: the panels lie within the matrices and within the memory made for them; each is
-                // written by one task, and read after all are written.
+                let block = Block {
+                    a,
+                    b,
+                    target,
+                    begin: if lane > 0 { Begin::Target } else { begin },
+                    rows: row..m.min(row + height),
+                    columns: column..n.min(column + width),
+                    k: lane * F::DEPTH..k.min((lane + depth) * F::DEPTH),
+                    left,
+                    right,
+                };
+                // SAFETY: the block lies within the product, and its panels within the memory made for them.
+                unsafe { block.run::<F>(parallel) }
+            }
+        }
+    }
+}
+
+/// A part of a product whose panels are in memory at the same time.
+struct Block<'a> {
+    a: Matrix,
+    b: Matrix,
+    target: Target,
+    begin: Begin<'a>,
+    rows: Range<usize>,
+    columns: Range<usize>,
+    k: Range<usize>,
+    left: Writer,
+    right: Writer,
+}
+
+impl Block<'_> {
+    /// The smaller operand is packed for everyone. Of the larger one each task packs a part of its own, and
+    /// multiplies it while its core still has it.
+    ///
+    /// # Safety
+    /// As [`Product::run`], of this part; nobody else uses the panels meanwhile.
+    unsafe fn run<F: Format>(&self, parallel: bool) {
+        let (n_left, n_right) = (self.rows.len().div_ceil(ROWS), self.columns.len().div_ceil(COLUMNS));
+        let [some_left, some_right] = TASK;
+        // SAFETY: each panel is written by one task, and read by it or after all are written.
+        unsafe {
+            if self.rows.len() <= self.columns.len() {
+                in_parts(n_left, 8, parallel, |panels| self.pack_left::<F>(panels));
+                in_parts(n_right, share(n_right, some_right, parallel), parallel, |right| {
+                    self.pack_right::<F>(right.clone());
+                    in_parts(n_left, some_left, false, |left| self.multiply::<F>(left, right.clone()));
+                });
+            } else {
+                in_parts(n_right, 3, parallel, |panels| self.pack_right::<F>(panels));
+                in_parts(n_left, share(n_left, some_left, parallel), parallel, |left| {
+                    self.pack_left::<F>(left.clone());
+                    in_parts(n_right, some_right, false, |right| self.multiply::<F>(left.clone(), right));
+                });
+            }
+        }
+    }
+
+    unsafe fn pack_left<F: Format>(&self, panels: Range<usize>) {
+        for panel in panels {
+            let start = self.rows.start + panel * ROWS;
+            let n = ROWS.min(self.rows.end - start);
+            // SAFETY: the caller's promise.
+            unsafe {
+                let lines = lines(self.a, start, self.k.start, n, self.k.len());
+                F::pack::<ROWS>(lines, self.left.panel(panel));
+            }
+        }
+    }
+
+    unsafe fn pack_right<F: Format>(&self, panels: Range<usize>) {
+        for panel in panels {
+            let start = self.columns.start + panel * COLUMNS;
+            let n = COLUMNS.min(self.columns.end - start);
+            // SAFETY: the caller's promise.
+            unsafe {
+                let lines = lines(self.b.transposed(), start, self.k.start, n, self.k.len());
+                F::pack::<COLUMNS>(lines, self.right.panel(panel));
+            }
+        }
+    }
+
+    unsafe fn multiply<F: Format>(&self, left: Range<usize>, right: Range<usize>) {
+        for j in right {
+            let column = self.columns.start + j * COLUMNS;
+            let width = COLUMNS.min(self.columns.end - column);
+            let onto = match self.begin {
+                Begin::Zero => Onto::Zero,
+                Begin::Target => Onto::Target,
+                Begin::Row(bias) => Onto::Row(bias[column..].as_ptr()),
+            };
+            for i in left.clone() {
+                let row = self.rows.start + i * ROWS;
+                let height = ROWS.min(self.rows.end - row);
+                // SAFETY: the caller's promise.
                 unsafe {
-                    // A few panels at a time.
-                    let n_packs = n_left.div_ceil(8) + n_right.div_ceil(3);
-                    for_each(n_packs, parallel, |i| match i.checked_sub(n_left.div_ceil(8)) {
-                        None => {
-                            for panel in i * 8..n_left.min(i * 8 + 8) {
-                                let start = row + panel * ROWS;
-                                let n = ROWS.min(m - start);
-                                F::pack::<ROWS>(lines(a, start, k_start, n, len), left.panel(panel));
-                            }
-                        }
-                        Some(i) => {
-                            for panel in i * 3..n_right.min(i * 3 + 3) {
-                                let start = column + panel * COLUMNS;
-                                let n = COLUMNS.min(n - start);
-                                F::pack::<COLUMNS>(
-                                    lines(b.transposed(), start, k_start, n, len),
-                                    right.panel(panel),
-                                );
-                            }
-                        }
-                    });
-                    let [task_rows, task_columns] = task(n_left, n_right, parallel);
-                    let columns = n_right.div_ceil(task_columns);
-                    for_each(n_left.div_ceil(task_rows) * columns, parallel, |i| {
-                        let (i, j) = (i / columns * task_rows, i % columns * task_columns);
-                        for j in j..n_right.min(j + task_columns) {
-                            let column = column + j * COLUMNS;
-                            let onto = match begin {
-                                _ if lane > 0 => Onto::Target,
-                                Begin::Zero => Onto::Zero,
-                                Begin::Target => Onto::Target,
-                                Begin::Row(bias) => Onto::Row(bias[column..].as_ptr()),
-                            };
-                            for i in i..n_left.min(i + task_rows) {
-                                let row = row + i * ROWS;
-                                let (height, width) = (ROWS.min(m - row), COLUMNS.min(n - column));
-                                let start = target.at(row, column);
-                                let place = Place { start, row: target.row, height, width };
-                                let (a, b) = (left.panel(i), right.panel(j));
-                                F::multiply(len.div_ceil(F::DEPTH), a, b, place, onto);
-                            }
-                        }
-                    });
+                    let start = self.target.at(row, column);
+                    let place = Place { start, row: self.target.row, height, width };
+                    let (a, b) = (self.left.panel(i), self.right.panel(j));
+                    F::multiply(self.k.len().div_ceil(F::DEPTH), a, b, place, onto);
                 }
             }
         }
     }
+}
+
+/// `0..n` in parts of so many, side by side or one after the other.
+fn in_parts(n: usize, part: usize, parallel: bool, work: impl Fn(Range<usize>) + Sync + Send) {
+    for_each(n.div_ceil(part), parallel, |i| work(i * part..n.min((i + 1) * part)));
+}
+
+/// Panels to a task: fewer than `most` where there would be too few tasks to share out.
+fn share(n: usize, most: usize, parallel: bool) -> usize {
+    let tasks = if parallel { 4 * rayon::current_num_threads() } else { 1 };
+    (n / tasks).clamp(1, most)
 }
 
 /// `n` rows of a matrix from `start` on, from column `k` on.

@@ -1,0 +1,110 @@
+//! Reading a run's splits: the training data, what is held out of it, and the files to measure with.
+
+use super::config::FineTuneConfig;
+use super::held_out::held_out;
+use super::shots;
+use super::task::{Encoded, Task};
+use crate::Result;
+use crate::metrics::progress::RunProgress;
+use crate::run_folder::write_whole;
+use cloze_data::SkipReport;
+use cloze_data::labelled::{LabelSet, LabelledSource, TextExample};
+use std::path::PathBuf;
+
+/// A task's splits.
+pub struct Data<T: Task> {
+    pub train: Encoded<T::Example, T::Features>,
+    pub dev: Option<Encoded<T::Example, T::Features>>,
+    pub test: Option<Encoded<T::Example, T::Features>>,
+}
+
+/// As many training examples of each class as the config says, or all.
+pub fn few(
+    config: &FineTuneConfig,
+    labels: Option<&LabelSet>,
+    examples: Vec<TextExample>,
+) -> Result<Vec<TextExample>> {
+    match (config.data.shots, labels) {
+        (Some(n), Some(labels)) => shots::draw(examples, labels, n, config.run.seed),
+        _ => Ok(examples),
+    }
+}
+
+/// Reading the splits beside the training data.
+pub struct Reading<'a> {
+    pub config: &'a FineTuneConfig,
+    /// Where it is written which examples were held out.
+    pub held_out: PathBuf,
+    pub progress: &'a mut dyn RunProgress,
+}
+
+impl Reading<'_> {
+    /// Says what was left out of a split.
+    fn note(&mut self, split: &str, skipped: &SkipReport) {
+        if !skipped.is_empty() {
+            self.progress.note(&format!("{split}: left out {skipped}"));
+        }
+    }
+
+    /// All splits, of which `train` is read already.
+    pub fn data<T: Task>(
+        self,
+        train: (Vec<T::Example>, SkipReport),
+        read: impl Fn(&LabelledSource) -> Result<(Vec<T::Example>, SkipReport)>,
+        encode: impl FnMut(Vec<T::Example>) -> Result<Encoded<T::Example, T::Features>>,
+    ) -> Result<Data<T>> {
+        self.selected(train, read, encode, Ok)
+    }
+
+    /// The same with `select` of the training data, what is held out left out.
+    pub fn selected<T: Task>(
+        mut self,
+        train: (Vec<T::Example>, SkipReport),
+        read: impl Fn(&LabelledSource) -> Result<(Vec<T::Example>, SkipReport)>,
+        mut encode: impl FnMut(Vec<T::Example>) -> Result<Encoded<T::Example, T::Features>>,
+        select: impl FnOnce(Vec<T::Example>) -> Result<Vec<T::Example>>,
+    ) -> Result<Data<T>> {
+        let (examples, skipped) = train;
+        self.note("train", &skipped);
+        let (examples, held) = self.hold_out(examples)?;
+        let train = encode(select(examples)?)?;
+        let held = held.map(&mut encode).transpose()?;
+        let section = &self.config.data;
+        let [dev, test] = [("dev", &section.dev), ("test", &section.test)].map(|(split, files)| {
+            self.split(split, files, |source| {
+                let (examples, skipped) = read(source)?;
+                Ok((encode(examples)?, skipped))
+            })
+        });
+        Ok(Data { train, dev: held.or(dev?), test: test? })
+    }
+
+    /// Takes the development data out of the training data, where the config says so. The places of what is held
+    /// out, from 0, are written into the run's folder.
+    fn hold_out<E>(&self, examples: Vec<E>) -> Result<(Vec<E>, Option<Vec<E>>)> {
+        let Some(share) = self.config.data.dev_fraction else {
+            return Ok((examples, None));
+        };
+        let held = held_out(examples.len(), share, self.config.run.seed);
+        let places = held.iter().enumerate().filter(|(_, held)| **held).map(|(place, _)| place.to_string());
+        let places = places.collect::<Vec<_>>().join(",");
+        write_whole(&self.held_out, format!("[{places}]\n").as_bytes())?;
+        let (out, kept): (Vec<_>, Vec<_>) = held.into_iter().zip(examples).partition(|(held, _)| *held);
+        let [out, kept] = [out, kept].map(|part| part.into_iter().map(|(_, example)| example).collect());
+        Ok((kept, Some(out)))
+    }
+
+    fn split<T>(
+        &mut self,
+        split: &str,
+        files: &[String],
+        read: impl FnOnce(&LabelledSource) -> Result<(T, SkipReport)>,
+    ) -> Result<Option<T>> {
+        if files.is_empty() {
+            return Ok(None);
+        }
+        let (data, skipped) = read(&self.config.data.train.with_files(files.to_vec()))?;
+        self.note(split, &skipped);
+        Ok(Some(data))
+    }
+}
