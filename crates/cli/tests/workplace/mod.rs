@@ -133,8 +133,23 @@ fn labelled(kind: &str, source: &Table, file: &str) -> String {
                 .collect();
             serde_json::json!({"data": [{"title": "t", "paragraphs": questions}]}).to_string()
         }
+        "multiple-choice" => choices(source),
         _ => texts(kind, source, file),
     }
+}
+
+/// CSV with a column for each choice.
+fn choices(source: &Table) -> String {
+    let columns = source["columns"].as_table().unwrap();
+    let name = |value: &Value| value.as_str().unwrap().to_owned();
+    let endings = columns["choices"].as_array().unwrap();
+    let header = [name(&columns["context"])].into_iter().chain(endings.iter().map(name));
+    let rows = (0..32).map(|i| {
+        let texts = (0..=endings.len()).map(|j| sentence(3 * i + j));
+        texts.chain([(i % endings.len()).to_string()]).collect()
+    });
+    let header = header.chain([name(&columns["label"])]).collect();
+    std::iter::once(header).chain(rows).map(|cells: Vec<String>| cells.join(",") + "\n").collect()
 }
 
 /// Rows of texts or pairs with a class or a number.

@@ -2,7 +2,7 @@
 //!
 //! Three kernels, for AVX512-VNNI, AVX2 and any machine, compute the same integers from the same panels.
 
-use super::gemm::{COLUMNS, ROWS, Target, for_each, task};
+use super::gemm::{COLUMNS, ROWS, TASK, Target, for_each, wanted_tasks};
 use super::vector::vectorised;
 use super::{Input, filled, tensor, values};
 use crate::int8::Quantized;
@@ -262,6 +262,16 @@ pub(crate) fn linear<const D: usize>(
     let y = multiply(Kernel::best(), values(&x), d_in, weight, bias.as_ref().map(values));
     shape[D - 1] = weight.d_out;
     Tensor::from_primitive::<Flex>(tensor(y, Shape::from(shape.to_vec())))
+}
+
+/// Panels of rows and of columns to a task: fewer where there would be too few tasks to share out.
+fn task(n_left: usize, n_right: usize, parallel: bool) -> [usize; 2] {
+    let [mut rows, mut columns] = TASK;
+    let wanted = wanted_tasks(parallel);
+    while n_left.div_ceil(rows) * n_right.div_ceil(columns) < wanted && (rows > 2 || columns > 2) {
+        if rows > columns { rows /= 2 } else { columns /= 2 }
+    }
+    [rows, columns]
 }
 
 fn multiply(kernel: Kernel, x: &[f32], d_in: usize, weight: &PackedWeight, bias: Option<&[f32]>) -> Vec<f32> {

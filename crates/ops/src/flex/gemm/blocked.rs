@@ -3,7 +3,7 @@
 use super::format::Format;
 use super::pack::Lines;
 use super::tile::{Onto, Place};
-use super::{Begin, COLUMNS, Matrix, Product, ROWS, TASK, Target, for_each};
+use super::{Begin, COLUMNS, Matrix, Product, ROWS, TASK, Target, for_each, wanted_tasks};
 use std::cell::RefCell;
 use std::mem;
 use std::ops::Range;
@@ -214,8 +214,7 @@ fn in_parts(n: usize, part: usize, parallel: bool, work: impl Fn(Range<usize>) +
 
 /// Panels to a task: fewer than `most` where there would be too few tasks to share out.
 fn share(n: usize, most: usize, parallel: bool) -> usize {
-    let tasks = if parallel { 4 * rayon::current_num_threads() } else { 1 };
-    (n / tasks).clamp(1, most)
+    (n / wanted_tasks(parallel)).clamp(1, most)
 }
 
 /// `n` rows of a matrix from `start` on, from column `k` on.

@@ -31,7 +31,7 @@ const WORTHWHILE: usize = 1 << 12;
 pub(super) const ROWS: usize = 12;
 pub(super) const COLUMNS: usize = 32;
 /// Panels of rows and of columns to a task, at most: they stay in the second-level cache.
-const TASK: [usize; 2] = [16, 8];
+pub(super) const TASK: [usize; 2] = [16, 8];
 
 /// A matrix in memory: where it begins and how far apart rows and columns are, in elements.
 #[derive(Clone, Copy)]
@@ -233,14 +233,9 @@ pub(super) unsafe fn product(
     unsafe { Product { sizes, target, begin, a, b, precision: Precision::Fp32, parallel }.run() }
 }
 
-/// Panels of rows and of columns to a task: fewer where there would be too few tasks to share out.
-pub(super) fn task(n_left: usize, n_right: usize, parallel: bool) -> [usize; 2] {
-    let [mut rows, mut columns] = TASK;
-    let wanted = if parallel { 4 * rayon::current_num_threads() } else { 1 };
-    while n_left.div_ceil(rows) * n_right.div_ceil(columns) < wanted && (rows > 2 || columns > 2) {
-        if rows > columns { rows /= 2 } else { columns /= 2 }
-    }
-    [rows, columns]
+/// How many tasks a product is to have at least, so that they can be shared out evenly.
+pub(super) fn wanted_tasks(parallel: bool) -> usize {
+    if parallel { 4 * rayon::current_num_threads() } else { 1 }
 }
 
 /// Runs tasks side by side, or one after the other.
