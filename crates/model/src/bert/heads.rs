@@ -1,7 +1,5 @@
-use super::model::first_states;
 use super::{BertConfig, Family};
 use crate::blocks::{Activation, LayerNorm, Linear};
-use crate::ops::Packing;
 use crate::{ParamInit, ops};
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
@@ -20,10 +18,10 @@ impl Pooler {
     }
 
     /// # Shapes
-    /// - `hidden_states`: `[batch, len, d_model]`, packed where `packing` says so; returns
-    ///   `[sequences, d_model]`
-    pub fn forward(&self, hidden_states: Tensor<3>, packing: Option<&Packing>) -> Tensor<2> {
-        self.dense.forward(first_states(hidden_states, packing)).tanh()
+    /// - `first_states`: `[sequences, d_model]`, of [`Bert::first_states`](super::Bert::first_states); returns
+    ///   the same
+    pub fn forward(&self, first_states: Tensor<2>) -> Tensor<2> {
+        self.dense.forward(first_states).tanh()
     }
 }
 

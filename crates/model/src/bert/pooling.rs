@@ -182,6 +182,9 @@ impl SentencePooling {
     /// # Panics
     /// If the encoder has too few [layers](Self::check).
     pub fn forward<A: SelfAttention>(&self, bert: &Bert<A>, mut input: BertInput) -> Tensor<2> {
+        if self.poolings == [Pooling::Cls] && self.layers == 1 {
+            return bert.first_states(input);
+        }
         let (pad_mask, packing) = (input.pad_mask.clone(), input.packing.clone());
         let layers = match self.layers {
             1 => vec![bert.forward(input).last_hidden_state],

@@ -35,23 +35,18 @@ impl<A: SelfAttention> BertForPreTraining<A> {
     /// # Panics
     /// If there is a next-sentence head and the encoder has no pooler.
     pub fn forward(&self, input: BertInput, masked_positions: Tensor<1, Int>) -> PreTrainingLogits {
-        let packing = input.packing.clone();
-        let hidden = self.bert.forward(input).last_hidden_state;
+        let (mut tokens, [n_masked]) = (masked_positions.clone(), masked_positions.dims());
+        if self.next_sentence.is_some() {
+            tokens = Tensor::cat(vec![tokens, input.first_tokens()], 0);
+        }
+        let [n] = tokens.dims();
+        let states = self.bert.states_at(input, tokens);
         let next_sentence = self.next_sentence.as_ref().map(|head| {
             let pooler = self.bert.pooler.as_ref().expect("the next-sentence head needs a pooler");
-            head.forward(pooler.forward(hidden.clone(), packing.as_ref()))
+            head.forward(pooler.forward(states.clone().slice([n_masked..n])))
         });
-        let mlm = self.mlm_logits(hidden, masked_positions);
+        let table = self.bert.embeddings.tokens.weight.val();
+        let mlm = self.mlm.forward(states.slice([0..n_masked]), table);
         PreTrainingLogits { mlm, next_sentence }
-    }
-
-    /// The masked-LM head on some positions of the encoder's states.
-    ///
-    /// # Shapes
-    /// - `hidden`: `[batch, len, d_model]`; `positions`: `[n]`, flattened; returns `[n, vocab_size]`
-    pub fn mlm_logits(&self, hidden: Tensor<3>, positions: Tensor<1, Int>) -> Tensor<2> {
-        let [batch, len, d_model] = hidden.dims();
-        let states = hidden.reshape([batch * len, d_model]).select(0, positions);
-        self.mlm.forward(states, self.bert.embeddings.tokens.weight.val())
     }
 }

@@ -1,7 +1,7 @@
 use super::{EncoderLayer, FeedForward, LayerNorm, Linear, SelfAttention};
 use crate::ops::AttentionMask;
 use burn::module::Module;
-use burn::tensor::Tensor;
+use burn::tensor::{Int, Tensor};
 
 /// A stack of encoder layers, applied once or several times over, with a last normalisation where the layers normalise first.
 #[derive(Module, Debug)]
@@ -27,7 +27,7 @@ pub struct EncoderTrace {
 /// What the encoder returns.
 #[derive(Debug, Clone)]
 pub struct EncoderOutput {
-    /// The last states, `[batch, len, d_model]`.
+    /// The last states, `[batch, len, d_model]`; of `n` tokens alone `[1, n, d_model]`.
     pub last_hidden_state: Tensor<3>,
     /// `n_layers + 1` tensors `[batch, len, d_model]`, the embeddings first; empty unless traced.
     pub hidden_states: Vec<Tensor<3>>,
@@ -48,16 +48,26 @@ impl<A: SelfAttention> Encoder<A> {
         })
     }
 
+    /// With `tokens` the last states are those of these alone, and the last layer works on no others where it can.
+    ///
     /// # Shapes
-    /// - `x`: `[batch, len, d_model]`
-    pub fn forward(&self, mut x: Tensor<3>, mask: &AttentionMask, trace: EncoderTrace) -> EncoderOutput {
+    /// - `x`: `[batch, len, d_model]`; `tokens`: `[n]`, each `row · len + column`
+    pub fn forward(
+        &self,
+        mut x: Tensor<3>,
+        mask: &AttentionMask,
+        trace: EncoderTrace,
+        tokens: Option<&Tensor<1, Int>>,
+    ) -> EncoderOutput {
         let mut hidden_states = Vec::new();
         let mut attentions = Vec::new();
-        for layer in (0..self.repeats).flat_map(|_| &self.layers) {
+        let mut layers = (0..self.repeats).flat_map(|_| &self.layers).peekable();
+        while let Some(layer) = layers.next() {
             if trace.hidden_states {
                 hidden_states.push(x.clone());
             }
-            let output = layer.forward(x, mask, trace.attentions);
+            let tokens = tokens.filter(|_| layers.peek().is_none());
+            let output = layer.forward(x, mask, trace.attentions, tokens);
             attentions.extend(output.weights);
             x = output.context;
         }

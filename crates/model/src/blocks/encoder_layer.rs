@@ -2,7 +2,7 @@ use super::{AttentionOutput, FeedForward, FeedForwardConfig, LayerNorm, SelfAtte
 use crate::ParamInit;
 use crate::ops::{self, AttentionMask, Residual};
 use burn::module::Module;
-use burn::tensor::Tensor;
+use burn::tensor::{Int, Tensor};
 use serde::{Deserialize, Serialize};
 
 /// Where the layer normalisation of a sub-layer stands.
@@ -69,14 +69,31 @@ pub struct EncoderLayer<A: SelfAttention> {
 impl<A: SelfAttention> EncoderLayer<A> {
     /// The layer's output in place of the context, with the attention's weights where asked for.
     ///
+    /// With `tokens` it is the output of these alone. All of them attend; the feed-forward network, two thirds of
+    /// a layer's work, is spared the others.
+    ///
     /// # Shapes
-    /// - `x`: `[batch, len, d_model]`; the output likewise
-    pub fn forward(&self, x: Tensor<3>, mask: &AttentionMask, need_weights: bool) -> AttentionOutput {
+    /// - `x`: `[batch, len, d_model]`; the output likewise, or `[1, n, d_model]` of `n` tokens
+    /// - `tokens`: `[n]`, each `row · len + column`
+    pub fn forward(
+        &self,
+        x: Tensor<3>,
+        mask: &AttentionMask,
+        need_weights: bool,
+        tokens: Option<&Tensor<1, Int>>,
+    ) -> AttentionOutput {
+        let wanted = |x: Tensor<3>| match tokens {
+            Some(tokens) => {
+                let [batch, len, d_model] = x.dims();
+                x.reshape([batch * len, d_model]).select(0, tokens.clone()).unsqueeze_dim::<3>(0)
+            }
+            None => x,
+        };
         let (context, weights) = match self.norm {
             NormPlacement::Post => {
                 let attended = self.attention.forward(x.clone(), mask, need_weights);
-                let residual = Residual { input: x, dropout: self.attention_output_dropout };
-                let x = self.attention_norm.add_forward(attended.context, residual);
+                let residual = Residual { input: wanted(x), dropout: self.attention_output_dropout };
+                let x = self.attention_norm.add_forward(wanted(attended.context), residual);
                 let y = self.feed_forward.forward(x.clone());
                 let residual = Residual { input: x, dropout: self.feed_forward_output_dropout };
                 (self.feed_forward_norm.add_forward(y, residual), attended.weights)
@@ -84,7 +101,8 @@ impl<A: SelfAttention> EncoderLayer<A> {
             NormPlacement::Pre => {
                 let normed = self.attention_norm.forward(x.clone());
                 let attended = self.attention.forward(normed, mask, need_weights);
-                let x = ops::dropout_add(attended.context, x, self.attention_output_dropout);
+                let (context, x) = (wanted(attended.context), wanted(x));
+                let x = ops::dropout_add(context, x, self.attention_output_dropout);
                 let y = self.feed_forward.forward(self.feed_forward_norm.forward(x.clone()));
                 (ops::dropout_add(y, x, self.feed_forward_output_dropout), attended.weights)
             }
@@ -117,7 +135,7 @@ mod tests {
             let silenced = silence(&mut layer);
             silenced.weight = Param::from_tensor(silenced.weight.val().zeros_like());
             let x = init.truncated_normal([2, 5, 16]).val();
-            let run = || layer.forward(x.clone(), &AttentionMask::default(), false).context.into_data();
+            let run = || layer.forward(x.clone(), &AttentionMask::default(), false, None).context.into_data();
             run() != run()
         };
         for norm in [NormPlacement::Post, NormPlacement::Pre] {

@@ -21,9 +21,7 @@ impl<A: SelfAttention> BertForMaskedLm<A> {
     /// - `positions`: `[n]`, indices into the flattened batch: `row · len + column`, of packed sequences the
     ///   token's number; returns `[n, vocab_size]`
     pub fn forward(&self, input: BertInput, positions: Tensor<1, Int>) -> Tensor<2> {
-        let hidden = self.bert.forward(input).last_hidden_state;
-        let [batch, len, d_model] = hidden.dims();
-        let states = hidden.reshape([batch * len, d_model]).select(0, positions);
+        let states = self.bert.states_at(input, positions);
         self.mlm.forward(states, self.bert.embeddings.tokens.weight.val())
     }
 }

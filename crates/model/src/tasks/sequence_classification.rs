@@ -1,5 +1,5 @@
 use super::SequenceHead;
-use crate::bert::{Bert, BertInput, Pooling};
+use crate::bert::{Bert, BertInput, Pooling, SentencePooling};
 use crate::blocks::{MultiHeadAttention, SelfAttention};
 use crate::ops::CrossEntropy;
 use burn::module::Module;
@@ -45,12 +45,9 @@ pub(super) fn summaries<A: SelfAttention>(
     input: BertInput,
     pooling: Option<Pooling>,
 ) -> Tensor<2> {
-    let (packing, pad_mask) = (input.packing.clone(), input.pad_mask.clone());
-    let states = bert.forward(input).last_hidden_state;
-    let pooler = bert.pooler.as_ref();
-    match (pooling, pooler) {
-        (None, Some(pooler)) => pooler.forward(states, packing.as_ref()),
-        (pooling, _) => pooling.unwrap_or(Pooling::Cls).forward(states, pad_mask, packing.as_ref()),
+    match (pooling, &bert.pooler) {
+        (None, Some(pooler)) => pooler.forward(bert.first_states(input)),
+        (pooling, _) => SentencePooling::from(pooling.unwrap_or(Pooling::Cls)).forward(bert, input),
     }
 }
 
@@ -95,10 +92,10 @@ mod tests {
         let pooled = of(&model);
         let states = model.bert.forward(packed.clone()).last_hidden_state;
         let pooler = model.bert.pooler.as_ref();
-        let expected = pooler.unwrap().forward(states.clone(), packed.packing.as_ref());
+        let starts = states.clone().squeeze_dim::<2>(0).select(0, Tensor::from_data([0, 4, 5], &device));
+        let expected = pooler.unwrap().forward(starts.clone());
         close(pooled, model.head.forward(expected).into_data());
         let first = of(&model.clone().with_pooling(Pooling::Cls));
-        let starts = states.clone().squeeze_dim::<2>(0).select(0, Tensor::from_data([0, 4, 5], &device));
         close(first, model.head.forward(starts).into_data());
         let mean = of(&model.clone().with_pooling(Pooling::Mean));
         let last = states.narrow(1, 5, 7).mean_dim(1).squeeze_dim::<2>(1);
