@@ -43,10 +43,10 @@ impl<A: SelfAttention> BertForPreTraining<A> {
         let states = self.bert.states_at(input, tokens);
         let next_sentence = self.next_sentence.as_ref().map(|head| {
             let pooler = self.bert.pooler.as_ref().expect("the next-sentence head needs a pooler");
-            head.forward(pooler.forward(states.clone().slice([n_masked..n])))
+            head.forward(pooler.forward(states.clone().slice(n_masked..n)))
         });
         let table = self.bert.embeddings.tokens.weight.val();
-        let mlm = self.mlm.forward(states.slice([0..n_masked]), table);
+        let mlm = self.mlm.forward(states.slice(0..n_masked), table);
         PreTrainingLogits { mlm, next_sentence }
     }
 }
