@@ -83,9 +83,11 @@ fn main() {
 /// Of the step's matrix products: the backward pass makes twice those of the forward pass.
 fn flop(config: &BertConfig, batch: usize, len: usize, n_masked: usize) -> f64 {
     let (tokens, d) = (batch * len, config.d_model);
-    let layer = 2 * tokens * d * (4 * d + 2 * config.d_ff) + 4 * tokens * len * d;
+    let attention = config.n_layers * (8 * tokens * d * d + 4 * tokens * len * d);
+    // The last layer feeds forward what the heads ask for: the masked tokens and each sequence's first.
+    let fed_forward = (config.n_layers - 1) * tokens + n_masked + batch;
     let head = 2 * n_masked * d * (d + config.vocab_size);
-    3.0 * (config.n_layers * layer + head) as f64
+    3.0 * (attention + 4 * fed_forward * d * config.d_ff + head) as f64
 }
 
 /// The best rate of a product of square matrices of 1,024, in floating-point operations a second.
