@@ -62,11 +62,11 @@ impl BertInput {
     /// The number of each sequence's first token, `[sequences]`, as [`Bert::states_at`] counts them.
     pub fn first_tokens(&self) -> Tensor<1, Int> {
         let [batch, len] = self.input_ids.dims();
-        let firsts: Vec<i32> = match &self.packing {
-            Some(packing) => packing.starts().map(|start| start as i32).collect(),
-            None => (0..batch).map(|row| (row * len) as i32).collect(),
-        };
-        Tensor::from_data(firsts.as_slice(), &self.input_ids.device())
+        let device = self.input_ids.device();
+        match &self.packing {
+            Some(packing) => numbers(packing.starts(), &device),
+            None => numbers((0..batch).map(|row| row * len), &device),
+        }
     }
 
     /// The same sequences a row each, with padding where they differ in length.
@@ -141,7 +141,8 @@ impl<A: SelfAttention> Bert<A> {
         input.trace = EncoderTrace::default();
         let output = match input.packing.clone() {
             Some(packing) if !self.takes_packed() => {
-                let tokens = places(&packing, &input.input_ids.device()).select(0, tokens);
+                let places = numbers(packing.padded_places(), &input.input_ids.device());
+                let tokens = places.select(0, tokens);
                 self.encode(input.padded(&packing), Some(tokens))
             }
             _ => self.encode(input, Some(tokens)),
@@ -174,7 +175,7 @@ impl<A: SelfAttention> Bert<A> {
 
     /// Packed sequences by way of the padded form.
     fn forward_padded(&self, input: BertInput, packing: &Packing) -> BertOutput {
-        let places = places(packing, &input.input_ids.device());
+        let places = numbers(packing.padded_places(), &input.input_ids.device());
         let pack = |states: Tensor<3>| {
             let [batch, len, d_model] = states.dims();
             states.reshape([batch * len, d_model]).select(0, places.clone()).unsqueeze_dim::<3>(0)
@@ -188,10 +189,10 @@ impl<A: SelfAttention> Bert<A> {
     }
 }
 
-/// Where the tokens of packed sequences stand in the padded form, `[n_tokens]`.
-fn places(packing: &Packing, device: &Device) -> Tensor<1, Int> {
-    let places: Vec<i32> = packing.padded_places().map(|place| place as i32).collect();
-    Tensor::from_data(places.as_slice(), device)
+/// Tokens' numbers, to select by, `[n]`.
+fn numbers(of: impl Iterator<Item = usize>, device: &Device) -> Tensor<1, Int> {
+    let numbers: Vec<i32> = of.map(|number| number as i32).collect();
+    Tensor::from_data(numbers.as_slice(), device)
 }
 
 /// The first token's state of each sequence.
@@ -201,8 +202,7 @@ fn places(packing: &Packing, device: &Device) -> Tensor<1, Int> {
 pub(super) fn first_states(states: Tensor<3>, packing: Option<&Packing>) -> Tensor<2> {
     match packing {
         Some(packing) => {
-            let starts: Vec<i32> = packing.starts().map(|start| start as i32).collect();
-            let starts = Tensor::<1, Int>::from_data(starts.as_slice(), &states.device());
+            let starts = numbers(packing.starts(), &states.device());
             states.squeeze_dim::<2>(0).select(0, starts)
         }
         None => states.narrow(1, 0, 1).squeeze_dim::<2>(1),
@@ -345,6 +345,17 @@ mod tests {
         let attention = MultiHeadAttentionConfig::new(16, 4);
         let plain = config().init_with(&mut init(), |init| Plain { inner: attention.init(init) });
         check_states_at(&plain.bert, &device);
+    }
+
+    #[test]
+    fn nothing_masked_leaves_the_pairs() {
+        let device = Device::flex().autodiff();
+        let model = config().init(&mut ParamInit::new(&device, 1));
+        let input = BertInput::packed(&tokens(&[3, 5]).0, &[3, 5], &device);
+        let none = Tensor::<1, Int>::from_data(TensorData::new(Vec::<i32>::new(), [0]), &device);
+        let logits = model.forward(input, none);
+        assert_eq!(logits.mlm.dims(), [0, 41]);
+        assert_eq!(logits.next_sentence.unwrap().dims(), [2, 2]);
     }
 
     #[test]

@@ -136,13 +136,11 @@ impl Spread {
     }
 }
 
-/// Whether ours is as good as theirs, or worse by no more than their deviation; if not, by how much it is worse,
-/// which is all that single runs say.
+/// Whether ours is as good as theirs, or worse by no more than their deviation; if not, by how much it is worse.
 fn within(ours: &Spread, theirs: &Spread) -> String {
     match ours.mean - theirs.mean {
         _ if ours.n == 0 || theirs.n == 0 => none(),
         difference if difference + theirs.deviation >= 0.0 => "yes".into(),
-        difference if theirs.n == 1 => format!("{difference:+.4}"),
         difference => format!("no, {difference:+.4}"),
     }
 }
@@ -179,7 +177,7 @@ mod tests {
             vec![one(seconds), one(seconds + 90.0), one(seconds)]
         };
         let row = line(both(&[0.9], &[0.95]), Both { ours: timed(15.0), theirs: timed(60.0) });
-        assert_eq!(row[3..6], ["0.9000", "0.9500", "-0.0500"]);
+        assert_eq!(row[3..6], ["0.9000", "0.9500", "no, -0.0500"]);
         assert_eq!(row[7..], ["30.0", "120", "4.00 ×", "one epoch"]);
         let worse = line(both(&[0.9, 0.92], &[0.95, 0.95]), none());
         assert_eq!(worse[5], "no, -0.0400");
