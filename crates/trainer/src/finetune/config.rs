@@ -197,7 +197,8 @@ pub struct FineTuneEval {
     /// The figure that the best model has the best of; the task's usual one where there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metric: Option<String>,
-    /// Evaluations without a better figure after which training ends; without it, it never ends early.
+    /// Evaluations without a better figure, or an equal one and a lower loss, after which training ends; without
+    /// it, it never ends early.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub patience: Option<u64>,
     /// Tokens in a batch of an evaluation; no result depends on it. Default 2,048.

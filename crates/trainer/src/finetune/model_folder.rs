@@ -138,11 +138,13 @@ impl ModelFolder<'_> {
             TaskSection::Tagging(_) => (Architecture::TokenClassification, None),
             TaskSection::Prompt(_) => (Architecture::MaskedLm, None),
         };
-        let save = SaveConfig {
-            labels: self.labels.map_or_else(Vec::new, |labels| labels.names().to_vec()),
-            problem_type: problem,
-            ..SaveConfig::new(architecture)
+        let labels = match (self.labels, problem) {
+            (Some(labels), _) => labels.names().to_vec(),
+            // Where no label is named transformers takes two outputs for granted; it names a number so.
+            (None, Some(ProblemType::Regression)) => vec!["LABEL_0".into()],
+            (None, _) => Vec::new(),
         };
+        let save = SaveConfig { labels, problem_type: problem, ..SaveConfig::new(architecture) };
         save_pretrained(folder, model, self.encoder, &save)?;
         self.tokenizer.save(folder)?;
         let path = folder.join(TASK_FILE);

@@ -372,6 +372,18 @@ mod tests {
     }
 
     #[test]
+    fn a_number_is_one_output_to_those_who_read_the_config_alone() {
+        let folder = saved(TextTask::new(None, None), 12);
+        let before = predict(&load(&folder).unwrap(), &LINES[1..2]).values;
+        assert!(before[0]["value"].is_number(), "{}", before[0]);
+        fs::remove_file(folder.path().join(TASK_FILE)).unwrap();
+        assert_eq!(predict(&load(&folder).unwrap(), &LINES[1..2]).values, before);
+        let config = fs::read(folder.path().join("config.json")).unwrap();
+        let config: Value = serde_json::from_slice(&config).unwrap();
+        assert_eq!(config["id2label"], serde_json::json!({ "0": "LABEL_0" }));
+    }
+
+    #[test]
     fn without_a_task_file_the_config_says_the_task() {
         let folder = classifier(&["no", "yes"], 12);
         let before = predict(&load(&folder).unwrap(), &LINES[1..]).values;
