@@ -9,7 +9,10 @@ use anyhow::{Context, Result, bail};
 /// Bytes read ahead at most.
 const READ_AHEAD: usize = 1 << 20;
 
-/// UTF-8 lines in batches: what is there now, one line at least.
+/// How UTF-8 may begin to say that it is that.
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+
+/// UTF-8 lines in batches: what is there now, one line at least. A byte-order mark before the first is left out.
 ///
 /// So a file is worked through many lines at a time, and a person or program that waits for the
 /// answer to each line gets it.
@@ -100,6 +103,9 @@ impl<R: Read> Lines<R> {
             return Ok(None);
         }
         self.count = number;
+        if number == 1 && line.starts_with(BYTE_ORDER_MARK) {
+            line.drain(..BYTE_ORDER_MARK.len());
+        }
         if line.last() == Some(&b'\n') {
             line.pop();
             if line.last() == Some(&b'\r') {
@@ -111,7 +117,12 @@ impl<R: Read> Lines<R> {
             Err(error) => {
                 let at = error.utf8_error().valid_up_to();
                 let byte = error.as_bytes()[at];
-                bail!("{}: not UTF-8 (byte 0x{byte:02x} at column {})", self.place(number), at + 1)
+                let (place, column) = (self.place(number), at + 1);
+                // The byte-order marks of UTF-16.
+                let is_16 = number == 1
+                    && [[0xFF, 0xFE], [0xFE, 0xFF]].iter().any(|mark| error.as_bytes().starts_with(mark));
+                let hint = if is_16 { "; it begins as UTF-16 does, save it as UTF-8" } else { "" };
+                bail!("{place}: not UTF-8 (byte 0x{byte:02x} at column {column}){hint}")
             }
         }
     }
@@ -144,6 +155,7 @@ mod tests {
         assert_eq!(error, None);
         assert_eq!(all(b""), (vec![], None));
         assert_eq!(all(b"\n"), (vec![String::new()], None));
+        assert_eq!(all("\u{feff}a\n\u{feff}b\n".as_bytes()).0, ["a", "\u{feff}b"]);
     }
 
     #[test]
@@ -151,6 +163,8 @@ mod tests {
         let (lines, error) = all(b"fine\nab\xffc\nmore\n");
         assert_eq!(lines, ["fine"]);
         assert_eq!(error.unwrap(), "standard input, line 2: not UTF-8 (byte 0xff at column 3)");
+        let utf16 = "standard input, line 1: not UTF-8 (byte 0xff at column 1); it begins as UTF-16 does, save it as UTF-8";
+        assert_eq!(all(b"\xff\xfe\"\0a\0\"\0\n\0").1.unwrap(), utf16);
         assert!(all(b"caf\xc3").1.unwrap().contains("line 1: not UTF-8 (byte 0xc3 at column 4)"));
     }
 

@@ -1,8 +1,10 @@
 //! What `--model` means: a folder, or a model on the hub.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
+
+use crate::failure::WrongUsage;
 
 /// The help of `--model`, where a model's name does as well.
 #[cfg(feature = "hub")]
@@ -19,10 +21,8 @@ pub const HELP: &str = "A folder in Hugging Face's format: config.json, weights 
 pub fn folder(text: &str) -> Result<PathBuf> {
     use cloze_hub::Source;
 
-    use crate::failure::WrongUsage;
-
     match Source::of(text) {
-        Ok(Source::Folder(folder)) => Ok(folder),
+        Ok(Source::Folder(folder)) => not_a_run(folder),
         Ok(Source::Name(name)) => match crate::hub::fetch(&name) {
             Ok(model) => Ok(model.folder),
             Err(error) => {
@@ -44,6 +44,17 @@ pub fn folder(text: &str) -> Result<PathBuf> {
         anyhow::bail!(
             "there is no folder {text:?}; names on the hub need `cargo build --release -p cloze --features hub`"
         );
+    }
+    not_a_run(folder)
+}
+
+/// The folder, unless it is that of a run, which has its model in a folder of its own.
+fn not_a_run(folder: PathBuf) -> Result<PathBuf> {
+    let has_config = |folder: &Path| folder.join("config.json").exists();
+    let model = folder.join("model");
+    if !has_config(&folder) && has_config(&model) {
+        let message = format!("{} is a run's folder: its model is in {}", folder.display(), model.display());
+        return Err(WrongUsage::new(anyhow!(message)).into());
     }
     Ok(folder)
 }

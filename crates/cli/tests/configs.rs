@@ -73,7 +73,10 @@ fn fine_tuning_takes_several_seeds_and_is_profiled() {
     let (code, _, err) = train(&["configs/sst2.toml", "--seeds", "1,1"]);
     assert_eq!((code, err.as_str()), (Some(2), "error: --seeds has a seed twice\n"));
     let (code, _, err) = train(&["configs/bert-tiny-sample.toml", "--seeds", "1"]);
-    assert_eq!((code, err.as_str()), (Some(2), "error: --seeds is of fine-tuning runs\n"));
+    assert_eq!(
+        (code, err.as_str()),
+        (Some(2), "error: --seeds goes with fine-tuning: configs/bert-tiny-sample.toml has no [task]\n")
+    );
 
     let sets = ["--set", "train.batch_size=2", "--set", "train.epochs=2"];
     let (code, _, err) =

@@ -3,10 +3,10 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests, which clippy does not count as tests")]
 
 use cloze_data::labelled::{
-    Answer, AnswerConfig, ChoiceExample, LabelSet, LabelledSource, Labels, Loaded, LongSentences, OnBadRow,
-    Question, TagScheme, TaggedSentence, Target, TextExample, WindowScores, Windows, best_answer, choices,
-    encode_questions, encode_tags, encode_texts, entity_sentences, questions, tag_spans, tagged_sentences,
-    texts,
+    Answer, AnswerConfig, ChoiceExample, EntityTags, LabelSet, LabelledSource, Labels, Loaded, LongSentences,
+    OnBadRow, Question, TagScheme, TaggedSentence, Target, TextExample, WindowScores, Windows, best_answer,
+    choices, encode_questions, encode_tags, encode_texts, entity_sentences, questions, tag_spans,
+    tagged_sentences, texts,
 };
 use cloze_tokenizer::Tokenizer;
 use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int32Type};
@@ -322,10 +322,20 @@ fn bad_rows_have_their_place_or_are_counted() {
 #[test]
 fn files_that_cannot_be_used_are_errors_either_way() {
     let cases: [(&str, &[u8], serde_json::Value, &str); 9] = [
-        ("a.csv", b"", json!({}), "a.csv: the file is empty: it has no example"),
-        ("a.tsv", b"\n\n", json!({}), "a.tsv: the file is empty: it has no example"),
-        ("a.tsv", b"text\tlabel\n", json!({}), "a.tsv: the file is empty: it has no example"),
-        ("a.jsonl", b"\xEF\xBB\xBF", json!({}), "a.jsonl: the file is empty: it has no example"),
+        ("a.csv", b"", json!({}), "a.csv: there is no example in it: it is empty, or a header alone"),
+        ("a.tsv", b"\n\n", json!({}), "a.tsv: there is no example in it: it is empty, or a header alone"),
+        (
+            "a.tsv",
+            b"text\tlabel\n",
+            json!({}),
+            "a.tsv: there is no example in it: it is empty, or a header alone",
+        ),
+        (
+            "a.jsonl",
+            b"\xEF\xBB\xBF",
+            json!({}),
+            "a.jsonl: there is no example in it: it is empty, or a header alone",
+        ),
         ("a.parquet", b"", json!({}), "a.parquet: the file is empty: it has no example"),
         (
             "a.csv",
@@ -433,23 +443,39 @@ fn conll_columns_are_read_with_comments_and_document_starts() {
 fn a_tag_that_writes_no_entity_has_its_place() {
     let folder = folder("a.conll", "# one\na\tO\n\nb\tB-x\nc\tX-x\n\n\nd\tE-x\n");
     let mut source = LabelledSource::new(["a.conll"]);
-    let message = entity_sentences(&source, folder.path(), &[], None).unwrap_err().to_string();
+    let message = entity_sentences(&source, folder.path(), EntityTags::default()).unwrap_err().to_string();
     let expected = "a.conll:4: word 2: `X-x` is no tag of entities; expected `O`, or a prefix (B, I, E, S, L or U), \
                     a hyphen and a kind; correct it, ";
     assert!(without_path(&message, folder.path()).starts_with(expected), "{message}");
     source.on_bad_row = OnBadRow::Skip;
     let read = |labels: &[&str]| {
         let labels = LabelSet::given(labels.iter().copied()).unwrap();
-        entity_sentences(&source, folder.path(), &[], Some(&labels)).unwrap()
+        let expected = EntityTags { labels: Some(&labels), ..EntityTags::default() };
+        entity_sentences(&source, folder.path(), expected).unwrap()
     };
     let of_kind = read(&["O", "B-x", "I-x"]);
     assert_eq!((of_kind.examples.len(), of_kind.skipped.to_string()), (2, "1 × unknown tag".to_owned()));
     assert_eq!(read(&["O", "B-y", "I-y"]).examples.len(), 1);
     source.on_bad_row = OnBadRow::Error;
     let labels = LabelSet::given(["O", "B-y"]).unwrap();
-    let message = entity_sentences(&source, folder.path(), &[], Some(&labels)).unwrap_err().to_string();
+    let expected = EntityTags { labels: Some(&labels), ..EntityTags::default() };
+    let message = entity_sentences(&source, folder.path(), expected).unwrap_err().to_string();
     let expected = "a.conll:4: word 1: tag `B-x`, expected one of ";
     assert!(without_path(&message, folder.path()).starts_with(expected), "{message}");
+
+    // Tags of a scheme, but not of the one that is to be kept to.
+    fs::write(folder.path().join("a.conll"), "a\tO\n\nb\tI-x\n").unwrap();
+    let expected = EntityTags { scheme: Some(TagScheme::Bio), ..EntityTags::default() };
+    let message = entity_sentences(&source, folder.path(), expected).unwrap_err().to_string();
+    let start = "a.conll:3: tag 1 `I-x` is not one of BIO there: `I-` continues no entity of its kind, and `scheme` \
+                 is set; correct it, ";
+    assert!(without_path(&message, folder.path()).starts_with(start), "{message}");
+    source.on_bad_row = OnBadRow::Skip;
+    let loaded = entity_sentences(&source, folder.path(), expected).unwrap();
+    assert_eq!(
+        (loaded.examples.len(), loaded.skipped.to_string()),
+        (1, "1 × tag against the scheme".to_owned())
+    );
 }
 
 #[test]
@@ -499,7 +525,7 @@ fn xml_has_its_cells_in_attributes_and_elements() {
     assert!(message.starts_with("a.xml:3: not XML that can be read: "), "{message}");
     assert_eq!(skipped, message, "the whole file is lost");
     assert!(bad(" \n").0.contains("the file is empty"));
-    assert!(bad("<c/>").0.contains("it has no example"));
+    assert!(bad("<c/>").0.contains("there is no example in it"));
     // Entities that grow, and elements deeper than any stack.
     let bomb =
         "<!DOCTYPE c [<!ENTITY a \"0123456789\"><!ENTITY b \"&a;&a;&a;&a;&a;&a;&a;&a;&a;&a;\">]><c><p>&b;";

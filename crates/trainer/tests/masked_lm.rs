@@ -346,7 +346,8 @@ fn a_pretraining_runs_model_is_prompted() {
         panic!("not stopped")
     };
     assert!(dev.as_ref().unwrap().get("accuracy").unwrap() > 0.9, "{dev:?}");
-    let TaskFile { task: TaskSection::Prompt(section), max_len } = TaskFile::read(&model).unwrap().unwrap()
+    let TaskFile { task: TaskSection::Prompt(section), max_len, .. } =
+        TaskFile::read(&model).unwrap().unwrap()
     else {
         panic!("another task")
     };

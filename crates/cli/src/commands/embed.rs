@@ -23,11 +23,12 @@ const WINDOW: usize = 2048;
 ///
 /// How a text's states become one vector, whether vectors are scaled to length 1, and how long a
 /// text may be, is read from the modules of sentence-transformers in the folder, where it has them.
+/// Each line has its vector, an empty one that of the tokens which every text begins and ends with.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 Examples:
-  cloze embed --model all-MiniLM-L6-v2 < sentences.txt > embeddings.jsonl
-  cloze embed --model all-MiniLM-L6-v2 --format npy < sentences.txt > embeddings.npy
+  cloze embed --model sentence-transformers/all-MiniLM-L6-v2 < sentences.txt > embeddings.jsonl
+  cloze embed --model sentence-transformers/all-MiniLM-L6-v2 --format npy < sentences.txt > embeddings.npy
   cloze embed --model runs/tiny/model --pooling cls --normalize < sentences.txt")]
 pub struct Args {
     #[arg(long, value_name = "MODEL", help = model::HELP)]

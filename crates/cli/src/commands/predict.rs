@@ -24,7 +24,7 @@ const WINDOW: usize = 2048;
 ///
 /// Classes and numbers of {"text": "..."}, {"text": "...", "pair": "..."} or "...": a classifier prints
 /// {"label": ..., "score": ..., "scores": {...}} with the probability of every label, a regression {"value":
-/// ...}.
+/// ...}. So does a model of a prompt, with the labels of its verbaliser.
 ///
 /// Tags of {"words": ["...", ...]}, or of the words that white space divides in {"text": "..."} or "...":
 /// {"words": [...], "tags": [...], "entities": [...]}. An entity has its "type", "first" and "last" word and

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, anyhow};
+use anyhow::{Context, Result, anyhow};
 use cloze_trainer::config::RunConfig;
 use cloze_trainer::finetune::{self, FineTuneConfig, FineTuned, OverSeeds};
 use cloze_trainer::metrics::progress::RunProgress;
@@ -76,11 +76,15 @@ pub fn run(args: &Args) -> Result<()> {
         return fine_tune(args);
     }
     if !args.seeds.is_empty() {
-        return Err(WrongUsage::new(anyhow!("--seeds is of fine-tuning runs")).into());
+        return Err(WrongUsage::new(anyhow!(
+            "--seeds goes with fine-tuning: {} has no [task]",
+            args.config.display()
+        ))
+        .into());
     }
     let mut config = RunConfig::load(&args.config, &args.settings).map_err(WrongUsage::new)?;
     if let Some(checkpoint) = config.model.as_pretrained_mut() {
-        checkpoint.path = model::folder(&checkpoint.path.to_string_lossy())?;
+        checkpoint.path = pretrained(&checkpoint.path)?;
     }
     let device = device::open(args.device)?;
     let stop = stop::on_ctrl_c()?;
@@ -107,7 +111,7 @@ fn fine_tune(args: &Args) -> Result<()> {
     if different.len() < args.seeds.len() {
         return Err(WrongUsage::new(anyhow!("--seeds has a seed twice")).into());
     }
-    config.model.path = model::folder(&config.model.path.to_string_lossy())?;
+    config.model.path = pretrained(&config.model.path)?;
     let device = device::open(args.device)?;
     let stop = stop::on_ctrl_c()?;
     let folder = args.out.clone().unwrap_or_else(|| Path::new(RUNS).join(&config.run.name));
@@ -133,6 +137,11 @@ fn fine_tune(args: &Args) -> Result<()> {
         FineTuned::Done { model, .. } => print(&model),
         FineTuned::Stopped { step } => Err(stopped(step)),
     }
+}
+
+/// The folder of the checkpoint that a config begins with.
+fn pretrained(path: &Path) -> Result<PathBuf> {
+    model::folder(&path.to_string_lossy()).context("`model.path`")
 }
 
 /// Says where the result lies.

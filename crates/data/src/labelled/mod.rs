@@ -33,6 +33,6 @@ pub use labels::LabelSet;
 pub use padded::{Packed, Padded};
 pub use questions::{Answer, Question, questions};
 pub use source::{Column, Columns, DataFormat, LabelledSource, Loaded, OnBadRow};
-pub use tagged::{TaggedSentence, entity_sentences, tagged_sentences};
+pub use tagged::{EntityTags, TaggedSentence, entity_sentences, tagged_sentences};
 pub use tags::{TagScheme, TagSpan, Transitions, tag_spans};
 pub use texts::{Labels, Target, TextExample, texts};

@@ -4,7 +4,7 @@ use super::conll;
 use super::labels::LabelSet;
 use super::rows::{self, Read, Row, Wanted, kind_of, row_problem};
 use super::source::{DataFormat, LabelledSource, Loaded, Task};
-use super::tags::bad_entity_tag;
+use super::tags::{TagScheme, bad_entity_tag};
 use crate::Result;
 use crate::corpus::Problem;
 use serde_json::Value;
@@ -37,27 +37,45 @@ pub fn tagged_sentences(
     read(source, base, labelled, tag_names, &|_| None)
 }
 
-/// The same of sentences whose tags write entities, in whichever scheme; where there are `labels`, of the kinds that
-/// these have. A sentence with another tag is a bad row.
+/// The tags that sentences with entities are expected to have.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct EntityTags<'a> {
+    /// What tags that are numbers stand for, from 0.
+    pub names: &'a [String],
+    /// The scheme that they all keep to; any without it.
+    pub scheme: Option<TagScheme>,
+    /// Labels that have all kinds of entities; any without them.
+    pub labels: Option<&'a LabelSet>,
+}
+
+/// The same of sentences whose tags write entities. A sentence with other tags than `expected` is a bad row.
 ///
 /// # Errors
 /// As [`texts`](super::texts).
 pub fn entity_sentences(
     source: &LabelledSource,
     base: &Path,
-    tag_names: &[String],
-    labels: Option<&LabelSet>,
+    expected: EntityTags<'_>,
 ) -> Result<Loaded<TaggedSentence>> {
-    read(source, base, true, tag_names, &|tags| bad_entity_tag(tags, labels))
+    read(source, base, true, expected.names, &|tags| {
+        if let Some(detail) = bad_entity_tag(tags, expected.labels) {
+            return Some(("unknown tag", detail));
+        }
+        let error = expected.scheme?.spans(tags).err()?;
+        Some(("tag against the scheme", format!("{error}, and `scheme` is set")))
+    })
 }
 
-/// `problem` says what is wrong with a sentence's tags.
+/// What is wrong with a sentence's tags, in short and in full.
+type Wrong = (&'static str, String);
+
+/// Reads sentences whose tags have no `problem`.
 fn read(
     source: &LabelledSource,
     base: &Path,
     labelled: bool,
     tag_names: &[String],
-    problem: &dyn Fn(&[String]) -> Option<String>,
+    problem: &dyn Fn(&[String]) -> Option<Wrong>,
 ) -> Result<Loaded<TaggedSentence>> {
     let files = source.open(Task::Tags, base)?;
     let mut wanted = vec![Wanted::required("words", source)];
@@ -65,7 +83,7 @@ fn read(
         wanted.push(Wanted::required("tags", source));
     }
     let checked = |line, sentence: TaggedSentence| match problem(&sentence.tags) {
-        Some(detail) => Err(row_problem(Some(line), "unknown tag", detail)),
+        Some((reason, detail)) => Err(row_problem(Some(line), reason, detail)),
         None => Ok(sentence),
     };
     let convert = |found: Found| {

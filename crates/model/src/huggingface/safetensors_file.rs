@@ -2,6 +2,7 @@ use crate::weights::NamedTensors;
 use crate::{ModelError, Result};
 use burn::tensor::{AllocationProperty, DType, TensorData};
 use memmap2::Mmap;
+use safetensors::SafeTensorError;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -133,8 +134,10 @@ pub(super) fn write_some<'a>(
     let io = |source| ModelError::Io { path: path.into(), source };
     // What safetensors puts in place is a temporary file, which is for this user alone: it gets a new file's mode.
     let permissions = File::create(&partial).and_then(|file| file.metadata()).map_err(io)?.permissions();
-    safetensors::serialize_to_file(views, Some(metadata), &partial)
-        .map_err(|source| ModelError::Safetensors { path: path.into(), source })?;
+    safetensors::serialize_to_file(views, Some(metadata), &partial).map_err(|error| match error {
+        SafeTensorError::IoError(source) => io(source),
+        source => ModelError::Safetensors { path: path.into(), source },
+    })?;
     fs::set_permissions(&partial, permissions).and_then(|()| fs::rename(&partial, path)).map_err(io)
 }
 

@@ -4,7 +4,7 @@ use super::config::TaskSection;
 use super::task::{Encoded, Task, bad_setting, input, labels, pretrained_encoder, rows, softmax};
 use crate::Result;
 use crate::evaluation::report::{Answer, AnswerExample, AnswerPredictions, Predictions, SquadVersion};
-use burn::tensor::{Device, Tensor};
+use burn::tensor::{Bool, Device, Tensor, TensorData};
 use cloze_data::SkipReport;
 use cloze_data::labelled::{
     AnswerConfig, LabelledSource, PredictedAnswer, Question, QuestionFeatures, TokenSequence, WindowScores,
@@ -21,7 +21,8 @@ use std::path::Path;
 /// Extractive question answering (Devlin et al. 2019, §4.2 and §4.3), windows over contexts that are too long.
 ///
 /// Features are windows, trained on as transformers' `run_qa` does: one without the whole answer points to the
-/// token that stands for none.
+/// token that stands for none. Unlike there, the softmax is over the tokens that an answer may begin or end at:
+/// the context's, and the one that stands for none. The question and padding have no part in it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct AnswerTask {
     /// Context tokens that a window shares with the one before.
@@ -229,9 +230,15 @@ impl Task for AnswerTask {
     }
 }
 
+/// The logits of contexts and of the tokens that stand for none: no answer begins or ends elsewhere.
 fn forward(model: &BertForQuestionAnswering, batch: &[&QuestionFeatures], device: &Device) -> SpanLogits {
     let sequences: Vec<_> = batch.iter().map(|window| &window.sequence).collect();
-    model.forward(input(&model.bert, &sequences, device), None)
+    let longest = sequences.iter().map(|sequence| sequence.len()).max().unwrap_or(0);
+    let outside = batch.iter().flat_map(|window| {
+        (0..longest).map(|token| token != window.null && !window.context.contains(&token))
+    });
+    let outside = TensorData::new(outside.collect::<Vec<bool>>(), [batch.len(), longest]);
+    model.forward(input(&model.bert, &sequences, device), Some(Tensor::<2, Bool>::from_data(outside, device)))
 }
 
 #[cfg(test)]

@@ -201,7 +201,7 @@ pub struct FineTuneEval {
     /// it, it never ends early.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub patience: Option<u64>,
-    /// Tokens in a batch of an evaluation; no result depends on it. Default 2,048.
+    /// Tokens in a batch of an evaluation; no result depends on it but in the last digits. Default 2,048.
     pub batch_tokens: usize,
 }
 

@@ -23,6 +23,9 @@ pub struct TaskFile {
     pub task: TaskSection,
     /// Tokens of a sequence at most.
     pub max_len: usize,
+    /// Whether it is of pairs of texts, or of single ones, where that is known and the task could be of both.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pairs: Option<bool>,
 }
 
 impl TaskFile {
@@ -66,7 +69,7 @@ impl TaskFile {
             }
             other => other,
         };
-        Ok(Self { task, max_len })
+        Ok(Self { task, max_len, pairs: None })
     }
 }
 

@@ -94,13 +94,13 @@ impl Predictor {
     pub fn load(folder: &Path, device: &Device, int8: bool) -> Result<Self> {
         let tokenizer = Tokenizer::load(folder)?;
         let checkpoint = Checkpoint::open(folder)?;
-        let TaskFile { task: section, max_len } = match TaskFile::read(folder)? {
+        let TaskFile { task: section, max_len, pairs } = match TaskFile::read(folder)? {
             Some(file) => file,
             None => TaskFile::of_config(folder, &checkpoint.config, &tokenizer)?,
         };
         let (encoder, model, report) = match &section {
             TaskSection::Classification { .. } | TaskSection::Regression { .. } => {
-                open(TextTask::saved(&section)?, checkpoint, int8, device)?
+                open(TextTask::saved(&section, pairs)?, checkpoint, int8, device)?
             }
             TaskSection::Answers { .. } => open(AnswerTask::of(&section)?, checkpoint, int8, device)?,
             TaskSection::Prompt(prompt) => {

@@ -3,12 +3,12 @@
 use super::config::FineTuneConfig;
 use super::held_out::held_out;
 use super::shots;
-use super::task::{Encoded, Task};
-use crate::Result;
+use super::task::{Encoded, Task, bad_setting};
 use crate::metrics::progress::RunProgress;
 use crate::run_folder::write_whole;
-use cloze_data::SkipReport;
+use crate::{Result, TrainerError};
 use cloze_data::labelled::{LabelSet, LabelledSource, TextExample};
+use cloze_data::{DataError, SkipReport};
 use std::path::PathBuf;
 
 /// A task's splits.
@@ -103,7 +103,14 @@ impl Reading<'_> {
         if files.is_empty() {
             return Ok(None);
         }
-        let (data, skipped) = read(&self.config.data.train.with_files(files.to_vec()))?;
+        let source = self.config.data.train.with_files(files.to_vec());
+        let (data, skipped) = read(&source).map_err(|error| match error {
+            TrainerError::Data(DataError::NoLabelledFiles { pattern, .. }) => {
+                let expected = "a file, a folder or a pattern of files that are there".into();
+                bad_setting(&format!("data.{split}"), format!("{pattern:?}"), expected)
+            }
+            other => other,
+        })?;
         self.note(split, &skipped);
         Ok(Some(data))
     }

@@ -440,6 +440,15 @@ impl<'a, T: Task> Run<'a, T> {
             mark = Instant::now();
             meter.skip_to(mark);
         }
+        if self.state.step < steps
+            && let Some(patience) = self.config.eval.patience
+        {
+            let step = self.state.step;
+            let evaluations = if patience == 1 { "evaluation" } else { "evaluations" };
+            progress.note(&format!(
+                "step {step}: ended early, after {patience} {evaluations} without a better figure"
+            ));
+        }
         Ok(true)
     }
 
@@ -558,7 +567,8 @@ impl<'a, T: Task> Run<'a, T> {
             Some(_) => self.task.map_encoder(model, |bert: Bert| Ok(lora::merge(bert)))?,
             None => model,
         };
-        let file = TaskFile { task: self.task.section(), max_len: self.config.data.max_len };
+        let max_len = self.config.data.max_len;
+        let file = TaskFile { task: self.task.section(), max_len, pairs: self.task.pairs() };
         let (encoder, tokenizer, labels) = (&self.encoder, self.tokenizer, self.task.labels());
         write_whole_folder(&self.folder.model(), |path| {
             ModelFolder { encoder, tokenizer, file: &file, labels }.save(&model, path)

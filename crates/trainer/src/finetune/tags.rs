@@ -8,7 +8,7 @@ use crate::evaluation::tags::entities;
 use crate::optimizer::ParamGroup;
 use burn::tensor::{Device, Int, Tensor};
 use cloze_data::labelled::{
-    LabelSet, LabelledSource, LongSentences, TagFeatures, TagReport, TagScheme, TaggedSentence,
+    EntityTags, LabelSet, LabelledSource, LongSentences, TagFeatures, TagReport, TagScheme, TaggedSentence,
     TokenSequence, encode_tags, entity_sentences, tag_spans,
 };
 use cloze_data::{DataError, SkipReport};
@@ -143,7 +143,8 @@ impl TagTask {
         section: &TaggingSection,
         source: &LabelledSource,
     ) -> Result<(Self, Vec<TaggedSentence>, SkipReport)> {
-        let loaded = entity_sentences(source, Path::new(""), &section.tag_names, None)?;
+        let expected = EntityTags { names: &section.tag_names, scheme: section.scheme, labels: None };
+        let loaded = entity_sentences(source, Path::new(""), expected)?;
         let mut sentences = loaded.examples;
         let found = TagScheme::detect(sentences.iter().map(|sentence| &sentence.tags[..]))?;
         let scheme = section.predict_scheme.unwrap_or(match section.scheme.unwrap_or(found) {
@@ -190,8 +191,9 @@ impl TagTask {
     /// # Errors
     /// As [`read`](Self::read).
     pub fn read_more(&self, source: &LabelledSource) -> Result<(Vec<TaggedSentence>, SkipReport)> {
-        let (names, labels) = (&self.section.tag_names, Some(&self.labels));
-        let mut loaded = entity_sentences(source, Path::new(""), names, labels)?;
+        let TaggingSection { tag_names, scheme, .. } = &self.section;
+        let expected = EntityTags { names: tag_names, scheme: *scheme, labels: Some(&self.labels) };
+        let mut loaded = entity_sentences(source, Path::new(""), expected)?;
         rewrite(&mut loaded.examples, self.section.scheme, self.scheme())?;
         Ok((loaded.examples, loaded.skipped))
     }
@@ -319,20 +321,7 @@ fn loss(section: &TaggingSection, labels: &LabelSet) -> Result<CrossEntropy> {
 
 /// Puts tags into the scheme `to`, by the entities that they make.
 fn rewrite(sentences: &mut [TaggedSentence], from: Option<TagScheme>, to: TagScheme) -> Result<()> {
-    match from {
-        None => {
-            // Refuses what is a tag of no scheme.
-            TagScheme::detect(sentences.iter().map(|sentence| &sentence.tags[..]))?;
-            Ok(to.convert(sentences, to, true)?)
-        }
-        Some(from) => sentences.iter_mut().enumerate().try_for_each(|(i, sentence)| {
-            from.convert(std::slice::from_mut(sentence), to, false).map_err(|error| {
-                let name = format!("{from:?}").to_lowercase();
-                let expected = format!("the scheme of sentence {}, or none: {error}", i + 1);
-                bad_setting("task.scheme", format!("{name:?}"), expected)
-            })
-        }),
-    }
+    Ok(from.unwrap_or(to).convert(sentences, to, from.is_none())?)
 }
 
 impl Task for TagTask {

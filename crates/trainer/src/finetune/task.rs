@@ -53,6 +53,11 @@ pub trait Task {
     /// The task as a model's folder keeps it: labels spelt out.
     fn section(&self) -> TaskSection;
 
+    /// Whether its examples are pairs of texts, or single ones, where the task could be of both.
+    fn pairs(&self) -> Option<bool> {
+        None
+    }
+
     /// The classes that the head tells apart, for `config.json`.
     fn labels(&self) -> Option<&LabelSet> {
         None

@@ -29,6 +29,8 @@ pub struct TextTask {
     positive: Option<usize>,
     loss: CrossEntropy,
     pooling: Option<Pooling>,
+    /// Whether all examples are pairs, or none; unknown of models saved elsewhere.
+    pairs: Option<bool>,
 }
 
 impl TextTask {
@@ -44,7 +46,7 @@ impl TextTask {
         match section {
             TaskSection::Regression { pooling } => {
                 let (loaded, _) = texts(source, base, Labels::Values)?;
-                let task = Self::new(None, *pooling);
+                let task = Self::new(None, *pooling).of_kind(&loaded.examples);
                 Ok((task, loaded.examples, loaded.skipped))
             }
             TaskSection::Classification { labels, class_weights, label_smoothing, positive, pooling } => {
@@ -54,7 +56,13 @@ impl TextTask {
                 };
                 let (loaded, set) = texts(source, base, given.as_ref().map_or(Labels::Found, Labels::Of))?;
                 let set = set.expect("classes are read with their set");
-                let mut task = Self::new(Some(set), *pooling);
+                if let [label] = set.names() {
+                    let found = format!("examples of the one label {label:?}");
+                    let expected =
+                        "two labels or more (`data.train.columns.label`: the column that has them)";
+                    return Err(bad_setting("data.train.files", found, expected.into()));
+                }
+                let mut task = Self::new(Some(set), *pooling).of_kind(&loaded.examples);
                 let set = task.labels.as_ref().expect("just put there");
                 if !class_weights.is_empty() && class_weights.len() != set.len() {
                     let expected = format!("{}: one for each of {}", set.len(), set.names().join(", "));
@@ -79,25 +87,26 @@ impl TextTask {
     /// A task with these classes, or a regression.
     pub fn new(labels: Option<LabelSet>, pooling: Option<Pooling>) -> Self {
         let positive = labels.as_ref().filter(|set| set.len() == 2).map(|_| 1);
-        Self { labels, positive, loss: CrossEntropy::default(), pooling }
+        Self { labels, positive, loss: CrossEntropy::default(), pooling, pairs: None }
     }
 
-    /// The task of a saved model, whose labels are spelt out.
+    /// The task of a saved model, whose labels are spelt out, of `pairs` or of single texts where that is known.
     ///
     /// # Errors
     /// Labels that are no set of names; a positive class that is none of them.
-    pub fn saved(section: &TaskSection) -> Result<Self> {
-        match section {
+    pub fn saved(section: &TaskSection, pairs: Option<bool>) -> Result<Self> {
+        let task = match section {
             TaskSection::Classification { labels, positive, pooling, .. } => {
                 let task = Self::new(Some(LabelSet::given(labels.iter().cloned())?), *pooling);
                 match positive {
-                    Some(name) => task.with_positive(name),
-                    None => Ok(task),
+                    Some(name) => task.with_positive(name)?,
+                    None => task,
                 }
             }
-            TaskSection::Regression { pooling } => Ok(Self::new(None, *pooling)),
-            _ => Err(bad_setting("task.kind", "another", "classification or regression".into())),
-        }
+            TaskSection::Regression { pooling } => Self::new(None, *pooling),
+            _ => return Err(bad_setting("task.kind", "another", "classification or regression".into())),
+        };
+        Ok(Self { pairs, ..task })
     }
 
     /// The task with this class as the one that precision, recall and F1 are of.
@@ -117,10 +126,19 @@ impl TextTask {
     /// Reads examples of another split.
     ///
     /// # Errors
-    /// Those of reading the data, a label that training did not have among them.
+    /// Those of reading the data, a label that training did not have among them; single texts where training had
+    /// pairs, and the other way round.
     pub fn read_more(&self, source: &LabelledSource) -> Result<(Vec<TextExample>, SkipReport)> {
         let labels = self.labels.as_ref().map_or(Labels::Values, Labels::Of);
         let (loaded, _) = texts(source, Path::new(""), labels)?;
+        if loaded.examples.iter().any(|example| self.misfit(example)) {
+            let (does, expected) = match self.pairs {
+                Some(true) => ("lack", "the second text of each row: the model is trained with pairs"),
+                _ => ("have", "none: the model is trained with single texts"),
+            };
+            let found = format!("a field that rows of {} {does}", source.files.join(", "));
+            return Err(bad_setting("data.train.columns.pair", found, expected.into()));
+        }
         Ok((loaded.examples, loaded.skipped))
     }
 
@@ -135,6 +153,19 @@ impl TextTask {
     ) -> Result<Encoded<TextExample, TextFeatures>> {
         let features = encode_texts(tokenizer, &examples, max_len)?;
         Ok(Encoded { examples, features })
+    }
+
+    /// The task of pairs where all of these are, of single texts where none is.
+    pub(super) fn of_kind(mut self, examples: &[TextExample]) -> Self {
+        let pairs = examples.first().is_some_and(|example| example.pair.is_some());
+        let alike = !examples.is_empty() && examples.iter().all(|example| example.pair.is_some() == pairs);
+        self.pairs = alike.then_some(pairs);
+        self
+    }
+
+    /// Whether an example is a single text where the model knows pairs, or a pair where it knows single texts.
+    pub(super) fn misfit(&self, example: &TextExample) -> bool {
+        self.pairs.is_some_and(|pairs| pairs != example.pair.is_some())
     }
 
     /// Outputs of the head.
@@ -223,6 +254,10 @@ impl Task for TextTask {
                 pooling,
             },
         }
+    }
+
+    fn pairs(&self) -> Option<bool> {
+        self.pairs
     }
 
     fn model(

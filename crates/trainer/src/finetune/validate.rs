@@ -18,7 +18,18 @@ pub(super) fn validate(config: &FineTuneConfig) -> Check {
     at_least(1, "train.batch_size", train.batch_size)?;
     optimizer(&config.optimizer)?;
     final_fraction(&config.schedule)?;
-    at_least(1, "eval.per_epoch", config.eval.per_epoch)
+    at_least(1, "eval.per_epoch", config.eval.per_epoch)?;
+    if let Some(patience) = config.eval.patience {
+        at_least(1, "eval.patience", patience)?;
+        let has_dev = !config.data.dev.is_empty() || config.data.dev_fraction.is_some();
+        ensure(
+            has_dev,
+            "eval.patience",
+            patience,
+            "none without `data.dev` or `data.dev_fraction` to measure with",
+        )?;
+    }
+    Ok(())
 }
 
 fn task(config: &FineTuneConfig) -> Check {
@@ -85,7 +96,7 @@ fn data(config: &FineTuneConfig) -> Check {
     if let Some(share) = data.dev_fraction {
         let key = "data.dev_fraction";
         ensure(share > 0.0 && share < 1.0, key, format!("{share:e}"), "a number above 0 and below 1")?;
-        ensure(data.dev.is_empty(), key, share, "nothing beside `data.dev`")?;
+        ensure(data.dev.is_empty(), key, share, "nothing beside `data.dev` (`data.dev=[]` leaves that out)")?;
     }
     Ok(())
 }

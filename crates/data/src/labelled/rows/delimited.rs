@@ -185,11 +185,17 @@ impl Delimited {
         if fields.len() != expected {
             let found = fields.len();
             let hint = match (self.quoting, found > expected) {
-                (true, _) => "; set `quoting = false` if quotation marks are text in this file",
+                (true, true) => {
+                    "; put a field that holds the delimiter between quotation marks, or set `quoting = false` if they \
+                     are text in this file"
+                }
+                (true, false) => "; set `quoting = false` if quotation marks are text in this file",
                 (false, true) => "; set `quoting = true` if fields stand between quotation marks",
                 (false, false) => "",
             };
-            let detail = format!("{found} columns, expected {expected} as in the file's first row{hint}");
+            let source =
+                if self.split_into.is_some() { "`n_columns` says" } else { "in the file's first row" };
+            let detail = format!("{found} columns, expected {expected} as {source}{hint}");
             return Err(row_problem(Some(line), "number of columns", detail));
         }
         let places = self.places.iter().flatten();

@@ -97,7 +97,7 @@ pub(super) fn load<R, T>(
             }
         }
         if !any {
-            return Err(whole(None, "the file is empty: it has no example".into()));
+            return Err(whole(None, "there is no example in it: it is empty, or a header alone".into()));
         }
     }
     if loaded.examples.is_empty() {

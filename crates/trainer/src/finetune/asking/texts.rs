@@ -1,7 +1,7 @@
 //! Asking for the class of a text or a pair of texts, or for a number.
 
 use super::super::config::TaskSection;
-use super::super::task::{Encoded, argmax, n_cut, softmax};
+use super::super::task::{Encoded, Task, argmax, n_cut, softmax};
 use super::super::texts::TextTask;
 use super::{Ask, Cut, Fields, Read, number, required};
 use crate::Result;
@@ -15,11 +15,20 @@ impl Ask for TextTask {
     type Origin = ();
 
     fn input(&self) -> &'static str {
-        r#"{"text": "…"}, {"text": "…", "pair": "…"} or "…""#
+        match self.pairs() {
+            Some(true) => r#"{"text": "…", "pair": "…"}"#,
+            Some(false) => r#"{"text": "…"} or "…""#,
+            None => r#"{"text": "…"}, {"text": "…", "pair": "…"} or "…""#,
+        }
     }
 
     fn read_line(&self, line: Value) -> Read<(TextExample, ())> {
-        Ok((text(line)?, ()))
+        let example = text(line)?;
+        match (self.misfit(&example), &example.pair) {
+            (false, _) => Ok((example, ())),
+            (true, Some(_)) => Err("the model is trained with single texts, and here is a `pair`".into()),
+            (true, None) => Err("`pair` is missing, and the model is trained with pairs".into()),
+        }
     }
 
     fn tokens(&self, tokenizer: &Tokenizer, examples: Vec<TextExample>, max_len: usize) -> Result<Cut<Self>> {
@@ -102,6 +111,23 @@ mod tests {
         ] {
             let message = refused(folder.path(), line);
             assert_eq!(message, format!("{problem}; expected {}", task().input()));
+        }
+        // What training had, and each of the other kind.
+        for (pairs, line, problem) in [
+            (
+                false,
+                r#"{"text": "a", "pair": "b"}"#,
+                "the model is trained with single texts, and here is a `pair`",
+            ),
+            (true, r#""a""#, "`pair` is missing, and the model is trained with pairs"),
+        ] {
+            let target = Target::Class(0);
+            let pair = pairs.then(|| "b".to_owned());
+            let example = TextExample { text: "a".into(), pair, target };
+            let task = task().of_kind(&[example]);
+            let folder = saved(task.clone(), 12);
+            let message = refused(folder.path(), line);
+            assert_eq!(message, format!("{problem}; expected {}", task.input()));
         }
         // Shorter than a pair needs.
         let folder = saved(task(), 3);
