@@ -22,7 +22,7 @@ pub fn folder(text: &str) -> Result<PathBuf> {
     use cloze_hub::Source;
 
     match Source::of(text) {
-        Ok(Source::Folder(folder)) => not_a_run(folder),
+        Ok(Source::Folder(folder)) => checked(folder),
         Ok(Source::Name(name)) => match crate::hub::fetch(&name) {
             Ok(model) => Ok(model.folder),
             Err(error) => {
@@ -45,11 +45,14 @@ pub fn folder(text: &str) -> Result<PathBuf> {
             "there is no folder {text:?}; names on the hub need `cargo build --release -p cloze --features hub`"
         );
     }
-    not_a_run(folder)
+    checked(folder)
 }
 
-/// The folder, unless it is that of a run, which has its model in a folder of its own.
-fn not_a_run(folder: PathBuf) -> Result<PathBuf> {
+/// The folder, if it is there and not that of a run, which has its model in a folder of its own.
+fn checked(folder: PathBuf) -> Result<PathBuf> {
+    if !folder.exists() {
+        return Err(WrongUsage::new(anyhow!("there is no folder {:?}", folder.display().to_string())).into());
+    }
     let has_config = |folder: &Path| folder.join("config.json").exists();
     let model = folder.join("model");
     if !has_config(&folder) && has_config(&model) {

@@ -70,6 +70,16 @@ fn fine_tuning_takes_several_seeds_and_is_profiled() {
     assert_eq!((code, again), (Some(0), first));
     assert_eq!(err.matches("done before").count(), 2, "{err}");
 
+    // The model is in a folder of the run's.
+    let of_run = Path::new(first.trim_end()).parent().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cloze"));
+    let ran = command.args(["predict", "--model"]).arg(of_run).current_dir(place.root()).output().unwrap();
+    let expected =
+        format!("error: {} is a run's folder: its model is in {}\n", of_run.display(), first.trim_end());
+    assert_eq!((ran.status.code(), String::from_utf8(ran.stderr).unwrap()), (Some(2), expected));
+
+    let (_, _, err) = train(&["configs/sst2.toml", "--set", "model.path=./no-model", "--out", "runs/none"]);
+    assert!(err.starts_with("error: `model.path`: there is no folder \"./no-model\""), "{err}");
     let (code, _, err) = train(&["configs/sst2.toml", "--seeds", "1,1"]);
     assert_eq!((code, err.as_str()), (Some(2), "error: --seeds has a seed twice\n"));
     let (code, _, err) = train(&["configs/bert-tiny-sample.toml", "--seeds", "1"]);

@@ -229,7 +229,11 @@ fn patience_ends_a_run_and_the_best_model_stays() {
     // So high a rate learns nothing: an evaluation is not beaten for long.
     let sets = ["optimizer.lr=1.0", "eval.patience=2", "eval.per_epoch=4", "train.epochs=20"];
     let config = bench.config("{ kind = \"classification\" }", "label", &sets);
-    let FineTuned::Done { dev, .. } = bench.run_whole("run", &config) else { panic!("not stopped") };
+    let mut notes = Notes::default();
+    let run = bench.run("run", &config, false, &mut notes, &AtomicBool::new(false)).unwrap();
+    let FineTuned::Done { dev, .. } = run else { panic!("not stopped") };
+    let end = "ended early, after 2 evaluations without a better figure";
+    assert_eq!(notes.0.iter().filter(|note| note.ends_with(end)).count(), 1, "{:?}", notes.0);
     let metrics = fs::read_to_string(bench.path("run/metrics.jsonl")).unwrap();
     // Between equally accurate ones the loss decides.
     let values: Vec<[f64; 2]> = metrics
@@ -281,6 +285,63 @@ fn settings_that_do_not_fit_the_data() {
     assert!(long.starts_with("`train.epochs` is 9223372036854775807; expected at most "), "{long}");
     let no_number = error("{ kind = \"regression\" }", &[]);
     assert!(no_number.contains("train.tsv") && no_number.contains("expected a finite number"), "{no_number}");
+    assert_eq!(
+        error("{ kind = \"classification\" }", &["data.dev=[\"absent.tsv\"]"]),
+        "`data.dev` is \"absent.tsv\"; expected a file, a folder or a pattern of files that are there"
+    );
+
+    // Pairs to train with, single texts to measure with, and the other way round.
+    let pairs = bench.path("pairs.tsv");
+    fs::write(&pairs, "text\tpair\tlabel\na\tb\tgood\nb\ta\tbad\n").unwrap();
+    let pairs = pairs.display();
+    let (train, dev) = (format!("data.train.files=[\"{pairs}\"]"), format!("data.dev=[\"{pairs}\"]"));
+    let singles = bench.path("dev.tsv");
+    assert_eq!(
+        error("{ kind = \"classification\" }", &[&train]),
+        format!(
+            "`data.train.columns.pair` is a field that rows of {} lack; expected the second text of each row: the \
+             model is trained with pairs",
+            singles.display()
+        )
+    );
+    assert_eq!(
+        error("{ kind = \"classification\" }", &[&dev]),
+        format!(
+            "`data.train.columns.pair` is a field that rows of {pairs} have; expected none: the model is trained with \
+             single texts"
+        )
+    );
+    let one = bench.path("one.tsv");
+    fs::write(&one, "text\tlabel\na\tgood\nb\tgood\n").unwrap();
+    let one = error("{ kind = \"classification\" }", &[&format!("data.train.files=[\"{}\"]", one.display())]);
+    assert!(
+        one.starts_with("`data.train.files` is examples of the one label \"good\"; expected two"),
+        "{one}"
+    );
+}
+
+#[test]
+fn patience_needs_something_to_be_patient_with() {
+    let bench = Bench::new();
+    bench.config("{ kind = \"classification\" }", "label", &[]);
+    let error = |sets: &[&str]| {
+        let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
+        FineTuneConfig::load(&bench.path("config.toml"), &sets).unwrap_err().to_string()
+    };
+    let none = error(&["eval.patience=0"]);
+    assert!(none.ends_with("`eval.patience` is 0; expected a whole number of 1 or more"), "{none}");
+    let unmeasured = error(&["eval.patience=2", "data.dev=[]"]);
+    assert!(unmeasured.contains("`eval.patience` is 2; expected none without `data.dev`"), "{unmeasured}");
+}
+
+/// Keeps what is noted.
+#[derive(Default)]
+struct Notes(Vec<String>);
+
+impl RunProgress for Notes {
+    fn note(&mut self, line: &str) {
+        self.0.push(line.to_owned());
+    }
 }
 
 /// Counts steps, and stops the run after so many.
