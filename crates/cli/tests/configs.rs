@@ -67,7 +67,7 @@ fn fine_tuning_takes_several_seeds_and_is_profiled() {
     assert!(model.join("model.safetensors").is_file(), "{first}");
     assert!(place.root().join("runs/seeds/seeds.html").is_file());
     let (code, again, err) = train(&seeds);
-    assert_eq!((code, again), (Some(0), first));
+    assert_eq!((code, again), (Some(0), first.clone()));
     assert_eq!(err.matches("done before").count(), 2, "{err}");
 
     // The model is in a folder of the run's.
