@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, bail};
 
 use crate::failure::WrongUsage;
 
@@ -41,7 +41,7 @@ pub fn folder(text: &str) -> Result<PathBuf> {
 pub fn folder(text: &str) -> Result<PathBuf> {
     let folder = PathBuf::from(text);
     if !folder.exists() {
-        anyhow::bail!(
+        bail!(
             "there is no folder {text:?}; names on the hub need `cargo build --release -p cloze --features hub`"
         );
     }
@@ -51,7 +51,7 @@ pub fn folder(text: &str) -> Result<PathBuf> {
 /// The folder, if it is there and not that of a run, which has its model in a folder of its own.
 fn checked(folder: PathBuf) -> Result<PathBuf> {
     if !folder.exists() {
-        return Err(WrongUsage::new(anyhow!("there is no folder {:?}", folder.display().to_string())).into());
+        bail!("there is no folder {:?}", folder.display().to_string());
     }
     let has_config = |folder: &Path| folder.join("config.json").exists();
     let model = folder.join("model");

@@ -289,28 +289,6 @@ fn settings_that_do_not_fit_the_data() {
         error("{ kind = \"classification\" }", &["data.dev=[\"absent.tsv\"]"]),
         "`data.dev` is \"absent.tsv\"; expected a file, a folder or a pattern of files that are there"
     );
-
-    // Pairs to train with, single texts to measure with, and the other way round.
-    let pairs = bench.path("pairs.tsv");
-    fs::write(&pairs, "text\tpair\tlabel\na\tb\tgood\nb\ta\tbad\n").unwrap();
-    let pairs = pairs.display();
-    let (train, dev) = (format!("data.train.files=[\"{pairs}\"]"), format!("data.dev=[\"{pairs}\"]"));
-    let singles = bench.path("dev.tsv");
-    assert_eq!(
-        error("{ kind = \"classification\" }", &[&train]),
-        format!(
-            "`data.train.columns.pair` is a field that rows of {} lack; expected the second text of each row: the \
-             model is trained with pairs",
-            singles.display()
-        )
-    );
-    assert_eq!(
-        error("{ kind = \"classification\" }", &[&dev]),
-        format!(
-            "`data.train.columns.pair` is a field that rows of {pairs} have; expected none: the model is trained with \
-             single texts"
-        )
-    );
     let one = bench.path("one.tsv");
     fs::write(&one, "text\tlabel\na\tgood\nb\tgood\n").unwrap();
     let one = error("{ kind = \"classification\" }", &[&format!("data.train.files=[\"{}\"]", one.display())]);

@@ -84,6 +84,7 @@ mod tests {
     use super::*;
     use crate::finetune::Predictor;
     use burn::tensor::Device;
+    use cloze_data::labelled::{Column, Columns};
 
     fn task() -> TextTask {
         TextTask::new(Some(LabelSet::given(["no", "yes"]).unwrap()), None)
@@ -95,6 +96,38 @@ mod tests {
         let values = ask(folder.path(), &[r#""some words""#, r#"{"text": "b"}"#]).values;
         assert!(values.iter().all(|value| value["value"].is_f64() && value.as_object().unwrap().len() == 1));
         assert_ne!(values[0], values[1]);
+    }
+
+    #[test]
+    fn labelled_data_is_of_pairs_where_training_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("dev.csv").display().to_string();
+        std::fs::write(&path, "text,pair,label\na,b,1\n").unwrap();
+        let of = |pair: Option<&str>| {
+            let example =
+                TextExample { text: "a".into(), pair: pair.map(Into::into), target: Target::Value(1.0) };
+            TextTask::new(None, None).of_kind(&[example])
+        };
+        let singles = LabelledSource::new([path.as_str()]);
+        let mut pairs = singles.clone();
+        pairs.columns.insert("pair".into(), Columns::One(Column::Name("pair".into())));
+        assert_eq!(of(None).read_more(&singles).unwrap().0[0].pair, None);
+        assert_eq!(of(Some("b")).read_more(&pairs).unwrap().0[0].pair.as_deref(), Some("b"));
+        let message = |task: TextTask, source| task.read_more(source).unwrap_err().to_string();
+        assert_eq!(
+            message(of(Some("b")), &singles),
+            format!(
+                "`data.train.columns.pair` is a field that rows of {path} lack; expected the second text of each row: \
+                 the model is trained with pairs"
+            )
+        );
+        assert_eq!(
+            message(of(None), &pairs),
+            format!(
+                "`data.train.columns.pair` is a field that rows of {path} have; expected none: the model is trained \
+                 with single texts"
+            )
+        );
     }
 
     #[test]
