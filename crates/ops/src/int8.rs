@@ -84,12 +84,13 @@ impl Int8Weight {
 /// `x·W + b` over the last axis, multiplied in 8 bits: for inference.
 ///
 /// Each token is rounded to 256 steps between its least and its greatest element (zero is one of them), as
-/// ONNX Runtime's and PyTorch's dynamic quantisation do it for a whole tensor; products are summed in 32-bit integers,
-/// and scaled to FP32 in the end. A token's result does not depend on the others. One with anything infinite
+/// ONNX Runtime's and PyTorch's dynamic quantisation do it for a whole tensor (to 128 on processors with AVX2 alone,
+/// as PyTorch does, so that two products fit 16 bits); products are summed in 32-bit integers, and scaled to
+/// FP32 in the end. A token's result does not depend on the others. One with anything infinite
 /// or NaN in it gives NaN.
 ///
-/// On the flex backend the products use AVX512-VNNI or AVX2 where the machine has them, with the same bits as
-/// without. Other devices multiply the rounded numbers in FP32.
+/// On the flex backend the products use AVX512-VNNI or AVX2 where the machine has them. Other devices multiply
+/// the rounded numbers in FP32.
 ///
 /// # Shapes
 /// - `x`: `[..., d_in]`; `weight`: `[d_in, d_out]`; `bias`: `[d_out]`; returns `[..., d_out]`
@@ -99,32 +100,39 @@ impl Int8Weight {
 /// another device than the weight was.
 pub fn linear_int8<const D: usize>(x: Tensor<D>, weight: &Int8Weight, bias: Option<Tensor<1>>) -> Tensor<D> {
     assert!(!x.device().is_autodiff(), "a product in 8 bits has no gradient");
-    let mut shape = x.dims();
-    let [d_in, d_out] = weight.dims;
-    assert_eq!(shape[D - 1], d_in, "the weight takes another width than x has");
+    assert_eq!(x.dims()[D - 1], weight.dims[0], "the weight takes another width than x has");
     match &weight.form {
         #[cfg(feature = "flex")]
         Form::Packed(packed) => {
             assert!(flex::takes(&x), "32-bit floats on the weight's device");
             flex::int8::linear(x, packed, bias)
         }
-        Form::Composed(weight) => {
-            let n_tokens = shape.iter().product::<usize>() / d_in.max(1);
-            let x = rounded(x.reshape([n_tokens, d_in]));
-            let y = burn::tensor::module::linear(x, Tensor::clone(weight), bias);
-            shape[D - 1] = d_out;
-            y.reshape(shape)
-        }
+        Form::Composed(weight) => composed(x, Tensor::clone(weight), bias, u8::MAX),
     }
 }
 
-/// Tokens as their 8 bits stand for them.
-fn rounded(x: Tensor<2>) -> Tensor<2> {
+fn composed<const D: usize>(
+    x: Tensor<D>,
+    weight: Tensor<2>,
+    bias: Option<Tensor<1>>,
+    greatest: u8,
+) -> Tensor<D> {
+    let (mut shape, [d_in, d_out]) = (x.dims(), weight.dims());
+    let n_tokens = shape.iter().product::<usize>() / d_in.max(1);
+    let x = rounded(x.reshape([n_tokens, d_in]), greatest);
+    let y = burn::tensor::module::linear(x, weight, bias);
+    shape[D - 1] = d_out;
+    y.reshape(shape)
+}
+
+/// Tokens as their steps, up to the greatest one, stand for them.
+fn rounded(x: Tensor<2>, greatest: u8) -> Tensor<2> {
+    let greatest = f32::from(greatest);
     let least = x.clone().min_dim(1).clamp_max(0.0);
-    let scale = (x.clone().max_dim(1).clamp_min(0.0) - least.clone()).div_scalar(255.0);
+    let scale = (x.clone().max_dim(1).clamp_min(0.0) - least.clone()).div_scalar(greatest);
     let inverse = scale.clone().recip().mask_fill(scale.clone().equal_elem(0.0), 0.0);
     let zero = (least.neg() * inverse.clone()).round();
-    let steps = ((x * inverse).round() + zero.clone()).clamp(0.0, 255.0);
+    let steps = ((x * inverse).round() + zero.clone()).clamp(0.0, greatest);
     (steps - zero) * scale
 }
 
@@ -142,11 +150,10 @@ mod tests {
         Tensor::from_data(TensorData::new(values(n, phase), shape), &Device::flex())
     }
 
-    /// The same map with the composed form.
-    fn composed(weight: Tensor<2>) -> Int8Weight {
-        let (dims, device) = (weight.dims(), weight.device());
-        let weight = Tensor::from_data(Quantized::new(weight).dequantized(), &device);
-        Int8Weight { dims, form: Form::Composed(Box::new(weight)) }
+    /// What the 8 bits of a weight stand for.
+    fn dequantized(weight: Tensor<2>) -> Tensor<2> {
+        let device = weight.device();
+        Tensor::from_data(Quantized::new(weight).dequantized(), &device)
     }
 
     #[test]
@@ -162,7 +169,7 @@ mod tests {
                 };
                 let bias = with_bias.then(|| tensor([d_out], 3.0));
                 let fused = linear_int8(x.clone(), &Int8Weight::quantize(weight.clone()), bias.clone());
-                let composed = linear_int8(x, &composed(weight), bias);
+                let composed = composed(x, dequantized(weight), bias, flex::int8::greatest_step());
                 fused
                     .into_data()
                     .assert_approx_eq::<f32>(&composed.into_data(), Tolerance::rel_abs(1e-4, 2e-3));
@@ -185,7 +192,7 @@ mod tests {
             let row = &x[i * d_in..][..d_in];
             let range = row.iter().copied().fold(0f32, f32::max) - row.iter().copied().fold(0f32, f32::min);
             // Twice half a step: the zero point is rounded, too, and the ends are cut.
-            let step = f64::from(range) / 255.0;
+            let step = f64::from(range) / f64::from(flex::int8::greatest_step());
             for j in 0..d_out {
                 let column = || (0..d_in).map(|l| f64::from(weight[l * d_out + j]));
                 let half = column().fold(0.0, |max, w| w.abs().max(max)) / 127.0 / 2.0;
@@ -215,8 +222,9 @@ mod tests {
             Tensor::<2>::from_data([[0.0, 0.0], [1.0, f32::NAN], [1.0, f32::INFINITY], [1.0, 2.0]], &device);
         let weight = Tensor::<2>::from_data([[0.0, 1.0, f32::NAN], [0.0, -1.0, 1.0]], &device);
         let bias = Tensor::<1>::from_data([5.0, 6.0, 7.0], &device);
-        for weight in [Int8Weight::quantize(weight.clone()), composed(weight)] {
-            let y = linear_int8(x.clone(), &weight, Some(bias.clone())).into_data();
+        let fused = linear_int8(x.clone(), &Int8Weight::quantize(weight.clone()), Some(bias.clone()));
+        for y in [fused, composed(x, dequantized(weight), Some(bias), u8::MAX)] {
+            let y = y.into_data();
             let y = y.as_slice::<f32>().unwrap();
             assert_eq!(y[..2], [5.0, 6.0]);
             assert!(y[3..9].iter().all(|y| y.is_nan()), "{y:?}");

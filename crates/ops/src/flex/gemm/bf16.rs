@@ -68,8 +68,8 @@ mod tests {
     #[cfg(target_arch = "x86_64")]
     #[test]
     fn the_machine_rounds_the_same() {
-        use super::super::format::{Bf16, Format, has_bf16};
-        use super::super::pack::Lines;
+        use super::super::avx512::{Bf16, Format, has_bf16};
+        use super::super::kernel::Lines;
         if !has_bf16() {
             println!("skipped: no AVX512-BF16");
             return;

@@ -1,9 +1,7 @@
 //! Blocks of a product: what is packed together, and what a task computes of it.
 
-use super::format::Format;
-use super::pack::Lines;
-use super::tile::{Onto, Place};
-use super::{Begin, COLUMNS, Matrix, Product, ROWS, TASK, Target, for_each, wanted_tasks};
+use super::kernel::{Kernel, Lines, Onto, Place};
+use super::{Begin, Matrix, Product, Target, for_each, wanted_tasks};
 use std::cell::RefCell;
 use std::mem;
 use std::ops::Range;
@@ -11,8 +9,9 @@ use std::ops::Range;
 /// Lanes along `k` in a panel, at most: panels of a task stay in the second-level cache.
 const LANES: usize = 384;
 /// Rows and columns packed at a time: a few megabytes each.
-const HEIGHT: usize = 256 * ROWS;
-const WIDTH: usize = 96 * COLUMNS;
+/// Whole panels of every kernel.
+const HEIGHT: usize = 3072;
+const WIDTH: usize = 3072;
 
 /// Memory for panels, written by the packing before it is read. A thread keeps it for its next product: between
 /// the tensors of a step it would leave gaps, which cost 8 % of the memory of a BERT-base.
@@ -75,7 +74,7 @@ impl Writer {
 /// # Safety
 /// As [`Product::run`]; the machine has the format's instructions, the target's rows or columns lie next to
 /// each other, and no size is zero.
-pub(super) unsafe fn run<F: Format>(product: Product) {
+pub(super) unsafe fn run<K: Kernel>(product: Product) {
     let Product { sizes: [m, k, n], target, begin, a, b, parallel, .. } = product;
     if target.column != 1 {
         // Column by column it is the transposed product, row by row.
@@ -89,14 +88,14 @@ pub(super) unsafe fn run<F: Format>(product: Product) {
         let target = Target { row: target.column, column: target.row, ..target };
         let (a, b) = (b.transposed(), a.transposed());
         // SAFETY: the caller's promise.
-        return unsafe { run::<F>(Product { sizes: [n, k, m], target, begin, a, b, ..product }) };
+        return unsafe { run::<K>(Product { sizes: [n, k, m], target, begin, a, b, ..product }) };
     }
 
-    let lanes = k.div_ceil(F::DEPTH);
+    let lanes = k.div_ceil(K::DEPTH);
     let depth = lanes.div_ceil(lanes.div_ceil(LANES));
     let (height, width) = (m.min(HEIGHT), n.min(WIDTH));
-    let mut left = Panels::new(height.div_ceil(ROWS), depth * ROWS);
-    let mut right = Panels::new(width.div_ceil(COLUMNS), depth * COLUMNS);
+    let mut left = Panels::new(height.div_ceil(K::ROWS), depth * K::ROWS);
+    let mut right = Panels::new(width.div_ceil(K::COLUMNS), depth * K::COLUMNS);
     let (left, right) = (left.writer(), right.writer());
     for column in (0..n).step_by(WIDTH) {
         for row in (0..m).step_by(HEIGHT) {
@@ -108,12 +107,12 @@ pub(super) unsafe fn run<F: Format>(product: Product) {
                     begin: if lane > 0 { Begin::Target } else { begin },
                     rows: row..m.min(row + height),
                     columns: column..n.min(column + width),
-                    k: lane * F::DEPTH..k.min((lane + depth) * F::DEPTH),
+                    k: lane * K::DEPTH..k.min((lane + depth) * K::DEPTH),
                     left,
                     right,
                 };
                 // SAFETY: the block lies within the product, and its panels within the memory made for them.
-                unsafe { block.run::<F>(parallel) }
+                unsafe { block.run::<K>(parallel) }
             }
         }
     }
@@ -138,69 +137,69 @@ impl Block<'_> {
     ///
     /// # Safety
     /// As [`Product::run`], of this part; nobody else uses the panels meanwhile.
-    unsafe fn run<F: Format>(&self, parallel: bool) {
-        let (n_left, n_right) = (self.rows.len().div_ceil(ROWS), self.columns.len().div_ceil(COLUMNS));
-        let [some_left, some_right] = TASK;
+    unsafe fn run<K: Kernel>(&self, parallel: bool) {
+        let (n_left, n_right) = (self.rows.len().div_ceil(K::ROWS), self.columns.len().div_ceil(K::COLUMNS));
+        let [some_left, some_right] = K::TASK;
         // SAFETY: each panel is written by one task, and read by it or after all are written.
         unsafe {
             if self.rows.len() <= self.columns.len() {
-                in_parts(n_left, 8, parallel, |panels| self.pack_left::<F>(panels));
+                in_parts(n_left, 8, parallel, |panels| self.pack_left::<K>(panels));
                 in_parts(n_right, share(n_right, some_right, parallel), parallel, |right| {
-                    self.pack_right::<F>(right.clone());
-                    in_parts(n_left, some_left, false, |left| self.multiply::<F>(left, right.clone()));
+                    self.pack_right::<K>(right.clone());
+                    in_parts(n_left, some_left, false, |left| self.multiply::<K>(left, right.clone()));
                 });
             } else {
-                in_parts(n_right, 3, parallel, |panels| self.pack_right::<F>(panels));
+                in_parts(n_right, 3, parallel, |panels| self.pack_right::<K>(panels));
                 in_parts(n_left, share(n_left, some_left, parallel), parallel, |left| {
-                    self.pack_left::<F>(left.clone());
-                    in_parts(n_right, some_right, false, |right| self.multiply::<F>(left.clone(), right));
+                    self.pack_left::<K>(left.clone());
+                    in_parts(n_right, some_right, false, |right| self.multiply::<K>(left.clone(), right));
                 });
             }
         }
     }
 
-    unsafe fn pack_left<F: Format>(&self, panels: Range<usize>) {
+    unsafe fn pack_left<K: Kernel>(&self, panels: Range<usize>) {
         for panel in panels {
-            let start = self.rows.start + panel * ROWS;
-            let n = ROWS.min(self.rows.end - start);
+            let start = self.rows.start + panel * K::ROWS;
+            let n = K::ROWS.min(self.rows.end - start);
             // SAFETY: the caller's promise.
             unsafe {
                 let lines = lines(self.a, start, self.k.start, n, self.k.len());
-                F::pack::<ROWS>(lines, self.left.panel(panel));
+                K::pack_left(lines, self.left.panel(panel));
             }
         }
     }
 
-    unsafe fn pack_right<F: Format>(&self, panels: Range<usize>) {
+    unsafe fn pack_right<K: Kernel>(&self, panels: Range<usize>) {
         for panel in panels {
-            let start = self.columns.start + panel * COLUMNS;
-            let n = COLUMNS.min(self.columns.end - start);
+            let start = self.columns.start + panel * K::COLUMNS;
+            let n = K::COLUMNS.min(self.columns.end - start);
             // SAFETY: the caller's promise.
             unsafe {
                 let lines = lines(self.b.transposed(), start, self.k.start, n, self.k.len());
-                F::pack::<COLUMNS>(lines, self.right.panel(panel));
+                K::pack_right(lines, self.right.panel(panel));
             }
         }
     }
 
-    unsafe fn multiply<F: Format>(&self, left: Range<usize>, right: Range<usize>) {
+    unsafe fn multiply<K: Kernel>(&self, left: Range<usize>, right: Range<usize>) {
         for j in right {
-            let column = self.columns.start + j * COLUMNS;
-            let width = COLUMNS.min(self.columns.end - column);
+            let column = self.columns.start + j * K::COLUMNS;
+            let width = K::COLUMNS.min(self.columns.end - column);
             let onto = match self.begin {
                 Begin::Zero => Onto::Zero,
                 Begin::Target => Onto::Target,
                 Begin::Row(bias) => Onto::Row(bias[column..].as_ptr()),
             };
             for i in left.clone() {
-                let row = self.rows.start + i * ROWS;
-                let height = ROWS.min(self.rows.end - row);
+                let row = self.rows.start + i * K::ROWS;
+                let height = K::ROWS.min(self.rows.end - row);
                 // SAFETY: the caller's promise.
                 unsafe {
                     let start = self.target.at(row, column);
                     let place = Place { start, row: self.target.row, height, width };
                     let (a, b) = (self.left.panel(i), self.right.panel(j));
-                    F::multiply(self.k.len().div_ceil(F::DEPTH), a, b, place, onto);
+                    K::multiply(self.k.len().div_ceil(K::DEPTH), a, b, place, onto);
                 }
             }
         }

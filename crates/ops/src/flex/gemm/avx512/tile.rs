@@ -1,28 +1,8 @@
 //! The innermost loop: a tile of the result, held in registers.
 
-use super::format::{Format, first};
-use super::{COLUMNS, ROWS};
+use super::super::kernel::{Onto, Place};
+use super::{COLUMNS, Format, ROWS, first};
 use std::arch::x86_64::*;
-
-/// What a tile's sums are added to.
-#[derive(Clone, Copy)]
-pub(crate) enum Onto {
-    Zero,
-    Target,
-    /// A row for all rows, of the tile's columns.
-    Row(*const f32),
-}
-
-/// Part of a row-major matrix.
-#[derive(Clone, Copy)]
-pub(crate) struct Place {
-    pub start: *mut f32,
-    pub row: isize,
-    /// `ROWS` at most.
-    pub height: usize,
-    /// `COLUMNS` at most.
-    pub width: usize,
-}
 
 /// `place = onto + a·b`, of panels `ROWS` and `COLUMNS` wide and `len` lanes long.
 ///

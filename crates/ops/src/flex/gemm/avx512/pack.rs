@@ -1,22 +1,9 @@
 //! Packing: up to `W` rows of the left operand, or columns of the right one, side by side, so that the
 //! innermost loop finds what belongs to one step along `k` in one place.
 
-use super::format::{Format, first};
+use super::super::kernel::Lines;
+use super::{Format, first};
 use std::arch::x86_64::*;
-
-/// Rows (of the left operand) or columns (of the right one).
-#[derive(Clone, Copy)]
-pub(crate) struct Lines {
-    pub start: *const f32,
-    /// From one line to the next.
-    pub line: isize,
-    /// From one element along `k` to the next.
-    pub step: isize,
-    /// Lines, `W` at most.
-    pub n: usize,
-    /// Elements along `k`.
-    pub len: usize,
-}
 
 /// Writes `len / F::DEPTH` times `W` lanes; those of missing lines and elements are zeros.
 ///

@@ -1,7 +1,10 @@
-//! What a 32-bit lane of a packed panel holds, and the instruction that multiplies two of them.
+//! With AVX-512: what a 32-bit lane of a packed panel holds, and the instruction that multiplies two of them.
 
-use super::pack::{self, Lines};
-use super::tile::{self, Onto, Place};
+mod pack;
+mod tile;
+
+use super::kernel::{Kernel, Lines, Onto, Place};
+use super::{COLUMNS, ROWS, TASK};
 use std::arch::x86_64::*;
 
 /// One FP32 number, two bf16 numbers or four 8-bit integers: 1, 2 or 4 steps along `k`.
@@ -30,6 +33,28 @@ pub(crate) trait Format: Send + Sync + 'static {
 
     /// [`tile::multiply`], compiled for the format's instructions.
     unsafe fn multiply(len: usize, a: *const u32, b: *const u32, place: Place, onto: Onto);
+}
+
+impl<F: Format> Kernel for F {
+    const ROWS: usize = ROWS;
+    const COLUMNS: usize = COLUMNS;
+    const DEPTH: usize = F::DEPTH;
+    const TASK: [usize; 2] = TASK;
+
+    unsafe fn pack_left(from: Lines, to: *mut u32) {
+        // SAFETY: the caller's promise.
+        unsafe { F::pack::<ROWS>(from, to) }
+    }
+
+    unsafe fn pack_right(from: Lines, to: *mut u32) {
+        // SAFETY: the caller's promise.
+        unsafe { F::pack::<COLUMNS>(from, to) }
+    }
+
+    unsafe fn multiply(len: usize, a: *const u32, b: *const u32, place: Place, onto: Onto) {
+        // SAFETY: the caller's promise.
+        unsafe { <F as Format>::multiply(len, a, b, place, onto) }
+    }
 }
 
 macro_rules! compiled_for {

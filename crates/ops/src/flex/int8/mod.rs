@@ -1,0 +1,316 @@
+//! Linear maps in 8 bits: tokens are rounded into panels, and tiles of integer sums scaled to FP32.
+
+mod kernel;
+
+use super::gemm::{Target, for_each, wanted_tasks};
+use super::vector::vectorised;
+use super::{Input, filled, tensor, values};
+use crate::int8::Quantized;
+use burn::tensor::{Shape, Tensor};
+use burn_flex::Flex;
+use kernel::{COLUMNS, Kernel, ROWS, Sums};
+use rayon::prelude::*;
+
+/// Steps along `k` in a 32-bit lane.
+const DEPTH: usize = 4;
+
+/// Products of fewer multiplications are not worth a second thread.
+const PARALLEL: usize = 1 << 22;
+
+/// A weight in the panels of a kernel: for each tile's columns, lanes of four rows, zeros where there are none.
+#[derive(Debug)]
+pub(crate) struct PackedWeight {
+    kernel: Kernel,
+    d_out: usize,
+    lanes: usize,
+    panels: Vec<u32>,
+    scales: Vec<f32>,
+    /// Of each column, for the tokens' zero points.
+    sums: Vec<i32>,
+}
+
+impl PackedWeight {
+    /// For the best of the machine's kernels.
+    pub fn new(weight: &Quantized) -> Self {
+        Self::packed(weight, Kernel::best())
+    }
+
+    fn packed(weight: &Quantized, kernel: Kernel) -> Self {
+        let ([d_in, d_out], [_, columns]) = (weight.dims, kernel.tile());
+        let lanes = d_in.div_ceil(DEPTH);
+        let mut panels = vec![0; lanes * d_out.next_multiple_of(columns)];
+        let mut sums = vec![0; d_out];
+        for (i, row) in weight.values.chunks_exact(d_out.max(1)).enumerate() {
+            for (j, w) in row.iter().enumerate() {
+                let bits = u32::from(w.cast_unsigned()) << (8 * (i % DEPTH));
+                panels[(j / columns * lanes + i / DEPTH) * columns + j % columns] |= bits;
+                sums[j] += i32::from(*w);
+            }
+        }
+        Self { kernel, d_out, lanes, panels, scales: weight.scales.clone(), sums }
+    }
+}
+
+/// Of the steps that tokens are rounded to here.
+#[cfg(test)]
+pub(crate) fn greatest_step() -> u8 {
+    Kernel::best().greatest_step()
+}
+
+vectorised! {
+    /// Rounds a token to steps from 0 to `greatest`; returns the scale and the zero point,
+    /// `x ≈ scale · (step − zero)`.
+    fn quantize(x: &[f32], greatest: u8, to: &mut [u8]) -> (f32, i32) {
+        const LANES: usize = 64;
+        let (mut least, mut most, mut poison) = ([0f32; LANES], [0f32; LANES], [0f32; LANES]);
+        let (whole, rest) = x.as_chunks::<LANES>();
+        for chunk in whole {
+            for i in 0..LANES {
+                least[i] = if chunk[i] < least[i] { chunk[i] } else { least[i] };
+                most[i] = if chunk[i] > most[i] { chunk[i] } else { most[i] };
+                poison[i] += chunk[i] * 0.0;
+            }
+        }
+        for (i, x) in rest.iter().enumerate() {
+            least[i] = least[i].min(*x);
+            most[i] = most[i].max(*x);
+            poison[i] += x * 0.0;
+        }
+        let (mut low, mut high, mut sum) = (0f32, 0f32, 0f32);
+        for i in 0..LANES {
+            low = low.min(least[i]);
+            high = high.max(most[i]);
+            sum += poison[i];
+        }
+        // Anything infinite or NaN makes the scale, and so the results, NaN.
+        let greatest = f32::from(greatest);
+        let scale = (high - low) / greatest + sum;
+        let inverse = if scale > 0.0 { 1.0 / scale } else { 0.0 };
+        // Adding 1.5·2²³ rounds to a whole number, which then stands in the lowest bits.
+        const ROUND: f32 = 12_582_912.0;
+        let zero = (-low * inverse).round_ties_even();
+        for (x, to) in x.iter().zip(to) {
+            let step = (*x * inverse + ROUND) - ROUND + zero;
+            let step = if step > 0.0 { step } else { 0.0 };
+            let step = if step < greatest { step } else { greatest };
+            *to = (step + ROUND).to_bits() as u8;
+        }
+        (scale, zero as i32)
+    }
+
+    /// A tile's sums to its numbers.
+    fn scale(sums: &Sums, columns: usize, tokens: &[(f32, i32)], column_sums: &[i32], scales: &[f32], bias: &[f32], to: &mut [f32; ROWS * COLUMNS]) {
+        let n = bias.len();
+        let (column_sums, scales) = (&column_sums[..n], &scales[..n]);
+        let rows = sums.chunks_exact(columns).zip(to.chunks_exact_mut(columns));
+        for ((sums, to), (scale, zero)) in rows.zip(tokens) {
+            let (sums, to) = (&sums[..n], &mut to[..n]);
+            for j in 0..n {
+                let sum = sums[j].wrapping_sub(zero.wrapping_mul(column_sums[j]));
+                to[j] = sum as f32 * (scale * scales[j]) + bias[j];
+            }
+        }
+    }
+}
+
+/// Tokens in the panels of a kernel, and each one's scale and zero point.
+struct Tokens {
+    panels: Vec<u32>,
+    scales: Vec<(f32, i32)>,
+}
+
+impl Tokens {
+    fn new(kernel: Kernel, x: &[f32], d_in: usize, lanes: usize, parallel: bool) -> Self {
+        let [rows, _] = kernel.tile();
+        let n_panels = (x.len() / d_in).div_ceil(rows);
+        let mut panels = vec![0; n_panels * rows * lanes];
+        let mut scales = vec![(0.0, 0); n_panels * rows];
+        let panels_and_scales =
+            panels.par_chunks_exact_mut(rows * lanes).zip(scales.par_chunks_exact_mut(rows));
+        let tasks = panels_and_scales.zip(x.par_chunks(rows * d_in));
+        let tasks = if parallel { tasks.with_min_len(1) } else { tasks.with_min_len(n_panels) };
+        let bytes = || vec![0; rows * lanes * DEPTH];
+        tasks.for_each_init(bytes, |bytes, ((panel, scales), x)| {
+            let rows = bytes.chunks_exact_mut(lanes * DEPTH);
+            for ((x, scale), bytes) in x.chunks_exact(d_in).zip(scales).zip(rows) {
+                *scale = quantize(x, kernel.greatest_step(), &mut bytes[..d_in]);
+            }
+            kernel.pack(bytes, panel);
+        });
+        Self { panels, scales }
+    }
+}
+
+pub(crate) fn linear<const D: usize>(
+    x: Tensor<D>,
+    weight: &PackedWeight,
+    bias: Option<Tensor<1>>,
+) -> Tensor<D> {
+    let mut shape = x.dims();
+    let d_in = shape[D - 1];
+    let x = Input::dense(x).value;
+    let bias = bias.map(|bias| Input::dense(bias).value);
+    let y = multiply(values(&x), d_in, weight, bias.as_ref().map(values));
+    shape[D - 1] = weight.d_out;
+    Tensor::from_primitive::<Flex>(tensor(y, Shape::from(shape.to_vec())))
+}
+
+/// Panels of rows and of columns to a task: fewer where there would be too few tasks to share out.
+fn task(kernel: Kernel, n_left: usize, n_right: usize, parallel: bool) -> [usize; 2] {
+    let [mut rows, mut columns] = kernel.task();
+    let wanted = wanted_tasks(parallel);
+    while n_left.div_ceil(rows) * n_right.div_ceil(columns) < wanted && (rows > 2 || columns > 2) {
+        if rows > columns { rows /= 2 } else { columns /= 2 }
+    }
+    [rows, columns]
+}
+
+fn multiply(x: &[f32], d_in: usize, weight: &PackedWeight, bias: Option<&[f32]>) -> Vec<f32> {
+    let (kernel, d_out, lanes) = (weight.kernel, weight.d_out, weight.lanes);
+    let none = vec![0.0; if bias.is_some() { 0 } else { d_out }];
+    let bias = bias.unwrap_or(&none);
+    assert_eq!(bias.len(), d_out, "the bias has another width than the weight");
+    let n_tokens = x.len() / d_in.max(1);
+    if lanes == 0 || n_tokens == 0 || d_out == 0 {
+        return bias.repeat(n_tokens);
+    }
+    let parallel = n_tokens * d_in * d_out >= PARALLEL;
+    let tokens = Tokens::new(kernel, x, d_in, lanes, parallel);
+    let [rows, columns] = kernel.tile();
+    let (n_left, n_right) = (n_tokens.div_ceil(rows), d_out.div_ceil(columns));
+    let [task_rows, task_columns] = task(kernel, n_left, n_right, parallel);
+    let across = n_right.div_ceil(task_columns);
+    // SAFETY: every task writes its own rows and columns, and together they write all.
+    unsafe {
+        filled(n_tokens * d_out, |y| {
+            let target = Target::dense(y.as_mut_ptr().cast(), d_out);
+            for_each(n_left.div_ceil(task_rows) * across, parallel, |task| {
+                let (i, j) = (task / across * task_rows, task % across * task_columns);
+                let (mut sums, mut scaled) = ([0; ROWS * COLUMNS], [0.0; ROWS * COLUMNS]);
+                for j in j..n_right.min(j + task_columns) {
+                    let column = j * columns;
+                    let width = columns.min(d_out - column);
+                    let of = column..column + width;
+                    let (column_sums, scales, bias) =
+                        (&weight.sums[of.clone()], &weight.scales[of.clone()], &bias[of]);
+                    let right = &weight.panels[j * lanes * columns..][..lanes * columns];
+                    for i in i..n_left.min(i + task_rows) {
+                        let height = rows.min(n_tokens - i * rows);
+                        let left = &tokens.panels[i * lanes * rows..][..lanes * rows];
+                        kernel.multiply(left, right, height, width, &mut sums);
+                        let tokens = &tokens.scales[i * rows..][..height];
+                        scale(&sums, columns, tokens, column_sums, scales, bias, &mut scaled);
+                        for (r, scaled) in scaled.chunks_exact(columns).enumerate().take(height) {
+                            scaled.as_ptr().copy_to_nonoverlapping(target.at(i * rows + r, column), width);
+                        }
+                    }
+                }
+            });
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    pub(super) fn bytes(n: usize, seed: u32) -> Vec<u8> {
+        let mut state = seed | 1;
+        let mut next = || {
+            state ^= state << 13;
+            state ^= state >> 17;
+            state ^= state << 5;
+            // Extremes often: they are what overflows.
+            match state >> 28 {
+                0 => 0,
+                1 => 127,
+                2 => 128,
+                3 => 255,
+                _ => (state >> 8) as u8,
+            }
+        };
+        (0..n).map(|_| next()).collect()
+    }
+
+    fn floats(n: usize, seed: u32) -> Vec<f32> {
+        bytes(2 * n, seed)
+            .as_chunks::<2>()
+            .0
+            .iter()
+            .map(|b| f32::from(i16::from_le_bytes(*b)) / 9973.0)
+            .collect()
+    }
+
+    /// Weights.
+    pub(super) fn signed(n: usize, seed: u32) -> Vec<i8> {
+        bytes(n, seed).into_iter().map(|b| b.cast_signed().max(-127)).collect()
+    }
+
+    fn quantized(dims: [usize; 2], seed: u32) -> Quantized {
+        Quantized {
+            dims,
+            values: signed(dims[0] * dims[1], seed),
+            scales: floats(dims[1], seed + 1).into_iter().map(|s| s.abs() * 1e-2).collect(),
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(100))]
+
+        #[test]
+        fn kernels_differ_by_their_steps_alone(
+            n_tokens in 1..40usize, d_in in 1..80usize, d_out in 1..80usize, seed in 0..u32::MAX - 9,
+        ) {
+            let quantized = quantized([d_in, d_out], seed);
+            let (x, bias) = (floats(n_tokens * d_in, seed + 2), floats(d_out, seed + 3));
+            for kernel in Kernel::available() {
+                let y = multiply(&x, d_in, &PackedWeight::packed(&quantized, kernel), Some(&bias));
+                let mut steps = vec![0; d_in];
+                for (x, y) in x.chunks_exact(d_in).zip(y.chunks_exact(d_out)) {
+                    let (scale, zero) = quantize(x, kernel.greatest_step(), &mut steps);
+                    for (j, (y, bias)) in y.iter().zip(&bias).enumerate() {
+                        let weights = quantized.values.iter().skip(j).step_by(d_out);
+                        let products = steps.iter().zip(weights).map(|(x, w)| (i32::from(*x) - zero) * i32::from(*w));
+                        let expected = products.sum::<i32>() as f32 * (scale * quantized.scales[j]) + bias;
+                        prop_assert_eq!(y.to_bits(), expected.to_bits(), "{:?}", kernel);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn tokens_are_rounded_to_the_nearest_step() {
+        for n in [1, 2, 15, 64, 67, 200] {
+            for shift in [-3.0, 0.0, 3.0, 40.0] {
+                let x: Vec<f32> = floats(n, 7).into_iter().map(|x| x + shift).collect();
+                for greatest in [127, 255] {
+                    let mut steps = vec![0; n];
+                    let (scale, zero) = quantize(&x, greatest, &mut steps);
+                    for (x, step) in x.iter().zip(steps) {
+                        let back = scale * (i32::from(step) - zero) as f32;
+                        // The zero point's own rounding may cost as much again at the ends.
+                        assert!((back - x).abs() <= 1.01 * scale, "{x} became {back} in steps of {scale}");
+                        assert!(step <= greatest, "a step of {step}");
+                    }
+                }
+            }
+        }
+        let mut steps = [9; 3];
+        assert_eq!(quantize(&[0.0; 3], 255, &mut steps), (0.0, 0));
+        assert_eq!(steps, [0; 3]);
+    }
+
+    #[test]
+    fn the_number_of_threads_changes_no_bit() {
+        let (n_tokens, d_in, d_out) = (131, 450, 170);
+        let (weight, x) = (PackedWeight::new(&quantized([d_in, d_out], 1)), floats(n_tokens * d_in, 2));
+        let [one, two, three] = [1, 2, 3].map(|n| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(n).build().unwrap();
+            let y = pool.install(|| multiply(&x, d_in, &weight, None));
+            y.into_iter().map(f32::to_bits).collect::<Vec<_>>()
+        });
+        assert!(one == two && one == three);
+    }
+}
