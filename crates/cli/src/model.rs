@@ -22,7 +22,7 @@ pub fn folder(text: &str) -> Result<PathBuf> {
     use cloze_hub::Source;
 
     match Source::of(text) {
-        Ok(Source::Folder(folder)) => checked(folder),
+        Ok(Source::Folder(folder)) => checked(folder, ""),
         Ok(Source::Name(name)) => match crate::hub::fetch(&name) {
             Ok(model) => Ok(model.folder),
             Err(error) => {
@@ -39,19 +39,15 @@ pub fn folder(text: &str) -> Result<PathBuf> {
 /// The folder that `text` names.
 #[cfg(not(feature = "hub"))]
 pub fn folder(text: &str) -> Result<PathBuf> {
-    let folder = PathBuf::from(text);
-    if !folder.exists() {
-        bail!(
-            "there is no folder {text:?}; names on the hub need `cargo build --release -p cloze --features hub`"
-        );
-    }
-    checked(folder)
+    const HINT: &str = "; names on the hub need `cargo build --release -p cloze --features hub`";
+    checked(PathBuf::from(text), HINT)
 }
 
-/// The folder, if it is there and not that of a run, which has its model in a folder of its own.
-fn checked(folder: PathBuf) -> Result<PathBuf> {
+/// The folder, if it is there (else `hint` says what else may have been meant) and not that of a run, which has
+/// its model in a folder of its own.
+fn checked(folder: PathBuf, hint: &str) -> Result<PathBuf> {
     if !folder.exists() {
-        bail!("there is no folder {:?}", folder.display().to_string());
+        bail!("there is no folder {:?}{hint}", folder.display().to_string());
     }
     let has_config = |folder: &Path| folder.join("config.json").exists();
     let model = folder.join("model");

@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 /// The matrix of a linear map in 8 bits, packed for the machine's instructions.
 ///
-/// Each output channel (column) has a scale of its own, its greatest magnitude / 127, and no zero point. A
-/// column of zeros has the scale 0; one that holds anything infinite or NaN makes its outputs NaN.
+/// Each output channel (column) has a scale of its own, its greatest magnitude / 127 (/ 64 where the flex backend has
+/// AVX2 and no AVX512-VNNI, so that two products fit 16 bits), and no zero point. A column of zeros has the scale 0;
+/// one that holds anything infinite or NaN makes its outputs NaN.
 #[derive(Debug, Clone)]
 pub struct Int8Weight {
     dims: [usize; 2],
@@ -32,7 +33,8 @@ pub(crate) struct Quantized {
 }
 
 impl Quantized {
-    fn new(weight: Tensor<2>) -> Self {
+    /// In steps from `-greatest` to `greatest`.
+    fn new(weight: Tensor<2>, greatest: i8) -> Self {
         let dims = weight.dims();
         let data = weight.into_data().convert_dtype(DType::F32);
         let weight = data.as_slice::<f32>().expect("just converted");
@@ -44,7 +46,7 @@ impl Quantized {
                 *scale = if lost { f32::NAN } else { scale.max(w.abs()) };
             }
         }
-        scales.iter_mut().for_each(|scale| *scale /= 127.0);
+        scales.iter_mut().for_each(|scale| *scale /= f32::from(greatest));
         let values = weight.chunks_exact(width).flat_map(|row| row.iter().zip(&scales));
         let values =
             values.map(|(w, scale)| if *scale > 0.0 { (w / scale).round_ties_even() as i8 } else { 0 });
@@ -68,10 +70,11 @@ impl Int8Weight {
         let (dims, device) = (weight.dims(), weight.device().inner());
         #[cfg(feature = "flex")]
         if flex::takes(&weight) {
-            let packed = flex::int8::PackedWeight::new(&Quantized::new(weight));
+            let packed =
+                flex::int8::PackedWeight::new(&Quantized::new(weight, flex::int8::greatest_weight()));
             return Self { dims, form: Form::Packed(Arc::new(packed)) };
         }
-        let dequantized = Quantized::new(weight).dequantized();
+        let dequantized = Quantized::new(weight, i8::MAX).dequantized();
         Self { dims, form: Form::Composed(Box::new(Tensor::from_data(dequantized, &device))) }
     }
 
@@ -84,9 +87,8 @@ impl Int8Weight {
 /// `x·W + b` over the last axis, multiplied in 8 bits: for inference.
 ///
 /// Each token is rounded to 256 steps between its least and its greatest element (zero is one of them), as
-/// ONNX Runtime's and PyTorch's dynamic quantisation do it for a whole tensor (to 128 on processors with AVX2 alone,
-/// as PyTorch does, so that two products fit 16 bits); products are summed in 32-bit integers, and scaled to
-/// FP32 in the end. A token's result does not depend on the others. One with anything infinite
+/// ONNX Runtime's and PyTorch's dynamic quantisation do it for a whole tensor; products are summed in 32-bit integers,
+/// and scaled to FP32 in the end. A token's result does not depend on the others. One with anything infinite
 /// or NaN in it gives NaN.
 ///
 /// On the flex backend the products use AVX512-VNNI or AVX2 where the machine has them. Other devices multiply
@@ -107,32 +109,26 @@ pub fn linear_int8<const D: usize>(x: Tensor<D>, weight: &Int8Weight, bias: Opti
             assert!(flex::takes(&x), "32-bit floats on the weight's device");
             flex::int8::linear(x, packed, bias)
         }
-        Form::Composed(weight) => composed(x, Tensor::clone(weight), bias, u8::MAX),
+        Form::Composed(weight) => composed(x, Tensor::clone(weight), bias),
     }
 }
 
-fn composed<const D: usize>(
-    x: Tensor<D>,
-    weight: Tensor<2>,
-    bias: Option<Tensor<1>>,
-    greatest: u8,
-) -> Tensor<D> {
+fn composed<const D: usize>(x: Tensor<D>, weight: Tensor<2>, bias: Option<Tensor<1>>) -> Tensor<D> {
     let (mut shape, [d_in, d_out]) = (x.dims(), weight.dims());
     let n_tokens = shape.iter().product::<usize>() / d_in.max(1);
-    let x = rounded(x.reshape([n_tokens, d_in]), greatest);
+    let x = rounded(x.reshape([n_tokens, d_in]));
     let y = burn::tensor::module::linear(x, weight, bias);
     shape[D - 1] = d_out;
     y.reshape(shape)
 }
 
-/// Tokens as their steps, up to the greatest one, stand for them.
-fn rounded(x: Tensor<2>, greatest: u8) -> Tensor<2> {
-    let greatest = f32::from(greatest);
+/// Tokens as their 8 bits stand for them.
+fn rounded(x: Tensor<2>) -> Tensor<2> {
     let least = x.clone().min_dim(1).clamp_max(0.0);
-    let scale = (x.clone().max_dim(1).clamp_min(0.0) - least.clone()).div_scalar(greatest);
+    let scale = (x.clone().max_dim(1).clamp_min(0.0) - least.clone()).div_scalar(255.0);
     let inverse = scale.clone().recip().mask_fill(scale.clone().equal_elem(0.0), 0.0);
     let zero = (least.neg() * inverse.clone()).round();
-    let steps = ((x * inverse).round() + zero.clone()).clamp(0.0, greatest);
+    let steps = ((x * inverse).round() + zero.clone()).clamp(0.0, 255.0);
     (steps - zero) * scale
 }
 
@@ -150,10 +146,10 @@ mod tests {
         Tensor::from_data(TensorData::new(values(n, phase), shape), &Device::flex())
     }
 
-    /// What the 8 bits of a weight stand for.
+    /// What a weight's 8 bits stand for on this machine.
     fn dequantized(weight: Tensor<2>) -> Tensor<2> {
         let device = weight.device();
-        Tensor::from_data(Quantized::new(weight).dequantized(), &device)
+        Tensor::from_data(Quantized::new(weight, flex::int8::greatest_weight()).dequantized(), &device)
     }
 
     #[test]
@@ -169,7 +165,7 @@ mod tests {
                 };
                 let bias = with_bias.then(|| tensor([d_out], 3.0));
                 let fused = linear_int8(x.clone(), &Int8Weight::quantize(weight.clone()), bias.clone());
-                let composed = composed(x, dequantized(weight), bias, flex::int8::greatest_step());
+                let composed = composed(x, dequantized(weight), bias);
                 fused
                     .into_data()
                     .assert_approx_eq::<f32>(&composed.into_data(), Tolerance::rel_abs(1e-4, 2e-3));
@@ -192,10 +188,11 @@ mod tests {
             let row = &x[i * d_in..][..d_in];
             let range = row.iter().copied().fold(0f32, f32::max) - row.iter().copied().fold(0f32, f32::min);
             // Twice half a step: the zero point is rounded, too, and the ends are cut.
-            let step = f64::from(range) / f64::from(flex::int8::greatest_step());
+            let step = f64::from(range) / 255.0;
             for j in 0..d_out {
                 let column = || (0..d_in).map(|l| f64::from(weight[l * d_out + j]));
-                let half = column().fold(0.0, |max, w| w.abs().max(max)) / 127.0 / 2.0;
+                let steps = f64::from(flex::int8::greatest_weight());
+                let half = column().fold(0.0, |max, w| w.abs().max(max)) / steps / 2.0;
                 let exact: f64 = column().zip(row).map(|(w, x)| w * f64::from(*x)).sum();
                 let bound: f64 =
                     column().zip(row).map(|(w, x)| w.abs() * step + half * (f64::from(x.abs()) + step)).sum();
@@ -223,7 +220,7 @@ mod tests {
         let weight = Tensor::<2>::from_data([[0.0, 1.0, f32::NAN], [0.0, -1.0, 1.0]], &device);
         let bias = Tensor::<1>::from_data([5.0, 6.0, 7.0], &device);
         let fused = linear_int8(x.clone(), &Int8Weight::quantize(weight.clone()), Some(bias.clone()));
-        for y in [fused, composed(x, dequantized(weight), Some(bias), u8::MAX)] {
+        for y in [fused, composed(x, dequantized(weight), Some(bias))] {
             let y = y.into_data();
             let y = y.as_slice::<f32>().unwrap();
             assert_eq!(y[..2], [5.0, 6.0]);

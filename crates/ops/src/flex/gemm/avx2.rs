@@ -52,14 +52,14 @@ impl Format for Fp32 {
     }
 }
 
-/// Four 8-bit integers, of which those of the left panel are not negative: summed in 32 bits.
+/// Four 8-bit integers, unsigned in the left panel and signed in the right one, summed in 32 bits.
 ///
-/// Exact for steps up to [`GREATEST`](Self::GREATEST): two products are added in 16 bits on the way.
+/// Exact for a right panel up to [`GREATEST`](Self::GREATEST): two products are added in 16 bits on the way.
 pub(crate) struct Int8;
 
 impl Int8 {
-    /// `2 · 127 · 127` fits 16 bits, `2 · 255 · 127` does not.
-    pub const GREATEST: u8 = 127;
+    /// `2 · 255 · 64` fits 16 bits, `2 · 255 · 127` does not.
+    pub const GREATEST: i8 = 64;
 }
 
 impl Format for Int8 {

@@ -58,12 +58,12 @@ impl Kernel {
         [TASK[0] * ROWS / rows, TASK[1] * COLUMNS / columns]
     }
 
-    /// What a token's greatest step may be: AVX2 adds two products in 16 bits.
-    pub fn greatest_step(self) -> u8 {
+    /// What a weight's magnitude may be: AVX2 adds two products in 16 bits.
+    pub fn greatest_weight(self) -> i8 {
         match self {
             #[cfg(target_arch = "x86_64")]
             Self::Avx2 => avx2::Int8::GREATEST,
-            _ => u8::MAX,
+            _ => i8::MAX,
         }
     }
 
@@ -172,8 +172,8 @@ mod tests {
             for kernel in Kernel::available() {
                 let [rows, columns] = kernel.tile();
                 let (height, width) = (height.min(rows), width.min(columns));
-                let a = bytes(lanes * rows * DEPTH, seed).into_iter().map(|a| a.min(kernel.greatest_step()));
-                let (a, b) = (a.collect::<Vec<_>>(), signed(lanes * columns * DEPTH, seed ^ 1));
+                let a = bytes(lanes * rows * DEPTH, seed);
+                let b = signed(lanes * columns * DEPTH, kernel.greatest_weight(), seed ^ 1);
                 let sums = multiply(kernel, &a, &b, lanes, height, width);
                 for (r, row) in a.chunks_exact(lanes * DEPTH).enumerate().take(height) {
                     for (c, column) in b.chunks_exact(lanes * DEPTH).enumerate().take(width) {
@@ -190,11 +190,11 @@ mod tests {
     fn the_largest_sums_do_not_overflow() {
         let lanes = 65_536 / DEPTH;
         for kernel in Kernel::available() {
-            let ([rows, columns], step) = (kernel.tile(), kernel.greatest_step());
-            for weight in [-127, 127] {
-                let a = vec![step; rows * lanes * DEPTH];
+            let ([rows, columns], greatest) = (kernel.tile(), kernel.greatest_weight());
+            for weight in [-greatest, greatest] {
+                let a = vec![u8::MAX; rows * lanes * DEPTH];
                 let sums = multiply(kernel, &a, &vec![weight; columns * lanes * DEPTH], lanes, 2, 2);
-                let expected = i32::from(step) * i32::from(weight) * 65_536;
+                let expected = 255 * i32::from(weight) * 65_536;
                 assert_eq!(sums[columns + 1], expected, "{kernel:?}");
             }
         }

@@ -30,7 +30,7 @@ pub(crate) struct PackedWeight {
 }
 
 impl PackedWeight {
-    /// For the best of the machine's kernels.
+    /// For the best of the machine's kernels; the weight is rounded to [`greatest_weight`] at most.
     pub fn new(weight: &Quantized) -> Self {
         Self::packed(weight, Kernel::best())
     }
@@ -51,16 +51,14 @@ impl PackedWeight {
     }
 }
 
-/// Of the steps that tokens are rounded to here.
-#[cfg(test)]
-pub(crate) fn greatest_step() -> u8 {
-    Kernel::best().greatest_step()
+/// The greatest magnitude of an 8-bit weight for the best of the machine's kernels.
+pub(crate) fn greatest_weight() -> i8 {
+    Kernel::best().greatest_weight()
 }
 
 vectorised! {
-    /// Rounds a token to steps from 0 to `greatest`; returns the scale and the zero point,
-    /// `x ≈ scale · (step − zero)`.
-    fn quantize(x: &[f32], greatest: u8, to: &mut [u8]) -> (f32, i32) {
+    /// Rounds a token to 8 bits; returns the scale and the zero point, `x ≈ scale · (q − zero)`.
+    fn quantize(x: &[f32], to: &mut [u8]) -> (f32, i32) {
         const LANES: usize = 64;
         let (mut least, mut most, mut poison) = ([0f32; LANES], [0f32; LANES], [0f32; LANES]);
         let (whole, rest) = x.as_chunks::<LANES>();
@@ -83,8 +81,7 @@ vectorised! {
             sum += poison[i];
         }
         // Anything infinite or NaN makes the scale, and so the results, NaN.
-        let greatest = f32::from(greatest);
-        let scale = (high - low) / greatest + sum;
+        let scale = (high - low) / 255.0 + sum;
         let inverse = if scale > 0.0 { 1.0 / scale } else { 0.0 };
         // Adding 1.5·2²³ rounds to a whole number, which then stands in the lowest bits.
         const ROUND: f32 = 12_582_912.0;
@@ -92,7 +89,7 @@ vectorised! {
         for (x, to) in x.iter().zip(to) {
             let step = (*x * inverse + ROUND) - ROUND + zero;
             let step = if step > 0.0 { step } else { 0.0 };
-            let step = if step < greatest { step } else { greatest };
+            let step = if step < 255.0 { step } else { 255.0 };
             *to = (step + ROUND).to_bits() as u8;
         }
         (scale, zero as i32)
@@ -133,7 +130,7 @@ impl Tokens {
         tasks.for_each_init(bytes, |bytes, ((panel, scales), x)| {
             let rows = bytes.chunks_exact_mut(lanes * DEPTH);
             for ((x, scale), bytes) in x.chunks_exact(d_in).zip(scales).zip(rows) {
-                *scale = quantize(x, kernel.greatest_step(), &mut bytes[..d_in]);
+                *scale = quantize(x, &mut bytes[..d_in]);
             }
             kernel.pack(bytes, panel);
         });
@@ -243,14 +240,14 @@ mod tests {
     }
 
     /// Weights.
-    pub(super) fn signed(n: usize, seed: u32) -> Vec<i8> {
-        bytes(n, seed).into_iter().map(|b| b.cast_signed().max(-127)).collect()
+    pub(super) fn signed(n: usize, greatest: i8, seed: u32) -> Vec<i8> {
+        bytes(n, seed).into_iter().map(|b| b.cast_signed().clamp(-greatest, greatest)).collect()
     }
 
-    fn quantized(dims: [usize; 2], seed: u32) -> Quantized {
+    fn quantized(dims: [usize; 2], greatest: i8, seed: u32) -> Quantized {
         Quantized {
             dims,
-            values: signed(dims[0] * dims[1], seed),
+            values: signed(dims[0] * dims[1], greatest, seed),
             scales: floats(dims[1], seed + 1).into_iter().map(|s| s.abs() * 1e-2).collect(),
         }
     }
@@ -259,16 +256,16 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(100))]
 
         #[test]
-        fn kernels_differ_by_their_steps_alone(
+        fn kernels_give_the_bits_of_their_integers(
             n_tokens in 1..40usize, d_in in 1..80usize, d_out in 1..80usize, seed in 0..u32::MAX - 9,
         ) {
-            let quantized = quantized([d_in, d_out], seed);
             let (x, bias) = (floats(n_tokens * d_in, seed + 2), floats(d_out, seed + 3));
             for kernel in Kernel::available() {
+                let quantized = quantized([d_in, d_out], kernel.greatest_weight(), seed);
                 let y = multiply(&x, d_in, &PackedWeight::packed(&quantized, kernel), Some(&bias));
                 let mut steps = vec![0; d_in];
                 for (x, y) in x.chunks_exact(d_in).zip(y.chunks_exact(d_out)) {
-                    let (scale, zero) = quantize(x, kernel.greatest_step(), &mut steps);
+                    let (scale, zero) = quantize(x, &mut steps);
                     for (j, (y, bias)) in y.iter().zip(&bias).enumerate() {
                         let weights = quantized.values.iter().skip(j).step_by(d_out);
                         let products = steps.iter().zip(weights).map(|(x, w)| (i32::from(*x) - zero) * i32::from(*w));
@@ -285,27 +282,25 @@ mod tests {
         for n in [1, 2, 15, 64, 67, 200] {
             for shift in [-3.0, 0.0, 3.0, 40.0] {
                 let x: Vec<f32> = floats(n, 7).into_iter().map(|x| x + shift).collect();
-                for greatest in [127, 255] {
-                    let mut steps = vec![0; n];
-                    let (scale, zero) = quantize(&x, greatest, &mut steps);
-                    for (x, step) in x.iter().zip(steps) {
-                        let back = scale * (i32::from(step) - zero) as f32;
-                        // The zero point's own rounding may cost as much again at the ends.
-                        assert!((back - x).abs() <= 1.01 * scale, "{x} became {back} in steps of {scale}");
-                        assert!(step <= greatest, "a step of {step}");
-                    }
+                let mut steps = vec![0; n];
+                let (scale, zero) = quantize(&x, &mut steps);
+                for (x, step) in x.iter().zip(steps) {
+                    let back = scale * (i32::from(step) - zero) as f32;
+                    // The zero point's own rounding may cost as much again at the ends.
+                    assert!((back - x).abs() <= 1.01 * scale, "{x} became {back} in steps of {scale}");
                 }
             }
         }
         let mut steps = [9; 3];
-        assert_eq!(quantize(&[0.0; 3], 255, &mut steps), (0.0, 0));
+        assert_eq!(quantize(&[0.0; 3], &mut steps), (0.0, 0));
         assert_eq!(steps, [0; 3]);
     }
 
     #[test]
     fn the_number_of_threads_changes_no_bit() {
         let (n_tokens, d_in, d_out) = (131, 450, 170);
-        let (weight, x) = (PackedWeight::new(&quantized([d_in, d_out], 1)), floats(n_tokens * d_in, 2));
+        let (weight, x) =
+            (PackedWeight::new(&quantized([d_in, d_out], greatest_weight(), 1)), floats(n_tokens * d_in, 2));
         let [one, two, three] = [1, 2, 3].map(|n| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(n).build().unwrap();
             let y = pool.install(|| multiply(&x, d_in, &weight, None));
