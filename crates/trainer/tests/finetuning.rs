@@ -413,3 +413,46 @@ fn what_is_held_out_and_how_it_went_is_in_the_folder() {
     assert!(curve.contains("pearson, development data"), "{curve}");
     assert!(read("report/dev/report.html").contains("<svg"));
 }
+
+#[test]
+fn what_a_frozen_encoder_makes_of_texts_is_worked_out_once() {
+    let bench = Bench::new();
+    for (task, label) in [
+        ("{ kind = \"classification\" }", "label"),
+        ("{ kind = \"classification\", pooling = \"mean\" }", "label"),
+        ("{ kind = \"regression\", pooling = \"max\" }", "score"),
+    ] {
+        // Dropout so rare that it drops nothing keeps the encoder in every step.
+        let [once, always] = ["0.0", "1e-12"].map(|dropout| {
+            let dropout =
+                format!("model.dropout={{ hidden = {dropout}, attention = {dropout}, head = 0.0 }}");
+            let sets = ["model.freeze=[\"bert.*\"]", "train.epochs=3", "checkpoint.every=7", &dropout];
+            bench.config(task, label, &sets)
+        });
+        let mut told = Notes::default();
+        let go = AtomicBool::new(false);
+        let mut measured = Vec::new();
+        for (name, config) in [("once", &once), ("always", &always)] {
+            let _ = fs::remove_dir_all(bench.path(name));
+            let FineTuned::Done { model, dev, .. } = bench.run(name, config, false, &mut told, &go).unwrap()
+            else {
+                panic!("not stopped")
+            };
+            measured.push((parameters(&model), dev.unwrap().main().1));
+        }
+        let lines = told.0.iter().filter(|line| line.contains("220 examples encoded once"));
+        assert_eq!(lines.count(), 1, "{:?}", told.0);
+        let [(a, figure), (b, other)] = &measured[..] else { panic!("two runs") };
+        assert!((figure - other).abs() < 0.02, "{task}: {figure} and {other}");
+        for (name, data) in a {
+            let pairs = data.iter::<f32>().zip(b[name].iter::<f32>());
+            pairs.for_each(|(a, b)| assert!((a - b).abs() < 1e-3, "{task}: {name} of {a} and {b}"));
+        }
+
+        let stop = AtomicBool::new(false);
+        let _ = fs::remove_dir_all(bench.path("stopped"));
+        bench.run("stopped", &once, false, &mut StopAfter(33, &stop), &stop).unwrap();
+        bench.run("stopped", &once, true, &mut Silent, &go).unwrap();
+        assert_eq!(parameters(&bench.path("stopped/model")), *a, "{task}: stopped and resumed");
+    }
+}

@@ -35,7 +35,15 @@ impl<A: SelfAttention> BertForSequenceClassification<A> {
     /// # Shapes
     /// - returns `[sequences, n_outputs]`
     pub fn forward(&self, input: BertInput) -> Tensor<2> {
-        self.head.forward(summaries(&self.bert, input, self.pooling))
+        self.head.forward(self.summaries(input))
+    }
+
+    /// What the head sees of each sequence.
+    ///
+    /// # Shapes
+    /// - returns `[sequences, d_model]`
+    pub fn summaries(&self, input: BertInput) -> Tensor<2> {
+        summaries(&self.bert, input, self.pooling)
     }
 }
 

@@ -48,6 +48,17 @@ pub(super) fn watched_outputs<T: Task>(
     device: &Device,
     progress: &mut dyn FnMut(Advance),
 ) -> Vec<T::Output> {
+    in_batches(task, features, batch_tokens, |batch| task.outputs(model, batch, device), progress)
+}
+
+/// What `work` makes of each of the features, which it is given in batches of similar length.
+pub(super) fn in_batches<T: Task, R>(
+    task: &T,
+    features: &[T::Features],
+    batch_tokens: usize,
+    mut work: impl FnMut(&[&T::Features]) -> Vec<R>,
+    progress: &mut dyn FnMut(Advance),
+) -> Vec<R> {
     let lengths: Vec<usize> = features.iter().map(|features| n_tokens(task, features)).collect();
     let batches = Buckets::new(lengths.clone(), BatchSize::Tokens(batch_tokens), 0).sorted();
     let all = lengths.iter().sum::<usize>().max(1);
@@ -56,11 +67,11 @@ pub(super) fn watched_outputs<T: Task>(
         done += batch.len();
         tokens += batch.iter().map(|place| lengths[*place]).sum::<usize>();
         let batch: Vec<&T::Features> = batch.iter().map(|place| &features[*place]).collect();
-        let outputs = task.outputs(model, &batch, device);
+        let outputs = work(&batch);
         progress(Advance { done, share: tokens as f64 / all as f64 });
         outputs
     });
-    let outputs: Vec<T::Output> = outputs.collect();
+    let outputs: Vec<R> = outputs.collect();
     restore(&batches, outputs)
 }
 

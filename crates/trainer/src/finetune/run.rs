@@ -45,6 +45,8 @@ const ORDER_STREAM: u64 = 0x0DE5;
 
 /// Steps of a run at most.
 const MOST_STEPS: u64 = 1 << 40;
+/// Numbers that a split's summaries may have: a gibibyte of them.
+const MOST_SUMMARIES: usize = 1 << 28;
 
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq)]
@@ -266,7 +268,7 @@ impl<'a, T: Task> Run<'a, T> {
                 (state, optimizer, MetricsLog::create(folder.path())?, model)
             }
         };
-        let run = Self {
+        let mut run = Self {
             config,
             task,
             folder,
@@ -284,6 +286,7 @@ impl<'a, T: Task> Run<'a, T> {
             tokenizer,
         };
         run.introduce(&report, progress);
+        run.summarise(progress);
         Ok(run)
     }
 
@@ -317,6 +320,34 @@ impl<'a, T: Task> Run<'a, T> {
             return Err(bad_setting("model.freeze", section.freeze.join(", "), expected));
         }
         Ok(model)
+    }
+
+    /// Encodes the examples ahead where the run does not change the encoder: not in every epoch anew.
+    fn summarise(&mut self, progress: &mut dyn RunProgress) {
+        let Self { config, task, encoder, device, data, model, .. } = self;
+        let model = model.as_mut().expect(IN_PLACE);
+        let changes = n_trained(task.encoder(model)) > 0;
+        let drops = encoder.hidden_dropout > 0.0 || encoder.attention_dropout > 0.0;
+        if changes || drops || config.train.epochs < 2 {
+            return;
+        }
+        let (model, device, tokens) = (model.valid(), device.clone().inner(), config.eval.batch_tokens);
+        let start = Instant::now();
+        let splits = [Some(&mut data.train), data.dev.as_mut(), data.test.as_mut()].into_iter().flatten();
+        let kept: usize = splits
+            .filter(|split| split.features.len() * encoder.d_model <= MOST_SUMMARIES)
+            .filter_map(|split| {
+                let kept = task.summarise(&model, &mut split.features, tokens, &device);
+                kept.then_some(split.features.len())
+            })
+            .sum();
+        if kept > 0 {
+            progress.note(&format!(
+                "the encoder stays as it is, without dropout: {} examples encoded once, in {:.0} s",
+                summary::grouped(kept as u64),
+                start.elapsed().as_secs_f64()
+            ));
+        }
     }
 
     /// What the user should know of the run before it begins.

@@ -39,6 +39,13 @@ pub trait Task {
     /// The loss summed over a batch, `[1]`.
     fn loss(&self, model: &Self::Model, batch: &[&Self::Features], device: &Device) -> Tensor<1>;
 
+    /// Keeps with the features what the encoder makes of them, in batches of about so many tokens, for a run that does
+    /// not change it: of the model the head alone is then asked. `model` and `device` are without autodiff. Returns
+    /// whether the task has such heads.
+    fn summarise(&self, _: &Self::Model, _: &mut [Self::Features], _batch_tokens: usize, _: &Device) -> bool {
+        false
+    }
+
     /// What the model says of each of a batch.
     fn outputs(&self, model: &Self::Model, batch: &[&Self::Features], device: &Device) -> Vec<Self::Output>;
 

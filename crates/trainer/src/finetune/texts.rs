@@ -1,6 +1,7 @@
 //! Classes of texts and pairs of texts, and numbers for them.
 
 use super::config::TaskSection;
+use super::evaluate::in_batches;
 use super::task::{Encoded, Task, argmax, bad_setting, input, labels, pretrained_encoder, rows, softmax};
 use crate::Result;
 use crate::evaluation::report::{
@@ -12,7 +13,7 @@ use cloze_data::labelled::{
     LabelSet, LabelledSource, Labels, Target, TextExample, TextFeatures, TokenSequence, encode_texts, texts,
 };
 use cloze_model::ParamInit;
-use cloze_model::bert::{Bert, BertConfig, Pooling};
+use cloze_model::bert::{Bert, BertConfig, BertInput, Pooling};
 use cloze_model::huggingface::{Architecture, Checkpoint, LoadReport};
 use cloze_model::ops::CrossEntropy;
 use cloze_model::tasks::{
@@ -20,6 +21,20 @@ use cloze_model::tasks::{
 };
 use cloze_tokenizer::Tokenizer;
 use std::path::Path;
+
+/// What the model takes of a text or a pair of texts.
+#[derive(Debug, Clone)]
+pub struct TextInput {
+    features: TextFeatures,
+    /// What the encoder makes of it, where that is known.
+    summary: Option<Vec<f32>>,
+}
+
+impl From<TextFeatures> for TextInput {
+    fn from(features: TextFeatures) -> Self {
+        Self { features, summary: None }
+    }
+}
 
 /// Sequence classification, or regression where there are no labels.
 #[derive(Debug, Clone)]
@@ -150,9 +165,9 @@ impl TextTask {
         tokenizer: &Tokenizer,
         examples: Vec<TextExample>,
         max_len: usize,
-    ) -> Result<Encoded<TextExample, TextFeatures>> {
+    ) -> Result<Encoded<TextExample, TextInput>> {
         let features = encode_texts(tokenizer, &examples, max_len)?;
-        Ok(Encoded { examples, features })
+        Ok(Encoded { examples, features: features.into_iter().map(TextInput::from).collect() })
     }
 
     /// The task of pairs where all of these are, of single texts where none is.
@@ -177,31 +192,32 @@ impl TextTask {
 impl Task for TextTask {
     type Model = BertForSequenceClassification;
     type Example = TextExample;
-    type Features = TextFeatures;
+    type Features = TextInput;
     /// The head's outputs.
     type Output = Vec<f32>;
 
-    fn sequences<'a>(&self, features: &'a TextFeatures) -> Vec<&'a TokenSequence> {
-        vec![&features.sequence]
+    fn sequences<'a>(&self, input: &'a TextInput) -> Vec<&'a TokenSequence> {
+        vec![&input.features.sequence]
     }
 
-    fn is_cut(&self, features: &TextFeatures) -> bool {
-        features.truncated
+    fn is_cut(&self, input: &TextInput) -> bool {
+        input.features.truncated
     }
 
-    fn weight(&self, batch: &[&TextFeatures]) -> f64 {
+    fn weight(&self, batch: &[&TextInput]) -> f64 {
         match self.labels {
             Some(_) => self.loss.total_weight(classes(batch).map(i64::from)),
             None => batch.len() as f64,
         }
     }
 
-    fn loss(&self, model: &Self::Model, batch: &[&TextFeatures], device: &Device) -> Tensor<1> {
+    fn loss(&self, model: &Self::Model, batch: &[&TextInput], device: &Device) -> Tensor<1> {
         let logits = self.forward(model, batch, device);
         let losses = match self.labels {
             Some(_) => classification_loss(logits, labels(classes(batch).collect(), device), &self.loss),
             None => {
-                let values: Vec<f32> = batch.iter().map(|features| value(features.target) as f32).collect();
+                let values: Vec<f32> =
+                    batch.iter().map(|input| value(input.features.target) as f32).collect();
                 let n = values.len();
                 regression_loss(logits, Tensor::from_data(TensorData::new(values, [n]), device))
             }
@@ -209,14 +225,29 @@ impl Task for TextTask {
         losses.sum()
     }
 
-    fn outputs(&self, model: &Self::Model, batch: &[&TextFeatures], device: &Device) -> Vec<Vec<f32>> {
+    fn summarise(
+        &self,
+        model: &Self::Model,
+        inputs: &mut [TextInput],
+        batch_tokens: usize,
+        device: &Device,
+    ) -> bool {
+        let work = |batch: &[&TextInput]| rows(model.summaries(tensors(model, batch, device)));
+        let summaries = in_batches(self, inputs, batch_tokens, work, &mut |_| {});
+        for (input, summary) in inputs.iter_mut().zip(summaries) {
+            input.summary = Some(summary);
+        }
+        true
+    }
+
+    fn outputs(&self, model: &Self::Model, batch: &[&TextInput], device: &Device) -> Vec<Vec<f32>> {
         rows(self.forward(model, batch, device))
     }
 
     fn predictions(
         &self,
         examples: &[TextExample],
-        _: &[TextFeatures],
+        _: &[TextInput],
         outputs: &[Vec<f32>],
     ) -> Box<dyn Predictions> {
         match &self.labels {
@@ -283,16 +314,28 @@ impl TextTask {
     fn forward(
         &self,
         model: &BertForSequenceClassification,
-        batch: &[&TextFeatures],
+        batch: &[&TextInput],
         device: &Device,
     ) -> Tensor<2> {
-        let sequences: Vec<_> = batch.iter().map(|features| &features.sequence).collect();
-        model.forward(input(&model.bert, &sequences, device))
+        let known: Option<Vec<&[f32]>> = batch.iter().map(|input| input.summary.as_deref()).collect();
+        match known {
+            Some(summaries) => {
+                let shape = [summaries.len(), summaries.first().map_or(0, |summary| summary.len())];
+                let summaries = TensorData::new(summaries.concat(), shape);
+                model.head.forward(Tensor::from_data(summaries, device))
+            }
+            None => model.forward(tensors(model, batch, device)),
+        }
     }
 }
 
-fn classes<'a>(batch: &'a [&TextFeatures]) -> impl Iterator<Item = i32> + 'a {
-    batch.iter().map(|features| class(features.target) as i32)
+fn tensors(model: &BertForSequenceClassification, batch: &[&TextInput], device: &Device) -> BertInput {
+    let sequences: Vec<_> = batch.iter().map(|input| &input.features.sequence).collect();
+    input(&model.bert, &sequences, device)
+}
+
+fn classes<'a>(batch: &'a [&TextInput]) -> impl Iterator<Item = i32> + 'a {
+    batch.iter().map(|input| class(input.features.target) as i32)
 }
 
 /// The likeliest classes of texts by their scores, beside gold.

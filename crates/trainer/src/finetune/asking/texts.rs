@@ -2,11 +2,11 @@
 
 use super::super::config::TaskSection;
 use super::super::task::{Encoded, Task, argmax, n_cut, softmax};
-use super::super::texts::TextTask;
+use super::super::texts::{TextInput, TextTask};
 use super::{Ask, Cut, Fields, Read, number, required};
 use crate::Result;
 use cloze_data::SkipReport;
-use cloze_data::labelled::{LabelSet, LabelledSource, Target, TextExample, TextFeatures};
+use cloze_data::labelled::{LabelSet, LabelledSource, Target, TextExample};
 use cloze_tokenizer::Tokenizer;
 use serde_json::{Map, Value, json};
 
@@ -37,7 +37,7 @@ impl Ask for TextTask {
         Ok((data, cut))
     }
 
-    fn answer(&self, _: &[()], _: &Encoded<TextExample, TextFeatures>, outputs: &[Vec<f32>]) -> Vec<Value> {
+    fn answer(&self, _: &[()], _: &Encoded<TextExample, TextInput>, outputs: &[Vec<f32>]) -> Vec<Value> {
         match &self.labels {
             Some(labels) => classes(labels, outputs),
             None => outputs.iter().map(|output| json!({ "value": number(f64::from(output[0])) })).collect(),
