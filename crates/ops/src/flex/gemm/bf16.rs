@@ -1,6 +1,11 @@
 //! Rounding to bf16, the upper half of an FP32 number.
 
 use super::Matrix;
+#[cfg(target_arch = "x86_64")]
+use super::kernel::{Kernel, Lines, Onto, Place};
+use crate::flex::vector::vectorised;
+#[cfg(target_arch = "x86_64")]
+use std::{marker::PhantomData, slice};
 
 /// The nearest bf16 number, ties to the even one, as the AVX512-BF16 instructions round: subnormal numbers
 /// are zero to them.
@@ -18,6 +23,62 @@ pub(super) fn round(x: f32) -> f32 {
     }
 }
 
+vectorised! {
+    /// Rounds each.
+    fn round_all(x: &mut [f32]) {
+        for x in x {
+            *x = round(*x);
+        }
+    }
+}
+
+/// A kernel of FP32 numbers for the nearest bf16 ones, of which products are exact in FP32: where the machine has
+/// no instructions for bf16, panels are rounded when they are packed.
+#[cfg(target_arch = "x86_64")]
+pub(super) struct Rounded<K>(PhantomData<fn(K)>);
+
+#[cfg(target_arch = "x86_64")]
+impl<K: Kernel> Rounded<K> {
+    /// # Safety
+    /// There are that many numbers.
+    unsafe fn round(panel: *mut u32, len: usize) {
+        // SAFETY: the caller's promise; 32 bits are a number here.
+        round_all(unsafe { slice::from_raw_parts_mut(panel.cast(), len) });
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+impl<K: Kernel> Kernel for Rounded<K> {
+    const ROWS: usize = K::ROWS;
+    const COLUMNS: usize = K::COLUMNS;
+    const DEPTH: usize = {
+        assert!(K::DEPTH == 1, "a lane is a number");
+        1
+    };
+    const TASK: [usize; 2] = K::TASK;
+
+    unsafe fn pack_left(from: Lines, to: *mut u32) {
+        // SAFETY: the caller's promise; packing writes the whole panel.
+        unsafe {
+            K::pack_left(from, to);
+            Self::round(to, from.len * K::ROWS);
+        }
+    }
+
+    unsafe fn pack_right(from: Lines, to: *mut u32) {
+        // SAFETY: as above.
+        unsafe {
+            K::pack_right(from, to);
+            Self::round(to, from.len * K::COLUMNS);
+        }
+    }
+
+    unsafe fn multiply(len: usize, a: *const u32, b: *const u32, place: Place, onto: Onto) {
+        // SAFETY: the caller's promise.
+        unsafe { K::multiply(len, a, b, place, onto) }
+    }
+}
+
 /// A row-major copy, rounded.
 ///
 /// # Safety
@@ -27,9 +88,10 @@ pub(super) unsafe fn rounded(x: Matrix, [height, width]: [usize; 2]) -> Vec<f32>
     for i in 0..height as isize {
         for j in 0..width as isize {
             // SAFETY: within the matrix.
-            copy.push(round(unsafe { *x.start.offset(i * x.row + j * x.column) }));
+            copy.push(unsafe { *x.start.offset(i * x.row + j * x.column) });
         }
     }
+    round_all(&mut copy);
     copy
 }
 

@@ -1,6 +1,6 @@
 //! Matrix products in FP32 and in bf16 with FP32 sums.
 //!
-//! With AVX512-BF16, and in FP32 with AVX-512 or AVX2 where it is the faster, they are our own, after Goto and
+//! In bf16 with AVX-512 or AVX2, and in FP32 where it is the faster, they are our own, after Goto and
 //! van de Geijn 2008 ("Anatomy of high-performance matrix multiplication"): blocks of both operands are packed
 //! into panels that the innermost loop reads from front to back ([`blocked`]), and that loop keeps a tile of the
 //! result in registers ([`avx512`], [`avx2`]). Elsewhere the crate `gemm` multiplies.
@@ -19,6 +19,8 @@ mod blocked;
 pub(super) mod kernel;
 
 use crate::Precision;
+#[cfg(target_arch = "x86_64")]
+use bf16::Rounded;
 use rayon::prelude::*;
 
 /// Products of fewer multiplications are not worth a second thread.
@@ -136,6 +138,10 @@ impl Product<'_> {
                         return blocked::run::<avx2::Fp32>(self);
                     }
                     Precision::Bf16 if avx512::has_bf16() => return blocked::run::<avx512::Bf16>(self),
+                    Precision::Bf16 if avx512::has_avx512() => {
+                        return blocked::run::<Rounded<avx512::Fp32>>(self);
+                    }
+                    Precision::Bf16 if avx2::has_avx2() => return blocked::run::<Rounded<avx2::Fp32>>(self),
                     _ => (),
                 }
             }
@@ -323,6 +329,8 @@ mod tests {
         #[cfg(target_arch = "x86_64")]
         Avx512,
         #[cfg(target_arch = "x86_64")]
+        Avx512Bf16,
+        #[cfg(target_arch = "x86_64")]
         Avx2,
     }
 
@@ -331,13 +339,11 @@ mod tests {
             let mut routes = vec![Route::Chosen, Route::Anywhere];
             #[cfg(target_arch = "x86_64")]
             {
-                let [avx512, avx2] = match self.precision {
-                    Precision::Fp32 => [avx512::has_avx512(), avx2::has_avx2()],
-                    Precision::Bf16 => [avx512::has_bf16(), false],
-                };
                 if !matches!(self.orders[2], Order::Gaps) && !self.sizes.contains(&0) {
-                    routes.extend(avx512.then_some(Route::Avx512));
-                    routes.extend(avx2.then_some(Route::Avx2));
+                    let bf16 = self.precision == Precision::Bf16 && avx512::has_bf16();
+                    routes.extend(avx512::has_avx512().then_some(Route::Avx512));
+                    routes.extend(bf16.then_some(Route::Avx512Bf16));
+                    routes.extend(avx2::has_avx2().then_some(Route::Avx2));
                 }
             }
             routes
@@ -376,11 +382,15 @@ mod tests {
                 Route::Chosen => product.run(),
                 Route::Anywhere => product.run_anywhere(),
                 #[cfg(target_arch = "x86_64")]
+                Route::Avx512Bf16 => blocked::run::<avx512::Bf16>(product),
+                #[cfg(target_arch = "x86_64")]
                 Route::Avx512 if precision == Precision::Fp32 => blocked::run::<avx512::Fp32>(product),
                 #[cfg(target_arch = "x86_64")]
-                Route::Avx512 => blocked::run::<avx512::Bf16>(product),
+                Route::Avx512 => blocked::run::<Rounded<avx512::Fp32>>(product),
                 #[cfg(target_arch = "x86_64")]
-                Route::Avx2 => blocked::run::<avx2::Fp32>(product),
+                Route::Avx2 if precision == Precision::Fp32 => blocked::run::<avx2::Fp32>(product),
+                #[cfg(target_arch = "x86_64")]
+                Route::Avx2 => blocked::run::<Rounded<avx2::Fp32>>(product),
             }
         }
 
