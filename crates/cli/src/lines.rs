@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Read, StdinLock, stdin};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use cloze_data::not_utf8;
 
 /// Bytes read ahead at most.
 const READ_AHEAD: usize = 1 << 20;
@@ -115,14 +116,8 @@ impl<R: Read> Lines<R> {
         match String::from_utf8(line) {
             Ok(line) => Ok(Some(line)),
             Err(error) => {
-                let at = error.utf8_error().valid_up_to();
-                let byte = error.as_bytes()[at];
-                let (place, column) = (self.place(number), at + 1);
-                // The byte-order marks of UTF-16.
-                let is_16 = number == 1
-                    && [[0xFF, 0xFE], [0xFE, 0xFF]].iter().any(|mark| error.as_bytes().starts_with(mark));
-                let hint = if is_16 { "; it begins as UTF-16 does, save it as UTF-8" } else { "" };
-                bail!("{place}: not UTF-8 (byte 0x{byte:02x} at column {column}){hint}")
+                let what = not_utf8(error.as_bytes(), error.utf8_error(), number == 1);
+                bail!("{}: {what}", self.place(number))
             }
         }
     }
@@ -162,10 +157,11 @@ mod tests {
     fn bad_utf8_is_named_by_line_after_the_lines_before_it() {
         let (lines, error) = all(b"fine\nab\xffc\nmore\n");
         assert_eq!(lines, ["fine"]);
-        assert_eq!(error.unwrap(), "standard input, line 2: not UTF-8 (byte 0xff at column 3)");
-        let utf16 = "standard input, line 1: not UTF-8 (byte 0xff at column 1); it begins as UTF-16 does, save it as UTF-8";
+        assert_eq!(error.unwrap(), "standard input, line 2: not UTF-8 (byte 3 is 0xff)");
+        let utf16 =
+            "standard input, line 1: not UTF-8 (byte 1 is 0xff); it begins as UTF-16 does, save it as UTF-8";
         assert_eq!(all(b"\xff\xfe\"\0a\0\"\0\n\0").1.unwrap(), utf16);
-        assert!(all(b"caf\xc3").1.unwrap().contains("line 1: not UTF-8 (byte 0xc3 at column 4)"));
+        assert!(all(b"caf\xc3").1.unwrap().contains("line 1: not UTF-8 (byte 4 is 0xc3)"));
     }
 
     #[test]

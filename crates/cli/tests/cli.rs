@@ -178,7 +178,7 @@ fn bad_lines_are_named_and_those_before_them_answered() {
     let (_folder, vocab) = vocabulary();
     let ran = run_with(&encode(&vocab, &[]), b"the cat\n\xff\xfe\nthe mat\n");
     assert_eq!(ran.out, "2 5 6 3\n");
-    assert_eq!(ran.error_line(1), "error: standard input, line 2: not UTF-8 (byte 0xff at column 1)");
+    assert_eq!(ran.error_line(1), "error: standard input, line 2: not UTF-8 (byte 1 is 0xff)");
     let ran = run_with(&decode(&vocab, &[]), b"5 6\n5 six\n");
     assert_eq!(ran.out, "the cat\n");
     assert!(ran.error_line(1).contains("line 2: `six` is not a token id"), "{}", ran.err);

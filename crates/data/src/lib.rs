@@ -15,6 +15,7 @@ mod error;
 pub mod labelled;
 mod loader;
 mod masking;
+mod not_utf8;
 mod pairs;
 mod permutation;
 mod plan;
@@ -31,6 +32,7 @@ pub use corpus::{
 pub use error::{DataError, Result};
 pub use loader::Batches;
 pub use masking::{MaskStats, MaskUnit, Masked, MaskingConfig, MaskingStrategy, Prediction, RandomFrom};
+pub use not_utf8::not_utf8;
 pub use pairs::{Example, PairConfig, PairSampler};
 pub use permutation::Permutation;
 pub use prepared::{PrepareReport, PreparedCorpus};

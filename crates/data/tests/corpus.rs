@@ -219,7 +219,7 @@ fn no_files_is_an_error_that_says_where() {
 
 #[test]
 fn bad_utf8_loses_its_line_only() {
-    let message = ":3: not UTF-8 from byte 2 of the line on";
+    let message = ":3: not UTF-8 (byte 3 is 0xff)";
     let texts = ["one\nfour", "five"];
     assert_bad(
         "a.txt",
@@ -233,18 +233,18 @@ fn bad_utf8_loses_its_line_only() {
         "b.txt",
         b"one\n\xC3\xA4\nab\xC3\n",
         |_| {},
-        ":3: not UTF-8 from byte 2 of the line on",
+        ":3: not UTF-8 (byte 3 is 0xc3)",
         &["one\nä"],
         "1 × bad UTF-8",
     );
     let lines = b"one\nxx\xF0\nfour\n\nfive";
-    assert_bad("c.txt", lines, |_| {}, ":2: not UTF-8 from byte 2 of the line on", &texts, "1 × bad UTF-8");
+    assert_bad("c.txt", lines, |_| {}, ":2: not UTF-8 (byte 3 is 0xf0)", &texts, "1 × bad UTF-8");
     let lines = b"{\"text\": \"one\"}\n{\"text\": \"\xFF\"}\n{\"text\": \"three\"}\n";
     assert_bad(
         "a.jsonl",
         lines,
         |_| {},
-        ":2: not UTF-8 from byte 10 of the line on",
+        ":2: not UTF-8 (byte 11 is 0xff)",
         &["one", "three"],
         "1 × bad UTF-8",
     );
@@ -415,7 +415,7 @@ fn parquet_rows_that_are_not() {
     assert_bad("a.parquet", &bytes, |_| {}, message, &["one", "three", "five"], "1 × column without text");
     let bytes =
         parquet(schema, &[Some(b"one"), Some(b"two"), Some(b"ab\xFF"), Some(b"four")], Compression::SNAPPY);
-    let message = ":3: not UTF-8 from byte 2 of the text on";
+    let message = ":3: not UTF-8 (byte 3 is 0xff)";
     assert_bad("b.parquet", &bytes, |_| {}, message, &["one", "two", "four"], "1 × bad UTF-8");
 }
 

@@ -232,7 +232,7 @@ fn bad_rows_have_their_place_or_are_counted() {
             b"text\tlabel\na\xFF\t1\nb\t1\n",
             json!({}),
             Labels::Found,
-            "a.tsv:2: not UTF-8 from byte 1 of the line on",
+            "a.tsv:2: not UTF-8 (byte 2 is 0xff)",
             "1 + 1 × bad UTF-8",
         ),
         (

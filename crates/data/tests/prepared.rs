@@ -258,7 +258,7 @@ fn a_build_that_fails_leaves_nothing() {
     setup.config.files = vec!["a.txt".into(), "bad.txt".into()];
     let message = setup.prepare().unwrap_err().to_string();
     let path = setup.folder.path().join("bad.txt");
-    assert!(message.starts_with(&format!("{}:3: not UTF-8 from byte 0", path.display())), "{message}");
+    assert!(message.starts_with(&format!("{}:3: not UTF-8 (byte 1 is 0xff)", path.display())), "{message}");
     assert_eq!(fs::read_dir(setup.cache()).unwrap().count(), 0);
     setup.config.on_error = OnError::Skip;
     let (_, report) = setup.prepare().unwrap();

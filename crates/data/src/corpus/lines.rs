@@ -1,6 +1,7 @@
 //! Lines of a file, compressed or not, within bounds.
 
 use super::Problem;
+use crate::not_utf8;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
@@ -101,7 +102,7 @@ impl Lines {
             Err(error) => Err(Problem {
                 line,
                 kind: "bad UTF-8",
-                detail: format!("not UTF-8 from byte {} of the line on", error.valid_up_to()),
+                detail: not_utf8(&self.buffer, error, self.number == 1),
                 ends_file: false,
             }),
         })

@@ -1,6 +1,7 @@
 //! Parquet: a row a document.
 
 use super::{Piece, Problem, Reader, missing_column};
+use crate::not_utf8;
 use parquet::basic::{ConvertedType, LogicalType, Repetition, Type as PhysicalType};
 use parquet::column::reader::{ColumnReaderImpl, get_typed_column_reader};
 use parquet::data_type::{ByteArray, ByteArrayType};
@@ -134,8 +135,11 @@ impl Reader for Rows {
                 Ok(text) if text.trim().is_empty() => {}
                 Ok(text) => return Some(Ok(Piece { text, continues: false })),
                 Err(error) => {
-                    let from = error.utf8_error().valid_up_to();
-                    return problem("bad UTF-8", format!("not UTF-8 from byte {from} of the text on"), false);
+                    return problem(
+                        "bad UTF-8",
+                        not_utf8(error.as_bytes(), error.utf8_error(), false),
+                        false,
+                    );
                 }
             }
         }

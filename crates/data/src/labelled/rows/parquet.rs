@@ -4,6 +4,7 @@ use super::{Read, Row, Wanted, file_problem};
 use crate::corpus::parquet::guarded;
 use crate::corpus::{Problem, shown};
 use crate::labelled::source::Column;
+use crate::not_utf8;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::reader::RowIter;
 use parquet::record::{Field, Row as ParquetRow};
@@ -121,7 +122,7 @@ fn value(field: &Field) -> Result<Value, String> {
         Field::Str(text) => Ok(text.as_str().into()),
         Field::Bytes(bytes) => match std::str::from_utf8(bytes.data()) {
             Ok(text) => Ok(text.into()),
-            Err(error) => Err(format!("not UTF-8 from byte {} of the text on", error.valid_up_to())),
+            Err(error) => Err(not_utf8(bytes.data(), error, false)),
         },
         Field::Group(row) => {
             let fields = row.get_column_iter().map(|(name, field)| Ok((name.clone(), value(field)?)));
