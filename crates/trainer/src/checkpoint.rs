@@ -49,8 +49,16 @@ pub struct RunState {
     pub window: Window,
 }
 
+impl RunState {
+    /// Before the first step.
+    pub fn new(corpus: String) -> Self {
+        let (cursor, window) = (CursorState::default(), Window::default());
+        Self { corpus, step: 0, updates: 0, cursor, tokens: 0, best: None, window }
+    }
+}
+
 /// [`Cursor`] on disk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CursorState {
     /// Passes over the corpus already made.
     pub epoch: u64,
@@ -75,8 +83,9 @@ impl From<CursorState> for Cursor {
 pub struct Best {
     /// The step it was made at.
     pub step: u64,
-    /// The held-out masked-LM loss, in nats; of fine-tuning, the main figure.
-    pub loss: f64,
+    /// What was measured: in pretraining the held-out masked-LM loss, in nats; in fine-tuning the main figure.
+    #[serde(alias = "loss")]
+    pub figure: f64,
     /// The loss beside another main figure, which decides between equals.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tie: Option<f64>,
@@ -296,7 +305,7 @@ mod tests {
                 updates: step,
                 cursor: CursorState { epoch: 1, example: 2 * step },
                 tokens: 64 * step,
-                best: Some(Best { step: 1, loss: 0.1 + 0.2, tie: Some(0.1) }),
+                best: Some(Best { step: 1, figure: 0.1 + 0.2, tie: Some(0.1) }),
                 window: Window { updates: 1, losses: vec![1.0 / 3.0], grad_norm: 0.7 },
             },
             model: [("w".to_string(), tensor.clone())].into(),

@@ -22,5 +22,6 @@ pub mod run;
 pub mod run_folder;
 pub mod schedule;
 pub mod step;
+mod training;
 
 pub use error::{Place, Result, TrainerError};

@@ -1,27 +1,23 @@
 //! A pretraining run from the config to the saved model.
 
-use crate::checkpoint::{Best, Checkpoint, Checkpoints, RunState, Window};
-use crate::config::{ModelSection, NonFinite, RunConfig, TokenizerSection};
+use crate::checkpoint::Best;
+use crate::config::{ModelSection, RunConfig, TokenizerSection};
 use crate::initial_model::InitialModel;
-use crate::metrics::progress::{Meter, RunProgress, Status};
-use crate::metrics::{
-    EvalRecord, METRICS_FILE, MetricsLog, Record, Timing, TrainRecord, curve, jsonl, summary,
-};
-use crate::objective::Objective;
-use crate::optimizer::Optimizer;
+use crate::metrics::progress::{Meter, Pass, RunProgress, Status};
+use crate::metrics::{EvalRecord, METRICS_FILE, Record, Timing, TrainRecord, curve, jsonl, summary};
 use crate::pretraining::{BertPretraining, Evaluation};
 use crate::run_folder::{RunFolder, write_whole, write_whole_folder};
-use crate::step::{StepConfig, StepReport, step};
+use crate::step::{StepConfig, StepReport};
+use crate::training::{Start, Training};
 use crate::{Result, TrainerError};
 use burn::module::Module;
 use burn::tensor::Device;
 use cloze_data::{
-    BatchStats, Cursor, Documents, PreparedCorpus, PretrainingBatch, PretrainingData, Split, UnigramCounts,
+    BatchStats, Documents, PreparedCorpus, PretrainingBatch, PretrainingData, Split, UnigramCounts,
     derive_seed,
 };
 use cloze_model::bert::{BertConfig, BertForPreTraining};
 use cloze_model::huggingface::{Architecture, SaveConfig, save_pretrained};
-use cloze_model::weights;
 use cloze_tokenizer::Tokenizer;
 use cloze_tokenizer::train::{BpeTrainer, TrainProgress, WordPieceTrainer};
 use std::cell::{Cell, RefCell};
@@ -91,7 +87,7 @@ pub fn pretrain(
     let outcome = run.steps(options.stop, progress);
     progress.finish();
     match outcome? {
-        None => Ok(Outcome::Stopped { step: run.state.step }),
+        None => Ok(Outcome::Stopped { step: run.training.state.step }),
         Some(evaluation) => {
             let model = run.export(&tokenizer)?;
             progress.note(&summary::examples(&run.stats, config.examples.has_pairs()));
@@ -255,22 +251,14 @@ impl cloze_data::Progress for Pulse<'_> {
     }
 }
 
-const IN_PLACE: &str = "the model is in its place between steps";
-
 /// A run under way.
 struct Run<'a> {
     config: &'a RunConfig,
     folder: RunFolder,
-    checkpoints: Checkpoints,
-    log: MetricsLog,
-    device: Device,
     bert: BertConfig,
     architecture: Architecture,
-    /// Out of its place during a step, which so finds its parameters held once and moves them where they are.
-    model: Option<BertForPreTraining>,
-    optimizer: Optimizer,
+    training: Training<BertForPreTraining>,
     data: Data,
-    state: RunState,
     stats: BatchStats,
 }
 
@@ -283,8 +271,7 @@ impl<'a> Run<'a> {
         data: Data,
         progress: &mut dyn RunProgress,
     ) -> Result<Self> {
-        let device = options.device.clone().autodiff();
-        let InitialModel { encoder: bert, mut model, architecture, report } = initial;
+        let InitialModel { encoder: bert, model, architecture, report } = initial;
         let checkpoint = match &config.model {
             ModelSection::New(_) => String::new(),
             ModelSection::Pretrained(section) => section.path.display().to_string(),
@@ -307,85 +294,36 @@ impl<'a> Run<'a> {
             .filter(|(_, value)| !value.is_empty()),
         ));
 
-        let checkpoints = Checkpoints::open(folder.checkpoints())?;
-        let constants = config.optimizer.constants();
-        let fresh = RunState {
-            corpus: data.corpus.clone(),
-            step: 0,
-            updates: 0,
-            cursor: Cursor::default().into(),
-            tokens: 0,
-            best: None,
-            window: Window::default(),
+        let tokenizer = folder.tokenizer();
+        let changed = |checkpoint| TrainerError::CorpusChanged { checkpoint, tokenizer };
+        let start = Start {
+            folder: &folder,
+            device: options.device.clone().autodiff(),
+            optimizer: config.optimizer.constants(),
+            data: data.corpus.clone(),
+            resume: options.resume,
         };
-        let (checkpoint, refused) = match options.resume {
-            true => checkpoints.latest()?,
-            false => (None, Vec::new()),
-        };
-        for refused in refused {
-            progress.note(&format!(
-                "warning: checkpoint {} is damaged ({}); using the one before it",
-                refused.path.display(),
-                refused.reason
-            ));
-            checkpoints.set_aside(&refused)?;
-        }
-        let (state, optimizer, log) = match checkpoint {
-            Some(Checkpoint { state, model: parameters, optimizer }) => {
-                if state.corpus != data.corpus {
-                    return Err(TrainerError::CorpusChanged {
-                        checkpoint: checkpoints.path(state.step),
-                        tokenizer: folder.tokenizer(),
-                    });
-                }
-                model = weights::replace(model, parameters);
-                let inner = device.clone().inner();
-                let optimizer = Optimizer::restore(constants, state.updates, optimizer, &model, &inner)?;
-                progress.note(&format!("resuming after step {}", state.step));
-                let log = MetricsLog::resume(folder.path(), state.step)?;
-                (state, optimizer, log)
-            }
-            None => {
-                if options.resume {
-                    progress.note("no checkpoint to resume from: starting at the first step");
-                }
-                let optimizer = Optimizer::new(constants, &model)?;
-                (fresh, optimizer, MetricsLog::create(folder.path())?)
-            }
-        };
-        Ok(Self {
-            config,
-            folder,
-            checkpoints,
-            log,
-            device,
-            bert,
-            architecture,
-            model: Some(model),
-            optimizer,
-            data,
-            state,
-            stats: BatchStats::default(),
-        })
+        let training = Training::begin(start, model, changed, progress)?;
+        Ok(Self { config, folder, bert, architecture, training, data, stats: BatchStats::default() })
     }
 
     /// Makes the steps that are left; returns the last evaluation, or none when stopped before.
     fn steps(&mut self, stop: &AtomicBool, progress: &mut dyn RunProgress) -> Result<Option<EvalRecord>> {
         let train = &self.config.train;
         let mut evaluation = None;
-        if self.state.step == 0 {
+        if self.training.state.step == 0 {
             evaluation = Some(self.evaluate(progress)?);
         }
         let mut batches = self.data.train.batches(
             train.batch_size,
-            self.state.cursor.into(),
+            self.training.state.cursor.into(),
             train.workers,
             train.prefetch,
         );
         let start = Instant::now();
         let mut meter = Meter::new(start);
         let mut since_log = Since::new(start);
-        while self.state.step < train.steps {
+        while self.training.state.step < train.steps {
             let span = trace_span!("step").entered();
             let wait = Instant::now();
             let waiting = trace_span!("wait for data").entered();
@@ -397,8 +335,8 @@ impl<'a> Run<'a> {
             drop(span);
 
             let tokens = tokens(&micro);
-            self.state.tokens += tokens;
-            let step = self.state.step;
+            self.training.state.tokens += tokens;
+            let step = self.training.state.step;
             let now = Instant::now();
             since_log.step(now, tokens, waited);
             let pace = meter.step(now, tokens, waited, train.steps - step);
@@ -421,9 +359,9 @@ impl<'a> Run<'a> {
                 let record = self.evaluate(progress)?;
                 // With steps skipped, a run goes on with a loss that no checkpoint could hold.
                 is_best = record.masked_loss.is_finite()
-                    && self.state.best.is_none_or(|best| record.masked_loss < best.loss);
+                    && self.training.state.best.is_none_or(|best| record.masked_loss < best.figure);
                 if is_best {
-                    self.state.best = Some(Best { step, loss: record.masked_loss, tie: None });
+                    self.training.state.best = Some(Best { step, figure: record.masked_loss, tie: None });
                 }
                 evaluation = Some(record);
             }
@@ -443,7 +381,7 @@ impl<'a> Run<'a> {
         if evaluation.is_none() {
             let records = jsonl::read(&self.folder.path().join(METRICS_FILE))?;
             evaluation = records.into_iter().rev().find_map(|record| match record {
-                Record::Eval(record) if record.step == self.state.step => Some(record),
+                Record::Eval(record) if record.step == self.training.state.step => Some(record),
                 _ => None,
             });
         }
@@ -455,7 +393,7 @@ impl<'a> Run<'a> {
 
     /// One optimisation step, and the state after it.
     fn step(&mut self, micro: &[PretrainingBatch]) -> Result<StepReport> {
-        let number = self.state.step + 1;
+        let number = self.training.state.step + 1;
         let constants = StepConfig {
             seed: self.config.run.seed,
             step: number,
@@ -463,40 +401,15 @@ impl<'a> Run<'a> {
             clip_norm: self.config.optimizer.clip_norm,
             precision: self.config.train.precision.into(),
         };
-        let model = self.model.take().expect(IN_PLACE);
-        let (model, report) =
-            step(&BertPretraining, model, &mut self.optimizer, micro, &self.device, constants);
-        self.model = Some(model);
-        if !report.updated && self.config.train.non_finite == NonFinite::Stop {
-            return Err(TrainerError::NonFinite {
-                step: number,
-                losses: BertPretraining
-                    .terms()
-                    .iter()
-                    .zip(&report.losses)
-                    .map(|(name, loss)| format!("{name} {loss}"))
-                    .collect::<Vec<_>>()
-                    .join(", "),
-                grad_norm: report.grad_norm,
-                epoch: self.state.cursor.epoch,
-                example: self.state.cursor.example,
-                checkpoint: self.checkpoints.steps()?.last().map(|step| self.checkpoints.path(*step)),
-            });
-        }
-        self.state.step = number;
-        self.state.updates += u64::from(report.updated);
+        let (first, non_finite) = (self.training.state.cursor, self.config.train.non_finite);
+        let report = self.training.step(&BertPretraining, micro, constants, first, non_finite)?;
         if let Some(batch) = micro.last() {
-            self.state.cursor = batch.next.into();
+            self.training.state.cursor = batch.next.into();
         }
         for batch in micro {
             self.stats += &batch.stats;
         }
-        self.state.window.add(&report);
         Ok(report)
-    }
-
-    fn model(&self) -> &BertForPreTraining {
-        self.model.as_ref().expect(IN_PLACE)
     }
 
     fn learning_rate(&self, step: u64) -> f64 {
@@ -505,20 +418,20 @@ impl<'a> Run<'a> {
     }
 
     fn log_training(&mut self, timing: Timing) -> Result<()> {
-        let window = std::mem::take(&mut self.state.window);
+        let window = std::mem::take(&mut self.training.state.window);
         // Where every step was skipped there is no mean: 0/0 is NaN, as it is logged.
         let mean = |sum: f64| sum / window.updates as f64;
         let term = |i: usize| mean(window.losses.get(i).copied().unwrap_or(0.0));
         let pairs = self.config.examples.has_pairs();
-        self.log.write(&Record::Train(TrainRecord {
-            step: self.state.step,
+        self.training.log.write(&Record::Train(TrainRecord {
+            step: self.training.state.step,
             loss: mean(window.losses.iter().sum()),
             masked_loss: term(0),
             pair_loss: pairs.then(|| term(1)),
-            learning_rate: self.learning_rate(self.state.step),
+            learning_rate: self.learning_rate(self.training.state.step),
             grad_norm: mean(window.grad_norm),
-            tokens: self.state.tokens,
-            skipped_steps: self.state.step - self.state.updates,
+            tokens: self.training.state.tokens,
+            skipped_steps: self.training.state.step - self.training.state.updates,
             timing,
         }))
     }
@@ -527,33 +440,32 @@ impl<'a> Run<'a> {
     fn evaluate(&mut self, progress: &mut dyn RunProgress) -> Result<EvalRecord> {
         let _evaluation = trace_span!("evaluate").entered();
         let start = Instant::now();
-        let model = self.model().valid();
-        let device = self.device.clone().inner();
+        let model = self.training.model().valid();
+        let device = self.training.device.clone().inner();
         let mut evaluation = Evaluation::default();
+        let (mut done, all) = (0, self.data.held_out.iter().map(|batch| batch.batch_size).sum::<usize>());
         for batch in &self.data.held_out {
             evaluation.add(&model, batch, &self.data.unigram, &device);
+            done += batch.batch_size;
+            let (share, elapsed) = (done as f64 / all as f64, start.elapsed());
+            progress.pass(&Pass { work: "measuring held-out examples", done, share, elapsed });
         }
-        let record = evaluation.record(self.state.step, start.elapsed().as_secs_f64());
-        self.log.write(&Record::Eval(record.clone()))?;
+        let record = evaluation.record(self.training.state.step, start.elapsed().as_secs_f64());
+        self.training.log.write(&Record::Eval(record.clone()))?;
         progress.note(&summary::line(&record));
         Ok(record)
     }
 
     fn checkpoint(&self) -> Result<()> {
-        let _checkpoint = trace_span!("checkpoint").entered();
-        self.checkpoints.save(&Checkpoint {
-            state: self.state.clone(),
-            model: weights::collect(self.model()),
-            optimizer: self.optimizer.state(self.model()),
-        })?;
-        let best = self.state.best.filter(|_| self.config.checkpoint.keep_best);
-        self.checkpoints.prune(self.config.checkpoint.keep_last, best.map(|best| best.step))
+        let keep = &self.config.checkpoint;
+        let best = self.training.state.best.filter(|_| keep.keep_best);
+        self.training.checkpoint(keep.keep_last, best.map(|best| best.step))
     }
 
     /// Saves the result and its curve; returns the model's folder.
     fn export(&self, tokenizer: &Tokenizer) -> Result<PathBuf> {
         let path = self.folder.model();
-        let model = self.model().valid();
+        let model = self.training.model().valid();
         write_whole_folder(&path, |folder| {
             save_pretrained(folder, &model, &self.bert, &SaveConfig::new(self.architecture))?;
             tokenizer.save(folder.join("tokenizer.json"))?;

@@ -197,11 +197,11 @@ fn learns_and_is_saved_whole(crf: &str) {
     assert!(data.features.iter().any(|features| features.windows.len() > 1));
     let device = Device::flex();
     for batch_tokens in [1, 64, 10_000] {
-        let figures = predict(&task, &model, &data, batch_tokens, &device).figures();
+        let figures = predict(&task, &model, &data, batch_tokens, &device, &mut |_| {}).figures();
         assert_eq!(figures.main(), dev.main(), "{batch_tokens} tokens in a batch");
     }
     if has_crf {
-        let found = outputs(&task, &model, &data.features, 64, &device);
+        let found = outputs(&task, &model, &data.features, 64, &device, &mut |_| {});
         for tags in task.tags(&data.examples, &data.features, &found) {
             task.scheme().spans(&tags).unwrap();
         }

@@ -7,27 +7,18 @@ use burn::tensor::Device;
 use cloze_data::labelled::{BatchSize, Buckets, restore};
 
 /// What a model predicts for examples. `model` and `device` are without autodiff; batches are of similar length
-/// and of about `batch_tokens` tokens, which no output depends on but in the last digits.
+/// and of about `batch_tokens` tokens, which no output depends on but in the last digits; `progress`
+/// is told of each.
 pub fn predict<T: Task>(
     task: &T,
     model: &T::Model,
     data: &Encoded<T::Example, T::Features>,
     batch_tokens: usize,
     device: &Device,
+    progress: &mut dyn FnMut(Advance),
 ) -> Box<dyn Predictions> {
-    let outputs = outputs(task, model, &data.features, batch_tokens, device);
+    let outputs = outputs(task, model, &data.features, batch_tokens, device, progress);
     task.predictions(&data.examples, &data.features, &outputs)
-}
-
-/// A model's outputs in the order of the features.
-pub fn outputs<T: Task>(
-    task: &T,
-    model: &T::Model,
-    features: &[T::Features],
-    batch_tokens: usize,
-    device: &Device,
-) -> Vec<T::Output> {
-    watched_outputs(task, model, features, batch_tokens, device, &mut |_| {})
 }
 
 /// How far a model is through what it is given.
@@ -39,8 +30,8 @@ pub struct Advance {
     pub share: f64,
 }
 
-/// The same, and each batch is told of.
-pub(super) fn watched_outputs<T: Task>(
+/// A model's outputs in the order of the features.
+pub fn outputs<T: Task>(
     task: &T,
     model: &T::Model,
     features: &[T::Features],

@@ -4,7 +4,7 @@ use super::answers::AnswerTask;
 use super::asking::Ask;
 use super::choices::ChoiceTask;
 use super::config::{FineTuneConfig, TaskSection};
-use super::evaluate::{Advance, figures, watched_outputs};
+use super::evaluate::{Advance, figures, outputs};
 use super::held_out::held_out;
 use super::model_folder::TaskFile;
 use super::prompt::PromptTask;
@@ -277,7 +277,7 @@ impl<T: Ask + Send> Asked for TaskModel<T> {
             values.push(Value::Null);
         }
         let (data, truncated) = task.tokens(&means.tokenizer, examples, means.max_len)?;
-        let outputs = watched_outputs(task, model, &data.features, BATCH_TOKENS, &means.device, progress);
+        let outputs = outputs(task, model, &data.features, BATCH_TOKENS, &means.device, progress);
         for (place, value) in places.into_iter().zip(task.answer(&origins, &data, &outputs)) {
             values[place] = value;
         }
@@ -299,8 +299,7 @@ impl<T: Ask + Send> Asked for TaskModel<T> {
         }
         let (data, truncated) = task.tokens(&means.tokenizer, examples, config.data.max_len)?;
         let batch_tokens = config.eval.batch_tokens;
-        let outputs =
-            watched_outputs(&task, &self.model, &data.features, batch_tokens, &means.device, progress);
+        let outputs = outputs(&task, &self.model, &data.features, batch_tokens, &means.device, progress);
         let predictions = task.predictions(&data.examples, &data.features, &outputs);
         if predictions.is_empty() {
             return Err(TrainerError::NoExamples { split: "evaluation" });

@@ -1,6 +1,7 @@
 //! The seam between fine-tuning and a kind of task.
 
 use super::config::TaskSection;
+use super::evaluate::Advance;
 use crate::evaluation::report::Predictions;
 use crate::objective::Objective;
 use crate::{Result, TrainerError};
@@ -42,7 +43,14 @@ pub trait Task {
     /// Keeps with the features what the encoder makes of them, in batches of about so many tokens, for a run that does
     /// not change it: of the model the head alone is then asked. `model` and `device` are without autodiff. Returns
     /// whether the task has such heads.
-    fn summarise(&self, _: &Self::Model, _: &mut [Self::Features], _batch_tokens: usize, _: &Device) -> bool {
+    fn summarise(
+        &self,
+        _: &Self::Model,
+        _: &mut [Self::Features],
+        _batch_tokens: usize,
+        _: &Device,
+        _progress: &mut dyn FnMut(Advance),
+    ) -> bool {
         false
     }
 

@@ -1,7 +1,7 @@
 //! Classes of texts and pairs of texts, and numbers for them.
 
 use super::config::TaskSection;
-use super::evaluate::in_batches;
+use super::evaluate::{Advance, in_batches};
 use super::task::{Encoded, Task, argmax, bad_setting, input, labels, pretrained_encoder, rows, softmax};
 use crate::Result;
 use crate::evaluation::report::{
@@ -231,9 +231,10 @@ impl Task for TextTask {
         inputs: &mut [TextInput],
         batch_tokens: usize,
         device: &Device,
+        progress: &mut dyn FnMut(Advance),
     ) -> bool {
         let work = |batch: &[&TextInput]| rows(model.summaries(tensors(model, batch, device)));
-        let summaries = in_batches(self, inputs, batch_tokens, work, &mut |_| {});
+        let summaries = in_batches(self, inputs, batch_tokens, work, progress);
         for (input, summary) in inputs.iter_mut().zip(summaries) {
             input.summary = Some(summary);
         }

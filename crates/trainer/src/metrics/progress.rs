@@ -7,6 +7,9 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::summary::{duration, grouped};
 
+/// What takes less is not told of.
+const FIRST: Duration = Duration::from_secs(2);
+
 /// Where a run stands.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Status {
@@ -20,6 +23,19 @@ pub struct Status {
     pub learning_rate: f64,
     /// How fast it goes.
     pub pace: Pace,
+}
+
+/// Where a pass over examples stands that trains nothing: an evaluation, or texts encoded ahead.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pass<'a> {
+    /// What it does with which split, as `measuring dev`.
+    pub work: &'a str,
+    /// Sequences that it is through with.
+    pub done: usize,
+    /// The share of all the work that these were, from 0 to 1, which ends it.
+    pub share: f64,
+    /// Time since its beginning.
+    pub elapsed: Duration,
 }
 
 /// How fast a run goes, over the last half minute or so.
@@ -38,6 +54,9 @@ pub trait RunProgress {
     /// A step was made. Called for every step: implementations choose what to show.
     fn step(&mut self, _status: &Status) {}
 
+    /// A pass has got on. Called for every batch.
+    fn pass(&mut self, _pass: &Pass<'_>) {}
+
     /// Something worth a line happened: an evaluation, a checkpoint, a warning.
     fn note(&mut self, _line: &str) {}
 
@@ -52,20 +71,14 @@ pub struct Silent;
 impl RunProgress for Silent {}
 
 /// Progress on standard error: one live line on a terminal, else a line every few seconds.
-pub struct StderrProgress(Shown);
-
-enum Shown {
-    Live(ProgressBar),
-    Lines(LineProgress<std::io::Stderr>),
-}
+pub struct StderrProgress(Box<dyn RunProgress + Send>);
 
 impl StderrProgress {
     /// A live line where standard error is a terminal, lines otherwise.
     pub fn new() -> Self {
-        if std::io::stderr().is_terminal() {
-            Self(Shown::Live(live_line(ProgressDrawTarget::stderr_with_hz(5))))
-        } else {
-            Self(Shown::Lines(LineProgress::new(std::io::stderr(), Duration::from_secs(5))))
+        match std::io::stderr().is_terminal() {
+            true => Self(Box::new(LiveLine::new(ProgressDrawTarget::stderr_with_hz(5)))),
+            false => Self(Box::new(LineProgress::new(std::io::stderr(), Duration::from_secs(5)))),
         }
     }
 }
@@ -78,46 +91,83 @@ impl Default for StderrProgress {
 
 impl RunProgress for StderrProgress {
     fn step(&mut self, status: &Status) {
-        match &mut self.0 {
-            Shown::Live(bar) => {
-                // Another run after one that has ended.
-                if bar.is_finished() {
-                    bar.reset();
-                }
-                bar.set_length(status.steps);
-                bar.set_position(status.step);
-                bar.set_message(figures(status));
-            }
-            Shown::Lines(lines) => lines.step(status),
+        self.0.step(status);
+    }
+
+    fn pass(&mut self, pass: &Pass<'_>) {
+        self.0.pass(pass);
+    }
+
+    fn note(&mut self, line: &str) {
+        self.0.note(line);
+    }
+
+    fn finish(&mut self) {
+        self.0.finish();
+    }
+}
+
+/// Progress as one line that changes: the last step, or the pass that is under way after it.
+struct LiveLine {
+    bar: ProgressBar,
+    last: Option<Status>,
+}
+
+impl LiveLine {
+    fn new(target: ProgressDrawTarget) -> Self {
+        Self { bar: ProgressBar::with_draw_target(Some(0), target), last: None }
+    }
+
+    /// The line in this form; anew, if it had ended.
+    fn begin(&self, template: &str) {
+        if self.bar.is_finished() {
+            self.bar.reset();
+        }
+        let style = ProgressStyle::with_template(template).expect("the template is valid");
+        self.bar.set_style(style);
+    }
+}
+
+impl RunProgress for LiveLine {
+    fn step(&mut self, status: &Status) {
+        self.begin("{bar:10.cyan/blue} {human_pos}/{human_len} · {wide_msg}");
+        self.bar.set_length(status.steps);
+        self.bar.set_position(status.step);
+        self.bar.set_message(figures(status));
+        self.last = Some(*status);
+    }
+
+    fn pass(&mut self, pass: &Pass<'_>) {
+        if pass.share < 1.0 {
+            self.begin("{spinner} {wide_msg}");
+            self.bar.set_message(how_far(pass));
+        } else if let Some(status) = self.last {
+            self.step(&status);
+        } else {
+            self.bar.finish_and_clear();
         }
     }
 
     fn note(&mut self, line: &str) {
-        match &mut self.0 {
-            Shown::Live(bar) => bar.suspend(|| eprintln!("{line}")),
-            Shown::Lines(lines) => lines.note(line),
-        }
+        self.bar.suspend(|| eprintln!("{line}"));
     }
 
     fn finish(&mut self) {
-        match &mut self.0 {
-            Shown::Live(bar) => bar.abandon(),
-            Shown::Lines(lines) => lines.finish(),
+        match self.last {
+            Some(_) => self.bar.abandon(),
+            None => self.bar.finish_and_clear(),
         }
     }
 }
 
-fn live_line(target: ProgressDrawTarget) -> ProgressBar {
-    let style = ProgressStyle::with_template("{bar:10.cyan/blue} {human_pos}/{human_len} · {wide_msg}")
-        .expect("the template is valid");
-    ProgressBar::with_draw_target(Some(0), target).with_style(style)
-}
-
-/// Progress as plain lines: a status line every so often, and after the last step.
+/// Progress as plain lines: a status line every so often, and after the last step; of passes that take longer than
+/// two seconds too.
 pub struct LineProgress<W> {
     out: W,
     every: Duration,
     shown: Option<Instant>,
+    /// How long the pass under way had taken when it was last shown.
+    passed: Option<Duration>,
     /// The last status, until it has been shown.
     pending: Option<Status>,
 }
@@ -125,7 +175,7 @@ pub struct LineProgress<W> {
 impl<W: Write> LineProgress<W> {
     /// Lines to `out`, at most one status in `every`. A closed `out` ends no run: its errors are ignored.
     pub fn new(out: W, every: Duration) -> Self {
-        Self { out, every, shown: None, pending: None }
+        Self { out, every, shown: None, passed: None, pending: None }
     }
 
     fn show(&mut self, status: &Status) {
@@ -143,6 +193,16 @@ impl<W: Write> RunProgress for LineProgress<W> {
             self.show(status);
         } else {
             self.pending = Some(*status);
+        }
+    }
+
+    fn pass(&mut self, pass: &Pass<'_>) {
+        let due = self.passed.map_or(FIRST, |passed| passed + self.every);
+        if pass.share >= 1.0 {
+            self.passed = None;
+        } else if pass.elapsed >= due {
+            self.passed = Some(pass.elapsed);
+            self.note(&how_far(pass));
         }
     }
 
@@ -165,6 +225,18 @@ fn figures(status: &Status) -> String {
         duration(pace.left.as_secs_f64().round()),
         grouped(pace.tokens_per_second as u64),
         100.0 * pace.waiting,
+    )
+}
+
+/// `measuring dev · 25 % · 30 s left · 2 sequences/s`.
+fn how_far(pass: &Pass<'_>) -> String {
+    let Pass { work, done, share, elapsed } = *pass;
+    let elapsed = elapsed.as_secs_f64();
+    format!(
+        "{work} · {:.0} % · {} left · {} sequences/s",
+        100.0 * share,
+        duration((elapsed * (1.0 - share) / share).round()),
+        grouped((done as f64 / elapsed) as u64),
     )
 }
 
@@ -261,13 +333,51 @@ mod tests {
         assert_eq!(text(lines).lines().count(), 2);
     }
 
+    fn pass(work: &str, seconds: u64) -> Pass<'_> {
+        Pass {
+            work,
+            done: 3 * seconds as usize,
+            share: seconds as f64 / 40.0,
+            elapsed: Duration::from_secs(seconds),
+        }
+    }
+
     #[test]
-    fn the_live_line_takes_every_call() {
-        let mut live = StderrProgress(Shown::Live(live_line(ProgressDrawTarget::hidden())));
-        live.step(&status(3));
-        let Shown::Live(bar) = &live.0 else { panic!("not live") };
-        assert_eq!((bar.position(), bar.length()), (3, Some(1_200)));
-        assert!(bar.message().starts_with("loss 6.123 · 3 min 20 s left"));
+    fn a_pass_is_told_of_from_two_seconds_on_and_every_so_often() {
+        let mut lines = LineProgress::new(Vec::new(), Duration::from_secs(5));
+        (1..=10).chain([40]).for_each(|second| lines.pass(&pass("measuring dev", second)));
+        (1..=3).for_each(|second| lines.pass(&pass("measuring test", second)));
+        lines.pass(&pass("measuring test", 40));
+        assert_eq!(
+            text(lines),
+            "measuring dev · 5 % · 38 s left · 3 sequences/s\n\
+             measuring dev · 18 % · 33 s left · 3 sequences/s\n\
+             measuring test · 5 % · 38 s left · 3 sequences/s\n"
+        );
+    }
+
+    #[test]
+    fn the_live_line_shows_a_pass_and_then_the_last_step_again() {
+        let mut live = LiveLine::new(ProgressDrawTarget::hidden());
+        live.pass(&pass("encoding train", 10));
+        assert!(
+            live.bar.message().starts_with("encoding train · 25 % · 30 s left"),
+            "{}",
+            live.bar.message()
+        );
+        live.pass(&pass("encoding train", 40));
+        assert!(live.bar.is_finished(), "there is no step to show");
+        for end in [false, true] {
+            live.step(&status(3));
+            if end {
+                live.finish();
+            }
+            live.pass(&pass("measuring dev", 10));
+            assert!(live.bar.message().starts_with("measuring dev"), "{}", live.bar.message());
+            live.pass(&pass("measuring dev", 40));
+            assert_eq!((live.bar.position(), live.bar.length()), (3, Some(1_200)));
+            assert!(live.bar.message().starts_with("loss 6.123 · 3 min 20 s left"), "{}", live.bar.message());
+        }
         live.finish();
     }
 
