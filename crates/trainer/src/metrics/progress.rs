@@ -111,11 +111,13 @@ impl RunProgress for StderrProgress {
 struct LiveLine {
     bar: ProgressBar,
     last: Option<Status>,
+    /// Whether the run has ended since then.
+    ended: bool,
 }
 
 impl LiveLine {
     fn new(target: ProgressDrawTarget) -> Self {
-        Self { bar: ProgressBar::with_draw_target(Some(0), target), last: None }
+        Self { bar: ProgressBar::with_draw_target(Some(0), target), last: None, ended: false }
     }
 
     /// The line in this form; anew, if it had ended.
@@ -126,15 +128,19 @@ impl LiveLine {
         let style = ProgressStyle::with_template(template).expect("the template is valid");
         self.bar.set_style(style);
     }
-}
 
-impl RunProgress for LiveLine {
-    fn step(&mut self, status: &Status) {
+    fn show(&self, status: &Status) {
         self.begin("{bar:10.cyan/blue} {human_pos}/{human_len} · {wide_msg}");
         self.bar.set_length(status.steps);
         self.bar.set_position(status.step);
         self.bar.set_message(figures(status));
-        self.last = Some(*status);
+    }
+}
+
+impl RunProgress for LiveLine {
+    fn step(&mut self, status: &Status) {
+        self.show(status);
+        (self.last, self.ended) = (Some(*status), false);
     }
 
     fn pass(&mut self, pass: &Pass<'_>) {
@@ -142,7 +148,10 @@ impl RunProgress for LiveLine {
             self.begin("{spinner} {wide_msg}");
             self.bar.set_message(how_far(pass));
         } else if let Some(status) = self.last {
-            self.step(&status);
+            self.show(&status);
+            if self.ended {
+                self.bar.abandon();
+            }
         } else {
             self.bar.finish_and_clear();
         }
@@ -153,6 +162,7 @@ impl RunProgress for LiveLine {
     }
 
     fn finish(&mut self) {
+        self.ended = true;
         match self.last {
             Some(_) => self.bar.abandon(),
             None => self.bar.finish_and_clear(),
@@ -376,6 +386,7 @@ mod tests {
             assert!(live.bar.message().starts_with("measuring dev"), "{}", live.bar.message());
             live.pass(&pass("measuring dev", 40));
             assert_eq!((live.bar.position(), live.bar.length()), (3, Some(1_200)));
+            assert_eq!(live.bar.is_finished(), end);
             assert!(live.bar.message().starts_with("loss 6.123 · 3 min 20 s left"), "{}", live.bar.message());
         }
         live.finish();
