@@ -158,7 +158,11 @@ impl RunProgress for LiveLine {
     }
 
     fn note(&mut self, line: &str) {
-        self.bar.suspend(|| eprintln!("{line}"));
+        // A line that has ended stays above; to suspend it would draw it again below, and what follows beside it.
+        match self.bar.is_finished() {
+            true => eprintln!("{line}"),
+            false => self.bar.suspend(|| eprintln!("{line}")),
+        }
     }
 
     fn finish(&mut self) {
