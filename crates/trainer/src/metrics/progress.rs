@@ -158,7 +158,7 @@ impl RunProgress for LiveLine {
     }
 
     fn note(&mut self, line: &str) {
-        // A line that has ended stays above; to suspend it would draw it again below, and what follows beside it.
+        // A line that has ended stays where it is: suspended, it would be drawn again below the note.
         match self.bar.is_finished() {
             true => eprintln!("{line}"),
             false => self.bar.suspend(|| eprintln!("{line}")),
