@@ -243,23 +243,42 @@ mod tests {
     #[cfg(feature = "flex")]
     #[test]
     fn dropout_has_the_gradient_of_its_mask() {
-        // Values that are the identity read the dropped probabilities out.
         let device = Device::flex().autodiff();
-        let len = 64;
-        let zeros = || Tensor::<4>::zeros([2, 2, len, 8], &device);
-        let eye = Tensor::<2>::eye(len, &device).reshape([1, 1, len, len]).expand([2, 2, len, len]);
-        device.seed(11);
-        let value = eye.clone().mul_scalar(1.0).require_grad();
-        let y = attention(zeros(), zeros(), value.clone(), &AttentionMask::default(), 0.25);
-        let grads = y.clone().sum().backward();
-        let kept = y.clone().into_data();
-        let scaled = 1.0 / 0.75 / len as f32;
-        let dropped = kept.iter::<f32>().filter(|p| *p == 0.0).count();
-        assert!(kept.iter::<f32>().all(|p| p == 0.0 || (p - scaled).abs() < 1e-6));
-        assert!((3_800..4_400).contains(&dropped), "{dropped} of 16384 dropped");
-        // dV = P̃ᵀ·1: each key's probabilities summed over the queries.
-        let expected = y.inner().sum_dim(2).swap_dims(2, 3).expand([2, 2, len, len]).into_data();
-        let found = value.grad(&grads).unwrap().into_data();
-        found.assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-5));
+        let (b, h, len, d) = (2, 2, 64, 8);
+        let leaf = |phase: f32| {
+            let values: Vec<f32> = (0..b * h * len * d).map(|i| (i as f32 * 0.53 + phase).sin()).collect();
+            Tensor::<4>::from_data(TensorData::new(values, [b, h, len, d]), &device).require_grad()
+        };
+        let everything = AttentionMask::default();
+        let fused = |q: &Tensor<4>, k: &Tensor<4>, v: Tensor<4>| {
+            device.seed(11);
+            attention(q.clone(), k.clone(), v, &everything, 0.25)
+        };
+        // Values that are the identity read out what dropout leaves.
+        let eye = Tensor::<2>::eye(len, &device).reshape([1, 1, len, len]).expand([b, h, len, len]);
+        let left = fused(&leaf(0.1), &leaf(1.2), eye).into_data();
+        let factors: Vec<f32> = left.iter::<f32>().map(|p| if p == 0.0 { 0.0 } else { 1.0 / 0.75 }).collect();
+        let dropped = factors.iter().filter(|factor| **factor == 0.0).count();
+        // Five standard deviations of a binomial of 16,384 draws are 280.
+        assert!((3_810..4_380).contains(&dropped), "{dropped} of 16384 dropped");
+        let factors = Tensor::<4>::from_data(TensorData::new(factors, [b, h, len, len]), &device);
+
+        let run = |fuse: bool| {
+            let (q, k, v) = (leaf(0.1), leaf(1.2), leaf(2.3));
+            let y = match fuse {
+                true => fused(&q, &k, v.clone()),
+                false => {
+                    let (_, probs) =
+                        attention_with_weights(q.clone(), k.clone(), v.clone(), &everything, 0.0);
+                    (probs * factors.clone()).matmul(v.clone())
+                }
+            };
+            let grads = (y.clone() * leaf(3.4)).sum().backward();
+            [y, q.grad(&grads).unwrap(), k.grad(&grads).unwrap(), v.grad(&grads).unwrap()]
+                .map(Tensor::into_data)
+        };
+        for (fused, composed) in run(true).into_iter().zip(run(false)) {
+            fused.assert_approx_eq::<f32>(&composed, Tolerance::rel_abs(1e-4, 1e-5));
+        }
     }
 }

@@ -1,4 +1,6 @@
 //! Scaled dot-product attention, a task for each sequence and head.
+//!
+//! Dropout is drawn once: what the backward pass needs of it is the sign of the probabilities that it reads.
 
 use super::gemm::PARALLEL;
 use super::linear::{Matrix, product};
@@ -45,26 +47,43 @@ vectorised! {
         unseen.fill(0.0);
     }
 
-    fn drop_row(from: &[f32], keep: RowKeep, to: &mut [f32]) {
-        for (i, (from, to)) in from.iter().zip(to).enumerate() {
-            *to = *from * keep.factor(i);
+    /// Writes what dropout leaves of a row, and a minus before the probabilities that it drops.
+    fn drop_row(probs: &mut [f32], keep: RowKeep, left: &mut [f32]) {
+        for (i, (p, left)) in probs.iter_mut().zip(left).enumerate() {
+            let factor = keep.factor(i);
+            *left = *p * factor;
+            *p = if factor == 0.0 { -*p } else { *p };
         }
     }
 
-    fn drop_row_in_place(row: &mut [f32], keep: RowKeep) {
-        for (i, x) in row.iter_mut().enumerate() {
-            *x *= keep.factor(i);
+    /// What [`drop_row`] left of the row that it marked.
+    fn dropped_row(probs: &[f32], scale: f32, left: &mut [f32]) {
+        for (p, left) in probs.iter().zip(left) {
+            *left = p.abs() * factor(*p, scale);
+        }
+    }
+
+    /// The gradient of what dropout left to that of the probabilities.
+    fn drop_row_backward(probs: &[f32], scale: f32, gradient: &mut [f32]) {
+        for (p, gradient) in probs.iter().zip(gradient) {
+            *gradient *= factor(*p, scale);
         }
     }
 
     /// The gradient of the probabilities to that of the scores.
     fn softmax_row_backward(probs: &[f32], gradient: &mut [f32], scale: f32) {
         let gradient = &mut gradient[..probs.len()];
-        let dot = sum(probs.len(), |i| probs[i] * gradient[i]);
+        let dot = sum(probs.len(), |i| probs[i].abs() * gradient[i]);
         for (gradient, p) in gradient.iter_mut().zip(probs) {
-            *gradient = *p * (*gradient - dot) * scale;
+            *gradient = p.abs() * (*gradient - dot) * scale;
         }
     }
+}
+
+/// What dropout multiplied a probability by that [`drop_row`] has marked; `scale` is `1 / (1 − p)`.
+#[inline(always)]
+fn factor(prob: f32, scale: f32) -> f32 {
+    if prob.is_sign_negative() { 0.0 } else { scale }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -209,9 +228,10 @@ struct State {
     key: FlexTensor,
     value: FlexTensor,
     tasks: Vec<Task>,
-    /// Each task's `[q_len, k_len]`, before dropout.
+    /// Each task's `[q_len, k_len]`, before dropout, with a minus where it dropped them.
     probs: Vec<f32>,
-    keep: Option<Keep>,
+    /// What dropout multiplied the others by.
+    kept: Option<f32>,
     sizes: Sizes,
 }
 
@@ -231,7 +251,7 @@ impl Backward<Flex, 3> for Attention {
 impl State {
     /// The gradients of query, key and value.
     fn gradients(&self, gradient: &FlexTensor) -> [FlexTensor; 3] {
-        let Self { query, key, value, tasks, probs, keep, sizes } = self;
+        let Self { query, key, value, tasks, probs, kept, sizes } = self;
         let Sizes { batch, n_heads, q_len, k_len, d_k, d_v } = *sizes;
         let scale = sizes.scale();
         let mut grads = [(q_len, d_k), (k_len, d_k), (k_len, d_v)]
@@ -239,22 +259,18 @@ impl State {
         let [dq, dk, dv] = grads.each_mut().map(|grad| Target(grad.as_mut_ptr()));
         let scores = greatest(tasks);
         let step = n_heads as isize;
-        let buffers = || (vec![0.0; scores], vec![0.0; if keep.is_some() { scores } else { 0 }]);
-        for_each_task(tasks, *sizes, &mut [], buffers, |(ds, dropped), task, _| {
+        let buffers = || (vec![0.0; scores], vec![0.0; if kept.is_some() { scores } else { 0 }]);
+        for_each_task(tasks, *sizes, &mut [], buffers, |(ds, left), task, _| {
             let probs = &probs[task.first_score..][..task.scores()];
-            let (ds, dropped) = (&mut ds[..task.scores()], &mut dropped[..]);
+            let ds = &mut ds[..task.scores()];
             let Task { q_len: rows, k_len: columns, .. } = *task;
-            let row_keep = |row: usize| keep.map(|keep| keep.row(task.first_row + row));
-            let used = match keep {
-                Some(_) => {
-                    let dropped = &mut dropped[..probs.len()];
-                    let pairs = probs.chunks_exact(columns).zip(dropped.chunks_exact_mut(columns));
-                    for (row, (from, to)) in pairs.enumerate() {
-                        if let Some(keep) = row_keep(row) {
-                            drop_row(from, keep, to);
-                        }
+            let used = match kept {
+                Some(scale) => {
+                    let left = &mut left[..probs.len()];
+                    for (probs, left) in probs.chunks_exact(columns).zip(left.chunks_exact_mut(columns)) {
+                        dropped_row(probs, *scale, left);
                     }
-                    &*dropped
+                    &*left
                 }
                 None => probs,
             };
@@ -269,10 +285,9 @@ impl State {
                 product([columns, rows, d_v], target, strides, false, probs_matrix, dy, false);
                 let strides = (columns as isize, 1);
                 product([rows, d_v, columns], ds.as_mut_ptr(), strides, false, dy, v.transposed(), false);
-                let pairs = probs.chunks_exact(columns).zip(ds.chunks_exact_mut(columns));
-                for (row, (probs, ds)) in pairs.enumerate() {
-                    if let Some(keep) = row_keep(row) {
-                        drop_row_in_place(ds, keep);
+                for (probs, ds) in probs.chunks_exact(columns).zip(ds.chunks_exact_mut(columns)) {
+                    if let Some(scale) = kept {
+                        drop_row_backward(probs, *scale, ds);
                     }
                     softmax_row_backward(probs, ds, scale);
                 }
@@ -332,7 +347,7 @@ pub(crate) fn attention(
     let tracked = query.node.is_some();
 
     let step = n_heads as isize;
-    let one = |task: &Task, probs: &mut [f32], dropped: &mut [f32], context: Target| {
+    let one = |task: &Task, probs: &mut [f32], left: &mut [f32], context: Target| {
         let Task { q_len: rows, k_len: columns, .. } = *task;
         let causal = mask.causal && rows > 1;
         // SAFETY: the matrices are within their tensors, whose sizes were compared; the target is this
@@ -352,12 +367,12 @@ pub(crate) fn attention(
             }
             let used = match keep {
                 Some(keep) => {
-                    let dropped = &mut dropped[..probs.len()];
-                    let pairs = probs.chunks_exact(columns).zip(dropped.chunks_exact_mut(columns));
-                    for (row, (from, to)) in pairs.enumerate() {
-                        drop_row(from, keep.row(task.first_row + row), to);
+                    let left = &mut left[..probs.len()];
+                    let rows = probs.chunks_exact_mut(columns).zip(left.chunks_exact_mut(columns));
+                    for (row, (probs, left)) in rows.enumerate() {
+                        drop_row(probs, keep.row(task.first_row + row), left);
                     }
-                    &*dropped
+                    &*left
                 }
                 None => &*probs,
             };
@@ -373,15 +388,15 @@ pub(crate) fn attention(
     let context = unsafe {
         filled(batch * q_len * n_heads * d_v, |context| {
             let context = Target(context.as_mut_ptr().cast());
-            let dropped = || vec![0.0; if keep.is_some() { scores } else { 0 }];
+            let left = || vec![0.0; if keep.is_some() { scores } else { 0 }];
             if tracked {
-                for_each_task(&tasks, sizes, &mut probs, dropped, |dropped, task, probs| {
-                    one(task, probs, dropped, context);
+                for_each_task(&tasks, sizes, &mut probs, left, |left, task, probs| {
+                    one(task, probs, left, context);
                 });
             } else {
-                let buffers = || (vec![0.0; scores], dropped());
-                for_each_task(&tasks, sizes, &mut [], buffers, |(probs, dropped), task, _| {
-                    one(task, &mut probs[..task.scores()], dropped, context);
+                let buffers = || (vec![0.0; scores], left());
+                for_each_task(&tasks, sizes, &mut [], buffers, |(probs, left), task, _| {
+                    one(task, &mut probs[..task.scores()], left, context);
                 });
             }
         })
@@ -389,5 +404,6 @@ pub(crate) fn attention(
     let context = heads_inside(context, [batch, n_heads, q_len, d_v]);
     let nodes = [query.node, key.node, value.node];
     let (query, key, value) = (query.value, key.value, value.value);
-    output(Attention, nodes, context, || State { query, key, value, tasks, probs, keep, sizes })
+    let kept = keep.map(|keep| keep.scale);
+    output(Attention, nodes, context, || State { query, key, value, tasks, probs, kept, sizes })
 }
