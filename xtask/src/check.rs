@@ -17,10 +17,15 @@ pub struct Args {
 
 pub fn run(args: &Args) -> Result<()> {
     step::run("format", step::cargo("fmt").args(["--all", "--check"]))?;
-    step::run("lints", step::cargo("clippy").args(["--workspace", "--all-targets", "--", "-D", "warnings"]))?;
+    let mut clippy = step::cargo("clippy");
+    clippy.args(["--workspace", "--all-targets"]).args(test::FEATURES).args(["--", "-D", "warnings"]);
+    step::run("lints", &mut clippy)?;
     step::run(
         "documentation",
-        step::cargo("doc").args(["--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"),
+        step::cargo("doc")
+            .args(["--workspace", "--no-deps"])
+            .args(test::FEATURES)
+            .env("RUSTDOCFLAGS", "-D warnings"),
     )?;
     dependencies()?;
     if args.no_tests {

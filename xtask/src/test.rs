@@ -17,18 +17,23 @@ pub struct Args {
     pub args: Vec<String>,
 }
 
+/// What lints and tests are built with beside the default: a second backend, to hold the first one's against.
+pub const FEATURES: [&str; 2] = ["--features", "cloze/ndarray"];
+
 /// So many generated inputs for a test that asks the environment, in place of its few.
 const CASES: (&str, &str) = ("CLOZE_CASES", "20000");
 
 pub fn run(args: &Args) -> Result<()> {
     if args.args.is_empty() {
-        step::run("documentation examples", step::cargo("test").args(["--workspace", "--doc", "--quiet"]))?;
+        let mut test = step::cargo("test");
+        test.args(["--workspace", "--doc", "--quiet"]).args(FEATURES);
+        step::run("documentation examples", &mut test)?;
     }
     // Last, so that the runner's own summary closes the output.
     if step::succeeds(step::bare_cargo().args(["nextest", "--version"])) {
         let mut nextest = step::bare_cargo();
         nextest.args(["nextest", "run", "--workspace", "--no-fail-fast", "--manifest-path"]);
-        nextest.arg(step::root().join("Cargo.toml"));
+        nextest.arg(step::root().join("Cargo.toml")).args(FEATURES);
         if args.full {
             nextest.args(["--run-ignored", "all"]).env(CASES.0, CASES.1);
         }
@@ -37,6 +42,7 @@ pub fn run(args: &Args) -> Result<()> {
         let mut test = step::cargo("test");
         // Everything but the documentation examples, which have run, and the benchmarks.
         test.args(["--workspace", "--no-fail-fast", "--lib", "--bins", "--tests", "--examples"]);
+        test.args(FEATURES);
         test.args(&args.args);
         if args.full {
             let separator = (!args.args.iter().any(|arg| arg == "--")).then_some("--");

@@ -1,4 +1,4 @@
-//! Every config runs for a few steps, and so do the README's commands for fine-tuning.
+//! Every config runs for a few steps, on a second backend too, and so do the README's commands for fine-tuning.
 
 #![cfg(feature = "flex")]
 #![allow(clippy::unwrap_used, reason = "helpers of tests, which clippy does not count as tests")]
@@ -9,8 +9,10 @@
 mod server;
 mod workplace;
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use toml::Table;
 use workplace::Workplace;
 
 /// What makes a pretraining run a matter of seconds: few steps of few sequences …
@@ -26,27 +28,88 @@ const SHORT: [&str; 5] = [
 const SMALL: [&str; 5] =
     ["tokenizer.vocab_size=400", "model.d_model=32", "model.n_layers=2", "model.n_heads=2", "model.d_ff=64"];
 
+/// The configs' names in an order in which those that begin with what others leave come after them, with whether
+/// they fine-tune.
+fn in_order(configs: &BTreeMap<String, Table>) -> Vec<(&String, bool)> {
+    let names = configs.iter().map(|(name, config)| (name, config.contains_key("task")));
+    let (tuning, pretraining): (Vec<_>, Vec<_>) = names.partition(|(_, tunes)| *tunes);
+    assert!(!tuning.is_empty() && !pretraining.is_empty());
+    [pretraining, tuning].concat()
+}
+
+/// Runs a config for a few steps, and returns its folder.
+fn run(place: &Workplace, (name, config): (&String, &Table), out: &str, more: &[&str]) -> PathBuf {
+    let tunes = config.contains_key("task");
+    let has = |section: &str, key: &str| config[section].get(key).is_some();
+    let mut sets = if tunes { vec!["train.epochs=1"] } else { SHORT.to_vec() };
+    sets.extend(has("train", "accumulate").then_some("train.accumulate=2"));
+    sets.extend(SMALL.iter().filter(|_| !tunes && !has("model", "path")));
+    let path = format!("configs/{name}.toml");
+    let mut args = vec!["train", &path, "--out", out];
+    args.extend(sets.into_iter().flat_map(|set| ["--set", set]));
+    args.extend(more);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cloze"));
+    let ran = command.args(&args).current_dir(place.root()).output().unwrap();
+    assert!(ran.status.success(), "{name}, {more:?}: {}", String::from_utf8_lossy(&ran.stderr));
+    let folder = place.root().join(out);
+    assert!(folder.join("model/model.safetensors").is_file(), "{name} leaves no model");
+    folder
+}
+
 #[test]
 fn every_config_runs() {
     let place = Workplace::new();
     let configs = place.configs();
-    let is_fine_tuning = |name: &String| configs[name].contains_key("task");
-    // Some begin with what others leave.
-    let (tuning, pretraining): (Vec<_>, Vec<_>) = configs.keys().partition(|name| is_fine_tuning(name));
-    assert!(!tuning.is_empty() && !pretraining.is_empty());
-    for name in pretraining.into_iter().chain(tuning) {
-        let config = format!("configs/{name}.toml");
-        let mut args = vec!["train", &config];
-        let has = |section: &str, key: &str| configs[name][section].get(key).is_some();
-        let mut sets = if is_fine_tuning(name) { vec!["train.epochs=1"] } else { SHORT.to_vec() };
-        sets.extend(has("train", "accumulate").then_some("train.accumulate=2"));
-        sets.extend(SMALL.iter().filter(|_| !is_fine_tuning(name) && !has("model", "path")));
-        args.extend(sets.into_iter().flat_map(|set| ["--set", set]));
-        let ran =
-            Command::new(env!("CARGO_BIN_EXE_cloze")).args(&args).current_dir(place.root()).output().unwrap();
-        assert!(ran.status.success(), "{name}: {}", String::from_utf8_lossy(&ran.stderr));
-        let model = place.root().join("runs").join(name).join("model/model.safetensors");
-        assert!(model.is_file(), "{name} leaves no model");
+    for (name, _) in in_order(&configs) {
+        run(&place, (name, &configs[name]), &format!("runs/{name}"), &[]);
+    }
+}
+
+/// The numbers of a run's metrics that tell how good the model is, in their order.
+#[cfg(feature = "ndarray")]
+fn losses(run: &Path) -> Vec<(String, f64)> {
+    let metrics = std::fs::read_to_string(run.join("metrics.jsonl")).unwrap();
+    let mut losses = Vec::new();
+    for line in metrics.lines() {
+        let event: serde_json::Value = serde_json::from_str(line).unwrap();
+        for figures in [&event, &event["figures"]["figures"]] {
+            for name in ["loss", "grad_norm", "mse"] {
+                let what = format!("{} {} {name}", event["event"], event["step"]);
+                losses.extend(figures[name].as_f64().map(|value| (what, value)));
+            }
+        }
+    }
+    losses
+}
+
+/// Without dropout, whose masks a device draws in its own way.
+#[cfg(feature = "ndarray")]
+#[test]
+fn every_config_learns_the_same_on_a_second_backend() {
+    let place = Workplace::new();
+    let configs = place.configs();
+    for (name, tunes) in in_order(&configs) {
+        let config = &configs[name];
+        let mut sets = vec!["log.every=1"];
+        match tunes {
+            true => {
+                sets.extend(["model.dropout.hidden=0", "model.dropout.attention=0"]);
+                let kind = config["task"]["kind"].as_str().unwrap();
+                let drops = !["answers", "prompt"].contains(&kind);
+                sets.extend(drops.then_some("model.dropout.head=0"));
+            }
+            false => sets.extend(["model.hidden_dropout=0", "model.attention_dropout=0"]),
+        }
+        let sets: Vec<&str> = sets.into_iter().flat_map(|set| ["--set", set]).collect();
+        let first = losses(&run(&place, (name, config), &format!("runs/{name}"), &sets));
+        let more = [&sets[..], &["--device", "ndarray"]].concat();
+        let second = losses(&run(&place, (name, config), &format!("runs/{name}-2"), &more));
+        assert!(first.len() >= 2, "{name}: {first:?}");
+        assert_eq!(first.len(), second.len(), "{name}");
+        for ((what, first), (_, second)) in first.into_iter().zip(second) {
+            let near = (first - second).abs() <= 1e-4 * first.abs().max(1.0);
+            assert!(near, "{name}, {what}: {first} on the first, {second} on the second");
+        }
     }
 }
 

@@ -69,6 +69,14 @@ impl BertInput {
         }
     }
 
+    /// How many tokens the longest sequence has, of padded input with its padding.
+    pub fn longest(&self) -> usize {
+        match &self.packing {
+            Some(packing) => packing.longest(),
+            None => self.input_ids.dims()[1],
+        }
+    }
+
     /// The same sequences a row each, with padding where they differ in length.
     fn padded(self, packing: &Packing) -> Self {
         let device = self.input_ids.device();

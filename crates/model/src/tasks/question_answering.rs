@@ -32,7 +32,7 @@ impl<A: SelfAttention> BertForQuestionAnswering<A> {
     /// model leaves all of that in the softmax.)
     ///
     /// # Shapes
-    /// - `outside`: `[sequences, longest]`, `true` where no answer may begin or end
+    /// - `outside`: `[sequences, longest]`, see [`BertInput::longest`], `true` where no answer may begin or end
     pub fn forward(&self, input: BertInput, outside: Option<Tensor<2, Bool>>) -> SpanLogits {
         let (packing, pad_mask) = (input.packing.clone(), input.pad_mask.clone());
         let hidden = self.bert.forward(input).last_hidden_state;

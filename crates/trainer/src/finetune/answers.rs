@@ -233,12 +233,13 @@ impl Task for AnswerTask {
 /// The logits of contexts and of the tokens that stand for none: no answer begins or ends elsewhere.
 fn forward(model: &BertForQuestionAnswering, batch: &[&QuestionFeatures], device: &Device) -> SpanLogits {
     let sequences: Vec<_> = batch.iter().map(|window| &window.sequence).collect();
-    let longest = sequences.iter().map(|sequence| sequence.len()).max().unwrap_or(0);
+    let input = input(&model.bert, &sequences, device);
+    let longest = input.longest();
     let outside = batch.iter().flat_map(|window| {
         (0..longest).map(|token| token != window.null && !window.context.contains(&token))
     });
     let outside = TensorData::new(outside.collect::<Vec<bool>>(), [batch.len(), longest]);
-    model.forward(input(&model.bert, &sequences, device), Some(Tensor::<2, Bool>::from_data(outside, device)))
+    model.forward(input, Some(Tensor::<2, Bool>::from_data(outside, device)))
 }
 
 #[cfg(test)]

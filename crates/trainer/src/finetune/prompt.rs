@@ -137,14 +137,10 @@ impl PromptTask {
     /// The classes' scores, `[batch, classes]`.
     fn forward(&self, model: &BertForMaskedLm, batch: &[&PromptFeatures], device: &Device) -> Tensor<2> {
         let sequences: Vec<&TokenSequence> = batch.iter().map(|features| &features.sequence).collect();
-        let longest = sequences.iter().map(|sequence| sequence.len()).max().unwrap_or(0);
-        let packed = model.bert.takes_packed();
-        let starts = sequences.iter().scan(0, |start, sequence| {
-            let step = if packed { sequence.len() } else { longest };
-            Some(std::mem::replace(start, *start + step))
-        });
-        let masks = starts.zip(batch).map(|(start, features)| (start + features.mask) as i32).collect();
-        let logits = model.forward(input(&model.bert, &sequences, device), labels(masks, device));
+        let input = input(&model.bert, &sequences, device);
+        let masks = labels(batch.iter().map(|features| features.mask as i32).collect(), device);
+        let masks = input.first_tokens() + masks;
+        let logits = model.forward(input, masks);
         let words: Tensor<1, Int> = labels(self.words.clone(), device);
         let shares = TensorData::new(self.shares.clone(), [self.words.len(), self.labels.len()]);
         logits.select(1, words).matmul(Tensor::from_data(shares, device))
