@@ -59,14 +59,18 @@ impl BertInput {
         self
     }
 
-    /// The number of each sequence's first token, `[sequences]`, as [`Bert::states_at`] counts them.
-    pub fn first_tokens(&self) -> Tensor<1, Int> {
+    /// The number of each sequence's first token, as [`Bert::states_at`] counts them.
+    pub fn starts(&self) -> Vec<usize> {
         let [batch, len] = self.input_ids.dims();
-        let device = self.input_ids.device();
         match &self.packing {
-            Some(packing) => numbers(packing.starts(), &device),
-            None => numbers((0..batch).map(|row| row * len), &device),
+            Some(packing) => packing.starts().collect(),
+            None => (0..batch).map(|row| row * len).collect(),
         }
+    }
+
+    /// [`Self::starts`] on the device, `[sequences]`.
+    pub fn first_tokens(&self) -> Tensor<1, Int> {
+        numbers(self.starts().into_iter(), &self.input_ids.device())
     }
 
     /// How many tokens the longest sequence has, of padded input with its padding.

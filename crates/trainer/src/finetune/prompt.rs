@@ -138,9 +138,9 @@ impl PromptTask {
     fn forward(&self, model: &BertForMaskedLm, batch: &[&PromptFeatures], device: &Device) -> Tensor<2> {
         let sequences: Vec<&TokenSequence> = batch.iter().map(|features| &features.sequence).collect();
         let input = input(&model.bert, &sequences, device);
-        let masks = labels(batch.iter().map(|features| features.mask as i32).collect(), device);
-        let masks = input.first_tokens() + masks;
-        let logits = model.forward(input, masks);
+        let starts = input.starts().into_iter();
+        let masks = starts.zip(batch).map(|(start, features)| (start + features.mask) as i32).collect();
+        let logits = model.forward(input, labels(masks, device));
         let words: Tensor<1, Int> = labels(self.words.clone(), device);
         let shares = TensorData::new(self.shares.clone(), [self.words.len(), self.labels.len()]);
         logits.select(1, words).matmul(Tensor::from_data(shares, device))

@@ -278,13 +278,9 @@ impl TagTask {
     ) -> Tensor<2> {
         let sequences: Vec<&TokenSequence> = windows.iter().map(|window| &window.sequence).collect();
         let input = input(&model.bert, &sequences, device);
-        let [_, row] = input.input_ids.dims();
-        let packed = input.packing.is_some();
-        let mut start = 0;
         let mut positions = Vec::new();
-        for window in windows {
+        for (start, window) in input.starts().into_iter().zip(windows) {
             positions.extend(window.positions.iter().map(|position| (start + position) as i32));
-            start += if packed { window.sequence.len() } else { row };
         }
         model.forward(input, Tensor::<1, Int>::from_data(&positions[..], device))
     }
