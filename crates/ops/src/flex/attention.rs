@@ -15,6 +15,7 @@ use burn_autodiff::ops::{Backward, Ops};
 use burn_flex::{Flex, FlexTensor, Layout};
 use burn_std::Bytes;
 use rayon::prelude::*;
+use std::slice;
 
 vectorised! {
     /// Scores to probabilities, over the first `limit` keys less the ignored ones.
@@ -177,31 +178,23 @@ impl Task {
     /// The memory has that size and the task is one of its tensor's.
     unsafe fn target(&self, memory: Target, n_heads: usize, len: usize, d: usize) -> *mut f32 {
         // SAFETY: the caller's promise.
-        unsafe { memory.0.add(((self.row * len + self.start) * n_heads + self.head) * d) }
+        unsafe { memory.at(((self.row * len + self.start) * n_heads + self.head) * d) }
     }
 }
 
-/// Calls `work` for every task with its part of `scores` (the tasks' scores one after another), on all cores
-/// where that is worth it; `init` makes what a thread reuses from task to task.
+/// Calls `work` for every task, on all cores where that is worth it; `init` makes what a thread reuses from task
+/// to task.
 fn for_each_task<T>(
     tasks: &[Task],
     sizes: Sizes,
-    mut scores: &mut [f32],
     init: impl Fn() -> T + Sync + Send,
-    work: impl Fn(&mut T, &Task, &mut [f32]) + Sync + Send,
+    work: impl Fn(&mut T, &Task) + Sync + Send,
 ) {
-    let mut parts = Vec::with_capacity(tasks.len());
-    for task in tasks {
-        let (part, rest) = scores.split_at_mut(task.scores().min(scores.len()));
-        parts.push((task, part));
-        scores = rest;
-    }
-    let total: usize = tasks.iter().map(Task::scores).sum();
-    if total * (sizes.d_k + sizes.d_v) < PARALLEL {
+    if total(tasks) * (sizes.d_k + sizes.d_v) < PARALLEL {
         let mut reused = init();
-        parts.into_iter().for_each(|(task, part)| work(&mut reused, task, part));
+        tasks.iter().for_each(|task| work(&mut reused, task));
     } else {
-        parts.into_par_iter().for_each_init(init, |reused, (task, part)| work(reused, task, part));
+        tasks.par_iter().for_each_init(init, |reused, task| work(reused, task));
     }
 }
 
@@ -213,6 +206,15 @@ struct Target(*mut f32);
 unsafe impl Send for Target {}
 // SAFETY: as above.
 unsafe impl Sync for Target {}
+
+impl Target {
+    /// # Safety
+    /// There are so many elements.
+    unsafe fn at(self, i: usize) -> *mut f32 {
+        // SAFETY: the caller's promise.
+        unsafe { self.0.add(i) }
+    }
+}
 
 /// A tensor `[batch, n_heads, len, d]` on memory of the order `[batch, len, n_heads, d]`: what the linear
 /// maps on both sides have.
@@ -260,7 +262,7 @@ impl State {
         let scores = greatest(tasks);
         let step = n_heads as isize;
         let buffers = || (vec![0.0; scores], vec![0.0; if kept.is_some() { scores } else { 0 }]);
-        for_each_task(tasks, *sizes, &mut [], buffers, |(ds, left), task, _| {
+        for_each_task(tasks, *sizes, buffers, |(ds, left), task| {
             let probs = &probs[task.first_score..][..task.scores()];
             let ds = &mut ds[..task.scores()];
             let Task { q_len: rows, k_len: columns, .. } = *task;
@@ -311,6 +313,11 @@ impl State {
     }
 }
 
+/// The scores of all tasks.
+fn total(tasks: &[Task]) -> usize {
+    tasks.iter().map(Task::scores).sum()
+}
+
 /// The most scores that a task has.
 fn greatest(tasks: &[Task]) -> usize {
     tasks.iter().map(Task::scores).max().unwrap_or(0)
@@ -347,15 +354,16 @@ pub(crate) fn attention(
     let tracked = query.node.is_some();
 
     let step = n_heads as isize;
-    let one = |task: &Task, probs: &mut [f32], left: &mut [f32], context: Target| {
+    let one = |task: &Task, scores: *mut f32, left: &mut [f32], context: Target| {
         let Task { q_len: rows, k_len: columns, .. } = *task;
         let causal = mask.causal && rows > 1;
-        // SAFETY: the matrices are within their tensors, whose sizes were compared; the target is this
-        // task's part of the context.
+        // SAFETY: the matrices are within their tensors, whose sizes were compared; the targets are this task's
+        // parts of the scores, all of which the product writes, and of the context.
         unsafe {
             let (q, k, v) = (task.matrix(&query.value), task.matrix(&key.value), task.matrix(&value.value));
             let strides = (columns as isize, 1);
-            product([rows, d_k, columns], probs.as_mut_ptr(), strides, false, q, k.transposed(), false);
+            product([rows, d_k, columns], scores, strides, false, q, k.transposed(), false);
+            let probs = slice::from_raw_parts_mut(scores, task.scores());
             let ignored = match ignored.is_empty() {
                 true => &[],
                 false => &ignored[task.row * k_len + task.start..][..columns],
@@ -382,21 +390,24 @@ pub(crate) fn attention(
         }
     };
 
-    let mut probs = vec![0.0; if tracked { tasks.iter().map(Task::scores).sum() } else { 0 }];
     let scores = greatest(&tasks);
-    // SAFETY: the tasks write every sequence's and head's part of `[batch, q_len, n_heads, d_v]`.
+    let left = || vec![0.0; if keep.is_some() { scores } else { 0 }];
+    let mut probs = Vec::new();
+    // SAFETY: the tasks write every sequence's and head's part of `[batch, q_len, n_heads, d_v]`, and all scores.
     let context = unsafe {
         filled(batch * q_len * n_heads * d_v, |context| {
             let context = Target(context.as_mut_ptr().cast());
-            let left = || vec![0.0; if keep.is_some() { scores } else { 0 }];
             if tracked {
-                for_each_task(&tasks, sizes, &mut probs, left, |left, task, probs| {
-                    one(task, probs, left, context);
+                probs = filled(total(&tasks), |probs| {
+                    let probs = Target(probs.as_mut_ptr().cast());
+                    for_each_task(&tasks, sizes, left, |left, task| {
+                        one(task, probs.at(task.first_score), left, context);
+                    });
                 });
             } else {
                 let buffers = || (vec![0.0; scores], left());
-                for_each_task(&tasks, sizes, &mut [], buffers, |(probs, left), task, _| {
-                    one(task, &mut probs[..task.scores()], left, context);
+                for_each_task(&tasks, sizes, buffers, |(probs, left), task| {
+                    one(task, probs.as_mut_ptr(), left, context);
                 });
             }
         })

@@ -22,7 +22,7 @@ vectorised! {
 }
 
 /// Multiplies every element with 0 or `1 / (1 − p)`.
-pub(super) fn apply(x: &mut [f32], width: usize, keep: Keep) {
+fn apply(x: &mut [f32], width: usize, keep: Keep) {
     let rows = rows_per_task(width);
     x.par_chunks_mut((rows * width).max(1)).enumerate().for_each(|(task, x)| {
         scale_rows(x, width, keep, task * rows);

@@ -3,8 +3,7 @@
 use super::random::{Keep, RowKeep};
 use super::vector::{sum, vectorised};
 use super::{
-    Input, dense, draw_seed, dropout, filled, op, output, register, rows, rows_per_task, tensor, values,
-    values_mut,
+    Input, dense, draw_seed, filled, op, output, register, rows, rows_per_task, tensor, values, values_mut,
 };
 use burn::tensor::{Shape, Tensor};
 use burn_autodiff::checkpoint::base::Checkpointer;
@@ -19,18 +18,26 @@ type Statistics = [f32; 2];
 
 vectorised! {
     /// `sum = residual + keep · x`
-    fn add_row(x: &[f32], residual: &[f32], keep: Option<RowKeep>, total: &mut [f32]) {
+    fn add_row(x: &[f32], residual: &[f32], keep: Option<RowKeep>, total: &mut [MaybeUninit<f32>]) {
+        let (x, residual) = (&x[..total.len()], &residual[..total.len()]);
         match keep {
             Some(keep) => {
                 for (i, total) in total.iter_mut().enumerate() {
-                    *total = residual[i] + x[i] * keep.factor(i);
+                    total.write(residual[i] + x[i] * keep.factor(i));
                 }
             }
             None => {
                 for (i, total) in total.iter_mut().enumerate() {
-                    *total = residual[i] + x[i];
+                    total.write(residual[i] + x[i]);
                 }
             }
+        }
+    }
+
+    /// The gradient of `x` to that of the sum.
+    fn drop_row(gradient: &[f32], keep: RowKeep, x: &mut [MaybeUninit<f32>]) {
+        for ((i, x), gradient) in x.iter_mut().enumerate().zip(gradient) {
+            x.write(gradient * keep.factor(i));
         }
     }
 
@@ -81,31 +88,51 @@ struct State {
 }
 
 impl State {
-    /// The gradients of the input, the scale and the shift.
-    fn gradients(&self, mut gradient: FlexTensor) -> (FlexTensor, FlexTensor, FlexTensor) {
+    /// The gradients of the input, of `x` before its dropout where there is one, of the scale and the shift.
+    fn gradients(
+        &self,
+        mut gradient: FlexTensor,
+    ) -> (FlexTensor, Option<FlexTensor>, FlexTensor, FlexTensor) {
         let (input, gamma) = (values(&self.input), values(&self.gamma));
+        let shape = gradient.layout().shape().clone();
+        let gradients = values_mut(&mut gradient);
         let d = gamma.len();
         let per_task = rows_per_task(d);
-        let parts: Vec<Vec<f32>> = values_mut(&mut gradient)
-            .par_chunks_mut(per_task * d)
-            .zip(input.par_chunks(per_task * d))
-            .zip(self.statistics.par_chunks(per_task))
-            .map(|((gradient, input), statistics)| {
+        let task = (per_task * d).max(1);
+        let mut parts: Vec<Vec<f32>> = Vec::new();
+        let mut work = |before: Vec<Option<&mut [MaybeUninit<f32>]>>| {
+            let gradients = gradients.par_chunks_mut(task).zip(input.par_chunks(task));
+            let tasks = gradients.zip(self.statistics.par_chunks(per_task)).zip(before).enumerate();
+            let parted = tasks.map(|(number, (((gradient, input), statistics), mut before))| {
                 let mut part = vec![0.0; 2 * d];
                 let (gamma_part, beta_part) = part.split_at_mut(d);
                 let rows = gradient.chunks_exact_mut(d).zip(input.chunks_exact(d)).zip(statistics);
-                for ((gradient, input), statistics) in rows {
+                for (row, ((gradient, input), statistics)) in rows.enumerate() {
                     norm_row_backward(input, gamma, *statistics, gradient, gamma_part, beta_part);
+                    if let (Some(keep), Some(before)) = (self.keep, &mut before) {
+                        let keep = keep.row(number * per_task + row);
+                        drop_row(gradient, keep, &mut before[row * d..][..d]);
+                    }
                 }
                 part
-            })
-            .collect();
+            });
+            parts = parted.collect();
+        };
+        let x = match self.keep {
+            // SAFETY: the tasks cover the whole, and `drop_row` writes each element of its row.
+            Some(_) => Some(unsafe { filled(input.len(), |x| work(x.chunks_mut(task).map(Some).collect())) }),
+            None => {
+                work(self.statistics.chunks(per_task).map(|_| None).collect());
+                None
+            }
+        };
         let mut total = vec![0.0; 2 * d];
         for part in parts {
             total.iter_mut().zip(part).for_each(|(total, part)| *total += part);
         }
         let beta = total.split_off(d);
-        (gradient, tensor(total, Shape::new([d])), tensor(beta, Shape::new([d])))
+        let x = x.map(|x| tensor(x, shape));
+        (gradient, x, tensor(total, Shape::new([d])), tensor(beta, Shape::new([d])))
     }
 }
 
@@ -118,7 +145,7 @@ impl Backward<Flex, 3> for LayerNorm {
     fn backward(self, ops: Ops<State, 3>, grads: &mut Gradients, _: &mut Checkpointer) {
         op!("layer_norm_backward");
         let gradient = dense(grads.consume::<Flex>(&ops.node));
-        let (x, gamma, beta) = ops.state.gradients(gradient);
+        let (x, _, gamma, beta) = ops.state.gradients(gradient);
         register(grads, &ops, [x, gamma, beta]);
     }
 }
@@ -132,12 +159,8 @@ impl Backward<Flex, 4> for AddLayerNorm {
     fn backward(self, ops: Ops<State, 4>, grads: &mut Gradients, _: &mut Checkpointer) {
         op!("add_layer_norm_backward");
         let gradient = dense(grads.consume::<Flex>(&ops.node));
-        let (residual, gamma, beta) = ops.state.gradients(gradient);
-        let mut x = residual.clone();
-        if let Some(keep) = ops.state.keep {
-            let (_, width) = rows(&x);
-            dropout::apply(values_mut(&mut x), width, keep);
-        }
+        let (residual, x, gamma, beta) = ops.state.gradients(gradient);
+        let x = x.unwrap_or_else(|| residual.clone());
         register(grads, &ops, [x, residual, gamma, beta]);
     }
 }
@@ -165,39 +188,38 @@ pub(crate) fn layer_norm<const D: usize>(
     let mut statistics = vec![[0.0; 2]; n_rows];
 
     let residual = residual.map(|(residual, _)| Input::dense(residual));
-    let total = residual.as_ref().map(|residual| {
-        assert_eq!(*residual.value.layout().shape(), shape, "the residual has another shape than x");
-        let (x, residual) = (values(&x.value), values(&residual.value));
-        let mut total = vec![0.0; x.len()];
-        total
-            .par_chunks_mut((per_task * d).max(1))
-            .zip(x.par_chunks((per_task * d).max(1)))
-            .zip(residual.par_chunks((per_task * d).max(1)))
-            .enumerate()
-            .for_each(|(task, ((total, x), residual))| {
-                let rows = total.chunks_exact_mut(d).zip(x.chunks_exact(d)).zip(residual.chunks_exact(d));
-                for (row, ((total, x), residual)) in rows.enumerate() {
-                    add_row(x, residual, keep.map(|keep| keep.row(task * per_task + row)), total);
-                }
-            });
-        tensor(total, shape.clone())
-    });
-    let input = total.unwrap_or_else(|| x.value.clone());
-    let (from, scale, shift) = (values(&input), values(&gamma.value), values(&beta.value));
-    // SAFETY: the tasks cover the whole, and `norm_row` writes each element of its row.
+    let (from, scale, shift) = (values(&x.value), values(&gamma.value), values(&beta.value));
+    let task = (per_task * d).max(1);
+    let norm = |x: &[f32], y: &mut [MaybeUninit<f32>]| norm_row(x, scale, shift, epsilon as f32, y);
+    let mut total = None;
+    // SAFETY: the tasks cover the whole; `add_row` and `norm_row` write each element of their row, the one before
+    // the other reads it.
     let y = unsafe {
         filled(from.len(), |y| {
-            y.par_chunks_mut((per_task * d).max(1))
-                .zip(from.par_chunks((per_task * d).max(1)))
-                .zip(statistics.par_chunks_mut(per_task))
-                .for_each(|((y, x), statistics)| {
+            let tasks = y.par_chunks_mut(task).zip(from.par_chunks(task));
+            let tasks = tasks.zip(statistics.par_chunks_mut(per_task));
+            let Some(residual) = &residual else {
+                return tasks.for_each(|((y, x), statistics)| {
                     let rows = y.chunks_exact_mut(d).zip(x.chunks_exact(d)).zip(statistics);
-                    for ((y, x), statistics) in rows {
-                        *statistics = norm_row(x, scale, shift, epsilon as f32, y);
+                    rows.for_each(|((y, x), statistics)| *statistics = norm(x, y));
+                });
+            };
+            assert_eq!(*residual.value.layout().shape(), shape, "the residual has another shape than x");
+            let residual = values(&residual.value).par_chunks(task);
+            total = Some(filled(from.len(), |total| {
+                let tasks = tasks.zip(total.par_chunks_mut(task).zip(residual)).enumerate();
+                tasks.for_each(|(number, (((y, x), statistics), (total, residual)))| {
+                    let rows = y.chunks_exact_mut(d).zip(x.chunks_exact(d)).zip(statistics);
+                    let totals = total.chunks_exact_mut(d).zip(residual.chunks_exact(d));
+                    for (row, (((y, x), statistics), (total, residual))) in rows.zip(totals).enumerate() {
+                        add_row(x, residual, keep.map(|keep| keep.row(number * per_task + row)), total);
+                        *statistics = norm(total.assume_init_ref(), y);
                     }
                 });
+            }));
         })
     };
+    let input = total.map_or_else(|| x.value.clone(), |total| tensor(total, shape.clone()));
     let y = tensor(y, shape);
     let state = || State { input, gamma: gamma.value, statistics, keep };
     match residual {

@@ -2,7 +2,8 @@
 
 use super::gemm::{Begin, Product, Target};
 pub(super) use super::gemm::{Matrix, product};
-use super::{Input, dense, filled, op, output, rows, rows_per_task, tensor, values};
+use super::vector::vectorised;
+use super::{Input, dense, filled, op, output, rows, tensor, values};
 use crate::Precision;
 use burn::tensor::{DType, Shape, Tensor};
 use burn_autodiff::checkpoint::base::Checkpointer;
@@ -21,24 +22,28 @@ impl Matrix {
     }
 }
 
+/// Rows that are summed by a task: fixed, so that sums do not depend on the number of threads.
+const SUMMED: usize = 64;
+
+vectorised! {
+    /// Adds the rows to their sum.
+    fn add_rows(x: &[f32], total: &mut [f32]) {
+        for row in x.chunks_exact(total.len().max(1)) {
+            for (total, x) in total.iter_mut().zip(row) {
+                *total += x;
+            }
+        }
+    }
+}
+
 /// The sum of the rows.
 fn sum_rows(x: &[f32], width: usize) -> Vec<f32> {
-    let per_task = rows_per_task(width) * width;
-    let parts: Vec<Vec<f32>> = x
-        .par_chunks(per_task.max(1))
-        .map(|x| {
-            let mut part = vec![0.0; width];
-            for row in x.chunks_exact(width) {
-                part.iter_mut().zip(row).for_each(|(part, x)| *part += x);
-            }
-            part
-        })
-        .collect();
-    let mut total = vec![0.0; width];
-    for part in parts {
-        total.iter_mut().zip(part).for_each(|(total, part)| *total += part);
-    }
-    total
+    let sum = |x: &[f32]| {
+        let mut total = vec![0.0; width];
+        add_rows(x, &mut total);
+        total
+    };
+    sum(&x.par_chunks((SUMMED * width).max(1)).flat_map_iter(sum).collect::<Vec<f32>>())
 }
 
 #[derive(Debug, Clone)]

@@ -4,7 +4,9 @@
 /// Compiles each function for AVX-512, AVX2 and the plain instruction set, and calls the best one that the
 /// machine has. (NEON is part of AArch64's plain set.)
 ///
-/// The arithmetic is the same whichever it is, without fused multiply-adds, so results have the same bits.
+/// The arithmetic is the same whichever it is, so results have the same bits: additions are fused with products
+/// only where the code says so, by `mul_add`, which a machine without such an instruction (x86 before 2013)
+/// computes in software.
 macro_rules! vectorised {
     ($($(#[$doc:meta])* $vis:vis fn $name:ident($($arg:ident : $type:ty),* $(,)?) $(-> $result:ty)? $body:block)*) => {$(
         $(#[$doc])*
@@ -16,23 +18,23 @@ macro_rules! vectorised {
 
             #[cfg(target_arch = "x86_64")]
             {
-                #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx2")]
+                #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx2,fma")]
                 #[allow(clippy::too_many_arguments)]
                 fn avx512($($arg: $type),*) $(-> $result)? { body($($arg),*) }
 
-                #[target_feature(enable = "avx2")]
+                #[target_feature(enable = "avx2,fma")]
                 #[allow(clippy::too_many_arguments)]
                 fn avx2($($arg: $type),*) $(-> $result)? { body($($arg),*) }
 
-                if std::is_x86_feature_detected!("avx512f")
-                    && std::is_x86_feature_detected!("avx512vl")
-                    && std::is_x86_feature_detected!("avx512dq")
-                    && std::is_x86_feature_detected!("avx512bw")
-                {
-                    // SAFETY: the machine has these instructions.
-                    return unsafe { avx512($($arg),*) };
-                }
-                if std::is_x86_feature_detected!("avx2") {
+                if std::is_x86_feature_detected!("avx2") && std::is_x86_feature_detected!("fma") {
+                    if std::is_x86_feature_detected!("avx512f")
+                        && std::is_x86_feature_detected!("avx512vl")
+                        && std::is_x86_feature_detected!("avx512dq")
+                        && std::is_x86_feature_detected!("avx512bw")
+                    {
+                        // SAFETY: the machine has these instructions.
+                        return unsafe { avx512($($arg),*) };
+                    }
                     // SAFETY: as above.
                     return unsafe { avx2($($arg),*) };
                 }
@@ -87,16 +89,16 @@ pub(crate) fn exp(x: f32) -> f32 {
     let clamped = x.clamp(-87.3, 88.3);
     // Adding 1.5·2²³ rounds to a whole number, which then stands in the lowest bits.
     const ROUND: f32 = 12_582_912.0;
-    let shifted = clamped * std::f32::consts::LOG2_E + ROUND;
+    let shifted = clamped.mul_add(std::f32::consts::LOG2_E, ROUND);
     let n = shifted - ROUND;
-    let r = clamped - n * 0.693_359_4 - n * -2.121_944_4e-4;
+    let r = n.mul_add(2.121_944_4e-4, n.mul_add(-0.693_359_4, clamped));
     let mut p = 1.987_569_1e-4f32;
-    p = p * r + 1.398_199_9e-3;
-    p = p * r + 8.333_452e-3;
-    p = p * r + 4.166_579_6e-2;
-    p = p * r + 1.666_666_5e-1;
-    p = p * r + 0.5;
-    let y = p * r * r + r + 1.0;
+    p = p.mul_add(r, 1.398_199_9e-3);
+    p = p.mul_add(r, 8.333_452e-3);
+    p = p.mul_add(r, 4.166_579_6e-2);
+    p = p.mul_add(r, 1.666_666_5e-1);
+    p = p.mul_add(r, 0.5);
+    let y = (p * r).mul_add(r, r) + 1.0;
     let y = f32::from_bits(y.to_bits().wrapping_add(shifted.to_bits() << 23));
     if x.is_nan() { x } else { y }
 }
@@ -108,17 +110,17 @@ pub(crate) fn exp(x: f32) -> f32 {
 #[inline(always)]
 pub(crate) fn normal(x: f32) -> (f32, f32) {
     let z = x.abs() * std::f32::consts::FRAC_1_SQRT_2;
-    let t = 1.0 / (1.0 + 0.36 * z);
+    let t = 1.0 / z.mul_add(0.36, 1.0);
     let e = exp(-0.5 * x * x);
     let mut p = 0.058_548_22f32;
-    p = p * t - 0.318_169_7;
-    p = p * t + 0.573_186_3;
-    p = p * t - 0.382_275_7;
-    p = p * t + 0.378_924_85;
-    p = p * t + 0.077_586_11;
-    p = p * t + 0.208_001_8;
-    p = p * t + 0.200_982_58;
-    p = p * t + 0.203_215_51;
+    p = p.mul_add(t, -0.318_169_7);
+    p = p.mul_add(t, 0.573_186_3);
+    p = p.mul_add(t, -0.382_275_7);
+    p = p.mul_add(t, 0.378_924_85);
+    p = p.mul_add(t, 0.077_586_11);
+    p = p.mul_add(t, 0.208_001_8);
+    p = p.mul_add(t, 0.200_982_58);
+    p = p.mul_add(t, 0.203_215_51);
     let tail = 0.5 * p * t * e;
     (if x >= 0.0 { 1.0 - tail } else { tail }, 0.398_942_3 * e)
 }

@@ -270,10 +270,10 @@ unsafe fn pack_along<const W: usize>(from: Lines, to: *mut f32) {
         let whole = from.len - from.len % LANES;
         for k in (0..whole).step_by(LANES) {
             for group in (0..W).step_by(LANES) {
-                let square = array::from_fn(|i| match group + i < W {
-                    true => _mm256_loadu_ps(from.start.offset((group + i) as isize * from.line).add(k)),
-                    false => _mm256_setzero_ps(),
-                });
+                let mut square = [_mm256_setzero_ps(); LANES];
+                for (i, line) in square.iter_mut().enumerate().take(W - group) {
+                    *line = _mm256_loadu_ps(from.start.offset((group + i) as isize * from.line).add(k));
+                }
                 for (i, column) in transposed(square).into_iter().enumerate() {
                     let to = to.add((k + i) * W + group);
                     // What is too much of a store, the next one overwrites.
@@ -312,16 +312,17 @@ unsafe fn pack_one_by_one<const W: usize>(from: Lines, k: usize, to: *mut f32) {
 #[target_feature(enable = "avx2")]
 fn transposed(r: [__m256; LANES]) -> [__m256; LANES] {
     // Within the 128-bit halves: fours of rows become fours of columns.
-    let fours = [0, 4].map(|i| {
-        let (a, b) = (_mm256_unpacklo_ps(r[i], r[i + 1]), _mm256_unpackhi_ps(r[i], r[i + 1]));
-        let (c, d) = (_mm256_unpacklo_ps(r[i + 2], r[i + 3]), _mm256_unpackhi_ps(r[i + 2], r[i + 3]));
-        [
+    let mut fours = [[r[0]; 4]; 2];
+    for (columns, r) in fours.iter_mut().zip(r.as_chunks::<4>().0) {
+        let (a, b) = (_mm256_unpacklo_ps(r[0], r[1]), _mm256_unpackhi_ps(r[0], r[1]));
+        let (c, d) = (_mm256_unpacklo_ps(r[2], r[3]), _mm256_unpackhi_ps(r[2], r[3]));
+        *columns = [
             _mm256_shuffle_ps::<0x44>(a, c),
             _mm256_shuffle_ps::<0xEE>(a, c),
             _mm256_shuffle_ps::<0x44>(b, d),
             _mm256_shuffle_ps::<0xEE>(b, d),
-        ]
-    });
+        ];
+    }
     // The halves themselves.
     let mut columns = r;
     for (j, (above, below)) in fours[0].into_iter().zip(fours[1]).enumerate() {

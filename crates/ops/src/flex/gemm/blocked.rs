@@ -6,22 +6,20 @@ use std::cell::RefCell;
 use std::mem;
 use std::ops::Range;
 
-/// Lanes along `k` in a panel, at most: panels of a task stay in the second-level cache.
+/// Lanes along `k` in a block, at most: panels of a task stay in the second-level cache.
 const LANES: usize = 384;
-/// Rows and columns packed at a time: a few megabytes each.
-/// Whole panels of every kernel.
-const HEIGHT: usize = 3072;
-const WIDTH: usize = 3072;
+/// Rows or columns of the shared operand that are packed at a time, at most: whole panels of every kernel. This and
+/// the next are small in tests, so that products have several parts each way.
+const BREADTH: usize = if cfg!(test) { 96 } else { 3072 };
+/// Numbers of the shared operand that are packed at a time, unless one block has more: 16 megabytes.
+const SHARED: usize = if cfg!(test) { 1 << 14 } else { 1 << 22 };
 
 /// Memory for panels, written by the packing before it is read. A thread keeps it for its next product: between
 /// the tensors of a step it would leave gaps, which cost 8 % of the memory of a BERT-base.
-struct Panels {
-    memory: Vec<Line>,
-    lanes: usize,
-}
+struct Memory(Vec<Line>);
 
 thread_local! {
-    /// What no product of the thread uses at present. Those of both operands are a few megabytes each.
+    /// What no product of the thread uses at present: at most that of a shared operand and of a task's own.
     static KEPT: RefCell<Vec<Vec<Line>>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -30,42 +28,56 @@ thread_local! {
 #[repr(align(64))]
 struct Line(#[allow(dead_code, reason = "reached by pointers")] [u32; 16]);
 
-impl Panels {
-    /// `n` panels of `lanes` lanes each.
-    fn new(n: usize, lanes: usize) -> Self {
+impl Memory {
+    /// For `n` panels of so many numbers.
+    fn new(n: usize, panel: usize) -> Self {
         let mut memory = KEPT.with_borrow_mut(Vec::pop).unwrap_or_default();
-        memory.reserve((n * lanes).div_ceil(16));
-        Self { memory, lanes }
+        memory.reserve((n * panel).div_ceil(16));
+        Self(memory)
     }
 
-    fn writer(&mut self) -> Writer {
-        Writer { start: self.memory.as_mut_ptr().cast(), lanes: self.lanes }
+    /// The panels of an operand from the `first` on.
+    fn panels(&mut self, first: usize, panel: usize) -> Panels {
+        Panels { start: self.0.as_mut_ptr().cast(), first, panel }
     }
 }
 
-impl Drop for Panels {
+impl Drop for Memory {
     fn drop(&mut self) {
-        KEPT.with_borrow_mut(|kept| kept.push(mem::take(&mut self.memory)));
+        KEPT.with_borrow_mut(|kept| kept.push(mem::take(&mut self.0)));
     }
 }
 
+/// An operand's panels, or some of them, of one block along `k`.
 #[derive(Clone, Copy)]
-struct Writer {
+struct Panels {
     start: *mut u32,
-    lanes: usize,
+    /// The number of the first one that is there.
+    first: usize,
+    /// Numbers in a panel.
+    panel: usize,
 }
 
 // SAFETY: tasks write a panel each, and read when all are written.
-unsafe impl Send for Writer {}
+unsafe impl Send for Panels {}
 // SAFETY: as above.
-unsafe impl Sync for Writer {}
+unsafe impl Sync for Panels {}
 
-impl Writer {
+impl Panels {
     /// # Safety
-    /// There are that many panels.
-    unsafe fn panel(self, i: usize) -> *mut u32 {
+    /// The panel is there.
+    unsafe fn at(self, i: usize) -> *mut u32 {
         // SAFETY: the caller's promise.
-        unsafe { self.start.add(i * self.lanes) }
+        unsafe { self.start.add((i - self.first) * self.panel) }
+    }
+
+    /// Those of the block that stands `n` panels behind.
+    ///
+    /// # Safety
+    /// There are that many.
+    unsafe fn behind(self, n: usize) -> Self {
+        // SAFETY: the caller's promise.
+        Self { start: unsafe { self.start.add(n * self.panel) }, ..self }
     }
 }
 
@@ -93,100 +105,146 @@ pub(super) unsafe fn run<K: Kernel>(product: Product) {
 
     let lanes = k.div_ceil(K::DEPTH);
     let depth = lanes.div_ceil(lanes.div_ceil(LANES));
-    let (height, width) = (m.min(HEIGHT), n.min(WIDTH));
-    let mut left = Panels::new(height.div_ceil(K::ROWS), depth * K::ROWS);
-    let mut right = Panels::new(width.div_ceil(K::COLUMNS), depth * K::COLUMNS);
-    let (left, right) = (left.writer(), right.writer());
-    for column in (0..n).step_by(WIDTH) {
-        for row in (0..m).step_by(HEIGHT) {
-            for lane in (0..lanes).step_by(depth) {
-                let block = Block {
-                    a,
-                    b,
-                    target,
-                    begin: if lane > 0 { Begin::Target } else { begin },
-                    rows: row..m.min(row + height),
-                    columns: column..n.min(column + width),
-                    k: lane * K::DEPTH..k.min((lane + depth) * K::DEPTH),
-                    left,
-                    right,
-                };
-                // SAFETY: the block lies within the product, and its panels within the memory made for them.
-                unsafe { block.run::<K>(parallel) }
+    let shares_left = m <= n;
+    let (breadth, width) = if shares_left { (m, K::ROWS) } else { (n, K::COLUMNS) };
+    let (most, panel) = (breadth.min(BREADTH), depth * width);
+    let blocks = (SHARED / (most * depth)).clamp(1, lanes.div_ceil(depth));
+    let mut shared = Memory::new(blocks * most.div_ceil(width), panel);
+    for start in (0..breadth).step_by(BREADTH) {
+        let part = start..breadth.min(start + BREADTH);
+        let (rows, columns) = if shares_left { (part, 0..n) } else { (0..m, part) };
+        for lane in (0..lanes).step_by(blocks * depth) {
+            let blocks = (lane..lanes.min(lane + blocks * depth)).step_by(depth);
+            let blocks = blocks.map(|lane| lane * K::DEPTH..k.min((lane + depth) * K::DEPTH));
+            let slab = Slab {
+                a,
+                b,
+                target,
+                begin: if lane > 0 { Begin::Target } else { begin },
+                rows: rows.clone(),
+                columns: columns.clone(),
+                blocks: blocks.collect(),
+                depth,
+                shared: shared.panels(0, panel),
+            };
+            // SAFETY: the slab lies within the product, and its panels within the memory made for them.
+            unsafe {
+                match shares_left {
+                    true => slab.run_by_columns::<K>(parallel),
+                    false => slab.run_by_rows::<K>(parallel),
+                }
             }
         }
     }
 }
 
-/// A part of a product whose panels are in memory at the same time.
-struct Block<'a> {
+/// A part of a product whose smaller operand is packed at a time, for everyone.
+///
+/// Of the larger one each task packs some panels of its own, block by block, and multiplies them while its core
+/// still has them: threads wait for each other twice, and a task's part of the target is still near for the next
+/// block.
+struct Slab<'a> {
     a: Matrix,
     b: Matrix,
     target: Target,
     begin: Begin<'a>,
     rows: Range<usize>,
     columns: Range<usize>,
-    k: Range<usize>,
-    left: Writer,
-    right: Writer,
+    /// Along `k`.
+    blocks: Vec<Range<usize>>,
+    /// Lanes of a block, at most.
+    depth: usize,
+    /// Block after block.
+    shared: Panels,
 }
 
-impl Block<'_> {
-    /// The smaller operand is packed for everyone. Of the larger one each task packs a part of its own, and
-    /// multiplies it while its core still has it.
+impl Slab<'_> {
+    /// The left operand is shared.
     ///
     /// # Safety
-    /// As [`Product::run`], of this part; nobody else uses the panels meanwhile.
-    unsafe fn run<K: Kernel>(&self, parallel: bool) {
-        let (n_left, n_right) = (self.rows.len().div_ceil(K::ROWS), self.columns.len().div_ceil(K::COLUMNS));
+    /// As [`Product::run`], of this part; nobody else uses the panels meanwhile. Below likewise.
+    unsafe fn run_by_columns<K: Kernel>(&self, parallel: bool) {
+        let (n_left, n_right) = self.n_panels::<K>();
         let [some_left, some_right] = K::TASK;
         // SAFETY: each panel is written by one task, and read by it or after all are written.
         unsafe {
-            if self.rows.len() <= self.columns.len() {
-                in_parts(n_left, 8, parallel, |panels| self.pack_left::<K>(panels));
-                in_parts(n_right, share(n_right, some_right, parallel), parallel, |right| {
-                    self.pack_right::<K>(right.clone());
-                    in_parts(n_left, some_left, false, |left| self.multiply::<K>(left, right.clone()));
-                });
-            } else {
-                in_parts(n_right, 3, parallel, |panels| self.pack_right::<K>(panels));
-                in_parts(n_left, share(n_left, some_left, parallel), parallel, |left| {
-                    self.pack_left::<K>(left.clone());
-                    in_parts(n_right, some_right, false, |right| self.multiply::<K>(left.clone(), right));
-                });
-            }
+            in_parts(n_left * self.blocks.len(), 8, parallel, |panels| {
+                for i in panels {
+                    let (block, left) = (i / n_left, i % n_left);
+                    self.pack_left::<K>(left, &self.blocks[block], self.shared.behind(block * n_left));
+                }
+            });
+            in_parts(n_right, share(n_right, some_right, parallel), parallel, |right| {
+                let mut own = Memory::new(right.len(), self.depth * K::COLUMNS);
+                let own = own.panels(right.start, self.depth * K::COLUMNS);
+                for block in 0..self.blocks.len() {
+                    let shared = self.shared.behind(block * n_left);
+                    right.clone().for_each(|i| self.pack_right::<K>(i, &self.blocks[block], own));
+                    in_parts(n_left, some_left, false, |left| {
+                        self.multiply::<K>(block, (left, shared), (right.clone(), own));
+                    });
+                }
+            });
         }
     }
 
-    unsafe fn pack_left<K: Kernel>(&self, panels: Range<usize>) {
-        for panel in panels {
-            let start = self.rows.start + panel * K::ROWS;
-            let n = K::ROWS.min(self.rows.end - start);
-            // SAFETY: the caller's promise.
-            unsafe {
-                let lines = lines(self.a, start, self.k.start, n, self.k.len());
-                K::pack_left(lines, self.left.panel(panel));
-            }
+    /// The right operand is shared.
+    unsafe fn run_by_rows<K: Kernel>(&self, parallel: bool) {
+        let (n_left, n_right) = self.n_panels::<K>();
+        let [some_left, some_right] = K::TASK;
+        // SAFETY: as above.
+        unsafe {
+            in_parts(n_right * self.blocks.len(), 3, parallel, |panels| {
+                for i in panels {
+                    let (block, right) = (i / n_right, i % n_right);
+                    self.pack_right::<K>(right, &self.blocks[block], self.shared.behind(block * n_right));
+                }
+            });
+            in_parts(n_left, share(n_left, some_left, parallel), parallel, |left| {
+                let mut own = Memory::new(left.len(), self.depth * K::ROWS);
+                let own = own.panels(left.start, self.depth * K::ROWS);
+                for block in 0..self.blocks.len() {
+                    let shared = self.shared.behind(block * n_right);
+                    left.clone().for_each(|i| self.pack_left::<K>(i, &self.blocks[block], own));
+                    in_parts(n_right, some_right, false, |right| {
+                        self.multiply::<K>(block, (left.clone(), own), (right, shared));
+                    });
+                }
+            });
         }
     }
 
-    unsafe fn pack_right<K: Kernel>(&self, panels: Range<usize>) {
-        for panel in panels {
-            let start = self.columns.start + panel * K::COLUMNS;
-            let n = K::COLUMNS.min(self.columns.end - start);
-            // SAFETY: the caller's promise.
-            unsafe {
-                let lines = lines(self.b.transposed(), start, self.k.start, n, self.k.len());
-                K::pack_right(lines, self.right.panel(panel));
-            }
-        }
+    fn n_panels<K: Kernel>(&self) -> (usize, usize) {
+        (self.rows.len().div_ceil(K::ROWS), self.columns.len().div_ceil(K::COLUMNS))
     }
 
-    unsafe fn multiply<K: Kernel>(&self, left: Range<usize>, right: Range<usize>) {
+    unsafe fn pack_left<K: Kernel>(&self, i: usize, k: &Range<usize>, to: Panels) {
+        let start = self.rows.start + i * K::ROWS;
+        let n = K::ROWS.min(self.rows.end - start);
+        // SAFETY: the caller's promise.
+        unsafe { K::pack_left(lines(self.a, start, k.start, n, k.len()), to.at(i)) }
+    }
+
+    unsafe fn pack_right<K: Kernel>(&self, i: usize, k: &Range<usize>, to: Panels) {
+        let start = self.columns.start + i * K::COLUMNS;
+        let n = K::COLUMNS.min(self.columns.end - start);
+        // SAFETY: the caller's promise.
+        unsafe { K::pack_right(lines(self.b.transposed(), start, k.start, n, k.len()), to.at(i)) }
+    }
+
+    /// The tiles of these panels, of one block.
+    unsafe fn multiply<K: Kernel>(
+        &self,
+        block: usize,
+        (left, a): (Range<usize>, Panels),
+        (right, b): (Range<usize>, Panels),
+    ) {
+        let len = self.blocks[block].len().div_ceil(K::DEPTH);
         for j in right {
             let column = self.columns.start + j * K::COLUMNS;
             let width = K::COLUMNS.min(self.columns.end - column);
             let onto = match self.begin {
+                _ if block > 0 => Onto::Target,
                 Begin::Zero => Onto::Zero,
                 Begin::Target => Onto::Target,
                 Begin::Row(bias) => Onto::Row(bias[column..].as_ptr()),
@@ -198,8 +256,7 @@ impl Block<'_> {
                 unsafe {
                     let start = self.target.at(row, column);
                     let place = Place { start, row: self.target.row, height, width };
-                    let (a, b) = (self.left.panel(i), self.right.panel(j));
-                    K::multiply(self.k.len().div_ceil(K::DEPTH), a, b, place, onto);
+                    K::multiply(len, a.at(i), b.at(j), place, onto);
                 }
             }
         }

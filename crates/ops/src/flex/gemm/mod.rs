@@ -470,6 +470,8 @@ mod tests {
     fn products_of_several_blocks_are_right() {
         for (sizes, orders) in [
             ([13, 1601, 33], [Order::Rows; 3]),
+            ([101, 801, 115], [Order::Rows; 3]),
+            ([115, 801, 101], [Order::Rows, Order::Columns, Order::Rows]),
             ([25, 770, 64], [Order::Columns, Order::Columns, Order::Rows]),
             ([3079, 9, 5], [Order::Rows, Order::Columns, Order::Rows]),
             ([5, 9, 3110], [Order::Columns, Order::Rows, Order::Columns]),
