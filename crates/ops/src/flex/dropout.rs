@@ -1,47 +1,56 @@
 //! Dropout whose mask is drawn again in the backward pass.
 
-use super::random::Keep;
+use super::random::{Keep, RowKeep};
 use super::vector::vectorised;
-use super::{Input, dense, draw_seed, op, output, rows, rows_per_task, tensor, values, values_mut};
+use super::{Input, dense, draw_seed, filled, op, output, rows, rows_per_task, tensor, values};
 use burn::tensor::Tensor;
 use burn_autodiff::checkpoint::base::Checkpointer;
 use burn_autodiff::grads::Gradients;
 use burn_autodiff::ops::{Backward, Ops};
-use burn_flex::Flex;
+use burn_flex::{Flex, FlexTensor};
 use rayon::prelude::*;
+use std::mem::MaybeUninit;
 
 vectorised! {
-    fn scale_rows(x: &mut [f32], width: usize, keep: Keep, first_row: usize) {
-        for (row, x) in x.chunks_exact_mut(width).enumerate() {
-            let keep = keep.row(first_row + row);
-            for (column, x) in x.iter_mut().enumerate() {
-                *x *= keep.factor(column);
-            }
+    /// Writes the row with each element multiplied by 0 or `1 / (1 − p)`.
+    pub(super) fn drop_row(x: &[f32], keep: RowKeep, y: &mut [MaybeUninit<f32>]) {
+        for ((i, y), x) in y.iter_mut().enumerate().zip(x) {
+            y.write(x * keep.factor(i));
         }
     }
 }
 
-/// Multiplies every element with 0 or `1 / (1 − p)`.
-fn apply(x: &mut [f32], width: usize, keep: Keep) {
-    let rows = rows_per_task(width);
-    x.par_chunks_mut((rows * width).max(1)).enumerate().for_each(|(task, x)| {
-        scale_rows(x, width, keep, task * rows);
-    });
+/// What dropout leaves of a tensor, or of its gradient.
+fn apply(x: &FlexTensor, keep: Keep) -> FlexTensor {
+    let (_, width) = rows(x);
+    let per_task = rows_per_task(width);
+    let task = (per_task * width).max(1);
+    let from = values(x);
+    // SAFETY: the tasks cover the whole, and `drop_row` writes each element of its row.
+    let y = unsafe {
+        filled(from.len(), |y| {
+            let tasks = y.par_chunks_mut(task).zip(from.par_chunks(task)).enumerate();
+            tasks.for_each(|(number, (y, x))| {
+                for (row, (y, x)) in y.chunks_exact_mut(width).zip(x.chunks_exact(width)).enumerate() {
+                    drop_row(x, keep.row(number * per_task + row), y);
+                }
+            });
+        })
+    };
+    tensor(y, x.layout().shape().clone())
 }
 
 #[derive(Debug)]
 struct Dropout;
 
 impl Backward<Flex, 1> for Dropout {
-    type State = (Keep, usize);
+    type State = Keep;
 
     fn backward(self, ops: Ops<Self::State, 1>, grads: &mut Gradients, _: &mut Checkpointer) {
         op!("dropout_backward");
-        let mut gradient = dense(grads.consume::<Flex>(&ops.node));
-        let (keep, width) = ops.state;
+        let gradient = dense(grads.consume::<Flex>(&ops.node));
         if let [Some(x)] = ops.parents {
-            apply(values_mut(&mut gradient), width, keep);
-            grads.register::<Flex>(x.id, gradient);
+            grads.register::<Flex>(x.id, apply(&gradient, ops.state));
         }
     }
 }
@@ -50,9 +59,6 @@ pub(crate) fn dropout<const D: usize>(x: Tensor<D>, prob: f64) -> Tensor<D> {
     op!("dropout");
     let keep = Keep::new(prob, draw_seed(&x.device()));
     let x = Input::dense(x);
-    let (_, width) = rows(&x.value);
-    let mut y = values(&x.value).to_vec();
-    apply(&mut y, width, keep);
-    let y = tensor(y, x.value.layout().shape().clone());
-    output(Dropout, [x.node], y, || (keep, width))
+    let y = apply(&x.value, keep);
+    output(Dropout, [x.node], y, || keep)
 }

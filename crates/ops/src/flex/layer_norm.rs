@@ -1,5 +1,6 @@
 //! Layer normalisation, with the dropout and the residual connection that stand before it.
 
+use super::dropout::drop_row;
 use super::random::{Keep, RowKeep};
 use super::vector::{sum, vectorised};
 use super::{
@@ -31,13 +32,6 @@ vectorised! {
                     total.write(residual[i] + x[i]);
                 }
             }
-        }
-    }
-
-    /// The gradient of `x` to that of the sum.
-    fn drop_row(gradient: &[f32], keep: RowKeep, x: &mut [MaybeUninit<f32>]) {
-        for ((i, x), gradient) in x.iter_mut().enumerate().zip(gradient) {
-            x.write(gradient * keep.factor(i));
         }
     }
 
@@ -100,38 +94,35 @@ impl State {
         let per_task = rows_per_task(d);
         let task = (per_task * d).max(1);
         let mut parts: Vec<Vec<f32>> = Vec::new();
-        let mut work = |before: Vec<Option<&mut [MaybeUninit<f32>]>>| {
-            let gradients = gradients.par_chunks_mut(task).zip(input.par_chunks(task));
-            let tasks = gradients.zip(self.statistics.par_chunks(per_task)).zip(before).enumerate();
-            let parted = tasks.map(|(number, (((gradient, input), statistics), mut before))| {
-                let mut part = vec![0.0; 2 * d];
-                let (gamma_part, beta_part) = part.split_at_mut(d);
-                let rows = gradient.chunks_exact_mut(d).zip(input.chunks_exact(d)).zip(statistics);
-                for (row, ((gradient, input), statistics)) in rows.enumerate() {
-                    norm_row_backward(input, gamma, *statistics, gradient, gamma_part, beta_part);
-                    if let (Some(keep), Some(before)) = (self.keep, &mut before) {
-                        let keep = keep.row(number * per_task + row);
-                        drop_row(gradient, keep, &mut before[row * d..][..d]);
+        // SAFETY: the tasks cover the whole, and `drop_row` writes each element of its row.
+        let x = unsafe {
+            filled(if self.keep.is_some() { input.len() } else { 0 }, |x| {
+                let mut chunks = x.chunks_mut(task);
+                let before: Vec<_> = self.statistics.chunks(per_task).map(|_| chunks.next()).collect();
+                let gradients = gradients.par_chunks_mut(task).zip(input.par_chunks(task));
+                let tasks = gradients.zip(self.statistics.par_chunks(per_task)).zip(before).enumerate();
+                let sums = tasks.map(|(number, (((gradient, input), statistics), mut before))| {
+                    let mut part = vec![0.0; 2 * d];
+                    let (gamma_part, beta_part) = part.split_at_mut(d);
+                    let rows = gradient.chunks_exact_mut(d).zip(input.chunks_exact(d)).zip(statistics);
+                    for (row, ((gradient, input), statistics)) in rows.enumerate() {
+                        norm_row_backward(input, gamma, *statistics, gradient, gamma_part, beta_part);
+                        if let (Some(keep), Some(before)) = (self.keep, &mut before) {
+                            let keep = keep.row(number * per_task + row);
+                            drop_row(gradient, keep, &mut before[row * d..][..d]);
+                        }
                     }
-                }
-                part
-            });
-            parts = parted.collect();
-        };
-        let x = match self.keep {
-            // SAFETY: the tasks cover the whole, and `drop_row` writes each element of its row.
-            Some(_) => Some(unsafe { filled(input.len(), |x| work(x.chunks_mut(task).map(Some).collect())) }),
-            None => {
-                work(self.statistics.chunks(per_task).map(|_| None).collect());
-                None
-            }
+                    part
+                });
+                parts = sums.collect();
+            })
         };
         let mut total = vec![0.0; 2 * d];
         for part in parts {
             total.iter_mut().zip(part).for_each(|(total, part)| *total += part);
         }
         let beta = total.split_off(d);
-        let x = x.map(|x| tensor(x, shape));
+        let x = self.keep.map(|_| tensor(x, shape));
         (gradient, x, tensor(total, Shape::new([d])), tensor(beta, Shape::new([d])))
     }
 }

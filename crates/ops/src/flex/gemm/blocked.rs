@@ -117,6 +117,7 @@ pub(super) unsafe fn run<K: Kernel>(product: Product) {
             let blocks = (lane..lanes.min(lane + blocks * depth)).step_by(depth);
             let blocks = blocks.map(|lane| lane * K::DEPTH..k.min((lane + depth) * K::DEPTH));
             let slab = Slab {
+                shares_left,
                 a,
                 b,
                 target,
@@ -128,13 +129,23 @@ pub(super) unsafe fn run<K: Kernel>(product: Product) {
                 shared: shared.panels(0, panel),
             };
             // SAFETY: the slab lies within the product, and its panels within the memory made for them.
-            unsafe {
-                match shares_left {
-                    true => slab.run_by_columns::<K>(parallel),
-                    false => slab.run_by_rows::<K>(parallel),
-                }
-            }
+            unsafe { slab.run::<K>(parallel) }
         }
+    }
+}
+
+/// An operand.
+#[derive(Clone, Copy)]
+enum Side {
+    Left,
+    Right,
+}
+use Side::{Left, Right};
+
+impl Side {
+    /// Lines in a panel.
+    fn width<K: Kernel>(self) -> usize {
+        [K::ROWS, K::COLUMNS][self as usize]
     }
 }
 
@@ -144,6 +155,8 @@ pub(super) unsafe fn run<K: Kernel>(product: Product) {
 /// still has them: threads wait for each other twice, and a task's part of the target is still near for the next
 /// block.
 struct Slab<'a> {
+    /// Otherwise the right operand is the shared one.
+    shares_left: bool,
     a: Matrix,
     b: Matrix,
     target: Target,
@@ -159,77 +172,62 @@ struct Slab<'a> {
 }
 
 impl Slab<'_> {
-    /// The left operand is shared.
-    ///
     /// # Safety
     /// As [`Product::run`], of this part; nobody else uses the panels meanwhile. Below likewise.
-    unsafe fn run_by_columns<K: Kernel>(&self, parallel: bool) {
-        let (n_left, n_right) = self.n_panels::<K>();
-        let [some_left, some_right] = K::TASK;
+    unsafe fn run<K: Kernel>(&self, parallel: bool) {
+        let (shared, own) = if self.shares_left { (Left, Right) } else { (Right, Left) };
+        let (n_shared, n_own) = (self.n_panels::<K>(shared), self.n_panels::<K>(own));
+        let [some_shared, some_own] = [shared, own].map(|side| K::TASK[side as usize]);
+        let panel = self.depth * own.width::<K>();
         // SAFETY: each panel is written by one task, and read by it or after all are written.
         unsafe {
-            in_parts(n_left * self.blocks.len(), 8, parallel, |panels| {
+            in_parts(n_shared * self.blocks.len(), [8, 3][shared as usize], parallel, |panels| {
                 for i in panels {
-                    let (block, left) = (i / n_left, i % n_left);
-                    self.pack_left::<K>(left, &self.blocks[block], self.shared.behind(block * n_left));
+                    let (block, i) = (i / n_shared, i % n_shared);
+                    self.pack::<K>(shared, i, &self.blocks[block], self.shared.behind(block * n_shared));
                 }
             });
-            in_parts(n_right, share(n_right, some_right, parallel), parallel, |right| {
-                let mut own = Memory::new(right.len(), self.depth * K::COLUMNS);
-                let own = own.panels(right.start, self.depth * K::COLUMNS);
+            in_parts(n_own, share(n_own, some_own, parallel), parallel, |mine| {
+                let mut memory = Memory::new(mine.len(), panel);
+                let packed = memory.panels(mine.start, panel);
                 for block in 0..self.blocks.len() {
-                    let shared = self.shared.behind(block * n_left);
-                    right.clone().for_each(|i| self.pack_right::<K>(i, &self.blocks[block], own));
-                    in_parts(n_left, some_left, false, |left| {
-                        self.multiply::<K>(block, (left, shared), (right.clone(), own));
+                    mine.clone().for_each(|i| self.pack::<K>(own, i, &self.blocks[block], packed));
+                    let mine = (mine.clone(), packed);
+                    in_parts(n_shared, some_shared, false, |all| {
+                        let all = (all, self.shared.behind(block * n_shared));
+                        match shared {
+                            Left => self.multiply::<K>(block, all, mine.clone()),
+                            Right => self.multiply::<K>(block, mine.clone(), all),
+                        }
                     });
                 }
             });
         }
     }
 
-    /// The right operand is shared.
-    unsafe fn run_by_rows<K: Kernel>(&self, parallel: bool) {
-        let (n_left, n_right) = self.n_panels::<K>();
-        let [some_left, some_right] = K::TASK;
-        // SAFETY: as above.
+    fn n_panels<K: Kernel>(&self, side: Side) -> usize {
+        self.lines(side).len().div_ceil(side.width::<K>())
+    }
+
+    /// The rows of the left operand, or the columns of the right one.
+    fn lines(&self, side: Side) -> &Range<usize> {
+        match side {
+            Left => &self.rows,
+            Right => &self.columns,
+        }
+    }
+
+    unsafe fn pack<K: Kernel>(&self, side: Side, i: usize, k: &Range<usize>, to: Panels) {
+        let (all, width) = (self.lines(side), side.width::<K>());
+        let start = all.start + i * width;
+        let n = width.min(all.end - start);
+        // SAFETY: the caller's promise.
         unsafe {
-            in_parts(n_right * self.blocks.len(), 3, parallel, |panels| {
-                for i in panels {
-                    let (block, right) = (i / n_right, i % n_right);
-                    self.pack_right::<K>(right, &self.blocks[block], self.shared.behind(block * n_right));
-                }
-            });
-            in_parts(n_left, share(n_left, some_left, parallel), parallel, |left| {
-                let mut own = Memory::new(left.len(), self.depth * K::ROWS);
-                let own = own.panels(left.start, self.depth * K::ROWS);
-                for block in 0..self.blocks.len() {
-                    let shared = self.shared.behind(block * n_right);
-                    left.clone().for_each(|i| self.pack_left::<K>(i, &self.blocks[block], own));
-                    in_parts(n_right, some_right, false, |right| {
-                        self.multiply::<K>(block, (left.clone(), own), (right, shared));
-                    });
-                }
-            });
+            match side {
+                Left => K::pack_left(lines(self.a, start, k.start, n, k.len()), to.at(i)),
+                Right => K::pack_right(lines(self.b.transposed(), start, k.start, n, k.len()), to.at(i)),
+            }
         }
-    }
-
-    fn n_panels<K: Kernel>(&self) -> (usize, usize) {
-        (self.rows.len().div_ceil(K::ROWS), self.columns.len().div_ceil(K::COLUMNS))
-    }
-
-    unsafe fn pack_left<K: Kernel>(&self, i: usize, k: &Range<usize>, to: Panels) {
-        let start = self.rows.start + i * K::ROWS;
-        let n = K::ROWS.min(self.rows.end - start);
-        // SAFETY: the caller's promise.
-        unsafe { K::pack_left(lines(self.a, start, k.start, n, k.len()), to.at(i)) }
-    }
-
-    unsafe fn pack_right<K: Kernel>(&self, i: usize, k: &Range<usize>, to: Panels) {
-        let start = self.columns.start + i * K::COLUMNS;
-        let n = K::COLUMNS.min(self.columns.end - start);
-        // SAFETY: the caller's promise.
-        unsafe { K::pack_right(lines(self.b.transposed(), start, k.start, n, k.len()), to.at(i)) }
     }
 
     /// The tiles of these panels, of one block.
