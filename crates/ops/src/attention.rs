@@ -1,5 +1,7 @@
 use burn::tensor::activation::softmax;
 use burn::tensor::{Bool, DType, Int, Tensor};
+use std::iter::repeat_n;
+use std::sync::Arc;
 
 #[cfg(feature = "flex")]
 use crate::flex;
@@ -12,8 +14,11 @@ pub struct AttentionMask {
     pub pad_mask: Option<Tensor<2, Bool>>,
     /// A query at position `i` sees keys up to `i + k_len − q_len` only (left to right).
     pub causal: bool,
-    /// Sequences packed into the batch's one row, none of which sees another.
+    /// Sequences packed into the batch's one row, none of which sees another: the keys', and the queries'.
     pub packing: Option<Packing>,
+    /// How many queries each packed sequence has, one sequence's after another's, where they are not as many as
+    /// its keys. Not together with `causal`: which tokens they are is not known here.
+    pub query_lengths: Option<Arc<[usize]>>,
 }
 
 impl AttentionMask {
@@ -38,13 +43,15 @@ impl AttentionMask {
             Tensor::<2, Bool>::tril_mask([q_len, k_len], offset, &device).reshape([1, 1, q_len, k_len])
         });
         let packed = self.packing.as_ref().map(|packing| {
-            let n_tokens = packing.n_tokens();
-            assert_eq!([q_len, k_len], [n_tokens; 2], "{n_tokens} tokens are packed");
-            let sequences: Vec<i32> = packing.sequences().map(|sequence| sequence as i32).collect();
-            let sequences = Tensor::<1, Int>::from_data(sequences.as_slice(), &device);
-            let shape = [n_tokens, n_tokens];
-            let of_query = sequences.clone().reshape([n_tokens, 1]).expand(shape);
-            of_query.not_equal(sequences.reshape([1, n_tokens]).expand(shape)).reshape([1, 1, q_len, k_len])
+            self.check_packing(packing, [1, q_len, k_len]);
+            let sequences = |lengths: &[usize]| {
+                let numbers = lengths.iter().enumerate().flat_map(|(i, len)| repeat_n(i as i32, *len));
+                Tensor::<1, Int>::from_data(numbers.collect::<Vec<_>>().as_slice(), &device)
+            };
+            let shape = [q_len, k_len];
+            let of_query = sequences(self.query_lengths(packing)).reshape([q_len, 1]).expand(shape);
+            let of_key = sequences(packing.lengths()).reshape([1, k_len]).expand(shape);
+            of_query.not_equal(of_key).reshape([1, 1, q_len, k_len])
         });
         let either = |a: Tensor<4, Bool>, b: Tensor<4, Bool>| {
             let shape = [a.dims()[0].max(b.dims()[0]), 1, q_len, k_len];
@@ -52,6 +59,21 @@ impl AttentionMask {
         };
         let hidden = [pad, causal, packed].into_iter().flatten().reduce(either)?;
         Some(hidden.float().cast(scores.dtype()).mul_scalar(lowest))
+    }
+
+    /// How many queries each packed sequence has.
+    pub(crate) fn query_lengths<'a>(&'a self, packing: &'a Packing) -> &'a [usize] {
+        self.query_lengths.as_deref().unwrap_or(packing.lengths())
+    }
+
+    /// # Panics
+    /// If other queries or keys are packed than there are.
+    pub(crate) fn check_packing(&self, packing: &Packing, sizes: [usize; 3]) {
+        let lengths = self.query_lengths(packing);
+        assert_eq!(lengths.len(), packing.lengths().len(), "every packed sequence has queries, or none");
+        let packed = [1, lengths.iter().sum(), packing.n_tokens()];
+        assert_eq!(packed, sizes, "the rows, queries and keys that are packed, and that there are");
+        assert!(!self.causal || self.query_lengths.is_none(), "where queries stand is not known");
     }
 }
 
@@ -166,7 +188,7 @@ mod tests {
                 let pad_mask = padded.then(|| {
                     Tensor::<2, Bool>::from_data(TensorData::new(hidden.clone(), [b, k_len]), &device)
                 });
-                let mask = AttentionMask { pad_mask, causal, packing: None };
+                let mask = AttentionMask { pad_mask, causal, ..AttentionMask::default() };
                 let run = |fused: bool| {
                     // As a model has them: heads inside positions.
                     let (q, k, v) = (
@@ -212,7 +234,8 @@ mod tests {
             let run = |form: usize| {
                 let leaves = [leaf(0.1), leaf(1.2), leaf(2.3)];
                 let [q, k, v] = leaves.each_ref().map(|x| x.clone().swap_dims(1, 2));
-                let mask = AttentionMask { causal, packing: Some(packing.clone()), pad_mask: None };
+                let mask =
+                    AttentionMask { causal, packing: Some(packing.clone()), ..AttentionMask::default() };
                 let y = match form {
                     0 => attention(q, k, v, &mask, 0.0),
                     1 => attention_with_weights(q, k, v, &mask, 0.0).0,
@@ -233,6 +256,56 @@ mod tests {
             };
             let expected = run(2);
             for form in [0, 1] {
+                for (found, expected) in run(form).iter().zip(&expected) {
+                    found.assert_approx_eq::<f32>(expected, Tolerance::rel_abs(1e-4, 1e-5));
+                }
+            }
+        }
+    }
+
+    #[cfg(feature = "flex")]
+    #[test]
+    fn some_queries_see_what_they_see_among_all() {
+        let device = Device::flex().autodiff();
+        let (h, d) = (3, 8);
+        // Queries of each sequence, by their place in it.
+        for (lengths, chosen) in [
+            (vec![1], vec![vec![0]]),
+            (vec![4, 9], vec![vec![0], vec![0]]),
+            (vec![5, 1, 40, 3], vec![vec![1, 4], vec![], vec![0, 7, 7, 39], vec![]]),
+            (vec![2, 2], vec![vec![], vec![]]),
+        ] {
+            let packing = Packing::new(lengths);
+            let query_lengths: Vec<usize> = chosen.iter().map(Vec::len).collect();
+            let places = packing.starts().zip(&chosen);
+            let tokens: Vec<i32> =
+                places.flat_map(|(start, chosen)| chosen.iter().map(move |i| (start + i) as i32)).collect();
+            let tokens =
+                Tensor::<1, Int>::from_data(TensorData::new(tokens.clone(), [tokens.len()]), &device);
+            let (n_keys, n_queries) = (packing.n_tokens(), tokens.dims()[0]);
+            let leaf = |n: usize, phase: f32| {
+                let values: Vec<f32> =
+                    (0..n * h * d).map(|i| (i as f32 * 0.53 + phase).sin() * 1.5).collect();
+                Tensor::<4>::from_data(TensorData::new(values, [1, n, h, d]), &device).require_grad()
+            };
+            // All queries and then the chosen ones, and these alone, fused and composed.
+            let run = |form: usize| {
+                let leaves = [leaf(n_keys, 0.1), leaf(n_keys, 1.2), leaf(n_keys, 2.3)];
+                let [q, k, v] = leaves.each_ref().map(|x| x.clone().swap_dims(1, 2));
+                let all = AttentionMask { packing: Some(packing.clone()), ..AttentionMask::default() };
+                let some = AttentionMask { query_lengths: Some(query_lengths.clone().into()), ..all.clone() };
+                let y = match form {
+                    0 => attention(q.select(2, tokens.clone()), k, v, &some, 0.0),
+                    1 => attention_with_weights(q.select(2, tokens.clone()), k, v, &some, 0.0).0,
+                    _ => attention_with_weights(q, k, v, &all, 0.0).0.select(2, tokens.clone()),
+                };
+                let y = y.swap_dims(1, 2);
+                let grads = (y.clone() * leaf(n_queries, 3.4)).sum().backward();
+                let [dq, dk, dv] = leaves.each_ref().map(|x| x.grad(&grads).unwrap().into_data());
+                [y.into_data(), dq, dk, dv]
+            };
+            let expected = run(2);
+            for form in if n_queries > 0 { 0..2 } else { 0..1 } {
                 for (found, expected) in run(form).iter().zip(&expected) {
                     found.assert_approx_eq::<f32>(expected, Tolerance::rel_abs(1e-4, 1e-5));
                 }

@@ -23,6 +23,7 @@
 mod adam;
 mod adamw;
 mod attention;
+mod cores;
 mod cross_entropy;
 mod dropout;
 mod embedding;
@@ -39,6 +40,7 @@ mod precision;
 pub use adam::AdamStep;
 pub use adamw::{adamw, squared_sum};
 pub use attention::{AttentionMask, attention, attention_with_weights, takes_packed};
+pub use cores::on_awake_cores;
 pub use cross_entropy::{CrossEntropy, cross_entropy};
 pub use dropout::{dropout, dropout_add};
 pub use embedding::embedding;

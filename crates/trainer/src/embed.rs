@@ -5,6 +5,7 @@ use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 use cloze_model::ParamInit;
 use cloze_model::bert::{Bert, BertInput};
 use cloze_model::huggingface::{Checkpoint, LoadReport, SentenceConfig};
+use cloze_ops::on_awake_cores;
 use cloze_tokenizer::{Encoding, Tokenizer, Truncation};
 use std::path::Path;
 
@@ -118,8 +119,7 @@ impl Embedder {
 
     /// Embeds texts, in batches sorted by length.
     pub fn embed<T: AsRef<str> + Sync>(&self, texts: &[T]) -> Embeddings {
-        // On a thread of the pool, where each operation's parallel part begins at once.
-        rayon::scope(|_| self.embed_here(texts))
+        on_awake_cores(&self.device, || self.embed_here(texts))
     }
 
     fn embed_here<T: AsRef<str> + Sync>(&self, texts: &[T]) -> Embeddings {

@@ -8,11 +8,11 @@ use burn::tensor::{Device, Tensor};
 /// A loss is a sum of terms, each a mean over things that a batch has a number of: masked positions,
 /// sentence pairs. Returning sums and counts apart lets the loop average over several micro-batches
 /// exactly as one large batch would.
-pub trait Objective {
+pub trait Objective: Sync {
     /// What is trained.
     type Model: Module;
     /// What the loss is computed on.
-    type Batch;
+    type Batch: Sync;
 
     /// The terms' names, as metrics call them.
     fn terms(&self) -> &'static [&'static str];

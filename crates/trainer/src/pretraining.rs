@@ -116,7 +116,7 @@ impl Evaluation {
         device: &Device,
     ) {
         let Losses { logits: PreTrainingLogits { mlm, next_sentence }, masked, pairs } =
-            losses(model, batch, device);
+            ops::on_awake_cores(device, || losses(model, batch, device));
         self.masked += batch.masked_labels.len() as u64;
         self.masked_loss += sum(masked);
         self.masked_right += right(mlm, &batch.masked_labels);

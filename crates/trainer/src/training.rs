@@ -12,6 +12,7 @@ use crate::{Result, TrainerError};
 use burn::module::Module;
 use burn::tensor::Device;
 use cloze_model::weights;
+use cloze_ops::on_awake_cores;
 use std::path::PathBuf;
 
 const IN_PLACE: &str = "the model is in its place between steps";
@@ -96,7 +97,9 @@ impl<M: Module> Training<M> {
         non_finite: NonFinite,
     ) -> Result<StepReport> {
         let model = self.model.take().expect(IN_PLACE);
-        let (model, report) = step(objective, model, &mut self.optimizer, batches, &self.device, constants);
+        let Self { optimizer, device, .. } = self;
+        let (model, report) =
+            on_awake_cores(device, || step(objective, model, optimizer, batches, device, constants));
         self.model = Some(model);
         if !report.updated && non_finite == NonFinite::Stop {
             let losses = objective.terms().iter().zip(&report.losses);

@@ -2,7 +2,8 @@ use super::Linear;
 use crate::ParamInit;
 use crate::ops::{self, AttentionMask};
 use burn::module::Module;
-use burn::tensor::Tensor;
+use burn::tensor::{Int, Tensor};
+use std::sync::Arc;
 
 /// What an attention block returns.
 #[derive(Debug, Clone)]
@@ -13,6 +14,24 @@ pub struct AttentionOutput {
     pub weights: Option<Tensor<4>>,
 }
 
+/// Some tokens of a batch, where the others' states are not wanted.
+#[derive(Debug, Clone)]
+pub struct Selection {
+    /// `[n]`, each `row · len + column`, of packed sequences the token's number.
+    pub tokens: Tensor<1, Int>,
+    /// Of packed sequences how many tokens of each, where `tokens` come in the sequences' order.
+    pub counts: Option<Arc<[usize]>>,
+}
+
+impl Selection {
+    /// # Shapes
+    /// - `x`: `[batch, len, d]`; returns `[1, n, d]`
+    pub fn of(&self, x: Tensor<3>) -> Tensor<3> {
+        let [batch, len, d] = x.dims();
+        x.reshape([batch * len, d]).select(0, self.tokens.clone()).unsqueeze_dim::<3>(0)
+    }
+}
+
 /// Self-attention as an encoder layer sees it: the one piece to implement for another attention.
 pub trait SelfAttention: Module {
     /// Mixes every position of `hidden` with the positions that `mask` lets it see.
@@ -20,6 +39,16 @@ pub trait SelfAttention: Module {
     /// # Shapes
     /// - `hidden`: `[batch, len, d_model]`; the context has the same shape
     fn forward(&self, hidden: Tensor<3>, mask: &AttentionMask, need_weights: bool) -> AttentionOutput;
+
+    /// The context of some tokens alone, which see what they see among all.
+    ///
+    /// Unless implemented it is made for all of them.
+    ///
+    /// # Shapes
+    /// - `hidden`: `[batch, len, d_model]`; returns `[1, n, d_model]`
+    fn forward_some(&self, hidden: Tensor<3>, mask: &AttentionMask, tokens: &Selection) -> Tensor<3> {
+        tokens.of(self.forward(hidden, mask, false).context)
+    }
 
     /// Whether `hidden` may be packed, `[1, n_tokens, d_model]` with [`AttentionMask::packing`], and is
     /// faster so than padded. Of an attention that says no, as it does unless implemented, the model pads
@@ -144,6 +173,14 @@ impl MultiHeadAttention {
 impl SelfAttention for MultiHeadAttention {
     fn forward(&self, hidden: Tensor<3>, mask: &AttentionMask, need_weights: bool) -> AttentionOutput {
         self.attend(hidden.clone(), hidden, mask, need_weights)
+    }
+
+    fn forward_some(&self, hidden: Tensor<3>, mask: &AttentionMask, tokens: &Selection) -> Tensor<3> {
+        if tokens.counts.is_none() || mask.causal {
+            return tokens.of(self.forward(hidden, mask, false).context);
+        }
+        let mask = AttentionMask { query_lengths: tokens.counts.clone(), ..mask.clone() };
+        self.attend(tokens.of(hidden.clone()), hidden, &mask, false).context
     }
 
     fn takes_packed(&self) -> bool {

@@ -1,7 +1,7 @@
-use super::{EncoderLayer, FeedForward, LayerNorm, Linear, SelfAttention};
+use super::{EncoderLayer, FeedForward, LayerNorm, Linear, Selection, SelfAttention};
 use crate::ops::AttentionMask;
 use burn::module::Module;
-use burn::tensor::{Int, Tensor};
+use burn::tensor::Tensor;
 
 /// A stack of encoder layers, applied once or several times over, with a last normalisation where the layers normalise first.
 #[derive(Module, Debug)]
@@ -51,13 +51,13 @@ impl<A: SelfAttention> Encoder<A> {
     /// With `tokens` the last states are those of these alone, and the last layer works on no others where it can.
     ///
     /// # Shapes
-    /// - `x`: `[batch, len, d_model]`; `tokens`: `[n]`, each `row · len + column`
+    /// - `x`: `[batch, len, d_model]`
     pub fn forward(
         &self,
         mut x: Tensor<3>,
         mask: &AttentionMask,
         trace: EncoderTrace,
-        tokens: Option<&Tensor<1, Int>>,
+        tokens: Option<&Selection>,
     ) -> EncoderOutput {
         let mut hidden_states = Vec::new();
         let mut attentions = Vec::new();

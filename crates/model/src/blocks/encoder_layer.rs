@@ -1,8 +1,8 @@
-use super::{AttentionOutput, FeedForward, FeedForwardConfig, LayerNorm, SelfAttention};
+use super::{AttentionOutput, FeedForward, FeedForwardConfig, LayerNorm, Selection, SelfAttention};
 use crate::ParamInit;
 use crate::ops::{self, AttentionMask, Residual};
 use burn::module::Module;
-use burn::tensor::{Int, Tensor};
+use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
 /// Where the layer normalisation of a sub-layer stands.
@@ -69,40 +69,40 @@ pub struct EncoderLayer<A: SelfAttention> {
 impl<A: SelfAttention> EncoderLayer<A> {
     /// The layer's output in place of the context, with the attention's weights where asked for.
     ///
-    /// With `tokens` it is the output of these alone. All of them attend; the feed-forward network, two thirds of
-    /// a layer's work, is spared the others.
+    /// With `tokens` it is the output of these alone, without weights. The others are attended to; all else, five
+    /// sixths of a layer's work, they are spared.
     ///
     /// # Shapes
     /// - `x`: `[batch, len, d_model]`; the output likewise, or `[1, n, d_model]` of `n` tokens
-    /// - `tokens`: `[n]`, each `row · len + column`
     pub fn forward(
         &self,
         x: Tensor<3>,
         mask: &AttentionMask,
         need_weights: bool,
-        tokens: Option<&Tensor<1, Int>>,
+        tokens: Option<&Selection>,
     ) -> AttentionOutput {
-        let wanted = |x: Tensor<3>| match tokens {
+        let attend = |x: Tensor<3>| match tokens {
             Some(tokens) => {
-                let [batch, len, d_model] = x.dims();
-                x.reshape([batch * len, d_model]).select(0, tokens.clone()).unsqueeze_dim::<3>(0)
+                AttentionOutput { context: self.attention.forward_some(x, mask, tokens), weights: None }
             }
+            None => self.attention.forward(x, mask, need_weights),
+        };
+        let wanted = |x: Tensor<3>| match tokens {
+            Some(tokens) => tokens.of(x),
             None => x,
         };
         let (context, weights) = match self.norm {
             NormPlacement::Post => {
-                let attended = self.attention.forward(x.clone(), mask, need_weights);
+                let attended = attend(x.clone());
                 let residual = Residual { input: wanted(x), dropout: self.attention_output_dropout };
-                let x = self.attention_norm.add_forward(wanted(attended.context), residual);
+                let x = self.attention_norm.add_forward(attended.context, residual);
                 let y = self.feed_forward.forward(x.clone());
                 let residual = Residual { input: x, dropout: self.feed_forward_output_dropout };
                 (self.feed_forward_norm.add_forward(y, residual), attended.weights)
             }
             NormPlacement::Pre => {
-                let normed = self.attention_norm.forward(x.clone());
-                let attended = self.attention.forward(normed, mask, need_weights);
-                let (context, x) = (wanted(attended.context), wanted(x));
-                let x = ops::dropout_add(context, x, self.attention_output_dropout);
+                let attended = attend(self.attention_norm.forward(x.clone()));
+                let x = ops::dropout_add(attended.context, wanted(x), self.attention_output_dropout);
                 let y = self.feed_forward.forward(self.feed_forward_norm.forward(x.clone()));
                 (ops::dropout_add(y, x, self.feed_forward_output_dropout), attended.weights)
             }

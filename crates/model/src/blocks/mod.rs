@@ -11,7 +11,9 @@ mod linear;
 mod positions;
 
 pub use activation::Activation;
-pub use attention::{AttentionOutput, MultiHeadAttention, MultiHeadAttentionConfig, SelfAttention};
+pub use attention::{
+    AttentionOutput, MultiHeadAttention, MultiHeadAttentionConfig, Selection, SelfAttention,
+};
 pub use embedding::Embedding;
 pub use encoder::{Encoder, EncoderOutput, EncoderTrace};
 pub use encoder_layer::{EncoderLayer, EncoderLayerConfig, NormPlacement};

@@ -1,6 +1,6 @@
 use crate::bert::{Bert, BertInput};
 use crate::blocks::{Linear, MultiHeadAttention, SelfAttention};
-use crate::ops::CrossEntropy;
+use crate::ops::{CrossEntropy, Packing};
 use burn::module::Module;
 use burn::tensor::{Bool, Int, Tensor, TensorData};
 
@@ -34,23 +34,10 @@ impl<A: SelfAttention> BertForQuestionAnswering<A> {
     /// # Shapes
     /// - `outside`: `[sequences, longest]`, see [`BertInput::longest`], `true` where no answer may begin or end
     pub fn forward(&self, input: BertInput, outside: Option<Tensor<2, Bool>>) -> SpanLogits {
-        let (packing, pad_mask) = (input.packing.clone(), input.pad_mask.clone());
-        let hidden = self.bert.forward(input).last_hidden_state;
-        let device = hidden.device();
-        let logits = self.output.forward(hidden);
-        let (logits, padding) = match packing {
-            Some(packing) => {
-                let shape = [packing.lengths().len(), packing.longest()];
-                let tokens = packing.padded_tokens();
-                // A place without a token takes the first one's logits, and is masked.
-                let from: Vec<i32> = tokens.iter().map(|token| token.unwrap_or(0) as i32).collect();
-                let from = Tensor::<1, Int>::from_data(from.as_slice(), &device);
-                let logits = logits.squeeze_dim::<2>(0).select(0, from).reshape([shape[0], shape[1], 2]);
-                let padding: Vec<bool> = tokens.iter().map(Option::is_none).collect();
-                let padding = padding.contains(&true).then(|| TensorData::new(padding, shape));
-                (logits, padding.map(|padding| Tensor::from_data(padding, &device)))
-            }
-            None => (logits, pad_mask),
+        let pad_mask = input.pad_mask.clone();
+        let (logits, padding) = match input.packing.clone() {
+            Some(packing) => self.spread_logits(input, &packing, outside.as_ref()),
+            None => (self.output.forward(self.bert.forward(input).last_hidden_state), pad_mask),
         };
         let masked: Vec<Tensor<2, Bool>> = [padding, outside].into_iter().flatten().collect();
         let side = |side: usize| {
@@ -58,6 +45,44 @@ impl<A: SelfAttention> BertForQuestionAnswering<A> {
             masked.iter().fold(logits, |logits, masked| logits.mask_fill(masked.clone(), OUTSIDE))
         };
         SpanLogits { start: side(0), end: side(1) }
+    }
+
+    /// Packed sequences' logits, a row each, `[sequences, longest, 2]`, with what of it is padding, where there is
+    /// any. Of a token outside they are another's.
+    fn spread_logits(
+        &self,
+        input: BertInput,
+        packing: &Packing,
+        outside: Option<&Tensor<2, Bool>>,
+    ) -> (Tensor<3>, Option<Tensor<2, Bool>>) {
+        let device = input.input_ids.device();
+        let shape = [packing.lengths().len(), packing.longest()];
+        let mut tokens = packing.padded_tokens();
+        let padding: Vec<bool> = tokens.iter().map(Option::is_none).collect();
+        // Nobody asks for the states of what is outside: on a device that makes some states alone, packed.
+        if let Some(outside) = outside.filter(|_| self.bert.takes_packed()) {
+            for (token, outside) in tokens.iter_mut().zip(outside.to_data().iter::<bool>()) {
+                *token = token.filter(|_| !outside);
+            }
+        }
+        let mut asked: Vec<i32> = Vec::with_capacity(packing.n_tokens());
+        let mut from: Vec<i32> = Vec::with_capacity(tokens.len());
+        for token in tokens {
+            // A place without a token takes the first one's logits, and is masked.
+            from.push(token.map_or(0, |_| asked.len() as i32));
+            asked.extend(token.map(|token| token as i32));
+        }
+        if asked.is_empty() {
+            asked.push(0);
+        }
+        let states = match asked.len() == packing.n_tokens() {
+            true => self.bert.forward(input).last_hidden_state.squeeze_dim::<2>(0),
+            false => self.bert.states_at(input, Tensor::from_data(asked.as_slice(), &device)),
+        };
+        let from = Tensor::<1, Int>::from_data(from.as_slice(), &device);
+        let logits = self.output.forward(states).select(0, from).reshape([shape[0], shape[1], 2]);
+        let padding = padding.contains(&true).then(|| TensorData::new(padding, shape));
+        (logits, padding.map(|padding| Tensor::from_data(padding, &device)))
     }
 }
 

@@ -7,7 +7,7 @@ use super::linear::{Matrix, product};
 use super::random::{Keep, RowKeep};
 use super::vector::{exp, max, sum, vectorised};
 use super::{Input, draw_seed, filled, op, output, register};
-use crate::{AttentionMask, Packing};
+use crate::AttentionMask;
 use burn::tensor::{DType, Shape, Tensor};
 use burn_autodiff::checkpoint::base::Checkpointer;
 use burn_autodiff::grads::Gradients;
@@ -107,28 +107,28 @@ impl Sizes {
         1.0 / (self.d_k as f32).sqrt()
     }
 
-    /// The sequences' heads, in the order of `packing` where there is one, else a sequence a row.
-    fn tasks(&self, packing: Option<&Packing>) -> Vec<Task> {
+    /// The sequences' heads, in the order of the packing where there is one, else a sequence a row.
+    fn tasks(&self, mask: &AttentionMask) -> Vec<Task> {
         let Self { batch, n_heads, q_len, k_len, .. } = *self;
-        let mut sequences: Vec<[usize; 4]> = Vec::new();
-        match packing {
+        let mut sequences: Vec<[usize; 5]> = Vec::new();
+        match &mask.packing {
             Some(packing) => {
-                let n_tokens = packing.n_tokens();
-                assert_eq!(
-                    [batch, q_len, k_len],
-                    [1, n_tokens, n_tokens],
-                    "{n_tokens} packed tokens make a batch of one row of as many queries and keys"
-                );
-                let spans = packing.starts().zip(packing.lengths());
-                sequences.extend(spans.map(|(start, len)| [0, start, *len, *len]));
+                mask.check_packing(packing, [batch, q_len, k_len]);
+                let mut query = 0;
+                for ((key, k_len), q_len) in
+                    packing.starts().zip(packing.lengths()).zip(mask.query_lengths(packing))
+                {
+                    sequences.push([0, query, *q_len, key, *k_len]);
+                    query += q_len;
+                }
             }
-            None => sequences.extend((0..batch).map(|row| [row, 0, q_len, k_len])),
+            None => sequences.extend((0..batch).map(|row| [row, 0, q_len, 0, k_len])),
         }
         let (mut first_row, mut first_score) = (0, 0);
         let mut tasks = Vec::with_capacity(sequences.len() * n_heads);
-        for [row, start, q_len, k_len] in sequences {
+        for [row, query, q_len, key, k_len] in sequences {
             for head in 0..n_heads {
-                tasks.push(Task { row, head, start, q_len, k_len, first_row, first_score });
+                tasks.push(Task { row, head, query, q_len, key, k_len, first_row, first_score });
                 first_row += q_len;
                 first_score += q_len * k_len;
             }
@@ -143,9 +143,11 @@ struct Task {
     /// On the batch axis.
     row: usize,
     head: usize,
-    /// The sequence's first position.
-    start: usize,
+    /// The sequence's first query.
+    query: usize,
     q_len: usize,
+    /// The sequence's first key.
+    key: usize,
     k_len: usize,
     /// How many queries the tasks before have.
     first_row: usize,
@@ -158,13 +160,13 @@ impl Task {
         self.q_len * self.k_len
     }
 
-    /// The task's matrix of a `[batch, n_heads, len, d]` tensor.
+    /// The task's matrix of a `[batch, n_heads, len, d]` tensor, from its sequence's first query or key on.
     ///
     /// # Safety
     /// The task is one of the tensor's.
-    unsafe fn matrix(&self, x: &FlexTensor) -> Matrix {
+    unsafe fn matrix(&self, x: &FlexTensor, first: usize) -> Matrix {
         let (layout, strides) = (x.layout(), x.layout().strides());
-        let place = [self.row, self.head, self.start].map(|i| i as isize);
+        let place = [self.row, self.head, first].map(|i| i as isize);
         let start = x.storage::<f32>()[layout.start_offset()..].as_ptr();
         // SAFETY: within the tensor, for the task is.
         let start =
@@ -172,13 +174,13 @@ impl Task {
         Matrix { start, row: strides[2], column: strides[3] }
     }
 
-    /// Where the task's matrix begins in memory of the order `[batch, len, n_heads, d]`.
+    /// Where that matrix begins in memory of the order `[batch, len, n_heads, d]`.
     ///
     /// # Safety
     /// The memory has that size and the task is one of its tensor's.
-    unsafe fn target(&self, memory: Target, n_heads: usize, len: usize, d: usize) -> *mut f32 {
+    unsafe fn target(&self, memory: Target, first: usize, [len, n_heads, d]: [usize; 3]) -> *mut f32 {
         // SAFETY: the caller's promise.
-        unsafe { memory.at(((self.row * len + self.start) * n_heads + self.head) * d) }
+        unsafe { memory.at(((self.row * len + first) * n_heads + self.head) * d) }
     }
 }
 
@@ -194,7 +196,9 @@ fn for_each_task<T>(
         let mut reused = init();
         tasks.iter().for_each(|task| work(&mut reused, task));
     } else {
-        tasks.par_iter().for_each_init(init, |reused, task| work(reused, task));
+        // Whatever a thread takes over from another begins with memory of its own: not for a task or two.
+        let least = tasks.len() / (16 * rayon::current_num_threads());
+        tasks.par_iter().with_min_len(least).for_each_init(init, |reused, task| work(reused, task));
     }
 }
 
@@ -279,9 +283,9 @@ impl State {
             // SAFETY: the matrices are those of the forward pass; each product writes this task's part of
             // its target, and all of it.
             unsafe {
-                let dy = task.matrix(gradient);
-                let (q, k, v) = (task.matrix(query), task.matrix(key), task.matrix(value));
-                let target = task.target(dv, n_heads, k_len, d_v);
+                let (q, dy) = (task.matrix(query, task.query), task.matrix(gradient, task.query));
+                let (k, v) = (task.matrix(key, task.key), task.matrix(value, task.key));
+                let target = task.target(dv, task.key, [k_len, n_heads, d_v]);
                 let probs_matrix = Matrix::dense(used, columns).transposed();
                 let strides = (step * d_v as isize, 1);
                 product([columns, rows, d_v], target, strides, false, probs_matrix, dy, false);
@@ -295,9 +299,9 @@ impl State {
                 }
                 let ds = Matrix::dense(ds, columns);
                 let strides = (step * d_k as isize, 1);
-                let target = task.target(dq, n_heads, q_len, d_k);
+                let target = task.target(dq, task.query, [q_len, n_heads, d_k]);
                 product([rows, columns, d_k], target, strides, false, ds, k, false);
-                let target = task.target(dk, n_heads, k_len, d_k);
+                let target = task.target(dk, task.key, [k_len, n_heads, d_k]);
                 product([columns, rows, d_k], target, strides, false, ds.transposed(), q, false);
             }
         });
@@ -347,7 +351,7 @@ pub(crate) fn attention(
     assert_eq!(value.dims()[..2], [batch, n_heads], "the values do not fit the queries");
     let sizes = Sizes { batch, n_heads, q_len, k_len, d_k, d_v };
     let ignored = ignored(mask, sizes);
-    let tasks = sizes.tasks(mask.packing.as_ref());
+    let tasks = sizes.tasks(mask);
     op!("attention", sizes.flops(&tasks));
     let keep = (dropout_prob > 0.0).then(|| Keep::new(dropout_prob, draw_seed(&query.device())));
     let [query, key, value] = [query, key, value].map(Input::strided);
@@ -360,13 +364,14 @@ pub(crate) fn attention(
         // SAFETY: the matrices are within their tensors, whose sizes were compared; the targets are this task's
         // parts of the scores, all of which the product writes, and of the context.
         unsafe {
-            let (q, k, v) = (task.matrix(&query.value), task.matrix(&key.value), task.matrix(&value.value));
+            let q = task.matrix(&query.value, task.query);
+            let (k, v) = (task.matrix(&key.value, task.key), task.matrix(&value.value, task.key));
             let strides = (columns as isize, 1);
             product([rows, d_k, columns], scores, strides, false, q, k.transposed(), false);
             let probs = slice::from_raw_parts_mut(scores, task.scores());
             let ignored = match ignored.is_empty() {
                 true => &[],
-                false => &ignored[task.row * k_len + task.start..][..columns],
+                false => &ignored[task.row * k_len + task.key..][..columns],
             };
             for (row, probs) in probs.chunks_exact_mut(columns).enumerate() {
                 let limit =
@@ -384,7 +389,7 @@ pub(crate) fn attention(
                 }
                 None => &*probs,
             };
-            let target = task.target(context, n_heads, q_len, d_v);
+            let target = task.target(context, task.query, [q_len, n_heads, d_v]);
             let strides = (step * d_v as isize, 1);
             product([rows, columns, d_v], target, strides, false, Matrix::dense(used, columns), v, false);
         }

@@ -9,6 +9,7 @@ use burn_autodiff::ops::{Backward, Ops};
 use burn_backend::tensor::FloatTensor;
 use burn_flex::Flex;
 use rayon::prelude::*;
+use std::mem::MaybeUninit;
 
 #[derive(Debug)]
 struct Embedding;
@@ -35,7 +36,7 @@ impl Backward<Flex, 1> for Embedding {
         // rows are added to it, and not all of it to theirs.
         let mut total = match grads.remove(&table) {
             Some(total) => dense(total),
-            None => tensor(vec![0.0; n * d], Shape::new([n, d])),
+            None => tensor(zeros(n * d), Shape::new([n, d])),
         };
         let sums = values_mut(&mut total);
         // Row by row in the order of the tokens: sums in a fixed order.
@@ -43,6 +44,16 @@ impl Backward<Flex, 1> for Embedding {
             sums[id * d..][..d].iter_mut().zip(row).for_each(|(sum, x)| *sum += x);
         }
         grads.register::<Flex>(parent.id, total);
+    }
+}
+
+/// Written by all cores: a vocabulary's gradient is tens of megabytes of them.
+fn zeros(n: usize) -> Vec<f32> {
+    // SAFETY: the tasks cover the whole.
+    unsafe {
+        filled(n, |zeros| {
+            zeros.par_chunks_mut(BLOCK).for_each(|zeros| zeros.fill(MaybeUninit::new(0.0)));
+        })
     }
 }
 

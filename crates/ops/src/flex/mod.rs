@@ -2,6 +2,7 @@
 
 pub(crate) mod adamw;
 pub(crate) mod attention;
+pub(crate) mod cores;
 pub(crate) mod cross_entropy;
 pub(crate) mod dropout;
 pub(crate) mod embedding;
@@ -43,7 +44,8 @@ pub(crate) fn takes<const D: usize>(x: &Tensor<D>) -> bool {
     x.dtype() == DType::F32 && is_flex(&x.device())
 }
 
-fn is_flex(device: &Device) -> bool {
+/// Whether the device is a flex, gradients not recomputed.
+pub(crate) fn is_flex(device: &Device) -> bool {
     match device.as_dispatch() {
         DispatchDevice::Flex(_) => true,
         DispatchDevice::Autodiff(device) => {

@@ -5,6 +5,7 @@ use crate::evaluation::figures::Figures;
 use crate::evaluation::report::Predictions;
 use burn::tensor::Device;
 use cloze_data::labelled::{BatchSize, Buckets, restore};
+use cloze_ops::on_awake_cores;
 
 /// What a model predicts for examples. `model` and `device` are without autodiff; batches are of similar length
 /// and of about `batch_tokens` tokens, which no output depends on but in the last digits; `progress`
@@ -39,7 +40,8 @@ pub fn outputs<T: Task>(
     device: &Device,
     progress: &mut dyn FnMut(Advance),
 ) -> Vec<T::Output> {
-    in_batches(task, features, batch_tokens, |batch| task.outputs(model, batch, device), progress)
+    let work = |batch: &[&T::Features]| on_awake_cores(device, || task.outputs(model, batch, device));
+    in_batches(task, features, batch_tokens, work, progress)
 }
 
 /// What `work` makes of each of the features, which it is given in batches of similar length.

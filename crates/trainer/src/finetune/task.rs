@@ -16,15 +16,15 @@ use cloze_model::tasks::DropoutOverrides;
 /// A kind of task: what its examples become, what a model makes of them, and how that is shown.
 ///
 /// An example has one sequence of features or several, as a long text has windows and a question has choices.
-pub trait Task {
+pub trait Task: Sync {
     /// An encoder with a head, whose field `bert` is the encoder.
-    type Model: Module + Send;
+    type Model: Module + Send + Sync;
     /// An example as it was read.
     type Example;
     /// What the model takes at once: in most tasks an example's tokens.
-    type Features;
+    type Features: Sync;
     /// What the model says of one such, on the host.
-    type Output;
+    type Output: Send;
 
     /// The sequences that the encoder sees of it.
     fn sequences<'a>(&self, features: &'a Self::Features) -> Vec<&'a TokenSequence>;
