@@ -20,11 +20,12 @@ mod stop;
 
 use std::process::ExitCode;
 
+use anyhow::Context;
 use clap::Parser;
 
 /// Makes this thread one of the pool that shares out work: what it asks the others for then begins at once, where
 /// a stranger to the pool would fall asleep until they have done all of it.
-fn join_pool() {
+fn join_pool() -> anyhow::Result<()> {
     let n_threads = match std::env::var("RAYON_NUM_THREADS").ok().and_then(|n| n.parse().ok()) {
         Some(n) if n > 0 => n,
         _ => std::thread::available_parallelism().map_or(1, usize::from),
@@ -32,16 +33,17 @@ fn join_pool() {
     // A pool of this thread alone would do nothing while it waits for a file or for another thread.
     if n_threads > 1 {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(n_threads).use_current_thread();
-        pool.build_global().expect("the first pool of the process");
+        pool.build_global()
+            .with_context(|| format!("cannot start {n_threads} threads (RAYON_NUM_THREADS)"))?;
     }
+    Ok(())
 }
 
 fn main() -> ExitCode {
     cloze_allocator::keep_freed();
-    join_pool();
     // Wrong usage ends here: clap prints one `error:` line and exits with 2.
     let cli = commands::Cli::parse();
-    match commands::run(cli.command) {
+    match join_pool().and_then(|()| commands::run(cli.command)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => failure::report(&error),
     }

@@ -1,10 +1,10 @@
 use burn::tensor::activation::softmax;
 use burn::tensor::{Bool, DType, Int, Tensor};
-use std::iter::repeat_n;
 use std::sync::Arc;
 
 #[cfg(feature = "flex")]
 use crate::flex;
+use crate::packing::sequences;
 use crate::{Packing, dropout};
 
 /// Which key positions a query may look at.
@@ -45,8 +45,8 @@ impl AttentionMask {
         let packed = self.packing.as_ref().map(|packing| {
             self.check_packing(packing, [1, q_len, k_len]);
             let sequences = |lengths: &[usize]| {
-                let numbers = lengths.iter().enumerate().flat_map(|(i, len)| repeat_n(i as i32, *len));
-                Tensor::<1, Int>::from_data(numbers.collect::<Vec<_>>().as_slice(), &device)
+                let sequences: Vec<i32> = sequences(lengths).map(|sequence| sequence as i32).collect();
+                Tensor::<1, Int>::from_data(sequences.as_slice(), &device)
             };
             let shape = [q_len, k_len];
             let of_query = sequences(self.query_lengths(packing)).reshape([q_len, 1]).expand(shape);

@@ -55,7 +55,7 @@ impl Packing {
 
     /// Each token's sequence.
     pub fn sequences(&self) -> impl Iterator<Item = usize> {
-        self.lengths.iter().enumerate().flat_map(|(sequence, len)| std::iter::repeat_n(sequence, *len))
+        sequences(&self.lengths)
     }
 
     /// Each token's place in the padded form of the batch, `sequence · longest + position`.
@@ -72,6 +72,11 @@ impl Packing {
         }
         tokens
     }
+}
+
+/// Each token's sequence, of sequences of these lengths, any of which may be 0.
+pub(crate) fn sequences(lengths: &[usize]) -> impl Iterator<Item = usize> {
+    lengths.iter().enumerate().flat_map(|(sequence, len)| std::iter::repeat_n(sequence, *len))
 }
 
 #[cfg(test)]

@@ -152,23 +152,20 @@ impl<A: SelfAttention> Bert<A> {
     /// If a sequence is longer than `max_positions`.
     pub fn states_at(&self, mut input: BertInput, tokens: Tensor<1, Int>) -> Tensor<2> {
         input.trace = EncoderTrace::default();
-        let mut order = None;
-        let some = |tokens| Selection { tokens, counts: None };
-        let output = match input.packing.clone() {
-            Some(packing) if !self.takes_packed() => {
-                let places = numbers(packing.padded_places(), &input.input_ids.device());
-                let tokens = places.select(0, tokens);
-                self.encode(input.padded(&packing), Some(some(tokens)))
+        let (input, tokens, places) = match input.packing.clone() {
+            Some(packing) if self.takes_packed() => {
+                let (tokens, places) = in_order(tokens, &packing);
+                (input, tokens, places)
             }
             Some(packing) => {
-                let (tokens, places) = in_order(tokens, &packing);
-                order = places;
-                self.encode(input, Some(tokens))
+                let padded = numbers(packing.padded_places(), &input.input_ids.device());
+                let tokens = padded.select(0, tokens);
+                (input.padded(&packing), Selection { tokens, counts: None }, None)
             }
-            None => self.encode(input, Some(some(tokens))),
+            None => (input, Selection { tokens, counts: None }, None),
         };
-        let states = output.last_hidden_state.squeeze_dim::<2>(0);
-        match order {
+        let states = self.encode(input, Some(tokens)).last_hidden_state.squeeze_dim::<2>(0);
+        match places {
             Some(places) => states.select(0, places),
             None => states,
         }
