@@ -3,7 +3,12 @@
 use std::fmt;
 use std::process::ExitCode;
 
+use clap::error::ErrorKind;
 use cloze_trainer::TrainerError;
+use cloze_trainer::metrics::printable;
+
+/// Characters of an error line at most. A message can quote a text of any length.
+const MOST_CHARS: usize = 2_000;
 
 /// Marks an error as the caller's to mend, wrong usage or a wrong configuration: exit status 2.
 #[derive(Debug)]
@@ -46,9 +51,45 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
     if error.is::<ClosedPipe>() {
         return ExitCode::SUCCESS;
     }
-    eprintln!("error: {}", one_line(error));
+    print(&one_line(error));
     let of_config = error.downcast_ref().is_some_and(TrainerError::is_of_config);
     ExitCode::from(if of_config || error.is::<WrongUsage>() { 2 } else { 1 })
+}
+
+/// Prints what the command line's parser has to say, its help or what is wrong, and returns the exit status.
+pub fn report_usage(error: &clap::Error) -> ExitCode {
+    let help = !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+    match help {
+        // Nobody is left to be told when the reader of the help has gone away.
+        true => drop(error.print()),
+        false => print(&usage_line(&error.render().to_string())),
+    }
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+}
+
+/// The parser's message, which has several paragraphs, on one line.
+fn usage_line(rendered: &str) -> String {
+    let paragraphs = rendered.split("\n\n").map(|text| text.split_whitespace().collect::<Vec<_>>().join(" "));
+    let told = paragraphs.filter(|text| !text.is_empty() && !text.starts_with("For more information"));
+    let line = told.collect::<Vec<_>>().join("; ");
+    line.strip_prefix("error: ").unwrap_or(&line).to_owned()
+}
+
+/// Prints a message as the `error:` line, without what would act on a terminal, and not longer than can be read.
+fn print(message: &str) {
+    eprintln!("error: {}", printable(&shortened(message)));
+}
+
+/// The message's beginning and end: the end tells what to do.
+fn shortened(message: &str) -> String {
+    let count = message.chars().count();
+    if count <= MOST_CHARS {
+        return message.to_owned();
+    }
+    let part = MOST_CHARS / 2;
+    let start: String = message.chars().take(part).collect();
+    let end: String = message.chars().skip(count - part).collect();
+    format!("{start} … ({} characters left out) … {end}", count - 2 * part)
 }
 
 /// The error and its causes, joined by `: `, on one line.
@@ -86,6 +127,24 @@ mod tests {
     fn a_cause_that_the_message_already_gives_is_not_repeated() {
         let error = anyhow!("no such file").context("vocab.txt: no such file");
         assert_eq!(one_line(&error), "vocab.txt: no such file");
+    }
+
+    #[test]
+    fn a_long_message_keeps_its_beginning_and_its_end() {
+        let long = format!("nothing to fill in \"{}\": write [MASK]", "ä".repeat(1 << 20));
+        let line = shortened(&long);
+        assert!(line.chars().count() < MOST_CHARS + 50, "{}", line.len());
+        assert!(line.starts_with("nothing to fill in \"ää") && line.ends_with("ää\": write [MASK]"));
+        assert_eq!(shortened("short"), "short");
+    }
+
+    #[test]
+    fn wrong_usage_is_one_line() {
+        let rendered = "error: unexpected argument '--fast' found\n\n  tip: a similar argument exists: '--f'\n\n\
+                        Usage: cloze devices [OPTIONS]\n\nFor more information, try '--help'.\n";
+        let expected = "unexpected argument '--fast' found; tip: a similar argument exists: '--f'; \
+                        Usage: cloze devices [OPTIONS]";
+        assert_eq!(usage_line(rendered), expected);
     }
 
     #[test]

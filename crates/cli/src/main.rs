@@ -20,16 +20,35 @@ mod stop;
 
 use std::process::ExitCode;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use clap::Parser;
+
+use crate::failure::WrongUsage;
+
+/// Threads that `RAYON_NUM_THREADS` may ask for: many more take minutes to start and then run one after another.
+const MOST_THREADS: usize = 1024;
+
+/// How many threads share out work: what `RAYON_NUM_THREADS` says, or one for each core.
+fn n_threads() -> anyhow::Result<usize> {
+    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+    let Some(asked) = std::env::var_os("RAYON_NUM_THREADS").filter(|asked| !asked.is_empty()) else {
+        return Ok(cores());
+    };
+    match asked.to_str().and_then(|asked| asked.parse().ok()) {
+        Some(0) => Ok(cores()),
+        Some(n) if n <= MOST_THREADS => Ok(n),
+        _ => {
+            let found = asked.to_string_lossy();
+            let expected = format!("a number from 1 to {MOST_THREADS}, or 0 for one thread for each core");
+            Err(WrongUsage::new(anyhow!("RAYON_NUM_THREADS is {found:?}; expected {expected}")).into())
+        }
+    }
+}
 
 /// Makes this thread one of the pool that shares out work: what it asks the others for then begins at once, where
 /// a stranger to the pool would fall asleep until they have done all of it.
 fn join_pool() -> anyhow::Result<()> {
-    let n_threads = match std::env::var("RAYON_NUM_THREADS").ok().and_then(|n| n.parse().ok()) {
-        Some(n) if n > 0 => n,
-        _ => std::thread::available_parallelism().map_or(1, usize::from),
-    };
+    let n_threads = n_threads()?;
     // A pool of this thread alone would do nothing while it waits for a file or for another thread.
     if n_threads > 1 {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(n_threads).use_current_thread();
@@ -41,8 +60,10 @@ fn join_pool() -> anyhow::Result<()> {
 
 fn main() -> ExitCode {
     cloze_allocator::keep_freed();
-    // Wrong usage ends here: clap prints one `error:` line and exits with 2.
-    let cli = commands::Cli::parse();
+    let cli = match commands::Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return failure::report_usage(&error),
+    };
     match join_pool().and_then(|()| commands::run(cli.command)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => failure::report(&error),

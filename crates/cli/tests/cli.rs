@@ -87,12 +87,49 @@ fn decode<'a>(tokenizer: &'a str, more: &[&'a str]) -> Vec<&'a str> {
 #[test]
 fn wrong_usage_is_one_error_line_and_status_2() {
     assert!(run(&["conjure"]).error_line(2).contains("conjure"));
+    let ran = run(&["tokenizer", "encode", "--tokeniser", "\u{1b}[31m"]);
+    assert_eq!(ran.err.lines().count(), 1, "{}", ran.err);
+    assert!(ran.error_line(2).contains("a similar argument exists: '--tokenizer'"), "{}", ran.err);
+    let ran = run(&["embed", "--model", "m", "--batch-tokens", "\u{1b}[31m\u{7}7"]);
+    assert!(ran.error_line(2).contains("for '--batch-tokens <N>'"), "{}", ran.err);
+    assert!(ran.err.lines().count() == 1 && !ran.err.contains(['\u{1b}', '\u{7}']), "{}", ran.err);
     assert!(run(&["devices", "--fast"]).error_line(2).contains("--fast"));
     let ran = run(&["train", "run.toml", "--device", "abacus"]);
     assert!(ran.error_line(2).contains("abacus"), "{}", ran.err);
     assert!(ran.error_line(2).contains("expected flex, ndarray, wgpu[:N]"), "{}", ran.err);
     assert!(run(&["tokenizer", "train", "--model", "wordpiece"]).error_line(2).contains("required"));
     assert_eq!(run(&[]).status, 2);
+}
+
+#[test]
+fn the_number_of_threads_is_read_or_refused() {
+    let devices = |threads: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_cloze"));
+        let output = command.arg("devices").env("RAYON_NUM_THREADS", threads).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    for refused in ["60000", "-1", "two", "1e3", "99999999999999999999", "\u{1b}"] {
+        let (code, err) = devices(refused);
+        assert_eq!(code, Some(2), "{err}");
+        assert!(err.starts_with("error: RAYON_NUM_THREADS is "), "{err}");
+        assert!(
+            err.ends_with("; expected a number from 1 to 1024, or 0 for one thread for each core\n"),
+            "{err}"
+        );
+        assert!(!err.contains('\u{1b}'));
+    }
+    for taken in ["", "0", "1", "3"] {
+        assert_eq!(devices(taken).0, Some(0));
+    }
+}
+
+#[test]
+fn an_error_line_shows_text_that_a_terminal_would_act_on() {
+    let (_folder, vocabulary) = vocabulary();
+    let path = format!("{vocabulary}\u{1b}[2J\u{202e}");
+    let ran = run(&encode(&path, &[]));
+    assert!(ran.error_line(1).contains(r"vocab.txt\u{1b}[2J\u{202e}"), "{}", ran.err);
+    assert!(!ran.err.contains(['\u{1b}', '\u{202e}']));
 }
 
 #[test]

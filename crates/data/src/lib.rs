@@ -10,6 +10,7 @@
 //! ```
 
 mod batch;
+mod checksum;
 mod corpus;
 mod error;
 pub mod labelled;
@@ -26,6 +27,7 @@ mod split;
 mod unigram;
 
 pub use batch::{BatchStats, Cursor, ExampleConfig, PretrainingBatch, PretrainingData};
+pub use checksum::{corpus_checksum, file_checksum};
 pub use corpus::{
     CorpusConfig, Document, Documents as DocumentStream, Format, OnError, SkipReport, documents, input_files,
 };

@@ -11,7 +11,8 @@
 //! a folder `.building-…` beside it, which is flushed to the disk and then renamed: a folder named by its
 //! key is whole. What a killed build leaves is removed by a later one, a day after it was last written to.
 
-use crate::corpus::{CorpusConfig, Document, SkipReport, documents, format, input_files};
+use crate::checksum::{hash_corpus_files, hash_file, settings};
+use crate::corpus::{CorpusConfig, Document, SkipReport, documents};
 use crate::sentences::sentences;
 use crate::{DataError, Progress, Result};
 use cloze_tokenizer::Tokenizer;
@@ -19,7 +20,7 @@ use memmap2::Mmap;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
-use std::io::{BufWriter, Read, Write};
+use std::io::{BufWriter, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
@@ -32,8 +33,6 @@ pub const WORD_START: u32 = 1 << 31;
 const FORMAT: u32 = 3;
 /// Text handed to the threads at a time, in bytes: bounds memory, keeps every thread busy.
 const CHUNK_BYTES: usize = 8 << 20;
-/// File contents hashed at a time, in bytes: enough for the threads to share.
-const HASH_BLOCK: usize = 4 << 20;
 /// The name of a build's folder starts so.
 const BUILDING: &str = ".building-";
 /// A build that wrote nothing for so long is dead.
@@ -198,7 +197,7 @@ struct Table(Option<Mmap>);
 impl Table {
     fn open(path: &Path, bytes: u64, sum: &str) -> Option<Self> {
         let file = File::open(path).ok()?;
-        if file.metadata().ok()?.len() != bytes || file_sum(&file).ok()?.to_hex().as_str() != sum {
+        if file.metadata().ok()?.len() != bytes || hash_file(&file).ok()?.to_hex().as_str() != sum {
             return None;
         }
         if bytes == 0 {
@@ -245,33 +244,12 @@ fn without_holes(tokenizer: &Tokenizer) -> Result<()> {
 fn key(config: &CorpusConfig, base: &Path, tokenizer: &Tokenizer) -> Result<String> {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&FORMAT.to_le_bytes());
-    let settings = serde_json::to_string(&config.shaping()).expect("a config serialises");
-    for part in [settings, tokenizer.to_json()] {
+    for part in [settings(config), tokenizer.to_json()] {
         hasher.update(&(part.len() as u64).to_le_bytes());
         hasher.update(part.as_bytes());
     }
-    for path in input_files(config, base)? {
-        let sum = File::open(&path).and_then(|file| file_sum(&file)).map_err(DataError::io("read", &path))?;
-        hasher.update(sum.as_bytes());
-        // The ending decides how the contents are read.
-        hasher.update(&[format(&path, config.format) as u8]);
-    }
+    hash_corpus_files(&mut hasher, config, base)?;
     Ok(hasher.finalize().to_hex()[..32].to_string())
-}
-
-/// BLAKE3 of a file, from where it stands, by all threads.
-///
-/// Read, not mapped: a mapped file counts as memory in use, and one cut short meanwhile is fatal.
-fn file_sum(mut file: &File) -> std::io::Result<blake3::Hash> {
-    let mut hasher = blake3::Hasher::new();
-    let mut block = Vec::with_capacity(HASH_BLOCK);
-    loop {
-        block.clear();
-        if Read::by_ref(&mut file).take(HASH_BLOCK as u64).read_to_end(&mut block)? == 0 {
-            return Ok(hasher.finalize());
-        }
-        hasher.update_rayon(&block);
-    }
 }
 
 /// A document's sentences as stored tokens, with the sentences' lengths.

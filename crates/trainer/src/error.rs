@@ -145,6 +145,24 @@ pub enum TrainerError {
         path: PathBuf,
     },
 
+    /// A folder for a run that holds something else.
+    #[error("{} holds files that no run of cloze has made ({found}): choose a folder that is new or empty with --out", path.display())]
+    NotARun {
+        /// The folder.
+        path: PathBuf,
+        /// One of the files.
+        found: String,
+    },
+
+    /// A run resumed with other input files than it was started with.
+    #[error("{difference} since the run in {} was started: put the files back as they were, or start a new run with --out", path.display())]
+    InputsChanged {
+        /// The run's folder.
+        path: PathBuf,
+        /// The first file that differs, and how.
+        difference: String,
+    },
+
     /// A run to resume that was never started.
     #[error("{} holds no run to resume: leave out --resume to start one there", path.display())]
     NoRun {
@@ -304,6 +322,7 @@ impl TrainerError {
             | Self::BadValue { .. }
             | Self::Setting { .. }
             | Self::NoFigure { .. }
+            | Self::NotARun { .. }
             | Self::Model(ModelError::Pattern { .. }) => true,
             Self::Data(error) => matches!(
                 error,

@@ -17,6 +17,7 @@ pub mod layer_decay;
 pub mod metrics;
 pub mod objective;
 pub mod optimizer;
+mod origin;
 pub mod pretraining;
 pub mod run;
 pub mod run_folder;

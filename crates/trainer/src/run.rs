@@ -1,10 +1,11 @@
 //! A pretraining run from the config to the saved model.
 
-use crate::checkpoint::Best;
+use crate::checkpoint::{Best, Checkpoints};
 use crate::config::{ModelSection, RunConfig, TokenizerSection};
 use crate::initial_model::InitialModel;
 use crate::metrics::progress::{Meter, Pass, RunProgress, Status};
 use crate::metrics::{EvalRecord, METRICS_FILE, Record, Timing, TrainRecord, curve, jsonl, summary};
+use crate::origin::{Origin, PROGRAM, TokenizerOrigin};
 use crate::pretraining::{BertPretraining, Evaluation};
 use crate::run_folder::{RunFolder, write_whole, write_whole_folder};
 use crate::step::{StepConfig, StepReport};
@@ -14,7 +15,7 @@ use burn::module::Module;
 use burn::tensor::Device;
 use cloze_data::{
     BatchStats, Documents, PreparedCorpus, PretrainingBatch, PretrainingData, Split, UnigramCounts,
-    derive_seed,
+    corpus_checksum, derive_seed, file_checksum,
 };
 use cloze_model::bert::{BertConfig, BertForPreTraining};
 use cloze_model::huggingface::{Architecture, SaveConfig, save_pretrained};
@@ -76,7 +77,7 @@ pub fn pretrain(
         true => RunFolder::resume(&options.folder, config)?,
         false => RunFolder::create(&options.folder, config)?,
     };
-    let tokenizer = tokenizer(config, &folder, progress)?;
+    let tokenizer = tokenizer(config, &folder, options.resume, progress)?;
     // Whatever is wrong with a checkpoint is known before the corpus is prepared.
     let initial = InitialModel::new(config, &tokenizer, &options.device.clone().autodiff())?;
     let data = Data::prepare(config, &tokenizer, &options.cache, progress)?;
@@ -97,24 +98,59 @@ pub fn pretrain(
     }
 }
 
-/// The run's tokenizer: the one in its folder, or else made as the config says and put there.
-fn tokenizer(config: &RunConfig, folder: &RunFolder, progress: &mut dyn RunProgress) -> Result<Tokenizer> {
+/// The run's tokenizer, which is in its folder from then on.
+///
+/// The one that is there already is used if a checkpoint was trained with it, or if it was trained from the same texts
+/// with the same settings, as by a run that ended before its first step.
+fn tokenizer(
+    config: &RunConfig,
+    folder: &RunFolder,
+    resume: bool,
+    progress: &mut dyn RunProgress,
+) -> Result<Tokenizer> {
     let path = folder.tokenizer();
-    if path.exists() {
+    if resume && path.exists() && !Checkpoints::open(folder.checkpoints())?.steps()?.is_empty() {
+        // The checkpoint tells whether the texts or the tokenizer have changed since.
         return Ok(Tokenizer::load(&path)?);
     }
     let start = Instant::now();
-    if !matches!(config.tokenizer, TokenizerSection::Load { .. } | TokenizerSection::Checkpoint {}) {
+    let trained_from = trained_from(config)?;
+    let origin = folder.origin()?;
+    if let (Some(key), Some(before)) = (&trained_from, &origin.tokenizer)
+        && before.trained_from == *key
+        && path.exists()
+        && file_checksum(&path)? == before.blake3
+    {
+        return Ok(Tokenizer::load(&path)?);
+    }
+    if trained_from.is_some() {
         progress.note("training the tokenizer");
     }
     let tokenizer = make_tokenizer(config, &Pulse::new(progress))?;
     write_whole(&path, tokenizer.to_json().as_bytes())?;
+    let tokenizer_origin = trained_from
+        .map(|trained_from| {
+            Ok::<_, TrainerError>(TokenizerOrigin { trained_from, blake3: file_checksum(&path)? })
+        })
+        .transpose()?;
+    Origin { tokenizer: tokenizer_origin, ..origin }.write(folder.path())?;
     progress.note(&format!(
         "tokenizer: {} pieces, {}",
         summary::grouped(tokenizer.vocab_size() as u64),
         summary::duration(start.elapsed().as_secs_f64())
     ));
     Ok(tokenizer)
+}
+
+/// What tells a trained tokenizer from any other: the program, the settings and the texts. `None` for one that is
+/// loaded.
+fn trained_from(config: &RunConfig) -> Result<Option<String>> {
+    if matches!(config.tokenizer, TokenizerSection::Load { .. } | TokenizerSection::Checkpoint {}) {
+        return Ok(None);
+    }
+    let section = serde_json::to_string(&config.tokenizer).expect("a section serialises");
+    let corpus = corpus_checksum(&config.corpus, Path::new(""))?;
+    Ok(Some(format!("{PROGRAM}, {section}, corpus {corpus}")))
 }
 
 /// Loads a tokenizer, or trains one on the whole corpus.

@@ -1,6 +1,7 @@
 //! A run's folder: what lies where, and one process at a time.
 //!
 //! ```text
+//! run.json          what the run was made from; marks the folder as a run's
 //! config.toml       the resolved config
 //! tokenizer.json    the tokenizer, trained or copied
 //! metrics.jsonl     the metrics; tensorboard/ has them for TensorBoard
@@ -14,9 +15,13 @@
 use crate::checkpoint::flush;
 use crate::config::FolderConfig;
 use crate::metrics::METRICS_FILE;
+use crate::origin::{Input, ORIGIN_FILE, Origin, difference};
 use crate::{Result, TrainerError};
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
+
+/// The lock's file.
+const LOCK: &str = ".lock";
 
 /// A run's folder, held by this process until dropped.
 #[derive(Debug)]
@@ -26,17 +31,18 @@ pub struct RunFolder {
 }
 
 impl RunFolder {
-    /// Takes `path` for a new run. One that ended over its data or checkpoint, before its first step, does not
-    /// stand in the way of the corrected one.
+    /// Takes `path` for a new run. The folder is new or empty, or holds a run that failed before its first step, which
+    /// the new one replaces.
     ///
     /// # Errors
-    /// [`TrainerError::RunExists`] if a run has made a step there before, [`TrainerError::RunInUse`] if
-    /// another process is at it, [`TrainerError::Io`].
+    /// [`TrainerError::NotARun`] if anything else lies there, [`TrainerError::RunExists`] if a run has made a step
+    /// there before, [`TrainerError::RunInUse`] if another process is at it, [`TrainerError::Io`].
     pub fn create(path: &Path, config: &impl FolderConfig) -> Result<Self> {
         let folder = Self::take(path)?;
         if Self::has_begun(path) {
             return Err(TrainerError::RunExists { path: path.into() });
         }
+        mark(path)?;
         write_whole(&folder.config(), config.to_toml().as_bytes())?;
         Ok(folder)
     }
@@ -50,7 +56,7 @@ impl RunFolder {
     ///
     /// # Errors
     /// [`TrainerError::NoRun`] if none was, [`TrainerError::ConfigChanged`] naming what differs,
-    /// [`TrainerError::RunInUse`], [`TrainerError::Io`].
+    /// [`TrainerError::NotARun`], [`TrainerError::RunInUse`], [`TrainerError::Io`].
     pub fn resume<C: FolderConfig>(path: &Path, config: &C) -> Result<Self> {
         if !path.join("config.toml").exists() {
             return Err(TrainerError::NoRun { path: path.into() });
@@ -59,6 +65,7 @@ impl RunFolder {
         let saved = C::load(&folder.config())?;
         let differences = saved.differences(config);
         if differences.is_empty() {
+            mark(path)?;
             // What may differ, such as how often to log, is as it is now.
             write_whole(&folder.config(), config.to_toml().as_bytes())?;
             return Ok(folder);
@@ -68,8 +75,8 @@ impl RunFolder {
     }
 
     fn take(path: &Path) -> Result<Self> {
-        fs::create_dir_all(path).map_err(TrainerError::io("make", path))?;
-        let lock_path = path.join(".lock");
+        claim(path)?;
+        let lock_path = path.join(LOCK);
         let lock = File::create(&lock_path).map_err(TrainerError::io("write", &lock_path))?;
         match lock.try_lock() {
             Ok(()) => Ok(Self { path: path.into(), _lock: lock }),
@@ -78,6 +85,24 @@ impl RunFolder {
                 Err(TrainerError::Io { action: "lock", path: lock_path, source })
             }
         }
+    }
+
+    /// What the run was made from, as far as it is written down.
+    pub(crate) fn origin(&self) -> Result<Origin> {
+        Ok(Origin::read(&self.path)?.unwrap_or_default())
+    }
+
+    /// Compares the files that a run reads `now` with those that it was started with. A run without a step has read
+    /// none yet: the files are written down as its own.
+    ///
+    /// # Errors
+    /// [`TrainerError::InputsChanged`] naming the first file that differs, [`TrainerError::Io`].
+    pub(crate) fn check_inputs(&self, now: Vec<Input>) -> Result<()> {
+        let origin = self.origin()?;
+        if Self::has_begun(&self.path) && !origin.inputs.is_empty() {
+            return same_inputs(&self.path, &origin.inputs, &now);
+        }
+        Origin { inputs: now, ..origin }.write(&self.path)
     }
 
     /// The folder itself.
@@ -121,12 +146,68 @@ impl RunFolder {
     }
 }
 
+/// Makes `path` if need be, and checks that what lies there may be replaced: it is empty, or a run's folder.
+///
+/// # Errors
+/// [`TrainerError::NotARun`], [`TrainerError::Io`].
+fn claim(path: &Path) -> Result<()> {
+    fs::create_dir_all(path).map_err(TrainerError::io("make", path))?;
+    // Of versions that wrote no mark, runs that have made a step are known by what every run has.
+    let unmarked = [LOCK, "config.toml", METRICS_FILE].iter().all(|file| path.join(file).is_file());
+    if unmarked || Origin::read(path)?.is_some() {
+        return Ok(());
+    }
+    // A process that is killed while it makes the mark leaves these.
+    let own = [Path::new(LOCK).into(), Path::new(ORIGIN_FILE).with_extension("partial")];
+    for entry in fs::read_dir(path).map_err(TrainerError::io("read", path))? {
+        let name = entry.map_err(TrainerError::io("read", path))?.file_name();
+        if !own.contains(&PathBuf::from(&name)) {
+            return Err(TrainerError::NotARun {
+                path: path.into(),
+                found: name.to_string_lossy().into_owned(),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Marks a folder that may be claimed as a run's.
+fn mark(path: &Path) -> Result<()> {
+    match Origin::read(path)? {
+        Some(_) => Ok(()),
+        None => Origin::default().write(path),
+    }
+}
+
+/// Takes `path` for the folders of several runs.
+///
+/// # Errors
+/// [`TrainerError::NotARun`] if anything else lies there, [`TrainerError::Io`].
+pub(crate) fn claim_for_runs(path: &Path) -> Result<()> {
+    claim(path)?;
+    mark(path)
+}
+
+/// Whether the run in `folder` has read the very files that there are `now`.
+///
+/// # Errors
+/// [`TrainerError::InputsChanged`] naming the first file that differs.
+pub(crate) fn same_inputs(folder: &Path, started: &[Input], now: &[Input]) -> Result<()> {
+    match difference(started, now) {
+        None => Ok(()),
+        Some(difference) => Err(TrainerError::InputsChanged { path: folder.into(), difference }),
+    }
+}
+
 /// Writes a file that is found whole or not at all.
 pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
     let partial = path.with_extension("partial");
-    fs::write(&partial, bytes).map_err(TrainerError::io("write", &partial))?;
-    flush(&partial)?;
-    fs::rename(&partial, path).map_err(TrainerError::io("write", path))
+    let written = fs::write(&partial, bytes).map_err(TrainerError::io("write", path));
+    written
+        .and_then(|()| flush(&partial))
+        .and_then(|()| fs::rename(&partial, path).map_err(TrainerError::io("write", path)))
+        // On a full disk, what is there of it would only stand in the way.
+        .inspect_err(|_| drop(fs::remove_file(&partial)))
 }
 
 /// Fills a folder that is found whole or not at all: `fill` writes into a folder beside it, which
@@ -136,13 +217,17 @@ pub(crate) fn write_whole_folder(path: &Path, fill: impl FnOnce(&Path) -> Result
     if partial.exists() {
         fs::remove_dir_all(&partial).map_err(TrainerError::io("remove", &partial))?;
     }
-    fs::create_dir_all(&partial).map_err(TrainerError::io("make", &partial))?;
-    fill(&partial)?;
-    for entry in fs::read_dir(&partial).map_err(TrainerError::io("read", &partial))?.flatten() {
+    replace_folder(path, &partial, fill).inspect_err(|_| drop(fs::remove_dir_all(&partial)))
+}
+
+fn replace_folder(path: &Path, partial: &Path, fill: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+    fs::create_dir_all(partial).map_err(TrainerError::io("make", partial))?;
+    fill(partial)?;
+    for entry in fs::read_dir(partial).map_err(TrainerError::io("read", partial))?.flatten() {
         flush(&entry.path())?;
     }
     if path.exists() {
         fs::remove_dir_all(path).map_err(TrainerError::io("replace", path))?;
     }
-    fs::rename(&partial, path).map_err(TrainerError::io("write", path))
+    fs::rename(partial, path).map_err(TrainerError::io("write", path))
 }

@@ -394,6 +394,54 @@ fn several_seeds_go_on_where_they_were_and_equal_separate_runs() {
 }
 
 #[test]
+fn figures_of_two_data_sets_do_not_meet_in_one_table() {
+    let bench = Bench::new();
+    let config = bench.config("{ kind = \"classification\" }", "label", &["train.epochs=1"]);
+    let run = |seeds: &[u64]| {
+        let stop = AtomicBool::new(false);
+        let (device, folder, cache) = (Device::flex(), bench.path("all"), bench.path("cache"));
+        let options = RunOptions { device, folder, cache, resume: false, stop: &stop };
+        fine_tune_seeds(&config, seeds, &options, &mut Silent).map_err(|error| error.to_string())
+    };
+    run(&[1]).unwrap();
+    let table = fs::read(bench.path("all/seeds.json")).unwrap();
+    // The training tokens stay as they are, so the checkpoints do not notice.
+    for (file, name) in [("dev.tsv", "dev.tsv"), ("model/config.json", "config.json")] {
+        let path = bench.path(file);
+        let before = fs::read_to_string(&path).unwrap();
+        let after = match name {
+            "dev.tsv" => before.lines().take(30).collect::<Vec<_>>().join("\n"),
+            _ => before.replacen("gelu", "relu", 1),
+        };
+        assert_ne!(before, after);
+        fs::write(&path, after).unwrap();
+        let error = run(&[1, 2]).unwrap_err();
+        assert!(error.contains(&format!("{} has changed since the run in", path.display())), "{error}");
+        assert!(error.contains("seed-1 was started: put the files back"), "{error}");
+        assert_eq!(fs::read(bench.path("all/seeds.json")).unwrap(), table);
+        fs::write(&path, before).unwrap();
+    }
+    run(&[1, 2]).unwrap();
+}
+
+#[test]
+fn a_run_does_not_go_on_over_other_development_data() {
+    let bench = Bench::new();
+    let config = bench.config("{ kind = \"classification\" }", "label", &["train.epochs=2"]);
+    let stop = AtomicBool::new(false);
+    let mut counted = Counted { steps: 0, last: 25, stop: &stop };
+    let stopped = bench.run("run", &config, false, &mut counted, &stop).unwrap();
+    assert_eq!(stopped, FineTuned::Stopped { step: 25 });
+    let dev = fs::read_to_string(bench.path("dev.tsv")).unwrap();
+    fs::write(bench.path("dev.tsv"), dev.lines().take(30).collect::<Vec<_>>().join("\n")).unwrap();
+    let go_on = || bench.run("run", &config, true, &mut Silent, &AtomicBool::new(false));
+    let error = go_on().unwrap_err().to_string();
+    assert!(error.contains("dev.tsv has changed since the run in"), "{error}");
+    fs::write(bench.path("dev.tsv"), dev).unwrap();
+    assert!(matches!(go_on().unwrap(), FineTuned::Done { .. }));
+}
+
+#[test]
 fn what_is_held_out_and_how_it_went_is_in_the_folder() {
     let bench = Bench::new();
     let sets = ["data.dev=[]", "data.dev_fraction=0.2", "train.epochs=1"];

@@ -392,6 +392,10 @@ fn a_few_shots_are_drawn_by_the_seed() {
     let rows: String = rows(160, 9).iter().map(|(text, label)| format!("{text}\t{label}\n")).collect();
     fs::write(bench.path("train.tsv"), format!("text\tlabel\n{rows}")).unwrap();
     let error = resume().unwrap_err().to_string();
+    assert!(error.contains("train.tsv has changed since the run in"), "{error}");
+    // A checkpoint knows its examples by itself too.
+    fs::remove_file(bench.path("run/run.json")).unwrap();
+    let error = resume().unwrap_err().to_string();
     assert!(error.contains("was made with other training examples"), "{error}");
 }
 

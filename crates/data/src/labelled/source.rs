@@ -201,6 +201,17 @@ impl LabelledSource {
         Self { files: files.into_iter().map(Into::into).collect(), ..self.clone() }
     }
 
+    /// The files in the order in which they are read. Relative paths begin at `base`.
+    ///
+    /// # Errors
+    /// A pattern without files; a folder that cannot be read.
+    pub fn paths(&self, base: &Path) -> Result<Vec<PathBuf>> {
+        files(&self.files, base).map_err(|error| match error {
+            DataError::NoFiles { pattern, base } => DataError::NoLabelledFiles { pattern, base },
+            other => other,
+        })
+    }
+
     /// The files with their formats, after all settings are found to be of use.
     pub(super) fn open(&self, task: Task, base: &Path) -> Result<Vec<(PathBuf, DataFormat)>> {
         let fields = task.fields();
@@ -236,11 +247,8 @@ impl LabelledSource {
         if self.label_before.as_deref() == Some("") {
             return Err(setting("label_before", "expected a separator, found an empty string".into()));
         }
-        let found = files(&self.files, base).map_err(|error| match error {
-            DataError::NoFiles { pattern, base } => DataError::NoLabelledFiles { pattern, base },
-            other => other,
-        })?;
-        let formats: Vec<_> = found
+        let formats: Vec<_> = self
+            .paths(base)?
             .into_iter()
             .map(|path| {
                 let format = self.format_of(&path, task)?;

@@ -29,7 +29,7 @@ use std::path::{Path, PathBuf};
 /// Tokens in a batch of predictions.
 const BATCH_TOKENS: usize = 2_048;
 
-/// A tokenizer and a model for a task, from one folder.
+/// A tokenizer and a model for a task, from one folder. Threads may share one.
 #[derive(Debug)]
 pub struct Predictor {
     folder: PathBuf,
@@ -212,7 +212,7 @@ struct Means {
 }
 
 /// A task and its model, whatever their types.
-trait Asked: Debug + Send {
+trait Asked: Debug + Send + Sync {
     fn list(&mut self, n: usize) -> bool;
 
     fn predict(&self, lines: &[&str], means: &Means, progress: &mut dyn FnMut(Advance)) -> Result<Predicted>;
@@ -235,7 +235,7 @@ struct TaskModel<T: Ask> {
 }
 
 /// A checkpoint's model for a task.
-fn open<T: Ask + Send + 'static>(
+fn open<T: Ask<Model: Sync> + Send + Sync + 'static>(
     task: T,
     checkpoint: Checkpoint,
     int8: bool,
@@ -249,7 +249,7 @@ fn open<T: Ask + Send + 'static>(
     Ok((encoder, Box::new(TaskModel { task, model }), report))
 }
 
-impl<T: Ask + Send> Asked for TaskModel<T> {
+impl<T: Ask<Model: Sync> + Send + Sync> Asked for TaskModel<T> {
     fn list(&mut self, n: usize) -> bool {
         self.task.list(n)
     }
@@ -334,6 +334,19 @@ mod tests {
 
     const LINES: [&str; 5] =
         [r#""some long words of text""#, r#"{"text": "b"}"#, r#"{"text": "a", "pair": "c d"}"#, " ", r#""""#];
+
+    #[test]
+    fn threads_share_a_predictor() {
+        let folder = classifier(&["no", "yes"], 12);
+        let predictor = load(&folder).unwrap();
+        let alone = predict(&predictor, &LINES).values;
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| assert_eq!(predict(&predictor, &LINES).values, alone));
+            }
+        });
+    }
+
     #[test]
     fn a_prediction_depends_on_nothing_but_its_input() {
         let folder = classifier(&["no", "yes", "who knows"], 12);

@@ -5,11 +5,14 @@ use super::held_out::held_out;
 use super::shots;
 use super::task::{Encoded, Task, bad_setting};
 use crate::metrics::progress::RunProgress;
+use crate::origin::{Input, inputs};
 use crate::run_folder::write_whole;
 use crate::{Result, TrainerError};
 use cloze_data::labelled::{LabelSet, LabelledSource, TextExample};
 use cloze_data::{DataError, SkipReport};
-use std::path::PathBuf;
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 /// A task's splits.
 pub struct Data<T: Task> {
@@ -27,6 +30,49 @@ pub fn few(
     match (config.data.shots, labels) {
         (Some(n), Some(labels)) => shots::draw(examples, labels, n, config.run.seed),
         _ => Ok(examples),
+    }
+}
+
+/// The files that a run reads, with their checksums: those of the data, and the checkpoint's.
+///
+/// # Errors
+/// Data files that are not there or cannot be read.
+pub fn inputs_of(config: &FineTuneConfig) -> Result<Vec<Input>> {
+    let section = &config.data;
+    let mut paths = section.train.paths(Path::new(""))?;
+    for (split, files) in [("dev", &section.dev), ("test", &section.test)] {
+        let source = section.train.with_files(files.to_vec());
+        if !files.is_empty() {
+            paths.extend(source.paths(Path::new("")).map_err(|error| missing(split, error.into()))?);
+        }
+    }
+    paths.extend(checkpoint_files(&config.model.path)?);
+    inputs(paths)
+}
+
+/// A checkpoint's files in order of name: weights, configuration, tokenizer.
+fn checkpoint_files(folder: &Path) -> Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(folder).map_err(TrainerError::io("read", folder))?;
+    let mut paths = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(TrainerError::io("read", folder))?.path();
+        let ending = path.extension().and_then(OsStr::to_str).unwrap_or_default();
+        if ["json", "txt", "model", "safetensors", "bin"].contains(&ending) && path.is_file() {
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    Ok(paths)
+}
+
+/// The error of a split whose files are not there names its key.
+fn missing(split: &str, error: TrainerError) -> TrainerError {
+    match error {
+        TrainerError::Data(DataError::NoLabelledFiles { pattern, .. }) => {
+            let expected = "a file, a folder or a pattern of files that are there".into();
+            bad_setting(&format!("data.{split}"), format!("{pattern:?}"), expected)
+        }
+        other => other,
     }
 }
 
@@ -104,13 +150,7 @@ impl Reading<'_> {
             return Ok(None);
         }
         let source = self.config.data.train.with_files(files.to_vec());
-        let (data, skipped) = read(&source).map_err(|error| match error {
-            TrainerError::Data(DataError::NoLabelledFiles { pattern, .. }) => {
-                let expected = "a file, a folder or a pattern of files that are there".into();
-                bad_setting(&format!("data.{split}"), format!("{pattern:?}"), expected)
-            }
-            other => other,
-        })?;
+        let (data, skipped) = read(&source).map_err(|error| missing(split, error))?;
         self.note(split, &skipped);
         Ok(Some(data))
     }

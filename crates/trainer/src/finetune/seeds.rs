@@ -1,13 +1,15 @@
 //! A fine-tuning config with several seeds.
 
 use super::config::FineTuneConfig;
+use super::reading::inputs_of;
 use super::run::{Ended, FineTuned, fine_tune};
 use crate::config::FolderConfig;
 use crate::evaluation::report::{SeedRun, SeedsReport};
 use crate::evaluation::seeds::Seeds;
 use crate::metrics::progress::RunProgress;
+use crate::origin::{Input, Origin};
 use crate::run::RunOptions;
-use crate::run_folder::RunFolder;
+use crate::run_folder::{RunFolder, claim_for_runs, same_inputs};
 use crate::{Result, TrainerError};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -60,6 +62,8 @@ pub fn fine_tune_seeds(
         let expected = format!("at most {}, TOML's greatest number", i64::MAX);
         return Err(TrainerError::Setting { key: "seeds".into(), found: seed.to_string(), expected });
     }
+    claim_for_runs(&options.folder)?;
+    let now = inputs_of(config)?;
     let (mut of_dev, mut of_test) = (Seeds::default(), Seeds::default());
     let mut runs = Vec::new();
     for (i, &seed) in seeds.iter().enumerate() {
@@ -67,7 +71,7 @@ pub fn fine_tune_seeds(
         config.run.seed = seed;
         let folder = options.folder.join(name(seed));
         let place = format!("seed {seed}, {} of {}", i + 1, seeds.len());
-        let Ended { dev, test } = match ended(&config, &folder)? {
+        let Ended { dev, test } = match ended(&config, &folder, &now)? {
             Some(ended) => {
                 progress.note(&format!("{place}: done before"));
                 ended
@@ -131,7 +135,11 @@ fn name(seed: u64) -> String {
 }
 
 /// The figures of the run in `folder`, if it has ended and was of this very config.
-fn ended(config: &FineTuneConfig, folder: &Path) -> Result<Option<Ended>> {
+///
+/// # Errors
+/// [`TrainerError::InputsChanged`] if it has read other data than there is `now`: its figures and those of the other
+/// seeds could not be compared.
+fn ended(config: &FineTuneConfig, folder: &Path, now: &[Input]) -> Result<Option<Ended>> {
     let (result, saved) = (folder.join("result.json"), folder.join("config.toml"));
     let parts = ["result.json", "config.toml", "curve.svg", "model/config.json"];
     if !parts.iter().all(|part| folder.join(part).exists()) {
@@ -139,6 +147,12 @@ fn ended(config: &FineTuneConfig, folder: &Path) -> Result<Option<Ended>> {
     }
     let read = |path: &Path| fs::read_to_string(path).map_err(TrainerError::io("read", path));
     let same = read(&saved)? == config.to_toml();
+    if !same {
+        return Ok(None);
+    }
+    if let Some(origin) = Origin::read(folder)?.filter(|origin| !origin.inputs.is_empty()) {
+        same_inputs(folder, &origin.inputs, now)?;
+    }
     // What is no result, as of an older version, is made again.
-    Ok(if same { serde_json::from_str(&read(&result)?).ok() } else { None })
+    Ok(serde_json::from_str(&read(&result)?).ok())
 }

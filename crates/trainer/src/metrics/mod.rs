@@ -5,6 +5,7 @@
 
 pub mod curve;
 pub mod jsonl;
+mod printable;
 pub mod progress;
 pub mod summary;
 pub mod tensorboard;
@@ -17,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::Result;
 use crate::evaluation::figures::Figures;
 use jsonl::JsonLines;
+pub use printable::printable;
 use tensorboard::EventFile;
 
 /// The JSON-lines file's name in a run folder.

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use super::printable;
 use super::summary::{duration, grouped};
 
 /// What takes less is not told of.
@@ -98,8 +99,9 @@ impl RunProgress for StderrProgress {
         self.0.pass(pass);
     }
 
+    /// Labels and texts of the user's may be in a note.
     fn note(&mut self, line: &str) {
-        self.0.note(line);
+        self.0.note(&printable(line));
     }
 
     fn finish(&mut self) {

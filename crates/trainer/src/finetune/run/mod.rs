@@ -8,7 +8,7 @@ use super::answers::AnswerTask;
 use super::choices::ChoiceTask;
 use super::config::{FineTuneConfig, TaskSection};
 use super::prompt::PromptTask;
-use super::reading::{Data, Reading, few};
+use super::reading::{Data, Reading, few, inputs_of};
 use super::tags::TagTask;
 use super::task::Task;
 use super::texts::TextTask;
@@ -67,6 +67,7 @@ pub fn fine_tune(
         true => RunFolder::resume(&options.folder, config)?,
         false => RunFolder::create(&options.folder, config)?,
     };
+    folder.check_inputs(inputs_of(config)?)?;
     forget(&folder.result())?;
     let tokenizer = Tokenizer::load(&config.model.path)?;
     let max_len = config.data.max_len;

@@ -1,0 +1,144 @@
+//! What a run was made from, as `run.json` in its folder says. The file also marks the folder as a run's: what lies
+//! there may be replaced, and what lies in any other folder may not.
+
+use crate::run_folder::write_whole;
+use crate::{Result, TrainerError};
+use cloze_data::file_checksum;
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+/// The file's name.
+pub(crate) const ORIGIN_FILE: &str = "run.json";
+
+/// This program and its version.
+pub(crate) const PROGRAM: &str = concat!("cloze ", env!("CARGO_PKG_VERSION"));
+
+/// What a run was made from.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Origin {
+    /// The program that made the folder.
+    pub program: String,
+    /// Of a pretraining run, where its tokenizer came from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokenizer: Option<TokenizerOrigin>,
+    /// Of a fine-tuning run, the files that it read: labelled data and the checkpoint it began with.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub inputs: Vec<Input>,
+}
+
+/// Where a run's tokenizer came from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct TokenizerOrigin {
+    /// The program, the settings and a hash of the texts that it was trained with.
+    pub trained_from: String,
+    /// The BLAKE3 hash of `tokenizer.json`.
+    pub blake3: String,
+}
+
+/// A file that a run read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Input {
+    /// The file, as the configuration led to it.
+    pub path: String,
+    /// The BLAKE3 hash of its contents.
+    pub blake3: String,
+}
+
+impl Default for Origin {
+    fn default() -> Self {
+        Self { program: PROGRAM.into(), tokenizer: None, inputs: Vec::new() }
+    }
+}
+
+impl Origin {
+    /// Reads that of a run's folder; `None` where the folder has no such file, or another program's.
+    ///
+    /// # Errors
+    /// [`TrainerError::Io`] if the file cannot be read.
+    pub fn read(folder: &Path) -> Result<Option<Self>> {
+        let path = folder.join(ORIGIN_FILE);
+        match fs::read(&path) {
+            Ok(bytes) => {
+                let origin = serde_json::from_slice(&bytes).ok();
+                Ok(origin.filter(|origin: &Self| origin.program.starts_with("cloze ")))
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(TrainerError::io("read", &path)(error)),
+        }
+    }
+
+    /// Writes it into a run's folder.
+    ///
+    /// # Errors
+    /// [`TrainerError::Io`].
+    pub fn write(&self, folder: &Path) -> Result<()> {
+        let text = serde_json::to_string_pretty(self).expect("strings serialise");
+        write_whole(&folder.join(ORIGIN_FILE), (text + "\n").as_bytes())
+    }
+}
+
+/// The files with their checksums.
+///
+/// # Errors
+/// A file that cannot be read.
+pub(crate) fn inputs(paths: impl IntoIterator<Item = PathBuf>) -> Result<Vec<Input>> {
+    let input = |path: PathBuf| {
+        let blake3 = file_checksum(&path)?;
+        Ok(Input { path: path.display().to_string(), blake3 })
+    };
+    paths.into_iter().map(input).collect()
+}
+
+/// How the files `now` differ from those that a run was started with: the first difference, in words.
+pub(crate) fn difference(started: &[Input], now: &[Input]) -> Option<String> {
+    let of = |all: &[Input], path: &str| all.iter().position(|input| input.path == path);
+    for (place, input) in now.iter().enumerate() {
+        match of(started, &input.path) {
+            None => return Some(format!("{} is new", input.path)),
+            Some(before) if started[before].blake3 != input.blake3 => {
+                return Some(format!("{} has changed", input.path));
+            }
+            Some(before) if before != place && started.len() == now.len() => {
+                return Some(format!("{} comes in another place", input.path));
+            }
+            Some(_) => {}
+        }
+    }
+    let gone = started.iter().find(|input| of(now, &input.path).is_none());
+    gone.map(|input| format!("{} is gone", input.path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn input(path: &str, blake3: &str) -> Input {
+        Input { path: path.into(), blake3: blake3.into() }
+    }
+
+    #[test]
+    fn the_first_difference_is_named() {
+        let started = [input("a", "1"), input("b", "2")];
+        let differs = |now: &[Input]| difference(&started, now);
+        assert_eq!(differs(&started), None);
+        assert_eq!(differs(&[input("a", "1"), input("b", "3")]).unwrap(), "b has changed");
+        assert_eq!(differs(&[input("a", "1")]).unwrap(), "b is gone");
+        assert_eq!(differs(&[input("a", "1"), input("b", "2"), input("c", "3")]).unwrap(), "c is new");
+        assert_eq!(differs(&[input("b", "2"), input("a", "1")]).unwrap(), "b comes in another place");
+    }
+
+    #[test]
+    fn another_program_s_file_is_no_origin() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(Origin::read(folder.path()).unwrap(), None);
+        for text in ["", "{}", "[1]", r#"{"program": "other 1.0"}"#] {
+            fs::write(folder.path().join(ORIGIN_FILE), text).unwrap();
+            assert_eq!(Origin::read(folder.path()).unwrap(), None, "{text}");
+        }
+        let origin = Origin { inputs: vec![input("a", "1")], ..Origin::default() };
+        origin.write(folder.path()).unwrap();
+        assert_eq!(Origin::read(folder.path()).unwrap(), Some(origin));
+    }
+}
