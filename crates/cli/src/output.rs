@@ -1,25 +1,27 @@
 //! Where results go: standard output or a file.
 
-use std::ffi::OsString;
 use std::fmt::Display;
+#[cfg(unix)]
+use std::fs::Permissions;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Error, Result};
+use tempfile::TempPath;
 
 use crate::failure::ClosedPipe;
 
 /// Buffered standard output, whose reader may go away ([`ClosedPipe`]), or a file that is found whole or not at all.
 pub struct Output {
     writer: BufWriter<Box<dyn Write>>,
-    file: Option<Partial>,
+    file: Option<Place>,
 }
 
-/// A file under way, beside the place that it is to take.
-struct Partial {
+/// Where a file is to be, and the file under way beside it, which is removed unless it takes that place.
+struct Place {
     path: PathBuf,
-    place: PathBuf,
+    partial: Option<TempPath>,
 }
 
 impl Output {
@@ -29,23 +31,22 @@ impl Output {
     }
 
     /// A file, or standard output where there is none. What is no regular file, such as a pipe, is written to as
-    /// it is.
+    /// it is. Of two processes that write the same file, the one that ends last wins.
     pub fn of(path: Option<&Path>) -> Result<Self> {
-        let Some(place) = path else {
+        let Some(path) = path else {
             return Ok(Self::new());
         };
-        let in_place = fs::metadata(place).is_ok_and(|found| !found.is_file());
-        let path = match in_place {
-            true => place.to_owned(),
+        let cannot = || format!("cannot write {}", path.display());
+        let is_other = fs::metadata(path).is_ok_and(|found| !found.is_file());
+        let (file, partial) = match is_other {
+            true => (File::create(path).with_context(cannot)?, None),
             false => {
-                let mut name = place.file_name().map_or_else(OsString::new, ToOwned::to_owned);
-                name.push(".partial");
-                place.with_file_name(name)
+                let (file, partial) = beside(path).with_context(cannot)?;
+                (file, Some(partial))
             }
         };
-        let file = File::create(&path).with_context(|| format!("cannot write {}", place.display()))?;
         let writer = BufWriter::with_capacity(1 << 16, Box::new(file) as Box<dyn Write>);
-        Ok(Self { writer, file: (!in_place).then(|| Partial { path, place: place.to_owned() }) })
+        Ok(Self { writer, file: Some(Place { path: path.to_owned(), partial }) })
     }
 
     /// Writes `text` and a line's end.
@@ -67,17 +68,20 @@ impl Output {
     pub fn finish(mut self) -> Result<()> {
         self.flush()?;
         match self.file.take() {
-            Some(Partial { path, place }) => fs::rename(&path, &place)
-                .inspect_err(|_| _ = fs::remove_file(&path))
-                .with_context(|| format!("cannot write {}", place.display())),
-            None => Ok(()),
+            Some(Place { path, partial: Some(partial) }) => {
+                let flushed = File::open(&partial).and_then(|file| file.sync_all());
+                flushed
+                    .and_then(|()| partial.persist(&path).map_err(io::Error::from))
+                    .with_context(|| format!("cannot write {}", path.display()))
+            }
+            _ => Ok(()),
         }
     }
 
     fn failed(&self, error: io::Error) -> Result<()> {
         match (&self.file, error.kind()) {
-            (Some(Partial { place, .. }), _) => {
-                Err(error).with_context(|| format!("cannot write {}", place.display()))
+            (Some(Place { path, .. }), _) => {
+                Err(error).with_context(|| format!("cannot write {}", path.display()))
             }
             (None, ErrorKind::BrokenPipe) => Err(Error::new(ClosedPipe)),
             (None, _) => Err(error).context("cannot write to standard output"),
@@ -85,11 +89,55 @@ impl Output {
     }
 }
 
-impl Drop for Output {
-    fn drop(&mut self) {
-        if let Some(Partial { path, .. }) = &self.file {
-            // Nothing more can be done about a file that stays.
-            let _ = fs::remove_file(path);
+/// A new file in the folder of `path`, under a name that no other process has.
+fn beside(path: &Path) -> io::Result<(File, TempPath)> {
+    let folder = path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".cloze-");
+    // As any file that a program makes, not for this user alone.
+    #[cfg(unix)]
+    let builder = builder.permissions(<Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o666));
+    Ok(builder.tempfile_in(folder)?.into_parts())
+}
+
+/// Writes a file that is found whole or not at all.
+pub fn write_whole(path: &Path, text: &str) -> Result<()> {
+    let mut output = Output::of(Some(path))?;
+    output.bytes(text.as_bytes())?;
+    output.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_two_that_write_one_file_the_last_wins() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out.txt");
+        let mut both = [1, 2].map(|_| Output::of(Some(&path)).unwrap());
+        for text in ["a", "b"] {
+            both.iter_mut().for_each(|output| output.line(text).unwrap());
         }
+        let [mut first, second] = both;
+        first.line("c").unwrap();
+        second.finish().unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "a\nb\n");
+        first.finish().unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "a\nb\nc\n");
+        drop(Output::of(Some(&path)).unwrap());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_file_is_for_whom_other_files_are_for() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let [ours, other] = ["ours", "other"].map(|name| folder.path().join(name));
+        write_whole(&ours, "text").unwrap();
+        fs::write(&other, "text").unwrap();
+        let mode = |path| fs::metadata(path).unwrap().permissions().mode();
+        assert_eq!(mode(&ours), mode(&other));
     }
 }

@@ -170,3 +170,16 @@ fn an_empty_folder_and_one_of_a_failed_run_are_taken() {
     let ran = bench.train(&[]);
     assert!(ran.err.contains("already holds a run"), "{}", ran.err);
 }
+
+#[test]
+fn what_a_killed_run_left_half_written_is_removed() {
+    let bench = Bench::new();
+    bench.train_until_the_corpus(&[]);
+    fs::create_dir_all(bench.path("run/model.partial")).unwrap();
+    fs::write(bench.path("run/model.partial/model.safetensors"), "half").unwrap();
+    fs::write(bench.path("run/run.partial"), "half").unwrap();
+    let ran = bench.train(&["--resume"]);
+    assert_eq!(ran.status, 0, "{}", ran.err);
+    let entries = fs::read_dir(bench.path("run")).unwrap().map(|entry| entry.unwrap().path());
+    assert!(entries.into_iter().all(|path| path.extension().is_none_or(|extension| extension != "partial")));
+}

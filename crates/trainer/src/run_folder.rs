@@ -20,6 +20,8 @@ use crate::{Result, TrainerError};
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 
+/// The ending of what is being written.
+const PARTIAL: &str = "partial";
 /// The lock's file.
 const LOCK: &str = ".lock";
 
@@ -79,7 +81,10 @@ impl RunFolder {
         let lock_path = path.join(LOCK);
         let lock = File::create(&lock_path).map_err(TrainerError::io("write", &lock_path))?;
         match lock.try_lock() {
-            Ok(()) => Ok(Self { path: path.into(), _lock: lock }),
+            Ok(()) => {
+                clear(path)?;
+                Ok(Self { path: path.into(), _lock: lock })
+            }
             Err(TryLockError::WouldBlock) => Err(TrainerError::RunInUse { path: path.into() }),
             Err(TryLockError::Error(source)) => {
                 Err(TrainerError::Io { action: "lock", path: lock_path, source })
@@ -158,7 +163,7 @@ fn claim(path: &Path) -> Result<()> {
         return Ok(());
     }
     // A process that is killed while it makes the mark leaves these.
-    let own = [Path::new(LOCK).into(), Path::new(ORIGIN_FILE).with_extension("partial")];
+    let own = [Path::new(LOCK).into(), Path::new(ORIGIN_FILE).with_extension(PARTIAL)];
     for entry in fs::read_dir(path).map_err(TrainerError::io("read", path))? {
         let name = entry.map_err(TrainerError::io("read", path))?.file_name();
         if !own.contains(&PathBuf::from(&name)) {
@@ -166,6 +171,19 @@ fn claim(path: &Path) -> Result<()> {
                 path: path.into(),
                 found: name.to_string_lossy().into_owned(),
             });
+        }
+    }
+    Ok(())
+}
+
+/// Removes what a run that was killed left half-written.
+fn clear(path: &Path) -> Result<()> {
+    for entry in fs::read_dir(path).map_err(TrainerError::io("read", path))?.flatten() {
+        let partial = entry.path();
+        if partial.extension().is_some_and(|extension| extension == PARTIAL) {
+            let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+            let removed = if is_folder { fs::remove_dir_all(&partial) } else { fs::remove_file(&partial) };
+            removed.map_err(TrainerError::io("remove", &partial))?;
         }
     }
     Ok(())
@@ -201,7 +219,7 @@ pub(crate) fn same_inputs(folder: &Path, started: &[Input], now: &[Input]) -> Re
 
 /// Writes a file that is found whole or not at all.
 pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
-    let partial = path.with_extension("partial");
+    let partial = path.with_extension(PARTIAL);
     let written = fs::write(&partial, bytes).map_err(TrainerError::io("write", path));
     written
         .and_then(|()| flush(&partial))
@@ -213,7 +231,7 @@ pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
 /// Fills a folder that is found whole or not at all: `fill` writes into a folder beside it, which
 /// then takes its place.
 pub(crate) fn write_whole_folder(path: &Path, fill: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
-    let partial = path.with_extension("partial");
+    let partial = path.with_extension(PARTIAL);
     if partial.exists() {
         fs::remove_dir_all(&partial).map_err(TrainerError::io("remove", &partial))?;
     }

@@ -1,7 +1,6 @@
 //! `cloze tokenizer train`.
 
-use std::fs::{self, File};
-use std::io::Write;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -13,7 +12,7 @@ use cloze_tokenizer::train::{BpeTrainer, TrainProgress, WordPieceScore, WordPiec
 use cloze_tokenizer::{Normalizer, Tokenizer};
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressStyle};
 
-use crate::output::Output;
+use crate::output::{Output, write_whole};
 
 /// Train a tokenizer on text files.
 ///
@@ -155,18 +154,6 @@ fn train(args: &Args, progress: &mut dyn FnMut(TrainProgress)) -> Result<Tokeniz
 fn vocabulary(tokenizer: &Tokenizer) -> String {
     let ids = 0..tokenizer.vocab_size() as u32;
     ids.filter_map(|id| tokenizer.id_to_token(id)).flat_map(|token| [token, "\n"]).collect()
-}
-
-/// Writes beside `path` and renames: a reader never finds half a file.
-fn write_whole(path: &Path, text: &str) -> Result<()> {
-    let partial = path.with_extension("partial");
-    let write = || {
-        let mut file = File::create(&partial)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&partial, path)
-    };
-    write().with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// A live line on standard error, where that is a terminal.
