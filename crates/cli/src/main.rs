@@ -41,6 +41,7 @@ fn join_pool() -> anyhow::Result<()> {
 
 fn main() -> ExitCode {
     cloze_allocator::keep_freed();
+    stop::ignore_file_size_signal();
     // Wrong usage ends here: clap prints one `error:` line and exits with 2.
     let cli = commands::Cli::parse();
     match join_pool().and_then(|()| commands::run(cli.command)) {

@@ -1,3 +1,5 @@
+use super::finite::first_non_finite;
+use super::folder::file_of;
 use super::layout::{is_transposed, transpose};
 use super::names::{canonical, tied, to_file};
 use super::{Architecture, MappedTensors, PretrainedConfig, tensors_of};
@@ -97,8 +99,8 @@ impl Checkpoint {
     /// [deferred](crate::ParamInit::deferred) parameters, which draw no values that are replaced.
     ///
     /// # Errors
-    /// [`ModelError::MissingTensors`], [`ModelError::Shape`]; [`ModelError::Config`] for a pattern that is none
-    /// and for a masked-LM head whose projection is not the embedding table.
+    /// [`ModelError::MissingTensors`], [`ModelError::Shape`]; [`ModelError::NonFinite`] for the first of the model's
+    /// tensors with a NaN or an infinity; [`ModelError::Config`] for a pattern that is none and for a masked-LM head whose projection is not the embedding table.
     pub fn load_into<M: Module>(
         self,
         model: M,
@@ -154,7 +156,7 @@ impl Checkpoint {
                         let found = data.shape().to_vec();
                         return Err(ModelError::Shape { path, name, expected, found });
                     }
-                    tensors.push((ours, data, transposed));
+                    tensors.push((ours, name, data, transposed));
                 }
                 None if new.iter().any(|pattern| pattern.matches(&ours)) => report.missing.push(theirs),
                 None => missing.push((theirs, ours)),
@@ -168,11 +170,18 @@ impl Checkpoint {
         report.unexpected.extend(found.into_values().map(|(name, _)| name));
         report.unexpected.sort();
         report.missing.sort();
-        let tensors = tensors
-            .into_par_iter()
-            .map(|(ours, data, transposed)| (ours, if transposed { transpose(&data) } else { data }))
-            .collect::<Vec<_>>();
-        Ok((weights::replace(model, tensors.into_iter().collect()), report))
+        let checked = |(ours, name, data, transposed): (String, String, TensorData, bool)| {
+            match first_non_finite(&data) {
+                Some((index, value)) => {
+                    Err(ModelError::NonFinite { path: file_of(&path, &name), name, index, value })
+                }
+                None => Ok((ours, if transposed { transpose(&data) } else { data })),
+            }
+        };
+        // All of them, so that of several errors the first tensor's is returned.
+        let tensors: Vec<Result<_>> = tensors.into_par_iter().map(checked).collect();
+        let tensors = tensors.into_iter().collect::<Result<_>>()?;
+        Ok((weights::replace(model, tensors), report))
     }
 }
 

@@ -1,12 +1,16 @@
 use super::config::to_json;
+use super::convert::{overflows, stored_as};
+use super::finite::first_non_finite;
 use super::layout::{is_transposed, transpose};
 use super::names::to_file;
+use super::whole::write_text;
 use super::{Architecture, FloatType, MAX_SHARD_SIZE, PretrainedConfig, ProblemType, save_tensors};
 use crate::bert::BertConfig;
-use crate::{ModelError, Result, weights};
+use crate::blocks::{MultiHeadAttention, attention_types};
+use crate::weights::{self, NamedTensors};
+use crate::{ModelError, Result};
 use burn::module::Module;
-use burn::tensor::{DType, TensorData};
-use std::fs;
+use std::any::type_name;
 use std::path::Path;
 
 /// What a saved folder says of a model besides its encoder.
@@ -59,6 +63,17 @@ impl From<&PretrainedConfig> for SaveConfig {
     }
 }
 
+impl SaveConfig {
+    /// Whether [`save_pretrained`] can save a model of this encoder so: for a long run to ask before its first step.
+    ///
+    /// # Errors
+    /// [`ModelError::Setting`] with the key that has to change: an encoder that does not fit together, or that
+    /// transformers has no class for.
+    pub fn check(&self, encoder: &BertConfig) -> Result<()> {
+        to_json(encoder, self).map(drop)
+    }
+}
+
 /// What was saved.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SaveReport {
@@ -67,14 +82,16 @@ pub struct SaveReport {
     pub unknown: Vec<String>,
 }
 
-/// Saves a model of `encoder`'s family as `config.json` and `model.safetensors` or its shards, for the class of transformers
-/// that `save` names; it is one that [`Checkpoint::load_into`](super::Checkpoint::load_into) loads.
+/// Saves a model of `encoder`'s family as `config.json` and `model.safetensors` or its shards, for the class of
+/// transformers that `save` names, in `folder`, which is made where it is not there; it is one that [`Checkpoint::load_into`](super::Checkpoint::load_into) loads.
 ///
 /// The masked-LM head's tied projection is stored once, as transformers does. Each file is written beside its
 /// place and renamed, the weights first.
 ///
 /// # Errors
-/// [`ModelError::Config`] for an encoder that transformers cannot build, and whatever goes wrong in writing.
+/// Before anything is written: those of [`SaveConfig::check`]; [`ModelError::ForeignAttention`] for an attention of
+/// your own, which the format cannot name; [`ModelError::NonFinite`] and [`ModelError::Narrowed`] for weights that are
+/// not finite, or would not be as `save` has them stored. Then whatever goes wrong in writing.
 pub fn save_pretrained<M: Module>(
     folder: &Path,
     model: &M,
@@ -82,31 +99,28 @@ pub fn save_pretrained<M: Module>(
     save: &SaveConfig,
 ) -> Result<SaveReport> {
     let config = serde_json::to_string_pretty(&to_json(encoder, save)?).expect("plain values serialise");
-    let mut report = SaveReport::default();
-    let tensors = weights::collect(model)
-        .into_iter()
-        .map(|(ours, data)| {
-            let (theirs, known) = to_file(encoder.family, save.architecture, &ours);
-            if !known {
-                report.unknown.push(theirs.clone());
-            }
-            let data = if is_transposed(&ours) { transpose(&data) } else { data };
-            (theirs, stored_as(data, save.dtype))
-        })
-        .collect();
-    save_tensors(folder, &tensors, save.max_shard_size)?;
-    let path = folder.join("config.json");
-    let partial = path.with_extension("partial");
-    fs::write(&partial, config + "\n")
-        .and_then(|()| fs::rename(&partial, &path))
-        .map_err(|source| ModelError::Io { path, source })?;
-    Ok(report)
-}
-
-fn stored_as(data: TensorData, dtype: FloatType) -> TensorData {
-    match dtype {
-        FloatType::F32 => data,
-        FloatType::F16 => data.convert_dtype(DType::F16),
-        FloatType::Bf16 => data.convert_dtype(DType::BF16),
+    let own = type_name::<MultiHeadAttention>();
+    if let Some(attention) = attention_types(model).into_iter().find(|attention| attention != own) {
+        return Err(ModelError::ForeignAttention { attention });
     }
+    let mut report = SaveReport::default();
+    let mut tensors = NamedTensors::new();
+    for (ours, data) in weights::collect(model) {
+        let (name, known) = to_file(encoder.family, save.architecture, &ours);
+        let data = if is_transposed(&ours) { transpose(&data) } else { data };
+        if let Some((index, value)) = first_non_finite(&data) {
+            return Err(ModelError::NonFinite { path: folder.into(), name, index, value });
+        }
+        let stored = stored_as(&data, save.dtype);
+        if save.dtype != FloatType::F32 && overflows(&data, &stored) {
+            return Err(ModelError::Narrowed { path: folder.into(), name, dtype: save.dtype.name() });
+        }
+        if !known {
+            report.unknown.push(name.clone());
+        }
+        tensors.insert(name, stored);
+    }
+    save_tensors(folder, &tensors, save.max_shard_size)?;
+    write_text(&folder.join("config.json"), &(config + "\n"))?;
+    Ok(report)
 }

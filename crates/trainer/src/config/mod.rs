@@ -389,10 +389,10 @@ final_fraction = 0.1
     #[test]
     fn a_later_layer_overrides_key_by_key() {
         let config =
-            resolved(&["train.steps=200", "optimizer.lr=0.5", "run.name=other", "model.norm=\"pre\""]);
+            resolved(&["train.steps=200", "optimizer.lr=0.5", "run.name=other", "model.activation=\"relu\""]);
         assert_eq!((config.train.steps, config.train.batch_size), (200, 8));
         assert_eq!((config.optimizer.lr, config.run.name.as_str()), (0.5, "other"));
-        assert_eq!(new(&config).norm, NormPlacement::Pre);
+        assert_eq!(new(&config).activation, Activation::Relu);
     }
 
     #[test]
@@ -876,13 +876,25 @@ final_fraction = 0.1
     #[test]
     fn the_model_section_makes_the_model() {
         let config =
-            resolved(&["model.preset=base", "model.norm=pre", "model.activation=relu", "model.d_ff=100"]);
+            resolved(&["model.preset=base", "model.norm=post", "model.activation=relu", "model.d_ff=100"]);
         let model = new(&config);
         let bert = model.with_vocabulary(1_000, 7);
         assert_eq!((bert.vocab_size, bert.pad_token_id, bert.n_layers, bert.d_ff), (1_000, 7, 12, 100));
-        assert_eq!((bert.activation, bert.norm), (Activation::Relu, NormPlacement::Pre));
+        assert_eq!((bert.activation, bert.norm), (Activation::Relu, NormPlacement::Post));
         assert_eq!((bert.hidden_dropout, bert.attention_dropout), (0.0, 0.1));
         bert.validate().unwrap();
+    }
+
+    #[test]
+    fn a_model_that_could_not_be_saved_is_refused() {
+        let message = error_of_set("model.norm=pre");
+        assert_eq!(
+            message,
+            "--set model.norm=pre: `model.norm` is \"pre\"; expected \"post\": transformers has no other BERT, so such a \
+             model cannot be saved"
+        );
+        let message = error_of_set("model.d_model=3000000000");
+        assert!(message.contains("`model.d_model` is 3000000000; expected at most 2147483647"), "{message}");
     }
 
     #[test]

@@ -3,6 +3,8 @@
 use std::fmt::Display;
 
 use cloze_data::{MaskingConfig, PairConfig};
+use cloze_model::ModelError;
+use cloze_model::huggingface::{Architecture, SaveConfig};
 
 use super::{ModelSection, NewModel, OptimizerSection, RunConfig, TokenizerSection};
 use crate::error::{Place, TrainerError};
@@ -11,7 +13,7 @@ use crate::schedule::Schedule;
 /// A value that does not do: its dotted key, what it is, and what was expected.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Complaint {
-    pub key: &'static str,
+    pub key: String,
     pub found: String,
     pub expected: String,
 }
@@ -20,7 +22,7 @@ impl Complaint {
     /// The error, with the place in the config that the value comes from.
     pub fn at(self, place_of: impl FnOnce(&str) -> Place) -> TrainerError {
         let Self { key, found, expected } = self;
-        TrainerError::BadValue { place: place_of(key), key: key.into(), found, expected }
+        TrainerError::BadValue { place: place_of(&key), key, found, expected }
     }
 }
 
@@ -142,14 +144,26 @@ fn model(config: &RunConfig) -> Check {
     below_one("model.hidden_dropout", model.hidden_dropout)?;
     below_one("model.attention_dropout", model.attention_dropout)?;
     positive("model.layer_norm_eps", model.layer_norm_eps)?;
-    positive("model.init_std", model.init_std)
+    positive("model.init_std", model.init_std)?;
+    // What could not be saved is not trained. It is so with any vocabulary.
+    SaveConfig::new(Architecture::PreTraining).check(&model.with_vocabulary(1, 0)).map_err(|error| match error {
+        ModelError::Setting { key, found, expected } => {
+            Complaint { key: format!("model.{key}"), found, expected }
+        }
+        other => Complaint { key: "model".into(), found: "not to be saved".into(), expected: other.to_string() },
+    })
 }
 
 fn train(config: &RunConfig) -> Check {
     let train = &config.train;
     at_least(1, "train.steps", train.steps)?;
     at_least(1, "train.batch_size", train.batch_size)?;
+    // Tokens of a batch are numbered in 31 bits.
+    let most = i32::MAX as usize / config.examples.seq_len.max(1);
+    let expected = format!("at most {most} sequences of `examples.seq_len` = {} tokens", config.examples.seq_len);
+    ensure(train.batch_size <= most, "train.batch_size", train.batch_size, expected)?;
     at_least(1, "train.accumulate", train.accumulate)?;
+    at_most(i32::MAX as usize, "train.accumulate", train.accumulate)?;
     at_least(1, "train.workers", train.workers)?;
     at_most(256, "train.workers", train.workers)?;
     at_least(1, "train.prefetch", train.prefetch)?;
@@ -214,7 +228,7 @@ pub(crate) fn ensure(
     if holds {
         return Ok(());
     }
-    Err(Complaint { key, found: found.to_string(), expected: expected.into() })
+    Err(Complaint { key: key.into(), found: found.to_string(), expected: expected.into() })
 }
 
 pub(crate) fn at_least<T: PartialOrd + Display>(least: T, key: &'static str, value: T) -> Check {
