@@ -409,7 +409,6 @@ impl Bench {
         out: &str,
         sets: &[&str],
         resume: bool,
-        memory: None,
         stop: &AtomicBool,
         progress: &mut dyn RunProgress,
     ) -> Result<Outcome, TrainerError> {

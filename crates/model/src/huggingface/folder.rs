@@ -270,6 +270,23 @@ mod tests {
             assert!(message().ends_with("is no file of this folder"), "{place}: {}", message());
         }
         fs::write(&index, r#"{"metadata": {}}"#).unwrap();
-        assert!(message().contains("index.json"), "{}", message());
+        let expected = "index.json: cannot be read as an index of shards, with a `weight_map` of tensors and their files: \
+                        missing field `weight_map`";
+        assert!(message().contains(expected), "{}", message());
+        fs::remove_file(&index).unwrap();
+        write_tensors(&folder.join(SAFETENSORS), &NamedTensors::new(), &[]).unwrap();
+        assert!(message().ends_with("model.safetensors: has no tensor of floating-point numbers, expected a model's weights"));
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_written_leaves_nothing_behind() {
+        let dir = tempfile::tempdir().unwrap();
+        // A folder in the file's place: it is written, and cannot be renamed.
+        fs::create_dir_all(dir.path().join(SAFETENSORS).join("x")).unwrap();
+        let message = save_tensors(dir.path(), &tensors(), MAX_SHARD_SIZE).unwrap_err().to_string();
+        assert!(message.starts_with("cannot write ") && message.contains("model.safetensors: "), "{message}");
+        assert_eq!(names(dir.path()), [SAFETENSORS]);
+        let message = tensors_of(&dir.path().join("absent")).unwrap_err().to_string();
+        assert!(message.contains("has none of"), "{message}");
     }
 }

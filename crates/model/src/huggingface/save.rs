@@ -124,3 +124,128 @@ pub fn save_pretrained<M: Module>(
     write_text(&folder.join("config.json"), &(config + "\n"))?;
     Ok(report)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ParamInit;
+    use crate::bert::BertForPreTraining;
+    use crate::blocks::{self, AttentionOutput, Linear, MultiHeadAttentionConfig, SelfAttention};
+    use crate::huggingface::Checkpoint;
+    use crate::ops::AttentionMask;
+    use burn::module::Param;
+    use burn::tensor::{Device, Tensor};
+
+    fn config() -> BertConfig {
+        BertConfig { d_ff: 24, ..BertConfig::new(31, 2, 16) }
+    }
+
+    fn init() -> ParamInit {
+        ParamInit::new(&Device::flex(), 5)
+    }
+
+    /// An attention of the same name and parameters as the published one, that computes something else.
+    #[derive(Module, Debug)]
+    struct MultiHeadAttention {
+        query: Linear,
+        key: Linear,
+        value: Linear,
+        output: Linear,
+    }
+
+    impl SelfAttention for MultiHeadAttention {
+        fn forward(&self, hidden: Tensor<3>, _: &AttentionMask, _: bool) -> AttentionOutput {
+            let gate = burn::tensor::activation::sigmoid(self.query.forward(hidden.clone()) * self.key.forward(hidden.clone()));
+            AttentionOutput { context: self.output.forward(gate * self.value.forward(hidden)), weights: None }
+        }
+    }
+
+    /// The published one within another.
+    #[derive(Module, Debug)]
+    struct Wrapped {
+        inner: blocks::MultiHeadAttention,
+    }
+
+    impl SelfAttention for Wrapped {
+        fn forward(&self, hidden: Tensor<3>, mask: &AttentionMask, need_weights: bool) -> AttentionOutput {
+            self.inner.forward(hidden, mask, need_weights)
+        }
+    }
+
+    #[test]
+    fn an_attention_of_ones_own_is_not_saved_as_another() {
+        let save = SaveConfig::new(Architecture::PreTraining);
+        let folder = tempfile::tempdir().unwrap();
+        let same_name = config().init_with(&mut init(), |init| MultiHeadAttention {
+            query: Linear::new(16, 16, init),
+            key: Linear::new(16, 16, init),
+            value: Linear::new(16, 16, init),
+            output: Linear::new(16, 16, init),
+        });
+        let published = config().init(&mut init());
+        // Nothing that is looked at by name tells them apart.
+        assert_eq!(weights::shapes(&same_name), weights::shapes(&published));
+        let wrapped =
+            config().init_with(&mut init(), |init| Wrapped { inner: MultiHeadAttentionConfig::new(16, 1).init(init) });
+        let message = |error: ModelError| error.to_string();
+        let error = save_pretrained(folder.path(), &same_name, &config(), &save).unwrap_err();
+        let own = "huggingface::save::tests::MultiHeadAttention` has no counterpart in transformers";
+        assert!(message(error).contains(own));
+        let error = save_pretrained(folder.path(), &wrapped, &config(), &save).unwrap_err();
+        assert!(message(error).contains("::Wrapped` has no counterpart"));
+        let error = save_pretrained(folder.path(), &wrapped.bert, &config(), &save).unwrap_err();
+        assert!(matches!(error, ModelError::ForeignAttention { .. }));
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is written");
+        save_pretrained(folder.path(), &published, &config(), &save).unwrap();
+    }
+
+    #[test]
+    fn a_folder_is_made() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a/b");
+        let model = config().init(&mut init());
+        save_pretrained(&path, &model, &config(), &SaveConfig::new(Architecture::PreTraining)).unwrap();
+        Checkpoint::open(&path).unwrap();
+    }
+
+    /// A model whose `query` of the last layer has `value` in row 3, column 7 of PyTorch's layout.
+    fn with_value(value: f32) -> BertForPreTraining {
+        let mut model = config().init(&mut init());
+        let query = &mut model.bert.encoder.layers[1].attention.query;
+        let at = Tensor::from_data([[value]], &Device::flex());
+        query.weight = Param::from_tensor(query.weight.val().slice_assign([7..8, 3..4], at));
+        model
+    }
+
+    #[test]
+    fn weights_that_are_not_finite_are_not_saved() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("model");
+        let save = SaveConfig::new(Architecture::PreTraining);
+        for (value, shown) in [(f32::NAN, "NaN"), (f32::INFINITY, "inf"), (f32::NEG_INFINITY, "-inf")] {
+            let error = save_pretrained(&path, &with_value(value), &config(), &save).unwrap_err().to_string();
+            let expected = format!(
+                "model: tensor `bert.encoder.layer.1.attention.self.query.weight` is {shown} at [3, 7], expected finite \
+                 numbers: the file is damaged, or the model's training diverged"
+            );
+            assert!(error.ends_with(&expected), "{error}");
+            assert!(!path.exists());
+        }
+        let half = SaveConfig { dtype: FloatType::F16, ..save.clone() };
+        let error = save_pretrained(&path, &with_value(1e5), &config(), &half).unwrap_err().to_string();
+        assert!(error.ends_with("query.weight` has values that float16 cannot hold"), "{error}");
+        save_pretrained(&path, &with_value(1e5), &config(), &save).unwrap();
+    }
+
+    #[test]
+    fn what_cannot_be_saved_is_known_beforehand() {
+        let save = SaveConfig::new(Architecture::PreTraining);
+        save.check(&config()).unwrap();
+        let pre = BertConfig { norm: crate::blocks::NormPlacement::Pre, ..config() };
+        let error = save.check(&pre).unwrap_err();
+        assert!(matches!(error, ModelError::Setting { key: "norm", .. }), "{error}");
+        let folder = tempfile::tempdir().unwrap();
+        let saved = save_pretrained(folder.path(), &pre.init(&mut init()), &pre, &save).unwrap_err();
+        assert_eq!(saved.to_string(), error.to_string());
+    }
+}

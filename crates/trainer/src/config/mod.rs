@@ -114,9 +114,7 @@ impl RunConfig {
     fn parse(text: &str, name: &str, file: &Place, sets: &[String]) -> Result<Self> {
         let mut merged = layered::merge(text, name, file, sets, expand_model)?;
         complete_model(&mut merged)?;
-        let config: Self = strict::read(&merged, &known_keys())?;
-        validate::validate(&config).map_err(|complaint| complaint.at(|key| merged.place_of(key)))?;
-        Ok(config)
+        strict::read(&merged, &known_keys(), |config| validate::validate(config))
     }
 
     /// A BLAKE3 hash, in hexadecimal, of everything in the config that determines the trained weights.
@@ -244,7 +242,7 @@ fn known_keys() -> Vec<String> {
     let config = Node::parse(MINIMAL, &Place::argument("")).and_then(|mut node| {
         expand_model(&mut node);
         complete_model(&mut node)?;
-        strict::read::<RunConfig>(&node, &[])
+        strict::read::<RunConfig>(&node, &[], |_| Ok(()))
     });
     config.map_or_else(|_| Vec::new(), |config| flatten(&config).into_keys().collect())
 }
@@ -629,17 +627,17 @@ final_fraction = 0.1
             (
                 "\nsteps = 100",
                 "\nsteps = \"many\"",
-                "run.toml:17: `train.steps` is \"many\"; expected a whole number of 0 or more",
+                "run.toml:17: `train.steps` is \"many\"; expected a whole number of 1 or more",
             ),
             (
                 "\nsteps = 100",
                 "\nsteps = -1",
-                "run.toml:17: `train.steps` is -1; expected a whole number of 0 or more",
+                "run.toml:17: `train.steps` is -1; expected a whole number of 1 or more",
             ),
             (
                 "\nsteps = 100",
                 "\nsteps = 1.5",
-                "run.toml:17: `train.steps` is 1.5; expected a whole number of 0 or more",
+                "run.toml:17: `train.steps` is 1.5; expected a whole number of 1 or more",
             ),
             ("lr = 1e-3", "lr = true", "run.toml:21: `optimizer.lr` is true; expected a number"),
             ("lr = 1e-3", "lr = 2026-11-21", "run.toml:21: `optimizer.lr` is 2026-11-21; expected a number"),
@@ -668,7 +666,7 @@ final_fraction = 0.1
             (
                 "vocab_size = 4096",
                 "vocab_size = [4096]",
-                "run.toml:6: `tokenizer.vocab_size` is a list; expected a whole number of 0 or more",
+                "run.toml:6: `tokenizer.vocab_size` is a list; expected a whole number of 32 or more",
             ),
             (
                 "short_seq_prob = 0.2",
@@ -690,7 +688,7 @@ final_fraction = 0.1
         let argument = error_of_set("tokenizer.vocab_size=big");
         assert_eq!(
             argument,
-            "--set tokenizer.vocab_size=big: `tokenizer.vocab_size` is \"big\"; expected a whole number of 0 or more"
+            "--set tokenizer.vocab_size=big: `tokenizer.vocab_size` is \"big\"; expected a whole number of 32 or more"
         );
         let name = error_of_set("run.name=7");
         assert_eq!(name, "--set run.name=7: `run.name` is 7; expected a string in quotes");
@@ -867,7 +865,7 @@ final_fraction = 0.1
         assert_eq!(
             message,
             format!(
-                "run.toml:17: `train.steps` is \"a\\n\\\"b{}…; expected a whole number of 0 or more",
+                "run.toml:17: `train.steps` is \"a\\n\\\"b{}…; expected a whole number of 1 or more",
                 "x".repeat(53)
             )
         );

@@ -1,6 +1,7 @@
 //! The values a config may have, beyond their types.
 
 use std::fmt::Display;
+use std::ops::RangeInclusive;
 
 use cloze_data::{MaskingConfig, PairConfig};
 use cloze_model::ModelError;
@@ -25,6 +26,9 @@ impl Complaint {
         TrainerError::BadValue { place: place_of(&key), key, found, expected }
     }
 }
+
+/// The most tokens of a batch, and micro-batches of a step.
+const MOST: usize = i32::MAX as usize;
 
 pub(crate) type Check = Result<(), Complaint>;
 
@@ -157,17 +161,11 @@ fn model(config: &RunConfig) -> Check {
 fn train(config: &RunConfig) -> Check {
     let train = &config.train;
     at_least(1, "train.steps", train.steps)?;
-    at_least(1, "train.batch_size", train.batch_size)?;
     // Tokens of a batch are numbered in 31 bits.
-    let most = i32::MAX as usize / config.examples.seq_len.max(1);
-    let expected = format!("at most {most} sequences of `examples.seq_len` = {} tokens", config.examples.seq_len);
-    ensure(train.batch_size <= most, "train.batch_size", train.batch_size, expected)?;
-    at_least(1, "train.accumulate", train.accumulate)?;
-    at_most(i32::MAX as usize, "train.accumulate", train.accumulate)?;
-    at_least(1, "train.workers", train.workers)?;
-    at_most(256, "train.workers", train.workers)?;
-    at_least(1, "train.prefetch", train.prefetch)?;
-    at_most(65_536, "train.prefetch", train.prefetch)
+    within(1..=MOST / config.examples.seq_len.max(1), "train.batch_size", train.batch_size)?;
+    within(1..=MOST, "train.accumulate", train.accumulate)?;
+    within(1..=256, "train.workers", train.workers)?;
+    within(1..=65_536, "train.prefetch", train.prefetch)
 }
 
 /// `[optimizer]` of any run.
@@ -236,8 +234,9 @@ pub(crate) fn at_least<T: PartialOrd + Display>(least: T, key: &'static str, val
     ensure(value >= least, key, value, expected)
 }
 
-fn at_most(most: usize, key: &'static str, value: usize) -> Check {
-    ensure(value <= most, key, value, format!("a whole number of {most} or less"))
+fn within(range: RangeInclusive<usize>, key: &'static str, value: usize) -> Check {
+    let expected = format!("a whole number from {} to {}", range.start(), range.end());
+    ensure(range.contains(&value), key, value, expected)
 }
 
 // Comparisons with NaN are false, so that these refuse it.
