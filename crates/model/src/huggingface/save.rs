@@ -241,7 +241,7 @@ mod tests {
     fn what_cannot_be_saved_is_known_beforehand() {
         let save = SaveConfig::new(Architecture::PreTraining);
         save.check(&config()).unwrap();
-        let pre = BertConfig { norm: crate::blocks::NormPlacement::Pre, ..config() };
+        let pre = BertConfig { norm: blocks::NormPlacement::Pre, ..config() };
         let error = save.check(&pre).unwrap_err();
         assert!(matches!(error, ModelError::Setting { key: "norm", .. }), "{error}");
         let folder = tempfile::tempdir().unwrap();
