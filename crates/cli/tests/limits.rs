@@ -57,6 +57,7 @@ fn workplace() -> TempDir {
     fs::write(path("rows.tsv"), "text\tlabel\na cat sat\tyes\ndogs ran\tno\n").unwrap();
     fs::write(path("corpus.txt"), TEXTS.join("\n\n").repeat(30)).unwrap();
     fs::write(path("run.toml"), RUN).unwrap();
+    fs::write(path("task.toml"), TASK).unwrap();
     folder
 }
 
@@ -69,6 +70,15 @@ train = { steps = 2, batch_size = 4 }
 optimizer.lr = 1e-3
 schedule.kind = "constant"
 eval.heldout_fraction = 0.2
+"#;
+
+const TASK: &str = r#"
+task = { kind = "classification", labels = ["no", "yes"] }
+model.path = "yes-no"
+data = { train = { files = ["rows.tsv"] }, test = ["rows.tsv"] }
+train = { epochs = 1, batch_size = 2 }
+optimizer.lr = 1e-3
+schedule.kind = "constant"
 "#;
 
 fn spoil(model: &Path, name: &str) {
@@ -99,7 +109,7 @@ fn weights_that_are_not_finite_are_named() {
         assert_eq!(error(&cloze(folder, args), 1), told("mlm"));
     }
     for args in
-        [&["predict", "--model", "yes-no"][..], &["eval", "--model", "yes-no", "--data", "rows.tsv"]]
+        [&["predict", "--model", "yes-no"][..], &["eval", "--model", "yes-no", "task.toml"]]
     {
         assert_eq!(error(&cloze(folder, args), 1), told("yes-no"), "{args:?}");
     }
@@ -141,7 +151,7 @@ fn sizes_that_do_not_fit_are_refused_before_anything_is_made() {
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{text}");
     let line = text.lines().find(|line| line.starts_with("memory: ")).unwrap();
-    assert!(line.starts_with("memory: about ") && line.contains("parameters 2 MB, optimiser 3 MB"), "{line}");
+    assert!(line.starts_with("memory: about ") && line.contains("parameters 2 MB, optimiser 4 MB, gradients 2 MB"), "{line}");
 }
 
 #[test]
@@ -162,7 +172,7 @@ fn a_file_of_weights_without_weights_is_not_converted() {
     let folder = place.path();
     fs::remove_file(folder.join("mlm/model.safetensors")).unwrap();
     // The empty dictionary, pickled by the protocol of old files.
-    let magic = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.\x80\x02M\xe9\x03.\x80\x02}.";
+    let magic = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.\x80\x02M\xe9\x03.\x80\x02}(X\x0d\x00\x00\x00little_endian\x88u.";
     let empty = b"\x80\x02}.\x80\x02].";
     fs::write(folder.join("mlm/pytorch_model.bin"), [&magic[..], empty].concat()).unwrap();
     let line = error(&cloze(folder, &["convert", "--model", "mlm", "--out", "out"]), 1);

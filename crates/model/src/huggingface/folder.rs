@@ -275,7 +275,8 @@ mod tests {
         assert!(message().contains(expected), "{}", message());
         fs::remove_file(&index).unwrap();
         write_tensors(&folder.join(SAFETENSORS), &NamedTensors::new(), &[]).unwrap();
-        assert!(message().ends_with("model.safetensors: has no tensor of floating-point numbers, expected a model's weights"));
+        let expected = "model.safetensors: has no tensor of floating-point numbers, expected a model's weights";
+        assert!(message().ends_with(expected), "{}", message());
     }
 
     #[test]

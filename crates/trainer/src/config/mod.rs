@@ -884,6 +884,32 @@ final_fraction = 0.1
     }
 
     #[test]
+    fn a_key_is_told_one_range_whatever_it_is_given() {
+        for (key, expected) in [
+            ("train.steps", "a whole number of 1 or more"),
+            ("train.workers", "a whole number from 1 to 256"),
+            ("tokenizer.vocab_size", "a whole number of 32 or more"),
+            ("optimizer.lr", "a number above 0"),
+            ("eval.heldout_fraction", "a number above 0 and below 1"),
+            ("model.hidden_dropout", "a number from 0 to below 1"),
+            ("schedule.kind", r#"one of "linear", "cosine", "constant", "inverse-sqrt" or "noam""#),
+            ("train.precision", r#"one of "f32" or "bf16""#),
+            ("corpus", "a table"),
+        ] {
+            let values = ["-1", "nan", "1e300", "[]", "{a=1}", "true", "word"];
+            let values = values.into_iter().chain(key.contains('.').then_some("0"));
+            for value in values.filter(|value| !(key == "optimizer.lr" && *value == "1e300")) {
+                if key == "corpus" && value == "{a=1}" {
+                    continue;
+                }
+                let message = error_of_set(&format!("{key}={value}"));
+                assert!(message.ends_with(&format!("; expected {expected}")), "{key}={value}: {message}");
+            }
+        }
+        assert!(error_of_set("train.steps=1e300").contains("`train.steps` is 1e300; "));
+    }
+
+    #[test]
     fn a_model_that_could_not_be_saved_is_refused() {
         let message = error_of_set("model.norm=pre");
         assert_eq!(

@@ -160,6 +160,19 @@ impl<'de> Deserializer<'de> for Source<'de> {
         }
     }
 
+    /// A table, and not the list that serde takes for one without keys.
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Fault> {
+        match &self.0.value {
+            Value::Array(_) => Err(de::Error::invalid_type(Unexpected::Seq, &visitor)),
+            _ => self.deserialize_any(visitor),
+        }
+    }
+
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
         visitor.visit_some(self)
     }
@@ -188,7 +201,7 @@ impl<'de> Deserializer<'de> for Source<'de> {
 
     serde::forward_to_deserialize_any! {
         bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit
-        unit_struct seq tuple tuple_struct map struct identifier ignored_any
+        unit_struct seq tuple tuple_struct map identifier ignored_any
     }
 }
 
@@ -360,6 +373,8 @@ pub(super) fn describe(node: &Node) -> String {
         Value::Table(_) => "a table".to_owned(),
         Value::Array(_) => "a list".to_owned(),
         Value::Scalar(toml::Value::String(text)) => format!("{text:?}"),
+        // Otherwise with all its zeros.
+        Value::Scalar(toml::Value::Float(number)) if number.abs() >= 1e15 => format!("{number:e}"),
         Value::Scalar(scalar) => scalar.to_string(),
     };
     match text.char_indices().nth(LONGEST) {
