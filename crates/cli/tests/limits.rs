@@ -31,13 +31,15 @@ fn error(output: &Output, status: i32) -> String {
     lines[0].to_owned()
 }
 
-const TEXTS: [&str; 4] = ["a cat sat on a mat", "some dogs ran far", "the cat ran home", "dogs sat on the mat"];
+const TEXTS: [&str; 4] =
+    ["a cat sat on a mat", "some dogs ran far", "the cat ran home", "dogs sat on the mat"];
 
 /// A folder with a corpus, labelled data, and models of random weights: `mlm`, and the classifier `yes-no`.
 fn workplace() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
-    let tokenizer = WordPieceTrainer { vocab_size: 60, min_frequency: 1, ..Default::default() }.train(TEXTS).unwrap();
+    let tokenizer =
+        WordPieceTrainer { vocab_size: 60, min_frequency: 1, ..Default::default() }.train(TEXTS).unwrap();
     let config = BertConfig { d_ff: 24, n_heads: 2, ..BertConfig::new(tokenizer.vocab_size(), 2, 16) };
     let init = &mut ParamInit::new(&burn::tensor::Device::flex(), 3);
     let model: BertForPreTraining = config.init(init);
@@ -108,9 +110,7 @@ fn weights_that_are_not_finite_are_named() {
     for args in [&["embed", "--model", "mlm"][..], &["fill-mask", "--model", "mlm", "a [MASK] sat"]] {
         assert_eq!(error(&cloze(folder, args), 1), told("mlm"));
     }
-    for args in
-        [&["predict", "--model", "yes-no"][..], &["eval", "--model", "yes-no", "task.toml"]]
-    {
+    for args in [&["predict", "--model", "yes-no"][..], &["eval", "--model", "yes-no", "task.toml"]] {
         assert_eq!(error(&cloze(folder, args), 1), told("yes-no"), "{args:?}");
     }
 }
@@ -151,13 +151,18 @@ fn sizes_that_do_not_fit_are_refused_before_anything_is_made() {
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{text}");
     let line = text.lines().find(|line| line.starts_with("memory: ")).unwrap();
-    assert!(line.starts_with("memory: about ") && line.contains("parameters 2 MB, optimiser 4 MB, gradients 2 MB"), "{line}");
+    assert!(
+        line.starts_with("memory: about ")
+            && line.contains("parameters 2 MB, optimiser 4 MB, gradients 2 MB"),
+        "{line}"
+    );
 }
 
 #[test]
 fn a_model_that_could_not_be_saved_is_not_trained() {
     let place = workplace();
-    let line = error(&cloze(place.path(), &["train", "run.toml", "--set", "model.norm=pre", "--out", "run"]), 2);
+    let line =
+        error(&cloze(place.path(), &["train", "run.toml", "--set", "model.norm=pre", "--out", "run"]), 2);
     assert_eq!(
         line,
         "error: --set model.norm=pre: `model.norm` is \"pre\"; expected \"post\": transformers has no other BERT, so such \
@@ -176,7 +181,8 @@ fn a_file_of_weights_without_weights_is_not_converted() {
     let empty = b"\x80\x02}.\x80\x02].";
     fs::write(folder.join("mlm/pytorch_model.bin"), [&magic[..], empty].concat()).unwrap();
     let line = error(&cloze(folder, &["convert", "--model", "mlm", "--out", "out"]), 1);
-    let expected = "mlm/pytorch_model.bin: has no tensor of floating-point numbers, expected a model's weights";
+    let expected =
+        "mlm/pytorch_model.bin: has no tensor of floating-point numbers, expected a model's weights";
     assert!(line.contains(expected), "{line}");
     assert!(!folder.join("out").exists());
 }
@@ -220,7 +226,8 @@ fn a_disk_that_is_full_gives_an_error_and_nothing_half_written() {
     assert!(line.contains("cannot write ") && line.contains("model.safetensors: File too large"), "{line}");
     assert!(!folder.join("out").exists());
     let hidden = |folder: &Path| -> Vec<String> {
-        let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let names =
+            fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
         names.filter(|name| name.starts_with('.') && name != ".lock" || name.contains("partial")).collect()
     };
     assert_eq!(hidden(folder), Vec::<String>::new());

@@ -25,7 +25,9 @@ pub fn unfused(device: &Device) -> Option<&'static str> {
         return None;
     }
     Some(match cfg!(feature = "flex") {
-        true => "operations on flex are not fused while gradients are checkpointed: training takes about twice the time",
+        true => {
+            "operations on flex are not fused while gradients are checkpointed: training takes about twice the time"
+        }
         false => {
             "operations on flex are not fused in this build and take about twice the time: build with the feature \
              `flex` of cloze-model or cloze-trainer, which brings them"

@@ -120,7 +120,12 @@ pub(crate) fn check(least: &MemoryEstimate, memory: Option<u64>, keys: &Keys) ->
 }
 
 /// What pretraining needs, with examples of `mean_len` tokens on average.
-pub(crate) fn pretraining(config: &RunConfig, encoder: &BertConfig, parameters: u64, mean_len: f64) -> MemoryEstimate {
+pub(crate) fn pretraining(
+    config: &RunConfig,
+    encoder: &BertConfig,
+    parameters: u64,
+    mean_len: f64,
+) -> MemoryEstimate {
     let train = &config.train;
     let load = Load {
         sequences: train.batch_size as u64,
@@ -135,7 +140,12 @@ pub(crate) fn pretraining(config: &RunConfig, encoder: &BertConfig, parameters: 
 ///
 /// # Errors
 /// [`TrainerError::Memory`], and those of an `encoder` that does not fit together.
-pub(crate) fn check_new(config: &RunConfig, encoder: &BertConfig, device: &Device, memory: Option<u64>) -> Result<()> {
+pub(crate) fn check_new(
+    config: &RunConfig,
+    encoder: &BertConfig,
+    device: &Device,
+    memory: Option<u64>,
+) -> Result<()> {
     encoder.validate()?;
     let model = encoder.init(&mut ParamInit::new(device, 0).deferred());
     check(&pretraining(config, encoder, n_parameters(&model), SHORTEST), memory, &keys(config, encoder))
@@ -188,7 +198,13 @@ fn bytes(n: u64) -> String {
         value /= 1e3;
         unit += 1;
     }
-    let decimals = if unit < 3 || value >= 100.0 { 0 } else if value >= 10.0 { 1 } else { 2 };
+    let decimals = if unit < 3 || value >= 100.0 {
+        0
+    } else if value >= 10.0 {
+        1
+    } else {
+        2
+    };
     format!("{value:.decimals$} {}", UNITS[unit])
 }
 
@@ -223,7 +239,8 @@ mod tests {
     #[test]
     fn what_no_machine_has_is_no_overflow() {
         let device = Device::flex();
-        let huge = BertConfig { n_heads: 1, ..BertConfig::new(i32::MAX as usize, 10_000, i32::MAX as usize / 4) };
+        let huge =
+            BertConfig { n_heads: 1, ..BertConfig::new(i32::MAX as usize, 10_000, i32::MAX as usize / 4) };
         let model = huge.init(&mut ParamInit::new(&device, 0).deferred());
         let parameters = n_parameters(&model);
         assert!(parameters > 1 << 60);

@@ -136,5 +136,7 @@ fn one_for_each(terms: &[&str], what: &str, found: usize) -> Result<()> {
         return Ok(());
     }
     let (n, names) = (terms.len(), terms.join(", "));
-    Err(TrainerError::Objective { problem: format!("gives {found} {what} for its {n} terms ({names}); expected one each") })
+    Err(TrainerError::Objective {
+        problem: format!("gives {found} {what} for its {n} terms ({names}); expected one each"),
+    })
 }

@@ -10,11 +10,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use burn::module::Module;
 use burn::tensor::{Device, Distribution, Int, Tensor, TensorData, Tolerance};
 use cloze_data::PretrainingBatch;
-use cloze_model::ParamInit;
 use cloze_model::bert::{BertConfig, BertForPreTraining};
 use cloze_model::huggingface::{self, Architecture, SaveConfig, save_pretrained};
 use cloze_model::ops::Precision;
 use cloze_model::weights::{self, NamedTensors};
+use cloze_model::{ModelError, ParamInit};
 use cloze_trainer::TrainerError;
 use cloze_trainer::checkpoint::{Checkpoint, Checkpoints};
 use cloze_trainer::config::RunConfig;
@@ -514,8 +514,10 @@ fn skipped_steps_are_counted_and_a_run_of_them_can_be_resumed() {
     let bench = Bench::new();
     let sets = ["train.non_finite=skip", "checkpoint.keep_last=9"];
     let (checkpoints, poisoned) = bench.stop_and_poison("run", &sets);
-    let outcome = bench.run("run", &sets, true, &AtomicBool::new(false), &mut Silent).unwrap();
-    assert!(matches!(outcome, Outcome::Done { .. }), "{outcome:?}");
+    // All steps are made, and a model that is nothing but NaN is not saved.
+    let error = bench.run("run", &sets, true, &AtomicBool::new(false), &mut Silent).unwrap_err();
+    assert!(matches!(error, TrainerError::Model(ModelError::NonFinite { .. })), "{error}");
+    assert!(!bench.path("run/model").exists());
 
     let last = records(&bench.path("run")).into_iter().rev().find_map(|record| match record {
         Record::Train(record) => Some(record),
@@ -538,7 +540,8 @@ fn an_evaluation_that_is_not_finite_is_never_the_best() {
     let bench = Bench::new();
     // After the first step every loss is NaN, the first evaluation's too.
     let sets = ["train.non_finite=skip", "optimizer.lr=1e38"];
-    bench.finish("run", &sets);
+    let error = bench.run("run", &sets, false, &AtomicBool::new(false), &mut Silent).unwrap_err();
+    assert!(matches!(error, TrainerError::Model(ModelError::NonFinite { .. })), "{error}");
     let checkpoints = Checkpoints::open(bench.path("run").join("checkpoints")).unwrap();
     let (newest, refused) = checkpoints.latest().unwrap();
     assert!(refused.is_empty(), "{refused:?}");

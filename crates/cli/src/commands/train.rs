@@ -90,7 +90,8 @@ pub fn run(args: &Args) -> Result<()> {
     let stop = stop::on_ctrl_c()?;
     let folder = args.out.clone().unwrap_or_else(|| Path::new(RUNS).join(&config.run.name));
     let memory = device::memory(&device);
-    let options = RunOptions { device, folder, cache: CACHE.into(), resume: args.resume, memory, stop: &stop };
+    let options =
+        RunOptions { device, folder, cache: CACHE.into(), resume: args.resume, memory, stop: &stop };
     let mut progress = StderrProgress::new();
     let outcome = match args.profile {
         Some(steps) => {
@@ -117,7 +118,8 @@ fn fine_tune(args: &Args) -> Result<()> {
     let stop = stop::on_ctrl_c()?;
     let folder = args.out.clone().unwrap_or_else(|| Path::new(RUNS).join(&config.run.name));
     let memory = device::memory(&device);
-    let options = RunOptions { device, folder, cache: CACHE.into(), resume: args.resume, memory, stop: &stop };
+    let options =
+        RunOptions { device, folder, cache: CACHE.into(), resume: args.resume, memory, stop: &stop };
     let mut progress = StderrProgress::new();
     if !args.seeds.is_empty() {
         return match finetune::fine_tune_seeds(&config, &args.seeds, &options, &mut progress)? {

@@ -294,7 +294,10 @@ mod tests {
     fn what_does_not_fit_is_named() {
         let config = BertConfig { n_heads: 3, ..BertConfig::tiny(10) };
         let message = config.validate().unwrap_err().to_string();
-        assert_eq!(message, "model configuration: `n_heads` is 3, expected a divisor of `d_model`, which is 128");
+        assert_eq!(
+            message,
+            "model configuration: `n_heads` is 3, expected a divisor of `d_model`, which is 128"
+        );
     }
 
     #[test]

@@ -447,7 +447,8 @@ mod tests {
         let device = Device::flex();
         let model = config().init(&mut ParamInit::new(&device, 2));
         let none = || Tensor::<1, Int>::from_data(TensorData::new(Vec::<i32>::new(), [0]), &device);
-        let empty = |shape| BertInput::new(Tensor::from_data(TensorData::new(Vec::<i32>::new(), shape), &device));
+        let empty =
+            |shape| BertInput::new(Tensor::from_data(TensorData::new(Vec::<i32>::new(), shape), &device));
         let panics = |run: &dyn Fn()| {
             let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).unwrap_err();
             panic.downcast_ref::<String>().unwrap().clone()

@@ -331,7 +331,8 @@ mod tests {
                 load(folder.path(), &[]).unwrap_err().to_string()
             };
             let message = spoiled(QUERY, 16 + 3, f32::NEG_INFINITY);
-            let end = format!("model.safetensors: tensor `{QUERY}` is -inf at [1, 3], expected finite numbers: ");
+            let end =
+                format!("model.safetensors: tensor `{QUERY}` is -inf at [1, 3], expected finite numbers: ");
             assert!(message.contains(&end), "{message}");
             // In the model's order, not the file's.
             let message = spoiled(TABLE, 30 * 16 + 15, f32::NAN);
@@ -352,7 +353,10 @@ mod tests {
         spoil(&mut tensors, BIAS, 2, f32::NAN);
         write_tensors(&file, &tensors, &[]).unwrap();
         let message = load(folder.path(), &[]).unwrap_err().to_string();
-        assert!(message.starts_with(&format!("{}: tensor `{BIAS}` is NaN at [2]", file.display())), "{message}");
+        assert!(
+            message.starts_with(&format!("{}: tensor `{BIAS}` is NaN at [2]", file.display())),
+            "{message}"
+        );
     }
 
     #[test]

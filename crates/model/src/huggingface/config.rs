@@ -430,15 +430,31 @@ fn has_counterpart(encoder: &BertConfig) -> Result<()> {
     let (eps, types) = (encoder.layer_norm_eps, encoder.n_token_types);
     let fits = [
         ("norm", encoder.norm == NormPlacement::Post, norm.to_string(), "\"post\"".into()),
-        ("position_offset", encoder.position_offset == offset, encoder.position_offset.to_string(), offset.to_string()),
+        (
+            "position_offset",
+            encoder.position_offset == offset,
+            encoder.position_offset.to_string(),
+            offset.to_string(),
+        ),
         ("d_embedding", projects, d_embedding, width.into()),
-        ("share_layers", encoder.share_layers == is_albert, encoder.share_layers.to_string(), is_albert.to_string()),
-        ("n_token_types", (types == 0) == is_distil, types.to_string(), if is_distil { "0" } else { "1 or more" }.into()),
+        (
+            "share_layers",
+            encoder.share_layers == is_albert,
+            encoder.share_layers.to_string(),
+            is_albert.to_string(),
+        ),
+        (
+            "n_token_types",
+            (types == 0) == is_distil,
+            types.to_string(),
+            if is_distil { "0" } else { "1 or more" }.into(),
+        ),
         ("layer_norm_eps", !is_distil || eps == 1e-12, eps.to_string(), "1e-12".into()),
     ];
     match fits.into_iter().find(|(_, fits, ..)| !fits) {
         Some((key, _, found, expected)) => {
-            let expected = format!("{expected}: transformers has no other {family}, so such a model cannot be saved");
+            let expected =
+                format!("{expected}: transformers has no other {family}, so such a model cannot be saved");
             Err(ModelError::Setting { key, found, expected })
         }
         None => Ok(()),
@@ -542,8 +558,14 @@ mod tests {
             (r#"{"model_type": "albert", "inner_group_num": 3}"#, "`inner_group_num` is 3, expected 1"),
             (r#"{"hidden_size": "768"}"#, "`hidden_size` is \"768\", expected a whole number"),
             (r#"{"hidden_size": -1}"#, "`hidden_size` is -1"),
-            (r#"{"hidden_size": 10}"#, "`num_attention_heads` is 12, expected a divisor of `hidden_size`, which is 10"),
-            (r#"{"num_hidden_layers": 99999999999}"#, "config.json: `num_hidden_layers` is 99999999999, expected at most 10000"),
+            (
+                r#"{"hidden_size": 10}"#,
+                "`num_attention_heads` is 12, expected a divisor of `hidden_size`, which is 10",
+            ),
+            (
+                r#"{"num_hidden_layers": 99999999999}"#,
+                "config.json: `num_hidden_layers` is 99999999999, expected at most 10000",
+            ),
             (r#"{"model_type": "roberta", "pad_token_id": 600}"#, "`pad_token_id` = 600"),
             (r#"{"model_type": "roberta", "pad_token_id": 18446744073709551615}"#, "`pad_token_id`"),
             (r#"{"classifier_dropout": 1.0}"#, "`classifier_dropout` is 1.0, expected a number, 0 or more"),

@@ -71,7 +71,8 @@ pub(super) fn file_of(folder: &Path, tensor: &str) -> PathBuf {
             return single;
         }
         if index.is_file() {
-            let shard = read_json::<Index>(&index, INDEX).ok().and_then(|mut found| found.weight_map.remove(tensor));
+            let shard =
+                read_json::<Index>(&index, INDEX).ok().and_then(|mut found| found.weight_map.remove(tensor));
             return shard.map_or(index, |shard| folder.join(shard));
         }
     }
@@ -275,7 +276,8 @@ mod tests {
         assert!(message().contains(expected), "{}", message());
         fs::remove_file(&index).unwrap();
         write_tensors(&folder.join(SAFETENSORS), &NamedTensors::new(), &[]).unwrap();
-        let expected = "model.safetensors: has no tensor of floating-point numbers, expected a model's weights";
+        let expected =
+            "model.safetensors: has no tensor of floating-point numbers, expected a model's weights";
         assert!(message().ends_with(expected), "{}", message());
     }
 

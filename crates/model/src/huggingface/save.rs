@@ -155,7 +155,9 @@ mod tests {
 
     impl SelfAttention for MultiHeadAttention {
         fn forward(&self, hidden: Tensor<3>, _: &AttentionMask, _: bool) -> AttentionOutput {
-            let gate = burn::tensor::activation::sigmoid(self.query.forward(hidden.clone()) * self.key.forward(hidden.clone()));
+            let gate = burn::tensor::activation::sigmoid(
+                self.query.forward(hidden.clone()) * self.key.forward(hidden.clone()),
+            );
             AttentionOutput { context: self.output.forward(gate * self.value.forward(hidden)), weights: None }
         }
     }
@@ -185,8 +187,9 @@ mod tests {
         let published = config().init(&mut init());
         // Nothing that is looked at by name tells them apart.
         assert_eq!(weights::shapes(&same_name), weights::shapes(&published));
-        let wrapped =
-            config().init_with(&mut init(), |init| Wrapped { inner: MultiHeadAttentionConfig::new(16, 1).init(init) });
+        let wrapped = config().init_with(&mut init(), |init| Wrapped {
+            inner: MultiHeadAttentionConfig::new(16, 1).init(init),
+        });
         let message = |error: ModelError| error.to_string();
         let error = save_pretrained(folder.path(), &same_name, &config(), &save).unwrap_err();
         let own = "huggingface::save::tests::MultiHeadAttention` has no counterpart in transformers";

@@ -7,7 +7,8 @@ use std::path::Path;
 /// Writes a file beside its place and renames it. Nothing stays of one that could not be written.
 pub(super) fn write_whole(path: &Path, write: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     let partial = path.with_extension("partial");
-    let written = write(&partial).and_then(|()| fs::rename(&partial, path).map_err(ModelError::io("write", path)));
+    let written =
+        write(&partial).and_then(|()| fs::rename(&partial, path).map_err(ModelError::io("write", path)));
     if written.is_err() {
         // What went wrong before is what the caller should know of.
         let _ = fs::remove_file(&partial);

@@ -490,7 +490,7 @@ final_fraction = 0.1
             "tokenizer.vocab_size=5000",
             "examples.seq_len=32",
             "model.n_layers=3",
-            "model.norm=pre",
+            "model.layer_norm_eps=1e-6",
             "train.steps=101",
             "train.batch_size=9",
             "train.accumulate=2",
@@ -639,7 +639,7 @@ final_fraction = 0.1
                 "\nsteps = 1.5",
                 "run.toml:17: `train.steps` is 1.5; expected a whole number of 1 or more",
             ),
-            ("lr = 1e-3", "lr = true", "run.toml:21: `optimizer.lr` is true; expected a number"),
+            ("lr = 1e-3", "lr = true", "run.toml:21: `optimizer.lr` is true; expected a number above 0"),
             ("lr = 1e-3", "lr = 2026-11-21", "run.toml:21: `optimizer.lr` is 2026-11-21; expected a number"),
             (
                 "files = [\"data/*.txt\"]",
@@ -660,7 +660,7 @@ final_fraction = 0.1
             (
                 "hidden_dropout = 0.0",
                 "norm = 3",
-                "run.toml:14: `model.norm` is 3; expected a string in quotes",
+                "run.toml:14: `model.norm` is 3; expected one of \"post\" or \"pre\"",
             ),
             // Inside tables tagged by a kind.
             (
@@ -671,7 +671,7 @@ final_fraction = 0.1
             (
                 "short_seq_prob = 0.2",
                 "short_seq_prob = \"0.2\"",
-                "run.toml:10: `examples.pairs.short_seq_prob` is \"0.2\"; expected a number",
+                "run.toml:10: `examples.pairs.short_seq_prob` is \"0.2\"; expected a number from 0 to 1",
             ),
             (
                 "kind = \"linear\"",
@@ -698,7 +698,7 @@ final_fraction = 0.1
     fn values_out_of_range_say_the_range() {
         let cases = [
             ("train.steps=0", "`train.steps` is 0; expected a whole number of 1 or more"),
-            ("train.batch_size=0", "`train.batch_size` is 0; expected a whole number of 1 or more"),
+            ("train.batch_size=0", "`train.batch_size` is 0; expected a whole number from 1 to 33554431"),
             ("train.accumulate=0", "`train.accumulate` is 0; expected a whole number of 1 or more"),
             ("train.workers=0", "`train.workers` is 0; expected a whole number of 1 or more"),
             ("train.prefetch=0", "`train.prefetch` is 0; expected a whole number of 1 or more"),

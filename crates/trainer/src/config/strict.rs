@@ -46,7 +46,7 @@ fn precise<T: DeserializeOwned>(
         return fault;
     };
     let probe: toml::Value = match expected.as_str() {
-        "variant identifier" => String::new().into(),
+        "variant identifier" | "string or map" => String::new().into(),
         "f32" | "f64" => f64::NAN.into(),
         number if number.starts_with(['u', 'i']) && number[1..].parse::<u8>().is_ok() => 0.into(),
         "usize" | "isize" => 0.into(),

@@ -150,12 +150,18 @@ fn model(config: &RunConfig) -> Check {
     positive("model.layer_norm_eps", model.layer_norm_eps)?;
     positive("model.init_std", model.init_std)?;
     // What could not be saved is not trained. It is so with any vocabulary.
-    SaveConfig::new(Architecture::PreTraining).check(&model.with_vocabulary(1, 0)).map_err(|error| match error {
-        ModelError::Setting { key, found, expected } => {
-            Complaint { key: format!("model.{key}"), found, expected }
-        }
-        other => Complaint { key: "model".into(), found: "not to be saved".into(), expected: other.to_string() },
-    })
+    SaveConfig::new(Architecture::PreTraining).check(&model.with_vocabulary(1, 0)).map_err(
+        |error| match error {
+            ModelError::Setting { key, found, expected } => {
+                Complaint { key: format!("model.{key}"), found, expected }
+            }
+            other => Complaint {
+                key: "model".into(),
+                found: "not to be saved".into(),
+                expected: other.to_string(),
+            },
+        },
+    )
 }
 
 fn train(config: &RunConfig) -> Check {
