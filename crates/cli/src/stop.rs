@@ -1,10 +1,20 @@
-//! Ctrl-C: once asks, twice insists.
+//! Signals. Ctrl-C: once asks, twice insists.
 
 use std::process;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
+
+/// Lets a write beyond the greatest size of a file (`ulimit -f`) fail as one to a full disk does, with an error that
+/// says so. The signal that comes with it ends the program without a word otherwise.
+pub fn ignore_file_size_signal() {
+    #[cfg(unix)]
+    // SAFETY: no handler is installed, and nothing else in the program asks for this signal.
+    unsafe {
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+    }
+}
 
 /// The flag that the first Ctrl-C (or SIGTERM, SIGHUP) raises: whoever watches it saves and ends.
 /// The second ends the program at once, with the status a shell gives an interrupted one.

@@ -1,4 +1,5 @@
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 
 /// What can go wrong with what a user supplies: configurations and weight files.
 ///
@@ -10,6 +11,27 @@ pub enum ModelError {
     #[error("model configuration: {0}")]
     Config(String),
 
+    /// A value of a model's configuration that does not do.
+    #[error("model configuration: `{key}` is {found}, expected {expected}")]
+    Setting {
+        /// The field of [`BertConfig`](crate::bert::BertConfig).
+        key: &'static str,
+        /// The value found.
+        found: String,
+        /// What was expected.
+        expected: String,
+    },
+
+    /// A model whose attention no class of transformers has: a folder in their format would load as another model.
+    #[error(
+        "the attention `{attention}` has no counterpart in transformers, whose readers would take the folder for a \
+         model with softmax attention; save the parameters with `weights::collect` and `huggingface::write_tensors`"
+    )]
+    ForeignAttention {
+        /// The attention's type.
+        attention: String,
+    },
+
     /// A pattern of paths in the model that does not parse, or that nothing matches.
     #[error("pattern `{pattern}`: {reason}")]
     Pattern {
@@ -19,21 +41,25 @@ pub enum ModelError {
         reason: String,
     },
 
-    /// A file that could not be read or written.
-    #[error("{}", path.display())]
+    /// A file or folder that could not be read, written or made.
+    #[error("cannot {action} {}: {source}", path.display())]
     Io {
-        /// The file.
+        /// What was tried, as a verb: `"read"`, `"write"`.
+        action: &'static str,
+        /// The file or folder.
         path: PathBuf,
         /// What the operating system said.
         #[source]
-        source: std::io::Error,
+        source: io::Error,
     },
 
     /// A JSON file that does not parse or lacks what is needed.
-    #[error("{}: not a usable model configuration", path.display())]
+    #[error("{}: cannot be read as {what}: {source}", path.display())]
     Json {
         /// The file.
         path: PathBuf,
+        /// What was expected in it.
+        what: &'static str,
         /// What the parser said, with line and column.
         #[source]
         source: serde_json::Error,
@@ -113,6 +139,23 @@ pub enum ModelError {
         found: String,
     },
 
+    /// A weight that is NaN or infinite: a damaged file, or training that diverged.
+    #[error(
+        "{}: tensor `{name}` is {value} at {index:?}, expected finite numbers: the file is damaged, or the model's \
+         training diverged",
+        path.display()
+    )]
+    NonFinite {
+        /// The file that has it, or the folder that it was to be saved in.
+        path: PathBuf,
+        /// The tensor's name in the file.
+        name: String,
+        /// The place of the first such number in the tensor, one index an axis.
+        index: Vec<usize>,
+        /// The number.
+        value: f32,
+    },
+
     /// A tensor whose values do not fit the float type that they are to be stored as.
     #[error("{}: tensor `{name}` has values that {dtype} cannot hold", path.display())]
     Narrowed {
@@ -123,6 +166,14 @@ pub enum ModelError {
         /// The float type.
         dtype: &'static str,
     },
+}
+
+impl ModelError {
+    /// An [`ModelError::Io`] for `path`, as a closure for `map_err`.
+    pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::Io { action, path, source }
+    }
 }
 
 /// The crate's result.

@@ -1,5 +1,6 @@
 //! Initial values of parameters, from an explicit random generator.
 
+use crate::ops;
 use burn::module::{Param, ParamId};
 use burn::tensor::{Device, Shape, Tensor, TensorData};
 use rand_pcg::Pcg64Mcg;
@@ -29,6 +30,7 @@ pub struct ParamInit {
 impl ParamInit {
     /// A generator for parameters on `device`; the standard deviation starts at BERT's 0.02.
     pub fn new(device: &Device, seed: u64) -> Self {
+        ops::warn_unfused(device);
         let rng = Pcg64Mcg::seed_from_u64(seed);
         Self { device: device.clone(), rng, std: 0.02, spare: None, deferred: false }
     }

@@ -154,7 +154,7 @@ pub fn save_adapters<M: Module>(path: &Path, model: &M, config: &LoraConfig) -> 
 /// # Errors
 /// A file that cannot be read, is no safetensors file, or does not say.
 pub fn read_config(path: &Path) -> Result<LoraConfig> {
-    let bytes = fs::read(path).map_err(|source| ModelError::Io { path: path.into(), source })?;
+    let bytes = fs::read(path).map_err(ModelError::io("read", path))?;
     let (_, metadata) = SafeTensors::read_metadata(&bytes)
         .map_err(|source| ModelError::Safetensors { path: path.into(), source })?;
     let text = metadata.metadata().as_ref().and_then(|metadata| metadata.get(CONFIG_KEY));
@@ -164,8 +164,11 @@ pub fn read_config(path: &Path) -> Result<LoraConfig> {
             path.display()
         ))
     })?;
-    let config: LoraConfig =
-        serde_json::from_str(text).map_err(|source| ModelError::Json { path: path.into(), source })?;
+    let config: LoraConfig = serde_json::from_str(text).map_err(|source| ModelError::Json {
+        path: path.into(),
+        what: "adapters with their configuration",
+        source,
+    })?;
     config.validate()?;
     Ok(config)
 }

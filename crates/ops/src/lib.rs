@@ -2,7 +2,8 @@
 //!
 //! Each is composed from burn's operations, which work on every device. With the feature `flex`, and for
 //! 32-bit tensors on burn's flex backend, it is fused instead: one pass over memory on all cores, with a
-//! backward pass written by hand. Same shapes and same results, up to rounding.
+//! backward pass written by hand. Same shapes and same results, up to rounding. The feature brings burn's flex with
+//! its vector instructions and threads; [`unfused`] says of a device that it runs without.
 //!
 //! | operation | fused |
 //! | --- | --- |
@@ -29,6 +30,7 @@ mod dropout;
 mod embedding;
 #[cfg(feature = "flex")]
 mod flex;
+mod fused;
 mod gelu;
 mod int8;
 mod lamb;
@@ -44,6 +46,7 @@ pub use cores::on_awake_cores;
 pub use cross_entropy::{CrossEntropy, cross_entropy};
 pub use dropout::{dropout, dropout_add};
 pub use embedding::embedding;
+pub use fused::{is_fused, unfused, warn_unfused};
 pub use gelu::{gelu, gelu_tanh};
 pub use int8::{Int8Weight, linear_int8};
 pub use lamb::lamb;

@@ -182,15 +182,11 @@ impl Checkpoints {
         if partial.exists() {
             fs::remove_dir_all(&partial).map_err(TrainerError::io("remove", &partial))?;
         }
-        fs::create_dir(&partial).map_err(TrainerError::io("make", &partial))?;
-        write_tensors(&partial.join(MODEL), &checkpoint.model, &[])?;
-        write_tensors(&partial.join(OPTIMIZER), &checkpoint.optimizer, &[])?;
-        write_json(&partial.join(STATE), &checkpoint.state)?;
-        write_json(&partial.join(CHECKSUMS), &checksums(&partial)?)?;
-        for name in [MODEL, OPTIMIZER, STATE, CHECKSUMS] {
-            flush(&partial.join(name))?;
+        if let Err(error) = write(checkpoint, &partial) {
+            // On a full disk it would take the room that whoever makes room has made.
+            let _ = fs::remove_dir_all(&partial);
+            return Err(error);
         }
-        flush(&partial)?;
         if path.exists() {
             fs::remove_dir_all(&path).map_err(TrainerError::io("replace", &path))?;
         }
@@ -242,6 +238,19 @@ impl Checkpoints {
     }
 }
 
+/// Makes a folder with a checkpoint's files, all of them on the disk.
+fn write(checkpoint: &Checkpoint, folder: &Path) -> Result<()> {
+    fs::create_dir(folder).map_err(TrainerError::io("make", folder))?;
+    write_tensors(&folder.join(MODEL), &checkpoint.model, &[])?;
+    write_tensors(&folder.join(OPTIMIZER), &checkpoint.optimizer, &[])?;
+    write_json(&folder.join(STATE), &checkpoint.state)?;
+    write_json(&folder.join(CHECKSUMS), &checksums(folder)?)?;
+    for name in [MODEL, OPTIMIZER, STATE, CHECKSUMS] {
+        flush(&folder.join(name))?;
+    }
+    flush(folder)
+}
+
 fn load(path: &Path) -> std::result::Result<Checkpoint, String> {
     let json = |name: &str| fs::read(path.join(name)).map_err(|error| format!("{name}: {error}"));
     let recorded: BTreeMap<String, String> =
@@ -262,7 +271,11 @@ fn describe(error: &dyn std::error::Error) -> String {
     let mut line = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
-        line += &format!(": {cause}");
+        let message = cause.to_string();
+        // Some messages end with their cause.
+        if !line.ends_with(&message) {
+            line += &format!(": {message}");
+        }
         source = cause.source();
     }
     line

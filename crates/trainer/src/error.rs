@@ -88,6 +88,17 @@ pub enum TrainerError {
         expected: String,
     },
 
+    /// A run that needs more memory than there is.
+    #[error("the run needs {needs} of memory at least, and this machine has {has}: lower {keys}")]
+    Memory {
+        /// What it needs at least.
+        needs: String,
+        /// What there is.
+        has: String,
+        /// The keys of the config that decide it, with their values.
+        keys: String,
+    },
+
     /// A checkpoint was made with other examples.
     #[error("{} was made with other training examples than those read now; restore them, or start a new run with --out", checkpoint.display())]
     ExamplesChanged {
@@ -193,6 +204,13 @@ pub enum TrainerError {
         checkpoint: PathBuf,
         /// The run's tokenizer file.
         tokenizer: PathBuf,
+    },
+
+    /// An objective whose counts or sums are not one for each of its terms: a mistake in its code.
+    #[error("the training objective {problem}")]
+    Objective {
+        /// What is wrong with it, and what was expected.
+        problem: String,
     },
 
     /// A loss or a gradient that is not a finite number.
@@ -321,6 +339,7 @@ impl TrainerError {
             | Self::MissingKey { .. }
             | Self::BadValue { .. }
             | Self::Setting { .. }
+            | Self::Memory { .. }
             | Self::NoFigure { .. }
             | Self::NotARun { .. }
             | Self::Model(ModelError::Pattern { .. }) => true,

@@ -1,16 +1,27 @@
 //! What a pretraining run starts from: random weights, or a checkpoint's.
 
 use crate::config::{ModelSection, PretrainedModel, RunConfig};
+use crate::memory::check_new;
 use crate::{Result, TrainerError};
 use burn::tensor::Device;
 use cloze_data::derive_seed;
-use cloze_model::ParamInit;
 use cloze_model::bert::{BertConfig, BertForPreTraining, MlmHead, NextSentenceHead};
-use cloze_model::huggingface::{Architecture, Checkpoint, LoadReport};
+use cloze_model::huggingface::{Architecture, Checkpoint, LoadReport, SaveConfig};
+use cloze_model::{ModelError, ParamInit};
 use cloze_tokenizer::Tokenizer;
 
 /// Tells the initial parameters' random numbers from all others that a seed gives.
 const INIT_STREAM: u64 = 0x1217;
+
+/// Refuses a model that could not be saved at the end of its run, with the key that has to change.
+fn check_saving(encoder: &BertConfig, architecture: Architecture) -> Result<()> {
+    SaveConfig::new(architecture).check(encoder).map_err(|error| match error {
+        ModelError::Setting { key, found, expected } => {
+            TrainerError::Setting { key: format!("model.{key}"), found, expected }
+        }
+        other => other.into(),
+    })
+}
 
 /// A model before its first step.
 #[derive(Debug)]
@@ -24,17 +35,23 @@ pub(crate) struct InitialModel {
 }
 
 impl InitialModel {
-    /// The model that `config` says, for `tokenizer`.
+    /// The model that `config` says, for `tokenizer`, on a device with so many bytes of `memory`.
     ///
     /// # Errors
-    /// Sizes that do not fit together; those of the checkpoint; a config that asks for what the checkpoint's family
+    /// Sizes that do not fit together or into memory; a model that could not be saved; those of the checkpoint; a config that asks for what the checkpoint's family
     /// does not have, or for longer sequences than it takes; [`TrainerError::VocabularyMismatch`].
-    pub fn new(config: &RunConfig, tokenizer: &Tokenizer, device: &Device) -> Result<Self> {
+    pub fn new(
+        config: &RunConfig,
+        tokenizer: &Tokenizer,
+        device: &Device,
+        memory: Option<u64>,
+    ) -> Result<Self> {
         let init = ParamInit::new(device, derive_seed(config.run.seed, &[INIT_STREAM]));
         match &config.model {
             ModelSection::New(section) => {
                 let encoder = section.bert(tokenizer);
-                encoder.validate()?;
+                check_saving(&encoder, Architecture::PreTraining)?;
+                check_new(config, &encoder, device, memory)?;
                 let model = encoder.init(&mut init.with_std(encoder.init_std));
                 let report = LoadReport::default();
                 Ok(Self { encoder, model, architecture: Architecture::PreTraining, report })
@@ -77,7 +94,7 @@ impl InitialModel {
         }
         encoder.hidden_dropout = section.hidden_dropout.unwrap_or(encoder.hidden_dropout);
         encoder.attention_dropout = section.attention_dropout.unwrap_or(encoder.attention_dropout);
-        encoder.validate()?;
+        check_saving(&encoder, architecture)?;
         let init = &mut init.with_std(encoder.init_std).deferred();
         let model = BertForPreTraining {
             bert: encoder.init_encoder(init),

@@ -14,6 +14,7 @@ pub mod finetune;
 pub mod gradients;
 mod initial_model;
 pub mod layer_decay;
+pub mod memory;
 pub mod metrics;
 pub mod objective;
 pub mod optimizer;

@@ -14,12 +14,13 @@ pub trait Objective: Sync {
     /// What the loss is computed on.
     type Batch: Sync;
 
-    /// The terms' names, as metrics call them.
+    /// The terms' names, as metrics call them: one at least.
     fn terms(&self) -> &'static [&'static str];
 
-    /// For each term, how many things it is a mean over in this batch, or what they weigh; may be 0.
+    /// For each term, in the order of [`terms`](Self::terms), how many things it is a mean over in this batch, or
+    /// what they weigh; may be 0.
     fn counts(&self, batch: &Self::Batch) -> Vec<f64>;
 
-    /// For each term, its sum over the batch, `[1]`, in nats.
+    /// For each term, in the same order, its sum over the batch, `[1]`, in nats.
     fn sums(&self, model: &Self::Model, batch: &Self::Batch, device: &Device) -> Vec<Tensor<1>>;
 }

@@ -3,6 +3,7 @@
 use crate::checkpoint::{Best, Checkpoints};
 use crate::config::{ModelSection, RunConfig, TokenizerSection};
 use crate::initial_model::InitialModel;
+use crate::memory;
 use crate::metrics::progress::{Meter, Pass, RunProgress, Status};
 use crate::metrics::{EvalRecord, METRICS_FILE, Record, Timing, TrainRecord, curve, jsonl, summary};
 use crate::origin::{Origin, PROGRAM, TokenizerOrigin};
@@ -42,6 +43,9 @@ pub struct RunOptions<'a> {
     pub cache: PathBuf,
     /// Goes on from the newest whole checkpoint in the folder.
     pub resume: bool,
+    /// How many bytes of memory the device has, where that is known: a run that surely needs more is refused before
+    /// it allocates.
+    pub memory: Option<u64>,
     /// Set by anyone to stop after the current step, with a checkpoint.
     pub stop: &'a AtomicBool,
 }
@@ -73,13 +77,17 @@ pub fn pretrain(
     options: &RunOptions<'_>,
     progress: &mut dyn RunProgress,
 ) -> Result<Outcome> {
+    if let ModelSection::New(section) = &config.model {
+        // With the smallest vocabulary: what is too large by itself is refused before one is trained.
+        memory::check_new(config, &section.with_vocabulary(1, 0), &options.device, options.memory)?;
+    }
     let folder = match options.resume {
         true => RunFolder::resume(&options.folder, config)?,
         false => RunFolder::create(&options.folder, config)?,
     };
     let tokenizer = tokenizer(config, &folder, options.resume, progress)?;
     // Whatever is wrong with a checkpoint is known before the corpus is prepared.
-    let initial = InitialModel::new(config, &tokenizer, &options.device.clone().autodiff())?;
+    let initial = InitialModel::new(config, &tokenizer, &options.device.clone().autodiff(), options.memory)?;
     let data = Data::prepare(config, &tokenizer, &options.cache, progress)?;
     if options.stop.load(Ordering::Relaxed) {
         return Ok(Outcome::Stopped { step: 0 });
@@ -224,6 +232,12 @@ impl Data {
             corpus: corpus.key().to_string(),
         })
     }
+
+    /// Tokens of a held-out example on average, without padding.
+    fn mean_len(&self) -> f64 {
+        let examples: usize = self.held_out.iter().map(|batch| batch.batch_size).sum();
+        tokens(&self.held_out) as f64 / examples.max(1) as f64
+    }
 }
 
 /// How far training a tokenizer is, as a note.
@@ -329,6 +343,13 @@ impl<'a> Run<'a> {
             .into_iter()
             .filter(|(_, value)| !value.is_empty()),
         ));
+        let parameters = memory::n_parameters(&model);
+        let mean_len = data.mean_len();
+        let estimate = memory::pretraining(config, &bert, parameters, mean_len);
+        progress.note(&format!("memory: {estimate}"));
+        // Held-out examples are as long as those trained on, but for chance.
+        let least = memory::pretraining(config, &bert, parameters, mean_len / 2.0);
+        memory::check(&least, options.memory, &memory::keys(config, &bert))?;
 
         let tokenizer = folder.tokenizer();
         let changed = |checkpoint| TrainerError::CorpusChanged { checkpoint, tokenizer };

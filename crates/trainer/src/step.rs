@@ -3,6 +3,7 @@
 use crate::gradients;
 use crate::objective::Objective;
 use crate::optimizer::Optimizer;
+use crate::{Result, TrainerError};
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor};
 use cloze_data::derive_seed;
@@ -44,6 +45,11 @@ pub struct StepConfig {
 /// step, so dropout is a function of these and not of what ran before: a resumed run draws the same.
 /// Backends keep one generator for each device: of two trainings on one device in one process, each disturbs
 /// the other's dropout.
+///
+/// The model comes back in either case, and as it was where there is an error.
+///
+/// # Errors
+/// [`TrainerError::Objective`] for an objective whose counts or sums are not one for each of its terms.
 pub fn step<O: Objective>(
     objective: &O,
     model: O::Model,
@@ -51,38 +57,12 @@ pub fn step<O: Objective>(
     batches: &[O::Batch],
     device: &Device,
     config: StepConfig,
-) -> (O::Model, StepReport) {
-    let counts: Vec<Vec<f64>> = batches.iter().map(|batch| objective.counts(batch)).collect();
-    let totals: Vec<f64> =
-        (0..objective.terms().len()).map(|term| counts.iter().map(|c| c[term]).sum()).collect();
-
-    let mut gradients: Option<GradientsParams> = None;
-    let mut losses = vec![0.0; totals.len()];
-    for (place, batch) in batches.iter().enumerate() {
-        device.seed(derive_seed(config.seed, &[DROPOUT_STREAM, config.step, place as u64]));
-        let forward = trace_span!("forward").entered();
-        let means: Vec<Tensor<1>> =
-            with_precision(config.precision, || objective.sums(&model, batch, device))
-                .into_iter()
-                .zip(&totals)
-                .map(|(sum, total)| sum.mul_scalar(if *total > 0.0 { 1.0 / total } else { 0.0 }))
-                .collect();
-        let means = Tensor::cat(means, 0);
-        drop(forward);
-        let backward = trace_span!("backward").entered();
-        let more = means.clone().sum().backward();
-        let more = GradientsParams::from_grads(more, &model);
-        gradients = Some(match gradients {
-            Some(sum) => gradients::add(&model, sum, more),
-            None => more,
-        });
-        drop(backward);
-        for (loss, mean) in losses.iter_mut().zip(means.into_data().iter::<f64>()) {
-            *loss += mean;
-        }
-    }
+) -> (O::Model, Result<StepReport>) {
+    let (losses, gradients) = match losses(objective, &model, batches, device, config) {
+        Ok(found) => found,
+        Err(error) => return (model, Err(error)),
+    };
     let _update = trace_span!("update").entered();
-    let gradients = gradients.unwrap_or_default();
     let grad_norm = gradients::global_norm(&model, &gradients);
     let updated = grad_norm.is_finite() && losses.iter().all(|loss| loss.is_finite());
     let model = if updated {
@@ -92,5 +72,71 @@ pub fn step<O: Objective>(
     } else {
         model
     };
-    (model, StepReport { losses, grad_norm, updated })
+    (model, Ok(StepReport { losses, grad_norm, updated }))
+}
+
+/// For each term its mean over all `batches`, and the gradients of the sum of these.
+fn losses<O: Objective>(
+    objective: &O,
+    model: &O::Model,
+    batches: &[O::Batch],
+    device: &Device,
+    config: StepConfig,
+) -> Result<(Vec<f64>, GradientsParams)> {
+    let terms = objective.terms();
+    if terms.is_empty() {
+        return Err(TrainerError::Objective { problem: "has no terms; expected one at least".into() });
+    }
+    let mut totals = vec![0.0; terms.len()];
+    for batch in batches {
+        let counts = objective.counts(batch);
+        one_for_each(terms, "counts", counts.len())?;
+        totals.iter_mut().zip(counts).for_each(|(total, count)| *total += count);
+    }
+
+    let mut gradients: Option<GradientsParams> = None;
+    let mut losses = vec![0.0; totals.len()];
+    for (place, batch) in batches.iter().enumerate() {
+        device.seed(derive_seed(config.seed, &[DROPOUT_STREAM, config.step, place as u64]));
+        let forward = trace_span!("forward").entered();
+        let sums = with_precision(config.precision, || objective.sums(model, batch, device));
+        one_for_each(terms, "sums", sums.len())?;
+        for (term, sum) in terms.iter().zip(&sums) {
+            let [n] = sum.dims();
+            if n != 1 {
+                let problem = format!("has {n} numbers as the sum of its term `{term}`; expected one");
+                return Err(TrainerError::Objective { problem });
+            }
+        }
+        let means = sums
+            .into_iter()
+            .zip(&totals)
+            .map(|(sum, total)| sum.mul_scalar(if *total > 0.0 { 1.0 / total } else { 0.0 }))
+            .collect();
+        let means = Tensor::cat(means, 0);
+        drop(forward);
+        let backward = trace_span!("backward").entered();
+        let more = means.clone().sum().backward();
+        let more = GradientsParams::from_grads(more, model);
+        gradients = Some(match gradients {
+            Some(sum) => gradients::add(model, sum, more),
+            None => more,
+        });
+        drop(backward);
+        for (loss, mean) in losses.iter_mut().zip(means.into_data().iter::<f64>()) {
+            *loss += mean;
+        }
+    }
+    Ok((losses, gradients.unwrap_or_default()))
+}
+
+/// Whether an objective gave as many of something as it has terms.
+fn one_for_each(terms: &[&str], what: &str, found: usize) -> Result<()> {
+    if found == terms.len() {
+        return Ok(());
+    }
+    let (n, names) = (terms.len(), terms.join(", "));
+    Err(TrainerError::Objective {
+        problem: format!("gives {found} {what} for its {n} terms ({names}); expected one each"),
+    })
 }

@@ -12,7 +12,7 @@ use crate::{Result, TrainerError};
 use burn::module::Module;
 use burn::tensor::Device;
 use cloze_model::weights;
-use cloze_ops::on_awake_cores;
+use cloze_ops::{on_awake_cores, unfused};
 use std::path::PathBuf;
 
 const IN_PLACE: &str = "the model is in its place between steps";
@@ -54,6 +54,9 @@ impl<M: Module> Training<M> {
         progress: &mut dyn RunProgress,
     ) -> Result<Self> {
         let Start { folder, device, optimizer: constants, data, resume } = start;
+        if let Some(reason) = unfused(&device) {
+            progress.note(&format!("warning: {reason}"));
+        }
         let checkpoints = Checkpoints::open(folder.checkpoints())?;
         let checkpoint = if resume { newest(&checkpoints, progress)? } else { None };
         let (model, optimizer, state, log) = match checkpoint {
@@ -87,7 +90,7 @@ impl<M: Module> Training<M> {
     /// One step on `batches`, the first example of which is at `first`.
     ///
     /// # Errors
-    /// [`TrainerError::NonFinite`] where the loss or a gradient is none and the run is to stop on it.
+    /// Those of [`step`]; [`TrainerError::NonFinite`] where the loss or a gradient is not finite and the run is to stop on it.
     pub fn step<O: Objective<Model = M>>(
         &mut self,
         objective: &O,
@@ -101,6 +104,7 @@ impl<M: Module> Training<M> {
         let (model, report) =
             on_awake_cores(device, || step(objective, model, optimizer, batches, device, constants));
         self.model = Some(model);
+        let report = report?;
         if !report.updated && non_finite == NonFinite::Stop {
             let losses = objective.terms().iter().zip(&report.losses);
             return Err(TrainerError::NonFinite {

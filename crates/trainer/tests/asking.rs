@@ -140,6 +140,7 @@ fn train(case: &Case) -> Trained {
         folder: path("out"),
         cache: path("cache"),
         resume: false,
+        memory: None,
         stop: &stop,
     };
     let FineTuned::Done { dev: Some(figures), .. } = fine_tune(&config, &options, &mut Silent).unwrap()

@@ -60,6 +60,7 @@ fn run(folder: &Path, kind: &str, file: &str, sets: &[&str]) -> Result<FineTuned
         folder: out,
         cache: folder.join("cache"),
         resume: false,
+        memory: None,
         stop: &stop,
     };
     fine_tune(&config, &options, &mut Silent)

@@ -78,6 +78,7 @@ impl Bench {
             folder: self.path(name),
             cache: self.path("cache"),
             resume,
+            memory: None,
             stop,
         };
         fine_tune(config, &options, progress)
@@ -349,7 +350,7 @@ fn several_seeds_go_on_where_they_were_and_equal_separate_runs() {
         let stop = AtomicBool::new(false);
         let mut counted = Counted { steps: 0, last, stop: &stop };
         let (device, folder, cache) = (Device::flex(), bench.path("all"), bench.path("cache"));
-        let options = RunOptions { device, folder, cache, resume: false, stop: &stop };
+        let options = RunOptions { device, folder, cache, resume: false, memory: None, stop: &stop };
         let outcome = fine_tune_seeds(&config, &seeds, &options, &mut counted).unwrap();
         (outcome, counted.steps)
     };
@@ -386,7 +387,7 @@ fn several_seeds_go_on_where_they_were_and_equal_separate_runs() {
     let other = bench.config(task, "label", &["train.epochs=1", "eval.per_epoch=2"]);
     let stop = AtomicBool::new(false);
     let (device, folder, cache) = (Device::flex(), bench.path("all"), bench.path("cache"));
-    let options = RunOptions { device, folder, cache, resume: false, stop: &stop };
+    let options = RunOptions { device, folder, cache, resume: false, memory: None, stop: &stop };
     let error = fine_tune_seeds(&other, &seeds, &options, &mut Silent).unwrap_err().to_string();
     assert!(error.contains("train.epochs: 2 became 1"), "{error}");
     let error = fine_tune_seeds(&config, &[1, 1], &options, &mut Silent).unwrap_err().to_string();

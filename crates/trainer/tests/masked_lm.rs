@@ -125,6 +125,7 @@ impl Bench {
             folder: self.path(name),
             cache: self.path("cache"),
             resume,
+            memory: None,
             stop,
         }
     }

@@ -126,6 +126,7 @@ impl Bench {
         out: &str,
         sets: &[&str],
         resume: bool,
+        memory: None,
         stop_after: Option<u64>,
     ) -> Result<FineTuned, TrainerError> {
         let stop = AtomicBool::new(false);
@@ -134,6 +135,7 @@ impl Bench {
             folder: self.path(out),
             cache: self.path("cache"),
             resume,
+            memory: None,
             stop: &stop,
         };
         match stop_after {

@@ -10,11 +10,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use burn::module::Module;
 use burn::tensor::{Device, Distribution, Int, Tensor, TensorData, Tolerance};
 use cloze_data::PretrainingBatch;
-use cloze_model::ParamInit;
 use cloze_model::bert::{BertConfig, BertForPreTraining};
 use cloze_model::huggingface::{self, Architecture, SaveConfig, save_pretrained};
 use cloze_model::ops::Precision;
 use cloze_model::weights::{self, NamedTensors};
+use cloze_model::{ModelError, ParamInit};
 use cloze_trainer::TrainerError;
 use cloze_trainer::checkpoint::{Checkpoint, Checkpoints};
 use cloze_trainer::config::RunConfig;
@@ -98,7 +98,7 @@ fn train(
     let trained = (1..=steps).fold(model, |model, number| {
         let (model, done) =
             step(&BertPretraining, model, &mut optimizer, micro, &device(), constants(number));
-        report = Some(done);
+        report = Some(done.unwrap());
         model
     });
     (trained, report.unwrap())
@@ -217,7 +217,7 @@ fn dropout_is_a_function_of_seed_step_and_micro_batch() {
         let model = model(&config);
         let mut optimizer = optimizer(&model);
         let (_, report) = step(&BertPretraining, model, &mut optimizer, micro, &device(), constants);
-        report.losses[0]
+        report.unwrap().losses[0]
     };
     let same = || batch(0..6);
     let first = loss(constants(1), &[same()]);
@@ -294,6 +294,7 @@ fn a_step_that_is_not_finite_leaves_no_trace() {
         let model = steps.iter().fold(model, |model, bad| {
             let micro: Vec<_> = (0..bad.len()).map(|i| (batch(3 * i..3 * i + 3), bad[i])).collect();
             let (model, report) = step(&Poisoned, model, &mut optimizer, &micro, &device(), constants(1));
+            let report = report.unwrap();
             assert_eq!(report.updated, !bad.contains(&true));
             assert_eq!(report.losses[0].is_nan(), bad.contains(&true));
             model
@@ -303,6 +304,61 @@ fn a_step_that_is_not_finite_leaves_no_trace() {
     let clean = trained(&[&[false, false], &[false, false], &[false, false]]);
     let bumpy = trained(&[&[false, false], &[false, true], &[false, false], &[true, false], &[false, false]]);
     assert!(clean == bumpy, "the parameters or moments differ");
+}
+
+/// An objective that gives what its fields say, whatever it is asked of.
+struct Given {
+    terms: &'static [&'static str],
+    counts: usize,
+    /// How many numbers each sum has.
+    sums: &'static [usize],
+}
+
+impl Objective for Given {
+    type Model = BertForPreTraining;
+    type Batch = ();
+
+    fn terms(&self) -> &'static [&'static str] {
+        self.terms
+    }
+
+    fn counts(&self, (): &()) -> Vec<f64> {
+        vec![1.0; self.counts]
+    }
+
+    fn sums(&self, model: &Self::Model, (): &(), _: &Device) -> Vec<Tensor<1>> {
+        let loss = model.mlm.bias.val().sum();
+        self.sums.iter().map(|n| loss.clone().expand([*n])).collect()
+    }
+}
+
+#[test]
+fn an_objective_gives_one_count_and_one_sum_for_each_term() {
+    let _held = generator();
+    let config = bert(0.0);
+    let done = |objective: Given| {
+        let model = model(&config);
+        let mut optimizer = optimizer(&model);
+        let before = (weights::collect(&model), optimizer.state(&model));
+        let (model, report) = step(&objective, model, &mut optimizer, &[(), ()], &device(), constants(1));
+        let changed = (weights::collect(&model), optimizer.state(&model)) != before;
+        assert_eq!(changed, report.is_ok(), "the optimiser moves exactly where there is no error");
+        report.map_err(|error| error.to_string())
+    };
+    const TERMS: &[&str] = &["a_loss", "b_loss"];
+    done(Given { terms: TERMS, counts: 2, sums: &[1, 1] }).unwrap();
+    let expected = |given: &str| format!("the training objective {given}");
+    for (counts, sums, problem) in [
+        (1, &[1, 1][..], "gives 1 counts for its 2 terms (a_loss, b_loss); expected one each"),
+        (3, &[1, 1], "gives 3 counts for its 2 terms (a_loss, b_loss); expected one each"),
+        (2, &[1], "gives 1 sums for its 2 terms (a_loss, b_loss); expected one each"),
+        (2, &[1, 1, 1], "gives 3 sums for its 2 terms (a_loss, b_loss); expected one each"),
+        (2, &[1, 4], "has 4 numbers as the sum of its term `b_loss`; expected one"),
+    ] {
+        assert_eq!(done(Given { terms: TERMS, counts, sums }).unwrap_err(), expected(problem));
+    }
+    let none = done(Given { terms: &[], counts: 0, sums: &[] }).unwrap_err();
+    assert_eq!(none, expected("has no terms; expected one at least"));
 }
 
 /// A corpus and a config in a folder, to make whole runs of.
@@ -363,6 +419,7 @@ impl Bench {
             folder: self.path(out),
             cache: self.path("cache"),
             resume,
+            memory: None,
             stop,
         };
         pretrain(&config, &options, progress)
@@ -457,8 +514,10 @@ fn skipped_steps_are_counted_and_a_run_of_them_can_be_resumed() {
     let bench = Bench::new();
     let sets = ["train.non_finite=skip", "checkpoint.keep_last=9"];
     let (checkpoints, poisoned) = bench.stop_and_poison("run", &sets);
-    let outcome = bench.run("run", &sets, true, &AtomicBool::new(false), &mut Silent).unwrap();
-    assert!(matches!(outcome, Outcome::Done { .. }), "{outcome:?}");
+    // All steps are made, and a model that is nothing but NaN is not saved.
+    let error = bench.run("run", &sets, true, &AtomicBool::new(false), &mut Silent).unwrap_err();
+    assert!(matches!(error, TrainerError::Model(ModelError::NonFinite { .. })), "{error}");
+    assert!(!bench.path("run/model").exists());
 
     let last = records(&bench.path("run")).into_iter().rev().find_map(|record| match record {
         Record::Train(record) => Some(record),
@@ -481,7 +540,8 @@ fn an_evaluation_that_is_not_finite_is_never_the_best() {
     let bench = Bench::new();
     // After the first step every loss is NaN, the first evaluation's too.
     let sets = ["train.non_finite=skip", "optimizer.lr=1e38"];
-    bench.finish("run", &sets);
+    let error = bench.run("run", &sets, false, &AtomicBool::new(false), &mut Silent).unwrap_err();
+    assert!(matches!(error, TrainerError::Model(ModelError::NonFinite { .. })), "{error}");
     let checkpoints = Checkpoints::open(bench.path("run").join("checkpoints")).unwrap();
     let (newest, refused) = checkpoints.latest().unwrap();
     assert!(refused.is_empty(), "{refused:?}");
@@ -521,7 +581,7 @@ fn bf16_trains_as_f32_does_up_to_its_rounding() {
             let constants = StepConfig { precision, ..constants(number) };
             let done = step(&BertPretraining, model, &mut optimizer, &[batch(0..6)], &device(), constants);
             model = done.0;
-            losses.push(done.1.losses[0]);
+            losses.push(done.1.unwrap().losses[0]);
         }
         losses
     };

@@ -85,7 +85,13 @@ pub fn run(args: &Args) -> Result<()> {
     keep(&folder, &inner)?;
     // An empty one in its place: not every system replaces it.
     let _ = fs::remove_dir(out);
-    fs::rename(&inner, out).with_context(cannot)?;
+    if let Err(error) = fs::rename(&inner, out) {
+        // It was new or empty before.
+        return Err(match fs::read_dir(out).is_ok_and(|mut entries| entries.next().is_some()) {
+            true => anyhow!("another process has written {} meanwhile: it is left as it is", out.display()),
+            false => anyhow::Error::new(error).context(cannot()),
+        });
+    }
 
     eprintln!("{} tensors as {}", report.n_tensors, report.dtype.name());
     if !report.left_out.is_empty() {

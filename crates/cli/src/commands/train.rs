@@ -89,7 +89,9 @@ pub fn run(args: &Args) -> Result<()> {
     let device = device::open(args.device)?;
     let stop = stop::on_ctrl_c()?;
     let folder = args.out.clone().unwrap_or_else(|| Path::new(RUNS).join(&config.run.name));
-    let options = RunOptions { device, folder, cache: CACHE.into(), resume: args.resume, stop: &stop };
+    let memory = device::memory(&device);
+    let options =
+        RunOptions { device, folder, cache: CACHE.into(), resume: args.resume, memory, stop: &stop };
     let mut progress = StderrProgress::new();
     let outcome = match args.profile {
         Some(steps) => {
@@ -115,7 +117,9 @@ fn fine_tune(args: &Args) -> Result<()> {
     let device = device::open(args.device)?;
     let stop = stop::on_ctrl_c()?;
     let folder = args.out.clone().unwrap_or_else(|| Path::new(RUNS).join(&config.run.name));
-    let options = RunOptions { device, folder, cache: CACHE.into(), resume: args.resume, stop: &stop };
+    let memory = device::memory(&device);
+    let options =
+        RunOptions { device, folder, cache: CACHE.into(), resume: args.resume, memory, stop: &stop };
     let mut progress = StderrProgress::new();
     if !args.seeds.is_empty() {
         return match finetune::fine_tune_seeds(&config, &args.seeds, &options, &mut progress)? {

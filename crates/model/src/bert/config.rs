@@ -143,7 +143,10 @@ impl BertConfig {
         self.d_embedding.unwrap_or(self.d_model)
     }
 
-    /// Whether the values fit together; each error names the value.
+    /// Whether the values fit together.
+    ///
+    /// # Errors
+    /// [`ModelError::Setting`] with the field that does not do.
     pub fn validate(&self) -> Result<()> {
         let sizes = [
             ("vocab_size", self.vocab_size),
@@ -154,8 +157,9 @@ impl BertConfig {
             ("max_positions", self.max_positions),
             ("d_embedding", self.embedding_width()),
         ];
+        let refuse = |key, found: String, expected: String| Err(ModelError::Setting { key, found, expected });
         if let Some((name, _)) = sizes.iter().find(|(_, size)| *size == 0) {
-            return Err(ModelError::Config(format!("`{name}` is 0, expected at least 1")));
+            return refuse(name, "0".into(), "at least 1".into());
         }
         // Far beyond any model, and small enough to compute with.
         let sizes = sizes
@@ -164,23 +168,21 @@ impl BertConfig {
         for (name, size) in sizes {
             let most = if name == "n_layers" { 10_000 } else { i32::MAX as usize };
             if size > most {
-                return Err(ModelError::Config(format!("`{name}` is {size}, expected at most {most}")));
+                return refuse(name, size.to_string(), format!("at most {most}"));
             }
         }
         if !self.d_model.is_multiple_of(self.n_heads) {
-            return Err(ModelError::Config(format!(
-                "`n_heads` = {} does not divide `d_model` = {}",
-                self.n_heads, self.d_model
-            )));
+            let expected = format!("a divisor of `d_model`, which is {}", self.d_model);
+            return refuse("n_heads", self.n_heads.to_string(), expected);
         }
         if self.pooler && !self.family.may_pool() {
-            return Err(ModelError::Config(format!("`pooler` = true, but {} has none", self.family)));
+            return refuse("pooler", "true".into(), format!("false: {} has none", self.family));
         }
         for (name, p) in
             [("hidden_dropout", self.hidden_dropout), ("attention_dropout", self.attention_dropout)]
         {
             if !(0.0..1.0).contains(&p) {
-                return Err(ModelError::Config(format!("`{name}` = {p}, expected 0 or more and below 1")));
+                return refuse(name, p.to_string(), "0 or more and below 1".into());
             }
         }
         Ok(())
@@ -292,7 +294,10 @@ mod tests {
     fn what_does_not_fit_is_named() {
         let config = BertConfig { n_heads: 3, ..BertConfig::tiny(10) };
         let message = config.validate().unwrap_err().to_string();
-        assert_eq!(message, "model configuration: `n_heads` = 3 does not divide `d_model` = 128");
+        assert_eq!(
+            message,
+            "model configuration: `n_heads` is 3, expected a divisor of `d_model`, which is 128"
+        );
     }
 
     #[test]
@@ -321,6 +326,6 @@ mod tests {
     fn a_family_without_a_pooler_is_refused_one() {
         let config = BertConfig { family: Family::Electra, ..BertConfig::tiny(10) };
         let message = config.validate().unwrap_err().to_string();
-        assert_eq!(message, "model configuration: `pooler` = true, but ELECTRA has none");
+        assert_eq!(message, "model configuration: `pooler` is true, expected false: ELECTRA has none");
     }
 }

@@ -81,6 +81,13 @@ impl BertInput {
         }
     }
 
+    /// # Panics
+    /// If there is no token: nothing could be computed, and the devices disagree on what to do then.
+    fn assert_tokens(&self) {
+        let [batch, len] = self.input_ids.dims();
+        assert!(batch > 0 && len > 0, "an empty batch, {batch} sequences of {len} tokens: leave it out");
+    }
+
     /// The same sequences a row each, with padding where they differ in length.
     fn padded(self, packing: &Packing) -> Self {
         let device = self.input_ids.device();
@@ -130,8 +137,9 @@ impl<A: SelfAttention> Bert<A> {
     /// Contextual vectors of every position.
     ///
     /// # Panics
-    /// If a sequence is longer than `max_positions`.
+    /// If the batch has no token, or a sequence is longer than `max_positions`.
     pub fn forward(&self, input: BertInput) -> BertOutput {
+        input.assert_tokens();
         match input.packing.clone() {
             Some(packing) if input.trace.attentions || !self.takes_packed() => {
                 self.forward_padded(input, &packing)
@@ -149,8 +157,9 @@ impl<A: SelfAttention> Bert<A> {
     ///   token's number; returns `[n, d_model]`
     ///
     /// # Panics
-    /// If a sequence is longer than `max_positions`.
+    /// If the batch has no token, or a sequence is longer than `max_positions`.
     pub fn states_at(&self, mut input: BertInput, tokens: Tensor<1, Int>) -> Tensor<2> {
+        input.assert_tokens();
         input.trace = EncoderTrace::default();
         let (input, tokens, places) = match input.packing.clone() {
             Some(packing) if self.takes_packed() => {
@@ -175,6 +184,9 @@ impl<A: SelfAttention> Bert<A> {
     ///
     /// # Shapes
     /// - returns `[sequences, d_model]`
+    ///
+    /// # Panics
+    /// If the batch has no token, or a sequence is longer than `max_positions`.
     pub fn first_states(&self, input: BertInput) -> Tensor<2> {
         let tokens = input.first_tokens();
         self.states_at(input, tokens)
@@ -428,6 +440,28 @@ mod tests {
             results(&model, input, vec![0, 7, 15], &device)
         };
         assert_eq!(run(), run());
+    }
+
+    #[test]
+    fn an_empty_batch_is_named() {
+        let device = Device::flex();
+        let model = config().init(&mut ParamInit::new(&device, 2));
+        let none = || Tensor::<1, Int>::from_data(TensorData::new(Vec::<i32>::new(), [0]), &device);
+        let empty =
+            |shape| BertInput::new(Tensor::from_data(TensorData::new(Vec::<i32>::new(), shape), &device));
+        let panics = |run: &dyn Fn()| {
+            let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).unwrap_err();
+            panic.downcast_ref::<String>().unwrap().clone()
+        };
+        for shape in [[0, 0], [0, 5], [3, 0]] {
+            let [n, len] = shape;
+            let expected = format!("an empty batch, {n} sequences of {len} tokens: leave it out");
+            assert_eq!(panics(&|| _ = model.bert.forward(empty(shape))), expected);
+            assert_eq!(panics(&|| _ = model.forward(empty(shape), none())), expected);
+        }
+        let packed = || BertInput::packed(&[], &[], &device);
+        assert!(panics(&|| _ = model.bert.first_states(packed())).starts_with("an empty batch"));
+        assert!(panics(&|| _ = model.bert.forward(packed())).starts_with("an empty batch"));
     }
 
     #[test]

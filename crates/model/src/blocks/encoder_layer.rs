@@ -1,3 +1,4 @@
+use super::attention_type::AttentionType;
 use super::{AttentionOutput, FeedForward, FeedForwardConfig, LayerNorm, Selection, SelfAttention};
 use crate::ParamInit;
 use crate::ops::{self, AttentionMask, Residual};
@@ -44,6 +45,7 @@ impl EncoderLayerConfig {
             attention_output_dropout: self.attention_output_dropout,
             feed_forward_output_dropout: self.feed_forward_output_dropout,
             norm: self.norm,
+            attention_type: AttentionType::new(),
         }
     }
 }
@@ -64,6 +66,7 @@ pub struct EncoderLayer<A: SelfAttention> {
     feed_forward_output_dropout: f64,
     #[module(skip)]
     norm: NormPlacement,
+    attention_type: AttentionType<A>,
 }
 
 impl<A: SelfAttention> EncoderLayer<A> {

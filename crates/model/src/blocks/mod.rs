@@ -2,6 +2,7 @@
 
 mod activation;
 mod attention;
+mod attention_type;
 mod embedding;
 mod encoder;
 mod encoder_layer;
@@ -14,6 +15,7 @@ pub use activation::Activation;
 pub use attention::{
     AttentionOutput, MultiHeadAttention, MultiHeadAttentionConfig, Selection, SelfAttention,
 };
+pub(crate) use attention_type::attention_types;
 pub use embedding::Embedding;
 pub use encoder::{Encoder, EncoderOutput, EncoderTrace};
 pub use encoder_layer::{EncoderLayer, EncoderLayerConfig, NormPlacement};

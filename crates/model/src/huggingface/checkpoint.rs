@@ -1,3 +1,5 @@
+use super::finite::first_non_finite;
+use super::folder::file_of;
 use super::layout::{is_transposed, transpose};
 use super::names::{canonical, tied, to_file};
 use super::{Architecture, MappedTensors, PretrainedConfig, tensors_of};
@@ -97,8 +99,8 @@ impl Checkpoint {
     /// [deferred](crate::ParamInit::deferred) parameters, which draw no values that are replaced.
     ///
     /// # Errors
-    /// [`ModelError::MissingTensors`], [`ModelError::Shape`]; [`ModelError::Config`] for a pattern that is none
-    /// and for a masked-LM head whose projection is not the embedding table.
+    /// [`ModelError::MissingTensors`], [`ModelError::Shape`]; [`ModelError::NonFinite`] for the first of the model's
+    /// tensors with a NaN or an infinity; [`ModelError::Config`] for a pattern that is none and for a masked-LM head whose projection is not the embedding table.
     pub fn load_into<M: Module>(
         self,
         model: M,
@@ -154,7 +156,7 @@ impl Checkpoint {
                         let found = data.shape().to_vec();
                         return Err(ModelError::Shape { path, name, expected, found });
                     }
-                    tensors.push((ours, data, transposed));
+                    tensors.push((ours, name, data, transposed));
                 }
                 None if new.iter().any(|pattern| pattern.matches(&ours)) => report.missing.push(theirs),
                 None => missing.push((theirs, ours)),
@@ -168,11 +170,18 @@ impl Checkpoint {
         report.unexpected.extend(found.into_values().map(|(name, _)| name));
         report.unexpected.sort();
         report.missing.sort();
-        let tensors = tensors
-            .into_par_iter()
-            .map(|(ours, data, transposed)| (ours, if transposed { transpose(&data) } else { data }))
-            .collect::<Vec<_>>();
-        Ok((weights::replace(model, tensors.into_iter().collect()), report))
+        let checked = |(ours, name, data, transposed): (String, String, TensorData, bool)| {
+            match first_non_finite(&data) {
+                Some((index, value)) => {
+                    Err(ModelError::NonFinite { path: file_of(&path, &name), name, index, value })
+                }
+                None => Ok((ours, if transposed { transpose(&data) } else { data })),
+            }
+        };
+        // All of them, so that of several errors the first tensor's is returned.
+        let tensors: Vec<Result<_>> = tensors.into_par_iter().map(checked).collect();
+        let tensors = tensors.into_iter().collect::<Result<_>>()?;
+        Ok((weights::replace(model, tensors), report))
     }
 }
 
@@ -295,6 +304,70 @@ mod tests {
         let checkpoint = Checkpoint::open(folder.path()).unwrap();
         let (config, encoder, _) = checkpoint.load_encoder(&mut ParamInit::new(&Device::flex(), 1)).unwrap();
         assert!(!config.pooler && encoder.pooler.is_none());
+    }
+
+    /// Makes element `at` of a tensor `value`.
+    fn spoil(tensors: &mut NamedTensors, name: &str, at: usize, value: f32) {
+        let data = &tensors[name];
+        let (mut values, shape) = (data.iter::<f32>().collect::<Vec<_>>(), data.shape().to_vec());
+        values[at] = value;
+        tensors.insert(name.into(), TensorData::new(values, shape));
+    }
+
+    #[test]
+    fn the_first_tensor_that_is_not_finite_is_named_with_its_file_and_place() {
+        const QUERY: &str = "bert.encoder.layer.1.attention.self.query.weight";
+        const TABLE: &str = "bert.embeddings.word_embeddings.weight";
+        for dtype in [FloatType::F32, FloatType::F16, FloatType::Bf16] {
+            let (folder, model) = saved(5);
+            let save = SaveConfig { dtype, ..SaveConfig::new(Architecture::PreTraining) };
+            save_pretrained(folder.path(), &model, &config(), &save).unwrap();
+            let spoiled = |name: &str, at, value| {
+                edit(folder.path(), |mut tensors| {
+                    spoil(&mut tensors, name, at, value);
+                    let stored = |data| crate::huggingface::convert::stored_as(&data, dtype);
+                    tensors.into_iter().map(|(name, data)| (name, stored(data))).collect()
+                });
+                load(folder.path(), &[]).unwrap_err().to_string()
+            };
+            let message = spoiled(QUERY, 16 + 3, f32::NEG_INFINITY);
+            let end =
+                format!("model.safetensors: tensor `{QUERY}` is -inf at [1, 3], expected finite numbers: ");
+            assert!(message.contains(&end), "{message}");
+            // In the model's order, not the file's.
+            let message = spoiled(TABLE, 30 * 16 + 15, f32::NAN);
+            assert!(message.contains(&format!("tensor `{TABLE}` is NaN at [30, 15], ")), "{message}");
+        }
+    }
+
+    #[test]
+    fn of_several_files_the_one_that_is_not_finite_is_named() {
+        const BIAS: &str = "bert.encoder.layer.0.output.dense.bias";
+        let (folder, model) = saved(5);
+        let save = SaveConfig { max_shard_size: 4_000, ..SaveConfig::new(Architecture::PreTraining) };
+        save_pretrained(folder.path(), &model, &config(), &save).unwrap();
+        let index = std::fs::read_to_string(folder.path().join("model.safetensors.index.json")).unwrap();
+        let index: serde_json::Value = serde_json::from_str(&index).unwrap();
+        let file = folder.path().join(index["weight_map"][BIAS].as_str().unwrap());
+        let mut tensors = read_tensors(&file).unwrap();
+        spoil(&mut tensors, BIAS, 2, f32::NAN);
+        write_tensors(&file, &tensors, &[]).unwrap();
+        let message = load(folder.path(), &[]).unwrap_err().to_string();
+        assert!(
+            message.starts_with(&format!("{}: tensor `{BIAS}` is NaN at [2]", file.display())),
+            "{message}"
+        );
+    }
+
+    #[test]
+    fn what_is_no_weight_of_the_model_may_hold_anything() {
+        let (folder, _) = saved(5);
+        edit(folder.path(), |mut tensors| {
+            tensors.insert("bert.some.buffer".into(), TensorData::new(vec![f32::NEG_INFINITY], [1]));
+            tensors
+        });
+        let (_, report) = load(folder.path(), &[]).unwrap();
+        assert_eq!(report.unexpected, ["bert.some.buffer"]);
     }
 
     #[test]

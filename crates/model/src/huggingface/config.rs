@@ -174,6 +174,23 @@ impl Keys {
     }
 }
 
+/// What a family's `config.json` calls a field of [`BertConfig`].
+fn key_of(family: Family, field: &'static str) -> &'static str {
+    let keys = Keys::of(family);
+    match field {
+        "d_model" => keys.d_model.0,
+        "n_layers" => keys.n_layers.0,
+        "n_heads" => keys.n_heads.0,
+        "d_ff" => keys.d_ff.0,
+        "hidden_dropout" => keys.hidden_dropout.0,
+        "attention_dropout" => keys.attention_dropout.0,
+        "max_positions" | "position_offset" => "max_position_embeddings",
+        "n_token_types" => "type_vocab_size",
+        "d_embedding" => "embedding_size",
+        other => other,
+    }
+}
+
 /// Where a head's dropout stands, and its default; none where that is the encoder's.
 fn head_dropout_key(family: Family, architecture: Architecture) -> Option<(&'static str, Option<f64>)> {
     use Architecture::{MultipleChoice, QuestionAnswering, SequenceClassification, TokenClassification};
@@ -208,7 +225,13 @@ impl PretrainedConfig {
         let architecture = parsed.map(|(_, architecture)| architecture).next();
         let architecture = architecture.unwrap_or(Architecture::Encoder);
         let encoder = BertConfig { pooler: architecture.has_pooler(family), ..encoder(&fields, family)? };
-        encoder.validate()?;
+        encoder.validate().map_err(|error| match error {
+            ModelError::Setting { key, found, expected } => {
+                let expected = expected.replace("d_model", key_of(family, "d_model"));
+                fields.error(&format!("`{}` is {found}, expected {expected}", key_of(family, key)))
+            }
+            other => other,
+        })?;
 
         let problem_type =
             match fields.text("problem_type")? {
@@ -338,7 +361,7 @@ fn encoder(fields: &Fields, family: Family) -> Result<BertConfig> {
 /// The `config.json` of an encoder with what stands on it.
 ///
 /// # Errors
-/// [`ModelError::Config`] for an encoder that no class of transformers builds.
+/// [`ModelError::Setting`] for an encoder that does not fit together or that no class of transformers builds.
 pub(super) fn to_json(encoder: &BertConfig, save: &SaveConfig) -> Result<Value> {
     encoder.validate()?;
     let family = encoder.family;
@@ -393,26 +416,47 @@ pub(super) fn to_json(encoder: &BertConfig, save: &SaveConfig) -> Result<Value> 
 
 fn has_counterpart(encoder: &BertConfig) -> Result<()> {
     let family = encoder.family;
-    if encoder.norm == NormPlacement::Pre {
-        return Err(ModelError::Config(
-            "a pre-norm BERT has no Hugging Face counterpart; use `norm = \"post\"` to save one".into(),
-        ));
-    }
-    let offset = if family == Family::Roberta { encoder.pad_token_id + 1 } else { 0 };
-    let projects = match family {
-        Family::Albert => encoder.d_embedding.is_some(),
-        Family::Electra => encoder.d_embedding != Some(encoder.d_model),
-        _ => encoder.d_embedding.is_none(),
+    let offset = if family == Family::Roberta { encoder.pad_token_id.saturating_add(1) } else { 0 };
+    let (projects, width) = match family {
+        Family::Albert => (encoder.d_embedding.is_some(), "a width"),
+        Family::Electra => {
+            (encoder.d_embedding != Some(encoder.d_model), "none, or another width than `d_model`")
+        }
+        _ => (encoder.d_embedding.is_none(), "none"),
     };
+    let d_embedding = encoder.d_embedding.map_or("none".into(), |width| width.to_string());
+    let (is_distil, is_albert) = (family == Family::DistilBert, family == Family::Albert);
+    let norm = if encoder.norm == NormPlacement::Pre { "\"pre\"" } else { "\"post\"" };
+    let (eps, types) = (encoder.layer_norm_eps, encoder.n_token_types);
     let fits = [
-        ("position_offset", encoder.position_offset == offset),
-        ("d_embedding", projects),
-        ("share_layers", encoder.share_layers == (family == Family::Albert)),
-        ("n_token_types", (encoder.n_token_types == 0) == (family == Family::DistilBert)),
-        ("layer_norm_eps", family != Family::DistilBert || encoder.layer_norm_eps == 1e-12),
+        ("norm", encoder.norm == NormPlacement::Post, norm.to_string(), "\"post\"".into()),
+        (
+            "position_offset",
+            encoder.position_offset == offset,
+            encoder.position_offset.to_string(),
+            offset.to_string(),
+        ),
+        ("d_embedding", projects, d_embedding, width.into()),
+        (
+            "share_layers",
+            encoder.share_layers == is_albert,
+            encoder.share_layers.to_string(),
+            is_albert.to_string(),
+        ),
+        (
+            "n_token_types",
+            (types == 0) == is_distil,
+            types.to_string(),
+            if is_distil { "0" } else { "1 or more" }.into(),
+        ),
+        ("layer_norm_eps", !is_distil || eps == 1e-12, eps.to_string(), "1e-12".into()),
     ];
-    match fits.iter().find(|(_, fits)| !fits) {
-        Some((key, _)) => Err(ModelError::Config(format!("no {family} of transformers has this `{key}`"))),
+    match fits.into_iter().find(|(_, fits, ..)| !fits) {
+        Some((key, _, found, expected)) => {
+            let expected =
+                format!("{expected}: transformers has no other {family}, so such a model cannot be saved");
+            Err(ModelError::Setting { key, found, expected })
+        }
         None => Ok(()),
     }
 }
@@ -514,8 +558,14 @@ mod tests {
             (r#"{"model_type": "albert", "inner_group_num": 3}"#, "`inner_group_num` is 3, expected 1"),
             (r#"{"hidden_size": "768"}"#, "`hidden_size` is \"768\", expected a whole number"),
             (r#"{"hidden_size": -1}"#, "`hidden_size` is -1"),
-            (r#"{"hidden_size": 10}"#, "`n_heads` = 12 does not divide `d_model` = 10"),
-            (r#"{"num_hidden_layers": 99999999999}"#, "`n_layers` is 99999999999, expected at most 10000"),
+            (
+                r#"{"hidden_size": 10}"#,
+                "`num_attention_heads` is 12, expected a divisor of `hidden_size`, which is 10",
+            ),
+            (
+                r#"{"num_hidden_layers": 99999999999}"#,
+                "config.json: `num_hidden_layers` is 99999999999, expected at most 10000",
+            ),
             (r#"{"model_type": "roberta", "pad_token_id": 600}"#, "`pad_token_id` = 600"),
             (r#"{"model_type": "roberta", "pad_token_id": 18446744073709551615}"#, "`pad_token_id`"),
             (r#"{"classifier_dropout": 1.0}"#, "`classifier_dropout` is 1.0, expected a number, 0 or more"),

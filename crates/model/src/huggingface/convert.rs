@@ -2,12 +2,12 @@
 
 use super::config::{FloatType, model_type};
 use super::sentence::read_json;
+use super::whole::write_text;
 use super::{MAX_SHARD_SIZE, PretrainedConfig, save_tensors, tensors_of};
 use crate::weights::NamedTensors;
 use crate::{ModelError, Result};
 use burn::tensor::{DType, TensorData};
 use serde_json::{Map, Value};
-use std::fs;
 use std::path::Path;
 
 /// What is to become of a folder's weights.
@@ -38,7 +38,7 @@ pub struct ConvertReport {
 }
 
 /// Writes the `config.json` and the weights of the folder `from`, in whatever format they are, to the folder `to`,
-/// which must be there: as safetensors, in one file or in shards with an index.
+/// which is made where it is not there: as safetensors, in one file or in shards with an index.
 ///
 /// Every float tensor keeps its name, those of heads and of classes unknown to this crate among them, and its
 /// values, bit for bit unless they are narrowed. So does every key of `config.json` but the float type's; old files
@@ -65,22 +65,18 @@ pub fn convert(from: &Path, to: &Path, config: &ConvertConfig) -> Result<Convert
     }
     save_tensors(to, &tensors, config.max_shard_size)?;
 
-    let mut fields: Map<String, Value> = read_json(&path)?;
+    let mut fields: Map<String, Value> = read_json(&path, "a model's configuration")?;
     if fields.get("model_type").is_none_or(Value::is_null) {
         fields.insert("model_type".into(), model_type(pretrained.encoder.family).into());
     }
     fields.shift_remove("dtype");
     fields.insert("torch_dtype".into(), dtype.name().into());
     let text = serde_json::to_string_pretty(&fields).expect("JSON that was read serialises") + "\n";
-    let path = to.join("config.json");
-    let partial = path.with_extension("partial");
-    fs::write(&partial, text)
-        .and_then(|()| fs::rename(&partial, &path))
-        .map_err(|source| ModelError::Io { path, source })?;
+    write_text(&to.join("config.json"), &text)?;
     Ok(ConvertReport { dtype, n_tensors: tensors.len(), left_out: weights.others })
 }
 
-fn stored_as(data: &TensorData, dtype: FloatType) -> TensorData {
+pub(super) fn stored_as(data: &TensorData, dtype: FloatType) -> TensorData {
     match dtype {
         FloatType::F32 => data.clone(),
         FloatType::F16 => data.clone().convert_dtype(DType::F16),
@@ -95,7 +91,7 @@ fn same_bits(data: &TensorData, stored: &TensorData) -> bool {
 }
 
 /// Whether a number became infinite.
-fn overflows(data: &TensorData, stored: &TensorData) -> bool {
+pub(super) fn overflows(data: &TensorData, stored: &TensorData) -> bool {
     data.iter::<f32>().zip(stored.iter::<f32>()).any(|(a, b)| a.is_finite() && !b.is_finite())
 }
 
@@ -103,6 +99,7 @@ fn overflows(data: &TensorData, stored: &TensorData) -> bool {
 mod tests {
     use super::*;
     use crate::huggingface::write_tensors;
+    use std::fs;
 
     fn folder(config: &str, values: &[f32], dtype: DType) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();

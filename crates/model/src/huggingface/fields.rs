@@ -13,7 +13,7 @@ pub(super) struct Fields {
 
 impl Fields {
     pub(super) fn read(path: &Path) -> Result<Self> {
-        Ok(Self { path: path.into(), map: read_json(path)? })
+        Ok(Self { path: path.into(), map: read_json(path, "a model's configuration")? })
     }
 
     /// The value of a key, and none for `null`.

@@ -3,13 +3,14 @@
 use super::safetensors_file::write_some;
 use super::sentence::read_json;
 use super::torch::map_torch;
+use super::whole::write_text;
 use super::{MappedTensors, map_tensors, write_tensors};
 use crate::weights::NamedTensors;
 use crate::{ModelError, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::{self, ErrorKind};
+use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
 
 /// The size that transformers lets a file of weights grow to, in bytes.
@@ -19,6 +20,9 @@ const SAFETENSORS: &str = "model.safetensors";
 const SAFETENSORS_INDEX: &str = "model.safetensors.index.json";
 const TORCH: &str = "pytorch_model.bin";
 const TORCH_INDEX: &str = "pytorch_model.bin.index.json";
+
+/// What a file with the name of an index is expected to be.
+const INDEX: &str = "an index of shards, with a `weight_map` of tensors and their files";
 
 /// Where each tensor is, as the file beside several shards says.
 #[derive(Serialize, Deserialize)]
@@ -35,7 +39,7 @@ struct Index {
 /// pickle format, of which nothing is run: whatever goes beyond a dictionary of tensors is refused.
 ///
 /// # Errors
-/// [`ModelError::Weights`] for a folder without weights, or with an index that names files that are not
+/// [`ModelError::Weights`] for a folder without weights, in whose files there is no tensor, or with an index that names files that are not
 /// there or lie elsewhere, or tensors that are not in their file; the errors of [`map_tensors`], and
 /// [`ModelError::Torch`].
 pub fn tensors_of(folder: &Path) -> Result<MappedTensors> {
@@ -44,20 +48,40 @@ pub fn tensors_of(folder: &Path) -> Result<MappedTensors> {
         [(SAFETENSORS, SAFETENSORS_INDEX, map_tensors), (TORCH, TORCH_INDEX, map_torch)];
     for (single, index, read) in formats {
         let (single, index) = (folder.join(single), folder.join(index));
-        if single.is_file() {
-            return read(&single);
+        let (path, tensors) = match () {
+            () if single.is_file() => (&single, read(&single)?),
+            () if index.is_file() => (&index, shards(folder, &index, read)?),
+            () => continue,
+        };
+        if tensors.floats.is_empty() {
+            let reason = "has no tensor of floating-point numbers, expected a model's weights".into();
+            return Err(ModelError::Weights { path: path.clone(), reason });
         }
-        if index.is_file() {
-            return shards(folder, &index, read);
-        }
+        return Ok(tensors);
     }
     let reason = format!("has none of {SAFETENSORS}, {SAFETENSORS_INDEX}, {TORCH} and {TORCH_INDEX}");
     Err(ModelError::Weights { path: folder.into(), reason })
 }
 
+/// The file of a folder that has a tensor, of the files that [`tensors_of`] reads; the folder where none can be told.
+pub(super) fn file_of(folder: &Path, tensor: &str) -> PathBuf {
+    for (single, index) in [(SAFETENSORS, SAFETENSORS_INDEX), (TORCH, TORCH_INDEX)] {
+        let (single, index) = (folder.join(single), folder.join(index));
+        if single.is_file() {
+            return single;
+        }
+        if index.is_file() {
+            let shard =
+                read_json::<Index>(&index, INDEX).ok().and_then(|mut found| found.weight_map.remove(tensor));
+            return shard.map_or(index, |shard| folder.join(shard));
+        }
+    }
+    folder.into()
+}
+
 fn shards(folder: &Path, path: &Path, read: fn(&Path) -> Result<MappedTensors>) -> Result<MappedTensors> {
     let wrong = |reason| ModelError::Weights { path: path.into(), reason };
-    let Index { weight_map, .. } = read_json(path)?;
+    let Index { weight_map, .. } = read_json(path, INDEX)?;
     let mut all = MappedTensors { floats: NamedTensors::new(), others: Vec::new() };
     for shard in weight_map.values().collect::<BTreeSet<_>>() {
         let mut parts = Path::new(shard).components();
@@ -89,13 +113,14 @@ fn shards(folder: &Path, path: &Path, read: fn(&Path) -> Result<MappedTensors>) 
 /// Writes float tensors as transformers does: to `model.safetensors`, or, where they take more than
 /// `max_shard_size` bytes, to `model-00001-of-00002.safetensors` and so on with an index.
 ///
-/// A larger tensor has a file to itself. Each file is written beside its place and renamed; weights of an
+/// The folder is made where it is not there. A larger tensor has a file to itself. Each file is written beside its place and renamed; weights of an
 /// earlier saving that these replace are removed at the end. See also [`write_tensors`].
 ///
 /// # Errors
 /// [`ModelError::Io`], [`ModelError::Safetensors`].
 pub fn save_tensors(folder: &Path, tensors: &NamedTensors, max_shard_size: usize) -> Result<()> {
     const METADATA: &[(&str, &str)] = &[("format", "pt")];
+    fs::create_dir_all(folder).map_err(ModelError::io("make", folder))?;
     let shards = split(tensors, max_shard_size);
     let mut written = BTreeSet::new();
     if let [_] = &*shards {
@@ -116,7 +141,7 @@ pub fn save_tensors(folder: &Path, tensors: &NamedTensors, max_shard_size: usize
         let metadata = figures.map(|(key, value)| (key.to_string(), value.into())).into();
         let json = serde_json::to_string_pretty(&Index { metadata, weight_map })
             .expect("a struct of plain values serialises");
-        replace(&folder.join(SAFETENSORS_INDEX), &(json + "\n"))?;
+        write_text(&folder.join(SAFETENSORS_INDEX), &(json + "\n"))?;
         written.insert(SAFETENSORS_INDEX.to_string());
     }
     remove_replaced(folder, &written)
@@ -140,26 +165,17 @@ fn split(tensors: &NamedTensors, max_shard_size: usize) -> Vec<Vec<&str>> {
     shards
 }
 
-fn replace(path: &Path, text: &str) -> Result<()> {
-    let partial = path.with_extension("partial");
-    let io = |path: &Path| {
-        let path = PathBuf::from(path);
-        |source: io::Error| ModelError::Io { path, source }
-    };
-    fs::write(&partial, text).map_err(io(&partial))?;
-    fs::rename(&partial, path).map_err(io(path))
-}
-
 /// Removes the weights of an earlier saving, which a reader would find before these or beside them.
 fn remove_replaced(folder: &Path, written: &BTreeSet<String>) -> Result<()> {
-    let io = |path: &Path, source| ModelError::Io { path: path.into(), source };
-    for entry in fs::read_dir(folder).map_err(|source| io(folder, source))? {
-        let entry = entry.map_err(|source| io(folder, source))?;
+    for entry in fs::read_dir(folder).map_err(ModelError::io("read", folder))? {
+        let entry = entry.map_err(ModelError::io("read", folder))?;
         let Ok(name) = entry.file_name().into_string() else { continue };
         let is_weights = [SAFETENSORS, SAFETENSORS_INDEX].contains(&&*name) || is_shard(&name);
         if is_weights && !written.contains(&name) {
             match fs::remove_file(entry.path()) {
-                Err(source) if source.kind() != ErrorKind::NotFound => return Err(io(&entry.path(), source)),
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    return Err(ModelError::io("remove", &entry.path())(error));
+                }
                 _ => {}
             }
         }
@@ -214,7 +230,7 @@ mod tests {
         let shards = (1..=3).map(|n| format!("model-0000{n}-of-00003.safetensors"));
         assert_eq!(names(folder), shards.chain([SAFETENSORS_INDEX.to_string()]).collect::<Vec<_>>());
         assert_eq!(tensors_of(folder).unwrap().floats, tensors);
-        let index: Index = read_json(&folder.join(SAFETENSORS_INDEX)).unwrap();
+        let index: Index = read_json(&folder.join(SAFETENSORS_INDEX), INDEX).unwrap();
         assert_eq!(index.metadata["total_size"], 120);
         assert_eq!(index.weight_map["c"], "model-00002-of-00003.safetensors");
 
@@ -255,6 +271,25 @@ mod tests {
             assert!(message().ends_with("is no file of this folder"), "{place}: {}", message());
         }
         fs::write(&index, r#"{"metadata": {}}"#).unwrap();
-        assert!(message().contains("index.json"), "{}", message());
+        let expected = "index.json: cannot be read as an index of shards, with a `weight_map` of tensors and their files: \
+                        missing field `weight_map`";
+        assert!(message().contains(expected), "{}", message());
+        fs::remove_file(&index).unwrap();
+        write_tensors(&folder.join(SAFETENSORS), &NamedTensors::new(), &[]).unwrap();
+        let expected =
+            "model.safetensors: has no tensor of floating-point numbers, expected a model's weights";
+        assert!(message().ends_with(expected), "{}", message());
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_written_leaves_nothing_behind() {
+        let dir = tempfile::tempdir().unwrap();
+        // A folder in the file's place: it is written, and cannot be renamed.
+        fs::create_dir_all(dir.path().join(SAFETENSORS).join("x")).unwrap();
+        let message = save_tensors(dir.path(), &tensors(), MAX_SHARD_SIZE).unwrap_err().to_string();
+        assert!(message.starts_with("cannot write ") && message.contains("model.safetensors: "), "{message}");
+        assert_eq!(names(dir.path()), [SAFETENSORS]);
+        let message = tensors_of(&dir.path().join("absent")).unwrap_err().to_string();
+        assert!(message.contains("has none of"), "{message}");
     }
 }

@@ -2,13 +2,15 @@
 //! beside them.
 //!
 //! [`Checkpoint`] reads a folder of any [family](crate::bert::Family) and puts its tensors into a model,
-//! [`save_pretrained`] writes one that transformers loads; [`convert`] takes a folder from one format to another. The only place where that format's spellings live.
+//! [`save_pretrained`] writes one that transformers loads; [`convert`] takes a folder from one format to
+//! another. The only place where that format's spellings live.
 
 mod architecture;
 mod checkpoint;
 mod config;
 mod convert;
 mod fields;
+mod finite;
 mod folder;
 mod labels;
 mod layout;
@@ -17,6 +19,7 @@ mod safetensors_file;
 mod save;
 mod sentence;
 mod torch;
+mod whole;
 
 pub use architecture::Architecture;
 pub use checkpoint::{Checkpoint, LoadReport};

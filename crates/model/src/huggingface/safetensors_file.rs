@@ -1,3 +1,4 @@
+use super::whole::write_whole;
 use crate::weights::NamedTensors;
 use crate::{ModelError, Result};
 use burn::tensor::{AllocationProperty, DType, TensorData};
@@ -70,11 +71,10 @@ pub(super) fn mapped_f32(map: &bytes::Bytes, values: &[u8], shape: &[usize]) -> 
 
 /// A file's bytes, in memory as they are read.
 pub(super) fn map(path: &Path) -> Result<Mmap> {
-    let io = |source| ModelError::Io { path: path.into(), source };
-    let file = File::open(path).map_err(io)?;
+    let file = File::open(path).map_err(ModelError::io("open", path))?;
     // SAFETY: weight files are replaced and not changed, by this crate and by the ecosystem's other writers;
     // `map_tensors` asks the same of its callers.
-    unsafe { Mmap::map(&file) }.map_err(io)
+    unsafe { Mmap::map(&file) }.map_err(ModelError::io("map into memory", path))
 }
 
 fn parse<'a>(path: &Path, bytes: &'a [u8]) -> Result<SafeTensors<'a>> {
@@ -130,15 +130,16 @@ pub(super) fn write_some<'a>(
         .collect();
     let metadata: HashMap<String, String> =
         metadata.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
-    let partial = path.with_extension("partial");
-    let io = |source| ModelError::Io { path: path.into(), source };
-    // What safetensors puts in place is a temporary file, which is for this user alone: it gets a new file's mode.
-    let permissions = File::create(&partial).and_then(|file| file.metadata()).map_err(io)?.permissions();
-    safetensors::serialize_to_file(views, Some(metadata), &partial).map_err(|error| match error {
-        SafeTensorError::IoError(source) => io(source),
-        source => ModelError::Safetensors { path: path.into(), source },
-    })?;
-    fs::set_permissions(&partial, permissions).and_then(|()| fs::rename(&partial, path)).map_err(io)
+    write_whole(path, |partial| {
+        let io = |source| ModelError::io("write", path)(source);
+        // What safetensors puts in place is a temporary file, which is for this user alone: it gets a new file's mode.
+        let permissions = File::create(partial).and_then(|file| file.metadata()).map_err(io)?.permissions();
+        safetensors::serialize_to_file(views, Some(metadata), partial).map_err(|error| match error {
+            SafeTensorError::IoError(source) => io(source),
+            source => ModelError::Safetensors { path: path.into(), source },
+        })?;
+        fs::set_permissions(partial, permissions).map_err(io)
+    })
 }
 
 /// Little-endian numbers of `N` bytes, each converted.

@@ -1,12 +1,16 @@
 use super::config::to_json;
+use super::convert::{overflows, stored_as};
+use super::finite::first_non_finite;
 use super::layout::{is_transposed, transpose};
 use super::names::to_file;
+use super::whole::write_text;
 use super::{Architecture, FloatType, MAX_SHARD_SIZE, PretrainedConfig, ProblemType, save_tensors};
 use crate::bert::BertConfig;
-use crate::{ModelError, Result, weights};
+use crate::blocks::{MultiHeadAttention, attention_types};
+use crate::weights::{self, NamedTensors};
+use crate::{ModelError, Result};
 use burn::module::Module;
-use burn::tensor::{DType, TensorData};
-use std::fs;
+use std::any::type_name;
 use std::path::Path;
 
 /// What a saved folder says of a model besides its encoder.
@@ -59,6 +63,17 @@ impl From<&PretrainedConfig> for SaveConfig {
     }
 }
 
+impl SaveConfig {
+    /// Whether [`save_pretrained`] can save a model of this encoder so: for a long run to ask before its first step.
+    ///
+    /// # Errors
+    /// [`ModelError::Setting`] with the key that has to change: an encoder that does not fit together, or that
+    /// transformers has no class for.
+    pub fn check(&self, encoder: &BertConfig) -> Result<()> {
+        to_json(encoder, self).map(drop)
+    }
+}
+
 /// What was saved.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SaveReport {
@@ -67,14 +82,16 @@ pub struct SaveReport {
     pub unknown: Vec<String>,
 }
 
-/// Saves a model of `encoder`'s family as `config.json` and `model.safetensors` or its shards, for the class of transformers
-/// that `save` names; it is one that [`Checkpoint::load_into`](super::Checkpoint::load_into) loads.
+/// Saves a model of `encoder`'s family as `config.json` and `model.safetensors` or its shards, for the class of
+/// transformers that `save` names, in `folder`, which is made where it is not there; it is one that [`Checkpoint::load_into`](super::Checkpoint::load_into) loads.
 ///
 /// The masked-LM head's tied projection is stored once, as transformers does. Each file is written beside its
 /// place and renamed, the weights first.
 ///
 /// # Errors
-/// [`ModelError::Config`] for an encoder that transformers cannot build, and whatever goes wrong in writing.
+/// Before anything is written: those of [`SaveConfig::check`]; [`ModelError::ForeignAttention`] for an attention of
+/// your own, which the format cannot name; [`ModelError::NonFinite`] and [`ModelError::Narrowed`] for weights that are
+/// not finite, or would not be as `save` has them stored. Then whatever goes wrong in writing.
 pub fn save_pretrained<M: Module>(
     folder: &Path,
     model: &M,
@@ -82,31 +99,156 @@ pub fn save_pretrained<M: Module>(
     save: &SaveConfig,
 ) -> Result<SaveReport> {
     let config = serde_json::to_string_pretty(&to_json(encoder, save)?).expect("plain values serialise");
+    let own = type_name::<MultiHeadAttention>();
+    if let Some(attention) = attention_types(model).into_iter().find(|attention| attention != own) {
+        return Err(ModelError::ForeignAttention { attention });
+    }
     let mut report = SaveReport::default();
-    let tensors = weights::collect(model)
-        .into_iter()
-        .map(|(ours, data)| {
-            let (theirs, known) = to_file(encoder.family, save.architecture, &ours);
-            if !known {
-                report.unknown.push(theirs.clone());
-            }
-            let data = if is_transposed(&ours) { transpose(&data) } else { data };
-            (theirs, stored_as(data, save.dtype))
-        })
-        .collect();
+    let mut tensors = NamedTensors::new();
+    for (ours, data) in weights::collect(model) {
+        let (name, known) = to_file(encoder.family, save.architecture, &ours);
+        let data = if is_transposed(&ours) { transpose(&data) } else { data };
+        if let Some((index, value)) = first_non_finite(&data) {
+            return Err(ModelError::NonFinite { path: folder.into(), name, index, value });
+        }
+        let stored = stored_as(&data, save.dtype);
+        if save.dtype != FloatType::F32 && overflows(&data, &stored) {
+            return Err(ModelError::Narrowed { path: folder.into(), name, dtype: save.dtype.name() });
+        }
+        if !known {
+            report.unknown.push(name.clone());
+        }
+        tensors.insert(name, stored);
+    }
     save_tensors(folder, &tensors, save.max_shard_size)?;
-    let path = folder.join("config.json");
-    let partial = path.with_extension("partial");
-    fs::write(&partial, config + "\n")
-        .and_then(|()| fs::rename(&partial, &path))
-        .map_err(|source| ModelError::Io { path, source })?;
+    write_text(&folder.join("config.json"), &(config + "\n"))?;
     Ok(report)
 }
 
-fn stored_as(data: TensorData, dtype: FloatType) -> TensorData {
-    match dtype {
-        FloatType::F32 => data,
-        FloatType::F16 => data.convert_dtype(DType::F16),
-        FloatType::Bf16 => data.convert_dtype(DType::BF16),
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ParamInit;
+    use crate::bert::BertForPreTraining;
+    use crate::blocks::{self, AttentionOutput, Linear, MultiHeadAttentionConfig, SelfAttention};
+    use crate::huggingface::Checkpoint;
+    use crate::ops::AttentionMask;
+    use burn::module::Param;
+    use burn::tensor::{Device, Tensor};
+
+    fn config() -> BertConfig {
+        BertConfig { d_ff: 24, ..BertConfig::new(31, 2, 16) }
+    }
+
+    fn init() -> ParamInit {
+        ParamInit::new(&Device::flex(), 5)
+    }
+
+    /// An attention of the same name and parameters as the published one, that computes something else.
+    #[derive(Module, Debug)]
+    struct MultiHeadAttention {
+        query: Linear,
+        key: Linear,
+        value: Linear,
+        output: Linear,
+    }
+
+    impl SelfAttention for MultiHeadAttention {
+        fn forward(&self, hidden: Tensor<3>, _: &AttentionMask, _: bool) -> AttentionOutput {
+            let gate = burn::tensor::activation::sigmoid(
+                self.query.forward(hidden.clone()) * self.key.forward(hidden.clone()),
+            );
+            AttentionOutput { context: self.output.forward(gate * self.value.forward(hidden)), weights: None }
+        }
+    }
+
+    /// The published one within another.
+    #[derive(Module, Debug)]
+    struct Wrapped {
+        inner: blocks::MultiHeadAttention,
+    }
+
+    impl SelfAttention for Wrapped {
+        fn forward(&self, hidden: Tensor<3>, mask: &AttentionMask, need_weights: bool) -> AttentionOutput {
+            self.inner.forward(hidden, mask, need_weights)
+        }
+    }
+
+    #[test]
+    fn an_attention_of_ones_own_is_not_saved_as_another() {
+        let save = SaveConfig::new(Architecture::PreTraining);
+        let folder = tempfile::tempdir().unwrap();
+        let same_name = config().init_with(&mut init(), |init| MultiHeadAttention {
+            query: Linear::new(16, 16, init),
+            key: Linear::new(16, 16, init),
+            value: Linear::new(16, 16, init),
+            output: Linear::new(16, 16, init),
+        });
+        let published = config().init(&mut init());
+        // Nothing that is looked at by name tells them apart.
+        assert_eq!(weights::shapes(&same_name), weights::shapes(&published));
+        let wrapped = config().init_with(&mut init(), |init| Wrapped {
+            inner: MultiHeadAttentionConfig::new(16, 1).init(init),
+        });
+        let message = |error: ModelError| error.to_string();
+        let error = save_pretrained(folder.path(), &same_name, &config(), &save).unwrap_err();
+        let own = "huggingface::save::tests::MultiHeadAttention` has no counterpart in transformers";
+        assert!(message(error).contains(own));
+        let error = save_pretrained(folder.path(), &wrapped, &config(), &save).unwrap_err();
+        assert!(message(error).contains("::Wrapped` has no counterpart"));
+        let error = save_pretrained(folder.path(), &wrapped.bert, &config(), &save).unwrap_err();
+        assert!(matches!(error, ModelError::ForeignAttention { .. }));
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is written");
+        save_pretrained(folder.path(), &published, &config(), &save).unwrap();
+    }
+
+    #[test]
+    fn a_folder_is_made() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a/b");
+        let model = config().init(&mut init());
+        save_pretrained(&path, &model, &config(), &SaveConfig::new(Architecture::PreTraining)).unwrap();
+        Checkpoint::open(&path).unwrap();
+    }
+
+    /// A model whose `query` of the last layer has `value` in row 3, column 7 of PyTorch's layout.
+    fn with_value(value: f32) -> BertForPreTraining {
+        let mut model = config().init(&mut init());
+        let query = &mut model.bert.encoder.layers[1].attention.query;
+        let at = Tensor::from_data([[value]], &Device::flex());
+        query.weight = Param::from_tensor(query.weight.val().slice_assign([7..8, 3..4], at));
+        model
+    }
+
+    #[test]
+    fn weights_that_are_not_finite_are_not_saved() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("model");
+        let save = SaveConfig::new(Architecture::PreTraining);
+        for (value, shown) in [(f32::NAN, "NaN"), (f32::INFINITY, "inf"), (f32::NEG_INFINITY, "-inf")] {
+            let error = save_pretrained(&path, &with_value(value), &config(), &save).unwrap_err().to_string();
+            let expected = format!(
+                "model: tensor `bert.encoder.layer.1.attention.self.query.weight` is {shown} at [3, 7], expected finite \
+                 numbers: the file is damaged, or the model's training diverged"
+            );
+            assert!(error.ends_with(&expected), "{error}");
+            assert!(!path.exists());
+        }
+        let half = SaveConfig { dtype: FloatType::F16, ..save.clone() };
+        let error = save_pretrained(&path, &with_value(1e5), &config(), &half).unwrap_err().to_string();
+        assert!(error.ends_with("query.weight` has values that float16 cannot hold"), "{error}");
+        save_pretrained(&path, &with_value(1e5), &config(), &save).unwrap();
+    }
+
+    #[test]
+    fn what_cannot_be_saved_is_known_beforehand() {
+        let save = SaveConfig::new(Architecture::PreTraining);
+        save.check(&config()).unwrap();
+        let pre = BertConfig { norm: blocks::NormPlacement::Pre, ..config() };
+        let error = save.check(&pre).unwrap_err();
+        assert!(matches!(error, ModelError::Setting { key: "norm", .. }), "{error}");
+        let folder = tempfile::tempdir().unwrap();
+        let saved = save_pretrained(folder.path(), &pre.init(&mut init()), &pre, &save).unwrap_err();
+        assert_eq!(saved.to_string(), error.to_string());
     }
 }

@@ -49,19 +49,19 @@ impl SentenceConfig {
             return Ok(None);
         }
         let mut config = Self::default();
-        for module in read_json::<Vec<ModuleEntry>>(&path)? {
+        for module in read_json::<Vec<ModuleEntry>>(&path, "a list of modules, each with a `type`")? {
             // The last part of a class's path: packages were renamed over the years.
             match module.kind.rsplit('.').next().unwrap_or_default() {
                 "Transformer" => {
                     let path = folder.join(&module.path).join("sentence_bert_config.json");
                     if path.is_file() {
-                        let found: SentenceBert = read_json(&path)?;
+                        let found: SentenceBert = read_json(&path, "a sentence encoder's configuration")?;
                         (config.max_len, config.lowercase) = (found.max_seq_length, found.do_lower_case);
                     }
                 }
                 "Pooling" => {
-                    config.pooling_modes =
-                        pooling_modes(&read_json(&folder.join(&module.path).join("config.json"))?);
+                    let path = folder.join(&module.path).join("config.json");
+                    config.pooling_modes = pooling_modes(&read_json(&path, "a pooling configuration")?);
                 }
                 "Normalize" => config.normalize = true,
                 _ => {
@@ -129,10 +129,10 @@ fn mode(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// Reads a JSON file; errors name it.
-pub(super) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T> {
-    let text = fs::read_to_string(path).map_err(|source| ModelError::Io { path: path.into(), source })?;
-    serde_json::from_str(&text).map_err(|source| ModelError::Json { path: path.into(), source })
+/// Reads a JSON file, which is to be `what`; errors name both.
+pub(super) fn read_json<T: DeserializeOwned>(path: &Path, what: &'static str) -> Result<T> {
+    let text = fs::read_to_string(path).map_err(ModelError::io("read", path))?;
+    serde_json::from_str(&text).map_err(|source| ModelError::Json { path: path.into(), what, source })
 }
 
 #[cfg(test)]

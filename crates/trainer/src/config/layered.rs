@@ -2,6 +2,7 @@
 
 use super::layers::Node;
 use super::strict;
+use super::validate::Check;
 use crate::error::{Place, Result, TrainerError};
 use serde::de::DeserializeOwned;
 use std::path::Path;
@@ -29,20 +30,14 @@ pub(super) fn merge(
     Ok(merged)
 }
 
-/// Where the keys of a merged config were given.
-pub(crate) struct Places(Node);
-
-impl Places {
-    /// The place of a dotted key, or of the table around it.
-    pub fn place_of(&self, key: &str) -> Place {
-        self.0.place_of(key)
-    }
-}
-
-/// Reads the config at `path` with the `sets` over it as a `T`.
-pub(crate) fn read<T: DeserializeOwned>(path: &Path, sets: &[String]) -> Result<(T, Places)> {
+/// Reads the config at `path` with the `sets` over it as a `T`, which `finish` completes and checks.
+pub(crate) fn read<T: DeserializeOwned>(
+    path: &Path,
+    sets: &[String],
+    finish: impl Fn(&mut T) -> Check,
+) -> Result<T> {
     let merged = merge(&text(path)?, &stem(path), &Place::file(path), sets, |_| {})?;
-    Ok((strict::read(&merged, &[])?, Places(merged)))
+    strict::read(&merged, &[], finish)
 }
 
 /// Whether the file has a table of this name.

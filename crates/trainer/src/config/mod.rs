@@ -114,9 +114,7 @@ impl RunConfig {
     fn parse(text: &str, name: &str, file: &Place, sets: &[String]) -> Result<Self> {
         let mut merged = layered::merge(text, name, file, sets, expand_model)?;
         complete_model(&mut merged)?;
-        let config: Self = strict::read(&merged, &known_keys())?;
-        validate::validate(&config).map_err(|complaint| complaint.at(|key| merged.place_of(key)))?;
-        Ok(config)
+        strict::read(&merged, &known_keys(), |config| validate::validate(config))
     }
 
     /// A BLAKE3 hash, in hexadecimal, of everything in the config that determines the trained weights.
@@ -244,7 +242,7 @@ fn known_keys() -> Vec<String> {
     let config = Node::parse(MINIMAL, &Place::argument("")).and_then(|mut node| {
         expand_model(&mut node);
         complete_model(&mut node)?;
-        strict::read::<RunConfig>(&node, &[])
+        strict::read::<RunConfig>(&node, &[], |_| Ok(()))
     });
     config.map_or_else(|_| Vec::new(), |config| flatten(&config).into_keys().collect())
 }
@@ -389,10 +387,10 @@ final_fraction = 0.1
     #[test]
     fn a_later_layer_overrides_key_by_key() {
         let config =
-            resolved(&["train.steps=200", "optimizer.lr=0.5", "run.name=other", "model.norm=\"pre\""]);
+            resolved(&["train.steps=200", "optimizer.lr=0.5", "run.name=other", "model.activation=\"relu\""]);
         assert_eq!((config.train.steps, config.train.batch_size), (200, 8));
         assert_eq!((config.optimizer.lr, config.run.name.as_str()), (0.5, "other"));
-        assert_eq!(new(&config).norm, NormPlacement::Pre);
+        assert_eq!(new(&config).activation, Activation::Relu);
     }
 
     #[test]
@@ -492,7 +490,7 @@ final_fraction = 0.1
             "tokenizer.vocab_size=5000",
             "examples.seq_len=32",
             "model.n_layers=3",
-            "model.norm=pre",
+            "model.layer_norm_eps=1e-6",
             "train.steps=101",
             "train.batch_size=9",
             "train.accumulate=2",
@@ -629,19 +627,19 @@ final_fraction = 0.1
             (
                 "\nsteps = 100",
                 "\nsteps = \"many\"",
-                "run.toml:17: `train.steps` is \"many\"; expected a whole number of 0 or more",
+                "run.toml:17: `train.steps` is \"many\"; expected a whole number of 1 or more",
             ),
             (
                 "\nsteps = 100",
                 "\nsteps = -1",
-                "run.toml:17: `train.steps` is -1; expected a whole number of 0 or more",
+                "run.toml:17: `train.steps` is -1; expected a whole number of 1 or more",
             ),
             (
                 "\nsteps = 100",
                 "\nsteps = 1.5",
-                "run.toml:17: `train.steps` is 1.5; expected a whole number of 0 or more",
+                "run.toml:17: `train.steps` is 1.5; expected a whole number of 1 or more",
             ),
-            ("lr = 1e-3", "lr = true", "run.toml:21: `optimizer.lr` is true; expected a number"),
+            ("lr = 1e-3", "lr = true", "run.toml:21: `optimizer.lr` is true; expected a number above 0"),
             ("lr = 1e-3", "lr = 2026-11-21", "run.toml:21: `optimizer.lr` is 2026-11-21; expected a number"),
             (
                 "files = [\"data/*.txt\"]",
@@ -662,18 +660,18 @@ final_fraction = 0.1
             (
                 "hidden_dropout = 0.0",
                 "norm = 3",
-                "run.toml:14: `model.norm` is 3; expected a string in quotes",
+                "run.toml:14: `model.norm` is 3; expected one of \"post\" or \"pre\"",
             ),
             // Inside tables tagged by a kind.
             (
                 "vocab_size = 4096",
                 "vocab_size = [4096]",
-                "run.toml:6: `tokenizer.vocab_size` is a list; expected a whole number of 0 or more",
+                "run.toml:6: `tokenizer.vocab_size` is a list; expected a whole number of 32 or more",
             ),
             (
                 "short_seq_prob = 0.2",
                 "short_seq_prob = \"0.2\"",
-                "run.toml:10: `examples.pairs.short_seq_prob` is \"0.2\"; expected a number",
+                "run.toml:10: `examples.pairs.short_seq_prob` is \"0.2\"; expected a number from 0 to 1",
             ),
             (
                 "kind = \"linear\"",
@@ -690,7 +688,7 @@ final_fraction = 0.1
         let argument = error_of_set("tokenizer.vocab_size=big");
         assert_eq!(
             argument,
-            "--set tokenizer.vocab_size=big: `tokenizer.vocab_size` is \"big\"; expected a whole number of 0 or more"
+            "--set tokenizer.vocab_size=big: `tokenizer.vocab_size` is \"big\"; expected a whole number of 32 or more"
         );
         let name = error_of_set("run.name=7");
         assert_eq!(name, "--set run.name=7: `run.name` is 7; expected a string in quotes");
@@ -700,7 +698,7 @@ final_fraction = 0.1
     fn values_out_of_range_say_the_range() {
         let cases = [
             ("train.steps=0", "`train.steps` is 0; expected a whole number of 1 or more"),
-            ("train.batch_size=0", "`train.batch_size` is 0; expected a whole number of 1 or more"),
+            ("train.batch_size=0", "`train.batch_size` is 0; expected a whole number from 1 to 33554431"),
             ("train.accumulate=0", "`train.accumulate` is 0; expected a whole number of 1 or more"),
             ("train.workers=0", "`train.workers` is 0; expected a whole number of 1 or more"),
             ("train.prefetch=0", "`train.prefetch` is 0; expected a whole number of 1 or more"),
@@ -867,7 +865,7 @@ final_fraction = 0.1
         assert_eq!(
             message,
             format!(
-                "run.toml:17: `train.steps` is \"a\\n\\\"b{}…; expected a whole number of 0 or more",
+                "run.toml:17: `train.steps` is \"a\\n\\\"b{}…; expected a whole number of 1 or more",
                 "x".repeat(53)
             )
         );
@@ -876,13 +874,51 @@ final_fraction = 0.1
     #[test]
     fn the_model_section_makes_the_model() {
         let config =
-            resolved(&["model.preset=base", "model.norm=pre", "model.activation=relu", "model.d_ff=100"]);
+            resolved(&["model.preset=base", "model.norm=post", "model.activation=relu", "model.d_ff=100"]);
         let model = new(&config);
         let bert = model.with_vocabulary(1_000, 7);
         assert_eq!((bert.vocab_size, bert.pad_token_id, bert.n_layers, bert.d_ff), (1_000, 7, 12, 100));
-        assert_eq!((bert.activation, bert.norm), (Activation::Relu, NormPlacement::Pre));
+        assert_eq!((bert.activation, bert.norm), (Activation::Relu, NormPlacement::Post));
         assert_eq!((bert.hidden_dropout, bert.attention_dropout), (0.0, 0.1));
         bert.validate().unwrap();
+    }
+
+    #[test]
+    fn a_key_is_told_one_range_whatever_it_is_given() {
+        for (key, expected) in [
+            ("train.steps", "a whole number of 1 or more"),
+            ("train.workers", "a whole number from 1 to 256"),
+            ("tokenizer.vocab_size", "a whole number of 32 or more"),
+            ("optimizer.lr", "a number above 0"),
+            ("eval.heldout_fraction", "a number above 0 and below 1"),
+            ("model.hidden_dropout", "a number from 0 to below 1"),
+            ("schedule.kind", r#"one of "linear", "cosine", "constant", "inverse-sqrt" or "noam""#),
+            ("train.precision", r#"one of "f32" or "bf16""#),
+            ("corpus", "a table"),
+        ] {
+            let values = ["-1", "nan", "1e300", "[]", "{a=1}", "true", "word"];
+            let values = values.into_iter().chain(key.contains('.').then_some("0"));
+            for value in values.filter(|value| !(key == "optimizer.lr" && *value == "1e300")) {
+                if key == "corpus" && value == "{a=1}" {
+                    continue;
+                }
+                let message = error_of_set(&format!("{key}={value}"));
+                assert!(message.ends_with(&format!("; expected {expected}")), "{key}={value}: {message}");
+            }
+        }
+        assert!(error_of_set("train.steps=1e300").contains("`train.steps` is 1e300; "));
+    }
+
+    #[test]
+    fn a_model_that_could_not_be_saved_is_refused() {
+        let message = error_of_set("model.norm=pre");
+        assert_eq!(
+            message,
+            "--set model.norm=pre: `model.norm` is \"pre\"; expected \"post\": transformers has no other BERT, so such a \
+             model cannot be saved"
+        );
+        let message = error_of_set("model.d_model=3000000000");
+        assert!(message.contains("`model.d_model` is 3000000000; expected at most 2147483647"), "{message}");
     }
 
     #[test]

@@ -175,7 +175,8 @@ pub struct NewModel {
     /// The feed-forward's activation. Default `"gelu"`.
     #[serde(default)]
     pub activation: Activation,
-    /// Whether a layer norm follows each sublayer or goes before it. Default `"post"`.
+    /// Where layer norms stand. Default `"post"`, after each sublayer; with `"pre"` the model could not be saved,
+    /// so it is refused.
     #[serde(default)]
     pub norm: NormPlacement,
     /// Added to the variance in layer norms. Default 1e-12.
@@ -195,7 +196,7 @@ impl NewModel {
     }
 
     /// The model for a vocabulary of `vocab_size` whose padding piece has the id `pad_token_id`.
-    pub(super) fn with_vocabulary(&self, vocab_size: usize, pad_token_id: usize) -> BertConfig {
+    pub(crate) fn with_vocabulary(&self, vocab_size: usize, pad_token_id: usize) -> BertConfig {
         BertConfig {
             n_heads: self.n_heads,
             d_ff: self.d_ff,

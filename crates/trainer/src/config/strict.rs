@@ -11,17 +11,61 @@ use serde::de::{
 };
 
 use super::layers::{Node, TAG, Value};
+use super::validate::Check;
 use crate::error::TrainerError;
 
-/// Reads `root` as a `T`. `keys` are all dotted keys there are, for suggestions across sections.
+/// Reads `root` as a `T`, which `finish` completes and checks. `keys` are all dotted keys there are, for suggestions
+/// across sections.
 ///
 /// # Errors
 /// [`TrainerError::UnknownKey`], [`TrainerError::MissingKey`] or [`TrainerError::BadValue`].
-pub(super) fn read<T: DeserializeOwned>(root: &Node, keys: &[String]) -> Result<T, TrainerError> {
-    T::deserialize(Source(root)).map_err(|fault| {
+pub(super) fn read<T: DeserializeOwned>(
+    root: &Node,
+    keys: &[String],
+    finish: impl Fn(&mut T) -> Check,
+) -> Result<T, TrainerError> {
+    let mut config = T::deserialize(Source(root)).map_err(|fault| {
         let path = locate::<T>(root, &fault);
+        let fault = precise(root, &path, fault, &finish);
         report(root, &path, fault, keys)
-    })
+    })?;
+    finish(&mut config).map_err(|complaint| complaint.at(|key| root.place_of(key)))?;
+    Ok(config)
+}
+
+/// The same fault, with what the key may be in place of the type that serde expects: -1 is then told the same as 0.
+///
+/// Who knows it is asked by reading the config again, with a value of the right type that nothing accepts.
+fn precise<T: DeserializeOwned>(
+    root: &Node,
+    path: &[String],
+    fault: Fault,
+    finish: impl Fn(&mut T) -> Check,
+) -> Fault {
+    let What::WrongType { expected } = &fault.what else {
+        return fault;
+    };
+    let probe: toml::Value = match expected.as_str() {
+        "variant identifier" | "string or map" => String::new().into(),
+        "f32" | "f64" => f64::NAN.into(),
+        number if number.starts_with(['u', 'i']) && number[1..].parse::<u8>().is_ok() => 0.into(),
+        "usize" | "isize" => 0.into(),
+        _ => return fault,
+    };
+    let mut probed = root.clone();
+    let Some(node) = path.iter().try_fold(&mut probed, |node, part| node.table_mut()?.get_mut(part)) else {
+        return fault;
+    };
+    node.value = Value::Scalar(probe);
+    match T::deserialize(Source(&probed)).map(|mut config| finish(&mut config)) {
+        Ok(Err(complaint)) if complaint.key == path.join(".") => {
+            Fault { what: What::Other(complaint.expected), ..fault }
+        }
+        Err(Fault { what: What::UnknownName { known, .. }, .. }) => {
+            Fault { what: What::WrongType { expected: one_of(&known) }, ..fault }
+        }
+        _ => fault,
+    }
 }
 
 /// Something serde objected to, and where: keys from the root down.
@@ -116,6 +160,19 @@ impl<'de> Deserializer<'de> for Source<'de> {
         }
     }
 
+    /// A table, and not the list that serde takes for one without keys.
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Fault> {
+        match &self.0.value {
+            Value::Array(_) => Err(de::Error::invalid_type(Unexpected::Seq, &visitor)),
+            _ => self.deserialize_any(visitor),
+        }
+    }
+
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
         visitor.visit_some(self)
     }
@@ -144,7 +201,7 @@ impl<'de> Deserializer<'de> for Source<'de> {
 
     serde::forward_to_deserialize_any! {
         bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit
-        unit_struct seq tuple tuple_struct map struct identifier ignored_any
+        unit_struct seq tuple tuple_struct map identifier ignored_any
     }
 }
 
@@ -299,7 +356,9 @@ fn in_words(expected: &str) -> String {
         // The second is a name's in a table that is tagged by a kind, which does not tell the names.
         "a string" | "string or map" => "a string in quotes",
         "a sequence" => "a list in brackets",
-        "struct" => "a table",
+        "struct" | "a map" => "a table",
+        "path string" => "a path in quotes",
+        "variant identifier" | "field identifier" => "a name in quotes",
         other if other.starts_with("a nonzero") => "a whole number of 1 or more",
         other if other.starts_with("struct ") || other.contains(" enum ") => "a table",
         other => other,
@@ -314,6 +373,8 @@ pub(super) fn describe(node: &Node) -> String {
         Value::Table(_) => "a table".to_owned(),
         Value::Array(_) => "a list".to_owned(),
         Value::Scalar(toml::Value::String(text)) => format!("{text:?}"),
+        // Otherwise with all its zeros.
+        Value::Scalar(toml::Value::Float(number)) if number.abs() >= 1e15 => format!("{number:e}"),
         Value::Scalar(scalar) => scalar.to_string(),
     };
     match text.char_indices().nth(LONGEST) {

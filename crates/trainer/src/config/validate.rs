@@ -1,8 +1,11 @@
 //! The values a config may have, beyond their types.
 
 use std::fmt::Display;
+use std::ops::RangeInclusive;
 
 use cloze_data::{MaskingConfig, PairConfig};
+use cloze_model::ModelError;
+use cloze_model::huggingface::{Architecture, SaveConfig};
 
 use super::{ModelSection, NewModel, OptimizerSection, RunConfig, TokenizerSection};
 use crate::error::{Place, TrainerError};
@@ -11,7 +14,7 @@ use crate::schedule::Schedule;
 /// A value that does not do: its dotted key, what it is, and what was expected.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Complaint {
-    pub key: &'static str,
+    pub key: String,
     pub found: String,
     pub expected: String,
 }
@@ -20,9 +23,12 @@ impl Complaint {
     /// The error, with the place in the config that the value comes from.
     pub fn at(self, place_of: impl FnOnce(&str) -> Place) -> TrainerError {
         let Self { key, found, expected } = self;
-        TrainerError::BadValue { place: place_of(key), key: key.into(), found, expected }
+        TrainerError::BadValue { place: place_of(&key), key, found, expected }
     }
 }
+
+/// The most tokens of a batch, and micro-batches of a step.
+const MOST: usize = i32::MAX as usize;
 
 pub(crate) type Check = Result<(), Complaint>;
 
@@ -142,18 +148,30 @@ fn model(config: &RunConfig) -> Check {
     below_one("model.hidden_dropout", model.hidden_dropout)?;
     below_one("model.attention_dropout", model.attention_dropout)?;
     positive("model.layer_norm_eps", model.layer_norm_eps)?;
-    positive("model.init_std", model.init_std)
+    positive("model.init_std", model.init_std)?;
+    // What could not be saved is not trained. It is so with any vocabulary.
+    SaveConfig::new(Architecture::PreTraining).check(&model.with_vocabulary(1, 0)).map_err(
+        |error| match error {
+            ModelError::Setting { key, found, expected } => {
+                Complaint { key: format!("model.{key}"), found, expected }
+            }
+            other => Complaint {
+                key: "model".into(),
+                found: "not to be saved".into(),
+                expected: other.to_string(),
+            },
+        },
+    )
 }
 
 fn train(config: &RunConfig) -> Check {
     let train = &config.train;
     at_least(1, "train.steps", train.steps)?;
-    at_least(1, "train.batch_size", train.batch_size)?;
-    at_least(1, "train.accumulate", train.accumulate)?;
-    at_least(1, "train.workers", train.workers)?;
-    at_most(256, "train.workers", train.workers)?;
-    at_least(1, "train.prefetch", train.prefetch)?;
-    at_most(65_536, "train.prefetch", train.prefetch)
+    // Tokens of a batch are numbered in 31 bits.
+    within(1..=MOST / config.examples.seq_len.max(1), "train.batch_size", train.batch_size)?;
+    within(1..=MOST, "train.accumulate", train.accumulate)?;
+    within(1..=256, "train.workers", train.workers)?;
+    within(1..=65_536, "train.prefetch", train.prefetch)
 }
 
 /// `[optimizer]` of any run.
@@ -214,7 +232,7 @@ pub(crate) fn ensure(
     if holds {
         return Ok(());
     }
-    Err(Complaint { key, found: found.to_string(), expected: expected.into() })
+    Err(Complaint { key: key.into(), found: found.to_string(), expected: expected.into() })
 }
 
 pub(crate) fn at_least<T: PartialOrd + Display>(least: T, key: &'static str, value: T) -> Check {
@@ -222,8 +240,9 @@ pub(crate) fn at_least<T: PartialOrd + Display>(least: T, key: &'static str, val
     ensure(value >= least, key, value, expected)
 }
 
-fn at_most(most: usize, key: &'static str, value: usize) -> Check {
-    ensure(value <= most, key, value, format!("a whole number of {most} or less"))
+fn within(range: RangeInclusive<usize>, key: &'static str, value: usize) -> Check {
+    let expected = format!("a whole number from {} to {}", range.start(), range.end());
+    ensure(range.contains(&value), key, value, expected)
 }
 
 // Comparisons with NaN are false, so that these refuse it.

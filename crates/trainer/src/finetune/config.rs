@@ -225,14 +225,13 @@ impl FineTuneConfig {
     /// # Errors
     /// As [`RunConfig::load`](crate::config::RunConfig::load).
     pub fn load(path: &Path, sets: &[String]) -> Result<Self> {
-        let (mut config, merged) = layered::read::<Self>(path, sets)?;
-        if config.data.max_len == unset() {
-            config.data.max_len = if matches!(config.task, TaskSection::Answers { .. }) { 384 } else { 128 };
-        }
-        match validate(&config) {
-            Ok(()) => Ok(config),
-            Err(complaint) => Err(complaint.at(|key| merged.place_of(key))),
-        }
+        layered::read(path, sets, |config: &mut Self| {
+            if config.data.max_len == unset() {
+                config.data.max_len =
+                    if matches!(config.task, TaskSection::Answers { .. }) { 384 } else { 128 };
+            }
+            validate(config)
+        })
     }
 }
 

@@ -123,12 +123,29 @@ fn of_config(config: &PretrainedConfig) -> std::result::Result<TaskSection, Stri
 pub(super) struct ModelFolder<'a> {
     pub encoder: &'a BertConfig,
     pub tokenizer: &'a Tokenizer,
-    pub file: &'a TaskFile,
+    pub file: TaskFile,
     pub labels: Option<&'a LabelSet>,
 }
 
 impl ModelFolder<'_> {
+    /// Whether a model of this encoder can be saved so, to be asked before it is trained.
+    ///
+    /// # Errors
+    /// Those of [`SaveConfig::check`].
+    pub fn check(&self) -> Result<()> {
+        Ok(self.config().check(self.encoder)?)
+    }
+
     pub fn save<M: Module>(&self, model: &M, folder: &Path) -> Result<()> {
+        save_pretrained(folder, model, self.encoder, &self.config())?;
+        self.tokenizer.save(folder)?;
+        let path = folder.join(TASK_FILE);
+        let text = serde_json::to_string_pretty(&self.file).expect("strings and numbers") + "\n";
+        std::fs::write(&path, text).map_err(TrainerError::io("write", &path))
+    }
+
+    /// What the model is saved as.
+    fn config(&self) -> SaveConfig {
         let (architecture, problem) = match self.file.task {
             TaskSection::Classification { .. } => {
                 (Architecture::SequenceClassification, Some(ProblemType::SingleLabel))
@@ -147,11 +164,6 @@ impl ModelFolder<'_> {
             (None, Some(ProblemType::Regression)) => vec!["LABEL_0".into()],
             (None, _) => Vec::new(),
         };
-        let save = SaveConfig { labels, problem_type: problem, ..SaveConfig::new(architecture) };
-        save_pretrained(folder, model, self.encoder, &save)?;
-        self.tokenizer.save(folder)?;
-        let path = folder.join(TASK_FILE);
-        let text = serde_json::to_string_pretty(self.file).expect("strings and numbers") + "\n";
-        std::fs::write(&path, text).map_err(TrainerError::io("write", &path))
+        SaveConfig { labels, problem_type: problem, ..SaveConfig::new(architecture) }
     }
 }

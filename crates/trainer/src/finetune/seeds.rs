@@ -84,6 +84,7 @@ pub fn fine_tune_seeds(
                     folder: folder.clone(),
                     cache: options.cache.clone(),
                     resume,
+                    memory: options.memory,
                     stop: options.stop,
                 };
                 match fine_tune(&config, &options, progress)? {

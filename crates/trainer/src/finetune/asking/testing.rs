@@ -36,7 +36,7 @@ pub(in crate::finetune) fn saved<T: Task>(task: T, max_len: usize) -> TempDir {
     let (encoder, model, _) = task.model(checkpoint, &DropoutOverrides::default(), &mut init()).unwrap();
     let file = TaskFile { task: task.section(), max_len, pairs: task.pairs() };
     // The weights are in the file that the model is read from, which is replaced.
-    ModelFolder { encoder: &encoder, tokenizer: &tokenizer(), file: &file, labels: task.labels() }
+    ModelFolder { encoder: &encoder, tokenizer: &tokenizer(), file, labels: task.labels() }
         .save(&model, folder.path())
         .unwrap();
     folder

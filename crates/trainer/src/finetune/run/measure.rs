@@ -57,12 +57,14 @@ impl<T: Task> Run<'_, T> {
     /// Saves the model as it is, adapters merged.
     pub(super) fn export(&self) -> Result<()> {
         let model = self.merged()?;
+        write_whole_folder(&self.folder.model(), |path| self.model_folder().save(&model, path))
+    }
+
+    /// What is saved beside the weights.
+    pub(super) fn model_folder(&self) -> ModelFolder<'_> {
         let max_len = self.config.data.max_len;
         let file = TaskFile { task: self.task.section(), max_len, pairs: self.task.pairs() };
-        let (encoder, tokenizer, labels) = (&self.encoder, self.tokenizer, self.task.labels());
-        write_whole_folder(&self.folder.model(), |path| {
-            ModelFolder { encoder, tokenizer, file: &file, labels }.save(&model, path)
-        })
+        ModelFolder { encoder: &self.encoder, tokenizer: self.tokenizer, file, labels: self.task.labels() }
     }
 
     /// The parameters of the saved model in the one at hand.

@@ -7,6 +7,7 @@ use super::super::task::{Encoded, Task, bad_setting, n_cut};
 use super::measure::watched;
 use super::{Begun, Run};
 use crate::layer_decay::layer_decay;
+use crate::memory::{Keys, Load, MemoryEstimate, check, n_parameters};
 use crate::metrics::progress::RunProgress;
 use crate::metrics::summary;
 use crate::optimizer::OptimizerConfig;
@@ -62,12 +63,16 @@ impl<'a, T: Task> Run<'a, T> {
             return Err(bad_setting("data.max_len", config.data.max_len, expected));
         }
         let model = Self::prepare(config, task, &encoder, model, &mut init)?;
+        let parameters = (n_parameters(&model), n_trained(&model) as u64);
         let lengths: Vec<usize> =
             data.train.features.iter().map(|features| n_tokens(task, features)).collect();
         let size = BatchSize::Examples(config.train.batch_size);
         let buckets = Buckets::new(lengths, size, derive_seed(seed, &[ORDER_STREAM]));
+        let batches = buckets.epoch(0);
+        let memory = memory(task, &data.train.features, &batches, &encoder, parameters);
+        check(&memory, options.memory, &keys(config))?;
         // Batches of so many examples are as many in every epoch.
-        let epoch = buckets.epoch(0).len() as u64;
+        let epoch = batches.len() as u64;
         let epochs = config.train.epochs;
         let steps = epochs.checked_mul(epoch).filter(|steps| *steps <= MOST_STEPS).ok_or_else(|| {
             bad_setting(
@@ -88,7 +93,9 @@ impl<'a, T: Task> Run<'a, T> {
         let training = Training::begin(start, model, changed, progress)?;
         let mut run =
             Self { config, task, folder, encoder, training, data, buckets, epoch, steps, tokenizer };
+        run.model_folder().check()?;
         run.introduce(&report, progress);
+        progress.note(&format!("memory: {memory}"));
         run.summarise(progress);
         Ok(run)
     }
@@ -198,6 +205,31 @@ impl<'a, T: Task> Run<'a, T> {
         if data.dev.is_none() && self.steps > 0 {
             progress.note("no development data: the last model is saved, whatever it is worth");
         }
+    }
+}
+
+/// What steps on these batches need; the largest one counts.
+fn memory<T: Task>(
+    task: &T,
+    features: &[T::Features],
+    batches: &[Vec<usize>],
+    encoder: &BertConfig,
+    (parameters, trained): (u64, u64),
+) -> MemoryEstimate {
+    let tokens = |batch: &[usize]| batch.iter().map(|i| n_tokens(task, &features[*i])).sum::<usize>();
+    let largest = batches.iter().max_by_key(|batch| tokens(batch)).map_or(&[][..], Vec::as_slice);
+    let sequences: usize = largest.iter().map(|i| task.sequences(&features[*i]).len()).sum();
+    let mean_len = tokens(largest) as f64 / sequences.max(1) as f64;
+    let load = Load { sequences: sequences as u64, mean_len, predicted: 0.0, batches: 1 };
+    MemoryEstimate::new(encoder, parameters, trained, load)
+}
+
+/// What of a config decides how much memory a run needs.
+fn keys(config: &FineTuneConfig) -> Keys {
+    let FineTuneConfig { model, train, data, .. } = config;
+    Keys {
+        model: format!("the model's size, which `model.path` ({}) decides", model.path.display()),
+        batch: format!("`train.batch_size` ({}) or `data.max_len` ({})", train.batch_size, data.max_len),
     }
 }
 

@@ -1,0 +1,271 @@
+//! What a run needs of memory, worked out before it allocates.
+
+use crate::config::{ModelSection, RunConfig};
+use crate::{Result, TrainerError};
+use burn::module::Module;
+use burn::tensor::Device;
+use cloze_model::bert::BertConfig;
+use cloze_model::{ParamInit, weights};
+use std::fmt;
+
+/// Bytes of an FP32 number.
+const FLOAT: u64 = 4;
+/// Numbers that an optimiser keeps of each that it trains: both moments.
+const MOMENTS: u64 = 2;
+/// Bytes of a token in a batch: its id, its type, and whether it is ignored.
+const TOKEN: u64 = 9;
+/// The shortest sequence that there is, in tokens: one between two special ones.
+const SHORTEST: f64 = 3.0;
+
+/// What training needs of memory, in bytes, on a device with [fused operations](cloze_model::ops); others keep more
+/// of the forward pass. What overflows is [`u64::MAX`].
+///
+/// Shown as `about 1.9 GB: parameters 438 MB, …`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MemoryEstimate {
+    /// The model's.
+    pub parameters: u64,
+    /// Those of the parameters that are trained.
+    pub gradients: u64,
+    /// The optimiser's moments.
+    pub moments: u64,
+    /// What the backward pass of one micro-batch needs of its forward pass. 0 of a model that is frozen in part,
+    /// which keeps less, by an amount that depends on what is frozen.
+    pub activations: u64,
+    /// The micro-batches.
+    pub batches: u64,
+}
+
+/// How much is trained on at once.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Load {
+    /// Sequences of a micro-batch.
+    pub sequences: u64,
+    /// Tokens of each on average, without padding.
+    pub mean_len: f64,
+    /// The share of the tokens that are predicted from the whole vocabulary.
+    pub predicted: f64,
+    /// Micro-batches in memory.
+    pub batches: u64,
+}
+
+impl MemoryEstimate {
+    /// Of training `trained` of the `parameters` of a model that stands on `encoder`.
+    pub fn new(encoder: &BertConfig, parameters: u64, trained: u64, load: Load) -> Self {
+        let Load { sequences, mean_len, predicted, batches } = load;
+        let tokens = whole(sequences as f64 * mean_len);
+        let [d, d_ff, d_embedding, n_heads, n_layers, vocab_size] = [
+            encoder.d_model,
+            encoder.d_ff,
+            encoder.embedding_width(),
+            encoder.n_heads,
+            encoder.n_layers,
+            encoder.vocab_size,
+        ]
+        .map(|size| size as u64);
+        // Of a token in a layer: what enters attention's and the feed-forward's maps and the normalisations, queries,
+        // keys and values, and the attention probabilities. The last layer goes on with few tokens.
+        let of_layer = sum([product([8, d]), product([2, d_ff]), product([n_heads, whole(mean_len)])]);
+        let of_layers = product([n_layers.saturating_sub(1), of_layer]);
+        let of_token = sum([of_layers, product([3, d]), product([3, d_embedding])]);
+        let logits = product([whole(tokens as f64 * predicted), vocab_size]);
+        let activations = sum([product([tokens, of_token]), logits]);
+        Self {
+            parameters: product([parameters, FLOAT]),
+            gradients: product([trained, FLOAT]),
+            moments: product([trained, FLOAT, MOMENTS]),
+            activations: if trained < parameters { 0 } else { product([activations, FLOAT]) },
+            batches: product([tokens, TOKEN, batches]),
+        }
+    }
+
+    /// All of it at the moment when most is needed: in the backward pass gradients take the place of activations.
+    pub fn total(&self) -> u64 {
+        sum([self.parameters, self.moments, self.gradients.max(self.activations), self.batches])
+    }
+}
+
+impl fmt::Display for MemoryEstimate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { parameters, gradients, moments, activations, batches } = *self;
+        write!(f, "about {}: parameters {}", bytes(self.total()), bytes(parameters))?;
+        write!(f, ", optimiser {}, gradients {}", bytes(moments), bytes(gradients))?;
+        if activations > 0 {
+            write!(f, " or before them activations {}", bytes(activations))?;
+        }
+        write!(f, ", batches {}", bytes(batches))
+    }
+}
+
+/// The keys of a config that decide how much memory a run needs, with their values, for whoever has to lower one.
+pub(crate) struct Keys {
+    /// Of the model's size.
+    pub model: String,
+    /// Of a batch's size.
+    pub batch: String,
+}
+
+/// Refuses a run that needs `least` bytes at least, where the machine is known to have less.
+///
+/// # Errors
+/// [`TrainerError::Memory`].
+pub(crate) fn check(least: &MemoryEstimate, memory: Option<u64>, keys: &Keys) -> Result<()> {
+    let Some(has) = memory.filter(|has| least.total() > *has) else {
+        return Ok(());
+    };
+    let of_model = sum([least.parameters, least.moments, least.gradients]);
+    let of_batch = least.activations.max(least.batches);
+    let keys = if of_model > of_batch { &keys.model } else { &keys.batch };
+    Err(TrainerError::Memory { needs: bytes(least.total()), has: bytes(has), keys: keys.clone() })
+}
+
+/// What pretraining needs, with examples of `mean_len` tokens on average.
+pub(crate) fn pretraining(
+    config: &RunConfig,
+    encoder: &BertConfig,
+    parameters: u64,
+    mean_len: f64,
+) -> MemoryEstimate {
+    let train = &config.train;
+    let load = Load {
+        sequences: train.batch_size as u64,
+        mean_len,
+        predicted: config.examples.masking.probability,
+        batches: train.accumulate as u64,
+    };
+    MemoryEstimate::new(encoder, parameters, parameters, load)
+}
+
+/// Refuses a new model that cannot be pretrained here, however short the examples are. Nothing of it is allocated.
+///
+/// # Errors
+/// [`TrainerError::Memory`], and those of an `encoder` that does not fit together.
+pub(crate) fn check_new(
+    config: &RunConfig,
+    encoder: &BertConfig,
+    device: &Device,
+    memory: Option<u64>,
+) -> Result<()> {
+    encoder.validate()?;
+    let model = encoder.init(&mut ParamInit::new(device, 0).deferred());
+    check(&pretraining(config, encoder, n_parameters(&model), SHORTEST), memory, &keys(config, encoder))
+}
+
+/// How many numbers a model's parameters have. None is drawn that has not been.
+pub(crate) fn n_parameters<M: Module>(model: &M) -> u64 {
+    let sizes = weights::shapes(model).into_iter().map(|(_, shape)| shape);
+    sizes.fold(0, |all, shape| all.saturating_add(product(shape.into_iter().map(|size| size as u64))))
+}
+
+/// Those of a pretraining run.
+pub(crate) fn keys(config: &RunConfig, encoder: &BertConfig) -> Keys {
+    let model = match &config.model {
+        ModelSection::Pretrained(section) => {
+            format!("the model's size, which `model.path` ({}) decides", section.path.display())
+        }
+        ModelSection::New(_) => format!(
+            "`model.n_layers` ({}), `model.d_model` ({}), `model.d_ff` ({}), `model.max_positions` ({}) or the \
+             vocabulary ({})",
+            encoder.n_layers, encoder.d_model, encoder.d_ff, encoder.max_positions, encoder.vocab_size
+        ),
+    };
+    let train = &config.train;
+    let batch = format!(
+        "`train.batch_size` ({}), `train.accumulate` ({}) or `examples.seq_len` ({})",
+        train.batch_size, train.accumulate, config.examples.seq_len
+    );
+    Keys { model, batch }
+}
+
+fn whole(number: f64) -> u64 {
+    number.ceil() as u64
+}
+
+fn product(numbers: impl IntoIterator<Item = u64>) -> u64 {
+    numbers.into_iter().fold(1, u64::saturating_mul)
+}
+
+fn sum(numbers: impl IntoIterator<Item = u64>) -> u64 {
+    numbers.into_iter().fold(0, u64::saturating_add)
+}
+
+/// Bytes for people, in powers of ten: `512 kB`, `1.85 GB`.
+fn bytes(n: u64) -> String {
+    const UNITS: [&str; 7] = ["bytes", "kB", "MB", "GB", "TB", "PB", "EB"];
+    let mut value = n as f64;
+    let mut unit = 0;
+    while value >= 999.5 {
+        value /= 1e3;
+        unit += 1;
+    }
+    let decimals = if unit < 3 || value >= 100.0 {
+        0
+    } else if value >= 10.0 {
+        1
+    } else {
+        2
+    };
+    format!("{value:.decimals$} {}", UNITS[unit])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(sequences: u64) -> Load {
+        Load { sequences, mean_len: 128.0, predicted: 0.15, batches: 1 }
+    }
+
+    #[test]
+    fn bytes_are_told_in_three_digits() {
+        let told = [0, 999, 1_000, 512_345, 999_600, 1_853_000_000, 25_300_000_000, u64::MAX].map(bytes);
+        assert_eq!(told, ["0 bytes", "999 bytes", "1 kB", "512 kB", "1 MB", "1.85 GB", "25.3 GB", "18.4 EB"]);
+    }
+
+    #[test]
+    fn an_estimate_counts_every_parameter_of_the_model() {
+        let device = Device::flex();
+        let encoder = BertConfig::tiny(30_522);
+        let model = encoder.init(&mut ParamInit::new(&device, 0).deferred());
+        assert_eq!(n_parameters(&model), 4_433_468);
+        let estimate = MemoryEstimate::new(&encoder, 4_433_468, 4_433_468, load(8));
+        assert_eq!((estimate.parameters, estimate.moments), (4 * 4_433_468, 8 * 4_433_468));
+        assert_eq!(estimate.batches, 9 * 8 * 128);
+        assert!(estimate.total() < 4 * (4 * 4_433_468 + 100_000_000));
+        let frozen = MemoryEstimate::new(&encoder, 4_433_468, 1_000, load(8));
+        assert_eq!((frozen.gradients, frozen.activations), (4_000, 0));
+    }
+
+    #[test]
+    fn what_no_machine_has_is_no_overflow() {
+        let device = Device::flex();
+        let huge =
+            BertConfig { n_heads: 1, ..BertConfig::new(i32::MAX as usize, 10_000, i32::MAX as usize / 4) };
+        let model = huge.init(&mut ParamInit::new(&device, 0).deferred());
+        let parameters = n_parameters(&model);
+        assert!(parameters > 1 << 60);
+        let everything = Load { sequences: u64::MAX, mean_len: f64::MAX, predicted: 1.0, batches: u64::MAX };
+        let estimate = MemoryEstimate::new(&huge, parameters, parameters, everything);
+        assert_eq!(estimate.total(), u64::MAX);
+        assert!(estimate.to_string().starts_with("about 18.4 EB: "), "{estimate}");
+    }
+
+    #[test]
+    fn only_what_surely_exceeds_is_refused() {
+        let keys = Keys { model: "`model.d_model` (9)".into(), batch: "`train.batch_size` (8)".into() };
+        let encoder = BertConfig::tiny(1_000);
+        let estimate = |sequences| MemoryEstimate::new(&encoder, 1_000_000, 1_000_000, load(sequences));
+        let small = estimate(1);
+        check(&small, None, &keys).unwrap();
+        check(&small, Some(small.total()), &keys).unwrap();
+        let message = |error: TrainerError| error.to_string();
+        let error = check(&small, Some(small.total() - 1), &keys).unwrap_err();
+        assert!(error.is_of_config());
+        assert_eq!(
+            message(error),
+            "the run needs 16 MB of memory at least, and this machine has 16 MB: lower `model.d_model` (9)"
+        );
+        let error = check(&estimate(1_000_000_000), Some(1 << 30), &keys).unwrap_err();
+        assert!(message(error).ends_with("and this machine has 1.07 GB: lower `train.batch_size` (8)"));
+    }
+}
