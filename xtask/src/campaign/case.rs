@@ -1,6 +1,5 @@
 //! One case: a folder, the files that a kind puts there, the calls of the program, and what was wrong with them.
 
-use std::ffi::OsString;
 use std::fmt::Display;
 use std::fs;
 use std::io::ErrorKind;
@@ -11,6 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use super::judge;
+use super::mutate;
 use super::program::{self, Attempt, Ran};
 use super::random::Random;
 use super::world::World;
@@ -19,7 +19,8 @@ use super::world::World;
 const KEPT_INPUT: usize = 32 << 20;
 
 /// What a writer leaves that was not stopped by us: none of it may lie in a case's folder.
-const LEFTOVERS: [&str; 4] = [".partial", ".building-", ".cloze-", ".tmp"];
+const LEFTOVERS: [&str; 4] = [".partial", BUILDING, ".cloze-", ".tmp"];
+const BUILDING: &str = ".building-";
 
 /// A case under way.
 pub struct Case<'a> {
@@ -34,6 +35,8 @@ pub struct Case<'a> {
     pub calls: Vec<String>,
     /// What was wrong.
     pub faults: Vec<String>,
+    /// Whether a call was killed, which then could not clear up after itself.
+    killed: bool,
     pub slowest: Duration,
     /// In MB.
     pub largest: u64,
@@ -66,6 +69,7 @@ impl<'a> Case<'a> {
             folder,
             calls: Vec::new(),
             faults: Vec::new(),
+            killed: false,
             slowest: Duration::ZERO,
             largest: 0,
             prepare_only: false,
@@ -91,6 +95,13 @@ impl<'a> Case<'a> {
         fs::read(&path).with_context(|| format!("cannot read {}", path.display()))
     }
 
+    /// Damages a file of the working folder, byte by byte.
+    pub fn damage(&mut self, name: &str) -> Result<()> {
+        let seed = self.read(name)?;
+        let damaged = mutate::bytes(&mut self.random, &seed);
+        self.write(name, damaged)
+    }
+
     /// Copies a file or folder of the world into the working folder.
     pub fn bring(&self, from: &str, to: &str) -> Result<()> {
         copy(&self.world.path(from), &self.path(to))
@@ -106,11 +117,6 @@ impl<'a> Case<'a> {
         if !holds {
             self.fault(what);
         }
-    }
-
-    /// Calls the program and judges how it ends.
-    pub fn cloze<S: Into<OsString>>(&mut self, args: impl IntoIterator<Item = S>) -> Result<Ran> {
-        self.run(Attempt::new(args))
     }
 
     /// Calls the program and judges how it ends.
@@ -175,6 +181,7 @@ impl<'a> Case<'a> {
     }
 
     fn note(&mut self, ran: &Ran) {
+        self.killed |= ran.signal.is_some();
         self.slowest = self.slowest.max(ran.time);
         self.largest = self.largest.max(ran.peak);
     }
@@ -191,7 +198,9 @@ impl<'a> Case<'a> {
     pub fn expect_no_leftovers(&mut self) {
         for path in files(&self.path("")) {
             let name = path.display().to_string();
-            if LEFTOVERS.iter().any(|leftover| name.contains(leftover)) {
+            // A killed build of a corpus may be another process's still: it goes a day later.
+            let is_build = self.killed && name.contains(BUILDING);
+            if !is_build && LEFTOVERS.iter().any(|leftover| name.contains(leftover)) {
                 self.fault(format!("left behind: {name}"));
                 return;
             }
@@ -220,7 +229,11 @@ impl<'a> Case<'a> {
             "#!/bin/sh\n# What was wrong:\n{}\n# The whole case, with what it compares: {again}\n\
              # Its calls, in a copy of what they found; what they left then is in left/.\n\
              cd \"$(dirname \"$0\")\" && rm -rf again && cp -r work again && cd again || exit 1\n{}\n",
-            self.faults.iter().map(|fault| format!("#   {}", printable(fault))).collect::<Vec<_>>().join("\n"),
+            self.faults
+                .iter()
+                .map(|fault| format!("#   {}", printable(fault)))
+                .collect::<Vec<_>>()
+                .join("\n"),
             self.calls.join("\n"),
         );
         fs::write(place.join("command.sh"), script)?;
@@ -230,7 +243,12 @@ impl<'a> Case<'a> {
 
 /// A text on one line without anything that a terminal acts on, and no longer than a few lines of it.
 pub fn printable(text: &str) -> String {
-    text.chars().take(400).flat_map(char::escape_debug).collect::<String>().replace("\\\"", "\"").replace("\\'", "'")
+    text.chars()
+        .take(400)
+        .flat_map(char::escape_debug)
+        .collect::<String>()
+        .replace("\\\"", "\"")
+        .replace("\\'", "'")
 }
 
 /// Every file and folder below `folder`, relative to it, in order; links are not followed.

@@ -124,7 +124,10 @@ mod tests {
             exited(0, "2 of 4 lines are longer than 20 tokens\n"),
             exited(1, "error: a.txt, line 3: not UTF-8\n"),
             exited(2, "training the tokenizer\nwarning: x\nerror: `train.steps` is -1; expected 1 or more\n"),
-            exited(2, "error: unexpected argument '--x'\n\nUsage: cloze\n\nFor more information, try '--help'.\n"),
+            exited(
+                2,
+                "error: unexpected argument '--x'\n\nUsage: cloze\n\nFor more information, try '--help'.\n",
+            ),
         ] {
             assert_eq!(faults(&ran), Vec::<String>::new(), "{ran:?}");
         }
@@ -133,7 +136,10 @@ mod tests {
     #[test]
     fn each_way_to_fail_badly_is_told() {
         let panic = "thread 'main' panicked at src/x.rs:7:5:\nindex out of bounds\nnote: run with\n";
-        assert_fault(exited(101, panic), "panic: thread 'main' panicked at src/x.rs:7:5:: index out of bounds");
+        assert_fault(
+            exited(101, panic),
+            "panic: thread 'main' panicked at src/x.rs:7:5:: index out of bounds",
+        );
         // A panic of a thread that the program survives is one all the same.
         assert_fault(exited(0, panic), "panic");
         assert_fault(exited(101, ""), "panic: exit status 101");
@@ -148,7 +154,10 @@ mod tests {
         assert_fault(exited(134, ""), "exit status 134");
         assert_fault(exited(0, "error: but done\n"), "exit status 0 with an error line");
         assert_fault(Ran { err: b"error: \xff\n".into(), code: Some(1), ..Ran::default() }, "not UTF-8");
-        assert_fault(Ran { signal: Some(6), ..exited(1, "memory allocation failed\n") }, "death by signal 6: memory");
+        assert_fault(
+            Ran { signal: Some(6), ..exited(1, "memory allocation failed\n") },
+            "death by signal 6: memory",
+        );
     }
 
     #[test]

@@ -58,13 +58,23 @@ pub struct Args {
     #[arg(long, value_name = "PATH")]
     program: Option<PathBuf>,
     /// Where failures are kept; emptied first.
-    #[arg(long, value_name = "DIR", default_value = "runs/campaign")]
+    #[arg(long, value_name = "DIR", default_value = OUT)]
     out: PathBuf,
     /// Put the table into benches/README.md.
     #[arg(long, conflicts_with = "only")]
     write: bool,
 }
 
+impl Args {
+    /// Every kind, for so many minutes.
+    pub fn lasting(minutes: f64) -> Self {
+        let out = OUT.into();
+        Self { minutes, seed: None, only: Vec::new(), case: None, program: None, out, write: false }
+    }
+}
+
+/// Where failures are kept unless told otherwise.
+const OUT: &str = "runs/campaign";
 /// Folders of failures with the same fault that are kept.
 const KEPT: usize = 3;
 /// Between two lines of progress, where no terminal is.
@@ -107,7 +117,10 @@ pub fn run(args: &Args) -> Result<()> {
     let done: Vec<Result<()>> = thread::scope(|scope| {
         let campaign = &campaign;
         let workers: Vec<_> = (0..workers).map(|slot| scope.spawn(move || campaign.work(slot))).collect();
-        workers.into_iter().map(|worker| worker.join().unwrap_or_else(|_| bail!("a worker panicked"))).collect()
+        workers
+            .into_iter()
+            .map(|worker| worker.join().unwrap_or_else(|_| bail!("a worker panicked")))
+            .collect()
     });
     campaign.clear_line();
     done.into_iter().collect::<Result<()>>()?;
@@ -196,7 +209,8 @@ impl Campaign<'_> {
             let start = Instant::now();
             let done = (kind.attack)(&mut case);
             let took = start.elapsed();
-            let skipped = done.as_ref().err().and_then(|error| error.downcast_ref()).map(|Skipped(why)| why.clone());
+            let skipped =
+                done.as_ref().err().and_then(|error| error.downcast_ref()).map(|Skipped(why)| why.clone());
             if skipped.is_none() {
                 done.with_context(|| format!("{} {index}", kind.name))?;
             }
@@ -206,7 +220,8 @@ impl Campaign<'_> {
             }
             let keep = self.count(at, index, expected, took, &case, skipped)?;
             if let Some(place) = keep {
-                let again = format!("cargo xtask campaign --seed {} --only {} --case {index}", self.seed, kind.name);
+                let again =
+                    format!("cargo xtask campaign --seed {} --only {} --case {index}", self.seed, kind.name);
                 case.keep(&place, &again, |folder| {
                     let mut case = Case::new(&self.world, folder, random(), index)?;
                     case.prepare_only = true;
@@ -337,14 +352,18 @@ impl Campaign<'_> {
                 format!("{} ({by_largest})", grouped(largest)),
             ]
         });
-        let table = report::table(["kind", "tried", "failed", "slowest call, s (case)", "most memory, MB (case)"], rows);
+        let table = report::table(
+            ["kind", "tried", "failed", "slowest call, s (case)", "most memory, MB (case)"],
+            rows,
+        );
         println!("\n{table}\n");
         let sum = |of: fn(&Tally) -> u64| state.tallies.iter().map(of).sum::<u64>();
         let (tried, failed) = (sum(|tally| tally.tried), sum(|tally| tally.failed));
         let summary = format!("{} cases, {} failed; seed {}.", grouped(tried), grouped(failed), self.seed);
         println!("{summary}");
         if args.write {
-            let text = format!("{table}\n\n{:.0} minutes: {summary} {}.", args.minutes, report::machine(None));
+            let text =
+                format!("{table}\n\n{:.0} minutes: {summary} {}.", args.minutes, report::machine(None));
             report::write("campaign", &text)?;
         }
         if failed > 0 {

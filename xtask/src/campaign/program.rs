@@ -297,7 +297,10 @@ mod tests {
         let endless = Attempt::new(["-c", "sleep 30"]);
         let ran = run_sh(
             "late",
-            Attempt { limits: Limits { time: Duration::from_millis(50), ..Limits::default() }, ..endless.clone() },
+            Attempt {
+                limits: Limits { time: Duration::from_millis(50), ..Limits::default() },
+                ..endless.clone()
+            },
         );
         assert!(ran.timed_out && ran.ended.is_none());
         let ran = run_sh("ended", endless.ending(When::After(Duration::ZERO), Signal::Terminate));
@@ -310,6 +313,9 @@ mod tests {
     fn a_call_is_shown_as_a_shell_takes_it() {
         let attempt = Attempt::new(["embed", "--model", "it's"]).environment("A", "b c");
         let shown = attempt.shown(Path::new("/bin/cloze"), Some("../1.stdin"));
-        assert!(shown.ends_with(r"export A='b c'; exec /bin/cloze embed --model 'it'\''s' < ../1.stdin)"), "{shown}");
+        assert!(
+            shown.ends_with(r"export A='b c'; exec /bin/cloze embed --model 'it'\''s' < ../1.stdin)"),
+            "{shown}"
+        );
     }
 }

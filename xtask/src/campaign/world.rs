@@ -34,7 +34,11 @@ pub struct Run {
 pub const RUNS: [Run; 10] = [
     Run { name: "pretraining", config: "pretrain.toml", sets: &[] },
     Run { name: "pretraining-lamb", config: "pretrain.toml", sets: &["optimizer.algorithm=\"lamb\""] },
-    Run { name: "pretraining-bf16", config: "pretrain.toml", sets: &["train.precision=\"bf16\"", "train.workers=2"] },
+    Run {
+        name: "pretraining-bf16",
+        config: "pretrain.toml",
+        sets: &["train.precision=\"bf16\"", "train.workers=2"],
+    },
     Run {
         name: "continued",
         config: "pretrain.toml",
@@ -90,7 +94,8 @@ pub fn conll(n: usize) -> String {
         "senate" | "nation" | "bank" => "B-ORG",
         _ => "O",
     };
-    let tagged = |i| sentence(i).split(' ').map(|word| format!("{word}\t{}\n", tag(word))).collect::<String>() + "\n";
+    let tagged =
+        |i| sentence(i).split(' ').map(|word| format!("{word}\t{}\n", tag(word))).collect::<String>() + "\n";
     (0..n).map(tagged).collect()
 }
 
@@ -109,7 +114,9 @@ pub fn squad(n: usize) -> Value {
 /// Rows of a context, two choices and the number of the right one.
 fn choices(n: usize) -> String {
     let row = |i: usize| {
-        json!({"context": sentence(i), "choices": [sentence(i + 1), sentence(i + 2)], "label": i % 2}).to_string() + "\n"
+        json!({"context": sentence(i), "choices": [sentence(i + 1), sentence(i + 2)], "label": i % 2})
+            .to_string()
+            + "\n"
     };
     (0..n).map(row).collect()
 }
@@ -123,11 +130,11 @@ pub fn delimited(rows: &[Vec<String>], delimiter: &str) -> String {
 const PRETRAIN: &str = r#"corpus.files = ["seeds/corpus.txt"]
 tokenizer = { kind = "train-wordpiece", vocab_size = 200 }
 examples = { seq_len = 32, pairs.kind = "next-sentence" }
-train = { steps = 150, batch_size = 4, accumulate = 2 }
+train = { steps = 80, batch_size = 4, accumulate = 2 }
 optimizer.lr = 1e-3
 schedule = { kind = "linear", warmup_steps = 5 }
 eval = { heldout_fraction = 0.2, every = 7, max_examples = 16 }
-checkpoint = { every = 4, keep_last = 2 }
+checkpoint = { every = 8, keep_last = 2 }
 log.every = 5
 model = { n_layers = 1, d_model = 16, n_heads = 2, d_ff = 32, max_positions = 64 }
 "#;
@@ -135,7 +142,7 @@ model = { n_layers = 1, d_model = 16, n_heads = 2, d_ff = 32, max_positions = 64
 /// A fine-tuning configuration.
 fn tuning(task: &str, data: &str) -> String {
     format!(
-        "task = {{ {task} }}\nmodel.path = \"seeds/mlm\"\noptimizer.lr = 1e-3\ntrain = {{ epochs = 8, batch_size = 2 }}\n\
+        "task = {{ {task} }}\nmodel.path = \"seeds/mlm\"\noptimizer.lr = 1e-3\ntrain = {{ epochs = 5, batch_size = 2 }}\n\
          schedule = {{ kind = \"linear\", warmup_steps = 5 }}\ncheckpoint = {{ every = 4, keep_last = 2 }}\n\
          eval.per_epoch = 2\n[data]\nmax_len = 48\ntrain.files = [\"seeds/train.{data}\"]\ndev = [\"seeds/dev.{data}\"]\n\
          test = [\"seeds/dev.{data}\"]\n"
@@ -227,8 +234,15 @@ impl World {
             self.write(&file("csv"), delimited(&rows(n), ","))?;
             let line = |row: &Vec<String>| json!({"text": row[0], "label": row[1]}).to_string() + "\n";
             self.write(&file("jsonl"), rows(n).iter().map(line).collect::<String>())?;
-            let row = |row: &Vec<String>| format!("<r><text>{}</text><label>{}</label></r>\n", row[0], row[1]);
-            self.write(&file("xml"), format!("<?xml version=\"1.0\"?>\n<all>{}</all>\n", rows(n).iter().map(row).collect::<String>()))?;
+            let row =
+                |row: &Vec<String>| format!("<r><text>{}</text><label>{}</label></r>\n", row[0], row[1]);
+            self.write(
+                &file("xml"),
+                format!(
+                    "<?xml version=\"1.0\"?>\n<all>{}</all>\n",
+                    rows(n).iter().map(row).collect::<String>()
+                ),
+            )?;
             self.write(&file("parquet"), parquet::file(&["text", "label"], &rows(n)))?;
             self.write(&file("conll"), conll(n))?;
             self.write(&file("json"), squad(n).to_string())?;
@@ -254,7 +268,18 @@ impl World {
         for (model, size) in [("wordpiece", "200"), ("bpe", "120"), ("byte-bpe", "400")] {
             let out = format!("seeds/tokenizers/{model}");
             let cased = if model == "wordpiece" { "--lowercase" } else { "--cased" };
-            self.cloze(&["tokenizer", "train", "--model", model, "--vocab-size", size, cased, "--out", &out, "seeds/corpus.txt"])?;
+            self.cloze(&[
+                "tokenizer",
+                "train",
+                "--model",
+                model,
+                "--vocab-size",
+                size,
+                cased,
+                "--out",
+                &out,
+                "seeds/corpus.txt",
+            ])?;
         }
         self.cloze(&["train", "seeds/pretrain.toml", "--out", "runs/mlm", "--set", "train.steps=20"])?;
         case::copy(&self.path("runs/mlm/model"), &self.path("seeds/mlm"))?;
@@ -264,7 +289,15 @@ impl World {
             case::copy(&self.path(&format!("{run}/model")), &self.path(&format!("models/{task}")))?;
         }
         case::copy(&self.path("seeds/mlm"), &self.path("models/mlm"))?;
-        self.cloze(&["convert", "--model", "seeds/mlm", "--out", "models/shards", "--max-shard-size", "6KB"])?;
+        self.cloze(&[
+            "convert",
+            "--model",
+            "seeds/mlm",
+            "--out",
+            "models/shards",
+            "--max-shard-size",
+            "6KB",
+        ])?;
         // A run that is not done: the same config's, its result and last checkpoint taken away.
         let (whole, _) = self.whole(&RUNS[0])?;
         case::copy(&whole, &self.path("unfinished"))?;

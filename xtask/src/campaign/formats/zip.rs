@@ -14,7 +14,9 @@ pub fn members(archive: &[u8]) -> Vec<Member> {
     let mut members = Vec::new();
     let mut at = 0;
     // The directory's entries, wherever it begins.
-    while let Some(found) = archive.get(at..).and_then(|rest| rest.windows(4).position(|w| w == b"PK\x01\x02")) {
+    while let Some(found) =
+        archive.get(at..).and_then(|rest| rest.windows(4).position(|w| w == b"PK\x01\x02"))
+    {
         at += found;
         let read = || {
             let (size, name_len) = (number(at + 20, 4)?, number(at + 28, 2)?);
@@ -73,7 +75,8 @@ mod tests {
     fn members_come_back() {
         let two = [("a/data.pkl".to_owned(), b"\x80\x02}.".to_vec()), ("a/data/0".to_owned(), vec![1; 40])];
         assert_eq!(members(&archive(&two)), two);
-        let saved = std::fs::read(crate::step::root().join("crates/model/tests/data/torch/zip/pytorch_model.bin"));
+        let saved =
+            std::fs::read(crate::step::root().join("crates/model/tests/data/torch/zip/pytorch_model.bin"));
         let names: Vec<String> = members(&saved.unwrap()).into_iter().map(|(name, _)| name).collect();
         assert!(names.iter().any(|name| name.ends_with("/data.pkl")), "{names:?}");
     }

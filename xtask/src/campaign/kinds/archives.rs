@@ -32,9 +32,28 @@ fn bomb(case: &mut Case<'_>) -> Result<()> {
         0 => {
             case.world.bring_data(case)?;
             let files = format!("corpus.files=[{name:?}]");
-            Attempt::new(["train", "seeds/pretrain.toml", "--out", "out", "--set", "train.steps=2", "--set", &files])
+            Attempt::new([
+                "train",
+                "seeds/pretrain.toml",
+                "--out",
+                "out",
+                "--set",
+                "train.steps=2",
+                "--set",
+                &files,
+            ])
         }
-        _ => Attempt::new(["tokenizer", "train", "--model", "wordpiece", "--vocab-size", "100", "--out", "out", name]),
+        _ => Attempt::new([
+            "tokenizer",
+            "train",
+            "--model",
+            "wordpiece",
+            "--vocab-size",
+            "100",
+            "--out",
+            "out",
+            name,
+        ]),
     };
     case.run(attempt.megabytes(700).seconds(120))?;
     Ok(())
@@ -68,8 +87,15 @@ fn links(case: &mut Case<'_>) -> Result<()> {
 fn members(case: &mut Case<'_>) -> Result<()> {
     case.bring("models/mlm", "model")?;
     fs::remove_file(case.path("model/model.safetensors"))?;
-    let name = *case.random.pick(&["../../escaped", "/tmp/cloze-campaign-escaped", "a/../../escaped", "..\\escaped", "a\0b"]);
-    let mut list = vec![(format!("{name}/data.pkl"), b"\x80\x02}q\x00.".to_vec()), (name.to_owned(), vec![0; 64])];
+    let name = *case.random.pick(&[
+        "../../escaped",
+        "/tmp/cloze-campaign-escaped",
+        "a/../../escaped",
+        "..\\escaped",
+        "a\0b",
+    ]);
+    let mut list =
+        vec![(format!("{name}/data.pkl"), b"\x80\x02}q\x00.".to_vec()), (name.to_owned(), vec![0; 64])];
     let many = *case.random.pick(&[0, 10, 60_000]);
     list.extend((0..many).map(|i| (format!("a/data/{i}"), Vec::new())));
     case.write("model/pytorch_model.bin", zip::archive(&list))?;

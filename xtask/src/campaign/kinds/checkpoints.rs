@@ -22,20 +22,20 @@ pub fn attack(case: &mut Case<'_>) -> Result<()> {
     if case.random.one_in(8) {
         // The run's other files, which a kill or a disk may have left in any state.
         let name = *case.random.pick(&["metrics.jsonl", "tokenizer.json", "config.toml", ".lock"]);
-        let bytes = mutate::bytes(&mut case.random, &case.read(format!("run/{name}"))?);
-        case.write(format!("run/{name}"), bytes)?;
+        case.damage(&format!("run/{name}"))?;
         case.run(run.attempt("run").arg("--resume").seconds(30))?;
         return Ok(());
     }
     let name = *case.random.pick(&FILES);
     let path = newest.join(name);
     let seed = fs::read(&path)?;
-    let damaged = match (safetensors::parts(&seed), serde_json::from_slice::<Value>(&seed), case.random.below(3)) {
-        (_, _, 0) => mutate::bytes(&mut case.random, &seed),
-        (Some((header, data)), _, _) => safetensors::file(&mutate::json(&mut case.random, &header), data),
-        (_, Ok(state), _) => mutate::json(&mut case.random, &state).into_bytes(),
-        _ => mutate::bytes(&mut case.random, &seed),
-    };
+    let damaged =
+        match (safetensors::parts(&seed), serde_json::from_slice::<Value>(&seed), case.random.below(3)) {
+            (_, _, 0) => mutate::bytes(&mut case.random, &seed),
+            (Some((header, data)), _, _) => safetensors::file(&mutate::json(&mut case.random, &header), data),
+            (_, Ok(state), _) => mutate::json(&mut case.random, &state).into_bytes(),
+            _ => mutate::bytes(&mut case.random, &seed),
+        };
     // Whether the damage says the same in other bytes.
     let same = |bytes: &[u8]| serde_json::from_slice::<Value>(bytes).ok();
     let is_damage = name != "checksums.json" || same(&damaged) != same(&seed);

@@ -41,7 +41,16 @@ pub fn attack(case: &mut Case<'_>) -> Result<()> {
         0 => {
             case.world.bring_data(case)?;
             let files = format!("corpus.files=[{name:?}]");
-            let mut args = vec!["train", "seeds/pretrain.toml", "--out", "out", "--set", "train.steps=2", "--set", &files];
+            let mut args = vec![
+                "train",
+                "seeds/pretrain.toml",
+                "--out",
+                "out",
+                "--set",
+                "train.steps=2",
+                "--set",
+                &files,
+            ];
             if case.random.one_in(2) {
                 args.extend(["--set", "corpus.on_error=\"skip\""]);
             }
@@ -49,7 +58,17 @@ pub fn attack(case: &mut Case<'_>) -> Result<()> {
         }
         _ => {
             let model = *case.random.pick(&["wordpiece", "bpe", "byte-bpe"]);
-            Attempt::new(["tokenizer", "train", "--model", model, "--vocab-size", "300", "--out", "out", name])
+            Attempt::new([
+                "tokenizer",
+                "train",
+                "--model",
+                model,
+                "--vocab-size",
+                "300",
+                "--out",
+                "out",
+                name,
+            ])
         }
     };
     case.run(attempt.seconds(30))?;

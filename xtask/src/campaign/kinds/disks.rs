@@ -16,10 +16,23 @@ fn calls(case: &mut Case<'_>) -> Attempt {
     let run = &RUNS[case.random.below(RUNS.len())];
     match case.random.below(6) {
         0 => Attempt::new(["convert", "--model", "seeds/mlm", "--out", "disk/converted"]),
-        1 => Attempt::new(["tokenizer", "train", "--model", "wordpiece", "--vocab-size", "200", "seeds/corpus.txt", "--out", "disk/t"]),
-        2 => Attempt::new(["predict", "--model", "model", "--output", "disk/out.jsonl"]).input("\"the law\"\n".repeat(1_500)),
+        1 => Attempt::new([
+            "tokenizer",
+            "train",
+            "--model",
+            "wordpiece",
+            "--vocab-size",
+            "200",
+            "seeds/corpus.txt",
+            "--out",
+            "disk/t",
+        ]),
+        2 => Attempt::new(["predict", "--model", "model", "--output", "disk/out.jsonl"])
+            .input("\"the law\"\n".repeat(1_500)),
         3 => Attempt::new(["eval", "--model", "model", "seeds/classification.toml", "--out", "disk/report"]),
-        4 => Attempt::new(["embed", "--model", "seeds/mlm", "--format", "npy"]).input("the law\n".repeat(2_000)).environment("TMPDIR", "disk"),
+        4 => Attempt::new(["embed", "--model", "seeds/mlm", "--format", "npy"])
+            .input("the law\n".repeat(2_000))
+            .environment("TMPDIR", "disk"),
         _ => run.attempt("disk/out"),
     }
 }
@@ -72,7 +85,8 @@ fn full(case: &mut Case<'_>, attempt: Attempt, read_only: bool) -> Result<()> {
     for arg in &attempt.args {
         call += &format!(" {}", quoted(&arg.to_string_lossy()));
     }
-    let resume = if attempt.args[0] == "train" { "[ -e disk/out/metrics.jsonl ] && more=--resume" } else { ":" };
+    let resume =
+        if attempt.args[0] == "train" { "[ -e disk/out/metrics.jsonl ] && more=--resume" } else { ":" };
     let script = format!(
         "mkdir disk && mount -t tmpfs -o {options} none disk || exit 77
          {call} < {input} > out-1 2> err-1; code=$?
@@ -110,10 +124,16 @@ fn full(case: &mut Case<'_>, attempt: Attempt, read_only: bool) -> Result<()> {
         return Ok(());
     }
     let left = String::from_utf8_lossy(&case.read("left-1").unwrap_or_default()).into_owned();
-    case.expect(left.is_empty(), format!("left behind on a full disk: {}", left.lines().next().unwrap_or_default()));
+    case.expect(
+        left.is_empty(),
+        format!("left behind on a full disk: {}", left.lines().next().unwrap_or_default()),
+    );
     let error = String::from_utf8_lossy(&case.read("err-2").unwrap_or_default()).into_owned();
     let second = number(case, "code-2");
-    case.expect(second == Some(0), format!("no success with room ({second:?}): {}", error.trim_end().lines().last().unwrap_or_default()));
+    case.expect(
+        second == Some(0),
+        format!("no success with room ({second:?}): {}", error.trim_end().lines().last().unwrap_or_default()),
+    );
     Ok(())
 }
 

@@ -40,8 +40,20 @@ fn expect_survival(case: &mut Case<'_>, folder: &str, before: &BTreeMap<PathBuf,
 
 /// A folder of the user's own, given as `--out`.
 fn users_files(case: &mut Case<'_>) -> Result<()> {
-    let names = ["model/notes.txt", "model/model.safetensors", "config.toml", "curve.svg", "checkpoints/step-00000001/x", "result.json",
-        "held-out.json", "tensorboard/mine", "notes.txt", "report/dev/mine.txt", "seeds.json", "seed-1/mine"];
+    let names = [
+        "model/notes.txt",
+        "model/model.safetensors",
+        "config.toml",
+        "curve.svg",
+        "checkpoints/step-00000001/x",
+        "result.json",
+        "held-out.json",
+        "tensorboard/mine",
+        "notes.txt",
+        "report/dev/mine.txt",
+        "seeds.json",
+        "seed-1/mine",
+    ];
     for _ in 0..1 + case.random.below(3) {
         let name = *case.random.pick(&names);
         case.write(format!("mine/{name}"), "the user's own\n")?;
@@ -50,7 +62,16 @@ fn users_files(case: &mut Case<'_>) -> Result<()> {
     let run = &RUNS[case.random.below(RUNS.len())];
     let attempt = match case.random.below(5) {
         0 => Attempt::new(["convert", "--model", "seeds/mlm", "--out", "mine"]),
-        1 => Attempt::new(["train", "seeds/classification.toml", "--out", "mine", "--set", "train.epochs=1", "--seeds", "1"]),
+        1 => Attempt::new([
+            "train",
+            "seeds/classification.toml",
+            "--out",
+            "mine",
+            "--set",
+            "train.epochs=1",
+            "--seeds",
+            "1",
+        ]),
         2 => run.attempt("mine").arg("--resume"),
         _ => run.attempt("mine"),
     };
@@ -78,7 +99,11 @@ fn foreign_tokenizer(case: &mut Case<'_>) -> Result<()> {
 fn an_earlier_run(case: &mut Case<'_>) -> Result<()> {
     let run = &RUNS[0];
     let (whole, _) = case.world.whole(run)?;
-    let other = *case.random.pick(&["corpus.files=[\"seeds/other.txt\"]", "tokenizer.vocab_size=60", "tokenizer.lowercase=false"]);
+    let other = *case.random.pick(&[
+        "corpus.files=[\"seeds/other.txt\"]",
+        "tokenizer.vocab_size=60",
+        "tokenizer.lowercase=false",
+    ]);
     let earlier = run.attempt("out").arg("--set").arg(other);
     let earlier = match case.random.below(2) {
         0 => earlier.ending(When::Exists("out/tokenizer.json".into()), Signal::Kill),
@@ -106,7 +131,8 @@ fn a_link(case: &mut Case<'_>) -> Result<()> {
     let target = if name.contains('.') { "../precious/notes.txt" } else { "../precious" };
     symlink(target, case.path("out").join(name))?;
     let before = contents(case, "precious");
-    case.run(RUNS[case.random.below(RUNS.len())].attempt("out"))?;
+    let run = &RUNS[case.random.below(RUNS.len())];
+    case.run(run.attempt("out"))?;
     expect_survival(case, "precious", &before);
     let link = fs::symlink_metadata(case.path("out").join(name));
     case.expect(link.is_ok_and(|found| found.is_symlink()), format!("the user's own link {name} is gone"));
@@ -121,14 +147,29 @@ fn results(case: &mut Case<'_>) -> Result<()> {
     let attempt = match case.random.below(6) {
         0 => Attempt::new(["predict", "--model", "model", "--output", out]).input("\"a\"\n"),
         1 => Attempt::new(["eval", "--model", "model", "seeds/classification.toml", "--out", out]),
-        2 => Attempt::new(["tokenizer", "train", "--model", "bpe", "--vocab-size", "50", "seeds/corpus.txt", "--out", out]),
+        2 => Attempt::new([
+            "tokenizer",
+            "train",
+            "--model",
+            "bpe",
+            "--vocab-size",
+            "50",
+            "seeds/corpus.txt",
+            "--out",
+            out,
+        ]),
         3 => Attempt::new(["convert", "--model", "model", "--out", out]),
         4 => Attempt::new(["train", "seeds/classification.toml", "--set", "train.epochs=1", "--out", out]),
-        _ => Attempt::new(["pull", "no/model", "--out", out]).environment("HF_HOME", "hf").environment("HF_HUB_OFFLINE", "1"),
+        _ => Attempt::new(["pull", "no/model", "--out", out])
+            .environment("HF_HOME", "hf")
+            .environment("HF_HUB_OFFLINE", "1"),
     };
     let replaces = attempt.args[0] == "predict";
     case.run(attempt)?;
     let kept = fs::read(case.path("mine.txt")).ok();
-    case.expect(replaces || kept.as_deref() == Some(b"the user's own\n"), "the user's own mine.txt is overwritten");
+    case.expect(
+        replaces || kept.as_deref() == Some(b"the user's own\n"),
+        "the user's own mine.txt is overwritten",
+    );
     Ok(())
 }

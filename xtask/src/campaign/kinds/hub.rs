@@ -6,7 +6,6 @@ use std::os::unix::fs::symlink;
 use anyhow::Result;
 
 use crate::campaign::case::Case;
-use crate::campaign::mutate;
 use crate::campaign::program::Attempt;
 
 const MODEL: &str = "hf/hub/models--someone--mini";
@@ -36,11 +35,21 @@ pub fn attack(case: &mut Case<'_>) -> Result<()> {
             let reference = *case.random.pick(&["", "\n", "../../..", "x/../../etc", "zzzz", "\0", "-"]);
             case.write(format!("{MODEL}/refs/main"), reference)?;
         }
-        1 => fs::remove_file(case.path(format!("{MODEL}/blobs/blob{}", case.random.below(3))))?,
+        1 => {
+            let blob = format!("{MODEL}/blobs/blob{}", case.random.below(3));
+            fs::remove_file(case.path(blob))?;
+        }
         2 => {
             let link = snapshot.join(name);
             fs::remove_file(&link)?;
-            let target = *case.random.pick(&["config.json", "model.safetensors", ".", "/", "../../../../outside.txt", "nowhere"]);
+            let target = *case.random.pick(&[
+                "config.json",
+                "model.safetensors",
+                ".",
+                "/",
+                "../../../../outside.txt",
+                "nowhere",
+            ]);
             symlink(target, link)?;
         }
         3 => {
@@ -59,11 +68,19 @@ pub fn attack(case: &mut Case<'_>) -> Result<()> {
         }
         _ => {
             let blob = format!("{MODEL}/blobs/blob{}", case.random.below(3));
-            let bytes = mutate::bytes(&mut case.random, &case.read(&blob)?);
-            case.write(&blob, bytes)?;
+            case.damage(&blob)?;
         }
     }
-    let names = ["someone/mini", "someone/mini", "someone/mini@main", "someone/mini@../..", "someone/mini@0123", "no/such", "a/b/c", "someone/mini\x1b[31m"];
+    let names = [
+        "someone/mini",
+        "someone/mini",
+        "someone/mini@main",
+        "someone/mini@../..",
+        "someone/mini@0123",
+        "no/such",
+        "a/b/c",
+        "someone/mini\x1b[31m",
+    ];
     let model = *case.random.pick(&names);
     let attempt = match case.random.below(4) {
         0 => Attempt::new(["pull", model, "--out", "copy"]),

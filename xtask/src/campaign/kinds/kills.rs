@@ -45,7 +45,7 @@ fn end(case: &mut Case<'_>, run: &Run, time: Duration) -> Result<bool> {
     let when = match case.random.below(6) {
         // While the result is written.
         0 => When::Exists("out/model.partial".into()),
-        1 => When::Exists(format!("out/checkpoints/.partial-{:08}", 4 * (1 + case.random.below(12))).into()),
+        1 => When::Exists(format!("out/checkpoints/.partial-{:08}", 8 * (1 + case.random.below(9))).into()),
         2 => When::Exists("cache".into()),
         _ => When::After(time.mul_f64(case.random.share())),
     };
@@ -59,7 +59,10 @@ fn end(case: &mut Case<'_>, run: &Run, time: Duration) -> Result<bool> {
     let ran = case.run(attempt)?;
     if let (Some(1), Some(_)) = (ran.code, ran.ended) {
         let error = ran.error();
-        case.expect(error.contains("stopped after"), format!("a stopped run says something else: {}", last_line(&error)));
+        case.expect(
+            error.contains("stopped after"),
+            format!("a stopped run says something else: {}", last_line(&error)),
+        );
     }
     if matches!(ran.code, Some(1 | 2)) && ran.ended.is_none() {
         case.fault(format!("{} fails without an attack: {}", run.name, last_line(&ran.error())));

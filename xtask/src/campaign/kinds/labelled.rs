@@ -10,9 +10,15 @@ use crate::campaign::program::Attempt;
 
 /// Files, each with the configuration that reads it.
 const FILES: [(&str, &str); 9] = [
-    ("dev.tsv", "classification"), ("dev.csv", "classification"), ("dev.jsonl", "classification"),
-    ("dev.xml", "classification"), ("dev.parquet", "classification"), ("dev.conll", "tagging"),
-    ("dev.json", "answers"), ("dev.choices.jsonl", "choices"), ("dev.numbers.tsv", "regression"),
+    ("dev.tsv", "classification"),
+    ("dev.csv", "classification"),
+    ("dev.jsonl", "classification"),
+    ("dev.xml", "classification"),
+    ("dev.parquet", "classification"),
+    ("dev.conll", "tagging"),
+    ("dev.json", "answers"),
+    ("dev.choices.jsonl", "choices"),
+    ("dev.numbers.tsv", "regression"),
 ];
 
 pub fn attack(case: &mut Case<'_>) -> Result<()> {
@@ -37,7 +43,18 @@ pub fn attack(case: &mut Case<'_>) -> Result<()> {
     let config = format!("seeds/{task}.toml");
     let (dev, train) = (format!("data.dev=[{place:?}]"), format!("data.train.files=[{place:?}]"));
     let mut attempt = match case.random.below(3) {
-        0 => Attempt::new(["train", &config, "--out", "out", "--set", "train.epochs=1", "--set", &train, "--set", &dev]),
+        0 => Attempt::new([
+            "train",
+            &config,
+            "--out",
+            "out",
+            "--set",
+            "train.epochs=1",
+            "--set",
+            &train,
+            "--set",
+            &dev,
+        ]),
         _ => Attempt::new(["eval", "--model", "model", &config, "--set", &dev, "--out", "report"]),
     };
     if case.random.one_in(3) {

@@ -67,8 +67,7 @@ pub const KINDS: [Kind; 26] = [
 ];
 
 /// The models of the world, each with what it is asked.
-const MODELS: [&str; 7] =
-    ["mlm", "classification", "tagging", "answers", "choices", "regression", "prompt"];
+const MODELS: [&str; 7] = ["mlm", "classification", "tagging", "answers", "choices", "regression", "prompt"];
 
 /// A call that reads the model in `folder`, of the kind that the world's `model` is.
 fn ask(case: &mut Case<'_>, model: &str, folder: &str) -> Attempt {

@@ -13,7 +13,8 @@ pub fn config(case: &mut Case<'_>) -> Result<()> {
     case.bring(&format!("models/{model}"), "model")?;
     let mut seed = case.world.json(&format!("models/{model}/config.json"))?;
     if case.random.one_in(3) {
-        seed["model_type"] = (*case.random.pick(&["roberta", "distilbert", "albert", "electra", "gpt2", ""])).into();
+        seed["model_type"] =
+            (*case.random.pick(&["roberta", "distilbert", "albert", "electra", "gpt2", ""])).into();
     }
     damage(case, "model/config.json", &seed)?;
     let attempt = ask(case, model, "model");
@@ -35,7 +36,11 @@ pub fn modules(case: &mut Case<'_>) -> Result<()> {
                 "pooling_mode_mean_tokens": true, "pooling_mode_max_tokens": false,
                 "pooling_mode_mean_sqrt_len_tokens": false, "include_prompt": true});
             let sentence = json!({"max_seq_length": 32, "do_lower_case": false});
-            let all = [("modules.json", modules), ("1_Pooling/config.json", pooling), ("sentence_bert_config.json", sentence)];
+            let all = [
+                ("modules.json", modules),
+                ("1_Pooling/config.json", pooling),
+                ("sentence_bert_config.json", sentence),
+            ];
             for (name, value) in &all {
                 case.write(format!("model/{name}"), value.to_string())?;
             }

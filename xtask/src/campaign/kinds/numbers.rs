@@ -24,9 +24,42 @@ const FLAGS: [&[&str]; 24] = [
     &["tokenizer", "train", "--model", "wordpiece", "--out", "t", "seeds/corpus.txt", "--vocab-size"],
     &["tokenizer", "train", "--model", "bpe", "--out", "t", "seeds/corpus.txt", "--vocab-size"],
     &["tokenizer", "train", "--model", "byte-bpe", "--out", "t", "seeds/corpus.txt", "--vocab-size"],
-    &["tokenizer", "train", "--model", "wordpiece", "--vocab-size", "100", "--out", "t", "seeds/corpus.txt", "--min-frequency"],
-    &["tokenizer", "train", "--model", "bpe", "--vocab-size", "100", "--out", "t", "seeds/corpus.txt", "--limit-alphabet"],
-    &["tokenizer", "train", "--model", "wordpiece", "--vocab-size", "100", "--out", "t", "seeds/corpus.txt", "--max-token-chars"],
+    &[
+        "tokenizer",
+        "train",
+        "--model",
+        "wordpiece",
+        "--vocab-size",
+        "100",
+        "--out",
+        "t",
+        "seeds/corpus.txt",
+        "--min-frequency",
+    ],
+    &[
+        "tokenizer",
+        "train",
+        "--model",
+        "bpe",
+        "--vocab-size",
+        "100",
+        "--out",
+        "t",
+        "seeds/corpus.txt",
+        "--limit-alphabet",
+    ],
+    &[
+        "tokenizer",
+        "train",
+        "--model",
+        "wordpiece",
+        "--vocab-size",
+        "100",
+        "--out",
+        "t",
+        "seeds/corpus.txt",
+        "--max-token-chars",
+    ],
     &["tokenizer", "encode", "--tokenizer"],
     &["convert", "--model", "mlm", "--out", "c", "--max-shard-size"],
     &["convert", "--model", "mlm", "--dtype", "bf16", "--out"],
@@ -44,10 +77,24 @@ pub fn attack(case: &mut Case<'_>) -> Result<()> {
         case.bring(&format!("models/{model}"), model)?;
     }
     let input = question("answers", "the law of Rome");
-    let offline = |attempt: Attempt| attempt.environment("HF_HOME", "hf").environment("HF_HUB_OFFLINE", "1").seconds(20);
+    let offline = |attempt: Attempt| {
+        attempt.environment("HF_HOME", "hf").environment("HF_HUB_OFFLINE", "1").seconds(20)
+    };
     if case.random.one_in(10) {
-        let threads = *case.random.pick(&["0", "1", "-1", "x", "3", "500", "60000", "1000000000", "99999999999999999999"]);
-        let attempt = Attempt::new(["embed", "--model", "mlm"]).input("the law\n").environment("RAYON_NUM_THREADS", threads);
+        let threads = *case.random.pick(&[
+            "0",
+            "1",
+            "-1",
+            "x",
+            "3",
+            "500",
+            "60000",
+            "1000000000",
+            "99999999999999999999",
+        ]);
+        let attempt = Attempt::new(["embed", "--model", "mlm"])
+            .input("the law\n")
+            .environment("RAYON_NUM_THREADS", threads);
         case.run(offline(attempt))?;
         return Ok(());
     }

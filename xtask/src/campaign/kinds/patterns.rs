@@ -18,10 +18,13 @@ fn tokenizer(pattern: &str, place: usize) -> Value {
         "normalizer": null, "pre_tokenizer": null, "post_processor": null, "decoder": null,
         "model": {"type": "WordLevel", "vocab": vocab, "unk_token": "<unk>"}});
     match place {
-        0 => tokenizer["pre_tokenizer"] = json!({"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": false}),
+        0 => {
+            tokenizer["pre_tokenizer"] = json!({"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": false})
+        }
         // What matches becomes ` c `, which white space then parts.
         _ => {
-            tokenizer["normalizer"] = json!({"type": "Replace", "pattern": {"Regex": pattern}, "content": " c "});
+            tokenizer["normalizer"] =
+                json!({"type": "Replace", "pattern": {"Regex": pattern}, "content": " c "});
             tokenizer["pre_tokenizer"] = json!({"type": "WhitespaceSplit"});
         }
     }
@@ -43,14 +46,25 @@ pub fn attack(case: &mut Case<'_>) -> Result<()> {
             if ran.succeeded() {
                 let output = ran.output();
                 let end = " 2 2 2\n";
-                case.expect(output.ends_with(end), format!("matches are missing: ends in {:?}", last(&output)));
+                case.expect(
+                    output.ends_with(end),
+                    format!("matches are missing: ends in {:?}", last(&output)),
+                );
             }
         }
         // Every `c` is matched by the last branch, whatever the others do.
         which => {
             let pattern = *case.random.pick(&[
-                r"(?:(a+)+\1b)|c", r"(?>a+)+$|c", r"(a|a)*b|c", r"(a*)*b|c", r"(?=(a+))\1b|c", r"a{1,1000}{1,1000}b|c", r"(\w+\s?)*$x|c",
-                r"(?:a?){40}a{40}b|c", r"(x+x+)+y|c", r"c",
+                r"(?:(a+)+\1b)|c",
+                r"(?>a+)+$|c",
+                r"(a|a)*b|c",
+                r"(a*)*b|c",
+                r"(?=(a+))\1b|c",
+                r"a{1,1000}{1,1000}b|c",
+                r"(\w+\s?)*$x|c",
+                r"(?:a?){40}a{40}b|c",
+                r"(x+x+)+y|c",
+                r"c",
             ]);
             case.write("t.json", tokenizer(pattern, which - 1).to_string())?;
             let line = format!("{fill}ccc{fill}c\n");
@@ -59,7 +73,10 @@ pub fn attack(case: &mut Case<'_>) -> Result<()> {
             if ran.succeeded() {
                 let found = ran.output().split_whitespace().filter(|id| *id == "1").count();
                 // Greedy branches may take a `c` themselves only where they end in one.
-                case.expect(found == 4 || pattern.contains("\\w"), format!("{found} of 4 matches of {pattern:?}"));
+                case.expect(
+                    found == 4 || pattern.contains("\\w"),
+                    format!("{found} of 4 matches of {pattern:?}"),
+                );
             }
         }
     }

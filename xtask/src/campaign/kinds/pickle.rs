@@ -13,9 +13,32 @@ use crate::step;
 
 /// Opcodes, some with their arguments, that build much, call, import or refer.
 const OPCODES: [&[u8]; 26] = [
-    b"(", b")", b"]", b"}", b"\x85", b"\x86", b"\x87", b"t", b"l", b"d", b"R", b"b", b"s", b"u", b"0", b"2", b"Q",
-    b"cposix\nsystem\n", b"cbuiltins\neval\n", b"ctorch._utils\n_rebuild_tensor_v2\n", b"h\x00", b"q\x00",
-    b"\x8a\x08\xff\xff\xff\xff\xff\xff\xff\x7f", b"J\xff\xff\xff\x7f", b"X\xff\xff\xff\x7fabc", b"\x94\x93",
+    b"(",
+    b")",
+    b"]",
+    b"}",
+    b"\x85",
+    b"\x86",
+    b"\x87",
+    b"t",
+    b"l",
+    b"d",
+    b"R",
+    b"b",
+    b"s",
+    b"u",
+    b"0",
+    b"2",
+    b"Q",
+    b"cposix\nsystem\n",
+    b"cbuiltins\neval\n",
+    b"ctorch._utils\n_rebuild_tensor_v2\n",
+    b"h\x00",
+    b"q\x00",
+    b"\x8a\x08\xff\xff\xff\xff\xff\xff\xff\x7f",
+    b"J\xff\xff\xff\x7f",
+    b"X\xff\xff\xff\x7fabc",
+    b"\x94\x93",
 ];
 
 fn program(random: &mut Random, seed: &[u8]) -> Vec<u8> {
@@ -33,7 +56,8 @@ fn program(random: &mut Random, seed: &[u8]) -> Vec<u8> {
 }
 
 pub fn attack(case: &mut Case<'_>) -> Result<()> {
-    let names = ["zip", "legacy", "protocol4", "zipped_again", "evil", "evil_legacy", "module", "tensor", "double"];
+    let names =
+        ["zip", "legacy", "protocol4", "zipped_again", "evil", "evil_legacy", "module", "tensor", "double"];
     let name = *case.random.pick(&names);
     let path = step::root().join(format!("crates/model/tests/data/torch/{name}/pytorch_model.bin"));
     let seed = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -56,7 +80,12 @@ pub fn attack(case: &mut Case<'_>) -> Result<()> {
             match case.random.below(4) {
                 0 => drop(members.remove(which)),
                 1 => members.push(members[which].clone()),
-                2 => members[which].0 = case.random.pick(&["../../escaped", "/tmp/escaped", "", "a/byteorder", "a/data/0"]).to_string(),
+                2 => {
+                    members[which].0 = case
+                        .random
+                        .pick(&["../../escaped", "/tmp/escaped", "", "a/byteorder", "a/data/0"])
+                        .to_string()
+                }
                 _ => members[which].1 = mutate::bytes(&mut case.random, &members[which].1),
             }
             zip::archive(&members)

@@ -45,7 +45,9 @@ fn train(case: &mut Case<'_>) -> Result<()> {
 
 /// Two conversions into one folder.
 fn convert(case: &mut Case<'_>) -> Result<()> {
-    let attempt = |out: &str| Attempt::new(["convert", "--model", "seeds/mlm", "--max-shard-size", "6KB", "--out", out]);
+    let attempt = |out: &str| {
+        Attempt::new(["convert", "--model", "seeds/mlm", "--max-shard-size", "6KB", "--out", out])
+    };
     case.run(attempt("alone"))?;
     let both = case.both([attempt("out"), attempt("out")])?;
     let done = both.iter().filter(|ran| ran.succeeded()).count();
@@ -61,8 +63,19 @@ fn convert(case: &mut Case<'_>) -> Result<()> {
 fn others(case: &mut Case<'_>) -> Result<()> {
     case.bring("models/classification", "model")?;
     let attempt = match case.random.below(2) {
-        0 => Attempt::new(["predict", "--model", "model", "--output", "out"]).input("\"the law\"\n".repeat(2_000)),
-        _ => Attempt::new(["tokenizer", "train", "--model", "wordpiece", "--vocab-size", "90", "seeds/corpus.txt", "--out", "out"]),
+        0 => Attempt::new(["predict", "--model", "model", "--output", "out"])
+            .input("\"the law\"\n".repeat(2_000)),
+        _ => Attempt::new([
+            "tokenizer",
+            "train",
+            "--model",
+            "wordpiece",
+            "--vocab-size",
+            "90",
+            "seeds/corpus.txt",
+            "--out",
+            "out",
+        ]),
     };
     let mut alone = attempt.clone();
     for arg in &mut alone.args {

@@ -9,8 +9,12 @@ use crate::campaign::program::Attempt;
 use crate::campaign::world::{delimited, sentence};
 
 const MARKUP: [&str; 6] = [
-    "<script>alert(1)</script>", "\"><img src=x onerror=alert(1)>", "</td></table><h1>x", "<svg onload=alert(1)>",
-    "&lt;script&gt;", "' onmouseover='alert(1)",
+    "<script>alert(1)</script>",
+    "\"><img src=x onerror=alert(1)>",
+    "</td></table><h1>x",
+    "<svg onload=alert(1)>",
+    "&lt;script&gt;",
+    "\" onmouseover=\"alert(1)",
 ];
 
 pub fn attack(case: &mut Case<'_>) -> Result<()> {
@@ -18,12 +22,14 @@ pub fn attack(case: &mut Case<'_>) -> Result<()> {
     let markup = *case.random.pick(&MARKUP);
     let (config, name, data) = match case.random.below(3) {
         0 => {
-            let rows: Vec<Vec<String>> =
-                (0..8).map(|i| vec![format!("{} {markup}", sentence(i)), ["no", markup][i % 2].into()]).collect();
+            let rows: Vec<Vec<String>> = (0..8)
+                .map(|i| vec![format!("{} {markup}", sentence(i)), ["no", markup][i % 2].into()])
+                .collect();
             ("classification", "odd.tsv", delimited(&rows, "\t"))
         }
         1 => {
-            let tagged = |i: usize| format!("{}\tB-{}\nword\tO\n\n", markup.replace(' ', "_"), ["X", "<b>"][i % 2]);
+            let tagged =
+                |i: usize| format!("{}\tB-{}\nword\tO\n\n", markup.replace(' ', "_"), ["X", "<b>"][i % 2]);
             ("tagging", "odd.conll", (0..8).map(tagged).collect())
         }
         _ => {
@@ -31,7 +37,8 @@ pub fn attack(case: &mut Case<'_>) -> Result<()> {
             for paragraph in value["data"][0]["paragraphs"].as_array_mut().into_iter().flatten() {
                 paragraph["qas"][0]["question"] = format!("What {markup}?").into();
                 paragraph["qas"][0]["id"] = format!("{markup}{}", paragraph["qas"][0]["id"]).into();
-                paragraph["context"] = format!("{} {markup}", paragraph["context"].as_str().unwrap_or("")).into();
+                paragraph["context"] =
+                    format!("{} {markup}", paragraph["context"].as_str().unwrap_or("")).into();
             }
             ("answers", "odd.json", value.to_string())
         }
@@ -40,7 +47,18 @@ pub fn attack(case: &mut Case<'_>) -> Result<()> {
     let (train, dev) = (format!("data.train.files=[{name:?}]"), format!("data.dev=[{name:?}]"));
     let (config, title) = (format!("seeds/{config}.toml"), format!("run.name={markup:?}"));
     let mut attempt = Attempt::new([
-        "train", &config, "--out", "out", "--set", "train.epochs=1", "--set", &train, "--set", &dev, "--set", &title,
+        "train",
+        &config,
+        "--out",
+        "out",
+        "--set",
+        "train.epochs=1",
+        "--set",
+        &train,
+        "--set",
+        &dev,
+        "--set",
+        &title,
     ]);
     if case.random.one_in(2) {
         attempt = attempt.arg("--seeds").arg("1,2");
@@ -48,7 +66,9 @@ pub fn attack(case: &mut Case<'_>) -> Result<()> {
     let ran = case.run(attempt)?;
     let model = ran.output().trim().to_owned();
     if ran.succeeded() {
-        case.run(Attempt::new(["eval", "--model", &model, &config, "--set", &dev, "--set", &title, "--out", "report"]))?;
+        case.run(Attempt::new([
+            "eval", "--model", &model, &config, "--set", &dev, "--set", &title, "--out", "report",
+        ]))?;
     }
     let pages: Vec<_> = case::files(&case.path(""))
         .into_iter()
@@ -56,7 +76,7 @@ pub fn attack(case: &mut Case<'_>) -> Result<()> {
         .collect();
     case.expect(!ran.succeeded() || pages.len() > 1, "no page was written");
     // As they would have to stand to do anything.
-    let raw = ["<script>alert", "<img src=x", "</table><h1>", "<svg onload", "' onmouseover='"];
+    let raw = ["<script>alert", "<img src=x", "</table><h1>", "<svg onload", "\" onmouseover=\""];
     for page in pages {
         let text = fs::read_to_string(case.path(&page))?;
         for raw in raw {

@@ -10,7 +10,16 @@ use crate::campaign::world::{delimited, sentence};
 pub fn attack(case: &mut Case<'_>) -> Result<()> {
     case.world.bring_data(case)?;
     let attempt = |out: &str, seeds: &str| {
-        Attempt::new(["train", "seeds/classification.toml", "--out", out, "--set", "train.epochs=2", "--seeds", seeds])
+        Attempt::new([
+            "train",
+            "seeds/classification.toml",
+            "--out",
+            out,
+            "--set",
+            "train.epochs=2",
+            "--seeds",
+            seeds,
+        ])
     };
     let first = attempt("out", "1,2");
     let first = match case.random.one_in(2) {
@@ -24,7 +33,8 @@ pub fn attack(case: &mut Case<'_>) -> Result<()> {
     let changed = case.random.one_in(4);
     if !changed {
         let file = *case.random.pick(&["seeds/train.tsv", "seeds/dev.tsv"]);
-        let rows: Vec<Vec<String>> = (0..20).map(|i| vec![sentence(i * 3 + 1), ["yes", "no"][i / 3 % 2].into()]).collect();
+        let rows: Vec<Vec<String>> =
+            (0..20).map(|i| vec![sentence(i * 3 + 1), ["yes", "no"][i / 3 % 2].into()]).collect();
         case.write(file, delimited(&rows, "\t"))?;
     }
     let again = case.run(attempt("out", "1,2,3"))?;
@@ -46,7 +56,9 @@ pub fn attack(case: &mut Case<'_>) -> Result<()> {
 fn without_times(value: &mut Value) {
     match value {
         Value::Object(map) => {
-            map.retain(|key, _| !["seconds", "time", "model", "folder", "tokens_per_second"].contains(&key.as_str()));
+            map.retain(|key, _| {
+                !["seconds", "time", "model", "folder", "tokens_per_second"].contains(&key.as_str())
+            });
             map.values_mut().for_each(without_times);
         }
         Value::Array(list) => list.iter_mut().for_each(without_times),

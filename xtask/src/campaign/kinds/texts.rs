@@ -32,7 +32,8 @@ fn text(random: &mut Random, large: bool) -> (String, Vec<u8>) {
     let unit = if unit.is_empty() { "a".to_owned() } else { unit };
     let mut bytes = unit.repeat(size / unit.len() + 1).into_bytes();
     if random.one_in(6) {
-        bytes.splice(0..0, *random.pick(&[b"\xef\xbb\xbf".as_slice(), b"\xff\xfe", b"\0", b"\xc3"]));
+        let first = *random.pick(&[b"\xef\xbb\xbf".as_slice(), b"\xff\xfe", b"\0", b"\xc3"]);
+        bytes.splice(0..0, first.iter().copied());
     }
     if random.one_in(3) {
         bytes.push(b'\n');
@@ -63,8 +64,12 @@ fn call(random: &mut Random, bytes: Vec<u8>) -> (Attempt, String) {
             let attempt = Attempt::new(["predict", "--model", task]);
             let input = match (task, random.below(4)) {
                 (_, 0) => bytes,
-                ("answers", _) => format!("{{\"question\": \"What?\", \"context\": {}}}\n", quoted(&bytes)).into_bytes(),
-                ("choices", _) => format!("{{\"text\": {}, \"choices\": [\"a\", \"b\"]}}\n", quoted(&bytes)).into_bytes(),
+                ("answers", _) => {
+                    format!("{{\"question\": \"What?\", \"context\": {}}}\n", quoted(&bytes)).into_bytes()
+                }
+                ("choices", _) => {
+                    format!("{{\"text\": {}, \"choices\": [\"a\", \"b\"]}}\n", quoted(&bytes)).into_bytes()
+                }
                 _ => (quoted(&bytes) + "\n").into_bytes(),
             };
             (attempt.input(input), question(task, "the law"))
@@ -99,7 +104,20 @@ pub fn attack(case: &mut Case<'_>) -> Result<()> {
         0 => {
             case.write("corpus.txt", &bytes[..bytes.len().min(4 << 20)])?;
             let model = *case.random.pick(&["wordpiece", "bpe", "byte-bpe"]);
-            case.run(Attempt::new(["tokenizer", "train", "--model", model, "--vocab-size", "300", "--out", "t", "corpus.txt"]).seconds(60))?;
+            case.run(
+                Attempt::new([
+                    "tokenizer",
+                    "train",
+                    "--model",
+                    model,
+                    "--vocab-size",
+                    "300",
+                    "--out",
+                    "t",
+                    "corpus.txt",
+                ])
+                .seconds(60),
+            )?;
             return Ok(());
         }
         1 => {
@@ -117,7 +135,8 @@ pub fn attack(case: &mut Case<'_>) -> Result<()> {
     let (attempt, short) = call(&mut case.random, bytes);
     let base = case.run(Attempt { input: Some(short.into_bytes()), ..attempt.clone() })?;
     // Twice that, so that what is over it comes to its end and is measured.
-    let limits = Limits { time: std::time::Duration::from_secs(120), memory: base.peak + 3 * ABOVE + 100, file: None };
+    let limits =
+        Limits { time: std::time::Duration::from_secs(120), memory: base.peak + 3 * ABOVE + 100, file: None };
     let is_encode = attempt.args[1] == "encode";
     let ran = case.run(Attempt { limits, ..attempt })?;
     let above = ran.peak.saturating_sub(base.peak);

@@ -16,8 +16,11 @@ fn written(which: usize) -> Value {
             "normalized": false, "special": true})
     };
     let added = [special(0, "<unk>"), special(1, "<s>"), special(2, "</s>"), special(3, "<mask>")];
-    let pieces = ["<unk>", "<s>", "</s>", "<mask>", "▁", "a", "b", "c", "▁a", "ab", "e", "t", "h", "the", "law", "▁law"];
-    let ids: Value = pieces.iter().enumerate().map(|(id, piece)| (piece.to_string(), Value::from(id))).collect();
+    let pieces = [
+        "<unk>", "<s>", "</s>", "<mask>", "▁", "a", "b", "c", "▁a", "ab", "e", "t", "h", "the", "law", "▁law",
+    ];
+    let ids: Value =
+        pieces.iter().enumerate().map(|(id, piece)| (piece.to_string(), Value::from(id))).collect();
     let scores: Vec<Value> = pieces.iter().map(|piece| json!([piece, -(piece.len() as f64) / 3.0])).collect();
     let (normalizer, pre_tokenizer, post_processor, decoder, model) = match which {
         0 => (
@@ -80,8 +83,7 @@ fn post_processor(random: &mut Random) -> Value {
     match random.below(3) {
         0 => {
             let kind = *random.pick(&["BertProcessing", "RobertaProcessing"]);
-            let mut processor =
-                json!({"type": kind, "sep": ["[SEP]", random.pick(&ids)], "cls": ["[CLS]", random.pick(&ids)]});
+            let mut processor = json!({"type": kind, "sep": ["[SEP]", random.pick(&ids)], "cls": ["[CLS]", random.pick(&ids)]});
             if kind == "RobertaProcessing" {
                 processor["trim_offsets"] = true.into();
                 processor["add_prefix_space"] = random.one_in(2).into();

@@ -41,7 +41,12 @@ pub fn not_finite(case: &mut Case<'_>) -> Result<()> {
     let mut bytes = case.read(FILE)?;
     let (header, data) = safetensors::parts(&bytes).context("the world's weights cannot be read")?;
     let start = bytes.len() - data.len();
-    let used = ["embeddings.LayerNorm.weight", "attention.self.value.weight", "output.dense.bias", "output.LayerNorm.bias"];
+    let used = [
+        "embeddings.LayerNorm.weight",
+        "attention.self.value.weight",
+        "output.dense.bias",
+        "output.LayerNorm.bias",
+    ];
     let tensors: Vec<_> = safetensors::tensors(&header)
         .into_iter()
         .filter(|(name, _)| used.iter().any(|used| name.ends_with(used)) && !name.contains("cls."))
@@ -60,16 +65,25 @@ pub fn not_finite(case: &mut Case<'_>) -> Result<()> {
         false => match (model, case.random.below(2)) {
             ("mlm", 0) => Attempt::new(["embed", "--model", "model"]).input("the law of Rome\n"),
             ("mlm", _) => Attempt::new(["fill-mask", "--model", "model", "the [MASK] of Rome"]),
-            _ => Attempt::new(["predict", "--model", "model"]).input(super::question(model, "the law of Rome")),
+            ("classification" | "regression", _) => {
+                Attempt::new(["predict", "--model", "model"]).input("\"the law\"\n")
+            }
+            _ => {
+                Attempt::new(["predict", "--model", "model"]).input(super::question(model, "the law of Rome"))
+            }
         },
     };
     let ran = case.run(attempt)?;
     if ran.succeeded() {
-        case.fault(format!("exit status 0 with {value} in a weight of {name}"));
+        case.fault(format!("exit status 0 with `{value}` in a weight of `{name}`"));
     } else {
-        let short = name.rsplit('.').take(2).collect::<Vec<_>>().into_iter().rev().collect::<Vec<_>>().join(".");
+        let short =
+            name.rsplit('.').take(2).collect::<Vec<_>>().into_iter().rev().collect::<Vec<_>>().join(".");
         let error = ran.error();
-        case.expect(error.contains(&short), format!("the error does not name the tensor `{name}`: {}", error.trim()));
+        case.expect(
+            error.contains(&short),
+            format!("the error does not name the tensor `{name}`: `{}`", error.trim()),
+        );
     }
     Ok(())
 }
@@ -92,10 +106,7 @@ pub fn shards(case: &mut Case<'_>) -> Result<()> {
             let bytes = case.read(&b)?;
             case.write(&a, bytes)?;
         }
-        2 => {
-            let bytes = mutate::bytes(&mut case.random, &case.read(&a)?);
-            case.write(&a, bytes)?;
-        }
+        2 => case.damage(&a)?,
         3 => {
             let bytes = mutate::text(&mut case.random, &seed.to_string());
             case.write(INDEX, bytes)?;

@@ -20,7 +20,8 @@ fn damage(random: &mut Random, bytes: &mut Vec<u8>) {
     let len = bytes.len();
     let at = random.below(len);
     // Short spans more often than long ones.
-    let span = 1 + random.below(1 << random.below(12));
+    let most = 1 << random.below(12);
+    let span = 1 + random.below(most);
     let end = (at + span).min(len);
     match random.below(12) {
         0 | 1 => {
@@ -52,7 +53,16 @@ fn damage(random: &mut Random, bytes: &mut Vec<u8>) {
         }
         // What may be a length, little endian, of four or eight bytes.
         9 | 10 => {
-            let value = *random.pick(&[0, 1, 0x7fff_ffff, 0x8000_0000, 0xffff_ffff, 1 << 40, i64::MAX as u64, u64::MAX]);
+            let value = *random.pick(&[
+                0,
+                1,
+                0x7fff_ffff,
+                0x8000_0000,
+                0xffff_ffff,
+                1 << 40,
+                i64::MAX as u64,
+                u64::MAX,
+            ]);
             let width = *random.pick(&[2, 4, 8]);
             let end = (at + width).min(len);
             bytes[at..end].copy_from_slice(&value.to_le_bytes()[..end - at]);

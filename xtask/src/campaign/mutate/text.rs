@@ -5,9 +5,34 @@ use crate::campaign::random::Random;
 
 /// Texts that programs have stumbled over.
 pub const ODD: [&str; 28] = [
-    "", " ", "\t", "\0", "\x1b[31m", "\r", "\u{feff}", "\u{200d}", "e\u{301}\u{301}\u{301}", "😀👩‍👩‍👧‍👦", "ﷺ", "中文字", "\u{202e}abc",
-    "\"", "'", "\\", "\"\"", "<script>alert(1)</script>", "&amp;<b>", "]]>", "../../../etc/passwd", "[MASK]", "[CLS] [SEP]",
-    "(((", "(?:(a+)+\\1b)|c", "NaN", "{}", "\u{10ffff}",
+    "",
+    " ",
+    "\t",
+    "\0",
+    "\x1b[31m",
+    "\r",
+    "\u{feff}",
+    "\u{200d}",
+    "e\u{301}\u{301}\u{301}",
+    "😀👩‍👩‍👧‍👦",
+    "ﷺ",
+    "中文字",
+    "\u{202e}abc",
+    "\"",
+    "'",
+    "\\",
+    "\"\"",
+    "<script>alert(1)</script>",
+    "&amp;<b>",
+    "]]>",
+    "../../../etc/passwd",
+    "[MASK]",
+    "[CLS] [SEP]",
+    "(((",
+    "(?:(a+)+\\1b)|c",
+    "NaN",
+    "{}",
+    "\u{10ffff}",
 ];
 
 /// Other bytes than `seed`, mostly text still.
@@ -35,6 +60,10 @@ fn invalid(random: &mut Random, text: &str) -> Vec<u8> {
 }
 
 fn damage(random: &mut Random, text: &mut String) {
+    if text.is_empty() {
+        *text = random.pick(&ODD).to_string();
+        return;
+    }
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
     let line = random.below(lines.len());
     let join = |lines: Vec<&str>| lines.concat();
@@ -53,7 +82,8 @@ fn damage(random: &mut Random, text: &mut String) {
         6 => field(random, text),
         7 => insert(random, text, &ODD.iter().map(|odd| odd.to_string()).collect::<Vec<_>>()),
         8 => {
-            let long = ["x".repeat(2_000_000), "é".repeat(100_000), "\u{301}".repeat(50_000), "\n".repeat(100_000)];
+            let long =
+                ["x".repeat(2_000_000), "é".repeat(100_000), "\u{301}".repeat(50_000), "\n".repeat(100_000)];
             let long = random.pick(&long).clone();
             insert(random, text, &[long])
         }
@@ -75,7 +105,8 @@ fn number(random: &mut Random, text: &str) -> String {
 
 /// What lies between two delimiters becomes something odd, or goes with one of them.
 fn field(random: &mut Random, text: &str) -> String {
-    let marks: Vec<usize> = text.match_indices([',', '\t', '"', ' ', '<', '>', ':', '}']).map(|(at, _)| at).collect();
+    let marks: Vec<usize> =
+        text.match_indices([',', '\t', '"', ' ', '<', '>', ':', '}']).map(|(at, _)| at).collect();
     let at = random.below(marks.len().saturating_sub(1));
     let (Some(&start), Some(&end)) = (marks.get(at), marks.get(at + 1)) else { return text.to_owned() };
     match random.below(3) {
