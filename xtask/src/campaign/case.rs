@@ -198,12 +198,12 @@ impl<'a> Case<'a> {
     pub fn expect_no_leftovers(&mut self) {
         for path in files(&self.path("")) {
             let name = path.display().to_string();
+            let Some(mark) = LEFTOVERS.iter().find(|mark| name.contains(**mark)) else { continue };
             // A killed build of a corpus may be another process's still: it goes a day later.
-            let is_build = self.killed && name.contains(BUILDING);
-            if !is_build && LEFTOVERS.iter().any(|leftover| name.contains(leftover)) {
-                self.fault(format!("left behind: {name}"));
-                return;
+            if self.killed && *mark == BUILDING {
+                continue;
             }
+            return self.fault(format!("left behind: a {mark}, `{name}`"));
         }
     }
 

@@ -31,7 +31,7 @@ pub fn faults(ran: &Ran) -> Vec<String> {
     let ours = ran.timed_out || ran.ended.is_some();
     if let (Some(signal), false) = (ran.signal, ours) {
         let last = text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();
-        faults.push(format!("death by signal {signal}: {last}"));
+        faults.push(format!("death by signal {signal}: `{last}`"));
     }
     match (ran.code, faults.is_empty()) {
         (Some(1 | 2), true) => faults.extend(of_error(&ran.err)),
@@ -156,7 +156,7 @@ mod tests {
         assert_fault(Ran { err: b"error: \xff\n".into(), code: Some(1), ..Ran::default() }, "not UTF-8");
         assert_fault(
             Ran { signal: Some(6), ..exited(1, "memory allocation failed\n") },
-            "death by signal 6: memory",
+            "death by signal 6: `memory",
         );
     }
 

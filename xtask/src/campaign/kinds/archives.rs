@@ -8,6 +8,7 @@ use anyhow::Result;
 use crate::campaign::case::Case;
 use crate::campaign::formats::{self, zip, zstd};
 use crate::campaign::program::Attempt;
+use crate::campaign::world::SHORT;
 
 pub fn attack(case: &mut Case<'_>) -> Result<()> {
     match case.random.below(4) {
@@ -20,7 +21,7 @@ pub fn attack(case: &mut Case<'_>) -> Result<()> {
 /// A corpus or labelled data of a gigabyte in a few kilobytes.
 fn bomb(case: &mut Case<'_>) -> Result<()> {
     let unit = case.random.pick(&["\0", "x", "\n", "a\n", "{\"text\": \"a\"}\n", "word "]).to_string();
-    let size = *case.random.pick(&[16 << 20, 256 << 20]);
+    let size = if case.random.one_in(8) { 256 << 20 } else { 16 << 20 };
     let (name, bytes) = match case.random.below(3) {
         0 => ("c.txt.zst", zstd::bomb(unit.as_bytes()[0], 4 * size)),
         1 => ("c.jsonl.gz", formats::gzip_bomb(unit.as_bytes(), size)),
@@ -32,16 +33,7 @@ fn bomb(case: &mut Case<'_>) -> Result<()> {
         0 => {
             case.world.bring_data(case)?;
             let files = format!("corpus.files=[{name:?}]");
-            Attempt::new([
-                "train",
-                "seeds/pretrain.toml",
-                "--out",
-                "out",
-                "--set",
-                "train.steps=2",
-                "--set",
-                &files,
-            ])
+            Attempt::new(["train", "seeds/pretrain.toml", "--out", "out", "--set", SHORT.0, "--set", &files])
         }
         _ => Attempt::new([
             "tokenizer",

@@ -10,6 +10,7 @@ use crate::campaign::formats::{self, parquet, zstd};
 use crate::campaign::mutate;
 use crate::campaign::program::Attempt;
 use crate::campaign::world;
+use crate::campaign::world::SHORT;
 use crate::step;
 
 pub fn attack(case: &mut Case<'_>) -> Result<()> {
@@ -41,16 +42,8 @@ pub fn attack(case: &mut Case<'_>) -> Result<()> {
         0 => {
             case.world.bring_data(case)?;
             let files = format!("corpus.files=[{name:?}]");
-            let mut args = vec![
-                "train",
-                "seeds/pretrain.toml",
-                "--out",
-                "out",
-                "--set",
-                "train.steps=2",
-                "--set",
-                &files,
-            ];
+            let mut args =
+                vec!["train", "seeds/pretrain.toml", "--out", "out", "--set", SHORT.0, "--set", &files];
             if case.random.one_in(2) {
                 args.extend(["--set", "corpus.on_error=\"skip\""]);
             }

@@ -15,12 +15,14 @@ pub fn attack(case: &mut Case<'_>) -> Result<()> {
     let run = &RUNS[case.index as usize % RUNS.len()];
     let (whole, time) = case.world.whole(run)?;
     case.world.bring_data(case)?;
+    let mut is_done = false;
     for _ in 0..1 + case.random.below(ENDS) {
-        if end(case, run, time)? {
+        is_done = end(case, run, time)?;
+        if is_done {
             break;
         }
     }
-    if !case.path("out/model").exists() {
+    if !is_done {
         let attempt = resuming(case, run);
         let ran = case.run(attempt)?;
         case.expect(ran.succeeded(), format!("{} does not go on: {}", run.name, last_line(&ran.error())));

@@ -11,7 +11,7 @@ use crate::campaign::mutate::{self, ODD};
 use crate::campaign::program::Attempt;
 
 /// Commands with a flag, whose value comes last.
-const FLAGS: [&[&str]; 24] = [
+const FLAGS: [&[&str]; 31] = [
     &["fill-mask", "--model", "mlm", "the [MASK]", "--top-k"],
     &["embed", "--model", "mlm", "--batch-tokens"],
     &["embed", "--model", "mlm", "--pooling"],
@@ -69,6 +69,13 @@ const FLAGS: [&[&str]; 24] = [
     &["train"],
     &["eval", "--model", "classification", "seeds/classification.toml", "--split"],
     &["pull"],
+    &["completions"],
+    &["devices"],
+    &["embed", "--model", "mlm", "--max-line-bytes"],
+    &["predict", "--model", "answers", "--max-line-bytes"],
+    &["fill-mask", "--model", "mlm", "--max-line-bytes"],
+    &["tokenizer", "encode", "--tokenizer", "mlm", "--max-line-bytes"],
+    &["tokenizer", "decode", "--tokenizer", "mlm", "--max-line-bytes"],
 ];
 
 pub fn attack(case: &mut Case<'_>) -> Result<()> {
