@@ -7,7 +7,7 @@ use crate::{step, test};
 /// Format, lints, documentation, licences and sources of dependencies, advisories, tests.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Add the slow, full-size tests.
+    /// Add the slow, full-size tests, and an hour of `cargo xtask campaign`.
     #[arg(long)]
     full: bool,
     /// Leave the tests out.
@@ -31,7 +31,12 @@ pub fn run(args: &Args) -> Result<()> {
     if args.no_tests {
         return Ok(());
     }
-    test::run(&test::Args { full: args.full, args: Vec::new() })
+    test::run(&test::Args { full: args.full, args: Vec::new() })?;
+    #[cfg(unix)]
+    if args.full {
+        crate::campaign::run(&crate::campaign::Args::lasting(60.0))?;
+    }
+    Ok(())
 }
 
 /// What `deny.toml` allows in the tree.

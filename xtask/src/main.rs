@@ -5,6 +5,8 @@
 //! the first failure ends the task with that step's exit code.
 
 mod bench;
+#[cfg(unix)]
+mod campaign;
 mod check;
 mod fixtures;
 mod step;
@@ -12,6 +14,7 @@ mod test;
 mod train;
 
 use std::process::ExitCode;
+use std::sync::atomic::Ordering;
 
 use clap::{Parser, Subcommand};
 
@@ -29,6 +32,8 @@ enum Task {
     Test(test::Args),
     Check(check::Args),
     Bench(bench::Args),
+    #[cfg(unix)]
+    Campaign(campaign::Args),
     Fixtures(fixtures::Args),
 }
 
@@ -36,7 +41,7 @@ fn main() -> ExitCode {
     let task = Xtask::parse().task;
     // Ctrl-C reaches the step's process as well, which may have a checkpoint to save: wait for it
     // and report what it said. (A handler, unlike an ignored signal, is not inherited.)
-    if let Err(error) = ctrlc::set_handler(|| {}) {
+    if let Err(error) = ctrlc::set_handler(|| step::INTERRUPTED.store(true, Ordering::SeqCst)) {
         eprintln!("warning: Ctrl-C will not wait for the running step: {error}");
     }
     let outcome = match task {
@@ -44,6 +49,8 @@ fn main() -> ExitCode {
         Task::Test(args) => test::run(&args),
         Task::Check(args) => check::run(&args),
         Task::Bench(args) => bench::run(&args),
+        #[cfg(unix)]
+        Task::Campaign(args) => campaign::run(&args),
         Task::Fixtures(args) => fixtures::run(&args),
     };
     match outcome {

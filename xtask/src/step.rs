@@ -3,9 +3,13 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+
+/// Raised by Ctrl-C, for tasks that are no single step.
+pub static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 /// A step whose program ran and said no.
 #[derive(Debug)]

@@ -2,8 +2,8 @@
 
 mod finetune;
 mod infer;
-mod measure;
-mod report;
+pub mod measure;
+pub mod report;
 mod scaling;
 mod train;
 

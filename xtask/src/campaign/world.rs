@@ -1,0 +1,323 @@
+//! What the cases begin with: texts that the campaign writes, and tokenizers, models and runs that the program
+//! itself makes of them, a few kilobytes each.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+
+use super::case;
+use super::formats::parquet;
+use super::program::{self, Attempt};
+
+/// The seeds' folder and the program.
+pub struct World {
+    folder: PathBuf,
+    pub program: PathBuf,
+    /// Runs that were never interrupted, made when they are first asked for.
+    whole: Mutex<HashMap<String, Arc<Mutex<Option<Duration>>>>>,
+}
+
+/// A kind of run, small enough for a second.
+pub struct Run {
+    pub name: &'static str,
+    config: &'static str,
+    /// Settings over the file's.
+    pub sets: &'static [&'static str],
+}
+
+/// The runs that are killed, filled disks under, resumed.
+pub const RUNS: [Run; 10] = [
+    Run { name: "pretraining", config: "pretrain.toml", sets: &[] },
+    Run { name: "pretraining-lamb", config: "pretrain.toml", sets: &["optimizer.algorithm=\"lamb\""] },
+    Run {
+        name: "pretraining-bf16",
+        config: "pretrain.toml",
+        sets: &["train.precision=\"bf16\"", "train.workers=2"],
+    },
+    Run {
+        name: "continued",
+        config: "pretrain.toml",
+        sets: &["tokenizer={kind=\"checkpoint\"}", "model={path=\"seeds/mlm\"}"],
+    },
+    Run { name: "classification", config: "classification.toml", sets: &[] },
+    Run {
+        name: "lora",
+        config: "classification.toml",
+        sets: &["model.lora={rank=2,dropout=0.1}", "data.dev=[]", "data.dev_fraction=0.25"],
+    },
+    Run { name: "frozen", config: "classification.toml", sets: &["model.freeze=[\"bert.*\"]"] },
+    Run { name: "tagging-crf", config: "tagging.toml", sets: &["task.crf=true"] },
+    Run { name: "answers", config: "answers.toml", sets: &["train.precision=\"bf16\""] },
+    Run { name: "choices", config: "choices.toml", sets: &["optimizer.algorithm=\"lamb\""] },
+];
+
+impl Run {
+    /// `cloze train` of this run into `out`, in a folder that has the [`World::bring_data`].
+    pub fn attempt(&self, out: &str) -> Attempt {
+        let mut args = vec!["train".to_owned(), format!("seeds/{}", self.config), "--out".into(), out.into()];
+        for set in self.sets {
+            args.extend(["--set".to_owned(), set.to_string()]);
+        }
+        Attempt::new(args)
+    }
+}
+
+/// What makes a pretraining and a fine-tuning run as short as they get. The world's own models are made so, which
+/// shows that such runs succeed when nothing is wrong.
+pub const SHORT: (&str, &str) = ("train.steps=3", "train.epochs=1");
+
+const WHO: [&str; 6] = ["The senate", "A farmer", "Our nation", "The bank", "Ann", "Rome"];
+const WHAT: [&str; 6] = ["law", "harvest", "road", "debt", "treaty", "river"];
+
+/// A sentence of nine words or so, another one for each `i`.
+pub fn sentence(i: usize) -> String {
+    format!("{} saw the {} of year {} and spoke of it.", WHO[i % 6], WHAT[i / 2 % 6], 1800 + i % 40)
+}
+
+/// Documents of sentences, blank lines between them.
+pub fn corpus(documents: usize) -> String {
+    let document = |d: usize| (0..10).map(|s| sentence(d * 7 + s) + "\n").collect::<String>() + "\n";
+    (0..documents).map(document).collect()
+}
+
+/// Rows of text and label.
+pub fn rows(n: usize) -> Vec<Vec<String>> {
+    (0..n).map(|i| vec![sentence(i), ["no", "yes"][i % 2].to_owned()]).collect()
+}
+
+/// Sentences with tags, as CoNLL has them.
+pub fn conll(n: usize) -> String {
+    let tag = |word: &str| match word.trim_end_matches('.') {
+        "Rome" => "B-LOC",
+        "Ann" => "B-PER",
+        "senate" | "nation" | "bank" => "B-ORG",
+        _ => "O",
+    };
+    let tagged =
+        |i| sentence(i).split(' ').map(|word| format!("{word}\t{}\n", tag(word))).collect::<String>() + "\n";
+    (0..n).map(tagged).collect()
+}
+
+/// Questions with their answers, as SQuAD has them.
+pub fn squad(n: usize) -> Value {
+    let paragraph = |i: usize| {
+        let context = format!("{} {}", sentence(i), sentence(i + 5));
+        let answer = WHAT[i / 2 % 6];
+        let start = context.find(answer).unwrap_or(0);
+        json!({"context": context, "qas": [{"id": format!("q{i}"), "question": format!("What did {} see?", WHO[i % 6]),
+            "answers": [{"text": answer, "answer_start": start}]}]})
+    };
+    json!({"version": "1.1", "data": [{"title": "t", "paragraphs": (0..n).map(paragraph).collect::<Vec<_>>()}]})
+}
+
+/// Rows of a context, two choices and the number of the right one.
+fn choices(n: usize) -> String {
+    let row = |i: usize| {
+        json!({"context": sentence(i), "choices": [sentence(i + 1), sentence(i + 2)], "label": i % 2})
+            .to_string()
+            + "\n"
+    };
+    (0..n).map(row).collect()
+}
+
+/// Rows between `delimiter`s under a header.
+pub fn delimited(rows: &[Vec<String>], delimiter: &str) -> String {
+    let rows = rows.iter().map(|row| row.join(delimiter) + "\n");
+    std::iter::once(["text", "label"].join(delimiter) + "\n").chain(rows).collect()
+}
+
+const PRETRAIN: &str = r#"corpus.files = ["seeds/corpus.txt"]
+tokenizer = { kind = "train-wordpiece", vocab_size = 200 }
+examples = { seq_len = 32, pairs.kind = "next-sentence" }
+train = { steps = 80, batch_size = 4, accumulate = 2 }
+optimizer.lr = 1e-3
+schedule = { kind = "linear", warmup_steps = 2 }
+eval = { heldout_fraction = 0.2, every = 7, max_examples = 16 }
+checkpoint = { every = 8, keep_last = 2 }
+log.every = 5
+model = { n_layers = 1, d_model = 16, n_heads = 2, d_ff = 32, max_positions = 64 }
+"#;
+
+/// A fine-tuning configuration.
+fn tuning(task: &str, data: &str) -> String {
+    format!(
+        "task = {{ {task} }}\nmodel.path = \"seeds/mlm\"\noptimizer.lr = 1e-3\ntrain = {{ epochs = 5, batch_size = 2 }}\n\
+         schedule = {{ kind = \"linear\", warmup_steps = 5 }}\ncheckpoint = {{ every = 4, keep_last = 2 }}\n\
+         eval.per_epoch = 2\n[data]\nmax_len = 48\ntrain.files = [\"seeds/train.{data}\"]\ndev = [\"seeds/dev.{data}\"]\n\
+         test = [\"seeds/dev.{data}\"]\n"
+    )
+}
+
+impl World {
+    /// Makes all seeds in `folder`, which is emptied first.
+    ///
+    /// # Errors
+    /// A call of the program that fails: there is then nothing to attack.
+    pub fn new(folder: PathBuf, program: PathBuf) -> Result<Self> {
+        case::remove(&folder)?;
+        fs::create_dir_all(folder.join("seeds"))?;
+        let folder = folder.canonicalize()?;
+        let world = Self { folder, program, whole: Mutex::default() };
+        world.texts()?;
+        world.models()?;
+        Ok(world)
+    }
+
+    /// A path in the world's folder.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// Reads a seed.
+    pub fn read(&self, name: &str) -> Result<Vec<u8>> {
+        let path = self.path(name);
+        fs::read(&path).with_context(|| format!("cannot read {}", path.display()))
+    }
+
+    /// Reads a seed that is JSON.
+    pub fn json(&self, name: &str) -> Result<Value> {
+        serde_json::from_slice(&self.read(name)?).with_context(|| name.to_owned())
+    }
+
+    /// The seeds that runs read, by the names that their configurations have for them.
+    pub fn bring_data(&self, case: &case::Case<'_>) -> Result<()> {
+        for name in fs::read_dir(self.path("seeds"))?.flatten() {
+            if name.path().is_file() {
+                case::copy(&name.path(), &case.path("seeds").join(name.file_name()))?;
+            }
+        }
+        case.bring("seeds/mlm", "seeds/mlm")
+    }
+
+    /// The folder of a run that was never interrupted, and how long it took.
+    pub fn whole(&self, run: &Run) -> Result<(PathBuf, Duration)> {
+        let slot = match self.whole.lock() {
+            Ok(mut whole) => whole.entry(run.name.to_owned()).or_default().clone(),
+            Err(_) => bail!("a thread of the campaign panicked"),
+        };
+        let Ok(mut taken) = slot.lock() else { bail!("a thread of the campaign panicked") };
+        let out = format!("whole/{}", run.name);
+        let time = match *taken {
+            Some(time) => time,
+            None => *taken.insert(self.call(run.attempt(&out))?),
+        };
+        Ok((self.path(&out), time))
+    }
+
+    fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> Result<()> {
+        let path = self.path("seeds").join(name);
+        fs::create_dir_all(path.parent().unwrap_or(&path))?;
+        Ok(fs::write(path, bytes)?)
+    }
+
+    /// Calls the program in the world's folder, where it has to succeed.
+    fn call(&self, attempt: Attempt) -> Result<Duration> {
+        let streams = self.path("call");
+        let ran = program::run(&self.program, &self.folder, &streams, &attempt)?;
+        if !ran.succeeded() {
+            bail!("{} fails without an attack:\n{}", attempt.shown(&self.program, None), ran.error());
+        }
+        Ok(ran.time)
+    }
+
+    fn cloze(&self, args: &[&str]) -> Result<Duration> {
+        self.call(Attempt::new(args.iter().copied()))
+    }
+
+    fn texts(&self) -> Result<()> {
+        self.write("corpus.txt", corpus(40))?;
+        self.write("other.txt", (0..300).map(|i| format!("zebra quagga {i} okapi\n")).collect::<String>())?;
+        for (split, n) in [("train", 16), ("dev", 6)] {
+            let file = |ending: &str| format!("{split}.{ending}");
+            self.write(&file("tsv"), delimited(&rows(n), "\t"))?;
+            self.write(&file("csv"), delimited(&rows(n), ","))?;
+            let line = |row: &Vec<String>| json!({"text": row[0], "label": row[1]}).to_string() + "\n";
+            self.write(&file("jsonl"), rows(n).iter().map(line).collect::<String>())?;
+            let row =
+                |row: &Vec<String>| format!("<r><text>{}</text><label>{}</label></r>\n", row[0], row[1]);
+            self.write(
+                &file("xml"),
+                format!(
+                    "<?xml version=\"1.0\"?>\n<all>{}</all>\n",
+                    rows(n).iter().map(row).collect::<String>()
+                ),
+            )?;
+            self.write(&file("parquet"), parquet::file(&["text", "label"], &rows(n)))?;
+            self.write(&file("conll"), conll(n))?;
+            self.write(&file("json"), squad(n).to_string())?;
+            self.write(&file("choices.jsonl"), choices(n))?;
+        }
+        self.write("pretrain.toml", PRETRAIN)?;
+        self.write("classification.toml", tuning("kind = \"classification\"", "tsv"))?;
+        self.write("tagging.toml", tuning("kind = \"tagging\"", "conll"))?;
+        self.write("answers.toml", tuning("kind = \"answers\", stride = 8, max_question = 16", "json"))?;
+        self.write("choices.toml", tuning("kind = \"multiple-choice\"", "choices.jsonl"))?;
+        let prompt = "kind = \"prompt\", template = \"{text} It was {mask}.\", verbaliser = { no = [\"law\"], yes = [\"debt\", \"road\"] }";
+        self.write("prompt.toml", tuning(prompt, "tsv"))?;
+        let regression = tuning("kind = \"regression\"", "numbers.tsv");
+        self.write("regression.toml", regression)?;
+        for split in ["train", "dev"] {
+            let rows: Vec<Vec<String>> = (0..12).map(|i| vec![sentence(i), format!("{}.5", i % 5)]).collect();
+            self.write(&format!("{split}.numbers.tsv"), delimited(&rows, "\t"))?;
+        }
+        Ok(())
+    }
+
+    fn models(&self) -> Result<()> {
+        for (model, size) in [("wordpiece", "200"), ("bpe", "120"), ("byte-bpe", "400")] {
+            let out = format!("seeds/tokenizers/{model}");
+            let cased = if model == "wordpiece" { "--lowercase" } else { "--cased" };
+            self.cloze(&[
+                "tokenizer",
+                "train",
+                "--model",
+                model,
+                "--vocab-size",
+                size,
+                cased,
+                "--out",
+                &out,
+                "seeds/corpus.txt",
+            ])?;
+        }
+        self.cloze(&["train", "seeds/pretrain.toml", "--out", "runs/mlm", "--set", SHORT.0])?;
+        case::copy(&self.path("runs/mlm/model"), &self.path("seeds/mlm"))?;
+        for task in ["classification", "tagging", "answers", "choices", "regression", "prompt"] {
+            let (config, run) = (format!("seeds/{task}.toml"), format!("runs/{task}"));
+            self.cloze(&["train", &config, "--out", &run, "--set", SHORT.1])?;
+            case::copy(&self.path(&format!("{run}/model")), &self.path(&format!("models/{task}")))?;
+        }
+        case::copy(&self.path("seeds/mlm"), &self.path("models/mlm"))?;
+        self.cloze(&[
+            "convert",
+            "--model",
+            "seeds/mlm",
+            "--out",
+            "models/shards",
+            "--max-shard-size",
+            "6KB",
+        ])?;
+        // A run that is not done: the same config's, its result and last checkpoint taken away.
+        let (whole, _) = self.whole(&RUNS[0])?;
+        case::copy(&whole, &self.path("unfinished"))?;
+        case::remove(&self.path("unfinished/model"))?;
+        if let Some(last) = checkpoints(&self.path("unfinished")).last() {
+            case::remove(last)?;
+        }
+        Ok(())
+    }
+}
+
+/// The folders of a run's checkpoints, oldest first.
+pub fn checkpoints(run: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(run.join("checkpoints")).into_iter().flatten().flatten();
+    let mut found: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    found.retain(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("step-")));
+    found.sort();
+    found
+}
