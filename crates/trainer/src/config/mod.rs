@@ -699,9 +699,9 @@ final_fraction = 0.1
         let cases = [
             ("train.steps=0", "`train.steps` is 0; expected a whole number of 1 or more"),
             ("train.batch_size=0", "`train.batch_size` is 0; expected a whole number from 1 to 33554431"),
-            ("train.accumulate=0", "`train.accumulate` is 0; expected a whole number of 1 or more"),
-            ("train.workers=0", "`train.workers` is 0; expected a whole number of 1 or more"),
-            ("train.prefetch=0", "`train.prefetch` is 0; expected a whole number of 1 or more"),
+            ("train.accumulate=0", "`train.accumulate` is 0; expected a whole number from 1 to 2147483647"),
+            ("train.workers=0", "`train.workers` is 0; expected a whole number from 1 to 256"),
+            ("train.prefetch=0", "`train.prefetch` is 0; expected a whole number from 1 to 65536"),
             ("corpus.files=[]", "`corpus.files` is []; expected at least one file, folder or glob"),
             ("tokenizer.vocab_size=5", "`tokenizer.vocab_size` is 5; expected a whole number of 32 or more"),
             (
