@@ -119,6 +119,13 @@ impl<'a> Case<'a> {
         }
     }
 
+    /// Adds a fault unless two folders hold the same, byte for byte.
+    pub fn expect_same(&mut self, a: &Path, b: &Path, what: impl Display) {
+        if let Some(difference) = difference(a, b) {
+            self.fault(format!("{what}: {difference}"));
+        }
+    }
+
     /// Calls the program and judges how it ends.
     pub fn run(&mut self, attempt: Attempt) -> Result<Ran> {
         let ran = self.quietly(self.program, attempt)?;

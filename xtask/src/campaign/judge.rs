@@ -6,12 +6,11 @@ use super::program::{Ran, Signal};
 const LONGEST: usize = 4_000;
 
 /// Words of the parsers and of the language, which tell a user nothing.
-const JARGON: [&str; 6] = [
+const JARGON: [&str; 5] = [
     "variant identifier",
     "untagged enum",
     "called `Option::unwrap()`",
     "called `Result::unwrap()`",
-    "No such file or directory (os error 2): No such file",
     "stack backtrace",
 ];
 
@@ -30,8 +29,10 @@ pub fn faults(ran: &Ran) -> Vec<String> {
     }
     let ours = ran.timed_out || ran.ended.is_some();
     if let (Some(signal), false) = (ran.signal, ours) {
-        let last = text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();
-        faults.push(format!("death by signal {signal}: `{last}`"));
+        let telling = |line: &&str| line.contains("memory allocation") || line.contains("overflow");
+        let lines = || text.lines().filter(|line| !line.trim().is_empty());
+        let said = lines().find(telling).or(lines().next_back()).unwrap_or_default().replace('`', "'");
+        faults.push(format!("death by signal {signal}: `{said}`"));
     }
     match (ran.code, faults.is_empty()) {
         (Some(1 | 2), true) => faults.extend(of_error(&ran.err)),
@@ -70,10 +71,23 @@ fn of_error(err: &[u8]) -> Vec<String> {
     if !usage && after.iter().any(|line| !line.trim().is_empty()) {
         faults.push("the error takes more than one line".into());
     }
+    if is_bare(line) {
+        faults.push(format!("not said what was tried, a path and the system's words alone: `{line}`"));
+    }
     if let Some(word) = JARGON.iter().find(|word| line.contains(**word)) {
         faults.push(format!("a parser's words: {word}"));
     }
     faults
+}
+
+/// Whether a line is a path and what the system said about it.
+fn is_bare(line: &str) -> bool {
+    let parts = line.strip_prefix("error: ").and_then(|rest| rest.split_once(": "));
+    parts.is_some_and(|(path, said)| {
+        let words = said.split_once(" (os error ").map(|(words, rest)| (words, rest.contains(": ")));
+        let is_path = !path.contains(' ') && path.contains(['/', '.']);
+        is_path && words.is_some_and(|(words, more)| !words.contains(": ") && !more)
+    })
 }
 
 /// The first byte that does things to a terminal.
@@ -151,6 +165,14 @@ mod tests {
         assert_fault(exited(1, "error: \x1b[31mred\n"), "control byte 0x1b");
         assert_fault(exited(0, "note \0\n"), "control byte 0x00");
         assert_fault(exited(2, "error: expected variant identifier at line 1\n"), "a parser's words");
+        assert_fault(
+            exited(1, "error: m/config.json: Is a directory (os error 21)\n"),
+            "not said what was tried",
+        );
+        assert_eq!(
+            faults(&exited(1, "error: cannot read m/x: Is a directory (os error 21)\n")),
+            Vec::<String>::new()
+        );
         assert_fault(exited(134, ""), "exit status 134");
         assert_fault(exited(0, "error: but done\n"), "exit status 0 with an error line");
         assert_fault(Ran { err: b"error: \xff\n".into(), code: Some(1), ..Ran::default() }, "not UTF-8");

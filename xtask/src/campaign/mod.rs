@@ -176,8 +176,6 @@ struct Tally {
     spent: Duration,
     slowest: (Duration, u64),
     largest: (u64, u64),
-    /// Why the kind cannot be tried here.
-    skipped: Option<String>,
 }
 
 struct Fault {
@@ -185,18 +183,6 @@ struct Fault {
     first: String,
     kept: Vec<PathBuf>,
 }
-
-/// Why a kind cannot be tried on this machine.
-#[derive(Debug)]
-pub struct Skipped(pub String);
-
-impl std::fmt::Display for Skipped {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Skipped {}
 
 impl Campaign<'_> {
     /// Does cases until the time is over.
@@ -209,16 +195,12 @@ impl Campaign<'_> {
             let start = Instant::now();
             let done = (kind.attack)(&mut case);
             let took = start.elapsed();
-            let skipped =
-                done.as_ref().err().and_then(|error| error.downcast_ref()).map(|Skipped(why)| why.clone());
-            if skipped.is_none() {
-                done.with_context(|| format!("{} {index}", kind.name))?;
-            }
+            done.with_context(|| format!("{} {index}", kind.name))?;
             // Interrupted cases end in their own ways.
             if step::INTERRUPTED.load(Ordering::SeqCst) {
                 return Ok(());
             }
-            let keep = self.count(at, index, expected, took, &case, skipped)?;
+            let keep = self.count(at, index, expected, took, &case)?;
             if let Some(place) = keep {
                 let again =
                     format!("cargo xtask campaign --seed {} --only {} --case {index}", self.seed, kind.name);
@@ -246,9 +228,7 @@ impl Campaign<'_> {
         if step::INTERRUPTED.load(Ordering::SeqCst) || Instant::now() > self.deadline {
             return Ok(None);
         }
-        let open = |(_, tally): &(usize, &mut Tally)| {
-            tally.skipped.is_none() && (self.only.is_none() || tally.begun == 0)
-        };
+        let open = |(_, tally): &(usize, &mut Tally)| self.only.is_none() || tally.begun == 0;
         let least = state.tallies.iter_mut().enumerate().filter(open).min_by_key(|(_, tally)| tally.spent);
         let Some((at, tally)) = least else { return Ok(None) };
         let index = self.only.unwrap_or(tally.begun);
@@ -269,15 +249,10 @@ impl Campaign<'_> {
         expected: Duration,
         took: Duration,
         case: &Case<'_>,
-        skipped: Option<String>,
     ) -> Result<Option<PathBuf>> {
         let mut state = self.state()?;
         let tally = &mut state.tallies[at];
         tally.spent = tally.spent + took - expected.min(tally.spent + took);
-        if skipped.is_some() {
-            tally.skipped = skipped;
-            return Ok(None);
-        }
         tally.tried += 1;
         tally.failed += u64::from(!case.faults.is_empty());
         tally.slowest = tally.slowest.max((case.slowest, index));
@@ -336,11 +311,6 @@ impl Campaign<'_> {
             let kept: Vec<String> = fault.kept.iter().map(|place| place.display().to_string()).collect();
             let (kind, count, first) = (self.kinds[*at].name, fault.count, case::printable(&fault.first));
             println!("{kind}, {count} ×: {first}\n    {}", kept.join(" "));
-        }
-        for (kind, tally) in self.kinds.iter().zip(&state.tallies) {
-            if let Some(why) = &tally.skipped {
-                println!("{}: skipped: {why}", kind.name);
-            }
         }
         let rows = self.kinds.iter().zip(&state.tallies).map(|(kind, tally)| {
             let ((slowest, by_slowest), (largest, by_largest)) = (tally.slowest, tally.largest);

@@ -218,9 +218,11 @@ fn train(case: &mut Case<'_>, attempt: Attempt) -> Result<Ran> {
     Ok(ran)
 }
 
-/// Lines of metrics.
+/// Records of steps among the metrics.
 fn logged(case: &Case<'_>) -> usize {
-    case.read("out/metrics.jsonl").map_or(0, |bytes| bytes.iter().filter(|byte| **byte == b'\n').count())
+    let metrics = case.read("out/metrics.jsonl").unwrap_or_default();
+    let is_step = |line: &&str| line.contains(r#""event":"train""#) || line.contains(r#""event":"tuning""#);
+    String::from_utf8_lossy(&metrics).lines().filter(is_step).count()
 }
 
 /// Whether an error is none of training itself, which may come to numbers that are not finite.

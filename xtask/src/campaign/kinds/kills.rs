@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::campaign::case::{self, Case};
+use crate::campaign::case::Case;
 use crate::campaign::program::{Signal, When};
 use crate::campaign::world::{RUNS, Run};
 
@@ -27,9 +27,11 @@ pub fn attack(case: &mut Case<'_>) -> Result<()> {
         let ran = case.run(attempt)?;
         case.expect(ran.succeeded(), format!("{} does not go on: {}", run.name, last_line(&ran.error())));
     }
-    if let Some(difference) = case::difference(&whole.join("model"), &case.path("out/model")) {
-        case.fault(format!("unequal bits of {} after kill and resume: {difference}", run.name));
-    }
+    case.expect_same(
+        &whole.join("model"),
+        &case.path("out/model"),
+        format!("unequal bits of {} after kill and resume", run.name),
+    );
     Ok(())
 }
 

@@ -35,9 +35,11 @@ fn train(case: &mut Case<'_>) -> Result<()> {
     expect_sense(case, &both);
     if done > 0 {
         for out in &outs[..done] {
-            if let Some(difference) = case::difference(&whole.join("model"), &case.path(out).join("model")) {
-                case.fault(format!("unequal bits of two runs at once: {difference}"));
-            }
+            case.expect_same(
+                &whole.join("model"),
+                &case.path(out).join("model"),
+                "unequal bits of two runs at once",
+            );
         }
     }
     Ok(())
@@ -53,9 +55,7 @@ fn convert(case: &mut Case<'_>) -> Result<()> {
     let done = both.iter().filter(|ran| ran.succeeded()).count();
     case.expect(done == 1, format!("{done} of two conversions succeeded"));
     expect_sense(case, &both);
-    if let Some(difference) = case::difference(&case.path("alone"), &case.path("out")) {
-        case.fault(format!("two conversions at once: {difference}"));
-    }
+    case.expect_same(&case.path("alone"), &case.path("out"), "two conversions at once");
     Ok(())
 }
 

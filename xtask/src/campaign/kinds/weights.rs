@@ -119,5 +119,6 @@ pub fn shards(case: &mut Case<'_>) -> Result<()> {
     let attempt = ask(case, "mlm", "model");
     let ran = case.run(attempt)?;
     expect_finite(case, &ran);
+    case.expect(!ran.error().contains("model configuration"), "shards are called a model configuration");
     Ok(())
 }

@@ -78,7 +78,10 @@ fn damage(random: &mut Random, text: &mut String) {
         }
         3 => join(lines[..line].to_vec()),
         4 => number(random, text),
-        5 => text.replace('\n', *random.pick(&["\r\n", "\r", "\n\n", "\n\n\n\n", ""])),
+        5 => {
+            let end = *random.pick(&["\r\n", "\r", "\n\n", "\n\n\n\n", ""]);
+            text.replace('\n', end)
+        }
         6 => field(random, text),
         7 => insert(random, text, &ODD.iter().map(|odd| odd.to_string()).collect::<Vec<_>>()),
         8 => {
