@@ -35,7 +35,7 @@ fn minilm_embeds_as_transformers_does() {
         let embedder = Embedder::load(&model, config, &Device::flex()).unwrap();
         assert_eq!((embedder.width(), embedder.max_len()), (384, 256));
         assert!(embedder.report().missing.is_empty() && embedder.report().unexpected.is_empty());
-        let found = embedder.embed(&texts);
+        let found = embedder.embed(&texts).unwrap();
         assert_eq!(found.truncated, 1);
         let expected: Vec<f32> = golden[name].iter::<f32>().collect();
         let rows = found.values.chunks_exact(384).zip(expected.chunks_exact(384));
@@ -47,7 +47,7 @@ fn minilm_embeds_as_transformers_does() {
             }
         }
         for (text, together) in texts.iter().zip(found.values.chunks_exact(384)) {
-            let alone = embedder.embed(&[text]).values;
+            let alone = embedder.embed(&[text]).unwrap().values;
             assert!(cosine(&alone, together) > 0.99999, "{text} by itself");
         }
     }
@@ -75,20 +75,20 @@ fn a_folder_without_modules_is_averaged_and_not_scaled() {
     assert!(plain.report().missing.is_empty());
     assert!(plain.report().unexpected.iter().all(|name| name.starts_with("cls.")));
     assert!(!plain.report().unexpected.is_empty());
-    let found = plain.embed(&texts);
+    let found = plain.embed(&texts).unwrap();
     assert_eq!((found.values.len(), found.truncated), (4 * 24, 1));
     for (text, together) in texts.iter().zip(found.values.chunks_exact(24)) {
-        for (a, b) in plain.embed(&[text]).values.iter().zip(together) {
+        for (a, b) in plain.embed(&[text]).unwrap().values.iter().zip(together) {
             assert!((a - b).abs() < 1e-4, "{text}");
         }
     }
-    let scaled = load(EmbedConfig { normalize: Some(true), ..EmbedConfig::default() }).embed(&texts);
+    let scaled = load(EmbedConfig { normalize: Some(true), ..EmbedConfig::default() }).embed(&texts).unwrap();
     for (plain, scaled) in found.values.chunks_exact(24).zip(scaled.values.chunks_exact(24)) {
         let length: f32 = scaled.iter().map(|x| x * x).sum();
         assert!((length - 1.0).abs() < 1e-5);
         assert!(cosine(plain, scaled) > 0.999_999);
     }
-    assert!(plain.embed::<&str>(&[]).values.is_empty());
+    assert!(plain.embed::<&str>(&[]).unwrap().values.is_empty());
 }
 
 #[test]
@@ -173,16 +173,16 @@ fn poolings_are_those_of_sentence_transformers() {
         let expected: Vec<f32> = golden[name].iter::<f32>().collect();
         let width = embedder.width();
         assert_eq!(width * texts.len(), expected.len(), "{name}");
-        let found = embedder.embed(&texts);
+        let found = embedder.embed(&texts).unwrap();
         assert_eq!(found.truncated, 1);
         for (i, (a, b)) in found.values.iter().zip(&expected).enumerate() {
             assert!((a - b).abs() < 1e-5, "{name} of text {}: {a} is not {b}", i / width);
         }
         for (text, together) in texts.iter().zip(found.values.chunks_exact(width)) {
-            let alone = embedder.embed(&[text]).values;
+            let alone = embedder.embed(&[text]).unwrap().values;
             assert!(alone.iter().zip(together).all(|(a, b)| (a - b).abs() < 1e-5), "{name} of {text:?}");
         }
-        let rounded = load(true).embed(&texts).values;
+        let rounded = load(true).embed(&texts).unwrap().values;
         assert_ne!(rounded, found.values);
         for (a, b) in rounded.chunks_exact(width).zip(found.values.chunks_exact(width)) {
             let cosine = cosine(a, b);

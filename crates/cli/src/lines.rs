@@ -6,9 +6,16 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use cloze_data::not_utf8;
+use cloze_tokenizer::Sequence;
 
 /// Bytes read ahead at most.
 const READ_AHEAD: usize = 1 << 20;
+
+/// Lines of a batch at most: results of this many are in memory at once, and short ones cost more than their bytes.
+pub const BATCH: usize = 2048;
+
+/// How long a line may be unless it is set, in bytes: as training data has it.
+pub const MAX_LINE_BYTES: usize = 1 << 20;
 
 /// How UTF-8 may begin to say that it is that.
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
@@ -19,6 +26,10 @@ const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 /// answer to each line gets it.
 pub struct Lines<R> {
     input: BufReader<R>,
+    /// The longest line, in bytes.
+    max: usize,
+    /// What becomes of a longer one.
+    longer: Longer,
     /// What errors call the input.
     name: String,
     /// A file's bytes.
@@ -29,32 +40,66 @@ pub struct Lines<R> {
     failed: Option<anyhow::Error>,
 }
 
+/// What becomes of a line that is longer than lines may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Longer {
+    /// It is an error.
+    Refused,
+    /// Its beginning is handed out; the rest is read and forgotten.
+    Cut,
+}
+
+/// A line without its end.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Line {
+    /// The line, or what is kept of it.
+    pub text: String,
+    /// Whether the line goes on behind `text`.
+    pub goes_on: bool,
+}
+
+impl AsRef<str> for Line {
+    fn as_ref(&self) -> &str {
+        &self.text
+    }
+}
+
+impl<'a> From<&'a Line> for Sequence<'a> {
+    fn from(line: &'a Line) -> Self {
+        match line.goes_on {
+            true => Self::Beginning(&line.text),
+            false => Self::Text(&line.text),
+        }
+    }
+}
+
 impl Lines<StdinLock<'static>> {
     /// The lines of standard input.
-    pub fn stdin() -> Self {
-        Self::new(stdin().lock(), "standard input")
+    pub fn stdin(max: usize, longer: Longer) -> Self {
+        Self::new(stdin().lock(), "standard input", max, longer)
     }
 }
 
 impl Lines<Box<dyn Read>> {
     /// The lines of a file, or of standard input where there is none.
-    pub fn of(path: Option<&Path>) -> Result<Self> {
+    pub fn of(path: Option<&Path>, max: usize) -> Result<Self> {
+        let new = |input: Box<dyn Read>, name: &str| Self::new(input, name, max, Longer::Refused);
         match path {
-            None => Ok(Self::new(Box::new(stdin().lock()), "standard input")),
+            None => Ok(new(Box::new(stdin().lock()), "standard input")),
             Some(path) => {
                 let name = path.display().to_string();
                 let file = File::open(path).with_context(|| format!("cannot read {name}"))?;
                 let size = file.metadata().ok().filter(Metadata::is_file).map(|found| found.len());
-                Ok(Self { size, ..Self::new(Box::new(file), &name) })
+                Ok(Self { size, ..new(Box::new(file), &name) })
             }
         }
     }
 }
 
 impl<R: Read> Lines<R> {
-    fn new(input: R, name: &str) -> Self {
+    fn new(input: R, name: &str, max: usize, longer: Longer) -> Self {
         let input = BufReader::with_capacity(READ_AHEAD, input);
-        Self { input, name: name.to_owned(), size: None, count: 0, failed: None }
+        Self { input, max, longer, name: name.to_owned(), size: None, count: 0, failed: None }
     }
 
     /// All bytes of a file, line ends among them; of other input it is not known how much there is.
@@ -67,12 +112,24 @@ impl<R: Read> Lines<R> {
         format!("{}, line {number}", self.name)
     }
 
-    /// The next lines, without their ends (`\n` or `\r\n`), and the number of the first, from 1;
+    /// What the tokenizer says of a line, with the line's place.
+    pub fn failure(&self, number: usize, line: &Line, error: cloze_tokenizer::Error) -> anyhow::Error {
+        let error = anyhow::Error::new(error);
+        let error = if line.goes_on { error.context(self.too_long()) } else { error };
+        error.context(self.place(number))
+    }
+
+    fn too_long(&self) -> String {
+        format!("longer than `--max-line-bytes` = {}", self.max)
+    }
+
+    /// The next lines, [`BATCH`] at most, without their ends (`\n` or `\r\n`), and the number of the first, from 1;
     /// `None` when all are read.
     ///
     /// # Errors
-    /// A line that is not UTF-8, by its number, once the lines before it have been handed out.
-    pub fn next_batch(&mut self) -> Result<Option<(usize, Vec<String>)>> {
+    /// A line that is not UTF-8 (as far as it is kept) or too long, by its number, once the lines before it have been
+    /// handed out.
+    pub fn next_batch(&mut self) -> Result<Option<(usize, Vec<Line>)>> {
         if let Some(error) = self.failed.take() {
             return Err(error);
         }
@@ -89,35 +146,69 @@ impl<R: Read> Lines<R> {
                 }
             }
             // Go on only where a whole line is at hand, so that no read has to wait.
-            if !self.input.buffer().contains(&b'\n') {
+            if batch.len() == BATCH || !self.input.buffer().contains(&b'\n') {
                 break;
             }
         }
         Ok((!batch.is_empty()).then_some((first, batch)))
     }
 
-    fn next_line(&mut self) -> Result<Option<String>> {
+    fn next_line(&mut self) -> Result<Option<Line>> {
         let number = self.count + 1;
         let mut line = Vec::new();
-        let read = self.input.read_until(b'\n', &mut line);
+        let mark = if number == 1 { BYTE_ORDER_MARK.len() } else { 0 };
+        // Room for the line's end and the mark: what fills it without ending is too long.
+        let room = self.max.saturating_add(2 + mark) as u64;
+        let read = self.input.by_ref().take(room).read_until(b'\n', &mut line);
         if read.with_context(|| self.place(number))? == 0 {
             return Ok(None);
         }
         self.count = number;
-        if number == 1 && line.starts_with(BYTE_ORDER_MARK) {
-            line.drain(..BYTE_ORDER_MARK.len());
-        }
-        if line.last() == Some(&b'\n') {
+        let ended = line.last() == Some(&b'\n');
+        if ended {
             line.pop();
             if line.last() == Some(&b'\r') {
                 line.pop();
             }
         }
+        if number == 1 && line.starts_with(BYTE_ORDER_MARK) {
+            line.drain(..BYTE_ORDER_MARK.len());
+        }
+        let goes_on = line.len() > self.max;
+        if goes_on {
+            if self.longer == Longer::Refused {
+                bail!("{}: {}; cut the line, or raise the limit", self.place(number), self.too_long());
+            }
+            if !ended {
+                self.skip_line().with_context(|| self.place(number))?;
+            }
+            line.truncate(self.max);
+            // Not in the middle of a character.
+            if let Err(error) = std::str::from_utf8(&line)
+                && error.error_len().is_none()
+            {
+                line.truncate(error.valid_up_to());
+            }
+        }
         match String::from_utf8(line) {
-            Ok(line) => Ok(Some(line)),
+            Ok(text) => Ok(Some(Line { text, goes_on })),
             Err(error) => {
                 let what = not_utf8(error.as_bytes(), error.utf8_error(), number == 1);
                 bail!("{}: {what}", self.place(number))
+            }
+        }
+    }
+
+    /// Reads to the end of a line without keeping it.
+    fn skip_line(&mut self) -> std::io::Result<()> {
+        loop {
+            let buffer = self.input.fill_buf()?;
+            let end = buffer.iter().position(|byte| *byte == b'\n');
+            let used = end.map_or(buffer.len(), |end| end + 1);
+            let done = end.is_some() || buffer.is_empty();
+            self.input.consume(used);
+            if done {
+                return Ok(());
             }
         }
     }
@@ -129,13 +220,19 @@ mod tests {
 
     /// Everything `input` yields, and the error that ended it.
     fn all(input: &[u8]) -> (Vec<String>, Option<String>) {
-        let mut lines = Lines::new(input, "standard input");
+        bounded(input, MAX_LINE_BYTES, Longer::Refused)
+    }
+
+    fn bounded(input: &[u8], max: usize, longer: Longer) -> (Vec<String>, Option<String>) {
+        let mut lines = Lines::new(input, "standard input", max, longer);
         let mut read = Vec::new();
         loop {
             match lines.next_batch() {
                 Ok(Some((first, batch))) => {
                     assert_eq!(first, read.len() + 1);
-                    read.extend(batch);
+                    assert!(batch.len() <= BATCH);
+                    let shown = |line: Line| if line.goes_on { line.text + "…" } else { line.text };
+                    read.extend(batch.into_iter().map(shown));
                 }
                 Ok(None) => return (read, None),
                 Err(error) => return (read, Some(error.to_string())),
@@ -178,9 +275,38 @@ mod tests {
                 Ok(piece.len())
             }
         }
-        let mut lines = Lines::new(Pieces(vec![b"a\nb\nc", b"c\nd\n"]), "pieces");
-        assert_eq!(lines.next_batch().unwrap().unwrap(), (1, vec!["a".into(), "b".into()]));
-        assert_eq!(lines.next_batch().unwrap().unwrap(), (3, vec!["cc".into(), "d".into()]));
+        let pieces = Pieces(vec![b"a\nb\nc", b"c\nd\n"]);
+        let mut lines = Lines::new(pieces, "pieces", MAX_LINE_BYTES, Longer::Refused);
+        let line = |text: &str| Line { text: text.to_owned(), goes_on: false };
+        assert_eq!(lines.next_batch().unwrap().unwrap(), (1, vec![line("a"), line("b")]));
+        assert_eq!(lines.next_batch().unwrap().unwrap(), (3, vec![line("cc"), line("d")]));
         assert!(lines.next_batch().unwrap().is_none());
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_is_refused_or_cut() {
+        let refused = |input: &str| bounded(input.as_bytes(), 3, Longer::Refused);
+        assert_eq!(
+            refused("abc\r\n\u{feff}\nabc"),
+            (vec!["abc".into(), "\u{feff}".into(), "abc".into()], None)
+        );
+        assert_eq!(refused("\u{feff}abc"), (vec!["abc".into()], None));
+        for long in ["abcd\nx", "abcd\r\nx", "abcd", "\u{feff}abcd", "abc\r\r\n", "aéb\n"] {
+            let (lines, error) = refused(&format!("{long}"));
+            assert!(lines.is_empty());
+            let message = "standard input, line 1: longer than `--max-line-bytes` = 3; cut the line, or raise the limit";
+            assert_eq!(error.unwrap(), message);
+        }
+        let cut = |input: &str| bounded(input.as_bytes(), 3, Longer::Cut);
+        let long = format!("{}\nabc\n", "abcdefg".repeat(1 << 19));
+        assert_eq!(cut(&long), (vec!["abc…".into(), "abc".into()], None));
+        assert_eq!(cut("abé\naébc\nabcd"), (vec!["ab…".into(), "aé…".into(), "abc…".into()], None));
+        assert!(bounded(b"a\xffbcd", 3, Longer::Cut).1.unwrap().contains("byte 2 is 0xff"));
+    }
+
+    #[test]
+    fn a_batch_has_so_many_lines_at_most() {
+        let (lines, error) = all(&vec![b'\n'; 3 * BATCH + 7]);
+        assert_eq!((lines.len(), error), (3 * BATCH + 7, None));
     }
 }

@@ -144,6 +144,26 @@ pub enum DataError {
     #[error("the tokenizer cannot be used for labelled data")]
     Tokenizer(#[from] cloze_tokenizer::Error),
 
+    /// An example that the tokenizer fails on.
+    #[error("example {number}")]
+    Example {
+        /// The example's number, from 1.
+        number: usize,
+        /// What is wrong.
+        source: cloze_tokenizer::Error,
+    },
+
+    /// A document that the tokenizer fails on.
+    #[error("document {number} of the corpus, which begins with {beginning:?}")]
+    Document {
+        /// The document's number, from 1.
+        number: u64,
+        /// The beginning of its text.
+        beginning: String,
+        /// What is wrong.
+        source: cloze_tokenizer::Error,
+    },
+
     /// A corpus without any text.
     #[error(
         "the corpus ({}) has no text{}",
@@ -231,6 +251,16 @@ pub enum DataError {
 }
 
 impl DataError {
+    /// An error of some examples' tokens, of which so many came `before` them, as a closure for `map_err`.
+    pub fn example(before: usize) -> impl FnOnce(cloze_tokenizer::Error) -> Self {
+        move |error| match error {
+            cloze_tokenizer::Error::Batch { index, source, .. } => {
+                Self::Example { number: before + index + 1, source: *source }
+            }
+            error => Self::Tokenizer(error),
+        }
+    }
+
     /// A [`DataError::Io`] for `path`, as a closure for `map_err`.
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.to_owned();

@@ -252,6 +252,9 @@ fn key(config: &CorpusConfig, base: &Path, tokenizer: &Tokenizer) -> Result<Stri
     Ok(hasher.finalize().to_hex()[..32].to_string())
 }
 
+/// Characters of a document that an error shows.
+const SHOWN: usize = 60;
+
 /// A document's sentences as stored tokens, with the sentences' lengths.
 #[derive(Default)]
 struct Encoded {
@@ -259,14 +262,14 @@ struct Encoded {
     sentence_lengths: Vec<usize>,
 }
 
-fn encode(document: &Document, language: &str, tokenizer: &Tokenizer) -> Encoded {
+fn encode(document: &Document, language: &str, tokenizer: &Tokenizer) -> cloze_tokenizer::Result<Encoded> {
     let mut encoded = Encoded::default();
     let (mut ids, mut starts) = (Vec::new(), Vec::new());
     for paragraph in document.paragraphs() {
         for sentence in sentences(paragraph, language) {
             ids.clear();
             starts.clear();
-            tokenizer.encode_into(sentence, &mut ids, &mut starts);
+            tokenizer.encode_into(sentence, &mut ids, &mut starts)?;
             if ids.is_empty() {
                 continue;
             }
@@ -275,7 +278,7 @@ fn encode(document: &Document, language: &str, tokenizer: &Tokenizer) -> Encoded
             encoded.sentence_lengths.push(ids.len());
         }
     }
-    encoded
+    Ok(encoded)
 }
 
 fn build(
@@ -295,7 +298,7 @@ fn build(
     let mut tokens = Output::create(partial.path().join("tokens.bin"))?;
     let mut sentence_ends = Output::create(partial.path().join("sentences.bin"))?;
     let mut document_ends = Output::create(partial.path().join("documents.bin"))?;
-    let (mut n_tokens, mut n_sentences, mut n_documents) = (0u64, 0u64, 0u64);
+    let (mut n_tokens, mut n_sentences, mut n_documents, mut n_read) = (0u64, 0u64, 0u64, 0u64);
 
     let mut source = documents(config, base)?;
     let mut chunk: Vec<Document> = Vec::new();
@@ -315,9 +318,17 @@ fn build(
         if chunk.is_empty() {
             break;
         }
-        let encoded: Vec<Encoded> =
+        let encoded: Vec<_> =
             chunk.par_iter().map(|document| encode(document, &config.language, tokenizer)).collect();
-        for document in encoded.iter().filter(|document| !document.tokens.is_empty()) {
+        for (document, encoded) in chunk.iter().zip(encoded) {
+            n_read += 1;
+            let document = encoded.map_err(|source| {
+                let beginning = document.text().chars().take(SHOWN).collect();
+                DataError::Document { number: n_read, beginning, source }
+            })?;
+            if document.tokens.is_empty() {
+                continue;
+            }
             for token in &document.tokens {
                 tokens.write(&token.to_le_bytes())?;
             }

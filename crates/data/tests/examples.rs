@@ -107,7 +107,7 @@ fn the_prepared_corpus_holds_what_the_tokenizer_says() {
     let setup = Setup::new();
     let first_line = text().lines().next().unwrap().to_string();
     let (mut ids, mut starts) = (Vec::new(), Vec::new());
-    setup.tokenizer.encode_into(&first_line, &mut ids, &mut starts);
+    setup.tokenizer.encode_into(&first_line, &mut ids, &mut starts).unwrap();
     let stored: Vec<(u32, bool)> = setup.corpus.tokens(setup.corpus.sentence(0)).collect();
     assert_eq!(stored, ids.into_iter().zip(starts).collect::<Vec<_>>());
     let lines = text().lines().filter(|line| !line.is_empty()).count() as u64;

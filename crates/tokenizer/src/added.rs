@@ -23,11 +23,11 @@ use crate::{
 /// let ship =
 ///     AddedToken { single_word: true, lstrip: true, normalized: false, ..AddedToken::plain("SHIP") };
 /// tokenizer.add_tokens([ship, AddedToken::special("<end>")])?;
-/// let encoding = tokenizer.encode("old SHIP sea<end>", false);
+/// let encoding = tokenizer.encode("old SHIP sea<end>", false)?;
 /// assert_eq!(encoding.tokens, ["old", " SHIP", "sea", "<end>"]);
 /// assert_eq!(encoding.offsets[1], (3, 8));
-/// assert_eq!(tokenizer.encode("SHIPs", false).tokens, ["[UNK]"]);
-/// assert_eq!(tokenizer.decode(&encoding.ids, true), "old SHIP sea");
+/// assert_eq!(tokenizer.encode("SHIPs", false)?.tokens, ["[UNK]"]);
+/// assert_eq!(tokenizer.decode(&encoding.ids, true)?, "old SHIP sea");
 /// # Ok::<_, cloze_tokenizer::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -157,7 +157,7 @@ impl AddedVocabulary {
     pub fn refresh(&mut self, normalizer: Option<&Normalizer>) -> Result<()> {
         for entry in &mut self.tokens {
             entry.text = match normalizer {
-                Some(normalizer) if entry.token.normalized => normalizer.normalize(&entry.token.content),
+                Some(normalizer) if entry.token.normalized => normalizer.normalize(&entry.token.content)?,
                 _ => entry.token.content.clone(),
             };
         }
@@ -202,28 +202,47 @@ impl AddedVocabulary {
     }
 
     /// Cuts the added tokens out of `text` and normalises the rest.
-    pub fn split(&self, text: &str, normalizer: Option<&Normalizer>, track: bool) -> Splits {
+    pub fn split(&self, text: &str, normalizer: Option<&Normalizer>, track: bool) -> Result<Splits> {
         let mut splits = Splits::new(track);
         self.find(self.raw.as_ref(), text, &mut |range, added| {
             let mut piece = NormalizedText::new(&text[range.clone()], range.start, track);
             if added.is_some() {
                 splits.push(piece, [Split { range: 0..range.len(), added }]);
-                return;
+                return Ok(());
             }
             if let Some(normalizer) = normalizer {
-                normalizer.apply(&mut piece);
+                normalizer.apply(&mut piece)?;
             }
             let mut cuts = Vec::new();
             self.find(self.normalized.as_ref(), piece.text(), &mut |range, added| {
                 cuts.push(Split { range, added });
-            });
+                Ok(())
+            })?;
             splits.push(piece, cuts);
-        });
-        splits
+            Ok(())
+        })?;
+        Ok(splits)
+    }
+
+    /// The length in bytes of the longest token that texts are searched for.
+    pub fn longest(&self) -> usize {
+        self.tokens.iter().map(|e| e.token.content.len().max(e.text.len())).max().unwrap_or(0)
+    }
+
+    /// Whether any token is in a text, as it stands or normalised.
+    pub fn is_in(&self, text: &str, normalized: &str) -> bool {
+        let finds =
+            |matcher: &Option<Matcher>, text| matcher.as_ref().is_some_and(|m| m.automaton.is_match(text));
+        finds(&self.raw, text) || finds(&self.normalized, normalized)
     }
 
     /// Calls `piece` with every part of `text`, found tokens with their ids.
-    fn find(&self, matcher: Option<&Matcher>, text: &str, piece: &mut dyn FnMut(Range<usize>, Option<u32>)) {
+    fn find(
+        &self,
+        matcher: Option<&Matcher>,
+        text: &str,
+        piece: &mut dyn FnMut(Range<usize>, Option<u32>) -> Result<()>,
+    ) -> Result<()> {
         let mut done = 0;
         let found = matcher.into_iter().flat_map(|m| {
             let found = m.automaton.find_iter(text);
@@ -249,14 +268,15 @@ impl AddedVocabulary {
                 continue;
             }
             if done < start {
-                piece(done..start, None);
+                piece(done..start, None)?;
             }
-            piece(start..end, Some(*id));
+            piece(start..end, Some(*id))?;
             done = end;
         }
         if done < text.len() {
-            piece(done..text.len(), None);
+            piece(done..text.len(), None)?;
         }
+        Ok(())
     }
 }
 
@@ -269,7 +289,7 @@ mod tests {
         let vocab = Vocab::from_tokens(["[UNK]", "a", "b", "##b"]).unwrap();
         let mut tokenizer = Tokenizer::bert(vocab, true).unwrap();
         tokenizer.add_tokens([added]).unwrap();
-        tokenizer.encode(text, false).tokens
+        tokenizer.encode(text, false).unwrap().tokens
     }
 
     #[test]

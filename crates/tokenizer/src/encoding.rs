@@ -28,8 +28,11 @@ pub struct Encoding {
     pub special_tokens_mask: Vec<u32>,
     /// 0 for padding, else 1.
     pub attention_mask: Vec<u32>,
-    /// What truncation cut off, in parts of the same length that overlap by the stride.
+    /// What truncation cut off, in parts of the same length that overlap by the stride; none where a tokenizer
+    /// does [not keep it](crate::Tokenizer::set_keep_overflow).
     pub overflowing: Vec<Encoding>,
+    /// Whether truncation cut off pieces of a text. The parts that it cut off are not truncated themselves.
+    pub truncated: bool,
 }
 
 impl Encoding {
@@ -58,10 +61,10 @@ impl Encoding {
     /// ```
     /// # use cloze_tokenizer::{OffsetUnit, Tokenizer, Vocab};
     /// let tokenizer = Tokenizer::bert(Vocab::from_tokens(["[UNK]", "so", "##on", "etre"])?, true)?;
-    /// let encoding = tokenizer.encode("Être soon", false);
+    /// let encoding = tokenizer.encode("Être soon", false)?;
     /// assert_eq!(encoding.char_to_token(6, 0), Some(1), "Ê is two bytes");
     /// assert_eq!(encoding.char_to_token(5, 0), None, "a space");
-    /// let encoding = tokenizer.encode_input("Être soon", false, OffsetUnit::Chars);
+    /// let encoding = tokenizer.encode_input("Être soon", false, OffsetUnit::Chars)?;
     /// assert_eq!(encoding.char_to_token(5, 0), Some(1));
     /// # Ok::<_, cloze_tokenizer::Error>(())
     /// ```
@@ -97,7 +100,7 @@ impl Encoding {
     /// ```
     /// # use cloze_tokenizer::{Tokenizer, Vocab};
     /// let tokenizer = Tokenizer::bert(Vocab::from_tokens(["[UNK]", "so", "##on", "now"])?, true)?;
-    /// let pair = tokenizer.encode_pair("Now", "now  soon", false);
+    /// let pair = tokenizer.encode_pair("Now", "now  soon", false)?;
     /// assert_eq!(pair.word_to_tokens(1, 1), Some(2..4));
     /// assert_eq!(pair.word_to_chars(1, 1), Some((5, 9)));
     /// assert_eq!(pair.word_to_tokens(1, 0), None, "the first text has one word");
@@ -123,6 +126,7 @@ impl Encoding {
             special_tokens_mask: Vec::with_capacity(pieces),
             attention_mask: Vec::with_capacity(pieces),
             overflowing: Vec::new(),
+            truncated: false,
         }
     }
 
@@ -202,6 +206,7 @@ impl Encoding {
             special_tokens_mask: self.special_tokens_mask[range.clone()].to_vec(),
             attention_mask: self.attention_mask[range].to_vec(),
             overflowing: Vec::new(),
+            truncated: false,
         }
     }
 
@@ -275,6 +280,7 @@ impl Encoding {
                 special_tokens_mask: before(self.special_tokens_mask.drain(..), other.special_tokens_mask),
                 attention_mask: before(self.attention_mask.drain(..), other.attention_mask),
                 overflowing,
+                truncated: false,
             };
             return;
         }

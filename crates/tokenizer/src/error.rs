@@ -74,6 +74,49 @@ pub enum Error {
         /// What is wrong and what was expected.
         message: String,
     },
+    /// A regular expression of the tokenizer that gave up on a text, since it tried too often or too deep.
+    #[error(
+        "the tokenizer's pattern {pattern:?} gave up on a text of {bytes} bytes ({problem}): cut the text into \
+         shorter ones, or write the pattern without nested repetitions"
+    )]
+    PatternGaveUp {
+        /// The expression, or the beginning of a long one.
+        pattern: String,
+        /// The length of the text that it was searched for in.
+        bytes: usize,
+        /// What the engine says.
+        problem: String,
+    },
+    /// A text of several that were encoded together.
+    #[error("text {} of {texts}", index + 1)]
+    Batch {
+        /// The text's place among them, from 0.
+        index: usize,
+        /// How many there are.
+        texts: usize,
+        /// What is wrong with it.
+        #[source]
+        source: Box<Error>,
+    },
+    /// A text that becomes nothing that a model can read.
+    #[error("the tokenizer makes no token of the text, and puts none around it")]
+    NoTokens,
+    /// The beginning of a text that does not decide how the text is encoded; see
+    /// [`Sequence::Beginning`](crate::Sequence::Beginning).
+    #[error(
+        "the first {bytes} bytes do not decide how the text is encoded: {}",
+        if *truncates {
+            "they have too few pieces, or the tokenizer looks further ahead"
+        } else {
+            "the tokenizer does not cut texts at their ends"
+        }
+    )]
+    Undecided {
+        /// The length of the beginning.
+        bytes: usize,
+        /// Whether the tokenizer cuts texts at their ends, so that a beginning may decide.
+        truncates: bool,
+    },
     /// The corpus given to a trainer failed; the source says where.
     #[error("reading the training text, item {item}")]
     Corpus {
@@ -91,6 +134,16 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 impl Error {
     pub(crate) fn invalid(at: impl Into<String>, message: impl Into<String>) -> Self {
         Self::Invalid { at: at.into(), message: message.into() }
+    }
+
+    pub(crate) fn gave_up(pattern: &str, text: &str, error: &fancy_regex::Error) -> Self {
+        /// Longer patterns are cut.
+        const SHOWN: usize = 200;
+        let mut shown = pattern[..pattern.floor_char_boundary(SHOWN)].to_owned();
+        if shown.len() < pattern.len() {
+            shown.push('…');
+        }
+        Self::PatternGaveUp { pattern: shown, bytes: text.len(), problem: error.to_string() }
     }
 
     pub(crate) fn json(what: &'static str, error: &serde_json::Error) -> Self {

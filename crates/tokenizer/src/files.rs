@@ -627,8 +627,8 @@ mod tests {
             let json =
                 format!(r#"{{"model":{{"type":"BPE","vocab":{{"a":0,"b":1,"ab":2}},"merges":{merges}}}}}"#);
             let tokenizer = from_json(&json).unwrap();
-            assert_eq!(tokenizer.encode("ab", false).ids, [2]);
-            assert_eq!(from_json(&to_json(&tokenizer)).unwrap().encode("aab", false).ids, [0, 2]);
+            assert_eq!(tokenizer.encode("ab", false).unwrap().ids, [2]);
+            assert_eq!(from_json(&to_json(&tokenizer)).unwrap().encode("aab", false).unwrap().ids, [0, 2]);
         }
     }
 
@@ -650,10 +650,10 @@ mod tests {
                 .contains("vocab.txt: line 4: \"hello\" is already on line 2")
         );
         fs::write(path("vocab.txt"), "[UNK]\nhello\nHello\n").unwrap();
-        assert_eq!(load(folder.path()).unwrap().encode("Hello", false).ids, [2]);
+        assert_eq!(load(folder.path()).unwrap().encode("Hello", false).unwrap().ids, [2]);
         fs::write(path("tokenizer_config.json"), r#"{"do_lower_case":true,"other":1}"#).unwrap();
         let lower = load(&path("vocab.txt")).unwrap();
-        assert_eq!(lower.encode("Hello", false).ids, [1]);
+        assert_eq!(lower.encode("Hello", false).unwrap().ids, [1]);
         lower.save(folder.path()).unwrap();
         assert_eq!(load(folder.path()).unwrap().to_json(), lower.to_json());
     }
@@ -668,7 +668,7 @@ mod tests {
             r#"{"cls_token":{"content":"<cls>","lstrip":true},"additional_special_tokens":["<extra>"]}"#;
         fs::write(path(SPECIAL), map).unwrap();
         let tokenizer = load(folder.path()).unwrap();
-        assert_eq!(tokenizer.encode("hello <extra> <new word>", true).ids, [6, 4, 7, 8, 3]);
+        assert_eq!(tokenizer.encode("hello <extra> <new word>", true).unwrap().ids, [6, 4, 7, 8, 3]);
         assert_eq!(tokenizer.config().cls_token.as_ref().unwrap().content, "<cls>");
         assert!(tokenizer.is_special(7) && !tokenizer.is_special(8));
         fs::write(path(CONFIG), r#"{"added_tokens_decoder":{"7":{"content":"<other>","special":true}}}"#)
@@ -688,15 +688,15 @@ mod tests {
         fs::write(path("tokenizer.model"), include_bytes!("../tests/data/sentencepiece/bpe-bytes.model"))
             .unwrap();
         let plain = load(folder.path()).unwrap();
-        let ids = plain.encode("a ship", true).ids;
+        let ids = plain.encode("a ship", true).unwrap().ids;
         let (bos, next) = (plain.token_to_id("<s>").unwrap(), plain.vocab_size() as u32);
         let config = r#"{"bos_token":"<s>","add_bos_token":true,"model_max_length":99}"#;
         fs::write(path(CONFIG), config).unwrap();
         fs::write(path(ADDED), format!(r#"{{"<more>":{next}}}"#)).unwrap();
         for at in [folder.path().to_owned(), path("tokenizer.model")] {
             let tokenizer = load(&at).unwrap();
-            assert_eq!(tokenizer.encode("a ship", true).ids, [&[bos], ids.as_slice()].concat());
-            assert_eq!(tokenizer.encode("<more>", false).ids, [next]);
+            assert_eq!(tokenizer.encode("a ship", true).unwrap().ids, [&[bos], ids.as_slice()].concat());
+            assert_eq!(tokenizer.encode("<more>", false).unwrap().ids, [next]);
             assert_eq!(tokenizer.config().model_max_length, Some(99));
         }
         // The model's own ids stay what they are.

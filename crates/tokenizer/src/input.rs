@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use crate::{Encoding, Tokenizer};
+use crate::{Encoding, Result, Tokenizer, splits::Splits, tokenizer::in_order};
 
 /// A text, as it stands or as a list of words.
 ///
@@ -14,6 +14,23 @@ pub enum Sequence<'a> {
     Text(&'a str),
     /// Words, as of a corpus with a label for each.
     Words(&'a [&'a str]),
+    /// The beginning of a text that goes on: it is encoded as the whole text is where truncation makes the rest
+    /// not matter, and refused ([`Error::Undecided`]) where it might. No overflow is kept.
+    ///
+    /// So a line of any length can be encoded from a part that fits in memory.
+    ///
+    /// ```
+    /// # use cloze_tokenizer::{OffsetUnit, Sequence, Tokenizer, Truncation, Vocab};
+    /// let mut tokenizer = Tokenizer::bert(Vocab::from_tokens(["[UNK]", "old", "sea"])?, true)?;
+    /// tokenizer.set_truncation(Some(Truncation::to(2)))?;
+    /// let beginning = "old sea ".repeat(100);
+    /// let encoding = tokenizer.encode_input(Sequence::Beginning(&beginning), false, OffsetUnit::Bytes)?;
+    /// assert_eq!(encoding.ids, [1, 2]);
+    /// // Here the next letter may make it another word.
+    /// assert!(tokenizer.encode_input(Sequence::Beginning("old sea"), false, OffsetUnit::Bytes).is_err());
+    /// # Ok::<_, cloze_tokenizer::Error>(())
+    /// ```
+    Beginning(&'a str),
 }
 
 impl<'a> From<&'a str> for Sequence<'a> {
@@ -86,25 +103,28 @@ impl Tokenizer {
     /// # use cloze_tokenizer::{OffsetUnit, Tokenizer, Vocab};
     /// let tokenizer = Tokenizer::bert(Vocab::from_tokens(["[UNK]", "a", "cafe", "##s", "."])?, true)?;
     ///
-    /// let chars = tokenizer.encode_input("Cafés.", false, OffsetUnit::Chars);
+    /// let chars = tokenizer.encode_input("Cafés.", false, OffsetUnit::Chars)?;
     /// assert_eq!(chars.offsets, [(0, 4), (4, 5), (5, 6)]);
-    /// assert_eq!(tokenizer.encode("Cafés.", false).offsets, [(0, 5), (5, 6), (6, 7)]);
+    /// assert_eq!(tokenizer.encode("Cafés.", false)?.offsets, [(0, 5), (5, 6), (6, 7)]);
     ///
     /// // Words, with the text of a question before them.
-    /// let words = tokenizer.encode_input(("a", &["cafés.", "a"]), false, OffsetUnit::Chars);
+    /// let words = tokenizer.encode_input(("a", &["cafés.", "a"]), false, OffsetUnit::Chars)?;
     /// assert_eq!(words.tokens, ["a", "cafe", "##s", ".", "a"]);
     /// assert_eq!(words.word_ids, [0, 0, 0, 0, 1].map(Some));
     /// assert_eq!(words.sequence_ids, [0, 1, 1, 1, 1].map(Some));
     /// assert_eq!(words.offsets, [(0, 1), (0, 4), (4, 5), (5, 6), (0, 1)]);
     /// # Ok::<_, cloze_tokenizer::Error>(())
     /// ```
+    ///
+    /// # Errors
+    /// Those of [`encode`](Self::encode); [`Error::Undecided`] for a [beginning](Sequence::Beginning).
     pub fn encode_input<'a>(
         &self,
         input: impl Into<Input<'a>>,
         add_special: bool,
         unit: OffsetUnit,
-    ) -> Encoding {
-        self.padded(self.encode_unpadded(input.into(), add_special, unit))
+    ) -> Result<Encoding> {
+        Ok(self.padded(self.encode_unpadded(input.into(), add_special, unit)?))
     }
 
     /// Encodes inputs in parallel, and pads them as one batch.
@@ -112,47 +132,73 @@ impl Tokenizer {
     /// ```
     /// # use cloze_tokenizer::{OffsetUnit, Tokenizer, Vocab};
     /// let tokenizer = Tokenizer::bert(Vocab::from_tokens(["[UNK]", "yes", "no"])?, true)?;
-    /// let pairs = tokenizer.encode_inputs(&[("yes", "no"), ("no", "no yes")], true, OffsetUnit::Bytes);
+    /// let pairs = tokenizer.encode_inputs(&[("yes", "no"), ("no", "no yes")], true, OffsetUnit::Bytes)?;
     /// assert_eq!(pairs[1].ids, [2, 2, 1]);
     /// # Ok::<_, cloze_tokenizer::Error>(())
     /// ```
+    ///
+    /// # Errors
+    /// [`Error::Batch`] with the first input that fails.
     pub fn encode_inputs<'a, T: Into<Input<'a>> + Clone + Sync>(
         &self,
         inputs: &[T],
         add_special: bool,
         unit: OffsetUnit,
-    ) -> Vec<Encoding> {
-        let encode = |input: &T| self.encode_unpadded(input.clone().into(), add_special, unit);
-        let mut batch: Vec<_> = inputs.par_iter().map(encode).collect();
+    ) -> Result<Vec<Encoding>> {
+        self.encode_all(inputs, |input| input.clone().into(), add_special, unit)
+    }
+
+    pub(crate) fn encode_all<'a, T: Sync>(
+        &self,
+        items: &'a [T],
+        input: impl Fn(&'a T) -> Input<'a> + Sync,
+        add_special: bool,
+        unit: OffsetUnit,
+    ) -> Result<Vec<Encoding>> {
+        let encode = |item| self.encode_unpadded(input(item), add_special, unit);
+        let mut batch = in_order(items.par_iter().map(encode).collect())?;
         if let Some(padding) = self.padding() {
             padding.apply(&mut batch);
         }
-        batch
+        Ok(batch)
     }
 
-    fn encode_unpadded(&self, input: Input, add_special: bool, unit: OffsetUnit) -> Encoding {
-        let second = input.second.map(|second| self.encode_sequence(second, 1, unit));
-        self.finish(self.encode_sequence(input.first, 0, unit), second, add_special)
+    fn encode_unpadded(&self, input: Input, add_special: bool, unit: OffsetUnit) -> Result<Encoding> {
+        let second = input.second.map(|second| self.encode_sequence(second, 1, unit)).transpose()?;
+        let first = self.encode_sequence(input.first, 0, unit)?;
+        let mut encoding = self.finish(first, second, add_special);
+        let goes_on = |sequence| matches!(sequence, Sequence::Beginning(_));
+        if goes_on(input.first) || input.second.is_some_and(goes_on) {
+            // Nobody knows all of it.
+            encoding.overflowing.clear();
+        }
+        Ok(encoding)
     }
 
-    fn encode_sequence(&self, sequence: Sequence, number: u32, unit: OffsetUnit) -> Encoding {
-        let encode = |text: &str| {
-            let mut encoding = self.encode_one(text, number, None);
+    fn encode_sequence(&self, sequence: Sequence, number: u32, unit: OffsetUnit) -> Result<Encoding> {
+        let least = self.least_pieces().filter(|_| !self.keep_overflow);
+        let encode = |text: &str, whole: bool, least: Option<usize>| {
+            let pieces = |splits: &Splits| self.pieces(splits, None, number);
+            let mut encoding = self.read(text, whole, least, true, pieces, Encoding::len)?;
             if unit == OffsetUnit::Chars {
                 encoding.count_chars(text);
             }
-            encoding
+            Ok(encoding)
         };
         match sequence {
-            Sequence::Text(text) => encode(text),
+            Sequence::Text(text) => encode(text, true, least),
+            Sequence::Beginning(text) => encode(text, false, self.least_pieces()),
             Sequence::Words(words) => {
                 let mut all = Encoding::default();
                 for (i, word) in words.iter().enumerate() {
-                    let mut encoding = encode(word);
+                    let mut encoding = encode(word, true, None)?;
                     encoding.word_ids.fill(Some(i as u32));
                     all.append(encoding);
+                    if least.is_some_and(|least| all.len() >= least) {
+                        break;
+                    }
                 }
-                all
+                Ok(all)
             }
         }
     }

@@ -38,7 +38,7 @@ pub enum PaddingDirection {
 ///     pad_type_id: 0,
 ///     pad_token: "[PAD]".into(),
 /// }))?;
-/// let batch = tokenizer.encode_batch(&["old sea", "sea"], false);
+/// let batch = tokenizer.encode_batch(&["old sea", "sea"], false)?;
 /// assert_eq!(batch[0].ids, [2, 3, 0, 0]);
 /// assert_eq!(batch[1].attention_mask, [1, 0, 0, 0]);
 /// # Ok::<_, cloze_tokenizer::Error>(())
@@ -98,6 +98,7 @@ impl Padding {
             return;
         }
         let overflowing = std::mem::take(&mut encoding.overflowing);
+        let truncated = encoding.truncated;
         let mut padding = Encoding::default();
         for _ in 0..missing {
             padding.push_special(self.pad_id, &self.pad_token, self.pad_type_id);
@@ -110,7 +111,7 @@ impl Padding {
                 *encoding = padding;
             }
         }
-        encoding.overflowing = overflowing;
+        (encoding.overflowing, encoding.truncated) = (overflowing, truncated);
     }
 }
 

@@ -13,14 +13,15 @@ use crate::{
 /// A string or a regular expression (with look-around and back-references).
 ///
 /// In a file, `{"String": "..."}` or `{"Regex": "..."}`. The splitting patterns of GPT-2, `cl100k_base` and
-/// Llama 3, and Qwen 2 are known letter by letter, and found without the engine.
+/// Llama 3, Qwen 2, and `o200k_base` (GPT-4o) are known letter by letter, and found in one pass. All others run on
+/// an engine that tries, and gives up ([`Error::PatternGaveUp`]) on a text that makes it try too often.
 ///
 /// ```
 /// use cloze_tokenizer::{Normalizer, Pattern, Replace};
 ///
 /// let pattern = Pattern::regex(r"(\w)\1+")?;
 /// let once = Normalizer::Replace(Replace { pattern, content: "-".into() });
-/// assert_eq!(once.normalize("hello book"), "he-o b-k");
+/// assert_eq!(once.normalize("hello book")?, "he-o b-k");
 /// assert_eq!(serde_json::to_string(&Pattern::string("a+")).unwrap(), r#"{"String":"a+"}"#);
 /// assert!(Pattern::regex("a(").unwrap_err().to_string().contains(r#""a(" is no regular expression"#));
 /// # Ok::<_, cloze_tokenizer::Error>(())
@@ -94,19 +95,43 @@ impl Pattern {
         self.splitter
     }
 
-    /// The whole of `text` in parts, those that match and those between. A regular expression that gives up
-    /// (it may try only so often) has no further matches.
-    pub(crate) fn parts(&self, text: &str) -> Vec<(Range<usize>, bool)> {
+    /// The string that is searched for as it stands.
+    pub(crate) fn text(&self) -> Option<&str> {
+        match &self.source {
+            Source::String(text) if !text.is_empty() => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The expression, if it is one.
+    pub(crate) fn expression(&self) -> Option<&str> {
+        match &self.source {
+            Source::Regex(expression) => Some(expression),
+            Source::String(_) => None,
+        }
+    }
+
+    /// The whole of `text` in parts, those that match and those between.
+    ///
+    /// # Errors
+    /// [`Error::PatternGaveUp`].
+    pub(crate) fn parts(&self, text: &str) -> Result<Vec<(Range<usize>, bool)>> {
         if let Some(splitter) = self.splitter {
             let mut parts = Vec::new();
             splitter(text, &mut |range| parts.push((range, true)));
-            return parts;
+            return Ok(parts);
         }
-        match (&self.regex, &self.source) {
-            (Some(regex), _) => parts(text, regex.find_iter(text).map_while(|m| m.ok().map(|m| m.range()))),
-            (None, Source::String(string) | Source::Regex(string)) => {
-                parts(text, text.match_indices(string.as_str()).map(|(at, found)| at..at + found.len()))
-            }
+        let (Source::String(source) | Source::Regex(source)) = &self.source;
+        let Some(regex) = &self.regex else {
+            let found = text.match_indices(source.as_str());
+            return Ok(parts(text, found.map(|(at, found)| at..at + found.len())));
+        };
+        let mut failed = None;
+        let found = regex.find_iter(text).map_while(|found| found.map_err(|error| failed = Some(error)).ok());
+        let parts = parts(text, found.map(|found| found.range()));
+        match failed {
+            None => Ok(parts),
+            Some(error) => Err(Error::gave_up(source, text, &error)),
         }
     }
 }
@@ -205,8 +230,8 @@ mod tests {
             (Contiguous, &["the", "-", "final", "--", "countdown"]),
         ] {
             for parts in [
-                Pattern::string("-").parts(text),
-                Pattern::regex("-").unwrap().parts(text),
+                Pattern::string("-").parts(text).unwrap(),
+                Pattern::regex("-").unwrap().parts(text).unwrap(),
                 char_parts(text, |c| c == '-'),
             ] {
                 let found: Vec<&str> = behavior.ranges(parts).into_iter().map(|r| &text[r]).collect();
@@ -227,10 +252,15 @@ mod tests {
     }
 
     #[test]
-    fn an_expression_that_gives_up_ends_the_search() {
+    fn an_expression_that_gives_up_is_an_error() {
         let slow = Pattern::regex(r"(?=(a*)*b)\1c").unwrap();
-        let text = "a".repeat(10_000);
-        let parts = slow.parts(&text);
-        assert_eq!(parts, [(0..text.len(), false)]);
+        let error = slow.parts(&"a".repeat(10_000)).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            r#"the tokenizer's pattern "(?=(a*)*b)\\1c" gave up on a text of 10000 bytes (Error executing regex: Max limit for backtracking count exceeded): cut the text into shorter ones, or write the pattern without nested repetitions"#
+        );
+        let long = Pattern::regex(&format!(r"(?=(a*)*b)\1c{}", "é".repeat(1000))).unwrap();
+        let error = long.parts(&"a".repeat(10_000)).unwrap_err().to_string();
+        assert!(error.contains("é…\" gave up") && error.len() < 600, "{error}");
     }
 }

@@ -1,6 +1,6 @@
 //! Normalised text cut into words, the form between pre-tokenizer and model.
 
-use std::ops::Range;
+use std::{convert::Infallible, ops::Range};
 
 use crate::{
     normalized::{NormalizedText, Span, spans_in_place},
@@ -67,6 +67,14 @@ impl Splits {
     /// Cuts every piece that is not an added token: `cut` is given its text and calls its second
     /// argument with the ranges, within that text, of the words in it.
     pub fn cut(&mut self, cut: impl Fn(&str, &mut dyn FnMut(Range<usize>))) {
+        let Ok(()) = self.try_cut(|text, word| Ok::<_, Infallible>(cut(text, word)));
+    }
+
+    /// The same with what may fail.
+    pub fn try_cut<E>(
+        &mut self,
+        cut: impl Fn(&str, &mut dyn FnMut(Range<usize>)) -> Result<(), E>,
+    ) -> Result<(), E> {
         let mut splits = Vec::with_capacity(self.splits.len().max(self.text.len() / 4));
         for split in &self.splits {
             if split.added.is_some() {
@@ -78,9 +86,10 @@ impl Splits {
                 if !range.is_empty() {
                     splits.push(Split { range: base + range.start..base + range.end, added: None });
                 }
-            });
+            })?;
         }
         self.splits = splits;
+        Ok(())
     }
 
     /// The range of the original that a range of the normalised text stands for; of an empty range,

@@ -9,9 +9,9 @@ use rand_pcg::{
 use rayon::prelude::*;
 
 use crate::{
-    AddedToken, BertNormalizer, Bpe, ByteLevel, Decoder, Encoding, Error, Model, Normalizer, Padding,
-    PostProcessor, PreTokenizer, Result, Sampling, TemplateProcessing, TokenizerConfig, Truncation, Vocab,
-    WordPiece,
+    AddedToken, BertNormalizer, Bpe, ByteLevel, Decoder, Encoding, Error, Input, Model, Normalizer,
+    OffsetUnit, Padding, PostProcessor, PreTokenizer, Result, Sampling, TemplateProcessing, TokenizerConfig,
+    Truncation, Vocab, WordPiece,
     added::AddedVocabulary,
     cache::{Cache, Caches, Pieces},
     splits::{Split, Splits},
@@ -32,6 +32,7 @@ pub struct Tokenizer {
     pub(crate) truncation: Option<Truncation>,
     pub(crate) padding: Option<Padding>,
     pub(crate) config: TokenizerConfig,
+    pub(crate) keep_overflow: bool,
     caches: Caches,
 }
 
@@ -65,6 +66,7 @@ impl Tokenizer {
             truncation: None,
             padding: None,
             config: TokenizerConfig::default(),
+            keep_overflow: true,
             caches: Caches::default(),
         }
     }
@@ -275,9 +277,10 @@ impl Tokenizer {
     /// let mut tokenizer = Tokenizer::new(Model::Unigram(model));
     /// tokenizer.set_sampling(Some(Sampling { alpha: 0.2, nbest: None }))?;
     /// let mut rng = Pcg64Mcg::seed_from_u64(7);
-    /// let drawn: Vec<_> = (0..50).map(|_| tokenizer.encode_sampled("aa", false, &mut rng).ids).collect();
-    /// assert!(drawn.contains(&vec![2]) && drawn.contains(&vec![1, 1]));
-    /// assert_eq!(tokenizer.encode("aa", false).ids, [2]);
+    /// let drawn: Vec<_> = (0..50).map(|_| tokenizer.encode_sampled("aa", false, &mut rng)).collect::<Result<_, _>>()?;
+    /// let drew = |ids: &[u32]| drawn.iter().any(|encoding| encoding.ids == ids);
+    /// assert!(drew(&[2]) && drew(&[1, 1]));
+    /// assert_eq!(tokenizer.encode("aa", false)?.ids, [2]);
     /// # Ok::<_, cloze_tokenizer::Error>(())
     /// ```
     ///
@@ -312,13 +315,37 @@ impl Tokenizer {
     /// ```
     /// # use cloze_tokenizer::{Tokenizer, Vocab};
     /// let mut tokenizer = Tokenizer::bert(Vocab::from_tokens(["[UNK]", "[SEP]", "[", "]", "sep"])?, true)?;
-    /// assert_eq!(tokenizer.encode("[SEP]", false).ids, [1]);
+    /// assert_eq!(tokenizer.encode("[SEP]", false)?.ids, [1]);
     /// tokenizer.set_encode_special_tokens(true);
-    /// assert_eq!(tokenizer.encode("[SEP]", false).ids, [2, 4, 3]);
+    /// assert_eq!(tokenizer.encode("[SEP]", false)?.ids, [2, 4, 3]);
     /// # Ok::<_, cloze_tokenizer::Error>(())
     /// ```
     pub fn set_encode_special_tokens(&mut self, on: bool) {
         self.added.ignore_special = on;
+    }
+
+    /// Whether truncation keeps what it cuts off, as [`Encoding::overflowing`]. On unless set; files do not say.
+    ///
+    /// Without it, encoding reads no more of a long text than decides the pieces that stay, where the stages allow
+    /// that: time and memory no longer grow with the text. [`Encoding::truncated`] says whether pieces were cut off.
+    /// The ids, offsets and other fields are the same either way.
+    ///
+    /// It reads ahead to the end of the text where truncation cuts at the beginning, and where a stage may look
+    /// ahead any distance: a regular expression that is not one of the known ones (see [`Pattern`](crate::Pattern)),
+    /// a `Replace` of more than 64 bytes, `Strip` on the right, or a pre-tokenizer that leaves the text one word.
+    ///
+    /// ```
+    /// # use cloze_tokenizer::{Tokenizer, Truncation, Vocab};
+    /// let mut tokenizer = Tokenizer::bert(Vocab::from_tokens(["[UNK]", "old", "sea"])?, true)?;
+    /// tokenizer.set_truncation(Some(Truncation::to(2)))?;
+    /// tokenizer.set_keep_overflow(false);
+    /// let encoding = tokenizer.encode(&"old sea ".repeat(100_000), false)?;
+    /// assert_eq!(encoding.ids, [1, 2]);
+    /// assert!(encoding.truncated && encoding.overflowing.is_empty());
+    /// # Ok::<_, cloze_tokenizer::Error>(())
+    /// ```
+    pub fn set_keep_overflow(&mut self, on: bool) {
+        self.keep_overflow = on;
     }
 
     /// The normaliser.
@@ -355,14 +382,19 @@ impl Tokenizer {
     ///
     /// A model with dropout draws from a generator that begins anew at each call, so that a text always
     /// becomes the same pieces; [`encode_sampled`](Self::encode_sampled) takes one.
-    pub fn encode(&self, text: &str, add_special: bool) -> Encoding {
-        self.padded(self.finish(self.encode_one(text, 0, None), None, add_special))
+    ///
+    /// # Errors
+    /// [`Error::PatternGaveUp`], for a tokenizer with a regular expression that is not one of the known ones.
+    pub fn encode(&self, text: &str, add_special: bool) -> Result<Encoding> {
+        self.encode_input(text, add_special, OffsetUnit::Bytes)
     }
 
     /// Encodes two texts as one sequence; BERT's post-processors give the second type id 1.
-    pub fn encode_pair(&self, a: &str, b: &str, add_special: bool) -> Encoding {
-        let second = Some(self.encode_one(b, 1, None));
-        self.padded(self.finish(self.encode_one(a, 0, None), second, add_special))
+    ///
+    /// # Errors
+    /// Those of [`encode`](Self::encode).
+    pub fn encode_pair(&self, a: &str, b: &str, add_special: bool) -> Result<Encoding> {
+        self.encode_input((a, b), add_special, OffsetUnit::Bytes)
     }
 
     /// Encodes a text with pieces drawn from `rng`, if the model draws any: BPE with dropout, and Unigram
@@ -377,46 +409,120 @@ impl Tokenizer {
     /// let half = BpeConfig { dropout: Some(0.5), ..BpeConfig::default() };
     /// let tokenizer = Tokenizer::new(Model::Bpe(Bpe::new(vocab, [("a", "b")], half)?));
     /// let mut rng = Pcg64Mcg::seed_from_u64(7);
-    /// let whole = |_: &i32| tokenizer.encode_sampled("ab", false, &mut rng).ids == [2];
+    /// let whole = |_: &i32| tokenizer.encode_sampled("ab", false, &mut rng).is_ok_and(|drawn| drawn.ids == [2]);
     /// let times = (0..1000).filter(whole).count();
     /// assert!((400..600).contains(&times), "about half of the time");
     /// # Ok::<_, cloze_tokenizer::Error>(())
     /// ```
-    pub fn encode_sampled(&self, text: &str, add_special: bool, rng: &mut dyn Rng) -> Encoding {
-        self.padded(self.finish(self.encode_one(text, 0, Some(rng)), None, add_special))
+    ///
+    /// # Errors
+    /// Those of [`encode`](Self::encode).
+    pub fn encode_sampled(&self, text: &str, add_special: bool, rng: &mut dyn Rng) -> Result<Encoding> {
+        let pieces = self.pieces(&self.split(text, true)?, Some(rng), 0);
+        Ok(self.padded(self.finish(pieces, None, add_special)))
     }
 
     /// Encodes texts in parallel, and pads them as one batch.
-    pub fn encode_batch<T: AsRef<str> + Sync>(&self, texts: &[T], add_special: bool) -> Vec<Encoding> {
-        let mut batch: Vec<_> = texts
-            .par_iter()
-            .map(|text| self.finish(self.encode_one(text.as_ref(), 0, None), None, add_special))
-            .collect();
-        if let Some(padding) = &self.padding {
-            padding.apply(&mut batch);
+    ///
+    /// # Errors
+    /// [`Error::Batch`] with the first text that fails, for the reasons of [`encode`](Self::encode).
+    pub fn encode_batch<T: AsRef<str> + Sync>(
+        &self,
+        texts: &[T],
+        add_special: bool,
+    ) -> Result<Vec<Encoding>> {
+        self.encode_all(texts, |text| Input::from(text.as_ref()), add_special, OffsetUnit::Bytes)
+    }
+
+    /// The ids of a text, with the special tokens around it on request, truncated as set and not padded: what
+    /// [`encode`](Self::encode) gives as ids, but without strings and offsets. The fast way to what a model reads.
+    ///
+    /// Of a long text it reads no more than truncation leaves, as without
+    /// [`set_keep_overflow`](Self::set_keep_overflow).
+    ///
+    /// ```
+    /// # use cloze_tokenizer::{Tokenizer, Vocab};
+    /// let vocab = Vocab::from_tokens(["[UNK]", "[CLS]", "[SEP]", "old", "sea"])?;
+    /// let tokenizer = Tokenizer::bert(vocab, true)?;
+    /// assert_eq!(tokenizer.encode_ids("The old sea", true)?, [1, 0, 3, 4, 2]);
+    /// assert_eq!(tokenizer.encode_ids_batch(&["old", "sea old"], false)?, [vec![3], vec![4, 3]]);
+    /// # Ok::<_, cloze_tokenizer::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`encode`](Self::encode).
+    pub fn encode_ids(&self, text: &str, add_special: bool) -> Result<Vec<u32>> {
+        let least = self.least_pieces();
+        let mut ids = self.read(text, true, least, false, |splits| self.ids(splits), Vec::len)?;
+        let processor = self.post_processor.as_ref();
+        if let Some(truncation) = &self.truncation {
+            let special = processor.filter(|_| add_special).map_or(0, |p| p.added_tokens(false));
+            truncation.apply_to_ids(&mut ids, special);
         }
-        batch
+        Ok(match processor {
+            Some(processor) => processor.apply_to_ids(ids, add_special),
+            None => ids,
+        })
+    }
+
+    /// The ids of texts as [`encode_ids`](Self::encode_ids) gives them, worked out in parallel, in the order of the
+    /// texts.
+    ///
+    /// # Errors
+    /// [`Error::Batch`] with the first text that fails.
+    pub fn encode_ids_batch<T: AsRef<str> + Sync>(
+        &self,
+        texts: &[T],
+        add_special: bool,
+    ) -> Result<Vec<Vec<u32>>> {
+        let ids: Vec<_> = texts.par_iter().map(|text| self.encode_ids(text.as_ref(), add_special)).collect();
+        in_order(ids)
+    }
+
+    fn ids(&self, splits: &Splits) -> Vec<u32> {
+        let mut ids = Vec::with_capacity(splits.splits.len() * 5 / 4 + 2);
+        self.with_words(splits, None, |words| {
+            for split in &splits.splits {
+                match split.added {
+                    Some(id) => ids.push(id),
+                    None => _ = words.pieces(split).ids(&mut ids),
+                }
+            }
+        });
+        ids
     }
 
     /// Appends the ids of `text`, without special tokens, truncation or padding, and for each whether it
     /// begins a word. The way to encode a corpus: no offsets, and frequent words are remembered.
-    pub fn encode_into(&self, text: &str, ids: &mut Vec<u32>, word_starts: &mut Vec<bool>) {
-        self.append(text, ids, word_starts, None);
+    ///
+    /// # Errors
+    /// Those of [`encode`](Self::encode); nothing is appended then.
+    pub fn encode_into(&self, text: &str, ids: &mut Vec<u32>, word_starts: &mut Vec<bool>) -> Result<()> {
+        self.append(text, ids, word_starts, None)
     }
 
     /// The same with pieces drawn from `rng`, as [`encode_sampled`](Self::encode_sampled) does.
+    ///
+    /// # Errors
+    /// Those of [`encode`](Self::encode); nothing is appended then.
     pub fn encode_into_sampled(
         &self,
         text: &str,
         ids: &mut Vec<u32>,
         word_starts: &mut Vec<bool>,
         rng: &mut dyn Rng,
-    ) {
-        self.append(text, ids, word_starts, Some(rng));
+    ) -> Result<()> {
+        self.append(text, ids, word_starts, Some(rng))
     }
 
-    fn append(&self, text: &str, ids: &mut Vec<u32>, word_starts: &mut Vec<bool>, rng: Option<&mut dyn Rng>) {
-        let splits = self.split(text, false);
+    fn append(
+        &self,
+        text: &str,
+        ids: &mut Vec<u32>,
+        word_starts: &mut Vec<bool>,
+        rng: Option<&mut dyn Rng>,
+    ) -> Result<()> {
+        let splits = self.split(text, false)?;
         self.with_words(&splits, rng, |words| {
             for split in &splits.splits {
                 let count = match split.added {
@@ -434,6 +540,7 @@ impl Tokenizer {
                 }
             }
         });
+        Ok(())
     }
 
     /// Sets how many words each thread remembers with their pieces: 16,384 unless set, 0 for none. Rounded
@@ -449,13 +556,16 @@ impl Tokenizer {
     }
 
     /// The text of `ids`; unknown ids are left out, special tokens on request.
-    pub fn decode(&self, ids: &[u32], skip_special: bool) -> String {
+    ///
+    /// # Errors
+    /// [`Error::PatternGaveUp`], for a decoder with a regular expression.
+    pub fn decode(&self, ids: &[u32], skip_special: bool) -> Result<String> {
         let tokens = ids.iter().filter(|id| !skip_special || !self.is_special(**id));
         let text = |id: u32| self.added.decoded(id).or_else(|| self.model.vocab().token(id));
         let tokens: Vec<String> = tokens.filter_map(|&id| text(id)).map(str::to_owned).collect();
         match &self.decoder {
             Some(decoder) => decoder.decode(tokens),
-            None => tokens.join(" "),
+            None => Ok(tokens.join(" ")),
         }
     }
 
@@ -464,6 +574,64 @@ impl Tokenizer {
         let vocab = self.model.vocab();
         let outside = self.added.iter().filter(|(id, _)| vocab.token(*id).is_none());
         vocab.len() + outside.count()
+    }
+
+    /// Fails unless a model of `vocab_size` pieces and `n_token_types` types of tokens (0 for a model without them)
+    /// takes whatever this tokenizer makes of a text, or of a `pair` of texts: all ids, the type ids and special
+    /// tokens of the post-processor, and each text once.
+    ///
+    /// ```
+    /// # use cloze_tokenizer::{PostProcessor, TemplateProcessing, Tokenizer, Vocab};
+    /// let tokenizer = Tokenizer::bert(Vocab::from_tokens(["[UNK]", "a", "[CLS]", "[SEP]"])?, true)?;
+    /// tokenizer.check_inputs(4, 2, true)?;
+    /// let error = tokenizer.check_inputs(4, 1, true).unwrap_err().to_string();
+    /// assert_eq!(error, "post_processor: a pair of texts gets the type id 1; the model's type ids are below 1");
+    /// # Ok::<_, cloze_tokenizer::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] with the part of a `tokenizer.json` and what the model does not take.
+    pub fn check_inputs(&self, vocab_size: usize, n_token_types: usize, pair: bool) -> Result<()> {
+        let ids = self.model.vocab().iter().map(|(id, token)| ("model", id, token));
+        let added = self.added.iter().map(|(id, token)| ("added_tokens", id, token.content.as_str()));
+        if let Some((at, id, token)) = ids.chain(added).find(|(_, id, _)| *id as usize >= vocab_size) {
+            let message = format!("{token:?} has id {id}; the model's ids are below {vocab_size}");
+            return Err(Error::invalid(at, message));
+        }
+        let Some(processor) = &self.post_processor else {
+            return Ok(());
+        };
+        let texts: u32 = if pair { 2 } else { 1 };
+        let piece = |sequence| {
+            let mut piece = Encoding::default();
+            piece.push(0, "", (0, 0), Some(0), sequence);
+            piece
+        };
+        let parts = processor.apply((0..texts).map(piece).collect(), true);
+        let invalid = |message| Err(Error::invalid("post_processor", message));
+        let what = if pair { "a pair of texts" } else { "a text" };
+        for sequence in 0..texts {
+            let times =
+                parts.iter().flat_map(|part| &part.sequence_ids).filter(|id| **id == Some(sequence)).count();
+            if times != 1 {
+                let name = if sequence == 0 { "A" } else { "B" };
+                return invalid(format!("{what} has its sequence {name} {times} times; expected once"));
+            }
+        }
+        for part in &parts {
+            if let Some(place) = part.ids.iter().position(|id| *id as usize >= vocab_size) {
+                let (id, token) = (part.ids[place], &part.tokens[place]);
+                return invalid(format!("{token:?} has id {id}; the model's ids are below {vocab_size}"));
+            }
+            if let Some(id) =
+                part.type_ids.iter().find(|id| n_token_types > 0 && **id as usize >= n_token_types)
+            {
+                return invalid(format!(
+                    "{what} gets the type id {id}; the model's type ids are below {n_token_types}"
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// The id of a token.
@@ -499,16 +667,20 @@ impl Tokenizer {
     }
 
     /// Normalised text, cut into words and added tokens.
-    fn split(&self, text: &str, track: bool) -> Splits {
-        let track = track || self.pre_tokenizer.as_ref().is_some_and(PreTokenizer::needs_spans);
-        let mut splits = self.added.split(text, self.normalizer.as_ref(), track);
+    pub(crate) fn split(&self, text: &str, track: bool) -> Result<Splits> {
+        let mut splits = self.added.split(text, self.normalizer.as_ref(), self.tracks(track))?;
         if let Some(pre_tokenizer) = &self.pre_tokenizer {
-            pre_tokenizer.cut(&mut splits);
+            pre_tokenizer.cut(&mut splits)?;
         }
         if !self.model.spells_bytes() {
             splits.write_bytes();
         }
-        splits
+        Ok(splits)
+    }
+
+    /// Whether the stages have to know where text comes from, if only for themselves.
+    pub(crate) fn tracks(&self, wanted: bool) -> bool {
+        wanted || self.pre_tokenizer.as_ref().is_some_and(PreTokenizer::needs_spans)
     }
 
     /// Runs `work` with what gives the pieces of the words in `splits`.
@@ -531,11 +703,10 @@ impl Tokenizer {
         work(&mut Words { model, splits, cache: &mut Cache::default(), words: 0, rng: Some(rng) })
     }
 
-    /// The pieces of one text, before truncation and special tokens.
-    pub(crate) fn encode_one(&self, text: &str, sequence: u32, rng: Option<&mut dyn Rng>) -> Encoding {
-        let splits = self.split(text, true);
+    /// The pieces of the words in `splits`, before truncation and special tokens.
+    pub(crate) fn pieces(&self, splits: &Splits, rng: Option<&mut dyn Rng>, sequence: u32) -> Encoding {
         let mut encoding = Encoding::with_capacity(splits.splits.len() * 5 / 4 + 2);
-        self.with_words(&splits, rng, |words| {
+        self.with_words(splits, rng, |words| {
             for (word, split) in splits.splits.iter().enumerate() {
                 let word = word as u32;
                 let Split { range, added } = split;
@@ -568,10 +739,15 @@ impl Tokenizer {
         mut second: Option<Encoding>,
         add_special: bool,
     ) -> Encoding {
+        let mut truncated = false;
         if let Some(truncation) = &self.truncation {
             let processor = self.post_processor.as_ref().filter(|_| add_special);
             let reserved = processor.map_or(0, |p| p.added_tokens(second.is_some()));
-            truncation.apply(&mut first, second.as_mut(), reserved);
+            truncated = truncation.apply(&mut first, second.as_mut(), reserved);
+            if !self.keep_overflow {
+                first.overflowing.clear();
+                second.iter_mut().for_each(|second| second.overflowing.clear());
+            }
         }
         let parts: Vec<_> = std::iter::once(first).chain(second).collect();
         let parts = match &self.post_processor {
@@ -581,6 +757,7 @@ impl Tokenizer {
         let mut parts = parts.into_iter();
         let mut whole = parts.next().unwrap_or_default();
         parts.for_each(|part| whole.append(part));
+        whole.truncated = truncated;
         whole
     }
 
@@ -592,6 +769,15 @@ impl Tokenizer {
         let [encoding] = batch;
         encoding
     }
+}
+
+/// All results, or the first error with its place.
+pub(crate) fn in_order<T>(results: Vec<Result<T>>) -> Result<Vec<T>> {
+    let texts = results.len();
+    let named = |(index, result): (usize, Result<T>)| {
+        result.map_err(|error| Error::Batch { index, texts, source: Box::new(error) })
+    };
+    results.into_iter().enumerate().map(named).collect()
 }
 
 /// What gives the pieces of words: the model, or a cache in front of it.

@@ -33,7 +33,7 @@ pub enum TruncationStrategy {
 /// let mut tokenizer = Tokenizer::bert(Vocab::from_tokens(["[UNK]", "a", "b", "c", "d"])?, true)?;
 /// // Pieces of three, each of which repeats one of the one before.
 /// tokenizer.set_truncation(Some(Truncation { stride: 1, ..Truncation::to(3) }))?;
-/// let encoding = tokenizer.encode("a b c d", false);
+/// let encoding = tokenizer.encode("a b c d", false)?;
 /// assert_eq!(encoding.ids, [1, 2, 3]);
 /// assert_eq!(encoding.overflowing[0].ids, [3, 4]);
 /// # Ok::<_, cloze_tokenizer::Error>(())
@@ -65,19 +65,20 @@ impl Truncation {
         }
     }
 
-    /// Cuts to `self.max_length - reserved`.
+    /// Cuts to `self.max_length - reserved`; whether pieces were cut off.
     ///
     /// The named-sequence strategies never fail: what the named text cannot give, the other gives.
     /// (The reference reports an error there.)
-    pub(crate) fn apply(&self, first: &mut Encoding, second: Option<&mut Encoding>, reserved: usize) {
+    pub(crate) fn apply(&self, first: &mut Encoding, second: Option<&mut Encoding>, reserved: usize) -> bool {
         let max = self.max_length.saturating_sub(reserved);
         let Some(second) = second else {
+            let cuts = first.len() > max;
             first.truncate(max, self.stride, self.direction);
-            return;
+            return cuts;
         };
         let (n1, n2) = (first.len(), second.len());
         if n1 + n2 <= max {
-            return;
+            return false;
         }
         let (n1, n2) = match self.strategy {
             TruncationStrategy::LongestFirst => self.longest_first(first, second, max),
@@ -92,6 +93,16 @@ impl Truncation {
         };
         first.truncate(n1, self.stride, self.direction);
         second.truncate(n2, self.stride, self.direction);
+        true
+    }
+
+    /// The same for the ids of a single text.
+    pub(crate) fn apply_to_ids(&self, ids: &mut Vec<u32>, reserved: usize) {
+        let max = self.max_length.saturating_sub(reserved);
+        match self.direction {
+            TruncationDirection::Right => ids.truncate(max),
+            TruncationDirection::Left => _ = ids.drain(..ids.len().saturating_sub(max)),
+        }
     }
 
     fn longest_first(&self, first: &Encoding, second: &Encoding, max: usize) -> (usize, usize) {

@@ -28,15 +28,24 @@ pub(crate) const WORD: u8 = 64;
 /// Canonical decomposition may change or move it, or it is a non-spacing mark.
 pub(crate) const ACCENT: u8 = 128;
 
+/// `[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]`, what may begin a word of `o200k_base` (see [`case`]).
+pub(crate) const UPPER: u8 = 1;
+/// `[\p{Ll}\p{Lm}\p{Lo}\p{M}]`, what may end one.
+pub(crate) const LOWER: u8 = 2;
+
 const PAGE: usize = 256;
 const PAGES: usize = 0x11_0000 / PAGE;
-static TABLE: [OnceLock<Box<[u8; PAGE]>>; PAGES] = [const { OnceLock::new() }; PAGES];
 
-/// The classes of `c`, as a set of the bits above. Pages of the table are made when first used.
+/// A byte for each character, in pages that are made when first used.
+type Table = [OnceLock<Box<[u8; PAGE]>>; PAGES];
+
+static TABLE: Table = [const { OnceLock::new() }; PAGES];
+static CASES: Table = [const { OnceLock::new() }; PAGES];
+
 #[inline]
-pub(crate) fn class(c: char) -> u8 {
+fn look_up(table: &Table, c: char, compute: fn(char) -> u8) -> u8 {
     let code = c as usize;
-    let page = TABLE[code / PAGE].get_or_init(|| {
+    let page = table[code / PAGE].get_or_init(|| {
         let mut page = Box::new([0; PAGE]);
         for (i, slot) in page.iter_mut().enumerate() {
             // Surrogates are no characters and stay 0.
@@ -45,6 +54,21 @@ pub(crate) fn class(c: char) -> u8 {
         page
     });
     page[code % PAGE]
+}
+
+/// The classes of `c`, as a set of the bits above.
+#[inline]
+pub(crate) fn class(c: char) -> u8 {
+    look_up(&TABLE, c, compute)
+}
+
+/// [`UPPER`], [`LOWER`], both or neither.
+#[inline]
+pub(crate) fn case(c: char) -> u8 {
+    look_up(&CASES, c, |c| {
+        let [upper, lower] = &*CASE_CLASSES;
+        u8::from(contains(upper, c)) * UPPER | u8::from(contains(lower, c)) * LOWER
+    })
 }
 
 /// Whether `c` has any of the classes in `set`.
@@ -96,6 +120,9 @@ pub(crate) type Ranges = Vec<(char, char)>;
 
 /// The ranges of `\p{L}`, `\p{N}` and `\w`, as the reference's regular expressions know them.
 static CLASSES: LazyLock<[Ranges; 3]> = LazyLock::new(|| [r"\p{L}", r"\p{N}", r"\w"].map(class_ranges));
+
+static CASE_CLASSES: LazyLock<[Ranges; 2]> =
+    LazyLock::new(|| [r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"].map(class_ranges));
 
 /// The ranges of a class of regular expressions; of one character, none.
 pub(crate) fn class_ranges(pattern: &str) -> Ranges {

@@ -1,12 +1,13 @@
 //! Sentence embeddings: a pretrained encoder's states, pooled.
 
-use crate::{Result, TrainerError};
+use crate::Result;
+use crate::fit::check_fit;
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 use cloze_model::ParamInit;
 use cloze_model::bert::{Bert, BertInput};
 use cloze_model::huggingface::{Checkpoint, LoadReport, SentenceConfig};
 use cloze_ops::on_awake_cores;
-use cloze_tokenizer::{Encoding, Tokenizer, Truncation};
+use cloze_tokenizer::{Encoding, OffsetUnit, Sequence, Tokenizer, Truncation};
 use std::path::Path;
 
 pub use cloze_model::bert::{Pooling, SentencePooling};
@@ -63,20 +64,16 @@ impl Embedder {
     ///
     /// # Errors
     /// Whatever is missing or damaged in the folder, by name; a pooling or module of sentence-transformers
-    /// that is not known here; a pooling of more layers than there are; [`TrainerError::VocabularyMismatch`].
+    /// that is not known here; a pooling of more layers than there are;
+    /// [`VocabularyMismatch`](crate::TrainerError::VocabularyMismatch),
+    /// [`UnfitTokenizer`](crate::TrainerError::UnfitTokenizer).
     pub fn load(folder: &Path, config: EmbedConfig, device: &Device) -> Result<Self> {
         let (tokenizer, model) = rayon::join(
             || Tokenizer::load(folder),
             || Checkpoint::open(folder)?.load_encoder(&mut ParamInit::new(device, 0)),
         );
         let (mut tokenizer, (bert, mut model, report)) = (tokenizer?, model?);
-        if tokenizer.vocab_size() > bert.vocab_size {
-            return Err(TrainerError::VocabularyMismatch {
-                folder: folder.into(),
-                tokenizer: tokenizer.vocab_size(),
-                model: bert.vocab_size,
-            });
-        }
+        check_fit(&tokenizer, &bert, folder, false)?;
         if config.int8 {
             model.quantize_int8();
         }
@@ -86,6 +83,7 @@ impl Embedder {
         let max_len = declared.unwrap_or(usize::MAX).min(bert.max_positions);
         tokenizer.set_truncation(Some(Truncation::to(max_len)))?;
         tokenizer.set_padding(None)?;
+        tokenizer.set_keep_overflow(false);
         let pooling = config.pooling.map_or_else(|| sentence.pooling(), Ok)?;
         pooling.check(bert.n_layers)?;
         Ok(Self {
@@ -117,19 +115,51 @@ impl Embedder {
         &self.report
     }
 
-    /// Embeds texts, in batches sorted by length.
-    pub fn embed<T: AsRef<str> + Sync>(&self, texts: &[T]) -> Embeddings {
+    /// Embeds texts, in batches sorted by length. The embedding of a text of no token is zero.
+    ///
+    /// # Errors
+    /// [`cloze_tokenizer::Error::Batch`] with the first text that the tokenizer fails on.
+    pub fn embed<T: AsRef<str>>(&self, texts: &[T]) -> Result<Embeddings> {
+        let texts: Vec<Sequence> = texts.iter().map(|text| Sequence::Text(text.as_ref())).collect();
+        self.embed_sequences(&texts)
+    }
+
+    /// Embeds texts, words, and beginnings of texts that go on ([`Sequence::Beginning`]).
+    ///
+    /// # Errors
+    /// Those of [`embed`](Self::embed), and for a beginning that does not decide the embedding.
+    pub fn embed_sequences(&self, texts: &[Sequence<'_>]) -> Result<Embeddings> {
         on_awake_cores(&self.device, || self.embed_here(texts))
     }
 
-    fn embed_here<T: AsRef<str> + Sync>(&self, texts: &[T]) -> Embeddings {
-        let encodings = match self.lowercase {
-            true => {
-                let texts: Vec<String> = texts.iter().map(|text| text.as_ref().to_lowercase()).collect();
-                self.tokenizer.encode_batch(&texts, true)
-            }
-            false => self.tokenizer.encode_batch(texts, true),
-        };
+    fn encode(&self, texts: &[Sequence<'_>]) -> Result<Vec<Encoding>> {
+        let encode = |texts: &[Sequence]| self.tokenizer.encode_inputs(texts, true, OffsetUnit::Bytes);
+        if !self.lowercase {
+            return Ok(encode(texts)?);
+        }
+        let lowercase: Vec<Vec<String>> = texts
+            .iter()
+            .map(|text| match text {
+                Sequence::Text(text) | Sequence::Beginning(text) => vec![text.to_lowercase()],
+                Sequence::Words(words) => words.iter().map(|word| word.to_lowercase()).collect(),
+            })
+            .collect();
+        let words: Vec<Vec<&str>> =
+            lowercase.iter().map(|words| words.iter().map(String::as_str).collect()).collect();
+        let texts: Vec<Sequence> = texts
+            .iter()
+            .zip(&words)
+            .map(|(text, words)| match text {
+                Sequence::Text(_) => Sequence::Text(words[0]),
+                Sequence::Beginning(_) => Sequence::Beginning(words[0]),
+                Sequence::Words(_) => Sequence::Words(words),
+            })
+            .collect();
+        Ok(encode(&texts)?)
+    }
+
+    fn embed_here(&self, texts: &[Sequence<'_>]) -> Result<Embeddings> {
+        let encodings = self.encode(texts)?;
         let mut values = vec![0.0; texts.len() * self.width];
         // A tokenizer without special tokens makes nothing of an empty text: its embedding stays zero.
         let mut order: Vec<usize> = (0..texts.len()).filter(|i| !encodings[*i].is_empty()).collect();
@@ -148,8 +178,8 @@ impl Embedder {
         if self.normalize {
             values.chunks_exact_mut(self.width).for_each(normalize);
         }
-        let truncated = encodings.iter().filter(|encoding| !encoding.overflowing.is_empty()).count();
-        Embeddings { values, truncated }
+        let truncated = encodings.iter().filter(|encoding| encoding.truncated).count();
+        Ok(Embeddings { values, truncated })
     }
 
     /// How many of `order`, which ascends in length, make the next batch.

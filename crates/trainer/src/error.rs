@@ -274,6 +274,15 @@ pub enum TrainerError {
         model: usize,
     },
 
+    /// A tokenizer that makes what the model does not take.
+    #[error("{}: the tokenizer does not fit the model", folder.join("tokenizer.json").display())]
+    UnfitTokenizer {
+        /// The model's folder.
+        folder: PathBuf,
+        /// What does not fit.
+        source: cloze_tokenizer::Error,
+    },
+
     /// A text to fill that has no mask.
     #[error("nothing to fill in \"{text}\": write {mask} where a word is wanted")]
     NothingToFill {

@@ -1,5 +1,6 @@
 //! Filling masks: a pretrained BERT asked what it was trained on.
 
+use crate::fit::check_fit;
 use crate::{Result, TrainerError};
 use burn::tensor::activation::softmax;
 use burn::tensor::{Device, Int, Tensor, TensorData};
@@ -39,9 +40,12 @@ impl FillMask {
     ///
     /// # Errors
     /// Whatever is missing or damaged in the folder, by name; [`TrainerError::NoMlmHead`] for a model
-    /// without the head, [`TrainerError::NoMaskToken`] for a tokenizer without a mask.
+    /// without the head, [`TrainerError::NoMaskToken`] for a tokenizer without a mask,
+    /// [`TrainerError::VocabularyMismatch`] and [`TrainerError::UnfitTokenizer`] for one of another model.
     pub fn load(folder: &Path, device: &Device) -> Result<Self> {
-        let tokenizer = Tokenizer::load(folder)?;
+        let mut tokenizer = Tokenizer::load(folder)?;
+        // A text is a batch of its own, and the model is given no mask of the padding.
+        tokenizer.set_padding(None)?;
         let checkpoint = Checkpoint::open(folder)?;
         let config = checkpoint.encoder(Architecture::MaskedLm);
         let init = &mut ParamInit::new(device, 0).deferred();
@@ -54,13 +58,7 @@ impl FillMask {
             .special_ids()
             .mask
             .ok_or_else(|| TrainerError::NoMaskToken { folder: folder.into() })?;
-        if tokenizer.vocab_size() > config.vocab_size {
-            return Err(TrainerError::VocabularyMismatch {
-                folder: folder.into(),
-                tokenizer: tokenizer.vocab_size(),
-                model: config.vocab_size,
-            });
-        }
+        check_fit(&tokenizer, &config, folder, false)?;
         Ok(Self {
             folder: folder.into(),
             tokenizer,
@@ -86,7 +84,7 @@ impl FillMask {
     /// # Errors
     /// [`TrainerError::NothingToFill`] for a text without a mask, [`TrainerError::TextTooLong`].
     pub fn fill(&self, text: &str, top_k: usize) -> Result<Vec<Vec<Candidate>>> {
-        let encoding = self.tokenizer.encode(text, true);
+        let encoding = self.tokenizer.encode(text, true)?;
         let ids = &encoding.ids;
         let masks: Vec<i32> =
             (0..ids.len() as i32).filter(|position| ids[*position as usize] == self.mask).collect();
@@ -111,11 +109,11 @@ impl FillMask {
         let logits = self.model.forward(input, positions);
         let [_, vocab_size] = logits.dims();
         let probabilities: Vec<f32> = softmax(logits, 1).into_data().iter::<f32>().collect();
-        Ok(probabilities
+        probabilities
             .chunks(vocab_size)
             .zip(masks)
             .map(|(row, position)| self.candidates(text, &encoding, position as usize, row, top_k))
-            .collect())
+            .collect()
     }
 
     fn candidates(
@@ -125,14 +123,14 @@ impl FillMask {
         position: usize,
         probabilities: &[f32],
         top_k: usize,
-    ) -> Vec<Candidate> {
+    ) -> Result<Vec<Candidate>> {
         let mut order: Vec<u32> = (0..probabilities.len() as u32).collect();
         let by_probability = |a: &u32, b: &u32| {
             probabilities[*b as usize].total_cmp(&probabilities[*a as usize]).then(a.cmp(b))
         };
         let top_k = top_k.min(order.len());
         if top_k == 0 {
-            return Vec::new();
+            return Ok(Vec::new());
         }
         order.select_nth_unstable_by(top_k - 1, by_probability);
         order.truncate(top_k);
@@ -144,13 +142,13 @@ impl FillMask {
             .into_iter()
             .map(|id| {
                 let token = self.tokenizer.id_to_token(id).unwrap_or_default().to_string();
-                let piece = self.tokenizer.decode(&[id], false);
+                let piece = self.tokenizer.decode(&[id], false)?;
                 // A continuation joins what is before it: `walk ##ing` is `walking`.
                 let joins = token.starts_with("##");
                 let before = if joins { text[..start].trim_end() } else { &text[..start] };
                 let piece = if joins { token.trim_start_matches("##") } else { piece.trim() };
                 let filled = format!("{before}{piece}{}", &text[end..]);
-                Candidate { id, token, probability: probabilities[id as usize], filled }
+                Ok(Candidate { id, token, probability: probabilities[id as usize], filled })
             })
             .collect()
     }

@@ -1,6 +1,7 @@
 //! What a pretraining run starts from: random weights, or a checkpoint's.
 
 use crate::config::{ModelSection, PretrainedModel, RunConfig};
+use crate::fit::check_fit;
 use crate::memory::check_new;
 use crate::{Result, TrainerError};
 use burn::tensor::Device;
@@ -38,8 +39,9 @@ impl InitialModel {
     /// The model that `config` says, for `tokenizer`, on a device with so many bytes of `memory`.
     ///
     /// # Errors
-    /// Sizes that do not fit together or into memory; a model that could not be saved; those of the checkpoint; a config that asks for what the checkpoint's family
-    /// does not have, or for longer sequences than it takes; [`TrainerError::VocabularyMismatch`].
+    /// Sizes that do not fit together or into memory; a model that could not be saved; those of the checkpoint; a
+    /// config that asks for what the checkpoint's family does not have, or for longer sequences than it takes;
+    /// [`TrainerError::VocabularyMismatch`], [`TrainerError::UnfitTokenizer`].
     pub fn new(
         config: &RunConfig,
         tokenizer: &Tokenizer,
@@ -80,18 +82,17 @@ impl InitialModel {
                 format!("doc-sentences or full-sentences: {} has no head for pairs", encoder.family);
             return bad("examples.pairs.kind", "of sentence pairs".into(), expected);
         }
+        if has_pairs && encoder.n_token_types == 1 {
+            let expected = "doc-sentences or full-sentences: the checkpoint knows one type of tokens, and the second \
+                            sentence needs another";
+            return bad("examples.pairs.kind", "of sentence pairs".into(), expected.into());
+        }
         let seq_len = config.examples.seq_len;
         if seq_len > encoder.max_positions {
             let expected = format!("at most {}, the checkpoint's positions", encoder.max_positions);
             return bad("examples.seq_len", seq_len.to_string(), expected);
         }
-        if tokenizer.vocab_size() > encoder.vocab_size {
-            return Err(TrainerError::VocabularyMismatch {
-                folder: section.path.clone(),
-                tokenizer: tokenizer.vocab_size(),
-                model: encoder.vocab_size,
-            });
-        }
+        check_fit(tokenizer, &encoder, &section.path, has_pairs)?;
         encoder.hidden_dropout = section.hidden_dropout.unwrap_or(encoder.hidden_dropout);
         encoder.attention_dropout = section.attention_dropout.unwrap_or(encoder.attention_dropout);
         check_saving(&encoder, architecture)?;

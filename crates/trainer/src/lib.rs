@@ -11,6 +11,7 @@ mod error;
 pub mod evaluation;
 pub mod fill_mask;
 pub mod finetune;
+mod fit;
 pub mod gradients;
 mod initial_model;
 pub mod layer_decay;

@@ -17,11 +17,14 @@ use crate::config::FolderConfig;
 use crate::metrics::METRICS_FILE;
 use crate::origin::{Input, ORIGIN_FILE, Origin, difference};
 use crate::{Result, TrainerError};
+use std::ffi::OsStr;
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 
 /// The ending of what is being written.
 const PARTIAL: &str = "partial";
+/// The ending of a folder that another one is about to replace.
+const REPLACED: &str = "replaced";
 /// The lock's file.
 const LOCK: &str = ".lock";
 
@@ -176,14 +179,17 @@ fn claim(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Removes what a run that was killed left half-written.
+/// Removes what a run that was killed left half-written, and puts back what it was about to replace.
 fn clear(path: &Path) -> Result<()> {
     for entry in fs::read_dir(path).map_err(TrainerError::io("read", path))?.flatten() {
-        let partial = entry.path();
-        if partial.extension().is_some_and(|extension| extension == PARTIAL) {
-            let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
-            let removed = if is_folder { fs::remove_dir_all(&partial) } else { fs::remove_file(&partial) };
-            removed.map_err(TrainerError::io("remove", &partial))?;
+        let left = entry.path();
+        let place = left.with_extension("");
+        match left.extension().and_then(OsStr::to_str) {
+            Some(REPLACED) if !place.exists() => {
+                fs::rename(&left, &place).map_err(TrainerError::io("write", &place))?;
+            }
+            Some(PARTIAL | REPLACED) => remove(&left)?,
+            _ => {}
         }
     }
     Ok(())
@@ -232,9 +238,7 @@ pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
 /// then takes its place.
 pub(crate) fn write_whole_folder(path: &Path, fill: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     let partial = path.with_extension(PARTIAL);
-    if partial.exists() {
-        fs::remove_dir_all(&partial).map_err(TrainerError::io("remove", &partial))?;
-    }
+    remove(&partial)?;
     replace_folder(path, &partial, fill).inspect_err(|_| drop(fs::remove_dir_all(&partial)))
 }
 
@@ -244,8 +248,62 @@ fn replace_folder(path: &Path, partial: &Path, fill: impl FnOnce(&Path) -> Resul
     for entry in fs::read_dir(partial).map_err(TrainerError::io("read", partial))?.flatten() {
         flush(&entry.path())?;
     }
+    // Moved aside and not removed in its place: a reader, and a run that is killed here, finds one of the two.
+    let replaced = path.with_extension(REPLACED);
+    remove(&replaced)?;
     if path.exists() {
-        fs::remove_dir_all(path).map_err(TrainerError::io("replace", path))?;
+        fs::rename(path, &replaced).map_err(TrainerError::io("replace", path))?;
     }
-    fs::rename(partial, path).map_err(TrainerError::io("write", path))
+    fs::rename(partial, path).map_err(TrainerError::io("write", path)).inspect_err(|_| {
+        // Back in its place, unless there was none.
+        let _ = fs::rename(&replaced, path);
+    })?;
+    remove(&replaced)
+}
+
+/// Removes a file or a folder, if it is there.
+fn remove(path: &Path) -> Result<()> {
+    let removed = match fs::symlink_metadata(path) {
+        Ok(found) if found.is_dir() => fs::remove_dir_all(path),
+        Ok(_) => fs::remove_file(path),
+        Err(_) => Ok(()),
+    };
+    removed.map_err(TrainerError::io("remove", path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_is_replaced_whole_or_stays() {
+        let run = tempfile::tempdir().unwrap();
+        let (path, weights) = (run.path().join("model"), "weights");
+        let write = |text: &str| {
+            write_whole_folder(&path, |folder| {
+                fs::write(folder.join(weights), text).map_err(TrainerError::io("write", folder))
+            })
+        };
+        write("one").unwrap();
+        write("two").unwrap();
+        let failed = write_whole_folder(&path, |folder| {
+            fs::write(folder.join(weights), "three").unwrap();
+            Err(TrainerError::BadInput { problem: "a full disk".into() })
+        });
+        assert!(failed.is_err());
+        assert_eq!(fs::read_to_string(path.join(weights)).unwrap(), "two");
+        assert_eq!(fs::read_dir(run.path()).unwrap().count(), 1);
+
+        // Killed between the two renames, and after them.
+        for (left, expected) in [("model.partial", "old"), ("model", "new")] {
+            fs::remove_dir_all(&path).unwrap();
+            for (folder, text) in [("model.replaced", "old"), (left, "new")] {
+                fs::create_dir(run.path().join(folder)).unwrap();
+                fs::write(run.path().join(folder).join(weights), text).unwrap();
+            }
+            clear(run.path()).unwrap();
+            assert_eq!(fs::read_to_string(path.join(weights)).unwrap(), expected);
+            assert_eq!(fs::read_dir(run.path()).unwrap().count(), 1);
+        }
+    }
 }

@@ -229,7 +229,8 @@ fn pretraining_goes_on_from_a_checkpoint() {
     assert_eq!(Tokenizer::load(&model).unwrap().vocab_size(), bench.tokenizer.vocab_size());
     let filled = FillMask::load(&model, &device).unwrap().fill("the story of [MASK] and sea", 3).unwrap();
     assert_eq!((filled.len(), filled[0].len()), (1, 3));
-    let embedded = Embedder::load(&model, EmbedConfig::default(), &device).unwrap().embed(&["the sea"]);
+    let embedded =
+        Embedder::load(&model, EmbedConfig::default(), &device).unwrap().embed(&["the sea"]).unwrap();
     assert_eq!(embedded.values.len(), 32);
 
     // A second run finds the head: its first evaluation is the first run's last.
@@ -409,7 +410,7 @@ fn what_a_prompt_needs_is_said() {
         let name = format!("run-{}", runs.next().unwrap());
         bench.tune(&name, &bench.prompt(&path, sets)).unwrap_err().to_string()
     };
-    let pieces = bench.tokenizer.encode("unseaworthy", false).tokens.join(" ");
+    let pieces = bench.tokenizer.encode("unseaworthy", false).unwrap().tokens.join(" ");
     assert_eq!(
         error(&["task.verbaliser={ good = [\"sea\"], bad = [\"unseaworthy\"] }"]),
         format!(

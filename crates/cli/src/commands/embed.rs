@@ -6,18 +6,17 @@ use std::io::{self, BufWriter, IsTerminal, Read, Seek, Write};
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 use clap::builder::RangedU64ValueParser;
+use cloze_tokenizer::{Error, Sequence};
+use cloze_trainer::TrainerError;
 use cloze_trainer::embed::{self, EmbedConfig, Embedder, SentencePooling};
 use indicatif::HumanCount;
 use serde::Serialize;
 
 use crate::device::{self, DeviceName};
-use crate::lines::Lines;
+use crate::lines::{self, Lines, Longer};
 use crate::model;
 use crate::output::Output;
 use crate::progress::Progress;
-
-/// Lines that are sorted by length together, and whose embeddings are in memory at once.
-const WINDOW: usize = 2048;
 
 /// Turn lines of text on standard input into vectors that are near each other where meanings are.
 ///
@@ -53,6 +52,15 @@ pub struct Args {
     /// Multiply in 8 bits: faster, and a little less exact.
     #[arg(long)]
     int8: bool,
+    /// Bytes of a line that are kept. A longer line is encoded from its beginning if the model's length cuts it there;
+    /// else it is an error.
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = lines::MAX_LINE_BYTES,
+        value_parser = RangedU64ValueParser::<usize>::new().range(1..)
+    )]
+    max_line_bytes: usize,
     #[arg(long, value_name = "DEVICE", help = device::HELP)]
     device: Option<DeviceName>,
 }
@@ -97,18 +105,32 @@ pub fn run(args: &Args) -> Result<()> {
     };
     let mut progress = Progress::new("lines", io::stdout().is_terminal());
     let (mut count, mut truncated) = (0, 0);
-    let mut lines = Lines::stdin();
-    while let Some((_, batch)) = lines.next_batch()? {
-        for window in batch.chunks(WINDOW) {
-            let embeddings = embedder.embed(window);
-            for embedding in embeddings.values.chunks_exact(embedder.width()) {
-                sink.embedding(embedding)?;
+    let mut lines = Lines::stdin(args.max_line_bytes, Longer::Cut);
+    while let Some((first, batch)) = lines.next_batch()? {
+        let texts: Vec<Sequence> = batch.iter().map(Sequence::from).collect();
+        let mut failed = None;
+        let mut good = &texts[..];
+        // The lines before one that fails have their vectors.
+        let embeddings = loop {
+            match embedder.embed_sequences(good) {
+                Ok(embeddings) => break embeddings,
+                Err(TrainerError::Tokenizer(Error::Batch { index, source, .. })) => {
+                    failed = Some(lines.failure(first + index, &batch[index], *source));
+                    good = &texts[..index];
+                }
+                Err(error) => return Err(error.into()),
             }
-            sink.flush()?;
-            count += window.len();
-            truncated += embeddings.truncated;
-            progress.show(count, None);
+        };
+        for embedding in embeddings.values.chunks_exact(embedder.width()) {
+            sink.embedding(embedding)?;
         }
+        sink.flush()?;
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        count += batch.len();
+        truncated += embeddings.truncated;
+        progress.show(count, None);
     }
     progress.finish();
     if truncated > 0 {

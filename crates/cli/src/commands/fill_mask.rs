@@ -7,7 +7,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use serde_json::json;
 
 use crate::device::{self, DeviceName};
-use crate::lines::Lines;
+use crate::lines::{self, Lines, Longer};
 use crate::model;
 use crate::output::Output;
 
@@ -33,6 +33,14 @@ pub struct Args {
     /// Multiply in 8 bits: faster, and a little less exact.
     #[arg(long)]
     int8: bool,
+    /// Bytes of a line at most; a longer one is an error.
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = lines::MAX_LINE_BYTES,
+        value_parser = RangedU64ValueParser::<usize>::new().range(1..)
+    )]
+    max_line_bytes: usize,
     #[arg(long, value_name = "DEVICE", help = device::HELP)]
     device: Option<DeviceName>,
     /// The texts (default: the lines of standard input).
@@ -56,10 +64,10 @@ pub fn run(args: &Args) -> Result<()> {
         print(text)?;
     }
     if args.texts.is_empty() {
-        let mut lines = Lines::stdin();
+        let mut lines = Lines::stdin(args.max_line_bytes, Longer::Refused);
         while let Some((first, batch)) = lines.next_batch()? {
-            for (at, text) in batch.iter().enumerate() {
-                print(text).with_context(|| format!("standard input, line {}", first + at))?;
+            for (number, line) in (first..).zip(&batch) {
+                print(&line.text).with_context(|| lines.place(number))?;
             }
         }
     }

@@ -10,13 +10,10 @@ use indicatif::HumanCount;
 
 use crate::device::{self, DeviceName};
 use crate::failure::WrongUsage;
-use crate::lines::Lines;
+use crate::lines::{self, Lines};
 use crate::model;
 use crate::output::Output;
 use crate::progress::Progress;
-
-/// Lines that are sorted by length together, and whose predictions are in memory at once.
-const WINDOW: usize = 2048;
 
 /// Predict what a fine-tuned model was trained for, JSON lines in and out.
 ///
@@ -61,13 +58,21 @@ pub struct Args {
     /// Multiply in 8 bits: faster, and a little less exact.
     #[arg(long)]
     int8: bool,
+    /// Bytes of a line at most; a longer one is an error.
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = lines::MAX_LINE_BYTES,
+        value_parser = RangedU64ValueParser::<usize>::new().range(1..)
+    )]
+    max_line_bytes: usize,
     #[arg(long, value_name = "DEVICE", help = device::HELP)]
     device: Option<DeviceName>,
 }
 
 pub fn run(args: &Args) -> Result<()> {
     let device = device::open(args.device)?;
-    let mut lines = Lines::of(args.input.as_deref())?;
+    let mut lines = Lines::of(args.input.as_deref(), args.max_line_bytes)?;
     let mut predictor = Predictor::load(&model::folder(&args.model)?, &device, args.int8)?;
     if let Some(n) = args.n_best {
         predictor.list(n).map_err(WrongUsage::new)?;
@@ -77,22 +82,20 @@ pub fn run(args: &Args) -> Result<()> {
     let size = lines.size().map(|size| size as f64);
     let (mut count, mut bytes, mut truncated) = (0, 0, 0);
     while let Some((first, batch)) = lines.next_batch()? {
-        for (number, window) in (first..).step_by(WINDOW).zip(batch.chunks(WINDOW)) {
-            let of_window: usize = window.iter().map(|line| line.len() + 1).sum();
-            let predicted = predictor.predict(window, &mut |advance| {
-                let part = |all: usize| advance.share * all as f64;
-                let share = size.map(|size| (bytes as f64 + part(of_window)) / size);
-                progress.show(count + part(window.len()) as usize, share);
-            })?;
-            predicted.values.iter().try_for_each(|value| output.line(value))?;
-            output.flush()?;
-            if let Some(error) = predicted.refused {
-                return Err(error).with_context(|| lines.place(number + predicted.values.len()));
-            }
-            count += window.len();
-            bytes += of_window;
-            truncated += predicted.truncated;
+        let of_batch: usize = batch.iter().map(|line| line.text.len() + 1).sum();
+        let predicted = predictor.predict(&batch, &mut |advance| {
+            let part = |all: usize| advance.share * all as f64;
+            let share = size.map(|size| (bytes as f64 + part(of_batch)) / size);
+            progress.show(count + part(batch.len()) as usize, share);
+        })?;
+        predicted.values.iter().try_for_each(|value| output.line(value))?;
+        output.flush()?;
+        if let Some(error) = predicted.refused {
+            return Err(error).with_context(|| lines.place(first + predicted.values.len()));
         }
+        count += batch.len();
+        bytes += of_batch;
+        truncated += predicted.truncated;
     }
     progress.finish();
     if truncated > 0 {

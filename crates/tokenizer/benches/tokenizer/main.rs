@@ -183,7 +183,7 @@ impl Bench {
             for line in &self.real.lines {
                 ids.clear();
                 starts.clear();
-                ours.encode_into(line, &mut ids, &mut starts);
+                ours.encode_into(line, &mut ids, &mut starts).unwrap();
             }
         });
         let (_, their_use) = megabytes(|| {
@@ -220,7 +220,7 @@ impl Bench {
             "encode",
             |ours| {
                 for line in &text.lines {
-                    black_box(ours.encode(line, true));
+                    black_box(ours.encode(line, true).unwrap());
                 }
             },
             |reference, line| reference.encode(line, true),
@@ -289,6 +289,36 @@ impl Bench {
                 self.real.megabytes() / two,
                 one / two
             );
+        }
+    }
+
+    /// Ids by `encode_ids_batch` beside what `encode` gives, on one thread and two; wall time.
+    fn batches(&self, model: &Model) {
+        let megabytes = self.real.megabytes();
+        for threads in [1, 2] {
+            let Ok(pool) = rayon::ThreadPoolBuilder::new().num_threads(threads).build() else {
+                return;
+            };
+            let timed = |work: &(dyn Fn(&Tokenizer) + Sync)| {
+                let ours = model.ours.clone();
+                Some(wall(|| pool.install(|| work(&ours))))
+            };
+            let lines = &self.real.lines;
+            let times = medians(
+                self.settings.rounds,
+                [
+                    Box::new(|| timed(&|ours| drop(black_box(ours.encode_ids_batch(lines, true).unwrap())))),
+                    Box::new(|| timed(&|ours| drop(black_box(ours.encode_batch(lines, true).unwrap())))),
+                ],
+            );
+            if let [Some(ids), Some(whole)] = times {
+                println!(
+                    "{:<46} {:>9.1} MB/s, encode_batch {:.1} MB/s",
+                    format!("{}: encode_ids_batch, threads: {threads}", model.name),
+                    megabytes / ids,
+                    megabytes / whole
+                );
+            }
         }
     }
 
@@ -384,7 +414,7 @@ fn encode_into(tokenizer: &Tokenizer, lines: &[String]) {
     for line in lines {
         ids.clear();
         starts.clear();
-        tokenizer.encode_into(line, &mut ids, &mut starts);
+        tokenizer.encode_into(line, &mut ids, &mut starts).unwrap();
         black_box(&ids);
     }
 }
@@ -419,7 +449,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         "{:<46} {:>9} {:>9} {:>9} {:<5} {:>9} {:>9}",
         "", "ours", "crate", "package", "", "crate", "package"
     );
-    for (name, path) in [("WordPiece", "models/all-MiniLM-L6-v2"), ("byte-level BPE", "tokenizers/gpt2")] {
+    for (name, path) in [
+        ("WordPiece", "models/all-MiniLM-L6-v2"),
+        ("cased WordPiece", "tokenizers/bert-base-cased"),
+        ("byte-level BPE", "tokenizers/gpt2"),
+    ] {
         let path = shared.join(path);
         if !path.is_dir() {
             println!("skipped: no {} beside the repository", path.display());
@@ -430,6 +464,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         bench.ids(&model, &bench.random, "distinct random words");
         bench.whole(&model);
         bench.threads(&model);
+        bench.batches(&model);
         bench.linear(&model);
         bench.load(&model);
     }

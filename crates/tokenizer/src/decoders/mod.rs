@@ -5,7 +5,7 @@ mod wordpiece;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ByteLevel, Metaspace, Replace, pre_tokenizers::char_to_byte};
+use crate::{ByteLevel, Metaspace, Replace, Result, pre_tokenizers::char_to_byte};
 
 /// A decoder, named as in `tokenizer.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -76,18 +76,22 @@ impl Decoder {
 
     /// The text of `tokens`.
     ///
+    /// # Errors
+    /// [`Error::PatternGaveUp`](crate::Error::PatternGaveUp), of a `Replace`.
+    ///
     /// ```
     /// use cloze_tokenizer::Decoder;
     ///
     /// let decoder = Decoder::WordPiece { prefix: "##".into(), cleanup: true };
-    /// assert_eq!(decoder.decode(["so", "##on", "."].map(String::from).into()), "soon.");
+    /// assert_eq!(decoder.decode(["so", "##on", "."].map(String::from).into())?, "soon.");
+    /// # Ok::<_, cloze_tokenizer::Error>(())
     /// ```
-    pub fn decode(&self, tokens: Vec<String>) -> String {
-        self.chain(tokens).concat()
+    pub fn decode(&self, tokens: Vec<String>) -> Result<String> {
+        Ok(self.chain(tokens)?.concat())
     }
 
-    fn chain(&self, mut tokens: Vec<String>) -> Vec<String> {
-        match self {
+    fn chain(&self, mut tokens: Vec<String>) -> Result<Vec<String>> {
+        Ok(match self {
             Self::WordPiece { prefix, cleanup } => {
                 for (i, token) in tokens.iter_mut().enumerate() {
                     wordpiece::decode(token, i == 0, prefix, *cleanup);
@@ -124,7 +128,9 @@ impl Decoder {
             Self::Strip { content, start, stop } => {
                 tokens.iter().map(|token| strip(token, *content, *start, *stop).to_owned()).collect()
             }
-            Self::Replace(replace) => tokens.iter().map(|token| replace.decode(token)).collect(),
+            Self::Replace(replace) => {
+                tokens.iter().map(|token| replace.decode(token)).collect::<Result<_>>()?
+            }
             Self::Metaspace(metaspace) => {
                 tokens.iter().enumerate().map(|(place, token)| metaspace.decode(place, token)).collect()
             }
@@ -141,9 +147,9 @@ impl Decoder {
                 tokens
             }
             Self::Sequence { decoders } => {
-                decoders.iter().fold(tokens, |tokens, decoder| decoder.chain(tokens))
+                decoders.iter().try_fold(tokens, |tokens, decoder| decoder.chain(tokens))?
             }
-        }
+        })
     }
 }
 
@@ -173,7 +179,7 @@ mod tests {
     fn bytes_suffixes_and_sequences() {
         let run = |json: &str, tokens: &[&str]| {
             let decoder: Decoder = serde_json::from_str(json).unwrap();
-            decoder.decode(tokens.iter().map(|t| t.to_string()).collect())
+            decoder.decode(tokens.iter().map(|t| t.to_string()).collect()).unwrap()
         };
         let byte_level = r#"{"type":"ByteLevel","add_prefix_space":true,"trim_offsets":true}"#;
         assert_eq!(run(byte_level, &["Ġhi", "Ã", "©", "<中>", "Ã"]), " hié<中>\u{fffd}");

@@ -20,7 +20,7 @@ impl WordLevel {
     /// let vocab = Vocab::from_tokens(["[UNK]", "red", "roses", "are"])?;
     /// let tokenizer = Tokenizer::new(Model::WordLevel(WordLevel::new(vocab, "[UNK]")))
     ///     .with_pre_tokenizer(PreTokenizer::Whitespace);
-    /// assert_eq!(tokenizer.encode("roses are blue", false).tokens, ["roses", "are", "[UNK]"]);
+    /// assert_eq!(tokenizer.encode("roses are blue", false)?.tokens, ["roses", "are", "[UNK]"]);
     /// # Ok::<_, cloze_tokenizer::Error>(())
     /// ```
     pub fn new(vocab: Vocab, unk_token: &str) -> Self {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{normalized::NormalizedText, pattern::Pattern, pre_tokenizers::byte_to_char};
+use crate::{Result, normalized::NormalizedText, pattern::Pattern, pre_tokenizers::byte_to_char};
 
 /// Removes white space at the ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,17 +34,18 @@ pub struct Replace {
 }
 
 impl Replace {
-    pub(super) fn apply(&self, text: &mut NormalizedText) {
-        let parts = self.pattern.parts(text.text());
+    pub(super) fn apply(&self, text: &mut NormalizedText) -> Result<()> {
+        let parts = self.pattern.parts(text.text())?;
         if parts.iter().any(|(_, found)| *found) {
             text.replace(&parts, &self.content);
         }
+        Ok(())
     }
 
     /// `token` with the replacements, as a decoder.
-    pub(crate) fn decode(&self, token: &str) -> String {
-        let parts = self.pattern.parts(token).into_iter();
-        parts.map(|(range, found)| if found { &self.content } else { &token[range] }).collect()
+    pub(crate) fn decode(&self, token: &str) -> Result<String> {
+        let parts = self.pattern.parts(token)?.into_iter();
+        Ok(parts.map(|(range, found)| if found { &self.content } else { &token[range] }).collect())
     }
 }
 
@@ -108,7 +109,7 @@ mod tests {
             (r#"{"type":"Nmt"}"#, "a\u{1}\tb\u{200b}", "a b "),
         ] {
             let normalizer: Normalizer = serde_json::from_str(json).unwrap();
-            assert_eq!(normalizer.normalize(text), expected, "{json}");
+            assert_eq!(normalizer.normalize(text).unwrap(), expected, "{json}");
             assert_eq!(serde_json::to_string(&normalizer).unwrap(), json);
         }
     }

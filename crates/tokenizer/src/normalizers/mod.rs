@@ -12,7 +12,7 @@ pub use precompiled::Precompiled;
 use serde::{Deserialize, Serialize};
 use unicode_normalization_alignments::char::is_combining_mark;
 
-use crate::normalized::NormalizedText;
+use crate::{Result, normalized::NormalizedText};
 
 /// A normaliser, named as in `tokenizer.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -73,19 +73,59 @@ impl Normalizer {
 
     /// `text` normalised.
     ///
+    /// # Errors
+    /// [`Error::PatternGaveUp`](crate::Error::PatternGaveUp), of a `Replace`.
+    ///
     /// ```
     /// use cloze_tokenizer::{BertNormalizer, Normalizer};
     ///
     /// let bert = Normalizer::BertNormalizer(BertNormalizer::uncased());
-    /// assert_eq!(bert.normalize("Ünïcode\tis 好"), "unicode is  好 ");
+    /// assert_eq!(bert.normalize("Ünïcode\tis 好")?, "unicode is  好 ");
+    /// # Ok::<_, cloze_tokenizer::Error>(())
     /// ```
-    pub fn normalize(&self, text: &str) -> String {
+    pub fn normalize(&self, text: &str) -> Result<String> {
         let mut normalized = NormalizedText::new(text, 0, false);
-        self.apply(&mut normalized);
-        normalized.into_parts().0
+        self.apply(&mut normalized)?;
+        Ok(normalized.into_parts().0)
     }
 
-    pub(crate) fn apply(&self, text: &mut NormalizedText) {
+    /// The length in bytes of the longest string that is replaced; none if text may change what any text before it
+    /// becomes.
+    pub(crate) fn reach(&self) -> Option<usize> {
+        /// What converters write for SentencePiece's rule about extra spaces.
+        const SPACES: &str = " {2,}";
+        match self {
+            Self::Strip(strip) => (!strip.strip_right).then_some(0),
+            Self::Replace(Replace { pattern, .. }) => match pattern.text() {
+                Some(text) => Some(text.len()),
+                None => (pattern.expression() == Some(SPACES)).then_some(2),
+            },
+            Self::Sequence { normalizers } => {
+                normalizers.iter().try_fold(0, |longest, n| Some(n.reach()?.max(longest)))
+            }
+            _ => Some(0),
+        }
+    }
+
+    /// Normalises text in which nothing is to be replaced; whether that is so.
+    pub(crate) fn apply_unless_replaced(&self, text: &mut NormalizedText) -> Result<bool> {
+        match self {
+            Self::Replace(Replace { pattern, .. }) => {
+                Ok(!pattern.parts(text.text())?.iter().any(|(_, found)| *found))
+            }
+            Self::Sequence { normalizers } => {
+                for normalizer in normalizers {
+                    if !normalizer.apply_unless_replaced(text)? {
+                        return Ok(false);
+                    }
+                }
+                Ok(true)
+            }
+            other => other.apply(text).map(|()| true),
+        }
+    }
+
+    pub(crate) fn apply(&self, text: &mut NormalizedText) -> Result<()> {
         match self {
             Self::BertNormalizer(bert) => bert.apply(text),
             Self::NFC => unicode::nfc(text),
@@ -95,13 +135,14 @@ impl Normalizer {
             Self::Lowercase => text.lowercase(),
             Self::StripAccents => text.filter(|c| c.is_ascii() || !is_combining_mark(c)),
             Self::Strip(strip) => strip.apply(text),
-            Self::Replace(replace) => replace.apply(text),
+            Self::Replace(replace) => replace.apply(text)?,
             Self::Prepend(prepend) => prepend.apply(text),
             Self::ByteLevel => edit::byte_level(text),
             Self::Nmt => edit::nmt(text),
             Self::Precompiled(rules) => rules.apply(text),
-            Self::Sequence { normalizers } => normalizers.iter().for_each(|n| n.apply(text)),
+            Self::Sequence { normalizers } => normalizers.iter().try_for_each(|n| n.apply(text))?,
         }
+        Ok(())
     }
 }
 
@@ -115,7 +156,7 @@ mod tests {
             r#"{"type":"Sequence","normalizers":[{"type":"NFD"},{"type":"StripAccents"},{"type":"Lowercase"}]}"#,
         )
         .unwrap();
-        assert_eq!(strip.normalize("Élan"), "elan");
+        assert_eq!(strip.normalize("Élan").unwrap(), "elan");
     }
 
     #[test]

@@ -17,7 +17,7 @@ use crate::{ByteLevel, Encoding};
 /// let template = TemplateProcessing::bert(("<s>", 1), ("</s>", 2));
 /// let tokenizer =
 ///     Tokenizer::bert(vocab, true)?.with_post_processor(PostProcessor::TemplateProcessing(template))?;
-/// let pair = tokenizer.encode_pair("old", "sea", true);
+/// let pair = tokenizer.encode_pair("old", "sea", true)?;
 /// assert_eq!(pair.tokens, ["<s>", "old", "</s>", "sea", "</s>"]);
 /// assert_eq!(pair.type_ids, [0, 0, 0, 1, 1]);
 /// assert_eq!(pair.special_tokens_mask, [1, 0, 1, 0, 1]);
@@ -87,6 +87,24 @@ impl PostProcessor {
                 numbered.try_for_each(|(i, p)| p.check(&format!("{at}.processors[{i}]")))
             }
             _ => Ok(()),
+        }
+    }
+
+    /// The ids of one text with those of the special tokens around them.
+    pub(crate) fn apply_to_ids(&self, ids: Vec<u32>, add_special: bool) -> Vec<u32> {
+        match self {
+            Self::BertProcessing { sep, cls } | Self::RobertaProcessing { sep, cls, .. } if add_special => {
+                let mut whole = Vec::with_capacity(ids.len() + 2);
+                whole.push(cls.1);
+                whole.extend(ids);
+                whole.push(sep.1);
+                whole
+            }
+            Self::TemplateProcessing(template) => template.apply_to_ids(&ids, add_special),
+            Self::Sequence { processors } => {
+                processors.iter().fold(ids, |ids, processor| processor.apply_to_ids(ids, add_special))
+            }
+            _ => ids,
         }
     }
 

@@ -124,6 +124,21 @@ impl TemplateProcessing {
         Ok(())
     }
 
+    /// The ids of one text with those of the special tokens around them.
+    pub(super) fn apply_to_ids(&self, ids: &[u32], add_special: bool) -> Vec<u32> {
+        let mut whole = Vec::with_capacity(ids.len() + self.added_tokens(false));
+        for piece in &self.single {
+            match piece {
+                TemplatePiece::Sequence { id: TemplateSequence::A, .. } => whole.extend(ids),
+                TemplatePiece::SpecialToken { id, .. } if add_special => {
+                    whole.extend(self.special_tokens.get(id).into_iter().flat_map(|token| &token.ids));
+                }
+                _ => {}
+            }
+        }
+        whole
+    }
+
     pub(super) fn apply(&self, mut parts: Vec<Encoding>, add_special: bool) -> Vec<Encoding> {
         let template = if parts.len() > 1 { &self.pair } else { &self.single };
         let mut out = Vec::with_capacity(template.len());

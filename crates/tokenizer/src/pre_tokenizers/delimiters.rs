@@ -5,7 +5,9 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    Result,
     pattern::{Pattern, SplitBehavior, char_parts},
+    pre_tokenizers::Splitter,
     unicode::{PUNCTUATION, is},
 };
 
@@ -22,17 +24,29 @@ pub struct SplitPattern {
 }
 
 impl SplitPattern {
-    pub(super) fn cut(&self, text: &str, word: &mut dyn FnMut(Range<usize>)) {
-        if let Some(splitter) = self.pattern.splitter()
-            && self.behavior == SplitBehavior::Isolated
-        {
-            return splitter(text, word);
+    /// What finds the words where they are the matches, which cover the text.
+    fn splitter(&self) -> Option<Splitter> {
+        let matches = self.behavior == SplitBehavior::Isolated
+            || self.invert && self.behavior == SplitBehavior::Removed;
+        self.pattern.splitter().filter(|_| matches)
+    }
+
+    /// Whether text that goes on changes but the last few of its words.
+    pub(super) fn cuts_locally(&self) -> bool {
+        self.splitter().is_some() || self.pattern.text().is_some()
+    }
+
+    pub(super) fn cut(&self, text: &str, word: &mut dyn FnMut(Range<usize>)) -> Result<()> {
+        if let Some(splitter) = self.splitter() {
+            splitter(text, word);
+            return Ok(());
         }
-        let mut parts = self.pattern.parts(text);
+        let mut parts = self.pattern.parts(text)?;
         if self.invert {
             parts.iter_mut().for_each(|(_, found)| *found = !*found);
         }
         self.behavior.ranges(parts).into_iter().for_each(word);
+        Ok(())
     }
 }
 
@@ -106,7 +120,7 @@ fn five() -> usize {
 impl TryFrom<Length> for FixedLength {
     type Error = crate::Error;
 
-    fn try_from(Length { length }: Length) -> crate::Result<Self> {
+    fn try_from(Length { length }: Length) -> Result<Self> {
         Self::new(length)
     }
 }
@@ -116,7 +130,7 @@ impl FixedLength {
     ///
     /// # Errors
     /// The length is 0.
-    pub fn new(length: usize) -> crate::Result<Self> {
+    pub fn new(length: usize) -> Result<Self> {
         match length {
             0 => Err(crate::Error::invalid("length", "0 is too few; expected 1 or more")),
             _ => Ok(Self { length }),
@@ -155,7 +169,7 @@ mod tests {
             ),
         ] {
             let pre_tokenizer: PreTokenizer = serde_json::from_str(json).unwrap();
-            assert_eq!(pre_tokenizer.words("a1-b22 c!"), expected, "{json}");
+            assert_eq!(pre_tokenizer.words("a1-b22 c!").unwrap(), expected, "{json}");
             assert_eq!(serde_json::to_string(&pre_tokenizer).unwrap(), json);
         }
         assert!(serde_json::from_str::<PreTokenizer>(r#"{"type":"FixedLength","length":0}"#).is_err());

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use super::byte_level::{gpt2, kind_at, run_end};
-use crate::unicode::{LETTER, NUMBER, SPACE};
+use crate::unicode::{LETTER, LOWER, NUMBER, SPACE, UPPER, case};
 
 /// Calls its second argument with the matches in a text, which they cover.
 pub(crate) type Splitter = fn(&str, &mut dyn FnMut(Range<usize>));
@@ -15,39 +15,170 @@ const CL100K: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{
 /// Qwen 2: the same, with every digit alone.
 const QWEN2: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
+/// OpenAI's `o200k_base` (tiktoken; GPT-4o, gpt-oss): words end where capitals follow small letters.
+const O200K: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+
 /// The splitter that does what `pattern` does, if it is one of these, letter by letter.
 pub(crate) fn splitter(pattern: &str) -> Option<Splitter> {
     match pattern {
         GPT2 => Some(gpt2),
-        CL100K => Some(|text, word| all(text, 3, word)),
-        QWEN2 => Some(|text, word| all(text, 1, word)),
+        CL100K => Some(|text, word| all(text, word, |text, at| next(text, at, 3))),
+        QWEN2 => Some(|text, word| all(text, word, |text, at| next(text, at, 1))),
+        O200K => Some(|text, word| all(text, word, next_cased)),
         _ => None,
     }
 }
 
 #[inline]
-fn all(text: &str, digits: usize, word: &mut dyn FnMut(Range<usize>)) {
-    let bytes = text.as_bytes();
+fn all(text: &str, word: &mut dyn FnMut(Range<usize>), next: impl Fn(&str, usize) -> usize) {
     let mut at = 0;
-    while at < bytes.len() {
-        let end = next(text, bytes, at, digits);
+    while at < text.len() {
+        let end = next(text, at);
         word(at..end);
         at = end;
     }
 }
 
-/// The end of the match that begins at `at`: the first alternative that fits, in the pattern's order.
+/// The end of `(?i:'s|'t|'re|'ve|'m|'ll|'d)` at `at`, if it is there.
 #[inline]
-fn next(text: &str, bytes: &[u8], at: usize, digits: usize) -> usize {
-    let newline = |at: usize| matches!(bytes.get(at), Some(b'\r' | b'\n'));
-    if bytes[at] == b'\'' {
-        match &bytes[at + 1..] {
-            [b's' | b'S' | b't' | b'T' | b'm' | b'M' | b'd' | b'D', ..] => return at + 2,
-            [b'r' | b'R' | b'v' | b'V', b'e' | b'E', ..] | [b'l' | b'L', b'l' | b'L', ..] => return at + 3,
-            // The long s, which is an s whatever the case.
-            [0xC5, 0xBF, ..] => return at + 3,
-            _ => {}
+fn contraction_end(bytes: &[u8], at: usize) -> Option<usize> {
+    match bytes.get(at..)? {
+        [b'\'', b's' | b'S' | b't' | b'T' | b'm' | b'M' | b'd' | b'D', ..] => Some(at + 2),
+        [b'\'', b'r' | b'R' | b'v' | b'V', b'e' | b'E', ..] | [b'\'', b'l' | b'L', b'l' | b'L', ..] => {
+            Some(at + 3)
         }
+        // The long s, which is an s whatever the case.
+        [b'\'', 0xC5, 0xBF, ..] => Some(at + 3),
+        _ => None,
+    }
+}
+
+/// The end of `\p{N}{1,most}`, of which the first ends at `at`.
+#[inline]
+fn numbers_end(text: &str, mut at: usize, most: usize) -> usize {
+    for _ in 1..most {
+        match kind_at(text, text.as_bytes(), at) {
+            Some((NUMBER, size)) => at += size,
+            _ => break,
+        }
+    }
+    at
+}
+
+/// The end of `\s*[\r\n]+|\s+(?!\S)|\s+` at `at`: up to the last line end in it; without one, all but the last
+/// character, unless it ends the text or is alone.
+#[inline]
+fn spaces_end(text: &str, at: usize) -> usize {
+    let bytes = text.as_bytes();
+    let (mut end, mut last) = (at, at);
+    let mut lines_end = None;
+    while let Some((SPACE, size)) = kind_at(text, bytes, end) {
+        last = end;
+        end += size;
+        if matches!(bytes[last], b'\r' | b'\n') {
+            lines_end = Some(end);
+        }
+    }
+    lines_end.unwrap_or(if end < bytes.len() && last > at { last } else { end })
+}
+
+/// The end of the match of [`O200K`] that begins at `at`: the first alternative that fits, in the pattern's order.
+#[inline]
+fn next_cased(text: &str, at: usize) -> usize {
+    let bytes = text.as_bytes();
+    let Some((kind, size)) = kind_at(text, bytes, at) else {
+        return bytes.len();
+    };
+    let after = at + size;
+    let is_line_end = matches!(bytes[at], b'\r' | b'\n');
+    let mut ends = [Letters::default(); 2];
+    if kind != LETTER && kind != NUMBER && !is_line_end {
+        ends[0] = Letters::at(text, after);
+    }
+    // A mark is what may stand before letters, and a letter.
+    if kind == LETTER || kind == 0 && bytes[at] >= 128 && ends[0].small.is_none() {
+        ends[1] = Letters::at(text, at);
+    }
+    let [before, here] = ends;
+    if let Some(end) = before.small.or(here.small).or(before.capital).or(here.capital) {
+        return contraction_end(bytes, end).unwrap_or(end);
+    }
+    if kind == NUMBER {
+        return numbers_end(text, after, 3);
+    }
+    let symbols = match kind {
+        0 => Some(after),
+        _ if bytes[at] == b' ' => match kind_at(text, bytes, after) {
+            Some((0, size)) => Some(after + size),
+            _ => None,
+        },
+        _ => None,
+    };
+    if let Some(inside) = symbols {
+        let mut end = run_end(text, bytes, inside, 0);
+        while matches!(bytes.get(end), Some(b'\r' | b'\n' | b'/')) {
+            end += 1;
+        }
+        return end;
+    }
+    spaces_end(text, at)
+}
+
+/// Where the letters of a word of [`O200K`] end.
+#[derive(Debug, Clone, Copy, Default)]
+struct Letters {
+    /// `[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+`
+    small: Option<usize>,
+    /// `[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*`, where the other does not match.
+    capital: Option<usize>,
+}
+
+impl Letters {
+    #[inline]
+    fn at(text: &str, start: usize) -> Self {
+        let run = |mut at: usize, set: u8, each: &mut dyn FnMut(usize, u8)| {
+            while let Some((case, size)) = case_at(text, at)
+                && case & set != 0
+            {
+                at += size;
+                each(at, case);
+            }
+            at
+        };
+        // What may be a capital or small ends the word where no small letter follows the capitals.
+        let mut caseless_end = None;
+        let capitals = run(start, UPPER, &mut |end, case| {
+            if case & LOWER != 0 {
+                caseless_end = Some(end);
+            }
+        });
+        let small = run(capitals, LOWER, &mut |_, _| {});
+        Self {
+            small: if small > capitals { Some(small) } else { caseless_end },
+            capital: (capitals > start).then_some(capitals),
+        }
+    }
+}
+
+/// [`case`] of the character at `at`, and its length.
+#[inline]
+fn case_at(text: &str, at: usize) -> Option<(u8, usize)> {
+    match *text.as_bytes().get(at)? {
+        b'a'..=b'z' => Some((LOWER, 1)),
+        b'A'..=b'Z' => Some((UPPER, 1)),
+        0..128 => Some((0, 1)),
+        _ => text[at..].chars().next().map(|c| (case(c), c.len_utf8())),
+    }
+}
+
+/// The end of the match of [`CL100K`] or [`QWEN2`] that begins at `at`: the first alternative that fits, in the
+/// pattern's order.
+#[inline]
+fn next(text: &str, at: usize, digits: usize) -> usize {
+    let bytes = text.as_bytes();
+    let newline = |at: usize| matches!(bytes.get(at), Some(b'\r' | b'\n'));
+    if let Some(end) = contraction_end(bytes, at) {
+        return end;
     }
     let Some((kind, size)) = kind_at(text, bytes, at) else {
         return bytes.len();
@@ -55,16 +186,7 @@ fn next(text: &str, bytes: &[u8], at: usize, digits: usize) -> usize {
     let after = at + size;
     match kind {
         LETTER => return run_end(text, bytes, after, LETTER),
-        NUMBER => {
-            let mut end = after;
-            for _ in 1..digits {
-                match kind_at(text, bytes, end) {
-                    Some((NUMBER, size)) => end += size,
-                    _ => break,
-                }
-            }
-            return end;
-        }
+        NUMBER => return numbers_end(text, after, digits),
         _ => {}
     }
     // Anything but a line end before letters.
@@ -87,22 +209,13 @@ fn next(text: &str, bytes: &[u8], at: usize, digits: usize) -> usize {
         }
         return end;
     }
-    // White space: up to the last line end in it; without one, all but the last character, unless it ends
-    // the text or is alone.
-    let (mut end, mut last) = (at, at);
-    let mut lines_end = None;
-    while let Some((SPACE, size)) = kind_at(text, bytes, end) {
-        last = end;
-        end += size;
-        if newline(last) {
-            lines_end = Some(end);
-        }
-    }
-    lines_end.unwrap_or(if end < bytes.len() && last > at { last } else { end })
+    spaces_end(text, at)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::LazyLock;
+
     use fancy_regex::Regex;
     use proptest::prelude::*;
 
@@ -126,6 +239,29 @@ mod tests {
         );
         assert_eq!(words(QWEN2, "a 123'ſ"), ["a", " ", "1", "2", "3", "'ſ"]);
         assert_eq!(words(GPT2, "a 123'S"), ["a", " 123", "'", "S"]);
+        assert_eq!(
+            words(O200K, "HTTPServer's camelCase don'T 中文AB é\u{301}É 12345!?\n/x/ \u{301}A \n  "),
+            [
+                "HTTPServer's",
+                " camel",
+                "Case",
+                " don'T",
+                " 中文",
+                "AB",
+                " é\u{301}",
+                "É",
+                " ",
+                "123",
+                "45",
+                "!?\n/",
+                "x",
+                "/",
+                " \u{301}",
+                "A",
+                " \n",
+                "  "
+            ]
+        );
         assert!(splitter(r"\s+").is_none() && words(CL100K, "").is_empty());
     }
 
@@ -134,7 +270,7 @@ mod tests {
         let piece = prop_oneof![
             4 => prop::sample::select(vec![
                 "'", "'s", "'S", "'ſ", "'re", "'VE", "'lL", "'l", "'d", " ", "  ", "\t", "\r", "\n", "\r\n", "\u{a0}",
-                "\u{85}", "\u{2028}", "a", "Ab", "é", "e\u{301}", "中", "1", "22", "4444", "½", "٣", "!", "?!", "_",
+                "\u{85}", "\u{2028}", "a", "Ab", "AB", "ǅ", "ʰ", "/", "é", "e\u{301}", "中", "1", "22", "4444", "½", "٣", "!", "?!", "_",
                 "🙂", "\u{200d}", "\0",
             ]).prop_map(str::to_owned),
             1 => any::<char>().prop_map(String::from),
@@ -148,8 +284,9 @@ mod tests {
 
         #[test]
         fn as_the_expressions_find_them(text in text()) {
-            for pattern in [GPT2, CL100K, QWEN2] {
-                let regex = Regex::new(pattern).unwrap();
+            static ALL: LazyLock<[(&str, Regex); 4]> =
+                LazyLock::new(|| [GPT2, CL100K, QWEN2, O200K].map(|pattern| (pattern, Regex::new(pattern).unwrap())));
+            for (pattern, regex) in &*ALL {
                 let found: Vec<&str> = regex.find_iter(&text).map(|m| m.unwrap().as_str()).collect();
                 prop_assert_eq!(words(pattern, &text), found, "{}", pattern);
             }

@@ -111,11 +111,11 @@ mod tests {
     #[test]
     fn there_and_back() {
         let metaspace = Metaspace::default();
-        let words = PreTokenizer::Metaspace(metaspace.clone()).words("Hey  my friend");
+        let words = PreTokenizer::Metaspace(metaspace.clone()).words("Hey  my friend").unwrap();
         assert_eq!(words, ["▁Hey", "▁", "▁my", "▁friend"]);
-        assert_eq!(Decoder::Metaspace(metaspace).decode(words), "Hey  my friend");
+        assert_eq!(Decoder::Metaspace(metaspace).decode(words).unwrap(), "Hey  my friend");
         let never = Metaspace { prepend_scheme: PrependScheme::Never, split: false, ..Default::default() };
-        assert_eq!(PreTokenizer::Metaspace(never).words("Hey you"), ["Hey▁you"]);
+        assert_eq!(PreTokenizer::Metaspace(never).words("Hey you").unwrap(), ["Hey▁you"]);
     }
 
     #[test]

@@ -17,6 +17,7 @@ pub use metaspace::{Metaspace, PrependScheme};
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    Result,
     normalized::NormalizedText,
     splits::{Split, Splits},
 };
@@ -74,30 +75,35 @@ impl PreTokenizer {
 
     /// The words of `text`.
     ///
+    /// # Errors
+    /// [`Error::PatternGaveUp`](crate::Error::PatternGaveUp), of a `Split`.
+    ///
     /// ```
     /// use cloze_tokenizer::{ByteLevel, PreTokenizer};
     ///
-    /// assert_eq!(PreTokenizer::BertPreTokenizer.words("it's so."), ["it", "'", "s", "so", "."]);
-    /// assert_eq!(PreTokenizer::ByteLevel(ByteLevel::gpt2()).words("it's so."), ["it", "'s", "Ġso", "."]);
+    /// assert_eq!(PreTokenizer::BertPreTokenizer.words("it's so.")?, ["it", "'", "s", "so", "."]);
+    /// assert_eq!(PreTokenizer::ByteLevel(ByteLevel::gpt2()).words("it's so.")?, ["it", "'s", "Ġso", "."]);
+    /// # Ok::<_, cloze_tokenizer::Error>(())
     /// ```
-    pub fn words(&self, text: &str) -> Vec<String> {
+    pub fn words(&self, text: &str) -> Result<Vec<String>> {
         let track = self.needs_spans();
         let mut splits = Splits::new(track);
         let whole = Split { range: 0..text.len(), added: None };
         splits.push(NormalizedText::new(text, 0, track), [whole]);
-        self.apply(&mut splits);
+        self.apply(&mut splits)?;
         let words = splits.splits.iter();
-        words.map(|s| splits.text[s.range.clone()].to_owned()).collect()
+        Ok(words.map(|s| splits.text[s.range.clone()].to_owned()).collect())
     }
 
     /// Cuts into words, and writes them as the model is to see them.
-    pub(crate) fn apply(&self, splits: &mut Splits) {
-        self.cut(splits);
+    pub(crate) fn apply(&self, splits: &mut Splits) -> Result<()> {
+        self.cut(splits)?;
         splits.write_bytes();
+        Ok(())
     }
 
     /// The same, but leaves [`Splits::write_bytes`] to the caller.
-    pub(crate) fn cut(&self, splits: &mut Splits) {
+    pub(crate) fn cut(&self, splits: &mut Splits) -> Result<()> {
         splits.write_bytes();
         if !self.only_cuts() {
             splits.write_spans();
@@ -107,14 +113,34 @@ impl PreTokenizer {
             Self::ByteLevel(byte_level) => byte_level.apply(splits),
             Self::Whitespace => splits.cut(whitespace::words_and_symbols),
             Self::WhitespaceSplit => splits.cut(whitespace::split),
-            Self::Split(split) => splits.cut(|text, word| split.cut(text, word)),
+            Self::Split(split) => splits.try_cut(|text, word| split.cut(text, word))?,
             Self::Punctuation(punctuation) => splits.cut(|text, word| punctuation.cut(text, word)),
             Self::Digits(digits) => splits.cut(|text, word| digits.cut(text, word)),
             Self::CharDelimiterSplit(split) => splits.cut(|text, word| split.cut(text, word)),
             Self::FixedLength(fixed) => splits.cut(|text, word| fixed.cut(text, word)),
             Self::UnicodeScripts => splits.cut(unicode_scripts::cut),
             Self::Metaspace(metaspace) => metaspace.apply(splits),
-            Self::Sequence { pretokenizers } => pretokenizers.iter().for_each(|p| p.cut(splits)),
+            Self::Sequence { pretokenizers } => pretokenizers.iter().try_for_each(|p| p.cut(splits))?,
+        }
+        Ok(())
+    }
+
+    /// The pre-tokenizers of nested sequences, in their order.
+    pub(crate) fn stages<'a>(&'a self, stages: &mut Vec<&'a Self>) {
+        match self {
+            Self::Sequence { pretokenizers } => pretokenizers.iter().for_each(|p| p.stages(stages)),
+            stage => stages.push(stage),
+        }
+    }
+
+    /// Whether text that goes on changes but the last few of its words, however long it is.
+    pub(crate) fn cuts_locally(&self) -> bool {
+        match self {
+            Self::ByteLevel(byte_level) => byte_level.use_regex,
+            Self::Split(split) => split.cuts_locally(),
+            Self::Metaspace(metaspace) => metaspace.split,
+            Self::Sequence { .. } => false,
+            _ => true,
         }
     }
 
@@ -142,7 +168,7 @@ mod tests {
         let both = PreTokenizer::Sequence {
             pretokenizers: vec![PreTokenizer::WhitespaceSplit, PreTokenizer::BertPreTokenizer],
         };
-        assert_eq!(both.words(" a.b  c"), ["a", ".", "b", "c"]);
+        assert_eq!(both.words(" a.b  c").unwrap(), ["a", ".", "b", "c"]);
     }
 
     #[test]

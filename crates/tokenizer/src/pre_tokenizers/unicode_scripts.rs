@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn scripts_and_spaces() {
-        let words = |text: &str| PreTokenizer::UnicodeScripts.words(text);
+        let words = |text: &str| PreTokenizer::UnicodeScripts.words(text).unwrap();
         assert_eq!(words("どこで生れ。Yes"), ["どこで生れ", "。", "Yes"]);
         assert_eq!(words("Apples are りんご 林檎"), ["Apples are ", "りんご 林檎"]);
         assert_eq!(words("  a タワー\u{378}b"), ["a ", "タワー\u{378}", "b"]);

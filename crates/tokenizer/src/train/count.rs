@@ -46,10 +46,17 @@ where
         bytes += in_batch as u64;
         in_batch = 0;
         let part = batch.len().div_ceil(rayon::current_num_threads()).max(1);
-        let counts: Vec<Counts> = batch.par_chunks(part).map(|texts| stages.count(texts)).collect();
+        let counts: Vec<_> = batch.par_chunks(part).map(|texts| stages.count(texts)).collect();
+        let before = count - batch.len() as u64;
         batch.clear();
-        for (word, n) in counts.into_iter().flatten() {
-            *total.entry(word).or_default() += n;
+        for (chunk, counts) in counts.into_iter().enumerate() {
+            let counts = counts.map_err(|(index, error)| Error::Corpus {
+                item: before + (chunk * part + index) as u64,
+                source: Box::new(error),
+            })?;
+            for (word, n) in counts {
+                *total.entry(word).or_default() += n;
+            }
         }
         progress(TrainProgress::Counting { items: count, bytes, words: total.len() });
         if last {
@@ -76,7 +83,15 @@ impl<'a> Stages<'a> {
         Self { normalizer, pre_tokenizer, local }
     }
 
-    fn count<T: AsRef<str>>(&self, texts: &[T]) -> Counts {
+    /// The words of `texts`, or the place of the first that fails.
+    fn count<T: AsRef<str>>(&self, texts: &[T]) -> Result<Counts, (usize, Error)> {
+        self.try_count(texts).map_err(|error| {
+            let fails = |text: &T| self.words(text.as_ref(), |_| ()).is_err();
+            (texts.iter().position(fails).unwrap_or_default(), error)
+        })
+    }
+
+    fn try_count<T: AsRef<str>>(&self, texts: &[T]) -> Result<Counts> {
         let mut stretches: HashMap<&str, u64> = HashMap::new();
         for text in texts {
             if self.local {
@@ -90,23 +105,24 @@ impl<'a> Stages<'a> {
             self.words(stretch, |word| match counts.get_mut(word) {
                 Some(count) => *count += n,
                 None => _ = counts.insert(word.into(), n),
-            });
+            })?;
         }
-        counts
+        Ok(counts)
     }
 
-    fn words(&self, text: &str, mut each: impl FnMut(&str)) {
+    fn words(&self, text: &str, mut each: impl FnMut(&str)) -> Result<()> {
         let mut normalized = NormalizedText::new(text, 0, false);
         if let Some(normalizer) = self.normalizer {
-            normalizer.apply(&mut normalized);
+            normalizer.apply(&mut normalized)?;
         }
         let whole = Split { range: 0..normalized.text().len(), added: None };
         let mut splits = Splits::new(false);
         splits.push(normalized, [whole]);
         if let Some(pre_tokenizer) = self.pre_tokenizer {
-            pre_tokenizer.apply(&mut splits);
+            pre_tokenizer.apply(&mut splits)?;
         }
         splits.splits.iter().for_each(|split| each(&splits.text[split.range.clone()]));
+        Ok(())
     }
 }
 
@@ -185,7 +201,11 @@ mod tests {
                 let local = Stages::new(normalizer.as_ref(), Some(pre_tokenizer));
                 assert!(local.local);
                 let whole = Stages { local: false, ..local };
-                assert_eq!(local.count(&texts), whole.count(&texts), "{normalizer:?} {pre_tokenizer:?}");
+                assert_eq!(
+                    local.count(&texts).unwrap(),
+                    whole.count(&texts).unwrap(),
+                    "{normalizer:?} {pre_tokenizer:?}"
+                );
             }
         }
         assert!(!Stages::new(None, None).local);

@@ -16,7 +16,7 @@
 //!
 //! let lines = ["low lower lowest", "new newer newest"];
 //! let tokenizer = WordPieceTrainer { vocab_size: 30, ..Default::default() }.train(lines)?;
-//! assert_eq!(tokenizer.encode("Newest", true).tokens, ["[CLS]", "new", "##e", "##st", "[SEP]"]);
+//! assert_eq!(tokenizer.encode("Newest", true)?.tokens, ["[CLS]", "new", "##e", "##st", "[SEP]"]);
 //! # Ok::<_, cloze_tokenizer::Error>(())
 //! ```
 

@@ -49,7 +49,7 @@ impl WordLevelTrainer {
     ///
     /// let trainer = WordLevelTrainer { vocab_size: 8, ..Default::default() };
     /// let tokenizer = trainer.train(["red roses, red wine", "red roses"])?;
-    /// assert_eq!(tokenizer.encode("red wine and roses", false).tokens, ["red", "[UNK]", "[UNK]", "roses"]);
+    /// assert_eq!(tokenizer.encode("red wine and roses", false)?.tokens, ["red", "[UNK]", "[UNK]", "roses"]);
     /// # Ok::<_, cloze_tokenizer::Error>(())
     /// ```
     pub fn train<I: IntoIterator<Item: TrainItem>>(&self, items: I) -> Result<Tokenizer> {

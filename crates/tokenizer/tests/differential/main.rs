@@ -180,23 +180,25 @@ impl Pair {
 
     fn compare(&self, text: &str, second: Option<&str>, theirs: &[Theirs; 2]) -> Option<String> {
         for (theirs, special) in theirs.iter().zip([true, false]) {
-            let encoding = self.ours.encode(text, special);
+            let encoding = self.ours.encode(text, special).unwrap();
             if let Some(found) = encodings(&encoding, &theirs.one) {
                 return Some(found);
             }
             if let (Some(second), Some(two)) = (second, &theirs.two)
-                && let Some(found) = encodings(&self.ours.encode_pair(text, second, special), two)
+                && let Some(found) = encodings(&self.ours.encode_pair(text, second, special).unwrap(), two)
             {
                 return Some(format!("pair: {found}"));
             }
             for (decoded, skip) in theirs.decoded.iter().zip([true, false]) {
-                if let Some(found) = fields("decoded", &self.ours.decode(&encoding.ids, skip), decoded) {
+                if let Some(found) =
+                    fields("decoded", &self.ours.decode(&encoding.ids, skip).unwrap(), decoded)
+                {
                     return Some(found);
                 }
             }
             if !special {
                 let (mut ids, mut starts) = (Vec::new(), Vec::new());
-                self.ours.encode_into(text, &mut ids, &mut starts);
+                self.ours.encode_into(text, &mut ids, &mut starts).unwrap();
                 let words = &encoding.word_ids;
                 let first: Vec<_> = (0..words.len()).map(|i| i == 0 || words[i] != words[i - 1]).collect();
                 let found = fields("encode_into", &ids, &encoding.ids);
@@ -335,7 +337,7 @@ fn differences_are_found() {
     let message = message.downcast::<String>().unwrap();
     assert!(message.contains(" differ:\nuncased, string "), "{message}");
     let right = trained_byte_level();
-    let ids = right.ours.encode("a É", true);
+    let ids = right.ours.encode("a É", true).unwrap();
     assert_eq!(encodings(&ids, &right.theirs.encode("a É", true).unwrap()), None);
     let offsets = Encoding { offsets: vec![(0, 0); ids.len()], ..ids };
     let found = encodings(&offsets, &right.theirs.encode("a É", true).unwrap()).unwrap();

@@ -143,6 +143,10 @@ impl Task for AnswerTask {
         vec![&features.sequence]
     }
 
+    fn has_pairs(&self) -> bool {
+        true
+    }
+
     fn weight(&self, batch: &[&QuestionFeatures]) -> f64 {
         batch.len() as f64
     }

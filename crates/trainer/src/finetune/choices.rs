@@ -60,6 +60,10 @@ impl Task for ChoiceTask {
         features.choices.iter().collect()
     }
 
+    fn has_pairs(&self) -> bool {
+        true
+    }
+
     fn weight(&self, batch: &[&ChoiceFeatures]) -> f64 {
         batch.len() as f64
     }

@@ -13,13 +13,14 @@ use super::task::bad_setting;
 use super::texts::TextTask;
 use crate::evaluation::figures::Figures;
 use crate::evaluation::report::Predictions;
+use crate::fit::check_fit;
 use crate::{Result, TrainerError};
 use burn::tensor::Device;
-use cloze_data::SkipReport;
 use cloze_data::labelled::LabelledSource;
+use cloze_data::{DataError, SkipReport};
 use cloze_model::ParamInit;
 use cloze_model::bert::BertConfig;
-use cloze_model::huggingface::{Checkpoint, LoadReport};
+use cloze_model::huggingface::{Architecture, Checkpoint, LoadReport};
 use cloze_model::tasks::DropoutOverrides;
 use cloze_tokenizer::Tokenizer;
 use serde_json::Value;
@@ -90,7 +91,7 @@ impl Predictor {
     /// # Errors
     /// Whatever is missing or damaged in the folder, by name; [`TrainerError::BadTaskFile`] for a task that
     /// cannot be told, [`TrainerError::NoTaskHead`] for a model that was never trained for it,
-    /// [`TrainerError::VocabularyMismatch`].
+    /// [`TrainerError::VocabularyMismatch`], [`TrainerError::UnfitTokenizer`].
     pub fn load(folder: &Path, device: &Device, int8: bool) -> Result<Self> {
         let tokenizer = Tokenizer::load(folder)?;
         let checkpoint = Checkpoint::open(folder)?;
@@ -100,6 +101,11 @@ impl Predictor {
         };
         let (encoder, model, report) = match &section {
             TaskSection::Classification { .. } | TaskSection::Regression { .. } => {
+                // A model saved elsewhere does not say whether it knows pairs; it cannot if no pair fits it.
+                let config = checkpoint.encoder(Architecture::SequenceClassification);
+                let takes_pairs =
+                    || tokenizer.check_inputs(config.vocab_size, config.n_token_types, true).is_ok();
+                let pairs = pairs.or_else(|| (!takes_pairs()).then_some(false));
                 open(TextTask::saved(&section, pairs)?, checkpoint, int8, device)?
             }
             TaskSection::Answers { .. } => open(AnswerTask::of(&section)?, checkpoint, int8, device)?,
@@ -112,13 +118,7 @@ impl Predictor {
         if let Some(missing) = report.missing.into_iter().next() {
             return Err(TrainerError::NoTaskHead { folder: folder.into(), missing });
         }
-        if tokenizer.vocab_size() > encoder.vocab_size {
-            return Err(TrainerError::VocabularyMismatch {
-                folder: folder.into(),
-                tokenizer: tokenizer.vocab_size(),
-                model: encoder.vocab_size,
-            });
-        }
+        check_fit(&tokenizer, &encoder, folder, model.has_pairs())?;
         let max_positions = encoder.max_positions;
         let means = Means { tokenizer, max_len: max_len.min(max_positions), device: device.clone() };
         Ok(Self { folder: folder.into(), section, model, means, max_positions })
@@ -215,6 +215,8 @@ struct Means {
 trait Asked: Debug + Send + Sync {
     fn list(&mut self, n: usize) -> bool;
 
+    fn has_pairs(&self) -> bool;
+
     fn predict(&self, lines: &[&str], means: &Means, progress: &mut dyn FnMut(Advance)) -> Result<Predicted>;
 
     /// Of the source's examples all, or those that are held out where a `share` is.
@@ -254,6 +256,10 @@ impl<T: Ask<Model: Sync> + Send + Sync> Asked for TaskModel<T> {
         self.task.list(n)
     }
 
+    fn has_pairs(&self) -> bool {
+        self.task.has_pairs()
+    }
+
     fn predict(&self, lines: &[&str], means: &Means, progress: &mut dyn FnMut(Advance)) -> Result<Predicted> {
         let Self { task, model } = self;
         let (mut values, mut refused) = (Vec::with_capacity(lines.len()), None);
@@ -276,7 +282,14 @@ impl<T: Ask<Model: Sync> + Send + Sync> Asked for TaskModel<T> {
             }
             values.push(Value::Null);
         }
-        let (data, truncated) = task.tokens(&means.tokenizer, examples, means.max_len)?;
+        let (data, truncated) = match task.tokens(&means.tokenizer, examples, means.max_len) {
+            Err(TrainerError::Data(DataError::Example { number, source })) => {
+                // The lines before it have their values.
+                let predicted = self.predict(&lines[..places[number - 1]], means, progress)?;
+                return Ok(Predicted { refused: Some(source.into()), ..predicted });
+            }
+            tokens => tokens?,
+        };
         let outputs = outputs(task, model, &data.features, BATCH_TOKENS, &means.device, progress);
         for (place, value) in places.into_iter().zip(task.answer(&origins, &data, &outputs)) {
             values[place] = value;

@@ -153,7 +153,7 @@ fn piece(word: &str, key: &str, template: &Template, tokenizer: &Tokenizer) -> R
     tokenizer.set_truncation(None)?;
     tokenizer.set_padding(None)?;
     let space = if template.spaced_mask() { " " } else { "" };
-    let encoding = tokenizer.encode(&format!("{space}{word}"), false);
+    let encoding = tokenizer.encode(&format!("{space}{word}"), false)?;
     match encoding.ids.as_slice() {
         [id] if Some(*id) != tokenizer.special_ids().unk => Ok(*id as i32),
         _ => {

@@ -73,6 +73,11 @@ pub trait Task: Sync {
         None
     }
 
+    /// Whether sequences are of two texts, or may be.
+    fn has_pairs(&self) -> bool {
+        self.pairs() == Some(true)
+    }
+
     /// The classes that the head tells apart, for `config.json`.
     fn labels(&self) -> Option<&LabelSet> {
         None

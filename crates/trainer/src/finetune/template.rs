@@ -2,6 +2,7 @@
 
 use super::task::bad_setting;
 use crate::Result;
+use cloze_data::DataError;
 use cloze_data::labelled::{Target, TextExample, TokenSequence};
 use cloze_tokenizer::{Encoding, Span, Tokenizer};
 
@@ -116,12 +117,12 @@ impl Template {
             bad_setting("data.max_len", max_len, expected)
         };
         let empty = self.fill("", "").text;
-        let least = tokenizer.encode(&empty, true).len() + 1 + usize::from(self.has_pair());
+        let least = tokenizer.encode(&empty, true)?.len() + 1 + usize::from(self.has_pair());
         if max_len < least {
             return Err(too_short(least));
         }
         let mut features = Vec::with_capacity(examples.len());
-        for chunk in examples.chunks(CHUNK) {
+        for (chunk, before) in examples.chunks(CHUNK).zip((0..).step_by(CHUNK)) {
             if let Some(problem) = chunk.iter().find_map(|example| self.misfit(example)) {
                 return Err(bad_setting("task.template", format!("{:?}", self.to_string()), problem.into()));
             }
@@ -130,7 +131,7 @@ impl Template {
                 .map(|example| self.fill(&example.text, example.pair.as_deref().unwrap_or_default()))
                 .collect();
             let texts: Vec<&str> = filled.iter().map(|filled| filled.text.as_str()).collect();
-            let encodings = tokenizer.encode_batch(&texts, true);
+            let encodings = tokenizer.encode_batch(&texts, true).map_err(DataError::example(before))?;
             for ((filled, encoding), example) in filled.iter().zip(&encodings).zip(chunk) {
                 let mask = self.find_mask(filled, encoding)?;
                 let kept = filled.cut(encoding, mask, max_len).map_err(too_short)?;

@@ -292,6 +292,10 @@ impl Task for TextTask {
         self.pairs
     }
 
+    fn has_pairs(&self) -> bool {
+        self.pairs != Some(false)
+    }
+
     fn model(
         &self,
         checkpoint: Checkpoint,

@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail};
+use clap::builder::RangedU64ValueParser;
 use cloze_tokenizer::Tokenizer;
 
-use crate::lines::Lines;
+use crate::lines::{self, Lines, Longer};
 use crate::output::Output;
 
 /// Turn lines of ids on standard input into lines of text on standard output.
@@ -20,19 +21,30 @@ pub struct Args {
     /// Print the special tokens too, such as [CLS] and [SEP].
     #[arg(long)]
     keep_special: bool,
+    /// Bytes of a line at most; a longer one is an error.
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = lines::MAX_LINE_BYTES,
+        value_parser = RangedU64ValueParser::<usize>::new().range(1..)
+    )]
+    max_line_bytes: usize,
 }
 
 pub fn run(args: &Args) -> Result<()> {
     let tokenizer = super::load(&args.tokenizer)?;
-    let mut lines = Lines::stdin();
+    let mut lines = Lines::stdin(args.max_line_bytes, Longer::Refused);
     let mut output = Output::new();
     while let Some((first, batch)) = lines.next_batch()? {
-        for (at, line) in batch.iter().enumerate() {
-            match ids(&tokenizer, line) {
-                Ok(ids) => output.line(tokenizer.decode(&ids, !args.keep_special))?,
+        for (number, line) in (first..).zip(&batch) {
+            let text = ids(&tokenizer, &line.text)
+                .and_then(|ids| Ok(tokenizer.decode(&ids, !args.keep_special)?))
+                .with_context(|| lines.place(number));
+            match text {
+                Ok(text) => output.line(text)?,
                 Err(error) => {
                     output.flush()?;
-                    return Err(error.context(format!("standard input, line {}", first + at)));
+                    return Err(error);
                 }
             }
         }

@@ -37,7 +37,7 @@ pub fn run(args: &Args) -> Result<()> {
     output.line(stages(&tokenizer)?)?;
     for text in &args.texts {
         output.line("")?;
-        output.line(split(&tokenizer, text, colour))?;
+        output.line(split(&tokenizer, text, colour)?)?;
     }
     output.flush()
 }
@@ -169,8 +169,8 @@ fn parts_of(template: &[Value]) -> String {
 }
 
 /// The text in pieces, and a line for each with id, token, bytes and text.
-fn split(tokenizer: &Tokenizer, text: &str, colour: bool) -> String {
-    let encoding = tokenizer.encode(text, true);
+fn split(tokenizer: &Tokenizer, text: &str, colour: bool) -> Result<String> {
+    let encoding = tokenizer.encode(text, true)?;
     let mut rows: Vec<Vec<String>> = Vec::new();
     let mut padding = 0;
     for (i, id) in encoding.ids.iter().enumerate() {
@@ -186,7 +186,8 @@ fn split(tokenizer: &Tokenizer, text: &str, colour: bool) -> String {
         }
         rows.push(row);
     }
-    let normalized = tokenizer.normalizer().map(|n| n.normalize(text)).filter(|n| n != text);
+    let normalized = tokenizer.normalizer().map(|n| n.normalize(text)).transpose()?;
+    let normalized = normalized.filter(|normalized| normalized != text);
     let normalized = normalized.map_or(String::new(), |n| format!("\nnormalised: {}", visible(&n)));
     let mut count = format!("{} tokens of {} bytes", encoding.len() - padding, text.len());
     if padding > 0 {
@@ -195,7 +196,7 @@ fn split(tokenizer: &Tokenizer, text: &str, colour: bool) -> String {
     if !encoding.overflowing.is_empty() {
         count += &format!(", and {} overflowing parts", encoding.overflowing.len());
     }
-    format!("{}{normalized}\n{count}\n{}", pieces(&encoding, text, colour), table(rows, &[0]))
+    Ok(format!("{}{normalized}\n{count}\n{}", pieces(&encoding, text, colour), table(rows, &[0])))
 }
 
 /// Foreground colours that neighbours take turns in: cyan, yellow, green, magenta.
@@ -243,7 +244,7 @@ mod tests {
 
     #[test]
     fn pieces_are_told_apart() {
-        let encoding = bert().encode("Boats sink.", true);
+        let encoding = bert().encode("Boats sink.", true).unwrap();
         assert_eq!(pieces(&encoding, "Boats sink.", false), "Boat|s sink|.");
         let coloured = pieces(&encoding, "Boats sink.", true);
         assert_eq!(coloured, "\x1b[36mBoat\x1b[0m\x1b[33ms\x1b[0m \x1b[32msink\x1b[0m\x1b[35m.\x1b[0m");
@@ -252,7 +253,7 @@ mod tests {
     #[test]
     fn a_split_shows_ids_offsets_and_the_normalised_text() {
         assert_eq!(
-            split(&bert(), "Boats\t.", false),
+            split(&bert(), "Boats\t.", false).unwrap(),
             "Boat|s\\t.\nnormalised: boats .\n5 tokens of 7 bytes\n 1  [CLS]\n 3  boat   0..4  Boat\n \
              4  ##s    4..5  s\n 6  .      6..7  .\n 2  [SEP]"
         );
@@ -262,14 +263,14 @@ mod tests {
     fn padding_and_overflow_are_told() {
         let mut tokenizer = bert();
         tokenizer.set_truncation(Some(Truncation::to(4))).unwrap();
-        let shown = split(&tokenizer, "boats sink", false);
+        let shown = split(&tokenizer, "boats sink", false).unwrap();
         assert!(shown.contains("\n4 tokens of 10 bytes, and 1 overflowing parts\n"), "{shown}");
         let file = tokenizer.to_json().replace(
             "\"padding\": null",
             r#""padding": {"strategy": {"Fixed": 9}, "direction": "Right", "pad_id": 0, "pad_type_id": 0,
                 "pad_token": "[UNK]"}"#,
         );
-        let shown = split(&Tokenizer::from_json(&file).unwrap(), "boat", false);
+        let shown = split(&Tokenizer::from_json(&file).unwrap(), "boat", false).unwrap();
         assert!(shown.contains("\n3 tokens of 4 bytes, and 6 of padding\n"), "{shown}");
     }
 

@@ -1,9 +1,9 @@
 //! Multiple choice: each choice with its context as a pair.
 
-use super::{CHUNK, TokenSequence, check_length, cutting, specials};
-use crate::Result;
+use super::{CHUNK, TokenSequence, check_length, forgetting, sequence, specials};
 use crate::labelled::choices::ChoiceExample;
-use cloze_tokenizer::{OffsetUnit, Tokenizer, Truncation};
+use crate::{DataError, Result};
+use cloze_tokenizer::{Error, OffsetUnit, Tokenizer, Truncation};
 
 /// The choices of an example.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,31 +31,43 @@ impl ChoiceFeatures {
 /// Choices as pairs of at most `max_len` tokens, cut as those of [`encode_texts`](super::encode_texts).
 ///
 /// # Errors
-/// A `max_len` without room for a token of each text.
+/// A `max_len` without room for a token of each text; [`DataError::Example`].
 pub fn encode_choices(
     tokenizer: &Tokenizer,
     examples: &[ChoiceExample],
     max_len: usize,
 ) -> Result<Vec<ChoiceFeatures>> {
     check_length(max_len, specials(tokenizer, true)? + 2)?;
-    let tokenizer = cutting(tokenizer, Truncation::to(max_len))?;
+    let tokenizer = forgetting(tokenizer, Truncation::to(max_len))?;
     let mut features = Vec::with_capacity(examples.len());
-    for chunk in examples.chunks(CHUNK) {
+    for (chunk, before) in examples.chunks(CHUNK).zip((0..).step_by(CHUNK)) {
         let pairs: Vec<(&str, &str)> = chunk
             .iter()
             .flat_map(|example| {
                 example.choices.iter().map(|choice| (example.context.as_str(), choice.as_str()))
             })
             .collect();
-        let mut encodings = tokenizer.encode_inputs(&pairs, true, OffsetUnit::Bytes).into_iter();
-        features.extend(chunk.iter().map(|example| {
+        let encodings =
+            tokenizer.encode_inputs(&pairs, true, OffsetUnit::Bytes).map_err(|error| match error {
+                Error::Batch { index, source, .. } => {
+                    let mut ends = chunk.iter().scan(0, |end, example| {
+                        *end += example.choices.len();
+                        Some(*end)
+                    });
+                    let number = before + 1 + ends.position(|end| index < end).unwrap_or_default();
+                    DataError::Example { number, source: *source }
+                }
+                error => error.into(),
+            });
+        let mut encodings = encodings?.into_iter();
+        for (example, number) in chunk.iter().zip(before..) {
             let choices: Vec<_> = encodings.by_ref().take(example.choices.len()).collect();
-            ChoiceFeatures {
-                truncated: choices.iter().filter(|choice| !choice.overflowing.is_empty()).count(),
-                choices: choices.iter().map(Into::into).collect(),
+            features.push(ChoiceFeatures {
+                truncated: choices.iter().filter(|choice| choice.truncated).count(),
+                choices: choices.iter().map(|choice| sequence(choice, number)).collect::<Result<_>>()?,
                 label: example.label,
-            }
-        }));
+            });
+        }
     }
     Ok(features)
 }

@@ -11,7 +11,7 @@ pub use tagged::{IGNORED, LongSentences, TagFeatures, TagReport, encode_tags, ta
 pub use texts::{TextFeatures, encode_texts};
 
 use crate::{DataError, Result};
-use cloze_tokenizer::{Encoding, Tokenizer, Truncation};
+use cloze_tokenizer::{Encoding, Error, Tokenizer, Truncation};
 
 /// Examples that are tokenised at a time: each piece is a string until its example is done.
 const CHUNK: usize = 1024;
@@ -44,11 +44,29 @@ impl From<&Encoding> for TokenSequence {
     }
 }
 
+/// What a model reads of example `number`, counted from 0.
+///
+/// # Errors
+/// There is nothing to read: no model takes a sequence without a token.
+fn sequence(encoding: &Encoding, number: usize) -> Result<TokenSequence> {
+    match encoding.is_empty() {
+        true => Err(DataError::Example { number: number + 1, source: Error::NoTokens }),
+        false => Ok(encoding.into()),
+    }
+}
+
 /// The tokenizer with this truncation and no padding, whatever its file declares.
 fn cutting(tokenizer: &Tokenizer, truncation: Truncation) -> Result<Tokenizer> {
     let mut tokenizer = tokenizer.clone();
     tokenizer.set_truncation(Some(truncation))?;
     tokenizer.set_padding(None)?;
+    Ok(tokenizer)
+}
+
+/// The same for what does not ask for the tokens that are cut off: texts are read as far as they matter.
+fn forgetting(tokenizer: &Tokenizer, truncation: Truncation) -> Result<Tokenizer> {
+    let mut tokenizer = cutting(tokenizer, truncation)?;
+    tokenizer.set_keep_overflow(false);
     Ok(tokenizer)
 }
 
@@ -58,8 +76,8 @@ fn specials(tokenizer: &Tokenizer, pair: bool) -> Result<usize> {
     tokenizer.set_truncation(None)?;
     tokenizer.set_padding(None)?;
     Ok(match pair {
-        true => tokenizer.encode_pair("", "", true).len(),
-        false => tokenizer.encode("", true).len(),
+        true => tokenizer.encode_pair("", "", true)?.len(),
+        false => tokenizer.encode("", true)?.len(),
     })
 }
 

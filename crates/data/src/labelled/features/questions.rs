@@ -1,6 +1,6 @@
 //! Question answering: a question with windows over its context.
 
-use super::{CHUNK, TokenSequence, cutting, specials};
+use super::{CHUNK, TokenSequence, cutting, forgetting, sequence, specials};
 use crate::labelled::questions::Question;
 use crate::{DataError, Result};
 use cloze_tokenizer::{OffsetUnit, Tokenizer, Truncation, TruncationStrategy};
@@ -47,7 +47,7 @@ pub struct QuestionFeatures {
 /// question follow one another.
 ///
 /// # Errors
-/// [`DataError::FeatureLength`] for lengths that leave a window no more than the stride.
+/// [`DataError::FeatureLength`] for lengths that leave a window no more than the stride; [`DataError::Example`].
 pub fn encode_questions(
     tokenizer: &Tokenizer,
     questions: &[Question],
@@ -66,13 +66,14 @@ pub fn encode_questions(
         return Err(DataError::FeatureLength { key: "max_question", value: 0, problem });
     }
     let cls = tokenizer.special_ids().cls;
-    let for_questions = cutting(tokenizer, Truncation::to(max_question))?;
+    let for_questions = forgetting(tokenizer, Truncation::to(max_question))?;
     let strategy = TruncationStrategy::OnlySecond;
     let tokenizer = cutting(tokenizer, Truncation { stride, strategy, ..Truncation::to(max_len) })?;
     let mut features = Vec::with_capacity(questions.len());
     for (chunk, first) in questions.chunks(CHUNK).zip((0..).step_by(CHUNK)) {
         let texts: Vec<&str> = chunk.iter().map(|question| question.question.trim_start()).collect();
         let alone = for_questions.encode_inputs(&texts, false, OffsetUnit::Bytes);
+        let alone = alone.map_err(DataError::example(first))?;
         let pairs: Vec<(&str, &str)> = chunk
             .iter()
             .zip(texts.iter().zip(&alone))
@@ -85,12 +86,13 @@ pub fn encode_questions(
             })
             .collect();
         let encodings = tokenizer.encode_inputs(&pairs, true, OffsetUnit::Bytes);
+        let encodings = encodings.map_err(DataError::example(first))?;
         for ((question, encoding), number) in chunk.iter().zip(&encodings).zip(first..) {
             for window in std::iter::once(encoding).chain(&encoding.overflowing) {
                 let context = window.sequence_range(1).unwrap_or(0..0);
                 let null = cls.and_then(|cls| window.ids.iter().position(|id| *id == cls)).unwrap_or(0);
                 let mut feature = QuestionFeatures {
-                    sequence: window.into(),
+                    sequence: sequence(window, number)?,
                     question: number,
                     offsets: window.offsets[context.clone()].to_vec(),
                     context,

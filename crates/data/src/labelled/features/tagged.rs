@@ -1,6 +1,6 @@
 //! Token classification: words given, each labelled on its first piece.
 
-use super::{CHUNK, TokenSequence, check_length, cutting, specials};
+use super::{CHUNK, TokenSequence, check_length, cutting, sequence, specials};
 use crate::labelled::labels::LabelSet;
 use crate::labelled::tagged::TaggedSentence;
 use crate::{DataError, Result};
@@ -69,7 +69,7 @@ pub struct TagReport {
 ///
 /// # Errors
 /// [`DataError::UnknownTag`] for a tag that is not in the set; [`DataError::FeatureLength`] for lengths that
-/// leave no room.
+/// leave no room; [`DataError::Example`].
 pub fn encode_tags(
     tokenizer: &Tokenizer,
     sentences: &[TaggedSentence],
@@ -97,6 +97,7 @@ pub fn encode_tags(
         let inputs: Vec<Input> =
             words.iter().map(|words| Input { first: Sequence::Words(words), second: None }).collect();
         let encodings = tokenizer.encode_inputs(&inputs, true, OffsetUnit::Bytes);
+        let encodings = encodings.map_err(DataError::example(first))?;
         for ((sentence, encoding), number) in chunk.iter().zip(&encodings).zip(first..) {
             let ids = tag_ids(sentence, labels, number)?;
             report.long_sentences += usize::from(!encoding.overflowing.is_empty());
@@ -127,7 +128,7 @@ pub fn encode_tags(
                         labels[*position] = ids[*word];
                     }
                 }
-                let sequence = (*window).into();
+                let sequence = sequence(window, number)?;
                 features.push(TagFeatures { sequence, sentence: number, words, positions, labels });
             }
         }

@@ -1,8 +1,8 @@
 //! Texts and pairs of texts.
 
-use super::{CHUNK, TokenSequence, check_length, cutting, specials};
-use crate::Result;
+use super::{CHUNK, TokenSequence, check_length, forgetting, sequence, specials};
 use crate::labelled::texts::{Target, TextExample};
+use crate::{DataError, Result};
 use cloze_tokenizer::{Input, OffsetUnit, Sequence, Tokenizer, Truncation};
 
 /// A text or a pair of texts.
@@ -20,7 +20,7 @@ pub struct TextFeatures {
 /// end.
 ///
 /// # Errors
-/// A `max_len` without room for a token of each text.
+/// A `max_len` without room for a token of each text; [`DataError::Example`].
 pub fn encode_texts(
     tokenizer: &Tokenizer,
     examples: &[TextExample],
@@ -28,9 +28,9 @@ pub fn encode_texts(
 ) -> Result<Vec<TextFeatures>> {
     let pairs = examples.iter().any(|example| example.pair.is_some());
     check_length(max_len, specials(tokenizer, pairs)? + if pairs { 2 } else { 1 })?;
-    let tokenizer = cutting(tokenizer, Truncation::to(max_len))?;
+    let tokenizer = forgetting(tokenizer, Truncation::to(max_len))?;
     let mut features = Vec::with_capacity(examples.len());
-    for chunk in examples.chunks(CHUNK) {
+    for (chunk, before) in examples.chunks(CHUNK).zip((0..).step_by(CHUNK)) {
         let inputs: Vec<Input> = chunk
             .iter()
             .map(|example| Input {
@@ -39,11 +39,14 @@ pub fn encode_texts(
             })
             .collect();
         let encodings = tokenizer.encode_inputs(&inputs, true, OffsetUnit::Bytes);
-        features.extend(encodings.iter().zip(chunk).map(|(encoding, example)| TextFeatures {
-            sequence: encoding.into(),
-            target: example.target,
-            truncated: !encoding.overflowing.is_empty(),
-        }));
+        let encodings = encodings.map_err(DataError::example(before))?;
+        for ((encoding, example), number) in encodings.iter().zip(chunk).zip(before..) {
+            features.push(TextFeatures {
+                sequence: sequence(encoding, number)?,
+                target: example.target,
+                truncated: encoding.truncated,
+            });
+        }
     }
     Ok(features)
 }

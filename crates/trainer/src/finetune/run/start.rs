@@ -6,6 +6,7 @@ use super::super::reading::Data;
 use super::super::task::{Encoded, Task, bad_setting, n_cut};
 use super::measure::watched;
 use super::{Begun, Run};
+use crate::fit::check_fit;
 use crate::layer_decay::layer_decay;
 use crate::memory::{Keys, Load, MemoryEstimate, check, n_parameters};
 use crate::metrics::progress::RunProgress;
@@ -51,13 +52,7 @@ impl<'a, T: Task> Run<'a, T> {
         let pretrained = Pretrained::open(&config.model.path)?;
         let pretrained = if config.model.untrained { pretrained.without_weights() } else { pretrained };
         let (encoder, model, report) = task.model(pretrained, &config.model.dropout, &mut init)?;
-        if tokenizer.vocab_size() > encoder.vocab_size {
-            return Err(TrainerError::VocabularyMismatch {
-                folder: config.model.path.clone(),
-                tokenizer: tokenizer.vocab_size(),
-                model: encoder.vocab_size,
-            });
-        }
+        check_fit(tokenizer, &encoder, &config.model.path, task.has_pairs())?;
         if config.data.max_len > encoder.max_positions {
             let expected = format!("at most {}, the checkpoint's positions", encoder.max_positions);
             return Err(bad_setting("data.max_len", config.data.max_len, expected));
