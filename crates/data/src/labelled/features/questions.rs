@@ -78,9 +78,9 @@ pub fn encode_questions(
             .iter()
             .zip(texts.iter().zip(&alone))
             .map(|(question, (text, alone))| {
-                let end = match alone.overflowing.is_empty() {
-                    true => text.len(),
-                    false => alone.offsets.last().map_or(0, |(_, end)| text.floor_char_boundary(*end)),
+                let end = match alone.truncated {
+                    false => text.len(),
+                    true => alone.offsets.last().map_or(0, |(_, end)| text.floor_char_boundary(*end)),
                 };
                 (&text[..end], &*question.context)
             })
