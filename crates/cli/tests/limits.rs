@@ -77,7 +77,7 @@ eval.heldout_fraction = 0.2
 const TASK: &str = r#"
 task = { kind = "classification", labels = ["no", "yes"] }
 model.path = "yes-no"
-data = { train = { files = ["rows.tsv"] }, test = ["rows.tsv"] }
+data = { train = { files = ["rows.tsv"] }, dev = ["rows.tsv"] }
 train = { epochs = 1, batch_size = 2 }
 optimizer.lr = 1e-3
 schedule.kind = "constant"

@@ -126,7 +126,6 @@ impl Bench {
         out: &str,
         sets: &[&str],
         resume: bool,
-        memory: None,
         stop_after: Option<u64>,
     ) -> Result<FineTuned, TrainerError> {
         let stop = AtomicBool::new(false);
