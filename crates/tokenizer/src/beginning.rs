@@ -161,14 +161,15 @@ impl Tokenizer {
     }
 }
 
-/// Whether text may be cut between two characters: both are visible and no marks, they are in different grapheme
-/// clusters whatever stands around them, and no normalisation form makes one of both.
+/// Whether text may be cut between two characters: both are visible and no marks, or one of them is a space; they are
+/// in different grapheme clusters whatever stands around them, and no normalisation form makes one of both.
 fn can_part(before: char, after: char) -> bool {
     let visible = |c: char| {
         c.is_ascii_graphic()
             || !c.is_ascii() && (c.is_letter() || c.is_number() || c.is_punctuation() || c.is_symbol())
     };
-    if !visible(before) || !visible(after) {
+    let [space_before, space_after] = [before, after].map(|c| c == ' ');
+    if space_before && space_after || !(visible(before) || space_before) || !(visible(after) || space_after) {
         return false;
     }
     if before.is_ascii() && after.is_ascii() {

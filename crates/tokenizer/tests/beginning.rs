@@ -104,7 +104,7 @@ fn text() -> impl Strategy<Value = String> {
         ]).prop_map(str::to_owned),
         1 => any::<char>().prop_map(String::from),
     ];
-    (prop::collection::vec((piece, 1usize..40), 1..40), 0usize..4).prop_map(|(pieces, times)| {
+    (prop::collection::vec((piece, 1usize..40), 1..30), 0usize..3).prop_map(|(pieces, times)| {
         let text: String = pieces.iter().map(|(piece, times)| piece.repeat(*times)).collect();
         text.repeat(1 << times)
     })
@@ -121,13 +121,13 @@ fn forgetting(tokenizer: &Tokenizer) -> Tokenizer {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..Default::default() })]
 
     #[test]
     fn as_reading_the_whole_text(
         a in text(),
-        b in text(),
-        max_length in 4usize..80,
+        b in "[a-z' ]{0,40}",
+        max_length in 8usize..80,
         strategy in select(vec![TruncationStrategy::LongestFirst, TruncationStrategy::OnlyFirst, TruncationStrategy::OnlySecond]),
         special in any::<bool>(),
         unit in select(vec![OffsetUnit::Bytes, OffsetUnit::Chars]),
@@ -161,7 +161,7 @@ proptest! {
 fn beginnings_of_long_texts_decide() {
     let long = |piece: &str| piece.repeat(20_000 / piece.len());
     let words = long("the old sailor's boats sail. ");
-    let (ideographs, marks) = (long("中文字"), long("e\u{301}\u{301} "));
+    let (ideographs, marks) = (long("中文字"), long("1 2 e\u{301}\u{301} é "));
     for mut tokenizer in
         [wordpiece(), bytes(), bytes().with_pre_tokenizer(split(O200K, SplitBehavior::Isolated, false))]
     {
