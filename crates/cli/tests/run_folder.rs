@@ -178,8 +178,11 @@ fn what_a_killed_run_left_half_written_is_removed() {
     fs::create_dir_all(bench.path("run/model.partial")).unwrap();
     fs::write(bench.path("run/model.partial/model.safetensors"), "half").unwrap();
     fs::write(bench.path("run/run.partial"), "half").unwrap();
+    fs::create_dir_all(bench.path("run/report/dev")).unwrap();
+    fs::write(bench.path("run/report/dev/figures.partial"), "half").unwrap();
     let ran = bench.train(&["--resume"]);
     assert_eq!(ran.status, 0, "{}", ran.err);
     let entries = fs::read_dir(bench.path("run")).unwrap().map(|entry| entry.unwrap().path());
     assert!(entries.into_iter().all(|path| path.extension().is_none_or(|extension| extension != "partial")));
+    assert!(!bench.path("run/report/dev/figures.partial").exists());
 }

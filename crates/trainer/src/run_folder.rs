@@ -19,6 +19,7 @@ use crate::origin::{Input, ORIGIN_FILE, Origin, difference};
 use crate::{Result, TrainerError};
 use std::ffi::OsStr;
 use std::fs::{self, File, TryLockError};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// The ending of what is being written.
@@ -85,7 +86,10 @@ impl RunFolder {
         let lock = File::create(&lock_path).map_err(TrainerError::io("write", &lock_path))?;
         match lock.try_lock() {
             Ok(()) => {
-                clear(path)?;
+                let reports = path.join("report");
+                for folder in [path, &reports, &reports.join("dev"), &reports.join("test")] {
+                    clear(folder)?;
+                }
                 Ok(Self { path: path.into(), _lock: lock })
             }
             Err(TryLockError::WouldBlock) => Err(TrainerError::RunInUse { path: path.into() }),
@@ -179,9 +183,14 @@ fn claim(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Removes what a run that was killed left half-written, and puts back what it was about to replace.
+/// Removes what a run that was killed left half-written in a folder, and puts back what it was about to replace.
 fn clear(path: &Path) -> Result<()> {
-    for entry in fs::read_dir(path).map_err(TrainerError::io("read", path))?.flatten() {
+    let entries = match fs::read_dir(path) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(TrainerError::io("read", path)(error)),
+    };
+    for entry in entries.flatten() {
         let left = entry.path();
         let place = left.with_extension("");
         match left.extension().and_then(OsStr::to_str) {
