@@ -88,7 +88,7 @@ fn a_folder_without_modules_is_averaged_and_not_scaled() {
         assert!((length - 1.0).abs() < 1e-5);
         assert!(cosine(plain, scaled) > 0.999_999);
     }
-    assert!(plain.embed::<&str>(&[]).values.is_empty());
+    assert!(plain.embed::<&str>(&[]).unwrap().values.is_empty());
 }
 
 #[test]
