@@ -292,7 +292,7 @@ mod tests {
         );
         assert_eq!(refused("\u{feff}abc"), (vec!["abc".into()], None));
         for long in ["abcd\nx", "abcd\r\nx", "abcd", "\u{feff}abcd", "abc\r\r\n", "aéb\n"] {
-            let (lines, error) = refused(&format!("{long}"));
+            let (lines, error) = refused(long);
             assert!(lines.is_empty());
             let message = "standard input, line 1: longer than `--max-line-bytes` = 3; cut the line, or raise the limit";
             assert_eq!(error.unwrap(), message);

@@ -110,6 +110,9 @@ impl Ran {
     }
 }
 
+/// A change to a `tokenizer.json`.
+type Damage = Box<dyn Fn(&mut Value)>;
+
 /// Writes a folder's `tokenizer.json` anew.
 fn change(folder: &Path, change: impl FnOnce(&mut Value)) {
     let path = folder.join("tokenizer.json");
@@ -169,7 +172,7 @@ fn a_tokenizer_that_does_not_fit_is_named_when_it_is_loaded() {
     let special = |id: &str, type_id: u64| json!({"SpecialToken": {"id": id, "type_id": type_id}});
     let text = |type_id: u64| json!({"Sequence": {"id": "A", "type_id": type_id}});
     let single = |pieces: Value| move |file: &mut Value| file["post_processor"]["single"] = pieces.clone();
-    let changes: [(Box<dyn Fn(&mut Value)>, &str); 8] = [
+    let changes: [(Damage, &str); 8] = [
         (
             Box::new(single(json!([special("[CLS]", 0), text(2), special("[SEP]", 0)]))),
             "post_processor: a text gets the type id 2; the model's type ids are below 2",

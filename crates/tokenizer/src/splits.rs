@@ -67,7 +67,10 @@ impl Splits {
     /// Cuts every piece that is not an added token: `cut` is given its text and calls its second
     /// argument with the ranges, within that text, of the words in it.
     pub fn cut(&mut self, cut: impl Fn(&str, &mut dyn FnMut(Range<usize>))) {
-        let Ok(()) = self.try_cut(|text, word| Ok::<_, Infallible>(cut(text, word)));
+        let Ok(()) = self.try_cut(|text, word| {
+            cut(text, word);
+            Ok::<_, Infallible>(())
+        });
     }
 
     /// The same with what may fail.

@@ -67,7 +67,7 @@ pub(crate) fn class(c: char) -> u8 {
 pub(crate) fn case(c: char) -> u8 {
     look_up(&CASES, c, |c| {
         let [upper, lower] = &*CASE_CLASSES;
-        u8::from(contains(upper, c)) * UPPER | u8::from(contains(lower, c)) * LOWER
+        (u8::from(contains(upper, c)) * UPPER) | (u8::from(contains(lower, c)) * LOWER)
     })
 }
 

@@ -40,7 +40,7 @@ fn main() {
             let text = std::fs::read_to_string(what).expect("a file of sentences");
             let sentences: Vec<&str> = text.lines().collect();
             let embedder = embedder();
-            report(timed(rounds, || drop(embedder.embed(&sentences).unwrap())), sentences.len());
+            report(timed(rounds, || drop(embedder.embed(&sentences).expect("embeddings"))), sentences.len());
         }
         "latency" => {
             let checkpoint = Checkpoint::open(folder).expect("a model");
@@ -60,7 +60,7 @@ fn main() {
             report(times, 1);
         }
         "start" => {
-            embedder().embed(&[what]).unwrap();
+            embedder().embed(&[what]).expect("embeddings");
             report(vec![begin.elapsed().as_secs_f64()], 1);
         }
         "similarity" => {
@@ -71,8 +71,9 @@ fn main() {
             });
             let rows: Vec<_> = rows.collect();
             let embedder = embedder();
-            let [a, b] = [|row: &(f64, _, _)| row.1, |row: &(f64, _, _)| row.2]
-                .map(|side| embedder.embed(&rows.iter().map(side).collect::<Vec<&str>>()).unwrap().values);
+            let [a, b] = [|row: &(f64, _, _)| row.1, |row: &(f64, _, _)| row.2].map(|side| {
+                embedder.embed(&rows.iter().map(side).collect::<Vec<&str>>()).expect("embeddings").values
+            });
             let width = embedder.width();
             let cosine = |(a, b): (&[f32], &[f32])| a.iter().zip(b).map(|(a, b)| f64::from(a * b)).sum();
             let cosines: Vec<f64> = a.chunks_exact(width).zip(b.chunks_exact(width)).map(cosine).collect();

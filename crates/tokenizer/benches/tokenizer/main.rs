@@ -183,7 +183,7 @@ impl Bench {
             for line in &self.real.lines {
                 ids.clear();
                 starts.clear();
-                ours.encode_into(line, &mut ids, &mut starts).unwrap();
+                ours.encode_into(line, &mut ids, &mut starts).expect("an encoding");
             }
         });
         let (_, their_use) = megabytes(|| {
@@ -220,7 +220,7 @@ impl Bench {
             "encode",
             |ours| {
                 for line in &text.lines {
-                    black_box(ours.encode(line, true).unwrap());
+                    black_box(ours.encode(line, true).expect("an encoding"));
                 }
             },
             |reference, line| reference.encode(line, true),
@@ -307,8 +307,14 @@ impl Bench {
             let times = medians(
                 self.settings.rounds,
                 [
-                    Box::new(|| timed(&|ours| drop(black_box(ours.encode_ids_batch(lines, true).unwrap())))),
-                    Box::new(|| timed(&|ours| drop(black_box(ours.encode_batch(lines, true).unwrap())))),
+                    Box::new(|| {
+                        timed(&|ours| {
+                            drop(black_box(ours.encode_ids_batch(lines, true).expect("an encoding")))
+                        })
+                    }),
+                    Box::new(|| {
+                        timed(&|ours| drop(black_box(ours.encode_batch(lines, true).expect("an encoding"))))
+                    }),
                 ],
             );
             if let [Some(ids), Some(whole)] = times {
@@ -414,7 +420,7 @@ fn encode_into(tokenizer: &Tokenizer, lines: &[String]) {
     for line in lines {
         ids.clear();
         starts.clear();
-        tokenizer.encode_into(line, &mut ids, &mut starts).unwrap();
+        tokenizer.encode_into(line, &mut ids, &mut starts).expect("an encoding");
         black_box(&ids);
     }
 }
