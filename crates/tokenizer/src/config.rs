@@ -67,7 +67,7 @@ pub struct TokenizerConfig {
 
 /// A special token: its text, or an object with its flags.
 #[derive(Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a token's text, or an object with its text as `content`")]
 enum TokenField {
     Text(String),
     Flags {

@@ -136,14 +136,14 @@ impl Error {
         Self::Invalid { at: at.into(), message: message.into() }
     }
 
-    pub(crate) fn gave_up(pattern: &str, text: &str, error: &fancy_regex::Error) -> Self {
+    pub(crate) fn gave_up(pattern: &str, text: &str, problem: impl std::fmt::Display) -> Self {
         /// Longer patterns are cut.
         const SHOWN: usize = 200;
         let mut shown = pattern[..pattern.floor_char_boundary(SHOWN)].to_owned();
         if shown.len() < pattern.len() {
             shown.push('…');
         }
-        Self::PatternGaveUp { pattern: shown, bytes: text.len(), problem: error.to_string() }
+        Self::PatternGaveUp { pattern: shown, bytes: text.len(), problem: problem.to_string() }
     }
 
     pub(crate) fn json(what: &'static str, error: &serde_json::Error) -> Self {

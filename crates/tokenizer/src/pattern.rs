@@ -1,6 +1,10 @@
 //! What to search for: a string, or a regular expression. And what becomes of the places found.
 
-use std::{ops::Range, sync::Arc};
+use std::{
+    ops::Range,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use fancy_regex::Regex;
 use serde::{Deserialize, Serialize};
@@ -126,14 +130,40 @@ impl Pattern {
             let found = text.match_indices(source.as_str());
             return Ok(parts(text, found.map(|(at, found)| at..at + found.len())));
         };
+        in_reasonable_time(regex, text).map_err(|problem| Error::gave_up(source, text, problem))?;
         let mut failed = None;
         let found = regex.find_iter(text).map_while(|found| found.map_err(|error| failed = Some(error)).ok());
         let parts = parts(text, found.map(|found| found.range()));
         match failed {
             None => Ok(parts),
-            Some(error) => Err(Error::gave_up(source, text, &error)),
+            Some(error) => Err(Error::gave_up(source, text, error)),
         }
     }
+}
+
+/// Tries an expression on longer and longer beginnings of a long text, and says so when it takes too long: an
+/// expression that looks far ahead from every place, as `(?=(a+))\1b` does, needs the square of the text's length.
+///
+/// The engine counts how often it tries, not how far it looks, and cannot be stopped: so this tries it first. Where
+/// the time grows with the length as it should, that doubles it, for texts of more than [`BEGINNING`] bytes alone.
+fn in_reasonable_time(regex: &Regex, text: &str) -> std::result::Result<(), String> {
+    /// Bytes that the square of the length takes half a second for.
+    const BEGINNING: usize = 1 << 14;
+    /// A thousand times what a beginning takes an expression whose time grows with the length.
+    const PATIENCE: Duration = Duration::from_secs(1);
+    let mut length = BEGINNING;
+    while length < text.len() {
+        let beginning = &text[..text.floor_char_boundary(length)];
+        let start = Instant::now();
+        // What the engine gives up on is told of the whole text.
+        let _ = regex.find_iter(beginning).take_while(std::result::Result::is_ok).count();
+        let took = start.elapsed();
+        if took > PATIENCE.mul_f64((length as f64 / (1 << 20) as f64).max(1.0)) {
+            return Err(format!("its first {} bytes took {:.1} s", beginning.len(), took.as_secs_f64()));
+        }
+        length *= 2;
+    }
+    Ok(())
 }
 
 /// The whole of `text` in parts: the matches, and what is between them.
@@ -249,6 +279,20 @@ mod tests {
         assert!(error.contains("is no regular expression"), "{error}");
         let json = r#"{"String":"a"}"#;
         assert_eq!(serde_json::to_string(&serde_json::from_str::<Pattern>(json).unwrap()).unwrap(), json);
+    }
+
+    #[test]
+    fn an_expression_that_takes_the_square_of_the_length_is_an_error() {
+        let long = "a".repeat(1 << 20);
+        for slow in [r"(?=(a+))\1b", r"(?>a+)+$|c"] {
+            let start = Instant::now();
+            let error = Pattern::regex(slow).unwrap().parts(&(long.clone() + "c")).unwrap_err().to_string();
+            assert!(error.contains(slow) && error.contains(" bytes took "), "{error}");
+            assert!(start.elapsed() < Duration::from_secs(60), "{:?}", start.elapsed());
+        }
+        // One whose time grows with the length is as it was.
+        let linear = Pattern::regex(r"\w+(?!\S)|c").unwrap();
+        assert_eq!(linear.parts(&(long.clone() + " c")).unwrap().len(), 3);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Sentence embeddings: a pretrained encoder's states, pooled.
 
-use crate::Result;
 use crate::fit::check_fit;
+use crate::{Result, TrainerError};
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 use cloze_model::ParamInit;
 use cloze_model::bert::{Bert, BertInput};
@@ -118,7 +118,8 @@ impl Embedder {
     /// Embeds texts, in batches sorted by length. The embedding of a text of no token is zero.
     ///
     /// # Errors
-    /// [`cloze_tokenizer::Error::Batch`] with the first text that the tokenizer fails on.
+    /// [`cloze_tokenizer::Error::Batch`] with the first text that the tokenizer fails on;
+    /// [`TrainerError::OutputNotFinite`].
     pub fn embed<T: AsRef<str>>(&self, texts: &[T]) -> Result<Embeddings> {
         let texts: Vec<Sequence> = texts.iter().map(|text| Sequence::Text(text.as_ref())).collect();
         self.embed_sequences(&texts)
@@ -174,6 +175,9 @@ impl Embedder {
                 values[i * self.width..][..self.width].copy_from_slice(row);
             }
             rest = later;
+        }
+        if !values.iter().all(|value| value.is_finite()) {
+            return Err(TrainerError::OutputNotFinite);
         }
         if self.normalize {
             values.chunks_exact_mut(self.width).for_each(normalize);

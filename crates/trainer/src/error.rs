@@ -131,6 +131,12 @@ pub enum TrainerError {
         problem: String,
     },
 
+    /// A model whose weights are finite, and what it computes is not.
+    #[error(
+        "the model's output is not finite: its weights are damaged or too large, or its config.json is not theirs"
+    )]
+    OutputNotFinite,
+
     /// There is nothing to train on or to measure with.
     #[error("there is no example in the {split} data")]
     NoExamples {

@@ -82,7 +82,8 @@ impl FillMask {
     /// For each mask in `text`, its `top_k` most probable pieces, best first.
     ///
     /// # Errors
-    /// [`TrainerError::NothingToFill`] for a text without a mask, [`TrainerError::TextTooLong`].
+    /// [`TrainerError::NothingToFill`] for a text without a mask, [`TrainerError::TextTooLong`],
+    /// [`TrainerError::OutputNotFinite`].
     pub fn fill(&self, text: &str, top_k: usize) -> Result<Vec<Vec<Candidate>>> {
         let encoding = self.tokenizer.encode(text, true)?;
         let ids = &encoding.ids;
@@ -109,6 +110,9 @@ impl FillMask {
         let logits = self.model.forward(input, positions);
         let [_, vocab_size] = logits.dims();
         let probabilities: Vec<f32> = softmax(logits, 1).into_data().iter::<f32>().collect();
+        if !probabilities.iter().all(|probability| probability.is_finite()) {
+            return Err(TrainerError::OutputNotFinite);
+        }
         probabilities
             .chunks(vocab_size)
             .zip(masks)

@@ -401,7 +401,7 @@ fn figures_of_two_data_sets_do_not_meet_in_one_table() {
     let run = |seeds: &[u64]| {
         let stop = AtomicBool::new(false);
         let (device, folder, cache) = (Device::flex(), bench.path("all"), bench.path("cache"));
-        let options = RunOptions { device, folder, cache, resume: false, stop: &stop };
+        let options = RunOptions { device, folder, cache, resume: false, memory: None, stop: &stop };
         fine_tune_seeds(&config, seeds, &options, &mut Silent).map_err(|error| error.to_string())
     };
     run(&[1]).unwrap();

@@ -145,7 +145,7 @@ pub enum OnBadRow {
 
 /// A column, by its number from 1 or by its name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "a column's name, or its number from 1")]
 pub enum Column {
     /// The number, from 1.
     Number(usize),
@@ -164,7 +164,7 @@ impl fmt::Display for Column {
 
 /// The column of a field, or the columns that make it together.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "a column's name, its number from 1, or a list of them")]
 pub enum Columns {
     /// One.
     One(Column),

@@ -178,6 +178,10 @@ impl BertConfig {
         if self.pooler && !self.family.may_pool() {
             return refuse("pooler", "true".into(), format!("false: {} has none", self.family));
         }
+        if !(self.layer_norm_eps >= 0.0 && self.layer_norm_eps.is_finite()) {
+            let expected = "a number of 0 or more, such as 1e-12".into();
+            return refuse("layer_norm_eps", self.layer_norm_eps.to_string(), expected);
+        }
         for (name, p) in
             [("hidden_dropout", self.hidden_dropout), ("attention_dropout", self.attention_dropout)]
         {

@@ -139,6 +139,10 @@ impl Task for AnswerTask {
     type Features = QuestionFeatures;
     type Output = SpanScores;
 
+    fn is_finite(SpanScores { starts, ends }: &SpanScores) -> bool {
+        starts.iter().chain(ends).all(|score| score.is_finite())
+    }
+
     fn sequences<'a>(&self, features: &'a QuestionFeatures) -> Vec<&'a TokenSequence> {
         vec![&features.sequence]
     }

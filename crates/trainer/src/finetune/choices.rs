@@ -56,6 +56,10 @@ impl Task for ChoiceTask {
     /// A score for each choice.
     type Output = Vec<f32>;
 
+    fn is_finite(output: &Vec<f32>) -> bool {
+        output.iter().all(|score| score.is_finite())
+    }
+
     fn sequences<'a>(&self, features: &'a ChoiceFeatures) -> Vec<&'a TokenSequence> {
         features.choices.iter().collect()
     }

@@ -41,7 +41,9 @@ impl TaskFile {
         let text = std::fs::read_to_string(&path).map_err(TrainerError::io("read", &path))?;
         serde_json::from_str(&text)
             .map(Some)
-            .map_err(|error| TrainerError::BadTaskFile { path, reason: error.to_string() })
+            // serde's words for one of a list of names.
+            .map_err(|error| error.to_string().replace("variant identifier", "the name of a kind"))
+            .map_err(|reason| TrainerError::BadTaskFile { path, reason })
     }
 
     /// What the other files of a folder say, which was saved by transformers: `architectures`, `problem_type` and

@@ -9,7 +9,7 @@ use super::held_out::held_out;
 use super::model_folder::TaskFile;
 use super::prompt::PromptTask;
 use super::tags::TagTask;
-use super::task::bad_setting;
+use super::task::{Task, bad_setting};
 use super::texts::TextTask;
 use crate::evaluation::figures::Figures;
 use crate::evaluation::report::Predictions;
@@ -43,8 +43,7 @@ pub struct Predictor {
 /// What a model says of lines of input.
 #[derive(Debug)]
 pub struct Predicted {
-    /// A JSON value for each line before the one that cannot be read; of an empty one `null`. So is a number
-    /// that is not finite.
+    /// A JSON value for each line before the one that cannot be read; of an empty one `null`.
     ///
     /// | task | line | value |
     /// | --- | --- | --- |
@@ -251,6 +250,25 @@ fn open<T: Ask<Model: Sync> + Send + Sync + 'static>(
     Ok((encoder, Box::new(TaskModel { task, model }), report))
 }
 
+/// A model's outputs in the order of the features.
+///
+/// # Errors
+/// [`TrainerError::OutputNotFinite`].
+fn finite_outputs<T: Task>(
+    task: &T,
+    model: &T::Model,
+    features: &[T::Features],
+    batch_tokens: usize,
+    device: &Device,
+    progress: &mut dyn FnMut(Advance),
+) -> Result<Vec<T::Output>> {
+    let outputs = outputs(task, model, features, batch_tokens, device, progress);
+    match outputs.iter().all(T::is_finite) {
+        true => Ok(outputs),
+        false => Err(TrainerError::OutputNotFinite),
+    }
+}
+
 impl<T: Ask<Model: Sync> + Send + Sync> Asked for TaskModel<T> {
     fn list(&mut self, n: usize) -> bool {
         self.task.list(n)
@@ -290,7 +308,7 @@ impl<T: Ask<Model: Sync> + Send + Sync> Asked for TaskModel<T> {
             }
             tokens => tokens?,
         };
-        let outputs = outputs(task, model, &data.features, BATCH_TOKENS, &means.device, progress);
+        let outputs = finite_outputs(task, model, &data.features, BATCH_TOKENS, &means.device, progress)?;
         for (place, value) in places.into_iter().zip(task.answer(&origins, &data, &outputs)) {
             values[place] = value;
         }
@@ -312,7 +330,8 @@ impl<T: Ask<Model: Sync> + Send + Sync> Asked for TaskModel<T> {
         }
         let (data, truncated) = task.tokens(&means.tokenizer, examples, config.data.max_len)?;
         let batch_tokens = config.eval.batch_tokens;
-        let outputs = outputs(&task, &self.model, &data.features, batch_tokens, &means.device, progress);
+        let outputs =
+            finite_outputs(&task, &self.model, &data.features, batch_tokens, &means.device, progress)?;
         let predictions = task.predictions(&data.examples, &data.features, &outputs);
         if predictions.is_empty() {
             return Err(TrainerError::NoExamples { split: "evaluation" });

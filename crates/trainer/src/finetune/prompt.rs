@@ -174,6 +174,10 @@ impl Task for PromptTask {
     /// The classes' scores.
     type Output = Vec<f32>;
 
+    fn is_finite(output: &Vec<f32>) -> bool {
+        output.iter().all(|score| score.is_finite())
+    }
+
     fn sequences<'a>(&self, features: &'a PromptFeatures) -> Vec<&'a TokenSequence> {
         vec![&features.sequence]
     }

@@ -54,6 +54,11 @@ pub trait Task: Sync {
         false
     }
 
+    /// Whether an output's numbers are finite, as those of a sound model are. One without numbers is.
+    fn is_finite(_: &Self::Output) -> bool {
+        true
+    }
+
     /// What the model says of each of a batch.
     fn outputs(&self, model: &Self::Model, batch: &[&Self::Features], device: &Device) -> Vec<Self::Output>;
 

@@ -196,6 +196,10 @@ impl Task for TextTask {
     /// The head's outputs.
     type Output = Vec<f32>;
 
+    fn is_finite(output: &Vec<f32>) -> bool {
+        output.iter().all(|score| score.is_finite())
+    }
+
     fn sequences<'a>(&self, input: &'a TextInput) -> Vec<&'a TokenSequence> {
         vec![&input.features.sequence]
     }
