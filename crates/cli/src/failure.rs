@@ -5,7 +5,8 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use cloze_trainer::TrainerError;
-use cloze_trainer::metrics::printable;
+
+use crate::output::say;
 
 /// Characters of an error line at most. A message can quote a text of any length.
 const MOST_CHARS: usize = 2_000;
@@ -75,9 +76,9 @@ fn usage_line(rendered: &str) -> String {
     line.strip_prefix("error: ").unwrap_or(&line).to_owned()
 }
 
-/// Prints a message as the `error:` line, without what would act on a terminal, and not longer than can be read.
+/// Prints a message as the `error:` line, not longer than can be read.
 fn print(message: &str) {
-    eprintln!("error: {}", printable(&shortened(message)));
+    say(format_args!("error: {}", shortened(message)));
 }
 
 /// The message's beginning and end: the end tells what to do.

@@ -10,6 +10,8 @@ use anyhow::{Context, Result};
 use cloze_hub::{Hub, HubConfig, Model, ModelName, Progress, Proxy};
 use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use crate::output::say;
+
 /// The variables that are read, for `--help`.
 pub const ENVIRONMENT: &str = "\
 Environment:
@@ -84,8 +86,8 @@ impl DownloadProgress {
 
     fn line(&self, text: &str) {
         match &self.live {
-            Some(bar) => bar.suspend(|| eprintln!("{text}")),
-            None => eprintln!("{text}"),
+            Some(bar) => bar.suspend(|| say(text)),
+            None => say(text),
         }
     }
 
@@ -102,7 +104,7 @@ impl Progress for DownloadProgress {
         self.shown = Instant::now();
         match &self.live {
             Some(bar) => bar.reset(),
-            None => eprintln!("downloading {name}"),
+            None => say(format_args!("downloading {name}")),
         }
     }
 
@@ -117,7 +119,7 @@ impl Progress for DownloadProgress {
             bar.set_message(message);
         } else if self.shown.elapsed() >= Self::EVERY {
             self.shown = Instant::now();
-            eprintln!("{message}");
+            say(message);
         }
     }
 

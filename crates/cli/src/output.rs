@@ -8,6 +8,7 @@ use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Error, Result};
+use cloze_trainer::metrics::printable;
 use tempfile::TempPath;
 
 use crate::failure::ClosedPipe;
@@ -98,6 +99,12 @@ fn beside(path: &Path) -> io::Result<(File, TempPath)> {
     #[cfg(unix)]
     let builder = builder.permissions(<Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o666));
     Ok(builder.tempfile_in(folder)?.into_parts())
+}
+
+/// Shows a line on standard error. Text of the user's in it does nothing to a terminal; a standard error that cannot be
+/// written to, as a file on a full disk, ends nothing.
+pub fn say(line: impl Display) {
+    let _ = writeln!(io::stderr(), "{}", printable(&line.to_string()));
 }
 
 /// Writes a file that is found whole or not at all.

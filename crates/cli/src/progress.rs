@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 
 use indicatif::{HumanCount, HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use crate::output::say;
+
 /// What is done, the pace and the time left on standard error, of work that takes longer than two seconds: a live
 /// line on a terminal that shows no results, else a line every ten seconds.
 pub struct Progress {
@@ -44,7 +46,7 @@ impl Progress {
             bar.tick();
         } else if self.shown == self.start || self.shown.elapsed() >= Self::EVERY {
             self.shown = Instant::now();
-            eprintln!("{message}");
+            say(message);
         }
     }
 

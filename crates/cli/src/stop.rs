@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
 
+use crate::output::say;
+
 /// Lets a write beyond the greatest size of a file (`ulimit -f`) fail as one to a full disk does, with an error that
 /// says so. The signal that comes with it ends the program without a word otherwise.
 pub fn ignore_file_size_signal() {
@@ -28,7 +30,7 @@ pub fn on_ctrl_c() -> Result<Arc<AtomicBool>> {
         if raised.swap(true, Ordering::SeqCst) {
             process::exit(130);
         }
-        eprintln!("\nstopping: saving after this step (again to stop at once, without saving)");
+        say("\nstopping: saving after this step (again to stop at once, without saving)");
     };
     ctrlc::set_handler(handler).context("cannot watch for Ctrl-C")?;
     Ok(stop)

@@ -10,7 +10,7 @@ use cloze_tokenizer::Tokenizer;
 
 use crate::failure::WrongUsage;
 use crate::model;
-use crate::output::Output;
+use crate::output::{Output, say};
 
 /// What a folder has besides configuration, weights and tokenizer, and keeps: the task of a fine-tuned model, and
 /// sentence-transformers' modules, each of which is described in a folder of its own.
@@ -93,9 +93,9 @@ pub fn run(args: &Args) -> Result<()> {
         });
     }
 
-    eprintln!("{} tensors as {}", report.n_tensors, report.dtype.name());
+    say(format_args!("{} tensors as {}", report.n_tensors, report.dtype.name()));
     if !report.left_out.is_empty() {
-        eprintln!("left out, since no weights: {}", report.left_out.join(", "));
+        say(format_args!("left out, since no weights: {}", report.left_out.join(", ")));
     }
     let mut output = Output::new();
     output.line(out.display())?;

@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use crate::device;
-use crate::output::Output;
+use crate::output::{Output, say};
 
 /// List the devices that this build and this machine offer, the default first.
 ///
@@ -20,10 +20,10 @@ pub fn run(_: &Args) -> Result<()> {
     output.flush()?;
     let missing = device::missing_features();
     if let Some(first) = missing.first() {
-        eprintln!(
+        say(format_args!(
             "not in this build: {}; add one with `cargo build --release -p cloze --features {first}`",
             missing.join(", ")
-        );
+        ));
     }
     Ok(())
 }

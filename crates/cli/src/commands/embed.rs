@@ -15,7 +15,7 @@ use serde::Serialize;
 use crate::device::{self, DeviceName};
 use crate::lines::{self, Lines, Longer};
 use crate::model;
-use crate::output::Output;
+use crate::output::{Output, say};
 use crate::progress::Progress;
 
 /// Turn lines of text on standard input into vectors that are near each other where meanings are.
@@ -134,12 +134,12 @@ pub fn run(args: &Args) -> Result<()> {
     }
     progress.finish();
     if truncated > 0 {
-        eprintln!(
+        say(format_args!(
             "{} of {} lines are longer than {} tokens: only their beginnings are embedded",
             HumanCount(truncated as u64),
             HumanCount(count as u64),
             embedder.max_len()
-        );
+        ));
     }
     sink.finish(embedder.width())
 }

@@ -11,7 +11,7 @@ use indicatif::HumanCount;
 use crate::device::{self, DeviceName};
 use crate::failure::WrongUsage;
 use crate::model;
-use crate::output::Output;
+use crate::output::{Output, say};
 use crate::progress::Progress;
 
 /// Measure a fine-tuned model on labelled data.
@@ -92,15 +92,15 @@ pub fn run(args: &Args) -> Result<()> {
     progress.finish();
     let evaluation = evaluation?;
     if !evaluation.skipped.is_empty() {
-        eprintln!("{split}: left out {}", evaluation.skipped);
+        say(format_args!("{split}: left out {}", evaluation.skipped));
     }
     if evaluation.truncated > 0 {
-        eprintln!(
+        say(format_args!(
             "{split}: {} of {} examples have more than {} tokens and were cut",
             HumanCount(evaluation.truncated as u64),
             HumanCount(evaluation.predictions.len() as u64),
             config.data.max_len
-        );
+        ));
     }
     if let Some(out) = &args.out {
         let facts = [
@@ -111,7 +111,7 @@ pub fn run(args: &Args) -> Result<()> {
         let title = format!("{}: {split}", config.run.name);
         let (figures, predictions) = (&evaluation.figures, &*evaluation.predictions);
         Report { title: &title, facts: &facts, figures, predictions }.write(out)?;
-        eprintln!("{}", out.join("report.html").display());
+        say(format_args!("{}", out.join("report.html").display()));
     }
     let mut output = Output::new();
     match args.json {

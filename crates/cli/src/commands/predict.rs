@@ -12,7 +12,7 @@ use crate::device::{self, DeviceName};
 use crate::failure::WrongUsage;
 use crate::lines::{self, Lines};
 use crate::model;
-use crate::output::Output;
+use crate::output::{Output, say};
 use crate::progress::Progress;
 
 /// Predict what a fine-tuned model was trained for, JSON lines in and out.
@@ -99,12 +99,12 @@ pub fn run(args: &Args) -> Result<()> {
     }
     progress.finish();
     if truncated > 0 {
-        eprintln!(
+        say(format_args!(
             "{} of {} lines have more than {} tokens and were cut",
             HumanCount(truncated as u64),
             HumanCount(count as u64),
             predictor.max_len()
-        );
+        ));
     }
     output.finish()
 }

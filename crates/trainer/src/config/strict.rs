@@ -52,6 +52,7 @@ fn precise<T: DeserializeOwned>(
         "usize" | "isize" => 0.into(),
         _ => return fault,
     };
+    let probe_is_whole = probe.is_integer();
     let mut probed = root.clone();
     let Some(node) = path.iter().try_fold(&mut probed, |node, part| node.table_mut()?.get_mut(part)) else {
         return fault;
@@ -63,6 +64,10 @@ fn precise<T: DeserializeOwned>(
         }
         Err(Fault { what: What::UnknownName { known, .. }, .. }) => {
             Fault { what: What::WrongType { expected: one_of(&known) }, ..fault }
+        }
+        // Another key is wrong too, and complains first: of the range of this one nothing is known.
+        Ok(Err(_)) | Err(_) if probe_is_whole => {
+            Fault { what: What::WrongType { expected: "a whole number".into() }, ..fault }
         }
         _ => fault,
     }

@@ -369,6 +369,10 @@ mod tests {
 
     #[test]
     fn threads_share_a_predictor() {
+        fn shared<T: Send + Sync>() {}
+        shared::<crate::embed::Embedder>();
+        shared::<crate::fill_mask::FillMask>();
+
         let folder = classifier(&["no", "yes"], 12);
         let predictor = load(&folder).unwrap();
         let alone = predict(&predictor, &LINES).values;

@@ -162,8 +162,8 @@ impl RunProgress for LiveLine {
     fn note(&mut self, line: &str) {
         // A line that has ended stays where it is: suspended, it would be drawn again below the note.
         match self.bar.is_finished() {
-            true => eprintln!("{line}"),
-            false => self.bar.suspend(|| eprintln!("{line}")),
+            true => show(line),
+            false => self.bar.suspend(|| show(line)),
         }
     }
 
@@ -174,6 +174,11 @@ impl RunProgress for LiveLine {
             None => self.bar.finish_and_clear(),
         }
     }
+}
+
+/// Shows a line on standard error, if that can be written to: a full disk there is no reason to end a run.
+fn show(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 /// Progress as plain lines: a status line every so often, and after the last step; of passes that take longer than

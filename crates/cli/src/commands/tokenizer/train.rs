@@ -12,7 +12,7 @@ use cloze_tokenizer::train::{BpeTrainer, TrainProgress, WordPieceScore, WordPiec
 use cloze_tokenizer::{Normalizer, Tokenizer};
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressStyle};
 
-use crate::output::{Output, write_whole};
+use crate::output::{Output, say, write_whole};
 
 /// Train a tokenizer on text files.
 ///
@@ -102,7 +102,7 @@ pub fn run(args: &Args) -> Result<()> {
     }
     let path = args.out.join("tokenizer.json");
     write_whole(&path, &tokenizer.to_json())?;
-    eprintln!("{} tokens", HumanCount(tokenizer.vocab_size() as u64));
+    say(format_args!("{} tokens", HumanCount(tokenizer.vocab_size() as u64)));
     let mut output = Output::new();
     output.line(path.display())?;
     output.flush()
