@@ -9,7 +9,7 @@ use cloze_trainer::TrainerError;
 use crate::output::say;
 
 /// Characters of an error line at most. A message can quote a text of any length.
-const MOST_CHARS: usize = 2_000;
+const MOST_CHARS: usize = 900;
 
 /// Marks an error as the caller's to mend, wrong usage or a wrong configuration: exit status 2.
 #[derive(Debug)]

@@ -35,6 +35,7 @@ pub fn faults(ran: &Ran) -> Vec<String> {
         faults.push(format!("death by signal {signal}: `{said}`"));
     }
     match (ran.code, faults.is_empty()) {
+        (Some(1 | 2), true) if ran.err_is_cut => {}
         (Some(1 | 2), true) => faults.extend(of_error(&ran.err)),
         // The second Ctrl-C's status, which nobody else has.
         (Some(130), true) if ran.ended == Some(Signal::Interrupt) => {}

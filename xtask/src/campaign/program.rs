@@ -155,6 +155,8 @@ pub struct Ran {
     /// Standard output, its beginning where there is much of it.
     pub out: Vec<u8>,
     pub err: Vec<u8>,
+    /// Whether the limit of a file's size has cut standard error, which is a file here.
+    pub err_is_cut: bool,
     /// The most memory it had, in MB, as far as it was seen.
     pub peak: u64,
     pub time: Duration,
@@ -211,6 +213,7 @@ pub fn run(program: &Path, folder: &Path, streams: &Path, attempt: &Attempt) -> 
     ran.time = start.elapsed();
     ran.out = beginning(&out)?;
     ran.err = beginning(&err)?;
+    ran.err_is_cut = attempt.limits.file.is_some_and(|kilobytes| ran.err.len() as u64 >= kilobytes * 1024);
     Ok(ran)
 }
 
