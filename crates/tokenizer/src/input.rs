@@ -15,7 +15,7 @@ pub enum Sequence<'a> {
     /// Words, as of a corpus with a label for each.
     Words(&'a [&'a str]),
     /// The beginning of a text that goes on: it is encoded as the whole text is where truncation makes the rest
-    /// not matter, and refused ([`Error::Undecided`]) where it might. No overflow is kept.
+    /// not matter, and refused ([`Error::Undecided`](crate::Error::Undecided)) where it might. No overflow is kept.
     ///
     /// So a line of any length can be encoded from a part that fits in memory.
     ///
@@ -117,7 +117,7 @@ impl Tokenizer {
     /// ```
     ///
     /// # Errors
-    /// Those of [`encode`](Self::encode); [`Error::Undecided`] for a [beginning](Sequence::Beginning).
+    /// Those of [`encode`](Self::encode); [`Error::Undecided`](crate::Error::Undecided) for a [beginning](Sequence::Beginning).
     pub fn encode_input<'a>(
         &self,
         input: impl Into<Input<'a>>,
@@ -138,7 +138,7 @@ impl Tokenizer {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Batch`] with the first input that fails.
+    /// [`Error::Batch`](crate::Error::Batch) with the first input that fails.
     pub fn encode_inputs<'a, T: Into<Input<'a>> + Clone + Sync>(
         &self,
         inputs: &[T],

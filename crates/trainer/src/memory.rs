@@ -34,6 +34,8 @@ pub struct MemoryEstimate {
     pub activations: u64,
     /// The micro-batches.
     pub batches: u64,
+    /// The copies of parameters and moments that a checkpoint is written from.
+    pub checkpoint: u64,
 }
 
 /// How much is trained on at once.
@@ -76,24 +78,32 @@ impl MemoryEstimate {
             moments: product([trained, FLOAT, MOMENTS]),
             activations: if trained < parameters { 0 } else { product([activations, FLOAT]) },
             batches: product([tokens, TOKEN, batches]),
+            checkpoint: sum([product([parameters, FLOAT]), product([trained, FLOAT, MOMENTS])]),
         }
     }
 
-    /// All of it at the moment when most is needed: in the backward pass gradients take the place of activations.
-    pub fn total(&self) -> u64 {
+    /// What a step needs at the moment when it needs most: in the backward pass gradients take the place of
+    /// activations.
+    pub fn step(&self) -> u64 {
         sum([self.parameters, self.moments, self.gradients.max(self.activations), self.batches])
+    }
+
+    /// A step and the checkpoint after it: an allocator that keeps what a step has freed seldom reuses it for copies
+    /// of that size.
+    pub fn total(&self) -> u64 {
+        sum([self.step(), self.checkpoint])
     }
 }
 
 impl fmt::Display for MemoryEstimate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { parameters, gradients, moments, activations, batches } = *self;
+        let Self { parameters, gradients, moments, activations, batches, checkpoint } = *self;
         write!(f, "about {}: parameters {}", bytes(self.total()), bytes(parameters))?;
         write!(f, ", optimiser {}, gradients {}", bytes(moments), bytes(gradients))?;
         if activations > 0 {
             write!(f, " or before them activations {}", bytes(activations))?;
         }
-        write!(f, ", batches {}", bytes(batches))
+        write!(f, ", batches {}, for a checkpoint {}", bytes(batches), bytes(checkpoint))
     }
 }
 
@@ -105,18 +115,18 @@ pub(crate) struct Keys {
     pub batch: String,
 }
 
-/// Refuses a run that needs `least` bytes at least, where the machine is known to have less.
+/// Refuses a run whose steps need `least` at least, where the machine is known to have less.
 ///
 /// # Errors
 /// [`TrainerError::Memory`].
 pub(crate) fn check(least: &MemoryEstimate, memory: Option<u64>, keys: &Keys) -> Result<()> {
-    let Some(has) = memory.filter(|has| least.total() > *has) else {
+    let Some(has) = memory.filter(|has| least.step() > *has) else {
         return Ok(());
     };
     let of_model = sum([least.parameters, least.moments, least.gradients]);
     let of_batch = least.activations.max(least.batches);
     let keys = if of_model > of_batch { &keys.model } else { &keys.batch };
-    Err(TrainerError::Memory { needs: bytes(least.total()), has: bytes(has), keys: keys.clone() })
+    Err(TrainerError::Memory { needs: bytes(least.step()), has: bytes(has), keys: keys.clone() })
 }
 
 /// What pretraining needs, with examples of `mean_len` tokens on average.
@@ -257,9 +267,9 @@ mod tests {
         let estimate = |sequences| MemoryEstimate::new(&encoder, 1_000_000, 1_000_000, load(sequences));
         let small = estimate(1);
         check(&small, None, &keys).unwrap();
-        check(&small, Some(small.total()), &keys).unwrap();
+        check(&small, Some(small.step()), &keys).unwrap();
         let message = |error: TrainerError| error.to_string();
-        let error = check(&small, Some(small.total() - 1), &keys).unwrap_err();
+        let error = check(&small, Some(small.step() - 1), &keys).unwrap_err();
         assert!(error.is_of_config());
         assert_eq!(
             message(error),
