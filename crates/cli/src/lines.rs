@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Read, StdinLock, stdin};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use clap::builder::RangedU64ValueParser;
 use cloze_data::not_utf8;
 use cloze_tokenizer::Sequence;
 
@@ -16,6 +17,11 @@ pub const BATCH: usize = 2048;
 
 /// How long a line may be unless it is set, in bytes: as training data has it.
 pub const MAX_LINE_BYTES: usize = 1 << 20;
+
+/// What `--max-line-bytes` takes.
+pub fn limit() -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..)
+}
 
 /// How UTF-8 may begin to say that it is that.
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();

@@ -14,8 +14,11 @@ const BLOCK: usize = 4 << 20;
 /// # Errors
 /// [`DataError::Io`].
 pub fn file_checksum(path: &Path) -> Result<String> {
-    let sum = File::open(path).and_then(|file| hash_file(&file)).map_err(DataError::io("read", path))?;
-    Ok(sum.to_hex().to_string())
+    Ok(hash_path(path)?.to_hex().to_string())
+}
+
+fn hash_path(path: &Path) -> Result<blake3::Hash> {
+    File::open(path).and_then(|file| hash_file(&file)).map_err(DataError::io("read", path))
 }
 
 /// A text that tells the documents of a corpus from those of any other: a hash of its files' contents and of the

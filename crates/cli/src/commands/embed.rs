@@ -54,12 +54,7 @@ pub struct Args {
     int8: bool,
     /// Bytes of a line that are kept. A longer line is encoded from its beginning if the model's length cuts it there;
     /// else it is an error.
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = lines::MAX_LINE_BYTES,
-        value_parser = RangedU64ValueParser::<usize>::new().range(1..)
-    )]
+    #[arg(long, value_name = "N", default_value_t = lines::MAX_LINE_BYTES, value_parser = lines::limit())]
     max_line_bytes: usize,
     #[arg(long, value_name = "DEVICE", help = device::HELP)]
     device: Option<DeviceName>,

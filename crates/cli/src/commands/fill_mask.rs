@@ -34,12 +34,7 @@ pub struct Args {
     #[arg(long)]
     int8: bool,
     /// Bytes of a line at most; a longer one is an error.
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = lines::MAX_LINE_BYTES,
-        value_parser = RangedU64ValueParser::<usize>::new().range(1..)
-    )]
+    #[arg(long, value_name = "N", default_value_t = lines::MAX_LINE_BYTES, value_parser = lines::limit())]
     max_line_bytes: usize,
     #[arg(long, value_name = "DEVICE", help = device::HELP)]
     device: Option<DeviceName>,

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, anyhow, bail};
-use clap::builder::RangedU64ValueParser;
 use cloze_tokenizer::Tokenizer;
 
 use crate::lines::{self, Lines, Longer};
@@ -22,12 +21,7 @@ pub struct Args {
     #[arg(long)]
     keep_special: bool,
     /// Bytes of a line at most; a longer one is an error.
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = lines::MAX_LINE_BYTES,
-        value_parser = RangedU64ValueParser::<usize>::new().range(1..)
-    )]
+    #[arg(long, value_name = "N", default_value_t = lines::MAX_LINE_BYTES, value_parser = lines::limit())]
     max_line_bytes: usize,
 }
 

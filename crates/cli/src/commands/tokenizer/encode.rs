@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::ValueEnum;
-use clap::builder::RangedU64ValueParser;
 use cloze_tokenizer::{Encoding, Error, OffsetUnit, Padding, PaddingStrategy, Sequence, TruncationDirection};
 use serde::Serialize;
 
@@ -29,12 +28,7 @@ pub struct Args {
     format: Format,
     /// Bytes of a line that are kept. A longer line is encoded from its beginning if the tokenizer's truncation cuts
     /// it there; else it is an error.
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = lines::MAX_LINE_BYTES,
-        value_parser = RangedU64ValueParser::<usize>::new().range(1..)
-    )]
+    #[arg(long, value_name = "N", default_value_t = lines::MAX_LINE_BYTES, value_parser = lines::limit())]
     max_line_bytes: usize,
 }
 
