@@ -17,7 +17,7 @@
 //! | [`embedding`] | gather; the gradient scattered into that of a tied output layer, where there is one |
 //! | [`adamw`], [`lamb`], [`squared_sum`] | the whole update in one pass, LAMB's in two |
 //!
-//! Products are made in FP32, or within [`with_precision`] in bf16.
+//! Products are made in FP32, or within [`with_precision`] in bf16; [`kernels`] says by which instructions.
 //!
 //! Sums are made in blocks of a fixed size, so results do not depend on the number of threads.
 
@@ -33,6 +33,7 @@ mod flex;
 mod fused;
 mod gelu;
 mod int8;
+mod kernels;
 mod lamb;
 mod layer_norm;
 mod linear;
@@ -49,6 +50,7 @@ pub use embedding::embedding;
 pub use fused::{is_fused, unfused, warn_unfused};
 pub use gelu::{gelu, gelu_tanh};
 pub use int8::{Int8Weight, linear_int8};
+pub use kernels::{Kernels, kernels};
 pub use lamb::lamb;
 pub use layer_norm::{Residual, add_layer_norm, layer_norm};
 pub use linear::{linear, linear_tied};

@@ -30,11 +30,12 @@ impl Precision {
 ///
 /// A backward pass multiplies as its forward pass did, wherever it runs.
 ///
-/// On the flex backend this concerns 32-bit tensors; with AVX512-BF16 the products run at nearly twice FP32's
-/// rate, elsewhere the operands are rounded and multiplied in FP32, with the same results up to the order of
-/// the sums. Of fewer than some 32 tokens the rounding takes what the products save. Another device that has
-/// bf16 tensors casts the operands and the product's result, which is then rounded too; one that has none
-/// multiplies in FP32.
+/// On the flex backend this concerns 32-bit tensors. Products run with AMX at several times FP32's rate, with AMD's
+/// AVX512-BF16 at nearly twice; elsewhere the operands are rounded and multiplied in FP32.
+/// [`kernels`](crate::kernels()) says which it is. The results are the same up to the order of the sums, but that
+/// AMX takes subnormal sums for zeros, too. Of fewer than some 32 tokens the rounding takes what the products save.
+/// Another device that has bf16 tensors casts the operands and the product's result, which is then rounded too; one
+/// that has none multiplies in FP32.
 ///
 /// ```
 /// use cloze_ops::{Precision, with_precision};

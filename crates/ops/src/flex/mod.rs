@@ -24,6 +24,7 @@ macro_rules! op {
 }
 pub(crate) use op;
 
+use crate::{Kernels, Precision};
 use burn::tensor::{DType, Device, Distribution, Int, Shape, Tensor};
 use burn_autodiff::Autodiff;
 use burn_autodiff::checkpoint::strategy::NoCheckpointing;
@@ -34,6 +35,17 @@ use burn_dispatch::{DispatchDevice, GradientCheckpointingStrategy};
 use burn_flex::{Flex, FlexTensor, Layout};
 use burn_std::Bytes;
 use std::mem::MaybeUninit;
+
+/// Which multiply here.
+pub(crate) fn kernels() -> Kernels {
+    let choice = gemm::Choice::here();
+    Kernels {
+        fp32: choice.fp32.name(Precision::Fp32),
+        bf16: choice.bf16.name(Precision::Bf16),
+        int8: int8::kernel_name(),
+        refused: choice.refused.iter().copied().chain(int8::refused_kernels()).collect(),
+    }
+}
 
 /// Elements to a task: enough to be worth it, few enough to stay in the cache. Fixed, so that sums do not
 /// depend on the number of threads.

@@ -1,13 +1,11 @@
 //! Blocks of a product: what is packed together, and what a task computes of it.
 
 use super::kernel::{Kernel, Lines, Onto, Place};
-use super::{Begin, Matrix, Product, Target, for_each, wanted_tasks};
+use super::{Begin, Line, Matrix, Product, Target, for_each, wanted_tasks};
 use std::cell::RefCell;
 use std::mem;
 use std::ops::Range;
 
-/// Lanes along `k` in a block, at most: panels of a task stay in the second-level cache.
-const LANES: usize = 384;
 /// Rows or columns of the shared operand that are packed at a time, at most: whole panels of every kernel. This and
 /// the next are small in tests, so that products have several parts each way.
 const BREADTH: usize = if cfg!(test) { 96 } else { 3072 };
@@ -22,11 +20,6 @@ thread_local! {
     /// What no product of the thread uses at present: at most that of a shared operand and of a task's own.
     static KEPT: RefCell<Vec<Vec<Line>>> = const { RefCell::new(Vec::new()) };
 }
-
-/// A line of the cache, where panels begin.
-#[derive(Clone, Copy)]
-#[repr(align(64))]
-struct Line(#[allow(dead_code, reason = "reached by pointers")] [u32; 16]);
 
 impl Memory {
     /// For `n` panels of so many numbers.
@@ -104,7 +97,7 @@ pub(super) unsafe fn run<K: Kernel>(product: Product) {
     }
 
     let lanes = k.div_ceil(K::DEPTH);
-    let depth = lanes.div_ceil(lanes.div_ceil(LANES));
+    let depth = lanes.div_ceil(lanes.div_ceil(K::LANES)).next_multiple_of(K::STEP);
     let shares_left = m <= n;
     let (breadth, width) = if shares_left { (m, K::ROWS) } else { (n, K::COLUMNS) };
     let (most, panel) = (breadth.min(BREADTH), depth * width);
@@ -188,19 +181,21 @@ impl Slab<'_> {
                 }
             });
             in_parts(n_own, share(n_own, some_own, parallel), parallel, |mine| {
-                let mut memory = Memory::new(mine.len(), panel);
-                let packed = memory.panels(mine.start, panel);
-                for block in 0..self.blocks.len() {
-                    mine.clone().for_each(|i| self.pack::<K>(own, i, &self.blocks[block], packed));
-                    let mine = (mine.clone(), packed);
-                    in_parts(n_shared, some_shared, false, |all| {
-                        let all = (all, self.shared.behind(block * n_shared));
-                        match shared {
-                            Left => self.multiply::<K>(block, all, mine.clone()),
-                            Right => self.multiply::<K>(block, mine.clone(), all),
-                        }
-                    });
-                }
+                K::set_up(|| {
+                    let mut memory = Memory::new(mine.len(), panel);
+                    let packed = memory.panels(mine.start, panel);
+                    for block in 0..self.blocks.len() {
+                        mine.clone().for_each(|i| self.pack::<K>(own, i, &self.blocks[block], packed));
+                        let mine = (mine.clone(), packed);
+                        in_parts(n_shared, some_shared, false, |all| {
+                            let all = (all, self.shared.behind(block * n_shared));
+                            match shared {
+                                Left => self.multiply::<K>(block, all, mine.clone()),
+                                Right => self.multiply::<K>(block, mine.clone(), all),
+                            }
+                        });
+                    }
+                });
             });
         }
     }

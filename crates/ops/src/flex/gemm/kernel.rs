@@ -12,9 +12,18 @@ pub(super) trait Kernel: Send + Sync + 'static {
     const DEPTH: usize;
     /// Panels of rows and of columns to a task, at most: they stay in the second-level cache.
     const TASK: [usize; 2];
+    /// Lanes that a panel's length is a multiple of: packing adds zeros.
+    const STEP: usize = 1;
+    /// Lanes along `k` in a block, at most: a task's panels stay in the second-level cache.
+    const LANES: usize = 384;
+
+    /// Does a task's work, all of it on one thread, with the machine set up for [`Self::multiply`].
+    unsafe fn set_up(work: impl FnOnce()) {
+        work();
+    }
 
     /// Writes as many lanes for each step as the panel is wide; those of missing lines and elements are
-    /// zeros.
+    /// zeros, also up to the next multiple of [`Self::STEP`].
     unsafe fn pack_left(from: Lines, to: *mut u32);
 
     /// As [`Self::pack_left`].

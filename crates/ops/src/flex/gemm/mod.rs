@@ -1,13 +1,16 @@
 //! Matrix products in FP32 and in bf16 with FP32 sums.
 //!
-//! In bf16 with AVX-512 or AVX2, and in FP32 where it is the faster, they are our own, after Goto and
+//! In bf16 with AMX, AVX-512 or AVX2, and in FP32 where it is the faster, they are our own, after Goto and
 //! van de Geijn 2008 ("Anatomy of high-performance matrix multiplication"): blocks of both operands are packed
 //! into panels that the innermost loop reads from front to back ([`blocked`]), and that loop keeps a tile of the
-//! result in registers ([`avx512`], [`avx2`]). Elsewhere the crate `gemm` multiplies.
+//! result in registers ([`amx`], [`avx512`], [`avx2`]). Elsewhere the crate `gemm` multiplies. [`choice`] says which
+//! of them this machine uses.
 //!
 //! The number of threads changes no bit: which code multiplies depends on the sizes and the layout alone, and
 //! every element of our own products is a sum over `k` in an order that depends on `k` alone.
 
+#[cfg(target_arch = "x86_64")]
+pub(super) mod amx;
 #[cfg(target_arch = "x86_64")]
 pub(super) mod avx2;
 #[cfg(target_arch = "x86_64")]
@@ -15,13 +18,15 @@ pub(super) mod avx512;
 mod bf16;
 #[cfg(target_arch = "x86_64")]
 mod blocked;
+mod choice;
 #[cfg(target_arch = "x86_64")]
 pub(super) mod kernel;
 
 use crate::Precision;
-#[cfg(target_arch = "x86_64")]
-use bf16::Rounded;
+pub(super) use choice::Choice;
+use choice::Way;
 use rayon::prelude::*;
+use std::slice;
 
 /// Products of fewer multiplications are not worth a second thread.
 pub(super) const PARALLEL: usize = 1 << 20;
@@ -34,6 +39,30 @@ pub(super) const ROWS: usize = 12;
 pub(super) const COLUMNS: usize = 32;
 /// Panels of rows and of columns to a task, at most: they stay in the second-level cache.
 pub(super) const TASK: [usize; 2] = [16, 8];
+
+/// A line of the cache, where panels begin.
+#[derive(Debug, Clone, Copy)]
+#[repr(align(64))]
+pub(super) struct Line([u32; 16]);
+
+impl Line {
+    /// For so many lanes of 32 bits, and up to the next whole line.
+    pub fn zeros(lanes: usize) -> Vec<Self> {
+        vec![Self([0; 16]); lanes.div_ceil(16)]
+    }
+
+    /// Their lanes, one after the other.
+    pub fn lanes(lines: &[Self]) -> &[u32] {
+        // SAFETY: a line is its sixteen lanes and nothing else.
+        unsafe { slice::from_raw_parts(lines.as_ptr().cast(), 16 * lines.len()) }
+    }
+
+    /// As [`Self::lanes`].
+    pub fn lanes_mut(lines: &mut [Self]) -> &mut [u32] {
+        // SAFETY: as above.
+        unsafe { slice::from_raw_parts_mut(lines.as_mut_ptr().cast(), 16 * lines.len()) }
+    }
+}
 
 /// A matrix in memory: where it begins and how far apart rows and columns are, in elements.
 #[derive(Clone, Copy)]
@@ -125,29 +154,22 @@ impl Product<'_> {
             return;
         }
         self.parallel &= m * k * n >= PARALLEL;
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: the caller's promise, and the machine has the instructions that are asked for.
-        unsafe {
-            let unit = self.target.row == 1 || self.target.column == 1;
-            if k > 0 && unit && m * k * n >= WORTHWHILE {
-                match self.precision {
-                    Precision::Fp32 if avx512::has_avx512() && self.suits_avx512() => {
-                        return blocked::run::<avx512::Fp32>(self);
-                    }
-                    Precision::Fp32 if !avx512::has_avx512() && avx2::has_avx2() && self.suits_avx2() => {
-                        return blocked::run::<avx2::Fp32>(self);
-                    }
-                    Precision::Bf16 if avx512::has_bf16() => return blocked::run::<avx512::Bf16>(self),
-                    Precision::Bf16 if avx512::has_avx512() => {
-                        return blocked::run::<Rounded<avx512::Fp32>>(self);
-                    }
-                    Precision::Bf16 if avx2::has_avx2() => return blocked::run::<Rounded<avx2::Fp32>>(self),
-                    _ => (),
-                }
-            }
+        let unit = self.target.row == 1 || self.target.column == 1;
+        let way = Choice::here().way(self.precision);
+        let suits = k > 0 && unit && m * k * n >= WORTHWHILE && self.suits(way);
+        // SAFETY: the caller's promise, and the machine has the instructions of its choice.
+        unsafe { if suits { way.run(self) } else { self.run_anywhere() } }
+    }
+
+    /// Whether a kernel of ours is faster than the crate `gemm`: in bf16 always.
+    fn suits(&self, way: Way) -> bool {
+        match (way, self.precision) {
+            #[cfg(target_arch = "x86_64")]
+            (Way::Avx512, Precision::Fp32) => self.suits_avx512(),
+            #[cfg(target_arch = "x86_64")]
+            (Way::Avx2, Precision::Fp32) => self.suits_avx2(),
+            _ => way != Way::Anywhere,
         }
-        // SAFETY: the caller's promise.
-        unsafe { self.run_anywhere() }
     }
 
     /// Whether FP32 operands lie so that our kernel is the faster one: the right one is transposed and long,
@@ -265,20 +287,9 @@ pub(super) fn for_each(n: usize, parallel: bool, task: impl Fn(usize) + Sync + S
 
 #[cfg(test)]
 mod tests {
+    use super::choice::draw;
     use super::*;
     use proptest::prelude::*;
-
-    /// Values between −1 and 1 that a seed names.
-    fn draw(n: usize, seed: u64) -> Vec<f32> {
-        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-        let mut next = || {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            (state >> 40) as f32 / (1 << 23) as f32 - 1.0
-        };
-        (0..n).map(|_| next()).collect()
-    }
 
     /// How a matrix lies in memory.
     #[derive(Debug, Clone, Copy)]
@@ -321,38 +332,19 @@ mod tests {
         parallel: bool,
     }
 
-    /// Which code multiplies.
-    #[derive(Debug, Clone, Copy, PartialEq)]
-    enum Route {
-        Chosen,
-        Anywhere,
-        #[cfg(target_arch = "x86_64")]
-        Avx512,
-        #[cfg(target_arch = "x86_64")]
-        Avx512Bf16,
-        #[cfg(target_arch = "x86_64")]
-        Avx2,
-    }
-
     impl Case {
-        fn routes(self) -> Vec<Route> {
-            let mut routes = vec![Route::Chosen, Route::Anywhere];
-            #[cfg(target_arch = "x86_64")]
-            {
-                if !matches!(self.orders[2], Order::Gaps) && !self.sizes.contains(&0) {
-                    let bf16 = self.precision == Precision::Bf16 && avx512::has_bf16();
-                    routes.extend(avx512::has_avx512().then_some(Route::Avx512));
-                    routes.extend(bf16.then_some(Route::Avx512Bf16));
-                    routes.extend(avx2::has_avx2().then_some(Route::Avx2));
-                }
-            }
-            routes
+        /// Which code multiplies: none is the product's own choice.
+        fn ways(self) -> Vec<Option<Way>> {
+            let kernels = !matches!(self.orders[2], Order::Gaps) && !self.sizes.contains(&0);
+            let ways = Way::candidates(self.precision).iter().copied();
+            let possible = |way: &Way| way.is_there() && (kernels || *way == Way::Anywhere);
+            [None].into_iter().chain(ways.filter(possible).map(Some)).collect()
         }
     }
 
     /// The target's memory after the product, and what should be there with its tolerance, element by
     /// element.
-    fn run(case: Case, route: Route) -> (Vec<f32>, Vec<(usize, f64, f64)>) {
+    fn run(case: Case, way: Option<Way>) -> (Vec<f32>, Vec<(usize, f64, f64)>) {
         let Case { sizes: [m, k, n], orders: [a_order, b_order, order], precision, parallel, .. } = case;
         let (a, b) = (a_order.memory([m, k], 1), b_order.memory([k, n], 2));
         let (bias, before) = (draw(n, 3), order.memory([m, n], 4));
@@ -378,19 +370,9 @@ mod tests {
         };
         // SAFETY: the matrices have the memory of their order.
         unsafe {
-            match route {
-                Route::Chosen => product.run(),
-                Route::Anywhere => product.run_anywhere(),
-                #[cfg(target_arch = "x86_64")]
-                Route::Avx512Bf16 => blocked::run::<avx512::Bf16>(product),
-                #[cfg(target_arch = "x86_64")]
-                Route::Avx512 if precision == Precision::Fp32 => blocked::run::<avx512::Fp32>(product),
-                #[cfg(target_arch = "x86_64")]
-                Route::Avx512 => blocked::run::<Rounded<avx512::Fp32>>(product),
-                #[cfg(target_arch = "x86_64")]
-                Route::Avx2 if precision == Precision::Fp32 => blocked::run::<avx2::Fp32>(product),
-                #[cfg(target_arch = "x86_64")]
-                Route::Avx2 => blocked::run::<Rounded<avx2::Fp32>>(product),
+            match way {
+                None => product.run(),
+                Some(way) => way.run(product),
             }
         }
 
@@ -430,13 +412,13 @@ mod tests {
     }
 
     fn check(case: Case) {
-        for route in case.routes() {
-            let (found, expected) = run(case, route);
+        for way in case.ways() {
+            let (found, expected) = run(case, way);
             for (place, sum, magnitude) in expected {
                 let error = (f64::from(found[place]) - sum).abs();
                 // Errors of half a unit for each addition, at most, and they rarely all add up.
                 let bound = magnitude * (case.sizes[1] as f64 + 2.0).sqrt() * 1.2e-7 * 3.0;
-                assert!(error <= bound, "{case:?}, {route:?}: {} at {place}, not {sum}", found[place]);
+                assert!(error <= bound, "{case:?}, {way:?}: {} at {place}, not {sum}", found[place]);
             }
         }
     }

@@ -1,24 +1,42 @@
-//! Ways to multiply panels of 8-bit integers: with AVX512-VNNI, with AVX2, and on any machine.
+//! Ways to multiply panels of 8-bit integers: with AMX, with AVX512-VNNI, with AVX2, and on any machine.
 
-use super::super::gemm::{self, TASK};
+use super::super::gemm::{self, Line, TASK};
 use super::DEPTH;
+use std::sync::LazyLock;
 
 #[cfg(target_arch = "x86_64")]
 use super::super::gemm::{
+    amx::{
+        self,
+        machine::Tiles,
+        tiles::{BLOCK, Left, STEP, UnsignedSigned},
+    },
     avx2, avx512,
     kernel::{Lines, Onto, Place},
 };
 
-/// Lanes in a panel of one step along `k`, at most.
+/// Rows and columns of the plain kernel's tiles, and of those with VNNI.
 pub(super) const ROWS: usize = gemm::ROWS;
 pub(super) const COLUMNS: usize = gemm::COLUMNS;
 
-/// The integer sums of a tile: its rows are as long as the kernel's panels are wide.
-pub(super) type Sums = [i32; ROWS * COLUMNS];
+/// The integer sums of a tile: its rows are as long as the kernel's panels are wide, and there are so many at most.
+pub(super) const MOST_SUMS: usize = 32 * 32;
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+pub(super) struct Sums(pub [i32; MOST_SUMS]);
 
-/// Panels are of `[lanes, rows]` and `[lanes, columns]`; a lane holds four steps along `k`.
+impl Sums {
+    pub fn new() -> Self {
+        Self([0; MOST_SUMS])
+    }
+}
+
+/// Panels are of `[lanes, rows]` and `[lanes, columns]`; a lane holds four steps along `k`. With AMX the left ones are of
+/// `[rows, lanes]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kernel {
+    #[cfg(target_arch = "x86_64")]
+    Amx,
     #[cfg(target_arch = "x86_64")]
     Vnni,
     #[cfg(target_arch = "x86_64")]
@@ -31,6 +49,8 @@ impl Kernel {
     pub fn available() -> impl Iterator<Item = Self> {
         let all = [
             #[cfg(target_arch = "x86_64")]
+            (Self::Amx, amx::has_amx()),
+            #[cfg(target_arch = "x86_64")]
             (Self::Vnni, avx512::has_vnni()),
             #[cfg(target_arch = "x86_64")]
             (Self::Avx2, avx2::has_avx2()),
@@ -39,13 +59,72 @@ impl Kernel {
         all.into_iter().filter(|(_, has)| *has).map(|(kernel, _)| kernel)
     }
 
+    /// The best one whose sums are right.
     pub fn best() -> Self {
-        Self::available().next().expect("the plain one always is")
+        let right = Self::available().find(|kernel| !Self::refused().contains(kernel));
+        right.unwrap_or(Self::Plain)
+    }
+
+    /// Those that the machine has and whose sums are wrong: none, one hopes.
+    pub fn refused() -> &'static [Self] {
+        static REFUSED: LazyLock<Vec<Kernel>> = LazyLock::new(|| {
+            let others = Kernel::available().filter(|kernel| *kernel != Kernel::Plain);
+            others.filter(|kernel| !kernel.is_right()).collect()
+        });
+        &REFUSED
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Amx => "AMX",
+            #[cfg(target_arch = "x86_64")]
+            Self::Vnni => "AVX512-VNNI",
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => "AVX2",
+            Self::Plain => "plain",
+        }
+    }
+
+    /// Whether the sums of two small panels are what they should be.
+    fn is_right(self) -> bool {
+        let ([rows, columns], lanes) = (self.tile(), 5usize.next_multiple_of(self.step()));
+        let a: Vec<u8> = (0..rows * lanes * DEPTH).map(|i| (i * 89 % 256) as u8).collect();
+        let greatest = i16::from(self.greatest_weight());
+        let b = |lane: usize, column: usize| -> [i8; DEPTH] {
+            let whole = ((lane * columns + column) * DEPTH) as i16;
+            std::array::from_fn(|d| ((whole + d as i16) * 57 % (2 * greatest + 1) - greatest) as i8)
+        };
+        let (mut left, mut right) = (Line::zeros(rows * lanes), Line::zeros(columns * lanes));
+        self.pack(&a, Line::lanes_mut(&mut left));
+        for (i, right) in Line::lanes_mut(&mut right).iter_mut().take(columns * lanes).enumerate() {
+            *right = u32::from_le_bytes(b(i / columns, i % columns).map(i8::cast_unsigned));
+        }
+        let mut sums = Sums::new();
+        let (left, right) = (&Line::lanes(&left)[..rows * lanes], &Line::lanes(&right)[..columns * lanes]);
+        self.set_up(|| self.multiply(left, right, rows, columns, &mut sums));
+        (0..rows * columns).all(|place| {
+            let (row, column) = (place / columns, place % columns);
+            let steps = a[row * lanes * DEPTH..][..lanes * DEPTH].iter();
+            let weights = (0..lanes).flat_map(|lane| b(lane, column));
+            sums.0[place] == steps.zip(weights).map(|(a, b)| i32::from(*a) * i32::from(b)).sum::<i32>()
+        })
+    }
+
+    /// Lanes that a panel's length is a multiple of.
+    pub fn step(self) -> usize {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Amx => STEP,
+            _ => 1,
+        }
     }
 
     /// Rows and columns of a tile.
     pub fn tile(self) -> [usize; 2] {
         match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Amx => [BLOCK, BLOCK],
             #[cfg(target_arch = "x86_64")]
             Self::Avx2 => [avx2::ROWS, avx2::COLUMNS],
             _ => [ROWS, COLUMNS],
@@ -56,6 +135,14 @@ impl Kernel {
     pub fn task(self) -> [usize; 2] {
         let [rows, columns] = self.tile();
         [TASK[0] * ROWS / rows, TASK[1] * COLUMNS / columns]
+    }
+
+    /// Does a task's work, all of it on one thread, with the machine set up for [`Self::multiply`].
+    pub fn set_up(self, work: impl FnOnce()) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the machine was found to have tiles.
+        let _tiles = (self == Self::Amx).then(|| unsafe { Tiles::configured() });
+        work();
     }
 
     /// What a weight's magnitude may be: AVX2 adds two products in 16 bits.
@@ -74,6 +161,12 @@ impl Kernel {
         let lanes = panel.len() / height;
         match self {
             #[cfg(target_arch = "x86_64")]
+            Self::Amx => {
+                for (lane, bytes) in panel.iter_mut().zip(rows.as_chunks::<DEPTH>().0) {
+                    *lane = u32::from_le_bytes(*bytes);
+                }
+            }
+            #[cfg(target_arch = "x86_64")]
             Self::Vnni => {
                 let start = rows.as_ptr().cast();
                 let lines = Lines { start, line: lanes as isize, step: 1, n: ROWS, len: lanes };
@@ -87,17 +180,25 @@ impl Kernel {
         }
     }
 
-    /// The sums of the first `height` rows and `width` columns, at least: steps times signed numbers.
+    /// The sums of the first `height` rows and `width` columns, at least: steps times signed numbers. To be called within
+    /// [`Self::set_up`].
     pub fn multiply(self, a: &[u32], b: &[u32], height: usize, width: usize, sums: &mut Sums) {
         let [rows, columns] = self.tile();
         assert_eq!(a.len() / rows, b.len() / columns, "as many lanes");
         assert!((1..=rows).contains(&height) && (1..=columns).contains(&width), "within a tile");
         #[cfg(target_arch = "x86_64")]
         let (lanes, place) = {
-            let start = sums.as_mut_ptr().cast();
+            let start = sums.0.as_mut_ptr().cast();
             (a.len() / rows, Place { start, row: columns as isize, height, width })
         };
         match self {
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: the machine was found to have tiles, which the caller has set up; both panels are whole, and the
+            // sums as large as a block of tiles.
+            Self::Amx => unsafe {
+                let rows = Left::rows(a.as_ptr().cast(), 4 * lanes as isize);
+                amx::multiply::<UnsignedSigned>(lanes / STEP, rows, b.as_ptr(), place, Onto::Zero);
+            },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: the machine was found to have VNNI; the panels are of the same length, and the sums are
             // as large as a tile.
@@ -129,7 +230,7 @@ fn pack<const R: usize>(rows: &[u8], panel: &mut [u32]) {
 }
 
 fn multiply_plain(a: &[[u32; ROWS]], b: &[[u32; COLUMNS]], height: usize, sums: &mut Sums) {
-    for (r, sums) in sums.as_chunks_mut::<COLUMNS>().0.iter_mut().enumerate().take(height) {
+    for (r, sums) in sums.0.as_chunks_mut::<COLUMNS>().0.iter_mut().enumerate().take(height) {
         *sums = [0; COLUMNS];
         for (a, b) in a.iter().zip(b) {
             let a = a[r].to_le_bytes().map(i32::from);
@@ -150,15 +251,22 @@ mod tests {
     /// Rows of steps and columns of weights, `lanes` lanes long, and the sums that the kernel finds.
     fn multiply(kernel: Kernel, a: &[u8], b: &[i8], lanes: usize, height: usize, width: usize) -> Sums {
         let [rows, columns] = kernel.tile();
-        let (mut left, mut right) = (vec![0; lanes * rows], vec![0; lanes * columns]);
-        kernel.pack(a, &mut left);
+        let whole = lanes.next_multiple_of(kernel.step());
+        let (mut left, mut right) = (Line::zeros(whole * rows), Line::zeros(whole * columns));
+        let mut padded = vec![0; whole * rows * DEPTH];
+        for (padded, a) in padded.chunks_exact_mut(whole * DEPTH).zip(a.chunks_exact(lanes * DEPTH)) {
+            padded[..a.len()].copy_from_slice(a);
+        }
+        kernel.pack(&padded, &mut Line::lanes_mut(&mut left)[..whole * rows]);
         for (c, column) in b.chunks_exact(lanes * DEPTH).enumerate() {
             for (lane, b) in column.as_chunks::<DEPTH>().0.iter().enumerate() {
-                right[lane * columns + c] = u32::from_le_bytes(b.map(i8::cast_unsigned));
+                Line::lanes_mut(&mut right)[lane * columns + c] =
+                    u32::from_le_bytes(b.map(i8::cast_unsigned));
             }
         }
-        let mut sums = [0; ROWS * COLUMNS];
-        kernel.multiply(&left, &right, height, width, &mut sums);
+        let mut sums = Sums::new();
+        let (left, right) = (&Line::lanes(&left)[..whole * rows], &Line::lanes(&right)[..whole * columns]);
+        kernel.set_up(|| kernel.multiply(left, right, height, width, &mut sums));
         sums
     }
 
@@ -167,7 +275,7 @@ mod tests {
 
         #[test]
         fn kernels_compute_exact_sums(
-            lanes in 1..70usize, height in 1..=ROWS, width in 1..=COLUMNS, seed in any::<u32>(),
+            lanes in 1..70usize, height in 1..=32usize, width in 1..=32usize, seed in any::<u32>(),
         ) {
             for kernel in Kernel::available() {
                 let [rows, columns] = kernel.tile();
@@ -179,11 +287,17 @@ mod tests {
                     for (c, column) in b.chunks_exact(lanes * DEPTH).enumerate().take(width) {
                         let products = row.iter().zip(column).map(|(a, b)| i32::from(*a) * i32::from(*b));
                         let expected: i32 = products.sum();
-                        prop_assert_eq!(sums[r * columns + c], expected, "{:?} at {}, {}", kernel, r, c);
+                        prop_assert_eq!(sums.0[r * columns + c], expected, "{:?} at {}, {}", kernel, r, c);
                     }
                 }
             }
         }
+    }
+
+    #[test]
+    fn every_kernel_of_the_machine_is_right() {
+        assert_eq!(Kernel::refused(), []);
+        assert_eq!(Some(Kernel::best()), Kernel::available().next());
     }
 
     #[test]
@@ -195,7 +309,7 @@ mod tests {
                 let a = vec![u8::MAX; rows * lanes * DEPTH];
                 let sums = multiply(kernel, &a, &vec![weight; columns * lanes * DEPTH], lanes, 2, 2);
                 let expected = 255 * i32::from(weight) * 65_536;
-                assert_eq!(sums[columns + 1], expected, "{kernel:?}");
+                assert_eq!(sums.0[columns + 1], expected, "{kernel:?}");
             }
         }
     }

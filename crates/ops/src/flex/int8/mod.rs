@@ -2,14 +2,26 @@
 
 mod kernel;
 
-use super::gemm::{Target, for_each, wanted_tasks};
+use super::gemm::{Line, Target, for_each, wanted_tasks};
 use super::vector::vectorised;
 use super::{Input, filled, tensor, values};
 use crate::int8::Quantized;
 use burn::tensor::{Shape, Tensor};
 use burn_flex::Flex;
-use kernel::{COLUMNS, Kernel, ROWS, Sums};
+use kernel::{Kernel, Sums};
 use rayon::prelude::*;
+use std::mem::MaybeUninit;
+use std::slice;
+
+/// The name of the kernel that multiplies here.
+pub(crate) fn kernel_name() -> &'static str {
+    Kernel::best().name()
+}
+
+/// The names of those that the machine has and that are wrong.
+pub(crate) fn refused_kernels() -> impl Iterator<Item = &'static str> {
+    Kernel::refused().iter().map(|kernel| kernel.name())
+}
 
 /// Steps along `k` in a 32-bit lane.
 const DEPTH: usize = 4;
@@ -23,7 +35,7 @@ pub(crate) struct PackedWeight {
     kernel: Kernel,
     d_out: usize,
     lanes: usize,
-    panels: Vec<u32>,
+    panels: Vec<Line>,
     scales: Vec<f32>,
     /// Of each column, for the tokens' zero points.
     sums: Vec<i32>,
@@ -37,8 +49,9 @@ impl PackedWeight {
 
     fn packed(weight: &Quantized, kernel: Kernel) -> Self {
         let ([d_in, d_out], [_, columns]) = (weight.dims, kernel.tile());
-        let lanes = d_in.div_ceil(DEPTH);
-        let mut panels = vec![0; lanes * d_out.next_multiple_of(columns)];
+        let lanes = d_in.div_ceil(DEPTH).next_multiple_of(kernel.step());
+        let mut lines = Line::zeros(lanes * d_out.next_multiple_of(columns));
+        let panels = Line::lanes_mut(&mut lines);
         let mut sums = vec![0; d_out];
         for (i, row) in weight.values.chunks_exact(d_out.max(1)).enumerate() {
             for (j, w) in row.iter().enumerate() {
@@ -47,7 +60,7 @@ impl PackedWeight {
                 sums[j] += i32::from(*w);
             }
         }
-        Self { kernel, d_out, lanes, panels, scales: weight.scales.clone(), sums }
+        Self { kernel, d_out, lanes, panels: lines, scales: weight.scales.clone(), sums }
     }
 }
 
@@ -95,24 +108,42 @@ vectorised! {
         (scale, zero as i32)
     }
 
-    /// A tile's sums to its numbers.
-    fn scale(sums: &Sums, columns: usize, tokens: &[(f32, i32)], column_sums: &[i32], scales: &[f32], bias: &[f32], to: &mut [f32; ROWS * COLUMNS]) {
+    /// A tile's sums to its numbers, which are written row by row to `to`.
+    fn scale(sums: &Sums, columns: usize, tokens: &[(f32, i32)], column_sums: &[i32], scales: &[f32], bias: &[f32], to: Rows) {
         let n = bias.len();
         let (column_sums, scales) = (&column_sums[..n], &scales[..n]);
-        let rows = sums.chunks_exact(columns).zip(to.chunks_exact_mut(columns));
-        for ((sums, to), (scale, zero)) in rows.zip(tokens) {
-            let (sums, to) = (&sums[..n], &mut to[..n]);
+        for (i, (sums, (scale, zero))) in sums.0.chunks_exact(columns).zip(tokens).enumerate() {
+            // SAFETY: whoever made the rows vouches for as many as there are tokens.
+            let (sums, to) = (&sums[..n], unsafe { to.row(i, n) });
             for j in 0..n {
                 let sum = sums[j].wrapping_sub(zero.wrapping_mul(column_sums[j]));
-                to[j] = sum as f32 * (scale * scales[j]) + bias[j];
+                to[j].write(sum as f32 * (scale * scales[j]) + bias[j]);
             }
         }
     }
 }
 
+/// A tile's rows in the result, so many numbers apart.
+#[derive(Clone, Copy)]
+struct Rows {
+    start: *mut MaybeUninit<f32>,
+    apart: usize,
+}
+
+impl Rows {
+    /// The first `n` numbers of a row.
+    ///
+    /// # Safety
+    /// They are there, and nobody else's meanwhile.
+    unsafe fn row<'a>(self, i: usize, n: usize) -> &'a mut [MaybeUninit<f32>] {
+        // SAFETY: the caller's promise.
+        unsafe { slice::from_raw_parts_mut(self.start.add(i * self.apart), n) }
+    }
+}
+
 /// Tokens in the panels of a kernel, and each one's scale and zero point.
 struct Tokens {
-    panels: Vec<u32>,
+    panels: Vec<Line>,
     scales: Vec<(f32, i32)>,
 }
 
@@ -120,7 +151,8 @@ impl Tokens {
     fn new(kernel: Kernel, x: &[f32], d_in: usize, lanes: usize, parallel: bool) -> Self {
         let [rows, _] = kernel.tile();
         let n_panels = (x.len() / d_in).div_ceil(rows);
-        let mut panels = vec![0; n_panels * rows * lanes];
+        let mut lines = Line::zeros(n_panels * rows * lanes);
+        let panels = Line::lanes_mut(&mut lines);
         let mut scales = vec![(0.0, 0); n_panels * rows];
         let panels_and_scales =
             panels.par_chunks_exact_mut(rows * lanes).zip(scales.par_chunks_exact_mut(rows));
@@ -134,7 +166,7 @@ impl Tokens {
             }
             kernel.pack(bytes, panel);
         });
-        Self { panels, scales }
+        Self { panels: lines, scales }
     }
 }
 
@@ -177,31 +209,32 @@ fn multiply(x: &[f32], d_in: usize, weight: &PackedWeight, bias: Option<&[f32]>)
     let (n_left, n_right) = (n_tokens.div_ceil(rows), d_out.div_ceil(columns));
     let [task_rows, task_columns] = task(kernel, n_left, n_right, parallel);
     let across = n_right.div_ceil(task_columns);
+    let (weights, panels) = (Line::lanes(&weight.panels), Line::lanes(&tokens.panels));
     // SAFETY: every task writes its own rows and columns, and together they write all.
     unsafe {
         filled(n_tokens * d_out, |y| {
             let target = Target::dense(y.as_mut_ptr().cast(), d_out);
             for_each(n_left.div_ceil(task_rows) * across, parallel, |task| {
                 let (i, j) = (task / across * task_rows, task % across * task_columns);
-                let (mut sums, mut scaled) = ([0; ROWS * COLUMNS], [0.0; ROWS * COLUMNS]);
-                for j in j..n_right.min(j + task_columns) {
-                    let column = j * columns;
-                    let width = columns.min(d_out - column);
-                    let of = column..column + width;
-                    let (column_sums, scales, bias) =
-                        (&weight.sums[of.clone()], &weight.scales[of.clone()], &bias[of]);
-                    let right = &weight.panels[j * lanes * columns..][..lanes * columns];
-                    for i in i..n_left.min(i + task_rows) {
-                        let height = rows.min(n_tokens - i * rows);
-                        let left = &tokens.panels[i * lanes * rows..][..lanes * rows];
-                        kernel.multiply(left, right, height, width, &mut sums);
-                        let tokens = &tokens.scales[i * rows..][..height];
-                        scale(&sums, columns, tokens, column_sums, scales, bias, &mut scaled);
-                        for (r, scaled) in scaled.chunks_exact(columns).enumerate().take(height) {
-                            scaled.as_ptr().copy_to_nonoverlapping(target.at(i * rows + r, column), width);
+                let mut sums = Sums::new();
+                kernel.set_up(|| {
+                    for j in j..n_right.min(j + task_columns) {
+                        let column = j * columns;
+                        let of = column..d_out.min(column + columns);
+                        let width = of.len();
+                        let (column_sums, scales, bias) =
+                            (&weight.sums[of.clone()], &weight.scales[of.clone()], &bias[of]);
+                        let right = &weights[j * lanes * columns..][..lanes * columns];
+                        for i in i..n_left.min(i + task_rows) {
+                            let height = rows.min(n_tokens - i * rows);
+                            let left = &panels[i * lanes * rows..][..lanes * rows];
+                            kernel.multiply(left, right, height, width, &mut sums);
+                            let tokens = &tokens.scales[i * rows..][..height];
+                            let to = Rows { start: target.at(i * rows, column).cast(), apart: d_out };
+                            scale(&sums, columns, tokens, column_sums, scales, bias, to);
                         }
                     }
-                }
+                });
             });
         })
     }

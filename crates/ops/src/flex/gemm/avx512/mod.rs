@@ -3,6 +3,8 @@
 mod pack;
 mod tile;
 
+pub(super) use pack::transpose;
+
 use super::kernel::{Kernel, Lines, Onto, Place};
 use super::{COLUMNS, ROWS, TASK};
 use std::arch::x86_64::*;
@@ -97,6 +99,12 @@ pub(crate) fn has_avx512() -> bool {
 
 pub(crate) fn has_bf16() -> bool {
     has_avx512() && std::is_x86_feature_detected!("avx512bf16")
+}
+
+/// Whether AMD made the processor: which instructions are fast differs where all are there.
+pub(crate) fn is_amd() -> bool {
+    let id = __cpuid(0);
+    [id.ebx, id.edx, id.ecx].map(u32::to_le_bytes).concat() == b"AuthenticAMD"
 }
 
 pub(crate) fn has_vnni() -> bool {

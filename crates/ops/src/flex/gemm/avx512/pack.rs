@@ -93,7 +93,7 @@ unsafe fn pack_any<F: Format, const W: usize>(from: Lines, to: *mut u32) {
 
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn transpose(r: &mut [__m512i; 16]) {
+pub(crate) fn transpose(r: &mut [__m512i; 16]) {
     // Within the 128-bit quarters: fours of rows become fours of columns.
     let mut t = [_mm512_setzero_si512(); 16];
     for i in (0..16).step_by(4) {
