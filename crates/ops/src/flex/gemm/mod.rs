@@ -43,7 +43,7 @@ pub(super) const TASK: [usize; 2] = [16, 8];
 /// A line of the cache, where panels begin.
 #[derive(Debug, Clone, Copy)]
 #[repr(align(64))]
-pub(super) struct Line([u32; 16]);
+pub(super) struct Line(#[allow(dead_code, reason = "reached by pointers")] [u32; 16]);
 
 impl Line {
     /// For so many lanes of 32 bits, and up to the next whole line.

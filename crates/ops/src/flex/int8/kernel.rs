@@ -96,7 +96,7 @@ impl Kernel {
             std::array::from_fn(|d| ((whole + d as i16) * 57 % (2 * greatest + 1) - greatest) as i8)
         };
         let (mut left, mut right) = (Line::zeros(rows * lanes), Line::zeros(columns * lanes));
-        self.pack(&a, Line::lanes_mut(&mut left));
+        self.pack(&a, &mut Line::lanes_mut(&mut left)[..rows * lanes]);
         for (i, right) in Line::lanes_mut(&mut right).iter_mut().take(columns * lanes).enumerate() {
             *right = u32::from_le_bytes(b(i / columns, i % columns).map(i8::cast_unsigned));
         }
