@@ -55,14 +55,19 @@ fn main() {
     for step in 0..steps + 2 {
         let start = Instant::now();
         let input = BertInput::new(int2(&ids)).with_token_types(int2(&segments));
-        let loss = ops::with_precision(precision, || {
-            let logits = model.forward(input, int1(&positions));
-            ops::cross_entropy(logits.mlm, int1(&labels)).mean()
-                + ops::cross_entropy(logits.next_sentence.expect("the config has pairs"), int1(&pairs)).mean()
+        // As the program: the other cores look for work throughout the step.
+        let (moved, loss) = ops::on_awake_cores(&device, || {
+            let loss = ops::with_precision(precision, || {
+                let logits = model.forward(input, int1(&positions));
+                ops::cross_entropy(logits.mlm, int1(&labels)).mean()
+                    + ops::cross_entropy(logits.next_sentence.expect("the config has pairs"), int1(&pairs))
+                        .mean()
+            });
+            let grads = GradientsParams::from_grads(loss.backward(), &model);
+            let norm = gradients::global_norm(&model, &grads);
+            (optimizer.step(model, grads, 1e-4, (1.0 / norm).min(1.0)), loss)
         });
-        let grads = GradientsParams::from_grads(loss.backward(), &model);
-        let norm = gradients::global_norm(&model, &grads);
-        model = optimizer.step(model, grads, 1e-4, (1.0 / norm).min(1.0));
+        model = moved;
         last = loss.into_scalar::<f32>();
         if step >= 2 {
             times.push(start.elapsed().as_secs_f64() * 1e3);

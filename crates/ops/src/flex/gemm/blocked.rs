@@ -233,25 +233,31 @@ impl Slab<'_> {
         (right, b): (Range<usize>, Panels),
     ) {
         let len = self.blocks[block].len().div_ceil(K::DEPTH);
-        for j in right {
-            let column = self.columns.start + j * K::COLUMNS;
-            let width = K::COLUMNS.min(self.columns.end - column);
+        let tile = |i: usize, j: usize| {
+            let (row, column) = (self.rows.start + i * K::ROWS, self.columns.start + j * K::COLUMNS);
+            let (height, width) =
+                (K::ROWS.min(self.rows.end - row), K::COLUMNS.min(self.columns.end - column));
             let onto = match self.begin {
                 _ if block > 0 => Onto::Target,
                 Begin::Zero => Onto::Zero,
                 Begin::Target => Onto::Target,
                 Begin::Row(bias) => Onto::Row(bias[column..].as_ptr()),
             };
-            for i in left.clone() {
-                let row = self.rows.start + i * K::ROWS;
-                let height = K::ROWS.min(self.rows.end - row);
-                // SAFETY: the caller's promise.
-                unsafe {
-                    let start = self.target.at(row, column);
-                    let place = Place { start, row: self.target.row, height, width };
-                    K::multiply(len, a.at(i), b.at(j), place, onto);
-                }
+            // SAFETY: the caller's promise.
+            unsafe {
+                let start = self.target.at(row, column);
+                K::multiply(
+                    len,
+                    a.at(i),
+                    b.at(j),
+                    Place { start, row: self.target.row, height, width },
+                    onto,
+                );
             }
+        };
+        match K::ROW_BY_ROW {
+            true => left.for_each(|i| right.clone().for_each(|j| tile(i, j))),
+            false => right.for_each(|j| left.clone().for_each(|i| tile(i, j))),
         }
     }
 }

@@ -17,6 +17,9 @@ pub(super) trait Kernel: Send + Sync + 'static {
     /// Lanes along `k` in a block, at most: a task's panels stay in the second-level cache.
     const LANES: usize = 384;
 
+    /// Whether a task goes through its tiles row by row of the target, otherwise column by column.
+    const ROW_BY_ROW: bool = false;
+
     /// Does a task's work, all of it on one thread, with the machine set up for [`Self::multiply`].
     unsafe fn set_up(work: impl FnOnce()) {
         work();
