@@ -8,6 +8,7 @@
 //! | operation | fused |
 //! | --- | --- |
 //! | [`linear`], [`linear_tied`] | product with the bias in it; gradients of weight and bias in one product and one pass |
+//! | [`linear_packed`] | the weight laid out once for the kernel; for inference |
 //! | [`linear_int8`] | the weight in 8 bits, the tokens rounded to 8 bits as they come; for inference |
 //! | [`attention`] | products, masks, softmax and dropout head by head, without the transposed copies; of [packed](Packing) sequences each by itself |
 //! | [`layer_norm`], [`add_layer_norm`] | statistics and result; with dropout and the residual connection before it |
@@ -37,6 +38,7 @@ mod kernels;
 mod lamb;
 mod layer_norm;
 mod linear;
+mod packed;
 mod packing;
 mod precision;
 
@@ -54,5 +56,6 @@ pub use kernels::{Kernels, kernels};
 pub use lamb::lamb;
 pub use layer_norm::{Residual, add_layer_norm, layer_norm};
 pub use linear::{linear, linear_tied};
+pub use packed::{PackedWeight, linear_packed};
 pub use packing::Packing;
 pub use precision::{Precision, with_precision};

@@ -75,7 +75,9 @@ impl Embedder {
         let (mut tokenizer, (bert, mut model, report)) = (tokenizer?, model?);
         check_fit(&tokenizer, &bert, folder, false)?;
         if config.int8 {
-            model.quantize_int8();
+            model.quantize_int8()
+        } else {
+            model.pack_weights()
         }
         let sentence = SentenceConfig::load(folder)?.unwrap_or_default();
         let declared = sentence.max_len.or(tokenizer.config().model_max_length);

@@ -134,6 +134,12 @@ impl<A: SelfAttention> Bert<A> {
         self.encoder.linears_mut().for_each(|(_, linear)| linear.quantize_int8());
     }
 
+    /// Lays the weights of all layers' linear maps out for the products to come: for inference only, with as much memory
+    /// again as they take (half of it in bf16). A text of few tokens takes half the time, and less.
+    pub fn pack_weights(&mut self) {
+        self.encoder.linears_mut().for_each(|(_, linear)| linear.pack());
+    }
+
     /// Contextual vectors of every position.
     ///
     /// # Panics

@@ -1,5 +1,5 @@
 use crate::lora::LoraAdapter;
-use crate::ops::Int8Weight;
+use crate::ops::{Int8Weight, PackedWeight};
 use crate::{ParamInit, ops};
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
@@ -15,22 +15,35 @@ pub struct Linear {
     pub bias: Param<Tensor<1>>,
     /// A trained addition to the weight, where one is attached, see [`lora`](crate::lora).
     pub lora: Option<LoraAdapter>,
-    /// The weight in 8 bits, once [quantised](Self::quantize_int8).
+    /// The weight for inference, once [quantised](Self::quantize_int8) or [packed](Self::pack).
     #[module(skip)]
-    int8: Option<Int8Weight>,
+    inference: Option<InferenceWeight>,
+}
+
+/// A weight that does not change any more.
+#[derive(Debug, Clone)]
+enum InferenceWeight {
+    Packed(PackedWeight),
+    Int8(Int8Weight),
 }
 
 impl Linear {
     /// A new map from `d_in` to `d_out` features.
     pub fn new(d_in: usize, d_out: usize, init: &mut ParamInit) -> Self {
         let weight = init.truncated_normal([d_in, d_out]);
-        Self { weight, bias: init.zeros([d_out]), lora: None, int8: None }
+        Self { weight, bias: init.zeros([d_out]), lora: None, inference: None }
     }
 
     /// Multiplies in 8 bits from now on, see [`ops::linear_int8`]: for inference only. The weight itself stays
     /// as it is.
     pub fn quantize_int8(&mut self) {
-        self.int8 = Some(Int8Weight::quantize(self.weight.val()));
+        self.inference = Some(InferenceWeight::Int8(Int8Weight::quantize(self.weight.val())));
+    }
+
+    /// Lays the weight out for the products to come, see [`ops::linear_packed`]: for inference only. The weight itself
+    /// stays as it is; what is changed in it afterwards counts no more.
+    pub fn pack(&mut self) {
+        self.inference = Some(InferenceWeight::Packed(PackedWeight::new(self.weight.val())));
     }
 
     /// Adds the adapter, where there is one, to the weight, and drops it.
@@ -43,8 +56,10 @@ impl Linear {
             let merged = (weight.detach() + adapter.delta().detach()).detach();
             if tracked { merged.require_grad() } else { merged }
         });
-        if self.int8.is_some() {
-            self.quantize_int8();
+        match self.inference {
+            Some(InferenceWeight::Int8(_)) => self.quantize_int8(),
+            Some(InferenceWeight::Packed(_)) => self.pack(),
+            None => (),
         }
     }
 
@@ -52,9 +67,11 @@ impl Linear {
     /// - `x`: `[..., d_in]`; returns `[..., d_out]`
     pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
         let added = self.lora.as_ref().map(|adapter| adapter.forward(x.clone()));
-        let y = match &self.int8 {
-            Some(weight) => ops::linear_int8(x, weight, Some(self.bias.val())),
-            None => ops::linear(x, self.weight.val(), Some(self.bias.val())),
+        let bias = Some(self.bias.val());
+        let y = match &self.inference {
+            Some(InferenceWeight::Int8(weight)) => ops::linear_int8(x, weight, bias),
+            Some(InferenceWeight::Packed(weight)) => ops::linear_packed(x, weight, bias),
+            None => ops::linear(x, self.weight.val(), bias),
         };
         match added {
             Some(added) => y + added,

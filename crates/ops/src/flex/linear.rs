@@ -1,5 +1,6 @@
 //! Affine maps: one matrix product each way and for the weight's gradient.
 
+pub(crate) use super::gemm::Packed;
 use super::gemm::{Begin, Product, Target};
 pub(super) use super::gemm::{Matrix, product};
 use super::vector::vectorised;
@@ -185,4 +186,43 @@ pub(crate) fn linear<const D: usize>(
         Some(bias) => output(LinearWithBias, [x.node, weight.node, bias.node], y, state),
         None => output(Linear, [x.node, weight.node], y, state),
     }
+}
+
+/// A weight `[d_in, d_out]` in the panels of this machine's kernel for the precision, where there is one of ours.
+pub(crate) fn packed(weight: &Tensor<2>, precision: Precision) -> Option<Packed> {
+    let weight = Input::strided(weight.clone()).value;
+    let sizes = [0, 1].map(|axis| weight.layout().shape()[axis]);
+    // SAFETY: the tensor has its size.
+    unsafe { Packed::new(Matrix::strided(&weight), sizes, precision) }
+}
+
+/// [`linear`] with a weight that was packed, of which `weight` is the original; without a gradient.
+pub(crate) fn linear_packed<const D: usize>(
+    x: Tensor<D>,
+    packed: &Packed,
+    weight: &Tensor<2>,
+    bias: Option<Tensor<1>>,
+) -> Tensor<D> {
+    let mut shape = x.dims();
+    let (x, weight) = (Input::dense(x).value, Input::strided(weight.clone()).value);
+    let [d_in, d_out] = [0, 1].map(|axis| weight.layout().shape()[axis]);
+    let bias = bias.map(|bias| Input::dense(bias).value);
+    let n_tokens = shape.iter().product::<usize>() / d_in.max(1);
+    op!("linear", 2 * n_tokens * d_in * d_out);
+    // SAFETY: the product writes all of `[n_tokens, d_out]`.
+    let y = unsafe {
+        filled(n_tokens * d_out, |y| {
+            packed.run(Product {
+                sizes: [n_tokens, d_in, d_out],
+                target: Target::dense(y.as_mut_ptr().cast(), d_out),
+                begin: bias.as_ref().map_or(Begin::Zero, |bias| Begin::Row(values(bias))),
+                a: Matrix::dense(values(&x), d_in),
+                b: Matrix::strided(&weight),
+                precision: Precision::current(),
+                parallel: true,
+            });
+        })
+    };
+    shape[D - 1] = d_out;
+    Tensor::from_primitive::<Flex>(tensor(y, Shape::from(shape.to_vec())))
 }

@@ -74,12 +74,60 @@ impl Panels {
     }
 }
 
-/// Computes the product.
+/// A right operand that is packed once for many products, such as a weight in inference: the panels of its first block
+/// along `k`, then those of the next.
+#[derive(Debug)]
+pub(in crate::flex) struct PackedRight {
+    panels: Vec<Line>,
+    n_panels: usize,
+    /// Lanes of a panel.
+    panel: usize,
+}
+
+impl PackedRight {
+    /// # Safety
+    /// The machine has the format's instructions, and the matrix this size.
+    pub unsafe fn new<K: Kernel>(b: Matrix, [k, n]: [usize; 2]) -> Self {
+        let depth = depth::<K>(k);
+        let (n_panels, panel) = (n.div_ceil(K::COLUMNS), depth * K::COLUMNS);
+        let blocks = k.div_ceil(depth * K::DEPTH);
+        let mut packed = Self { panels: Line::zeros(blocks * n_panels * panel), n_panels, panel };
+        let panels = Panels { start: packed.panels.as_mut_ptr().cast(), first: 0, panel };
+        in_parts(blocks * n_panels, 8, true, |part| {
+            for i in part {
+                let (start, at) = (i % n_panels * K::COLUMNS, i / n_panels * depth * K::DEPTH);
+                let (n, len) = (K::COLUMNS.min(n - start), (depth * K::DEPTH).min(k - at));
+                // SAFETY: within the matrix and the memory, of which each panel is written once.
+                unsafe { K::pack_right(lines(b.transposed(), start, at, n, len), panels.at(i)) }
+            }
+        });
+        packed
+    }
+
+    /// From a panel on. They are only read.
+    ///
+    /// # Safety
+    /// It is there.
+    unsafe fn from(&self, block: usize, panel: usize) -> Panels {
+        let all = Panels { start: self.panels.as_ptr().cast_mut().cast(), first: 0, panel: self.panel };
+        // SAFETY: the caller's promise.
+        unsafe { all.behind(block * self.n_panels + panel) }
+    }
+}
+
+/// Lanes of a block along `k`.
+fn depth<K: Kernel>(k: usize) -> usize {
+    let lanes = k.div_ceil(K::DEPTH);
+    lanes.div_ceil(lanes.div_ceil(K::LANES)).next_multiple_of(K::STEP)
+}
+
+/// Computes the product, whose right operand may be packed already.
 ///
 /// # Safety
 /// As [`Product::run`]; the machine has the format's instructions, the target's rows or columns lie next to
-/// each other, and no size is zero.
-pub(super) unsafe fn run<K: Kernel>(product: Product) {
+/// each other (its rows' elements, where the right operand is packed), and no size is zero. The same kernel packed
+/// the same right operand.
+pub(super) unsafe fn run<K: Kernel>(product: Product, packed: Option<&PackedRight>) {
     let Product { sizes: [m, k, n], target, begin, a, b, parallel, .. } = product;
     if target.column != 1 {
         // Column by column it is the transposed product, row by row.
@@ -93,16 +141,17 @@ pub(super) unsafe fn run<K: Kernel>(product: Product) {
         let target = Target { row: target.column, column: target.row, ..target };
         let (a, b) = (b.transposed(), a.transposed());
         // SAFETY: the caller's promise.
-        return unsafe { run::<K>(Product { sizes: [n, k, m], target, begin, a, b, ..product }) };
+        debug_assert!(packed.is_none(), "it is on the other side now");
+        return unsafe { run::<K>(Product { sizes: [n, k, m], target, begin, a, b, ..product }, None) };
     }
 
-    let lanes = k.div_ceil(K::DEPTH);
-    let depth = lanes.div_ceil(lanes.div_ceil(K::LANES)).next_multiple_of(K::STEP);
+    let (lanes, depth) = (k.div_ceil(K::DEPTH), depth::<K>(k));
     let shares_left = m <= n;
     let (breadth, width) = if shares_left { (m, K::ROWS) } else { (n, K::COLUMNS) };
     let (most, panel) = (breadth.min(BREADTH), depth * width);
     let blocks = (SHARED / (most * depth)).clamp(1, lanes.div_ceil(depth));
-    let mut shared = Memory::new(blocks * most.div_ceil(width), panel);
+    let to_pack = if shares_left || packed.is_none() { blocks * most.div_ceil(width) } else { 0 };
+    let mut shared = Memory::new(to_pack, panel);
     for start in (0..breadth).step_by(BREADTH) {
         let part = start..breadth.min(start + BREADTH);
         let (rows, columns) = if shares_left { (part, 0..n) } else { (0..m, part) };
@@ -120,6 +169,7 @@ pub(super) unsafe fn run<K: Kernel>(product: Product) {
                 blocks: blocks.collect(),
                 depth,
                 shared: shared.panels(0, panel),
+                packed: packed.map(|packed| (packed, lane / depth)),
             };
             // SAFETY: the slab lies within the product, and its panels within the memory made for them.
             unsafe { slab.run::<K>(parallel) }
@@ -162,6 +212,8 @@ struct Slab<'a> {
     depth: usize,
     /// Block after block.
     shared: Panels,
+    /// The right operand, where it is packed already, and the number of the first block.
+    packed: Option<(&'a PackedRight, usize)>,
 }
 
 impl Slab<'_> {
@@ -174,7 +226,8 @@ impl Slab<'_> {
         let panel = self.depth * own.width::<K>();
         // SAFETY: each panel is written by one task, and read by it or after all are written.
         unsafe {
-            in_parts(n_shared * self.blocks.len(), [8, 3][shared as usize], parallel, |panels| {
+            let to_pack = if self.ready::<K>(shared, 0).is_some() { 0 } else { n_shared * self.blocks.len() };
+            in_parts(to_pack, [8, 3][shared as usize], parallel, |panels| {
                 for i in panels {
                     let (block, i) = (i / n_shared, i % n_shared);
                     self.pack::<K>(shared, i, &self.blocks[block], self.shared.behind(block * n_shared));
@@ -185,10 +238,14 @@ impl Slab<'_> {
                     let mut memory = Memory::new(mine.len(), panel);
                     let packed = memory.panels(mine.start, panel);
                     for block in 0..self.blocks.len() {
-                        mine.clone().for_each(|i| self.pack::<K>(own, i, &self.blocks[block], packed));
-                        let mine = (mine.clone(), packed);
+                        let ready = self.ready::<K>(own, block);
+                        if ready.is_none() {
+                            mine.clone().for_each(|i| self.pack::<K>(own, i, &self.blocks[block], packed));
+                        }
+                        let mine = (mine.clone(), ready.unwrap_or(packed));
                         in_parts(n_shared, some_shared, false, |all| {
-                            let all = (all, self.shared.behind(block * n_shared));
+                            let ready = self.ready::<K>(shared, block);
+                            let all = (all, ready.unwrap_or(self.shared.behind(block * n_shared)));
                             match shared {
                                 Left => self.multiply::<K>(block, all, mine.clone()),
                                 Right => self.multiply::<K>(block, mine.clone(), all),
@@ -197,6 +254,20 @@ impl Slab<'_> {
                     }
                 });
             });
+        }
+    }
+
+    /// A block's panels of an operand that is packed already.
+    ///
+    /// # Safety
+    /// There is such a block.
+    unsafe fn ready<K: Kernel>(&self, side: Side, block: usize) -> Option<Panels> {
+        match (side, self.packed) {
+            // SAFETY: the caller's promise.
+            (Right, Some((packed, first))) => unsafe {
+                Some(packed.from(first + block, self.columns.start / K::COLUMNS))
+            },
+            _ => None,
         }
     }
 

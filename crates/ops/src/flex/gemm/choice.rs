@@ -1,6 +1,7 @@
 //! Which kernels multiply on this machine: of those that it has instructions for, and whose products are right, the
 //! fastest.
 
+use super::blocked::PackedRight;
 use super::{Begin, Matrix, Product, Target, bf16};
 #[cfg(target_arch = "x86_64")]
 use super::{amx, avx2, avx512, bf16::Rounded, blocked};
@@ -80,35 +81,61 @@ impl Way {
         }
     }
 
-    /// Computes a product by this way.
+    /// Computes a product by this way, whose right operand [`Self::pack`] may have packed.
     ///
     /// # Safety
     /// As [`Product::run`]; the machine has the way's instructions, the target's rows or columns lie next to each
-    /// other, and no size is zero.
-    pub unsafe fn run(self, product: Product) {
+    /// other, and no size is zero. Where the right operand is packed, it is the product's, and the target's rows are
+    /// dense.
+    pub unsafe fn run(self, product: Product, packed: Option<&PackedRight>) {
         // SAFETY: the caller's promise.
         unsafe {
             match (self, product.precision) {
                 #[cfg(target_arch = "x86_64")]
-                (Self::Amx, _) => blocked::run::<amx::Bf16>(product),
+                (Self::Amx, _) => blocked::run::<amx::Bf16>(product, packed),
                 #[cfg(target_arch = "x86_64")]
-                (Self::Avx512Bf16, _) => blocked::run::<avx512::Bf16>(product),
+                (Self::Avx512Bf16, _) => blocked::run::<avx512::Bf16>(product, packed),
                 #[cfg(target_arch = "x86_64")]
-                (Self::Avx512, Precision::Fp32) => blocked::run::<avx512::Fp32>(product),
+                (Self::Avx512, Precision::Fp32) => blocked::run::<avx512::Fp32>(product, packed),
                 #[cfg(target_arch = "x86_64")]
-                (Self::Avx512, Precision::Bf16) => blocked::run::<Rounded<avx512::Fp32>>(product),
+                (Self::Avx512, Precision::Bf16) => blocked::run::<Rounded<avx512::Fp32>>(product, packed),
                 #[cfg(target_arch = "x86_64")]
-                (Self::Avx2, Precision::Fp32) => blocked::run::<avx2::Fp32>(product),
+                (Self::Avx2, Precision::Fp32) => blocked::run::<avx2::Fp32>(product, packed),
                 #[cfg(target_arch = "x86_64")]
-                (Self::Avx2, Precision::Bf16) => blocked::run::<Rounded<avx2::Fp32>>(product),
+                (Self::Avx2, Precision::Bf16) => blocked::run::<Rounded<avx2::Fp32>>(product, packed),
                 (Self::Anywhere, _) => product.run_anywhere(),
+            }
+        }
+    }
+
+    /// The right operand `[k, n]` of many products in the kernel's panels; none where the kernel is not ours.
+    ///
+    /// # Safety
+    /// The machine has the way's instructions, and the matrix this size, no part of which is zero.
+    pub unsafe fn pack(self, precision: Precision, b: Matrix, sizes: [usize; 2]) -> Option<PackedRight> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match (self, precision) {
+                #[cfg(target_arch = "x86_64")]
+                (Self::Amx, _) => Some(PackedRight::new::<amx::Bf16>(b, sizes)),
+                #[cfg(target_arch = "x86_64")]
+                (Self::Avx512Bf16, _) => Some(PackedRight::new::<avx512::Bf16>(b, sizes)),
+                #[cfg(target_arch = "x86_64")]
+                (Self::Avx512, Precision::Fp32) => Some(PackedRight::new::<avx512::Fp32>(b, sizes)),
+                #[cfg(target_arch = "x86_64")]
+                (Self::Avx512, Precision::Bf16) => Some(PackedRight::new::<Rounded<avx512::Fp32>>(b, sizes)),
+                #[cfg(target_arch = "x86_64")]
+                (Self::Avx2, Precision::Fp32) => Some(PackedRight::new::<avx2::Fp32>(b, sizes)),
+                #[cfg(target_arch = "x86_64")]
+                (Self::Avx2, Precision::Bf16) => Some(PackedRight::new::<Rounded<avx2::Fp32>>(b, sizes)),
+                (Self::Anywhere, _) => None,
             }
         }
     }
 
     fn is_right(self, precision: Precision) -> bool {
         // SAFETY: the machine has the instructions; the product's sizes and layouts are what is asked for.
-        is_right(precision, |product| unsafe { self.run(product) })
+        is_right(precision, |product| unsafe { self.run(product, None) })
     }
 }
 

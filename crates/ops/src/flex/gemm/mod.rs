@@ -16,13 +16,12 @@ pub(super) mod avx2;
 #[cfg(target_arch = "x86_64")]
 pub(super) mod avx512;
 mod bf16;
-#[cfg(target_arch = "x86_64")]
 mod blocked;
 mod choice;
-#[cfg(target_arch = "x86_64")]
 pub(super) mod kernel;
 
 use crate::Precision;
+use blocked::PackedRight;
 pub(super) use choice::Choice;
 use choice::Way;
 use rayon::prelude::*;
@@ -158,7 +157,7 @@ impl Product<'_> {
         let way = Choice::here().way(self.precision);
         let suits = k > 0 && unit && m * k * n >= WORTHWHILE && self.suits(way);
         // SAFETY: the caller's promise, and the machine has the instructions of its choice.
-        unsafe { if suits { way.run(self) } else { self.run_anywhere() } }
+        unsafe { if suits { way.run(self, None) } else { self.run_anywhere() } }
     }
 
     /// Whether a kernel of ours is faster than the crate `gemm`: in bf16 always.
@@ -250,6 +249,45 @@ impl Product<'_> {
                 parallelism,
             );
         }
+    }
+}
+
+/// The right operand of many products in the panels of this machine's kernel, in a precision.
+#[derive(Debug)]
+pub(crate) struct Packed {
+    way: Way,
+    precision: Precision,
+    right: PackedRight,
+}
+
+impl Packed {
+    /// Of a matrix `[k, n]`; none where no kernel of ours multiplies here, or nothing is to be multiplied.
+    ///
+    /// # Safety
+    /// The matrix has this size.
+    pub(in crate::flex) unsafe fn new(b: Matrix, sizes: [usize; 2], precision: Precision) -> Option<Self> {
+        let way = Choice::here().way(precision);
+        if sizes.contains(&0) {
+            return None;
+        }
+        // SAFETY: the caller's promise, and the machine has the instructions of its choice.
+        let right = unsafe { way.pack(precision, b, sizes) };
+        right.map(|right| Self { way, precision, right })
+    }
+
+    /// Computes `target = begin + a·b` in this precision; `product.b` is the matrix that was packed.
+    ///
+    /// # Safety
+    /// As [`Product::run`]; the target's rows are dense.
+    pub(in crate::flex) unsafe fn run(&self, mut product: Product) {
+        let [m, k, n] = product.sizes;
+        if m == 0 {
+            return;
+        }
+        product.precision = self.precision;
+        product.parallel &= m * k * n >= PARALLEL;
+        // SAFETY: the caller's promise; neither `k` nor `n` is zero.
+        unsafe { self.way.run(product, Some(&self.right)) }
     }
 }
 
@@ -372,7 +410,7 @@ mod tests {
         unsafe {
             match way {
                 None => product.run(),
-                Some(way) => way.run(product),
+                Some(way) => way.run(product, None),
             }
         }
 
