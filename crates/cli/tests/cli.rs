@@ -444,14 +444,14 @@ fn lines_are_embedded_in_both_formats() {
 fn masks_are_filled_alike_in_bf16() {
     let (_folder, model) = encoder();
     let filled = |more: &[&str]| -> Vec<f64> {
-        let args = ["fill-mask", "--model", &model, "--json", "--top-k", "57", "a [MASK] c"];
+        let args = ["fill-mask", "--model", &model, "--json", "--top-k", "1000", "a [MASK] c"];
         let line: serde_json::Value = serde_json::from_str(&run(&[&args, more].concat()).done()).unwrap();
         let mut candidates = line["masks"][0].as_array().unwrap().clone();
         candidates.sort_by_key(|candidate| candidate["id"].as_u64());
         candidates.iter().map(|candidate| candidate["probability"].as_f64().unwrap()).collect()
     };
     let (exact, bf16) = (filled(&[]), filled(&["--precision", "bf16"]));
-    assert_eq!((exact.len(), bf16.len()), (57, 57));
+    assert!(exact.len() >= 57 && exact.len() == bf16.len(), "all pieces");
     assert_ne!(exact, bf16);
     assert!(exact.iter().zip(&bf16).all(|(a, b)| (a - b).abs() < 0.05 * a), "{exact:?}\n{bf16:?}");
 }
@@ -495,7 +495,7 @@ fn a_precision_is_one_of_two_and_none_beside_8_bits() {
         );
         let half = with(&["f16"]);
         assert!(
-            half.error_line(2).contains("'f16' for '--precision <PRECISION>'; [possible values: f32, bf16]"),
+            half.error_line(2).contains("'f16' for '--precision <PRECISION>' [possible values: f32, bf16]"),
             "{}",
             half.err
         );
