@@ -176,7 +176,7 @@ mod tests {
 
         let avx512 = part(Class::Avx512, "old");
         let one = write(&page(&[]), Class::Avx512, "old");
-        assert_eq!(one, page(&[avx512.clone()]));
+        assert_eq!(one, page(std::slice::from_ref(&avx512)));
         let two = write(&one, Class::Amx, "tiles");
         assert_eq!(two, page(&[part(Class::Amx, "tiles"), avx512.clone()]));
         let three = write(&two, Class::Other, "slow");
