@@ -3,6 +3,7 @@
 
 use burn::tensor::Device;
 use cloze_model::huggingface::read_tensors;
+use cloze_model::ops::{Precision, with_precision};
 use cloze_trainer::embed::{EmbedConfig, Embedder, Pooling, SentencePooling};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -45,6 +46,12 @@ fn minilm_embeds_as_transformers_does() {
             for (a, b) in found.iter().zip(expected) {
                 assert!((a - b).abs() < 1e-4, "{name} of text {i}: {a} is not {b}");
             }
+        }
+        let rounded = with_precision(Precision::Bf16, || embedder.embed(&texts)).unwrap().values;
+        assert_ne!(rounded, found.values);
+        for (i, (a, b)) in rounded.chunks_exact(384).zip(expected.chunks_exact(384)).enumerate() {
+            let cosine = cosine(a, b);
+            assert!(cosine > 0.999, "{name} of text {i} in bf16: cosine {cosine}");
         }
         for (text, together) in texts.iter().zip(found.values.chunks_exact(384)) {
             let alone = embedder.embed(&[text]).unwrap().values;
@@ -187,6 +194,12 @@ fn poolings_are_those_of_sentence_transformers() {
         for (a, b) in rounded.chunks_exact(width).zip(found.values.chunks_exact(width)) {
             let cosine = cosine(a, b);
             assert!(cosine > 0.99, "{name} in 8 bits: cosine {cosine}");
+        }
+        let rounded = with_precision(Precision::Bf16, || embedder.embed(&texts)).unwrap().values;
+        assert_ne!(rounded, found.values);
+        for (a, b) in rounded.chunks_exact(width).zip(found.values.chunks_exact(width)) {
+            let cosine = cosine(a, b);
+            assert!(cosine > 0.999, "{name} in bf16: cosine {cosine}");
         }
     }
 }

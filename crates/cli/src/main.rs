@@ -7,6 +7,7 @@
 #![allow(rustdoc::broken_intra_doc_links, rustdoc::invalid_html_tags)]
 
 mod commands;
+mod compute;
 mod device;
 mod failure;
 #[cfg(feature = "hub")]

@@ -141,6 +141,7 @@ fn help_shows_examples_on_standard_output() {
         &["eval"],
         &["predict"],
         &["convert"],
+        &["devices"],
         &["completions"],
         &["tokenizer", "train"],
         &["tokenizer", "encode"],
@@ -162,9 +163,18 @@ fn a_config_that_cannot_be_read_is_wrong_usage() {
 #[cfg(feature = "flex")]
 #[test]
 fn devices_lists_the_default_first() {
-    let ran = run(&["devices"]);
-    assert!(ran.out.starts_with("flex\t"), "{}", ran.out);
-    ran.done();
+    let listed = run(&["devices"]).done();
+    let first = listed.lines().next().unwrap();
+    assert!(first.trim().starts_with("flex ") && first.ends_with("(default)"), "{listed}");
+    let listed: serde_json::Value = serde_json::from_str(&run(&["devices", "--json"]).done()).unwrap();
+    assert_eq!(
+        (&listed["devices"][0]["name"], &listed["devices"][0]["default"]),
+        (&"flex".into(), &true.into())
+    );
+    for format in ["fp32", "bf16", "int8"] {
+        let kernel = listed["devices"][0]["kernels"][format].as_str().unwrap();
+        assert!(!kernel.is_empty() && kernel != "none", "{listed}");
+    }
 }
 
 #[cfg(not(feature = "wgpu"))]
@@ -431,6 +441,80 @@ fn lines_are_embedded_in_both_formats() {
 }
 
 #[test]
+fn masks_are_filled_alike_in_bf16() {
+    let (_folder, model) = encoder();
+    let filled = |more: &[&str]| -> Vec<f64> {
+        let args = ["fill-mask", "--model", &model, "--json", "--top-k", "1000", "a [MASK] c"];
+        let line: serde_json::Value = serde_json::from_str(&run(&[&args, more].concat()).done()).unwrap();
+        let mut candidates = line["masks"][0].as_array().unwrap().clone();
+        candidates.sort_by_key(|candidate| candidate["id"].as_u64());
+        candidates.iter().map(|candidate| candidate["probability"].as_f64().unwrap()).collect()
+    };
+    let (exact, bf16) = (filled(&[]), filled(&["--precision", "bf16"]));
+    assert!(exact.len() >= 57 && exact.len() == bf16.len(), "all pieces");
+    assert_ne!(exact, bf16);
+    assert!(exact.iter().zip(&bf16).all(|(a, b)| (a - b).abs() < 0.05 * a), "{exact:?}\n{bf16:?}");
+}
+
+/// The vectors that `embed` prints of some lines.
+fn embeddings(model: &str, more: &[&str]) -> Vec<Vec<f32>> {
+    let lines = b"a long line of words first\n\nb\nx y z\n";
+    let printed = run_with(&[&["embed", "--model", model], more].concat(), lines).done();
+    let vector = |line: &str| {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        serde_json::from_value(line["embedding"].clone()).unwrap()
+    };
+    printed.lines().map(vector).collect()
+}
+
+#[cfg(feature = "flex")]
+#[test]
+fn embeddings_in_bf16_are_near_those_in_fp32() {
+    let (_folder, model) = encoder();
+    let exact = embeddings(&model, &[]);
+    assert_eq!(embeddings(&model, &["--precision", "f32"]), exact);
+    let rounded = embeddings(&model, &["--precision", "bf16"]);
+    assert_eq!(rounded.len(), 4);
+    for (a, b) in exact.iter().zip(&rounded) {
+        assert_ne!(a, b);
+        let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(a * b)).sum::<f64>();
+        let cosine = dot(a, b) / (dot(a, a) * dot(b, b)).sqrt();
+        assert!(cosine > 0.999, "{cosine}");
+    }
+}
+
+#[test]
+fn a_precision_is_one_of_two_and_none_beside_8_bits() {
+    for command in [&["embed"][..], &["predict"], &["fill-mask"], &["eval", "run.toml"]] {
+        let with = |more: &[&str]| run(&[command, &["--model", "m", "--precision"], more].concat());
+        let both = with(&["bf16", "--int8"]);
+        assert!(
+            both.error_line(2).contains("'--precision <PRECISION>' cannot be used with '--int8'"),
+            "{}",
+            both.err
+        );
+        let half = with(&["f16"]);
+        assert!(
+            half.error_line(2).contains("'f16' for '--precision <PRECISION>' [possible values: f32, bf16]"),
+            "{}",
+            half.err
+        );
+    }
+}
+
+#[cfg(feature = "ndarray")]
+#[test]
+fn a_device_without_bf16_refuses_it() {
+    let (_folder, model) = encoder();
+    let ran = run(&["embed", "--model", &model, "--precision", "bf16", "--device", "ndarray"]);
+    assert!(
+        ran.error_line(2).contains("device `ndarray` has no bf16: leave out --precision bf16"),
+        "{}",
+        ran.err
+    );
+}
+
+#[test]
 fn embed_refuses_what_it_cannot_do() {
     let (folder, model) = encoder();
     run(&["embed", "--model", &model, "--pooling", "median"]).error_line(2);
@@ -491,6 +575,14 @@ fn each_line_of_input_has_its_prediction() {
     assert_eq!(fs::read_to_string(&output).unwrap(), printed);
     assert_eq!(run_with(&["predict", "--model", &model], b"").done(), "");
 
+    let bf16 = run_with(&["predict", "--model", &model, "--precision", "bf16"], TEXTS.as_bytes()).done();
+    assert_ne!(bf16, printed);
+    for (line, exact) in bf16.lines().zip(&lines) {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        let score = |line: &serde_json::Value| line["scores"]["yes"].as_f64();
+        assert!(score(&line).zip(score(exact)).is_none_or(|(a, b)| (a - b).abs() < 0.02), "{line} {exact}");
+    }
+
     // An error leaves the file as it was.
     fs::write(&input, "\"a\"\n{\"txt\": \"b\"}\n").unwrap();
     let ran = run(&files);
@@ -539,17 +631,17 @@ fn asked(architecture: cloze_model::huggingface::Architecture, labels: &[&str]) 
     (folder, path)
 }
 
-/// The lines that a model prints, in FP32 and in 8 bits with the same keys; a bad line is named after those before it.
+/// The lines that a model prints, in FP32, bf16 and 8 bits with the same keys; a bad line is named after those before it.
 fn predictions(model: &str, lines: &str, bad: &str, problem: &str) -> Vec<serde_json::Value> {
     let values = |more: &[&str]| -> Vec<serde_json::Value> {
         let printed = run_with(&[&["predict", "--model", model], more].concat(), lines.as_bytes()).done();
         printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     };
-    let (exact, int8) = (values(&[]), values(&["--int8"]));
+    let [exact, bf16, int8] = [&[][..], &["--precision", "bf16"], &["--int8"]].map(values);
     let keys = |values: &[serde_json::Value]| -> Vec<Vec<String>> {
         values.iter().map(|value| value.as_object().unwrap().keys().cloned().collect()).collect()
     };
-    assert_eq!(keys(&exact), keys(&int8));
+    assert_eq!((keys(&exact), keys(&exact)), (keys(&bf16), keys(&int8)));
     let ran = run_with(&["predict", "--model", model], format!("{lines}{bad}\n").as_bytes());
     assert_eq!(ran.out.lines().count(), exact.len());
     let place = format!("standard input, line {}: {problem}; expected ", exact.len() + 1);
@@ -683,8 +775,12 @@ fn a_model_is_measured_as_its_predictions_say() {
     for file in ["report.html", "predictions.jsonl", "confusion.tsv", "figures.json"] {
         assert!(Path::new(&report).join(file).is_file(), "{file}");
     }
-    let table = eval(&["--int8"]).done();
-    assert!(table.contains("accuracy *") && table.contains("3 examples"), "{table}");
+    for (how, told) in [(&["--int8"][..], "8 bits"), (&["--precision", "bf16"], "bf16")] {
+        let table = eval(&[how, &["--out", &report]].concat()).done();
+        assert!(table.contains("accuracy *") && table.contains("3 examples"), "{table}");
+        let page = fs::read_to_string(Path::new(&report).join("report.html")).unwrap();
+        assert!(page.contains(told), "{page}");
+    }
     let test = eval(&["--split", "test"]);
     assert!(
         test.error_line(2)

@@ -1,6 +1,6 @@
 //! Sentence embeddings.
 //!
-//!     cargo bench -p cloze-trainer --bench embedding -- WORK MODEL WHAT ROUNDS f32|int8
+//!     cargo bench -p cloze-trainer --bench embedding -- WORK MODEL WHAT ROUNDS f32|bf16|int8
 //!
 //! `sentences` embeds the lines of the file WHAT; `latency` makes one forward pass over WHAT tokens;
 //! `start` loads the model and embeds one sentence, in a process of its own; `similarity` embeds pairs of
@@ -13,7 +13,7 @@ use burn::tensor::Device;
 use cloze_model::ParamInit;
 use cloze_model::bert::BertInput;
 use cloze_model::huggingface::Checkpoint;
-use cloze_model::ops::on_awake_cores;
+use cloze_model::ops::{Precision, on_awake_cores, with_precision};
 use cloze_trainer::embed::{EmbedConfig, Embedder};
 use cloze_trainer::evaluation::correlation::spearman;
 use std::path::Path;
@@ -27,16 +27,26 @@ fn main() {
     let args: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
     let [work, model, what, rounds, precision] = &args[..] else {
         // A bare `cargo bench` runs every benchmark.
-        return println!("embedding: WORK MODEL WHAT ROUNDS f32|int8");
+        return println!("embedding: WORK MODEL WHAT ROUNDS f32|bf16|int8");
     };
     let (folder, rounds): (&Path, usize) = (model.as_ref(), rounds.parse().expect("a number of rounds"));
-    let int8 = precision == "int8";
+    let (precision, int8) = match precision.as_str() {
+        "f32" => (Precision::Fp32, false),
+        "bf16" => (Precision::Bf16, false),
+        "int8" => (Precision::Fp32, true),
+        other => panic!("`{other}` is not f32, bf16 or int8"),
+    };
+    with_precision(precision, || measure(work, folder, what, rounds, int8, begin));
+}
+
+/// Does the work and prints how long it took, `begin` being when the process began.
+fn measure(work: &str, folder: &Path, what: &str, rounds: usize, int8: bool, begin: Instant) {
     let device = Device::flex();
     let embedder = || {
         let config = EmbedConfig { int8, normalize: Some(true), ..EmbedConfig::default() };
         Embedder::load(folder, config, &device).expect("a model")
     };
-    match work.as_str() {
+    match work {
         "sentences" => {
             let text = std::fs::read_to_string(what).expect("a file of sentences");
             let sentences: Vec<&str> = text.lines().collect();

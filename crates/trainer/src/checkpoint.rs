@@ -47,13 +47,17 @@ pub struct RunState {
     pub best: Option<Best>,
     /// Losses since the last log record.
     pub window: Window,
+    /// What multiplies matrices in the run's precision on the machine that made the last step, for a person to read;
+    /// empty in checkpoints of versions that did not write it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub kernel: String,
 }
 
 impl RunState {
     /// Before the first step.
     pub fn new(corpus: String) -> Self {
-        let (cursor, window) = (CursorState::default(), Window::default());
-        Self { corpus, step: 0, updates: 0, cursor, tokens: 0, best: None, window }
+        let (cursor, window, kernel) = (CursorState::default(), Window::default(), String::new());
+        Self { corpus, step: 0, updates: 0, cursor, tokens: 0, best: None, window, kernel }
     }
 }
 
@@ -320,6 +324,7 @@ mod tests {
                 tokens: 64 * step,
                 best: Some(Best { step: 1, figure: 0.1 + 0.2, tie: Some(0.1) }),
                 window: Window { updates: 1, losses: vec![1.0 / 3.0], grad_norm: 0.7 },
+                kernel: "an abacus".into(),
             },
             model: [("w".to_string(), tensor.clone())].into(),
             optimizer: [("w.first".to_string(), tensor)].into(),
@@ -337,6 +342,20 @@ mod tests {
         assert_eq!(loaded.state, checkpoint(7).state);
         assert_eq!(loaded.model, checkpoint(7).model);
         assert_eq!(loaded.optimizer, checkpoint(7).optimizer);
+    }
+
+    #[test]
+    fn a_checkpoint_of_before_kernels_were_recorded_is_loaded() {
+        let folder = tempfile::tempdir().unwrap();
+        let checkpoints = Checkpoints::open(folder.path()).unwrap();
+        let path = checkpoints.save(&checkpoint(7)).unwrap();
+        let mut state: serde_json::Value =
+            serde_json::from_slice(&fs::read(path.join(STATE)).unwrap()).unwrap();
+        assert_eq!(state.as_object_mut().unwrap().remove("kernel"), Some("an abacus".into()));
+        write_json(&path.join(STATE), &state).unwrap();
+        write_json(&path.join(CHECKSUMS), &checksums(&path).unwrap()).unwrap();
+        let loaded = checkpoints.latest().unwrap().0.unwrap();
+        assert_eq!(loaded.state, RunState { kernel: String::new(), ..checkpoint(7).state });
     }
 
     #[test]

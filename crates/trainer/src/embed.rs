@@ -35,6 +35,22 @@ impl Default for EmbedConfig {
 }
 
 /// A tokenizer and an encoder from one folder.
+///
+/// The model multiplies in the precision of the caller's scope, [`with_precision`](cloze_ops::with_precision):
+///
+/// ```no_run
+/// use burn::tensor::Device;
+/// use cloze_model::ops::{Precision, with_precision};
+/// use cloze_trainer::embed::{EmbedConfig, Embedder};
+///
+/// # fn main() -> cloze_trainer::Result<()> {
+/// # let device = Device::default();
+/// let embedder = Embedder::load("my-model".as_ref(), EmbedConfig::default(), &device)?;
+/// let embeddings = with_precision(Precision::Bf16, || embedder.embed(&["a text", "another"]))?;
+/// assert_eq!(embeddings.values.len(), 2 * embedder.width());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Embedder {
     tokenizer: Tokenizer,

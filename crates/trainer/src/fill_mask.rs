@@ -12,6 +12,8 @@ use cloze_tokenizer::Tokenizer;
 use std::path::{Path, PathBuf};
 
 /// A tokenizer and a masked language model from one folder.
+///
+/// The model multiplies in the precision of the caller's scope, [`with_precision`](cloze_ops::with_precision).
 #[derive(Debug)]
 pub struct FillMask {
     folder: PathBuf,

@@ -14,6 +14,7 @@ pub mod finetune;
 mod fit;
 pub mod gradients;
 mod initial_model;
+mod kernels;
 pub mod layer_decay;
 pub mod memory;
 pub mod metrics;

@@ -358,6 +358,7 @@ impl<'a> Run<'a> {
             device: options.device.clone().autodiff(),
             optimizer: config.optimizer.constants(),
             data: data.corpus.clone(),
+            precision: config.train.precision,
             resume: options.resume,
         };
         let training = Training::begin(start, model, changed, progress)?;

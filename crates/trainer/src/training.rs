@@ -1,7 +1,8 @@
 //! A model in training: its parameters, its optimiser, and how far it is, as checkpoints keep them.
 
 use crate::checkpoint::{Checkpoint, Checkpoints, CursorState, RunState};
-use crate::config::NonFinite;
+use crate::config::{NonFinite, Precision};
+use crate::kernels;
 use crate::metrics::MetricsLog;
 use crate::metrics::progress::RunProgress;
 use crate::objective::Objective;
@@ -25,6 +26,8 @@ pub(crate) struct Start<'a> {
     pub optimizer: OptimizerConfig,
     /// What is trained on: a hash of it.
     pub data: String,
+    /// Of the steps' matrix products.
+    pub precision: Precision,
     /// Whether to go on from the newest whole checkpoint.
     pub resume: bool,
 }
@@ -53,13 +56,15 @@ impl<M: Module> Training<M> {
         changed: impl FnOnce(PathBuf) -> TrainerError,
         progress: &mut dyn RunProgress,
     ) -> Result<Self> {
-        let Start { folder, device, optimizer: constants, data, resume } = start;
+        let Start { folder, device, optimizer: constants, data, precision, resume } = start;
         if let Some(reason) = unfused(&device) {
             progress.note(&format!("warning: {reason}"));
         }
+        kernels::introduction(&device, precision.into()).iter().for_each(|line| progress.note(line));
+        let kernel = kernels::kernel(&device, precision.into());
         let checkpoints = Checkpoints::open(folder.checkpoints())?;
         let checkpoint = if resume { newest(&checkpoints, progress)? } else { None };
-        let (model, optimizer, state, log) = match checkpoint {
+        let (model, optimizer, mut state, log) = match checkpoint {
             Some(Checkpoint { state, model: parameters, optimizer }) => {
                 if state.corpus != data {
                     return Err(changed(checkpoints.path(state.step)));
@@ -68,6 +73,9 @@ impl<M: Module> Training<M> {
                 let inner = device.clone().inner();
                 let optimizer = Optimizer::restore(constants, state.updates, optimizer, &model, &inner)?;
                 progress.note(&format!("resuming after step {}", state.step));
+                if let Some(line) = kernels::change(&state.kernel, kernel) {
+                    progress.note(&line);
+                }
                 let log = MetricsLog::resume(folder.path(), state.step)?;
                 (model, optimizer, state, log)
             }
@@ -76,6 +84,7 @@ impl<M: Module> Training<M> {
                 (model, optimizer, RunState::new(data), MetricsLog::create(folder.path())?)
             }
         };
+        state.kernel = kernel.to_owned();
         Ok(Self { model: Some(model), optimizer, checkpoints, state, log, device })
     }
 

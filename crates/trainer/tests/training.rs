@@ -12,7 +12,7 @@ use burn::tensor::{Device, Distribution, Int, Tensor, TensorData, Tolerance};
 use cloze_data::PretrainingBatch;
 use cloze_model::bert::{BertConfig, BertForPreTraining};
 use cloze_model::huggingface::{self, Architecture, SaveConfig, save_pretrained};
-use cloze_model::ops::Precision;
+use cloze_model::ops::{Precision, kernels};
 use cloze_model::weights::{self, NamedTensors};
 use cloze_model::{ModelError, ParamInit};
 use cloze_trainer::TrainerError;
@@ -564,6 +564,47 @@ fn a_damaged_checkpoint_does_not_push_out_good_ones() {
     stop_after(&bench, "run", &few, true, 3);
     assert_eq!(checkpoints.steps().unwrap(), [3]);
     let outcome = bench.run("run", &[], true, &AtomicBool::new(false), &mut Silent).unwrap();
+    let Outcome::Done { model, .. } = outcome else { panic!("{outcome:?}") };
+    let resumed = huggingface::read_tensors(&model.join("model.safetensors")).unwrap();
+    assert!(resumed == whole, "the trained parameters differ");
+}
+
+/// Keeps what a run says, and asks it to stop after a step.
+struct Notes<'a>(Vec<String>, StopAfter<'a>);
+
+impl RunProgress for Notes<'_> {
+    fn step(&mut self, status: &Status) {
+        self.1.step(status);
+    }
+
+    fn note(&mut self, line: &str) {
+        self.0.push(line.to_owned());
+    }
+}
+
+#[test]
+fn a_run_says_which_way_bf16_goes_and_that_it_goes_another_way_than_before() {
+    let _held = generator();
+    let bench = Bench::new();
+    let bf16 = ["train.precision=bf16"];
+    let whole = bench.finish("whole", &bf16);
+    let here = kernels().bf16;
+    stop_after(&bench, "run", &bf16, false, 4);
+    let checkpoints = Checkpoints::open(bench.path("run").join("checkpoints")).unwrap();
+    // As a machine with other instructions wrote it, and a version that knew of none.
+    for (step, recorded, told) in [(5, "an abacus", 1), (6, "", 0), (7, here, 0)] {
+        let mut checkpoint = checkpoints.latest().unwrap().0.unwrap();
+        assert_eq!((checkpoint.state.step, checkpoint.state.kernel.as_str()), (step - 1, here));
+        checkpoint.state.kernel = recorded.into();
+        checkpoints.save(&checkpoint).unwrap();
+        let stop = AtomicBool::new(false);
+        let mut notes = Notes(Vec::new(), StopAfter(step, &stop));
+        assert_eq!(bench.run("run", &bf16, true, &stop, &mut notes).unwrap(), Outcome::Stopped { step });
+        let count = |part: &str| notes.0.iter().filter(|note| note.contains(part)).count();
+        assert_eq!(count(&format!("({recorded}) than here ({here})")), told, "{:?}", notes.0);
+        assert_eq!(count(&format!("bf16 products: {here}")), 1, "{:?}", notes.0);
+    }
+    let outcome = bench.run("run", &bf16, true, &AtomicBool::new(false), &mut Silent).unwrap();
     let Outcome::Done { model, .. } = outcome else { panic!("{outcome:?}") };
     let resumed = huggingface::read_tensors(&model.join("model.safetensors")).unwrap();
     assert!(resumed == whole, "the trained parameters differ");

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 use super::measure::{self, Rounds, Row};
+use super::processor::Processor;
 use super::report;
 use crate::step;
 
@@ -19,7 +20,7 @@ pub struct Args {
     /// A file of sentences, one a line: the first 2,000 are embedded.
     #[arg(long, value_name = "FILE")]
     sentences: Option<PathBuf>,
-    /// Pairs of sentences with a score, tab-separated, for what 8 bits lose.
+    /// Pairs of sentences with a score, tab-separated, for what bf16 and 8 bits lose.
     #[arg(long, value_name = "FILE")]
     pairs: Option<PathBuf>,
 }
@@ -32,33 +33,45 @@ pub fn run(args: &Args) -> Result<()> {
     let text = path_text(&first_sentences(&given(&args.sentences, "data/sst2/train.tsv"))?)?;
     let (model, pairs) = (path_text(&model)?, path_text(&pairs)?);
 
-    let python = measure::python();
+    let (python, processor) = (measure::python(), Processor::here());
     let bench = measure::build("cloze-trainer", "embedding")?;
     let ours = |work: &str, what: &str, rounds: &str, precision: &str| {
         measure::ours(&bench, &[work, &model, what, rounds, precision])
     };
-    let peer = |peer: &str, what: &str, rounds: &str| {
+    let peer = |peer: &str, what: &str, rounds: &str, precision: &str| {
         let python = python.as_ref()?;
-        Some(measure::peer(python, "embed.py", &[peer, &model, what, rounds]))
+        Some(measure::peer(python, "embed.py", &[peer, &model, what, rounds, precision]))
     };
     let rows = vec![
         Row {
             work: "2,000 sentences, f32",
             ours: ours("sentences", &text, "3", "f32"),
-            peer: ("transformers, sorted batches of 32", peer("transformers", &text, "1")),
-            floor: 1.4,
+            peer: ("transformers, sorted batches of 32", peer("transformers", &text, "1", "f32")),
+            floor: processor.goal([1.5, 2.71, 1.6]),
+        },
+        Row {
+            work: "2,000 sentences, bf16",
+            ours: ours("sentences", &text, "3", "bf16"),
+            peer: ("the same, the faster of its bf16s", peer("transformers", &text, "1", "bf16")),
+            floor: processor.goal([3.0, 0.0, 0.0]),
         },
         Row {
             work: "2,000 sentences, int8",
             ours: ours("sentences", &text, "3", "int8"),
-            peer: ("ONNX Runtime, dynamic int8", peer("onnx-int8", &text, "1")),
-            floor: 1.0,
+            peer: ("ONNX Runtime, dynamic int8", peer("onnx", &text, "1", "int8")),
+            floor: processor.goal([2.0, 1.93, 1.3]),
         },
         Row {
             work: "one sentence of 16 tokens, f32",
             ours: ours("latency", "16", "200", "f32"),
-            peer: ("PyTorch", peer("latency", "16", "200")),
-            floor: 1.25,
+            peer: ("PyTorch", peer("latency", "16", "200", "f32")),
+            floor: 2.0,
+        },
+        Row {
+            work: "one sentence of 16 tokens, bf16",
+            ours: ours("latency", "16", "200", "bf16"),
+            peer: ("the faster of its bf16s", peer("latency", "16", "200", "bf16")),
+            floor: 2.0,
         },
         Row {
             work: "load and embed one sentence",
@@ -72,11 +85,12 @@ pub fn run(args: &Args) -> Result<()> {
     if args.measure.only.is_none() {
         let spearman =
             |precision| measure::value(&mut ours("similarity", &pairs, "1", precision), "spearman");
-        let (f32, int8) = (spearman("f32")?, spearman("int8")?);
+        let (f32, bf16, int8) = (spearman("f32")?, spearman("bf16")?, spearman("int8")?);
         text += &format!(
-            "\n\nWhat 8 bits lose: Spearman's coefficient of scores and cosines, pairs of {}: f32 {f32:.4}, int8 \
-             {int8:.4} ({:+.4}).",
+            "\n\nWhat fewer bits lose: Spearman's coefficient of scores and cosines, pairs of {}: f32 {f32:.4}, bf16 \
+             {bf16:.4} ({:+.4}), int8 {int8:.4} ({:+.4}).",
             Path::new(&pairs).file_name().unwrap_or_default().to_string_lossy(),
+            bf16 - f32,
             int8 - f32
         );
     }
@@ -87,7 +101,7 @@ pub fn run(args: &Args) -> Result<()> {
         report::machine(python.as_ref())
     );
     println!("{text}");
-    if args.measure.write { report::write("infer", &text) } else { Ok(()) }
+    if args.measure.write { report::write_class("infer", &text) } else { Ok(()) }
 }
 
 /// Writes 2,000 sentences of a file, the last column of labels and a header left out, where both sides read

@@ -2,7 +2,9 @@
 
 mod finetune;
 mod infer;
+mod load;
 pub mod measure;
+pub mod processor;
 pub mod report;
 mod scaling;
 mod train;
@@ -32,6 +34,11 @@ enum What {
     Train(measure::Rounds),
     /// Sentence embeddings beside PyTorch's and ONNX Runtime's.
     Infer(infer::Args),
+    /// How much a pretraining step slows down beside busy processes, ours and PyTorch's.
+    Load(load::Args),
+    /// Keep a core busy until standard input ends.
+    #[command(hide = true)]
+    Spin,
     /// Fine-tuning beside transformers' Trainer: how good, and how long.
     Finetune(finetune::Args),
     /// How a pretraining step grows with batch, length, depth and cores: a table and a plot.
@@ -52,6 +59,11 @@ pub fn run(args: &Args) -> Result<()> {
     match &args.what {
         Some(What::Train(args)) => train::run(args),
         Some(What::Infer(args)) => infer::run(args),
+        Some(What::Load(args)) => load::run(args),
+        Some(What::Spin) => {
+            load::spin(std::io::stdin());
+            Ok(())
+        }
         Some(What::Finetune(args)) => finetune::run(args),
         Some(What::Scaling(args)) => scaling::run(args),
         Some(What::Tokenizer(rest)) => {

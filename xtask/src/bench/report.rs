@@ -7,6 +7,7 @@ use anyhow::{Context, Result, bail};
 use comfy_table::{CellAlignment, Table, presets};
 
 use super::measure::{Measured, Outcome};
+use super::processor::{Class, Processor};
 use crate::step;
 
 /// A table in Markdown, which is also readable as it is; all columns but the first are numbers.
@@ -77,9 +78,6 @@ pub fn short(value: f64) -> String {
 
 /// Processor, cores and versions, in one line.
 pub fn machine(python: Option<&std::ffi::OsString>) -> String {
-    let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let cpu = cpu.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
-    let cores = std::thread::available_parallelism().map_or(0, |n| n.get());
     let said = |command: &mut Command| {
         let output = command.output().ok()?;
         let text = String::from_utf8(output.stdout).ok()?;
@@ -89,27 +87,56 @@ pub fn machine(python: Option<&std::ffi::OsString>) -> String {
     let versions = "import torch, transformers; print('PyTorch', torch.__version__ + ', transformers', \
                     transformers.__version__)";
     let peers = python.and_then(|python| said(Command::new(python).args(["-c", versions])));
-    let cpu = cpu.map_or("unknown processor", |(_, name)| name);
     let parts =
-        [Some(format!("{cpu}, {cores} cores")), Some(rustc.replace(" (", ", (").replace(", (", " (")), peers];
+        [Some(Processor::here().to_string()), Some(rustc.replace(" (", ", (").replace(", (", " (")), peers];
     parts.into_iter().flatten().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ")
 }
 
 /// Puts `text` into benches/README.md, between the marks of the section `name`.
 pub fn write(name: &str, text: &str) -> Result<()> {
+    edit(name, |page| replace_section(page, name, text))
+}
+
+/// Puts `text` into the section `name` of benches/README.md as what this processor's class has there; that of the
+/// other classes stays.
+pub fn write_class(name: &str, text: &str) -> Result<()> {
+    let here = Processor::here();
+    let text = format!("### {}: {here}\n\n{text}", here.class);
+    edit(name, |page| replace_class(page, name, here.class, &text))
+}
+
+fn edit(name: &str, change: impl FnOnce(&str) -> Option<String>) -> Result<()> {
     let path = step::root().join("benches/README.md");
     let page = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    let Some(page) = replace_section(&page, name, text) else {
+    let Some(page) = change(&page) else {
         bail!("{} has no marks `<!-- {name} -->` and `<!-- end of {name} -->`", path.display());
     };
     fs::write(&path, page).with_context(|| format!("cannot write {}", path.display()))
 }
 
 fn replace_section(page: &str, name: &str, text: &str) -> Option<String> {
-    let (begin, end) = (format!("<!-- {name} -->\n"), format!("<!-- end of {name} -->"));
-    let (before, rest) = page.split_once(&begin)?;
+    let [begin, end] = marks(name);
+    let (before, rest) = page.split_once(&format!("{begin}\n"))?;
     let (_, after) = rest.split_once(&end)?;
-    Some(format!("{before}{begin}\n{text}\n\n{end}{after}"))
+    Some(format!("{before}{begin}\n\n{text}\n\n{end}{after}"))
+}
+
+/// A class that the section has nothing of yet comes before the next one that it has something of.
+fn replace_class(page: &str, name: &str, class: Class, text: &str) -> Option<String> {
+    let of = |class: Class| format!("{name}: {class}");
+    let new = || {
+        let [begin, end] = marks(&of(class));
+        let later = Class::ALL.into_iter().filter(|other| *other > class);
+        let next = later.map(|other| marks(&of(other))[0].clone()).find(|mark| page.contains(mark));
+        let (before, after) = page.split_at(page.find(&next.unwrap_or_else(|| marks(name)[1].clone()))?);
+        Some(format!("{before}{begin}\n\n{text}\n\n{end}\n\n{after}"))
+    };
+    replace_section(page, &of(class), text).or_else(new)
+}
+
+/// Where a section begins and where it ends.
+fn marks(name: &str) -> [String; 2] {
+    [format!("<!-- {name} -->"), format!("<!-- end of {name} -->")]
 }
 
 #[cfg(test)]
@@ -135,5 +162,37 @@ mod tests {
         assert_eq!(new, "# a\n<!-- train -->\n\nnew\n\n<!-- end of train -->\nrest\n");
         assert_eq!(replace_section(&new, "train", "new").unwrap(), new);
         assert!(replace_section(page, "infer", "").is_none());
+    }
+
+    #[test]
+    fn a_class_is_replaced_and_the_others_stay_in_their_order() {
+        let part = |class: Class, text: &str| {
+            format!("<!-- train: {class} -->\n\n{text}\n\n<!-- end of train: {class} -->\n\n")
+        };
+        let page = |parts: &[String]| {
+            format!("# a\n<!-- train -->\n\n{}<!-- end of train -->\nrest\n", parts.concat())
+        };
+        let write = |page: &str, class, text: &str| replace_class(page, "train", class, text).unwrap();
+
+        let avx512 = part(Class::Avx512, "old");
+        let one = write(&page(&[]), Class::Avx512, "old");
+        assert_eq!(one, page(std::slice::from_ref(&avx512)));
+        let two = write(&one, Class::Amx, "tiles");
+        assert_eq!(two, page(&[part(Class::Amx, "tiles"), avx512.clone()]));
+        let three = write(&two, Class::Other, "slow");
+        let other = part(Class::Other, "slow");
+        assert_eq!(three, page(&[part(Class::Amx, "tiles"), avx512.clone(), other.clone()]));
+        assert_eq!(write(&three, Class::Amx, "new"), page(&[part(Class::Amx, "new"), avx512, other]));
+        assert!(replace_class(&three, "infer", Class::Amx, "").is_none());
+    }
+
+    #[test]
+    fn the_page_has_the_sections_that_are_written_by_class() {
+        let page = include_str!("../../../benches/README.md");
+        for (name, class) in
+            ["train", "infer", "scaling", "load"].into_iter().flat_map(|n| Class::ALL.map(|c| (n, c)))
+        {
+            assert!(replace_class(page, name, class, "").is_some(), "{name}");
+        }
     }
 }

@@ -6,6 +6,7 @@ use anyhow::Result;
 use plotters::prelude::*;
 
 use super::measure::{self, Measured};
+use super::processor::Processor;
 use super::report;
 use crate::step;
 
@@ -63,9 +64,9 @@ pub fn run(args: &Args) -> Result<()> {
     );
     println!("{text}");
     if args.write {
-        let plot = step::root().join("benches/scaling.svg");
-        draw(&plot, &points)?;
-        report::write("scaling", &format!("{text}\n\n![Tokens a second](scaling.svg)"))?;
+        let plot = format!("scaling-{}.svg", Processor::here().class.to_string().to_lowercase());
+        draw(&step::root().join("benches").join(&plot), &points)?;
+        report::write_class("scaling", &format!("{text}\n\n![Tokens a second]({plot})"))?;
     }
     Ok(())
 }

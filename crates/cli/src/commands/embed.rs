@@ -12,7 +12,7 @@ use cloze_trainer::embed::{self, EmbedConfig, Embedder, SentencePooling};
 use indicatif::HumanCount;
 use serde::Serialize;
 
-use crate::device::{self, DeviceName};
+use crate::compute::Compute;
 use crate::lines::{self, Lines, Longer};
 use crate::model;
 use crate::output::{Output, say};
@@ -49,15 +49,12 @@ pub struct Args {
         value_parser = RangedU64ValueParser::<usize>::new().range(1..)
     )]
     batch_tokens: usize,
-    /// Multiply in 8 bits: faster, and a little less exact.
-    #[arg(long)]
-    int8: bool,
     /// Bytes of a line that are kept. A longer line is encoded from its beginning if the model's length cuts it there;
     /// else it is an error.
     #[arg(long, value_name = "N", default_value_t = lines::MAX_LINE_BYTES, value_parser = lines::limit())]
     max_line_bytes: usize,
-    #[arg(long, value_name = "DEVICE", help = device::HELP)]
-    device: Option<DeviceName>,
+    #[command(flatten)]
+    compute: Compute,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -90,9 +87,9 @@ pub fn run(args: &Args) -> Result<()> {
         }),
         normalize: args.normalize,
         batch_tokens: args.batch_tokens,
-        int8: args.int8,
+        int8: args.compute.int8,
     };
-    let device = device::open(args.device)?;
+    let device = args.compute.open()?;
     let embedder = Embedder::load(&model::folder(&args.model)?, config, &device)?;
     let mut sink: Box<dyn Sink> = match args.format {
         Format::Jsonl => Box::new(Jsonl(Output::new())),
@@ -107,7 +104,7 @@ pub fn run(args: &Args) -> Result<()> {
         let mut good = &texts[..];
         // The lines before one that fails have their vectors.
         let embeddings = loop {
-            match embedder.embed_sequences(good) {
+            match args.compute.run(|| embedder.embed_sequences(good)) {
                 Ok(embeddings) => break embeddings,
                 Err(TrainerError::Tokenizer(Error::Batch { index, source, .. })) => {
                     failed = Some(lines.failure(first + index, &batch[index], *source));

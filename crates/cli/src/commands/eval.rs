@@ -8,7 +8,7 @@ use cloze_trainer::evaluation::report::Report;
 use cloze_trainer::finetune::{Advance, FineTuneConfig, Measured, Predictor};
 use indicatif::HumanCount;
 
-use crate::device::{self, DeviceName};
+use crate::compute::Compute;
 use crate::failure::WrongUsage;
 use crate::model;
 use crate::output::{Output, say};
@@ -44,11 +44,8 @@ pub struct Args {
     /// Write a report to this folder; files of an earlier one are replaced.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Multiply in 8 bits: faster, and a little less exact.
-    #[arg(long)]
-    int8: bool,
-    #[arg(long, value_name = "DEVICE", help = device::HELP)]
-    device: Option<DeviceName>,
+    #[command(flatten)]
+    compute: Compute,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -83,12 +80,12 @@ pub fn run(args: &Args) -> Result<()> {
         };
         return Err(wrong(format!("names no files in `data.{split}`{hint}")).into());
     };
-    let device = device::open(args.device)?;
+    let device = args.compute.open()?;
     let folder = model::folder(&args.model)?;
-    let predictor = Predictor::load(&folder, &device, args.int8)?;
+    let predictor = Predictor::load(&folder, &device, args.compute.int8)?;
     let mut progress = Progress::new("sequences", false);
     let advanced = &mut |advance: Advance| progress.show(advance.done, Some(advance.share));
-    let evaluation = predictor.evaluate(&config, examples, advanced);
+    let evaluation = args.compute.run(|| predictor.evaluate(&config, examples, advanced));
     progress.finish();
     let evaluation = evaluation?;
     if !evaluation.skipped.is_empty() {
@@ -106,7 +103,7 @@ pub fn run(args: &Args) -> Result<()> {
         let facts = [
             ("model", folder.display().to_string()),
             ("split", split.to_string()),
-            ("multiplies in", if args.int8 { "8 bits" } else { "FP32" }.to_string()),
+            ("multiplies in", args.compute.to_string()),
         ];
         let title = format!("{}: {split}", config.run.name);
         let (figures, predictions) = (&evaluation.figures, &*evaluation.predictions);

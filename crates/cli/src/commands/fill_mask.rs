@@ -6,7 +6,7 @@ use cloze_trainer::fill_mask::{Candidate, FillMask};
 use comfy_table::{CellAlignment, Table, presets};
 use serde_json::json;
 
-use crate::device::{self, DeviceName};
+use crate::compute::Compute;
 use crate::lines::{self, Lines, Longer};
 use crate::model;
 use crate::output::Output;
@@ -30,28 +30,25 @@ pub struct Args {
     /// Print one JSON object for each text.
     #[arg(long)]
     json: bool,
-    /// Multiply in 8 bits: faster, and a little less exact.
-    #[arg(long)]
-    int8: bool,
     /// Bytes of a line at most; a longer one is an error.
     #[arg(long, value_name = "N", default_value_t = lines::MAX_LINE_BYTES, value_parser = lines::limit())]
     max_line_bytes: usize,
-    #[arg(long, value_name = "DEVICE", help = device::HELP)]
-    device: Option<DeviceName>,
+    #[command(flatten)]
+    compute: Compute,
     /// The texts (default: the lines of standard input).
     #[arg(value_name = "TEXT")]
     texts: Vec<String>,
 }
 
 pub fn run(args: &Args) -> Result<()> {
-    let device = device::open(args.device)?;
+    let device = args.compute.open()?;
     let mut filler = FillMask::load(&model::folder(&args.model)?, &device)?;
-    if args.int8 {
+    if args.compute.int8 {
         filler.quantize_int8();
     }
     let mut output = Output::new();
     let mut print = |text: &str| {
-        let masks = filler.fill(text, args.top_k)?;
+        let masks = args.compute.run(|| filler.fill(text, args.top_k))?;
         output.line(if args.json { json(text, &masks) } else { table(text, &masks) })?;
         output.flush()
     };

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::builder::RangedU64ValueParser;
-use cloze_trainer::finetune::Predictor;
+use cloze_trainer::finetune::{Advance, Predictor};
 use indicatif::HumanCount;
 
-use crate::device::{self, DeviceName};
+use crate::compute::Compute;
 use crate::failure::WrongUsage;
 use crate::lines::{self, Lines};
 use crate::model;
@@ -55,20 +55,17 @@ pub struct Args {
     /// List so many answers to each question, as many as the model's task keeps at most.
     #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     n_best: Option<usize>,
-    /// Multiply in 8 bits: faster, and a little less exact.
-    #[arg(long)]
-    int8: bool,
     /// Bytes of a line at most; a longer one is an error.
     #[arg(long, value_name = "N", default_value_t = lines::MAX_LINE_BYTES, value_parser = lines::limit())]
     max_line_bytes: usize,
-    #[arg(long, value_name = "DEVICE", help = device::HELP)]
-    device: Option<DeviceName>,
+    #[command(flatten)]
+    compute: Compute,
 }
 
 pub fn run(args: &Args) -> Result<()> {
-    let device = device::open(args.device)?;
+    let device = args.compute.open()?;
     let mut lines = Lines::of(args.input.as_deref(), args.max_line_bytes)?;
-    let mut predictor = Predictor::load(&model::folder(&args.model)?, &device, args.int8)?;
+    let mut predictor = Predictor::load(&model::folder(&args.model)?, &device, args.compute.int8)?;
     if let Some(n) = args.n_best {
         predictor.list(n).map_err(WrongUsage::new)?;
     }
@@ -78,11 +75,12 @@ pub fn run(args: &Args) -> Result<()> {
     let (mut count, mut bytes, mut truncated) = (0, 0, 0);
     while let Some((first, batch)) = lines.next_batch()? {
         let of_batch: usize = batch.iter().map(|line| line.text.len() + 1).sum();
-        let predicted = predictor.predict(&batch, &mut |advance| {
+        let advanced = &mut |advance: Advance| {
             let part = |all: usize| advance.share * all as f64;
             let share = size.map(|size| (bytes as f64 + part(of_batch)) / size);
             progress.show(count + part(batch.len()) as usize, share);
-        })?;
+        };
+        let predicted = args.compute.run(|| predictor.predict(&batch, advanced))?;
         predicted.values.iter().try_for_each(|value| output.line(value))?;
         output.flush()?;
         if let Some(error) = predicted.refused {

@@ -31,6 +31,9 @@ use std::path::{Path, PathBuf};
 const BATCH_TOKENS: usize = 2_048;
 
 /// A tokenizer and a model for a task, from one folder. Threads may share one.
+///
+/// The model multiplies in the precision of the caller's scope, [`with_precision`](cloze_ops::with_precision), whose
+/// documentation says what bf16 is and [`Embedder`](crate::embed::Embedder)'s how to ask for it.
 #[derive(Debug)]
 pub struct Predictor {
     folder: PathBuf,

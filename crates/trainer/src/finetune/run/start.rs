@@ -82,6 +82,7 @@ impl<'a, T: Task> Run<'a, T> {
             device,
             optimizer: optimizer(config, &encoder),
             data: fingerprint(task, &data.train.features),
+            precision: config.train.precision,
             resume: options.resume,
         };
         let changed = |checkpoint| TrainerError::ExamplesChanged { checkpoint };

@@ -1,0 +1,73 @@
+//! How and where a loaded model computes: the arguments that `embed`, `eval`, `fill-mask` and `predict` share.
+
+use std::fmt;
+
+use anyhow::{Result, anyhow};
+use burn::tensor::{DType, Device};
+use clap::ValueEnum;
+use cloze_model::ops::{self, is_fused, with_precision};
+
+use crate::device::{self, DeviceName};
+use crate::failure::WrongUsage;
+
+#[derive(clap::Args)]
+pub struct Compute {
+    /// Multiply matrices in this precision; weights and sums have 32 bits in either.
+    #[arg(long, value_enum, default_value_t = Precision::F32)]
+    precision: Precision,
+    /// Multiply in 8 bits: faster, and a little less exact.
+    #[arg(long, conflicts_with = "precision")]
+    pub int8: bool,
+    #[arg(long, value_name = "DEVICE", help = device::HELP)]
+    device: Option<DeviceName>,
+}
+
+/// As in a run's configuration.
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+enum Precision {
+    /// 32-bit floats.
+    F32,
+    /// Factors rounded to bfloat16: a little less exact, and faster where `cloze devices` names AMX or AVX512-BF16.
+    Bf16,
+}
+
+impl Compute {
+    /// The device, without automatic differentiation.
+    ///
+    /// # Errors
+    /// As [`device::open`]; [`WrongUsage`] for a device without the precision.
+    pub fn open(&self) -> Result<Device> {
+        let device = device::open(self.device)?;
+        let has_bf16 = || is_fused(&device) || device.supports_dtype(DType::BF16);
+        if self.precision == Precision::Bf16 && !has_bf16() {
+            let device = match self.device {
+                Some(name) => format!("device `{name}`"),
+                None => "the default device".to_owned(),
+            };
+            let error =
+                anyhow!("{device} has no bf16: leave out --precision bf16, or choose another --device");
+            return Err(WrongUsage::new(error).into());
+        }
+        Ok(device)
+    }
+
+    /// Does `work`, in which the model multiplies, in the precision asked for.
+    pub fn run<T>(&self, work: impl FnOnce() -> T) -> T {
+        let precision = match self.precision {
+            Precision::F32 => ops::Precision::Fp32,
+            Precision::Bf16 => ops::Precision::Bf16,
+        };
+        with_precision(precision, work)
+    }
+}
+
+/// What is multiplied in.
+impl fmt::Display for Compute {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match (self.int8, self.precision) {
+            (true, _) => "8 bits",
+            (false, Precision::F32) => "FP32",
+            (false, Precision::Bf16) => "bf16",
+        })
+    }
+}
