@@ -22,6 +22,7 @@ use std::time::Instant;
 fn main() {
     // As the program: otherwise it is page faults that are measured.
     cloze_allocator::keep_freed();
+    rayon::ThreadPoolBuilder::new().use_current_thread().build_global().expect("threads");
     let begin = Instant::now();
     // Cargo itself adds `--bench`.
     let args: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();

@@ -18,6 +18,7 @@ use std::time::Instant;
 fn main() {
     // As the program: otherwise it is page faults that are measured.
     cloze_allocator::keep_freed();
+    rayon::ThreadPoolBuilder::new().use_current_thread().build_global().expect("threads");
     // Cargo itself adds `--bench`.
     let args: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
     let text = |i: usize, default: &'static str| args.get(i).map_or(default, String::as_str).to_string();

@@ -87,7 +87,7 @@ pub(in crate::flex) struct PackedRight {
 impl PackedRight {
     /// # Safety
     /// The machine has the format's instructions, and the matrix this size.
-    pub unsafe fn new<K: Kernel>(b: Matrix, [k, n]: [usize; 2]) -> Self {
+    pub(super) unsafe fn new<K: Kernel>(b: Matrix, [k, n]: [usize; 2]) -> Self {
         let depth = depth::<K>(k);
         let (n_panels, panel) = (n.div_ceil(K::COLUMNS), depth * K::COLUMNS);
         let blocks = k.div_ceil(depth * K::DEPTH);
