@@ -5,9 +5,61 @@
 //! step, 430 ms without). So memory that was freed is kept for the next step: by glibc's allocator where it is
 //! the system's, since it joins free neighbours and so needs 0.85 of mimalloc's memory in a step of BERT-base;
 //! elsewhere by mimalloc.
+//!
+//! With glibc's, large blocks also ask Linux for pages of 2 MiB: a step of BERT-mini takes 3 to 5 % less time with
+//! them (Intel Xeon with AMX), for a product reads and writes rows that are a page of 4 KiB or more apart.
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod allocator {
+    use std::alloc::{GlobalAlloc, Layout, System};
+
+    const HUGE_PAGE: usize = 2 << 20;
+
+    #[global_allocator]
+    static ALLOCATOR: HugePages = HugePages;
+
+    /// The system's allocator, with large pages for large blocks.
+    struct HugePages;
+
+    /// Asks for large pages where the block has whole ones: before it is written to, or there are small ones already.
+    fn advise(block: *mut u8, size: usize) {
+        let end = (block.addr() + size) / HUGE_PAGE * HUGE_PAGE;
+        let start = block.addr().next_multiple_of(HUGE_PAGE);
+        if !block.is_null() && start < end {
+            // SAFETY: the pages are the block's, and what they hold stays. It may be refused: then they stay small.
+            unsafe { libc::madvise(block.with_addr(start).cast(), end - start, libc::MADV_HUGEPAGE) };
+        }
+    }
+
+    // SAFETY: the system's allocator does it all.
+    unsafe impl GlobalAlloc for HugePages {
+        unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+            // SAFETY: the caller's promise, here and below.
+            let block = unsafe { System.alloc(layout) };
+            advise(block, layout.size());
+            block
+        }
+
+        unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+            // SAFETY: as above.
+            let block = unsafe { System.alloc_zeroed(layout) };
+            advise(block, layout.size());
+            block
+        }
+
+        unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+            // SAFETY: as above.
+            let block = unsafe { System.realloc(block, layout, size) };
+            advise(block, size);
+            block
+        }
+
+        unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+            // SAFETY: as above.
+            unsafe { System.dealloc(block, layout) }
+        }
+    }
+
     pub fn keep_freed() -> bool {
         // SAFETY: sets two numbers in the allocator, before other threads are started.
         unsafe { libc::mallopt(libc::M_MMAP_MAX, 0) == 1 && libc::mallopt(libc::M_TRIM_THRESHOLD, -1) == 1 }
