@@ -14,10 +14,15 @@ pub struct AttentionMask {
     pub pad_mask: Option<Tensor<2, Bool>>,
     /// A query at position `i` sees keys up to `i + k_len − q_len` only (left to right).
     pub causal: bool,
+    /// A query at position `i` sees keys from `i + k_len − q_len − window` to `i + k_len − q_len + window` only: a local
+    /// window of `2 · window + 1` keys, or with `causal` of `window + 1` (Beltagy et al. 2020, "Longformer", which
+    /// calls `2 · window` the window's size). 0 is the query's own position alone. Not together with
+    /// `query_lengths`.
+    pub window: Option<usize>,
     /// Sequences packed into the batch's one row, none of which sees another: the keys', and the queries'.
     pub packing: Option<Packing>,
     /// How many queries each packed sequence has, one sequence's after another's, where they are not as many as
-    /// its keys. Not together with `causal`: which tokens they are is not known here.
+    /// its keys. Not together with `causal` or `window`: which tokens they are is not known here.
     pub query_lengths: Option<Arc<[usize]>>,
 }
 
@@ -38,9 +43,16 @@ impl AttentionMask {
             assert_eq!(len, k_len, "pad_mask covers {len} positions, there are {k_len} keys");
             mask.clone().reshape([batch, 1, 1, len])
         });
-        let causal = (self.causal && q_len > 1).then(|| {
-            let offset = k_len as i64 - q_len as i64;
-            Tensor::<2, Bool>::tril_mask([q_len, k_len], offset, &device).reshape([1, 1, q_len, k_len])
+        // Where a query stands among the keys. In a packing both have as many before them.
+        let offset = k_len as i64 - q_len as i64;
+        let shape = [1, 1, q_len, k_len];
+        let after = |offset| Tensor::<2, Bool>::tril_mask([q_len, k_len], offset, &device).reshape(shape);
+        let before = |offset| Tensor::<2, Bool>::triu_mask([q_len, k_len], offset, &device).reshape(shape);
+        let causal = (self.causal && q_len > 1).then(|| after(offset));
+        let window = self.window.map(|window| {
+            // No window is wider than all positions.
+            let window = window.min(q_len + k_len) as i64;
+            Tensor::bool_or(before(offset - window), after(offset + window))
         });
         let packed = self.packing.as_ref().map(|packing| {
             self.check_packing(packing, [1, q_len, k_len]);
@@ -57,7 +69,7 @@ impl AttentionMask {
             let shape = [a.dims()[0].max(b.dims()[0]), 1, q_len, k_len];
             Tensor::bool_or(a.expand(shape), b.expand(shape))
         };
-        let hidden = [pad, causal, packed].into_iter().flatten().reduce(either)?;
+        let hidden = [pad, causal, window, packed].into_iter().flatten().reduce(either)?;
         Some(hidden.float().cast(scores.dtype()).mul_scalar(lowest))
     }
 
@@ -73,7 +85,8 @@ impl AttentionMask {
         assert_eq!(lengths.len(), packing.lengths().len(), "every packed sequence has queries, or none");
         let packed = [1, lengths.iter().sum(), packing.n_tokens()];
         assert_eq!(packed, sizes, "the rows, queries and keys that are packed, and that there are");
-        assert!(!self.causal || self.query_lengths.is_none(), "where queries stand is not known");
+        let by_position = self.causal || self.window.is_some();
+        assert!(!by_position || self.query_lengths.is_none(), "where queries stand is not known");
     }
 }
 

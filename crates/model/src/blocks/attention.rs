@@ -176,7 +176,7 @@ impl SelfAttention for MultiHeadAttention {
     }
 
     fn forward_some(&self, hidden: Tensor<3>, mask: &AttentionMask, tokens: &Selection) -> Tensor<3> {
-        if tokens.counts.is_none() || mask.causal {
+        if tokens.counts.is_none() || mask.causal || mask.window.is_some() {
             return tokens.of(self.forward(hidden, mask, false).context);
         }
         let mask = AttentionMask { query_lengths: tokens.counts.clone(), ..mask.clone() };
