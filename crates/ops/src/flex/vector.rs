@@ -78,8 +78,13 @@ pub(crate) fn max(x: &[f32]) -> f32 {
             *max = if *x > *max { *x } else { *max };
         }
     }
-    let lanes = lanes.into_iter().chain(rest.iter().copied());
-    lanes.fold(f32::NEG_INFINITY, |max, x| if x > max { x } else { max })
+    for half in [8, 4, 2, 1] {
+        let (left, right) = lanes.split_at_mut(half);
+        for (max, x) in left.iter_mut().zip(right) {
+            *max = if *x > *max { *x } else { *max };
+        }
+    }
+    rest.iter().fold(lanes[0], |max, x| if *x > max { *x } else { max })
 }
 
 /// `eˣ` to 2 units in the last place, after Cephes' `expf`; NaN for NaN. Below −87.3 it gives e^−87.3,

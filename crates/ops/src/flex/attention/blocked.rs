@@ -13,14 +13,12 @@ use super::{Call, Task, below, target_below};
 use crate::flex::gemm::{Matrix, Target};
 use crate::flex::vector::sum;
 use std::ops::Range;
+use std::slice;
 
-/// Queries in a tile, at most. Fixed, as [`KEYS`], so that sums do not depend on the number of threads.
-pub const QUERIES: usize = 128; //SCRATCH
-fn queries() -> usize { static X: std::sync::LazyLock<usize> = std::sync::LazyLock::new(|| std::env::var("Q").map_or(128, |x| x.parse().unwrap())); *X }
-fn keys() -> usize { static X: std::sync::LazyLock<usize> = std::sync::LazyLock::new(|| std::env::var("K").map_or(512, |x| x.parse().unwrap())); *X }
-
-/// Keys in a tile, at most: it stays in the second-level cache with its gradient.
-const KEYS: usize = 512;
+/// Queries and keys in a tile, at most: its scores and their gradients stay in the second-level cache with the rest.
+/// Fixed, so that sums do not depend on the number of threads. Small in tests, so that there are several.
+pub const QUERIES: usize = if cfg!(test) { 6 } else { 256 };
+pub const KEYS: usize = if cfg!(test) { 9 } else { 256 };
 
 /// What a tile needs, which a thread reuses.
 pub struct Tile {
@@ -34,12 +32,12 @@ pub struct Tile {
 impl Tile {
     /// For the forward pass, or both.
     pub fn new(d_v: usize, backward: bool) -> Self {
-        let size = queries() * keys();
+        let size = QUERIES * KEYS;
         Self {
             scores: vec![0.0; size],
             gradient: vec![0.0; if backward { size } else { 0 }],
-            sums: vec![0.0; queries() * d_v],
-            rows: Vec::with_capacity(queries()),
+            sums: vec![0.0; QUERIES * d_v],
+            rows: Vec::with_capacity(QUERIES),
         }
     }
 }
@@ -71,18 +69,18 @@ fn begin(call: &Call, view: View, block: Range<usize>, rows: &mut Vec<Row>) -> R
 /// The blocks of a task's queries.
 pub fn blocks(task: &Task) -> impl Iterator<Item = Range<usize>> + use<> {
     let q_len = task.q_len;
-    (0..q_len).step_by(queries()).map(move |start| start..q_len.min(start + queries()))
+    (0..q_len).step_by(QUERIES).map(move |start| start..q_len.min(start + QUERIES))
 }
 
 /// The tiles of a block's keys.
 fn tiles(keys: Range<usize>) -> impl Iterator<Item = Range<usize>> {
     let end = keys.end;
-    keys.step_by(keys()).map(move |start| start..end.min(start + keys()))
+    keys.step_by(KEYS).map(move |start| start..end.min(start + KEYS))
 }
 
 /// How many scores are computed of a task.
 pub fn scores(call: &Call, task: &Task) -> usize {
-    let mut rows = Vec::with_capacity(queries());
+    let mut rows = Vec::with_capacity(QUERIES);
     let of = |block: Range<usize>| block.len() * begin(call, call.view(task), block.clone(), &mut rows).len();
     blocks(task).map(of).sum()
 }
@@ -202,6 +200,11 @@ pub unsafe fn backward(
 /// They have that many columns.
 unsafe fn dot(a: Matrix, b: Matrix, len: usize) -> f32 {
     // SAFETY: the caller's promise.
-    let at = |x: Matrix, i: usize| unsafe { *x.start.offset(i as isize * x.column) };
-    sum(len, |i| at(a, i) * at(b, i))
+    unsafe {
+        if a.column == 1 && b.column == 1 {
+            return rows::dot(slice::from_raw_parts(a.start, len), slice::from_raw_parts(b.start, len));
+        }
+        let at = |x: Matrix, i: usize| *x.start.offset(i as isize * x.column);
+        sum(len, |i| at(a, i) * at(b, i))
+    }
 }

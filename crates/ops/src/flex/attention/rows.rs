@@ -114,6 +114,12 @@ vectorised! {
         }
     }
 
+    /// The product of two rows.
+    pub fn dot(a: &[f32], b: &[f32]) -> f32 {
+        let b = &b[..a.len()];
+        sum(a.len(), |i| a[i] * b[i])
+    }
+
     /// Multiplies a row by a number.
     pub fn multiply(row: &mut [f32], by: f32) {
         for x in row {
