@@ -181,6 +181,27 @@ mod tests {
         close(weights.reshape([9]), &[1.0, 0.0, 0.0, 0.5, 0.5, 0.0, third, third, third]);
     }
 
+    #[test]
+    fn a_window_is_as_many_keys_each_way() {
+        let device = Device::flex();
+        let v = Tensor::<4>::from_data([[[[1.0], [2.0], [4.0], [8.0]]]], &device);
+        let k = Tensor::<4>::zeros([1, 1, 4, 2], &device);
+        // As many queries as keys; then the last two alone.
+        for (window, causal, expected) in [
+            (Some(1), false, vec![1.5, 7.0 / 3.0, 14.0 / 3.0, 6.0]),
+            (Some(1), true, vec![1.0, 1.5, 3.0, 6.0]),
+            (Some(0), false, vec![1.0, 2.0, 4.0, 8.0]),
+            (Some(usize::MAX), false, vec![3.75; 4]),
+            (Some(1), false, vec![14.0 / 3.0, 6.0]),
+        ] {
+            let q = Tensor::<4>::zeros([1, 1, expected.len(), 2], &device);
+            let mask = AttentionMask { window, causal, ..AttentionMask::default() };
+            let flat = |context: Tensor<4>| context.reshape([expected.len()]);
+            close(flat(attention(q.clone(), k.clone(), v.clone(), &mask, 0.0)), &expected);
+            close(flat(attention_with_weights(q, k.clone(), v.clone(), &mask, 0.0).0), &expected);
+        }
+    }
+
     #[cfg(feature = "flex")]
     #[test]
     fn fused_and_composed_agree() {

@@ -6,6 +6,8 @@
 
 mod blocked;
 mod rows;
+#[cfg(test)]
+mod tests;
 mod view;
 mod whole;
 
