@@ -2,7 +2,7 @@
 
 use super::view::Seen;
 use crate::flex::random::RowKeep;
-use crate::flex::vector::{exp, max, sum, vectorised};
+use crate::flex::vector::{exp, max, sum_pairs, vectorised};
 
 vectorised! {
     /// Scores to probabilities, of all keys: those that are not seen have none.
@@ -25,7 +25,7 @@ vectorised! {
             let e = exp((*score - greatest) * scale);
             *score = if hidden { 0.0 } else { e };
         }
-        let inverse = 1.0 / sum(row.len(), |i| row[i]);
+        let inverse = 1.0 / total(row);
         for score in row.iter_mut() {
             *score *= inverse;
         }
@@ -59,7 +59,7 @@ vectorised! {
     /// The gradient of the probabilities to that of the scores.
     pub fn softmax_backward(probs: &[f32], gradient: &mut [f32], scale: f32) {
         let gradient = &mut gradient[..probs.len()];
-        let dot = sum(probs.len(), |i| probs[i].abs() * gradient[i]);
+        let dot = sum_pairs(probs, gradient, |p, gradient| p.abs() * gradient);
         for (gradient, p) in gradient.iter_mut().zip(probs) {
             *gradient = p.abs() * (*gradient - dot) * scale;
         }
@@ -75,7 +75,7 @@ vectorised! {
         for score in scores.iter_mut() {
             *score = exponential(*score, part.scale, shift);
         }
-        let total = sum(scores.len(), |i| scores[i]);
+        let total = total(scores);
         if let Some(keep) = part.keep {
             for (i, score) in scores.iter_mut().enumerate() {
                 *score *= keep.factor(column + i);
@@ -116,8 +116,7 @@ vectorised! {
 
     /// The product of two rows.
     pub fn dot(a: &[f32], b: &[f32]) -> f32 {
-        let b = &b[..a.len()];
-        sum(a.len(), |i| a[i] * b[i])
+        sum_pairs(a, b, |a, b| a * b)
     }
 
     /// Multiplies a row by a number.
@@ -126,6 +125,11 @@ vectorised! {
             *x *= by;
         }
     }
+}
+
+#[inline(always)]
+fn total(x: &[f32]) -> f32 {
+    sum_pairs(x, x, |x, _| x)
 }
 
 /// What dropout multiplied a probability by that [`drop`] has marked; `scale` is `1 / (1 − p)`.
