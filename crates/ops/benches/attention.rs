@@ -121,11 +121,6 @@ fn step(len: usize, precision: Precision, window: Option<usize>, rounds: usize) 
         // The first round warms up.
         best = if round == 0 { f64::INFINITY } else { best.min(seconds) };
     }
-    if std::env::var("CPU").is_ok() {
-        let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-        let f: Vec<f64> = stat.split_whitespace().map(|x| x.parse().unwrap_or(0.0)).collect();
-        print!("cpu_ms {:.1} ", (f[13] + f[14]) * 10.0 / (rounds + 1) as f64);
-    }
     println!(
         "{{\"ms\":{:.3},\"per_s\":{:.1},\"peak_mb\":{:.1}}}",
         best * 1e3,

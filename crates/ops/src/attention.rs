@@ -105,10 +105,24 @@ pub fn takes_packed<const D: usize>(x: &Tensor<D>) -> bool {
 ///
 /// Dropout acts on the probabilities, after the softmax, as in the paper's reference code.
 ///
+/// Where it is fused, memory beyond inputs and output grows with the length, not with its square: a sequence of more than
+/// 256 queries and keys (exactly: of more than 65,536 scores a head) is computed in blocks (Dao et al. 2022,
+/// "FlashAttention"), and blocks that [causality](AttentionMask::causal) or the [window](AttentionMask::window) hides
+/// are left out. Shorter sequences keep their probabilities for the backward pass, 4 bytes a score. Elsewhere all scores
+/// of all heads are in memory.
+///
+/// Fused products are made in the precision of the scope, [`with_precision`](crate::with_precision), here and in the
+/// backward pass. In bf16 queries, keys, values, exponentials and gradients are rounded before they are multiplied, which
+/// changes the output by some 0.2 % and the gradients by 0.3 to 1.5 % (of the norm, measured); sums of probabilities,
+/// softmax and dropout are in FP32. Elsewhere products are in the tensors' precision.
+///
 /// # Shapes
 /// - `query`: `[batch, n_heads, q_len, d_k]`; `key`: `[batch, n_heads, k_len, d_k]`;
 ///   `value`: `[batch, n_heads, k_len, d_v]`
 /// - returns `[batch, n_heads, q_len, d_v]`
+///
+/// # Panics
+/// If sizes do not fit each other or the mask.
 pub fn attention(
     query: Tensor<4>,
     key: Tensor<4>,
@@ -124,7 +138,8 @@ pub fn attention(
     attention_with_weights(query, key, value, mask, dropout_prob).0
 }
 
-/// [`attention`] that also returns the probabilities, after dropout, `[batch, n_heads, q_len, k_len]`.
+/// [`attention`] that also returns the probabilities, after dropout, `[batch, n_heads, q_len, k_len]`. Composed on every
+/// device.
 pub fn attention_with_weights(
     query: Tensor<4>,
     key: Tensor<4>,

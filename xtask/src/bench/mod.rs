@@ -1,5 +1,6 @@
 //! `cargo xtask bench`: what is measured, beside its peers.
 
+mod attention;
 mod finetune;
 mod infer;
 pub mod measure;
@@ -34,6 +35,8 @@ enum What {
     Infer(infer::Args),
     /// Fine-tuning beside transformers' Trainer: how good, and how long.
     Finetune(finetune::Args),
+    /// Attention by length beside PyTorch's: how fast, and how much memory.
+    Attention(measure::Rounds),
     /// How a pretraining step grows with batch, length, depth and cores: a table and a plot.
     Scaling(scaling::Args),
     /// Tokenizers beside the `tokenizers` crate and package: `--megabytes N` of text, `--rounds N`.
@@ -53,6 +56,7 @@ pub fn run(args: &Args) -> Result<()> {
         Some(What::Train(args)) => train::run(args),
         Some(What::Infer(args)) => infer::run(args),
         Some(What::Finetune(args)) => finetune::run(args),
+        Some(What::Attention(args)) => attention::run(args),
         Some(What::Scaling(args)) => scaling::run(args),
         Some(What::Tokenizer(rest)) => {
             let mut bench = step::cargo("bench");
