@@ -10,7 +10,7 @@
 //! | [`linear`], [`linear_tied`] | product with the bias in it; gradients of weight and bias in one product and one pass |
 //! | [`linear_packed`] | the weight laid out once for the kernel; for inference |
 //! | [`linear_int8`] | the weight in 8 bits, the tokens rounded to 8 bits as they come; for inference |
-//! | [`attention`] | products, masks, softmax and dropout head by head, without the transposed copies; of [packed](Packing) sequences each by itself |
+//! | [`attention`] | products, masks, softmax and dropout head by head, without the transposed copies; long sequences in blocks, without a matrix of all scores; of [packed](Packing) sequences each by itself |
 //! | [`layer_norm`], [`add_layer_norm`] | statistics and result; with dropout and the residual connection before it |
 //! | [`gelu`], [`gelu_tanh`] | vectorised error function, exponential |
 //! | [`dropout`], [`dropout_add`] | masks drawn again in the backward pass, and not kept |

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-/// In what precision [`linear`](crate::linear) multiplies. Tensors stay FP32 in memory either way.
+/// In what precision [`linear`](crate::linear), and [`attention`](crate::attention) where it is fused, multiply. Tensors stay FP32 in memory either way.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Precision {
     /// FP32 products.
@@ -25,7 +25,7 @@ impl Precision {
     }
 }
 
-/// Runs `work` with the products of its linear maps in a precision; scopes nest, and hold for the calling
+/// Runs `work` with the products of its linear maps and of its fused attention in a precision; scopes nest, and hold for the calling
 /// thread only.
 ///
 /// A backward pass multiplies as its forward pass did, wherever it runs.

@@ -98,13 +98,14 @@ proptest! {
     fn attention(
         batch in 1usize..4, n_heads in 1usize..4, q_len in 1usize..20, k_len in 1usize..20, d in 1usize..20,
         padding in prop::collection::vec(0usize..20, 3), masked: bool, causal: bool,
+        window in prop::option::of(0usize..20),
     ) {
         let mask = |device: &Device| {
             let rows = (0..batch).flat_map(|row| (0..k_len).map(move |k| (row, k)));
             // Up to all keys of a sequence.
             let hidden = rows.map(|(row, k)| k + padding[row].min(k_len) >= k_len).collect::<Vec<bool>>();
             let pad_mask = Tensor::<2, Bool>::from_data(TensorData::new(hidden, [batch, k_len]), device);
-            AttentionMask { pad_mask: masked.then_some(pad_mask), causal, ..AttentionMask::default() }
+            AttentionMask { pad_mask: masked.then_some(pad_mask), causal, window, ..AttentionMask::default() }
         };
         let operation = |x: &[Tensor<1>]| {
             let device = x[0].device();
@@ -115,8 +116,10 @@ proptest! {
         };
         // A row without a visible key has uniform weights whatever its scores, which rounding takes away;
         // its gradient is of the scores before that, as in PyTorch.
-        let visible =
-            (!masked || padding[..batch].iter().all(|&n| n < k_len)) && (!causal || q_len <= k_len);
+        let narrow = window.is_some_and(|window| masked || q_len > k_len + window);
+        let visible = !narrow
+            && (!masked || padding[..batch].iter().all(|&n| n < k_len))
+            && (!causal || q_len <= k_len);
         let (q, k) = (batch * n_heads * q_len * d, batch * n_heads * k_len * d);
         check(&operation, &[numbers(q, 0.0), numbers(k, 0.1), numbers(k, 0.2)], visible)?;
     }
@@ -170,5 +173,23 @@ proptest! {
             ops::embedding(reshaped(&x[0], [vocab, d]), ids).reshape([-1])
         };
         check(&operation, &[numbers(vocab * d, 0.0)], true)?;
+    }
+}
+
+/// In blocks of the size that they have outside of unit tests.
+#[test]
+fn long_attention() {
+    let (n_heads, d) = (2, 8);
+    for (q_len, k_len, causal, window) in
+        [(700, 700, false, None), (600, 601, true, None), (900, 900, false, Some(37))]
+    {
+        let operation = |x: &[Tensor<1>]| {
+            let heads = |x: &Tensor<1>, len: usize| reshaped(x, [1, len, n_heads, d]).swap_dims(1, 2);
+            let [query, key, value] = [heads(&x[0], q_len), heads(&x[1], k_len), heads(&x[2], k_len)];
+            let mask = AttentionMask { causal, window, ..AttentionMask::default() };
+            ops::attention(query, key, value, &mask, 0.0).reshape([-1])
+        };
+        let [q, k] = [q_len, k_len].map(|len| len * n_heads * d);
+        check(&operation, &[numbers(q, 0.0), numbers(k, 0.1), numbers(k, 0.2)], false).unwrap();
     }
 }

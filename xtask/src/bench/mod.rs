@@ -1,5 +1,6 @@
 //! `cargo xtask bench`: what is measured, beside its peers.
 
+mod attention;
 mod finetune;
 mod infer;
 mod load;
@@ -41,6 +42,8 @@ enum What {
     Spin,
     /// Fine-tuning beside transformers' Trainer: how good, and how long.
     Finetune(finetune::Args),
+    /// Attention by length beside PyTorch's: how fast, and how much memory.
+    Attention(measure::Rounds),
     /// How a pretraining step grows with batch, length, depth and cores: a table and a plot.
     Scaling(scaling::Args),
     /// Tokenizers beside the `tokenizers` crate and package: `--megabytes N` of text, `--rounds N`.
@@ -65,6 +68,7 @@ pub fn run(args: &Args) -> Result<()> {
             Ok(())
         }
         Some(What::Finetune(args)) => finetune::run(args),
+        Some(What::Attention(args)) => attention::run(args),
         Some(What::Scaling(args)) => scaling::run(args),
         Some(What::Tokenizer(rest)) => {
             let mut bench = step::cargo("bench");

@@ -176,7 +176,7 @@ impl SelfAttention for MultiHeadAttention {
     }
 
     fn forward_some(&self, hidden: Tensor<3>, mask: &AttentionMask, tokens: &Selection) -> Tensor<3> {
-        if tokens.counts.is_none() || mask.causal {
+        if tokens.counts.is_none() || mask.causal || mask.window.is_some() {
             return tokens.of(self.forward(hidden, mask, false).context);
         }
         let mask = AttentionMask { query_lengths: tokens.counts.clone(), ..mask.clone() };
@@ -196,7 +196,8 @@ impl SelfAttention for MultiHeadAttention {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use burn::tensor::{Device, Distribution};
+    use crate::ops::Packing;
+    use burn::tensor::{Device, Distribution, Tolerance};
 
     #[test]
     fn cross_attention_with_separate_widths() {
@@ -214,5 +215,19 @@ mod tests {
             assert!((sum - 1.0).abs() < 1e-5);
         }
         assert!(block.attend(query, memory, &mask, false).weights.is_none());
+    }
+
+    #[test]
+    fn some_tokens_see_the_window_that_they_see_among_all() {
+        let device = Device::flex();
+        let block = MultiHeadAttentionConfig::new(12, 3).init(&mut ParamInit::new(&device, 1));
+        let hidden = Tensor::random([1, 9, 12], Distribution::Default, &device);
+        let packing = Some(Packing::new([6, 3]));
+        let mask = AttentionMask { window: Some(1), packing, ..AttentionMask::default() };
+        let tokens =
+            Selection { tokens: Tensor::from_data([0, 4, 8], &device), counts: Some([2, 1].to_vec().into()) };
+        let all = tokens.of(block.forward(hidden.clone(), &mask, false).context);
+        let some = block.forward_some(hidden, &mask, &tokens);
+        some.into_data().assert_approx_eq::<f32>(&all.into_data(), Tolerance::absolute(1e-5));
     }
 }

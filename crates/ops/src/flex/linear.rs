@@ -1,8 +1,7 @@
 //! Affine maps: one matrix product each way and for the weight's gradient.
 
 pub(crate) use super::gemm::Packed;
-use super::gemm::{Begin, Product, Target};
-pub(super) use super::gemm::{Matrix, product};
+use super::gemm::{Begin, Matrix, Product, Target};
 use super::vector::vectorised;
 use super::{Input, dense, filled, op, output, rows, tensor, values};
 use crate::Precision;

@@ -68,6 +68,27 @@ pub(crate) fn sum(n: usize, f: impl Fn(usize) -> f32) -> f32 {
     total
 }
 
+/// `Σ f(aᵢ, bᵢ)` over slices of the same length, in an order that does not depend on the instruction set.
+///
+/// Unlike [`sum`] with indices, whose bounds the compiler checks one by one, it becomes vector code for any slices.
+#[inline(always)]
+pub(crate) fn sum_pairs(a: &[f32], b: &[f32], f: impl Fn(f32, f32) -> f32) -> f32 {
+    let mut lanes = [0f32; LANES];
+    let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
+    for (a, b) in a.iter().zip(b) {
+        for ((sum, a), b) in lanes.iter_mut().zip(a).zip(b) {
+            *sum += f(*a, *b);
+        }
+    }
+    for half in [8, 4, 2, 1] {
+        let (left, right) = lanes.split_at_mut(half);
+        for (sum, x) in left.iter_mut().zip(right) {
+            *sum += *x;
+        }
+    }
+    a_rest.iter().zip(b_rest).fold(lanes[0], |sum, (a, b)| sum + f(*a, *b))
+}
+
 /// The greatest of `x`, minus infinity for none.
 #[inline(always)]
 pub(crate) fn max(x: &[f32]) -> f32 {
@@ -78,8 +99,13 @@ pub(crate) fn max(x: &[f32]) -> f32 {
             *max = if *x > *max { *x } else { *max };
         }
     }
-    let lanes = lanes.into_iter().chain(rest.iter().copied());
-    lanes.fold(f32::NEG_INFINITY, |max, x| if x > max { x } else { max })
+    for half in [8, 4, 2, 1] {
+        let (left, right) = lanes.split_at_mut(half);
+        for (max, x) in left.iter_mut().zip(right) {
+            *max = if *x > *max { *x } else { *max };
+        }
+    }
+    rest.iter().fold(lanes[0], |max, x| if *x > max { *x } else { max })
 }
 
 /// `eˣ` to 2 units in the last place, after Cephes' `expf`; NaN for NaN. Below −87.3 it gives e^−87.3,

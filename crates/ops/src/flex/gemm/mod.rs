@@ -291,25 +291,6 @@ impl Packed {
     }
 }
 
-/// `target = keep · target + a·b` in FP32, where `a` is `[m, k]` and `b` is `[k, n]`.
-///
-/// # Safety
-/// As [`Product::run`].
-pub(super) unsafe fn product(
-    sizes: [usize; 3],
-    start: *mut f32,
-    (row, column): (isize, isize),
-    keep: bool,
-    a: Matrix,
-    b: Matrix,
-    parallel: bool,
-) {
-    let begin = if keep { Begin::Target } else { Begin::Zero };
-    let target = Target { start, row, column };
-    // SAFETY: the caller's promise.
-    unsafe { Product { sizes, target, begin, a, b, precision: Precision::Fp32, parallel }.run() }
-}
-
 /// How many tasks a product is to have at least, so that they can be shared out evenly.
 pub(super) fn wanted_tasks(parallel: bool) -> usize {
     if parallel { 4 * rayon::current_num_threads() } else { 1 }

@@ -1,0 +1,212 @@
+//! What is done to a row of scores, from score to probability and back.
+
+use super::view::Seen;
+use crate::flex::random::RowKeep;
+use crate::flex::vector::{exp, max, sum_pairs, vectorised};
+
+vectorised! {
+    /// Scores to probabilities, of all keys: those that are not seen have none.
+    pub fn softmax(row: &mut [f32], ignored: &[bool], seen: Seen, scale: f32) {
+        let share = 1.0 / row.len() as f32;
+        let (before, rest) = row.split_at_mut(seen.first);
+        let (row, after) = rest.split_at_mut(seen.end - seen.first);
+        if !ignored.is_empty() {
+            hide(row, &ignored[seen.first..]);
+        }
+        let greatest = max(row);
+        if greatest == f32::NEG_INFINITY && row.iter().all(|score| !score.is_nan()) {
+            // Nothing to see: as if every score were the same.
+            [before, row, after].into_iter().for_each(|part| part.fill(share));
+            return;
+        }
+        for score in row.iter_mut() {
+            // The exponential of minus infinity is tiny, but not nothing.
+            let hidden = *score == f32::NEG_INFINITY;
+            let e = exp((*score - greatest) * scale);
+            *score = if hidden { 0.0 } else { e };
+        }
+        let inverse = 1.0 / total(row);
+        for score in row.iter_mut() {
+            *score *= inverse;
+        }
+        before.fill(0.0);
+        after.fill(0.0);
+    }
+
+    /// Writes what dropout leaves of a row, and a minus before the probabilities that it drops.
+    pub fn drop(probs: &mut [f32], keep: RowKeep, left: &mut [f32]) {
+        for (i, (p, left)) in probs.iter_mut().zip(left).enumerate() {
+            let factor = keep.factor(i);
+            *left = *p * factor;
+            *p = if factor == 0.0 { -*p } else { *p };
+        }
+    }
+
+    /// What [`drop`] left of the row that it marked.
+    pub fn dropped(probs: &[f32], scale: f32, left: &mut [f32]) {
+        for (p, left) in probs.iter().zip(left) {
+            *left = p.abs() * factor(*p, scale);
+        }
+    }
+
+    /// The gradient of what dropout left to that of the probabilities.
+    pub fn drop_backward(probs: &[f32], scale: f32, gradient: &mut [f32]) {
+        for (p, gradient) in probs.iter().zip(gradient) {
+            *gradient *= factor(*p, scale);
+        }
+    }
+
+    /// The gradient of the probabilities to that of the scores.
+    pub fn softmax_backward(probs: &[f32], gradient: &mut [f32], scale: f32) {
+        let gradient = &mut gradient[..probs.len()];
+        let dot = sum_pairs(probs, gradient, |p, gradient| p.abs() * gradient);
+        for (gradient, p) in gradient.iter_mut().zip(probs) {
+            *gradient = p.abs() * (*gradient - dot) * scale;
+        }
+    }
+
+    /// The scores of some keys to what dropout leaves of their exponentials, less the greatest score so far; returns
+    /// what the keys before are to be multiplied by, for that has grown.
+    pub fn exponentials(scores: &mut [f32], part: Part<'_>, running: &mut Running) -> f32 {
+        let (scores, column) = part.seen(scores);
+        part.hide(scores, column);
+        let greatest = max(scores).max(running.greatest);
+        let shift = greatest * part.scale;
+        for score in scores.iter_mut() {
+            *score = exponential(*score, part.scale, shift);
+        }
+        let total = total(scores);
+        if let Some(keep) = part.keep {
+            for (i, score) in scores.iter_mut().enumerate() {
+                *score *= keep.factor(column + i);
+            }
+        }
+        let correction = exp((running.greatest - greatest) * part.scale);
+        *running = Running { greatest, total: running.total * correction + total };
+        correction
+    }
+
+    /// The scores of some keys to what dropout leaves of their probabilities, and the gradient of that to the
+    /// gradient of the scores.
+    ///
+    /// `dot` is the sum of all probabilities times their gradients, which is that of the output times its gradient,
+    /// and `scale` what the scores were multiplied by.
+    pub fn gradient(scores: &mut [f32], gradient: &mut [f32], part: Part<'_>, log_sum: f32, dot: f32, scale: f32) {
+        let (gradient, _) = part.seen(gradient);
+        let (scores, column) = part.seen(scores);
+        part.hide(scores, column);
+        let gradient = &mut gradient[..scores.len()];
+        match part.keep {
+            None => {
+                for (score, gradient) in scores.iter_mut().zip(gradient) {
+                    *score = exponential(*score, part.scale, log_sum);
+                    *gradient = *score * (*gradient - dot) * scale;
+                }
+            }
+            Some(keep) => {
+                for (i, (score, gradient)) in scores.iter_mut().zip(gradient).enumerate() {
+                    let prob = exponential(*score, part.scale, log_sum);
+                    let factor = keep.factor(column + i);
+                    *score = prob * factor;
+                    *gradient = prob * (factor * *gradient - dot) * scale;
+                }
+            }
+        }
+    }
+
+    /// The product of two rows.
+    pub fn dot(a: &[f32], b: &[f32]) -> f32 {
+        sum_pairs(a, b, |a, b| a * b)
+    }
+
+    /// Multiplies a row by a number.
+    pub fn multiply(row: &mut [f32], by: f32) {
+        for x in row {
+            *x *= by;
+        }
+    }
+}
+
+#[inline(always)]
+fn total(x: &[f32]) -> f32 {
+    sum_pairs(x, x, |x, _| x)
+}
+
+/// What dropout multiplied a probability by that [`drop`] has marked; `scale` is `1 / (1 − p)`.
+#[inline(always)]
+fn factor(prob: f32, scale: f32) -> f32 {
+    if prob.is_sign_negative() { 0.0 } else { scale }
+}
+
+/// Makes the scores of ignored keys minus infinity.
+#[inline(always)]
+fn hide(scores: &mut [f32], ignored: &[bool]) {
+    for (score, ignored) in scores.iter_mut().zip(ignored) {
+        *score = if *ignored { f32::NEG_INFINITY } else { *score };
+    }
+}
+
+/// `exp(score · scale − shift)`; nothing for minus infinity, of which [`exp`] is tiny.
+#[inline(always)]
+fn exponential(score: f32, scale: f32, shift: f32) -> f32 {
+    let hidden = score == f32::NEG_INFINITY;
+    let e = exp(score * scale - shift);
+    if hidden { 0.0 } else { e }
+}
+
+/// A query's softmax over the keys so far.
+#[derive(Debug, Clone, Copy)]
+pub struct Running {
+    /// Of the scores, before they are scaled.
+    greatest: f32,
+    /// Of the exponentials of the scaled scores less the greatest one.
+    total: f32,
+}
+
+impl Running {
+    /// Before the first key. The score is finite, so that differences are.
+    pub const START: Self = Self { greatest: f32::MIN, total: 0.0 };
+
+    /// What the sum of the weighted values is multiplied by in the end.
+    pub fn inverse(self) -> f32 {
+        1.0 / self.total
+    }
+
+    /// The logarithm of the sum of the scaled scores' exponentials.
+    pub fn log_sum(self, scale: f32) -> f32 {
+        self.greatest * scale + self.total.ln()
+    }
+}
+
+/// Some of a sequence's keys, as one query sees them.
+#[derive(Clone, Copy)]
+pub struct Part<'a> {
+    /// The first of the keys, among all.
+    pub column: usize,
+    pub seen: Seen,
+    /// Of all keys; empty where none is ignored.
+    pub ignored: &'a [bool],
+    /// What scores are multiplied by.
+    pub scale: f32,
+    pub keep: Option<RowKeep>,
+}
+
+impl Part<'_> {
+    /// Those of the keys that the query sees, and the first one's place among all. The others are zero from now on.
+    #[inline(always)]
+    fn seen<'r>(&self, row: &'r mut [f32]) -> (&'r mut [f32], usize) {
+        let place = |key: usize| key.saturating_sub(self.column).min(row.len());
+        let (first, end) = (place(self.seen.first), place(self.seen.end));
+        row[..first].fill(0.0);
+        row[end..].fill(0.0);
+        (&mut row[first..end], self.column + first)
+    }
+
+    /// Makes the scores of ignored keys minus infinity, from the key `column` on.
+    #[inline(always)]
+    fn hide(&self, scores: &mut [f32], column: usize) {
+        if !self.ignored.is_empty() {
+            hide(scores, &self.ignored[column..]);
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Blocks, of a few queries and keys here, against the composed operation.
+
+use super::WHOLE;
+use crate::{AttentionMask, Packing, Precision, attention, attention_with_weights, with_precision};
+use burn::tensor::{Bool, Device, Tensor, TensorData, Tolerance};
+use proptest::prelude::*;
+
+#[derive(Debug, Clone)]
+struct Case {
+    /// Of queries and keys, of each sequence; one sequence without a packing.
+    lengths: Vec<[usize; 2]>,
+    n_heads: usize,
+    /// Features of keys and values.
+    d: [usize; 2],
+    causal: bool,
+    window: Option<usize>,
+    /// How many keys at the end of the row are ignored, and every how many of the others.
+    padding: Option<[usize; 2]>,
+    packed: bool,
+}
+
+impl Case {
+    fn len(&self, side: usize) -> usize {
+        self.lengths.iter().map(|lengths| lengths[side]).sum()
+    }
+
+    fn mask(&self, device: &Device) -> AttentionMask {
+        let k_len = self.len(1);
+        let pad_mask = self.padding.map(|[end, every]| {
+            let ignored = (0..k_len).map(|key| key + end >= k_len || key % every == 1).collect::<Vec<_>>();
+            Tensor::<2, Bool>::from_data(TensorData::new(ignored, [1, k_len]), device)
+        });
+        let packing =
+            self.packed.then(|| Packing::new(self.lengths.iter().map(|l| l[1]).collect::<Vec<_>>()));
+        AttentionMask { pad_mask, causal: self.causal, window: self.window, packing, query_lengths: None }
+    }
+
+    /// The output and the gradients of its weighted sum.
+    fn run(&self, form: impl FnOnce([Tensor<4>; 3], &AttentionMask) -> Tensor<4>) -> [TensorData; 4] {
+        let device = Device::flex().autodiff();
+        let (n_heads, [d_k, d_v]) = (self.n_heads, self.d);
+        let leaf = |len: usize, d: usize, phase: f32| {
+            let values: Vec<f32> =
+                (0..len * n_heads * d).map(|i| (i as f32 * 0.53 + phase).sin() * 1.5).collect();
+            Tensor::<4>::from_data(TensorData::new(values, [1, len, n_heads, d]), &device).require_grad()
+        };
+        let (q_len, k_len) = (self.len(0), self.len(1));
+        let leaves = [leaf(q_len, d_k, 0.1), leaf(k_len, d_k, 1.2), leaf(k_len, d_v, 2.3)];
+        let y =
+            form(leaves.each_ref().map(|x| x.clone().swap_dims(1, 2)), &self.mask(&device)).swap_dims(1, 2);
+        let grads = (y.clone() * leaf(q_len, d_v, 3.4)).sum().backward();
+        let [dq, dk, dv] = leaves.each_ref().map(|x| x.grad(&grads).expect("a leaf").into_data());
+        [y.into_data(), dq, dk, dv]
+    }
+}
+
+fn fused([q, k, v]: [Tensor<4>; 3], mask: &AttentionMask) -> Tensor<4> {
+    attention(q, k, v, mask, 0.0)
+}
+
+fn composed([q, k, v]: [Tensor<4>; 3], mask: &AttentionMask) -> Tensor<4> {
+    attention_with_weights(q, k, v, mask, 0.0).0
+}
+
+fn case() -> impl Strategy<Value = Case> {
+    let alone = prop::collection::vec([1..40usize, 1..40usize], 1);
+    let packed = prop::collection::vec((1..40usize).prop_map(|len| [len, len]), 1..4);
+    (
+        any::<bool>(),
+        (alone, packed),
+        1..4usize,
+        [1..12usize, 1..12usize],
+        any::<bool>(),
+        prop::option::of(0..12usize),
+        prop::option::of([0..45usize, 2..9usize]),
+    )
+        .prop_map(|(packed, (alone, many), n_heads, d, causal, window, padding)| Case {
+            lengths: if packed { many } else { alone },
+            n_heads,
+            d,
+            causal,
+            window,
+            // Whoever sees nothing at all is of one mind about a row's keys, here about the sequence's.
+            padding: padding.filter(|_| !packed),
+            packed,
+        })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn blocks_are_as_all_at_once(case in case()) {
+        for (found, expected) in case.run(fused).iter().zip(case.run(composed)) {
+            found.assert_approx_eq::<f32>(&expected, Tolerance::rel_abs(2e-4, 2e-5));
+        }
+    }
+}
+
+/// A sequence in blocks.
+fn long() -> Case {
+    let lengths = vec![[131, 131], [5, 5], [64, 64]];
+    assert!(lengths[0][0] * lengths[0][1] > WHOLE && lengths[1][0] * lengths[1][1] < WHOLE);
+    Case { lengths, n_heads: 3, d: [24, 16], causal: true, window: Some(40), padding: None, packed: true }
+}
+
+#[test]
+fn the_number_of_threads_changes_no_bit() {
+    for precision in [Precision::Fp32, Precision::Bf16] {
+        let [one, two, three] = [1, 2, 3].map(|n| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(n).build().expect("a pool");
+            pool.install(|| {
+                long().run(|[q, k, v], mask| {
+                    q.device().seed(5);
+                    with_precision(precision, || attention(q, k, v, mask, 0.1))
+                })
+            })
+        });
+        assert!(one == two && one == three, "{precision:?}");
+    }
+}
+
+#[test]
+fn a_sequence_does_not_depend_on_the_others() {
+    let alone = Case { lengths: vec![[131, 131]], ..long() }.run(fused);
+    for (alone, packed) in alone.iter().zip(long().run(fused)) {
+        let (alone, packed) = (alone.iter::<f32>(), packed.iter::<f32>());
+        assert!(alone.zip(packed).all(|(a, b)| a.to_bits() == b.to_bits()));
+    }
+}
+
+#[test]
+fn scores_of_any_size_are_fine() {
+    let case = Case { lengths: vec![[30, 30]], causal: false, window: None, ..long() };
+    let far = |[q, k, v]: [Tensor<4>; 3], mask: &AttentionMask| attention(q * 1e4, k * 1e4, v, mask, 0.0);
+    for part in case.run(far) {
+        assert!(part.iter::<f32>().all(f32::is_finite));
+    }
+}
+
+#[test]
+fn bf16_rounds_operands_both_ways() {
+    for lengths in [vec![[7, 7]], vec![[131, 131]]] {
+        let case = Case { lengths, ..long() };
+        let exact = case.run(composed);
+        // The backward pass is outside of the scope.
+        let low =
+            case.run(|[q, k, v], mask| with_precision(Precision::Bf16, || attention(q, k, v, mask, 0.0)));
+        for (part, (low, exact)) in low.iter().zip(&exact).enumerate() {
+            let norm = |x: &mut dyn Iterator<Item = f32>| x.map(|x| x * x).sum::<f32>().sqrt();
+            let error = norm(&mut low.iter::<f32>().zip(exact.iter::<f32>()).map(|(a, b)| a - b));
+            let error = error / norm(&mut exact.iter::<f32>());
+            assert!((1e-4..3e-2).contains(&error), "part {part}: off by {error}");
+        }
+    }
+}
