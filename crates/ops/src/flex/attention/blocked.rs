@@ -15,7 +15,7 @@ use crate::flex::vector::sum;
 use std::ops::Range;
 use std::slice;
 
-/// Queries and keys in a tile of the usual form: its scores and their gradients stay in the second-level cache with the rest.
+/// Queries and keys in a tile, at most: its scores and their gradients stay in the second-level cache with the rest.
 /// Fixed, so that sums do not depend on the number of threads. Small in tests, so that there are several.
 pub const QUERIES: usize = if cfg!(test) { 6 } else { 256 };
 pub const KEYS: usize = if cfg!(test) { 9 } else { 256 };
@@ -66,29 +66,23 @@ fn begin(call: &Call, view: View, block: Range<usize>, rows: &mut Vec<Row>) -> R
     first..end
 }
 
-/// Queries of a block, at most. Its keys are those of a window and as many more as it has queries, each of which sees the
-/// window alone: so fewer of them under a narrow one.
-fn height(call: &Call) -> usize {
-    call.window.map_or(QUERIES, |window| window.clamp(QUERIES / 4, QUERIES))
-}
-
 /// The blocks of a task's queries.
-pub fn blocks(call: &Call, task: &Task) -> impl Iterator<Item = Range<usize>> + use<> {
-    let (q_len, height) = (task.q_len, height(call));
-    (0..q_len).step_by(height).map(move |start| start..q_len.min(start + height))
+pub fn blocks(task: &Task) -> impl Iterator<Item = Range<usize>> + use<> {
+    let q_len = task.q_len;
+    (0..q_len).step_by(QUERIES).map(move |start| start..q_len.min(start + QUERIES))
 }
 
-/// The tiles of a block's keys: where it has fewer queries, a tile has more of them.
-fn tiles(call: &Call, keys: Range<usize>) -> impl Iterator<Item = Range<usize>> + use<> {
-    let (end, width) = (keys.end, QUERIES * KEYS / height(call));
-    keys.step_by(width).map(move |start| start..end.min(start + width))
+/// The tiles of a block's keys.
+fn tiles(keys: Range<usize>) -> impl Iterator<Item = Range<usize>> {
+    let end = keys.end;
+    keys.step_by(KEYS).map(move |start| start..end.min(start + KEYS))
 }
 
 /// How many scores are computed of a task.
 pub fn scores(call: &Call, task: &Task) -> usize {
     let mut rows = Vec::with_capacity(QUERIES);
     let of = |block: Range<usize>| block.len() * begin(call, call.view(task), block.clone(), &mut rows).len();
-    blocks(call, task).map(of).sum()
+    blocks(task).map(of).sum()
 }
 
 impl Row {
@@ -124,7 +118,7 @@ pub unsafe fn forward(
     unsafe {
         let [q, k, v] = call.operands(task);
         let q = below(q, block.start);
-        for (n, keys) in tiles(call, keys).enumerate() {
+        for (n, keys) in tiles(keys).enumerate() {
             let (k, v) = (below(k, keys.start), below(v, keys.start));
             let (height, width) = (block.len(), keys.len());
             let target = Target::dense(scores.as_mut_ptr(), width);
@@ -171,14 +165,14 @@ pub unsafe fn backward(
             dk.at(key, 0).write_bytes(0, sizes.d_k);
             dv.at(key, 0).write_bytes(0, sizes.d_v);
         }
-        for block in blocks(call, task) {
+        for block in blocks(task) {
             let (q, dy, dq) = (below(q, block.start), below(dy, block.start), target_below(dq, block.start));
             let dots: Vec<f32> = block
                 .clone()
                 .map(|row| dot(below(context, row), below(dy, row - block.start), sizes.d_v))
                 .collect();
             let keys = begin(call, view, block.clone(), rows);
-            for (n, keys) in tiles(call, keys).enumerate() {
+            for (n, keys) in tiles(keys).enumerate() {
                 let (k, v) = (below(k, keys.start), below(v, keys.start));
                 let (dk, dv) = (target_below(dk, keys.start), target_below(dv, keys.start));
                 let (height, width) = (block.len(), keys.len());

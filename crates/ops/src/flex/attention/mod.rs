@@ -386,11 +386,11 @@ struct Part {
 }
 
 impl Part {
-    fn of(call: &Call, task: &Task) -> Vec<Self> {
+    fn of(task: &Task) -> Vec<Self> {
         let task = *task;
         match task.is_whole() {
             true => vec![Self { task, queries: 0..task.q_len }],
-            false => blocked::blocks(call, &task).map(|queries| Self { task, queries }).collect(),
+            false => blocked::blocks(&task).map(|queries| Self { task, queries }).collect(),
         }
     }
 }
@@ -423,7 +423,7 @@ pub(crate) fn attention(
         precision: Precision::current(),
     };
     op!("attention", call.flops());
-    let parts: Vec<Part> = call.tasks.iter().flat_map(|task| Part::of(&call, task)).collect();
+    let parts: Vec<Part> = call.tasks.iter().flat_map(Part::of).collect();
 
     let tracked = nodes[0].is_some();
     let has_blocks = call.has_blocks();
