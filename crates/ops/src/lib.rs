@@ -16,6 +16,7 @@
 //! | [`cross_entropy`] | one pass over the logits, whose memory the gradient takes over |
 //! | [`embedding`] | gather; the gradient scattered into that of a tied output layer, where there is one |
 //! | [`adamw`], [`lamb`], [`squared_sum`] | the whole update in one pass, LAMB's in two |
+//! | [`recompute`] | not composed: an operation around a part of a model, whose activations are not kept |
 //!
 //! Products are made in FP32, or within [`with_precision`] in bf16; [`kernels`] says by which instructions.
 //!
@@ -39,6 +40,7 @@ mod layer_norm;
 mod linear;
 mod packing;
 mod precision;
+mod recompute;
 
 pub use adam::AdamStep;
 pub use adamw::{adamw, squared_sum};
@@ -56,3 +58,4 @@ pub use layer_norm::{Residual, add_layer_norm, layer_norm};
 pub use linear::{linear, linear_tied};
 pub use packing::Packing;
 pub use precision::{Precision, with_precision};
+pub use recompute::{can_recompute, recompute};

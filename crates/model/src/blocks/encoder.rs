@@ -1,5 +1,5 @@
 use super::{EncoderLayer, FeedForward, LayerNorm, Linear, Selection, SelfAttention};
-use crate::ops::AttentionMask;
+use crate::ops::{self, AttentionMask};
 use burn::module::Module;
 use burn::tensor::Tensor;
 
@@ -13,6 +13,10 @@ pub struct Encoder<A: SelfAttention> {
     /// How many times `layers` are applied, each time to what they returned: more than once where one set of
     /// parameters stands for many layers, as in ALBERT (Lan et al. 2020, §3.1).
     pub repeats: usize,
+    /// Whether training [recomputes](ops::recompute) each layer in the backward pass, so that of the forward pass
+    /// only the layers' inputs are kept. The results are the same; it needs a device that
+    /// [can](ops::can_recompute). Where attentions are traced, the layers are kept all the same.
+    pub recompute: bool,
 }
 
 /// What to keep besides the last layer's output.
@@ -67,6 +71,10 @@ impl<A: SelfAttention> Encoder<A> {
                 hidden_states.push(x.clone());
             }
             let tokens = tokens.filter(|_| layers.peek().is_none());
+            if self.recompute && !trace.attentions {
+                x = recomputed(layer, x, mask, tokens);
+                continue;
+            }
             let output = layer.forward(x, mask, trace.attentions, tokens);
             attentions.extend(output.weights);
             x = output.context;
@@ -79,4 +87,17 @@ impl<A: SelfAttention> Encoder<A> {
         }
         EncoderOutput { last_hidden_state: x, hidden_states, attentions }
     }
+}
+
+/// The layer's output, to be computed again in the backward pass.
+fn recomputed<A: SelfAttention>(
+    layer: &EncoderLayer<A>,
+    x: Tensor<3>,
+    mask: &AttentionMask,
+    tokens: Option<&Selection>,
+) -> Tensor<3> {
+    let (mask, tokens) = (mask.clone(), tokens.cloned());
+    ops::recompute(layer, x, move |layer: &EncoderLayer<A>, x| {
+        layer.forward(x, &mask, false, tokens.as_ref()).context
+    })
 }

@@ -85,10 +85,11 @@ pub struct RunConfig {
 }
 
 /// Keys, or starts of keys, that change no weight: a run may be resumed with other values of them.
-const FREE_KEYS: [&str; 8] = [
+const FREE_KEYS: [&str; 9] = [
     "run.name",
     "train.workers",
     "train.prefetch",
+    "train.recompute",
     "eval.every",
     "eval.batch_size",
     "eval.max_examples",
@@ -568,7 +569,7 @@ final_fraction = 0.1
                 "\nsteps = 100",
                 "\nsteps = 100\nwarp = 9",
                 "run.toml:18: unknown key `train.warp`; expected one of `steps`, `batch_size`, `accumulate`, \
-                 `workers`, `prefetch`, `non_finite` or `precision`",
+                 `workers`, `prefetch`, `non_finite`, `precision` or `recompute`",
             ),
         ];
         for (from, to, message) in cases {
