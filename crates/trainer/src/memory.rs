@@ -36,8 +36,8 @@ pub struct MemoryEstimate {
     pub recomputed: u64,
     /// The micro-batches.
     pub batches: u64,
-    /// The copies of parameters and moments that a checkpoint is written from.
-    pub checkpoint: u64,
+    /// The copy of the parameters that the model is saved from in the end; a checkpoint is written tensor by tensor.
+    pub saving: u64,
 }
 
 /// How much is trained on at once.
@@ -89,7 +89,7 @@ impl MemoryEstimate {
             activations: if recompute { recomputed } else { kept },
             recomputed,
             batches: product([tokens, TOKEN, batches]),
-            checkpoint: sum([product([parameters, FLOAT]), product([trained, FLOAT, MOMENTS])]),
+            saving: product([parameters, FLOAT]),
         }
     }
 
@@ -99,22 +99,22 @@ impl MemoryEstimate {
         sum([self.parameters, self.moments, self.gradients.max(self.activations), self.batches])
     }
 
-    /// A step and the checkpoint after it: an allocator that keeps what a step has freed seldom reuses it for copies
-    /// of that size.
+    /// A step, and saving after the last one: an allocator that keeps what a step has freed seldom reuses it for
+    /// copies of that size.
     pub fn total(&self) -> u64 {
-        sum([self.step(), self.checkpoint])
+        sum([self.step(), self.saving])
     }
 }
 
 impl fmt::Display for MemoryEstimate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { parameters, gradients, moments, activations, batches, checkpoint, .. } = *self;
+        let Self { parameters, gradients, moments, activations, batches, saving, .. } = *self;
         write!(f, "about {}: parameters {}", bytes(self.total()), bytes(parameters))?;
         write!(f, ", optimiser {}, gradients {}", bytes(moments), bytes(gradients))?;
         if activations > 0 {
             write!(f, " or before them activations {}", bytes(activations))?;
         }
-        write!(f, ", batches {}, for a checkpoint {}", bytes(batches), bytes(checkpoint))
+        write!(f, ", batches {}, for saving {}", bytes(batches), bytes(saving))
     }
 }
 

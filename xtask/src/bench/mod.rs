@@ -3,6 +3,7 @@
 mod finetune;
 mod infer;
 pub mod measure;
+mod recompute;
 pub mod report;
 mod scaling;
 mod train;
@@ -36,6 +37,8 @@ enum What {
     Finetune(finetune::Args),
     /// How a pretraining step grows with batch, length, depth and cores: a table and a plot.
     Scaling(scaling::Args),
+    /// Pretraining steps with recomputed layers and with kept ones: time and memory.
+    Recompute(recompute::Args),
     /// Tokenizers beside the `tokenizers` crate and package: `--megabytes N` of text, `--rounds N`.
     Tokenizer(Rest),
     /// The benchmarks of the crates, through `cargo bench`: `-p CRATE`, a filter.
@@ -54,6 +57,7 @@ pub fn run(args: &Args) -> Result<()> {
         Some(What::Infer(args)) => infer::run(args),
         Some(What::Finetune(args)) => finetune::run(args),
         Some(What::Scaling(args)) => scaling::run(args),
+        Some(What::Recompute(args)) => recompute::run(args),
         Some(What::Tokenizer(rest)) => {
             let mut bench = step::cargo("bench");
             bench.args(["-p", "cloze-tokenizer", "--bench", "tokenizer", "--"]).args(&rest.args);

@@ -185,3 +185,87 @@ impl Backward<Flex, 1> for Given {
 fn with_gradient<const D: usize>(y: Tensor<D>, gradient: FlexTensor) -> Tensor<1> {
     output(Given, [Input::strided(y).node], tensor(vec![0.0], Shape::new([1])), || gradient)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{dropout, linear};
+    use burn::tensor::{Device, TensorData};
+
+    #[derive(Module, Debug)]
+    struct Map {
+        weight: Param<Tensor<2>>,
+        bias: Param<Tensor<1>>,
+    }
+
+    type Form = fn(&Map, Tensor<2>) -> Tensor<2>;
+
+    fn forward(map: &Map, x: Tensor<2>) -> Tensor<2> {
+        dropout(linear(x, map.weight.val(), Some(map.bias.val())), 0.3).tanh()
+    }
+
+    fn recomputed(map: &Map, x: Tensor<2>) -> Tensor<2> {
+        recompute(map, x, forward)
+    }
+
+    fn twice_recomputed(map: &Map, x: Tensor<2>) -> Tensor<2> {
+        recompute(map, x, recomputed)
+    }
+
+    fn leaf<const D: usize>(shape: [usize; D], phase: f32) -> Tensor<D> {
+        let n = shape.iter().product::<usize>();
+        let values: Vec<f32> = (0..n).map(|i| (i as f32 * 0.37 + phase).sin()).collect();
+        Tensor::<1>::from_data(values.as_slice(), &Device::flex().autodiff()).reshape(shape)
+    }
+
+    /// Output and gradients of one map applied three times.
+    fn results(form: Form, x_is_tracked: bool, weight_is_trained: bool) -> Vec<Option<TensorData>> {
+        Device::flex().seed(4);
+        let map = Map {
+            weight: Param::from_tensor(leaf([7, 7], 2.0)).set_require_grad(weight_is_trained),
+            bias: Param::from_tensor(leaf([7], 3.0)),
+        };
+        let x = leaf([5, 7], 0.1).set_require_grad(x_is_tracked);
+        let y = (0..3).fold(x.clone(), |x, _| form(&map, x));
+        let mut gradients = (y.clone() * leaf([5, 7], 4.0)).sum().backward();
+        let [x, weight] = [x, map.weight.val()].map(|leaf| leaf.grad_remove(&mut gradients));
+        let bias = map.bias.val().grad_remove(&mut gradients);
+        vec![
+            Some(y.into_data()),
+            x.map(Tensor::into_data),
+            weight.map(Tensor::into_data),
+            bias.map(Tensor::into_data),
+        ]
+    }
+
+    #[test]
+    fn gradients_are_the_same_bits_whatever_is_tracked() {
+        for (x, weight) in [(true, true), (false, true), (true, false), (false, false)] {
+            let kept = results(forward, x, weight);
+            assert_eq!(kept.iter().map(Option::is_some).collect::<Vec<_>>(), [true, x, weight, true]);
+            assert_eq!(results(recomputed, x, weight), kept);
+            assert_eq!(results(twice_recomputed, x, weight), kept, "recomputed in a recomputation");
+        }
+    }
+
+    #[test]
+    fn nothing_is_kept_of_what_is_frozen() {
+        let map =
+            Map { weight: Param::from_tensor(leaf([7, 7], 2.0)), bias: Param::from_tensor(leaf([7], 3.0)) };
+        let map = map.no_grad();
+        let y = recomputed(&map, leaf([5, 7], 0.1));
+        let shift = leaf([7], 1.0).require_grad();
+        let mut gradients = (y + shift.clone().unsqueeze()).sum().backward();
+        assert!(shift.grad_remove(&mut gradients).is_some());
+        assert!(map.weight.val().grad_remove(&mut gradients).is_none());
+    }
+
+    #[test]
+    #[should_panic(expected = "activations are recomputed where operations are fused, not on")]
+    fn a_device_that_cannot_is_refused() {
+        let device = Device::flex().autodiff().gradient_checkpointing();
+        let weight = Param::from_tensor(Tensor::zeros([7, 7], &device));
+        let map = Map { weight, bias: Param::from_tensor(Tensor::zeros([7], &device)) };
+        crate::recompute(&map, Tensor::zeros([5, 7], &device), forward);
+    }
+}

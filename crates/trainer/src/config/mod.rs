@@ -473,6 +473,7 @@ final_fraction = 0.1
             "run.name=other",
             "train.workers=3",
             "train.prefetch=9",
+            "train.recompute=true",
             "eval.every=7",
             "eval.batch_size=3",
             "eval.max_examples=5",
@@ -899,11 +900,17 @@ final_fraction = 0.1
             ("model.hidden_dropout", "a number from 0 to below 1"),
             ("schedule.kind", r#"one of "linear", "cosine", "constant", "inverse-sqrt" or "noam""#),
             ("train.precision", r#"one of "f32" or "bf16""#),
+            ("train.recompute", "true or false"),
             ("corpus", "a table"),
         ] {
             let values = ["-1", "nan", "1e300", "[]", "{a=1}", "true", "word"];
             let values = values.into_iter().chain(key.contains('.').then_some("0"));
-            let fits = [("optimizer.lr", "1e300"), ("model.hidden_dropout", "0"), ("corpus", "{a=1}")];
+            let fits = [
+                ("optimizer.lr", "1e300"),
+                ("model.hidden_dropout", "0"),
+                ("train.recompute", "true"),
+                ("corpus", "{a=1}"),
+            ];
             for value in values.filter(|value| !fits.contains(&(key, *value))) {
                 let message = error_of_set(&format!("{key}={value}"));
                 assert!(message.ends_with(&format!("; expected {expected}")), "{key}={value}: {message}");
