@@ -117,7 +117,7 @@ fn every_config_learns_the_same_on_a_second_backend() {
 #[test]
 fn a_second_backend_says_that_it_cannot_recompute() {
     let place = Workplace::new();
-    for (name, _) in in_order(&place.configs()) {
+    for name in ["bert-tiny-sample", "sst2"] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_cloze"));
         let config = format!("configs/{name}.toml");
         command.args(["train", &config, "--device", "ndarray", "--set", "train.recompute=true"]);
