@@ -237,7 +237,7 @@ pub struct TrainSection {
     #[serde(default)]
     pub precision: Precision,
     /// Whether a layer's activations are not kept for the backward pass but computed again there: the same weights, in
-    /// a fraction of the memory, for a fourth to a third more time. Default false.
+    /// less memory, for about one more forward pass of time. Default false.
     #[serde(default)]
     pub recompute: bool,
 }
