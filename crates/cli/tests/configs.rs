@@ -113,6 +113,22 @@ fn every_config_learns_the_same_on_a_second_backend() {
     }
 }
 
+#[cfg(feature = "ndarray")]
+#[test]
+fn a_second_backend_says_that_it_cannot_recompute() {
+    let place = Workplace::new();
+    for name in ["bert-tiny-sample", "sst2"] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_cloze"));
+        let config = format!("configs/{name}.toml");
+        command.args(["train", &config, "--device", "ndarray", "--set", "train.recompute=true"]);
+        let ran = command.current_dir(place.root()).output().unwrap();
+        let error = String::from_utf8_lossy(&ran.stderr);
+        let expected =
+            "`train.recompute` is true; expected false on this device: layers are recomputed on flex alone";
+        assert!(!ran.status.success() && error.contains(expected), "{name}: {error}");
+    }
+}
+
 #[test]
 fn fine_tuning_takes_several_seeds_and_is_profiled() {
     let place = Workplace::new();

@@ -1,8 +1,9 @@
 //! A model's parameters by name: the way in and out for every file format.
 
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
-use burn::tensor::{Tensor, TensorData};
+use burn::tensor::{DType, Tensor, TensorData};
 use std::collections::BTreeMap;
+use std::fmt;
 
 /// Float parameters by their path in the module tree, `bert.encoder.layers.0.attention.query.weight`.
 pub type NamedTensors = BTreeMap<String, TensorData>;
@@ -10,6 +11,52 @@ pub type NamedTensors = BTreeMap<String, TensorData>;
 /// Copies all float parameters of `module` to the host.
 pub fn collect<M: Module>(module: &M) -> NamedTensors {
     let mut visitor = Collect::default();
+    module.visit(&mut visitor);
+    visitor.tensors
+}
+
+/// A float tensor that stays where it is until it is asked for: to write many without a copy of all of them.
+pub struct OnDevice {
+    shape: Vec<usize>,
+    dtype: DType,
+    copy: Box<dyn Fn() -> TensorData>,
+}
+
+impl OnDevice {
+    /// It holds the tensor, which an in-place change then has to copy, for as long as it lives.
+    pub fn new<const D: usize>(tensor: Tensor<D>) -> Self {
+        let (shape, dtype) = (tensor.dims().to_vec(), tensor.dtype());
+        Self { shape, dtype, copy: Box::new(move || tensor.to_data()) }
+    }
+
+    /// Its shape.
+    pub fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    /// Its type.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// A copy on the host.
+    pub fn to_data(&self) -> TensorData {
+        (self.copy)()
+    }
+}
+
+impl fmt::Debug for OnDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} {:?}", self.dtype, self.shape)
+    }
+}
+
+/// Float tensors by their path, where they are.
+pub type TensorsOnDevice = BTreeMap<String, OnDevice>;
+
+/// All float parameters of `module`, none of which is copied.
+pub fn on_device<M: Module>(module: &M) -> TensorsOnDevice {
+    let mut visitor = InPlace::default();
     module.visit(&mut visitor);
     visitor.tensors
 }
@@ -48,6 +95,26 @@ impl ModuleVisitor for Collect {
 
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         self.tensors.insert(self.path.join("."), param.val().into_data());
+    }
+}
+
+#[derive(Default)]
+struct InPlace {
+    path: Vec<String>,
+    tensors: TensorsOnDevice,
+}
+
+impl ModuleVisitor for InPlace {
+    fn enter_module(&mut self, name: &str, _container: &str) {
+        self.path.push(name.to_string());
+    }
+
+    fn exit_module(&mut self, _name: &str, _container: &str) {
+        self.path.pop();
+    }
+
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        self.tensors.insert(self.path.join("."), OnDevice::new(param.val()));
     }
 }
 

@@ -17,6 +17,7 @@
 //! | [`cross_entropy`] | one pass over the logits, whose memory the gradient takes over |
 //! | [`embedding`] | gather; the gradient scattered into that of a tied output layer, where there is one |
 //! | [`adamw`], [`lamb`], [`squared_sum`] | the whole update in one pass, LAMB's in two |
+//! | [`recompute`] | not composed: an operation around a part of a model, whose activations are not kept |
 //!
 //! Products are made in FP32, or within [`with_precision`] in bf16; [`kernels`] says by which instructions.
 //!
@@ -41,6 +42,7 @@ mod linear;
 mod packed;
 mod packing;
 mod precision;
+mod recompute;
 
 pub use adam::AdamStep;
 pub use adamw::{adamw, squared_sum};
@@ -59,3 +61,4 @@ pub use linear::{linear, linear_tied};
 pub use packed::{PackedWeight, linear_packed};
 pub use packing::Packing;
 pub use precision::{Precision, with_precision};
+pub use recompute::{can_recompute, recompute};

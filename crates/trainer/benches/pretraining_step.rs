@@ -1,10 +1,10 @@
 //! One pretraining step: forward, backward, clipping, AdamW.
 //!
-//!     cargo bench -p cloze-trainer --bench pretraining_step -- PRESET BATCH LEN VOCAB STEPS f32|bf16 [LAYERS]
+//!     cargo bench -p cloze-trainer --bench pretraining_step -- PRESET BATCH LEN VOCAB STEPS f32|bf16 [LAYERS] [recompute]
 //!
 //! Prints one JSON line: the median, the process's peak memory, the floating-point operations of the
 //! step's matrix products and how fast the machine makes such a product alone. 15 % of the positions are
-//! masked. `cargo xtask bench train` runs it beside its peers.
+//! masked. LAYERS 0 are the preset's. `cargo xtask bench train` runs it beside its peers.
 #![allow(missing_docs)]
 
 use burn::optim::GradientsParams;
@@ -37,9 +37,10 @@ fn main() {
     let device = Device::flex().autodiff();
     device.seed(0);
     let mut config = BertConfig::preset(&preset, vocab).expect("a preset's name");
-    config.n_layers = args.get(6).map_or(config.n_layers, |_| number(6, ""));
+    config.n_layers = Some(number(6, "0")).filter(|n| *n > 0).unwrap_or(config.n_layers);
     config.max_positions = config.max_positions.max(len);
     let mut model = config.init(&mut ParamInit::new(&device, 0));
+    model.bert.encoder.recompute = args.get(7).is_some_and(|arg| arg == "recompute");
     let mut optimizer = Optimizer::new(OptimizerConfig::default(), &model).expect("no groups");
 
     let ids: Vec<i32> = (0..batch * len).map(|i| (5 + i * 7919 % (vocab - 5)) as i32).collect();

@@ -13,9 +13,9 @@
 use crate::optimizer::OptimizerState;
 use crate::step::StepReport;
 use crate::{Result, TrainerError};
-use cloze_data::Cursor;
-use cloze_model::huggingface::{read_tensors, write_tensors};
-use cloze_model::weights::NamedTensors;
+use cloze_data::{Cursor, file_checksum};
+use cloze_model::huggingface::{read_tensors, write_from_device, write_tensors};
+use cloze_model::weights::{NamedTensors, TensorsOnDevice};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -133,6 +133,17 @@ pub struct Checkpoint {
     pub optimizer: OptimizerState,
 }
 
+/// A checkpoint whose tensors are still in training.
+#[derive(Debug)]
+pub struct Snapshot<'a> {
+    /// Everything but the tensors.
+    pub state: &'a RunState,
+    /// The parameters.
+    pub model: TensorsOnDevice,
+    /// The optimiser's moments.
+    pub optimizer: TensorsOnDevice,
+}
+
 /// The folder of a run's checkpoints.
 #[derive(Debug, Clone)]
 pub struct Checkpoints {
@@ -181,12 +192,29 @@ impl Checkpoints {
 
     /// Writes a checkpoint, whole or not at all, and returns its folder.
     pub fn save(&self, checkpoint: &Checkpoint) -> Result<PathBuf> {
-        let path = self.path(checkpoint.state.step);
-        let partial = self.folder.join(format!("{PARTIAL}{:08}", checkpoint.state.step));
+        let Checkpoint { state, model, optimizer } = checkpoint;
+        self.write(state, |folder| {
+            write_tensors(&folder.join(MODEL), model, &[])?;
+            Ok(write_tensors(&folder.join(OPTIMIZER), optimizer, &[])?)
+        })
+    }
+
+    /// [`save`](Self::save) that copies one tensor at a time.
+    pub fn save_snapshot(&self, snapshot: &Snapshot<'_>) -> Result<PathBuf> {
+        let Snapshot { state, model, optimizer } = snapshot;
+        self.write(state, |folder| {
+            write_from_device(&folder.join(MODEL), model, &[])?;
+            Ok(write_from_device(&folder.join(OPTIMIZER), optimizer, &[])?)
+        })
+    }
+
+    fn write(&self, state: &RunState, tensors: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
+        let path = self.path(state.step);
+        let partial = self.folder.join(format!("{PARTIAL}{:08}", state.step));
         if partial.exists() {
             fs::remove_dir_all(&partial).map_err(TrainerError::io("remove", &partial))?;
         }
-        if let Err(error) = write(checkpoint, &partial) {
+        if let Err(error) = write(state, tensors, &partial) {
             // On a full disk it would take the room that whoever makes room has made.
             let _ = fs::remove_dir_all(&partial);
             return Err(error);
@@ -243,11 +271,10 @@ impl Checkpoints {
 }
 
 /// Makes a folder with a checkpoint's files, all of them on the disk.
-fn write(checkpoint: &Checkpoint, folder: &Path) -> Result<()> {
+fn write(state: &RunState, tensors: impl FnOnce(&Path) -> Result<()>, folder: &Path) -> Result<()> {
     fs::create_dir(folder).map_err(TrainerError::io("make", folder))?;
-    write_tensors(&folder.join(MODEL), &checkpoint.model, &[])?;
-    write_tensors(&folder.join(OPTIMIZER), &checkpoint.optimizer, &[])?;
-    write_json(&folder.join(STATE), &checkpoint.state)?;
+    tensors(folder)?;
+    write_json(&folder.join(STATE), state)?;
     write_json(&folder.join(CHECKSUMS), &checksums(folder)?)?;
     for name in [MODEL, OPTIMIZER, STATE, CHECKSUMS] {
         flush(&folder.join(name))?;
@@ -289,10 +316,8 @@ fn checksums(folder: &Path) -> Result<BTreeMap<String, String>> {
     [MODEL, OPTIMIZER, STATE]
         .into_iter()
         .map(|name| {
-            let path = folder.join(name);
-            let mut hasher = blake3::Hasher::new();
-            hasher.update_mmap_rayon(&path).map_err(TrainerError::io("read", &path))?;
-            Ok((name.to_string(), hasher.finalize().to_hex().to_string()))
+            // Read and not mapped, which would count as memory in use.
+            Ok((name.to_string(), file_checksum(&folder.join(name))?))
         })
         .collect()
 }

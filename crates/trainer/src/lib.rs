@@ -22,6 +22,7 @@ pub mod objective;
 pub mod optimizer;
 mod origin;
 pub mod pretraining;
+mod recompute;
 pub mod run;
 pub mod run_folder;
 pub mod schedule;

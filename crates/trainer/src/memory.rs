@@ -1,7 +1,7 @@
 //! What a run needs of memory, worked out before it allocates.
 
 use crate::config::{ModelSection, RunConfig};
-use crate::{Result, TrainerError};
+use crate::{Result, TrainerError, recompute};
 use burn::module::Module;
 use burn::tensor::Device;
 use cloze_model::bert::BertConfig;
@@ -32,10 +32,12 @@ pub struct MemoryEstimate {
     /// What the backward pass of one micro-batch needs of its forward pass. 0 of a model that is frozen in part,
     /// which keeps less, by an amount that depends on what is frozen.
     pub activations: u64,
+    /// What `activations` would be with recomputed layers.
+    pub recomputed: u64,
     /// The micro-batches.
     pub batches: u64,
-    /// The copies of parameters and moments that a checkpoint is written from.
-    pub checkpoint: u64,
+    /// The copy of the parameters that the model is saved from in the end; a checkpoint is written tensor by tensor.
+    pub saving: u64,
 }
 
 /// How much is trained on at once.
@@ -49,12 +51,14 @@ pub struct Load {
     pub predicted: f64,
     /// Micro-batches in memory.
     pub batches: u64,
+    /// Whether layers are [recomputed](cloze_model::ops::recompute).
+    pub recompute: bool,
 }
 
 impl MemoryEstimate {
     /// Of training `trained` of the `parameters` of a model that stands on `encoder`.
     pub fn new(encoder: &BertConfig, parameters: u64, trained: u64, load: Load) -> Self {
-        let Load { sequences, mean_len, predicted, batches } = load;
+        let Load { sequences, mean_len, predicted, batches, recompute } = load;
         let tokens = whole(sequences as f64 * mean_len);
         let [d, d_ff, d_embedding, n_heads, n_layers, vocab_size] = [
             encoder.d_model,
@@ -68,17 +72,24 @@ impl MemoryEstimate {
         // Of a token in a layer: what enters attention's and the feed-forward's maps and the normalisations, queries,
         // keys and values, and the attention probabilities. The last layer goes on with few tokens.
         let of_layer = sum([product([8, d]), product([2, d_ff]), product([n_heads, whole(mean_len)])]);
-        let of_layers = product([n_layers.saturating_sub(1), of_layer]);
-        let of_token = sum([of_layers, product([3, d]), product([3, d_embedding])]);
+        let inner_layers = n_layers.saturating_sub(1);
+        let outside = sum([product([3, d]), product([3, d_embedding])]);
         let logits = product([whole(tokens as f64 * predicted), vocab_size]);
-        let activations = sum([product([tokens, of_token]), logits]);
+        let activations = |of_layers: u64| match trained < parameters {
+            true => 0,
+            false => product([sum([product([tokens, sum([of_layers, outside])]), logits]), FLOAT]),
+        };
+        // The layers' inputs, and all of one.
+        let recomputed = activations(sum([product([n_layers, d]), product([inner_layers.min(1), of_layer])]));
+        let kept = activations(product([inner_layers, of_layer]));
         Self {
             parameters: product([parameters, FLOAT]),
             gradients: product([trained, FLOAT]),
             moments: product([trained, FLOAT, MOMENTS]),
-            activations: if trained < parameters { 0 } else { product([activations, FLOAT]) },
+            activations: if recompute { recomputed } else { kept },
+            recomputed,
             batches: product([tokens, TOKEN, batches]),
-            checkpoint: sum([product([parameters, FLOAT]), product([trained, FLOAT, MOMENTS])]),
+            saving: product([parameters, FLOAT]),
         }
     }
 
@@ -88,22 +99,22 @@ impl MemoryEstimate {
         sum([self.parameters, self.moments, self.gradients.max(self.activations), self.batches])
     }
 
-    /// A step and the checkpoint after it: an allocator that keeps what a step has freed seldom reuses it for copies
-    /// of that size.
+    /// A step, and saving after the last one: an allocator that keeps what a step has freed seldom reuses it for
+    /// copies of that size.
     pub fn total(&self) -> u64 {
-        sum([self.step(), self.checkpoint])
+        sum([self.step(), self.saving])
     }
 }
 
 impl fmt::Display for MemoryEstimate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { parameters, gradients, moments, activations, batches, checkpoint } = *self;
+        let Self { parameters, gradients, moments, activations, batches, saving, .. } = *self;
         write!(f, "about {}: parameters {}", bytes(self.total()), bytes(parameters))?;
         write!(f, ", optimiser {}, gradients {}", bytes(moments), bytes(gradients))?;
         if activations > 0 {
             write!(f, " or before them activations {}", bytes(activations))?;
         }
-        write!(f, ", batches {}, for a checkpoint {}", bytes(batches), bytes(checkpoint))
+        write!(f, ", batches {}, for saving {}", bytes(batches), bytes(saving))
     }
 }
 
@@ -113,6 +124,8 @@ pub(crate) struct Keys {
     pub model: String,
     /// Of a batch's size.
     pub batch: String,
+    /// Whether layers could be recomputed, and are not.
+    pub can_recompute: bool,
 }
 
 /// Refuses a run whose steps need `least` at least, where the machine is known to have less.
@@ -125,8 +138,15 @@ pub(crate) fn check(least: &MemoryEstimate, memory: Option<u64>, keys: &Keys) ->
     };
     let of_model = sum([least.parameters, least.moments, least.gradients]);
     let of_batch = least.activations.max(least.batches);
-    let keys = if of_model > of_batch { &keys.model } else { &keys.batch };
-    Err(TrainerError::Memory { needs: bytes(least.step()), has: bytes(has), keys: keys.clone() })
+    let recomputed = MemoryEstimate { activations: least.recomputed, ..*least };
+    let keys = if keys.can_recompute && recomputed.step() <= has {
+        format!("{}, or set `train.recompute = true`", keys.batch)
+    } else if of_model > of_batch {
+        keys.model.clone()
+    } else {
+        keys.batch.clone()
+    };
+    Err(TrainerError::Memory { needs: bytes(least.step()), has: bytes(has), keys })
 }
 
 /// What pretraining needs, with examples of `mean_len` tokens on average.
@@ -142,6 +162,7 @@ pub(crate) fn pretraining(
         mean_len,
         predicted: config.examples.masking.probability,
         batches: train.accumulate as u64,
+        recompute: train.recompute,
     };
     MemoryEstimate::new(encoder, parameters, parameters, load)
 }
@@ -158,7 +179,8 @@ pub(crate) fn check_new(
 ) -> Result<()> {
     encoder.validate()?;
     let model = encoder.init(&mut ParamInit::new(device, 0).deferred());
-    check(&pretraining(config, encoder, n_parameters(&model), SHORTEST), memory, &keys(config, encoder))
+    let least = pretraining(config, encoder, n_parameters(&model), SHORTEST);
+    check(&least, memory, &keys(config, encoder, device))
 }
 
 /// How many numbers a model's parameters have. None is drawn that has not been.
@@ -168,7 +190,7 @@ pub(crate) fn n_parameters<M: Module>(model: &M) -> u64 {
 }
 
 /// Those of a pretraining run.
-pub(crate) fn keys(config: &RunConfig, encoder: &BertConfig) -> Keys {
+pub(crate) fn keys(config: &RunConfig, encoder: &BertConfig, device: &Device) -> Keys {
     let model = match &config.model {
         ModelSection::Pretrained(section) => {
             format!("the model's size, which `model.path` ({}) decides", section.path.display())
@@ -184,7 +206,7 @@ pub(crate) fn keys(config: &RunConfig, encoder: &BertConfig) -> Keys {
         "`train.batch_size` ({}), `train.accumulate` ({}) or `examples.seq_len` ({})",
         train.batch_size, train.accumulate, config.examples.seq_len
     );
-    Keys { model, batch }
+    Keys { model, batch, can_recompute: !train.recompute && recompute::is_possible(device) }
 }
 
 fn whole(number: f64) -> u64 {
@@ -223,7 +245,7 @@ mod tests {
     use super::*;
 
     fn load(sequences: u64) -> Load {
-        Load { sequences, mean_len: 128.0, predicted: 0.15, batches: 1 }
+        Load { sequences, mean_len: 128.0, predicted: 0.15, batches: 1, recompute: false }
     }
 
     #[test]
@@ -254,15 +276,19 @@ mod tests {
         let model = huge.init(&mut ParamInit::new(&device, 0).deferred());
         let parameters = n_parameters(&model);
         assert!(parameters > 1 << 60);
-        let everything = Load { sequences: u64::MAX, mean_len: f64::MAX, predicted: 1.0, batches: u64::MAX };
-        let estimate = MemoryEstimate::new(&huge, parameters, parameters, everything);
-        assert_eq!(estimate.total(), u64::MAX);
-        assert!(estimate.to_string().starts_with("about 18.4 EB: "), "{estimate}");
+        for recompute in [false, true] {
+            let (sequences, batches) = (u64::MAX, u64::MAX);
+            let everything = Load { sequences, mean_len: f64::MAX, predicted: 1.0, batches, recompute };
+            let estimate = MemoryEstimate::new(&huge, parameters, parameters, everything);
+            assert_eq!(estimate.total(), u64::MAX);
+            assert!(estimate.to_string().starts_with("about 18.4 EB: "), "{estimate}");
+        }
     }
 
     #[test]
     fn only_what_surely_exceeds_is_refused() {
-        let keys = Keys { model: "`model.d_model` (9)".into(), batch: "`train.batch_size` (8)".into() };
+        let (model, batch) = ("`model.d_model` (9)".into(), "`train.batch_size` (8)".into());
+        let keys = Keys { model, batch, can_recompute: false };
         let encoder = BertConfig::tiny(1_000);
         let estimate = |sequences| MemoryEstimate::new(&encoder, 1_000_000, 1_000_000, load(sequences));
         let small = estimate(1);
@@ -277,5 +303,23 @@ mod tests {
         );
         let error = check(&estimate(1_000_000_000), Some(1 << 30), &keys).unwrap_err();
         assert!(message(error).ends_with("and this machine has 1.07 GB: lower `train.batch_size` (8)"));
+    }
+
+    #[test]
+    fn recomputing_is_told_of_where_it_would_do() {
+        let keys = Keys { model: "model".into(), batch: "batch".into(), can_recompute: true };
+        let encoder = BertConfig::large(30_522);
+        let kept = MemoryEstimate::new(&encoder, 336_226_108, 336_226_108, load(64));
+        let again = Load { recompute: true, ..load(64) };
+        let again = MemoryEstimate::new(&encoder, 336_226_108, 336_226_108, again);
+        assert!(again.activations < kept.activations / 8, "{again}");
+        assert_eq!((again.activations, again.gradients), (kept.recomputed, kept.gradients));
+        let lowered = |has: u64, keys: &Keys| {
+            let message = check(&kept, Some(has), keys).unwrap_err().to_string();
+            message.split_once(": lower ").unwrap().1.to_owned()
+        };
+        assert_eq!(lowered(again.step(), &keys), "batch, or set `train.recompute = true`");
+        assert_eq!(lowered(again.step() - 1, &keys), "batch");
+        assert_eq!(lowered(again.step(), &Keys { can_recompute: false, ..keys }), "batch");
     }
 }

@@ -4,6 +4,7 @@ use crate::{Result, TrainerError};
 use burn::module::{Module, ModuleMapper, Param, ParamId};
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor, TensorData};
+use cloze_model::weights::{OnDevice, TensorsOnDevice};
 use cloze_ops::{self as ops, AdamStep};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
@@ -122,11 +123,16 @@ impl Optimizer {
 
     /// Copies the state to the host; `module` gives the names.
     pub fn state<M: Module>(&self, module: &M) -> OptimizerState {
-        let mut state = OptimizerState::new();
+        self.on_device(module).into_iter().map(|(path, tensor)| (path, tensor.to_data())).collect()
+    }
+
+    /// The state where it is, under the names of [`state`](Self::state).
+    pub fn on_device<M: Module>(&self, module: &M) -> TensorsOnDevice {
+        let mut state = TensorsOnDevice::new();
         for (path, id) in paths(module) {
             if let Some(moments) = self.moments.get(&id) {
-                state.insert(format!("{path}.first"), moments.first.to_data());
-                state.insert(format!("{path}.second"), moments.second.to_data());
+                state.insert(format!("{path}.first"), OnDevice::new(moments.first.clone()));
+                state.insert(format!("{path}.second"), OnDevice::new(moments.second.clone()));
             }
         }
         state

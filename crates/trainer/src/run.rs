@@ -8,6 +8,7 @@ use crate::metrics::progress::{Meter, Pass, RunProgress, Status};
 use crate::metrics::{EvalRecord, METRICS_FILE, Record, Timing, TrainRecord, curve, jsonl, summary};
 use crate::origin::{Origin, PROGRAM, TokenizerOrigin};
 use crate::pretraining::{BertPretraining, Evaluation};
+use crate::recompute;
 use crate::run_folder::{RunFolder, write_whole, write_whole_folder};
 use crate::step::{StepConfig, StepReport};
 use crate::training::{Start, Training};
@@ -77,6 +78,7 @@ pub fn pretrain(
     options: &RunOptions<'_>,
     progress: &mut dyn RunProgress,
 ) -> Result<Outcome> {
+    recompute::check(config.train.recompute, &options.device)?;
     if let ModelSection::New(section) = &config.model {
         // With the smallest vocabulary: what is too large by itself is refused before one is trained.
         memory::check_new(config, &section.with_vocabulary(1, 0), &options.device, options.memory)?;
@@ -321,7 +323,8 @@ impl<'a> Run<'a> {
         data: Data,
         progress: &mut dyn RunProgress,
     ) -> Result<Self> {
-        let InitialModel { encoder: bert, model, architecture, report } = initial;
+        let InitialModel { encoder: bert, mut model, architecture, report } = initial;
+        recompute::set(&mut model.bert, config.train.recompute);
         let checkpoint = match &config.model {
             ModelSection::New(_) => String::new(),
             ModelSection::Pretrained(section) => section.path.display().to_string(),
@@ -349,7 +352,8 @@ impl<'a> Run<'a> {
         progress.note(&format!("memory: {estimate}"));
         // Held-out examples are as long as those trained on, but for chance.
         let least = memory::pretraining(config, &bert, parameters, mean_len / 2.0);
-        memory::check(&least, options.memory, &memory::keys(config, &bert))?;
+        let keys = memory::keys(config, &bert, &options.device);
+        memory::check(&least, options.memory, &keys)?;
 
         let tokenizer = folder.tokenizer();
         let changed = |checkpoint| TrainerError::CorpusChanged { checkpoint, tokenizer };

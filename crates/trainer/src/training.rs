@@ -1,6 +1,6 @@
 //! A model in training: its parameters, its optimiser, and how far it is, as checkpoints keep them.
 
-use crate::checkpoint::{Checkpoint, Checkpoints, CursorState, RunState};
+use crate::checkpoint::{Checkpoint, Checkpoints, CursorState, RunState, Snapshot};
 use crate::config::{NonFinite, Precision};
 use crate::kernels;
 use crate::metrics::MetricsLog;
@@ -134,10 +134,10 @@ impl<M: Module> Training<M> {
     /// Saves all of it; of the checkpoints before, the last ones and that of step `best` stay.
     pub fn checkpoint(&self, keep_last: usize, best: Option<u64>) -> Result<()> {
         let _checkpoint = tracing::trace_span!("checkpoint").entered();
-        self.checkpoints.save(&Checkpoint {
-            state: self.state.clone(),
-            model: weights::collect(self.model()),
-            optimizer: self.optimizer.state(self.model()),
+        self.checkpoints.save_snapshot(&Snapshot {
+            state: &self.state,
+            model: weights::on_device(self.model()),
+            optimizer: self.optimizer.on_device(self.model()),
         })?;
         self.checkpoints.prune(keep_last, best)
     }

@@ -172,6 +172,27 @@ fn an_interrupted_run_ends_with_the_same_bits() {
 }
 
 #[test]
+fn recomputed_layers_are_tuned_to_the_same_bits() {
+    let bench = Bench::new();
+    let drops = ["train.epochs=1", "model.dropout.hidden=0.2", "model.dropout.attention=0.2"];
+    for (name, set) in [
+        ("whole", "model.layer_decay=0.9"),
+        ("first", "model.freeze_layers=1"),
+        ("head", "model.freeze=[\"bert.*\"]"),
+        ("lora", "model.lora={ rank = 2, alpha = 4.0, dropout = 0.1 }"),
+    ] {
+        let [kept, again] = ["false", "true"].map(|recompute| {
+            let run = format!("{name}-{recompute}");
+            let recompute = format!("train.recompute={recompute}");
+            let sets = [&drops[..], &[set, &recompute]].concat();
+            bench.run_whole(&run, &bench.config("{ kind = \"classification\" }", "label", &sets));
+            parameters(&bench.path(&run).join("model"))
+        });
+        assert!(kept == again, "{name}: the tuned parameters differ");
+    }
+}
+
+#[test]
 fn what_is_frozen_stays_and_adapters_are_merged() {
     let bench = Bench::new();
     let before = parameters(&bench.path("model"));

@@ -162,6 +162,64 @@ fn accumulated_micro_batches_equal_one_large_batch() {
 }
 
 #[test]
+fn recomputed_layers_train_to_the_same_bits() {
+    let _held = generator();
+    let bench = Bench::new();
+    let sets = ["train.accumulate=2", "model.hidden_dropout=0.2", "model.attention_dropout=0.2"];
+    let again = [&sets[..], &["train.recompute=true"]].concat();
+    let kept = bench.finish("kept", &sets);
+    assert!(kept == bench.finish("recomputed", &again), "the trained parameters differ");
+    let bf16 = [&again[..], &["train.precision=bf16"]].concat();
+    assert!(kept != bench.finish("bf16", &bf16));
+    // A run may be resumed with another value.
+    stop_after(&bench, "both", &sets, false, 4);
+    let outcome = bench.run("both", &again, true, &AtomicBool::new(false), &mut Silent).unwrap();
+    let Outcome::Done { model, .. } = outcome else { panic!("{outcome:?}") };
+    assert!(kept == huggingface::read_tensors(&model.join("model.safetensors")).unwrap());
+}
+
+#[test]
+fn a_device_that_cannot_recompute_is_refused_before_anything_is_done() {
+    let bench = Bench::new();
+    let config = RunConfig::load(bench.path("run.toml"), &["train.recompute=true".into()]).unwrap();
+    let stop = AtomicBool::new(false);
+    let (folder, cache) = (bench.path("out"), bench.path("cache"));
+    let device = device().gradient_checkpointing();
+    let options = RunOptions { device, folder, cache, resume: false, memory: None, stop: &stop };
+    let error = pretrain(&config, &options, &mut Silent).unwrap_err();
+    assert!(error.is_of_config());
+    assert_eq!(
+        error.to_string(),
+        "`train.recompute` is true; expected false on this device: layers are recomputed on flex alone"
+    );
+    assert!(!bench.path("out").exists());
+}
+
+#[test]
+fn a_run_that_would_fit_with_recomputed_layers_is_told_so() {
+    let bench = Bench::new();
+    let small = ["model.n_layers=12", "train.batch_size=400"];
+    let run = |sets: &[&str], memory: u64| {
+        let sets: Vec<String> = small.iter().chain(sets).map(ToString::to_string).collect();
+        let config = RunConfig::load(bench.path("run.toml"), &sets).unwrap();
+        let (folder, cache, stop) = (bench.path("out"), bench.path("cache"), AtomicBool::new(true));
+        let device = Device::flex();
+        let options = RunOptions { device, folder, cache, resume: false, memory: Some(memory), stop: &stop };
+        pretrain(&config, &options, &mut Silent)
+    };
+    let megabytes = |sets: &[&str]| -> u64 {
+        let Err(TrainerError::Memory { needs, .. }) = run(sets, 1) else { panic!("a byte is enough") };
+        needs.strip_suffix(" MB").unwrap().parse().unwrap()
+    };
+    let (kept, again) = (megabytes(&[]), megabytes(&["train.recompute=true"]));
+    assert!(again < kept / 2, "{again} MB, {kept} MB");
+    let message = run(&[], (again + 1) * 1_000_000).unwrap_err().to_string();
+    assert!(message.ends_with(", or set `train.recompute = true`"), "{message}");
+    let message = run(&["train.recompute=true"], 1).unwrap_err().to_string();
+    assert!(!message.contains("recompute"), "{message}");
+}
+
+#[test]
 fn the_tied_embedding_stays_one_parameter() {
     let _held = generator();
     let config = bert(0.0);

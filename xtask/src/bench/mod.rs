@@ -6,6 +6,7 @@ mod infer;
 mod load;
 pub mod measure;
 pub mod processor;
+mod recompute;
 pub mod report;
 mod scaling;
 mod train;
@@ -46,6 +47,8 @@ enum What {
     Attention(measure::Rounds),
     /// How a pretraining step grows with batch, length, depth and cores: a table and a plot.
     Scaling(scaling::Args),
+    /// Pretraining steps with recomputed layers and with kept ones: time and memory.
+    Recompute(recompute::Args),
     /// Tokenizers beside the `tokenizers` crate and package: `--megabytes N` of text, `--rounds N`.
     Tokenizer(Rest),
     /// The benchmarks of the crates, through `cargo bench`: `-p CRATE`, a filter.
@@ -70,6 +73,7 @@ pub fn run(args: &Args) -> Result<()> {
         Some(What::Finetune(args)) => finetune::run(args),
         Some(What::Attention(args)) => attention::run(args),
         Some(What::Scaling(args)) => scaling::run(args),
+        Some(What::Recompute(args)) => recompute::run(args),
         Some(What::Tokenizer(rest)) => {
             let mut bench = step::cargo("bench");
             bench.args(["-p", "cloze-tokenizer", "--bench", "tokenizer", "--"]).args(&rest.args);

@@ -265,6 +265,7 @@ impl BertConfig {
                 final_norm: (self.norm == NormPlacement::Pre)
                     .then(|| LayerNorm::new(self.d_model, self.layer_norm_eps, init)),
                 repeats,
+                recompute: false,
             },
             pooler: self.pooler.then(|| Pooler::new(self.d_model, init)),
         }

@@ -1,7 +1,7 @@
 use super::Linear;
 use crate::ParamInit;
 use crate::ops::{self, AttentionMask};
-use burn::module::Module;
+use burn::module::{Module, ModuleDisplay};
 use burn::tensor::{Int, Tensor};
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ impl Selection {
 }
 
 /// Self-attention as an encoder layer sees it: the one piece to implement for another attention.
-pub trait SelfAttention: Module {
+pub trait SelfAttention: Module + ModuleDisplay + 'static {
     /// Mixes every position of `hidden` with the positions that `mask` lets it see.
     ///
     /// # Shapes

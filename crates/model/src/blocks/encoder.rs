@@ -1,5 +1,5 @@
 use super::{EncoderLayer, FeedForward, LayerNorm, Linear, Selection, SelfAttention};
-use crate::ops::AttentionMask;
+use crate::ops::{self, AttentionMask};
 use burn::module::Module;
 use burn::tensor::Tensor;
 
@@ -13,6 +13,10 @@ pub struct Encoder<A: SelfAttention> {
     /// How many times `layers` are applied, each time to what they returned: more than once where one set of
     /// parameters stands for many layers, as in ALBERT (Lan et al. 2020, §3.1).
     pub repeats: usize,
+    /// Whether training [recomputes](ops::recompute) each layer in the backward pass, so that of the forward pass
+    /// only the layers' inputs are kept. The results are the same; it needs a device that
+    /// [can](ops::can_recompute). Where attentions are traced, the layers are kept all the same.
+    pub recompute: bool,
 }
 
 /// What to keep besides the last layer's output.
@@ -67,6 +71,10 @@ impl<A: SelfAttention> Encoder<A> {
                 hidden_states.push(x.clone());
             }
             let tokens = tokens.filter(|_| layers.peek().is_none());
+            if self.recompute && !trace.attentions {
+                x = recomputed(layer, x, mask, tokens);
+                continue;
+            }
             let output = layer.forward(x, mask, trace.attentions, tokens);
             attentions.extend(output.weights);
             x = output.context;
@@ -78,5 +86,177 @@ impl<A: SelfAttention> Encoder<A> {
             hidden_states.push(x.clone());
         }
         EncoderOutput { last_hidden_state: x, hidden_states, attentions }
+    }
+}
+
+/// The layer's output, to be computed again in the backward pass.
+fn recomputed<A: SelfAttention>(
+    layer: &EncoderLayer<A>,
+    x: Tensor<3>,
+    mask: &AttentionMask,
+    tokens: Option<&Selection>,
+) -> Tensor<3> {
+    let (mask, tokens) = (mask.clone(), tokens.cloned());
+    ops::recompute(layer, x, move |layer: &EncoderLayer<A>, x| {
+        layer.forward(x, &mask, false, tokens.as_ref()).context
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bert::{BertConfig, BertForPreTraining, BertInput};
+    use crate::blocks::{AttentionOutput, MultiHeadAttention, MultiHeadAttentionConfig, NormPlacement};
+    use crate::lora::LoraConfig;
+    use crate::ops::{Precision, with_precision};
+    use crate::{ParamInit, first_layers, freeze};
+    use burn::module::{ModuleVisitor, Param};
+    use burn::optim::GradientsParams;
+    use burn::tensor::{Bool, Device, Distribution, Int, TensorData};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    fn device() -> Device {
+        Device::flex().autodiff()
+    }
+
+    fn config() -> BertConfig {
+        let config = BertConfig { d_ff: 24, n_heads: 4, ..BertConfig::new(41, 3, 16) };
+        BertConfig { hidden_dropout: 0.2, attention_dropout: 0.2, ..config }
+    }
+
+    fn packed() -> BertInput {
+        let lengths = [6, 1, 12];
+        let ids: Vec<i32> = (0..19).map(|i| 5 + i * 7 % 36).collect();
+        BertInput::packed(&ids, &lengths, &device())
+    }
+
+    fn padded() -> BertInput {
+        let ids: Vec<i32> = (0..24).map(|i| 5 + i * 11 % 36).collect();
+        let ignored: Vec<bool> = (0..24).map(|i| i >= 12 + 7).collect();
+        let shape = [2, 12];
+        let mask = Tensor::<2, Bool>::from_data(TensorData::new(ignored, shape), &device());
+        let ids = Tensor::<2, Int>::from_data(TensorData::new(ids, shape), &device());
+        BertInput::new(ids).with_pad_mask(mask)
+    }
+
+    struct Found {
+        gradients: GradientsParams,
+        data: Vec<Option<TensorData>>,
+    }
+
+    impl ModuleVisitor for Found {
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+            self.data.push(self.gradients.remove::<D>(param.id).map(Tensor::into_data));
+        }
+    }
+
+    /// The logits, and all parameters' gradients where they have one.
+    fn results<A: SelfAttention>(
+        model: &BertForPreTraining<A>,
+        input: BertInput,
+    ) -> (Vec<TensorData>, Vec<Option<TensorData>>) {
+        device().seed(9);
+        let positions = Tensor::<1, Int>::from_data([1, 7, 15], &device());
+        let logits = model.forward(input, positions);
+        let pairs = logits.next_sentence.unwrap();
+        let loss = logits.mlm.clone().powi_scalar(2).sum() + pairs.clone().powi_scalar(2).sum();
+        let gradients = GradientsParams::from_grads(loss.backward(), model);
+        let mut found = Found { gradients, data: Vec::new() };
+        model.visit(&mut found);
+        (vec![logits.mlm.into_data(), pairs.into_data()], found.data)
+    }
+
+    fn recomputing<A: SelfAttention>(model: &BertForPreTraining<A>) -> BertForPreTraining<A> {
+        let mut again = model.clone();
+        again.bert.encoder.recompute = true;
+        again
+    }
+
+    #[test]
+    fn recomputed_layers_give_the_same_bits() {
+        let init = || ParamInit::new(&device(), 1).with_std(0.3);
+        let pre = BertConfig { norm: NormPlacement::Pre, ..config() };
+        let mut models = vec![
+            config().init(&mut init()),
+            pre.init(&mut init()),
+            BertConfig { share_layers: true, ..config() }.init(&mut init()),
+        ];
+        let whole = models[0].clone();
+        for patterns in [first_layers(0), first_layers(2), vec!["bert.*".into()], vec!["*.bias".into()]] {
+            models.push(freeze(whole.clone(), &patterns).unwrap());
+        }
+        let lora = LoraConfig { dropout: 0.3, ..LoraConfig::default() };
+        models.push(BertForPreTraining {
+            bert: lora.attach(whole.bert.clone(), &mut init()).unwrap(),
+            ..whole
+        });
+        for (number, model) in models.iter().enumerate() {
+            for input in [packed(), padded()] {
+                for precision in [Precision::Fp32, Precision::Bf16] {
+                    let run = |model: &_| with_precision(precision, || results(model, input.clone()));
+                    let (kept, again) = (run(model), run(&recomputing(model)));
+                    assert!(kept.1.iter().any(Option::is_some));
+                    assert!(kept == again, "model {number} in {precision:?}");
+                }
+            }
+        }
+    }
+
+    /// An attention that counts how often it is computed.
+    #[derive(Module, Debug)]
+    struct Counted {
+        inner: MultiHeadAttention,
+        #[module(skip)]
+        calls: Arc<AtomicUsize>,
+    }
+
+    impl SelfAttention for Counted {
+        fn forward(&self, hidden: Tensor<3>, mask: &AttentionMask, need_weights: bool) -> AttentionOutput {
+            self.calls.fetch_add(1, Ordering::Relaxed);
+            self.inner.forward(hidden, mask, need_weights)
+        }
+    }
+
+    #[test]
+    fn a_layer_is_computed_twice_in_training_where_it_is_trained() {
+        let calls = Arc::new(AtomicUsize::new(0));
+        let attention = MultiHeadAttentionConfig::new(16, 4);
+        let model = config().init_with(&mut ParamInit::new(&device(), 1), |init| Counted {
+            inner: attention.init(init),
+            calls: calls.clone(),
+        });
+        let count = |model: &BertForPreTraining<Counted>| {
+            results(model, padded());
+            calls.swap(0, Ordering::Relaxed)
+        };
+        assert_eq!((count(&model), count(&recomputing(&model))), (3, 6));
+        let frozen = recomputing(&freeze(model.clone(), &first_layers(2)).unwrap());
+        assert_eq!(count(&frozen), 4, "the frozen layers once");
+        let valid = recomputing(&model.valid());
+        valid.bert.forward(BertInput::new(Tensor::zeros([1, 4], &Device::flex())));
+        assert_eq!(calls.swap(0, Ordering::Relaxed), 3, "nothing runs backwards");
+    }
+
+    /// An attention with random numbers of its own.
+    #[derive(Module, Debug)]
+    struct Random {
+        inner: MultiHeadAttention,
+    }
+
+    impl SelfAttention for Random {
+        fn forward(&self, hidden: Tensor<3>, mask: &AttentionMask, need_weights: bool) -> AttentionOutput {
+            let noise = hidden.random_like(Distribution::Default);
+            self.inner.forward(hidden + noise, mask, need_weights)
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "a second computation gave something else than the first")]
+    fn other_random_numbers_are_found_out() {
+        let attention = MultiHeadAttentionConfig::new(16, 4);
+        let model = config()
+            .init_with(&mut ParamInit::new(&device(), 1), |init| Random { inner: attention.init(init) });
+        results(&recomputing(&model), padded());
     }
 }

@@ -26,6 +26,6 @@ pub use checkpoint::{Checkpoint, LoadReport};
 pub use config::{FloatType, PretrainedConfig, ProblemType};
 pub use convert::{ConvertConfig, ConvertReport, convert};
 pub use folder::{MAX_SHARD_SIZE, save_tensors, tensors_of};
-pub use safetensors_file::{MappedTensors, map_tensors, read_tensors, write_tensors};
+pub use safetensors_file::{MappedTensors, map_tensors, read_tensors, write_from_device, write_tensors};
 pub use save::{SaveConfig, SaveReport, save_pretrained};
 pub use sentence::SentenceConfig;

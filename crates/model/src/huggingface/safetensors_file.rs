@@ -1,10 +1,11 @@
 use super::whole::write_whole;
-use crate::weights::NamedTensors;
+use crate::weights::{NamedTensors, OnDevice, TensorsOnDevice};
 use crate::{ModelError, Result};
 use burn::tensor::{AllocationProperty, DType, TensorData};
 use memmap2::Mmap;
 use safetensors::SafeTensorError;
-use safetensors::tensor::{Dtype, SafeTensors, TensorView};
+use safetensors::tensor::{Dtype, SafeTensors, TensorView, View};
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::path::Path;
@@ -110,24 +111,61 @@ pub fn write_tensors(path: &Path, tensors: &NamedTensors, metadata: &[(&str, &st
     write_some(path, tensors.iter().map(|(name, data)| (name.as_str(), data)), metadata)
 }
 
+/// [`write_tensors`] of tensors that are copied to the host one by one, each when its turn comes.
+pub fn write_from_device(path: &Path, tensors: &TensorsOnDevice, metadata: &[(&str, &str)]) -> Result<()> {
+    struct Copied<'a>(&'a OnDevice, Dtype);
+
+    impl View for Copied<'_> {
+        fn dtype(&self) -> Dtype {
+            self.1
+        }
+
+        fn shape(&self) -> &[usize] {
+            self.0.shape()
+        }
+
+        fn data(&self) -> Cow<'_, [u8]> {
+            self.0.to_data().as_bytes().to_vec().into()
+        }
+
+        fn data_len(&self) -> usize {
+            self.0.shape().iter().product::<usize>() * self.0.dtype().size()
+        }
+    }
+
+    let views = tensors.iter().map(|(name, tensor)| {
+        let dtype = float_type(name, tensor.dtype());
+        (name.as_str(), Copied(tensor, dtype))
+    });
+    write_views(path, views.collect(), metadata)
+}
+
 /// [`write_tensors`] of tensors that are borrowed one by one.
 pub(super) fn write_some<'a>(
     path: &Path,
     tensors: impl Iterator<Item = (&'a str, &'a TensorData)>,
     metadata: &[(&str, &str)],
 ) -> Result<()> {
-    let views: Vec<(&str, TensorView<'_>)> = tensors
-        .map(|(name, data)| {
-            let dtype = match data.dtype() {
-                DType::F32 => Dtype::F32,
-                DType::F16 => Dtype::F16,
-                DType::BF16 => Dtype::BF16,
-                other => panic!("`{name}`: {other:?} is no float type of weights"),
-            };
-            let view = TensorView::new(dtype, data.shape().to_vec(), data.as_bytes());
-            (name, view.expect("a tensor's bytes fill its shape"))
-        })
-        .collect();
+    let view = |(name, data): (&'a str, &'a TensorData)| {
+        let dtype = float_type(name, data.dtype());
+        let view = TensorView::new(dtype, data.shape().to_vec(), data.as_bytes());
+        (name, view.expect("a tensor's bytes fill its shape"))
+    };
+    write_views(path, tensors.map(view).collect(), metadata)
+}
+
+/// # Panics
+/// If it is none of the types that weights have.
+fn float_type(name: &str, dtype: DType) -> Dtype {
+    match dtype {
+        DType::F32 => Dtype::F32,
+        DType::F16 => Dtype::F16,
+        DType::BF16 => Dtype::BF16,
+        other => panic!("`{name}`: {other:?} is no float type of weights"),
+    }
+}
+
+fn write_views(path: &Path, views: Vec<(&str, impl View)>, metadata: &[(&str, &str)]) -> Result<()> {
     let metadata: HashMap<String, String> =
         metadata.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
     write_whole(path, |partial| {

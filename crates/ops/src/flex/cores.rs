@@ -1,5 +1,6 @@
 //! All cores ready while there is much to share out.
 
+use super::seeds::Source;
 use crate::{Precision, with_precision};
 use rayon::Yield;
 use std::hint::spin_loop;
@@ -17,13 +18,15 @@ pub(crate) fn on_awake_cores<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     if rayon::current_num_threads() == 1 {
         return work();
     }
-    let precision = Precision::current();
+    let (precision, mut seeds) = (Precision::current(), Source::take());
     let mut result = None;
     rayon::scope(|_| {
         let _others = Awake::new();
-        // A thread that waits takes over what it finds, another caller's work too: not in its own precision.
-        result = Some(with_precision(precision, work));
+        // A thread that waits takes over what it finds, another caller's work too: not in its own precision, nor
+        // with its own seeds.
+        result = Some(with_precision(precision, || seeds.within(work)));
     });
+    seeds.put();
     result.expect("made in the scope")
 }
 

@@ -13,6 +13,8 @@ pub(crate) mod lamb;
 pub(crate) mod layer_norm;
 pub(crate) mod linear;
 mod random;
+pub(crate) mod recompute;
+mod seeds;
 mod vector;
 
 /// A span of `tracing` over the rest of the block, for profiles: the operation and, where it is one,
@@ -25,7 +27,7 @@ macro_rules! op {
 pub(crate) use op;
 
 use crate::{Kernels, Precision};
-use burn::tensor::{DType, Device, Distribution, Int, Shape, Tensor};
+use burn::tensor::{DType, Device, Int, Shape, Tensor};
 use burn_autodiff::Autodiff;
 use burn_autodiff::checkpoint::strategy::NoCheckpointing;
 use burn_autodiff::grads::Gradients;
@@ -34,6 +36,7 @@ use burn_backend::tensor::FloatTensor;
 use burn_dispatch::{DispatchDevice, GradientCheckpointingStrategy};
 use burn_flex::{Flex, FlexTensor, Layout};
 use burn_std::Bytes;
+use seeds::draw_seed;
 use std::mem::MaybeUninit;
 
 /// Which multiply here.
@@ -135,16 +138,6 @@ fn register<S, const N: usize>(grads: &mut Gradients, ops: &Ops<S, N>, gradients
 pub(crate) fn indices<const D: usize>(ids: Tensor<D, Int>) -> Vec<usize> {
     let ids = ids.into_data();
     ids.iter::<i64>().map(|id| usize::try_from(id).expect("an index is not negative")).collect()
-}
-
-/// A seed from the device's generator.
-fn draw_seed(device: &Device) -> u64 {
-    let device = device.clone().inner();
-    let [high, low] = [0, 1].map(|_| {
-        let draw = Tensor::<1>::random([1], Distribution::Uniform(0.0, 1.0), &device);
-        u64::from(draw.into_scalar::<f32>().to_bits())
-    });
-    high << 32 ^ low
 }
 
 fn dense(x: FlexTensor) -> FlexTensor {

@@ -85,10 +85,11 @@ pub struct RunConfig {
 }
 
 /// Keys, or starts of keys, that change no weight: a run may be resumed with other values of them.
-const FREE_KEYS: [&str; 8] = [
+const FREE_KEYS: [&str; 9] = [
     "run.name",
     "train.workers",
     "train.prefetch",
+    "train.recompute",
     "eval.every",
     "eval.batch_size",
     "eval.max_examples",
@@ -472,6 +473,7 @@ final_fraction = 0.1
             "run.name=other",
             "train.workers=3",
             "train.prefetch=9",
+            "train.recompute=true",
             "eval.every=7",
             "eval.batch_size=3",
             "eval.max_examples=5",
@@ -568,7 +570,7 @@ final_fraction = 0.1
                 "\nsteps = 100",
                 "\nsteps = 100\nwarp = 9",
                 "run.toml:18: unknown key `train.warp`; expected one of `steps`, `batch_size`, `accumulate`, \
-                 `workers`, `prefetch`, `non_finite` or `precision`",
+                 `workers`, `prefetch`, `non_finite`, `precision` or `recompute`",
             ),
         ];
         for (from, to, message) in cases {
@@ -898,11 +900,17 @@ final_fraction = 0.1
             ("model.hidden_dropout", "a number from 0 to below 1"),
             ("schedule.kind", r#"one of "linear", "cosine", "constant", "inverse-sqrt" or "noam""#),
             ("train.precision", r#"one of "f32" or "bf16""#),
+            ("train.recompute", "true or false"),
             ("corpus", "a table"),
         ] {
             let values = ["-1", "nan", "1e300", "[]", "{a=1}", "true", "word"];
             let values = values.into_iter().chain(key.contains('.').then_some("0"));
-            let fits = [("optimizer.lr", "1e300"), ("model.hidden_dropout", "0"), ("corpus", "{a=1}")];
+            let fits = [
+                ("optimizer.lr", "1e300"),
+                ("model.hidden_dropout", "0"),
+                ("train.recompute", "true"),
+                ("corpus", "{a=1}"),
+            ];
             for value in values.filter(|value| !fits.contains(&(key, *value))) {
                 let message = error_of_set(&format!("{key}={value}"));
                 assert!(message.ends_with(&format!("; expected {expected}")), "{key}={value}: {message}");

@@ -236,6 +236,10 @@ pub struct TrainSection {
     /// In what precision matrices are multiplied: `"f32"` or `"bf16"`. Default `"f32"`.
     #[serde(default)]
     pub precision: Precision,
+    /// Whether a layer's activations are not kept for the backward pass but computed again there: the same weights, in
+    /// less memory, for about one more forward pass of time. Default false.
+    #[serde(default)]
+    pub recompute: bool,
 }
 
 /// What happens on a loss or gradient that is not finite.

@@ -186,6 +186,10 @@ pub struct FineTuneTrain {
     /// In what precision matrices are multiplied: `"f32"` or `"bf16"`. Default `"f32"`.
     #[serde(default)]
     pub precision: Precision,
+    /// Whether a layer's activations are computed again in the backward pass, see
+    /// [`TrainSection::recompute`](crate::config::TrainSection::recompute). Default false.
+    #[serde(default)]
+    pub recompute: bool,
 }
 
 /// `[eval]`: when to measure, by what, and when to stop.
@@ -236,7 +240,8 @@ impl FineTuneConfig {
 }
 
 impl FolderConfig for FineTuneConfig {
-    const FREE_KEYS: &[&str] = &["run.name", "eval.batch_tokens", "checkpoint.", "log.", "data.test"];
+    const FREE_KEYS: &[&str] =
+        &["run.name", "train.recompute", "eval.batch_tokens", "checkpoint.", "log.", "data.test"];
 
     fn load(path: &Path) -> Result<Self> {
         Self::load(path, &[])

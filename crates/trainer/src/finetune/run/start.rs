@@ -12,10 +12,11 @@ use crate::memory::{Keys, Load, MemoryEstimate, check, n_parameters};
 use crate::metrics::progress::RunProgress;
 use crate::metrics::summary;
 use crate::optimizer::OptimizerConfig;
+use crate::recompute;
 use crate::training::{Start, Training};
 use crate::{Result, TrainerError};
 use burn::module::{Module, ModuleVisitor, Param};
-use burn::tensor::Tensor;
+use burn::tensor::{Device, Tensor};
 use cloze_data::derive_seed;
 use cloze_data::labelled::{BatchSize, Buckets};
 use cloze_model::bert::BertConfig;
@@ -47,6 +48,7 @@ impl<'a, T: Task> Run<'a, T> {
         // Known before the first step, and not after the first epoch.
         figures(&*task.predictions(&[], &[], &[]), config.eval.metric.as_deref())?;
         let device = options.device.clone().autodiff();
+        recompute::check(config.train.recompute, &device)?;
         let seed = config.run.seed;
         let mut init = ParamInit::new(&device, derive_seed(seed, &[INIT_STREAM])).with_std(0.02);
         let pretrained = Pretrained::open(&config.model.path)?;
@@ -57,15 +59,17 @@ impl<'a, T: Task> Run<'a, T> {
             let expected = format!("at most {}, the checkpoint's positions", encoder.max_positions);
             return Err(bad_setting("data.max_len", config.data.max_len, expected));
         }
-        let model = Self::prepare(config, task, &encoder, model, &mut init)?;
-        let parameters = (n_parameters(&model), n_trained(&model) as u64);
+        let mut model = Self::prepare(config, task, &encoder, model, &mut init)?;
+        recompute::set(task.encoder(&mut model), config.train.recompute);
+        let (parameters, trained) = (n_parameters(&model), n_trained(&model) as u64);
         let lengths: Vec<usize> =
             data.train.features.iter().map(|features| n_tokens(task, features)).collect();
         let size = BatchSize::Examples(config.train.batch_size);
         let buckets = Buckets::new(lengths, size, derive_seed(seed, &[ORDER_STREAM]));
         let batches = buckets.epoch(0);
-        let memory = memory(task, &data.train.features, &batches, &encoder, parameters);
-        check(&memory, options.memory, &keys(config))?;
+        let load = Load { recompute: config.train.recompute, ..load(task, &data.train.features, &batches) };
+        let memory = MemoryEstimate::new(&encoder, parameters, trained, load);
+        check(&memory, options.memory, &keys(config, &options.device))?;
         // Batches of so many examples are as many in every epoch.
         let epoch = batches.len() as u64;
         let epochs = config.train.epochs;
@@ -204,26 +208,20 @@ impl<'a, T: Task> Run<'a, T> {
     }
 }
 
-/// What steps on these batches need; the largest one counts.
-fn memory<T: Task>(
-    task: &T,
-    features: &[T::Features],
-    batches: &[Vec<usize>],
-    encoder: &BertConfig,
-    (parameters, trained): (u64, u64),
-) -> MemoryEstimate {
+/// The largest of these batches; layers are kept.
+fn load<T: Task>(task: &T, features: &[T::Features], batches: &[Vec<usize>]) -> Load {
     let tokens = |batch: &[usize]| batch.iter().map(|i| n_tokens(task, &features[*i])).sum::<usize>();
     let largest = batches.iter().max_by_key(|batch| tokens(batch)).map_or(&[][..], Vec::as_slice);
     let sequences: usize = largest.iter().map(|i| task.sequences(&features[*i]).len()).sum();
     let mean_len = tokens(largest) as f64 / sequences.max(1) as f64;
-    let load = Load { sequences: sequences as u64, mean_len, predicted: 0.0, batches: 1 };
-    MemoryEstimate::new(encoder, parameters, trained, load)
+    Load { sequences: sequences as u64, mean_len, predicted: 0.0, batches: 1, recompute: false }
 }
 
 /// What of a config decides how much memory a run needs.
-fn keys(config: &FineTuneConfig) -> Keys {
+fn keys(config: &FineTuneConfig, device: &Device) -> Keys {
     let FineTuneConfig { model, train, data, .. } = config;
     Keys {
+        can_recompute: !train.recompute && recompute::is_possible(device),
         model: format!("the model's size, which `model.path` ({}) decides", model.path.display()),
         batch: format!("`train.batch_size` ({}) or `data.max_len` ({})", train.batch_size, data.max_len),
     }
