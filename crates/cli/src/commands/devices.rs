@@ -53,7 +53,7 @@ fn table(devices: &[Available]) -> String {
         let Some(Kernels { fp32, bf16, int8, refused, .. }) = kernels_of(device) else {
             continue;
         };
-        for (format, kernel) in [("FP32", fp32), ("bf16", bf16), ("8 bits", int8)] {
+        for (format, kernel) in [("FP32", fp32), ("bf16", bf16), ("8-bit", int8)] {
             table.add_row([String::new(), format!("{format} products: {kernel}")]);
         }
         for kernel in refused {
@@ -95,7 +95,7 @@ mod tests {
         let table = table(&devices());
         let lines: Vec<&str> = table.lines().map(str::trim).collect();
         assert!(lines[0].starts_with("flex") && lines[0].ends_with("CPU (default)"), "{table}");
-        let expected = [("FP32", fp32), ("bf16", bf16), ("8 bits", int8)];
+        let expected = [("FP32", fp32), ("bf16", bf16), ("8-bit", int8)];
         assert_eq!(lines[1..4], expected.map(|(format, kernel)| format!("{format} products: {kernel}")));
         assert!(lines.last().unwrap().starts_with("cuda:1") && table.ends_with("a GPU"), "{table}");
     }
