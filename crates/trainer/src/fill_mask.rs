@@ -52,7 +52,7 @@ impl FillMask {
         let config = checkpoint.encoder(Architecture::MaskedLm);
         let init = &mut ParamInit::new(device, 0).deferred();
         let model = BertForMaskedLm { bert: config.init_encoder(init), mlm: MlmHead::new(&config, init) };
-        let (model, report) = checkpoint.load_into(model, Architecture::MaskedLm, &["mlm.*"])?;
+        let (mut model, report) = checkpoint.load_into(model, Architecture::MaskedLm, &["mlm.*"])?;
         if let Some(missing) = report.missing.first() {
             return Err(TrainerError::NoMlmHead { folder: folder.into(), missing: missing.clone() });
         }
@@ -61,6 +61,7 @@ impl FillMask {
             .mask
             .ok_or_else(|| TrainerError::NoMaskToken { folder: folder.into() })?;
         check_fit(&tokenizer, &config, folder, false)?;
+        model.bert.pack_weights();
         Ok(Self {
             folder: folder.into(),
             tokenizer,

@@ -23,7 +23,7 @@ pub struct Linear {
 /// A weight that does not change any more.
 #[derive(Debug, Clone)]
 enum InferenceWeight {
-    Packed(PackedWeight),
+    Packed(Box<PackedWeight>),
     Int8(Int8Weight),
 }
 
@@ -43,7 +43,7 @@ impl Linear {
     /// Lays the weight out for the products to come, see [`ops::linear_packed`]: for inference only. The weight itself
     /// stays as it is; what is changed in it afterwards counts no more.
     pub fn pack(&mut self) {
-        self.inference = Some(InferenceWeight::Packed(PackedWeight::new(self.weight.val())));
+        self.inference = Some(InferenceWeight::Packed(Box::new(PackedWeight::new(self.weight.val()))));
     }
 
     /// Adds the adapter, where there is one, to the weight, and drops it.

@@ -247,9 +247,8 @@ fn open<T: Ask<Model: Sync> + Send + Sync + 'static>(
 ) -> Result<(BertConfig, Box<dyn Asked>, LoadReport)> {
     let init = &mut ParamInit::new(device, 0);
     let (encoder, mut model, report) = task.model(checkpoint, &DropoutOverrides::default(), init)?;
-    if int8 {
-        task.encoder(&mut model).quantize_int8();
-    }
+    let asked = task.encoder(&mut model);
+    if int8 { asked.quantize_int8() } else { asked.pack_weights() }
     Ok((encoder, Box::new(TaskModel { task, model }), report))
 }
 
