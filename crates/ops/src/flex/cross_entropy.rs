@@ -15,16 +15,16 @@ vectorised! {
     /// `log Σ exp(x)`
     fn log_sum_exp(x: &[f32]) -> f32 {
         let greatest = max(x);
-        greatest + sum(x.len(), |i| exp(x[i] - greatest)).ln()
+        greatest + sum([x], |[x]| exp(x - greatest)).ln()
     }
 
     fn total(x: &[f32]) -> f32 {
-        sum(x.len(), |i| x[i])
+        sum([x], |[x]| x)
     }
 
     fn weighted_total(x: &[f32], weights: &[f32]) -> f32 {
         let weights = &weights[..x.len()];
-        sum(x.len(), |i| x[i] * weights[i])
+        sum([x, weights], |[x, weight]| x * weight)
     }
 
     /// Logits to `gradient · (weight · softmax − spread)`.

@@ -1,7 +1,7 @@
 //! LAMB's update: one pass for moments and norms, one for the values.
 
 use super::adamw::{Constants, TASK};
-use super::vector::vectorised;
+use super::vector::{sum, vectorised};
 use super::{Input, op, values, values_mut};
 use crate::AdamStep;
 use crate::lamb::trust_ratio;
@@ -25,10 +25,11 @@ vectorised! {
             first[i] = c.beta1 * first[i] + (1.0 - c.beta1) * gradient;
             second[i] = c.beta2 * second[i] + (1.0 - c.beta2) * gradient * gradient;
         }
+        let (first, second): (&[f32], &[f32]) = (first, second);
         [
-            super::vector::sum(n, |i| value[i] * value[i]),
-            super::vector::sum(n, |i| {
-                let r = direction(value[i], first[i], second[i], c);
+            sum([value], |[value]| value * value),
+            sum([value, first, second], |[value, first, second]| {
+                let r = direction(value, first, second, c);
                 r * r
             }),
         ]

@@ -37,8 +37,8 @@ vectorised! {
 
     fn norm_row(x: &[f32], gamma: &[f32], beta: &[f32], epsilon: f32, y: &mut [MaybeUninit<f32>]) -> Statistics {
         let d = x.len();
-        let mean = sum(d, |i| x[i]) / d as f32;
-        let variance = sum(d, |i| (x[i] - mean) * (x[i] - mean)) / d as f32;
+        let mean = sum([x], |[x]| x) / d as f32;
+        let variance = sum([x], |[x]| (x - mean) * (x - mean)) / d as f32;
         let inverse = 1.0 / (variance + epsilon).sqrt();
         let (gamma, beta) = (&gamma[..d], &beta[..d]);
         for (i, y) in y[..d].iter_mut().enumerate() {
@@ -60,8 +60,8 @@ vectorised! {
         let [mean, inverse] = statistics;
         let (gamma, gradient) = (&gamma[..d], &mut gradient[..d]);
         let (gamma_gradient, beta_gradient) = (&mut gamma_gradient[..d], &mut beta_gradient[..d]);
-        let a = sum(d, |i| gradient[i] * gamma[i]) / d as f32;
-        let b = sum(d, |i| gradient[i] * gamma[i] * ((x[i] - mean) * inverse)) / d as f32;
+        let a = sum([&*gradient, gamma], |[gradient, gamma]| gradient * gamma) / d as f32;
+        let b = sum([&*gradient, gamma, x], |[gradient, gamma, x]| gradient * gamma * ((x - mean) * inverse)) / d as f32;
         for i in 0..d {
             let normed = (x[i] - mean) * inverse;
             gamma_gradient[i] += gradient[i] * normed;

@@ -48,36 +48,18 @@ pub(crate) use vectorised;
 /// Partial sums side by side: one AVX-512 register.
 const LANES: usize = 16;
 
-/// `Σ f(i)` for `i` in `0..n`, in an order that does not depend on the instruction set.
-#[inline(always)]
-pub(crate) fn sum(n: usize, f: impl Fn(usize) -> f32) -> f32 {
-    let mut lanes = [0f32; LANES];
-    let whole = n - n % LANES;
-    for start in (0..whole).step_by(LANES) {
-        for (lane, sum) in lanes.iter_mut().enumerate() {
-            *sum += f(start + lane);
-        }
-    }
-    let mut total = 0.0;
-    for lane in lanes {
-        total += lane;
-    }
-    for i in whole..n {
-        total += f(i);
-    }
-    total
-}
-
-/// `Σ f(aᵢ, bᵢ)` over slices of the same length, in an order that does not depend on the instruction set.
+/// `Σ f(xᵢ, yᵢ, …)` over slices of the same length, in an order that does not depend on the instruction set.
 ///
-/// Unlike [`sum`] with indices, whose bounds the compiler checks one by one, it becomes vector code for any slices.
+/// Slices rather than an index: where a sum's elements are indexed, the compiler checks each, and makes no vector code.
 #[inline(always)]
-pub(crate) fn sum_pairs(a: &[f32], b: &[f32], f: impl Fn(f32, f32) -> f32) -> f32 {
+pub(crate) fn sum<const N: usize>(x: [&[f32]; N], f: impl Fn([f32; N]) -> f32) -> f32 {
     let mut lanes = [0f32; LANES];
-    let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
-    for (a, b) in a.iter().zip(b) {
-        for ((sum, a), b) in lanes.iter_mut().zip(a).zip(b) {
-            *sum += f(*a, *b);
+    let chunks = x.map(|x| x.as_chunks::<LANES>());
+    let n_chunks = chunks.iter().map(|(whole, _)| whole.len()).min().unwrap_or(0);
+    for i in 0..n_chunks {
+        let chunk = chunks.map(|(whole, _)| whole[i]);
+        for (lane, sum) in lanes.iter_mut().enumerate() {
+            *sum += f(chunk.map(|chunk| chunk[lane]));
         }
     }
     for half in [8, 4, 2, 1] {
@@ -86,7 +68,8 @@ pub(crate) fn sum_pairs(a: &[f32], b: &[f32], f: impl Fn(f32, f32) -> f32) -> f3
             *sum += *x;
         }
     }
-    a_rest.iter().zip(b_rest).fold(lanes[0], |sum, (a, b)| sum + f(*a, *b))
+    let n_rest = chunks.iter().map(|(_, rest)| rest.len()).min().unwrap_or(0);
+    (0..n_rest).fold(lanes[0], |sum, i| sum + f(chunks.map(|(_, rest)| rest[i])))
 }
 
 /// The greatest of `x`, minus infinity for none.
@@ -193,7 +176,9 @@ mod tests {
     fn sums_and_maxima_of_ragged_lengths() {
         for n in [0, 1, 15, 16, 17, 31, 100] {
             let x: Vec<f32> = (0..n).map(|i| ((i * 37) % 101) as f32 - 50.0).collect();
-            assert_eq!(sum(n, |i| x[i]), x.iter().sum::<f32>());
+            assert_eq!(sum([&x], |[x]| x), x.iter().sum::<f32>());
+            let squares = x.iter().map(|x| x * x).sum::<f32>();
+            assert_eq!(sum([&x, &x], |[a, b]| a * b), squares);
             assert_eq!(max(&x), x.iter().copied().fold(f32::NEG_INFINITY, f32::max));
         }
     }

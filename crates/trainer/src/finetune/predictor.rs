@@ -248,7 +248,11 @@ fn open<T: Ask<Model: Sync> + Send + Sync + 'static>(
     let init = &mut ParamInit::new(device, 0);
     let (encoder, mut model, report) = task.model(checkpoint, &DropoutOverrides::default(), init)?;
     let asked = task.encoder(&mut model);
-    if int8 { asked.quantize_int8() } else { asked.pack_weights() }
+    if int8 {
+        asked.quantize_int8()
+    } else {
+        asked.pack_weights()
+    }
     Ok((encoder, Box::new(TaskModel { task, model }), report))
 }
 

@@ -11,7 +11,6 @@ use super::rows::{self, Part, Running};
 use super::view::{Seen, View};
 use super::{Call, Task, below, target_below};
 use crate::flex::gemm::{Matrix, Target};
-use crate::flex::vector::sum;
 use std::ops::Range;
 use std::slice;
 
@@ -205,6 +204,6 @@ unsafe fn dot(a: Matrix, b: Matrix, len: usize) -> f32 {
             return rows::dot(slice::from_raw_parts(a.start, len), slice::from_raw_parts(b.start, len));
         }
         let at = |x: Matrix, i: usize| *x.start.offset(i as isize * x.column);
-        sum(len, |i| at(a, i) * at(b, i))
+        (0..len).map(|i| at(a, i) * at(b, i)).sum()
     }
 }

@@ -2,7 +2,7 @@
 
 use super::view::Seen;
 use crate::flex::random::RowKeep;
-use crate::flex::vector::{exp, max, sum_pairs, vectorised};
+use crate::flex::vector::{exp, max, sum, vectorised};
 
 vectorised! {
     /// Scores to probabilities, of all keys: those that are not seen have none.
@@ -59,7 +59,7 @@ vectorised! {
     /// The gradient of the probabilities to that of the scores.
     pub fn softmax_backward(probs: &[f32], gradient: &mut [f32], scale: f32) {
         let gradient = &mut gradient[..probs.len()];
-        let dot = sum_pairs(probs, gradient, |p, gradient| p.abs() * gradient);
+        let dot = sum([probs, gradient], |[p, gradient]| p.abs() * gradient);
         for (gradient, p) in gradient.iter_mut().zip(probs) {
             *gradient = p.abs() * (*gradient - dot) * scale;
         }
@@ -116,7 +116,7 @@ vectorised! {
 
     /// The product of two rows.
     pub fn dot(a: &[f32], b: &[f32]) -> f32 {
-        sum_pairs(a, b, |a, b| a * b)
+        sum([a, b], |[a, b]| a * b)
     }
 
     /// Multiplies a row by a number.
@@ -129,7 +129,7 @@ vectorised! {
 
 #[inline(always)]
 fn total(x: &[f32]) -> f32 {
-    sum_pairs(x, x, |x, _| x)
+    sum([x], |[x]| x)
 }
 
 /// What dropout multiplied a probability by that [`drop`] has marked; `scale` is `1 / (1 − p)`.
