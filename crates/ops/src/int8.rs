@@ -8,7 +8,7 @@ use std::sync::Arc;
 /// The matrix of a linear map in 8 bits, packed for the machine's instructions.
 ///
 /// Each output channel (column) has a scale of its own, its greatest magnitude / 127 (/ 64 where the flex backend has
-/// AVX2 and no AVX512-VNNI, so that two products fit 16 bits), and no zero point. A column of zeros has the scale 0;
+/// AVX2 alone, so that two products fit 16 bits), and no zero point. A column of zeros has the scale 0;
 /// one that holds anything infinite or NaN makes its outputs NaN.
 #[derive(Debug, Clone)]
 pub struct Int8Weight {
@@ -91,7 +91,7 @@ impl Int8Weight {
 /// and scaled to FP32 in the end. A token's result does not depend on the others. One with anything infinite
 /// or NaN in it gives NaN.
 ///
-/// On the flex backend the products use AVX512-VNNI or AVX2 where the machine has them. Other devices multiply
+/// On the flex backend the products use AMX, AVX512-VNNI or AVX2 where the machine has them. Other devices multiply
 /// the rounded numbers in FP32.
 ///
 /// # Shapes

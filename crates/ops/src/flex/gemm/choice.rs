@@ -55,7 +55,7 @@ impl Way {
     fn pays(self) -> bool {
         match self {
             // Intel's instructions for bf16 make half as many sums at a time as those for FP32: 223 and 404 GFLOP/s on
-            // two cores of a Sapphire Rapids. AMD's make nearly twice as many.
+            // two cores of a Xeon with AMX. AMD's make nearly twice as many.
             #[cfg(target_arch = "x86_64")]
             Self::Avx512Bf16 => avx512::is_amd(),
             _ => true,

@@ -16,8 +16,10 @@ pub(super) mod avx2;
 #[cfg(target_arch = "x86_64")]
 pub(super) mod avx512;
 mod bf16;
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "no kernel of ours is there yet"))]
 mod blocked;
 mod choice;
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "as above"))]
 pub(super) mod kernel;
 
 use crate::Precision;
