@@ -90,10 +90,10 @@ impl Kernel {
     fn is_right(self) -> bool {
         let ([rows, columns], lanes) = (self.tile(), 5usize.next_multiple_of(self.step()));
         let a: Vec<u8> = (0..rows * lanes * DEPTH).map(|i| (i * 89 % 256) as u8).collect();
-        let greatest = i16::from(self.greatest_weight());
+        let greatest = i32::from(self.greatest_weight());
         let b = |lane: usize, column: usize| -> [i8; DEPTH] {
-            let whole = ((lane * columns + column) * DEPTH) as i16;
-            std::array::from_fn(|d| ((whole + d as i16) * 57 % (2 * greatest + 1) - greatest) as i8)
+            let whole = ((lane * columns + column) * DEPTH) as i32;
+            std::array::from_fn(|d| ((whole + d as i32) * 57 % (2 * greatest + 1) - greatest) as i8)
         };
         let (mut left, mut right) = (Line::zeros(rows * lanes), Line::zeros(columns * lanes));
         self.pack(&a, &mut Line::lanes_mut(&mut left)[..rows * lanes]);
