@@ -18,12 +18,17 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<()> {
     step::run("format", step::cargo("fmt").args(["--all", "--check"]))?;
     let mut clippy = step::cargo("clippy");
-    clippy.args(["--workspace", "--all-targets"]).args(test::FEATURES).args(["--", "-D", "warnings"]);
+    clippy
+        .args(["--workspace", "--all-targets"])
+        .args(test::PROFILE)
+        .args(test::FEATURES)
+        .args(["--", "-D", "warnings"]);
     step::run("lints", &mut clippy)?;
     step::run(
         "documentation",
         step::cargo("doc")
             .args(["--workspace", "--no-deps"])
+            .args(test::PROFILE)
             .args(test::FEATURES)
             .env("RUSTDOCFLAGS", "-D warnings"),
     )?;

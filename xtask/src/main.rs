@@ -9,6 +9,7 @@ mod bench;
 mod campaign;
 mod check;
 mod fixtures;
+mod program;
 mod step;
 mod test;
 mod train;

@@ -35,15 +35,40 @@ impl std::error::Error for Failed {}
 /// # Errors
 /// [`Failed`] when the program ends with anything but success; otherwise why it did not start.
 pub fn run(heading: &str, command: &mut Command) -> Result<()> {
+    output(heading, command.stdout(Stdio::inherit())).map(drop)
+}
+
+/// Runs a step of cargo's that builds the target `name`, and returns where its executable lies.
+///
+/// # Errors
+/// As [`run`]; and when cargo names no executable.
+pub fn executable(heading: &str, cargo: &mut Command, name: &str) -> Result<PathBuf> {
+    cargo.args(["--message-format", "json-render-diagnostics"]);
+    let messages = output(heading, cargo.stdout(Stdio::piped()))?;
+    let mut executables = messages.lines().filter_map(|line| {
+        let message: serde_json::Value = serde_json::from_str(line).ok()?;
+        let here = message["target"]["name"] == name;
+        message["executable"].as_str().filter(|_| here).map(PathBuf::from)
+    });
+    executables.next_back().with_context(|| format!("step `{heading}`: cargo names no executable for {name}"))
+}
+
+/// Runs a step; what it wrote to its standard output where that is a pipe.
+fn output(heading: &str, command: &mut Command) -> Result<String> {
     eprintln!("==> {heading}");
     let started = Instant::now();
     let program = command.get_program().to_string_lossy().into_owned();
-    let status = command.status().with_context(|| format!("step `{heading}`: cannot start `{program}`"))?;
+    let output = command
+        .stdin(Stdio::inherit())
+        .stderr(Stdio::inherit())
+        .output()
+        .with_context(|| format!("step `{heading}`: cannot start `{program}`"))?;
+    let status = output.status;
     if !status.success() {
         return Err(Failed { heading: heading.to_owned(), status, code: exit_code(status) }.into());
     }
     eprintln!("    {heading}: {}", spell(started.elapsed()));
-    Ok(())
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// Whether `command` can be run and succeeds; it prints nothing.

@@ -6,7 +6,8 @@ use crate::step;
 
 /// Run all tests: documentation examples first, then everything else.
 ///
-/// Uses cargo-nextest where it is installed, `cargo test` otherwise.
+/// Uses cargo-nextest where it is installed, `cargo test` otherwise. Builds in release, with the checks of
+/// a debug build in this workspace's crates; the `cloze` that this leaves in the target folder has them too.
 #[derive(clap::Args)]
 pub struct Args {
     /// Run the slow, full-size tests too.
@@ -17,23 +18,43 @@ pub struct Args {
     pub args: Vec<String>,
 }
 
-/// What lints and tests are built with beside the default: a second backend, to hold the first one's against.
-pub const FEATURES: [&str; 2] = ["--features", "cloze/ndarray"];
+/// What lints and tests are built with beside the default: a second backend, to hold the first one's against. It only
+/// has to be right, and takes minutes of a core to optimise.
+pub const FEATURES: [&str; 4] =
+    ["--features", "cloze/ndarray", "--config", "profile.release.package.burn-ndarray.opt-level=0"];
+
+/// The profile of the tests: release, so that the dependencies are built once for the program and its tests,
+/// with a debug build's checks (of overflow, of assertions, of pointers) in the workspace's own crates.
+pub const PROFILE: [&str; 9] = [
+    "--release",
+    "--config",
+    "profile.release.debug-assertions=true",
+    "--config",
+    "profile.release.overflow-checks=true",
+    "--config",
+    "profile.release.package.'*'.debug-assertions=false",
+    "--config",
+    "profile.release.package.'*'.overflow-checks=false",
+];
 
 /// So many generated inputs for a test that asks the environment, in place of its few.
 const CASES: (&str, &str) = ("CLOZE_CASES", "20000");
 
 pub fn run(args: &Args) -> Result<()> {
     if args.args.is_empty() {
+        // Cargo says what it builds here; while it tests documentation it would be silent about that.
+        let mut build = step::cargo("build");
+        build.args(["--workspace", "--lib"]).args(PROFILE).args(FEATURES);
+        step::run("build the libraries", &mut build)?;
         let mut test = step::cargo("test");
-        test.args(["--workspace", "--doc", "--quiet"]).args(FEATURES);
+        test.args(["--workspace", "--doc", "--quiet"]).args(PROFILE).args(FEATURES);
         step::run("documentation examples", &mut test)?;
     }
     // Last, so that the runner's own summary closes the output.
     if step::succeeds(step::bare_cargo().args(["nextest", "--version"])) {
         let mut nextest = step::bare_cargo();
         nextest.args(["nextest", "run", "--workspace", "--no-fail-fast", "--manifest-path"]);
-        nextest.arg(step::root().join("Cargo.toml")).args(FEATURES);
+        nextest.arg(step::root().join("Cargo.toml")).args(PROFILE).args(FEATURES);
         if args.full {
             nextest.args(["--run-ignored", "all"]).env(CASES.0, CASES.1);
         }
@@ -42,7 +63,7 @@ pub fn run(args: &Args) -> Result<()> {
         let mut test = step::cargo("test");
         // Everything but the documentation examples, which have run, and the benchmarks.
         test.args(["--workspace", "--no-fail-fast", "--lib", "--bins", "--tests", "--examples"]);
-        test.args(FEATURES);
+        test.args(PROFILE).args(FEATURES);
         test.args(&args.args);
         if args.full {
             let separator = (!args.args.iter().any(|arg| arg == "--")).then_some("--");

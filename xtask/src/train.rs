@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use crate::step;
+use crate::{program, step};
 
 /// The run that no arguments ask for, and where it goes.
 const DEFAULT_CONFIG: &str = "configs/bert-tiny-sample.toml";
@@ -37,19 +37,16 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<()> {
     let args = &args.args;
     let device = option(args, "--device");
-    let feature = device.and_then(feature);
-    let mut build = step::cargo("build");
-    build.args(["--release", "--package", "cloze"]).args(features(feature));
-    step::run("build cloze", &mut build)?;
+    let cloze = program::build(device.and_then(feature))?;
 
     if args.first().is_some_and(|first| !first.starts_with('-')) {
-        return step::run("train", cloze(feature, "train").args(args));
+        return step::run("train", Command::new(&cloze).arg("train").args(args));
     }
 
     // The default run starts in the root, which its paths are relative to.
     let root = step::root();
-    let mut train = cloze(feature, "train");
-    train.current_dir(&root).arg(DEFAULT_CONFIG).args(args);
+    let mut train = Command::new(&cloze);
+    train.arg("train").current_dir(&root).arg(DEFAULT_CONFIG).args(args);
     let out = match option(args, "--out") {
         Some(out) => root.join(out),
         None => {
@@ -60,8 +57,8 @@ pub fn run(args: &Args) -> Result<()> {
     };
     step::run("train", &mut train)?;
 
-    let mut fill = cloze(feature, "fill-mask");
-    fill.arg("--model").arg(out.join(MODEL)).args(["--top-k", "3"]);
+    let mut fill = Command::new(&cloze);
+    fill.arg("fill-mask").arg("--model").arg(out.join(MODEL)).args(["--top-k", "3"]);
     if let Some(device) = device {
         fill.args(["--device", device]);
     }
@@ -77,18 +74,6 @@ fn default_out(root: &Path, resume: bool) -> PathBuf {
     };
     let free = (1..).find(|number| !folder(*number).exists()).unwrap_or(1);
     folder(if resume { free.saturating_sub(1).max(1) } else { free })
-}
-
-/// `cloze SUBCOMMAND`, as just built.
-fn cloze(feature: Option<&str>, subcommand: &str) -> Command {
-    let mut command = step::cargo("run");
-    command.args(["--release", "--quiet", "--package", "cloze"]).args(features(feature));
-    command.args(["--", subcommand]);
-    command
-}
-
-fn features(feature: Option<&str>) -> impl Iterator<Item = &str> {
-    feature.into_iter().flat_map(|feature| ["--features", feature])
 }
 
 /// The Cargo feature that a device needs beyond the default ones. For a name it does not know,

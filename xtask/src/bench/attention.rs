@@ -25,10 +25,9 @@ const STEPS: &str = "3";
 
 pub fn run(args: &Rounds) -> Result<()> {
     let python = measure::python();
-    eprintln!("==> building attention");
     let mut cargo = step::cargo("bench");
     cargo.args(["-p", "cloze-ops", "--features", "flex", "--bench", "attention", "--no-run"]);
-    let bench = measure::executable(&mut cargo, "attention")?;
+    let bench = step::executable("build attention", &mut cargo, "attention")?;
     let rows = ROWS.map(|(work, [len, precision, window])| Row {
         work,
         ours: measure::ours(&bench, &["step", len, precision, window, STEPS]),

@@ -157,27 +157,9 @@ pub fn peer(python: &OsString, script: &str, arguments: &[&str]) -> Command {
 
 /// Builds a crate's benchmark and returns where it lies.
 pub fn build(package: &str, bench: &str) -> Result<PathBuf> {
-    eprintln!("==> building {bench}");
-    executable(step::cargo("bench").args(["-p", package, "--bench", bench, "--no-run"]), bench)
-}
-
-/// Runs a cargo that builds the target `name` and returns where it lies.
-pub fn executable(cargo: &mut Command, name: &str) -> Result<PathBuf> {
-    let output = cargo
-        .args(["--message-format", "json-render-diagnostics"])
-        .stderr(Stdio::inherit())
-        .output()
-        .context("cannot start cargo")?;
-    if !output.status.success() {
-        bail!("{name} does not build");
-    }
-    let messages = String::from_utf8_lossy(&output.stdout);
-    let mut executable = messages.lines().filter_map(|line| {
-        let message: serde_json::Value = serde_json::from_str(line).ok()?;
-        let here = message["target"]["name"] == name;
-        message["executable"].as_str().filter(|_| here).map(PathBuf::from)
-    });
-    executable.next_back().with_context(|| format!("cargo names no executable for {name}"))
+    let mut build = step::cargo("bench");
+    build.args(["-p", package, "--bench", bench, "--no-run"]);
+    step::executable(&format!("build {bench}"), &mut build, bench)
 }
 
 /// One of our benchmarks. As in the program, memory that is free is kept for the next step.

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 
-use crate::bench::{measure, report};
+use crate::bench::report;
 use crate::step;
 use case::{Case, Prepared};
 use kinds::{KINDS, Kind};
@@ -83,7 +83,7 @@ const EVERY: Duration = Duration::from_secs(30);
 pub fn run(args: &Args) -> Result<()> {
     let program = match &args.program {
         Some(program) => program.clone(),
-        None => build()?,
+        None => crate::program::build(None)?,
     };
     let program = program.canonicalize().with_context(|| format!("there is no {}", program.display()))?;
     let out = match args.out.is_relative() {
@@ -125,15 +125,6 @@ pub fn run(args: &Args) -> Result<()> {
     campaign.clear_line();
     done.into_iter().collect::<Result<()>>()?;
     campaign.finish(args)
-}
-
-/// Builds the program in release and finds it.
-fn build() -> Result<PathBuf> {
-    step::run("build cloze", step::cargo("build").args(["--release", "--package", "cloze"]))?;
-    let metadata = measure::output(step::cargo("metadata").args(["--format-version", "1", "--no-deps"]))?;
-    let metadata: serde_json::Value = serde_json::from_str(&metadata)?;
-    let target = metadata["target_directory"].as_str().context("cargo names no target folder")?;
-    Ok(Path::new(target).join("release/cloze"))
 }
 
 /// An empty folder that is ours: an earlier campaign's is emptied, anything else refused.

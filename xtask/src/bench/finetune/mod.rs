@@ -15,7 +15,7 @@ use self::kept::{Kept, Key};
 use self::side::Side;
 use self::tasks::{TASKS, Task};
 use super::{measure, report};
-use crate::step;
+use crate::{program, step};
 
 /// Settings of a run that only its time is wanted of.
 const TIMED: [&str; 3] = ["train.epochs=1", "data.dev=[]", "data.test=[]"];
@@ -58,7 +58,7 @@ pub fn run(args: &Args) -> Result<()> {
     let tasks = chosen(args)?;
     let python = measure::python();
     let bench = Bench {
-        ours: Side::ours(build()?)?,
+        ours: Side::ours(program::build(None)?)?,
         theirs: python.as_ref().map(Side::theirs).transpose()?,
         kept: Kept::open(target().join("finetune-bench"))?,
         again: args.again || args.timing_only,
@@ -162,14 +162,6 @@ impl Bench {
         };
         Ok(table::Row { task, quality: both(sets)?, timed: both(&TIMED)? })
     }
-}
-
-/// Builds the program in release; where it lies.
-fn build() -> Result<PathBuf> {
-    eprintln!("==> building cloze");
-    let mut build = step::cargo("build");
-    build.args(["--release", "--package", "cloze", "--bin", "cloze"]);
-    measure::executable(&mut build, "cloze")
 }
 
 /// The folder that cargo builds into.

@@ -23,6 +23,31 @@ pub(in crate::flex) enum Way {
     Anywhere,
 }
 
+/// An expression with a way's kernel as a type, or another where the way has no kernel of ours.
+macro_rules! with_kernel {
+    ($way:expr, $precision:expr, |$kernel:ident| $with:expr, else $without:block) => {
+        match ($way, $precision) {
+            #[cfg(target_arch = "x86_64")]
+            (Way::Amx, _) => with_kernel!(@ $kernel = amx::Bf16, $with),
+            #[cfg(target_arch = "x86_64")]
+            (Way::Avx512Bf16, _) => with_kernel!(@ $kernel = avx512::Bf16, $with),
+            #[cfg(target_arch = "x86_64")]
+            (Way::Avx512, Precision::Fp32) => with_kernel!(@ $kernel = avx512::Fp32, $with),
+            #[cfg(target_arch = "x86_64")]
+            (Way::Avx512, Precision::Bf16) => with_kernel!(@ $kernel = Rounded<avx512::Fp32>, $with),
+            #[cfg(target_arch = "x86_64")]
+            (Way::Avx2, Precision::Fp32) => with_kernel!(@ $kernel = avx2::Fp32, $with),
+            #[cfg(target_arch = "x86_64")]
+            (Way::Avx2, Precision::Bf16) => with_kernel!(@ $kernel = Rounded<avx2::Fp32>, $with),
+            (Way::Anywhere, _) => $without,
+        }
+    };
+    (@ $kernel:ident = $type:ty, $with:expr) => {{
+        type $kernel = $type;
+        $with
+    }};
+}
+
 impl Way {
     /// For products in a precision, the fastest first.
     pub fn candidates(precision: Precision) -> &'static [Self] {
@@ -90,21 +115,9 @@ impl Way {
     pub unsafe fn run(self, product: Product, packed: Option<&PackedRight>) {
         // SAFETY: the caller's promise.
         unsafe {
-            match (self, product.precision) {
-                #[cfg(target_arch = "x86_64")]
-                (Self::Amx, _) => blocked::run::<amx::Bf16>(product, packed),
-                #[cfg(target_arch = "x86_64")]
-                (Self::Avx512Bf16, _) => blocked::run::<avx512::Bf16>(product, packed),
-                #[cfg(target_arch = "x86_64")]
-                (Self::Avx512, Precision::Fp32) => blocked::run::<avx512::Fp32>(product, packed),
-                #[cfg(target_arch = "x86_64")]
-                (Self::Avx512, Precision::Bf16) => blocked::run::<Rounded<avx512::Fp32>>(product, packed),
-                #[cfg(target_arch = "x86_64")]
-                (Self::Avx2, Precision::Fp32) => blocked::run::<avx2::Fp32>(product, packed),
-                #[cfg(target_arch = "x86_64")]
-                (Self::Avx2, Precision::Bf16) => blocked::run::<Rounded<avx2::Fp32>>(product, packed),
-                (Self::Anywhere, _) => product.run_anywhere(),
-            }
+            with_kernel!(self, product.precision, |Kernel| blocked::run::<Kernel>(product, packed), else {
+                product.run_anywhere();
+            });
         }
     }
 
@@ -115,21 +128,7 @@ impl Way {
     pub unsafe fn pack(self, precision: Precision, b: Matrix, sizes: [usize; 2]) -> Option<PackedRight> {
         // SAFETY: the caller's promise.
         unsafe {
-            match (self, precision) {
-                #[cfg(target_arch = "x86_64")]
-                (Self::Amx, _) => Some(PackedRight::new::<amx::Bf16>(b, sizes)),
-                #[cfg(target_arch = "x86_64")]
-                (Self::Avx512Bf16, _) => Some(PackedRight::new::<avx512::Bf16>(b, sizes)),
-                #[cfg(target_arch = "x86_64")]
-                (Self::Avx512, Precision::Fp32) => Some(PackedRight::new::<avx512::Fp32>(b, sizes)),
-                #[cfg(target_arch = "x86_64")]
-                (Self::Avx512, Precision::Bf16) => Some(PackedRight::new::<Rounded<avx512::Fp32>>(b, sizes)),
-                #[cfg(target_arch = "x86_64")]
-                (Self::Avx2, Precision::Fp32) => Some(PackedRight::new::<avx2::Fp32>(b, sizes)),
-                #[cfg(target_arch = "x86_64")]
-                (Self::Avx2, Precision::Bf16) => Some(PackedRight::new::<Rounded<avx2::Fp32>>(b, sizes)),
-                (Self::Anywhere, _) => None,
-            }
+            with_kernel!(self, precision, |Kernel| Some(PackedRight::new::<Kernel>(b, sizes)), else { None })
         }
     }
 

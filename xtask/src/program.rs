@@ -1,0 +1,24 @@
+//! The program `cloze`, built in release.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+
+use crate::{step, test};
+
+/// Set where the tests are built next, as in CI: the program is then built with the tests' features of its
+/// dependencies, which are so built once for both.
+const WITH_TESTS: &str = "CLOZE_BUILD_WITH_TESTS";
+
+/// Builds the program, with a backend beside the default ones where one is named; where it lies.
+pub fn build(backend: Option<&str>) -> Result<PathBuf> {
+    let mut build = step::cargo("build");
+    build.args(["--release", "--package", "cloze", "--bin", "cloze"]);
+    if let Some(backend) = backend {
+        build.args(["--features", &format!("cloze/{backend}")]);
+    }
+    if std::env::var_os(WITH_TESTS).is_some() {
+        build.args(["--package", "cloze-tests"]).args(test::FEATURES);
+    }
+    step::executable("build cloze", &mut build, "cloze")
+}
