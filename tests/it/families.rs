@@ -1,17 +1,18 @@
 //! BERT's family against transformers: `tests/fixtures/families/export.py`.
 //!
+//! `saved.json` of each family holds the lines of each `config.json` that is saved of those models: what this crate
+//! once wrote, and transformers loaded, is written to the byte.
+//!
 //! What is saved here lies in the folder `families` of cargo's folder for integration tests' files, where
 //! `tests/interop/families.py` loads it in transformers.
 
 use crate::golden::{Golden, fixture, gradients_of, relative_error};
-use burn::module::Module;
 use burn::optim::GradientsParams;
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
-use cloze_model::ParamInit;
 use cloze_model::bert::{BertConfig, BertInput, MlmHead};
 use cloze_model::blocks::{EncoderTrace, Linear};
 use cloze_model::huggingface::{
-    Architecture, Checkpoint, FloatType, LoadReport, PretrainedConfig, SaveConfig, read_tensors,
+    Architecture, Checkpoint, Family, FloatType, LoadReport, PretrainedConfig, SaveConfig, read_tensors,
     save_pretrained, write_tensors,
 };
 use cloze_model::ops::Packing;
@@ -20,6 +21,7 @@ use cloze_model::tasks::{
     BertForTokenClassification, SpanLogits,
 };
 use cloze_model::weights::{self, NamedTensors};
+use cloze_model::{HasBackbone, ParamInit};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -31,7 +33,7 @@ const FAMILIES: [&str; 5] = ["bert", "roberta", "distilbert", "albert", "electra
 const HEADS: [&str; 5] = ["mlm", "sequence", "tokens", "spans", "choice"];
 
 /// Logits, of padded or of packed input: a sequence or a token that is not padding a row.
-trait Logits: Module {
+trait Logits: HasBackbone {
     fn logits(&self, input: BertInput) -> Tensor<2>;
 }
 
@@ -173,7 +175,14 @@ impl Case {
         let report = save_pretrained(&folder, &plain, &encoder, &save).unwrap();
         assert!(report.unknown.is_empty(), "{}: {report:?}", self.name);
         assert!(read_tensors(&folder.join("model.safetensors")).unwrap() == self.tensors(), "{}", self.name);
-        assert_eq!(PretrainedConfig::read(&folder.join("config.json")).unwrap(), config, "{}", self.name);
+        let path = folder.join("config.json");
+        assert_eq!(PretrainedConfig::read(&path).unwrap(), config, "{}", self.name);
+        // And the configuration is the one that was saved before, to the byte.
+        let saved = fs::read_to_string(fixture("families").join(family).join("saved.json")).unwrap();
+        let saved: Value = serde_json::from_str(&saved).unwrap();
+        let lines = saved[self.head].as_array().unwrap().iter().map(|line| line.as_str().unwrap());
+        let expected = lines.map(|line| format!("{line}\n")).collect::<String>();
+        assert_eq!(fs::read_to_string(&path).unwrap(), expected, "{}", self.name);
 
         // The gradients take the parameters' places, so that saving names and transposes them.
         let gradients = tempfile::tempdir().unwrap();
@@ -191,8 +200,8 @@ impl Case {
     }
 }
 
-fn sequences(config: &BertConfig, init: &mut ParamInit) -> BertForSequenceClassification {
-    let head = Architecture::SequenceClassification.sequence_head(config, 3, 0.0, init);
+fn sequences(family: Family, config: &BertConfig, init: &mut ParamInit) -> BertForSequenceClassification {
+    let head = Architecture::SequenceClassification.sequence_head(family, config, 3, 0.0, init);
     BertForSequenceClassification::new(config.init_encoder(init), head)
 }
 
@@ -203,15 +212,18 @@ fn masked_lm(config: &BertConfig, init: &mut ParamInit) -> BertForMaskedLm {
 #[test]
 fn every_head_of_every_family_equals_transformers() {
     for case in Case::all() {
+        let family = case.open().config.family;
         match case.head {
             "mlm" => case.check(Architecture::MaskedLm, masked_lm),
             "sequence" => {
                 assert_eq!(case.open().config.labels, ["no", "maybe", "yes"]);
-                case.check(Architecture::SequenceClassification, sequences);
+                case.check(Architecture::SequenceClassification, |config, init| {
+                    sequences(family, config, init)
+                });
             }
             "choice" => case.check(Architecture::MultipleChoice, |config, init| BertForMultipleChoice {
                 bert: config.init_encoder(init),
-                head: Architecture::MultipleChoice.sequence_head(config, 1, 0.0, init),
+                head: Architecture::MultipleChoice.sequence_head(family, config, 1, 0.0, init),
             }),
             "tokens" => {
                 case.check(Architecture::TokenClassification, |config, init| BertForTokenClassification {
@@ -277,7 +289,8 @@ fn a_head_may_be_new_and_a_prefix_missing() {
         let load = |new: &[&str]| {
             let checkpoint = case.open();
             let config = checkpoint.encoder(architecture);
-            let model = sequences(&config, &mut ParamInit::new(&device, 3).deferred());
+            let model =
+                sequences(checkpoint.config.family, &config, &mut ParamInit::new(&device, 3).deferred());
             checkpoint.load_into(model, architecture, new)
         };
         let message = load(&["bert.pooler.*"]).unwrap_err().to_string();
@@ -298,11 +311,13 @@ fn half_precision_checkpoints_keep_their_bits() {
     for family in FAMILIES {
         let case = Case::new(family, "mlm");
         let checkpoint = case.open();
+        let loaded = checkpoint.config.family;
         let config = checkpoint.encoder(Architecture::MaskedLm);
         let init = &mut ParamInit::new(&Device::flex(), 0).deferred();
         let model = masked_lm(&config, init);
         let (model, _) = checkpoint.load_into(model, Architecture::MaskedLm, &[]).unwrap();
-        let save = SaveConfig { dtype: FloatType::Bf16, ..SaveConfig::new(Architecture::MaskedLm) };
+        let save =
+            SaveConfig { family: loaded, dtype: FloatType::Bf16, ..SaveConfig::new(Architecture::MaskedLm) };
         let file: PathBuf = case.folder.path().join("model.safetensors");
         save_pretrained(case.folder.path(), &model, &config, &save).unwrap();
         let half = fs::read(&file).unwrap();

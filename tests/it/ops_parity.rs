@@ -75,11 +75,8 @@ fn attention() {
         let [query, key, value] = ["query", "key", "value"].map(|name| case.leaf::<4>(name));
         let flag = |name: &str| case.golden.data(&case.key(name));
         let pad_mask = Tensor::<2, Bool>::from_data(flag("pad_mask"), case.device);
-        let mask = AttentionMask {
-            pad_mask: Some(pad_mask),
-            causal: flag("causal").iter::<bool>().next().unwrap(),
-            ..AttentionMask::default()
-        };
+        let mut mask = AttentionMask::default().with_pad_mask(pad_mask);
+        mask.causal = flag("causal").iter::<bool>().next().unwrap();
         let y = ops::attention(query.clone(), key.clone(), value.clone(), &mask, 0.0);
         let (with_weights, _) =
             ops::attention_with_weights(query.clone(), key.clone(), value.clone(), &mask, 0.0);

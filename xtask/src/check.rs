@@ -2,9 +2,9 @@
 
 use anyhow::Result;
 
-use crate::{step, test};
+use crate::{package, step, test};
 
-/// Format, lints, documentation, licences and sources of dependencies, advisories, tests.
+/// Format, lints, documentation, packages, licences and sources of dependencies, advisories, tests.
 #[derive(clap::Args)]
 pub struct Args {
     /// Add the slow, full-size tests, and an hour of `cargo xtask campaign`.
@@ -32,6 +32,7 @@ pub fn run(args: &Args) -> Result<()> {
             .args(test::FEATURES)
             .env("RUSTDOCFLAGS", "-D warnings"),
     )?;
+    package::run(&package::Args {})?;
     dependencies()?;
     if args.no_tests {
         return Ok(());

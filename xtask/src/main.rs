@@ -9,6 +9,8 @@ mod bench;
 mod campaign;
 mod check;
 mod fixtures;
+mod outside;
+mod package;
 mod program;
 mod step;
 mod test;
@@ -36,6 +38,8 @@ enum Task {
     #[cfg(unix)]
     Campaign(campaign::Args),
     Fixtures(fixtures::Args),
+    Outside(outside::Args),
+    Package(package::Args),
 }
 
 fn main() -> ExitCode {
@@ -53,6 +57,8 @@ fn main() -> ExitCode {
         #[cfg(unix)]
         Task::Campaign(args) => campaign::run(&args),
         Task::Fixtures(args) => fixtures::run(&args),
+        Task::Outside(args) => outside::run(&args),
+        Task::Package(args) => package::run(&args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -17,8 +17,13 @@ pub fn build(backend: Option<&str>) -> Result<PathBuf> {
     if let Some(backend) = backend {
         build.args(["--features", &format!("cloze/{backend}")]);
     }
-    if std::env::var_os(WITH_TESTS).is_some() {
+    if is_built_with_tests() {
         build.args(["--package", "cloze-tests"]).args(test::FEATURES);
     }
     step::executable("build cloze", &mut build, "cloze")
+}
+
+/// Whether dependencies are to be built with the tests' features.
+pub fn is_built_with_tests() -> bool {
+    std::env::var_os(WITH_TESTS).is_some()
 }

@@ -92,6 +92,11 @@ pub fn keep_freed() -> bool {
     allocator::keep_freed()
 }
 
+/// The README's example, compiled as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 #[cfg(test)]
 mod tests {
     use super::*;

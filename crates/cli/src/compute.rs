@@ -10,6 +10,10 @@ use cloze_model::ops::{self, is_fused, with_precision};
 use crate::device::{self, DeviceName};
 use crate::failure::WrongUsage;
 
+/// Help for `--device`.
+pub const DEVICE: &str = "Device to compute on: flex, ndarray, wgpu[:N], tch[:cpu|:cuda:N] or \
+                          cuda[:N]; see `cloze devices` for what this build has";
+
 #[derive(clap::Args)]
 pub struct Compute {
     /// Multiply matrices in this precision; weights and sums have 32 bits in either.
@@ -18,7 +22,7 @@ pub struct Compute {
     /// Multiply in 8 bits: faster, and a little less exact.
     #[arg(long, conflicts_with = "precision")]
     pub int8: bool,
-    #[arg(long, value_name = "DEVICE", help = device::HELP)]
+    #[arg(long, value_name = "DEVICE", help = DEVICE)]
     device: Option<DeviceName>,
 }
 

@@ -1,17 +1,24 @@
 //! Which device computes. The only place in the workspace that names a backend: each is a Cargo
-//! feature of this package, and `--device` chooses among those that are built in.
+//! feature of this package, and a [`DeviceName`] chooses among those that are built in.
 
 use std::fmt;
 use std::str::FromStr;
 
-use anyhow::{Result, anyhow};
 use burn::tensor::Device;
-use sysinfo::{ProcessRefreshKind, ProcessesToUpdate, System};
 
-use crate::failure::WrongUsage;
+use crate::{Error, Result};
 
-/// A device as the command line names it.
+/// A device by its name, as the program's `--device` takes it.
+///
+/// ```
+/// use cloze::device::DeviceName;
+///
+/// let name: DeviceName = "wgpu:1".parse()?;
+/// assert_eq!(name, DeviceName::Wgpu(Some(1)));
+/// # Ok::<(), String>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum DeviceName {
     /// `flex`: the CPU, pure Rust.
     Flex,
@@ -34,13 +41,10 @@ const BACKENDS: [(&str, bool, &str); 5] = [
     ("cuda", cfg!(feature = "cuda"), "NVIDIA GPU"),
 ];
 
-/// Help for `--device`.
-pub const HELP: &str = "Device to compute on: flex, ndarray, wgpu[:N], tch[:cpu|:cuda:N] or \
-                        cuda[:N]; see `cloze devices` for what this build has";
-
 /// A device this build has and this machine offers.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Available {
-    /// What `--device` calls it.
+    /// Its name.
     pub name: DeviceName,
     /// For people: the backend, or the hardware.
     pub description: String,
@@ -49,7 +53,7 @@ pub struct Available {
 impl FromStr for DeviceName {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
         let (backend, rest) = match text.split_once(':') {
             Some((backend, rest)) => (backend, Some(rest)),
             None => (text, None),
@@ -101,10 +105,9 @@ impl DeviceName {
     /// The device itself, without automatic differentiation.
     ///
     /// # Errors
-    /// [`WrongUsage`] when this build lacks the backend, naming the feature to add, or when the
-    /// machine has no such device.
+    /// [`Error::NotBuiltIn`] when this build lacks the backend, naming the feature to add; [`Error::NoSuchDevice`]
+    /// when the machine has no such device.
     pub fn open(self) -> Result<Device> {
-        let feature = self.feature();
         let device = match self {
             #[cfg(feature = "flex")]
             Self::Flex => Some(Device::flex()),
@@ -118,65 +121,25 @@ impl DeviceName {
             #[cfg(feature = "cuda")]
             Self::Cuda(index) => Device::enumerate(burn::tensor::DeviceType::Cuda).into_iter().nth(index),
             #[allow(unreachable_patterns, reason = "reached only where a feature is off")]
-            _ => {
-                let error = anyhow!(
-                    "device `{self}` is not in this build: add it with \
-                     `cargo build --release -p cloze --features {feature}`"
-                );
-                return Err(WrongUsage::new(error).into());
-            }
+            _ => return Err(Error::NotBuiltIn { device: self, feature: self.feature() }),
         };
-        device.ok_or_else(|| {
-            let error = anyhow!("this machine has no device `{self}`; `cloze devices` lists those it has");
-            WrongUsage::new(error).into()
-        })
+        device.ok_or(Error::NoSuchDevice { device: self })
     }
 }
 
-/// The device of a command: the one named, else the first backend in this build.
+/// The device named, else that of the first backend in this build.
 ///
 /// # Errors
-/// As [`DeviceName::open`]; [`WrongUsage`] when the build has no backend at all.
-pub fn open(name: Option<DeviceName>) -> Result<Device> {
+/// As [`DeviceName::open`]; [`Error::NoDevice`] when the build has no backend at all.
+pub fn open(name: impl Into<Option<DeviceName>>) -> Result<Device> {
     let first = || BACKENDS.iter().find(|(_, built_in, _)| *built_in);
-    match name {
+    match name.into().or_else(|| first().and_then(|(feature, ..)| feature.parse().ok())) {
         Some(name) => name.open(),
-        None => match first().and_then(|(feature, ..)| feature.parse::<DeviceName>().ok()) {
-            Some(name) => name.open(),
-            None => Err(WrongUsage::new(anyhow!(
-                "this build has no device: add one with \
-                 `cargo build --release -p cloze --features flex`"
-            ))
-            .into()),
-        },
+        None => Err(Error::NoDevice),
     }
 }
 
-/// How many bytes of memory a device has, swapped ones among them, as far as the machine and this process's control
-/// group say; none of a device with memory of its own.
-pub fn memory(device: &Device) -> Option<u64> {
-    if !uses_main_memory(device) {
-        return None;
-    }
-    let mut system = System::new();
-    system.refresh_memory();
-    let group = sysinfo::get_current_pid().ok().and_then(|pid| {
-        let this = ProcessesToUpdate::Some(&[pid]);
-        system.refresh_processes_specifics(this, false, ProcessRefreshKind::nothing());
-        system.process(pid)?.cgroup_limits()
-    });
-    let machine = system.total_memory();
-    let memory = group.map_or(machine, |group| group.total_memory.min(machine));
-    (memory > 0).then(|| memory.saturating_add(system.total_swap()))
-}
-
-/// Whether the device computes in the machine's main memory.
-fn uses_main_memory(device: &Device) -> bool {
-    let is_open = |name: DeviceName| name.open().is_ok_and(|found| found == device.clone().inner());
-    [DeviceName::Flex, DeviceName::NdArray, DeviceName::Tch(None)].into_iter().any(is_open)
-}
-
-/// What `--device` may name here, in the order of preference.
+/// The devices that this build and this machine offer, in the order of preference.
 pub fn available() -> Vec<Available> {
     let mut found = Vec::new();
     for (feature, built_in, description) in BACKENDS {
@@ -254,7 +217,7 @@ fn cube_devices(kind: burn::tensor::DeviceType) -> impl Iterator<Item = (usize, 
 mod tests {
     use super::*;
 
-    fn parsed(text: &str) -> Result<DeviceName, String> {
+    fn parsed(text: &str) -> std::result::Result<DeviceName, String> {
         text.parse()
     }
 
@@ -296,19 +259,11 @@ mod tests {
         open(None).unwrap();
     }
 
-    #[cfg(feature = "flex")]
-    #[test]
-    fn the_cpu_has_the_machines_memory() {
-        let memory = memory(&Device::flex()).unwrap();
-        assert!((1 << 26..1 << 50).contains(&memory), "{memory}");
-        assert_eq!(super::memory(&Device::flex().autodiff()), Some(memory));
-    }
-
     #[cfg(not(feature = "wgpu"))]
     #[test]
     fn a_backend_that_is_not_built_in_names_its_feature() {
         let error = DeviceName::Wgpu(Some(1)).open().unwrap_err();
-        assert!(error.is::<WrongUsage>());
+        assert!(error.is_wrong_usage());
         assert_eq!(
             error.to_string(),
             "device `wgpu:1` is not in this build: add it with \

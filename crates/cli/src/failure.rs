@@ -54,7 +54,8 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
     }
     print(&one_line(error));
     let of_config = error.downcast_ref().is_some_and(TrainerError::is_of_config);
-    ExitCode::from(if of_config || error.is::<WrongUsage>() { 2 } else { 1 })
+    let of_usage = error.is::<WrongUsage>() || error.downcast_ref().is_some_and(cloze::Error::is_wrong_usage);
+    ExitCode::from(if of_config || of_usage { 2 } else { 1 })
 }
 
 /// Prints what the command line's parser has to say, its help or what is wrong, and returns the exit status.
@@ -114,6 +115,7 @@ fn one_line(error: &anyhow::Error) -> String {
 mod tests {
     use anyhow::{Context, anyhow};
     use cloze_data::DataError;
+    use cloze_evaluation::EvaluationError;
     use cloze_model::ModelError;
 
     use super::*;
@@ -166,7 +168,9 @@ mod tests {
         let setting = |key: &str| (key.to_owned(), "not as expected".to_owned());
         let (key, found) = setting("data.max_len");
         assert_eq!(status(TrainerError::Setting { key, found, expected: "at most 512".into() }), code(2));
-        assert_eq!(status(TrainerError::NoFigure { name: "bleu".into(), known: vec!["f1".into()] }), code(2));
+        let no_figure =
+            |name: &str| EvaluationError::NoFigure { name: name.into(), known: vec!["f1".into()] };
+        assert_eq!(status(no_figure("bleu").into()), code(2));
         let (key, problem) = setting("columns.txt");
         assert_eq!(status(DataError::LabelledSetting { key, problem }.into()), code(2));
         let length = DataError::FeatureLength { key: "stride", value: 9, problem: "too much".into() };
@@ -175,7 +179,7 @@ mod tests {
         assert_eq!(status(ModelError::Pattern { pattern, reason }.into()), code(2));
         let (pattern, reason) = setting("head.*");
         assert_eq!(status(TrainerError::ParamGroup { group: 0, pattern, reason }), code(2));
-        let wrapped = anyhow::Error::new(TrainerError::NoFigure { name: "a".into(), known: vec![] });
+        let wrapped = anyhow::Error::new(TrainerError::from(no_figure("a")));
         assert_eq!(format!("{:?}", report(&wrapped.context("run.toml"))), code(2));
 
         let (path, problem) = ("a.tsv".into(), "no label".into());

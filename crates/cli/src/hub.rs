@@ -1,13 +1,10 @@
 //! The hub as the environment sets it up, with progress on standard error.
 
-use std::env;
-use std::fs;
 use std::io::{self, IsTerminal};
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
-use cloze_hub::{Hub, HubConfig, Model, ModelName, Progress, Proxy};
+use anyhow::Result;
+use cloze_hub::{Model, ModelName, Progress};
 use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::output::say;
@@ -24,42 +21,15 @@ Environment:
 
 /// The folder of the model `name`, downloaded if need be.
 pub fn fetch(name: &ModelName) -> Result<Model> {
-    let hub = Hub::new(config(|key| env::var(key).ok())?)?;
-    let mut progress = DownloadProgress::new();
-    let model = hub.fetch(name, &mut progress);
-    progress.finish();
-    Ok(model?)
+    with_progress(|progress| cloze::names::fetch(name, progress))
 }
 
-/// The configuration that the environment's variables give, named as Python's `huggingface_hub` has them.
-fn config(variable: impl Fn(&str) -> Option<String>) -> Result<HubConfig> {
-    let given = |key: &str| variable(key).filter(|value| !value.trim().is_empty());
-    let home = match given("HF_HOME") {
-        Some(home) => PathBuf::from(home),
-        None => match given("XDG_CACHE_HOME") {
-            Some(cache) => PathBuf::from(cache),
-            None => env::home_dir().context("no home folder to keep models in: set HF_HOME")?.join(".cache"),
-        }
-        .join("huggingface"),
-    };
-    let cache = given("HF_HUB_CACHE").or_else(|| given("HUGGINGFACE_HUB_CACHE"));
-    let cache = cache.map_or_else(|| home.join("hub"), PathBuf::from);
-    let token = given("HF_TOKEN").or_else(|| given("HUGGING_FACE_HUB_TOKEN")).or_else(|| {
-        let path = given("HF_TOKEN_PATH").map_or_else(|| home.join("token"), PathBuf::from);
-        fs::read_to_string(path).ok()
-    });
-    // A cut that a copied token brings along would be a header's end.
-    let token = token.map(|token| token.trim().to_string()).filter(|token| !token.is_empty());
-    let is_set =
-        |key| given(key).is_some_and(|value| matches!(&*value.to_uppercase(), "1" | "ON" | "YES" | "TRUE"));
-    let mut config = HubConfig::new(cache);
-    if let Some(endpoint) = given("HF_ENDPOINT") {
-        config.endpoint = endpoint;
-    }
-    config.token = token;
-    config.offline = is_set("HF_HUB_OFFLINE") || is_set("TRANSFORMERS_OFFLINE");
-    config.proxy = Proxy::try_from_env();
-    Ok(config)
+/// What `download` gives, which tells how far it is.
+pub fn with_progress<T>(download: impl FnOnce(&mut dyn Progress) -> cloze::Result<T>) -> Result<T> {
+    let mut progress = DownloadProgress::new();
+    let done = download(&mut progress);
+    progress.finish();
+    Ok(done?)
 }
 
 /// What is being downloaded, on standard error: a live line on a terminal, else a line for each file and then
@@ -125,35 +95,5 @@ impl Progress for DownloadProgress {
 
     fn note(&mut self, line: &str) {
         self.line(line);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn with(variables: &[(&str, &str)]) -> HubConfig {
-        config(|key| variables.iter().find(|(name, _)| *name == key).map(|(_, value)| value.to_string()))
-            .unwrap()
-    }
-
-    #[test]
-    fn the_environment_is_huggingface_hubs() {
-        let folder = tempfile::tempdir().unwrap();
-        let home = folder.path().to_str().unwrap();
-        let none = with(&[("HF_HOME", home)]);
-        assert_eq!(none.cache, folder.path().join("hub"));
-        assert_eq!((none.token, none.offline, &*none.endpoint), (None, false, "https://huggingface.co"));
-        assert_eq!(with(&[("XDG_CACHE_HOME", home)]).cache, folder.path().join("huggingface/hub"));
-        assert!(with(&[]).cache.ends_with(".cache/huggingface/hub"));
-        assert_eq!(with(&[("HF_HUB_CACHE", "x")]).cache, PathBuf::from("x"));
-
-        fs::write(folder.path().join("token"), "hf_file\n").unwrap();
-        assert_eq!(with(&[("HF_HOME", home)]).token.unwrap(), "hf_file");
-        assert_eq!(with(&[("HF_HOME", home), ("HF_TOKEN", " hf_env ")]).token.unwrap(), "hf_env");
-        for (value, offline) in [("1", true), ("true", true), ("0", false), ("", false)] {
-            assert_eq!(with(&[("HF_HUB_OFFLINE", value)]).offline, offline, "{value}");
-        }
-        assert_eq!(with(&[("HF_ENDPOINT", "http://x")]).endpoint, "http://x");
     }
 }

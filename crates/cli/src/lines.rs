@@ -12,8 +12,12 @@ use cloze_tokenizer::Sequence;
 /// Bytes read ahead at most.
 const READ_AHEAD: usize = 1 << 20;
 
-/// Lines of a batch at most: results of this many are in memory at once, and short ones cost more than their bytes.
+/// Lines of a batch at most where a model answers: results of this many are in memory at once, and short ones cost
+/// more than their bytes.
 pub const BATCH: usize = 2048;
+
+/// Lines of a batch at most where a tokenizer alone works on them: results take little memory.
+pub const BATCH_OF_IDS: usize = 1 << 16;
 
 /// How long a line may be unless it is set, in bytes: as training data has it.
 pub const MAX_LINE_BYTES: usize = 1 << 20;
@@ -56,26 +60,79 @@ pub enum Longer {
 }
 
 /// A line without its end.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Line {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Line<'a> {
     /// The line, or what is kept of it.
-    pub text: String,
+    pub text: &'a str,
     /// Whether the line goes on behind `text`.
     pub goes_on: bool,
 }
 
-impl AsRef<str> for Line {
+impl AsRef<str> for Line<'_> {
     fn as_ref(&self) -> &str {
-        &self.text
+        self.text
     }
 }
 
-impl<'a> From<&'a Line> for Sequence<'a> {
-    fn from(line: &'a Line) -> Self {
+impl<'a> From<Line<'a>> for Sequence<'a> {
+    fn from(line: Line<'a>) -> Self {
         match line.goes_on {
-            true => Self::Beginning(&line.text),
-            false => Self::Text(&line.text),
+            true => Self::Beginning(line.text),
+            false => Self::Text(line.text),
         }
+    }
+}
+
+/// Lines that were read together. Their text is in one piece of memory, which the next batch takes over.
+#[derive(Debug, Default)]
+pub struct Batch {
+    /// The number of the first line, from 1.
+    first: usize,
+    /// The lines one after another, without their ends.
+    text: String,
+    /// Where in `text` each line ends, and whether it goes on.
+    ends: Vec<(usize, bool)>,
+}
+
+impl Batch {
+    /// The number of the first line, from 1.
+    pub fn first(&self) -> usize {
+        self.first
+    }
+
+    /// How many lines there are.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// The line at a place, counted from 0.
+    pub fn line(&self, place: usize) -> Line<'_> {
+        let start = place.checked_sub(1).map_or(0, |before| self.ends[before].0);
+        let (end, goes_on) = self.ends[place];
+        Line { text: &self.text[start..end], goes_on }
+    }
+
+    /// The lines in order.
+    pub fn iter(&self) -> impl Iterator<Item = Line<'_>> {
+        (0..self.len()).map(|place| self.line(place))
+    }
+
+    /// The lines with their numbers, from 1.
+    pub fn numbered(&self) -> impl Iterator<Item = (usize, Line<'_>)> {
+        (self.first..).zip(self.iter())
+    }
+
+    fn clear(&mut self, first: usize) {
+        // One very long line is no reason to keep its memory.
+        self.text.clear();
+        self.text.shrink_to(2 * READ_AHEAD);
+        self.ends.clear();
+        self.first = first;
+    }
+
+    fn push(&mut self, text: &str, goes_on: bool) {
+        self.text.push_str(text);
+        self.ends.push((self.text.len(), goes_on));
     }
 }
 
@@ -103,7 +160,8 @@ impl Lines<Box<dyn Read>> {
 }
 
 impl<R: Read> Lines<R> {
-    fn new(input: R, name: &str, max: usize, longer: Longer) -> Self {
+    /// Lines of at most `max` bytes of an input that errors call `name`; `longer` ones are refused or cut.
+    pub fn new(input: R, name: &str, max: usize, longer: Longer) -> Self {
         let input = BufReader::with_capacity(READ_AHEAD, input);
         Self { input, max, longer, name: name.to_owned(), size: None, count: 0, failed: None }
     }
@@ -119,7 +177,7 @@ impl<R: Read> Lines<R> {
     }
 
     /// What the tokenizer says of a line, with the line's place.
-    pub fn failure(&self, number: usize, line: &Line, error: cloze_tokenizer::Error) -> anyhow::Error {
+    pub fn failure(&self, number: usize, line: Line, error: cloze_tokenizer::Error) -> anyhow::Error {
         let error = anyhow::Error::new(error);
         let error = if line.goes_on { error.context(self.too_long()) } else { error };
         error.context(self.place(number))
@@ -129,37 +187,58 @@ impl<R: Read> Lines<R> {
         format!("longer than `--max-line-bytes` = {}", self.max)
     }
 
-    /// The next lines, [`BATCH`] at most, without their ends (`\n` or `\r\n`), and the number of the first, from 1;
-    /// `None` when all are read.
+    /// Reads the next lines into `batch`, `most` at most and one at least; whether there was one.
     ///
     /// # Errors
     /// A line that is not UTF-8 (as far as it is kept) or too long, by its number, once the lines before it have been
     /// handed out.
-    pub fn next_batch(&mut self) -> Result<Option<(usize, Vec<Line>)>> {
+    pub fn read(&mut self, most: usize, batch: &mut Batch) -> Result<bool> {
+        batch.clear(self.count + 1);
         if let Some(error) = self.failed.take() {
             return Err(error);
         }
-        let first = self.count + 1;
-        let mut batch = Vec::new();
-        loop {
-            match self.next_line() {
-                Ok(Some(line)) => batch.push(line),
-                Ok(None) => break,
-                Err(error) if batch.is_empty() => return Err(error),
+        while batch.len() < most {
+            if self.take_line(batch) {
+                continue;
+            }
+            // Go on only where a whole line is at hand, so that no read has to wait.
+            if batch.len() > 0 && !self.input.buffer().contains(&b'\n') {
+                break;
+            }
+            match self.read_line(batch) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) if batch.len() == 0 => return Err(error),
                 Err(error) => {
                     self.failed = Some(error);
                     break;
                 }
             }
-            // Go on only where a whole line is at hand, so that no read has to wait.
-            if batch.len() == BATCH || !self.input.buffer().contains(&b'\n') {
-                break;
-            }
         }
-        Ok((!batch.is_empty()).then_some((first, batch)))
+        Ok(batch.len() > 0)
     }
 
-    fn next_line(&mut self) -> Result<Option<Line>> {
+    /// Takes a line that is at hand and has nothing special about it, as nearly all have.
+    fn take_line(&mut self, batch: &mut Batch) -> bool {
+        let buffer = self.input.buffer();
+        let mut rest = buffer;
+        // The fastest search for a byte that the standard library offers. A slice cannot fail to be read.
+        let used = rest.skip_until(b'\n').unwrap_or(0);
+        let Some(line) = buffer[..used].strip_suffix(b"\n") else {
+            return false;
+        };
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        match std::str::from_utf8(line) {
+            Ok(text) if self.count > 0 && text.len() <= self.max => batch.push(text, false),
+            _ => return false,
+        }
+        self.count += 1;
+        self.input.consume(used);
+        true
+    }
+
+    /// Reads a line of any kind; whether there was one.
+    fn read_line(&mut self, batch: &mut Batch) -> Result<bool> {
         let number = self.count + 1;
         let mut line = Vec::new();
         let mark = if number == 1 { BYTE_ORDER_MARK.len() } else { 0 };
@@ -167,7 +246,7 @@ impl<R: Read> Lines<R> {
         let room = self.max.saturating_add(2 + mark) as u64;
         let read = self.input.by_ref().take(room).read_until(b'\n', &mut line);
         if read.with_context(|| self.place(number))? == 0 {
-            return Ok(None);
+            return Ok(false);
         }
         self.count = number;
         let ended = line.last() == Some(&b'\n');
@@ -196,10 +275,13 @@ impl<R: Read> Lines<R> {
                 line.truncate(error.valid_up_to());
             }
         }
-        match String::from_utf8(line) {
-            Ok(text) => Ok(Some(Line { text, goes_on })),
+        match std::str::from_utf8(&line) {
+            Ok(text) => {
+                batch.push(text, goes_on);
+                Ok(true)
+            }
             Err(error) => {
-                let what = not_utf8(error.as_bytes(), error.utf8_error(), number == 1);
+                let what = not_utf8(&line, error, number == 1);
                 bail!("{}: {what}", self.place(number))
             }
         }
@@ -231,16 +313,16 @@ mod tests {
 
     fn bounded(input: &[u8], max: usize, longer: Longer) -> (Vec<String>, Option<String>) {
         let mut lines = Lines::new(input, "standard input", max, longer);
-        let mut read = Vec::new();
+        let (mut batch, mut read) = (Batch::default(), Vec::new());
         loop {
-            match lines.next_batch() {
-                Ok(Some((first, batch))) => {
-                    assert_eq!(first, read.len() + 1);
+            match lines.read(BATCH, &mut batch) {
+                Ok(true) => {
+                    assert_eq!(batch.first(), read.len() + 1);
                     assert!(batch.len() <= BATCH);
-                    let shown = |line: Line| if line.goes_on { line.text + "…" } else { line.text };
-                    read.extend(batch.into_iter().map(shown));
+                    let shown = |line: Line| line.text.to_owned() + if line.goes_on { "…" } else { "" };
+                    read.extend(batch.iter().map(shown));
                 }
-                Ok(None) => return (read, None),
+                Ok(false) => return (read, None),
                 Err(error) => return (read, Some(error.to_string())),
             }
         }
@@ -283,10 +365,12 @@ mod tests {
         }
         let pieces = Pieces(vec![b"a\nb\nc", b"c\nd\n"]);
         let mut lines = Lines::new(pieces, "pieces", MAX_LINE_BYTES, Longer::Refused);
-        let line = |text: &str| Line { text: text.to_owned(), goes_on: false };
-        assert_eq!(lines.next_batch().unwrap().unwrap(), (1, vec![line("a"), line("b")]));
-        assert_eq!(lines.next_batch().unwrap().unwrap(), (3, vec![line("cc"), line("d")]));
-        assert!(lines.next_batch().unwrap().is_none());
+        let mut batch = Batch::default();
+        for expected in [[(1, "a"), (2, "b")], [(3, "cc"), (4, "d")]] {
+            assert!(lines.read(BATCH, &mut batch).unwrap());
+            assert!(batch.numbered().map(|(number, line)| (number, line.text)).eq(expected));
+        }
+        assert!(!lines.read(BATCH, &mut batch).unwrap());
     }
 
     #[test]

@@ -6,14 +6,16 @@
 // Documentation of the arguments is their `--help`, where [CLS] is no link and <mask> no HTML.
 #![allow(rustdoc::broken_intra_doc_links, rustdoc::invalid_html_tags)]
 
+mod chunks;
 mod commands;
 mod compute;
-mod device;
 mod failure;
 #[cfg(feature = "hub")]
 mod hub;
 mod lines;
+mod memory;
 mod model;
+mod npy;
 mod output;
 mod profile;
 mod progress;
@@ -23,6 +25,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, anyhow};
 use clap::Parser;
+use cloze::device;
 
 use crate::failure::WrongUsage;
 

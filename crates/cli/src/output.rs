@@ -60,6 +60,22 @@ impl Output {
         self.writer.write_all(bytes).or_else(|error| self.failed(error))
     }
 
+    /// Whether this is a new file, whose start can be written again.
+    pub fn is_new_file(&self) -> bool {
+        self.file.as_ref().is_some_and(|place| place.partial.is_some())
+    }
+
+    /// Writes `bytes` in place of the first ones of a new file ([`is_new_file`](Self::is_new_file)); of other output
+    /// nothing is left to change.
+    pub fn rewrite_start(&mut self, bytes: &[u8]) -> Result<()> {
+        self.flush()?;
+        let Some(Place { path, partial: Some(partial) }) = &self.file else {
+            return Ok(());
+        };
+        let written = File::options().write(true).open(partial).and_then(|mut file| file.write_all(bytes));
+        written.with_context(|| format!("cannot write {}", path.display()))
+    }
+
     /// Hands on what is buffered; call it or [`finish`](Self::finish) at the end, or the last error is lost.
     pub fn flush(&mut self) -> Result<()> {
         self.writer.flush().or_else(|error| self.failed(error))

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 
+use cloze_tokenizer::{Padding, PaddingDirection, PaddingStrategy, Tokenizer};
 use tempfile::TempDir;
 
 /// What a run of the program left behind.
@@ -209,6 +210,74 @@ fn lines_are_encoded_in_every_format() {
     assert_eq!(json["ids"], serde_json::json!([5, 6, 8, 7, 12]));
     assert_eq!(json["offsets"][2], serde_json::json!([7, 8]));
     assert_eq!(json["word_ids"], serde_json::json!([0, 1, 1, 2, 3]));
+}
+
+#[test]
+fn ids_are_written_as_numbers_of_16_and_32_bits() {
+    let (folder, vocab) = vocabulary();
+    let input = b"The cats sat.\n\non the mat\n";
+    let ids: [u16; 14] = [2, 5, 6, 8, 7, 12, 3, 2, 3, 2, 9, 5, 10, 3];
+    let bytes16: Vec<u8> = ids.iter().flat_map(|id| id.to_le_bytes()).collect();
+    let bytes32: Vec<u8> = ids.iter().flat_map(|id| u32::from(*id).to_le_bytes()).collect();
+    let written = |format: &str| {
+        let path = text(folder.path().join("ids"));
+        run_with(&encode(&vocab, &["--format", format, "--output", &path]), input).done();
+        let found = fs::read(&path).unwrap();
+        // Standard output gets the same.
+        let mut child = spawn(encode(&vocab, &["--format", format]));
+        child.stdin.take().unwrap().write_all(input).unwrap();
+        assert_eq!(child.wait_with_output().unwrap().stdout, found, "{format}");
+        found
+    };
+    assert_eq!(written("u16"), bytes16);
+    assert_eq!(written("u32"), bytes32);
+    let array = written("npy");
+    assert_eq!(array[128..], bytes32);
+    let header = String::from_utf8_lossy(&array[10..128]).into_owned();
+    assert!(header.starts_with("{'descr': '<u4', 'fortran_order': False, 'shape': (14,), }"), "{header}");
+    assert_eq!(written("ids"), b"2 5 6 8 7 12 3\n2 3\n2 9 5 10 3\n");
+}
+
+#[test]
+fn ids_that_16_bits_do_not_hold_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (vocab, ids) = (text(folder.path().join("vocab.txt")), folder.path().join("ids"));
+    let tokens =
+        |n: usize| (0..n - 3).map(|i| format!("word{i}\n")).collect::<String>() + "[UNK]\n[CLS]\n[SEP]\n";
+    let path = text(&ids);
+    let args = encode(&vocab, &["--format", "u16", "--output", &path]);
+    fs::write(&vocab, tokens(65_537)).unwrap();
+    let ran = run_with(&args, b"word7\n");
+    let message = "the tokenizer's \"[SEP]\" has the id 65536, and `--format u16` holds ids up to 65535: use `--format u32`";
+    assert!(ran.error_line(2).ends_with(message), "{}", ran.err);
+    assert!(!ids.exists());
+    fs::write(&vocab, tokens(65_536)).unwrap();
+    run_with(&args, b"word7\n").done();
+    assert_eq!(fs::read(&ids).unwrap(), [254, 255, 7, 0, 255, 255]);
+}
+
+/// A tokenizer that pads, to a length and to the longest of what is read together.
+#[test]
+fn padding_is_in_every_format() {
+    let (folder, vocab) = vocabulary();
+    let saved = text(folder.path().join("tokenizer.json"));
+    let tokenizer = Tokenizer::load(&vocab).unwrap();
+    let padded = |strategy| {
+        let mut tokenizer = tokenizer.clone();
+        let (direction, pad_token) = (PaddingDirection::Right, "[PAD]".into());
+        let padding =
+            Padding { strategy, direction, pad_to_multiple_of: None, pad_id: 0, pad_type_id: 0, pad_token };
+        tokenizer.set_padding(Some(padding)).unwrap();
+        tokenizer.save(&saved).unwrap();
+        let path = text(folder.path().join("ids"));
+        run_with(&encode(&saved, &["--format", "u16", "--output", &path]), b"the cat\nsat\n").done();
+        let ids: Vec<u8> = fs::read(&path).unwrap().into_iter().step_by(2).collect();
+        (run_with(&encode(&saved, &[]), b"the cat\nsat\n").done(), ids)
+    };
+    let fixed = ("2 5 6 3 0\n2 7 3 0 0\n".to_owned(), vec![2, 5, 6, 3, 0, 2, 7, 3, 0, 0]);
+    assert_eq!(padded(PaddingStrategy::Fixed(5)), fixed);
+    let longest = ("2 5 6 3\n2 7 3 0\n".to_owned(), vec![2, 5, 6, 3, 2, 7, 3, 0]);
+    assert_eq!(padded(PaddingStrategy::BatchLongest), longest);
 }
 
 #[test]
@@ -530,7 +599,7 @@ fn embed_refuses_what_it_cannot_do() {
 fn classifier() -> (TempDir, String) {
     use cloze_model::ParamInit;
     use cloze_model::bert::BertConfig;
-    use cloze_model::huggingface::{Architecture, ProblemType, SaveConfig, save_pretrained};
+    use cloze_model::huggingface::{Architecture, Family, ProblemType, SaveConfig, save_pretrained};
     use cloze_model::tasks::BertForSequenceClassification;
 
     let (folder, path) = encoder();
@@ -538,7 +607,10 @@ fn classifier() -> (TempDir, String) {
     let init = &mut ParamInit::new(&burn::tensor::Device::flex(), 3).with_std(0.5);
     let architecture = Architecture::SequenceClassification;
     let bert = config.init_encoder(init);
-    let model = BertForSequenceClassification::new(bert, architecture.sequence_head(&config, 2, 0.1, init));
+    let model = BertForSequenceClassification::new(
+        bert,
+        architecture.sequence_head(Family::BERT, &config, 2, 0.1, init),
+    );
     let save = SaveConfig {
         labels: vec!["no".into(), "yes".into()],
         problem_type: Some(ProblemType::SingleLabel),
@@ -602,7 +674,7 @@ fn asked(architecture: cloze_model::huggingface::Architecture, labels: &[&str]) 
     use cloze_model::ParamInit;
     use cloze_model::bert::BertConfig;
     use cloze_model::blocks::Linear;
-    use cloze_model::huggingface::{Architecture, SaveConfig, save_pretrained};
+    use cloze_model::huggingface::{Architecture, Family, SaveConfig, save_pretrained};
     use cloze_model::tasks::{BertForMultipleChoice, BertForQuestionAnswering, BertForTokenClassification};
 
     let (folder, path) = encoder();
@@ -623,8 +695,10 @@ fn asked(architecture: cloze_model::huggingface::Architecture, labels: &[&str]) 
             save_pretrained(place, &model, &config, &save).unwrap();
         }
         _ => {
-            let model =
-                BertForMultipleChoice { bert, head: architecture.sequence_head(&config, 1, 0.1, init) };
+            let model = BertForMultipleChoice {
+                bert,
+                head: architecture.sequence_head(Family::BERT, &config, 1, 0.1, init),
+            };
             save_pretrained(place, &model, &config, &save).unwrap();
         }
     }

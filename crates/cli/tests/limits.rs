@@ -5,7 +5,7 @@
 use cloze_model::ParamInit;
 use cloze_model::bert::{BertConfig, BertForPreTraining};
 use cloze_model::huggingface::{
-    Architecture, ProblemType, SaveConfig, read_tensors, save_pretrained, write_tensors,
+    Architecture, Family, ProblemType, SaveConfig, read_tensors, save_pretrained, write_tensors,
 };
 use cloze_model::tasks::BertForSequenceClassification;
 use cloze_tokenizer::train::WordPieceTrainer;
@@ -45,7 +45,7 @@ fn workplace() -> TempDir {
     let model: BertForPreTraining = config.init(init);
     save_pretrained(&path("mlm"), &model, &config, &SaveConfig::new(Architecture::PreTraining)).unwrap();
     let architecture = Architecture::SequenceClassification;
-    let head = architecture.sequence_head(&config, 2, 0.1, init);
+    let head = architecture.sequence_head(Family::BERT, &config, 2, 0.1, init);
     let model = BertForSequenceClassification::new(config.init_encoder(init), head);
     let save = SaveConfig {
         labels: vec!["no".into(), "yes".into()],

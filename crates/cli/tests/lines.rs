@@ -11,7 +11,7 @@ use std::thread;
 use burn::tensor::Device;
 use cloze_model::ParamInit;
 use cloze_model::bert::{BertConfig, MlmHead};
-use cloze_model::huggingface::{Architecture, ProblemType, SaveConfig, save_pretrained};
+use cloze_model::huggingface::{Architecture, Family, ProblemType, SaveConfig, save_pretrained};
 use cloze_model::tasks::{BertForMaskedLm, BertForSequenceClassification};
 use cloze_tokenizer::{Tokenizer, Vocab};
 use serde_json::{Value, json};
@@ -58,7 +58,7 @@ fn masked() -> TempDir {
 fn classifier() -> TempDir {
     let (folder, init) = (folder(), &mut init());
     let architecture = Architecture::SequenceClassification;
-    let head = architecture.sequence_head(&config(), 2, 0.1, init);
+    let head = architecture.sequence_head(Family::BERT, &config(), 2, 0.1, init);
     let model = BertForSequenceClassification::new(config().init_encoder(init), head);
     let save = SaveConfig {
         labels: vec!["no".into(), "yes".into()],

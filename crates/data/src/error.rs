@@ -238,6 +238,26 @@ pub enum DataError {
         name: &'static str,
     },
 
+    /// A special piece that the config names and the tokenizer lacks.
+    #[error("the tokenizer has no piece `{name}`, which `examples.{key}` names")]
+    NoPiece {
+        /// The key: `begin` or `end`.
+        key: &'static str,
+        /// The piece.
+        name: String,
+    },
+
+    /// An epoch of an [`Assemble`](crate::Assemble) without examples.
+    #[error("epoch {epoch} of the data has no examples")]
+    EmptyEpoch {
+        /// The epoch, from 0.
+        epoch: u64,
+    },
+
+    /// An error of code outside this crate: of an example sampler or an assembler of one's own.
+    #[error(transparent)]
+    Other(Box<dyn std::error::Error + Send + Sync>),
+
     /// Work that nobody waits for any more.
     #[error("the data workers were stopped")]
     Stopped,
@@ -259,6 +279,11 @@ impl DataError {
             }
             error => Self::Tokenizer(error),
         }
+    }
+
+    /// An error of code outside this crate.
+    pub fn other(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self::Other(error.into())
     }
 
     /// A [`DataError::Io`] for `path`, as a closure for `map_err`.

@@ -1,4 +1,4 @@
-//! From text on disk to pretraining batches: corpora, prepared corpora, sentence pairs, masking; and from
+//! From text on disk to pretraining batches: corpora, prepared corpora, examples, corruptions; and from
 //! labelled data to batches for fine-tuning: [`labelled`].
 //!
 //! Tensors do not occur here: a batch is plain vectors. Everything random is a function of a seed, an
@@ -6,41 +6,59 @@
 //!
 //! ```text
 //! files ─ corpus ─► documents ─ sentences, tokenizer ─► PreparedCorpus ─ split ─► Documents
-//!   ─ pairs ─► Plan (an epoch's examples) ─ masking, batch ─► PretrainingBatch ─ loader ─► Batches
+//!   ─ ExampleSampler ─► Plan (an epoch's examples) ─ Corruption ─► a batch, of a TokenBatch and labels
+//!   ─ Loader ─► Batches, ahead of time and in order
 //! ```
+//!
+//! Three parts may be your own, and each is handed to a constructor: an [`ExampleSampler`] cuts documents into
+//! examples, a [`Corruption`] replaces tokens, and an [`Assemble`] says what a [`Loader`] makes batches of.
 
-mod batch;
 mod checksum;
 mod corpus;
+mod corruption;
 mod error;
+mod examples;
 pub mod labelled;
 mod loader;
-mod masking;
 mod not_utf8;
 mod pairs;
 mod permutation;
 mod plan;
 mod prepared;
+mod pretraining;
+mod random;
+mod sampler;
 mod seed;
 mod sentences;
+mod special;
 mod split;
+mod tokens;
 mod unigram;
 
-pub use batch::{BatchStats, Cursor, ExampleConfig, PretrainingBatch, PretrainingData};
 pub use checksum::{corpus_checksum, file_checksum};
 pub use corpus::{
-    CorpusConfig, Document, Documents as DocumentStream, Format, OnError, SkipReport, documents, input_files,
+    CorpusConfig, Document, DocumentStream, Format, OnError, SkipReport, documents, input_files,
+};
+pub use corruption::{
+    Corrupted, Corruption, Edits, MaskStats, MaskUnit, MaskingConfig, Original, RandomFrom, ReplacedSpan,
+    ReplacementCounts,
 };
 pub use error::{DataError, Result};
-pub use loader::Batches;
-pub use masking::{MaskStats, MaskUnit, Masked, MaskingConfig, MaskingStrategy, Prediction, RandomFrom};
+pub use examples::{CorpusExamples, ExampleTokens};
+pub use loader::{Assemble, Batches, Cursor, Loader, Placed};
 pub use not_utf8::not_utf8;
-pub use pairs::{Example, PairConfig, PairSampler};
+pub use pairs::PairConfig;
 pub use permutation::Permutation;
+pub use plan::Plan;
 pub use prepared::{PrepareReport, PreparedCorpus};
-pub use seed::{derive_rng, derive_seed};
+pub use pretraining::{BatchStats, ExampleConfig, PretrainingBatch, PretrainingData};
+pub use random::Random;
+pub use sampler::{Example, ExampleSampler, Room};
+pub use seed::derive_seed;
 pub use sentences::sentences;
+pub use special::SpecialPieces;
 pub use split::{Documents, Split};
+pub use tokens::{Padded, TokenBatch, TokenSequence};
 pub use unigram::UnigramCounts;
 
 /// Sees the progress of preparing a corpus.
@@ -56,3 +74,8 @@ pub struct Silent;
 impl Progress for Silent {
     fn prepared(&self, _read: u64, _total: u64, _tokens: u64) {}
 }
+
+/// The README's example, compiled as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,131 +1,288 @@
 //! Batches ahead of their use, on worker threads, in order.
 
-use crate::batch::{Cursor, PretrainingBatch, PretrainingData};
-use crate::pairs::Example;
-use crate::plan::Plan;
 use crate::{DataError, Result};
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-/// An endless sequence of batches over epoch after epoch.
-///
-/// One thread reads the plans and says which examples make which batch; workers assemble them; the
-/// iterator hands them out in order, so the batches do not depend on the number of workers. It ends after
-/// the first error. Dropping it ends the threads soon, also one that makes a plan.
-#[derive(Debug)]
-pub struct Batches {
-    done: Receiver<(u64, Result<PretrainingBatch>)>,
-    /// One entry a batch under way or waiting: bounds their number, also when one of them takes long.
-    under_way: Receiver<()>,
-    early: BTreeMap<u64, Result<PretrainingBatch>>,
-    next: u64,
-    /// Ends a plan that is being made.
-    stop: Arc<AtomicBool>,
+/// The data position: all the state there is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+pub struct Cursor {
+    /// Passes over the data already made.
+    pub epoch: u64,
+    /// Examples of this pass already used.
+    pub example: u64,
 }
 
-/// One batch to assemble: its number, its examples, and where the next one starts.
-type Order = (u64, Result<Vec<(u64, u64, Example)>>, Cursor);
+/// What a [`Loader`] makes batches of: the examples of each epoch in their order, and the batches that they make.
+///
+/// A batch is a function of the data and of its examples' places. Nothing may depend on what was made before, or the
+/// batches of a resumed run would be others: derive random numbers from a seed, the epoch and the place
+/// ([`Random::derive`](crate::Random::derive)).
+///
+/// # Examples
+/// Rows in memory, in another order each epoch:
+/// ```
+/// use cloze_data::{Assemble, Cursor, Loader, Permutation, Placed, Result, TokenBatch, derive_seed};
+/// use std::sync::{Arc, atomic::AtomicBool};
+///
+/// struct Rows {
+///     ids: Vec<Vec<i32>>,
+///     seed: u64,
+/// }
+///
+/// impl Assemble for Rows {
+///     type Plan = Permutation;
+///     type Batch = TokenBatch;
+///
+///     fn plan(&self, epoch: u64, _stop: &AtomicBool) -> Result<Permutation> {
+///         Ok(Permutation::new(self.ids.len() as u64, derive_seed(self.seed, &[epoch])))
+///     }
+///
+///     fn n_examples(&self, _: &Permutation) -> u64 {
+///         self.ids.len() as u64
+///     }
+///
+///     fn assemble(&self, examples: &[Placed<'_, Permutation>]) -> Result<TokenBatch> {
+///         let mut batch = TokenBatch::new();
+///         for Placed { plan, place, .. } in examples {
+///             let row = &self.ids[plan.get(*place) as usize];
+///             batch.push(row, &vec![0; row.len()]);
+///         }
+///         Ok(batch)
+///     }
+/// }
+///
+/// let rows = Arc::new(Rows { ids: (1..8).map(|len| vec![5; len]).collect(), seed: 3 });
+/// let loader = Loader::new(rows, 2).with_workers(2);
+/// let mut batches = loader.batches(Cursor::default());
+/// let first = batches.next().unwrap()?;
+/// assert_eq!(first.n_sequences(), 2);
+/// // Another run goes on from there with the same batches.
+/// let mut resumed = loader.batches(batches.cursor());
+/// assert_eq!(resumed.next().unwrap()?, batches.next().unwrap()?);
+/// # Ok::<_, cloze_data::DataError>(())
+/// ```
+pub trait Assemble: Send + Sync + 'static {
+    /// The examples of an epoch and their order.
+    type Plan: Send + Sync + 'static;
+    /// What is made of some examples.
+    type Batch: Send + 'static;
 
-impl PretrainingData {
-    /// Batches of `batch_size` examples from a position on, made by `workers` threads, up to `ahead`
-    /// of them waiting, besides one in each worker. A batch runs on across the end of an epoch: nothing is dropped.
-    pub fn batches(
-        self: &Arc<Self>,
-        batch_size: usize,
-        from: Cursor,
-        workers: usize,
-        ahead: usize,
-    ) -> Batches {
-        let workers = workers.max(1);
-        let (orders, work) = bounded::<Order>(ahead.max(1));
+    /// The plan of an epoch, made on a thread of its own while the epoch before is used.
+    ///
+    /// # Errors
+    /// Any; it ends the batches. [`DataError::Stopped`] soon after `stop` is set, as nobody waits for the plan then.
+    fn plan(&self, epoch: u64, stop: &AtomicBool) -> Result<Self::Plan>;
+
+    /// How many examples an epoch has: at least one.
+    fn n_examples(&self, plan: &Self::Plan) -> u64;
+
+    /// The batch of these examples, which may lie in several epochs.
+    ///
+    /// # Errors
+    /// Any; it ends the batches.
+    fn assemble(&self, examples: &[Placed<'_, Self::Plan>]) -> Result<Self::Batch>;
+}
+
+/// An example's place.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Placed<'a, P> {
+    /// The plan of its epoch.
+    pub plan: &'a P,
+    /// The epoch, from 0.
+    pub epoch: u64,
+    /// The place in the epoch's order, from 0.
+    pub place: u64,
+}
+
+/// Makes batches of consecutive examples of an [`Assemble`] ahead of their use.
+#[derive(Debug)]
+pub struct Loader<A> {
+    data: Arc<A>,
+    batch_size: usize,
+    workers: usize,
+    ahead: usize,
+}
+
+impl<A: Assemble> Loader<A> {
+    /// Batches of `batch_size` examples, at least 1, made by one thread, with one waiting.
+    pub fn new(data: Arc<A>, batch_size: usize) -> Self {
+        Self { data, batch_size: batch_size.max(1), workers: 1, ahead: 1 }
+    }
+
+    /// Makes batches on so many threads, at least 1. The batches do not depend on it.
+    pub fn with_workers(mut self, workers: usize) -> Self {
+        self.workers = workers.max(1);
+        self
+    }
+
+    /// Lets up to so many batches wait, at least 1, besides one in each worker.
+    pub fn with_ahead(mut self, ahead: usize) -> Self {
+        self.ahead = ahead.max(1);
+        self
+    }
+
+    /// Batches from a position on. A batch runs on across the end of an epoch: nothing is dropped.
+    pub fn batches(&self, from: Cursor) -> Batches<A::Batch> {
+        let (orders, work) = bounded::<Order<A::Plan>>(self.ahead);
         let (finished, done) = unbounded();
-        let (begun, under_way) = bounded(ahead.max(1).saturating_add(workers));
+        let (begun, under_way) = bounded(self.ahead.saturating_add(self.workers));
         let stop = Arc::new(AtomicBool::new(false));
-        let (data, stopped) = (self.clone(), stop.clone());
-        thread::spawn(move || sequence(&data, batch_size.max(1), from, &orders, &begun, &stopped));
-        for _ in 0..workers {
-            let (data, work, finished) = (self.clone(), work.clone(), finished.clone());
+        let (data, batch_size, stopped) = (self.data.clone(), self.batch_size, stop.clone());
+        thread::spawn(move || sequence(&data, batch_size, from, &orders, &begun, &stopped));
+        for _ in 0..self.workers {
+            let (data, work, finished) = (self.data.clone(), work.clone(), finished.clone());
             thread::spawn(move || {
-                for (number, examples, next) in work {
+                for Order { number, parts, next } in work {
                     let _batch = tracing::trace_span!("make a batch").entered();
-                    let batch = examples.and_then(|examples| {
-                        catch_unwind(AssertUnwindSafe(|| data.assemble(&examples, next)))
-                            .map_err(|panic| DataError::Worker { message: message(&*panic) })
+                    let batch = parts.and_then(|parts| {
+                        catch_unwind(AssertUnwindSafe(|| data.assemble(&placed(&parts))))
+                            .unwrap_or_else(|panic| Err(DataError::Worker { message: message(&*panic) }))
                     });
-                    if finished.send((number, batch)).is_err() {
+                    if finished.send(Done { number, batch, next }).is_err() {
                         return;
                     }
                 }
             });
         }
-        Batches { done, under_way, early: BTreeMap::new(), next: 0, stop }
+        Batches { done, under_way, early: BTreeMap::new(), number: 0, cursor: from, stop }
     }
 
-    /// The first `max_examples` examples of the first epoch in batches: the same every time.
+    /// The first `max_examples` examples of the first epoch in batches, made on this thread: the same every time.
     ///
     /// # Errors
-    /// A plan that cannot be made.
-    pub fn one_pass(&self, batch_size: usize, max_examples: u64) -> Result<Vec<PretrainingBatch>> {
-        let plan = self.plan(0, &AtomicBool::new(false))?;
-        let places: Vec<u64> = (0..plan.len().min(max_examples)).collect();
-        Ok(places
-            .chunks(batch_size.max(1))
-            .map(|places| {
-                let examples: Vec<_> = places.iter().map(|place| (0, *place, plan.example(*place))).collect();
-                self.assemble(&examples, Cursor::default())
-            })
-            .collect())
+    /// A plan or a batch that cannot be made.
+    pub fn one_pass(&self, max_examples: u64) -> Result<Vec<A::Batch>> {
+        let plan = Arc::new(self.data.plan(0, &AtomicBool::new(false))?);
+        let n = self.data.n_examples(&plan).min(max_examples);
+        let starts = (0..n).step_by(self.batch_size);
+        let part = |start: u64| Part {
+            plan: plan.clone(),
+            epoch: 0,
+            places: start..n.min(start.saturating_add(self.batch_size as u64)),
+        };
+        starts.map(|start| self.data.assemble(&placed(&[part(start)]))).collect()
     }
 }
 
-impl Drop for Batches {
+/// An endless sequence of batches over epoch after epoch. [`Loader::batches`] makes it.
+///
+/// One thread makes the plans and says which examples make which batch; workers assemble them; the
+/// iterator hands them out in order, so the batches do not depend on the number of workers. It ends after
+/// the first error. Dropping it ends the threads soon, also one that makes a plan.
+#[derive(Debug)]
+pub struct Batches<B> {
+    done: Receiver<Done<B>>,
+    /// One entry a batch under way or waiting: bounds their number, also when one of them takes long.
+    under_way: Receiver<()>,
+    early: BTreeMap<u64, Done<B>>,
+    /// The number of the batch to hand out.
+    number: u64,
+    cursor: Cursor,
+    /// Ends a plan that is being made.
+    stop: Arc<AtomicBool>,
+}
+
+impl<B> Batches<B> {
+    /// Where the next batch starts: what a checkpoint keeps.
+    pub fn cursor(&self) -> Cursor {
+        self.cursor
+    }
+}
+
+/// One batch to assemble: its number, its examples, and where the next one starts.
+struct Order<P> {
+    number: u64,
+    parts: Result<Vec<Part<P>>>,
+    next: Cursor,
+}
+
+/// One batch that was assembled, or not.
+#[derive(Debug)]
+struct Done<B> {
+    number: u64,
+    batch: Result<B>,
+    next: Cursor,
+}
+
+/// Consecutive examples of one epoch.
+struct Part<P> {
+    plan: Arc<P>,
+    epoch: u64,
+    places: Range<u64>,
+}
+
+fn placed<P>(parts: &[Part<P>]) -> Vec<Placed<'_, P>> {
+    let of_part = |part| {
+        let Part { plan, epoch, places }: &Part<P> = part;
+        places.clone().map(|place| Placed { plan: &**plan, epoch: *epoch, place })
+    };
+    parts.iter().flat_map(of_part).collect()
+}
+
+impl<B> Drop for Batches<B> {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
     }
 }
 
-impl Iterator for Batches {
-    type Item = Result<PretrainingBatch>;
+impl<B> Iterator for Batches<B> {
+    type Item = Result<B>;
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            if let Some(batch) = self.early.remove(&self.next) {
-                self.next += 1;
+            if let Some(done) = self.early.remove(&self.number) {
+                self.number += 1;
+                self.cursor = done.next;
                 let _ = self.under_way.try_recv();
-                return Some(batch);
+                return Some(done.batch);
             }
-            let (number, batch) = self.done.recv().ok()?;
-            self.early.insert(number, batch);
+            let done = self.done.recv().ok()?;
+            self.early.insert(done.number, done);
         }
     }
 }
 
+/// The plan of an epoch and its number of examples.
+type Planned<P> = (Arc<P>, u64);
+
+fn plan<A: Assemble>(data: &A, epoch: u64, stop: &AtomicBool) -> Result<Planned<A::Plan>> {
+    let plan = data.plan(epoch, stop)?;
+    match data.n_examples(&plan) {
+        0 => Err(DataError::EmptyEpoch { epoch }),
+        n => Ok((Arc::new(plan), n)),
+    }
+}
+
 /// Hands out the examples of batch after batch until nobody listens.
-fn sequence(
-    data: &Arc<PretrainingData>,
+fn sequence<A: Assemble>(
+    data: &Arc<A>,
     batch_size: usize,
     from: Cursor,
-    orders: &Sender<Order>,
+    orders: &Sender<Order<A::Plan>>,
     begun: &Sender<()>,
     stop: &Arc<AtomicBool>,
 ) {
     let build = |epoch: u64| {
         let (data, stop) = (data.clone(), stop.clone());
-        thread::spawn(move || data.plan(epoch, &stop))
+        thread::spawn(move || plan(&*data, epoch, &stop))
     };
     let mut cursor = from;
-    let mut plan: Option<Plan> = None;
+    let mut current: Option<Planned<A::Plan>> = None;
     let mut ahead = build(cursor.epoch);
     for number in 0.. {
-        let mut examples = Vec::with_capacity(batch_size);
+        let mut parts = Vec::new();
+        let mut missing = batch_size as u64;
         let mut failure = None;
-        while examples.len() < batch_size {
-            let current = match &plan {
-                Some(plan) if cursor.example < plan.len() => plan,
+        while missing > 0 {
+            let (plan, n) = match &current {
+                Some(planned) if cursor.example < planned.1 => planned,
                 finished => {
                     if finished.is_some() {
                         cursor = Cursor { epoch: cursor.epoch + 1, example: 0 };
@@ -134,7 +291,7 @@ fn sequence(
                     let following = build(cursor.epoch + 1);
                     let made = std::mem::replace(&mut ahead, following).join();
                     match made.unwrap_or_else(|panic| Err(DataError::Worker { message: message(&*panic) })) {
-                        Ok(made) => plan.insert(made),
+                        Ok(made) => current.insert(made),
                         Err(error) => {
                             failure = Some(error);
                             break;
@@ -142,14 +299,18 @@ fn sequence(
                     }
                 }
             };
-            if cursor.example < current.len() {
-                examples.push((cursor.epoch, cursor.example, current.example(cursor.example)));
-                cursor.example += 1;
+            let end = cursor.example.saturating_add(missing).min(*n);
+            if cursor.example < end {
+                let places = cursor.example..end;
+                missing -= end - cursor.example;
+                cursor.example = end;
+                parts.push(Part { plan: plan.clone(), epoch: cursor.epoch, places });
             }
         }
         let failed = failure.is_some();
-        let examples = failure.map_or(Ok(examples), Err);
-        if begun.send(()).is_err() || orders.send((number, examples, cursor)).is_err() || failed {
+        let parts = failure.map_or(Ok(parts), Err);
+        let order = Order { number, parts, next: cursor };
+        if begun.send(()).is_err() || orders.send(order).is_err() || failed {
             return;
         }
     }
@@ -164,14 +325,21 @@ fn message(panic: &(dyn std::any::Any + Send)) -> String {
 mod tests {
     use super::*;
     use crate::{
-        CorpusConfig, Documents, ExampleConfig, MaskingConfig, PairConfig, PreparedCorpus, Silent, Split,
+        CorpusConfig, CorpusExamples, Corruption, Documents, Edits, Example, ExampleConfig, ExampleSampler,
+        Original, PairConfig, PreparedCorpus, PretrainingBatch, PretrainingData, Random, Room, Silent, Split,
         UnigramCounts,
     };
     use cloze_tokenizer::train::WordPieceTrainer;
     use std::path::Path;
     use std::time::{Duration, Instant};
 
-    fn data(folder: &Path, pairs: PairConfig, held_out: f64) -> PretrainingData {
+    /// Examples of a small text with parts of one's own.
+    fn data_of(
+        folder: &Path,
+        sampler: Box<dyn ExampleSampler>,
+        corruption: Option<Box<dyn Corruption>>,
+        held_out: f64,
+    ) -> Arc<PretrainingData> {
         let text: String = (0..200).map(|i| format!("Text {i} begins. It goes on, no. {i}.\n\n")).collect();
         std::fs::write(folder.join("a.txt"), &text).unwrap();
         let tokenizer = WordPieceTrainer { vocab_size: 60, ..Default::default() }.train([text]).unwrap();
@@ -180,8 +348,31 @@ mod tests {
             PreparedCorpus::prepare(&corpus, folder, &tokenizer, &folder.join("cache"), &Silent).unwrap();
         let documents = Documents::new(Arc::new(corpus), Split::Train, held_out, 1).unwrap();
         let unigram = Arc::new(UnigramCounts::new(&documents, tokenizer.vocab_size()));
-        let config = ExampleConfig { seq_len: 30, pairs, masking: MaskingConfig::default() };
-        PretrainingData::new(documents, config, &tokenizer, unigram, 1, folder.join("plans")).unwrap()
+        let config = ExampleConfig::new(30);
+        let special = config.special(&tokenizer).unwrap();
+        let corruption = corruption.unwrap_or_else(|| {
+            config.masking.corruption(special.mask.unwrap(), special.all(), unigram.clone())
+        });
+        let plans = folder.join("plans");
+        let examples = CorpusExamples::new(documents, sampler, special, 30, 1, plans).unwrap();
+        Arc::new(PretrainingData::from_parts(examples, corruption))
+    }
+
+    fn data(folder: &Path, pairs: PairConfig, held_out: f64) -> Arc<PretrainingData> {
+        data_of(folder, pairs.sampler(), None, held_out)
+    }
+
+    fn loader(
+        data: &Arc<PretrainingData>,
+        batch_size: usize,
+        workers: usize,
+        ahead: usize,
+    ) -> Loader<PretrainingData> {
+        Loader::new(data.clone(), batch_size).with_workers(workers).with_ahead(ahead)
+    }
+
+    fn plan_of(data: &PretrainingData, epoch: u64) -> crate::Plan {
+        data.plan(epoch, &AtomicBool::new(false)).unwrap()
     }
 
     /// Waits for the threads to let go of the data.
@@ -197,9 +388,9 @@ mod tests {
     #[test]
     fn dropping_the_iterator_ends_the_threads() {
         let folder = tempfile::tempdir().unwrap();
-        let data = Arc::new(data(folder.path(), PairConfig::default(), 0.0));
+        let data = data(folder.path(), PairConfig::default(), 0.0);
         for taken in [0, 1, 50] {
-            let mut batches = data.batches(4, Cursor::default(), 3, 2);
+            let mut batches = loader(&data, 4, 3, 2).batches(Cursor::default());
             assert_eq!(batches.by_ref().take(taken).count(), taken);
             drop(batches);
             assert_threads_end(&data);
@@ -209,25 +400,23 @@ mod tests {
     #[test]
     fn dropping_the_iterator_ends_a_plan_that_is_being_made() {
         struct Endless;
-        impl crate::PairSampler for Endless {
+        impl ExampleSampler for Endless {
             fn examples(
                 &self,
                 _: &Documents,
-                _: usize,
+                _: Room,
                 _: u64,
                 emit: &mut dyn FnMut(Example) -> Result<()>,
             ) -> Result<()> {
                 loop {
-                    emit(Example { first: 0..1, ..Example::default() })?;
+                    emit(Example::segment(0..1))?;
                     thread::sleep(Duration::from_micros(100));
                 }
             }
         }
         let folder = tempfile::tempdir().unwrap();
-        let mut data = data(folder.path(), PairConfig::DocSentences, 0.0);
-        data.sampler = Box::new(Endless);
-        let data = Arc::new(data);
-        let batches = data.batches(4, Cursor::default(), 3, 2);
+        let data = data_of(folder.path(), Box::new(Endless), None, 0.0);
+        let batches = loader(&data, 4, 3, 2).batches(Cursor::default());
         thread::sleep(Duration::from_millis(20));
         drop(batches);
         assert_threads_end(&data);
@@ -236,8 +425,8 @@ mod tests {
     #[test]
     fn no_more_is_made_than_asked_for() {
         let folder = tempfile::tempdir().unwrap();
-        let data = Arc::new(data(folder.path(), PairConfig::default(), 0.0));
-        let mut batches = data.batches(1, Cursor::default(), 2, 3);
+        let data = data(folder.path(), PairConfig::default(), 0.0);
+        let mut batches = loader(&data, 1, 2, 3).batches(Cursor::default());
         for _ in 0..20 {
             batches.next().unwrap().unwrap();
             thread::sleep(Duration::from_millis(5));
@@ -248,11 +437,11 @@ mod tests {
     #[test]
     fn an_error_in_a_plan_reaches_the_consumer_and_ends_it() {
         let folder = tempfile::tempdir().unwrap();
-        let data = Arc::new(data(folder.path(), PairConfig::DocSentences, 0.0));
-        let n = data.plan(0, &AtomicBool::new(false)).unwrap().len();
+        let data = data(folder.path(), PairConfig::DocSentences, 0.0);
+        let n = plan_of(&data, 0).len();
         std::fs::remove_dir_all(folder.path().join("plans")).unwrap();
         std::fs::write(folder.path().join("plans"), "a file in the way").unwrap();
-        let mut batches = data.batches(4, Cursor { epoch: 0, example: n - 1 }, 2, 2);
+        let mut batches = loader(&data, 4, 2, 2).batches(Cursor { epoch: 0, example: n - 1 });
         let message = batches.next().unwrap().unwrap_err().to_string();
         assert_eq!(message, format!("cannot make {}", folder.path().join("plans").display()));
         assert!(batches.next().is_none());
@@ -262,31 +451,29 @@ mod tests {
     /// A sampler that a user may write.
     struct Broken;
 
-    impl crate::PairSampler for Broken {
+    impl ExampleSampler for Broken {
         fn examples(
             &self,
             documents: &Documents,
-            _: usize,
+            _: Room,
             seed: u64,
             emit: &mut dyn FnMut(Example) -> Result<()>,
         ) -> Result<()> {
             let end = documents.corpus().n_tokens();
             // Beyond the corpus' end in the first epoch, a panic in later ones.
             assert!(seed == crate::derive_seed(1, &[0xE8A1, 0]), "a sampler that panics");
-            emit(Example { first: end - 1..end + 5, second: end - 1..end, ..Example::default() })?;
-            emit(Example { first: 0..90, ..Example::default() })
+            emit(Example::pair(end - 1..end + 5, end - 1..end, 0))?;
+            emit(Example::segment(0..90))
         }
     }
 
     #[test]
     fn a_panic_of_a_sampler_is_an_error_of_the_batch() {
         let folder = tempfile::tempdir().unwrap();
-        let mut data = data(folder.path(), PairConfig::DocSentences, 0.0);
-        data.sampler = Box::new(Broken);
-        let data = Arc::new(data);
-        let results: Vec<_> = data.batches(2, Cursor::default(), 2, 2).collect();
+        let data = data_of(folder.path(), Box::new(Broken), None, 0.0);
+        let results: Vec<_> = loader(&data, 2, 2, 2).batches(Cursor::default()).collect();
         // Too long a range is the strategy's own affair: it is there as it is.
-        assert_eq!(results[0].as_ref().unwrap().batch_size, 2);
+        assert_eq!(results[0].as_ref().unwrap().tokens.n_sequences(), 2);
         assert_eq!(
             results[1].as_ref().unwrap_err().to_string(),
             "a data worker failed: a sampler that panics"
@@ -298,61 +485,59 @@ mod tests {
     /// Takes longest for the first batches.
     struct Slow(std::sync::atomic::AtomicU64);
 
-    impl crate::MaskingStrategy for Slow {
-        fn mask(
-            &self,
-            _: crate::Masked<'_>,
-            _: &mut rand_pcg::Pcg64Mcg,
-            stats: &mut crate::MaskStats,
-        ) -> Vec<crate::Prediction> {
+    impl Corruption for Slow {
+        fn corrupt(&self, original: &Original<'_>, _: &mut Random) -> crate::Corrupted {
             let number = self.0.fetch_add(1, Ordering::Relaxed);
             thread::sleep(Duration::from_millis(40u64.saturating_sub(10 * number)));
-            stats.predicted += 1;
-            Vec::new()
+            Edits::new(original.ids).finish()
         }
     }
 
     #[test]
     fn batches_come_in_order_also_when_they_are_finished_in_another() {
         let folder = tempfile::tempdir().unwrap();
-        let mut data = data(folder.path(), PairConfig::default(), 0.0);
-        data.masking = Box::new(Slow(0.into()));
-        let batches: Vec<_> = Arc::new(data).batches(1, Cursor::default(), 4, 8).take(8).collect();
-        let at: Vec<u64> = batches.into_iter().map(|batch| batch.unwrap().next.example).collect();
-        assert_eq!(at, [1, 2, 3, 4, 5, 6, 7, 8]);
+        let slow = Box::new(Slow(0.into()));
+        let data = data_of(folder.path(), PairConfig::default().sampler(), Some(slow), 0.0);
+        let mut batches = loader(&data, 1, 4, 8).batches(Cursor::default());
+        let plan = plan_of(&data, 0);
+        for place in 0..8 {
+            let batch = batches.next().unwrap().unwrap();
+            let tokens = data.examples().tokens(&plan.example(place));
+            assert!(tokens.ids.iter().map(|id| *id as i32).eq(batch.tokens.input_ids().iter().copied()));
+            assert_eq!(batches.cursor(), Cursor { epoch: 0, example: place + 1 });
+        }
     }
 
-    /// What stands between `[CLS]` and padding, masks undone.
+    /// The sequences, masks undone.
     fn rows(batch: &PretrainingBatch) -> Vec<Vec<i32>> {
-        let mut ids = batch.input_ids.clone();
+        let mut ids = batch.tokens.input_ids().to_vec();
         for (position, label) in batch.masked_positions.iter().zip(&batch.masked_labels) {
             ids[*position as usize] = *label;
         }
-        let rows = ids.chunks(batch.seq_len).zip(batch.pad_mask.chunks(batch.seq_len));
-        rows.map(|(ids, pad)| ids.iter().zip(pad).filter(|(_, pad)| !**pad).map(|(id, _)| *id).collect())
-            .collect()
+        let lengths = batch.tokens.starts().zip(batch.tokens.lengths());
+        lengths.map(|(start, len)| ids[start..start + len].to_vec()).collect()
     }
 
     #[test]
     fn every_epoch_has_each_example_once_whatever_the_batch_size() {
         let folder = tempfile::tempdir().unwrap();
-        let data = Arc::new(data(folder.path(), PairConfig::default(), 0.2));
+        let data = data(folder.path(), PairConfig::default(), 0.2);
         let sorted = |mut rows: Vec<Vec<i32>>| {
             rows.sort();
             rows
         };
         let epochs: Vec<Vec<Vec<i32>>> = (0..3)
             .map(|epoch| {
-                let plan = data.plan(epoch, &AtomicBool::new(false)).unwrap();
+                let plan = plan_of(&data, epoch);
                 let examples: Vec<_> =
-                    (0..plan.len()).map(|place| (epoch, place, plan.example(place))).collect();
-                sorted(rows(&data.assemble(&examples, Cursor::default())))
+                    (0..plan.len()).map(|place| Placed { plan: &plan, epoch, place }).collect();
+                sorted(rows(&data.assemble(&examples).unwrap()))
             })
             .collect();
         assert_ne!(epochs[0], epochs[1], "pairs are sampled anew");
         let n: usize = epochs.iter().map(Vec::len).sum();
         for batch_size in [1, 7, 1_000] {
-            let batches = data.batches(batch_size, Cursor::default(), 2, 3).map(Result::unwrap);
+            let batches = loader(&data, batch_size, 2, 3).batches(Cursor::default()).map(Result::unwrap);
             let all: Vec<_> = batches.take(n.div_ceil(batch_size)).flat_map(|batch| rows(&batch)).collect();
             let mut start = 0;
             for epoch in &epochs {
@@ -365,9 +550,9 @@ mod tests {
     #[test]
     fn full_sentences_are_the_text_with_separators_and_nothing_held_out() {
         let folder = tempfile::tempdir().unwrap();
-        let data = Arc::new(data(folder.path(), PairConfig::FullSentences, 0.4));
-        let batch = data.one_pass(100_000, u64::MAX).unwrap().remove(0);
-        let plan = data.plan(0, &AtomicBool::new(false)).unwrap();
+        let data = data(folder.path(), PairConfig::FullSentences, 0.4);
+        let batch = loader(&data, 100_000, 1, 1).one_pass(u64::MAX).unwrap().remove(0);
+        let plan = plan_of(&data, 0);
         let mut in_order: Vec<(u64, Vec<i32>)> = rows(&batch)
             .into_iter()
             .enumerate()
@@ -375,8 +560,8 @@ mod tests {
             .collect();
         in_order.sort();
         let (cls, sep) = (in_order[0].1[0], *in_order[0].1.last().unwrap());
-        assert!(batch.token_type_ids.iter().all(|id| *id == 0) && batch.pair_labels.is_empty());
-        let documents = &data.documents;
+        assert!(batch.tokens.token_type_ids().iter().all(|id| *id == 0) && batch.pair_labels.is_empty());
+        let documents = data.examples().documents();
         let corpus = documents.corpus();
         assert!(documents.count() > 100 && documents.count() < 140);
         let mut separators = 0;
@@ -402,13 +587,14 @@ mod tests {
     #[test]
     fn pairs_have_their_special_tokens_and_types() {
         let folder = tempfile::tempdir().unwrap();
-        let data = Arc::new(data(folder.path(), PairConfig::default(), 0.0));
-        let batch = data.batches(50, Cursor::default(), 1, 1).next().unwrap().unwrap();
-        let plan = data.plan(0, &AtomicBool::new(false)).unwrap();
-        assert!(batch.seq_len <= 30);
+        let data = data(folder.path(), PairConfig::default(), 0.0);
+        let batch = loader(&data, 50, 1, 1).batches(Cursor::default()).next().unwrap().unwrap();
+        let plan = plan_of(&data, 0);
+        let padded = batch.tokens.padded();
+        assert!(padded.seq_len <= 30);
         for (place, row) in rows(&batch).into_iter().enumerate() {
             let example = plan.example(place as u64);
-            let tokens = |range| data.documents.corpus().tokens(range).map(|(id, _)| id as i32);
+            let tokens = |range| data.examples().documents().corpus().tokens(range).map(|(id, _)| id as i32);
             let (cls, sep) = (row[0], row[row.len() - 1]);
             let mut expected = vec![cls];
             expected.extend(tokens(example.first.clone()));
@@ -417,13 +603,13 @@ mod tests {
             expected.extend(tokens(example.second.clone()));
             expected.push(sep);
             assert_eq!(row, expected);
-            let types = &batch.token_type_ids[place * batch.seq_len..(place + 1) * batch.seq_len];
+            let types = &padded.token_type_ids[place * padded.seq_len..(place + 1) * padded.seq_len];
             let ones = types.iter().enumerate().filter(|(_, id)| **id == 1).map(|(at, _)| at);
             assert!(ones.eq(first..row.len()));
             assert_eq!(batch.pair_labels[place], i32::from(example.label));
         }
-        let padding = batch.pad_mask.iter().filter(|pad| **pad).count() as u64;
+        let padding = padded.pad_mask.iter().filter(|pad| **pad).count() as u64;
         assert_eq!(batch.stats.padding, padding);
-        assert_eq!(batch.stats.tokens + padding, batch.input_ids.len() as u64);
+        assert_eq!(batch.stats.tokens + padding, padded.input_ids.len() as u64);
     }
 }

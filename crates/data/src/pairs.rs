@@ -1,15 +1,16 @@
-//! Examples as ranges of the prepared corpus: sentence pairs and packed segments.
+//! The samplers of published models: sentence pairs and packed segments.
 
-use crate::seed::{Draw, derive_rng};
+use crate::random::Random;
+use crate::sampler::{Example, ExampleSampler, Room};
 use crate::split::Documents;
 use crate::{DataError, Result};
-use rand_pcg::Pcg64Mcg;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 /// How segments become examples.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", from = "Strict")]
+#[non_exhaustive]
 pub enum PairConfig {
     /// BERT's next-sentence prediction (Devlin et al. 2019, §3.1; `create_instances_from_document`).
     ///
@@ -84,42 +85,9 @@ impl Default for PairConfig {
     }
 }
 
-/// An example before masking: ranges of tokens, and how they came about.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Example {
-    /// The first segment; for packed segments, the whole.
-    pub first: Range<u64>,
-    /// The second segment; empty where there is none.
-    pub second: Range<u64>,
-    /// The pair's label: 0 in order, 1 random or swapped.
-    pub label: u8,
-    /// Whether the document's target length was a short one.
-    pub short: bool,
-    /// Whether tokens were cut off a pair, or a sentence divided between packed segments.
-    pub truncated: bool,
-}
-
-/// Makes the examples of an epoch.
-///
-/// Implement it for a way of your own to sample segments.
-pub trait PairSampler: Send + Sync {
-    /// Calls `emit` for each example of one pass over `documents`, each of at most `seq_len` tokens
-    /// with its special tokens; all randomness comes from `seed`.
-    ///
-    /// # Errors
-    /// What `emit` returns; [`DataError::OneDocument`] where another document is needed and there is none.
-    fn examples(
-        &self,
-        documents: &Documents,
-        seq_len: usize,
-        seed: u64,
-        emit: &mut dyn FnMut(Example) -> Result<()>,
-    ) -> Result<()>;
-}
-
 impl PairConfig {
     /// The sampler.
-    pub fn sampler(&self) -> Box<dyn PairSampler> {
+    pub fn sampler(&self) -> Box<dyn ExampleSampler> {
         match *self {
             Self::NextSentence { short_seq_prob, random_next_prob } => {
                 Box::new(Pairs { short_seq_prob, second: Second::RandomWith(random_next_prob) })
@@ -150,21 +118,30 @@ struct Pairs {
     second: Second,
 }
 
-impl PairSampler for Pairs {
+impl ExampleSampler for Pairs {
+    fn has_pairs(&self) -> bool {
+        true
+    }
+
+    /// Random second segments need another document. Without one, the search for it would not end.
+    fn check(&self, documents: &Documents) -> Result<()> {
+        match self.second {
+            Second::RandomWith(_) if documents.count() < 2 => Err(DataError::OneDocument),
+            _ => Ok(()),
+        }
+    }
+
     fn examples(
         &self,
         documents: &Documents,
-        seq_len: usize,
+        room: Room,
         seed: u64,
         emit: &mut dyn FnMut(Example) -> Result<()>,
     ) -> Result<()> {
-        // Also what lets the search for another document end.
-        if matches!(self.second, Second::RandomWith(_)) && documents.count() < 2 {
-            return Err(DataError::OneDocument);
-        }
+        self.check(documents)?;
         documents.iter().try_for_each(|document| {
-            let mut rng = derive_rng(seed, &[document]);
-            self.document(documents, document, seq_len, &mut rng, emit)
+            let mut random = Random::derive(seed, &[document]);
+            self.document(documents, document, room, &mut random, emit)
         })
     }
 }
@@ -175,15 +152,15 @@ impl Pairs {
         &self,
         documents: &Documents,
         document: u64,
-        seq_len: usize,
-        rng: &mut Pcg64Mcg,
+        room: Room,
+        random: &mut Random,
         emit: &mut dyn FnMut(Example) -> Result<()>,
     ) -> Result<()> {
         let corpus = documents.corpus();
-        let max = seq_len.saturating_sub(3).max(2) as u64; // [CLS], [SEP], [SEP]
+        let max = room.pair.max(2) as u64;
         // Short targets lessen the mismatch between pretraining and fine-tuning.
-        let short = rng.chance(self.short_seq_prob);
-        let target = if short { 2 + rng.below(max - 1) } else { max };
+        let short = random.chance(self.short_seq_prob);
+        let target = if short { 2 + random.below(max - 1) } else { max };
         let tokens = |from: u64, to: u64| corpus.sentence(from).start..corpus.sentence(to - 1).end;
         let length = |range: &Range<u64>| range.end - range.start;
         let Range { start: mut chunk_start, end: document_end } = corpus.document(document);
@@ -195,14 +172,14 @@ impl Pairs {
                 continue;
             }
             let n = i + 1 - chunk_start;
-            let first_end = chunk_start + if n >= 2 { 1 + rng.below(n - 1) } else { 1 };
+            let first_end = chunk_start + if n >= 2 { 1 + random.below(n - 1) } else { 1 };
             let mut first = tokens(chunk_start, first_end);
             let mut next = i + 1;
             let (second, label) = match self.second {
-                Second::RandomWith(p) if n == 1 || rng.chance(p) => {
+                Second::RandomWith(p) if n == 1 || random.chance(p) => {
                     // The sentences not used go back.
                     next = first_end;
-                    (random_segment(documents, document, target.saturating_sub(length(&first)), rng), 1)
+                    (random_segment(documents, document, target.saturating_sub(length(&first)), random), 1)
                 }
                 Second::Swapped if n == 1 => {
                     // One sentence alone has no order.
@@ -211,10 +188,10 @@ impl Pairs {
                     continue;
                 }
                 Second::RandomWith(_) => (tokens(first_end, i + 1), 0),
-                Second::Swapped => (tokens(first_end, i + 1), u8::from(rng.chance(0.5))),
+                Second::Swapped => (tokens(first_end, i + 1), u8::from(random.chance(0.5))),
             };
             let mut second = second;
-            let truncated = truncate_pair(&mut first, &mut second, max, rng);
+            let truncated = truncate_pair(&mut first, &mut second, max, random);
             if label == 1 && matches!(self.second, Second::Swapped) {
                 std::mem::swap(&mut first, &mut second);
             }
@@ -227,18 +204,18 @@ impl Pairs {
 }
 
 /// Sentences of another document from a random one on, at least `target` tokens where it has them.
-fn random_segment(documents: &Documents, not: u64, target: u64, rng: &mut Pcg64Mcg) -> Range<u64> {
+fn random_segment(documents: &Documents, not: u64, target: u64, random: &mut Random) -> Range<u64> {
     let corpus = documents.corpus();
     // The reference tries ten times and may then take the same document; with two documents or more
     // this ends at another one always, after as many draws on average as the part is rare in the corpus.
     let document = loop {
-        let document = rng.below(corpus.n_documents());
+        let document = random.below(corpus.n_documents());
         if document != not && documents.contains(document) {
             break document;
         }
     };
     let sentences = corpus.document(document);
-    let first = sentences.start + rng.below(sentences.end - sentences.start);
+    let first = sentences.start + random.below(sentences.end - sentences.start);
     let start = corpus.sentence(first).start;
     let mut end = corpus.sentence(first).end;
     for sentence in first + 1..sentences.end {
@@ -252,7 +229,7 @@ fn random_segment(documents: &Documents, not: u64, target: u64, rng: &mut Pcg64M
 
 /// Shortens the longer segment, token by token, at a random end, until both fit into `max`
 /// (`truncate_seq_pair`). Returns whether anything was cut.
-fn truncate_pair(first: &mut Range<u64>, second: &mut Range<u64>, max: u64, rng: &mut Pcg64Mcg) -> bool {
+fn truncate_pair(first: &mut Range<u64>, second: &mut Range<u64>, max: u64, random: &mut Random) -> bool {
     let mut truncated = false;
     loop {
         let (a, b) = (first.end - first.start, second.end - second.start);
@@ -262,7 +239,7 @@ fn truncate_pair(first: &mut Range<u64>, second: &mut Range<u64>, max: u64, rng:
         truncated = true;
         let longer = if a > b { &mut *first } else { &mut *second };
         // Either end, so as not to favour the starts of sentences.
-        if rng.chance(0.5) {
+        if random.chance(0.5) {
             longer.start += 1;
         } else {
             longer.end -= 1;
@@ -275,20 +252,21 @@ struct Packed {
     across_documents: bool,
 }
 
-impl PairSampler for Packed {
+impl ExampleSampler for Packed {
     fn examples(
         &self,
         documents: &Documents,
-        seq_len: usize,
+        room: Room,
         _seed: u64,
         emit: &mut dyn FnMut(Example) -> Result<()>,
     ) -> Result<()> {
         let corpus = documents.corpus();
-        let max = seq_len.saturating_sub(2).max(1) as u64; // [CLS], [SEP]
-        let mut packed = Packing::default();
+        let max = room.segment.max(1) as u64;
+        let mut packed = OpenSegment::default();
         for document in documents.iter() {
-            // A separator stands between documents.
-            packed.tokens += u64::from(packed.tokens > 0);
+            if packed.tokens > 0 {
+                packed.tokens += room.separator as u64;
+            }
             for sentence in corpus.document(document) {
                 let mut sentence = corpus.sentence(sentence);
                 while packed.tokens > 0 && packed.tokens + (sentence.end - sentence.start) > max {
@@ -297,7 +275,7 @@ impl PairSampler for Packed {
                 // A sentence longer than an example is cut into several: nothing is lost.
                 while sentence.end - sentence.start > max {
                     let cut = sentence.start + max;
-                    emit(Example { first: sentence.start..cut, truncated: true, ..Example::default() })?;
+                    emit(Example { truncated: true, ..Example::segment(sentence.start..cut) })?;
                     sentence.start = cut;
                 }
                 packed.push(sentence);
@@ -310,13 +288,14 @@ impl PairSampler for Packed {
     }
 }
 
+/// A segment that may take more sentences.
 #[derive(Default)]
-struct Packing {
+struct OpenSegment {
     range: Option<Range<u64>>,
     tokens: u64,
 }
 
-impl Packing {
+impl OpenSegment {
     fn push(&mut self, sentence: Range<u64>) {
         self.tokens += sentence.end - sentence.start;
         let start = self.range.take().map_or(sentence.start, |range| range.start);
@@ -326,7 +305,7 @@ impl Packing {
     fn emit(&mut self, emit: &mut dyn FnMut(Example) -> Result<()>) -> Result<()> {
         self.tokens = 0;
         match self.range.take() {
-            Some(first) => emit(Example { first, ..Example::default() }),
+            Some(range) => emit(Example::segment(range)),
             None => Ok(()),
         }
     }
@@ -359,12 +338,12 @@ mod tests {
     fn a_pair_is_cut_at_both_ends_and_the_longer_segment_first() {
         let mut cuts = [0u64; 4];
         for seed in 0..2_000 {
-            let mut rng = derive_rng(seed, &[]);
+            let mut random = Random::derive(seed, &[]);
             let (mut first, mut second) = (100..130, 500..512);
-            assert!(truncate_pair(&mut first, &mut second, 24, &mut rng));
+            assert!(truncate_pair(&mut first, &mut second, 24, &mut random));
             assert_eq!((first.end - first.start, second.end - second.start), (12, 12));
             let (mut first, mut second) = (100..130, 500..531);
-            truncate_pair(&mut first, &mut second, 21, &mut rng);
+            truncate_pair(&mut first, &mut second, 21, &mut random);
             // Equal segments: the second gives, as in the reference.
             assert_eq!((first.end - first.start, second.end - second.start), (11, 10));
             for (count, cut) in cuts.iter_mut().zip([
@@ -382,7 +361,7 @@ mod tests {
             assert!((*count as f64 - mean).abs() < 5.0 * deviation, "{cuts:?}");
         }
         let (mut first, mut second) = (0..10, 20..30);
-        assert!(!truncate_pair(&mut first, &mut second, 20, &mut derive_rng(0, &[])));
+        assert!(!truncate_pair(&mut first, &mut second, 20, &mut Random::derive(0, &[])));
         assert_eq!((first, second), (0..10, 20..30));
     }
 }

@@ -1,7 +1,7 @@
 //! An epoch's examples: a list on disk, visited in a shuffled order that is a function.
 
-use crate::pairs::{Example, PairSampler};
 use crate::permutation::Permutation;
+use crate::sampler::{Example, ExampleSampler, Room};
 use crate::seed::derive_seed;
 use crate::split::Documents;
 use crate::{DataError, Result};
@@ -15,7 +15,7 @@ const ORDER: u64 = 0x08DE;
 /// Two ranges as start and end, and flags.
 const RECORD: usize = 4 * 8 + 4;
 
-/// All examples of one epoch.
+/// All examples of one epoch, in a shuffled order. [`CorpusExamples::plan`](crate::CorpusExamples::plan) makes it.
 #[derive(Debug)]
 pub struct Plan {
     records: Mmap,
@@ -28,10 +28,10 @@ impl Plan {
     /// # Errors
     /// [`DataError::NoExamples`] if there is none; files that cannot be written; [`DataError::Stopped`] soon
     /// after `stop` is set.
-    pub fn new(
+    pub(crate) fn new(
         documents: &Documents,
-        sampler: &dyn PairSampler,
-        seq_len: usize,
+        sampler: &dyn ExampleSampler,
+        room: Room,
         seed: u64,
         epoch: u64,
         folder: &Path,
@@ -41,7 +41,7 @@ impl Plan {
         let file = tempfile::tempfile_in(folder).map_err(DataError::io("write in", folder))?;
         let mut file = BufWriter::with_capacity(1 << 20, file);
         let mut count = 0u64;
-        sampler.examples(documents, seq_len, derive_seed(seed, &[EXAMPLES, epoch]), &mut |example| {
+        sampler.examples(documents, room, derive_seed(seed, &[EXAMPLES, epoch]), &mut |example| {
             count += 1;
             if stop.load(Ordering::Relaxed) {
                 return Err(DataError::Stopped);
@@ -61,6 +61,11 @@ impl Plan {
     /// Examples in the epoch.
     pub fn len(&self) -> u64 {
         (self.records.len() / RECORD) as u64
+    }
+
+    /// Whether the epoch has no example, which is an error when the plan is made.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
     /// The example at a place of the shuffled order.

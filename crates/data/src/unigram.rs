@@ -1,8 +1,7 @@
 //! Piece frequencies: the baseline to beat, and a source of random replacements.
 
-use crate::seed::Draw;
+use crate::random::Random;
 use crate::split::Documents;
-use rand_pcg::Pcg64Mcg;
 
 /// How often each piece occurs in a part of the corpus, each count plus one.
 #[derive(Debug, Clone)]
@@ -69,8 +68,8 @@ impl UnigramCounts {
     }
 
     /// A piece drawn by its share.
-    pub fn sample(&self, rng: &mut Pcg64Mcg) -> u32 {
-        let draw = rng.below(self.total());
+    pub fn sample(&self, random: &mut Random) -> u32 {
+        let draw = random.below(self.total());
         self.cumulative.partition_point(|sum| *sum <= draw) as u32
     }
 }

@@ -3,8 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests, which clippy does not count as tests")]
 
 use cloze_data::{
-    BatchStats, CorpusConfig, Cursor, Documents, Example, ExampleConfig, MaskUnit, MaskingConfig, PairConfig,
-    PreparedCorpus, PretrainingBatch, PretrainingData, RandomFrom, Silent, Split, UnigramCounts,
+    BatchStats, CorpusConfig, Cursor, Documents, Example, ExampleConfig, Loader, MaskUnit, MaskingConfig,
+    PairConfig, PreparedCorpus, PretrainingBatch, PretrainingData, RandomFrom, Room, Silent, SpecialPieces,
+    Split, UnigramCounts,
 };
 use cloze_tokenizer::Tokenizer;
 use cloze_tokenizer::train::{BpeTrainer, WordPieceTrainer};
@@ -61,9 +62,10 @@ impl Setup {
 
     fn examples(&self, pairs: &PairConfig, documents: &Documents, seed: u64) -> Vec<Example> {
         let mut examples = Vec::new();
+        let room = Room::new(SEQ_LEN, &SpecialPieces::find(&self.tokenizer));
         pairs
             .sampler()
-            .examples(documents, SEQ_LEN, seed, &mut |example| {
+            .examples(documents, room, seed, &mut |example| {
                 examples.push(example);
                 Ok(())
             })
@@ -74,7 +76,7 @@ impl Setup {
     fn data(&self, pairs: PairConfig, masking: MaskingConfig, seed: u64) -> Arc<PretrainingData> {
         let documents = self.documents(Split::Train, 0.0);
         let unigram = Arc::new(UnigramCounts::new(&documents, self.tokenizer.vocab_size()));
-        let config = ExampleConfig { seq_len: SEQ_LEN, pairs, masking };
+        let config = ExampleConfig::new(SEQ_LEN).with_pairs(pairs).with_masking(masking);
         let cache = self.folder.path().join("plans");
         Arc::new(PretrainingData::new(documents, config, &self.tokenizer, unigram, seed, cache).unwrap())
     }
@@ -255,10 +257,26 @@ fn the_parts_are_disjoint_and_whole() {
     assert!(random.iter().all(|example| train.contains(setup.document(example.second.clone()))));
 }
 
+/// BERT's masking, changed.
+fn masking(change: impl FnOnce(&mut MaskingConfig)) -> MaskingConfig {
+    let mut masking = MaskingConfig::default();
+    change(&mut masking);
+    masking
+}
+
+/// Batches from a position on, made by one thread.
+fn batches_from(
+    data: &Arc<PretrainingData>,
+    batch_size: usize,
+    from: Cursor,
+) -> cloze_data::Batches<PretrainingBatch> {
+    Loader::new(data.clone(), batch_size).with_ahead(4).batches(from)
+}
+
 /// Batches of 8 until `examples` examples, with their statistics.
 fn batches(data: &Arc<PretrainingData>, examples: usize) -> (Vec<PretrainingBatch>, BatchStats) {
     let batches: Vec<_> =
-        data.batches(8, Cursor::default(), 1, 4).take(examples / 8).map(Result::unwrap).collect();
+        batches_from(data, 8, Cursor::default()).take(examples / 8).map(Result::unwrap).collect();
     let mut stats = BatchStats::default();
     for batch in &batches {
         stats += &batch.stats;
@@ -289,13 +307,12 @@ fn masking_has_berts_shares_and_never_takes_a_special_token() {
         for (position, label) in batch.masked_positions.iter().zip(&batch.masked_labels) {
             let position = *position as usize;
             assert!(!specials.contains(&Some(*label as u32)), "{label} is special");
-            assert!(!batch.pad_mask[position]);
-            let shown = batch.input_ids[position];
+            let shown = batch.tokens.input_ids()[position];
             masks += u64::from(shown == mask);
             differ += u64::from(shown != *label && shown != mask);
             assert!(shown == mask || !specials.contains(&Some(shown as u32)), "random piece {shown}");
         }
-        let masks_in_ids = batch.input_ids.iter().filter(|id| **id == mask).count();
+        let masks_in_ids = batch.tokens.input_ids().iter().filter(|id| **id == mask).count();
         assert!(masks_in_ids <= batch.masked_positions.len(), "a mask that nobody asks about");
     }
     assert_eq!(masks, masking.masked);
@@ -306,12 +323,14 @@ fn masking_has_berts_shares_and_never_takes_a_special_token() {
 fn random_pieces_come_from_where_the_config_says() {
     let setup = Setup::new();
     let draws = |random_from| {
-        let masking = MaskingConfig { mask_share: 0.0, random_share: 1.0, random_from, ..Default::default() };
+        let masking = masking(|masking| {
+            (masking.mask_share, masking.random_share, masking.random_from) = (0.0, 1.0, random_from);
+        });
         let mut counts: HashMap<i32, u64> = HashMap::new();
         let (batches, _) = batches(&setup.data(PairConfig::default(), masking, 2), 3_000);
         for batch in &batches {
             for position in &batch.masked_positions {
-                *counts.entry(batch.input_ids[*position as usize]).or_default() += 1;
+                *counts.entry(batch.tokens.input_ids()[*position as usize]).or_default() += 1;
             }
         }
         counts
@@ -340,29 +359,26 @@ fn whole_words_are_masked_whole_for_every_tokenizer() {
         (byte_level, |token| !token.starts_with(['Ġ', 'T', '.', '<'])),
     ] {
         let setup = Setup::with(tokenizer);
-        let masking = MaskingConfig {
-            unit: MaskUnit::WholeWord,
-            mask_share: 1.0,
-            random_share: 0.0,
-            ..Default::default()
-        };
+        let masking = masking(|masking| {
+            (masking.unit, masking.mask_share, masking.random_share) = (MaskUnit::WholeWord, 1.0, 0.0);
+        });
         let data = setup.data(PairConfig::DocSentences, masking, 4);
         let mask = setup.tokenizer.special_ids().mask.unwrap() as i32;
         let (batches, _) = batches(&data, 200);
         let (mut words, mut pieces) = (0, 0);
         for batch in &batches {
-            let mut ids = batch.input_ids.clone();
+            let shown = batch.tokens.input_ids();
+            let mut ids = shown.to_vec();
             for (position, label) in batch.masked_positions.iter().zip(&batch.masked_labels) {
                 ids[*position as usize] = *label;
             }
-            for row in 0..batch.batch_size {
-                let row = row * batch.seq_len..(row + 1) * batch.seq_len;
+            for (start, len) in batch.tokens.starts().zip(batch.tokens.lengths()) {
                 let mut masked: Option<bool> = None;
-                for position in row {
+                for position in start..start + len {
                     let id = ids[position] as u32;
                     let token = setup.tokenizer.id_to_token(id).unwrap();
                     let inner = continues(token);
-                    let is_masked = batch.input_ids[position] == mask;
+                    let is_masked = shown[position] == mask;
                     if inner && let Some(masked) = masked {
                         assert_eq!(masked, is_masked, "`{token}` is masked apart from its word");
                         pieces += u32::from(is_masked);
@@ -381,11 +397,9 @@ fn whole_words_are_masked_whole_for_every_tokenizer() {
 fn static_masks_repeat_and_dynamic_ones_do_not() {
     let setup = Setup::new();
     let rows = |static_copies, epoch| {
-        let masking = MaskingConfig { static_copies, ..Default::default() };
+        let masking = masking(|masking| masking.static_copies = static_copies);
         let data = setup.data(PairConfig::default(), masking, 6);
-        let mut batch = data.batches(16, Cursor { epoch, example: 0 }, 1, 1).next().unwrap().unwrap();
-        batch.next = Cursor::default();
-        batch
+        batches_from(&data, 16, Cursor { epoch, example: 0 }).next().unwrap().unwrap()
     };
     assert_ne!(rows(0, 0), rows(0, 2));
     assert_eq!(rows(2, 0), rows(2, 2));
@@ -397,15 +411,17 @@ fn static_masks_repeat_and_dynamic_ones_do_not() {
 fn batches_depend_on_the_position_only() {
     let setup = Setup::new();
     let data = setup.data(PairConfig::default(), MaskingConfig::default(), 7);
-    let take = |workers, ahead, from| -> Vec<PretrainingBatch> {
-        data.batches(7, from, workers, ahead).take(150).map(Result::unwrap).collect()
+    let take = |workers, ahead, from| -> Vec<(PretrainingBatch, Cursor)> {
+        let loader = Loader::new(data.clone(), 7).with_workers(workers).with_ahead(ahead);
+        let mut batches = loader.batches(from);
+        (0..150).map(|_| (batches.next().unwrap().unwrap(), batches.cursor())).collect()
     };
     let one = take(1, 1, Cursor::default());
-    assert!(one.last().unwrap().next.epoch >= 1, "the batches run on into the next epoch");
+    assert!(one.last().unwrap().1.epoch >= 1, "the batches run on into the next epoch");
     assert_eq!(one, take(2, 8, Cursor::default()));
     assert_eq!(one, take(5, 3, Cursor::default()));
     for at in [1, 13, 40] {
-        let resumed = take(2, 2, one[at - 1].next);
+        let resumed = take(2, 2, one[at - 1].1);
         assert_eq!(resumed[..20], one[at..at + 20]);
     }
 }
@@ -416,10 +432,10 @@ fn an_epoch_uses_every_example_once() {
     let data = setup.data(PairConfig::DocSentences, MaskingConfig::default(), 8);
     let n = setup.examples(&PairConfig::DocSentences, &setup.documents(Split::Train, 0.0), 0).len();
     let mut seen = HashSet::new();
-    let mut batches = data.batches(1, Cursor::default(), 2, 4);
+    let mut batches = batches_from(&data, 1, Cursor::default());
     for _ in 0..n {
         let batch = batches.next().unwrap().unwrap();
-        let mut ids = batch.input_ids.clone();
+        let mut ids = batch.tokens.input_ids().to_vec();
         for (position, label) in batch.masked_positions.iter().zip(&batch.masked_labels) {
             ids[*position as usize] = *label;
         }

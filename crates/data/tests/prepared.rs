@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests, which clippy does not count as tests")]
 
 use cloze_data::{
-    CorpusConfig, DataError, Documents, ExampleConfig, OnError, PairConfig, PreparedCorpus, PretrainingData,
-    Progress, Silent, Split, UnigramCounts, documents, sentences,
+    CorpusConfig, DataError, Documents, ExampleConfig, Loader, OnError, PairConfig, PreparedCorpus,
+    PretrainingData, Progress, Room, Silent, SpecialPieces, Split, UnigramCounts, documents, sentences,
 };
 use cloze_tokenizer::train::{BpeTrainer, WordPieceTrainer};
 use cloze_tokenizer::{Tokenizer, Vocab};
@@ -352,7 +352,7 @@ fn data(
 ) -> cloze_data::Result<PretrainingData> {
     let documents = Documents::new(Arc::new(setup.prepare()?.0), Split::Train, held_out, 1)?;
     let unigram = Arc::new(UnigramCounts::new(&documents, setup.tokenizer.vocab_size()));
-    let config = ExampleConfig { seq_len, pairs, masking: Default::default() };
+    let config = ExampleConfig::new(seq_len).with_pairs(pairs);
     PretrainingData::new(documents, config, &setup.tokenizer, unigram, 1, setup.cache())
 }
 
@@ -366,8 +366,9 @@ fn parts_and_examples_that_cannot_be_are_refused() {
         );
         assert_eq!(data(&setup, seq_len, pairs.clone(), 0.0).unwrap_err().to_string(), message);
         // The least works.
-        let batch = data(&setup, least, pairs.clone(), 0.0).unwrap().one_pass(3, 9).unwrap().remove(0);
-        assert_eq!(batch.seq_len, least);
+        let data = Arc::new(data(&setup, least, pairs.clone(), 0.0).unwrap());
+        let batch = Loader::new(data, 3).one_pass(9).unwrap().remove(0);
+        assert_eq!(batch.tokens.padded_len(), least);
     }
     let message = data(&setup, 16, pairs.clone(), 1.0).unwrap_err().to_string();
     let expected = "the training part is empty: the corpus has 40 documents and `eval.heldout_fraction` is 1; \
@@ -379,12 +380,14 @@ fn parts_and_examples_that_cannot_be_are_refused() {
     fs::write(one.folder.path().join("a.txt"), "One document. Of two sentences.").unwrap();
     assert!(matches!(data(&one, 16, pairs.clone(), 0.0), Err(DataError::OneDocument)));
     let documents = Documents::new(Arc::new(one.prepare().unwrap().0), Split::Train, 0.0, 1).unwrap();
-    let sampled = pairs.sampler().examples(&documents, 16, 0, &mut |_| Ok(()));
+    let room = Room::new(16, &SpecialPieces::find(&one.tokenizer));
+    let sampled = pairs.sampler().examples(&documents, room, 0, &mut |_| Ok(()));
     assert!(matches!(sampled, Err(DataError::OneDocument)), "also without `PretrainingData`");
     // Documents of one sentence have no order.
     fs::write(one.folder.path().join("a.txt"), "One.\n\nTwo.\n").unwrap();
     let order = PairConfig::SentenceOrder { short_seq_prob: 0.0 };
-    assert!(matches!(data(&one, 16, order, 0.0).unwrap().one_pass(1, 1), Err(DataError::NoExamples)));
+    let data = Arc::new(data(&one, 16, order, 0.0).unwrap());
+    assert!(matches!(Loader::new(data, 1).one_pass(1), Err(DataError::NoExamples)));
 }
 
 #[test]

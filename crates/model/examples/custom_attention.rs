@@ -3,7 +3,7 @@
 //!     cargo run -p cloze-model --example custom_attention
 //!
 //! `score(q, k) = vᵀ · tanh(W·q + U·k)` in place of the scaled dot product. All that an encoder
-//! layer asks of an attention is the trait `SelfAttention`.
+//! layer asks of an attention is the trait `Attention`.
 
 use burn::module::{Module, Param};
 use burn::optim::GradientsParams;
@@ -11,8 +11,8 @@ use burn::tensor::activation::softmax;
 use burn::tensor::{Device, Int, Tensor};
 use cloze_model::ParamInit;
 use cloze_model::bert::{BertConfig, BertInput};
-use cloze_model::blocks::{AttentionOutput, Linear, SelfAttention};
-use cloze_model::ops::{self, AttentionMask};
+use cloze_model::blocks::{Attention, AttentionInput, AttentionOutput, Linear};
+use cloze_model::ops;
 
 #[derive(Module, Debug)]
 struct AdditiveAttention {
@@ -22,20 +22,21 @@ struct AdditiveAttention {
     score: Param<Tensor<1>>,
 }
 
-impl SelfAttention for AdditiveAttention {
-    fn forward(&self, hidden: Tensor<3>, mask: &AttentionMask, need_weights: bool) -> AttentionOutput {
+impl Attention for AdditiveAttention {
+    fn forward(&self, input: AttentionInput<'_>) -> AttentionOutput {
+        let AttentionInput { queries: hidden, mask, wanted, .. } = input;
         let q = self.query.forward(hidden.clone()).unsqueeze_dim::<4>(2); // [batch, q_len, 1, d]
         let k = self.key.forward(hidden.clone()).unsqueeze_dim::<4>(1); // [batch, 1, k_len, d]
         let score = self.score.val().reshape([1, 1, 1, -1]);
         let scores = ((q + k).tanh() * score).sum_dim(3).swap_dims(1, 3).swap_dims(2, 3); // [batch, 1, q_len, k_len]
         let [_, _, q_len, k_len] = scores.dims();
-        let scores = match mask.bias(q_len, k_len, &scores) {
+        let scores = match mask.score_bias(q_len, k_len, &scores) {
             Some(bias) => scores + bias,
             None => scores,
         };
         let weights = softmax(scores, 3);
         let context = weights.clone().squeeze_dim::<3>(1).matmul(self.value.forward(hidden));
-        AttentionOutput { context, weights: need_weights.then_some(weights) }
+        AttentionOutput::new(context, wanted).with_weights(input.need_weights.then_some(weights))
     }
 }
 

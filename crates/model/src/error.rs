@@ -22,14 +22,19 @@ pub enum ModelError {
         expected: String,
     },
 
-    /// A model whose attention no class of transformers has: a folder in their format would load as another model.
+    /// A model with an attention or positions that no class of transformers has: a folder in their format would load as
+    /// another model.
     #[error(
-        "the attention `{attention}` has no counterpart in transformers, whose readers would take the folder for a \
-         model with softmax attention; save the parameters with `weights::collect` and `huggingface::write_tensors`"
+        "the {kind} `{part}` has no counterpart in transformers, whose readers would take the folder for a \
+         model with {expected}; save the parameters with `weights::collect` and `huggingface::write_tensors`"
     )]
-    ForeignAttention {
-        /// The attention's type.
-        attention: String,
+    ForeignPart {
+        /// What the part is.
+        kind: &'static str,
+        /// What models of transformers have there.
+        expected: &'static str,
+        /// The part's type.
+        part: String,
     },
 
     /// A pattern of paths in the model that does not parse, or that nothing matches.

@@ -1,12 +1,12 @@
 //! Parameters that training leaves as they are.
 
-use crate::{Result, patterns, weights};
+use crate::{Backbone, HasBackbone, Result, patterns, weights};
 use burn::module::{Module, ModuleMapper, Param};
 use burn::tensor::Tensor;
 use glob::Pattern;
 
 /// Freezes the parameters whose paths match one of the patterns, in which `*` stands for any characters:
-/// `bert.*` is the whole encoder, [`first_layers`] a part of it.
+/// `bert.*` is the whole encoder of a BERT, [`first_layers`] a part of it.
 ///
 /// A frozen parameter has no gradient, and the backward pass ends below the lowest one that is trained. Dropout
 /// stays on. Token embeddings that a masked-LM head projects onto are frozen there too.
@@ -19,10 +19,13 @@ pub fn freeze<M: Module>(module: M, patterns: &[impl AsRef<str>]) -> Result<M> {
     Ok(module.map(&mut Freeze { path: Vec::new(), patterns }))
 }
 
-/// The patterns of the embeddings and the first `n_layers` layers of a task model's encoder, for [`freeze`].
-pub fn first_layers(n_layers: usize) -> Vec<String> {
-    let layers = (0..n_layers).map(|layer| format!("bert.encoder.layers.{layer}.*"));
-    std::iter::once("bert.embeddings.*".to_string()).chain(layers).collect()
+/// The patterns of the embeddings and the first `n_layers` layers of a model's backbone, for [`freeze`]; of all its
+/// layers where it has no more.
+pub fn first_layers<M: HasBackbone>(model: &M, n_layers: usize) -> Vec<String> {
+    let backbone = model.backbone();
+    let layers = backbone.layer_paths().into_iter().take(n_layers);
+    let paths = std::iter::once(backbone.embeddings_path()).chain(layers);
+    paths.map(|path| M::path_of(&format!("{path}.*"))).collect()
 }
 
 struct Freeze {
@@ -104,7 +107,8 @@ mod tests {
         let all = gradients(&whole, &device);
         let paths: Vec<String> = weights::shapes(&whole).into_iter().map(|(path, _)| path).collect();
         assert_eq!(all.keys().cloned().collect::<Vec<_>>().len(), paths.len());
-        for patterns in [first_layers(0), first_layers(2), vec!["bert.*".into()], vec!["*.bias".into()]] {
+        let first = |n_layers| first_layers(&whole, n_layers);
+        for patterns in [first(0), first(2), vec!["bert.*".into()], vec!["*.bias".into()]] {
             let frozen = freeze(whole.clone(), &patterns).unwrap();
             let found = gradients(&frozen, &device);
             let globs: Vec<Pattern> = patterns.iter().map(|p| Pattern::new(p).unwrap()).collect();
@@ -122,7 +126,8 @@ mod tests {
     fn parameters_without_values_are_frozen_and_loaded_all_the_same() {
         let device = Device::flex().autodiff();
         let lazy = model(&mut ParamInit::new(&device, 1).deferred());
-        let frozen = freeze(lazy, &first_layers(1)).unwrap();
+        let patterns = first_layers(&lazy, 1);
+        let frozen = freeze(lazy, &patterns).unwrap();
         let weight = |model: &BertForSequenceClassification, layer: usize| {
             model.bert.encoder.layers[layer].feed_forward.up.weight.clone()
         };

@@ -22,6 +22,7 @@
 //! and `d_v` a value; `d_ff` features inside a feed-forward block; `vocab_size` pieces; `n_masked`
 //! masked positions over the whole batch.
 
+mod backbone;
 pub mod bert;
 pub mod blocks;
 mod error;
@@ -33,7 +34,13 @@ mod patterns;
 pub mod tasks;
 pub mod weights;
 
+pub use backbone::{Backbone, BackboneShape, HasBackbone};
 pub use cloze_ops as ops;
 pub use error::{ModelError, Result};
 pub use freeze::{first_layers, freeze};
 pub use init::ParamInit;
+
+/// The README's example, compiled as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

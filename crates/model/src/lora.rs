@@ -17,12 +17,10 @@
 //! burn's own `Lora` adds the product to the weight at each use, so that its gradient is that of the whole
 //! weight, and has no dropout; here both narrow products are of the tokens.
 
-use crate::bert::Bert;
-use crate::blocks::SelfAttention;
 use crate::huggingface::{read_tensors, write_tensors};
 use crate::weights::{self, NamedTensors};
-use crate::{ModelError, ParamInit, Result, ops, patterns};
-use burn::module::{Module, ModuleDisplay, Param};
+use crate::{Backbone, HasBackbone, ModelError, ParamInit, Result, ops, patterns};
+use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 use safetensors::SafeTensors;
 use serde::{Deserialize, Serialize};
@@ -32,6 +30,7 @@ use std::path::Path;
 /// Which linear maps get adapters, and of what size.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct LoraConfig {
     /// The narrow matrices' width.
     pub rank: usize,
@@ -97,23 +96,19 @@ impl LoraConfig {
         Ok(())
     }
 
-    /// Freezes the whole encoder and attaches new adapters; a head on it is trained as ever.
+    /// Freezes the whole backbone and attaches new adapters; a head on it is trained as ever.
     ///
     /// # Errors
     /// Values that are not [valid](Self::validate); a target that matches no linear map of a layer.
-    pub fn attach<A: SelfAttention + ModuleDisplay>(
-        &self,
-        bert: Bert<A>,
-        init: &mut ParamInit,
-    ) -> Result<Bert<A>> {
+    pub fn attach<B: Backbone>(&self, backbone: B, init: &mut ParamInit) -> Result<B> {
         self.validate()?;
-        let mut bert = bert.set_require_grad(false);
-        let paths: Vec<String> =
-            bert.encoder.linears_mut().map(|(path, _)| format!("encoder.{path}")).collect();
+        let mut backbone = backbone.set_require_grad(false);
+        let linears = backbone.linears_mut();
+        let paths: Vec<String> = linears.iter().map(|(path, _)| path.clone()).collect();
         let targets = patterns::parse(&self.targets, paths.iter().map(String::as_str))?;
         let (rank, scale, dropout) = (self.rank, self.alpha / self.rank as f64, self.dropout);
-        for ((_, linear), path) in bert.encoder.linears_mut().zip(&paths) {
-            if !targets.iter().any(|target| target.matches(path)) {
+        for (path, linear) in linears {
+            if !targets.iter().any(|target| target.matches(&path)) {
                 continue;
             }
             let [d_in, d_out] = linear.weight.lazy_shape().dims();
@@ -121,30 +116,30 @@ impl LoraConfig {
             let down = init.param([d_in, rank], move |init| (init.standard_normal() * std) as f32);
             linear.lora = Some(LoraAdapter { down, up: init.zeros([rank, d_out]), scale, dropout });
         }
-        Ok(bert)
+        Ok(backbone)
     }
 }
 
 /// Adds all adapters to their weights and drops them: the model then is what it was without, with other
 /// numbers, and can be saved as such. Its parameters stay frozen.
-pub fn merge<A: SelfAttention>(mut bert: Bert<A>) -> Bert<A> {
-    bert.encoder.linears_mut().for_each(|(_, linear)| linear.merge_lora());
-    bert
+pub fn merge<B: Backbone>(mut backbone: B) -> B {
+    backbone.linears_mut().into_iter().for_each(|(_, linear)| linear.merge_lora());
+    backbone
 }
 
 /// Where a file says what its adapters are.
 const CONFIG_KEY: &str = "cloze.lora";
 
 /// Whether a parameter of a task model goes into the adapters' file: adapters, and all that is not the
-/// encoder's.
-fn is_kept(path: &str) -> bool {
-    path.contains(".lora.") || !path.starts_with("bert.")
+/// backbone's.
+fn is_kept<M: HasBackbone>(path: &str) -> bool {
+    path.contains(".lora.") || !M::is_of_backbone(path)
 }
 
-/// Saves a task model's adapters and its head, without the encoder they stand on, with what they are.
-pub fn save_adapters<M: Module>(path: &Path, model: &M, config: &LoraConfig) -> Result<()> {
+/// Saves a task model's adapters and its head, without the backbone they stand on, with what they are.
+pub fn save_adapters<M: HasBackbone>(path: &Path, model: &M, config: &LoraConfig) -> Result<()> {
     let mut tensors = weights::collect(model);
-    tensors.retain(|path, _| is_kept(path));
+    tensors.retain(|path, _| is_kept::<M>(path));
     let config = serde_json::to_string(config).expect("a struct of plain values serialises");
     write_tensors(path, &tensors, &[("format", "pt"), (CONFIG_KEY, &config)])
 }
@@ -177,10 +172,10 @@ pub fn read_config(path: &Path) -> Result<LoraConfig> {
 ///
 /// # Errors
 /// A file that cannot be read; tensors that are missing, of another shape, or have no place in the model.
-pub fn load_adapters<M: Module>(path: &Path, model: M) -> Result<M> {
+pub fn load_adapters<M: HasBackbone>(path: &Path, model: M) -> Result<M> {
     let mut found = read_tensors(path)?;
     let (mut tensors, mut missing) = (NamedTensors::new(), Vec::new());
-    for (name, expected) in weights::shapes(&model).into_iter().filter(|(name, _)| is_kept(name)) {
+    for (name, expected) in weights::shapes(&model).into_iter().filter(|(name, _)| is_kept::<M>(name)) {
         match found.remove(&name) {
             Some(data) if data.shape().as_slice() == expected => {
                 tensors.insert(name, data);
@@ -207,7 +202,7 @@ pub fn load_adapters<M: Module>(path: &Path, model: M) -> Result<M> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bert::{BertConfig, BertInput};
+    use crate::bert::{Bert, BertConfig, BertInput};
     use crate::blocks::Linear;
     use crate::tasks::{BertForSequenceClassification, SequenceHead};
     use burn::optim::GradientsParams;
@@ -249,7 +244,7 @@ mod tests {
         let mut linear = Linear::new(3, 4, &mut ParamInit::new(&device, 0));
         linear.weight = Param::from_tensor(numbers([3, 4], 0.7, &device)).set_require_grad(false);
         let bias = numbers([1, 4], 0.2, &device).squeeze_dim::<1>(0);
-        linear.bias = Param::from_tensor(bias).set_require_grad(false);
+        linear.bias = Some(Param::from_tensor(bias).set_require_grad(false));
         let adapter = LoraAdapter {
             down: Param::from_tensor(numbers([3, 2], 1.3, &device)),
             up: Param::from_tensor(numbers([2, 4], 0.9, &device)),
@@ -276,7 +271,7 @@ mod tests {
             [[0.759_294f32, 0.775_404, 0.722_25, 0.604_579], [0.798_814, 0.986_01, 1.085_129, 1.087_316]],
         );
         assert!(linear.weight.val().grad(&gradients).is_none());
-        assert!(linear.bias.val().grad(&gradients).is_none());
+        assert!(linear.bias.as_ref().unwrap().val().grad(&gradients).is_none());
 
         linear.merge_lora();
         assert!(linear.lora.is_none() && !linear.weight.val().is_require_grad());

@@ -1,93 +1,235 @@
 use burn::tensor::activation::softmax;
-use burn::tensor::{Bool, DType, Int, Tensor};
+use burn::tensor::{Bool, DType, Device, Int, Tensor};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 #[cfg(feature = "flex")]
 use crate::flex;
-use crate::packing::sequences;
 use crate::{Packing, dropout};
 
-/// Which key positions a query may look at.
+/// Which keys a query may look at, and what is added to its scores.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct AttentionMask {
     /// `[batch, k_len]`, `true` = ignored (the opposite of Hugging Face's `attention_mask`).
     pub pad_mask: Option<Tensor<2, Bool>>,
-    /// A query at position `i` sees keys up to `i + k_len − q_len` only (left to right).
+    /// A query sees the keys up to its own position only (left to right).
     pub causal: bool,
-    /// A query at position `i` sees keys from `i + k_len − q_len − window` to `i + k_len − q_len + window` only: a local
-    /// window of `2 · window + 1` keys, or with `causal` of `window + 1` (Beltagy et al. 2020, "Longformer", which
-    /// calls `2 · window` the window's size). 0 is the query's own position alone. Not together with
-    /// `query_lengths`.
+    /// A query sees the keys from `window` positions before its own to `window` after it only: a local window of
+    /// `2 · window + 1` keys, or with `causal` of `window + 1` (Beltagy et al. 2020, "Longformer", which calls
+    /// `2 · window` the window's size). 0 is the query's own position alone.
     pub window: Option<usize>,
     /// Sequences packed into the batch's one row, none of which sees another: the keys', and the queries'.
     pub packing: Option<Packing>,
-    /// How many queries each packed sequence has, one sequence's after another's, where they are not as many as
-    /// its keys. Not together with `causal` or `window`: which tokens they are is not known here.
-    pub query_lengths: Option<Arc<[usize]>>,
+    /// Where the queries stand among the keys.
+    pub queries: Queries,
+    /// Added to the scores, broadcastable to `[batch, n_heads, q_len, k_len]`, for instance relative positions (Raffel
+    /// et al. 2020, §2.1; Press et al. 2022). Its numbers are finite, and gradients flow into it. Attention with a bias
+    /// is composed on every device: all scores of all heads are in memory, of packed sequences those between sequences
+    /// as well.
+    pub bias: Option<Tensor<4>>,
+}
+
+/// Where queries stand among the keys: [causal](AttentionMask::causal) masks and [windows](AttentionMask::window) go by
+/// these positions.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Queries {
+    /// Query `i` is at position `i + k_len − q_len`: the queries are the last tokens, or all of them. Packed sequences
+    /// have as many queries as keys.
+    #[default]
+    Last,
+    /// The last tokens of each packed sequence, one number of tokens a sequence: new tokens whose predecessors are in a
+    /// cache. In cross-attention, the numbers of queries of as many other sequences.
+    Counts(Arc<[usize]>),
+    /// The keys' tokens of these numbers, in ascending order; packed tokens are numbered through.
+    Tokens(Arc<[usize]>),
 }
 
 impl AttentionMask {
-    /// The mask as a term added to the scores: 0 where seen, the type's most negative number where
-    /// not, broadcastable to `[batch, n_heads, q_len, k_len]`; none where everything is seen.
+    /// Ignores padding: `[batch, k_len]`, `true` = ignored.
+    pub fn with_pad_mask(mut self, pad_mask: Tensor<2, Bool>) -> Self {
+        self.pad_mask = Some(pad_mask);
+        self
+    }
+
+    /// Lets queries see the keys up to their own position only.
+    pub fn with_causal(mut self) -> Self {
+        self.causal = true;
+        self
+    }
+
+    /// Lets queries see `window` keys each way only.
+    pub fn with_window(mut self, window: usize) -> Self {
+        self.window = Some(window);
+        self
+    }
+
+    /// Keeps packed sequences apart.
+    pub fn with_packing(mut self, packing: Packing) -> Self {
+        self.packing = Some(packing);
+        self
+    }
+
+    /// Says where the queries stand.
+    pub fn with_queries(mut self, queries: Queries) -> Self {
+        self.queries = queries;
+        self
+    }
+
+    /// Adds to the scores, see [`bias`](Self::bias).
+    pub fn with_bias(mut self, bias: Tensor<4>) -> Self {
+        self.bias = Some(bias);
+        self
+    }
+
+    /// The mask as a term added to the scores, broadcastable to `[batch, n_heads, q_len, k_len]`: the
+    /// [`bias`](Self::bias), and the type's most negative number where a key is hidden. None if no key is hidden and there
+    /// is no bias.
     ///
     /// Not minus infinity: a row without any visible key then has uniform weights and not NaN, as
     /// in transformers.
-    pub fn bias(&self, q_len: usize, k_len: usize, scores: &Tensor<4>) -> Option<Tensor<4>> {
-        let device = scores.device();
+    ///
+    /// # Panics
+    /// If the mask does not fit the sizes.
+    pub fn score_bias(&self, q_len: usize, k_len: usize, scores: &Tensor<4>) -> Option<Tensor<4>> {
         let lowest = match scores.dtype() {
             DType::F16 => -65504.0,
             _ => f64::from(f32::MIN),
         };
+        let hidden = self.hidden(q_len, k_len, &scores.device());
+        let hidden = hidden.map(|hidden| hidden.float().cast(scores.dtype()).mul_scalar(lowest));
+        let bias = self.bias.clone().map(|bias| bias.cast(scores.dtype()));
+        match (bias, hidden) {
+            (Some(bias), Some(hidden)) => Some(bias + hidden),
+            (bias, hidden) => bias.or(hidden),
+        }
+    }
+
+    /// `true` where a query does not see a key, `[batch or 1, 1, q_len, k_len]`; none where everything is seen.
+    fn hidden(&self, q_len: usize, k_len: usize, device: &Device) -> Option<Tensor<4, Bool>> {
+        let shape = [1, 1, q_len, k_len];
         let pad = self.pad_mask.as_ref().map(|mask| {
             let [batch, len] = mask.dims();
             assert_eq!(len, k_len, "pad_mask covers {len} positions, there are {k_len} keys");
             mask.clone().reshape([batch, 1, 1, len])
         });
-        // Where a query stands among the keys. In a packing both have as many before them.
-        let offset = k_len as i64 - q_len as i64;
-        let shape = [1, 1, q_len, k_len];
-        let after = |offset| Tensor::<2, Bool>::tril_mask([q_len, k_len], offset, &device).reshape(shape);
-        let before = |offset| Tensor::<2, Bool>::triu_mask([q_len, k_len], offset, &device).reshape(shape);
-        let causal = (self.causal && q_len > 1).then(|| after(offset));
-        let window = self.window.map(|window| {
-            // No window is wider than all positions.
-            let window = window.min(q_len + k_len) as i64;
-            Tensor::bool_or(before(offset - window), after(offset + window))
-        });
-        let packed = self.packing.as_ref().map(|packing| {
-            self.check_packing(packing, [1, q_len, k_len]);
-            let sequences = |lengths: &[usize]| {
-                let sequences: Vec<i32> = sequences(lengths).map(|sequence| sequence as i32).collect();
-                Tensor::<1, Int>::from_data(sequences.as_slice(), &device)
-            };
-            let shape = [q_len, k_len];
-            let of_query = sequences(self.query_lengths(packing)).reshape([q_len, 1]).expand(shape);
-            let of_key = sequences(packing.lengths()).reshape([1, k_len]).expand(shape);
-            of_query.not_equal(of_key).reshape([1, 1, q_len, k_len])
-        });
+        // No window is wider than all positions.
+        let window = self.window.map(|window| window.min(q_len + k_len) as i64);
+        let [causal, window, packed] = match self.places(q_len, k_len) {
+            None => {
+                let offset = k_len as i64 - q_len as i64;
+                let sizes = [q_len, k_len];
+                let after = |offset| Tensor::<2, Bool>::tril_mask(sizes, offset, device).reshape(shape);
+                let before = |offset| Tensor::<2, Bool>::triu_mask(sizes, offset, device).reshape(shape);
+                let causal = (self.causal && q_len > 1).then(|| after(offset));
+                let window =
+                    window.map(|window| Tensor::bool_or(before(offset - window), after(offset + window)));
+                [causal, window, None]
+            }
+            Some(places) => {
+                let matrix = |numbers: Vec<i32>, dims: [usize; 2]| {
+                    Tensor::<1, Int>::from_data(numbers.as_slice(), device)
+                        .reshape([1, 1, dims[0], dims[1]])
+                        .expand(shape)
+                };
+                let positions = || matrix(places.iter().map(|place| place.key as i32).collect(), [q_len, 1]);
+                let keys = || matrix((0..k_len as i32).collect(), [1, k_len]);
+                let causal = self.causal.then(|| keys().greater(positions()));
+                let window = window.map(|window| {
+                    let (before, after) = (positions().sub_scalar(window), positions().add_scalar(window));
+                    Tensor::bool_or(keys().lower(before), keys().greater(after))
+                });
+                let packed = self.packing.as_ref().map(|packing| {
+                    let of_query = places.iter().map(|place| place.sequence as i32).collect();
+                    let of_key = packing.sequences().map(|sequence| sequence as i32).collect();
+                    matrix(of_query, [q_len, 1]).not_equal(matrix(of_key, [1, k_len]))
+                });
+                [causal, window, packed]
+            }
+        };
         let either = |a: Tensor<4, Bool>, b: Tensor<4, Bool>| {
             let shape = [a.dims()[0].max(b.dims()[0]), 1, q_len, k_len];
             Tensor::bool_or(a.expand(shape), b.expand(shape))
         };
-        let hidden = [pad, causal, window, packed].into_iter().flatten().reduce(either)?;
-        Some(hidden.float().cast(scores.dtype()).mul_scalar(lowest))
+        [pad, causal, window, packed].into_iter().flatten().reduce(either)
+    }
+
+    /// Where each query stands; none where they are simply a row's last tokens.
+    fn places(&self, q_len: usize, k_len: usize) -> Option<Vec<Place>> {
+        if let Some(packing) = &self.packing {
+            self.check_packing(packing, [1, q_len, k_len]);
+        }
+        match (&self.packing, &self.queries) {
+            (None, Queries::Last) => None,
+            (None, Queries::Counts(_)) => panic!("{COUNTS}"),
+            (packing, Queries::Tokens(numbers)) => {
+                assert_eq!(numbers.len(), q_len, "the queries' tokens, and the queries");
+                let sequences: Vec<usize> = match packing {
+                    Some(packing) => packing.sequences().collect(),
+                    None => vec![0; k_len],
+                };
+                Some(numbers.iter().map(|&key| Place { key: key as i64, sequence: sequences[key] }).collect())
+            }
+            (Some(packing), _) => {
+                let counts = self.query_counts(packing);
+                let keys = packing.starts().zip(packing.lengths()).zip(counts.iter()).enumerate();
+                let places = keys.flat_map(|(sequence, ((start, len), count))| {
+                    // Of more queries than keys the first stand before them.
+                    let first = (start + len) as i64 - *count as i64;
+                    (first..first + *count as i64).map(move |key| Place { key, sequence })
+                });
+                Some(places.collect())
+            }
+        }
+    }
+
+    /// Whether a fused operation takes this mask.
+    #[cfg(feature = "flex")]
+    fn is_fused(&self) -> bool {
+        let by_position = self.causal || self.window.is_some();
+        let tokens = matches!(self.queries, Queries::Tokens(_));
+        self.bias.is_none() && !(tokens && by_position)
     }
 
     /// How many queries each packed sequence has.
-    pub(crate) fn query_lengths<'a>(&'a self, packing: &'a Packing) -> &'a [usize] {
-        self.query_lengths.as_deref().unwrap_or(packing.lengths())
+    ///
+    /// # Panics
+    /// If tokens are not in ascending order.
+    pub fn query_counts<'a>(&'a self, packing: &'a Packing) -> Cow<'a, [usize]> {
+        match &self.queries {
+            Queries::Last => Cow::Borrowed(packing.lengths()),
+            Queries::Counts(counts) => Cow::Borrowed(counts),
+            Queries::Tokens(numbers) => {
+                assert!(numbers.is_sorted(), "the queries' tokens are in ascending order");
+                let mut rest = &numbers[..];
+                let counts = packing.starts().zip(packing.lengths()).map(|(start, len)| {
+                    let count = rest.partition_point(|number| *number < start + len);
+                    rest = &rest[count..];
+                    count
+                });
+                Cow::Owned(counts.collect())
+            }
+        }
     }
 
     /// # Panics
     /// If other queries or keys are packed than there are.
     pub(crate) fn check_packing(&self, packing: &Packing, sizes: [usize; 3]) {
-        let lengths = self.query_lengths(packing);
-        assert_eq!(lengths.len(), packing.lengths().len(), "every packed sequence has queries, or none");
-        let packed = [1, lengths.iter().sum(), packing.n_tokens()];
+        let counts = self.query_counts(packing);
+        assert_eq!(counts.len(), packing.lengths().len(), "every packed sequence has queries, or none");
+        let packed = [1, counts.iter().sum(), packing.n_tokens()];
         assert_eq!(packed, sizes, "the rows, queries and keys that are packed, and that there are");
-        let by_position = self.causal || self.window.is_some();
-        assert!(!by_position || self.query_lengths.is_none(), "where queries stand is not known");
     }
+}
+
+pub(crate) const COUNTS: &str = "counts of queries are those of packed sequences";
+
+/// Where a query stands.
+struct Place {
+    /// The number of the key at its position, which may be one that is not there.
+    key: i64,
+    sequence: usize,
 }
 
 /// Whether [`attention`] works on [packed](Packing) sequences one by one for tensors like this one; elsewhere
@@ -109,7 +251,8 @@ pub fn takes_packed<const D: usize>(x: &Tensor<D>) -> bool {
 /// 256 queries and keys (exactly: of more than 65,536 scores a head) is computed in blocks (Dao et al. 2022,
 /// "FlashAttention"), and blocks that [causality](AttentionMask::causal) or the [window](AttentionMask::window) hides
 /// are left out. Shorter sequences keep their probabilities for the backward pass, 4 bytes a score. Elsewhere all scores
-/// of all heads are in memory.
+/// of all heads are in memory. That is so on every device for a mask with a [bias](AttentionMask::bias), and for a causal or
+/// windowed one whose queries are [some tokens](Queries::Tokens).
 ///
 /// Fused products are made in the precision of the scope, [`with_precision`](crate::with_precision), here and in the
 /// backward pass. In bf16 queries, keys, values, exponentials and gradients are rounded before they are multiplied, which
@@ -131,7 +274,7 @@ pub fn attention(
     dropout_prob: f64,
 ) -> Tensor<4> {
     #[cfg(feature = "flex")]
-    if flex::takes(&query) {
+    if flex::takes(&query) && mask.is_fused() {
         let prob = dropout::effective(&query, dropout_prob);
         return flex::attention::attention(query, key, value, mask, prob);
     }
@@ -152,7 +295,7 @@ pub fn attention_with_weights(
     // The query is scaled and not the scores: it is the smaller tensor for all but short inputs.
     let query = query.mul_scalar(1.0 / (d_k as f64).sqrt());
     let scores = query.matmul(key.swap_dims(2, 3));
-    let scores = match mask.bias(q_len, k_len, &scores) {
+    let scores = match mask.score_bias(q_len, k_len, &scores) {
         Some(bias) => scores + bias,
         None => scores,
     };
@@ -163,7 +306,7 @@ pub fn attention_with_weights(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use burn::tensor::{Device, TensorData, Tolerance};
+    use burn::tensor::{TensorData, Tolerance};
 
     fn close(actual: Tensor<1>, expected: &[f32]) {
         let expected = TensorData::from(expected);
@@ -325,13 +468,15 @@ mod tests {
             (vec![2, 2], vec![vec![], vec![]]),
         ] {
             let packing = Packing::new(lengths);
-            let query_lengths: Vec<usize> = chosen.iter().map(Vec::len).collect();
             let places = packing.starts().zip(&chosen);
             let tokens: Vec<i32> =
                 places.flat_map(|(start, chosen)| chosen.iter().map(move |i| (start + i) as i32)).collect();
             let tokens =
                 Tensor::<1, Int>::from_data(TensorData::new(tokens.clone(), [tokens.len()]), &device);
             let (n_keys, n_queries) = (packing.n_tokens(), tokens.dims()[0]);
+            let numbers = packing.starts().zip(&chosen);
+            let numbers: Vec<usize> =
+                numbers.flat_map(|(start, chosen)| chosen.iter().map(move |i| start + i)).collect();
             let leaf = |n: usize, phase: f32| {
                 let values: Vec<f32> =
                     (0..n * h * d).map(|i| (i as f32 * 0.53 + phase).sin() * 1.5).collect();
@@ -342,7 +487,7 @@ mod tests {
                 let leaves = [leaf(n_keys, 0.1), leaf(n_keys, 1.2), leaf(n_keys, 2.3)];
                 let [q, k, v] = leaves.each_ref().map(|x| x.clone().swap_dims(1, 2));
                 let all = AttentionMask { packing: Some(packing.clone()), ..AttentionMask::default() };
-                let some = AttentionMask { query_lengths: Some(query_lengths.clone().into()), ..all.clone() };
+                let some = all.clone().with_queries(Queries::Tokens(numbers.clone().into()));
                 let y = match form {
                     0 => attention(q.select(2, tokens.clone()), k, v, &some, 0.0),
                     1 => attention_with_weights(q.select(2, tokens.clone()), k, v, &some, 0.0).0,
@@ -358,6 +503,89 @@ mod tests {
                 for (found, expected) in run(form).iter().zip(&expected) {
                     found.assert_approx_eq::<f32>(expected, Tolerance::rel_abs(1e-4, 1e-5));
                 }
+            }
+        }
+    }
+
+    fn values(shape: [usize; 4], phase: f32, device: &Device) -> Tensor<4> {
+        let n = shape.iter().product::<usize>();
+        let values: Vec<f32> = (0..n).map(|i| (i as f32 * 0.53 + phase).sin() * 1.5).collect();
+        Tensor::from_data(TensorData::new(values, shape), device)
+    }
+
+    #[test]
+    fn some_queries_know_their_positions() {
+        let device = Device::flex();
+        let [q, k, v] = [0.1, 1.2, 2.3].map(|phase| values([1, 2, 9, 4], phase, &device));
+        let packed = AttentionMask::default().with_packing(Packing::new([6, 3]));
+        for all in [
+            packed.clone().with_causal(),
+            packed.clone().with_window(1),
+            packed.with_causal().with_window(2),
+            AttentionMask::default().with_causal(),
+            AttentionMask::default().with_window(1),
+        ] {
+            let expected = attention_with_weights(q.clone(), k.clone(), v.clone(), &all, 0.0).0;
+            for numbers in [vec![0, 5, 6, 7], vec![4], vec![8]] {
+                let tokens: Vec<i32> = numbers.iter().map(|number| *number as i32).collect();
+                let tokens = Tensor::<1, Int>::from_data(tokens.as_slice(), &device);
+                let some = all.clone().with_queries(Queries::Tokens(numbers.into()));
+                let found = attention(q.clone().select(2, tokens.clone()), k.clone(), v.clone(), &some, 0.0);
+                let expected = expected.clone().select(2, tokens).into_data();
+                found.into_data().assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-5));
+            }
+            let Some(packing) = &all.packing else { continue };
+            assert_eq!(all.query_counts(packing)[..], [6, 3]);
+            // The last two of the first sequence and the last of the second.
+            let tokens = Tensor::<1, Int>::from_data([4, 5, 8], &device);
+            let last = all.clone().with_queries(Queries::Counts([2, 1].into()));
+            let q = q.clone().select(2, tokens.clone());
+            let expected = expected.select(2, tokens).into_data();
+            for found in [
+                attention(q.clone(), k.clone(), v.clone(), &last, 0.0),
+                attention_with_weights(q, k.clone(), v.clone(), &last, 0.0).0,
+            ] {
+                found.into_data().assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-5));
+            }
+        }
+    }
+
+    #[test]
+    fn a_bias_is_added_and_learned() {
+        let device = Device::flex().autodiff();
+        let leaf = |shape: [usize; 4], phase: f32| values(shape, phase, &device).require_grad();
+        let ignored: Vec<bool> = (0..10).map(|i| i > 7).collect();
+        let pad_mask = Tensor::<2, Bool>::from_data(TensorData::new(ignored, [2, 5]), &device);
+        let masks = [
+            AttentionMask::default(),
+            AttentionMask::default().with_causal(),
+            AttentionMask::default().with_pad_mask(pad_mask),
+        ];
+        for (mask, shape) in masks.iter().flat_map(|mask| {
+            [[1, 3, 5, 5], [2, 3, 5, 5], [1, 1, 5, 5], [2, 1, 1, 5]].map(|shape| (mask, shape))
+        }) {
+            let [q, k, v] = [0.1, 1.2, 2.3].map(|phase| leaf([2, 3, 5, 4], phase));
+            let bias = leaf(shape, 3.4);
+            let biased = mask.clone().with_bias(bias.clone());
+            let y = attention(q.clone(), k.clone(), v.clone(), &biased, 0.0);
+            let grads = (y.clone() * values([2, 3, 5, 4], 4.5, &device)).sum().backward();
+            let found = [y, q.grad(&grads).unwrap(), bias.grad(&grads).unwrap()];
+            // By hand: the scores' exponentials, of those that are seen.
+            let (same, other) = (leaf(shape, 3.4), leaf([2, 3, 5, 4], 0.1));
+            let scores = other.clone().matmul(k.swap_dims(2, 3)).mul_scalar(0.5) + same.clone();
+            let seen = match mask.hidden(5, 5, &device) {
+                Some(hidden) => hidden.bool_not().float().expand([2, 3, 5, 5]),
+                None => scores.ones_like(),
+            };
+            let exponentials = scores.exp() * seen;
+            let probs = exponentials.clone() / exponentials.sum_dim(3);
+            let y = probs.matmul(v);
+            let grads = (y.clone() * values([2, 3, 5, 4], 4.5, &device)).sum().backward();
+            let expected = [y, other.grad(&grads).unwrap(), same.grad(&grads).unwrap()];
+            for (found, expected) in found.into_iter().zip(expected) {
+                found
+                    .into_data()
+                    .assert_approx_eq::<f32>(&expected.into_data(), Tolerance::rel_abs(1e-4, 1e-5));
             }
         }
     }

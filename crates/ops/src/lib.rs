@@ -46,7 +46,7 @@ mod recompute;
 
 pub use adam::AdamStep;
 pub use adamw::{adamw, squared_sum};
-pub use attention::{AttentionMask, attention, attention_with_weights, takes_packed};
+pub use attention::{AttentionMask, Queries, attention, attention_with_weights, takes_packed};
 pub use cores::on_awake_cores;
 pub use cross_entropy::{CrossEntropy, cross_entropy};
 pub use dropout::{dropout, dropout_add};
@@ -62,3 +62,8 @@ pub use packed::{PackedWeight, linear_packed};
 pub use packing::Packing;
 pub use precision::{Precision, with_precision};
 pub use recompute::{can_recompute, recompute};
+
+/// The README's example, compiled as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

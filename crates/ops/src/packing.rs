@@ -1,3 +1,4 @@
+use std::iter::repeat_n;
 use std::sync::Arc;
 
 /// Sequences one after another without padding: a batch of one row, `[1, n_tokens, ...]`, in which each
@@ -55,7 +56,7 @@ impl Packing {
 
     /// Each token's sequence.
     pub fn sequences(&self) -> impl Iterator<Item = usize> {
-        sequences(&self.lengths)
+        self.lengths.iter().enumerate().flat_map(|(sequence, len)| repeat_n(sequence, *len))
     }
 
     /// Each token's place in the padded form of the batch, `sequence · longest + position`.
@@ -72,11 +73,6 @@ impl Packing {
         }
         tokens
     }
-}
-
-/// Each token's sequence, of sequences of these lengths, any of which may be 0.
-pub(crate) fn sequences(lengths: &[usize]) -> impl Iterator<Item = usize> {
-    lengths.iter().enumerate().flat_map(|(sequence, len)| std::iter::repeat_n(sequence, *len))
 }
 
 #[cfg(test)]

@@ -105,7 +105,9 @@ proptest! {
             // Up to all keys of a sequence.
             let hidden = rows.map(|(row, k)| k + padding[row].min(k_len) >= k_len).collect::<Vec<bool>>();
             let pad_mask = Tensor::<2, Bool>::from_data(TensorData::new(hidden, [batch, k_len]), device);
-            AttentionMask { pad_mask: masked.then_some(pad_mask), causal, window, ..AttentionMask::default() }
+            let mut mask = AttentionMask::default();
+            (mask.pad_mask, mask.causal, mask.window) = (masked.then_some(pad_mask), causal, window);
+            mask
         };
         let operation = |x: &[Tensor<1>]| {
             let device = x[0].device();
@@ -186,7 +188,8 @@ fn long_attention() {
         let operation = |x: &[Tensor<1>]| {
             let heads = |x: &Tensor<1>, len: usize| reshaped(x, [1, len, n_heads, d]).swap_dims(1, 2);
             let [query, key, value] = [heads(&x[0], q_len), heads(&x[1], k_len), heads(&x[2], k_len)];
-            let mask = AttentionMask { causal, window, ..AttentionMask::default() };
+            let mut mask = AttentionMask::default();
+            (mask.causal, mask.window) = (causal, window);
             ops::attention(query, key, value, &mask, 0.0).reshape([-1])
         };
         let [q, k] = [q_len, k_len].map(|len| len * n_heads * d);

@@ -47,7 +47,7 @@ impl Tokenizer {
         whole: bool,
         least: Option<usize>,
         track: bool,
-        work: impl Fn(&Splits) -> T,
+        mut work: impl FnMut(&Splits) -> T,
         len: impl Fn(&T) -> usize,
     ) -> Result<T> {
         if let Some(least) = least

@@ -130,3 +130,8 @@ pub use pre_tokenizers::{
 pub use statistics::{Statistics, WordMark};
 pub use tokenizer::{SpecialIds, Tokenizer};
 pub use truncation::{Truncation, TruncationDirection, TruncationStrategy};
+
+/// The README's example, compiled as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -77,15 +77,48 @@ impl Padding {
 
     /// Fills every encoding of a batch up to the same length.
     pub(crate) fn apply(&self, batch: &mut [Encoding]) {
-        let mut length = match self.strategy {
-            PaddingStrategy::Fixed(length) => length,
-            PaddingStrategy::BatchLongest => batch.iter().map(Encoding::len).max().unwrap_or(0),
-        };
-        if let Some(multiple) = self.pad_to_multiple_of.filter(|&m| m > 0) {
-            length = length.next_multiple_of(multiple);
-        }
+        let length = self.length(batch.iter().map(Encoding::len).max().unwrap_or(0));
         for encoding in batch {
             self.fill(encoding, length);
+        }
+    }
+
+    /// Pads the ids of one text, which begin at `start` of `ids`, as a batch of its own.
+    ///
+    /// ```
+    /// # use cloze_tokenizer::{Padding, PaddingDirection, PaddingStrategy};
+    /// let padding = Padding {
+    ///     strategy: PaddingStrategy::Fixed(3),
+    ///     direction: PaddingDirection::Right,
+    ///     pad_to_multiple_of: None,
+    ///     pad_id: 0,
+    ///     pad_type_id: 0,
+    ///     pad_token: "[PAD]".into(),
+    /// };
+    /// let mut ids = vec![7, 8, 9, 10];
+    /// padding.apply_to_ids(&mut ids, 3);
+    /// assert_eq!(ids, [7, 8, 9, 10, 0, 0]);
+    /// ```
+    pub fn apply_to_ids(&self, ids: &mut Vec<u32>, start: usize) {
+        let found = ids.len().saturating_sub(start);
+        let missing = self.length(found).saturating_sub(found);
+        ids.resize(ids.len() + missing, self.pad_id);
+        if self.direction == PaddingDirection::Left
+            && let Some(text) = ids.get_mut(start..)
+        {
+            text.rotate_right(missing);
+        }
+    }
+
+    /// The length that a batch is padded to whose longest text has `longest` pieces.
+    fn length(&self, longest: usize) -> usize {
+        let length = match self.strategy {
+            PaddingStrategy::Fixed(length) => length,
+            PaddingStrategy::BatchLongest => longest,
+        };
+        match self.pad_to_multiple_of.filter(|&m| m > 0) {
+            Some(multiple) => length.next_multiple_of(multiple),
+            None => length,
         }
     }
 
@@ -134,6 +167,9 @@ mod tests {
         let mut batch = [encoding.clone()];
         padding.apply(&mut batch);
         assert_eq!(batch[0].ids, [1, 9, 9, 9]);
+        let mut ids = vec![5, 1];
+        padding.apply_to_ids(&mut ids, 1);
+        assert_eq!(ids, [5, 1, 9, 9, 9]);
         assert_eq!(batch[0].attention_mask, [1, 0, 0, 0]);
         assert_eq!(batch[0].special_tokens_mask, [0, 1, 1, 1]);
         assert_eq!(batch[0].type_ids, [0, 3, 3, 3]);
@@ -143,6 +179,9 @@ mod tests {
         let mut batch = [encoding];
         padding.apply(&mut batch);
         assert_eq!(batch[0].ids, [9, 1]);
+        let mut ids = vec![5, 1];
+        padding.apply_to_ids(&mut ids, 1);
+        assert_eq!(ids, [5, 9, 1]);
         assert_eq!(batch[0].sequence_ids, [None, Some(0)]);
     }
 }

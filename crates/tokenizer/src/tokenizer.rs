@@ -10,8 +10,8 @@ use rayon::prelude::*;
 
 use crate::{
     AddedToken, BertNormalizer, Bpe, ByteLevel, Decoder, Encoding, Error, Input, Model, Normalizer,
-    OffsetUnit, Padding, PostProcessor, PreTokenizer, Result, Sampling, TemplateProcessing, TokenizerConfig,
-    Truncation, Vocab, WordPiece,
+    OffsetUnit, Padding, PostProcessor, PreTokenizer, Result, Sampling, Sequence, TemplateProcessing,
+    TokenizerConfig, Truncation, Vocab, WordPiece,
     added::AddedVocabulary,
     cache::{Cache, Caches, Pieces},
     splits::{Split, Splits},
@@ -452,17 +452,77 @@ impl Tokenizer {
     /// # Errors
     /// Those of [`encode`](Self::encode).
     pub fn encode_ids(&self, text: &str, add_special: bool) -> Result<Vec<u32>> {
-        let least = self.least_pieces();
-        let mut ids = self.read(text, true, least, false, |splits| self.ids(splits), Vec::len)?;
+        let mut ids = Vec::new();
+        self.encode_ids_into(text, add_special, &mut ids)?;
+        Ok(ids)
+    }
+
+    /// Appends to `ids` what [`encode_ids`](Self::encode_ids) gives of a text, of its words, or of the beginning of a
+    /// text that goes on. So one vector serves any number of texts.
+    ///
+    /// ```
+    /// # use cloze_tokenizer::{Tokenizer, Vocab};
+    /// let tokenizer = Tokenizer::bert(Vocab::from_tokens(["[UNK]", "[CLS]", "[SEP]", "old", "sea"])?, true)?;
+    /// let mut ids = Vec::new();
+    /// tokenizer.encode_ids_into("old", true, &mut ids)?;
+    /// tokenizer.encode_ids_into("sea", false, &mut ids)?;
+    /// assert_eq!(ids, [1, 3, 2, 4]);
+    /// # Ok::<_, cloze_tokenizer::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`encode_input`](Self::encode_input); nothing is appended then.
+    pub fn encode_ids_into<'a>(
+        &self,
+        text: impl Into<Sequence<'a>>,
+        add_special: bool,
+        ids: &mut Vec<u32>,
+    ) -> Result<()> {
+        let start = ids.len();
+        let read = self.append_ids(text.into(), ids);
+        if read.is_err() {
+            ids.truncate(start);
+            return read;
+        }
         let processor = self.post_processor.as_ref();
         if let Some(truncation) = &self.truncation {
             let special = processor.filter(|_| add_special).map_or(0, |p| p.added_tokens(false));
-            truncation.apply_to_ids(&mut ids, special);
+            truncation.apply_to_ids(ids, start, special);
         }
-        Ok(match processor {
-            Some(processor) => processor.apply_to_ids(ids, add_special),
-            None => ids,
-        })
+        if let Some(processor) = processor {
+            processor.apply_to_ids(ids, start, add_special);
+        }
+        Ok(())
+    }
+
+    /// Appends the ids of a text, before truncation and special tokens.
+    fn append_ids(&self, text: Sequence, ids: &mut Vec<u32>) -> Result<()> {
+        let start = ids.len();
+        let least = self.least_pieces();
+        let mut append = |text: &str, whole: bool, least: Option<usize>| {
+            let start = ids.len();
+            let of_splits = |splits: &Splits| {
+                // Of an earlier, shorter beginning of the text.
+                ids.truncate(start);
+                self.push_ids(splits, ids);
+                ids.len() - start
+            };
+            self.read(text, whole, least, false, of_splits, |count| *count)?;
+            Ok(ids.len())
+        };
+        match text {
+            Sequence::Text(text) => append(text, true, least).map(drop),
+            Sequence::Beginning(text) => append(text, false, least).map(drop),
+            Sequence::Words(words) => {
+                for word in words {
+                    let count = append(word, true, None)? - start;
+                    if least.is_some_and(|least| count >= least) {
+                        break;
+                    }
+                }
+                Ok(())
+            }
+        }
     }
 
     /// The ids of texts as [`encode_ids`](Self::encode_ids) gives them, worked out in parallel, in the order of the
@@ -479,17 +539,17 @@ impl Tokenizer {
         in_order(ids)
     }
 
-    fn ids(&self, splits: &Splits) -> Vec<u32> {
-        let mut ids = Vec::with_capacity(splits.splits.len() * 5 / 4 + 2);
+    /// Appends the ids of the words in `splits`.
+    fn push_ids(&self, splits: &Splits, ids: &mut Vec<u32>) {
+        ids.reserve(splits.splits.len() * 5 / 4 + 2);
         self.with_words(splits, None, |words| {
             for split in &splits.splits {
                 match split.added {
                     Some(id) => ids.push(id),
-                    None => _ = words.pieces(split).ids(&mut ids),
+                    None => _ = words.pieces(split).ids(ids),
                 }
             }
         });
-        ids
     }
 
     /// Appends the ids of `text`, without special tokens, truncation or padding, and for each whether it

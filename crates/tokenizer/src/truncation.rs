@@ -96,12 +96,12 @@ impl Truncation {
         true
     }
 
-    /// The same for the ids of a single text.
-    pub(crate) fn apply_to_ids(&self, ids: &mut Vec<u32>, reserved: usize) {
+    /// The same for the ids of a single text, which begin at `start` of `ids`.
+    pub(crate) fn apply_to_ids(&self, ids: &mut Vec<u32>, start: usize, reserved: usize) {
         let max = self.max_length.saturating_sub(reserved);
         match self.direction {
-            TruncationDirection::Right => ids.truncate(max),
-            TruncationDirection::Left => _ = ids.drain(..ids.len().saturating_sub(max)),
+            TruncationDirection::Right => ids.truncate(start.saturating_add(max)),
+            TruncationDirection::Left => _ = ids.drain(start..ids.len().saturating_sub(max).max(start)),
         }
     }
 

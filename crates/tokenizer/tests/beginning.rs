@@ -148,6 +148,15 @@ proptest! {
             let expected = whole.encode(&a, special).unwrap();
             prop_assert_eq!(whole.encode_ids(&a, special).unwrap(), &expected.ids[..]);
             let end = a.floor_char_boundary(cut.index(a.len() + 1));
+            // Behind what the vector has already.
+            for text in [(&a).into(), (&words).into(), Sequence::Beginning(&a[..end])] {
+                let mut ids = vec![7, 8];
+                let appended = whole.encode_ids_into(text, special, &mut ids);
+                let found = whole.encode_input(text, special, OffsetUnit::Bytes);
+                prop_assert_eq!(appended.is_ok(), found.is_ok());
+                let found = found.map_or_else(|_| Vec::new(), |found| found.ids);
+                prop_assert_eq!(ids, [&[7, 8][..], &found].concat(), "{:?}", text);
+            }
             match whole.encode_input(Sequence::Beginning(&a[..end]), special, OffsetUnit::Bytes) {
                 Ok(found) => prop_assert_eq!(found, without_overflow(expected)),
                 Err(error) => prop_assert!(matches!(error, Error::Undecided { .. }), "{}", error),

@@ -10,12 +10,12 @@
 #![allow(missing_docs)]
 
 use burn::tensor::Device;
+use cloze_evaluation::correlation::spearman;
 use cloze_model::ParamInit;
 use cloze_model::bert::BertInput;
 use cloze_model::huggingface::Checkpoint;
 use cloze_model::ops::{Precision, on_awake_cores, with_precision};
 use cloze_trainer::embed::{EmbedConfig, Embedder};
-use cloze_trainer::evaluation::correlation::spearman;
 use std::path::Path;
 use std::time::Instant;
 

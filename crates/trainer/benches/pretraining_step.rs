@@ -11,8 +11,8 @@ use burn::optim::GradientsParams;
 use burn::tensor::{Device, Distribution, Int, Tensor, TensorData};
 use cloze_model::bert::{BertConfig, BertInput};
 use cloze_model::{ParamInit, ops};
-use cloze_trainer::gradients;
-use cloze_trainer::optimizer::{Optimizer, OptimizerConfig};
+use cloze_trainer::engine::gradients;
+use cloze_trainer::engine::optimizer::{Optimizer, OptimizerConfig};
 use std::time::Instant;
 
 fn main() {

@@ -1,10 +1,12 @@
 //! Sentence embeddings: a pretrained encoder's states, pooled.
 
 use crate::fit::check_fit;
+use crate::input::input;
 use crate::{Result, TrainerError};
-use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
+use burn::tensor::{Device, Tensor};
+use cloze_data::{TokenBatch, TokenSequence};
 use cloze_model::ParamInit;
-use cloze_model::bert::{Bert, BertInput};
+use cloze_model::bert::Bert;
 use cloze_model::huggingface::{Checkpoint, LoadReport, SentenceConfig};
 use cloze_ops::on_awake_cores;
 use cloze_tokenizer::{Encoding, OffsetUnit, Sequence, Tokenizer, Truncation};
@@ -217,39 +219,12 @@ impl Embedder {
     }
 
     fn pooled(&self, sequences: &[&Encoding]) -> Tensor<2> {
-        if self.model.takes_packed() {
-            let lengths: Vec<usize> = sequences.iter().map(|s| s.len()).collect();
-            let joined = |part: fn(&Encoding) -> &Vec<u32>| -> Vec<i32> {
-                sequences.iter().flat_map(|s| part(s)).map(|id| *id as i32).collect()
-            };
-            let types = joined(|s| &s.type_ids);
-            let types = TensorData::new(types.clone(), [1, types.len()]);
-            let input = BertInput::packed(&joined(|s| &s.ids), &lengths, &self.device)
-                .with_token_types(Tensor::from_data(types, &self.device));
-            return self.pooling.forward(&self.model, input);
-        }
-        // Not by way of the model's own padding: few different lengths are few shapes to compile for.
-        const LENGTH_STEP: usize = 8;
-        let longest = sequences.iter().map(|s| s.len()).max().unwrap_or(0);
-        let len = longest.next_multiple_of(LENGTH_STEP).min(self.max_len);
-        let shape = [sequences.len(), len];
-        let matrix = |part: fn(&Encoding) -> &Vec<u32>| {
-            let padded = |s: &&Encoding| {
-                let padding = std::iter::repeat_n(0, len - s.len());
-                part(s).iter().map(|id| *id as i32).chain(padding).collect::<Vec<_>>()
-            };
-            let values: Vec<i32> = sequences.iter().flat_map(padded).collect();
-            Tensor::<2, Int>::from_data(TensorData::new(values, shape), &self.device)
-        };
-        let ignored: Vec<bool> =
-            sequences.iter().flat_map(|s| (0..len).map(|position| position >= s.len())).collect();
-        let pad_mask = ignored
-            .contains(&true)
-            .then(|| Tensor::<2, Bool>::from_data(TensorData::new(ignored, shape), &self.device));
-        let input = BertInput {
-            pad_mask,
-            ..BertInput::new(matrix(|s| &s.ids)).with_token_types(matrix(|s| &s.type_ids))
-        };
+        // A batch that is padded gets a rounded length, as the model's own padding would not: few different lengths are
+        // few shapes to compile for.
+        let mut tokens = TokenBatch::new().with_max_len(self.max_len);
+        let sequences: Vec<TokenSequence> = sequences.iter().map(|encoding| (*encoding).into()).collect();
+        tokens.extend(&sequences);
+        let input = input(&self.model, &tokens, &self.device);
         self.pooling.forward(&self.model, input)
     }
 }

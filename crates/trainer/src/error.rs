@@ -1,6 +1,7 @@
 //! The crate's errors: each one line that says where, what was found, what was expected.
 
 use cloze_data::DataError;
+use cloze_evaluation::EvaluationError;
 use cloze_model::ModelError;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -109,6 +110,15 @@ pub enum TrainerError {
     /// A model's folder does not say its task as it should.
     #[error("{}: {reason}", path.display())]
     BadTaskFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+
+    /// A file of weights that are not those of the model.
+    #[error("{}: {reason}; expected the parameters of this very model", path.display())]
+    BadWeights {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
@@ -309,30 +319,9 @@ pub enum TrainerError {
         max: usize,
     },
 
-    /// A tag that a tagging scheme does not have.
-    #[error(
-        "word {position}: the tag {tag:?} is not {scheme}; expected one that starts with {}",
-        any_of(letters)
-    )]
-    BadTag {
-        /// The word in its sentence, counted from 0.
-        position: usize,
-        /// The tag.
-        tag: String,
-        /// The scheme's name.
-        scheme: &'static str,
-        /// The letters with which its tags start.
-        letters: &'static str,
-    },
-
-    /// A metric that an evaluation does not give.
-    #[error("this evaluation has no figure `{name}`; it has {}", known.join(", "))]
-    NoFigure {
-        /// The name asked for.
-        name: String,
-        /// Those that it gives.
-        known: Vec<String>,
-    },
+    /// An evaluation: tags, figures. A report's file that cannot be written is a [`TrainerError::Io`].
+    #[error(transparent)]
+    Evaluation(EvaluationError),
 
     /// The learning curve could not be drawn.
     #[error("cannot draw the learning curve {}: {reason}", path.display())]
@@ -355,7 +344,7 @@ impl TrainerError {
             | Self::BadValue { .. }
             | Self::Setting { .. }
             | Self::Memory { .. }
-            | Self::NoFigure { .. }
+            | Self::Evaluation(EvaluationError::NoFigure { .. })
             | Self::NotARun { .. }
             | Self::Model(ModelError::Pattern { .. }) => true,
             Self::Data(error) => matches!(
@@ -376,12 +365,13 @@ impl TrainerError {
     }
 }
 
-/// Letters to choose from: `I, O or B`.
-fn any_of(letters: &str) -> String {
-    let letters: Vec<String> = letters.chars().map(String::from).collect();
-    match letters.split_last() {
-        Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
-        _ => letters.concat(),
+impl From<EvaluationError> for TrainerError {
+    fn from(error: EvaluationError) -> Self {
+        match error {
+            // One variant for one thing, whichever crate has met it.
+            EvaluationError::Io { action, path, source } => Self::Io { action, path, source },
+            error => Self::Evaluation(error),
+        }
     }
 }
 

@@ -1,11 +1,13 @@
 //! Filling masks: a pretrained BERT asked what it was trained on.
 
 use crate::fit::check_fit;
+use crate::input;
 use crate::{Result, TrainerError};
 use burn::tensor::activation::softmax;
 use burn::tensor::{Device, Int, Tensor, TensorData};
+use cloze_data::{TokenBatch, TokenSequence};
 use cloze_model::ParamInit;
-use cloze_model::bert::{BertInput, MlmHead};
+use cloze_model::bert::MlmHead;
 use cloze_model::huggingface::{Architecture, Checkpoint};
 use cloze_model::tasks::BertForMaskedLm;
 use cloze_tokenizer::Tokenizer;
@@ -102,12 +104,10 @@ impl FillMask {
                 max: self.max_len,
             });
         }
-        let matrix = |values: Vec<i32>| {
-            let shape = [1, values.len()];
-            Tensor::<2, Int>::from_data(TensorData::new(values, shape), &self.device)
-        };
-        let input = BertInput::new(matrix(ids.iter().map(|id| *id as i32).collect()))
-            .with_token_types(matrix(encoding.type_ids.iter().map(|id| *id as i32).collect()));
+        // As long as it is: there is nothing to pad for.
+        let mut tokens = TokenBatch::new().with_max_len(ids.len());
+        tokens.extend([&TokenSequence::from(&encoding)]);
+        let input = input::padded(&tokens, &self.device);
         let n_masks = masks.len();
         let positions = Tensor::<1, Int>::from_data(TensorData::new(masks.clone(), [n_masks]), &self.device);
         let logits = self.model.forward(input, positions);

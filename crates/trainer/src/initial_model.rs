@@ -8,15 +8,15 @@ use burn::tensor::Device;
 use cloze_data::derive_seed;
 use cloze_model::bert::{BertConfig, BertForPreTraining, MlmHead, NextSentenceHead};
 use cloze_model::huggingface::{Architecture, Checkpoint, LoadReport, SaveConfig};
-use cloze_model::{ModelError, ParamInit};
+use cloze_model::{HasBackbone, ModelError, ParamInit};
 use cloze_tokenizer::Tokenizer;
 
 /// Tells the initial parameters' random numbers from all others that a seed gives.
 const INIT_STREAM: u64 = 0x1217;
 
 /// Refuses a model that could not be saved at the end of its run, with the key that has to change.
-fn check_saving(encoder: &BertConfig, architecture: Architecture) -> Result<()> {
-    SaveConfig::new(architecture).check(encoder).map_err(|error| match error {
+fn check_saving(encoder: &BertConfig, save: &SaveConfig) -> Result<()> {
+    save.check(encoder).map_err(|error| match error {
         ModelError::Setting { key, found, expected } => {
             TrainerError::Setting { key: format!("model.{key}"), found, expected }
         }
@@ -30,7 +30,7 @@ pub(crate) struct InitialModel {
     pub encoder: BertConfig,
     pub model: BertForPreTraining,
     /// What it is saved as.
-    pub architecture: Architecture,
+    pub save: SaveConfig,
     /// What a checkpoint lacked and what of it is not used.
     pub report: LoadReport,
 }
@@ -52,11 +52,12 @@ impl InitialModel {
         match &config.model {
             ModelSection::New(section) => {
                 let encoder = section.bert(tokenizer);
-                check_saving(&encoder, Architecture::PreTraining)?;
+                let save = SaveConfig::new(Architecture::PreTraining);
+                check_saving(&encoder, &save)?;
                 check_new(config, &encoder, device, memory)?;
                 let model = encoder.init(&mut init.with_std(encoder.init_std));
                 let report = LoadReport::default();
-                Ok(Self { encoder, model, architecture: Architecture::PreTraining, report })
+                Ok(Self { encoder, model, save, report })
             }
             ModelSection::Pretrained(section) => Self::pretrained(config, section, tokenizer, init),
         }
@@ -74,12 +75,12 @@ impl InitialModel {
         let has_pairs = config.examples.has_pairs();
         let architecture = if has_pairs { Architecture::PreTraining } else { Architecture::MaskedLm };
         let mut encoder = checkpoint.encoder(architecture);
+        let save = SaveConfig { family: checkpoint.config.family, ..SaveConfig::new(architecture) };
         let bad = |key: &str, found: String, expected: String| {
             Err(TrainerError::Setting { key: key.into(), found, expected })
         };
         if has_pairs && !encoder.pooler {
-            let expected =
-                format!("doc-sentences or full-sentences: {} has no head for pairs", encoder.family);
+            let expected = format!("doc-sentences or full-sentences: {} has no head for pairs", save.family);
             return bad("examples.pairs.kind", "of sentence pairs".into(), expected);
         }
         if has_pairs && encoder.n_token_types == 1 {
@@ -95,15 +96,16 @@ impl InitialModel {
         check_fit(tokenizer, &encoder, &section.path, has_pairs)?;
         encoder.hidden_dropout = section.hidden_dropout.unwrap_or(encoder.hidden_dropout);
         encoder.attention_dropout = section.attention_dropout.unwrap_or(encoder.attention_dropout);
-        check_saving(&encoder, architecture)?;
+        check_saving(&encoder, &save)?;
         let init = &mut init.with_std(encoder.init_std).deferred();
         let model = BertForPreTraining {
             bert: encoder.init_encoder(init),
             mlm: MlmHead::new(&encoder, init),
             next_sentence: has_pairs.then(|| NextSentenceHead::new(encoder.d_model, init)),
         };
-        let new = ["mlm.*", "next_sentence.*", "bert.pooler.*"];
+        let pooler = <BertForPreTraining>::path_of("pooler.*");
+        let new = ["mlm.*", "next_sentence.*", &pooler];
         let (model, report) = checkpoint.load_into(model, architecture, &new)?;
-        Ok(Self { encoder, model, architecture, report })
+        Ok(Self { encoder, model, save, report })
     }
 }

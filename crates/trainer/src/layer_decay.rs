@@ -1,19 +1,23 @@
 //! Lower layers that learn more slowly.
 
-use crate::optimizer::ParamGroup;
+use crate::engine::optimizer::ParamGroup;
+use cloze_model::{Backbone, HasBackbone};
 
-/// The groups of layer-wise learning-rate decay (Sun et al. 2019, §5.4.3) for a task model's encoder: its last
+/// The groups of layer-wise learning-rate decay (Sun et al. 2019, §5.4.3) for a model's backbone: its last
 /// layer has `decay` times the learning rate, each layer below `decay` times that of the one above it, and the
 /// embeddings once more. Heads and the pooler keep the whole rate.
 ///
 /// Sun et al. begin with the whole rate in the last layer, ELECTRA's code (Clark et al. 2020) with `decay²`.
 ///
-/// `n_layers` are those with parameters of their own: 1 where all share them. Put groups that a user gives
-/// before these: the first that matches a parameter counts.
+/// Layers that share their parameters are one layer here. Put groups that a user gives before these: the first that
+/// matches a parameter counts.
 ///
 /// ```
+/// # use burn::tensor::Device;
+/// # use cloze_model::{ParamInit, bert::BertConfig};
 /// # use cloze_trainer::layer_decay::layer_decay;
-/// let groups = layer_decay(0.5, 2);
+/// let model = BertConfig::tiny(100).init(&mut ParamInit::new(&Device::flex(), 1));
+/// let groups = layer_decay(&model, 0.5);
 /// let scales = groups.iter().map(|group| (group.parameters.as_str(), group.lr_scale));
 /// assert_eq!(
 ///     scales.collect::<Vec<_>>(),
@@ -24,25 +28,39 @@ use crate::optimizer::ParamGroup;
 ///     ]
 /// );
 /// ```
-pub fn layer_decay(decay: f64, n_layers: usize) -> Vec<ParamGroup> {
-    let group = |parameters: String, below: usize| ParamGroup {
-        parameters,
-        lr_scale: decay.powi(below as i32),
+pub fn layer_decay<M: HasBackbone>(model: &M, decay: f64) -> Vec<ParamGroup> {
+    let backbone = model.backbone();
+    let layers = backbone.layer_paths();
+    let n_layers = layers.len();
+    let paths = std::iter::once(backbone.embeddings_path()).chain(layers);
+    let group = |(number, path): (usize, String)| ParamGroup {
+        parameters: M::path_of(&format!("{path}.*")),
+        lr_scale: decay.powi((n_layers + 1 - number) as i32),
         weight_decay: None,
     };
-    let layers = (0..n_layers).map(|i| group(format!("bert.encoder.layers.{i}.*"), n_layers - i));
-    std::iter::once(group("bert.embeddings.*".to_string(), n_layers + 1)).chain(layers).collect()
+    paths.enumerate().map(group).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::optimizer::{Optimizer, OptimizerConfig};
+    use crate::engine::optimizer::{Optimizer, OptimizerConfig};
     use burn::optim::GradientsParams;
     use burn::tensor::Device;
     use cloze_model::bert::{BertConfig, BertInput};
     use cloze_model::tasks::{BertForSequenceClassification, SequenceHead};
     use cloze_model::{ParamInit, weights};
+
+    #[test]
+    fn layers_that_share_their_parameters_are_one() {
+        let shape = BertConfig { share_layers: true, d_ff: 8, n_heads: 2, ..BertConfig::new(31, 5, 8) };
+        let model = shape.init(&mut ParamInit::new(&Device::flex(), 1));
+        let groups = layer_decay(&model, 0.5);
+        let scales: Vec<f64> = groups.iter().map(|group| group.lr_scale).collect();
+        assert_eq!(scales, [0.25, 0.5]);
+        // Each group has parameters.
+        Optimizer::new(OptimizerConfig { groups, ..OptimizerConfig::default() }, &model).unwrap();
+    }
 
     #[test]
     fn a_first_step_goes_as_far_as_the_rate_says() {
@@ -57,7 +75,7 @@ mod tests {
         let config = OptimizerConfig {
             weight_decay: 0.0,
             eps: 1e-30,
-            groups: layer_decay(decay, 11),
+            groups: layer_decay(&model, decay),
             ..OptimizerConfig::default()
         };
         let mut optimizer = Optimizer::new(config, &model).unwrap();

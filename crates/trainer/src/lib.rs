@@ -1,32 +1,27 @@
-//! Optimisation, schedules, checkpoints, metrics and the training loop.
+//! Training and using models: the engine that carries out runs, pretraining, fine-tuning, and predictors.
 //!
-//! A run is a value: [`config::RunConfig`] says all of it, [`run::pretrain`] carries it out. Below that,
-//! [`step::step`] makes one optimisation step of any [`objective::Objective`], of which
-//! [`pretraining::BertPretraining`] is one.
+//! A run is a value: [`config::RunConfig`] says all of a pretraining run and [`pretraining::pretrain`] carries it out;
+//! [`finetune`] has the like for labelled data. Both are recipes of the [`engine`], which trains any
+//! [`engine::Recipe`]: steps, metrics, evaluations, checkpoints, early stopping, the exported model.
 
-pub mod checkpoint;
 pub mod config;
 pub mod embed;
+pub mod engine;
 mod error;
-pub mod evaluation;
 pub mod fill_mask;
 pub mod finetune;
 mod fit;
-pub mod gradients;
 mod initial_model;
-mod kernels;
+pub mod input;
 pub mod layer_decay;
 pub mod memory;
 pub mod metrics;
-pub mod objective;
-pub mod optimizer;
-mod origin;
 pub mod pretraining;
 mod recompute;
-pub mod run;
-pub mod run_folder;
-pub mod schedule;
-pub mod step;
-mod training;
 
 pub use error::{Place, Result, TrainerError};
+
+/// The README's example, compiled as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

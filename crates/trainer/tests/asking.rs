@@ -7,15 +7,15 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use burn::tensor::Device;
+use cloze_evaluation::figures::Figures;
+use cloze_evaluation::report::Report;
 use cloze_model::ParamInit;
 use cloze_model::bert::BertConfig;
 use cloze_model::huggingface::{Architecture, SaveConfig, save_pretrained};
 use cloze_tokenizer::{Tokenizer, Vocab};
-use cloze_trainer::evaluation::figures::Figures;
-use cloze_trainer::evaluation::report::Report;
-use cloze_trainer::finetune::{FineTuneConfig, FineTuned, Measured, Predictor, TASK_FILE, fine_tune};
+use cloze_trainer::engine::RunOptions;
+use cloze_trainer::finetune::{FineTuneConfig, Measured, Predictor, TASK_FILE, fine_tune};
 use cloze_trainer::metrics::progress::Silent;
-use cloze_trainer::run::RunOptions;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -135,18 +135,9 @@ fn train(case: &Case) -> Trained {
     fs::write(path("run.toml"), text).unwrap();
     let config = FineTuneConfig::load(&path("run.toml"), &[]).unwrap();
     let stop = AtomicBool::new(false);
-    let options = RunOptions {
-        device: Device::flex(),
-        folder: path("out"),
-        cache: path("cache"),
-        resume: false,
-        memory: None,
-        stop: &stop,
-    };
-    let FineTuned::Done { dev: Some(figures), .. } = fine_tune(&config, &options, &mut Silent).unwrap()
-    else {
-        panic!("a run that was not stopped is done");
-    };
+    let options = RunOptions::new(Device::flex(), path("out")).cache(path("cache")).stop(&stop);
+    let outcome = fine_tune(&config, &options, &mut Silent).unwrap();
+    let figures = outcome.figures("dev").unwrap().clone();
     Trained { folder, config, figures }
 }
 
@@ -188,7 +179,7 @@ impl Trained {
         }
         let folder = self.folder.path().join("report");
         let (figures, predictions) = (&evaluation.figures, &*evaluation.predictions);
-        Report { title: "dev", facts: &[], figures, predictions }.write(&folder).unwrap();
+        Report { title: "dev", facts: &[], figures, predictions: Some(predictions) }.write(&folder).unwrap();
         let trained = self.folder.path().join("out/report/dev");
         let files = |folder: &Path| {
             let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());

@@ -7,15 +7,15 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use burn::tensor::Device;
+use cloze_evaluation::figures::Figures;
 use cloze_model::ParamInit;
 use cloze_model::bert::BertConfig;
 use cloze_model::huggingface::{Architecture, Checkpoint, SaveConfig, save_pretrained};
 use cloze_tokenizer::{Tokenizer, Vocab};
 use cloze_trainer::Result;
-use cloze_trainer::evaluation::figures::Figures;
-use cloze_trainer::finetune::{FineTuneConfig, FineTuned, TaskFile, TaskSection, fine_tune};
+use cloze_trainer::engine::{Outcome, RunOptions};
+use cloze_trainer::finetune::{FineTuneConfig, TaskFile, TaskSection, fine_tune};
 use cloze_trainer::metrics::progress::Silent;
-use cloze_trainer::run::RunOptions;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -42,7 +42,7 @@ fn checkpoint() -> TempDir {
 }
 
 /// Fine-tunes what `checkpoint` made with the examples in `file`, which it is measured with too.
-fn run(folder: &Path, kind: &str, file: &str, sets: &[&str]) -> Result<FineTuned> {
+fn run(folder: &Path, kind: &str, file: &str, sets: &[&str]) -> Result<Outcome> {
     let folder_name = folder.display();
     let text = format!(
         "[task]\n{kind}\n[model]\npath = '{folder_name}/model'\n\
@@ -55,22 +55,12 @@ fn run(folder: &Path, kind: &str, file: &str, sets: &[&str]) -> Result<FineTuned
     let config = FineTuneConfig::load(&path, &sets).unwrap();
     let stop = AtomicBool::new(false);
     let out = folder.join("out");
-    let options = RunOptions {
-        device: Device::flex(),
-        folder: out,
-        cache: folder.join("cache"),
-        resume: false,
-        memory: None,
-        stop: &stop,
-    };
+    let options = RunOptions::new(Device::flex(), out).cache(folder.join("cache")).stop(&stop);
     fine_tune(&config, &options, &mut Silent)
 }
 
-fn dev(outcome: FineTuned) -> Figures {
-    match outcome {
-        FineTuned::Done { dev: Some(figures), .. } => figures,
-        other => panic!("{other:?}"),
-    }
+fn dev(outcome: Outcome) -> Figures {
+    outcome.figures("dev").cloned().unwrap_or_else(|| panic!("{outcome:?}"))
 }
 
 /// Questions whose answer is the context's only digit, in contexts longer than a window; with `impossible`,

@@ -3,15 +3,15 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests, which clippy does not count as tests")]
 
 use burn::tensor::Device;
+use cloze_evaluation::seeds::Seeds;
 use cloze_model::ParamInit;
 use cloze_model::bert::BertConfig;
 use cloze_model::huggingface::{Architecture, Checkpoint, SaveConfig, save_pretrained};
 use cloze_model::weights::NamedTensors;
 use cloze_tokenizer::train::WordPieceTrainer;
-use cloze_trainer::evaluation::seeds::Seeds;
-use cloze_trainer::finetune::{FineTuneConfig, FineTuned, OverSeeds, TaskFile, fine_tune, fine_tune_seeds};
+use cloze_trainer::engine::{Outcome, OverSeeds, RunOptions, train_seeds};
+use cloze_trainer::finetune::{FineTuneConfig, TaskFile, fine_tune};
 use cloze_trainer::metrics::progress::{RunProgress, Silent, Status};
-use cloze_trainer::run::RunOptions;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -72,19 +72,15 @@ impl Bench {
         resume: bool,
         progress: &mut dyn RunProgress,
         stop: &AtomicBool,
-    ) -> cloze_trainer::Result<FineTuned> {
-        let options = RunOptions {
-            device: Device::flex(),
-            folder: self.path(name),
-            cache: self.path("cache"),
-            resume,
-            memory: None,
-            stop,
-        };
+    ) -> cloze_trainer::Result<Outcome> {
+        let options = RunOptions::new(Device::flex(), self.path(name))
+            .cache(self.path("cache"))
+            .resume(resume)
+            .stop(stop);
         fine_tune(config, &options, progress)
     }
 
-    fn run_whole(&self, name: &str, config: &FineTuneConfig) -> FineTuned {
+    fn run_whole(&self, name: &str, config: &FineTuneConfig) -> Outcome {
         self.run(name, config, false, &mut Silent, &AtomicBool::new(false)).unwrap()
     }
 }
@@ -129,8 +125,9 @@ impl RunProgress for StopAfter<'_> {
 fn classes_are_learnt_and_the_folder_says_them() {
     let bench = Bench::new();
     let config = bench.config("{ kind = \"classification\" }", "label", &[]);
-    let FineTuned::Done { model, dev, test } = bench.run_whole("run", &config) else { panic!("not stopped") };
-    let dev = dev.unwrap();
+    let outcome = bench.run_whole("run", &config);
+    let (dev, test) = (outcome.figures("dev").unwrap().clone(), outcome.figures("test"));
+    let Outcome::Done { model, .. } = outcome.clone() else { panic!("not stopped") };
     assert!(dev.get("accuracy").unwrap() > 0.9, "{dev}");
     assert_eq!(test, None);
     let checkpoint = Checkpoint::open(&model).unwrap();
@@ -148,7 +145,7 @@ fn classes_are_learnt_and_the_folder_says_them() {
 fn numbers_are_learnt() {
     let bench = Bench::new();
     let config = bench.config("{ kind = \"regression\", pooling = \"mean\" }", "score", &["train.epochs=25"]);
-    let FineTuned::Done { dev, .. } = bench.run_whole("run", &config) else { panic!("not stopped") };
+    let dev = bench.run_whole("run", &config).figures("dev").cloned();
     let dev = dev.unwrap();
     assert!(dev.get("pearson").unwrap() > 0.9, "{dev}");
 }
@@ -163,9 +160,9 @@ fn an_interrupted_run_ends_with_the_same_bits() {
         let name = format!("stopped-{at}");
         let stop = AtomicBool::new(false);
         let outcome = bench.run(&name, &config, false, &mut StopAfter(at, &stop), &stop).unwrap();
-        assert_eq!(outcome, FineTuned::Stopped { step: at });
+        assert_eq!(outcome, Outcome::Stopped { step: at });
         let outcome = bench.run(&name, &config, true, &mut Silent, &AtomicBool::new(false)).unwrap();
-        assert!(matches!(outcome, FineTuned::Done { .. }));
+        assert!(matches!(outcome, Outcome::Done { .. }));
         let models = [name.as_str(), "whole"].map(|run| parameters(&bench.path(run).join("model")));
         assert_eq!(models[0], models[1], "stopped after step {at}");
     }
@@ -253,7 +250,7 @@ fn patience_ends_a_run_and_the_best_model_stays() {
     let config = bench.config("{ kind = \"classification\" }", "label", &sets);
     let mut notes = Notes::default();
     let run = bench.run("run", &config, false, &mut notes, &AtomicBool::new(false)).unwrap();
-    let FineTuned::Done { dev, .. } = run else { panic!("not stopped") };
+    let dev = run.figures("dev").cloned();
     let end = "ended early, after 2 evaluations without a better figure";
     assert_eq!(notes.0.iter().filter(|note| note.ends_with(end)).count(), 1, "{:?}", notes.0);
     let metrics = fs::read_to_string(bench.path("run/metrics.jsonl")).unwrap();
@@ -261,7 +258,7 @@ fn patience_ends_a_run_and_the_best_model_stays() {
     let values: Vec<[f64; 2]> = metrics
         .lines()
         .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap())
-        .filter(|record| record["event"] == "figures")
+        .filter(|record| record["event"] == "evaluation")
         .map(|record| ["accuracy", "loss"].map(|name| record["figures"]["figures"][name].as_f64().unwrap()))
         .map(|[accuracy, loss]| [accuracy, -loss])
         .collect();
@@ -371,8 +368,8 @@ fn several_seeds_go_on_where_they_were_and_equal_separate_runs() {
         let stop = AtomicBool::new(false);
         let mut counted = Counted { steps: 0, last, stop: &stop };
         let (device, folder, cache) = (Device::flex(), bench.path("all"), bench.path("cache"));
-        let options = RunOptions { device, folder, cache, resume: false, memory: None, stop: &stop };
-        let outcome = fine_tune_seeds(&config, &seeds, &options, &mut counted).unwrap();
+        let options = RunOptions::new(device, folder).cache(cache).stop(&stop);
+        let outcome = train_seeds(&config, &seeds, &options, &mut counted).unwrap();
         (outcome, counted.steps)
     };
     // Two epochs of 20 steps: the second seed is interrupted in its second epoch, and then the third after its first.
@@ -381,7 +378,7 @@ fn several_seeds_go_on_where_they_were_and_equal_separate_runs() {
     assert!(!bench.path("all/seeds.json").exists());
     let (outcome, steps) = run(u64::MAX);
     assert_eq!(steps, 20);
-    let OverSeeds::Done { best, model, dev, test } = &outcome else { panic!("not stopped") };
+    let OverSeeds::Done { best, model, .. } = &outcome else { panic!("not stopped") };
     assert_eq!(run(u64::MAX), (outcome.clone(), 0));
 
     let mut separate = Seeds::default();
@@ -389,13 +386,13 @@ fn several_seeds_go_on_where_they_were_and_equal_separate_runs() {
         let set = format!("run.seed={seed}");
         let config = bench.config(task, "label", &[&sets[..], &[&set]].concat());
         let name = format!("alone-{seed}");
-        let FineTuned::Done { model, dev, .. } = bench.run_whole(&name, &config) else {
-            panic!("not stopped")
-        };
+        let outcome = bench.run_whole(&name, &config);
+        let dev = outcome.figures("dev").cloned();
+        let Outcome::Done { model, .. } = outcome else { panic!("not stopped") };
         separate.push(seed, dev.unwrap());
         assert_eq!(parameters(&model), parameters(&bench.path(&format!("all/seed-{seed}/model"))));
     }
-    assert_eq!((dev, test), (&separate, &Seeds::default()));
+    assert_eq!((outcome.figures("dev"), outcome.figures("test")), (Some(&separate), None));
     assert_eq!(Some(*best), separate.best().map(|run| run.seed));
     assert_eq!(model, &bench.path(&format!("all/seed-{best}/model")));
     let json: serde_json::Value =
@@ -408,10 +405,10 @@ fn several_seeds_go_on_where_they_were_and_equal_separate_runs() {
     let other = bench.config(task, "label", &["train.epochs=1", "eval.per_epoch=2"]);
     let stop = AtomicBool::new(false);
     let (device, folder, cache) = (Device::flex(), bench.path("all"), bench.path("cache"));
-    let options = RunOptions { device, folder, cache, resume: false, memory: None, stop: &stop };
-    let error = fine_tune_seeds(&other, &seeds, &options, &mut Silent).unwrap_err().to_string();
+    let options = RunOptions::new(device, folder).cache(cache).stop(&stop);
+    let error = train_seeds(&other, &seeds, &options, &mut Silent).unwrap_err().to_string();
     assert!(error.contains("train.epochs: 2 became 1"), "{error}");
-    let error = fine_tune_seeds(&config, &[1, 1], &options, &mut Silent).unwrap_err().to_string();
+    let error = train_seeds(&config, &[1, 1], &options, &mut Silent).unwrap_err().to_string();
     assert_eq!(error, "`seeds` is 1,1; expected different numbers, at least one");
 }
 
@@ -422,8 +419,8 @@ fn figures_of_two_data_sets_do_not_meet_in_one_table() {
     let run = |seeds: &[u64]| {
         let stop = AtomicBool::new(false);
         let (device, folder, cache) = (Device::flex(), bench.path("all"), bench.path("cache"));
-        let options = RunOptions { device, folder, cache, resume: false, memory: None, stop: &stop };
-        fine_tune_seeds(&config, seeds, &options, &mut Silent).map_err(|error| error.to_string())
+        let options = RunOptions::new(device, folder).cache(cache).stop(&stop);
+        train_seeds(&config, seeds, &options, &mut Silent).map_err(|error| error.to_string())
     };
     run(&[1]).unwrap();
     let table = fs::read(bench.path("all/seeds.json")).unwrap();
@@ -453,14 +450,14 @@ fn a_run_does_not_go_on_over_other_development_data() {
     let stop = AtomicBool::new(false);
     let mut counted = Counted { steps: 0, last: 25, stop: &stop };
     let stopped = bench.run("run", &config, false, &mut counted, &stop).unwrap();
-    assert_eq!(stopped, FineTuned::Stopped { step: 25 });
+    assert_eq!(stopped, Outcome::Stopped { step: 25 });
     let dev = fs::read_to_string(bench.path("dev.tsv")).unwrap();
     fs::write(bench.path("dev.tsv"), dev.lines().take(30).collect::<Vec<_>>().join("\n")).unwrap();
     let go_on = || bench.run("run", &config, true, &mut Silent, &AtomicBool::new(false));
     let error = go_on().unwrap_err().to_string();
     assert!(error.contains("dev.tsv has changed since the run in"), "{error}");
     fs::write(bench.path("dev.tsv"), dev).unwrap();
-    assert!(matches!(go_on().unwrap(), FineTuned::Done { .. }));
+    assert!(matches!(go_on().unwrap(), Outcome::Done { .. }));
 }
 
 #[test]
@@ -468,7 +465,7 @@ fn what_is_held_out_and_how_it_went_is_in_the_folder() {
     let bench = Bench::new();
     let sets = ["data.dev=[]", "data.dev_fraction=0.2", "train.epochs=1"];
     let config = bench.config("{ kind = \"regression\" }", "score", &sets);
-    let FineTuned::Done { dev, .. } = bench.run_whole("run", &config) else { panic!("not stopped") };
+    let dev = bench.run_whole("run", &config).figures("dev").cloned();
     let read = |name: &str| fs::read_to_string(bench.path("run").join(name)).unwrap();
     let held: Vec<usize> = serde_json::from_str(&read("held-out.json")).unwrap();
     assert_eq!(held.len(), dev.unwrap().examples());
@@ -480,7 +477,7 @@ fn what_is_held_out_and_how_it_went_is_in_the_folder() {
         assert!(row.contains(text), "{row}: not {text}");
     }
     let curve = read("curve.svg");
-    assert!(curve.contains("pearson, development data"), "{curve}");
+    assert!(curve.contains("pearson, dev"), "{curve}");
     assert!(read("report/dev/report.html").contains("<svg"));
 }
 
@@ -504,10 +501,9 @@ fn what_a_frozen_encoder_makes_of_texts_is_worked_out_once() {
         let mut measured = Vec::new();
         for (name, config) in [("once", &once), ("always", &always)] {
             let _ = fs::remove_dir_all(bench.path(name));
-            let FineTuned::Done { model, dev, .. } = bench.run(name, config, false, &mut told, &go).unwrap()
-            else {
-                panic!("not stopped")
-            };
+            let outcome = bench.run(name, config, false, &mut told, &go).unwrap();
+            let dev = outcome.figures("dev").cloned();
+            let Outcome::Done { model, .. } = outcome else { panic!("not stopped") };
             measured.push((parameters(&model), dev.unwrap().main().1));
         }
         let lines = told.0.iter().filter(|line| line.contains("220 examples encoded once"));

@@ -3,22 +3,22 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests, which clippy does not count as tests")]
 
 use burn::tensor::Device;
+use cloze_evaluation::figures::Figures;
 use cloze_model::ParamInit;
-use cloze_model::bert::{BertConfig, Family, MlmHead};
-use cloze_model::huggingface::{Architecture, Checkpoint, SaveConfig, save_pretrained};
+use cloze_model::bert::{BertConfig, MlmHead};
+use cloze_model::huggingface::{Architecture, Checkpoint, Family, SaveConfig, save_pretrained};
 use cloze_model::tasks::BertForMaskedLm;
 use cloze_model::weights::NamedTensors;
 use cloze_tokenizer::Tokenizer;
 use cloze_tokenizer::train::WordPieceTrainer;
 use cloze_trainer::config::RunConfig;
 use cloze_trainer::embed::{EmbedConfig, Embedder};
+use cloze_trainer::engine::{Outcome, RunOptions};
 use cloze_trainer::fill_mask::FillMask;
-use cloze_trainer::finetune::{
-    FineTuneConfig, FineTuned, Measured, Predictor, TaskFile, TaskSection, fine_tune,
-};
+use cloze_trainer::finetune::{FineTuneConfig, Measured, Predictor, TaskFile, TaskSection, fine_tune};
 use cloze_trainer::metrics::progress::{RunProgress, Silent, Status};
-use cloze_trainer::metrics::{EvalRecord, METRICS_FILE, Record, jsonl};
-use cloze_trainer::run::{Outcome, RunOptions, pretrain};
+use cloze_trainer::metrics::{METRICS_FILE, Record, jsonl};
+use cloze_trainer::pretraining::pretrain;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -75,20 +75,15 @@ impl Bench {
     }
 
     fn encoder(&self, family: Family) -> BertConfig {
-        BertConfig {
+        family.encoder(BertConfig {
             d_ff: 64,
             n_heads: 2,
             max_positions: 32,
-            family,
-            position_offset: usize::from(family == Family::Roberta),
-            pooler: family.may_pool(),
-            d_embedding: (family == Family::Albert).then_some(24),
-            share_layers: family == Family::Albert,
-            n_token_types: if family == Family::DistilBert { 0 } else { 2 },
+            d_embedding: (family == Family::ALBERT).then_some(24),
             hidden_dropout: 0.0,
             attention_dropout: 0.0,
             ..BertConfig::new(self.tokenizer.vocab_size(), 2, 32)
-        }
+        })
     }
 
     /// A checkpoint of random weights, with or without a masked-LM head.
@@ -102,12 +97,14 @@ impl Bench {
                 let config = BertConfig { pooler: false, ..self.encoder(family) };
                 let model =
                     BertForMaskedLm { bert: config.init_encoder(init), mlm: MlmHead::new(&config, init) };
-                save_pretrained(&folder, &model, &config, &SaveConfig::new(Architecture::MaskedLm)).unwrap();
+                let save = SaveConfig { family, ..SaveConfig::new(Architecture::MaskedLm) };
+                save_pretrained(&folder, &model, &config, &save).unwrap();
             }
             false => {
                 let config = self.encoder(family);
                 let model = config.init_encoder(init);
-                save_pretrained(&folder, &model, &config, &SaveConfig::new(Architecture::Encoder)).unwrap();
+                let save = SaveConfig { family, ..SaveConfig::new(Architecture::Encoder) };
+                save_pretrained(&folder, &model, &config, &save).unwrap();
             }
         }
         folder
@@ -120,14 +117,7 @@ impl Bench {
     }
 
     fn options<'a>(&self, name: &str, resume: bool, stop: &'a AtomicBool) -> RunOptions<'a> {
-        RunOptions {
-            device: Device::flex(),
-            folder: self.path(name),
-            cache: self.path("cache"),
-            resume,
-            memory: None,
-            stop,
-        }
+        RunOptions::new(Device::flex(), self.path(name)).cache(self.path("cache")).resume(resume).stop(stop)
     }
 
     fn pretraining(&self, model: &str, sets: &[&str]) -> RunConfig {
@@ -140,11 +130,12 @@ impl Bench {
         RunConfig::load(path, &owned(sets)).unwrap()
     }
 
-    fn pretrain(&self, name: &str, config: &RunConfig) -> (PathBuf, EvalRecord, String) {
+    fn pretrain(&self, name: &str, config: &RunConfig) -> (PathBuf, Figures, String) {
         let mut notes = Notes::default();
         let outcome =
             pretrain(config, &self.options(name, false, &AtomicBool::new(false)), &mut notes).unwrap();
-        let Outcome::Done { model, evaluation } = outcome else { panic!("not stopped") };
+        let evaluation = outcome.figures("heldout").unwrap().clone();
+        let Outcome::Done { model, .. } = outcome else { panic!("not stopped") };
         (model, evaluation, notes.0)
     }
 
@@ -159,7 +150,7 @@ impl Bench {
         FineTuneConfig::load(&path, &owned(sets)).unwrap()
     }
 
-    fn tune(&self, name: &str, config: &FineTuneConfig) -> cloze_trainer::Result<FineTuned> {
+    fn tune(&self, name: &str, config: &FineTuneConfig) -> cloze_trainer::Result<Outcome> {
         fine_tune(config, &self.options(name, false, &AtomicBool::new(false)), &mut Silent)
     }
 }
@@ -194,10 +185,10 @@ fn parameters(model: &Path) -> NamedTensors {
 }
 
 /// The evaluation before the first step.
-fn first_evaluation(run: &Path) -> EvalRecord {
+fn first_evaluation(run: &Path) -> Figures {
     let records = jsonl::read(&run.join(METRICS_FILE)).unwrap();
     let found = records.into_iter().find_map(|record| match record {
-        Record::Eval(record) if record.step == 0 => Some(record),
+        Record::Evaluation(record) if record.step == 0 => Some(record.figures),
         _ => None,
     });
     found.unwrap()
@@ -207,23 +198,18 @@ fn first_evaluation(run: &Path) -> EvalRecord {
 fn pretraining_goes_on_from_a_checkpoint() {
     let bench = Bench::new();
     let device = Device::flex();
-    let path = bench.checkpoint("encoder", Family::Bert, false);
+    let path = bench.checkpoint("encoder", Family::BERT, false);
     let config = bench.pretraining(&format!("{{ path = {path:?} }}"), &["train.steps=40"]);
     let (model, evaluation, notes) = bench.pretrain("first", &config);
     let line = notes.lines().find(|line| line.contains("newly initialised")).unwrap();
     assert!(line.contains("cls.predictions.bias, cls.predictions.transform.LayerNorm.bias"), "{line}");
     assert!(notes.contains(&path.display().to_string()), "{notes}");
     let before = first_evaluation(&bench.path("first"));
-    assert!(
-        evaluation.masked_loss < before.masked_loss - 1.0,
-        "{} {}",
-        before.masked_loss,
-        evaluation.masked_loss
-    );
+    assert!(evaluation.main().1 < before.main().1 - 1.0, "{} {}", before.main().1, evaluation.main().1);
 
     let saved = Checkpoint::open(&model).unwrap();
     assert_eq!(saved.config.architecture, Architecture::MaskedLm);
-    assert_eq!(saved.config.encoder, BertConfig { pooler: false, ..bench.encoder(Family::Bert) });
+    assert_eq!(saved.config.encoder, BertConfig { pooler: false, ..bench.encoder(Family::BERT) });
     let (_, _, report) = saved.load_encoder(&mut ParamInit::new(&device, 0)).unwrap();
     assert_eq!(report.missing, Vec::<String>::new());
     assert_eq!(Tokenizer::load(&model).unwrap().vocab_size(), bench.tokenizer.vocab_size());
@@ -238,31 +224,28 @@ fn pretraining_goes_on_from_a_checkpoint() {
     let (_, _, notes) = bench.pretrain("second", &config);
     assert!(!notes.contains("newly initialised") && !notes.contains("not used"), "{notes}");
     let again = first_evaluation(&bench.path("second"));
-    assert!((again.masked_loss - evaluation.masked_loss).abs() < 1e-4);
-    assert_eq!(again.masked_tokens, evaluation.masked_tokens);
+    assert!((again.main().1 - evaluation.main().1).abs() < 1e-4);
+    assert_eq!(again.get("masked_tokens"), evaluation.get("masked_tokens"));
 }
 
 #[test]
 fn every_family_goes_on_with_what_heads_it_has() {
     let bench = Bench::new();
-    for family in Family::ALL {
+    for &family in Family::ALL {
         let path = bench.checkpoint(&format!("{family}"), family, true);
         let plain = format!("{{ path = {path:?} }}");
         let (model, _, notes) = bench.pretrain(&format!("{family}-run"), &bench.pretraining(&plain, &[]));
         assert!(!notes.contains("newly initialised"), "{notes}");
         let saved = Checkpoint::open(&model).unwrap();
-        assert_eq!(
-            (saved.config.architecture, saved.config.encoder.family),
-            (Architecture::MaskedLm, family)
-        );
+        assert_eq!((saved.config.architecture, saved.config.family), (Architecture::MaskedLm, family));
         assert_ne!(parameters(&model), parameters(&path));
         FillMask::load(&model, &Device::flex()).unwrap();
 
         let pairs = bench.pretraining(&plain, &["examples.pairs={ kind = \"sentence-order\" }"]);
         let name = format!("{family}-pairs");
-        if matches!(family, Family::Bert | Family::Albert) {
+        if [Family::BERT, Family::ALBERT].contains(&family) {
             let (model, evaluation, notes) = bench.pretrain(&name, &pairs);
-            assert!(notes.contains("newly initialised") && evaluation.pair_loss.is_some());
+            assert!(notes.contains("newly initialised") && evaluation.get("pair_loss").is_some());
             let saved = Checkpoint::open(&model).unwrap();
             assert_eq!(saved.config.architecture, Architecture::PreTraining);
             continue;
@@ -283,7 +266,7 @@ fn every_family_goes_on_with_what_heads_it_has() {
 #[test]
 fn what_a_checkpoint_cannot_do_is_said_before_the_corpus_is_read() {
     let bench = Bench::new();
-    let path = bench.checkpoint("model", Family::Bert, true);
+    let path = bench.checkpoint("model", Family::BERT, true);
     let plain = format!("{{ path = {path:?} }}");
     let error = |name: &str, config: &RunConfig| {
         let stop = AtomicBool::new(false);
@@ -308,7 +291,7 @@ fn what_a_checkpoint_cannot_do_is_said_before_the_corpus_is_read() {
 #[test]
 fn an_interrupted_run_from_a_checkpoint_ends_with_the_same_bits() {
     let bench = Bench::new();
-    let path = bench.checkpoint("encoder", Family::Bert, false);
+    let path = bench.checkpoint("encoder", Family::BERT, false);
     let config = bench.pretraining(&format!("{{ path = {path:?}, attention_dropout = 0.2 }}"), &[]);
     let (whole, ..) = bench.pretrain("whole", &config);
     let stop = AtomicBool::new(false);
@@ -333,7 +316,8 @@ fn a_pretraining_runs_model_is_prompted() {
     let mut notes = Notes::default();
     let options_stop = AtomicBool::new(false);
     let done = fine_tune(&config, &bench.options("zero", false, &options_stop), &mut notes).unwrap();
-    let FineTuned::Done { model: zero, dev, .. } = done else { panic!("not stopped") };
+    let dev = done.figures("dev").cloned();
+    let Outcome::Done { model: zero, .. } = done else { panic!("not stopped") };
     assert!(!notes.0.contains("new "), "{}", notes.0);
     for (name, data) in parameters(&zero) {
         assert_eq!(before[&name], data, "{name}");
@@ -344,9 +328,9 @@ fn a_pretraining_runs_model_is_prompted() {
     assert_eq!(evaluation.figures.get("accuracy"), dev.unwrap().get("accuracy"));
 
     // With some the word in the text is found.
-    let FineTuned::Done { model, dev, .. } = bench.tune("all", &bench.prompt(&model, &[])).unwrap() else {
-        panic!("not stopped")
-    };
+    let outcome = bench.tune("all", &bench.prompt(&model, &[])).unwrap();
+    let dev = outcome.figures("dev").cloned();
+    let Outcome::Done { model, .. } = outcome else { panic!("not stopped") };
     assert!(dev.as_ref().unwrap().get("accuracy").unwrap() > 0.9, "{dev:?}");
     let TaskFile { task: TaskSection::Prompt(section), max_len, .. } =
         TaskFile::read(&model).unwrap().unwrap()
@@ -373,7 +357,7 @@ fn a_pretraining_runs_model_is_prompted() {
 #[test]
 fn a_few_shots_are_drawn_by_the_seed() {
     let bench = Bench::new();
-    let path = bench.checkpoint("model", Family::Bert, true);
+    let path = bench.checkpoint("model", Family::BERT, true);
     let sets = ["data.shots=4", "train.epochs=3", "model.dropout.hidden=0.1"];
     let config = bench.prompt(&path, &sets);
     bench.tune("whole", &config).unwrap();
@@ -386,7 +370,7 @@ fn a_few_shots_are_drawn_by_the_seed() {
     // Eight examples are a step; of three, the second is cut short.
     let stop = AtomicBool::new(false);
     let stopped = fine_tune(&config, &bench.options("run", false, &stop), &mut StopAfter(2, &stop)).unwrap();
-    assert_eq!(stopped, FineTuned::Stopped { step: 2 });
+    assert_eq!(stopped, Outcome::Stopped { step: 2 });
     let resume = || fine_tune(&config, &bench.options("run", true, &AtomicBool::new(false)), &mut Silent);
     resume().unwrap();
     assert_eq!(of("run"), of("whole"));
@@ -404,7 +388,7 @@ fn a_few_shots_are_drawn_by_the_seed() {
 #[test]
 fn what_a_prompt_needs_is_said() {
     let bench = Bench::new();
-    let path = bench.checkpoint("model", Family::Bert, true);
+    let path = bench.checkpoint("model", Family::BERT, true);
     let mut runs = 0..;
     let mut error = |sets: &[&str]| {
         let name = format!("run-{}", runs.next().unwrap());
@@ -441,7 +425,7 @@ fn what_a_prompt_needs_is_said() {
     }
     let more = error(&["task.verbaliser.none=[\"story\"]", "data.shots=1"]);
     assert!(more.ends_with("expected at most 0, the training examples of class \"none\""), "{more}");
-    let headless = bench.checkpoint("headless", Family::Bert, false);
+    let headless = bench.checkpoint("headless", Family::BERT, false);
     let message = bench.tune("headless-run", &bench.prompt(&headless, &[])).unwrap_err().to_string();
     assert!(message.contains("has no masked-LM head (`cls.predictions.bias` is missing)"), "{message}");
 

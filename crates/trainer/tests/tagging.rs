@@ -5,6 +5,7 @@
 use burn::module::Module;
 use burn::tensor::Device;
 use cloze_data::labelled::LabelledSource;
+use cloze_evaluation::figures::Figures;
 use cloze_model::ParamInit;
 use cloze_model::bert::BertConfig;
 use cloze_model::huggingface::{self, Architecture, Checkpoint, SaveConfig, save_pretrained};
@@ -12,13 +13,10 @@ use cloze_model::tasks::DropoutOverrides;
 use cloze_model::weights::NamedTensors;
 use cloze_tokenizer::{Tokenizer, Vocab};
 use cloze_trainer::TrainerError;
-use cloze_trainer::evaluation::figures::Figures;
+use cloze_trainer::engine::{Outcome, RunOptions};
 use cloze_trainer::finetune::Task as _;
-use cloze_trainer::finetune::{
-    FineTuneConfig, FineTuned, TagTask, TaskFile, TaskSection, fine_tune, outputs, predict,
-};
+use cloze_trainer::finetune::{FineTuneConfig, TagTask, TaskFile, TaskSection, fine_tune, outputs, predict};
 use cloze_trainer::metrics::progress::{RunProgress, Silent, Status};
-use cloze_trainer::run::RunOptions;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -127,16 +125,12 @@ impl Bench {
         sets: &[&str],
         resume: bool,
         stop_after: Option<u64>,
-    ) -> Result<FineTuned, TrainerError> {
+    ) -> Result<Outcome, TrainerError> {
         let stop = AtomicBool::new(false);
-        let options = RunOptions {
-            device: Device::flex(),
-            folder: self.path(out),
-            cache: self.path("cache"),
-            resume,
-            memory: None,
-            stop: &stop,
-        };
+        let options = RunOptions::new(Device::flex(), self.path(out))
+            .cache(self.path("cache"))
+            .resume(resume)
+            .stop(&stop);
         match stop_after {
             Some(step) => fine_tune(&self.config(sets)?, &options, &mut StopAfter(step, &stop)),
             None => fine_tune(&self.config(sets)?, &options, &mut Silent),
@@ -146,7 +140,8 @@ impl Bench {
     /// Makes a whole run; the saved model's tensors and its figures.
     fn finish(&self, out: &str, sets: &[&str], resume: bool) -> (NamedTensors, Figures) {
         let done = self.run(out, sets, resume, None).unwrap();
-        let FineTuned::Done { model, dev, .. } = done else { panic!("{done:?}") };
+        let dev = done.figures("dev").cloned();
+        let Outcome::Done { model, .. } = done else { panic!("{done:?}") };
         (huggingface::read_tensors(&model.join("model.safetensors")).unwrap(), dev.unwrap())
     }
 }
@@ -228,7 +223,7 @@ fn a_resumed_run_has_the_same_bits() {
         let sets = [crf, "train.epochs=2"];
         let (whole, dev) = bench.finish("whole", &sets, false);
         let stopped = bench.run("stopped", &sets, false, Some(5)).unwrap();
-        assert_eq!(stopped, FineTuned::Stopped { step: 5 });
+        assert_eq!(stopped, Outcome::Stopped { step: 5 });
         let (resumed, dev_resumed) = bench.finish("stopped", &sets, true);
         assert!(resumed == whole, "the trained parameters differ with {crf}");
         assert_eq!(dev_resumed, dev);

@@ -9,22 +9,24 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use burn::module::Module;
 use burn::tensor::{Device, Distribution, Int, Tensor, TensorData, Tolerance};
-use cloze_data::PretrainingBatch;
-use cloze_model::bert::{BertConfig, BertForPreTraining};
+use cloze_data::{PretrainingBatch, TokenBatch};
+use cloze_model::bert::{BertConfig, BertForPreTraining, BertInput};
 use cloze_model::huggingface::{self, Architecture, SaveConfig, save_pretrained};
 use cloze_model::ops::{Precision, kernels};
 use cloze_model::weights::{self, NamedTensors};
 use cloze_model::{ModelError, ParamInit};
 use cloze_trainer::TrainerError;
-use cloze_trainer::checkpoint::{Checkpoint, Checkpoints};
 use cloze_trainer::config::RunConfig;
+use cloze_trainer::engine::checkpoint::{Checkpoint, Checkpoints};
+use cloze_trainer::engine::objective::Objective;
+use cloze_trainer::engine::optimizer::{Optimizer, OptimizerConfig};
+use cloze_trainer::engine::replicas::Alone;
+use cloze_trainer::engine::step::{StepConfig, StepReport, step};
+use cloze_trainer::engine::{Outcome, RunOptions};
+use cloze_trainer::input;
 use cloze_trainer::metrics::progress::{RunProgress, Silent, Status};
 use cloze_trainer::metrics::{METRICS_FILE, Record, TrainRecord, jsonl};
-use cloze_trainer::objective::Objective;
-use cloze_trainer::optimizer::{Optimizer, OptimizerConfig};
-use cloze_trainer::pretraining::{self, BertPretraining};
-use cloze_trainer::run::{Outcome, RunOptions, pretrain};
-use cloze_trainer::step::{StepConfig, StepReport, step};
+use cloze_trainer::pretraining::{BertPretraining, pretrain};
 use tempfile::TempDir;
 
 const VOCAB: usize = 50;
@@ -66,19 +68,17 @@ fn constants(step: u64) -> StepConfig {
 
 /// Sequences of unequal length with unequally many masked positions, of the pieces 5 to 39.
 fn batch(rows: std::ops::Range<usize>) -> PretrainingBatch {
-    let len = 16;
-    let mut batch = PretrainingBatch { batch_size: rows.len(), seq_len: len, ..Default::default() };
-    for (place, row) in rows.enumerate() {
-        let used = len - row * 3 % 7;
-        for column in 0..len {
-            let piece = 5 + (row * 31 + column * 7) % 35;
-            batch.input_ids.push(if column < used { piece as i32 } else { 0 });
-            batch.token_type_ids.push(i32::from((used / 2..used).contains(&column)));
-            batch.pad_mask.push(column >= used);
-            if column < used && column % (2 + row % 4) == 1 {
-                batch.masked_positions.push((place * len + column) as i32);
-                batch.masked_labels.push((5 + (row * 13 + column * 11) % 35) as i32);
-            }
+    let tokens = TokenBatch::new().with_max_len(16);
+    let mut batch = PretrainingBatch { tokens, ..Default::default() };
+    for row in rows {
+        let used = 16 - row * 3 % 7;
+        let before = batch.tokens.n_tokens();
+        let ids: Vec<i32> = (0..used).map(|column| (5 + (row * 31 + column * 7) % 35) as i32).collect();
+        let types: Vec<i32> = (0..used).map(|column| i32::from(column >= used / 2)).collect();
+        batch.tokens.push(&ids, &types);
+        for column in (0..used).filter(|column| column % (2 + row % 4) == 1) {
+            batch.masked_positions.push((before + column) as i32);
+            batch.masked_labels.push((5 + (row * 13 + column * 11) % 35) as i32);
         }
         batch.pair_labels.push((row % 2) as i32);
     }
@@ -97,7 +97,7 @@ fn train(
     let mut report = None;
     let trained = (1..=steps).fold(model, |model, number| {
         let (model, done) =
-            step(&BertPretraining, model, &mut optimizer, micro, &device(), constants(number));
+            step(&BertPretraining, model, &mut optimizer, micro, &device(), constants(number), &Alone);
         report = Some(done.unwrap());
         model
     });
@@ -114,16 +114,17 @@ fn packed_batches_lose_as_padded_ones_do() {
     let device = Device::flex();
     let batch = batch(0..6);
     let model = model(&bert(0.0)).valid();
-    let (packed, places) = pretraining::packed_input(&batch, &device);
-    let packing = packed.packing.clone().unwrap();
-    assert_eq!(packing.n_tokens(), batch.pad_mask.iter().filter(|ignored| !**ignored).count());
-    let ids: Vec<i32> = packed.input_ids.clone().into_data().iter::<i32>().collect();
-    for (place, padded) in places.iter().zip(&batch.masked_positions) {
-        assert_eq!(ids[*place as usize], batch.input_ids[*padded as usize]);
+    let (tokens, positions) = (&batch.tokens, &batch.masked_positions);
+    let (packed, padded) = (input::packed(tokens, &device), input::padded(tokens, &device));
+    assert!(tokens.n_padding() > 0 && padded.pad_mask.is_some());
+    let places = tokens.padded_places(positions);
+    let ids = |input: &BertInput| input.input_ids.clone().into_data().iter::<i32>().collect::<Vec<_>>();
+    for (number, place) in positions.iter().zip(&places) {
+        assert_eq!(ids(&packed)[*number as usize], ids(&padded)[*place as usize]);
     }
     let int = |values: &[i32]| Tensor::<1, Int>::from_data(values, &device);
-    let padded = model.forward(pretraining::input(&batch, &device), int(&batch.masked_positions));
-    let packed = model.forward(packed, int(&places));
+    let padded = model.forward(padded, int(&places));
+    let packed = model.forward(packed, int(positions));
     let tolerance = Tolerance::<f32>::rel_abs(1e-4, 1e-5);
     packed.mlm.into_data().assert_approx_eq(&padded.mlm.into_data(), tolerance);
     let [packed, padded] =
@@ -185,7 +186,7 @@ fn a_device_that_cannot_recompute_is_refused_before_anything_is_done() {
     let stop = AtomicBool::new(false);
     let (folder, cache) = (bench.path("out"), bench.path("cache"));
     let device = device().gradient_checkpointing();
-    let options = RunOptions { device, folder, cache, resume: false, memory: None, stop: &stop };
+    let options = RunOptions::new(device, folder).cache(cache).stop(&stop);
     let error = pretrain(&config, &options, &mut Silent).unwrap_err();
     assert!(error.is_of_config());
     assert_eq!(
@@ -204,7 +205,7 @@ fn a_run_that_would_fit_with_recomputed_layers_is_told_so() {
         let config = RunConfig::load(bench.path("run.toml"), &sets).unwrap();
         let (folder, cache, stop) = (bench.path("out"), bench.path("cache"), AtomicBool::new(true));
         let device = Device::flex();
-        let options = RunOptions { device, folder, cache, resume: false, memory: Some(memory), stop: &stop };
+        let options = RunOptions::new(device, folder).cache(cache).memory(Some(memory)).stop(&stop);
         pretrain(&config, &options, &mut Silent)
     };
     let megabytes = |sets: &[&str]| -> u64 {
@@ -247,7 +248,7 @@ fn the_tied_embedding_stays_one_parameter() {
     let device = Device::flex();
     let logits = |model: &BertForPreTraining| {
         let positions = Tensor::from_data([1, 4, 9], &device);
-        let logits = model.valid().forward(pretraining::input(&batch(0..2), &device), positions).mlm;
+        let logits = model.valid().forward(input::padded(&batch(0..2).tokens, &device), positions).mlm;
         logits.into_data().iter::<f32>().collect::<Vec<_>>()
     };
     let mut moved = after.clone();
@@ -274,7 +275,7 @@ fn dropout_is_a_function_of_seed_step_and_micro_batch() {
     let loss = |constants: StepConfig, micro: &[PretrainingBatch]| {
         let model = model(&config);
         let mut optimizer = optimizer(&model);
-        let (_, report) = step(&BertPretraining, model, &mut optimizer, micro, &device(), constants);
+        let (_, report) = step(&BertPretraining, model, &mut optimizer, micro, &device(), constants, &Alone);
         report.unwrap().losses[0]
     };
     let same = || batch(0..6);
@@ -351,7 +352,8 @@ fn a_step_that_is_not_finite_leaves_no_trace() {
         let mut optimizer = optimizer(&model);
         let model = steps.iter().fold(model, |model, bad| {
             let micro: Vec<_> = (0..bad.len()).map(|i| (batch(3 * i..3 * i + 3), bad[i])).collect();
-            let (model, report) = step(&Poisoned, model, &mut optimizer, &micro, &device(), constants(1));
+            let (model, report) =
+                step(&Poisoned, model, &mut optimizer, &micro, &device(), constants(1), &Alone);
             let report = report.unwrap();
             assert_eq!(report.updated, !bad.contains(&true));
             assert_eq!(report.losses[0].is_nan(), bad.contains(&true));
@@ -398,7 +400,8 @@ fn an_objective_gives_one_count_and_one_sum_for_each_term() {
         let model = model(&config);
         let mut optimizer = optimizer(&model);
         let before = (weights::collect(&model), optimizer.state(&model));
-        let (model, report) = step(&objective, model, &mut optimizer, &[(), ()], &device(), constants(1));
+        let (model, report) =
+            step(&objective, model, &mut optimizer, &[(), ()], &device(), constants(1), &Alone);
         let changed = (weights::collect(&model), optimizer.state(&model)) != before;
         assert_eq!(changed, report.is_ok(), "the optimiser moves exactly where there is no error");
         report.map_err(|error| error.to_string())
@@ -472,14 +475,10 @@ impl Bench {
     ) -> Result<Outcome, TrainerError> {
         let sets: Vec<String> = sets.iter().map(ToString::to_string).collect();
         let config = RunConfig::load(self.path("run.toml"), &sets)?;
-        let options = RunOptions {
-            device: Device::flex(),
-            folder: self.path(out),
-            cache: self.path("cache"),
-            resume,
-            memory: None,
-            stop,
-        };
+        let options = RunOptions::new(Device::flex(), self.path(out))
+            .cache(self.path("cache"))
+            .resume(resume)
+            .stop(stop);
         pretrain(&config, &options, progress)
     }
 
@@ -531,8 +530,9 @@ fn how_often_a_run_is_evaluated_changes_no_bit() {
     let bench = Bench::new();
     let often = bench.finish("often", &["eval.every=1"]);
     let never = bench.finish("never", &["eval.every=1000"]);
-    let evaluations =
-        |run| records(&bench.path(run)).iter().filter(|record| matches!(record, Record::Eval(_))).count();
+    let evaluations = |run| {
+        records(&bench.path(run)).iter().filter(|record| matches!(record, Record::Evaluation(_))).count()
+    };
     assert_eq!((evaluations("often"), evaluations("never")), (9, 2));
     assert!(often == never, "the trained parameters differ");
     assert!(often.keys().all(|name| !name.contains("decoder.weight")), "{:?}", often.keys());
@@ -678,7 +678,8 @@ fn bf16_trains_as_f32_does_up_to_its_rounding() {
         let mut losses = Vec::new();
         for number in 1..=20 {
             let constants = StepConfig { precision, ..constants(number) };
-            let done = step(&BertPretraining, model, &mut optimizer, &[batch(0..6)], &device(), constants);
+            let done =
+                step(&BertPretraining, model, &mut optimizer, &[batch(0..6)], &device(), constants, &Alone);
             model = done.0;
             losses.push(done.1.unwrap().losses[0]);
         }

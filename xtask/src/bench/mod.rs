@@ -10,6 +10,7 @@ mod recompute;
 pub mod report;
 mod scaling;
 mod train;
+mod whole;
 
 use anyhow::Result;
 use clap::Subcommand;
@@ -51,6 +52,8 @@ enum What {
     Recompute(recompute::Args),
     /// Tokenizers beside the `tokenizers` crate and package: `--megabytes N` of text, `--rounds N`.
     Tokenizer(Rest),
+    /// The whole program, from file to file, beside the library and the `tokenizers` package.
+    Whole(whole::Args),
     /// The benchmarks of the crates, through `cargo bench`: `-p CRATE`, a filter.
     Crates(Rest),
 }
@@ -74,6 +77,7 @@ pub fn run(args: &Args) -> Result<()> {
         Some(What::Attention(args)) => attention::run(args),
         Some(What::Scaling(args)) => scaling::run(args),
         Some(What::Recompute(args)) => recompute::run(args),
+        Some(What::Whole(args)) => whole::run(args),
         Some(What::Tokenizer(rest)) => {
             let mut bench = step::cargo("bench");
             bench.args(["-p", "cloze-tokenizer", "--bench", "tokenizer", "--"]).args(&rest.args);

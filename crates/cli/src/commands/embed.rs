@@ -1,9 +1,8 @@
 //! `cloze embed`.
 
-use std::fs::File;
-use std::io::{self, BufWriter, IsTerminal, Read, Seek, Write};
+use std::io::{self, IsTerminal};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::ValueEnum;
 use clap::builder::RangedU64ValueParser;
 use cloze_tokenizer::{Error, Sequence};
@@ -13,8 +12,9 @@ use indicatif::HumanCount;
 use serde::Serialize;
 
 use crate::compute::Compute;
-use crate::lines::{self, Lines, Longer};
+use crate::lines::{self, BATCH, Batch, Lines, Longer};
 use crate::model;
+use crate::npy::{Element, Npy};
 use crate::output::{Output, say};
 use crate::progress::Progress;
 
@@ -92,13 +92,14 @@ pub fn run(args: &Args) -> Result<()> {
     let device = args.compute.open()?;
     let embedder = Embedder::load(&model::folder(&args.model)?, config, &device)?;
     let mut sink: Box<dyn Sink> = match args.format {
-        Format::Jsonl => Box::new(Jsonl(Output::new())),
-        Format::Npy => Box::new(Npy::new()?),
+        Format::Jsonl => Box::new(Jsonl { output: Output::new(), bytes: Vec::new() }),
+        Format::Npy => Box::new(Npy::new(Element::F32, "embeddings", Output::new())?),
     };
     let mut progress = Progress::new("lines", io::stdout().is_terminal());
     let (mut count, mut truncated) = (0, 0);
     let mut lines = Lines::stdin(args.max_line_bytes, Longer::Cut);
-    while let Some((first, batch)) = lines.next_batch()? {
+    let mut batch = Batch::default();
+    while lines.read(BATCH, &mut batch)? {
         let texts: Vec<Sequence> = batch.iter().map(Sequence::from).collect();
         let mut failed = None;
         let mut good = &texts[..];
@@ -107,7 +108,7 @@ pub fn run(args: &Args) -> Result<()> {
             match args.compute.run(|| embedder.embed_sequences(good)) {
                 Ok(embeddings) => break embeddings,
                 Err(TrainerError::Tokenizer(Error::Batch { index, source, .. })) => {
-                    failed = Some(lines.failure(first + index, &batch[index], *source));
+                    failed = Some(lines.failure(batch.first() + index, batch.line(index), *source));
                     good = &texts[..index];
                 }
                 Err(error) => return Err(error.into()),
@@ -149,73 +150,44 @@ trait Sink {
     fn finish(self: Box<Self>, width: usize) -> Result<()>;
 }
 
-struct Jsonl(Output);
+struct Jsonl {
+    output: Output,
+    /// What has been written since the last flush.
+    bytes: Vec<u8>,
+}
 
 #[derive(Serialize)]
-struct Line<'a> {
+struct Object<'a> {
     embedding: &'a [f32],
 }
 
 impl Sink for Jsonl {
     fn embedding(&mut self, values: &[f32]) -> Result<()> {
-        self.0.line(serde_json::to_string(&Line { embedding: values })?)
+        serde_json::to_writer(&mut self.bytes, &Object { embedding: values })?;
+        self.bytes.push(b'\n');
+        Ok(())
     }
 
     fn flush(&mut self) -> Result<()> {
-        self.0.flush()
+        self.output.bytes(&self.bytes)?;
+        self.bytes.clear();
+        self.output.flush()
     }
 
     fn finish(mut self: Box<Self>, _width: usize) -> Result<()> {
-        self.0.flush()
-    }
-}
-
-/// NumPy's header has the number of rows, which is known at the end: until then they wait in a
-/// temporary file.
-struct Npy {
-    rows: BufWriter<File>,
-    count: usize,
-}
-
-const WAITING: &str = "cannot keep embeddings in a temporary file";
-
-impl Npy {
-    fn new() -> Result<Self> {
-        Ok(Self { rows: BufWriter::new(tempfile::tempfile().context(WAITING)?), count: 0 })
+        self.flush()
     }
 }
 
 impl Sink for Npy {
     fn embedding(&mut self, values: &[f32]) -> Result<()> {
-        self.count += 1;
-        values.iter().try_for_each(|x| self.rows.write_all(&x.to_le_bytes())).context(WAITING)
+        let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        self.append(&bytes)
     }
 
     fn finish(self: Box<Self>, width: usize) -> Result<()> {
-        let mut output = Output::new();
-        output.bytes(&npy_header(self.count, width))?;
-        let mut rows = self.rows.into_inner().map_err(io::IntoInnerError::into_error).context(WAITING)?;
-        rows.rewind().context(WAITING)?;
-        let mut chunk = vec![0; 1 << 16];
-        loop {
-            match rows.read(&mut chunk).context(WAITING)? {
-                0 => return output.flush(),
-                n => output.bytes(&chunk[..n])?,
-            }
-        }
+        Npy::finish(*self, Some(width))
     }
-}
-
-/// The header of version 1.0 of NumPy's format: magic, length, a Python literal, padding to 64 bytes.
-fn npy_header(rows: usize, columns: usize) -> Vec<u8> {
-    let mut literal = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({rows}, {columns}), }}");
-    let unpadded = 10 + literal.len() + 1;
-    literal.extend(std::iter::repeat_n(' ', unpadded.next_multiple_of(64) - unpadded));
-    literal.push('\n');
-    let mut header = b"\x93NUMPY\x01\x00".to_vec();
-    header.extend((literal.len() as u16).to_le_bytes());
-    header.extend(literal.as_bytes());
-    header
 }
 
 #[cfg(test)]
@@ -223,18 +195,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_header_is_what_numpy_writes() {
-        let header = npy_header(3, 384);
-        assert_eq!(header.len() % 64, 0);
-        assert_eq!(&header[..10], b"\x93NUMPY\x01\x00\x76\x00");
-        let literal = std::str::from_utf8(&header[10..]).unwrap();
-        assert!(literal.starts_with("{'descr': '<f4', 'fortran_order': False, 'shape': (3, 384), }  "));
-        assert!(literal.ends_with(" \n"));
-    }
-
-    #[test]
     fn a_line_is_json_with_as_many_digits_as_needed() {
-        let line = serde_json::to_string(&Line { embedding: &[0.1, -2.0, 1e-9] }).unwrap();
+        let line = serde_json::to_string(&Object { embedding: &[0.1, -2.0, 1e-9] }).unwrap();
         assert_eq!(line, r#"{"embedding":[0.1,-2.0,1e-9]}"#);
     }
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, anyhow};
 use clap::ValueEnum;
-use cloze_trainer::evaluation::report::Report;
+use cloze_evaluation::report::Report;
 use cloze_trainer::finetune::{Advance, FineTuneConfig, Measured, Predictor};
 use indicatif::HumanCount;
 
@@ -106,7 +106,7 @@ pub fn run(args: &Args) -> Result<()> {
             ("multiplies in", args.compute.to_string()),
         ];
         let title = format!("{}: {split}", config.run.name);
-        let (figures, predictions) = (&evaluation.figures, &*evaluation.predictions);
+        let (figures, predictions) = (&evaluation.figures, Some(&*evaluation.predictions));
         Report { title: &title, facts: &facts, figures, predictions }.write(out)?;
         say(format_args!("{}", out.join("report.html").display()));
     }

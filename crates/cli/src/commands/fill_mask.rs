@@ -7,7 +7,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use serde_json::json;
 
 use crate::compute::Compute;
-use crate::lines::{self, Lines, Longer};
+use crate::lines::{self, BATCH, Batch, Lines, Longer};
 use crate::model;
 use crate::output::Output;
 
@@ -57,9 +57,10 @@ pub fn run(args: &Args) -> Result<()> {
     }
     if args.texts.is_empty() {
         let mut lines = Lines::stdin(args.max_line_bytes, Longer::Refused);
-        while let Some((first, batch)) = lines.next_batch()? {
-            for (number, line) in (first..).zip(&batch) {
-                print(&line.text).with_context(|| lines.place(number))?;
+        let mut batch = Batch::default();
+        while lines.read(BATCH, &mut batch)? {
+            for (number, line) in batch.numbered() {
+                print(line.text).with_context(|| lines.place(number))?;
             }
         }
     }

@@ -10,7 +10,7 @@ use indicatif::HumanCount;
 
 use crate::compute::Compute;
 use crate::failure::WrongUsage;
-use crate::lines::{self, Lines};
+use crate::lines::{self, BATCH, Batch, Line, Lines};
 use crate::model;
 use crate::output::{Output, say};
 use crate::progress::Progress;
@@ -73,7 +73,9 @@ pub fn run(args: &Args) -> Result<()> {
     let mut progress = Progress::new("lines", args.output.is_none() && io::stdout().is_terminal());
     let size = lines.size().map(|size| size as f64);
     let (mut count, mut bytes, mut truncated) = (0, 0, 0);
-    while let Some((first, batch)) = lines.next_batch()? {
+    let mut read = Batch::default();
+    while lines.read(BATCH, &mut read)? {
+        let batch: Vec<Line> = read.iter().collect();
         let of_batch: usize = batch.iter().map(|line| line.text.len() + 1).sum();
         let advanced = &mut |advance: Advance| {
             let part = |all: usize| advance.share * all as f64;
@@ -84,7 +86,7 @@ pub fn run(args: &Args) -> Result<()> {
         predicted.values.iter().try_for_each(|value| output.line(value))?;
         output.flush()?;
         if let Some(error) = predicted.refused {
-            return Err(error).with_context(|| lines.place(first + predicted.values.len()));
+            return Err(error).with_context(|| lines.place(read.first() + predicted.values.len()));
         }
         count += batch.len();
         bytes += of_batch;

@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
 use cloze_trainer::config::RunConfig;
-use cloze_trainer::finetune::{self, FineTuneConfig, FineTuned, OverSeeds};
-use cloze_trainer::metrics::progress::RunProgress;
+use cloze_trainer::engine::{Outcome, OverSeeds, Plan, RunOptions, train_seeds};
+use cloze_trainer::finetune::FineTuneConfig;
 use cloze_trainer::metrics::progress::StderrProgress;
-use cloze_trainer::run::{Outcome, RunOptions, pretrain};
 
+use crate::compute;
 use crate::device::{self, DeviceName};
 use crate::failure::WrongUsage;
+use crate::memory;
 use crate::model;
 use crate::output::Output;
 use crate::profile::Profiled;
@@ -33,7 +34,7 @@ const CACHE: &str = "cache";
 /// Ctrl-C saves a checkpoint and ends; a second one ends at once. --resume goes on from the last
 /// good checkpoint, however the run ended, to the very weights of a run that was never interrupted.
 ///
-/// --seeds fine-tunes once for each of several seeds, in seed-N in the run's folder, and then shows every
+/// --seeds trains once for each of several seeds, in seed-N in the run's folder, and then shows every
 /// figure's mean and deviation, also as seeds.json and seeds.html; the path printed is that of the best one's
 /// model. The same command goes on after an interruption, and trains no finished run again.
 #[derive(clap::Args)]
@@ -53,7 +54,7 @@ pub struct Args {
     /// data.train.columns={text="review"}, replaces the whole table of the configuration.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     settings: Vec<String>,
-    #[arg(long, value_name = "DEVICE", help = device::HELP)]
+    #[arg(long, value_name = "DEVICE", help = compute::DEVICE)]
     device: Option<DeviceName>,
     /// The run's folder (default: runs/ and the run's name).
     #[arg(long, value_name = "DIR")]
@@ -61,7 +62,7 @@ pub struct Args {
     /// Go on from the last good checkpoint in the run's folder.
     #[arg(long)]
     resume: bool,
-    /// Fine-tune with each of these seeds in place of run.seed, such as 1,2,3.
+    /// Train once with each of these seeds in place of run.seed, such as 1,2,3.
     #[arg(long, value_name = "SEEDS", value_delimiter = ',', conflicts_with = "profile")]
     seeds: Vec<u64>,
     /// Measure some steps, after the first five: prints the time by operation and writes trace.json to the
@@ -72,80 +73,49 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Result<()> {
-    if FineTuneConfig::is_at(&args.config).map_err(WrongUsage::new)? {
-        return fine_tune(args);
-    }
-    if !args.seeds.is_empty() {
-        return Err(WrongUsage::new(anyhow!(
-            "--seeds goes with fine-tuning: {} has no [task]",
-            args.config.display()
-        ))
-        .into());
-    }
-    let mut config = RunConfig::load(&args.config, &args.settings).map_err(WrongUsage::new)?;
-    if let Some(checkpoint) = config.model.as_pretrained_mut() {
-        checkpoint.path = pretrained(&checkpoint.path)?;
-    }
-    let device = device::open(args.device)?;
-    let stop = stop::on_ctrl_c()?;
-    let folder = args.out.clone().unwrap_or_else(|| Path::new(RUNS).join(&config.run.name));
-    let memory = device::memory(&device);
-    let options =
-        RunOptions { device, folder, cache: CACHE.into(), resume: args.resume, memory, stop: &stop };
-    let mut progress = StderrProgress::new();
-    let outcome = match args.profile {
-        Some(steps) => {
-            let trace = options.folder.join("trace.json");
-            pretrain(&config, &options, &mut Profiled::new(progress, steps, trace, &options.device))
-        }
-        None => pretrain(&config, &options, &mut progress),
-    };
-    match outcome? {
-        Outcome::Done { model, .. } => print(&model),
-        Outcome::Stopped { step } => Err(stopped(step)),
+    match FineTuneConfig::is_at(&args.config).map_err(WrongUsage::new)? {
+        true => carry_out::<FineTuneConfig>(args),
+        false => carry_out::<RunConfig>(args),
     }
 }
 
-/// Fine-tunes, as a config with a `[task]` says.
-fn fine_tune(args: &Args) -> Result<()> {
-    let mut config = FineTuneConfig::load(&args.config, &args.settings).map_err(WrongUsage::new)?;
+/// Carries out the run of a configuration, or one for each seed.
+fn carry_out<P: Plan>(args: &Args) -> Result<()> {
+    let mut plan = P::resolve(&args.config, &args.settings).map_err(WrongUsage::new)?;
     let different: BTreeSet<u64> = args.seeds.iter().copied().collect();
     if different.len() < args.seeds.len() {
         return Err(WrongUsage::new(anyhow!("--seeds has a seed twice")).into());
     }
-    config.model.path = pretrained(&config.model.path)?;
+    if let Some(path) = plan.checkpoint_mut() {
+        *path = model::folder(&path.to_string_lossy()).context("`model.path`")?;
+    }
     let device = device::open(args.device)?;
     let stop = stop::on_ctrl_c()?;
-    let folder = args.out.clone().unwrap_or_else(|| Path::new(RUNS).join(&config.run.name));
-    let memory = device::memory(&device);
-    let options =
-        RunOptions { device, folder, cache: CACHE.into(), resume: args.resume, memory, stop: &stop };
+    let folder = args.out.clone().unwrap_or_else(|| Path::new(RUNS).join(plan.name()));
+    let memory = memory::of(&device);
+    let options = RunOptions::new(device, folder).cache(CACHE).resume(args.resume).memory(memory).stop(&stop);
     let mut progress = StderrProgress::new();
     if !args.seeds.is_empty() {
-        return match finetune::fine_tune_seeds(&config, &args.seeds, &options, &mut progress)? {
+        return match train_seeds(&plan, &args.seeds, &options, &mut progress)? {
             OverSeeds::Done { model, .. } => print(&model),
             OverSeeds::Stopped { seed, step } => {
                 Err(anyhow!("stopped in seed {seed} after step {step}: the same command goes on from there"))
             }
         };
     }
-    let tune = |progress: &mut dyn RunProgress| finetune::fine_tune(&config, &options, progress);
     let outcome = match args.profile {
         Some(steps) => {
             let trace = options.folder.join("trace.json");
-            tune(&mut Profiled::new(progress, steps, trace, &options.device))
+            plan.run(&options, &mut Profiled::new(progress, steps, trace, &options.device))
         }
-        None => tune(&mut progress),
+        None => plan.run(&options, &mut progress),
     };
     match outcome? {
-        FineTuned::Done { model, .. } => print(&model),
-        FineTuned::Stopped { step } => Err(stopped(step)),
+        Outcome::Done { model, .. } => print(&model),
+        Outcome::Stopped { step } => {
+            Err(anyhow!("stopped after step {step}: the same command with --resume goes on from there"))
+        }
     }
-}
-
-/// The folder of the checkpoint that a config begins with.
-fn pretrained(path: &Path) -> Result<PathBuf> {
-    model::folder(&path.to_string_lossy()).context("`model.path`")
 }
 
 /// Says where the result lies.
@@ -153,8 +123,4 @@ fn print(model: &Path) -> Result<()> {
     let mut output = Output::new();
     output.line(model.display())?;
     output.flush()
-}
-
-fn stopped(step: u64) -> anyhow::Error {
-    anyhow!("stopped after step {step}: the same command with --resume goes on from there")
 }

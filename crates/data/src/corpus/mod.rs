@@ -188,7 +188,7 @@ pub(crate) struct Problem {
 }
 
 /// The documents of a corpus, one after the other.
-pub struct Documents {
+pub struct DocumentStream {
     config: CorpusConfig,
     files: VecDeque<PathBuf>,
     current: Option<(PathBuf, Box<dyn Reader>)>,
@@ -204,13 +204,13 @@ pub struct Documents {
 ///
 /// # Errors
 /// A path or pattern without files. Problems inside the files come with the documents.
-pub fn documents(config: &CorpusConfig, base: &Path) -> Result<Documents> {
+pub fn documents(config: &CorpusConfig, base: &Path) -> Result<DocumentStream> {
     let files = input_files(config, base)?;
     let mut bytes_total = 0;
     for path in &files {
         bytes_total += path.metadata().map_err(DataError::io("read", path))?.len();
     }
-    Ok(Documents {
+    Ok(DocumentStream {
         config: config.clone(),
         files: files.into(),
         current: None,
@@ -222,7 +222,7 @@ pub fn documents(config: &CorpusConfig, base: &Path) -> Result<Documents> {
     })
 }
 
-impl Documents {
+impl DocumentStream {
     /// What was left out or cut so far.
     pub fn skipped(&self) -> &SkipReport {
         &self.skipped
@@ -327,7 +327,7 @@ pub(crate) fn shown<'a>(columns: impl Iterator<Item = &'a str>) -> String {
     names.join(", ")
 }
 
-impl Iterator for Documents {
+impl Iterator for DocumentStream {
     type Item = Result<Document>;
 
     fn next(&mut self) -> Option<Self::Item> {

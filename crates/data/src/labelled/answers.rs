@@ -159,7 +159,7 @@ fn share(candidates: &mut [Candidate]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::labelled::features::TokenSequence;
+    use crate::TokenSequence;
     use proptest::prelude::*;
 
     fn question(context: &str) -> Question {

@@ -15,6 +15,13 @@ pub enum BatchSize {
     Examples(usize),
     /// As many examples as have so many tokens, padding to the longest among them; one at least.
     Tokens(usize),
+    /// So many examples, and as few of them as have so many tokens, padding to the longest among them; one at least.
+    Within {
+        /// Examples at most.
+        examples: usize,
+        /// Tokens at most, with padding.
+        tokens: usize,
+    },
 }
 
 impl BatchSize {
@@ -23,6 +30,9 @@ impl BatchSize {
         match self {
             Self::Examples(max) => examples < max,
             Self::Tokens(max) => (examples + 1).saturating_mul(longest) <= max,
+            Self::Within { examples: max, tokens } => {
+                Self::Examples(max).takes(examples, longest) && Self::Tokens(tokens).takes(examples, longest)
+            }
         }
     }
 }
@@ -70,6 +80,9 @@ impl Buckets {
         let size = match size {
             BatchSize::Examples(n) => BatchSize::Examples(n.max(1)),
             BatchSize::Tokens(n) => BatchSize::Tokens(n.max(1)),
+            BatchSize::Within { examples, tokens } => {
+                BatchSize::Within { examples: examples.max(1), tokens: tokens.max(1) }
+            }
         };
         Self { lengths, size, seed }
     }
@@ -119,13 +132,15 @@ impl Buckets {
 
     /// Examples of a pool.
     fn pool(&self) -> usize {
+        let within = |tokens: usize| {
+            let total: usize = self.lengths.iter().sum();
+            let mean = total.div_ceil(self.lengths.len().max(1)).max(1);
+            (tokens / mean).max(1)
+        };
         let batch = match self.size {
             BatchSize::Examples(n) => n,
-            BatchSize::Tokens(tokens) => {
-                let total: usize = self.lengths.iter().sum();
-                let mean = total.div_ceil(self.lengths.len().max(1)).max(1);
-                (tokens / mean).max(1)
-            }
+            BatchSize::Tokens(tokens) => within(tokens),
+            BatchSize::Within { examples, tokens } => examples.min(within(tokens)),
         };
         batch.saturating_mul(Self::POOL)
     }
@@ -166,7 +181,11 @@ mod tests {
     use proptest::prelude::*;
 
     fn size() -> impl Strategy<Value = BatchSize> {
-        prop_oneof![(0usize..9).prop_map(BatchSize::Examples), (0usize..200).prop_map(BatchSize::Tokens)]
+        prop_oneof![
+            (0usize..9).prop_map(BatchSize::Examples),
+            (0usize..200).prop_map(BatchSize::Tokens),
+            (0usize..9, 0usize..200).prop_map(|(examples, tokens)| BatchSize::Within { examples, tokens }),
+        ]
     }
 
     proptest! {
@@ -183,10 +202,13 @@ mod tests {
                 prop_assert!(all.into_iter().eq(0..lengths.len()));
                 for batch in &batches {
                     let longest = batch.iter().map(|example| lengths[*example]).max().unwrap();
-                    match size {
-                        BatchSize::Examples(n) => prop_assert!(batch.len() <= n.max(1)),
-                        BatchSize::Tokens(n) => prop_assert!(batch.len() == 1 || batch.len() * longest <= n),
-                    }
+                    let (examples, tokens) = match size {
+                        BatchSize::Examples(n) => (n.max(1), usize::MAX),
+                        BatchSize::Tokens(n) => (usize::MAX, n),
+                        BatchSize::Within { examples, tokens } => (examples.max(1), tokens),
+                    };
+                    prop_assert!(batch.len() <= examples);
+                    prop_assert!(batch.len() == 1 || batch.len() * longest <= tokens);
                 }
                 let outputs = batches.iter().flatten().map(|example| lengths[*example]);
                 prop_assert_eq!(&restore(&batches, outputs), &lengths);

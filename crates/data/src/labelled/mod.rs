@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! LabelledSource ─ texts, choices, tagged_sentences, questions ─► examples
-//!   ─ encode_texts, … (a Tokenizer) ─► features: ids, type ids, labels, offsets ─ Buckets ─► Padded, Packed
+//!   ─ encode_texts, … (a Tokenizer) ─► features: ids, type ids, labels, offsets ─ Buckets ─► TokenBatch
 //! ```
 //!
 //! Everything here is plain vectors; examples are held in memory.
@@ -13,7 +13,6 @@ mod choices;
 mod conll;
 mod features;
 mod labels;
-mod padded;
 mod questions;
 mod rows;
 mod source;
@@ -22,15 +21,15 @@ mod tagged;
 mod tags;
 mod texts;
 
+pub use crate::tokens::TokenSequence;
 pub use answers::{AnswerConfig, Candidate, PredictedAnswer, WindowScores, best_answer};
 pub use buckets::{BatchSize, Buckets, Step, restore};
 pub use choices::{ChoiceExample, choices};
 pub use features::{
-    ChoiceFeatures, IGNORED, LongSentences, QuestionFeatures, TagFeatures, TagReport, TextFeatures,
-    TokenSequence, Windows, encode_choices, encode_questions, encode_tags, encode_texts, tags_of_sentences,
+    ChoiceFeatures, IGNORED, LongSentences, QuestionFeatures, TagFeatures, TagReport, TextFeatures, Windows,
+    encode_choices, encode_questions, encode_tags, encode_texts, tags_of_sentences,
 };
 pub use labels::LabelSet;
-pub use padded::{Packed, Padded};
 pub use questions::{Answer, Question, questions};
 pub use source::{Column, Columns, DataFormat, LabelledSource, Loaded, OnBadRow};
 pub use tagged::{EntityTags, TaggedSentence, entity_sentences, tagged_sentences};

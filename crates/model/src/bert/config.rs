@@ -1,12 +1,13 @@
-use super::{Bert, BertEmbeddings, BertForPreTraining, Family, MlmHead, NextSentenceHead, Pooler};
+use super::{Bert, BertEmbeddings, BertForPreTraining, MlmHead, NextSentenceHead, Pooler};
 use crate::blocks::{
-    Activation, Encoder, EncoderLayerConfig, FeedForwardConfig, LayerNorm, MultiHeadAttentionConfig,
-    NormPlacement, SelfAttention,
+    Activation, Attention, Encoder, EncoderLayerConfig, FeedForwardConfig, LayerNorm,
+    MultiHeadAttentionConfig, NormPlacement,
 };
 use crate::{ModelError, ParamInit, Result};
 use serde::{Deserialize, Serialize};
 
-/// The shape of a BERT, or of another encoder of its [family](Family).
+/// The shape of a BERT, or of another encoder that does the same arithmetic with other switches. Which published
+/// [family](crate::huggingface::Family) it is of, a folder says, and not this.
 ///
 /// The presets are the sizes of Turc et al. 2019 (tiny to medium) and Devlin et al. 2019 (base,
 /// large), with heads of 64 features and `d_ff = 4 · d_model`.
@@ -28,12 +29,12 @@ pub struct BertConfig {
     /// Segments that token types tell apart; 0 for a model without token types. Of a single one every
     /// token is in it, whatever the input says.
     pub n_token_types: usize,
-    /// Dropout on the embeddings and on each sub-layer's output; DistilBERT has none on the attention's output,
-    /// ALBERT none on the feed-forward network's.
+    /// Dropout on the embeddings and on each sub-layer's output, but for those that two switches below leave out.
     pub hidden_dropout: f64,
     /// Dropout on the attention probabilities.
     pub attention_dropout: f64,
-    /// The non-linearity of the feed-forward networks and of the masked-LM head.
+    /// The non-linearity of the feed-forward networks, and of the masked-LM head unless it has
+    /// [its own](Self::mlm_activation).
     pub activation: Activation,
     /// Where the encoder layers normalise.
     pub norm: NormPlacement,
@@ -43,9 +44,6 @@ pub struct BertConfig {
     pub init_std: f64,
     /// The padding piece's id, which Hugging Face's `config.json` records.
     pub pad_token_id: usize,
-    /// Which published encoder this is; it decides the heads and the names in saved files.
-    #[serde(default)]
-    pub family: Family,
     /// Features of the embeddings where they are not `d_model`: a linear map projects them (ALBERT,
     /// Lan et al. 2020, §3.1). None: as wide as the model, without a projection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -57,11 +55,22 @@ pub struct BertConfig {
     #[serde(default)]
     pub share_layers: bool,
     /// Whether the encoder has a pooler.
-    #[serde(default = "with_pooler")]
+    #[serde(default = "yes")]
     pub pooler: bool,
+    /// Whether [`hidden_dropout`](Self::hidden_dropout) acts on the attention's output; in DistilBERT it does not.
+    #[serde(default = "yes")]
+    pub attention_output_dropout: bool,
+    /// Whether [`hidden_dropout`](Self::hidden_dropout) acts on the feed-forward network's output; in ALBERT it does
+    /// not.
+    #[serde(default = "yes")]
+    pub feed_forward_output_dropout: bool,
+    /// The masked-LM head's non-linearity where it is not [`activation`](Self::activation): RoBERTa and ELECTRA have
+    /// GELU there, whatever the layers have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mlm_activation: Option<Activation>,
 }
 
-fn with_pooler() -> bool {
+fn yes() -> bool {
     true
 }
 
@@ -83,11 +92,13 @@ impl BertConfig {
             layer_norm_eps: 1e-12,
             init_std: 0.02,
             pad_token_id: 0,
-            family: Family::Bert,
             d_embedding: None,
             position_offset: 0,
             share_layers: false,
             pooler: true,
+            attention_output_dropout: true,
+            feed_forward_output_dropout: true,
+            mlm_activation: None,
         }
     }
 
@@ -175,9 +186,6 @@ impl BertConfig {
             let expected = format!("a divisor of `d_model`, which is {}", self.d_model);
             return refuse("n_heads", self.n_heads.to_string(), expected);
         }
-        if self.pooler && !self.family.may_pool() {
-            return refuse("pooler", "true".into(), format!("false: {} has none", self.family));
-        }
         if !(self.layer_norm_eps >= 0.0 && self.layer_norm_eps.is_finite()) {
             let expected = "a number of 0 or more, such as 1e-12".into();
             return refuse("layer_norm_eps", self.layer_norm_eps.to_string(), expected);
@@ -205,7 +213,7 @@ impl BertConfig {
     ///
     /// # Panics
     /// If the configuration is not [valid](Self::validate) or has no pooler.
-    pub fn init_with<A: SelfAttention>(
+    pub fn init_with<A: Attention>(
         &self,
         init: &mut ParamInit,
         attention: impl FnMut(&mut ParamInit) -> A,
@@ -228,27 +236,21 @@ impl BertConfig {
     ///
     /// # Panics
     /// If the configuration is not [valid](Self::validate).
-    pub fn init_encoder_with<A: SelfAttention>(
+    pub fn init_encoder_with<A: Attention>(
         &self,
         init: &mut ParamInit,
         mut attention: impl FnMut(&mut ParamInit) -> A,
     ) -> Bert<A> {
         self.validate().unwrap_or_else(|error| panic!("{error}"));
+        let dropout = |acts: bool| if acts { self.hidden_dropout } else { 0.0 };
         let layer = EncoderLayerConfig {
             feed_forward: FeedForwardConfig {
                 d_model: self.d_model,
                 d_ff: self.d_ff,
                 activation: self.activation,
             },
-            // As in transformers, where these two leave one out each.
-            attention_output_dropout: match self.family {
-                Family::DistilBert => 0.0,
-                _ => self.hidden_dropout,
-            },
-            feed_forward_output_dropout: match self.family {
-                Family::Albert => 0.0,
-                _ => self.hidden_dropout,
-            },
+            attention_output_dropout: dropout(self.attention_output_dropout),
+            feed_forward_output_dropout: dropout(self.feed_forward_output_dropout),
             norm: self.norm,
             layer_norm_eps: self.layer_norm_eps,
         };
@@ -271,7 +273,7 @@ impl BertConfig {
         }
     }
 
-    fn with_heads<A: SelfAttention>(&self, bert: Bert<A>, init: &mut ParamInit) -> BertForPreTraining<A> {
+    fn with_heads<A: Attention>(&self, bert: Bert<A>, init: &mut ParamInit) -> BertForPreTraining<A> {
         assert!(self.pooler, "the next-sentence head needs a pooler");
         BertForPreTraining {
             bert,
@@ -306,10 +308,11 @@ mod tests {
     }
 
     #[test]
-    fn configurations_of_before_the_family_still_read() {
+    fn configurations_of_before_the_switches_still_read() {
         let config = BertConfig::tiny(10);
         let mut json = serde_json::to_value(&config).unwrap();
-        for key in ["family", "position_offset", "share_layers", "pooler"] {
+        let later = ["position_offset", "share_layers", "pooler"];
+        for key in later.into_iter().chain(["attention_output_dropout", "feed_forward_output_dropout"]) {
             json.as_object_mut().unwrap().remove(key).unwrap();
         }
         assert_eq!(serde_json::from_value::<BertConfig>(json).unwrap(), config);
@@ -325,12 +328,5 @@ mod tests {
         let layer = 12 * 128 * 128 + 13 * 128;
         let expected = (100 + 2 + 512 + 2) * 32 + 33 * 128 + layer + 129 * 128;
         assert_eq!(albert.num_params(), expected);
-    }
-
-    #[test]
-    fn a_family_without_a_pooler_is_refused_one() {
-        let config = BertConfig { family: Family::Electra, ..BertConfig::tiny(10) };
-        let message = config.validate().unwrap_err().to_string();
-        assert_eq!(message, "model configuration: `pooler` is true, expected false: ELECTRA has none");
     }
 }

@@ -1,5 +1,5 @@
 use super::BertConfig;
-use crate::blocks::{Embedding, LayerNorm, LearnedPositions, Linear, Positions};
+use crate::blocks::{Embedding, LayerNorm, LearnedPositions, Linear, PartKind, PartType, Positions};
 use crate::ops::Packing;
 use crate::{ParamInit, ops};
 use burn::module::Module;
@@ -10,18 +10,19 @@ use burn::tensor::{Int, Tensor};
 ///
 /// `d_embedding` is `d_model` unless there is a projection.
 #[derive(Module, Debug)]
-pub struct BertEmbeddings {
+pub struct BertEmbeddings<P: Positions = LearnedPositions> {
     /// `[vocab_size, d_embedding]`; the masked-LM head projects onto this same parameter.
     pub tokens: Embedding,
     /// `[n_token_types, d_embedding]`; DistilBERT has none.
     pub token_types: Option<Embedding>,
-    /// `[position_offset + max_positions, d_embedding]`
-    pub positions: LearnedPositions,
+    /// What is added for each position: in BERT a learned table, `[position_offset + max_positions, d_embedding]`.
+    pub positions: P,
     /// Over the sum.
     pub norm: LayerNorm,
     /// `[d_embedding, d_model]`, after normalisation and dropout.
     pub projection: Option<Linear>,
     dropout: f64,
+    positions_type: PartType<P>,
 }
 
 impl BertEmbeddings {
@@ -36,6 +37,23 @@ impl BertEmbeddings {
             norm: LayerNorm::new(d, config.layer_norm_eps, init),
             projection: config.d_embedding.map(|d| Linear::new(d, config.d_model, init)),
             dropout: config.hidden_dropout,
+            positions_type: PartType::new(PartKind::Positions),
+        }
+    }
+}
+
+impl<P: Positions> BertEmbeddings<P> {
+    /// The same embeddings with other positions, whose vectors have as many features as the embeddings.
+    pub fn with_positions<Q: Positions>(self, positions: Q) -> BertEmbeddings<Q> {
+        let Self { tokens, token_types, norm, projection, dropout, .. } = self;
+        BertEmbeddings {
+            tokens,
+            token_types,
+            positions,
+            norm,
+            projection,
+            dropout,
+            positions_type: PartType::new(PartKind::Positions),
         }
     }
 
@@ -44,18 +62,13 @@ impl BertEmbeddings {
     ///   `[batch, len, d_model]`
     ///
     /// # Panics
-    /// If a sequence is longer than `max_positions`.
+    /// If a sequence is longer than what the positions cover.
     pub fn forward(
         &self,
         input_ids: Tensor<2, Int>,
         token_type_ids: Tensor<2, Int>,
         packing: Option<&Packing>,
     ) -> Tensor<3> {
-        let [_, len] = input_ids.dims();
-        let positions = match packing {
-            Some(packing) => self.positions.packed(packing, &input_ids.device()),
-            None => self.positions.forward(len, &input_ids.device()),
-        };
         let mut sum = self.tokens.forward(input_ids);
         if let Some(table) = &self.token_types {
             let [n, d] = table.weight.dims();
@@ -65,7 +78,7 @@ impl BertEmbeddings {
                 _ => sum + table.forward(token_type_ids),
             };
         }
-        sum = sum + positions;
+        let sum = self.positions.add_to(sum, packing);
         let states = ops::dropout(self.norm.forward(sum), self.dropout);
         match &self.projection {
             Some(projection) => projection.forward(states),

@@ -1,4 +1,4 @@
-use super::{BertConfig, Family};
+use super::BertConfig;
 use crate::blocks::{Activation, LayerNorm, Linear};
 use crate::{ParamInit, ops};
 use burn::module::{Module, Param};
@@ -48,11 +48,7 @@ impl MlmHead {
             dense: Linear::new(config.d_model, config.embedding_width(), init),
             norm: LayerNorm::new(config.embedding_width(), config.layer_norm_eps, init),
             bias: init.zeros([config.vocab_size]),
-            // These two have GELU here whatever the layers have.
-            activation: match config.family {
-                Family::Roberta | Family::Electra => Activation::Gelu,
-                _ => config.activation,
-            },
+            activation: config.mlm_activation.unwrap_or(config.activation),
         }
     }
 

@@ -1,12 +1,16 @@
 use super::{BertEmbeddings, Pooler};
-use crate::blocks::{Encoder, EncoderTrace, MultiHeadAttention, Selection, SelfAttention};
+use crate::blocks::{
+    Attention, Encoder, EncoderTrace, LearnedPositions, Linear, MultiHeadAttention, Positions, WantedTokens,
+};
 use crate::ops::{AttentionMask, Packing};
+use crate::{Backbone, BackboneShape, HasBackbone};
 use burn::module::Module;
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 
 /// A batch of token sequences as BERT takes it: a sequence a row, padded where they differ in length, or
 /// [packed](Packing) into one row without padding.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct BertInput {
     /// `[batch, len]`, or `[1, n_tokens]`
     pub input_ids: Tensor<2, Int>,
@@ -16,6 +20,11 @@ pub struct BertInput {
     pub pad_mask: Option<Tensor<2, Bool>>,
     /// Which tokens make a sequence, where all are in one row.
     pub packing: Option<Packing>,
+    /// Whether a token sees itself and the tokens before it only.
+    pub causal: bool,
+    /// Added to the attention scores of every layer, broadcastable to `[sequences, n_heads, len, len]`, where `len` is
+    /// that of the padded sequences, also for packed ones. See [`AttentionMask::bias`].
+    pub bias: Option<Tensor<4>>,
     /// What to keep besides the last states.
     pub trace: EncoderTrace,
 }
@@ -24,7 +33,15 @@ impl BertInput {
     /// One segment without padding.
     pub fn new(input_ids: Tensor<2, Int>) -> Self {
         let token_type_ids = input_ids.zeros_like();
-        Self { input_ids, token_type_ids, pad_mask: None, packing: None, trace: EncoderTrace::default() }
+        Self {
+            input_ids,
+            token_type_ids,
+            pad_mask: None,
+            packing: None,
+            causal: false,
+            bias: None,
+            trace: EncoderTrace::default(),
+        }
     }
 
     /// Packed sequences of one segment: `ids` holds one after another, of these `lengths`.
@@ -50,6 +67,18 @@ impl BertInput {
     /// Padding, `true` = ignored.
     pub fn with_pad_mask(mut self, pad_mask: Tensor<2, Bool>) -> Self {
         self.pad_mask = Some(pad_mask);
+        self
+    }
+
+    /// Lets each token see itself and the tokens before it only.
+    pub fn with_causal(mut self) -> Self {
+        self.causal = true;
+        self
+    }
+
+    /// Adds to the attention scores, see [`bias`](Self::bias). Packed sequences are padded for it.
+    pub fn with_bias(mut self, bias: Tensor<4>) -> Self {
+        self.bias = Some(bias);
         self
     }
 
@@ -102,11 +131,11 @@ impl BertInput {
             Tensor::from_data(TensorData::new(ignored, shape), &device)
         });
         Self {
-            input_ids: spread(self.input_ids),
-            token_type_ids: spread(self.token_type_ids),
+            input_ids: spread(self.input_ids.clone()),
+            token_type_ids: spread(self.token_type_ids.clone()),
             pad_mask,
             packing: None,
-            trace: self.trace,
+            ..self
         }
     }
 }
@@ -117,16 +146,23 @@ pub type BertOutput = crate::blocks::EncoderOutput;
 
 /// The BERT encoder: embeddings, layers, pooler.
 #[derive(Module, Debug)]
-pub struct Bert<A: SelfAttention = MultiHeadAttention> {
+pub struct Bert<A: Attention = MultiHeadAttention, P: Positions = LearnedPositions> {
     /// Pieces, segments and positions to vectors.
-    pub embeddings: BertEmbeddings,
+    pub embeddings: BertEmbeddings<P>,
     /// The layers.
     pub encoder: Encoder<A>,
     /// The first position's summary, where the family has one.
     pub pooler: Option<Pooler>,
 }
 
-impl<A: SelfAttention> Bert<A> {
+impl<A: Attention, P: Positions> Bert<A, P> {
+    /// The same encoder with other [positions](BertEmbeddings::with_positions):
+    /// [`NoPositions`](crate::blocks::NoPositions) if the attention knows them itself.
+    pub fn with_positions<Q: Positions>(self, positions: Q) -> Bert<A, Q> {
+        let Self { embeddings, encoder, pooler } = self;
+        Bert { embeddings: embeddings.with_positions(positions), encoder, pooler }
+    }
+
     /// Lets the linear maps of all layers multiply in 8 bits from now on: for inference only. Weights have a
     /// scale for each output, activations one for each token as it comes; norms, softmax and what stands
     /// outside the layers stay in FP32.
@@ -147,7 +183,7 @@ impl<A: SelfAttention> Bert<A> {
     pub fn forward(&self, input: BertInput) -> BertOutput {
         input.assert_tokens();
         match input.packing.clone() {
-            Some(packing) if input.trace.attentions || !self.takes_packed() => {
+            Some(packing) if input.trace.attentions || !self.works_packed(&input) => {
                 self.forward_padded(input, &packing)
             }
             _ => self.encode(input, None),
@@ -168,16 +204,16 @@ impl<A: SelfAttention> Bert<A> {
         input.assert_tokens();
         input.trace = EncoderTrace::default();
         let (input, tokens, places) = match input.packing.clone() {
-            Some(packing) if self.takes_packed() => {
-                let (tokens, places) = in_order(tokens, &packing);
+            Some(_) if self.works_packed(&input) => {
+                let (tokens, places) = in_order(tokens);
                 (input, tokens, places)
             }
             Some(packing) => {
                 let padded = numbers(packing.padded_places(), &input.input_ids.device());
                 let tokens = padded.select(0, tokens);
-                (input.padded(&packing), Selection { tokens, counts: None }, None)
+                (input.padded(&packing), WantedTokens::new(tokens), None)
             }
-            None => (input, Selection { tokens, counts: None }, None),
+            None => (input, WantedTokens::new(tokens), None),
         };
         let states = self.encode(input, Some(tokens)).last_hidden_state.squeeze_dim::<2>(0);
         match places {
@@ -199,17 +235,23 @@ impl<A: SelfAttention> Bert<A> {
     }
 
     /// The layers on input as it is.
-    fn encode(&self, input: BertInput, tokens: Option<Selection>) -> BertOutput {
-        let BertInput { input_ids, token_type_ids, pad_mask, packing, trace } = input;
+    fn encode(&self, input: BertInput, wanted: Option<WantedTokens>) -> BertOutput {
+        let BertInput { input_ids, token_type_ids, pad_mask, packing, causal, bias, trace } = input;
         let hidden = self.embeddings.forward(input_ids, token_type_ids, packing.as_ref());
-        let mask = AttentionMask { pad_mask, packing, ..AttentionMask::default() };
-        self.encoder.forward(hidden, &mask, trace, tokens.as_ref())
+        let mut mask = AttentionMask::default();
+        (mask.pad_mask, mask.packing, mask.causal, mask.bias) = (pad_mask, packing, causal, bias);
+        self.encoder.forward(hidden, &mask, trace, wanted.as_ref())
     }
 
     /// Whether packed sequences are worked on as they are, on this device and by these layers' attention, and
     /// so are faster than padded ones.
     pub fn takes_packed(&self) -> bool {
         self.encoder.layers.iter().all(|layer| layer.attention.takes_packed())
+    }
+
+    /// Whether this packed input is worked on as it is. A bias is that of padded sequences.
+    fn works_packed(&self, input: &BertInput) -> bool {
+        input.bias.is_none() && self.takes_packed()
     }
 
     /// Packed sequences by way of the padded form.
@@ -228,6 +270,43 @@ impl<A: SelfAttention> Bert<A> {
     }
 }
 
+impl<A: Attention, P: Positions> Backbone for Bert<A, P> {
+    fn shape(&self) -> BackboneShape {
+        let [vocab_size, d_embedding] = self.embeddings.tokens.weight.lazy_shape().dims();
+        let d_model = match &self.embeddings.projection {
+            Some(projection) => projection.weight.lazy_shape().dims::<2>()[1],
+            None => d_embedding,
+        };
+        BackboneShape::new(d_model, self.encoder.layers.len() * self.encoder.repeats, vocab_size)
+    }
+
+    fn embeddings_path(&self) -> String {
+        "embeddings".into()
+    }
+
+    fn layer_paths(&self) -> Vec<String> {
+        (0..self.encoder.layers.len()).map(|layer| format!("encoder.layers.{layer}")).collect()
+    }
+
+    fn linears_mut(&mut self) -> Vec<(String, &mut Linear)> {
+        let linears = self.encoder.linears_mut();
+        linears.map(|(path, linear)| (format!("encoder.{path}"), linear)).collect()
+    }
+}
+
+impl<A: Attention, P: Positions> HasBackbone for Bert<A, P> {
+    type Backbone = Self;
+    const PATH: &'static str = "";
+
+    fn backbone(&self) -> &Self {
+        self
+    }
+
+    fn backbone_mut(&mut self) -> &mut Self {
+        self
+    }
+}
+
 /// Tokens' numbers, to select by, `[n]`.
 fn numbers(of: impl Iterator<Item = usize>, device: &Device) -> Tensor<1, Int> {
     let numbers: Vec<i32> = of.map(|number| number as i32).collect();
@@ -235,22 +314,18 @@ fn numbers(of: impl Iterator<Item = usize>, device: &Device) -> Tensor<1, Int> {
 }
 
 /// Packed tokens in the order of their sequences, and where among them each is, unless they are so by themselves.
-fn in_order(tokens: Tensor<1, Int>, packing: &Packing) -> (Selection, Option<Tensor<1, Int>>) {
+fn in_order(tokens: Tensor<1, Int>) -> (WantedTokens, Option<Tensor<1, Int>>) {
     let device = tokens.device();
     let asked: Vec<usize> = tokens.to_data().iter::<i64>().map(|token| token as usize).collect();
-    let sequences: Vec<usize> = packing.sequences().collect();
-    let mut counts = vec![0; packing.lengths().len()];
-    asked.iter().for_each(|token| counts[sequences[*token]] += 1);
-    let counts = Some(counts.into());
     if asked.is_sorted() {
-        return (Selection { tokens, counts }, None);
+        return (WantedTokens { tokens, numbers: Some(asked.into()) }, None);
     }
     let mut order: Vec<usize> = (0..asked.len()).collect();
     order.sort_by_key(|i| asked[*i]);
     let mut places = vec![0; asked.len()];
     order.iter().enumerate().for_each(|(place, i)| places[*i] = place);
-    let tokens = numbers(order.iter().map(|i| asked[*i]), &device);
-    (Selection { tokens, counts }, Some(numbers(places.into_iter(), &device)))
+    let sorted: Vec<usize> = order.iter().map(|i| asked[*i]).collect();
+    (WantedTokens::packed(sorted, &device), Some(numbers(places.into_iter(), &device)))
 }
 
 /// The first token's state of each sequence.
@@ -272,11 +347,10 @@ mod tests {
     use crate::ParamInit;
     use crate::bert::{Bert, BertConfig, BertForPreTraining, BertInput};
     use crate::blocks::{
-        AttentionOutput, EncoderTrace, MultiHeadAttention, MultiHeadAttentionConfig, NormPlacement,
-        SelfAttention,
+        Attention, AttentionInput, AttentionOutput, EncoderTrace, MultiHeadAttention,
+        MultiHeadAttentionConfig, NoPositions, NormPlacement, Positions, SinusoidalPositions,
     };
-    use crate::ops::AttentionMask;
-    use burn::module::{Module, ModuleDisplay};
+    use burn::module::Module;
     use burn::optim::GradientsParams;
     use burn::tensor::{Device, Int, Tensor, TensorData, Tolerance};
 
@@ -286,10 +360,10 @@ mod tests {
         inner: MultiHeadAttention,
     }
 
-    impl SelfAttention for Plain {
-        fn forward(&self, hidden: Tensor<3>, mask: &AttentionMask, need_weights: bool) -> AttentionOutput {
-            assert!(mask.packing.is_none());
-            self.inner.forward(hidden, mask, need_weights)
+    impl Attention for Plain {
+        fn forward(&self, input: AttentionInput<'_>) -> AttentionOutput {
+            assert!(input.mask.packing.is_none());
+            self.inner.forward(input)
         }
     }
 
@@ -309,7 +383,7 @@ mod tests {
     }
 
     /// All outputs and gradients of a loss that weighs every token's and every pair's logits.
-    fn results<A: SelfAttention + ModuleDisplay>(
+    fn results<A: Attention>(
         model: &BertForPreTraining<A>,
         input: BertInput,
         positions: Vec<i32>,
@@ -374,8 +448,84 @@ mod tests {
         }
     }
 
+    #[test]
+    fn causal_and_biased_input_may_be_packed() {
+        let device = Device::flex().autodiff();
+        let model = config().init(&mut ParamInit::new(&device, 1).with_std(0.3)).bert;
+        let (ids, _) = tokens(&[3, 6, 2]);
+        let input = || BertInput::packed(&ids, &[3, 6, 2], &device);
+        let bias = || {
+            let distances = (0..36).map(|i| -((i / 6 - i % 6) as f32).abs()).collect();
+            let distances = Tensor::<4>::from_data(TensorData::new(distances, [1, 1, 6, 6]), &device);
+            distances.repeat_dim(1, 4).require_grad()
+        };
+        // By number: the second sequence's third token, and its last.
+        let places = || Tensor::<1, Int>::from_data([5, 8], &device);
+        for causal in [false, true] {
+            let causal = |input: BertInput| if causal { input.with_causal() } else { input };
+            let run = |input: BertInput, bias: &Tensor<4>| {
+                let input = causal(input).with_bias(bias.clone());
+                let states = model.forward(input).last_hidden_state;
+                let [batch, len, d] = states.dims();
+                states.reshape([batch * len, d])
+            };
+            let alone = BertInput::new(data(&ids[3..9], [1, 6], &device));
+            let (packed, single) = (bias(), bias());
+            let found = run(input(), &packed).narrow(0, 3, 6);
+            let expected = run(alone.clone(), &single);
+            let close = |found: Tensor<2>, expected: Tensor<2>| {
+                found.into_data().assert_approx_eq::<f32>(&expected.into_data(), Tolerance::absolute(1e-5));
+            };
+            close(found, expected.clone());
+            let gradient = |states: Tensor<2>, bias: &Tensor<4>| {
+                bias.grad(&states.powi_scalar(3).sum().backward()).unwrap().reshape([4, 36])
+            };
+            let found = gradient(run(input(), &packed).narrow(0, 3, 6), &packed);
+            assert!(found.clone().abs().sum().into_scalar::<f32>() > 1e-3, "the bias is learned");
+            close(found, gradient(expected.clone(), &single));
+            let some = model.states_at(causal(input()).with_bias(bias()), places());
+            close(some, expected.clone().select(0, Tensor::from_data([2, 5], &device)));
+            // Without a bias the packed form is worked on, if the device takes it.
+            let plain = model.forward(causal(alone)).last_hidden_state.squeeze_dim::<2>(0);
+            let some = model.states_at(causal(input()), places());
+            close(some, plain.clone().select(0, Tensor::from_data([2, 5], &device)));
+            let all = model.forward(causal(input())).last_hidden_state.squeeze_dim::<2>(0);
+            close(all.narrow(0, 3, 6), plain);
+        }
+        // Nobody sees a later token.
+        let changed = |last: i32| {
+            let ids = data(&[5, 12, 19, last], [1, 4], &device);
+            model.forward(BertInput::new(ids).with_causal()).last_hidden_state.narrow(1, 0, 3).into_data()
+        };
+        assert_eq!(changed(7), changed(30));
+    }
+
+    #[test]
+    fn positions_are_the_models_choice() {
+        let device = Device::flex();
+        let bert = || config().init_encoder(&mut ParamInit::new(&device, 1).with_std(0.3));
+        let (ids, _) = tokens(&[3, 6]);
+        let input = || BertInput::packed(&ids, &[3, 6], &device);
+        let alone = || BertInput::new(data(&ids[3..9], [1, 6], &device));
+        fn check<P: Positions>(bert: &Bert<MultiHeadAttention, P>, packed: BertInput, alone: BertInput) {
+            let packed = bert.forward(packed).last_hidden_state.narrow(1, 3, 6).into_data();
+            let alone = bert.forward(alone).last_hidden_state.into_data();
+            packed.assert_approx_eq::<f32>(&alone, Tolerance::absolute(1e-5));
+        }
+        let sinusoidal = bert().with_positions(SinusoidalPositions::new(16));
+        check(&sinusoidal, input(), alone());
+        let none = bert().with_positions(NoPositions {});
+        check(&none, input(), alone());
+        assert_eq!(none.num_params(), bert().num_params() - 512 * 16);
+        // Without positions a text backwards has the same states backwards.
+        let ids: Vec<i32> = ids[3..9].iter().rev().copied().collect();
+        let backwards = none.forward(BertInput::new(data(&ids, [1, 6], &device))).last_hidden_state.flip([1]);
+        let forwards = none.forward(alone()).last_hidden_state.into_data();
+        backwards.into_data().assert_approx_eq::<f32>(&forwards, Tolerance::absolute(1e-5));
+    }
+
     /// That some tokens have the states that they have among all.
-    fn check_states_at<A: SelfAttention>(bert: &Bert<A>, device: &Device) {
+    fn check_states_at<A: Attention, P: Positions>(bert: &Bert<A, P>, device: &Device) {
         let lengths = [3, 5, 1];
         let (ids, types) = tokens(&lengths);
         let packed = BertInput::packed(&ids, &lengths, device).with_token_types(data(&types, [1, 9], device));

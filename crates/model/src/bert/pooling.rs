@@ -1,6 +1,6 @@
 use super::model::first_states;
 use super::{Bert, BertInput};
-use crate::blocks::{EncoderTrace, SelfAttention};
+use crate::blocks::{Attention, EncoderTrace, Positions};
 use crate::ops::Packing;
 use crate::{ModelError, Result};
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 /// How a sequence's states become one vector. Padding is never among them, special tokens always.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum Pooling {
     /// The mean over all tokens (Reimers & Gurevych 2019).
     Mean,
@@ -181,7 +182,7 @@ impl SentencePooling {
     ///
     /// # Panics
     /// If the encoder has too few [layers](Self::check).
-    pub fn forward<A: SelfAttention>(&self, bert: &Bert<A>, mut input: BertInput) -> Tensor<2> {
+    pub fn forward<A: Attention, P: Positions>(&self, bert: &Bert<A, P>, mut input: BertInput) -> Tensor<2> {
         if self.poolings == [Pooling::Cls] && self.layers == 1 {
             return bert.first_states(input);
         }

@@ -1,14 +1,15 @@
 use super::{Bert, BertInput, MlmHead, NextSentenceHead};
-use crate::blocks::{MultiHeadAttention, SelfAttention};
+use crate::backbone::has_bert;
+use crate::blocks::{Attention, LearnedPositions, MultiHeadAttention, Positions};
 use burn::module::Module;
 use burn::tensor::{Int, Tensor};
 
 /// BERT with the two heads it is pretrained with (Devlin et al. 2019, §3.1), or with the first alone, as RoBERTa is
 /// (Liu et al. 2019, §4.2).
 #[derive(Module, Debug)]
-pub struct BertForPreTraining<A: SelfAttention = MultiHeadAttention> {
+pub struct BertForPreTraining<A: Attention = MultiHeadAttention, P: Positions = LearnedPositions> {
     /// The encoder.
-    pub bert: Bert<A>,
+    pub bert: Bert<A, P>,
     /// Predicts the masked pieces.
     pub mlm: MlmHead,
     /// Predicts whether the segments belong together; none in a model that is not asked.
@@ -24,7 +25,15 @@ pub struct PreTrainingLogits {
     pub next_sentence: Option<Tensor<2>>,
 }
 
-impl<A: SelfAttention> BertForPreTraining<A> {
+has_bert!(BertForPreTraining);
+
+impl<A: Attention, P: Positions> BertForPreTraining<A, P> {
+    /// The same model with other [positions](Bert::with_positions).
+    pub fn with_positions<Q: Positions>(self, positions: Q) -> BertForPreTraining<A, Q> {
+        let Self { bert, mlm, next_sentence } = self;
+        BertForPreTraining { bert: bert.with_positions(positions), mlm, next_sentence }
+    }
+
     /// Logits at the masked positions only: the projection onto the vocabulary is the largest
     /// product of a small model, and six of seven rows of it would be thrown away.
     ///

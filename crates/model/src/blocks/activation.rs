@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 /// The non-linearity of a feed-forward block or a head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum Activation {
     /// `x · Φ(x)` (Hendrycks & Gimpel 2016): BERT's, and Hugging Face's `"gelu"`.
     #[default]

@@ -1,68 +1,9 @@
-use super::Linear;
+use super::{Attention, AttentionInput, AttentionOutput, Linear};
 use crate::ParamInit;
-use crate::ops::{self, AttentionMask};
-use burn::module::{Module, ModuleDisplay};
-use burn::tensor::{Int, Tensor};
-use std::sync::Arc;
-
-/// What an attention block returns.
-#[derive(Debug, Clone)]
-pub struct AttentionOutput {
-    /// `[batch, q_len, d_model]`
-    pub context: Tensor<3>,
-    /// `[batch, n_heads, q_len, k_len]`, only where they were asked for.
-    pub weights: Option<Tensor<4>>,
-}
-
-/// Some tokens of a batch, where the others' states are not wanted.
-#[derive(Debug, Clone)]
-pub struct Selection {
-    /// `[n]`, each `row · len + column`, of packed sequences the token's number.
-    pub tokens: Tensor<1, Int>,
-    /// Of packed sequences how many tokens of each, where `tokens` come in the sequences' order.
-    pub counts: Option<Arc<[usize]>>,
-}
-
-impl Selection {
-    /// # Shapes
-    /// - `x`: `[batch, len, d]`; returns `[1, n, d]`
-    pub fn of(&self, x: Tensor<3>) -> Tensor<3> {
-        let [batch, len, d] = x.dims();
-        x.reshape([batch * len, d]).select(0, self.tokens.clone()).unsqueeze_dim::<3>(0)
-    }
-}
-
-/// Self-attention as an encoder layer sees it: the one piece to implement for another attention.
-pub trait SelfAttention: Module + ModuleDisplay + 'static {
-    /// Mixes every position of `hidden` with the positions that `mask` lets it see.
-    ///
-    /// # Shapes
-    /// - `hidden`: `[batch, len, d_model]`; the context has the same shape
-    fn forward(&self, hidden: Tensor<3>, mask: &AttentionMask, need_weights: bool) -> AttentionOutput;
-
-    /// The context of some tokens alone, which see what they see among all.
-    ///
-    /// Unless implemented it is made for all of them.
-    ///
-    /// # Shapes
-    /// - `hidden`: `[batch, len, d_model]`; returns `[1, n, d_model]`
-    fn forward_some(&self, hidden: Tensor<3>, mask: &AttentionMask, tokens: &Selection) -> Tensor<3> {
-        tokens.of(self.forward(hidden, mask, false).context)
-    }
-
-    /// Whether `hidden` may be packed, `[1, n_tokens, d_model]` with [`AttentionMask::packing`], and is
-    /// faster so than padded. Of an attention that says no, as it does unless implemented, the model pads
-    /// its input.
-    fn takes_packed(&self) -> bool {
-        false
-    }
-
-    /// Its linear maps by name: those that adapters are attached to and that may multiply in 8 bits. None
-    /// unless implemented.
-    fn linears_mut(&mut self) -> Vec<(&'static str, &mut Linear)> {
-        Vec::new()
-    }
-}
+use crate::ops::{self, AttentionMask, Queries};
+use burn::module::Module;
+use burn::tensor::Tensor;
+use std::borrow::Cow;
 
 /// Configuration of [`MultiHeadAttention`].
 #[derive(Debug, Clone)]
@@ -136,33 +77,6 @@ pub struct MultiHeadAttention {
 }
 
 impl MultiHeadAttention {
-    /// Attends from `query` to `memory`, which are the same tensor in self-attention and the
-    /// decoder's and the encoder's states in cross-attention.
-    ///
-    /// # Shapes
-    /// - `query`: `[batch, q_len, d_model]`; `memory`: `[batch, k_len, d_model]`
-    pub fn attend(
-        &self,
-        query: Tensor<3>,
-        memory: Tensor<3>,
-        mask: &AttentionMask,
-        need_weights: bool,
-    ) -> AttentionOutput {
-        let q = self.split_heads(self.query.forward(query));
-        let k = self.split_heads(self.key.forward(memory.clone()));
-        let v = self.split_heads(self.value.forward(memory));
-        let (context, weights) = match need_weights {
-            true => {
-                let (context, weights) = ops::attention_with_weights(q, k, v, mask, self.dropout);
-                (context, Some(weights))
-            }
-            false => (ops::attention(q, k, v, mask, self.dropout), None),
-        };
-        let [batch, n_heads, q_len, d_v] = context.dims();
-        let context = context.swap_dims(1, 2).reshape([batch, q_len, n_heads * d_v]);
-        AttentionOutput { context: self.output.forward(context), weights }
-    }
-
     /// `[batch, len, n_heads · d]` → `[batch, n_heads, len, d]`
     fn split_heads(&self, x: Tensor<3>) -> Tensor<4> {
         let [batch, len, width] = x.dims();
@@ -170,17 +84,35 @@ impl MultiHeadAttention {
     }
 }
 
-impl SelfAttention for MultiHeadAttention {
-    fn forward(&self, hidden: Tensor<3>, mask: &AttentionMask, need_weights: bool) -> AttentionOutput {
-        self.attend(hidden.clone(), hidden, mask, need_weights)
-    }
-
-    fn forward_some(&self, hidden: Tensor<3>, mask: &AttentionMask, tokens: &Selection) -> Tensor<3> {
-        if tokens.counts.is_none() || mask.causal || mask.window.is_some() {
-            return tokens.of(self.forward(hidden, mask, false).context);
-        }
-        let mask = AttentionMask { query_lengths: tokens.counts.clone(), ..mask.clone() };
-        self.attend(tokens.of(hidden.clone()), hidden, &mask, false).context
+impl Attention for MultiHeadAttention {
+    fn forward(&self, input: AttentionInput<'_>) -> AttentionOutput {
+        let alone = wanted_alone(&input);
+        let AttentionInput { queries, memory, mask, cache, wanted, need_weights } = input;
+        let is_cross = memory.is_some();
+        let (queries, memory, mask, wanted) = match (alone, wanted) {
+            (Some(mask), Some(wanted)) => (wanted.select(queries.clone()), queries, Cow::Owned(mask), None),
+            _ => (queries.clone(), memory.unwrap_or(queries), Cow::Borrowed(mask), wanted),
+        };
+        let q = self.split_heads(self.query.forward(queries));
+        let project = || {
+            let k = self.split_heads(self.key.forward(memory.clone()));
+            [k, self.split_heads(self.value.forward(memory))]
+        };
+        let [k, v] = match cache {
+            None => project(),
+            Some(cache) if is_cross => cache.get_or_insert_with(project),
+            Some(cache) => cache.append(project(), &mask),
+        };
+        let (context, weights) = match need_weights {
+            true => {
+                let (context, weights) = ops::attention_with_weights(q, k, v, &mask, self.dropout);
+                (context, Some(weights))
+            }
+            false => (ops::attention(q, k, v, &mask, self.dropout), None),
+        };
+        let [batch, n_heads, q_len, d_v] = context.dims();
+        let context = context.swap_dims(1, 2).reshape([batch, q_len, n_heads * d_v]);
+        AttentionOutput::new(self.output.forward(context), wanted).with_weights(weights)
     }
 
     fn takes_packed(&self) -> bool {
@@ -193,11 +125,41 @@ impl SelfAttention for MultiHeadAttention {
     }
 }
 
+/// The mask for the wanted tokens as the only queries. None if all tokens are queries, of whose contexts the wanted ones are
+/// picked afterwards: fused attention knows no positions of some tokens, and the other inputs gain little.
+fn wanted_alone(input: &AttentionInput<'_>) -> Option<AttentionMask> {
+    let AttentionInput { memory, mask, cache, wanted, need_weights, .. } = input;
+    let numbers = wanted.as_ref()?.numbers.clone()?;
+    let by_position = mask.causal || mask.window.is_some() || mask.bias.is_some();
+    let all = mask.packing.is_some() && mask.queries == Queries::Last && memory.is_none() && cache.is_none();
+    let alone = all && !by_position && !need_weights;
+    alone.then(|| (*mask).clone().with_queries(Queries::Tokens(numbers)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::blocks::{KeyValueCache, WantedTokens};
     use crate::ops::Packing;
-    use burn::tensor::{Device, Distribution, Tolerance};
+    use burn::tensor::{Bool, Device, Distribution, TensorData, Tolerance};
+
+    fn close(found: Tensor<3>, expected: Tensor<3>) {
+        found.into_data().assert_approx_eq::<f32>(&expected.into_data(), Tolerance::absolute(1e-5));
+    }
+
+    fn devices() -> Vec<Device> {
+        // Where activations are checkpointed, operations are composed.
+        vec![Device::flex(), Device::flex().autodiff().gradient_checkpointing()]
+    }
+
+    fn block(device: &Device) -> MultiHeadAttention {
+        MultiHeadAttentionConfig::new(12, 3).init(&mut ParamInit::new(device, 1).with_std(0.4))
+    }
+
+    fn states(len: usize, device: &Device) -> Tensor<3> {
+        let values: Vec<f32> = (0..2 * len * 12).map(|i| (i as f32 * 0.53).sin() * 1.5).collect();
+        Tensor::from_data(TensorData::new(values, [2, len, 12]), device)
+    }
 
     #[test]
     fn cross_attention_with_separate_widths() {
@@ -207,27 +169,121 @@ mod tests {
         let query = Tensor::random([2, 4, 12], Distribution::Default, &device);
         let memory = Tensor::random([2, 6, 12], Distribution::Default, &device);
         let mask = AttentionMask::default();
-        let out = block.attend(query.clone(), memory.clone(), &mask, true);
+        let input = || AttentionInput::new(query.clone(), &mask).with_memory(memory.clone());
+        let out = block.forward(input().with_weights());
         assert_eq!(out.context.dims(), [2, 4, 12]);
         let weights = out.weights.expect("asked for");
         assert_eq!(weights.dims(), [2, 3, 4, 6]);
         for sum in weights.sum_dim(3).into_data().iter::<f32>() {
             assert!((sum - 1.0).abs() < 1e-5);
         }
-        assert!(block.attend(query, memory, &mask, false).weights.is_none());
+        assert!(block.forward(input()).weights.is_none());
     }
 
     #[test]
-    fn some_tokens_see_the_window_that_they_see_among_all() {
+    fn wanted_tokens_see_what_they_see_among_all() {
         let device = Device::flex();
-        let block = MultiHeadAttentionConfig::new(12, 3).init(&mut ParamInit::new(&device, 1));
-        let hidden = Tensor::random([1, 9, 12], Distribution::Default, &device);
-        let packing = Some(Packing::new([6, 3]));
-        let mask = AttentionMask { window: Some(1), packing, ..AttentionMask::default() };
-        let tokens =
-            Selection { tokens: Tensor::from_data([0, 4, 8], &device), counts: Some([2, 1].to_vec().into()) };
-        let all = tokens.of(block.forward(hidden.clone(), &mask, false).context);
-        let some = block.forward_some(hidden, &mask, &tokens);
-        some.into_data().assert_approx_eq::<f32>(&all.into_data(), Tolerance::absolute(1e-5));
+        let block = block(&device);
+        let hidden = states(9, &device).narrow(0, 0, 1);
+        let packed = || AttentionMask::default().with_packing(Packing::new([6, 3]));
+        let bias = Tensor::<4>::random([1, 3, 9, 9], Distribution::Default, &device);
+        let masks = [
+            packed(),
+            packed().with_window(1),
+            packed().with_causal(),
+            packed().with_bias(bias),
+            AttentionMask::default(),
+        ];
+        for mask in masks {
+            let all = block.forward(AttentionInput::new(hidden.clone(), &mask)).context;
+            for wanted in [
+                WantedTokens::packed([0, 4, 8], &device),
+                WantedTokens::new(Tensor::from_data([8, 0, 4], &device)),
+            ] {
+                let some = block.forward(AttentionInput::new(hidden.clone(), &mask).with_wanted(&wanted));
+                close(some.context, wanted.select(all.clone()));
+            }
+        }
+    }
+
+    #[test]
+    fn cached_decoding_is_uncached() {
+        let pack = |parts: [Tensor<3>; 2]| Tensor::cat(parts.to_vec(), 1);
+        for device in devices() {
+            let (block, hidden) = (block(&device), states(7, &device));
+            // The second row's first two tokens are padding.
+            let ignored: Vec<bool> = (0..14).map(|i| i == 7 || i == 8).collect();
+            let pad_mask = Tensor::<2, Bool>::from_data(TensorData::new(ignored, [2, 7]), &device);
+            for (window, padded) in [(None, false), (Some(2), false), (None, true)] {
+                let mut mask = AttentionMask::default().with_causal();
+                mask.window = window;
+                let seen = |len: usize| match padded {
+                    true => mask.clone().with_pad_mask(pad_mask.clone().narrow(1, 0, len)),
+                    false => mask.clone(),
+                };
+                let whole = block.forward(AttentionInput::new(hidden.clone(), &seen(7))).context;
+                let mut cache = KeyValueCache::new();
+                // A prompt, then token by token, then two at a time.
+                for (start, n) in [(0, 3), (3, 1), (4, 1), (5, 2)] {
+                    let mask = seen(start + n);
+                    let input = AttentionInput::new(hidden.clone().narrow(1, start, n), &mask);
+                    let context = block.forward(input.with_cache(&mut cache)).context;
+                    // A query of padding sees no key, and its context is nobody's.
+                    let of_tokens = |x: Tensor<3>| match padded && start == 0 {
+                        true => pack([x.clone().narrow(0, 0, 1), x.narrow(0, 1, 1).narrow(1, 2, 1)]),
+                        false => x,
+                    };
+                    close(of_tokens(context), of_tokens(whole.clone().narrow(1, start, n)));
+                }
+                assert_eq!(cache.len(), 7);
+            }
+        }
+    }
+
+    #[test]
+    fn packed_sequences_are_decoded_with_a_cache() {
+        for device in devices() {
+            let (block, rows) = (block(&device), states(6, &device));
+            let row = |sequence: usize, start: usize, n: usize| {
+                rows.clone().narrow(0, sequence, 1).narrow(1, start, n)
+            };
+            let pack = |parts: [Tensor<3>; 2]| Tensor::cat(parts.to_vec(), 1);
+            let packed = |lengths: [usize; 2]| {
+                AttentionMask::default().with_causal().with_packing(Packing::new(lengths))
+            };
+            let all = pack([row(0, 0, 4), row(1, 0, 6)]);
+            let whole = block.forward(AttentionInput::new(all, &packed([4, 6]))).context;
+            let mut cache = KeyValueCache::new();
+            let prompt = packed([3, 2]);
+            let input = AttentionInput::new(pack([row(0, 0, 3), row(1, 0, 2)]), &prompt);
+            let context = block.forward(input.with_cache(&mut cache)).context;
+            close(context, pack([whole.clone().narrow(1, 0, 3), whole.clone().narrow(1, 4, 2)]));
+            let rest = packed([4, 6]).with_queries(Queries::Counts([1, 4].into()));
+            let input = AttentionInput::new(pack([row(0, 3, 1), row(1, 2, 4)]), &rest);
+            let context = block.forward(input.with_cache(&mut cache)).context;
+            close(context, pack([whole.clone().narrow(1, 3, 1), whole.narrow(1, 6, 4)]));
+        }
+    }
+
+    #[test]
+    fn a_memory_is_projected_once_and_may_be_packed() {
+        for device in devices() {
+            let (block, queries, memory) = (block(&device), states(3, &device), states(5, &device));
+            let seen = AttentionMask::default();
+            let input = || AttentionInput::new(queries.clone(), &seen).with_memory(memory.clone());
+            let expected = block.forward(input()).context;
+            let mut cache = KeyValueCache::new();
+            close(block.forward(input().with_cache(&mut cache)).context, expected.clone());
+            let other = input().with_memory(memory.zeros_like());
+            close(block.forward(other.with_cache(&mut cache)).context, expected.clone());
+            assert_eq!(cache.len(), 5);
+
+            let one_row = |x: &Tensor<3>| x.clone().reshape([1, -1, 12]);
+            let packed = AttentionMask::default()
+                .with_packing(Packing::new([5, 5]))
+                .with_queries(Queries::Counts([3, 3].into()));
+            let input = AttentionInput::new(one_row(&queries), &packed).with_memory(one_row(&memory));
+            close(block.forward(input).context, one_row(&expected));
+        }
     }
 }

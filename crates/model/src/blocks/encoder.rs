@@ -1,11 +1,11 @@
-use super::{EncoderLayer, FeedForward, LayerNorm, Linear, Selection, SelfAttention};
+use super::{Attention, AttentionInput, EncoderLayer, FeedForward, LayerNorm, Linear, WantedTokens};
 use crate::ops::{self, AttentionMask};
 use burn::module::Module;
 use burn::tensor::Tensor;
 
 /// A stack of encoder layers, applied once or several times over, with a last normalisation where the layers normalise first.
 #[derive(Module, Debug)]
-pub struct Encoder<A: SelfAttention> {
+pub struct Encoder<A: Attention> {
     /// From the first layer to the last.
     pub layers: Vec<EncoderLayer<A>>,
     /// The normalisation of the last layer's output; pre-norm stacks need it, post-norm have none.
@@ -15,7 +15,8 @@ pub struct Encoder<A: SelfAttention> {
     pub repeats: usize,
     /// Whether training [recomputes](ops::recompute) each layer in the backward pass, so that of the forward pass
     /// only the layers' inputs are kept. The results are the same; it needs a device that
-    /// [can](ops::can_recompute). Where attentions are traced, the layers are kept all the same.
+    /// [can](ops::can_recompute). If attentions are traced or the
+    /// mask has a [bias](AttentionMask::bias), the layers are kept all the same.
     pub recompute: bool,
 }
 
@@ -39,7 +40,7 @@ pub struct EncoderOutput {
     pub attentions: Vec<Tensor<4>>,
 }
 
-impl<A: SelfAttention> Encoder<A> {
+impl<A: Attention> Encoder<A> {
     /// The layers' linear maps by their paths from here, such as `layers.0.attention.query`.
     pub fn linears_mut(&mut self) -> impl Iterator<Item = (String, &mut Linear)> {
         self.layers.iter_mut().enumerate().flat_map(|(number, layer)| {
@@ -52,7 +53,7 @@ impl<A: SelfAttention> Encoder<A> {
         })
     }
 
-    /// With `tokens` the last states are those of these alone, and the last layer works on no others where it can.
+    /// With `wanted` the last states are those of these tokens alone, and the last layer works on no others where it can.
     ///
     /// # Shapes
     /// - `x`: `[batch, len, d_model]`
@@ -61,7 +62,7 @@ impl<A: SelfAttention> Encoder<A> {
         mut x: Tensor<3>,
         mask: &AttentionMask,
         trace: EncoderTrace,
-        tokens: Option<&Selection>,
+        wanted: Option<&WantedTokens>,
     ) -> EncoderOutput {
         let mut hidden_states = Vec::new();
         let mut attentions = Vec::new();
@@ -70,12 +71,15 @@ impl<A: SelfAttention> Encoder<A> {
             if trace.hidden_states {
                 hidden_states.push(x.clone());
             }
-            let tokens = tokens.filter(|_| layers.peek().is_none());
-            if self.recompute && !trace.attentions {
-                x = recomputed(layer, x, mask, tokens);
+            let wanted = wanted.filter(|_| layers.peek().is_none());
+            // The gradient of a bias would not leave the recomputation.
+            if self.recompute && !trace.attentions && mask.bias.is_none() {
+                x = recomputed(layer, x, mask, wanted);
                 continue;
             }
-            let output = layer.forward(x, mask, trace.attentions, tokens);
+            let need_weights = trace.attentions;
+            let output =
+                layer.forward(AttentionInput { wanted, need_weights, ..AttentionInput::new(x, mask) });
             attentions.extend(output.weights);
             x = output.context;
         }
@@ -90,15 +94,15 @@ impl<A: SelfAttention> Encoder<A> {
 }
 
 /// The layer's output, to be computed again in the backward pass.
-fn recomputed<A: SelfAttention>(
+fn recomputed<A: Attention>(
     layer: &EncoderLayer<A>,
     x: Tensor<3>,
     mask: &AttentionMask,
-    tokens: Option<&Selection>,
+    wanted: Option<&WantedTokens>,
 ) -> Tensor<3> {
-    let (mask, tokens) = (mask.clone(), tokens.cloned());
+    let (mask, wanted) = (mask.clone(), wanted.cloned());
     ops::recompute(layer, x, move |layer: &EncoderLayer<A>, x| {
-        layer.forward(x, &mask, false, tokens.as_ref()).context
+        layer.forward(AttentionInput { wanted: wanted.as_ref(), ..AttentionInput::new(x, &mask) }).context
     })
 }
 
@@ -152,7 +156,7 @@ mod tests {
     }
 
     /// The logits, and all parameters' gradients where they have one.
-    fn results<A: SelfAttention>(
+    fn results<A: Attention>(
         model: &BertForPreTraining<A>,
         input: BertInput,
     ) -> (Vec<TensorData>, Vec<Option<TensorData>>) {
@@ -167,7 +171,7 @@ mod tests {
         (vec![logits.mlm.into_data(), pairs.into_data()], found.data)
     }
 
-    fn recomputing<A: SelfAttention>(model: &BertForPreTraining<A>) -> BertForPreTraining<A> {
+    fn recomputing<A: Attention>(model: &BertForPreTraining<A>) -> BertForPreTraining<A> {
         let mut again = model.clone();
         again.bert.encoder.recompute = true;
         again
@@ -183,7 +187,8 @@ mod tests {
             BertConfig { share_layers: true, ..config() }.init(&mut init()),
         ];
         let whole = models[0].clone();
-        for patterns in [first_layers(0), first_layers(2), vec!["bert.*".into()], vec!["*.bias".into()]] {
+        let first = |n_layers| first_layers(&whole, n_layers);
+        for patterns in [first(0), first(2), vec!["bert.*".into()], vec!["*.bias".into()]] {
             models.push(freeze(whole.clone(), &patterns).unwrap());
         }
         let lora = LoraConfig { dropout: 0.3, ..LoraConfig::default() };
@@ -211,10 +216,10 @@ mod tests {
         calls: Arc<AtomicUsize>,
     }
 
-    impl SelfAttention for Counted {
-        fn forward(&self, hidden: Tensor<3>, mask: &AttentionMask, need_weights: bool) -> AttentionOutput {
+    impl Attention for Counted {
+        fn forward(&self, input: AttentionInput<'_>) -> AttentionOutput {
             self.calls.fetch_add(1, Ordering::Relaxed);
-            self.inner.forward(hidden, mask, need_weights)
+            self.inner.forward(input)
         }
     }
 
@@ -231,7 +236,7 @@ mod tests {
             calls.swap(0, Ordering::Relaxed)
         };
         assert_eq!((count(&model), count(&recomputing(&model))), (3, 6));
-        let frozen = recomputing(&freeze(model.clone(), &first_layers(2)).unwrap());
+        let frozen = recomputing(&freeze(model.clone(), &first_layers(&model, 2)).unwrap());
         assert_eq!(count(&frozen), 4, "the frozen layers once");
         let valid = recomputing(&model.valid());
         valid.bert.forward(BertInput::new(Tensor::zeros([1, 4], &Device::flex())));
@@ -244,10 +249,11 @@ mod tests {
         inner: MultiHeadAttention,
     }
 
-    impl SelfAttention for Random {
-        fn forward(&self, hidden: Tensor<3>, mask: &AttentionMask, need_weights: bool) -> AttentionOutput {
-            let noise = hidden.random_like(Distribution::Default);
-            self.inner.forward(hidden + noise, mask, need_weights)
+    impl Attention for Random {
+        fn forward(&self, mut input: AttentionInput<'_>) -> AttentionOutput {
+            let noise = input.queries.random_like(Distribution::Default);
+            input.queries = input.queries + noise;
+            self.inner.forward(input)
         }
     }
 

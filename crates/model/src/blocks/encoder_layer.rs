@@ -1,14 +1,16 @@
-use super::attention_type::AttentionType;
-use super::{AttentionOutput, FeedForward, FeedForwardConfig, LayerNorm, Selection, SelfAttention};
+use super::part_type::{PartKind, PartType};
+use super::{
+    Attention, AttentionInput, AttentionOutput, FeedForward, FeedForwardConfig, LayerNorm, WantedTokens,
+};
 use crate::ParamInit;
-use crate::ops::{self, AttentionMask, Residual};
+use crate::ops::{self, Residual};
 use burn::module::Module;
-use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
 /// Where the layer normalisation of a sub-layer stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum NormPlacement {
     /// `LN(x + f(x))`: the original Transformer's and BERT's.
     #[default]
@@ -34,8 +36,8 @@ pub struct EncoderLayerConfig {
 }
 
 impl EncoderLayerConfig {
-    /// A layer around `attention`, which is any block that implements [`SelfAttention`].
-    pub fn init<A: SelfAttention>(&self, attention: A, init: &mut ParamInit) -> EncoderLayer<A> {
+    /// A layer around `attention`, which is any block that implements [`Attention`].
+    pub fn init<A: Attention>(&self, attention: A, init: &mut ParamInit) -> EncoderLayer<A> {
         let d_model = self.feed_forward.d_model;
         EncoderLayer {
             attention,
@@ -45,7 +47,7 @@ impl EncoderLayerConfig {
             attention_output_dropout: self.attention_output_dropout,
             feed_forward_output_dropout: self.feed_forward_output_dropout,
             norm: self.norm,
-            attention_type: AttentionType::new(),
+            attention_type: PartType::new(PartKind::Attention),
         }
     }
 }
@@ -53,7 +55,7 @@ impl EncoderLayerConfig {
 /// A Transformer encoder layer: self-attention and a feed-forward network, each with dropout, a
 /// residual connection and a normalisation (Vaswani et al. 2017, §3.1).
 #[derive(Module, Debug)]
-pub struct EncoderLayer<A: SelfAttention> {
+pub struct EncoderLayer<A: Attention> {
     /// The first sub-layer.
     pub attention: A,
     /// The normalisation of the first sub-layer, in either placement.
@@ -66,46 +68,34 @@ pub struct EncoderLayer<A: SelfAttention> {
     feed_forward_output_dropout: f64,
     #[module(skip)]
     norm: NormPlacement,
-    attention_type: AttentionType<A>,
+    attention_type: PartType<A>,
 }
 
-impl<A: SelfAttention> EncoderLayer<A> {
-    /// The layer's output in place of the context, with the attention's weights where asked for.
+impl<A: Attention> EncoderLayer<A> {
+    /// The layer's output in place of the context, with the attention's weights if they are asked for.
     ///
-    /// With `tokens` it is the output of these alone, without weights. The others are attended to; all else, five
-    /// sixths of a layer's work, they are spared.
+    /// If only some tokens are wanted, the output is theirs alone: the attention may still look at the others, but the
+    /// rest of the layer, five sixths of its work, leaves them out. The memory of cross-attention is not normalised here.
     ///
     /// # Shapes
-    /// - `x`: `[batch, len, d_model]`; the output likewise, or `[1, n, d_model]` of `n` tokens
-    pub fn forward(
-        &self,
-        x: Tensor<3>,
-        mask: &AttentionMask,
-        need_weights: bool,
-        tokens: Option<&Selection>,
-    ) -> AttentionOutput {
-        let attend = |x: Tensor<3>| match tokens {
-            Some(tokens) => {
-                AttentionOutput { context: self.attention.forward_some(x, mask, tokens), weights: None }
-            }
-            None => self.attention.forward(x, mask, need_weights),
-        };
-        let wanted = |x: Tensor<3>| match tokens {
-            Some(tokens) => tokens.of(x),
-            None => x,
-        };
+    /// - returns `[batch, q_len, d_model]`; of `n` wanted tokens `[1, n, d_model]`
+    pub fn forward(&self, input: AttentionInput<'_>) -> AttentionOutput {
+        let (x, wanted) = (input.queries.clone(), input.wanted);
         let (context, weights) = match self.norm {
             NormPlacement::Post => {
-                let attended = attend(x.clone());
-                let residual = Residual { input: wanted(x), dropout: self.attention_output_dropout };
+                let attended = self.attention.forward(input);
+                let input = WantedTokens::pick(wanted, x);
+                let residual = Residual { input, dropout: self.attention_output_dropout };
                 let x = self.attention_norm.add_forward(attended.context, residual);
                 let y = self.feed_forward.forward(x.clone());
                 let residual = Residual { input: x, dropout: self.feed_forward_output_dropout };
                 (self.feed_forward_norm.add_forward(y, residual), attended.weights)
             }
             NormPlacement::Pre => {
-                let attended = attend(self.attention_norm.forward(x.clone()));
-                let x = ops::dropout_add(attended.context, wanted(x), self.attention_output_dropout);
+                let queries = self.attention_norm.forward(x.clone());
+                let attended = self.attention.forward(AttentionInput { queries, ..input });
+                let x = WantedTokens::pick(wanted, x);
+                let x = ops::dropout_add(attended.context, x, self.attention_output_dropout);
                 let y = self.feed_forward.forward(self.feed_forward_norm.forward(x.clone()));
                 (ops::dropout_add(y, x, self.feed_forward_output_dropout), attended.weights)
             }
@@ -118,6 +108,7 @@ impl<A: SelfAttention> EncoderLayer<A> {
 mod tests {
     use super::*;
     use crate::blocks::{Activation, Linear, MultiHeadAttentionConfig};
+    use crate::ops::AttentionMask;
     use burn::module::Param;
     use burn::tensor::Device;
 
@@ -138,7 +129,9 @@ mod tests {
             let silenced = silence(&mut layer);
             silenced.weight = Param::from_tensor(silenced.weight.val().zeros_like());
             let x = init.truncated_normal([2, 5, 16]).val();
-            let run = || layer.forward(x.clone(), &AttentionMask::default(), false, None).context.into_data();
+            let run = || {
+                layer.forward(AttentionInput::new(x.clone(), &AttentionMask::default())).context.into_data()
+            };
             run() != run()
         };
         for norm in [NormPlacement::Post, NormPlacement::Pre] {

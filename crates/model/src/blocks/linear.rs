@@ -4,7 +4,7 @@ use crate::{ParamInit, ops};
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 
-/// An affine map of the last axis, `x·W + b`.
+/// An affine map of the last axis, `x·W + b`, or `x·W` without a bias.
 ///
 /// Weights start truncated-normal, biases zero, as in BERT (burn's own default is Kaiming uniform).
 #[derive(Module, Debug)]
@@ -12,7 +12,7 @@ pub struct Linear {
     /// `[d_in, d_out]`: the transpose of PyTorch's layout.
     pub weight: Param<Tensor<2>>,
     /// `[d_out]`
-    pub bias: Param<Tensor<1>>,
+    pub bias: Option<Param<Tensor<1>>>,
     /// A trained addition to the weight, where one is attached, see [`lora`](crate::lora).
     pub lora: Option<LoraAdapter>,
     /// The weight for inference, once [quantised](Self::quantize_int8) or [packed](Self::pack).
@@ -30,8 +30,14 @@ enum InferenceWeight {
 impl Linear {
     /// A new map from `d_in` to `d_out` features.
     pub fn new(d_in: usize, d_out: usize, init: &mut ParamInit) -> Self {
-        let weight = init.truncated_normal([d_in, d_out]);
-        Self { weight, bias: init.zeros([d_out]), lora: None, inference: None }
+        // The weight is drawn first.
+        let map = Self::without_bias(d_in, d_out, init);
+        Self { bias: Some(init.zeros([d_out])), ..map }
+    }
+
+    /// A new map from `d_in` to `d_out` features that adds nothing.
+    pub fn without_bias(d_in: usize, d_out: usize, init: &mut ParamInit) -> Self {
+        Self { weight: init.truncated_normal([d_in, d_out]), bias: None, lora: None, inference: None }
     }
 
     /// Multiplies in 8 bits from now on, see [`ops::linear_int8`]: for inference only. The weight itself stays
@@ -67,7 +73,7 @@ impl Linear {
     /// - `x`: `[..., d_in]`; returns `[..., d_out]`
     pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
         let added = self.lora.as_ref().map(|adapter| adapter.forward(x.clone()));
-        let bias = Some(self.bias.val());
+        let bias = self.bias.as_ref().map(Param::val);
         let y = match &self.inference {
             Some(InferenceWeight::Int8(weight)) => ops::linear_int8(x, weight, bias),
             Some(InferenceWeight::Packed(weight)) => ops::linear_packed(x, weight, bias),
@@ -77,5 +83,37 @@ impl Linear {
             Some(added) => y + added,
             None => y,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::weights;
+    use burn::tensor::{Device, Tolerance};
+
+    #[test]
+    fn a_map_may_have_no_bias() {
+        let device = Device::flex();
+        let init = &mut ParamInit::new(&device, 1);
+        let mut linear = Linear::without_bias(3, 2, init);
+        assert_eq!(weights::shapes(&linear), [("weight".to_string(), vec![3, 2])]);
+        let x = init.truncated_normal([4, 3]).val();
+        let expected = x.clone().matmul(linear.weight.val()).into_data();
+        let close =
+            |y: Tensor<2>| y.into_data().assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-3));
+        close(linear.forward(x.clone()));
+        linear.pack();
+        close(linear.forward(x.clone()));
+        linear.quantize_int8();
+        close(linear.forward(x));
+    }
+
+    #[test]
+    fn maps_with_a_bias_keep_their_paths() {
+        let linear = Linear::new(3, 2, &mut ParamInit::new(&Device::flex(), 1));
+        let mut paths: Vec<String> = weights::shapes(&linear).into_iter().map(|(path, _)| path).collect();
+        paths.sort();
+        assert_eq!(paths, ["bias", "weight"]);
     }
 }

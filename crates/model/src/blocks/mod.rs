@@ -2,24 +2,26 @@
 
 mod activation;
 mod attention;
-mod attention_type;
+mod attention_input;
 mod embedding;
 mod encoder;
 mod encoder_layer;
 mod feed_forward;
+mod key_value_cache;
 mod layer_norm;
 mod linear;
+mod part_type;
 mod positions;
 
 pub use activation::Activation;
-pub use attention::{
-    AttentionOutput, MultiHeadAttention, MultiHeadAttentionConfig, Selection, SelfAttention,
-};
-pub(crate) use attention_type::attention_types;
+pub use attention::{MultiHeadAttention, MultiHeadAttentionConfig};
+pub use attention_input::{Attention, AttentionInput, AttentionOutput, WantedTokens};
 pub use embedding::Embedding;
 pub use encoder::{Encoder, EncoderOutput, EncoderTrace};
 pub use encoder_layer::{EncoderLayer, EncoderLayerConfig, NormPlacement};
 pub use feed_forward::{FeedForward, FeedForwardConfig};
+pub use key_value_cache::KeyValueCache;
 pub use layer_norm::LayerNorm;
 pub use linear::Linear;
-pub use positions::{LearnedPositions, Positions, SinusoidalPositions};
+pub(crate) use part_type::{PartKind, PartType, part_types};
+pub use positions::{LearnedPositions, NoPositions, Positions, SinusoidalPositions};

@@ -1,13 +1,14 @@
 use super::Embedding;
 use crate::ParamInit;
 use crate::ops::Packing;
-use burn::module::Module;
+use burn::module::{Module, ModuleDisplay};
 use burn::tensor::{Device, Int, Tensor, TensorData};
 
-/// Something that gives a vector to each position of a sequence.
+/// Something that gives a vector to each position of a sequence, which is added to the token's embedding.
 ///
-/// Implement it for a position encoding of your own that is added to the token embeddings.
-pub trait Positions: Module {
+/// Implement it for a position encoding of your own. An encoding that acts inside the attention, as rotary positions
+/// and ALiBi do, belongs into a [`Attention`](super::Attention); its model has [`NoPositions`] here.
+pub trait Positions: Module + ModuleDisplay + Sync + 'static {
     /// The vectors of positions `0..len`.
     ///
     /// # Shapes
@@ -27,6 +28,22 @@ pub trait Positions: Module {
     fn packed(&self, packing: &Packing, device: &Device) -> Tensor<3> {
         let table = self.forward(packing.longest(), device).squeeze_dim::<2>(0);
         table.select(0, position_ids(packing, device)).unsqueeze_dim::<3>(0)
+    }
+
+    /// Embeddings with the vectors of their positions added to them.
+    ///
+    /// # Shapes
+    /// - `embeddings`: `[batch, len, d_model]`, or `[1, n_tokens, d_model]` if `packing` says so; returns the same
+    ///
+    /// # Panics
+    /// If a sequence is longer than what the encoding covers.
+    fn add_to(&self, embeddings: Tensor<3>, packing: Option<&Packing>) -> Tensor<3> {
+        let ([_, len, _], device) = (embeddings.dims(), embeddings.device());
+        let positions = match packing {
+            Some(packing) => self.packed(packing, &device),
+            None => self.forward(len, &device),
+        };
+        embeddings + positions
     }
 }
 
@@ -107,6 +124,21 @@ impl Positions for SinusoidalPositions {
     }
 }
 
+/// No positions at all: for a model whose attention knows them itself.
+#[derive(Module, Debug, Default)]
+pub struct NoPositions {}
+
+impl Positions for NoPositions {
+    /// A zero for each position, `[1, len, 1]`.
+    fn forward(&self, len: usize, device: &Device) -> Tensor<3> {
+        Tensor::zeros([1, len, 1], device)
+    }
+
+    fn add_to(&self, embeddings: Tensor<3>, _: Option<&Packing>) -> Tensor<3> {
+        embeddings
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -146,6 +178,17 @@ mod tests {
         let packed = positions.packed(&Packing::new([2, 1]), &device).squeeze_dim::<2>(0);
         assert_eq!(packed.clone().narrow(0, 0, 2).into_data(), table.clone().narrow(0, 2, 2).into_data());
         assert_eq!(packed.narrow(0, 2, 1).into_data(), table.narrow(0, 2, 1).into_data());
+    }
+
+    #[test]
+    fn no_positions_add_nothing() {
+        let embeddings = Tensor::<3>::ones([2, 3, 4], &Device::flex());
+        assert_eq!(
+            NoPositions {}.add_to(embeddings.clone(), None).into_data(),
+            embeddings.clone().into_data()
+        );
+        let sum = embeddings.clone() + NoPositions {}.forward(3, &Device::flex());
+        assert_eq!(sum.into_data(), embeddings.into_data());
     }
 
     #[test]

@@ -1,6 +1,6 @@
+use super::Family;
 use crate::ParamInit;
-use crate::bert::{BertConfig, Family};
-use crate::blocks::Activation;
+use crate::bert::BertConfig;
 use crate::tasks::SequenceHead;
 
 /// What stands on the encoder: which of transformers' classes a checkpoint belongs to.
@@ -37,57 +37,43 @@ impl Architecture {
     /// The name of transformers' class. A family without a class for two pretraining heads has the masked
     /// LM's.
     pub fn name(self, family: Family) -> String {
-        let two_heads = matches!(family, Family::Bert | Family::Albert);
-        let head = match self {
-            Self::Encoder => "Model",
-            Self::PreTraining if two_heads => "ForPreTraining",
-            Self::PreTraining | Self::MaskedLm => "ForMaskedLM",
-            Self::SequenceClassification => "ForSequenceClassification",
-            Self::MultipleChoice => "ForMultipleChoice",
-            Self::TokenClassification => "ForTokenClassification",
-            Self::QuestionAnswering => "ForQuestionAnswering",
-        };
-        format!("{}{head}", class_prefix(family))
+        family.class_name(self)
     }
 
     /// The family and architecture of a class of transformers; none for a class without a counterpart here.
     ///
     /// ELECTRA's discriminator, `ElectraForPreTraining`, is an encoder here.
     pub fn parse(name: &str) -> Option<(Family, Self)> {
-        if name == "ElectraForPreTraining" {
-            return Some((Family::Electra, Self::Encoder));
-        }
-        let mut pairs = Family::ALL.into_iter().flat_map(|family| Self::ALL.map(|head| (family, head)));
-        // The last one: a name that two have is the masked LM's.
-        pairs.rfind(|(family, head)| head.name(*family) == name)
+        Family::ALL.iter().find_map(|family| Some((*family, family.architecture(name)?)))
     }
 
-    /// A new head over sequences as the family's class has it, for
+    /// A new head over sequences as the class of `family` has it, for
     /// [sequence classification](Self::SequenceClassification) and [multiple choice](Self::MultipleChoice).
     pub fn sequence_head(
         self,
+        family: Family,
         encoder: &BertConfig,
         n_outputs: usize,
         dropout: f64,
         init: &mut ParamInit,
     ) -> SequenceHead {
         let head = SequenceHead::new(encoder.d_model, n_outputs, dropout, init);
-        match (encoder.family, self) {
-            (Family::Bert | Family::Albert, _) | (Family::Roberta, Self::MultipleChoice) => head,
-            (Family::Roberta, _) => head.with_dense(Activation::Tanh, init),
-            (Family::DistilBert, _) => head.with_dense(Activation::Relu, init),
-            (Family::Electra, _) => head.with_dense(Activation::Gelu, init),
+        match family.dense_activation(self) {
+            Some(activation) => head.with_dense(activation, init),
+            None => head,
         }
     }
 
-    /// Whether transformers' class has a pooler.
-    pub(super) fn has_pooler(self, family: Family) -> bool {
-        match (family, self) {
-            (Family::DistilBert | Family::Electra, _) => false,
-            (_, Self::Encoder | Self::MultipleChoice) => true,
-            (Family::Roberta, _) => false,
-            (_, Self::PreTraining | Self::SequenceClassification) => true,
-            (_, Self::MaskedLm | Self::TokenClassification | Self::QuestionAnswering) => false,
+    /// What the names of its classes end with.
+    pub(super) fn class_suffix(self) -> &'static str {
+        match self {
+            Self::Encoder => "Model",
+            Self::PreTraining => "ForPreTraining",
+            Self::MaskedLm => "ForMaskedLM",
+            Self::SequenceClassification => "ForSequenceClassification",
+            Self::MultipleChoice => "ForMultipleChoice",
+            Self::TokenClassification => "ForTokenClassification",
+            Self::QuestionAnswering => "ForQuestionAnswering",
         }
     }
 
@@ -97,37 +83,28 @@ impl Architecture {
     }
 }
 
-/// What the names of a family's classes begin with.
-pub(super) fn class_prefix(family: Family) -> &'static str {
-    match family {
-        Family::Bert => "Bert",
-        Family::Roberta => "Roberta",
-        Family::DistilBert => "DistilBert",
-        Family::Albert => "Albert",
-        Family::Electra => "Electra",
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn names_are_read_as_they_are_written() {
-        for family in Family::ALL {
+        for &family in Family::ALL {
             for architecture in Architecture::ALL {
                 let name = architecture.name(family);
                 let (found_family, found) = Architecture::parse(&name).unwrap();
                 assert_eq!((found_family, found.name(family)), (family, name));
             }
         }
-        assert_eq!(Architecture::MaskedLm.name(Family::DistilBert), "DistilBertForMaskedLM");
+        assert_eq!(Architecture::MaskedLm.name(Family::DISTILBERT), "DistilBertForMaskedLM");
         let parsed = Architecture::parse("RobertaForMaskedLM");
-        assert_eq!(parsed, Some((Family::Roberta, Architecture::MaskedLm)));
+        assert_eq!(parsed, Some((Family::ROBERTA, Architecture::MaskedLm)));
         assert_eq!(
             Architecture::parse("ElectraForPreTraining"),
-            Some((Family::Electra, Architecture::Encoder))
+            Some((Family::ELECTRA, Architecture::Encoder))
         );
-        assert_eq!(Architecture::parse("GPT2LMHeadModel"), None);
+        for none in ["GPT2LMHeadModel", "RobertaForPreTraining", "Bert", ""] {
+            assert_eq!(Architecture::parse(none), None, "{none}");
+        }
     }
 }

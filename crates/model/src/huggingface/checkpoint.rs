@@ -1,19 +1,11 @@
-use super::finite::first_non_finite;
-use super::folder::file_of;
-use super::layout::{is_transposed, transpose};
-use super::names::{canonical, tied, to_file};
 use super::{Architecture, MappedTensors, PretrainedConfig, tensors_of};
 use crate::bert::{Bert, BertConfig};
-use crate::{ModelError, ParamInit, Result, weights};
-use burn::module::Module;
-use burn::tensor::TensorData;
-use rayon::prelude::*;
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
+use crate::{HasBackbone, ModelError, ParamInit, Result};
 use std::path::{Path, PathBuf};
 
 /// What did not go from a checkpoint's tensors into a model's parameters one to one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LoadReport {
     /// Parameters that the checkpoint lacks and that keep their initial values, by their names in files of the
     /// model's architecture; each was declared new.
@@ -29,12 +21,14 @@ pub struct LoadReport {
 ///
 /// ```no_run
 /// # use burn::tensor::Device;
-/// # use cloze_model::{ParamInit, Result, huggingface::{Architecture, Checkpoint}};
+/// # use cloze_model::{HasBackbone, ParamInit, Result, bert::BertForPreTraining};
+/// # use cloze_model::huggingface::{Architecture, Checkpoint};
 /// # fn main() -> Result<()> {
 /// let checkpoint = Checkpoint::open("bert-base-uncased".as_ref())?;
 /// let encoder = checkpoint.encoder(Architecture::PreTraining);
 /// let model = encoder.init(&mut ParamInit::new(&Device::flex(), 42).deferred());
-/// let new = ["next_sentence.*", "bert.pooler.*"];
+/// let pooler = <BertForPreTraining>::path_of("pooler.*");
+/// let new = ["next_sentence.*", &pooler];
 /// let (model, report) = checkpoint.load_into(model, Architecture::PreTraining, &new)?;
 /// println!("initialised anew: {:?}", report.missing);
 /// # Ok(())
@@ -73,10 +67,12 @@ impl Checkpoint {
     /// The encoder for a model of `architecture`: with a pooler where transformers' class has one, and for the
     /// bare encoder only if the checkpoint has it.
     pub fn encoder(&self, architecture: Architecture) -> BertConfig {
-        let family = self.config.encoder.family;
-        let has_pooler = || self.tensors.floats.keys().any(|name| canonical(name).starts_with("pooler."));
+        let family = self.config.family;
+        let rules = family.rules(architecture, "");
+        let has_pooler =
+            || self.tensors.floats.keys().any(|name| rules.canonical(name).starts_with("pooler."));
         let pooler =
-            architecture.has_pooler(family) && (architecture != Architecture::Encoder || has_pooler());
+            family.has_pooler(architecture) && (architecture != Architecture::Encoder || has_pooler());
         BertConfig { pooler, ..self.config.encoder.clone() }
     }
 
@@ -91,7 +87,7 @@ impl Checkpoint {
         Ok((config, model, report))
     }
 
-    /// Puts the tensors into `model`, a [`Bert`](crate::bert::Bert) or a model whose encoder is its field `bert`.
+    /// Puts the tensors into `model`, a [`Bert`] or a model that has one.
     ///
     /// Names are those of `architecture` in the checkpoint's family, with or without a prefix, in the spelling of
     /// any time. A parameter whose path matches a pattern of `new` may be missing and then keeps its value;
@@ -101,105 +97,35 @@ impl Checkpoint {
     /// # Errors
     /// [`ModelError::MissingTensors`], [`ModelError::Shape`]; [`ModelError::NonFinite`] for the first of the model's
     /// tensors with a NaN or an infinity; [`ModelError::Config`] for a pattern that is none and for a masked-LM head whose projection is not the embedding table.
-    pub fn load_into<M: Module>(
+    pub fn load_into<M: HasBackbone>(
         self,
         model: M,
         architecture: Architecture,
         new: &[&str],
     ) -> Result<(M, LoadReport)> {
+        let rules = self.config.family.rules(architecture, &M::path_of(""));
         if self.without_weights {
-            let name = |(path, _): (String, _)| to_file(self.config.encoder.family, architecture, &path).0;
-            let mut missing: Vec<String> = weights::shapes(&model).into_iter().map(name).collect();
+            let mut missing = rules.names(&model)?;
             missing.sort();
             return Ok((model, LoadReport { missing, unexpected: Vec::new() }));
         }
-        let Self { config, folder: path, tensors: MappedTensors { floats, others }, .. } = self;
-        let new = patterns(new)?;
-        let family = config.encoder.family;
-        let mut report = LoadReport::default();
-        // Positions in order, which old checkpoints hold, are no weights.
-        report.unexpected.extend(others.into_iter().filter(|name| !name.ends_with("position_ids")));
-        let mut found: BTreeMap<String, (String, TensorData)> = BTreeMap::new();
-        for (name, data) in floats {
-            match found.entry(canonical(&name)) {
-                Entry::Vacant(place) => _ = place.insert((name, data)),
-                Entry::Occupied(_) => report.unexpected.push(name),
-            }
+        if architecture.has_mlm() && !self.config.tied {
+            return Err(ModelError::Config(format!(
+                "{}: `tie_word_embeddings` is false, expected a projection that is the embedding table",
+                self.folder.join("config.json").display()
+            )));
         }
-        if architecture.has_mlm() {
-            if !config.tied {
-                return Err(ModelError::Config(format!(
-                    "{}: `tie_word_embeddings` is false, expected a projection that is the embedding table",
-                    path.join("config.json").display()
-                )));
-            }
-            // Whichever of the two is there will do; a copy that is not one is left over.
-            for (copy, original) in tied(family) {
-                match (found.remove(&copy), found.get(&original)) {
-                    (Some(copy), None) => _ = found.insert(original, copy),
-                    (Some((_, data)), Some((_, same))) if data == *same => {}
-                    (Some(other), Some(_)) => _ = found.insert(copy, other),
-                    (None, _) => {}
-                }
-            }
-        }
-
-        let mut tensors = Vec::new();
-        let mut missing = Vec::new();
-        for (ours, shape) in weights::shapes(&model) {
-            let (theirs, _) = to_file(family, architecture, &ours);
-            match found.remove(&canonical(&theirs)) {
-                Some((name, data)) => {
-                    let transposed = is_transposed(&ours);
-                    let expected = if transposed { shape.into_iter().rev().collect() } else { shape };
-                    if data.shape().as_slice() != expected {
-                        let found = data.shape().to_vec();
-                        return Err(ModelError::Shape { path, name, expected, found });
-                    }
-                    tensors.push((ours, name, data, transposed));
-                }
-                None if new.iter().any(|pattern| pattern.matches(&ours)) => report.missing.push(theirs),
-                None => missing.push((theirs, ours)),
-            }
-        }
-        if !missing.is_empty() {
-            missing.sort();
-            let (names, mut parameters): (_, Vec<_>) = missing.into_iter().unzip();
-            return Err(ModelError::MissingTensors { path, names, parameter: parameters.swap_remove(0) });
-        }
-        report.unexpected.extend(found.into_values().map(|(name, _)| name));
-        report.unexpected.sort();
-        report.missing.sort();
-        let checked = |(ours, name, data, transposed): (String, String, TensorData, bool)| {
-            match first_non_finite(&data) {
-                Some((index, value)) => {
-                    Err(ModelError::NonFinite { path: file_of(&path, &name), name, index, value })
-                }
-                None => Ok((ours, if transposed { transpose(&data) } else { data })),
-            }
-        };
-        // All of them, so that of several errors the first tensor's is returned.
-        let tensors: Vec<Result<_>> = tensors.into_par_iter().map(checked).collect();
-        let tensors = tensors.into_iter().collect::<Result<_>>()?;
-        Ok((weights::replace(model, tensors), report))
+        rules.put(model, &self.folder, self.tensors, new)
     }
-}
-
-fn patterns(new: &[&str]) -> Result<Vec<glob::Pattern>> {
-    let parse = |pattern: &&str| {
-        glob::Pattern::new(pattern)
-            .map_err(|error| ModelError::Config(format!("`{pattern}` is no pattern of parameters: {error}")))
-    };
-    new.iter().map(parse).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bert::{BertForPreTraining, Family};
-    use crate::huggingface::{FloatType, SaveConfig, read_tensors, save_pretrained, write_tensors};
-    use crate::weights::NamedTensors;
-    use burn::tensor::Device;
+    use crate::bert::BertForPreTraining;
+    use crate::huggingface::{Family, FloatType, SaveConfig, read_tensors, save_pretrained, write_tensors};
+    use crate::weights::{self, NamedTensors};
+    use burn::tensor::{Device, TensorData};
 
     const FILE: &str = "model.safetensors";
 
@@ -443,7 +369,7 @@ mod tests {
         std::fs::write(&path, json.replacen('{', "{\"tie_word_embeddings\": false,", 1)).unwrap();
         assert!(load(folder.path(), &[]).unwrap_err().to_string().contains("tie_word_embeddings"));
         let checkpoint = Checkpoint::open(folder.path()).unwrap();
-        assert_eq!(checkpoint.config.encoder.family, Family::Bert);
+        assert_eq!(checkpoint.config.family, Family::BERT);
         checkpoint.load_encoder(&mut ParamInit::new(&Device::flex(), 1)).unwrap();
     }
 }

@@ -1,6 +1,6 @@
 //! One folder's format to another: nothing in between but tensors.
 
-use super::config::{FloatType, model_type};
+use super::config::FloatType;
 use super::sentence::read_json;
 use super::whole::write_text;
 use super::{MAX_SHARD_SIZE, PretrainedConfig, save_tensors, tensors_of};
@@ -67,7 +67,7 @@ pub fn convert(from: &Path, to: &Path, config: &ConvertConfig) -> Result<Convert
 
     let mut fields: Map<String, Value> = read_json(&path, "a model's configuration")?;
     if fields.get("model_type").is_none_or(Value::is_null) {
-        fields.insert("model_type".into(), model_type(pretrained.encoder.family).into());
+        fields.insert("model_type".into(), pretrained.family.model_type().into());
     }
     fields.shift_remove("dtype");
     fields.insert("torch_dtype".into(), dtype.name().into());

@@ -1,14 +1,6 @@
-//! How tensors lie in files: PyTorch stores a linear map's matrix as `[d_out, d_in]`, burn as `[d_in, d_out]`.
+//! How tensors lie in files: transposed, and several in one.
 
 use burn::tensor::TensorData;
-
-/// Whether a parameter, by this crate's path, lies transposed in files: every `weight` but those of the tables
-/// that are looked up.
-pub(super) fn is_transposed(path: &str) -> bool {
-    const TABLES: [&str; 3] =
-        ["embeddings.tokens.weight", "embeddings.token_types.weight", "embeddings.positions.table.weight"];
-    path.ends_with(".weight") && !TABLES.iter().any(|table| path.ends_with(table))
-}
 
 /// The transpose of a matrix; other tensors as they are.
 pub(super) fn transpose(data: &TensorData) -> TensorData {
@@ -35,26 +27,43 @@ pub(super) fn transpose(data: &TensorData) -> TensorData {
     TensorData::new(to, [columns, rows])
 }
 
+/// One tensor of several, which differ in size along `axis` alone.
+pub(super) fn concatenated(parts: &[TensorData], axis: usize) -> TensorData {
+    let mut shape = parts[0].shape().to_vec();
+    shape[axis] = parts.iter().map(|part| part.shape()[axis]).sum();
+    let blocks: Vec<&[f32]> =
+        parts.iter().map(|part| part.as_slice::<f32>().expect("weights are FP32")).collect();
+    let outer: usize = shape[..axis].iter().product();
+    let mut values = Vec::with_capacity(shape.iter().product());
+    for row in 0..outer {
+        for block in &blocks {
+            let len = block.len() / outer;
+            values.extend_from_slice(&block[row * len..(row + 1) * len]);
+        }
+    }
+    TensorData::new(values, shape)
+}
+
+/// A tensor cut into parts of these `sizes` along `axis`.
+pub(super) fn cut(data: &TensorData, axis: usize, sizes: &[usize]) -> Vec<TensorData> {
+    let (shape, from) = (data.shape(), data.as_slice::<f32>().expect("weights are FP32"));
+    let inner: usize = shape[axis + 1..].iter().product();
+    let row = shape[axis] * inner;
+    let mut start = 0;
+    let part = |size: &usize| {
+        let (begin, end) = (start * inner, (start + size) * inner);
+        start += size;
+        let values = from.chunks_exact(row.max(1)).flat_map(|row| &row[begin..end]).copied();
+        let mut shape = shape.to_vec();
+        shape[axis] = *size;
+        TensorData::new(values.collect::<Vec<f32>>(), shape)
+    };
+    sizes.iter().map(part).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn maps_are_transposed_and_tables_are_not() {
-        for path in ["bert.embeddings.projection.weight", "head.output.weight", "output.weight"] {
-            assert!(is_transposed(path), "{path}");
-        }
-        for path in [
-            "bert.embeddings.tokens.weight",
-            "embeddings.positions.table.weight",
-            "embeddings.token_types.weight",
-            "bert.embeddings.norm.gamma",
-            "crf.transitions",
-            "mlm.bias",
-        ] {
-            assert!(!is_transposed(path), "{path}");
-        }
-    }
 
     #[test]
     fn transposing_twice_is_the_identity() {
@@ -64,5 +73,15 @@ mod tests {
         assert_eq!(transpose(&once), data);
         let large = TensorData::new((0..70 * 33).map(|i| i as f32).collect::<Vec<_>>(), [70, 33]);
         assert_eq!(transpose(&transpose(&large)), large);
+    }
+
+    #[test]
+    fn what_is_cut_is_put_together_again() {
+        let data = TensorData::new((0..24).map(|i| i as f32).collect::<Vec<_>>(), [2, 4, 3]);
+        let middle = cut(&data, 1, &[1, 3]);
+        assert_eq!(middle[0], TensorData::new(vec![0f32, 1.0, 2.0, 12.0, 13.0, 14.0], [2, 1, 3]));
+        for (axis, sizes) in [(0, vec![1, 1]), (1, vec![1, 3]), (1, vec![0, 4]), (2, vec![1, 1, 1])] {
+            assert_eq!(concatenated(&cut(&data, axis, &sizes), axis), data, "axis {axis}");
+        }
     }
 }

@@ -1,31 +1,36 @@
 //! Models in the Hugging Face format: `config.json` and their weights, and what sentence-transformers puts
 //! beside them.
 //!
-//! [`Checkpoint`] reads a folder of any [family](crate::bert::Family) and puts its tensors into a model,
+//! [`Checkpoint`] reads a folder of any [`Family`] and puts its tensors into a model,
 //! [`save_pretrained`] writes one that transformers loads; [`convert`] takes a folder from one format to
-//! another. The only place where that format's spellings live.
+//! another. The only place where that format's spellings live: each family's in a file of its own, and other models'
+//! in [`TensorRules`] of your own.
 
 mod architecture;
 mod checkpoint;
 mod config;
 mod convert;
+mod families;
 mod fields;
 mod finite;
 mod folder;
 mod labels;
 mod layout;
-mod names;
+mod rules;
 mod safetensors_file;
 mod save;
 mod sentence;
 mod torch;
+mod transfer;
 mod whole;
 
 pub use architecture::Architecture;
 pub use checkpoint::{Checkpoint, LoadReport};
 pub use config::{FloatType, PretrainedConfig, ProblemType};
 pub use convert::{ConvertConfig, ConvertReport, convert};
+pub use families::Family;
 pub use folder::{MAX_SHARD_SIZE, save_tensors, tensors_of};
+pub use rules::{TensorRule, TensorRules};
 pub use safetensors_file::{MappedTensors, map_tensors, read_tensors, write_from_device, write_tensors};
 pub use save::{SaveConfig, SaveReport, save_pretrained};
 pub use sentence::SentenceConfig;

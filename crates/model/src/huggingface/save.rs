@@ -1,22 +1,22 @@
 use super::config::to_json;
 use super::convert::{overflows, stored_as};
 use super::finite::first_non_finite;
-use super::layout::{is_transposed, transpose};
-use super::names::to_file;
+use super::transfer::Transfer;
 use super::whole::write_text;
-use super::{Architecture, FloatType, MAX_SHARD_SIZE, PretrainedConfig, ProblemType, save_tensors};
+use super::{Architecture, Family, FloatType, MAX_SHARD_SIZE, PretrainedConfig, ProblemType, save_tensors};
 use crate::bert::BertConfig;
-use crate::blocks::{MultiHeadAttention, attention_types};
+use crate::blocks::{LearnedPositions, MultiHeadAttention, PartKind, part_types};
 use crate::weights::{self, NamedTensors};
-use crate::{ModelError, Result};
-use burn::module::Module;
+use crate::{HasBackbone, ModelError, Result};
 use std::any::type_name;
 use std::path::Path;
 
 /// What a saved folder says of a model besides its encoder.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SaveConfig {
-    /// Which class of transformers is to load it.
+    /// Which published encoder it is saved as.
+    pub family: Family,
+    /// Which of the family's classes in transformers is to load it.
     pub architecture: Architecture,
     /// The classes that the head tells apart, in the order of its outputs; none to say nothing.
     pub labels: Vec<String>,
@@ -34,9 +34,10 @@ pub struct SaveConfig {
 }
 
 impl SaveConfig {
-    /// FP32, and nothing else to say.
+    /// A BERT in FP32, and nothing else to say.
     pub fn new(architecture: Architecture) -> Self {
         Self {
+            family: Family::BERT,
             architecture,
             labels: Vec::new(),
             problem_type: None,
@@ -52,6 +53,7 @@ impl SaveConfig {
 impl From<&PretrainedConfig> for SaveConfig {
     fn from(config: &PretrainedConfig) -> Self {
         Self {
+            family: config.family,
             architecture: config.architecture,
             labels: config.labels.clone(),
             problem_type: config.problem_type,
@@ -82,43 +84,53 @@ pub struct SaveReport {
     pub unknown: Vec<String>,
 }
 
-/// Saves a model of `encoder`'s family as `config.json` and `model.safetensors` or its shards, for the class of
-/// transformers that `save` names, in `folder`, which is made where it is not there; it is one that [`Checkpoint::load_into`](super::Checkpoint::load_into) loads.
+/// Saves a model as `config.json` and `model.safetensors` or its shards, for the class of transformers that `save`
+/// names, in `folder`, which is made where it is not there; it is one that
+/// [`Checkpoint::load_into`](super::Checkpoint::load_into) loads.
 ///
 /// The masked-LM head's tied projection is stored once, as transformers does. Each file is written beside its
 /// place and renamed, the weights first.
 ///
 /// # Errors
-/// Before anything is written: those of [`SaveConfig::check`]; [`ModelError::ForeignAttention`] for an attention of
-/// your own, which the format cannot name; [`ModelError::NonFinite`] and [`ModelError::Narrowed`] for weights that are
+/// Before anything is written: those of [`SaveConfig::check`]; [`ModelError::ForeignPart`] for an attention or
+/// positions of your own, which the format cannot name; [`ModelError::NonFinite`] and [`ModelError::Narrowed`] for weights that are
 /// not finite, or would not be as `save` has them stored. Then whatever goes wrong in writing.
-pub fn save_pretrained<M: Module>(
+pub fn save_pretrained<M: HasBackbone>(
     folder: &Path,
     model: &M,
     encoder: &BertConfig,
     save: &SaveConfig,
 ) -> Result<SaveReport> {
     let config = serde_json::to_string_pretty(&to_json(encoder, save)?).expect("plain values serialise");
-    let own = type_name::<MultiHeadAttention>();
-    if let Some(attention) = attention_types(model).into_iter().find(|attention| attention != own) {
-        return Err(ModelError::ForeignAttention { attention });
+    for (kind, part) in part_types(model) {
+        let (known, expected) = match kind {
+            PartKind::Attention => (type_name::<MultiHeadAttention>(), "softmax attention"),
+            PartKind::Positions => (type_name::<LearnedPositions>(), "learned positions"),
+        };
+        if part != known {
+            return Err(ModelError::ForeignPart { kind: kind.name(), expected, part });
+        }
     }
     let mut report = SaveReport::default();
     let mut tensors = NamedTensors::new();
-    for (ours, data) in weights::collect(model) {
-        let (name, known) = to_file(encoder.family, save.architecture, &ours);
-        let data = if is_transposed(&ours) { transpose(&data) } else { data };
-        if let Some((index, value)) = first_non_finite(&data) {
-            return Err(ModelError::NonFinite { path: folder.into(), name, index, value });
+    let rules = save.family.rules(save.architecture, &M::path_of(""));
+    let mut parameters = weights::collect(model);
+    let shapes: Vec<(String, Vec<usize>)> =
+        parameters.iter().map(|(path, data)| (path.clone(), data.shape().to_vec())).collect();
+    for transfer in Transfer::all(&rules, &shapes)? {
+        for (name, data) in transfer.store(&mut parameters) {
+            if let Some((index, value)) = first_non_finite(&data) {
+                return Err(ModelError::NonFinite { path: folder.into(), name, index, value });
+            }
+            let stored = stored_as(&data, save.dtype);
+            if save.dtype != FloatType::F32 && overflows(&data, &stored) {
+                return Err(ModelError::Narrowed { path: folder.into(), name, dtype: save.dtype.name() });
+            }
+            if !transfer.known {
+                report.unknown.push(name.clone());
+            }
+            tensors.insert(name, stored);
         }
-        let stored = stored_as(&data, save.dtype);
-        if save.dtype != FloatType::F32 && overflows(&data, &stored) {
-            return Err(ModelError::Narrowed { path: folder.into(), name, dtype: save.dtype.name() });
-        }
-        if !known {
-            report.unknown.push(name.clone());
-        }
-        tensors.insert(name, stored);
     }
     save_tensors(folder, &tensors, save.max_shard_size)?;
     write_text(&folder.join("config.json"), &(config + "\n"))?;
@@ -130,10 +142,12 @@ mod tests {
     use super::*;
     use crate::ParamInit;
     use crate::bert::BertForPreTraining;
-    use crate::blocks::{self, AttentionOutput, Linear, MultiHeadAttentionConfig, SelfAttention};
+    use crate::blocks::{
+        self, Attention, AttentionInput, AttentionOutput, Linear, MultiHeadAttentionConfig,
+        SinusoidalPositions,
+    };
     use crate::huggingface::Checkpoint;
-    use crate::ops::AttentionMask;
-    use burn::module::Param;
+    use burn::module::{Module, Param};
     use burn::tensor::{Device, Tensor};
 
     fn config() -> BertConfig {
@@ -153,12 +167,13 @@ mod tests {
         output: Linear,
     }
 
-    impl SelfAttention for MultiHeadAttention {
-        fn forward(&self, hidden: Tensor<3>, _: &AttentionMask, _: bool) -> AttentionOutput {
+    impl Attention for MultiHeadAttention {
+        fn forward(&self, input: AttentionInput<'_>) -> AttentionOutput {
+            let AttentionInput { queries: hidden, wanted, .. } = input;
             let gate = burn::tensor::activation::sigmoid(
                 self.query.forward(hidden.clone()) * self.key.forward(hidden.clone()),
             );
-            AttentionOutput { context: self.output.forward(gate * self.value.forward(hidden)), weights: None }
+            AttentionOutput::new(self.output.forward(gate * self.value.forward(hidden)), wanted)
         }
     }
 
@@ -168,9 +183,9 @@ mod tests {
         inner: blocks::MultiHeadAttention,
     }
 
-    impl SelfAttention for Wrapped {
-        fn forward(&self, hidden: Tensor<3>, mask: &AttentionMask, need_weights: bool) -> AttentionOutput {
-            self.inner.forward(hidden, mask, need_weights)
+    impl Attention for Wrapped {
+        fn forward(&self, input: AttentionInput<'_>) -> AttentionOutput {
+            self.inner.forward(input)
         }
     }
 
@@ -197,7 +212,10 @@ mod tests {
         let error = save_pretrained(folder.path(), &wrapped, &config(), &save).unwrap_err();
         assert!(message(error).contains("::Wrapped` has no counterpart"));
         let error = save_pretrained(folder.path(), &wrapped.bert, &config(), &save).unwrap_err();
-        assert!(matches!(error, ModelError::ForeignAttention { .. }));
+        assert!(matches!(error, ModelError::ForeignPart { .. }));
+        let elsewhere = config().init(&mut init()).with_positions(SinusoidalPositions::new(16));
+        let error = save_pretrained(folder.path(), &elsewhere, &config(), &save).unwrap_err();
+        assert!(message(error).contains("::SinusoidalPositions` has no counterpart"));
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is written");
         save_pretrained(folder.path(), &published, &config(), &save).unwrap();
     }

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 /// Other dropout in fine-tuning than a checkpoint was pretrained with; what is none stays.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct DropoutOverrides {
     /// On the embeddings and on each sub-layer's output.
     #[serde(skip_serializing_if = "Option::is_none")]

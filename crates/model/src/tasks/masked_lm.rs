@@ -1,5 +1,5 @@
 use crate::bert::{Bert, BertInput, MlmHead};
-use crate::blocks::{MultiHeadAttention, SelfAttention};
+use crate::blocks::{Attention, LearnedPositions, MultiHeadAttention, Positions};
 use burn::module::Module;
 use burn::tensor::{Int, Tensor};
 
@@ -7,14 +7,14 @@ use burn::tensor::{Int, Tensor};
 ///
 /// Its loss is [`classification_loss`](super::classification_loss) of the logits and the pieces' ids.
 #[derive(Module, Debug)]
-pub struct BertForMaskedLm<A: SelfAttention = MultiHeadAttention> {
+pub struct BertForMaskedLm<A: Attention = MultiHeadAttention, P: Positions = LearnedPositions> {
     /// The encoder, whose token embeddings the head projects onto.
-    pub bert: Bert<A>,
+    pub bert: Bert<A, P>,
     /// Predicts pieces.
     pub mlm: MlmHead,
 }
 
-impl<A: SelfAttention> BertForMaskedLm<A> {
+impl<A: Attention, P: Positions> BertForMaskedLm<A, P> {
     /// The pieces' logits at some tokens.
     ///
     /// # Shapes

@@ -39,6 +39,8 @@ mod sequence_head;
 mod testing;
 mod token_classification;
 
+use crate::backbone::has_bert;
+
 pub use crf::{Crf, TagRules};
 pub use dropout::DropoutOverrides;
 pub use masked_lm::BertForMaskedLm;
@@ -47,3 +49,11 @@ pub use question_answering::{BertForQuestionAnswering, SpanLogits, span_loss};
 pub use sequence_classification::{BertForSequenceClassification, classification_loss, regression_loss};
 pub use sequence_head::SequenceHead;
 pub use token_classification::BertForTokenClassification;
+
+has_bert!(
+    BertForMaskedLm,
+    BertForMultipleChoice,
+    BertForQuestionAnswering,
+    BertForSequenceClassification,
+    BertForTokenClassification,
+);

@@ -1,7 +1,7 @@
 use super::SequenceHead;
 use super::sequence_classification::summaries;
 use crate::bert::{Bert, BertInput};
-use crate::blocks::{MultiHeadAttention, SelfAttention};
+use crate::blocks::{Attention, LearnedPositions, MultiHeadAttention, Positions};
 use burn::module::Module;
 use burn::tensor::Tensor;
 
@@ -10,14 +10,14 @@ use burn::tensor::Tensor;
 ///
 /// Its loss is [`classification_loss`](super::classification_loss) of the scores and the right choice's number.
 #[derive(Module, Debug)]
-pub struct BertForMultipleChoice<A: SelfAttention = MultiHeadAttention> {
+pub struct BertForMultipleChoice<A: Attention = MultiHeadAttention, P: Positions = LearnedPositions> {
     /// The encoder.
-    pub bert: Bert<A>,
+    pub bert: Bert<A, P>,
     /// On one vector a sequence, with one output.
     pub head: SequenceHead,
 }
 
-impl<A: SelfAttention> BertForMultipleChoice<A> {
+impl<A: Attention, P: Positions> BertForMultipleChoice<A, P> {
     /// The choices' scores; `input` has a question's choices one after another, and of each question as many.
     ///
     /// # Shapes

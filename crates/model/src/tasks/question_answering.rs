@@ -1,5 +1,5 @@
 use crate::bert::{Bert, BertInput};
-use crate::blocks::{Linear, MultiHeadAttention, SelfAttention};
+use crate::blocks::{Attention, LearnedPositions, Linear, MultiHeadAttention, Positions};
 use crate::ops::{CrossEntropy, Packing};
 use burn::module::Module;
 use burn::tensor::{Bool, Int, Tensor, TensorData};
@@ -10,9 +10,9 @@ const OUTSIDE: f32 = -1e9;
 /// An encoder that points at the answer to a question in a text: a logit for each token of being its first, and
 /// one of being its last (Devlin et al. 2019, §4.2).
 #[derive(Module, Debug)]
-pub struct BertForQuestionAnswering<A: SelfAttention = MultiHeadAttention> {
+pub struct BertForQuestionAnswering<A: Attention = MultiHeadAttention, P: Positions = LearnedPositions> {
     /// The encoder.
-    pub bert: Bert<A>,
+    pub bert: Bert<A, P>,
     /// `[d_model, 2]`: begin and end.
     pub output: Linear,
 }
@@ -26,7 +26,7 @@ pub struct SpanLogits {
     pub end: Tensor<2>,
 }
 
-impl<A: SelfAttention> BertForQuestionAnswering<A> {
+impl<A: Attention, P: Positions> BertForQuestionAnswering<A, P> {
     /// A row of logits a sequence, packed input too. Padding is outside, and so is what the caller says: the
     /// question and the special tokens, but for the first one where it stands for no answer. (transformers'
     /// model leaves all of that in the softmax.)

@@ -1,6 +1,6 @@
 use super::SequenceHead;
 use crate::bert::{Bert, BertInput, Pooling, SentencePooling};
-use crate::blocks::{MultiHeadAttention, SelfAttention};
+use crate::blocks::{Attention, LearnedPositions, MultiHeadAttention, Positions};
 use crate::ops::CrossEntropy;
 use burn::module::Module;
 use burn::tensor::{Int, Tensor};
@@ -8,9 +8,9 @@ use burn::tensor::{Int, Tensor};
 /// An encoder that classifies sequences or pairs of them (Devlin et al. 2019, §4.1), or with one output puts a
 /// number to them.
 #[derive(Module, Debug)]
-pub struct BertForSequenceClassification<A: SelfAttention = MultiHeadAttention> {
+pub struct BertForSequenceClassification<A: Attention = MultiHeadAttention, P: Positions = LearnedPositions> {
     /// The encoder.
-    pub bert: Bert<A>,
+    pub bert: Bert<A, P>,
     /// On one vector a sequence.
     pub head: SequenceHead,
     /// Which vector: none is the pooler's, or the first token's state where the encoder has no pooler.
@@ -18,9 +18,9 @@ pub struct BertForSequenceClassification<A: SelfAttention = MultiHeadAttention> 
     pub pooling: Option<Pooling>,
 }
 
-impl<A: SelfAttention> BertForSequenceClassification<A> {
+impl<A: Attention, P: Positions> BertForSequenceClassification<A, P> {
     /// A head on the pooler's output, or on the first state where there is no pooler.
-    pub fn new(bert: Bert<A>, head: SequenceHead) -> Self {
+    pub fn new(bert: Bert<A, P>, head: SequenceHead) -> Self {
         Self { bert, head, pooling: None }
     }
 
@@ -48,8 +48,8 @@ impl<A: SelfAttention> BertForSequenceClassification<A> {
 }
 
 /// One vector a sequence, `[sequences, d_model]`, of padded and of packed input.
-pub(super) fn summaries<A: SelfAttention>(
-    bert: &Bert<A>,
+pub(super) fn summaries<A: Attention, P: Positions>(
+    bert: &Bert<A, P>,
     input: BertInput,
     pooling: Option<Pooling>,
 ) -> Tensor<2> {

@@ -62,8 +62,8 @@ mod tests {
         let mut head = SequenceHead::new(3, 2, 0.5, init).with_dense(Activation::Tanh, init);
         let fill = |linear: &mut Linear, p, bias| {
             linear.weight = Param::from_tensor(matrix(linear.weight.dims(), p, &device));
-            let [n] = linear.bias.dims();
-            linear.bias = Param::from_tensor(matrix([1, n], bias, &device).squeeze_dim::<1>(0));
+            let [n] = linear.bias.as_ref().unwrap().dims();
+            linear.bias = Some(Param::from_tensor(matrix([1, n], bias, &device).squeeze_dim::<1>(0)));
         };
         fill(&mut head.output, 1.3, 0.9);
         fill(head.dense.as_mut().unwrap(), 0.7, 0.2);

@@ -1,6 +1,6 @@
 use super::{Crf, classification_loss};
 use crate::bert::{Bert, BertInput};
-use crate::blocks::{Linear, MultiHeadAttention, SelfAttention};
+use crate::blocks::{Attention, LearnedPositions, Linear, MultiHeadAttention, Positions};
 use crate::ops::{self, CrossEntropy};
 use burn::module::Module;
 use burn::tensor::{Int, Tensor, TensorData};
@@ -8,9 +8,9 @@ use burn::tensor::{Int, Tensor, TensorData};
 /// An encoder that tags words: the state of a word's first piece is classified (Devlin et al. 2019, §5.3), and
 /// with a [`Crf`] the tags of a sentence together (Lample et al. 2016).
 #[derive(Module, Debug)]
-pub struct BertForTokenClassification<A: SelfAttention = MultiHeadAttention> {
+pub struct BertForTokenClassification<A: Attention = MultiHeadAttention, P: Positions = LearnedPositions> {
     /// The encoder.
-    pub bert: Bert<A>,
+    pub bert: Bert<A, P>,
     /// `[d_model, n_tags]`
     pub output: Linear,
     /// Over the output's logits as emissions.
@@ -19,7 +19,7 @@ pub struct BertForTokenClassification<A: SelfAttention = MultiHeadAttention> {
     pub dropout: f64,
 }
 
-impl<A: SelfAttention> BertForTokenClassification<A> {
+impl<A: Attention, P: Positions> BertForTokenClassification<A, P> {
     /// Logits, or emissions, at some tokens: one row a word.
     ///
     /// # Shapes

@@ -90,21 +90,18 @@ impl PostProcessor {
         }
     }
 
-    /// The ids of one text with those of the special tokens around them.
-    pub(crate) fn apply_to_ids(&self, ids: Vec<u32>, add_special: bool) -> Vec<u32> {
+    /// Puts those of the special tokens around the ids of one text, which begin at `start` of `ids`.
+    pub(crate) fn apply_to_ids(&self, ids: &mut Vec<u32>, start: usize, add_special: bool) {
         match self {
             Self::BertProcessing { sep, cls } | Self::RobertaProcessing { sep, cls, .. } if add_special => {
-                let mut whole = Vec::with_capacity(ids.len() + 2);
-                whole.push(cls.1);
-                whole.extend(ids);
-                whole.push(sep.1);
-                whole
+                ids.insert(start, cls.1);
+                ids.push(sep.1);
             }
-            Self::TemplateProcessing(template) => template.apply_to_ids(&ids, add_special),
+            Self::TemplateProcessing(template) => template.apply_to_ids(ids, start, add_special),
             Self::Sequence { processors } => {
-                processors.iter().fold(ids, |ids, processor| processor.apply_to_ids(ids, add_special))
+                processors.iter().for_each(|processor| processor.apply_to_ids(ids, start, add_special));
             }
-            _ => ids,
+            _ => {}
         }
     }
 

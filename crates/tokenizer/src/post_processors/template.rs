@@ -124,19 +124,20 @@ impl TemplateProcessing {
         Ok(())
     }
 
-    /// The ids of one text with those of the special tokens around them.
-    pub(super) fn apply_to_ids(&self, ids: &[u32], add_special: bool) -> Vec<u32> {
-        let mut whole = Vec::with_capacity(ids.len() + self.added_tokens(false));
+    /// Puts those of the special tokens around the ids of one text, which begin at `start` of `ids`.
+    pub(super) fn apply_to_ids(&self, ids: &mut Vec<u32>, start: usize, add_special: bool) {
+        // What the template makes is appended; then the text's own ids are removed.
+        let end = ids.len();
         for piece in &self.single {
             match piece {
-                TemplatePiece::Sequence { id: TemplateSequence::A, .. } => whole.extend(ids),
+                TemplatePiece::Sequence { id: TemplateSequence::A, .. } => ids.extend_from_within(start..end),
                 TemplatePiece::SpecialToken { id, .. } if add_special => {
-                    whole.extend(self.special_tokens.get(id).into_iter().flat_map(|token| &token.ids));
+                    ids.extend(self.special_tokens.get(id).into_iter().flat_map(|token| &token.ids));
                 }
                 _ => {}
             }
         }
-        whole
+        ids.drain(start..end);
     }
 
     pub(super) fn apply(&self, mut parts: Vec<Encoding>, add_special: bool) -> Vec<Encoding> {

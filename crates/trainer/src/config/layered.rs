@@ -30,13 +30,16 @@ pub(super) fn merge(
     Ok(merged)
 }
 
-/// Reads the config at `path` with the `sets` over it as a `T`, which `finish` completes and checks.
+/// Reads a config's `text`, from `file`, with the `sets` over it as a `T`, which `finish` completes and checks. `name`
+/// is the run's where nothing else is.
 pub(crate) fn read<T: DeserializeOwned>(
-    path: &Path,
+    text: &str,
+    name: &str,
+    file: &Place,
     sets: &[String],
     finish: impl Fn(&mut T) -> Check,
 ) -> Result<T> {
-    let merged = merge(&text(path)?, &stem(path), &Place::file(path), sets, |_| {})?;
+    let merged = merge(text, name, file, sets, |_| {})?;
     strict::read(&merged, &[], finish)
 }
 
@@ -46,10 +49,12 @@ pub(crate) fn has_table(path: &Path, name: &str) -> Result<bool> {
     Ok(root.get(name).is_some())
 }
 
-fn text(path: &Path) -> Result<String> {
+/// The text of the config file at `path`.
+pub(crate) fn text(path: &Path) -> Result<String> {
     std::fs::read_to_string(path).map_err(TrainerError::io("read config", path))
 }
 
-fn stem(path: &Path) -> String {
+/// The name that the file at `path` gives a run.
+pub(crate) fn stem(path: &Path) -> String {
     path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
 }

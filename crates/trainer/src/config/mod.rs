@@ -8,6 +8,9 @@
 //! The merged table is then read strictly: an unknown key, a wrong type or a value out of range is an error
 //! that says where it stands and what was expected.
 //!
+//! Configs grow: none of their structs can be written as a literal outside this crate. A program that has no file makes
+//! one with [`RunConfig::parse`] or [`FineTuneConfig::parse`](crate::finetune::FineTuneConfig::parse), and sets fields.
+//!
 //! Paths in a config are relative to the **current directory** of the process, not to the config's folder,
 //! so that a config resolved into a run folder keeps its meaning.
 //!
@@ -26,7 +29,6 @@
 //! # Ok::<(), cloze_trainer::TrainerError>(())
 //! ```
 
-mod folder;
 pub(crate) mod layered;
 mod layers;
 mod sections;
@@ -39,15 +41,16 @@ use std::path::Path;
 use cloze_data::{CorpusConfig, ExampleConfig};
 use serde::{Deserialize, Serialize};
 
+use crate::engine::folder_config::flatten;
+pub use crate::engine::folder_config::{Difference, FolderConfig};
+use crate::engine::schedule::Schedule;
+pub use crate::engine::{CheckpointSection, LogSection, NonFinite, OptimizerSection, Precision};
 use crate::error::{Place, Result, TrainerError};
-use crate::schedule::Schedule;
 pub use cloze_model::blocks::{Activation, NormPlacement};
-use folder::flatten;
-pub use folder::{Difference, FolderConfig};
 use layers::{Node, TAG, Value};
 pub use sections::{
-    CheckpointSection, EvalSection, LogSection, ModelPreset, ModelSection, NewModel, NonFinite,
-    OptimizerSection, Precision, PretrainedModel, RunSection, TokenizerSection, TrainSection,
+    EvalSection, ModelPreset, ModelSection, NewModel, PretrainedModel, RunSection, TokenizerSection,
+    TrainSection,
 };
 
 /// Everything a pretraining run is told.
@@ -56,6 +59,7 @@ pub use sections::{
 /// preset spelled out, which reads back as the same config.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct RunConfig {
     /// `[run]`: name and seed.
     pub run: RunSection,
@@ -106,13 +110,15 @@ impl RunConfig {
     /// file and line, or the argument, at fault.
     pub fn load(path: impl AsRef<Path>, sets: &[String]) -> Result<Self> {
         let path = path.as_ref();
-        let text = std::fs::read_to_string(path).map_err(TrainerError::io("read config", path))?;
-        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-        Self::parse(&text, &stem, &Place::file(path), sets)
+        Self::parse(&layered::text(path)?, &layered::stem(path), &Place::file(path), sets)
     }
 
-    /// Resolves a config's `text`, from `file`; `name` is the run's where the text gives none.
-    fn parse(text: &str, name: &str, file: &Place, sets: &[String]) -> Result<Self> {
+    /// Resolves a config's `text`, which stands in `file`, with the `sets` laid over it; `name` is the run's where the
+    /// text gives none.
+    ///
+    /// # Errors
+    /// Those of [`load`](Self::load).
+    pub fn parse(text: &str, name: &str, file: &Place, sets: &[String]) -> Result<Self> {
         let mut merged = layered::merge(text, name, file, sets, expand_model)?;
         complete_model(&mut merged)?;
         strict::read(&merged, &known_keys(), |config| validate::validate(config))
@@ -136,6 +142,12 @@ impl FolderConfig for RunConfig {
 
     fn load(path: &Path) -> Result<Self> {
         Self::load(path, &[])
+    }
+
+    /// With patience, evaluations decide when training ends.
+    fn is_free(&self, key: &str) -> bool {
+        let watched = self.eval.patience.is_some() && key.starts_with("eval.");
+        !watched && FREE_KEYS.iter().any(|free| key.starts_with(free))
     }
 }
 

@@ -7,11 +7,12 @@ use cloze_model::blocks::{Activation, NormPlacement};
 use cloze_tokenizer::Tokenizer;
 use serde::{Deserialize, Serialize};
 
-use crate::optimizer::{Algorithm, OptimizerConfig, ParamGroup};
+use crate::engine::{NonFinite, Precision};
 
 /// `[run]`: which run this is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct RunSection {
     /// The run's name; the config file's stem where it is not given.
     pub name: String,
@@ -23,6 +24,7 @@ pub struct RunSection {
 /// `[tokenizer]`: where the vocabulary comes from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+#[non_exhaustive]
 pub enum TokenizerSection {
     /// A WordPiece vocabulary trained on the corpus, with BERT's normalisation.
     TrainWordpiece {
@@ -52,9 +54,20 @@ pub enum TokenizerSection {
     Checkpoint {},
 }
 
+impl TokenizerSection {
+    /// The file or folder that it is loaded from, where it is.
+    pub fn path(&self) -> Option<&PathBuf> {
+        match self {
+            Self::Load { path } => Some(path),
+            Self::TrainWordpiece { .. } | Self::TrainByteBpe { .. } | Self::Checkpoint {} => None,
+        }
+    }
+}
+
 /// The published sizes of BERT (Devlin et al. 2019; the small ones Turc et al. 2019).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum ModelPreset {
     /// 2 layers of width 128.
     Tiny,
@@ -109,6 +122,7 @@ impl ModelPreset {
 /// `[model]`: what is trained. The `kind` need not be written: with a `path` it is `"pretrained"`, else `"new"`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum ModelSection {
     /// An encoder with random weights.
     New(NewModel),
@@ -125,6 +139,14 @@ impl ModelSection {
         }
     }
 
+    /// The checkpoint's, where there is one.
+    pub fn as_pretrained(&self) -> Option<&PretrainedModel> {
+        match self {
+            Self::New(_) => None,
+            Self::Pretrained(model) => Some(model),
+        }
+    }
+
     /// The checkpoint's, where there is one; programs may put a hub name's folder into its `path`.
     pub fn as_pretrained_mut(&mut self) -> Option<&mut PretrainedModel> {
         match self {
@@ -137,6 +159,7 @@ impl ModelSection {
 /// A checkpoint that pretraining goes on from. Its sizes and its tokenizer are its own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct PretrainedModel {
     /// The Hugging Face folder, relative to the current directory; programs may take a hub's name too.
     pub path: PathBuf,
@@ -151,6 +174,7 @@ pub struct PretrainedModel {
 /// A new encoder. The vocabulary's size is the tokenizer's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct NewModel {
     /// A published size: gives `n_layers`, `d_model`, `n_heads` and `d_ff` where their own keys do not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -216,6 +240,7 @@ impl NewModel {
 /// `[train]`: how much is trained, and with what.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct TrainSection {
     /// Updates of the weights.
     pub steps: u64,
@@ -242,84 +267,10 @@ pub struct TrainSection {
     pub recompute: bool,
 }
 
-/// What happens on a loss or gradient that is not finite.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum NonFinite {
-    /// The run ends with an error that names step and batch.
-    #[default]
-    Stop,
-    /// The step changes no weight and is counted.
-    Skip,
-}
-
-/// In what precision matrices are multiplied in training. Parameters, gradients and all else are in 32 bits
-/// in either; so are evaluations.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Precision {
-    /// 32-bit floats.
-    #[default]
-    F32,
-    /// bfloat16 factors, 32-bit sums.
-    Bf16,
-}
-
-impl From<Precision> for cloze_ops::Precision {
-    fn from(precision: Precision) -> Self {
-        match precision {
-            Precision::F32 => Self::Fp32,
-            Precision::Bf16 => Self::Bf16,
-        }
-    }
-}
-
-/// `[optimizer]`: the rule by which weights move, without weight decay on biases and norms.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct OptimizerSection {
-    /// The rule: `"adamw"` or `"lamb"`. Default `"adamw"`.
-    #[serde(default)]
-    pub algorithm: Algorithm,
-    /// Peak learning rate; `[schedule]` says how the rate gets there and leaves.
-    pub lr: f64,
-    /// Decay of the gradients' running mean. Default 0.9.
-    #[serde(default = "defaults::beta1")]
-    pub beta1: f64,
-    /// Decay of the squared gradients' running mean. Default 0.999.
-    #[serde(default = "defaults::beta2")]
-    pub beta2: f64,
-    /// Added to the root of the second moment. Default 1e-6, as in BERT.
-    #[serde(default = "defaults::eps")]
-    pub eps: f64,
-    /// Share of each weight taken off per step, times the learning rate. Default 0.01.
-    #[serde(default = "defaults::weight_decay")]
-    pub weight_decay: f64,
-    /// Longest gradient over all parameters together (its Euclidean norm); 0 clips nothing. Default 1.
-    #[serde(default = "defaults::clip_norm")]
-    pub clip_norm: f64,
-    /// Parameters with a learning rate or a weight decay of their own. Default none.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub groups: Vec<ParamGroup>,
-}
-
-impl OptimizerSection {
-    /// What the optimiser itself is to know.
-    pub fn constants(&self) -> OptimizerConfig {
-        OptimizerConfig {
-            algorithm: self.algorithm,
-            beta1: self.beta1,
-            beta2: self.beta2,
-            eps: self.eps,
-            weight_decay: self.weight_decay,
-            groups: self.groups.clone(),
-        }
-    }
-}
-
 /// `[eval]`: evaluation on held-out documents.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct EvalSection {
     /// Share of the documents held out from training, between 0 and 1. Default 0.05.
     pub heldout_fraction: f64,
@@ -329,43 +280,15 @@ pub struct EvalSection {
     pub batch_size: usize,
     /// Sequences evaluated at most, the same ones each time. Default 2,000.
     pub max_examples: usize,
+    /// Evaluations in a row without a lower masked-token loss after which training ends; the best model is then the
+    /// result. Without it, all steps are made, and the last model is the result.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub patience: Option<u64>,
 }
 
 impl Default for EvalSection {
     fn default() -> Self {
-        Self { heldout_fraction: 0.05, every: 1_000, batch_size: 64, max_examples: 2_000 }
-    }
-}
-
-/// `[checkpoint]`: what a run can be resumed from.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct CheckpointSection {
-    /// Steps between checkpoints; the last step always has one. Default 1,000.
-    pub every: u64,
-    /// How many of the latest are kept. Default 2.
-    pub keep_last: usize,
-    /// Whether the one with the lowest held-out loss is kept too. Default true.
-    pub keep_best: bool,
-}
-
-impl Default for CheckpointSection {
-    fn default() -> Self {
-        Self { every: 1_000, keep_last: 2, keep_best: true }
-    }
-}
-
-/// `[log]`: what a run writes down.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct LogSection {
-    /// Steps between training records; each is the mean over those steps. Default 50.
-    pub every: u64,
-}
-
-impl Default for LogSection {
-    fn default() -> Self {
-        Self { every: 50 }
+        Self { heldout_fraction: 0.05, every: 1_000, batch_size: 64, max_examples: 2_000, patience: None }
     }
 }
 
@@ -405,25 +328,5 @@ mod defaults {
 
     pub fn prefetch() -> usize {
         4
-    }
-
-    pub fn beta1() -> f64 {
-        0.9
-    }
-
-    pub fn beta2() -> f64 {
-        0.999
-    }
-
-    pub fn eps() -> f64 {
-        1e-6
-    }
-
-    pub fn weight_decay() -> f64 {
-        0.01
-    }
-
-    pub fn clip_norm() -> f64 {
-        1.0
     }
 }

@@ -8,8 +8,8 @@ use cloze_model::ModelError;
 use cloze_model::huggingface::{Architecture, SaveConfig};
 
 use super::{ModelSection, NewModel, OptimizerSection, RunConfig, TokenizerSection};
+use crate::engine::schedule::Schedule;
 use crate::error::{Place, TrainerError};
-use crate::schedule::Schedule;
 
 /// A value that does not do: its dotted key, what it is, and what was expected.
 #[derive(Debug, PartialEq)]
@@ -103,7 +103,7 @@ fn examples(config: &RunConfig) -> Check {
         PairConfig::SentenceOrder { short_seq_prob } => {
             share("examples.pairs.short_seq_prob", short_seq_prob)?;
         }
-        PairConfig::DocSentences | PairConfig::FullSentences => {}
+        _ => {}
     }
     masking(&config.examples.masking)
 }
@@ -218,6 +218,7 @@ fn reports(config: &RunConfig) -> Check {
     at_least(1, "eval.every", config.eval.every)?;
     at_least(1, "eval.batch_size", config.eval.batch_size)?;
     at_least(1, "eval.max_examples", config.eval.max_examples)?;
+    at_least(1, "eval.patience", config.eval.patience.unwrap_or(1))?;
     at_least(1, "checkpoint.every", config.checkpoint.every)?;
     at_least(1, "checkpoint.keep_last", config.checkpoint.keep_last)?;
     at_least(1, "log.every", config.log.every)

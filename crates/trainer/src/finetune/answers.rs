@@ -1,19 +1,25 @@
 //! Answers cut from a text: extractive question answering.
 
+use super::config::FineTuneConfig;
 use super::config::TaskSection;
+use super::kinds::{OpenedModel, SavedModel, TaskKind};
+use super::run::TaskRun;
 use super::task::{Encoded, Task, bad_setting, input, labels, pretrained_encoder, rows, softmax};
 use crate::Result;
-use crate::evaluation::report::{Answer, AnswerExample, AnswerPredictions, Predictions, SquadVersion};
+use crate::config::validate::{Check, at_least, ensure};
+use crate::engine::Outcome;
+use crate::metrics::progress::RunProgress;
 use burn::tensor::{Bool, Device, Tensor, TensorData};
 use cloze_data::SkipReport;
 use cloze_data::labelled::{
     AnswerConfig, LabelledSource, PredictedAnswer, Question, QuestionFeatures, TokenSequence, WindowScores,
     Windows, best_answer, encode_questions, questions,
 };
+use cloze_evaluation::report::{Answer, AnswerExample, AnswerPredictions, Predictions, SquadVersion};
 use cloze_model::ParamInit;
-use cloze_model::bert::{Bert, BertConfig};
+use cloze_model::bert::BertConfig;
 use cloze_model::blocks::Linear;
-use cloze_model::huggingface::{Architecture, Checkpoint, LoadReport};
+use cloze_model::huggingface::{Architecture, Checkpoint, LoadReport, ProblemType};
 use cloze_model::tasks::{BertForQuestionAnswering, DropoutOverrides, SpanLogits, span_loss};
 use cloze_tokenizer::Tokenizer;
 use std::path::Path;
@@ -133,6 +139,44 @@ fn window_loss(scores: &WindowScores) -> f64 {
     (of(scores.starts, start) + of(scores.ends, end)) / 2.0
 }
 
+/// Answers in texts, as a section says it.
+pub(super) struct AnswerKind<'a>(pub &'a TaskSection);
+
+impl TaskKind for AnswerKind<'_> {
+    fn check(&self, _: &FineTuneConfig) -> Check {
+        let TaskSection::Answers { max_answer, n_best, null_threshold, .. } = self.0 else {
+            return Ok(());
+        };
+        at_least(1, "task.max_answer", *max_answer)?;
+        at_least(1, "task.n_best", *n_best)?;
+        let threshold = null_threshold.unwrap_or(0.0);
+        ensure(threshold.is_finite(), "task.null_threshold", threshold, "a number")
+    }
+
+    fn default_max_len(&self) -> usize {
+        384
+    }
+
+    fn tune(&self, run: TaskRun<'_>, progress: &mut dyn RunProgress) -> Result<Outcome> {
+        let data = &run.config.data;
+        let (task, examples, skipped) = AnswerTask::read(self.0, &data.train)?;
+        let data = run.reading(progress).data::<AnswerTask>(
+            (examples, skipped),
+            |source| task.read_more(source),
+            |examples| task.encode(run.tokenizer, examples, data.max_len),
+        )?;
+        run.train(&task, data, progress)
+    }
+
+    fn saved_as(&self) -> (Architecture, Option<ProblemType>) {
+        (Architecture::QuestionAnswering, None)
+    }
+
+    fn open(&self, saved: SavedModel<'_>) -> Result<OpenedModel> {
+        saved.open(AnswerTask::of(self.0)?)
+    }
+}
+
 impl Task for AnswerTask {
     type Model = BertForQuestionAnswering;
     type Example = Question;
@@ -207,10 +251,6 @@ impl Task for AnswerTask {
             None => SquadVersion::One,
         };
         Box::new(AnswerPredictions { version, examples })
-    }
-
-    fn encoder<'a>(&self, model: &'a mut Self::Model) -> &'a mut Bert {
-        &mut model.bert
     }
 
     fn section(&self) -> TaskSection {

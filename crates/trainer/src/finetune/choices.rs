@@ -1,19 +1,23 @@
 //! The right one of several choices.
 
 use super::config::TaskSection;
+use super::kinds::{OpenedModel, SavedModel, TaskKind};
+use super::run::TaskRun;
 use super::task::{Encoded, Task, argmax, input, labels, pretrained_encoder, softmax};
 use crate::Result;
-use crate::evaluation::report::{ChoiceExample as Predicted, ChoicePredictions, Predictions};
+use crate::engine::Outcome;
+use crate::metrics::progress::RunProgress;
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 use cloze_data::SkipReport;
 use cloze_data::labelled::{
     ChoiceExample, ChoiceFeatures, LabelledSource, TokenSequence, choices, encode_choices,
 };
-use cloze_model::ParamInit;
-use cloze_model::bert::{Bert, BertConfig};
-use cloze_model::huggingface::{Architecture, Checkpoint, LoadReport};
+use cloze_evaluation::report::{ChoiceExample as Predicted, ChoicePredictions, Predictions};
+use cloze_model::bert::BertConfig;
+use cloze_model::huggingface::{Architecture, Checkpoint, LoadReport, ProblemType};
 use cloze_model::ops::CrossEntropy;
 use cloze_model::tasks::{BertForMultipleChoice, DropoutOverrides, classification_loss};
+use cloze_model::{HasBackbone, ParamInit};
 use cloze_tokenizer::Tokenizer;
 use std::path::Path;
 
@@ -46,6 +50,30 @@ impl ChoiceTask {
     ) -> Result<Encoded<ChoiceExample, ChoiceFeatures>> {
         let features = encode_choices(tokenizer, &examples, max_len)?;
         Ok(Encoded { examples, features })
+    }
+}
+
+/// Multiple choice.
+pub(super) struct ChoiceKind;
+
+impl TaskKind for ChoiceKind {
+    fn tune(&self, run: TaskRun<'_>, progress: &mut dyn RunProgress) -> Result<Outcome> {
+        let (task, data) = (ChoiceTask, &run.config.data);
+        let train = task.read(&data.train)?;
+        let data = run.reading(progress).data::<ChoiceTask>(
+            train,
+            |source| task.read(source),
+            |examples| task.encode(run.tokenizer, examples, data.max_len),
+        )?;
+        run.train(&task, data, progress)
+    }
+
+    fn saved_as(&self) -> (Architecture, Option<ProblemType>) {
+        (Architecture::MultipleChoice, None)
+    }
+
+    fn open(&self, saved: SavedModel<'_>) -> Result<OpenedModel> {
+        saved.open(ChoiceTask)
     }
 }
 
@@ -106,10 +134,6 @@ impl Task for ChoiceTask {
         Box::new(ChoicePredictions { examples: examples.collect() })
     }
 
-    fn encoder<'a>(&self, model: &'a mut Self::Model) -> &'a mut Bert {
-        &mut model.bert
-    }
-
     fn section(&self) -> TaskSection {
         TaskSection::MultipleChoice {}
     }
@@ -123,9 +147,11 @@ impl Task for ChoiceTask {
         const ARCHITECTURE: Architecture = Architecture::MultipleChoice;
         let mut init = init.deferred();
         let (config, bert, of_head) = pretrained_encoder(&checkpoint, ARCHITECTURE, dropout, &mut init)?;
-        let head = ARCHITECTURE.sequence_head(&config, 1, of_head, &mut init);
+        let family = checkpoint.config.family;
+        let head = ARCHITECTURE.sequence_head(family, &config, 1, of_head, &mut init);
         let model = BertForMultipleChoice { bert, head };
-        let (model, report) = checkpoint.load_into(model, ARCHITECTURE, &["head.*", "bert.pooler.*"])?;
+        let pooler = <BertForMultipleChoice>::path_of("pooler.*");
+        let (model, report) = checkpoint.load_into(model, ARCHITECTURE, &["head.*", &pooler])?;
         Ok((config, model, report))
     }
 }

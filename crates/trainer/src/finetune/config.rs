@@ -6,8 +6,8 @@ use super::validate::validate;
 use crate::config::{
     CheckpointSection, FolderConfig, LogSection, NonFinite, OptimizerSection, Precision, RunSection, layered,
 };
-use crate::error::Result;
-use crate::schedule::Schedule;
+use crate::engine::schedule::Schedule;
+use crate::error::{Place, Result};
 use cloze_data::labelled::{AnswerConfig, LabelledSource, Windows};
 use cloze_model::bert::Pooling;
 use cloze_model::lora::LoraConfig;
@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 /// [`FineTuneConfig::load`] resolves one from a file, whose `[task]` tells it from a pretraining run's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct FineTuneConfig {
     /// `[run]`: name and seed.
     pub run: RunSection,
@@ -49,6 +50,7 @@ pub struct FineTuneConfig {
 /// `[task]`: what is to be predicted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+#[non_exhaustive]
 pub enum TaskSection {
     /// A class of each text or pair of texts.
     Classification {
@@ -101,6 +103,10 @@ pub enum TaskSection {
     Prompt(PromptSection),
 }
 
+fn one() -> usize {
+    1
+}
+
 fn stride() -> usize {
     Windows::default().stride
 }
@@ -120,6 +126,7 @@ fn n_best() -> usize {
 /// `[model]`: the checkpoint, and what of it is trained.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct FineTuneModel {
     /// The Hugging Face folder, relative to the current directory; programs may take a hub's name too.
     pub path: PathBuf,
@@ -147,6 +154,7 @@ pub struct FineTuneModel {
 /// `[data]`: examples to train on and to measure with.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct DataSection {
     /// The training data, and how all files are read.
     pub train: LabelledSource,
@@ -175,11 +183,19 @@ fn unset() -> usize {
 /// `[train]`: how much is trained, and with what.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct FineTuneTrain {
     /// Passes over the training data; 0 for a prompt that is only measured.
     pub epochs: u64,
-    /// Examples in a step.
+    /// Examples in one micro-batch: what is in memory at once.
     pub batch_size: usize,
+    /// Tokens of a micro-batch at most, counted with padding to its longest example: where examples are long, it has
+    /// fewer of them than `batch_size`. Default no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch_tokens: Option<usize>,
+    /// Micro-batches averaged into one step. Default 1.
+    #[serde(default = "one")]
+    pub accumulate: usize,
     /// What happens on a loss or gradient that is not finite. Default `"stop"`.
     #[serde(default)]
     pub non_finite: NonFinite,
@@ -195,6 +211,7 @@ pub struct FineTuneTrain {
 /// `[eval]`: when to measure, by what, and when to stop.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct FineTuneEval {
     /// Evaluations in an epoch, the last one at its end. Default 1.
     pub per_epoch: u64,
@@ -229,10 +246,18 @@ impl FineTuneConfig {
     /// # Errors
     /// As [`RunConfig::load`](crate::config::RunConfig::load).
     pub fn load(path: &Path, sets: &[String]) -> Result<Self> {
-        layered::read(path, sets, |config: &mut Self| {
+        Self::parse(&layered::text(path)?, &layered::stem(path), &Place::file(path), sets)
+    }
+
+    /// Resolves a config's `text`, which stands in `file`, with the `sets` laid over it; `name` is the run's if the text
+    /// gives none.
+    ///
+    /// # Errors
+    /// As [`RunConfig::parse`](crate::config::RunConfig::parse).
+    pub fn parse(text: &str, name: &str, file: &Place, sets: &[String]) -> Result<Self> {
+        layered::read(text, name, file, sets, |config: &mut Self| {
             if config.data.max_len == unset() {
-                config.data.max_len =
-                    if matches!(config.task, TaskSection::Answers { .. }) { 384 } else { 128 };
+                config.data.max_len = config.task.kind().default_max_len();
             }
             validate(config)
         })
@@ -279,7 +304,12 @@ kind = "linear"
         std::fs::write(&path, text).unwrap();
         assert!(FineTuneConfig::is_at(&path).unwrap());
         let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
-        FineTuneConfig::load(&path, &sets)
+        let loaded = FineTuneConfig::load(&path, &sets);
+        if let Ok(loaded) = &loaded {
+            let parsed = FineTuneConfig::parse(text, "sst2", &Place::file(Path::new("memory")), &sets);
+            assert_eq!(&parsed.unwrap(), loaded);
+        }
+        loaded
     }
 
     #[test]

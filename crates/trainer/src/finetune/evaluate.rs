@@ -1,10 +1,11 @@
 //! A model's outputs on a whole split, and what they are worth.
 
 use super::task::{Encoded, Task};
-use crate::evaluation::figures::Figures;
-use crate::evaluation::report::Predictions;
+use crate::engine::Advance;
 use burn::tensor::Device;
 use cloze_data::labelled::{BatchSize, Buckets, restore};
+use cloze_evaluation::figures::Figures;
+use cloze_evaluation::report::Predictions;
 use cloze_ops::on_awake_cores;
 
 /// What a model predicts for examples. `model` and `device` are without autodiff; batches are of similar length
@@ -20,15 +21,6 @@ pub fn predict<T: Task>(
 ) -> Box<dyn Predictions> {
     let outputs = outputs(task, model, &data.features, batch_tokens, device, progress);
     task.predictions(&data.examples, &data.features, &outputs)
-}
-
-/// How far a model is through what it is given.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Advance {
-    /// What it is done with: in most tasks examples, of long texts windows.
-    pub done: usize,
-    /// The share of all tokens that these have.
-    pub share: f64,
 }
 
 /// A model's outputs in the order of the features.
@@ -71,11 +63,11 @@ pub(super) fn in_batches<T: Task, R>(
 /// The figures of predictions, `metric` the main one of them where it is given.
 ///
 /// # Errors
-/// [`TrainerError::NoFigure`](crate::TrainerError::NoFigure).
+/// [`EvaluationError::NoFigure`](cloze_evaluation::EvaluationError::NoFigure).
 pub fn figures(predictions: &dyn Predictions, metric: Option<&str>) -> crate::Result<Figures> {
     let figures = predictions.figures();
     match metric {
-        Some(name) => figures.with_main(name),
+        Some(name) => Ok(figures.with_main(name)?),
         None => Ok(figures),
     }
 }

@@ -5,33 +5,36 @@
 //! that is asked.
 
 mod answers;
-mod asking;
 mod choices;
 mod config;
 mod evaluate;
 mod held_out;
+mod kinds;
 mod model_folder;
+mod predict;
 mod predictor;
 mod prompt;
 mod reading;
+mod recipe;
 mod run;
-mod seeds;
 mod shots;
+mod start;
 mod tags;
 mod task;
 mod template;
 mod texts;
 mod validate;
 
+pub use crate::engine::Advance;
 pub use answers::{AnswerTask, SpanScores};
 pub use choices::ChoiceTask;
 pub use config::{DataSection, FineTuneConfig, FineTuneEval, FineTuneModel, FineTuneTrain, TaskSection};
-pub use evaluate::{Advance, figures, outputs, predict};
+pub use evaluate::{figures, outputs, predict};
 pub use model_folder::{TASK_FILE, TaskFile};
 pub use predictor::{Evaluation, Measured, Predicted, Predictor};
 pub use prompt::{PromptSection, PromptTask};
-pub use run::{FineTuned, fine_tune};
-pub use seeds::{OverSeeds, fine_tune_seeds};
+pub use reading::TaskData;
+pub use run::{fine_tune, fine_tune_task};
 pub use tags::{SentenceFeatures, SentenceTags, TagTask, TaggingSection};
 pub use task::{Encoded, Task, input};
 pub use template::{PromptFeatures, Template};

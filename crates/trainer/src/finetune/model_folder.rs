@@ -3,11 +3,13 @@
 use super::config::TaskSection;
 use super::tags::TaggingSection;
 use crate::{Result, TrainerError};
-use burn::module::Module;
 use cloze_data::DataError;
 use cloze_data::labelled::{AnswerConfig, LabelSet, LongSentences, TagScheme, Windows};
+use cloze_model::HasBackbone;
 use cloze_model::bert::BertConfig;
-use cloze_model::huggingface::{Architecture, PretrainedConfig, ProblemType, SaveConfig, save_pretrained};
+use cloze_model::huggingface::{
+    Architecture, Family, PretrainedConfig, ProblemType, SaveConfig, save_pretrained,
+};
 use cloze_tokenizer::Tokenizer;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -123,6 +125,7 @@ fn of_config(config: &PretrainedConfig) -> std::result::Result<TaskSection, Stri
 
 /// What is saved beside the weights.
 pub(super) struct ModelFolder<'a> {
+    pub family: Family,
     pub encoder: &'a BertConfig,
     pub tokenizer: &'a Tokenizer,
     pub file: TaskFile,
@@ -138,7 +141,7 @@ impl ModelFolder<'_> {
         Ok(self.config().check(self.encoder)?)
     }
 
-    pub fn save<M: Module>(&self, model: &M, folder: &Path) -> Result<()> {
+    pub fn save<M: HasBackbone>(&self, model: &M, folder: &Path) -> Result<()> {
         save_pretrained(folder, model, self.encoder, &self.config())?;
         self.tokenizer.save(folder)?;
         let path = folder.join(TASK_FILE);
@@ -148,24 +151,13 @@ impl ModelFolder<'_> {
 
     /// What the model is saved as.
     fn config(&self) -> SaveConfig {
-        let (architecture, problem) = match self.file.task {
-            TaskSection::Classification { .. } => {
-                (Architecture::SequenceClassification, Some(ProblemType::SingleLabel))
-            }
-            TaskSection::Regression { .. } => {
-                (Architecture::SequenceClassification, Some(ProblemType::Regression))
-            }
-            TaskSection::Answers { .. } => (Architecture::QuestionAnswering, None),
-            TaskSection::MultipleChoice {} => (Architecture::MultipleChoice, None),
-            TaskSection::Tagging(_) => (Architecture::TokenClassification, None),
-            TaskSection::Prompt(_) => (Architecture::MaskedLm, None),
-        };
+        let (architecture, problem) = self.file.task.kind().saved_as();
         let labels = match (self.labels, problem) {
             (Some(labels), _) => labels.names().to_vec(),
             // Where no label is named transformers takes two outputs for granted; it names a number so.
             (None, Some(ProblemType::Regression)) => vec!["LABEL_0".into()],
             (None, _) => Vec::new(),
         };
-        SaveConfig { labels, problem_type: problem, ..SaveConfig::new(architecture) }
+        SaveConfig { family: self.family, labels, problem_type: problem, ..SaveConfig::new(architecture) }
     }
 }

@@ -1,27 +1,21 @@
 //! A model's folder that is asked: JSON in, JSON out, or a split of labelled data.
 
-use super::answers::AnswerTask;
-use super::asking::Ask;
-use super::choices::ChoiceTask;
 use super::config::{FineTuneConfig, TaskSection};
-use super::evaluate::{Advance, figures, outputs};
+use super::evaluate::{figures, outputs};
 use super::held_out::held_out;
+use super::kinds::{OpenedModel, SavedModel};
 use super::model_folder::TaskFile;
-use super::prompt::PromptTask;
-use super::tags::TagTask;
+use super::predict::PredictTask;
 use super::task::{Task, bad_setting};
-use super::texts::TextTask;
-use crate::evaluation::figures::Figures;
-use crate::evaluation::report::Predictions;
+use crate::engine::Advance;
 use crate::fit::check_fit;
 use crate::{Result, TrainerError};
 use burn::tensor::Device;
 use cloze_data::labelled::LabelledSource;
 use cloze_data::{DataError, SkipReport};
-use cloze_model::ParamInit;
-use cloze_model::bert::BertConfig;
-use cloze_model::huggingface::{Architecture, Checkpoint, LoadReport};
-use cloze_model::tasks::DropoutOverrides;
+use cloze_evaluation::figures::Figures;
+use cloze_evaluation::report::Predictions;
+use cloze_model::huggingface::Checkpoint;
 use cloze_tokenizer::Tokenizer;
 use serde_json::Value;
 use std::fmt::Debug;
@@ -38,8 +32,8 @@ const BATCH_TOKENS: usize = 2_048;
 pub struct Predictor {
     folder: PathBuf,
     section: TaskSection,
-    model: Box<dyn Asked>,
-    means: Means,
+    model: Box<dyn AnyTaskModel>,
+    setup: Setup,
     max_positions: usize,
 }
 
@@ -101,29 +95,15 @@ impl Predictor {
             Some(file) => file,
             None => TaskFile::of_config(folder, &checkpoint.config, &tokenizer)?,
         };
-        let (encoder, model, report) = match &section {
-            TaskSection::Classification { .. } | TaskSection::Regression { .. } => {
-                // A model saved elsewhere does not say whether it knows pairs; it cannot if no pair fits it.
-                let config = checkpoint.encoder(Architecture::SequenceClassification);
-                let takes_pairs =
-                    || tokenizer.check_inputs(config.vocab_size, config.n_token_types, true).is_ok();
-                let pairs = pairs.or_else(|| (!takes_pairs()).then_some(false));
-                open(TextTask::saved(&section, pairs)?, checkpoint, int8, device)?
-            }
-            TaskSection::Answers { .. } => open(AnswerTask::of(&section)?, checkpoint, int8, device)?,
-            TaskSection::Prompt(prompt) => {
-                open(PromptTask::new(prompt, &tokenizer, folder)?, checkpoint, int8, device)?
-            }
-            TaskSection::MultipleChoice {} => open(ChoiceTask, checkpoint, int8, device)?,
-            TaskSection::Tagging(tagging) => open(TagTask::spelt_out(tagging)?, checkpoint, int8, device)?,
-        };
+        let saved = SavedModel { folder, tokenizer: &tokenizer, checkpoint, pairs, int8, device };
+        let OpenedModel { encoder, model, report } = section.kind().open(saved)?;
         if let Some(missing) = report.missing.into_iter().next() {
             return Err(TrainerError::NoTaskHead { folder: folder.into(), missing });
         }
         check_fit(&tokenizer, &encoder, folder, model.has_pairs())?;
         let max_positions = encoder.max_positions;
-        let means = Means { tokenizer, max_len: max_len.min(max_positions), device: device.clone() };
-        Ok(Self { folder: folder.into(), section, model, means, max_positions })
+        let setup = Setup { tokenizer, max_len: max_len.min(max_positions), device: device.clone() };
+        Ok(Self { folder: folder.into(), section, model, setup, max_positions })
     }
 
     /// What it predicts, labels spelt out.
@@ -133,7 +113,7 @@ impl Predictor {
 
     /// Tokens of a sequence at most, special ones among them.
     pub fn max_len(&self) -> usize {
-        self.means.max_len
+        self.setup.max_len
     }
 
     /// Has each prediction list the `n` best answers as `n_best`, or as many as the task keeps (its own `n_best`).
@@ -161,7 +141,7 @@ impl Predictor {
         progress: &mut dyn FnMut(Advance),
     ) -> Result<Predicted> {
         let lines: Vec<&str> = lines.iter().map(AsRef::as_ref).collect();
-        self.model.predict(&lines, &self.means, progress)
+        self.model.predict(&lines, &self.setup, progress)
     }
 
     /// What the model is worth on examples that are read, cut into tokens and measured as `config` says. The
@@ -169,7 +149,7 @@ impl Predictor {
     ///
     /// # Errors
     /// A config for another kind of task than the model's, or with longer sequences than it takes; those of
-    /// reading the data; [`TrainerError::NoExamples`], [`TrainerError::NoFigure`].
+    /// reading the data; [`TrainerError::NoExamples`], [`EvaluationError::NoFigure`](cloze_evaluation::EvaluationError::NoFigure).
     pub fn evaluate(
         &self,
         config: &FineTuneConfig,
@@ -195,7 +175,7 @@ impl Predictor {
             }
         };
         let source = config.data.train.with_files(files.to_vec());
-        self.model.evaluate(config, &source, share, &self.means, progress)
+        self.model.evaluate(config, &source, share, &self.setup, progress)
     }
 }
 
@@ -207,19 +187,19 @@ fn kind_of(task: &TaskSection) -> String {
 
 /// What every model is asked with.
 #[derive(Debug)]
-struct Means {
+pub(super) struct Setup {
     tokenizer: Tokenizer,
     max_len: usize,
     device: Device,
 }
 
 /// A task and its model, whatever their types.
-trait Asked: Debug + Send + Sync {
+pub(super) trait AnyTaskModel: Debug + Send + Sync {
     fn list(&mut self, n: usize) -> bool;
 
     fn has_pairs(&self) -> bool;
 
-    fn predict(&self, lines: &[&str], means: &Means, progress: &mut dyn FnMut(Advance)) -> Result<Predicted>;
+    fn predict(&self, lines: &[&str], setup: &Setup, progress: &mut dyn FnMut(Advance)) -> Result<Predicted>;
 
     /// Of the source's examples all, or those that are held out where a `share` is.
     fn evaluate(
@@ -227,33 +207,16 @@ trait Asked: Debug + Send + Sync {
         config: &FineTuneConfig,
         source: &LabelledSource,
         share: Option<f64>,
-        means: &Means,
+        setup: &Setup,
         progress: &mut dyn FnMut(Advance),
     ) -> Result<Evaluation>;
 }
 
+/// A task and its model.
 #[derive(Debug)]
-struct TaskModel<T: Ask> {
-    task: T,
-    model: T::Model,
-}
-
-/// A checkpoint's model for a task.
-fn open<T: Ask<Model: Sync> + Send + Sync + 'static>(
-    task: T,
-    checkpoint: Checkpoint,
-    int8: bool,
-    device: &Device,
-) -> Result<(BertConfig, Box<dyn Asked>, LoadReport)> {
-    let init = &mut ParamInit::new(device, 0);
-    let (encoder, mut model, report) = task.model(checkpoint, &DropoutOverrides::default(), init)?;
-    let asked = task.encoder(&mut model);
-    if int8 {
-        asked.quantize_int8()
-    } else {
-        asked.pack_weights()
-    }
-    Ok((encoder, Box::new(TaskModel { task, model }), report))
+pub(super) struct TaskModel<T: PredictTask> {
+    pub task: T,
+    pub model: T::Model,
 }
 
 /// A model's outputs in the order of the features.
@@ -275,7 +238,7 @@ fn finite_outputs<T: Task>(
     }
 }
 
-impl<T: Ask<Model: Sync> + Send + Sync> Asked for TaskModel<T> {
+impl<T: PredictTask<Model: Sync> + Send + Sync> AnyTaskModel for TaskModel<T> {
     fn list(&mut self, n: usize) -> bool {
         self.task.list(n)
     }
@@ -284,7 +247,7 @@ impl<T: Ask<Model: Sync> + Send + Sync> Asked for TaskModel<T> {
         self.task.has_pairs()
     }
 
-    fn predict(&self, lines: &[&str], means: &Means, progress: &mut dyn FnMut(Advance)) -> Result<Predicted> {
+    fn predict(&self, lines: &[&str], setup: &Setup, progress: &mut dyn FnMut(Advance)) -> Result<Predicted> {
         let Self { task, model } = self;
         let (mut values, mut refused) = (Vec::with_capacity(lines.len()), None);
         let (mut places, mut examples, mut origins) = (Vec::new(), Vec::new(), Vec::new());
@@ -306,15 +269,15 @@ impl<T: Ask<Model: Sync> + Send + Sync> Asked for TaskModel<T> {
             }
             values.push(Value::Null);
         }
-        let (data, truncated) = match task.tokens(&means.tokenizer, examples, means.max_len) {
+        let (data, truncated) = match task.tokens(&setup.tokenizer, examples, setup.max_len) {
             Err(TrainerError::Data(DataError::Example { number, source })) => {
                 // The lines before it have their values.
-                let predicted = self.predict(&lines[..places[number - 1]], means, progress)?;
+                let predicted = self.predict(&lines[..places[number - 1]], setup, progress)?;
                 return Ok(Predicted { refused: Some(source.into()), ..predicted });
             }
             tokens => tokens?,
         };
-        let outputs = finite_outputs(task, model, &data.features, BATCH_TOKENS, &means.device, progress)?;
+        let outputs = finite_outputs(task, model, &data.features, BATCH_TOKENS, &setup.device, progress)?;
         for (place, value) in places.into_iter().zip(task.answer(&origins, &data, &outputs)) {
             values[place] = value;
         }
@@ -326,7 +289,7 @@ impl<T: Ask<Model: Sync> + Send + Sync> Asked for TaskModel<T> {
         config: &FineTuneConfig,
         source: &LabelledSource,
         share: Option<f64>,
-        means: &Means,
+        setup: &Setup,
         progress: &mut dyn FnMut(Advance),
     ) -> Result<Evaluation> {
         let (task, mut examples, skipped) = self.task.labelled(&config.task, source)?;
@@ -334,10 +297,10 @@ impl<T: Ask<Model: Sync> + Send + Sync> Asked for TaskModel<T> {
             let mut held = held_out(examples.len(), share, config.run.seed).into_iter();
             examples.retain(|_| held.next() == Some(true));
         }
-        let (data, truncated) = task.tokens(&means.tokenizer, examples, config.data.max_len)?;
+        let (data, truncated) = task.tokens(&setup.tokenizer, examples, config.data.max_len)?;
         let batch_tokens = config.eval.batch_tokens;
         let outputs =
-            finite_outputs(&task, &self.model, &data.features, batch_tokens, &means.device, progress)?;
+            finite_outputs(&task, &self.model, &data.features, batch_tokens, &setup.device, progress)?;
         let predictions = task.predictions(&data.examples, &data.features, &outputs);
         if predictions.is_empty() {
             return Err(TrainerError::NoExamples { split: "evaluation" });
@@ -349,8 +312,9 @@ impl<T: Ask<Model: Sync> + Send + Sync> Asked for TaskModel<T> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::asking::testing::{encoder, init, saved};
     use super::super::model_folder::TASK_FILE;
+    use super::super::predict::testing::{encoder, init, saved};
+    use super::super::texts::TextTask;
     use super::*;
     use cloze_data::labelled::LabelSet;
     use cloze_model::bert::Bert;

@@ -1,17 +1,24 @@
 //! Classes of texts by way of the masked-LM head: a template with a mask, and words for the classes.
 
+use super::config::FineTuneConfig;
 use super::config::TaskSection;
+use super::kinds::{OpenedModel, SavedModel, TaskKind};
+use super::reading::draw_shots;
+use super::run::TaskRun;
 use super::task::{Encoded, Task, bad_setting, input, labels, pretrained_encoder, rows};
 use super::template::{PromptFeatures, Template};
 use super::texts::{class, class_predictions};
-use crate::evaluation::report::Predictions;
+use crate::config::validate::{Check, ensure};
+use crate::engine::Outcome;
+use crate::metrics::progress::RunProgress;
 use crate::{Result, TrainerError};
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use cloze_data::SkipReport;
 use cloze_data::labelled::{LabelSet, LabelledSource, Labels, TextExample, TokenSequence, texts};
+use cloze_evaluation::report::Predictions;
 use cloze_model::ParamInit;
-use cloze_model::bert::{Bert, BertConfig, MlmHead};
-use cloze_model::huggingface::{Architecture, Checkpoint, LoadReport};
+use cloze_model::bert::{BertConfig, MlmHead};
+use cloze_model::huggingface::{Architecture, Checkpoint, LoadReport, ProblemType};
 use cloze_model::ops::CrossEntropy;
 use cloze_model::tasks::{BertForMaskedLm, DropoutOverrides, classification_loss};
 use cloze_tokenizer::Tokenizer;
@@ -25,6 +32,7 @@ use std::path::Path;
 /// No parameter is new: without a step of training (`train.epochs = 0`) it is a zero-shot classifier.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct PromptSection {
     /// What the model reads: `{text}`, `{mask}` and, of pairs, `{pair}` between words, such as
     /// `"{text} It was {mask}."`. All is one segment. Long texts are cut, the template never.
@@ -167,6 +175,43 @@ fn piece(word: &str, key: &str, template: &Template, tokenizer: &Tokenizer) -> R
     }
 }
 
+/// Prompts, as a section says it.
+pub(super) struct PromptKind<'a>(pub &'a PromptSection);
+
+impl TaskKind for PromptKind<'_> {
+    fn check(&self, config: &FineTuneConfig) -> Check {
+        let head = config.model.dropout.head;
+        let expected = "none: the masked-LM head has no dropout";
+        ensure(head.is_none(), "model.dropout.head", head.unwrap_or(0.0), expected)
+    }
+
+    fn needs_training(&self) -> bool {
+        false
+    }
+
+    fn tune(&self, run: TaskRun<'_>, progress: &mut dyn RunProgress) -> Result<Outcome> {
+        let config = run.config;
+        let task = PromptTask::new(self.0, run.tokenizer, &config.model.path)?;
+        let train = task.read(&config.data.train)?;
+        let data = run.reading(progress).selected::<PromptTask>(
+            train,
+            |source| task.read(source),
+            |examples| task.encode(run.tokenizer, examples, config.data.max_len),
+            |examples| draw_shots(config, Some(&task.labels), examples),
+        )?;
+        run.train(&task, data, progress)
+    }
+
+    fn saved_as(&self) -> (Architecture, Option<ProblemType>) {
+        (Architecture::MaskedLm, None)
+    }
+
+    fn open(&self, saved: SavedModel<'_>) -> Result<OpenedModel> {
+        let task = PromptTask::new(self.0, saved.tokenizer, saved.folder)?;
+        saved.open(task)
+    }
+}
+
 impl Task for PromptTask {
     type Model = BertForMaskedLm;
     type Example = TextExample;
@@ -232,9 +277,5 @@ impl Task for PromptTask {
             Some(missing) => Err(TrainerError::NoMlmHead { folder, missing: missing.clone() }),
             None => Ok((config, model, report)),
         }
-    }
-
-    fn encoder<'a>(&self, model: &'a mut Self::Model) -> &'a mut Bert {
-        &mut model.bert
     }
 }

@@ -4,25 +4,26 @@ use super::config::FineTuneConfig;
 use super::held_out::held_out;
 use super::shots;
 use super::task::{Encoded, Task, bad_setting};
+use crate::engine::origin::{Input, model_files};
 use crate::metrics::progress::RunProgress;
-use crate::origin::{Input, inputs};
-use crate::run_folder::write_whole;
 use crate::{Result, TrainerError};
 use cloze_data::labelled::{LabelSet, LabelledSource, TextExample};
 use cloze_data::{DataError, SkipReport};
-use std::ffi::OsStr;
-use std::fs;
+use cloze_evaluation::whole_file::write_whole;
 use std::path::{Path, PathBuf};
 
 /// A task's splits.
-pub struct Data<T: Task> {
+pub struct TaskData<T: Task> {
+    /// What is trained on.
     pub train: Encoded<T::Example, T::Features>,
+    /// What is measured on during training.
     pub dev: Option<Encoded<T::Example, T::Features>>,
+    /// What the result is measured on.
     pub test: Option<Encoded<T::Example, T::Features>>,
 }
 
 /// As many training examples of each class as the config says, or all.
-pub fn few(
+pub fn draw_shots(
     config: &FineTuneConfig,
     labels: Option<&LabelSet>,
     examples: Vec<TextExample>,
@@ -46,23 +47,8 @@ pub fn inputs_of(config: &FineTuneConfig) -> Result<Vec<Input>> {
             paths.extend(source.paths(Path::new("")).map_err(|error| missing(split, error.into()))?);
         }
     }
-    paths.extend(checkpoint_files(&config.model.path)?);
-    inputs(paths)
-}
-
-/// A checkpoint's files in order of name: weights, configuration, tokenizer.
-fn checkpoint_files(folder: &Path) -> Result<Vec<PathBuf>> {
-    let entries = fs::read_dir(folder).map_err(TrainerError::io("read", folder))?;
-    let mut paths = Vec::new();
-    for entry in entries {
-        let path = entry.map_err(TrainerError::io("read", folder))?.path();
-        let ending = path.extension().and_then(OsStr::to_str).unwrap_or_default();
-        if ["json", "txt", "model", "safetensors", "bin"].contains(&ending) && path.is_file() {
-            paths.push(path);
-        }
-    }
-    paths.sort();
-    Ok(paths)
+    paths.extend(model_files(&config.model.path)?);
+    Input::of(paths)
 }
 
 /// The error of a split whose files are not there names its key.
@@ -98,7 +84,7 @@ impl Reading<'_> {
         train: (Vec<T::Example>, SkipReport),
         read: impl Fn(&LabelledSource) -> Result<(Vec<T::Example>, SkipReport)>,
         encode: impl FnMut(Vec<T::Example>) -> Result<Encoded<T::Example, T::Features>>,
-    ) -> Result<Data<T>> {
+    ) -> Result<TaskData<T>> {
         self.selected(train, read, encode, Ok)
     }
 
@@ -109,7 +95,7 @@ impl Reading<'_> {
         read: impl Fn(&LabelledSource) -> Result<(Vec<T::Example>, SkipReport)>,
         mut encode: impl FnMut(Vec<T::Example>) -> Result<Encoded<T::Example, T::Features>>,
         select: impl FnOnce(Vec<T::Example>) -> Result<Vec<T::Example>>,
-    ) -> Result<Data<T>> {
+    ) -> Result<TaskData<T>> {
         let (examples, skipped) = train;
         self.note("train", &skipped);
         let (examples, held) = self.hold_out(examples)?;
@@ -122,7 +108,7 @@ impl Reading<'_> {
                 Ok((encode(examples)?, skipped))
             })
         });
-        Ok(Data { train, dev: held.or(dev?), test: test? })
+        Ok(TaskData { train, dev: held.or(dev?), test: test? })
     }
 
     /// Takes the development data out of the training data, where the config says so. The places of what is held

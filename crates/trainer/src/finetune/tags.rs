@@ -1,21 +1,28 @@
 //! Tags of words, by which entities are found in sentences.
 
+use super::config::FineTuneConfig;
 use super::config::TaskSection;
+use super::kinds::{OpenedModel, SavedModel, TaskKind};
+use super::run::TaskRun;
 use super::task::{Encoded, Task, bad_setting, input, pretrained_encoder};
+use super::validate::check_loss;
 use crate::Result;
-use crate::evaluation::report::{EntityExample, EntityPredictions, Predictions};
-use crate::evaluation::tags::entities;
-use crate::optimizer::ParamGroup;
+use crate::config::validate::{Check, ensure, not_negative};
+use crate::engine::Outcome;
+use crate::engine::optimizer::ParamGroup;
+use crate::metrics::progress::RunProgress;
 use burn::tensor::{Device, Int, Tensor};
 use cloze_data::labelled::{
     EntityTags, LabelSet, LabelledSource, LongSentences, TagFeatures, TagReport, TagScheme, TaggedSentence,
     TokenSequence, encode_tags, entity_sentences, tag_spans,
 };
 use cloze_data::{DataError, SkipReport};
+use cloze_evaluation::report::{EntityExample, EntityPredictions, Predictions};
+use cloze_evaluation::tags::entities;
 use cloze_model::ParamInit;
-use cloze_model::bert::{Bert, BertConfig};
+use cloze_model::bert::BertConfig;
 use cloze_model::blocks::Linear;
-use cloze_model::huggingface::{Architecture, Checkpoint, LoadReport};
+use cloze_model::huggingface::{Architecture, Checkpoint, LoadReport, ProblemType};
 use cloze_model::ops::CrossEntropy;
 use cloze_model::tasks::{BertForTokenClassification, Crf, DropoutOverrides, TagRules};
 use cloze_tokenizer::Tokenizer;
@@ -25,6 +32,7 @@ use std::path::Path;
 /// The keys of `[task]` with `kind = "tagging"`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct TaggingSection {
     /// The scheme that all tags of the data must keep to. Without it they may be of any, and make entities by
     /// the rules of `conlleval` and seqeval.
@@ -320,6 +328,55 @@ fn rewrite(sentences: &mut [TaggedSentence], from: Option<TagScheme>, to: TagSch
     Ok(from.unwrap_or(to).convert(sentences, to, from.is_none())?)
 }
 
+/// Tagging, as a section says it.
+pub(super) struct TagKind<'a>(pub &'a TaggingSection);
+
+impl TaskKind for TagKind<'_> {
+    fn check(&self, _: &FineTuneConfig) -> Check {
+        let TaggingSection { crf, crf_lr_scale, label_smoothing, class_weights, .. } = self.0;
+        check_loss(*label_smoothing, class_weights)?;
+        let with_crf = |what: &str| format!("{what} with `task.crf`, whose loss is of whole sentences");
+        ensure(!crf || *label_smoothing == 0.0, "task.label_smoothing", label_smoothing, with_crf("0"))?;
+        let weights = format!("{class_weights:?}");
+        ensure(!crf || class_weights.is_empty(), "task.class_weights", weights, with_crf("none"))?;
+        not_negative("task.crf_lr_scale", *crf_lr_scale)
+    }
+
+    fn parameter_groups(&self) -> Vec<ParamGroup> {
+        self.0.group().into_iter().collect()
+    }
+
+    fn tune(&self, run: TaskRun<'_>, progress: &mut dyn RunProgress) -> Result<Outcome> {
+        let data = &run.config.data;
+        let (task, examples, skipped) = TagTask::read(self.0, &data.train)?;
+        let mut lost = TagReport::default();
+        let encode = |examples| {
+            let (encoded, report) = task.encode(run.tokenizer, examples, data.max_len)?;
+            lost.truncated_words += report.truncated_words;
+            lost.vanished_words += report.vanished_words;
+            Ok(encoded)
+        };
+        let read = |source: &LabelledSource| task.read_more(source);
+        let data = run.reading(progress).data::<TagTask>((examples, skipped), read, encode)?;
+        let TagReport { truncated_words, vanished_words, .. } = lost;
+        if truncated_words + vanished_words > 0 {
+            progress.note(&format!(
+                "words without a tag of the model's: {truncated_words} cut off, {vanished_words} \
+                 without pieces"
+            ));
+        }
+        run.train(&task, data, progress)
+    }
+
+    fn saved_as(&self) -> (Architecture, Option<ProblemType>) {
+        (Architecture::TokenClassification, None)
+    }
+
+    fn open(&self, saved: SavedModel<'_>) -> Result<OpenedModel> {
+        saved.open(TagTask::spelt_out(self.0)?)
+    }
+}
+
 impl Task for TagTask {
     type Model = BertForTokenClassification;
     type Example = TaggedSentence;
@@ -391,10 +448,6 @@ impl Task for TagTask {
             loss,
         });
         Box::new(EntityPredictions { examples: examples.collect() })
-    }
-
-    fn encoder<'a>(&self, model: &'a mut Self::Model) -> &'a mut Bert {
-        &mut model.bert
     }
 
     fn labels(&self) -> Option<&LabelSet> {

@@ -1,26 +1,24 @@
 //! The seam between fine-tuning and a kind of task.
 
 use super::config::TaskSection;
-use super::evaluate::Advance;
-use crate::evaluation::report::Predictions;
-use crate::objective::Objective;
+use crate::engine::Advance;
 use crate::{Result, TrainerError};
-use burn::module::Module;
-use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
-use cloze_data::labelled::{LabelSet, Packed, Padded, TokenSequence};
-use cloze_model::ParamInit;
+use burn::tensor::{Device, Int, Tensor, TensorData};
+use cloze_data::labelled::{LabelSet, TokenSequence};
+use cloze_evaluation::report::Predictions;
 use cloze_model::bert::{Bert, BertConfig, BertInput};
 use cloze_model::huggingface::{Architecture, Checkpoint, LoadReport};
 use cloze_model::tasks::DropoutOverrides;
+use cloze_model::{HasBackbone, ParamInit};
 
 /// A kind of task: what its examples become, what a model makes of them, and how that is shown.
 ///
 /// An example has one sequence of features or several, as a long text has windows and a question has choices.
 pub trait Task: Sync {
-    /// An encoder with a head, whose field `bert` is the encoder.
-    type Model: Module + Send + Sync;
+    /// An encoder with a head.
+    type Model: HasBackbone<Backbone = Bert> + Send + Sync;
     /// An example as it was read.
-    type Example;
+    type Example: Sync;
     /// What the model takes at once: in most tasks an example's tokens.
     type Features: Sync;
     /// What the model says of one such, on the host.
@@ -99,9 +97,6 @@ pub trait Task: Sync {
         init: &mut ParamInit,
     ) -> Result<(BertConfig, Self::Model, LoadReport)>;
 
-    /// The model's encoder.
-    fn encoder<'a>(&self, model: &'a mut Self::Model) -> &'a mut Bert;
-
     /// The model with another encoder in its place.
     ///
     /// # Errors
@@ -111,7 +106,7 @@ pub trait Task: Sync {
         mut model: Self::Model,
         change: impl FnOnce(Bert) -> Result<Bert>,
     ) -> Result<Self::Model> {
-        let encoder = self.encoder(&mut model);
+        let encoder = model.backbone_mut();
         *encoder = change(encoder.clone())?;
         Ok(model)
     }
@@ -131,26 +126,6 @@ pub(super) fn n_cut<T: Task>(task: &T, features: &[T::Features]) -> usize {
     features.iter().filter(|features| task.is_cut(features)).count()
 }
 
-/// A task's loss as what a run minimises.
-pub(super) struct TaskObjective<'a, T>(pub &'a T);
-
-impl<'a, T: Task> Objective for TaskObjective<'a, T> {
-    type Model = T::Model;
-    type Batch = Vec<&'a T::Features>;
-
-    fn terms(&self) -> &'static [&'static str] {
-        &["loss"]
-    }
-
-    fn counts(&self, batch: &Self::Batch) -> Vec<f64> {
-        vec![self.0.weight(batch)]
-    }
-
-    fn sums(&self, model: &T::Model, batch: &Self::Batch, device: &Device) -> Vec<Tensor<1>> {
-        vec![self.0.loss(model, batch, device)]
-    }
-}
-
 /// The encoder that a checkpoint has for an architecture, its parameters deferred, and the dropout of a head on it.
 ///
 /// # Errors
@@ -168,25 +143,9 @@ pub(super) fn pretrained_encoder(
     Ok((config, bert, of_head))
 }
 
-/// A batch's tensors: packed where the encoder takes them so, else padded.
+/// Sequences on the device, as the encoder takes them.
 pub fn input(bert: &Bert, sequences: &[&TokenSequence], device: &Device) -> BertInput {
-    if bert.takes_packed() {
-        let Packed { lengths, input_ids, token_type_ids } = Packed::new(sequences);
-        let types = TensorData::new(token_type_ids, [1, input_ids.len()]);
-        return BertInput::packed(&input_ids, &lengths, device)
-            .with_token_types(Tensor::from_data(types, device));
-    }
-    let padded = Padded::new(sequences, 0, usize::MAX);
-    let shape = [padded.batch_size, padded.seq_len];
-    let matrix = |values: Vec<i32>| Tensor::<2, Int>::from_data(TensorData::new(values, shape), device);
-    let has_padding = padded.pad_mask.contains(&true);
-    let input = BertInput::new(matrix(padded.input_ids)).with_token_types(matrix(padded.token_type_ids));
-    match has_padding {
-        true => {
-            input.with_pad_mask(Tensor::<2, Bool>::from_data(TensorData::new(padded.pad_mask, shape), device))
-        }
-        false => input,
-    }
+    crate::input::input(bert, &sequences.iter().copied().collect(), device)
 }
 
 /// Labels on the device.

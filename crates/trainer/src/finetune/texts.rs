@@ -1,24 +1,31 @@
 //! Classes of texts and pairs of texts, and numbers for them.
 
+use super::config::FineTuneConfig;
 use super::config::TaskSection;
-use super::evaluate::{Advance, in_batches};
+use super::evaluate::in_batches;
+use super::kinds::{OpenedModel, SavedModel, TaskKind};
+use super::reading::draw_shots;
+use super::run::TaskRun;
 use super::task::{Encoded, Task, argmax, bad_setting, input, labels, pretrained_encoder, rows, softmax};
+use super::validate::check_loss;
 use crate::Result;
-use crate::evaluation::report::{
-    ClassExample, ClassPredictions, Predictions, ValueExample, ValuePredictions,
-};
+use crate::config::validate::Check;
+use crate::engine::Advance;
+use crate::engine::Outcome;
+use crate::metrics::progress::RunProgress;
 use burn::tensor::{Device, Tensor, TensorData};
 use cloze_data::SkipReport;
 use cloze_data::labelled::{
     LabelSet, LabelledSource, Labels, Target, TextExample, TextFeatures, TokenSequence, encode_texts, texts,
 };
-use cloze_model::ParamInit;
-use cloze_model::bert::{Bert, BertConfig, BertInput, Pooling};
-use cloze_model::huggingface::{Architecture, Checkpoint, LoadReport};
+use cloze_evaluation::report::{ClassExample, ClassPredictions, Predictions, ValueExample, ValuePredictions};
+use cloze_model::bert::{BertConfig, BertInput, Pooling};
+use cloze_model::huggingface::{Architecture, Checkpoint, LoadReport, ProblemType};
 use cloze_model::ops::CrossEntropy;
 use cloze_model::tasks::{
     BertForSequenceClassification, DropoutOverrides, classification_loss, regression_loss,
 };
+use cloze_model::{HasBackbone, ParamInit};
 use cloze_tokenizer::Tokenizer;
 use std::path::Path;
 
@@ -189,6 +196,49 @@ impl TextTask {
     }
 }
 
+/// Classification and regression of texts, as a section says it.
+pub(super) struct TextKind<'a>(pub &'a TaskSection);
+
+impl TaskKind for TextKind<'_> {
+    fn check(&self, _: &FineTuneConfig) -> Check {
+        match self.0 {
+            TaskSection::Classification { label_smoothing, class_weights, .. } => {
+                check_loss(*label_smoothing, class_weights)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn tune(&self, run: TaskRun<'_>, progress: &mut dyn RunProgress) -> Result<Outcome> {
+        let config = run.config;
+        let (task, examples, skipped) = TextTask::read(self.0, &config.data.train)?;
+        let data = run.reading(progress).selected::<TextTask>(
+            (examples, skipped),
+            |source| task.read_more(source),
+            |examples| TextTask::encode(run.tokenizer, examples, config.data.max_len),
+            |examples| draw_shots(config, task.labels.as_ref(), examples),
+        )?;
+        run.train(&task, data, progress)
+    }
+
+    fn saved_as(&self) -> (Architecture, Option<ProblemType>) {
+        let problem = match self.0 {
+            TaskSection::Regression { .. } => ProblemType::Regression,
+            _ => ProblemType::SingleLabel,
+        };
+        (Architecture::SequenceClassification, Some(problem))
+    }
+
+    fn open(&self, saved: SavedModel<'_>) -> Result<OpenedModel> {
+        // A model saved elsewhere does not say whether it knows pairs; it cannot if no pair fits it.
+        let config = saved.checkpoint.encoder(Architecture::SequenceClassification);
+        let takes_pairs =
+            || saved.tokenizer.check_inputs(config.vocab_size, config.n_token_types, true).is_ok();
+        let pairs = saved.pairs.or_else(|| (!takes_pairs()).then_some(false));
+        saved.open(TextTask::saved(self.0, pairs)?)
+    }
+}
+
 impl Task for TextTask {
     type Model = BertForSequenceClassification;
     type Example = TextExample;
@@ -270,10 +320,6 @@ impl Task for TextTask {
         }
     }
 
-    fn encoder<'a>(&self, model: &'a mut Self::Model) -> &'a mut Bert {
-        &mut model.bert
-    }
-
     fn labels(&self) -> Option<&LabelSet> {
         self.labels.as_ref()
     }
@@ -309,12 +355,14 @@ impl Task for TextTask {
         const ARCHITECTURE: Architecture = Architecture::SequenceClassification;
         let mut init = init.deferred();
         let (config, bert, of_head) = pretrained_encoder(&checkpoint, ARCHITECTURE, dropout, &mut init)?;
-        let head = ARCHITECTURE.sequence_head(&config, self.n_outputs(), of_head, &mut init);
+        let family = checkpoint.config.family;
+        let head = ARCHITECTURE.sequence_head(family, &config, self.n_outputs(), of_head, &mut init);
         let mut model = BertForSequenceClassification::new(bert, head);
         if let Some(pooling) = self.pooling {
             model = model.with_pooling(pooling);
         }
-        let (model, report) = checkpoint.load_into(model, ARCHITECTURE, &["head.*", "bert.pooler.*"])?;
+        let pooler = <BertForSequenceClassification>::path_of("pooler.*");
+        let (model, report) = checkpoint.load_into(model, ARCHITECTURE, &["head.*", &pooler])?;
         Ok((config, model, report))
     }
 }

@@ -1,21 +1,23 @@
 //! The values a fine-tuning config may have, beyond their types.
 
 use super::config::{FineTuneConfig, TaskSection};
-use super::tags::TaggingSection;
 use crate::config::validate::{
     Check, at_least, below_one, ensure, final_fraction, not_negative, optimizer, positive,
 };
 
 /// Checks every value of `config` and how they go together; the first complaint is returned.
 pub(super) fn validate(config: &FineTuneConfig) -> Check {
-    task(config)?;
+    let kind = config.task.kind();
+    kind.check(config)?;
     model(config)?;
     data(config)?;
     let train = &config.train;
     // Only a prompt says something without having been trained.
-    let least = u64::from(!matches!(config.task, TaskSection::Prompt(_)));
+    let least = u64::from(kind.needs_training());
     at_least(least, "train.epochs", train.epochs)?;
     at_least(1, "train.batch_size", train.batch_size)?;
+    at_least(1, "train.batch_tokens", train.batch_tokens.unwrap_or(1))?;
+    at_least(1, "train.accumulate", train.accumulate)?;
     optimizer(&config.optimizer)?;
     final_fraction(&config.schedule)?;
     at_least(1, "eval.per_epoch", config.eval.per_epoch)?;
@@ -32,38 +34,8 @@ pub(super) fn validate(config: &FineTuneConfig) -> Check {
     Ok(())
 }
 
-fn task(config: &FineTuneConfig) -> Check {
-    match &config.task {
-        TaskSection::Classification { label_smoothing, class_weights, .. } => {
-            loss(*label_smoothing, class_weights)
-        }
-        TaskSection::Tagging(tagging) => tags(tagging),
-        TaskSection::Answers { max_answer, n_best, null_threshold, .. } => {
-            at_least(1, "task.max_answer", *max_answer)?;
-            at_least(1, "task.n_best", *n_best)?;
-            let threshold = null_threshold.unwrap_or(0.0);
-            ensure(threshold.is_finite(), "task.null_threshold", threshold, "a number")
-        }
-        TaskSection::Prompt(_) => {
-            let head = config.model.dropout.head;
-            let expected = "none: the masked-LM head has no dropout";
-            ensure(head.is_none(), "model.dropout.head", head.unwrap_or(0.0), expected)
-        }
-        TaskSection::Regression { .. } | TaskSection::MultipleChoice {} => Ok(()),
-    }
-}
-
-fn tags(tagging: &TaggingSection) -> Check {
-    let TaggingSection { crf, crf_lr_scale, label_smoothing, class_weights, .. } = tagging;
-    loss(*label_smoothing, class_weights)?;
-    let with_crf = |what: &str| format!("{what} with `task.crf`, whose loss is of whole sentences");
-    ensure(!crf || *label_smoothing == 0.0, "task.label_smoothing", label_smoothing, with_crf("0"))?;
-    let weights = format!("{class_weights:?}");
-    ensure(!crf || class_weights.is_empty(), "task.class_weights", weights, with_crf("none"))?;
-    not_negative("task.crf_lr_scale", *crf_lr_scale)
-}
-
-fn loss(label_smoothing: f64, class_weights: &[f32]) -> Check {
+/// Checks what a cross-entropy is told of smoothing and of classes' weights.
+pub(super) fn check_loss(label_smoothing: f64, class_weights: &[f32]) -> Check {
     below_one("task.label_smoothing", label_smoothing)?;
     for weight in class_weights {
         not_negative("task.class_weights", f64::from(*weight))?;

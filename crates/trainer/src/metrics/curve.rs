@@ -1,4 +1,4 @@
-//! The learning curve as an SVG picture: losses above, accuracies or a task's figures below.
+//! The learning curve as an SVG picture: panels of lines over the steps.
 
 use std::path::Path;
 
@@ -9,7 +9,9 @@ use plotters::prelude::*;
 
 use super::Record;
 use crate::error::{Result, TrainerError};
-use crate::evaluation::figures::Figures;
+use cloze_evaluation::figures::{Better, Figures};
+use cloze_evaluation::table;
+use cloze_evaluation::whole_file::write_whole;
 
 /// Width and height of the picture.
 const SIZE: (u32, u32) = (960, 720);
@@ -18,13 +20,103 @@ const SIZE: (u32, u32) = (960, 720);
 const LEGEND_LINE: i32 = 24;
 
 const TRAINING: RGBColor = RGBColor(31, 119, 180);
-const HELD_OUT: RGBColor = RGBColor(214, 69, 65);
-const PAIRS: RGBColor = RGBColor(44, 140, 60);
 const BASELINE: RGBColor = RGBColor(110, 110, 110);
+/// The colours of what was measured, line after line of a panel.
+const MEASURED: [RGBColor; 4] =
+    [RGBColor(214, 69, 65), RGBColor(44, 140, 60), RGBColor(148, 103, 189), RGBColor(227, 138, 31)];
 
-/// A line of a panel: its points by step.
-struct Series {
-    label: String,
+/// A panel of the picture: lines over the same axes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Panel {
+    /// What its vertical axis shows, such as `loss (nats)`.
+    pub axis: String,
+    /// Its lines; one without a point is left out of the legend.
+    pub lines: Vec<Line>,
+}
+
+/// A line of a panel.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Line {
+    /// What the legend calls it.
+    pub label: String,
+    /// Where its points come from.
+    pub source: Source,
+}
+
+/// Where the points of a line come from, and so how it is drawn.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Source {
+    /// The loss in training, smoothed, over the faint line of the points.
+    Loss,
+    /// A term of the loss in training, by name; drawn likewise.
+    LossTerm(String),
+    /// A figure of the evaluations on a split: a line with a dot at each.
+    Figure {
+        /// Which data.
+        split: String,
+        /// The figure's name.
+        figure: String,
+    },
+    /// A figure that the others are to beat: a dashed line.
+    Baseline {
+        /// Which data.
+        split: String,
+        /// The figure's name.
+        figure: String,
+    },
+}
+
+impl Source {
+    /// The finite points, by step.
+    fn points(&self, records: &[Record]) -> Vec<(f64, f64)> {
+        let value = |record: &Record| match (self, record) {
+            (Self::Loss, Record::Train(record)) => Some(record.loss),
+            (Self::LossTerm(name), Record::Train(record)) => {
+                record.losses.iter().find(|(known, _)| known == name).map(|(_, loss)| *loss)
+            }
+            (
+                Self::Figure { split, figure } | Self::Baseline { split, figure },
+                Record::Evaluation(record),
+            ) if record.split == *split => record.figures.get(figure),
+            _ => None,
+        };
+        let points = records.iter().filter_map(|record| Some((record.step() as f64, value(record)?)));
+        points.filter(|(_, y)| y.is_finite()).collect()
+    }
+}
+
+/// The panels of a run that says nothing of its own: the loss in training and, where one is measured on `split`, there;
+/// below it the main figure on `split`, unless that is the loss.
+pub fn usual_panels(records: &[Record], split: Option<&str>) -> Vec<Panel> {
+    let training = Line { label: "training (smoothed)".into(), source: Source::Loss };
+    let mut upper = Panel { axis: "loss".into(), lines: vec![training] };
+    let figures = split.and_then(|split| figures_on(records, split).map(|figures| (split, figures)));
+    let Some((split, figures)) = figures else { return vec![upper] };
+    let line = |label: String, figure: &str| Line {
+        label,
+        source: Source::Figure { split: split.into(), figure: figure.into() },
+    };
+    let (main, _) = figures.main();
+    if figures.get("loss").is_some() {
+        upper.lines.push(line(split.into(), "loss"));
+    }
+    if main == "loss" {
+        return vec![upper];
+    }
+    vec![upper, Panel { axis: "figure".into(), lines: vec![line(format!("{main}, {split}"), main)] }]
+}
+
+/// The figures of the first evaluation on a split.
+fn figures_on<'a>(records: &'a [Record], split: &str) -> Option<&'a Figures> {
+    records.iter().find_map(|record| match record {
+        Record::Evaluation(record) if record.split == split => Some(&record.figures),
+        _ => None,
+    })
+}
+
+/// A line with its points and its look.
+struct Series<'a> {
+    label: &'a str,
     color: RGBColor,
     look: Look,
     points: Vec<(f64, f64)>,
@@ -41,41 +133,60 @@ enum Look {
     Dashed,
 }
 
-/// Draws the curve of `records` to an SVG file at `path`, under `title`: the masked-token loss in training
-/// (smoothed) and held out, and held-out accuracies, each beside the unigram baseline's; of fine-tuning, the loss in
-/// training and on development data, and the main figure on development data.
+impl Panel {
+    fn series(&self, records: &[Record]) -> Vec<Series<'_>> {
+        let mut measured = MEASURED.into_iter().cycle();
+        let series = self.lines.iter().map(|line| {
+            let (look, color) = match line.source {
+                Source::Loss | Source::LossTerm(_) => (Look::Smoothed, TRAINING),
+                Source::Figure { .. } => (Look::Dotted, measured.next().unwrap_or(BASELINE)),
+                Source::Baseline { .. } => (Look::Dashed, BASELINE),
+            };
+            Series { label: &line.label, color, look, points: line.source.points(records) }
+        });
+        series.collect()
+    }
+
+    /// Whether its lines rise into the corner where the legend stands.
+    fn rises(&self) -> bool {
+        self.lines.iter().any(|line| match &line.source {
+            Source::Figure { figure, .. } => Better::of(figure) == Better::Higher,
+            _ => false,
+        })
+    }
+}
+
+/// Draws `panels` of `records` to an SVG file at `path`, under `title`.
 ///
 /// # Errors
-/// [`TrainerError::Plot`].
-pub fn draw(path: &Path, title: &str, records: &[Record]) -> Result<()> {
-    let svg =
-        render(title, records).map_err(|reason| TrainerError::Plot { path: path.to_owned(), reason })?;
-    std::fs::write(path, svg).map_err(TrainerError::io("write", path))
+/// [`TrainerError::Plot`], and [`TrainerError::Io`] of a file that cannot be written.
+pub fn draw(path: &Path, title: &str, records: &[Record], panels: &[Panel]) -> Result<()> {
+    let svg = render(title, records, panels)
+        .map_err(|reason| TrainerError::Plot { path: path.to_owned(), reason })?;
+    Ok(write_whole(path, svg.as_bytes())?)
 }
 
 /// The picture as SVG text; the error is the plotting library's message.
-fn render(title: &str, records: &[Record]) -> std::result::Result<String, String> {
+fn render(title: &str, records: &[Record], panels: &[Panel]) -> std::result::Result<String, String> {
     let mut svg = String::new();
     {
         let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
         let drawn = root.fill(&WHITE).map_err(message).and_then(|()| {
             let titled = root.titled(title, ("sans-serif", 24)).map_err(message)?;
-            let (upper, lower) = titled.split_vertically(55.percent_height());
-            let pretraining = |record: &Record| matches!(record, Record::Train(_) | Record::Eval(_));
-            let figure = main_figure(records);
-            match records.iter().any(pretraining) {
-                false if figure.points.is_empty() => {
-                    panel(&titled, "step", "loss", 0.0, &tuning_losses(records))
+            // The upper one is as much higher as the labels below the lower one are.
+            let areas = match panels.len() {
+                2 => {
+                    let (upper, lower) = titled.split_vertically(55.percent_height());
+                    vec![upper, lower]
                 }
-                false => {
-                    panel(&upper, "", "loss", 0.0, &tuning_losses(records))?;
-                    panel(&lower, "step", "figure", 0.35, &[figure])
-                }
-                true => {
-                    panel(&upper, "", "masked-token loss (nats)", 0.0, &losses(records))?;
-                    panel(&lower, "step", "accuracy", 0.35, &accuracies(records))
-                }
+                n => titled.split_evenly((n.max(1), 1)),
+            };
+            for (place, (area, shown)) in areas.iter().zip(panels).enumerate() {
+                let x_label = if place + 1 == panels.len() { "step" } else { "" };
+                let headroom = if shown.rises() { 0.35 } else { 0.0 };
+                panel(area, x_label, &shown.axis, headroom, &shown.series(records))?;
             }
+            Ok(())
         });
         drawn.and_then(|()| root.present().map_err(message))?;
     }
@@ -86,108 +197,6 @@ fn message(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-/// The points of `value` over the evaluations.
-fn held_out(records: &[Record], value: impl Fn(&super::EvalRecord) -> Option<f64>) -> Vec<(f64, f64)> {
-    let points = records.iter().filter_map(|record| match record {
-        Record::Eval(eval) => Some((eval.step as f64, value(eval)?)),
-        _ => None,
-    });
-    points.filter(|(_, y)| y.is_finite()).collect()
-}
-
-/// The line of the loss in training.
-fn training_loss(points: impl Iterator<Item = (f64, f64)>) -> Series {
-    Series {
-        label: "training (smoothed)".into(),
-        color: TRAINING,
-        look: Look::Smoothed,
-        points: points.filter(|(_, y)| y.is_finite()).collect(),
-    }
-}
-
-fn losses(records: &[Record]) -> Vec<Series> {
-    let training = records.iter().filter_map(|record| match record {
-        Record::Train(train) => Some((train.step as f64, train.masked_loss)),
-        _ => None,
-    });
-    vec![
-        training_loss(training),
-        Series {
-            label: "held out".into(),
-            color: HELD_OUT,
-            look: Look::Dotted,
-            points: held_out(records, |eval| Some(eval.masked_loss)),
-        },
-        Series {
-            label: "unigram baseline".into(),
-            color: BASELINE,
-            look: Look::Dashed,
-            points: held_out(records, |eval| Some(eval.unigram_loss)),
-        },
-    ]
-}
-
-fn accuracies(records: &[Record]) -> Vec<Series> {
-    vec![
-        Series {
-            label: "masked tokens, held out".into(),
-            color: HELD_OUT,
-            look: Look::Dotted,
-            points: held_out(records, |eval| Some(eval.masked_accuracy)),
-        },
-        Series {
-            label: "sentence pairs, held out".into(),
-            color: PAIRS,
-            look: Look::Dotted,
-            points: held_out(records, |eval| eval.pair_accuracy),
-        },
-        Series {
-            label: "unigram baseline".into(),
-            color: BASELINE,
-            look: Look::Dashed,
-            points: held_out(records, |eval| Some(eval.unigram_accuracy)),
-        },
-    ]
-}
-
-/// The points of `value` over the evaluations on development data.
-fn dev(records: &[Record], value: impl Fn(&Figures) -> Option<f64>) -> Vec<(f64, f64)> {
-    let points = records.iter().filter_map(|record| match record {
-        Record::Figures(dev) if dev.split == "dev" => Some((dev.step as f64, value(&dev.figures)?)),
-        _ => None,
-    });
-    points.filter(|(_, y)| y.is_finite()).collect()
-}
-
-fn tuning_losses(records: &[Record]) -> Vec<Series> {
-    let training = records.iter().filter_map(|record| match record {
-        Record::Tuning(tuning) => Some((tuning.step as f64, tuning.loss)),
-        _ => None,
-    });
-    vec![
-        training_loss(training),
-        Series {
-            label: "development data".into(),
-            color: HELD_OUT,
-            look: Look::Dotted,
-            points: dev(records, |figures| figures.get("loss")),
-        },
-    ]
-}
-
-fn main_figure(records: &[Record]) -> Series {
-    let name = records.iter().find_map(|record| match record {
-        Record::Figures(dev) if dev.split == "dev" => Some(dev.figures.main().0),
-        _ => None,
-    });
-    Series {
-        label: format!("{}, development data", name.unwrap_or_default()),
-        color: HELD_OUT,
-        look: Look::Dotted,
-        points: dev(records, |figures| Some(figures.main().1)),
-    }
-}
-
 /// Draws one panel with its axes and legend; without any point, empty axes. `headroom` is the room for the
 /// legend above lines that rise, as a share of their range.
 fn panel(
@@ -195,7 +204,7 @@ fn panel(
     x_label: &str,
     y_label: &str,
     headroom: f64,
-    series: &[Series],
+    series: &[Series<'_>],
 ) -> std::result::Result<(), String> {
     let last_step = points(series).map(|(x, _)| x).fold(1.0, f64::max);
     let (low, high) = y_range(series);
@@ -219,7 +228,7 @@ fn panel(
         .max_light_lines(1)
         .x_labels(9)
         .y_labels(7)
-        .x_label_formatter(&|step| super::summary::grouped(*step as u64))
+        .x_label_formatter(&|step| table::grouped(*step as u64))
         .y_label_formatter(&|y| format!("{y:.*}", if high - low < 0.5 { 2 } else { 1 }))
         .draw()
         .map_err(message)?;
@@ -243,7 +252,11 @@ fn panel(
 
 type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
 
-fn draw_line(chart: &mut Chart<'_, '_>, line: &Series, last_step: f64) -> std::result::Result<(), String> {
+fn draw_line(
+    chart: &mut Chart<'_, '_>,
+    line: &Series<'_>,
+    last_step: f64,
+) -> std::result::Result<(), String> {
     let color = line.color;
     let thick = color.stroke_width(2);
     let drawn = match line.look {
@@ -269,19 +282,19 @@ fn draw_line(chart: &mut Chart<'_, '_>, line: &Series, last_step: f64) -> std::r
     };
     // One dash longer than the sample is a solid line.
     let dash = if line.look == Look::Dashed { 8 } else { LEGEND_LINE };
-    drawn.label(line.label.as_str()).legend(move |(x, y)| {
+    drawn.label(line.label).legend(move |(x, y)| {
         let sample = [(x, y), (x + LEGEND_LINE, y)];
         DashedPathElement::new(sample, dash, 5, thick)
     });
     Ok(())
 }
 
-fn points(series: &[Series]) -> impl Iterator<Item = (f64, f64)> {
+fn points(series: &[Series<'_>]) -> impl Iterator<Item = (f64, f64)> {
     series.iter().flat_map(|line| line.points.iter().copied())
 }
 
 /// The values shown, with a margin; a tenth wide at least, so that axes have different labels.
-fn y_range(series: &[Series]) -> (f64, f64) {
+fn y_range(series: &[Series<'_>]) -> (f64, f64) {
     let (low, high) = points(series)
         .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), (_, y)| (low.min(y), high.max(y)));
     if low > high {
@@ -309,73 +322,83 @@ fn smoothed(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{EvalRecord, FiguresRecord, TrainRecord, TuningRecord};
+    use super::super::{EvaluationRecord, TrainRecord};
     use super::*;
 
-    fn train(step: u64, masked_loss: f64) -> Record {
-        Record::Train(TrainRecord { step, masked_loss, ..Default::default() })
+    fn train(step: u64, loss: f64) -> Record {
+        let losses = vec![("masked_loss".to_owned(), loss - 0.5)];
+        Record::Train(TrainRecord { step, loss, losses, ..Default::default() })
     }
 
-    fn eval(step: u64, masked_loss: f64, pair_accuracy: Option<f64>) -> Record {
-        Record::Eval(EvalRecord {
-            step,
-            masked_loss,
-            pair_accuracy,
-            unigram_loss: 6.2,
-            unigram_accuracy: 0.06,
-            masked_accuracy: 0.1,
-            ..Default::default()
-        })
+    fn evaluation(step: u64, split: &str, figures: &[(&str, f64)]) -> Record {
+        let figures = Figures::new(10, figures.iter().copied());
+        Record::Evaluation(EvaluationRecord { step, split: split.into(), figures, seconds: 1.0 })
+    }
+
+    fn panels() -> Vec<Panel> {
+        let figure = |figure: &str| Source::Figure { split: "dev".into(), figure: figure.into() };
+        let baseline = Source::Baseline { split: "dev".into(), figure: "chance".into() };
+        let line = |label: &str, source| Line { label: label.into(), source };
+        let lines = vec![
+            line("training", Source::LossTerm("masked_loss".into())),
+            line("measured <1>", figure("loss")),
+        ];
+        let lower =
+            vec![line("hits", figure("accuracy")), line("pairs", figure("pairs")), line("chance", baseline)];
+        vec![Panel { axis: "nats".into(), lines }, Panel { axis: "share".into(), lines: lower }]
     }
 
     #[test]
     fn a_run_is_drawn_with_title_axes_and_legend() {
-        let records =
-            [train(1, 8.0), train(2, 7.0), eval(2, 7.2, Some(0.5)), train(3, 6.0), eval(4, 6.1, None)];
-        let svg = render("first run <1>", &records).unwrap();
+        let records = [
+            train(1, 8.0),
+            train(2, 7.0),
+            evaluation(2, "dev", &[("loss", 7.2), ("accuracy", 0.5), ("chance", 0.25)]),
+            train(3, 6.0),
+            evaluation(4, "dev", &[("loss", 6.1), ("accuracy", 0.6), ("chance", 0.25)]),
+        ];
+        let svg = render("first run <1>", &records, &panels()).unwrap();
         for text in [
             "first run &lt;1&gt;",
             "step",
-            "masked-token loss (nats)",
-            "accuracy",
-            "training (smoothed)",
-            "held out",
-            "unigram baseline",
-            "sentence pairs, held out",
+            "nats",
+            "share",
+            "training",
+            "measured &lt;1&gt;",
+            "hits",
+            "chance",
         ] {
             assert!(svg.contains(text), "{text} is missing");
         }
-        assert!(svg.ends_with("</svg>\n") || svg.ends_with("</svg>"));
+        assert!(!svg.contains("pairs"), "the legend names only what is drawn");
+        assert!(svg.trim_end().ends_with("</svg>"));
+        assert_eq!(panels()[0].series(&records)[0].points, [(1.0, 7.5), (2.0, 6.5), (3.0, 5.5)]);
     }
 
     #[test]
-    fn fine_tuning_has_its_own_panels() {
-        let tuning = |step, loss| Record::Tuning(TuningRecord { step, loss, ..Default::default() });
-        let figures = |step, split: &str, pearson| {
-            let figures = Figures::new(10, [("pearson", pearson), ("loss", f64::NAN)]);
-            Record::Figures(FiguresRecord { step, split: split.into(), figures, seconds: 1.0 })
-        };
+    fn a_run_that_says_nothing_has_its_loss_and_its_main_figure() {
         let records = [
-            tuning(5, 2.0),
-            figures(6, "dev", -0.2),
-            tuning(10, 1.0),
-            figures(12, "dev", 0.7),
-            figures(12, "test", 0.6),
+            train(5, 2.0),
+            evaluation(6, "dev", &[("pearson", -0.2), ("loss", f64::NAN)]),
+            train(10, 1.0),
+            evaluation(12, "dev", &[("pearson", 0.7), ("loss", f64::NAN)]),
+            evaluation(12, "test", &[("pearson", 0.6), ("loss", 1.0)]),
         ];
-        let svg = render("tuned", &records).unwrap();
-        assert!(svg.contains("pearson, development data") && !svg.contains("masked-token"), "{svg}");
-        assert_eq!(main_figure(&records).points, [(6.0, -0.2), (12.0, 0.7)]);
-        assert!(y_range(&[main_figure(&records)]).0 < -0.2);
-        let [training, dev] = &tuning_losses(&records)[..] else { panic!("two lines") };
+        let panels = usual_panels(&records, Some("dev"));
+        let [upper, lower] = &panels[..] else { panic!("two panels") };
+        let figure = lower.series(&records);
+        assert_eq!(
+            (figure[0].label, &figure[0].points[..]),
+            ("pearson, dev", &[(6.0, -0.2), (12.0, 0.7)][..])
+        );
+        assert!(lower.rises() && !upper.rises());
+        assert!(y_range(&figure).0 < -0.2);
+        let [training, dev] = &upper.series(&records)[..] else { panic!("two lines") };
         assert_eq!((training.points.len(), dev.points.len()), (2, 0));
-        // Without development data there is an empty panel.
-        assert!(!render("untested", &records[..1]).unwrap().contains("development data"));
-    }
-
-    #[test]
-    fn the_legend_names_only_what_is_drawn() {
-        let svg = render("no pairs", &[train(1, 8.0), eval(1, 7.0, None)]).unwrap();
-        assert!(!svg.contains("sentence pairs"));
+        // Without anything measured there is one panel, and likewise where the loss is the figure.
+        assert_eq!(usual_panels(&records, None).len(), 1);
+        assert_eq!(usual_panels(&[evaluation(1, "dev", &[("loss", 1.0)])], Some("dev")).len(), 1);
+        assert_eq!(usual_panels(&records[..1], Some("dev")).len(), 1);
     }
 
     #[test]
@@ -384,28 +407,19 @@ mod tests {
             vec![],
             vec![train(1, f64::NAN)],
             vec![train(1, 3.0)],
-            vec![eval(0, 3.0, None)],
-            vec![train(1, f64::NAN), train(2, 5.0), eval(2, f64::NAN, None), train(3, f64::INFINITY)],
+            vec![evaluation(0, "dev", &[("loss", 3.0)])],
+            vec![
+                train(1, f64::NAN),
+                train(2, 5.0),
+                evaluation(2, "dev", &[("loss", f64::NAN), ("accuracy", f64::NEG_INFINITY)]),
+                train(3, f64::INFINITY),
+            ],
         ] {
-            let svg = render("odd", &records).unwrap();
-            assert!(!svg.contains("NaN") && !svg.contains("inf"), "{records:?}");
+            for panels in [panels(), usual_panels(&records, Some("dev")), Vec::new()] {
+                let svg = render("odd", &records, &panels).unwrap();
+                assert!(!svg.contains("NaN") && !svg.contains("inf"), "{records:?}");
+            }
         }
-    }
-
-    #[test]
-    fn values_that_are_not_finite_are_left_out() {
-        let records = [
-            train(1, f64::NAN),
-            train(2, 5.0),
-            eval(2, f64::NAN, Some(0.5)),
-            eval(3, 4.0, None),
-            train(3, f64::INFINITY),
-        ];
-        let [training, held_out, unigram] = &losses(&records)[..] else { panic!("three lines") };
-        assert_eq!(training.points, [(2.0, 5.0)]);
-        assert_eq!(held_out.points, [(3.0, 4.0)]);
-        assert_eq!(unigram.points, [(2.0, 6.2), (3.0, 6.2)]);
-        assert_eq!(accuracies(&records)[1].points, [(2.0, 0.5)]);
     }
 
     #[test]

@@ -100,15 +100,18 @@ fn parse(path: &Path, line: &Line<'_>) -> Result<Record> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{EvalRecord, TrainRecord};
+    use super::super::{EvaluationRecord, TrainRecord};
     use super::*;
+    use cloze_evaluation::figures::Figures;
 
     fn train(step: u64) -> Record {
-        Record::Train(TrainRecord { step, loss: 0.1 * step as f64, tokens: 7, ..Default::default() })
+        let losses = vec![("zeta".to_owned(), 0.25), ("alpha".to_owned(), f64::from(u32::MAX))];
+        Record::Train(TrainRecord { step, loss: 0.1 * step as f64, losses, tokens: 7, ..Default::default() })
     }
 
     fn eval(step: u64) -> Record {
-        Record::Eval(EvalRecord { step, masked_loss: 3.0, pair_accuracy: Some(0.5), ..Default::default() })
+        let figures = Figures::new(4, [("masked_loss", 3.0), ("accuracy", 0.5)]);
+        Record::Evaluation(EvaluationRecord { step, split: "heldout".into(), figures, seconds: 0.5 })
     }
 
     fn folder_with(text: impl AsRef<[u8]>) -> (tempfile::TempDir, PathBuf) {
@@ -129,7 +132,7 @@ mod tests {
         let text = std::fs::read_to_string(&path).unwrap();
         assert_eq!(text.lines().count(), 3);
         assert!(text.starts_with("{\"event\":\"train\",\"step\":1,\"loss\":0.1,"), "{text}");
-        assert!(!text.contains("pair_loss"), "{text}");
+        assert!(text.contains("\"losses\":{\"zeta\":0.25,\"alpha\":"), "{text}");
     }
 
     #[test]
@@ -179,7 +182,7 @@ mod tests {
 
     #[test]
     fn a_whole_line_that_is_no_record_is_refused_with_its_number() {
-        let (_folder, path) = folder_with("{\"event\":\"eval\"}\nnonsense\n");
+        let (_folder, path) = folder_with("{\"event\":\"evaluation\"}\nnonsense\n");
         let message = JsonLines::resume(&path, 5).err().unwrap().to_string();
         let expected = format!(
             "{}:1: not a metrics record (missing field `step`); expected one JSON object a line; move the file \

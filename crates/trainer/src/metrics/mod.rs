@@ -7,16 +7,14 @@ pub mod curve;
 pub mod jsonl;
 mod printable;
 pub mod progress;
-pub mod summary;
 pub mod tensorboard;
 
-use std::borrow::Cow;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
-use crate::evaluation::figures::Figures;
+use cloze_evaluation::figures::{Figures, in_order};
 use jsonl::JsonLines;
 pub use printable::printable;
 use tensorboard::EventFile;
@@ -27,18 +25,14 @@ pub const METRICS_FILE: &str = "metrics.jsonl";
 /// The folder of TensorBoard's event files in a run folder.
 pub const TENSORBOARD_FOLDER: &str = "tensorboard";
 
-/// One line of the metrics: `{"event":"train","step":100,…}` or `{"event":"eval","step":100,…}`.
+/// One line of the metrics: `{"event":"train","step":100,…}` or `{"event":"evaluation","step":100,…}`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
 pub enum Record {
     /// Training since the last such record.
     Train(TrainRecord),
-    /// One evaluation on the held-out documents.
-    Eval(EvalRecord),
-    /// Fine-tuning since the last such record.
-    Tuning(TuningRecord),
-    /// One evaluation of a task.
-    Figures(FiguresRecord),
+    /// One evaluation.
+    Evaluation(EvaluationRecord),
 }
 
 impl Record {
@@ -46,9 +40,7 @@ impl Record {
     pub fn step(&self) -> u64 {
         match self {
             Self::Train(record) => record.step,
-            Self::Eval(record) => record.step,
-            Self::Tuning(record) => record.step,
-            Self::Figures(record) => record.step,
+            Self::Evaluation(record) => record.step,
         }
     }
 
@@ -57,50 +49,37 @@ impl Record {
         let mut record = self.clone();
         match &mut record {
             Self::Train(record) => record.timing = Timing::default(),
-            Self::Eval(record) => record.seconds = 0.0,
-            Self::Tuning(record) => record.timing = Timing::default(),
-            Self::Figures(record) => record.seconds = 0.0,
+            Self::Evaluation(record) => record.seconds = 0.0,
         }
         record
     }
 
     /// The scalars to plot: TensorBoard tags and values.
-    pub fn scalars(&self) -> Vec<(Cow<'static, str>, f64)> {
-        let scalars = match self {
-            Self::Figures(record) => {
-                let tag = |name: &str| Cow::from(format!("{}/{name}", record.split));
-                return record.figures.iter().map(|(name, value)| (tag(name), value)).collect();
+    pub fn scalars(&self) -> Vec<(String, f64)> {
+        match self {
+            Self::Evaluation(record) => {
+                let tag = |name: &str| format!("{}/{name}", record.split);
+                record.figures.iter().map(|(name, value)| (tag(name), value)).collect()
             }
-            Self::Tuning(record) => vec![
-                ("train/loss", Some(record.loss)),
-                ("train/learning_rate", Some(record.learning_rate)),
-                ("train/grad_norm", Some(record.grad_norm)),
-                ("speed/tokens_per_second", Some(record.timing.tokens_per_second)),
-            ],
-            Self::Train(record) => vec![
-                ("train/loss", Some(record.loss)),
-                ("train/masked_loss", Some(record.masked_loss)),
-                ("train/pair_loss", record.pair_loss),
-                ("train/learning_rate", Some(record.learning_rate)),
-                ("train/grad_norm", Some(record.grad_norm)),
-                ("speed/tokens_per_second", Some(record.timing.tokens_per_second)),
-                ("speed/waiting", Some(record.timing.waiting)),
-            ],
-            Self::Eval(record) => vec![
-                ("heldout/masked_loss", Some(record.masked_loss)),
-                ("heldout/perplexity", Some(record.perplexity())),
-                ("heldout/masked_accuracy", Some(record.masked_accuracy)),
-                ("heldout/unigram_loss", Some(record.unigram_loss)),
-                ("heldout/unigram_accuracy", Some(record.unigram_accuracy)),
-                ("heldout/pair_loss", record.pair_loss),
-                ("heldout/pair_accuracy", record.pair_accuracy),
-            ],
-        };
-        scalars.into_iter().filter_map(|(tag, value)| Some((tag.into(), value?))).collect()
+            Self::Train(record) => {
+                let named = record.losses.iter().filter(|(name, _)| name != "loss");
+                let losses = named.map(|(name, loss)| (format!("train/{name}"), *loss));
+                let rest = [
+                    ("train/learning_rate", record.learning_rate),
+                    ("train/grad_norm", record.grad_norm),
+                    ("speed/tokens_per_second", record.timing.tokens_per_second),
+                    ("speed/waiting", record.timing.waiting),
+                ];
+                std::iter::once(("train/loss".to_owned(), record.loss))
+                    .chain(losses)
+                    .chain(rest.map(|(tag, value)| (tag.to_owned(), value)))
+                    .collect()
+            }
+        }
     }
 }
 
-/// Training over the steps since the last record. Losses are means over those steps, in nats.
+/// Training over the steps since the last record. Losses are means over those steps.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TrainRecord {
     /// The last of the steps (from 1).
@@ -108,12 +87,9 @@ pub struct TrainRecord {
     /// What was minimised: the sum of the losses below.
     #[serde(with = "number")]
     pub loss: f64,
-    /// Cross-entropy of the masked tokens.
-    #[serde(with = "number")]
-    pub masked_loss: f64,
-    /// Cross-entropy of the sentence pairs, where there are any.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pair_loss: Option<f64>,
+    /// Each term of the loss, by name.
+    #[serde(with = "in_order")]
+    pub losses: Vec<(String, f64)>,
     /// The learning rate of the last step.
     pub learning_rate: f64,
     /// The gradient's norm over all parameters, before clipping: mean over the steps.
@@ -129,35 +105,12 @@ pub struct TrainRecord {
     pub timing: Timing,
 }
 
-/// Fine-tuning over the steps since the last record.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct TuningRecord {
-    /// The last of the steps (from 1).
-    pub step: u64,
-    /// The mean of the steps' losses.
-    #[serde(with = "number")]
-    pub loss: f64,
-    /// The learning rate of the last step.
-    pub learning_rate: f64,
-    /// The gradient's norm over all parameters, before clipping: mean over the steps.
-    #[serde(with = "number")]
-    pub grad_norm: f64,
-    /// Tokens trained on since step 1, without padding.
-    pub tokens: u64,
-    /// Steps since step 1 that were skipped for a non-finite loss.
-    #[serde(default)]
-    pub skipped_steps: u64,
-    /// Measured times.
-    #[serde(flatten)]
-    pub timing: Timing,
-}
-
-/// An evaluation of a task.
+/// An evaluation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct FiguresRecord {
-    /// The step (from 1) after which the model was evaluated.
+pub struct EvaluationRecord {
+    /// The step (from 1) after which the model was evaluated; 0 for the untrained one.
     pub step: u64,
-    /// Which data: `dev` or `test`.
+    /// Which data, such as `dev` or `test`.
     pub split: String,
     /// What was measured.
     pub figures: Figures,
@@ -174,39 +127,6 @@ pub struct Timing {
     pub tokens_per_second: f64,
     /// Share of the time since the last record spent waiting for data, from 0 to 1.
     pub waiting: f64,
-}
-
-/// An evaluation on the held-out documents. Losses are means in nats.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct EvalRecord {
-    /// The step (from 1) after which the model was evaluated; 0 for the untrained one.
-    pub step: u64,
-    /// Cross-entropy of the masked tokens.
-    #[serde(with = "number")]
-    pub masked_loss: f64,
-    /// Share of the masked tokens that are predicted first, from 0 to 1.
-    pub masked_accuracy: f64,
-    /// Masked tokens evaluated.
-    pub masked_tokens: u64,
-    /// Cross-entropy of the same tokens under their frequencies in the training documents.
-    pub unigram_loss: f64,
-    /// Share of the same tokens that are the most frequent one, from 0 to 1.
-    pub unigram_accuracy: f64,
-    /// Cross-entropy of the sentence pairs, where there are any.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pair_loss: Option<f64>,
-    /// Share of the sentence pairs classified rightly, from 0 to 1.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pair_accuracy: Option<f64>,
-    /// Seconds the evaluation took: measured.
-    pub seconds: f64,
-}
-
-impl EvalRecord {
-    /// The exponential of the masked tokens' loss: among how many tokens the model wavers.
-    pub fn perplexity(&self) -> f64 {
-        self.masked_loss.exp()
-    }
 }
 
 /// Losses in JSON, which has no NaN or infinity: both are written as null and read as NaN.
@@ -274,7 +194,10 @@ mod tests {
     #[test]
     fn a_log_keeps_records_and_a_resumed_one_equals_an_uninterrupted_one() {
         let record = |step| Record::Train(TrainRecord { step, loss: step as f64, ..Default::default() });
-        let eval = |step| Record::Eval(EvalRecord { step, masked_loss: 2.0, ..Default::default() });
+        let eval = |step| {
+            let figures = Figures::new(4, [("loss", 2.0)]);
+            Record::Evaluation(EvaluationRecord { step, split: "dev".into(), figures, seconds: 0.5 })
+        };
         let folder = tempfile::tempdir().unwrap();
         let read = || jsonl::read(&folder.path().join(METRICS_FILE)).unwrap();
         let event_files = || std::fs::read_dir(folder.path().join(TENSORBOARD_FOLDER)).unwrap().count();

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::printable;
-use super::summary::{duration, grouped};
+use cloze_evaluation::table::{duration, grouped};
 
 /// What takes less is not told of.
 const FIRST: Duration = Duration::from_secs(2);

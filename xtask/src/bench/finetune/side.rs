@@ -173,7 +173,7 @@ fn read_run(folder: &Path) -> Result<Trained> {
 /// A run by its metrics.
 fn trained(records: &[Value], epochs: u64) -> Result<Trained> {
     let (mut seconds, mut tokens) = (0.0, 0.0);
-    for record in records.iter().filter(|record| record["event"] == "tuning") {
+    for record in records.iter().filter(|record| record["event"] == "train") {
         let (Some(so_far), Some(rate)) = (record["tokens"].as_f64(), record["tokens_per_second"].as_f64())
         else {
             bail!("a training record without tokens: {record}");
@@ -183,7 +183,8 @@ fn trained(records: &[Value], epochs: u64) -> Result<Trained> {
         tokens = so_far;
     }
     let of = |split: &str| -> Vec<&Value> {
-        let found = records.iter().filter(|record| record["event"] == "figures" && record["split"] == split);
+        let found =
+            records.iter().filter(|record| record["event"] == "evaluation" && record["split"] == split);
         found.map(|record| &record["figures"]).collect()
     };
     let (split, evaluations) = match (of("dev"), of("test")) {
@@ -233,12 +234,12 @@ mod tests {
 
     #[test]
     fn a_run_is_read_from_its_metrics() {
-        let lines = r#"{"event":"tuning","step":50,"tokens":1000,"tokens_per_second":500.0}
-{"event":"figures","step":60,"split":"dev","figures":{"examples":7,"main":"f1","figures":{"f1":0.5,"loss":null}}}
-{"event":"tuning","step":100,"tokens":1600,"tokens_per_second":200.0}
-{"event":"figures","step":120,"split":"dev","figures":{"examples":7,"main":"f1","figures":{"f1":0.75,"loss":1.0}}}
-{"event":"figures","step":180,"split":"dev","figures":{"examples":7,"main":"f1","figures":{"f1":0.25,"loss":0.5}}}
-{"event":"figures","step":180,"split":"test","figures":{"examples":9,"main":"f1","figures":{"f1":0.9}}}"#;
+        let lines = r#"{"event":"train","step":50,"tokens":1000,"tokens_per_second":500.0}
+{"event":"evaluation","step":60,"split":"dev","figures":{"examples":7,"main":"f1","figures":{"f1":0.5,"loss":null}}}
+{"event":"train","step":100,"tokens":1600,"tokens_per_second":200.0}
+{"event":"evaluation","step":120,"split":"dev","figures":{"examples":7,"main":"f1","figures":{"f1":0.75,"loss":1.0}}}
+{"event":"evaluation","step":180,"split":"dev","figures":{"examples":7,"main":"f1","figures":{"f1":0.25,"loss":0.5}}}
+{"event":"evaluation","step":180,"split":"test","figures":{"examples":9,"main":"f1","figures":{"f1":0.9}}}"#;
         let records: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         let run = trained(&records, 3).unwrap();
         assert_eq!((run.seconds, run.epochs, run.examples, run.main.as_str()), (5.0, 3, 7, "f1"));
@@ -249,6 +250,6 @@ mod tests {
         let run = trained(&records[5..], 3).unwrap();
         assert_eq!((run.split.as_deref(), run.figures["f1"], run.examples), (Some("test"), 0.9, 9));
         assert_eq!(trained(&records[..1], 3).unwrap().split, None);
-        assert!(trained(&[serde_json::json!({"event": "tuning"})], 3).is_err());
+        assert!(trained(&[serde_json::json!({"event": "train"})], 3).is_err());
     }
 }

@@ -223,7 +223,7 @@ fn train(case: &mut Case<'_>, attempt: Attempt) -> Result<Ran> {
 /// Records of steps among the metrics.
 fn logged(case: &Case<'_>) -> usize {
     let metrics = case.read("out/metrics.jsonl").unwrap_or_default();
-    let is_step = |line: &&str| line.contains(r#""event":"train""#) || line.contains(r#""event":"tuning""#);
+    let is_step = |line: &&str| line.contains(r#""event":"train""#);
     String::from_utf8_lossy(&metrics).lines().filter(is_step).count()
 }
 

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, anyhow, bail};
 use cloze_tokenizer::Tokenizer;
 
-use crate::lines::{self, Lines, Longer};
+use crate::chunks::Chunks;
+use crate::lines::{self, BATCH_OF_IDS, Batch, Line, Lines, Longer};
 use crate::output::Output;
 
 /// Turn lines of ids on standard input into lines of text on standard output.
@@ -29,37 +30,36 @@ pub fn run(args: &Args) -> Result<()> {
     let tokenizer = super::load(&args.tokenizer)?;
     let mut lines = Lines::stdin(args.max_line_bytes, Longer::Refused);
     let mut output = Output::new();
-    while let Some((first, batch)) = lines.next_batch()? {
-        for (number, line) in (first..).zip(&batch) {
-            let text = ids(&tokenizer, &line.text)
-                .and_then(|ids| Ok(tokenizer.decode(&ids, !args.keep_special)?))
-                .with_context(|| lines.place(number));
-            match text {
-                Ok(text) => output.line(text)?,
-                Err(error) => {
-                    output.flush()?;
-                    return Err(error);
-                }
-            }
-        }
+    let work = |ids: &mut Vec<u32>, line: Line, bytes: &mut Vec<u8>| -> Result<()> {
+        read_ids(&tokenizer, line.text, ids)?;
+        bytes.extend(tokenizer.decode(ids, !args.keep_special)?.as_bytes());
+        bytes.push(b'\n');
+        Ok(())
+    };
+    let (mut chunks, mut batch) = (Chunks::default(), Batch::default());
+    while lines.read(BATCH_OF_IDS, &mut batch)? {
+        let failed = chunks.run(&batch, 0, Vec::new, work, |bytes| output.bytes(bytes))?;
         output.flush()?;
+        if let Some((place, error)) = failed {
+            return Err(error).with_context(|| lines.place(batch.first() + place));
+        }
     }
     Ok(())
 }
 
-/// The ids on a line, separated by white space or commas, each one in the vocabulary.
-fn ids(tokenizer: &Tokenizer, line: &str) -> Result<Vec<u32>> {
+/// Reads the ids on a line, separated by white space or commas, each one in the vocabulary, into `ids`.
+fn read_ids(tokenizer: &Tokenizer, line: &str, ids: &mut Vec<u32>) -> Result<()> {
+    ids.clear();
     let words = line.split(|c: char| c.is_whitespace() || c == ',').filter(|word| !word.is_empty());
-    words
-        .map(|word| {
-            let id: u32 = word.parse().map_err(|_| {
-                anyhow!("`{word}` is not a token id; expected whole numbers separated by spaces")
-            })?;
-            if tokenizer.id_to_token(id).is_none() {
-                let size = tokenizer.vocab_size();
-                bail!("id {id} is not in the vocabulary, which has {size} tokens");
-            }
-            Ok(id)
-        })
-        .collect()
+    for word in words {
+        let id: u32 = word
+            .parse()
+            .map_err(|_| anyhow!("`{word}` is not a token id; expected whole numbers separated by spaces"))?;
+        if tokenizer.id_to_token(id).is_none() {
+            let size = tokenizer.vocab_size();
+            bail!("id {id} is not in the vocabulary, which has {size} tokens");
+        }
+        ids.push(id);
+    }
+    Ok(())
 }

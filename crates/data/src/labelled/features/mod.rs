@@ -10,39 +10,11 @@ pub use questions::{QuestionFeatures, Windows, encode_questions};
 pub use tagged::{IGNORED, LongSentences, TagFeatures, TagReport, encode_tags, tags_of_sentences};
 pub use texts::{TextFeatures, encode_texts};
 
-use crate::{DataError, Result};
+use crate::{DataError, Result, TokenSequence};
 use cloze_tokenizer::{Encoding, Error, Tokenizer, Truncation};
 
 /// Examples that are tokenised at a time: each piece is a string until its example is done.
 const CHUNK: usize = 1024;
-
-/// A sequence as a model takes it, without padding.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct TokenSequence {
-    /// Ids, special tokens among them.
-    pub input_ids: Vec<i32>,
-    /// The segment of each, as the tokenizer numbers them.
-    pub token_type_ids: Vec<i32>,
-}
-
-impl TokenSequence {
-    /// How many tokens there are.
-    pub fn len(&self) -> usize {
-        self.input_ids.len()
-    }
-
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.input_ids.is_empty()
-    }
-}
-
-impl From<&Encoding> for TokenSequence {
-    fn from(encoding: &Encoding) -> Self {
-        let signed = |ids: &[u32]| ids.iter().map(|id| *id as i32).collect();
-        Self { input_ids: signed(&encoding.ids), token_type_ids: signed(&encoding.type_ids) }
-    }
-}
 
 /// What a model reads of example `number`, counted from 0.
 ///

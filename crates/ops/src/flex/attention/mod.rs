@@ -14,7 +14,8 @@ mod whole;
 use super::gemm::{Begin, Matrix, PARALLEL, Product, Target};
 use super::random::Keep;
 use super::{Input, draw_seed, filled, op, output, register};
-use crate::{AttentionMask, Precision};
+use crate::attention::COUNTS;
+use crate::{AttentionMask, Precision, Queries};
 use blocked::{KEYS, QUERIES, Tile};
 use burn::tensor::{DType, Shape, Tensor};
 use burn_autodiff::checkpoint::base::Checkpointer;
@@ -56,14 +57,16 @@ impl Sizes {
             Some(packing) => {
                 mask.check_packing(packing, [batch, q_len, k_len]);
                 let mut query = 0;
-                for ((key, k_len), q_len) in
-                    packing.starts().zip(packing.lengths()).zip(mask.query_lengths(packing))
-                {
+                let counts = mask.query_counts(packing);
+                for ((key, k_len), q_len) in packing.starts().zip(packing.lengths()).zip(counts.iter()) {
                     sequences.push([0, query, *q_len, key, *k_len]);
                     query += q_len;
                 }
             }
-            None => sequences.extend((0..batch).map(|row| [row, 0, q_len, 0, k_len])),
+            None => {
+                assert!(!matches!(mask.queries, Queries::Counts(_)), "{COUNTS}");
+                sequences.extend((0..batch).map(|row| [row, 0, q_len, 0, k_len]));
+            }
         }
         let (mut first_row, mut first_score) = (0, 0);
         let mut tasks = Vec::with_capacity(sequences.len() * n_heads);

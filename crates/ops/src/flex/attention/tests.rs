@@ -32,7 +32,13 @@ impl Case {
         });
         let packing =
             self.packed.then(|| Packing::new(self.lengths.iter().map(|l| l[1]).collect::<Vec<_>>()));
-        AttentionMask { pad_mask, causal: self.causal, window: self.window, packing, query_lengths: None }
+        AttentionMask {
+            pad_mask,
+            causal: self.causal,
+            window: self.window,
+            packing,
+            ..AttentionMask::default()
+        }
     }
 
     /// The output and the gradients of its weighted sum.

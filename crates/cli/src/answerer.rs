@@ -1,0 +1,81 @@
+//! Answers in texts.
+
+use std::ops::Range;
+use std::path::Path;
+
+use burn::tensor::Device;
+use cloze_trainer::finetune::{Predictor, TaskSection};
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::asking::{Places, ask, for_task};
+use crate::{Error, Result, names};
+
+/// A tokenizer and a model that finds the answer to a question in a text of any length. Threads may share one.
+///
+/// ```no_run
+/// let device = cloze::device::open(None)?;
+/// let answerer = cloze::Answerer::load("deepset/bert-base-cased-squad2", &device)?;
+/// for answer in answerer.answer(&[("Where does Ann live?", "Ann lives in Rome.")])? {
+///     println!("{}", answer.map_or("no answer".into(), |answer| answer.text));
+/// }
+/// # Ok::<(), cloze::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Answerer(Predictor);
+
+/// The answer to a question.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Answer {
+    /// The answer, a piece of the text.
+    pub text: String,
+    /// Its bytes in the text.
+    pub bytes: Range<usize>,
+    /// Its probability among the candidates.
+    pub score: f64,
+}
+
+#[derive(Deserialize)]
+struct Answered {
+    answer: String,
+    start: Option<usize>,
+    end: Option<usize>,
+    score: Option<f64>,
+}
+
+impl Answerer {
+    /// Loads a model's folder, or a model by its name on the hub (see [`names::find`]). For 8 bits, make one from a
+    /// [`Predictor`].
+    ///
+    /// # Errors
+    /// As [`names::find`], and whatever is missing or damaged in the folder, by name; [`Error::WrongTask`].
+    pub fn load(model: impl AsRef<Path>, device: &Device) -> Result<Self> {
+        Predictor::load(&names::find(model)?, device, false)?.try_into()
+    }
+
+    /// The answer to each question about its text, `(question, text)`; `None` where the model finds none.
+    ///
+    /// # Errors
+    /// An output that is not finite.
+    pub fn answer<Q: AsRef<str>, T: AsRef<str>>(&self, questions: &[(Q, T)]) -> Result<Vec<Option<Answer>>> {
+        let inputs = questions
+            .iter()
+            .map(|(question, text)| json!({ "question": question.as_ref(), "context": text.as_ref() }));
+        let answers: Vec<Answered> = ask(&self.0, inputs)?;
+        let found = questions.iter().zip(answers).map(|((_, text), answered)| {
+            let (start, end) = (answered.start?, answered.end?);
+            let bytes = Places::of(text.as_ref(), [start, end]).range(start, end)?;
+            Some(Answer { text: answered.answer, bytes, score: answered.score? })
+        });
+        Ok(found.collect())
+    }
+}
+
+impl TryFrom<Predictor> for Answerer {
+    type Error = Error;
+
+    fn try_from(predictor: Predictor) -> Result<Self> {
+        for_task(predictor, "answers", |task| matches!(task, TaskSection::Answers { .. })).map(Self)
+    }
+}

@@ -1,0 +1,86 @@
+//! Asking a model for a task: from typed inputs to typed answers.
+//!
+//! A [`Predictor`] reads and writes the JSON that `cloze predict` does; here it is known what that JSON is.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use cloze_trainer::finetune::{Predictor, TaskSection};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::{Error, Result};
+
+/// The predictor, if its model is for one of the tasks that `expected` names.
+///
+/// # Errors
+/// [`Error::WrongTask`].
+pub fn for_task(
+    predictor: Predictor,
+    expected: &'static str,
+    is_expected: impl Fn(&TaskSection) -> bool,
+) -> Result<Predictor> {
+    let task = predictor.task();
+    if is_expected(task) {
+        return Ok(predictor);
+    }
+    let section = serde_json::to_value(task).map_err(Error::Answer)?;
+    Err(Error::WrongTask { found: section["kind"].as_str().unwrap_or_default().to_owned(), expected })
+}
+
+/// What the model says of inputs.
+///
+/// # Errors
+/// [`Error::Input`] with the first input that the model cannot read; those of [`Predictor::predict`].
+pub fn ask<A: DeserializeOwned>(
+    predictor: &Predictor,
+    inputs: impl IntoIterator<Item = Value>,
+) -> Result<Vec<A>> {
+    let lines: Vec<String> = inputs.into_iter().map(|input| input.to_string()).collect();
+    let predicted = predictor.predict(&lines, &mut |_| {})?;
+    if let Some(source) = predicted.refused {
+        return Err(Error::Input { place: predicted.values.len(), source });
+    }
+    predicted.values.into_iter().map(|value| serde_json::from_value(value).map_err(Error::Answer)).collect()
+}
+
+/// The places of a text in bytes, by its places in characters.
+pub struct Places(HashMap<usize, usize>);
+
+impl Places {
+    /// Those of `text` that are asked for; each is a place between characters, counted from 0.
+    pub fn of(text: &str, chars: impl IntoIterator<Item = usize>) -> Self {
+        let mut wanted: Vec<usize> = chars.into_iter().collect();
+        wanted.sort_unstable();
+        let mut wanted = wanted.into_iter().peekable();
+        let ends = text.char_indices().map(|(byte, _)| byte).chain([text.len()]);
+        let mut places = HashMap::new();
+        for (place, byte) in ends.enumerate() {
+            while wanted.next_if(|wanted| *wanted <= place).is_some() {
+                places.insert(place, byte);
+            }
+        }
+        Self(places)
+    }
+
+    /// A range of characters in bytes.
+    pub fn range(&self, start: usize, end: usize) -> Option<Range<usize>> {
+        Some(*self.0.get(&start)?..*self.0.get(&end)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_between_characters() {
+        let text = "aé日b";
+        let places = Places::of(text, [4, 0, 2, 1, 2, 9]);
+        assert_eq!(places.range(1, 2), Some(1..3));
+        assert_eq!(places.range(0, 4), Some(0..text.len()));
+        assert_eq!(places.range(2, 3), None, "3 was not asked for");
+        assert_eq!(places.range(0, 9), None);
+        assert_eq!(Places::of("", [0]).range(0, 0), Some(0..0));
+    }
+}

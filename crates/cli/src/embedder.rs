@@ -1,0 +1,144 @@
+//! Texts to vectors.
+
+use std::ops::Index;
+use std::path::Path;
+
+use burn::tensor::Device;
+use cloze_tokenizer::Error as TokenizerError;
+use cloze_trainer::TrainerError;
+use cloze_trainer::embed;
+
+use crate::{Error, Result, names};
+
+/// A tokenizer and an encoder that make vectors of texts, near each other where meanings are. Threads may share one.
+///
+/// How a text's states become one vector, and how long a text may be, is read from the modules of
+/// sentence-transformers in the model's folder; without them it is the mean of the states.
+///
+/// ```no_run
+/// let device = cloze::device::open(None)?;
+/// let embedder = cloze::Embedder::load("sentence-transformers/all-MiniLM-L6-v2", &device)?;
+/// let embeddings = embedder.embed(&["The old man sat by the sea."])?;
+/// assert_eq!(embeddings[0].len(), embedder.width());
+/// # Ok::<(), cloze::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Embedder(embed::Embedder);
+
+impl Embedder {
+    /// Loads a model's folder, or a model by its name on the hub (see [`names::find`]). For another pooling, or for 8
+    /// bits, make one `from` a [`trainer::embed::Embedder`](embed::Embedder).
+    ///
+    /// # Errors
+    /// As [`names::find`], and whatever is missing or damaged in the folder, by name.
+    pub fn load(model: impl AsRef<Path>, device: &Device) -> Result<Self> {
+        let folder = names::find(model)?;
+        Ok(embed::Embedder::load(&folder, embed::EmbedConfig::default(), device)?.into())
+    }
+
+    /// The vectors of texts, in their order. Texts longer than [`max_len`](Self::max_len) are cut at their ends.
+    ///
+    /// # Errors
+    /// [`Error::Input`] with the first text that the tokenizer fails on; an output that is not finite.
+    pub fn embed<T: AsRef<str>>(&self, texts: &[T]) -> Result<Embeddings> {
+        let embed::Embeddings { values, truncated } = self.0.embed(texts).map_err(|error| match error {
+            TrainerError::Tokenizer(TokenizerError::Batch { index, source, .. }) => {
+                Error::Input { place: index, source: TrainerError::Tokenizer(*source) }
+            }
+            error => error.into(),
+        })?;
+        Ok(Embeddings { values, width: self.width(), truncated })
+    }
+
+    /// How many numbers a vector has.
+    pub fn width(&self) -> usize {
+        self.0.width()
+    }
+
+    /// The most tokens of a text, special ones among them.
+    pub fn max_len(&self) -> usize {
+        self.0.max_len()
+    }
+}
+
+impl From<embed::Embedder> for Embedder {
+    fn from(embedder: embed::Embedder) -> Self {
+        Self(embedder)
+    }
+}
+
+/// The vectors of some texts.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Embeddings {
+    values: Vec<f32>,
+    width: usize,
+    truncated: usize,
+}
+
+impl Embeddings {
+    /// How many vectors there are.
+    pub fn len(&self) -> usize {
+        self.values.len() / self.width.max(1)
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    /// The vectors in the order of the texts.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &[f32]> {
+        self.values.chunks_exact(self.width.max(1))
+    }
+
+    /// All numbers, `[texts · width]`, vector by vector.
+    pub fn values(&self) -> &[f32] {
+        &self.values
+    }
+
+    /// How many texts were longer than the model takes, and are embedded without their ends.
+    pub fn truncated(&self) -> usize {
+        self.truncated
+    }
+
+    /// The cosine of the angle between two vectors by their places: 1 where they point the same way. It is 0 if one of
+    /// them is zero.
+    ///
+    /// # Panics
+    /// If there is no vector at a place.
+    pub fn cosine(&self, a: usize, b: usize) -> f32 {
+        let dot =
+            |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
+        let (a, b) = (&self[a], &self[b]);
+        let norms = (dot(a, a) * dot(b, b)).sqrt();
+        if norms > 0.0 { (dot(a, b) / norms) as f32 } else { 0.0 }
+    }
+}
+
+/// The vector of a text by its place.
+///
+/// # Panics
+/// If there is no such text.
+impl Index<usize> for Embeddings {
+    type Output = [f32];
+
+    fn index(&self, place: usize) -> &[f32] {
+        &self.values[place * self.width..][..self.width]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn vectors_are_found_by_their_places() {
+        let values = vec![1.0, 0.0, 0.0, 2.0, -3.0, 0.0, 0.0, 0.0];
+        let embeddings = Embeddings { values, width: 2, truncated: 0 };
+        assert_eq!((embeddings.len(), embeddings.is_empty()), (4, false));
+        assert_eq!(&embeddings[1], [0.0, 2.0]);
+        assert!(embeddings.iter().eq((0..4).map(|place| &embeddings[place])));
+        let cosines = [(0, 0), (0, 1), (0, 2), (0, 3)].map(|(a, b)| embeddings.cosine(a, b));
+        assert_eq!(cosines, [1.0, 0.0, -1.0, 0.0]);
+    }
+}

@@ -1,0 +1,126 @@
+use std::path::PathBuf;
+
+#[cfg(feature = "hub")]
+use cloze_hub::HubError;
+use cloze_trainer::TrainerError;
+
+use crate::device::DeviceName;
+
+/// The result of this crate's fallible functions.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why a device, a model or an answer is not to be had.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A device whose backend this build lacks.
+    #[error(
+        "device `{device}` is not in this build: add it with `cargo build --release -p cloze --features {feature}`"
+    )]
+    NotBuiltIn {
+        /// The device.
+        device: DeviceName,
+        /// The Cargo feature that builds its backend in.
+        feature: &'static str,
+    },
+
+    /// A device that the machine lacks.
+    #[error("this machine has no device `{device}`; `cloze devices` lists those it has")]
+    NoSuchDevice {
+        /// The device.
+        device: DeviceName,
+    },
+
+    /// A build without any backend.
+    #[error("this build has no device: add one with `cargo build --release -p cloze --features flex`")]
+    NoDevice,
+
+    /// A folder that does not exist.
+    #[error("there is no folder {:?}{hint}", folder.display().to_string())]
+    NoFolder {
+        /// The folder.
+        folder: PathBuf,
+        /// What else may have been meant.
+        hint: &'static str,
+    },
+
+    /// The folder of a training run in place of the model in it.
+    #[error("{} is a run's folder: its model is in {}", folder.display(), model.display())]
+    RunFolder {
+        /// The run's folder.
+        folder: PathBuf,
+        /// The model's folder.
+        model: PathBuf,
+    },
+
+    /// Text that is neither a folder nor a model's name.
+    #[cfg(feature = "hub")]
+    #[error("there is no folder {name:?}")]
+    BadName {
+        /// The text.
+        name: String,
+        /// Why it is no name.
+        source: HubError,
+    },
+
+    /// A model's name that no model can be had by.
+    #[cfg(feature = "hub")]
+    #[error("there is no folder {name:?}, and no such model to be had")]
+    NoModel {
+        /// The name.
+        name: String,
+        /// What the hub or its cache says.
+        source: Box<Error>,
+    },
+
+    /// No place for a cache of models.
+    #[error("no home folder to keep models in: set HF_HOME")]
+    NoHome,
+
+    /// A model that was trained for another task.
+    #[error("the model is for {found}; expected one for {expected}")]
+    WrongTask {
+        /// The model's task, as a configuration's `task.kind` has it.
+        found: String,
+        /// The tasks that were expected.
+        expected: &'static str,
+    },
+
+    /// An input that the model or its tokenizer cannot read.
+    #[error("input {place}")]
+    Input {
+        /// Its place among the inputs, from 0.
+        place: usize,
+        /// What is wrong with it.
+        source: TrainerError,
+    },
+
+    /// A model's answer without what the answer to its task has.
+    #[error("an answer that cannot be read")]
+    Answer(#[source] serde_json::Error),
+
+    /// What the hub or its cache says.
+    #[cfg(feature = "hub")]
+    #[error(transparent)]
+    Hub(#[from] HubError),
+
+    /// What is wrong with a model's folder, or with what the model computes.
+    #[error(transparent)]
+    Trainer(#[from] TrainerError),
+}
+
+impl Error {
+    /// Whether the caller asked for something that cannot be, as opposed to something that failed: the program then
+    /// exits with status 2.
+    pub fn is_wrong_usage(&self) -> bool {
+        match self {
+            Self::NotBuiltIn { .. } | Self::NoSuchDevice { .. } | Self::NoDevice | Self::RunFolder { .. } => {
+                true
+            }
+            #[cfg(feature = "hub")]
+            Self::BadName { .. } => true,
+            Self::Trainer(error) => error.is_of_config(),
+            _ => false,
+        }
+    }
+}

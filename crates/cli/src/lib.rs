@@ -1,0 +1,65 @@
+//! Transformers from raw text to a working model: the whole of cloze behind one dependency.
+//!
+//! Three lines use a model, which is a folder in Hugging Face's format or a name on its hub:
+//!
+//! ```no_run
+//! use cloze::Embedder;
+//!
+//! let device = cloze::device::open(None)?;
+//! let embedder = Embedder::load("sentence-transformers/all-MiniLM-L6-v2", &device)?;
+//! let embeddings = embedder.embed(&["The old man sat by the sea.", "A sailor rests."])?;
+//! println!("{:.3}", embeddings.cosine(0, 1));
+//! # Ok::<(), cloze::Error>(())
+//! ```
+//!
+//! | to | load | which gives |
+//! | --- | --- | --- |
+//! | embed texts | [`Embedder`] | [`Embeddings`] |
+//! | fill masks | [`MaskFiller`] | a [`Candidate`] for each likely word |
+//! | classify texts | [`Classifier`] | a [`Class`] for each text |
+//! | find entities | [`Tagger`] | a [`TaggedText`] for each text |
+//! | answer questions | [`Answerer`] | an [`Answer`] for each question |
+//!
+//! Threads may share one of each. [`device::open`] opens the best device of the build, and each also takes a device
+//! of burn's.
+//!
+//! Below that are the crates of cloze, under their names: [`tokenizer`], [`data`], [`ops`], [`model`], [`trainer`],
+//! [`evaluation`] and [`hub`], and the framework that they are made with, [`burn`], in the version that fits them.
+//!
+//! # Features
+//!
+//! | feature | what |
+//! | --- | --- |
+//! | `flex` (default) | the CPU, pure Rust, with fused operations |
+//! | `wgpu`, `cuda`, `tch`, `ndarray` | burn's other backends |
+//! | `hub` (default) | models by name |
+//! | `program` (default) | the program `cloze`; a library's user leaves it out |
+
+mod answerer;
+mod asking;
+mod classifier;
+pub mod device;
+mod embedder;
+mod error;
+mod mask_filler;
+pub mod names;
+mod tagger;
+
+pub use answerer::{Answer, Answerer};
+pub use classifier::{Class, Classifier};
+pub use embedder::{Embedder, Embeddings};
+pub use error::{Error, Result};
+pub use mask_filler::MaskFiller;
+pub use tagger::{Entity, TaggedText, Tagger};
+
+pub use burn;
+pub use burn::tensor::Device;
+pub use cloze_data as data;
+pub use cloze_evaluation as evaluation;
+#[cfg(feature = "hub")]
+pub use cloze_hub as hub;
+pub use cloze_model as model;
+pub use cloze_model::ops;
+pub use cloze_tokenizer as tokenizer;
+pub use cloze_trainer as trainer;
+pub use cloze_trainer::fill_mask::Candidate;

@@ -1,0 +1,138 @@
+//! Models by name: a folder, or a model on the hub.
+
+use std::path::{Path, PathBuf};
+#[cfg(feature = "hub")]
+use std::{env, fs};
+
+#[cfg(feature = "hub")]
+use cloze_hub::{Hub, HubConfig, Model, ModelName, Progress, Proxy, Source};
+
+use crate::{Error, Result};
+
+/// The folder of the model that `name` means: a folder in Hugging Face's format, or with the feature `hub` a model's
+/// name on the hub, which is downloaded to the cache that Python's programs use unless it is there.
+///
+/// A folder that is there wins over a name, and what is written as only a path is (`./x`, `/x`) is one. The
+/// environment says where the cache and the server are, by the variables of Python's `huggingface_hub`: `HF_HOME`,
+/// `HF_HUB_CACHE`, `HF_ENDPOINT`, `HF_TOKEN`, `HF_HUB_OFFLINE`, and those for a proxy.
+///
+/// # Errors
+/// [`Error::NoFolder`], [`Error::RunFolder`]; with the feature `hub`, [`Error::BadName`] for what is neither a folder
+/// nor a name, and [`Error::NoModel`] for a name that no model can be had by.
+pub fn find(name: impl AsRef<Path>) -> Result<PathBuf> {
+    #[cfg(feature = "hub")]
+    return find_with(name, &mut ());
+    #[cfg(not(feature = "hub"))]
+    checked(
+        name.as_ref().to_owned(),
+        "; names on the hub need `cargo build --release -p cloze --features hub`",
+    )
+}
+
+/// As [`find`]; `progress` sees what is downloaded.
+///
+/// # Errors
+/// As [`find`].
+#[cfg(feature = "hub")]
+pub fn find_with(name: impl AsRef<Path>, progress: &mut dyn Progress) -> Result<PathBuf> {
+    let path = name.as_ref();
+    // What is not Unicode can only be a folder.
+    let Some(text) = path.to_str() else {
+        return checked(path.to_owned(), "");
+    };
+    match Source::of(text) {
+        Ok(Source::Folder(folder)) => checked(folder, ""),
+        Ok(Source::Name(name)) => match fetch(&name, progress) {
+            Ok(model) => Ok(model.folder),
+            Err(error) => Err(Error::NoModel { name: text.into(), source: Box::new(error) }),
+        },
+        Err(source) => Err(Error::BadName { name: text.into(), source }),
+    }
+}
+
+/// The model `name`, downloaded if need be, as the environment sets the hub up (see [`find`]); `progress` sees what is
+/// downloaded.
+///
+/// # Errors
+/// [`Error::NoHome`], [`Error::Hub`].
+#[cfg(feature = "hub")]
+pub fn fetch(name: &ModelName, progress: &mut dyn Progress) -> Result<Model> {
+    Ok(Hub::new(config(|key| env::var(key).ok())?)?.fetch(name, progress)?)
+}
+
+/// The configuration that the environment's variables give, named as Python's `huggingface_hub` has them.
+#[cfg(feature = "hub")]
+fn config(variable: impl Fn(&str) -> Option<String>) -> Result<HubConfig> {
+    let given = |key: &str| variable(key).filter(|value| !value.trim().is_empty());
+    let home = match given("HF_HOME") {
+        Some(home) => PathBuf::from(home),
+        None => match given("XDG_CACHE_HOME") {
+            Some(cache) => PathBuf::from(cache),
+            None => env::home_dir().ok_or(Error::NoHome)?.join(".cache"),
+        }
+        .join("huggingface"),
+    };
+    let cache = given("HF_HUB_CACHE").or_else(|| given("HUGGINGFACE_HUB_CACHE"));
+    let cache = cache.map_or_else(|| home.join("hub"), PathBuf::from);
+    let token = given("HF_TOKEN").or_else(|| given("HUGGING_FACE_HUB_TOKEN")).or_else(|| {
+        let path = given("HF_TOKEN_PATH").map_or_else(|| home.join("token"), PathBuf::from);
+        fs::read_to_string(path).ok()
+    });
+    // A cut that a copied token brings along would be a header's end.
+    let token = token.map(|token| token.trim().to_string()).filter(|token| !token.is_empty());
+    let is_set =
+        |key| given(key).is_some_and(|value| matches!(&*value.to_uppercase(), "1" | "ON" | "YES" | "TRUE"));
+    let mut config = HubConfig::new(cache);
+    if let Some(endpoint) = given("HF_ENDPOINT") {
+        config.endpoint = endpoint;
+    }
+    config.token = token;
+    config.offline = is_set("HF_HUB_OFFLINE") || is_set("TRANSFORMERS_OFFLINE");
+    config.proxy = Proxy::try_from_env();
+    Ok(config)
+}
+
+/// The folder, if it is there (else `hint` says what else may have been meant) and not that of a run, which has
+/// its model in a folder of its own.
+fn checked(folder: PathBuf, hint: &'static str) -> Result<PathBuf> {
+    if !folder.exists() {
+        return Err(Error::NoFolder { folder, hint });
+    }
+    let has_config = |folder: &Path| folder.join("config.json").exists();
+    let model = folder.join("model");
+    match !has_config(&folder) && has_config(&model) {
+        true => Err(Error::RunFolder { folder, model }),
+        false => Ok(folder),
+    }
+}
+
+#[cfg(test)]
+#[cfg(feature = "hub")]
+mod tests {
+    use super::*;
+
+    fn with(variables: &[(&str, &str)]) -> HubConfig {
+        config(|key| variables.iter().find(|(name, _)| *name == key).map(|(_, value)| value.to_string()))
+            .unwrap()
+    }
+
+    #[test]
+    fn the_environment_is_huggingface_hubs() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = folder.path().to_str().unwrap();
+        let none = with(&[("HF_HOME", home)]);
+        assert_eq!(none.cache, folder.path().join("hub"));
+        assert_eq!((none.token, none.offline, &*none.endpoint), (None, false, "https://huggingface.co"));
+        assert_eq!(with(&[("XDG_CACHE_HOME", home)]).cache, folder.path().join("huggingface/hub"));
+        assert!(with(&[]).cache.ends_with(".cache/huggingface/hub"));
+        assert_eq!(with(&[("HF_HUB_CACHE", "x")]).cache, PathBuf::from("x"));
+
+        fs::write(folder.path().join("token"), "hf_file\n").unwrap();
+        assert_eq!(with(&[("HF_HOME", home)]).token.unwrap(), "hf_file");
+        assert_eq!(with(&[("HF_HOME", home), ("HF_TOKEN", " hf_env ")]).token.unwrap(), "hf_env");
+        for (value, offline) in [("1", true), ("true", true), ("0", false), ("", false)] {
+            assert_eq!(with(&[("HF_HUB_OFFLINE", value)]).offline, offline, "{value}");
+        }
+        assert_eq!(with(&[("HF_ENDPOINT", "http://x")]).endpoint, "http://x");
+    }
+}

@@ -1,0 +1,82 @@
+//! Corruptions: what is done to a sequence that a model learns to restore.
+
+mod corrupted;
+mod masking;
+
+pub use corrupted::{Corrupted, Edits, ReplacedSpan, ReplacementCounts};
+pub use masking::{MaskStats, MaskUnit, MaskingConfig, RandomFrom};
+
+use crate::random::Random;
+
+/// Replaces tokens of a sequence, so that a model can learn to restore them.
+///
+/// [`MaskingConfig::corruption`] makes BERT's maskings. Implement the trait for a corruption of your own: spans
+/// (SpanBERT), infilling (BART, T5), deletion. It may change the sequence's length.
+///
+/// ```
+/// use cloze_data::{Corrupted, Corruption, Edits, Original, Random};
+///
+/// /// Puts one mask in the place of two neighbouring tokens, as text infilling does (Lewis et al. 2020, §2.2).
+/// struct Infilling {
+///     mask: u32,
+/// }
+///
+/// impl Corruption for Infilling {
+///     fn corrupt(&self, original: &Original<'_>, random: &mut Random) -> Corrupted {
+///         let starts: Vec<usize> =
+///             (1..original.len()).filter(|i| original.maskable[i - 1] && original.maskable[*i]).collect();
+///         let mut edits = Edits::new(original.ids);
+///         if !starts.is_empty() {
+///             let second = starts[random.below(starts.len() as u64) as usize];
+///             edits.replace(second - 1..second + 1, &[self.mask]);
+///         }
+///         edits.finish()
+///     }
+/// }
+///
+/// let (ids, maskable) = ([2, 11, 12, 3], [false, true, true, false]);
+/// let original = Original::new(&ids, &[true; 4], &maskable);
+/// let corrupted = Infilling { mask: 4 }.corrupt(&original, &mut Random::new(1));
+/// assert_eq!(corrupted.ids(), [2, 4, 3]);
+/// assert_eq!((corrupted.spans()[0].original.clone(), corrupted.spans()[0].corrupted.clone()), (1..3, 1..2));
+/// ```
+pub trait Corruption: Send + Sync {
+    /// The corrupted sequence, with what was replaced.
+    ///
+    /// The result is a function of `original` and `random` alone: batches can then be made in any order, and again
+    /// when a run is resumed.
+    fn corrupt(&self, original: &Original<'_>, random: &mut Random) -> Corrupted;
+}
+
+/// A sequence before its corruption.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct Original<'a> {
+    /// `[len]`: the pieces, special ones among them.
+    pub ids: &'a [u32],
+    /// `[len]`: whether a token is the first of its word.
+    pub word_starts: &'a [bool],
+    /// `[len]`: whether a token may be replaced; never a special one.
+    pub maskable: &'a [bool],
+}
+
+impl<'a> Original<'a> {
+    /// A sequence.
+    ///
+    /// # Panics
+    /// If the slices differ in length.
+    pub fn new(ids: &'a [u32], word_starts: &'a [bool], maskable: &'a [bool]) -> Self {
+        assert!(ids.len() == word_starts.len() && ids.len() == maskable.len(), "one value a token");
+        Self { ids, word_starts, maskable }
+    }
+
+    /// How many tokens there are.
+    pub fn len(&self) -> usize {
+        self.ids.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.ids.is_empty()
+    }
+}

@@ -1,0 +1,255 @@
+//! Token sequences, one by one and as a batch.
+
+use cloze_tokenizer::Encoding;
+
+/// A sequence as a model takes it, without padding.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TokenSequence {
+    /// `[len]`: ids, special tokens among them.
+    pub input_ids: Vec<i32>,
+    /// `[len]`: the segment of each, as the tokenizer numbers them.
+    pub token_type_ids: Vec<i32>,
+}
+
+impl TokenSequence {
+    /// How many tokens there are.
+    pub fn len(&self) -> usize {
+        self.input_ids.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.input_ids.is_empty()
+    }
+}
+
+impl From<&Encoding> for TokenSequence {
+    fn from(encoding: &Encoding) -> Self {
+        Self { input_ids: signed(&encoding.ids), token_type_ids: signed(&encoding.type_ids) }
+    }
+}
+
+/// Ids as tensors hold them.
+pub(crate) fn signed(ids: &[u32]) -> Vec<i32> {
+    ids.iter().map(|id| *id as i32).collect()
+}
+
+/// A batch of token sequences of different lengths, one after another without padding, which is how packed attention
+/// takes them. [`padded`](Self::padded) makes the rectangle that other models take.
+///
+/// The tokens are numbered through: token 0 is the first of the first sequence. Labels of single tokens refer to these
+/// numbers; [`padded_places`](Self::padded_places) says where they are in the rectangle.
+///
+/// ```
+/// # use cloze_data::TokenBatch;
+/// let mut batch = TokenBatch::new().with_max_len(10);
+/// batch.push(&[2, 17, 3], &[0, 0, 0]);
+/// batch.push(&[2, 9, 3, 8, 3], &[0, 0, 0, 1, 1]);
+/// assert_eq!((batch.n_tokens(), batch.lengths()), (8, &[3, 5][..]));
+/// let padded = batch.padded();
+/// assert_eq!((padded.batch_size, padded.seq_len), (2, 8));
+/// assert_eq!(batch.padded_places(&[2, 3]), [2, 8]);
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TokenBatch {
+    lengths: Vec<usize>,
+    input_ids: Vec<i32>,
+    token_type_ids: Vec<i32>,
+    pad_id: i32,
+    max_len: usize,
+}
+
+/// Token sequences as a rectangle, short ones filled up at their ends.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Padded {
+    /// Sequences.
+    pub batch_size: usize,
+    /// Tokens of each, padding among them.
+    pub seq_len: usize,
+    /// `[batch_size · seq_len]`
+    pub input_ids: Vec<i32>,
+    /// `[batch_size · seq_len]`
+    pub token_type_ids: Vec<i32>,
+    /// `[batch_size · seq_len]`, `true` = ignored.
+    pub pad_mask: Vec<bool>,
+}
+
+impl Default for TokenBatch {
+    fn default() -> Self {
+        Self {
+            lengths: Vec::new(),
+            input_ids: Vec::new(),
+            token_type_ids: Vec::new(),
+            pad_id: 0,
+            max_len: usize::MAX,
+        }
+    }
+}
+
+impl TokenBatch {
+    /// Padded lengths are multiples of this, so that few different shapes occur.
+    pub const LENGTH_STEP: usize = 8;
+
+    /// A batch without sequences, to be padded with the id 0 to any length.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Pads with another id.
+    pub fn with_pad_id(mut self, pad_id: i32) -> Self {
+        self.pad_id = pad_id;
+        self
+    }
+
+    /// Rounds padded lengths up to no more than this: the most that a model takes, in tokens. Sequences that are longer
+    /// are not cut.
+    pub fn with_max_len(mut self, max_len: usize) -> Self {
+        self.max_len = max_len;
+        self
+    }
+
+    /// Adds a sequence.
+    ///
+    /// # Panics
+    /// If there is no token, or not one type for each.
+    pub fn push(&mut self, input_ids: &[i32], token_type_ids: &[i32]) {
+        assert!(!input_ids.is_empty(), "a sequence without tokens: leave it out");
+        assert_eq!(input_ids.len(), token_type_ids.len(), "one type a token");
+        self.lengths.push(input_ids.len());
+        self.input_ids.extend(input_ids);
+        self.token_type_ids.extend(token_type_ids);
+    }
+
+    /// `[sequences]`: how many tokens each sequence has.
+    pub fn lengths(&self) -> &[usize] {
+        &self.lengths
+    }
+
+    /// `[tokens]`: the ids, one sequence after another.
+    pub fn input_ids(&self) -> &[i32] {
+        &self.input_ids
+    }
+
+    /// `[tokens]`: the segments, one sequence after another.
+    pub fn token_type_ids(&self) -> &[i32] {
+        &self.token_type_ids
+    }
+
+    /// How many sequences there are.
+    pub fn n_sequences(&self) -> usize {
+        self.lengths.len()
+    }
+
+    /// How many tokens the sequences have.
+    pub fn n_tokens(&self) -> usize {
+        self.input_ids.len()
+    }
+
+    /// `[sequences]`: the number of each sequence's first token.
+    pub fn starts(&self) -> impl Iterator<Item = usize> + '_ {
+        self.lengths.iter().scan(0, |start, len| Some(std::mem::replace(start, *start + len)))
+    }
+
+    /// The length of the padded sequences: the longest one's, rounded up to a multiple of
+    /// [`LENGTH_STEP`](Self::LENGTH_STEP), but not beyond the [most](Self::with_max_len).
+    pub fn padded_len(&self) -> usize {
+        let longest = self.lengths.iter().copied().max().unwrap_or(0);
+        longest.next_multiple_of(Self::LENGTH_STEP).min(self.max_len).max(longest)
+    }
+
+    /// How many tokens of padding the rectangle has.
+    pub fn n_padding(&self) -> usize {
+        self.n_sequences() * self.padded_len() - self.n_tokens()
+    }
+
+    /// The sequences as a rectangle.
+    pub fn padded(&self) -> Padded {
+        let seq_len = self.padded_len();
+        let fill = |values: &[i32], pad: i32| {
+            let mut filled = Vec::with_capacity(self.n_sequences() * seq_len);
+            for (start, len) in self.starts().zip(&self.lengths) {
+                filled.extend(&values[start..start + len]);
+                filled.extend(std::iter::repeat_n(pad, seq_len - len));
+            }
+            filled
+        };
+        Padded {
+            batch_size: self.n_sequences(),
+            seq_len,
+            input_ids: fill(&self.input_ids, self.pad_id),
+            token_type_ids: fill(&self.token_type_ids, 0),
+            pad_mask: self.lengths.iter().flat_map(|len| (0..seq_len).map(move |at| at >= *len)).collect(),
+        }
+    }
+
+    /// Where tokens are in the rectangle, `sequence · seq_len + column`, from their numbers, which ascend.
+    ///
+    /// # Panics
+    /// If the numbers do not ascend, or are not those of tokens.
+    pub fn padded_places(&self, tokens: &[i32]) -> Vec<i32> {
+        let seq_len = self.padded_len();
+        let (mut start, mut row) = (0, 0);
+        let place = |token: &i32| {
+            let token = *token as usize;
+            assert!(start <= token && token < self.n_tokens(), "token {token} of {}", self.n_tokens());
+            while token >= start + self.lengths[row] {
+                start += self.lengths[row];
+                row += 1;
+            }
+            (row * seq_len + token - start) as i32
+        };
+        tokens.iter().map(place).collect()
+    }
+}
+
+impl<'a> Extend<&'a TokenSequence> for TokenBatch {
+    fn extend<T: IntoIterator<Item = &'a TokenSequence>>(&mut self, sequences: T) {
+        for sequence in sequences {
+            self.push(&sequence.input_ids, &sequence.token_type_ids);
+        }
+    }
+}
+
+impl<'a> FromIterator<&'a TokenSequence> for TokenBatch {
+    fn from_iter<T: IntoIterator<Item = &'a TokenSequence>>(sequences: T) -> Self {
+        let mut batch = Self::new();
+        batch.extend(sequences);
+        batch
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_sequences_are_filled_up() {
+        let sequence =
+            |ids: &[i32]| TokenSequence { input_ids: ids.to_vec(), token_type_ids: vec![1; ids.len()] };
+        let (short, long) = (sequence(&[7]), sequence(&[8; 9]));
+        let mut batch = TokenBatch::new().with_pad_id(3).with_max_len(10);
+        batch.extend([&short, &long]);
+        assert_eq!((batch.lengths(), batch.input_ids()), (&[1, 9][..], &[vec![7], vec![8; 9]].concat()[..]));
+        assert_eq!((batch.token_type_ids(), batch.starts().last()), (&[1; 10][..], Some(1)));
+        let padded = batch.padded();
+        assert_eq!((padded.batch_size, padded.seq_len), (2, 10), "not beyond the most there may be");
+        assert_eq!(padded.input_ids, [vec![7], vec![3; 9], vec![8; 9], vec![3]].concat());
+        assert_eq!(padded.token_type_ids, [vec![1], vec![0; 9], vec![1; 9], vec![0]].concat());
+        let mask = [vec![false], vec![true; 9], vec![false; 9], vec![true]].concat();
+        assert_eq!(padded.pad_mask, mask);
+        assert_eq!(batch.n_padding(), 10);
+        assert_eq!(batch.padded_places(&[0, 1, 1, 9]), [0, 10, 10, 18]);
+        assert_eq!(TokenBatch::from_iter([&long]).padded_len(), 16);
+        let mut batch = TokenBatch::new().with_max_len(4);
+        batch.extend([&long]);
+        assert_eq!(batch.padded_len(), 9, "nothing is cut");
+        assert_eq!(TokenBatch::new().padded(), Padded::default());
+        assert!(TokenBatch::new().padded_places(&[]).is_empty());
+    }
+
+    #[test]
+    #[should_panic = "a sequence without tokens"]
+    fn a_sequence_without_tokens_is_a_mistake() {
+        TokenBatch::new().push(&[], &[]);
+    }
+}

@@ -1,0 +1,64 @@
+//! The crate's errors: each one line that says where, what was found, what was expected.
+
+use std::path::{Path, PathBuf};
+
+/// The result of this crate's fallible functions.
+pub type Result<T> = std::result::Result<T, EvaluationError>;
+
+/// What can go wrong with what a user supplies: tags, names of figures, folders for reports.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EvaluationError {
+    /// A file or folder could not be read, written or made.
+    #[error("cannot {action} {}", path.display())]
+    Io {
+        /// What was tried, as a verb: `"read"`, `"write"`.
+        action: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+
+    /// A tag that a tagging scheme does not have.
+    #[error(
+        "word {position}: the tag {tag:?} is not {scheme}; expected one that starts with {}",
+        any_of(letters)
+    )]
+    BadTag {
+        /// The word in its sentence, counted from 0.
+        position: usize,
+        /// The tag.
+        tag: String,
+        /// The scheme's name.
+        scheme: &'static str,
+        /// The letters with which its tags start.
+        letters: &'static str,
+    },
+
+    /// A figure that an evaluation does not give.
+    #[error("this evaluation has no figure `{name}`; it has {}", known.join(", "))]
+    NoFigure {
+        /// The name asked for.
+        name: String,
+        /// Those that it gives.
+        known: Vec<String>,
+    },
+}
+
+impl EvaluationError {
+    /// An [`EvaluationError::Io`] for `path`, as a closure for `map_err`.
+    pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::Io { action, path, source }
+    }
+}
+
+/// Letters to choose from: `I, O or B`.
+fn any_of(letters: &str) -> String {
+    let letters: Vec<String> = letters.chars().map(String::from).collect();
+    match letters.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
+        _ => letters.concat(),
+    }
+}

@@ -1,0 +1,16 @@
+#![doc = include_str!("../README.md")]
+
+pub mod confusion;
+pub mod correlation;
+pub mod entities;
+mod error;
+pub mod figures;
+pub mod report;
+pub mod scores;
+pub mod seeds;
+pub mod squad;
+pub mod table;
+pub mod tags;
+pub mod whole_file;
+
+pub use error::{EvaluationError, Result};

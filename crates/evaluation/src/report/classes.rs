@@ -1,0 +1,127 @@
+//! Classification of texts or pairs of them.
+
+use maud::{Markup, html};
+use serde_json::Value;
+
+use super::{Predictions, Table, html, matrix, mean, text_columns, text_values};
+use crate::confusion::ConfusionMatrix;
+use crate::figures::Figures;
+use crate::scores::{Average, ZeroDivision};
+
+/// Examples with their gold and predicted classes.
+#[derive(Clone, Debug)]
+pub struct ClassPredictions {
+    /// The classes' names by their numbers.
+    pub labels: Vec<String>,
+    /// The class whose precision, recall and F1 are given, such as the second of two.
+    pub positive: Option<usize>,
+    /// The examples; methods panic where one's class is not among the labels.
+    pub examples: Vec<ClassExample>,
+}
+
+/// An example of [`ClassPredictions`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClassExample {
+    /// What it is called, such as its file and line.
+    pub id: String,
+    /// Its text, or its pair of texts.
+    pub texts: Vec<String>,
+    /// The right class.
+    pub gold: usize,
+    /// The predicted class.
+    pub predicted: usize,
+    /// The predicted class's probability.
+    pub score: f64,
+    /// The right class's cross-entropy in nats.
+    pub loss: f64,
+}
+
+impl ClassPredictions {
+    /// What was predicted for what.
+    pub fn matrix(&self) -> ConfusionMatrix {
+        let mut matrix = ConfusionMatrix::new(self.labels.len());
+        self.examples.iter().for_each(|example| matrix.add(example.gold, example.predicted));
+        matrix
+    }
+
+    fn n_texts(&self) -> usize {
+        self.examples.iter().map(|example| example.texts.len()).max().unwrap_or(1)
+    }
+}
+
+impl Predictions for ClassPredictions {
+    fn len(&self) -> usize {
+        self.examples.len()
+    }
+
+    /// `accuracy`; `f1`, `precision` and `recall` of the positive class, where there is one; those with
+    /// `_macro`; `f1_micro`, `f1_weighted`, `matthews`, `loss`. Zero divisions give 0, as in scikit-learn.
+    fn figures(&self) -> Figures {
+        let matrix = self.matrix();
+        let mut figures = vec![("accuracy", matrix.accuracy())];
+        if let Some(positive) = self.positive {
+            let scores = matrix.class(positive).scores(ZeroDivision::Zero);
+            figures.extend([("f1", scores.f1), ("precision", scores.precision), ("recall", scores.recall)]);
+        }
+        let average = |average| matrix.average(average, ZeroDivision::Zero);
+        let classes = average(Average::Macro);
+        figures.extend([
+            ("f1_macro", classes.f1),
+            ("precision_macro", classes.precision),
+            ("recall_macro", classes.recall),
+            ("f1_micro", average(Average::Micro).f1),
+            ("f1_weighted", average(Average::Weighted).f1),
+            ("matthews", matrix.matthews()),
+            ("loss", mean(self.examples.iter().map(|example| example.loss))),
+        ]);
+        Figures::new(self.len(), figures)
+    }
+
+    fn is_error(&self, example: usize) -> bool {
+        self.examples[example].gold != self.examples[example].predicted
+    }
+
+    fn loss(&self, example: usize) -> f64 {
+        self.examples[example].loss
+    }
+
+    fn columns(&self) -> Vec<String> {
+        let mut columns = vec!["id".to_string()];
+        columns.extend(text_columns(self.n_texts()));
+        columns.extend(["gold", "predicted", "correct", "score", "loss"].map(String::from));
+        columns
+    }
+
+    fn row(&self, example: usize) -> Vec<Value> {
+        let ClassExample { id, texts, gold, predicted, score, loss } = &self.examples[example];
+        let mut row = vec![id.as_str().into()];
+        row.extend(text_values(texts, self.n_texts()));
+        row.extend([self.labels[*gold].as_str().into(), self.labels[*predicted].as_str().into()]);
+        row.extend([(gold == predicted).into(), (*score).into(), (*loss).into()]);
+        row
+    }
+
+    fn tables(&self) -> Vec<Table> {
+        let matrix = self.matrix();
+        vec![matrix::confusion(&self.labels, &matrix), matrix::classes(&self.labels, &matrix)]
+    }
+
+    fn breakdown(&self) -> Markup {
+        matrix::section("Confusion matrix", &self.labels, &self.matrix())
+    }
+
+    fn show(&self, example: usize) -> Markup {
+        let wrong = self.is_error(example);
+        let ClassExample { id, texts, gold, predicted, score, .. } = &self.examples[example];
+        html! {
+            (html::texts(id, texts))
+            p.verdict {
+                span { "gold " b.label dir="auto" { (self.labels[*gold]) } }
+                span {
+                    "predicted " b.label.wrong[wrong] dir="auto" { (self.labels[*predicted]) } " "
+                    (html::percent(*score))
+                }
+            }
+        }
+    }
+}

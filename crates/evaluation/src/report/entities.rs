@@ -1,0 +1,239 @@
+//! Entities in sentences of words.
+
+use maud::{Markup, html};
+use serde_json::{Value, json};
+
+use super::{Predictions, Table, html, mean};
+use crate::entities::{EntityCounts, Span};
+use crate::figures::{Figures, shown};
+use crate::scores::{Average, Counts, ZeroDivision};
+
+/// Words of a sentence that the page shows.
+const WORDS: usize = 250;
+
+/// Sentences with their gold and predicted entities.
+#[derive(Clone, Debug, Default)]
+pub struct EntityPredictions {
+    /// The sentences.
+    pub examples: Vec<EntityExample>,
+}
+
+/// A sentence of [`EntityPredictions`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct EntityExample {
+    /// What it is called, such as its file and line.
+    pub id: String,
+    /// Its words.
+    pub words: Vec<String>,
+    /// The entities that are there. Bounds beyond the words are counted, but not shown.
+    pub gold: Vec<Span>,
+    /// The entities that were found.
+    pub predicted: Vec<Span>,
+    /// Its loss: the mean of its words' or the sentence's, as the model was trained.
+    pub loss: f64,
+}
+
+impl EntityPredictions {
+    /// How many entities of each type there were, were found, and both.
+    pub fn counts(&self) -> EntityCounts {
+        let mut counts = EntityCounts::default();
+        self.examples.iter().for_each(|example| counts.add(&example.gold, &example.predicted));
+        counts
+    }
+}
+
+const SCORES: [&str; 7] = ["type", "precision", "recall", "f1", "gold", "predicted", "correct"];
+
+/// Each type's scores, and all types' at the end.
+fn types(counts: &EntityCounts) -> Vec<Vec<String>> {
+    let row = |label: &str, counts: Counts| {
+        let scores = counts.scores(ZeroDivision::Zero);
+        let shares = [scores.precision, scores.recall, scores.f1].map(shown);
+        let counts = [counts.gold, counts.predicted, counts.correct].map(|count| count.to_string());
+        [label.to_string()].into_iter().chain(shares).chain(counts).collect()
+    };
+    let mut rows: Vec<Vec<String>> = counts.types().map(|(label, counts)| row(label, counts)).collect();
+    rows.push(row("(all)", counts.total()));
+    rows
+}
+
+/// An entity's words; empty where its bounds are not in the sentence.
+fn words<'a>(example: &'a EntityExample, span: &Span) -> &'a [String] {
+    example.words.get(span.start..span.end).unwrap_or_default()
+}
+
+impl Predictions for EntityPredictions {
+    fn len(&self) -> usize {
+        self.examples.len()
+    }
+
+    /// `f1`, `precision` and `recall` over all entities, then `f1_macro`, `f1_weighted`, `loss`.
+    fn figures(&self) -> Figures {
+        let counts = self.counts();
+        let average = |average| counts.average(average, ZeroDivision::Zero);
+        let all = average(Average::Micro);
+        let figures = [
+            ("f1", all.f1),
+            ("precision", all.precision),
+            ("recall", all.recall),
+            ("f1_macro", average(Average::Macro).f1),
+            ("f1_weighted", average(Average::Weighted).f1),
+            ("loss", mean(self.examples.iter().map(|example| example.loss))),
+        ];
+        Figures::new(self.len(), figures)
+    }
+
+    fn is_error(&self, example: usize) -> bool {
+        let EntityExample { gold, predicted, .. } = &self.examples[example];
+        let within = |these: &[Span], those: &[Span]| these.iter().all(|span| those.contains(span));
+        !within(gold, predicted) || !within(predicted, gold)
+    }
+
+    fn loss(&self, example: usize) -> f64 {
+        self.examples[example].loss
+    }
+
+    fn columns(&self) -> Vec<String> {
+        let columns = ["id", "text", "gold", "predicted", "correct", "loss", "gold_spans", "predicted_spans"];
+        columns.map(String::from).to_vec()
+    }
+
+    fn row(&self, index: usize) -> Vec<Value> {
+        let example = &self.examples[index];
+        let readable = |spans: &[Span]| {
+            let entity = |span: &Span| format!("{} ({})", words(example, span).join(" "), span.label);
+            spans.iter().map(entity).collect::<Vec<_>>().join("; ")
+        };
+        vec![
+            example.id.as_str().into(),
+            example.words.join(" ").into(),
+            readable(&example.gold).into(),
+            readable(&example.predicted).into(),
+            (!self.is_error(index)).into(),
+            example.loss.into(),
+            json!(example.gold),
+            json!(example.predicted),
+        ]
+    }
+
+    fn tables(&self) -> Vec<Table> {
+        let mut rows = vec![SCORES.map(String::from).to_vec()];
+        rows.extend(types(&self.counts()));
+        vec![Table { file: "types.tsv", rows }]
+    }
+
+    fn breakdown(&self) -> Markup {
+        html! {
+            section {
+                h2 { "Types" }
+                (html::numbers(&SCORES, &types(&self.counts())))
+                p.note {
+                    "In the texts below: " mark { "right" } " " mark.missed { "missed" } " " mark.wrong { "wrong" }
+                }
+            }
+        }
+    }
+
+    fn show(&self, index: usize) -> Markup {
+        let example = &self.examples[index];
+        html! {
+            p.id dir="auto" { (example.id) }
+            @if self.is_error(index) {
+                div.line { span { "gold" } (marked(example, &example.gold, &example.predicted, "missed")) }
+                div.line { span { "predicted" } (marked(example, &example.predicted, &example.gold, "wrong")) }
+            } @else {
+                (marked(example, &example.gold, &example.predicted, "missed"))
+            }
+        }
+    }
+}
+
+/// The sentence with `spans` marked, as `otherwise` those that `others` lacks. Where spans overlap the first
+/// one is marked.
+fn marked(example: &EntityExample, spans: &[Span], others: &[Span], otherwise: &str) -> Markup {
+    let words = &example.words[..example.words.len().min(WORDS)];
+    let mut spans: Vec<&Span> = spans.iter().collect();
+    spans.sort_by_key(|span| (span.start, span.end));
+    let mut parts: Vec<(&[String], Option<&Span>)> = Vec::new();
+    let mut done = 0;
+    for span in spans {
+        if span.start >= done && span.start < span.end && span.end <= words.len() {
+            parts.push((&words[done..span.start], None));
+            parts.push((&words[span.start..span.end], Some(span)));
+            done = span.end;
+        }
+    }
+    parts.push((&words[done..], None));
+    html! {
+        p.text dir="auto" {
+            @for (words, span) in parts {
+                @if let Some(span) = span {
+                    mark class=[(!others.contains(span)).then_some(otherwise)] {
+                        (words.join(" ")) small { (span.label) }
+                    }
+                    " "
+                } @else if !words.is_empty() {
+                    (words.join(" ")) " "
+                }
+            }
+            @if words.len() < example.words.len() { "… (" (example.words.len()) " words)" }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn span(label: &str, start: usize, end: usize) -> Span {
+        Span { label: label.into(), start, end }
+    }
+
+    fn example(gold: Vec<Span>, predicted: Vec<Span>) -> EntityExample {
+        let words = ["Angela", "Merkel", "met", "<b>", "in", "Berlin"].map(String::from).to_vec();
+        EntityExample { id: "s".into(), words, gold, predicted, loss: 1.0 }
+    }
+
+    #[test]
+    fn entities_are_marked_as_right_missed_and_wrong() {
+        let per = span("PER", 0, 2);
+        let predictions = EntityPredictions {
+            examples: vec![example(
+                vec![per.clone(), span("LOC", 5, 6)],
+                vec![per.clone(), span("<i>", 3, 4)],
+            )],
+        };
+        let html = predictions.show(0).into_string();
+        assert!(html.contains(r#"<mark>Angela Merkel<small>PER</small></mark>"#), "{html}");
+        assert!(html.contains(r#"<mark class="missed">Berlin<small>LOC</small></mark>"#), "{html}");
+        assert!(html.contains(r#"<mark class="wrong">&lt;b&gt;<small>&lt;i&gt;</small></mark>"#), "{html}");
+        assert_eq!(predictions.row(0)[2], "Angela Merkel (PER); Berlin (LOC)");
+        let types: Vec<String> = predictions.tables()[0].rows.iter().map(|row| row.join(" ")).collect();
+        let expected = [
+            "type precision recall f1 gold predicted correct",
+            "<i> 0.0000 0.0000 0.0000 0 1 0",
+            "LOC 0.0000 0.0000 0.0000 1 0 0",
+            "PER 1.0000 1.0000 1.0000 1 1 1",
+            "(all) 0.5000 0.5000 0.5000 2 2 1",
+        ];
+        assert_eq!(types, expected);
+    }
+
+    #[test]
+    fn bounds_that_are_not_there_are_not_shown() {
+        let strange =
+            vec![span("A", 4, 9), span("B", 2, 2), span("C", 3, 1), span("D", 0, 3), span("E", 2, 4)];
+        let predictions = EntityPredictions { examples: vec![example(strange, vec![])] };
+        assert_eq!(predictions.show(0).into_string().matches("<mark").count(), 1);
+        assert_eq!(predictions.row(0)[2], " (A);  (B);  (C); Angela Merkel met (D); met <b> (E)");
+    }
+
+    #[test]
+    fn order_and_repetition_are_no_errors() {
+        let (a, b) = (span("A", 0, 1), span("B", 1, 2));
+        let predictions =
+            EntityPredictions { examples: vec![example(vec![a.clone(), b.clone()], vec![b, a.clone(), a])] };
+        assert!(!predictions.is_error(0));
+        assert_eq!(predictions.figures().main(), ("f1", 1.0));
+    }
+}

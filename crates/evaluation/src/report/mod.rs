@@ -1,0 +1,257 @@
+//! Predictions beside gold, as files people can read.
+//!
+//! ```text
+//! report.html         all of it on one page, which needs nothing else and loads nothing
+//! figures.json        the figures
+//! predictions.tsv     every example with gold, prediction and loss; predictions.jsonl has the same
+//! worst.tsv           the twenty errors with the highest loss, the worst first; worst.jsonl has the same
+//! confusion.tsv …     the task's tables: a confusion matrix, scores by class or by type
+//! ```
+//!
+//! Each task's examples are in a file of their own here and implement [`Predictions`]; another task's can do
+//! so from outside.
+
+mod answers;
+mod choices;
+mod classes;
+mod entities;
+mod files;
+mod html;
+mod matrix;
+mod scatter;
+mod seeds;
+mod values;
+
+use std::path::Path;
+
+pub use answers::{Answer, AnswerExample, AnswerPredictions, SquadVersion};
+pub use choices::{ChoiceExample, ChoicePredictions};
+pub use classes::{ClassExample, ClassPredictions};
+pub use entities::{EntityExample, EntityPredictions};
+pub use html::Markup;
+pub use seeds::{SeedRun, SeedsReport};
+pub use values::{ValueExample, ValuePredictions};
+
+use super::figures::Figures;
+use crate::whole_file::write_whole;
+use crate::{EvaluationError, Result};
+
+/// Errors listed as the worst ones.
+pub const WORST: usize = 20;
+
+/// What a model predicted for the examples of an evaluation, beside gold.
+///
+/// Methods that take an example's number panic where there is no such example.
+pub trait Predictions {
+    /// Examples.
+    fn len(&self) -> usize;
+
+    /// Whether there are no examples.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The task's figures, its usual one first and so the main one.
+    fn figures(&self) -> Figures;
+
+    /// Whether an example's prediction is wrong.
+    fn is_error(&self, example: usize) -> bool;
+
+    /// An example's loss: how wrong it is.
+    fn loss(&self, example: usize) -> f64;
+
+    /// The columns of `predictions.tsv` and keys of `predictions.jsonl`.
+    fn columns(&self) -> Vec<String>;
+
+    /// An example's values in the order of the columns.
+    fn row(&self, example: usize) -> Vec<serde_json::Value>;
+
+    /// Tables that say where errors come from, each a file.
+    fn tables(&self) -> Vec<Table>;
+
+    /// The same for the page, as HTML.
+    fn breakdown(&self) -> Markup;
+
+    /// An example for the page, as HTML.
+    fn show(&self, example: usize) -> Markup;
+}
+
+/// A table of a report.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Table {
+    /// Its file's name.
+    pub file: &'static str,
+    /// Its rows, the header first.
+    pub rows: Vec<Vec<String>>,
+}
+
+/// All that a report says.
+#[derive(Clone, Copy)]
+pub struct Report<'a> {
+    /// The page's title.
+    pub title: &'a str,
+    /// What was evaluated, such as the model, the data and the split.
+    pub facts: &'a [(&'a str, String)],
+    /// The figures, those of `predictions` or others.
+    pub figures: &'a Figures,
+    /// The examples, where there are any to show.
+    pub predictions: Option<&'a dyn Predictions>,
+}
+
+impl Report<'_> {
+    /// Writes the report's files into `folder`, which is made where it is not there. Each file is found whole
+    /// or not at all, and replaces one of its name; others stay.
+    ///
+    /// # Errors
+    /// [`EvaluationError::Io`].
+    pub fn write(&self, folder: &Path) -> Result<()> {
+        self.write_with_curve(folder, None)
+    }
+
+    /// The same, and the page shows a run's learning curve. `curve` is an SVG file that goes into the page as it is, so it
+    /// must escape all text of its own, as the file that `cloze-trainer` draws does.
+    ///
+    /// # Errors
+    /// [`EvaluationError::Io`].
+    pub fn write_with_curve(&self, folder: &Path, curve: Option<&Path>) -> Result<()> {
+        let read = |path: &Path| std::fs::read_to_string(path).map_err(EvaluationError::io("read", path));
+        let curve = curve.map(read).transpose()?;
+        std::fs::create_dir_all(folder).map_err(EvaluationError::io("make", folder))?;
+        let write = |name: &str, text: String| write_whole(&folder.join(name), text.as_bytes());
+        let figures = serde_json::to_string_pretty(self.figures).expect("figures are strings and numbers");
+        write("figures.json", figures + "\n")?;
+        let worst = self.predictions.map(worst).unwrap_or_default();
+        if let Some(predictions) = self.predictions {
+            let all: Vec<usize> = (0..predictions.len()).collect();
+            for (name, examples) in [("predictions", &all), ("worst", &worst)] {
+                write(&format!("{name}.tsv"), files::tsv(predictions, examples))?;
+                write(&format!("{name}.jsonl"), files::jsonl(predictions, examples))?;
+            }
+            for table in predictions.tables() {
+                write(table.file, files::table(&table.rows))?;
+            }
+        }
+        write("report.html", html::page(self, &worst, curve.as_deref()).into_string())
+    }
+}
+
+/// The errors with the highest loss, the worst first; a loss that is NaN is the worst of all.
+fn worst(predictions: &dyn Predictions) -> Vec<usize> {
+    let mut errors: Vec<usize> = (0..predictions.len()).filter(|i| predictions.is_error(*i)).collect();
+    let loss = |example: usize| match predictions.loss(example) {
+        loss if loss.is_nan() => f64::INFINITY,
+        loss => loss,
+    };
+    errors.sort_by(|a, b| loss(*b).total_cmp(&loss(*a)));
+    errors.truncate(WORST);
+    errors
+}
+
+/// The names of `count` texts' columns.
+fn text_columns(count: usize) -> Vec<String> {
+    match count {
+        1 => vec!["text".into()],
+        _ => (1..=count).map(|i| format!("text_{i}")).collect(),
+    }
+}
+
+/// The texts of an example, filled up to `count`.
+fn text_values(texts: &[String], count: usize) -> impl Iterator<Item = serde_json::Value> {
+    (0..count).map(|i| texts.get(i).map_or("", String::as_str).into())
+}
+
+/// The mean; NaN of nothing.
+fn mean(values: impl Iterator<Item = f64>) -> f64 {
+    let (sum, count) = values.fold((0.0, 0_usize), |(sum, count), value| (sum + value, count + 1));
+    sum / count as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn example(id: usize, predicted: usize, loss: f64) -> ClassExample {
+        ClassExample {
+            id: id.to_string(),
+            texts: vec!["<script>alert(1)</script>\ta\\b\r\nc".into()],
+            gold: 0,
+            predicted,
+            score: 0.5,
+            loss,
+        }
+    }
+
+    #[test]
+    fn the_worst_errors_come_first() {
+        let mut examples: Vec<ClassExample> = (0..50).map(|i| example(i, i % 2, i as f64)).collect();
+        examples[11].loss = f64::NAN;
+        examples[13].loss = f64::INFINITY;
+        let predictions = ClassPredictions { labels: vec!["a".into(), "b".into()], positive: None, examples };
+        let worst = worst(&predictions);
+        assert_eq!(worst.len(), WORST);
+        assert_eq!(worst[..4], [11, 13, 49, 47]);
+        assert!(worst.iter().all(|i| i % 2 == 1));
+    }
+
+    #[test]
+    fn a_report_replaces_its_files_and_no_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().join("new").join("eval");
+        let predictions = ClassPredictions {
+            labels: vec!["<b>".into(), "b".into()],
+            positive: Some(1),
+            examples: vec![example(1, 1, 2.0), example(2, 0, f64::NAN)],
+        };
+        let figures = predictions.figures();
+        let facts = [("model", "<img src=x onerror=alert(1)>".to_string())];
+        let report = Report {
+            title: "</title><script>",
+            facts: &facts,
+            figures: &figures,
+            predictions: Some(&predictions),
+        };
+        report.write(&folder).unwrap();
+        std::fs::write(folder.join("notes.txt"), "mine").unwrap();
+        std::fs::write(folder.join("worst.tsv"), "old").unwrap();
+        report.write(&folder).unwrap();
+
+        let mut names: Vec<_> = std::fs::read_dir(&folder)
+            .unwrap()
+            .map(|file| file.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        let expected = [
+            "classes.tsv",
+            "confusion.tsv",
+            "figures.json",
+            "notes.txt",
+            "predictions.jsonl",
+            "predictions.tsv",
+            "report.html",
+            "worst.jsonl",
+            "worst.tsv",
+        ];
+        assert_eq!(names, expected);
+        let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
+        assert_eq!(
+            read("worst.tsv"),
+            "id\ttext\tgold\tpredicted\tcorrect\tscore\tloss\n\
+             1\t<script>alert(1)</script>\\ta\\\\b\\r\\nc\t<b>\tb\tfalse\t0.5\t2.0\n"
+        );
+        let lines: Vec<serde_json::Value> =
+            read("predictions.jsonl").lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(lines.len(), 2);
+        assert_eq!(lines[1]["text"], predictions.examples[1].texts[0]);
+        assert_eq!(lines[1]["loss"], serde_json::Value::Null);
+        assert_eq!(read("confusion.tsv"), "gold/predicted\t<b>\tb\n<b>\t1\t1\nb\t0\t0\n");
+        let html = read("report.html");
+        assert!(html.contains("&lt;script&gt;alert(1)&lt;/script&gt;"));
+        for foreign in ["<script", "<img", "http:", "https:", "src=", "href="] {
+            // The text of a fact, escaped, is the one place for `src=`.
+            let expected = usize::from(foreign == "src=");
+            assert_eq!(html.matches(foreign).count(), expected, "{foreign}");
+        }
+        let read: Figures = serde_json::from_str(&read("figures.json")).unwrap();
+        assert_eq!(read.main(), ("accuracy", 0.5));
+    }
+}

@@ -1,0 +1,139 @@
+use super::super::{Architecture, TensorRule, TensorRules};
+use super::encoder_format::Projection;
+use super::{EncoderFormat, Family, FamilyDefinition};
+use crate::blocks::Activation;
+
+impl Family {
+    /// BERT (Devlin et al. 2019), and MiniLM (Wang et al. 2020), which is one in shape.
+    pub const BERT: Self = Self(&Bert);
+}
+
+struct Bert;
+
+/// The encoder that the other families are variants of.
+pub(super) const FORMAT: EncoderFormat = EncoderFormat {
+    d_model: ("hidden_size", 768),
+    n_layers: ("num_hidden_layers", 12),
+    n_heads: ("num_attention_heads", 12),
+    d_ff: ("intermediate_size", 3072),
+    hidden_dropout: ("hidden_dropout_prob", 0.1),
+    attention_dropout: ("attention_probs_dropout_prob", 0.1),
+    activation: ("hidden_act", Activation::Gelu),
+    vocab_size: 30_522,
+    pad_token_id: 0,
+    embedding_size: None,
+    has_token_types: true,
+    projection: Projection::Never,
+    positions_follow_padding: false,
+    share_layers: false,
+    attention_output_dropout: true,
+    feed_forward_output_dropout: true,
+    mlm_activation: None,
+};
+
+impl FamilyDefinition for Bert {
+    fn name(&self) -> &'static str {
+        "BERT"
+    }
+
+    fn model_type(&self) -> &'static str {
+        "bert"
+    }
+
+    fn class_prefix(&self) -> &'static str {
+        "Bert"
+    }
+
+    fn prefix(&self) -> &'static str {
+        "bert."
+    }
+
+    fn pretraining_class(&self) -> Option<Architecture> {
+        Some(Architecture::PreTraining)
+    }
+
+    fn has_pooler(&self, architecture: Architecture) -> bool {
+        has_pooler(architecture)
+    }
+
+    fn head_dropout(&self, architecture: Architecture) -> Option<(&'static str, Option<f64>)> {
+        classifier_dropout(architecture)
+    }
+
+    fn format(&self) -> &'static EncoderFormat {
+        &FORMAT
+    }
+
+    fn encoder_rules(&self) -> TensorRules {
+        encoder()
+    }
+
+    fn head_rules(&self, architecture: Architecture) -> TensorRules {
+        match architecture {
+            Architecture::PreTraining | Architecture::MaskedLm => TensorRules::new()
+                .linear("cls.predictions.transform.dense", "mlm.dense")
+                .norm("cls.predictions.transform.LayerNorm", "mlm.norm")
+                .with(TensorRule::copy("cls.predictions.bias", "mlm.bias"))
+                .linear("cls.seq_relationship", "next_sentence.classifier")
+                .with(TensorRule::tie("cls.predictions.decoder.weight", "embeddings.word_embeddings.weight"))
+                .with(TensorRule::tie("cls.predictions.decoder.bias", "cls.predictions.bias")),
+            other => pooled(other),
+        }
+    }
+}
+
+/// ALBERT's too.
+pub(super) fn has_pooler(architecture: Architecture) -> bool {
+    match architecture {
+        Architecture::Encoder
+        | Architecture::PreTraining
+        | Architecture::SequenceClassification
+        | Architecture::MultipleChoice => true,
+        Architecture::MaskedLm | Architecture::TokenClassification | Architecture::QuestionAnswering => false,
+    }
+}
+
+/// RoBERTa's too.
+pub(super) fn classifier_dropout(architecture: Architecture) -> Option<(&'static str, Option<f64>)> {
+    match architecture {
+        Architecture::SequenceClassification
+        | Architecture::MultipleChoice
+        | Architecture::TokenClassification => Some(("classifier_dropout", None)),
+        _ => None,
+    }
+}
+
+/// The embeddings, which all families call the same.
+pub(super) fn embeddings() -> TensorRules {
+    TensorRules::new()
+        .table("embeddings.word_embeddings", "embeddings.tokens")
+        .table("embeddings.token_type_embeddings", "embeddings.token_types")
+        .table("embeddings.position_embeddings", "embeddings.positions.table")
+        .norm("embeddings.LayerNorm", "embeddings.norm")
+}
+
+/// The encoder, RoBERTa's and ELECTRA's too.
+pub(super) fn encoder() -> TensorRules {
+    embeddings()
+        .linear("encoder.layer.*.attention.self.query", "encoder.layers.*.attention.query")
+        .linear("encoder.layer.*.attention.self.key", "encoder.layers.*.attention.key")
+        .linear("encoder.layer.*.attention.self.value", "encoder.layers.*.attention.value")
+        .linear("encoder.layer.*.attention.output.dense", "encoder.layers.*.attention.output")
+        .norm("encoder.layer.*.attention.output.LayerNorm", "encoder.layers.*.attention_norm")
+        .linear("encoder.layer.*.intermediate.dense", "encoder.layers.*.feed_forward.up")
+        .linear("encoder.layer.*.output.dense", "encoder.layers.*.feed_forward.down")
+        .norm("encoder.layer.*.output.LayerNorm", "encoder.layers.*.feed_forward_norm")
+        .linear("pooler.dense", "pooler.dense")
+}
+
+/// The heads of classes over the pooler's output, and those that all families call the same.
+pub(super) fn pooled(architecture: Architecture) -> TensorRules {
+    match architecture {
+        Architecture::SequenceClassification | Architecture::MultipleChoice => {
+            TensorRules::new().linear("classifier", "head.output")
+        }
+        Architecture::TokenClassification => TensorRules::new().linear("classifier", "output"),
+        Architecture::QuestionAnswering => TensorRules::new().linear("qa_outputs", "output"),
+        Architecture::Encoder | Architecture::PreTraining | Architecture::MaskedLm => TensorRules::new(),
+    }
+}

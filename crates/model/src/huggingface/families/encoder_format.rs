@@ -1,0 +1,247 @@
+use super::super::FloatType;
+use super::super::fields::Fields;
+use crate::Result;
+use crate::bert::BertConfig;
+use crate::blocks::{Activation, NormPlacement};
+use serde_json::{Map, Value};
+
+/// How a `config.json` describes an encoder of BERT's shape: its keys with transformers' defaults, and what the
+/// family's class does not leave open.
+pub(in crate::huggingface) struct EncoderFormat {
+    pub d_model: (&'static str, usize),
+    pub n_layers: (&'static str, usize),
+    pub n_heads: (&'static str, usize),
+    pub d_ff: (&'static str, usize),
+    pub hidden_dropout: (&'static str, f64),
+    pub attention_dropout: (&'static str, f64),
+    pub activation: (&'static str, Activation),
+    /// Its default; all families have the same key.
+    pub vocab_size: usize,
+    /// Its default; all families have the same key.
+    pub pad_token_id: usize,
+    /// The default of `embedding_size`, where a family has the key.
+    pub embedding_size: Option<usize>,
+    /// Whether there are token types, and the keys `type_vocab_size`, `layer_norm_eps` and
+    /// `position_embedding_type`. Without them the layer norms' epsilon is 1e-12.
+    pub has_token_types: bool,
+    /// Whether the embeddings are projected.
+    pub projection: Projection,
+    /// Whether positions are counted from the padding's id plus 1.
+    pub positions_follow_padding: bool,
+    /// See [`BertConfig::share_layers`].
+    pub share_layers: bool,
+    /// See [`BertConfig::attention_output_dropout`].
+    pub attention_output_dropout: bool,
+    /// See [`BertConfig::feed_forward_output_dropout`].
+    pub feed_forward_output_dropout: bool,
+    /// See [`BertConfig::mlm_activation`].
+    pub mlm_activation: Option<Activation>,
+}
+
+/// When a family's encoder projects its embeddings.
+#[derive(Clone, Copy, PartialEq)]
+pub(in crate::huggingface) enum Projection {
+    /// The embeddings are as wide as the model.
+    Never,
+    /// Even to the same width.
+    Always,
+    /// Where the widths differ.
+    ToAnotherWidth,
+}
+
+impl Projection {
+    /// What is expected of [`BertConfig::d_embedding`].
+    fn expected(self) -> &'static str {
+        match self {
+            Self::Never => "none",
+            Self::Always => "a width",
+            Self::ToAnotherWidth => "none, or another width than `d_model`",
+        }
+    }
+}
+
+/// The first name of each is the one that is written.
+const ACTIVATIONS: [(Activation, &str); 6] = [
+    (Activation::Gelu, "gelu"),
+    (Activation::GeluTanh, "gelu_new"),
+    (Activation::Relu, "relu"),
+    (Activation::Tanh, "tanh"),
+    (Activation::Gelu, "gelu_python"),
+    (Activation::GeluTanh, "gelu_pytorch_tanh"),
+];
+
+fn activation_name(activation: Activation) -> &'static str {
+    let named = ACTIVATIONS.iter().find(|(known, _)| *known == activation);
+    named.map(|(_, name)| *name).expect("every activation has a name")
+}
+
+/// `"a", "b" or "c"`
+pub(in crate::huggingface) fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let names: Vec<String> = names.map(|name| format!("\"{name}\"")).collect();
+    let (last, rest) = names.split_last().expect("no table is empty");
+    format!("{} or {last}", rest.join(", "))
+}
+
+impl EncoderFormat {
+    /// What `config.json` calls a field of [`BertConfig`].
+    pub fn key_of(&self, field: &'static str) -> &'static str {
+        match field {
+            "d_model" => self.d_model.0,
+            "n_layers" => self.n_layers.0,
+            "n_heads" => self.n_heads.0,
+            "d_ff" => self.d_ff.0,
+            "hidden_dropout" => self.hidden_dropout.0,
+            "attention_dropout" => self.attention_dropout.0,
+            "max_positions" | "position_offset" => "max_position_embeddings",
+            "n_token_types" => "type_vocab_size",
+            "d_embedding" => "embedding_size",
+            other => other,
+        }
+    }
+
+    /// See [`Family::encoder`](super::Family::encoder).
+    pub fn switched(&self, sizes: BertConfig) -> BertConfig {
+        let d_model = sizes.d_model;
+        BertConfig {
+            n_token_types: if self.has_token_types { sizes.n_token_types.max(1) } else { 0 },
+            norm: NormPlacement::Post,
+            layer_norm_eps: if self.has_token_types { sizes.layer_norm_eps } else { 1e-12 },
+            d_embedding: match self.projection {
+                Projection::Never => None,
+                Projection::Always => Some(sizes.embedding_width()),
+                Projection::ToAnotherWidth => sizes.d_embedding.filter(|d| *d != d_model),
+            },
+            position_offset: self.position_offset(sizes.pad_token_id),
+            share_layers: self.share_layers,
+            attention_output_dropout: self.attention_output_dropout,
+            feed_forward_output_dropout: self.feed_forward_output_dropout,
+            mlm_activation: self.mlm_activation,
+            ..sizes
+        }
+    }
+
+    /// The encoder that a file describes, without a pooler.
+    ///
+    /// # Errors
+    /// [`ModelError::Config`](crate::ModelError::Config) for a value that this crate has no model for.
+    pub fn read(&self, fields: &Fields) -> Result<BertConfig> {
+        let size = |(key, default): (&str, usize)| match fields.size(key)?.unwrap_or(default) {
+            0 => Err(fields.refuse(key, &0.into(), "at least 1")),
+            size => Ok(size),
+        };
+        let number = |(key, default): (&str, f64)| Ok(fields.number(key)?.unwrap_or(default));
+        if let Some(kind) = fields.text("position_embedding_type")?.filter(|kind| *kind != "absolute") {
+            return Err(fields.refuse("position_embedding_type", &kind.into(), "\"absolute\""));
+        }
+        let (key, default) = self.activation;
+        let activation = match fields.text(key)? {
+            None => default,
+            Some(name) => {
+                let known = ACTIVATIONS.iter().find(|(_, known)| *known == name);
+                let refused =
+                    || fields.refuse(key, &name.into(), &listed(ACTIVATIONS.iter().map(|(_, name)| *name)));
+                known.ok_or_else(refused)?.0
+            }
+        };
+        let d_embedding = match self.embedding_size {
+            Some(default) => Some(size(("embedding_size", default))?),
+            None => None,
+        };
+        let pad_token_id = fields.size("pad_token_id")?.unwrap_or(self.pad_token_id);
+        let rows = size(("max_position_embeddings", 512))?;
+        let max_positions = rows.checked_sub(self.position_offset(pad_token_id)).ok_or_else(|| {
+            fields.error(&format!(
+                "`max_position_embeddings` = {rows} has no place beyond `pad_token_id` = {pad_token_id}"
+            ))
+        })?;
+        let (n_token_types, layer_norm_eps) = match self.has_token_types {
+            true => (size(("type_vocab_size", 2))?, number(("layer_norm_eps", 1e-12))?),
+            false => (0, 1e-12),
+        };
+        let sizes = BertConfig {
+            n_heads: size(self.n_heads)?,
+            d_ff: size(self.d_ff)?,
+            max_positions,
+            n_token_types,
+            hidden_dropout: number(self.hidden_dropout)?,
+            attention_dropout: number(self.attention_dropout)?,
+            activation,
+            layer_norm_eps,
+            init_std: number(("initializer_range", 0.02))?,
+            pad_token_id,
+            d_embedding,
+            pooler: false,
+            ..BertConfig::new(
+                size(("vocab_size", self.vocab_size))?,
+                size(self.n_layers)?,
+                size(self.d_model)?,
+            )
+        };
+        Ok(self.switched(sizes))
+    }
+
+    /// Adds an encoder that [fits](Self::check) to a `config.json`.
+    pub fn write(&self, encoder: &BertConfig, dtype: FloatType, config: &mut Map<String, Value>) {
+        let mut set = |key: &str, value: Value| _ = config.insert(key.to_string(), value);
+        set("vocab_size", encoder.vocab_size.into());
+        set(self.d_model.0, encoder.d_model.into());
+        set(self.n_layers.0, encoder.n_layers.into());
+        set(self.n_heads.0, encoder.n_heads.into());
+        set(self.d_ff.0, encoder.d_ff.into());
+        set(self.hidden_dropout.0, encoder.hidden_dropout.into());
+        set(self.attention_dropout.0, encoder.attention_dropout.into());
+        set(self.activation.0, activation_name(encoder.activation).into());
+        set("max_position_embeddings", (encoder.position_offset + encoder.max_positions).into());
+        set("initializer_range", encoder.init_std.into());
+        set("pad_token_id", encoder.pad_token_id.into());
+        set("torch_dtype", dtype.name().into());
+        if self.has_token_types {
+            set("type_vocab_size", encoder.n_token_types.into());
+            set("layer_norm_eps", encoder.layer_norm_eps.into());
+            set("position_embedding_type", "absolute".into());
+        }
+        if self.embedding_size.is_some() {
+            set("embedding_size", encoder.embedding_width().into());
+        }
+    }
+
+    /// Whether the family's class builds such an encoder.
+    ///
+    /// # Errors
+    /// The field of [`BertConfig`] that is in the way, what it is, and what is expected.
+    pub fn check(&self, encoder: &BertConfig) -> std::result::Result<(), (&'static str, String, String)> {
+        let fitting = self.switched(encoder.clone());
+        let field = |key, fits: bool, found: String, expected: String| match fits {
+            true => Ok(()),
+            false => Err((key, found, expected)),
+        };
+        let flag = |key, found: bool, expected: bool| {
+            field(key, found == expected, found.to_string(), expected.to_string())
+        };
+        let norm = if encoder.norm == NormPlacement::Pre { "\"pre\"" } else { "\"post\"" };
+        field("norm", encoder.norm == fitting.norm, norm.into(), "\"post\"".into())?;
+        let (offset, expected) = (encoder.position_offset, fitting.position_offset);
+        field("position_offset", offset == expected, offset.to_string(), expected.to_string())?;
+        let width = encoder.d_embedding.map_or("none".into(), |width| width.to_string());
+        let expected = self.projection.expected().into();
+        field("d_embedding", encoder.d_embedding == fitting.d_embedding, width, expected)?;
+        flag("share_layers", encoder.share_layers, fitting.share_layers)?;
+        let types = encoder.n_token_types;
+        let expected = if self.has_token_types { "1 or more" } else { "0" };
+        field("n_token_types", types == fitting.n_token_types, types.to_string(), expected.into())?;
+        let (eps, expected) = (encoder.layer_norm_eps, fitting.layer_norm_eps);
+        field("layer_norm_eps", eps == expected, eps.to_string(), format!("{expected:e}"))?;
+        let (found, expected) = (encoder.attention_output_dropout, fitting.attention_output_dropout);
+        flag("attention_output_dropout", found, expected)?;
+        let (found, expected) = (encoder.feed_forward_output_dropout, fitting.feed_forward_output_dropout);
+        flag("feed_forward_output_dropout", found, expected)?;
+        // Said or left to the encoder's own: what counts is what the head computes.
+        let of = |config: &BertConfig| config.mlm_activation.unwrap_or(config.activation);
+        let named = |config: &BertConfig| format!("\"{}\"", activation_name(of(config)));
+        field("mlm_activation", of(encoder) == of(&fitting), named(encoder), named(&fitting))
+    }
+
+    fn position_offset(&self, pad_token_id: usize) -> usize {
+        if self.positions_follow_padding { pad_token_id.saturating_add(1) } else { 0 }
+    }
+}

@@ -1,0 +1,340 @@
+//! The published families, a file each: how one's `config.json` is read and written, what its classes and heads are,
+//! and what its tensors are called.
+
+mod albert;
+mod bert;
+mod distilbert;
+mod electra;
+mod encoder_format;
+mod roberta;
+
+use super::fields::Fields;
+use super::{Architecture, FloatType, TensorRules};
+use crate::bert::BertConfig;
+use crate::blocks::Activation;
+use crate::{ModelError, Result};
+use encoder_format::EncoderFormat;
+use serde_json::{Map, Value};
+use std::fmt;
+use std::hash::{Hash, Hasher};
+
+pub(super) use encoder_format::listed;
+
+/// A published family of encoders: what a folder's files call things, and which heads its classes have.
+///
+/// The encoder itself is a [`Bert`](crate::bert::Bert) whatever the family: where two differ in their arithmetic, the
+/// switches of [`BertConfig`] say so.
+#[derive(Clone, Copy)]
+pub struct Family(&'static dyn FamilyDefinition);
+
+impl Family {
+    /// All of them.
+    pub const ALL: &'static [Self] =
+        &[Self::BERT, Self::ROBERTA, Self::DISTILBERT, Self::ALBERT, Self::ELECTRA];
+
+    /// The family in `config.json`, such as `"roberta"`.
+    pub fn model_type(self) -> &'static str {
+        self.0.model_type()
+    }
+
+    /// Whether an encoder of this family may have a pooler.
+    pub fn may_pool(self) -> bool {
+        self.0.has_pooler(Architecture::Encoder)
+    }
+
+    /// An encoder of this family, in the sizes of `sizes`: with the family's switches for whatever its class in
+    /// transformers does not leave open.
+    ///
+    /// ```
+    /// # use cloze_model::{bert::BertConfig, huggingface::Family};
+    /// let albert = Family::ALBERT.encoder(BertConfig { d_embedding: Some(128), ..BertConfig::base(30_000) });
+    /// assert!(albert.share_layers && Family::BERT.encoder(albert) == BertConfig::base(30_000));
+    /// ```
+    pub fn encoder(self, sizes: BertConfig) -> BertConfig {
+        let pooler = sizes.pooler && self.may_pool();
+        BertConfig { pooler, ..self.0.format().switched(sizes) }
+    }
+
+    /// The family of a `model_type`.
+    ///
+    /// # Errors
+    /// [`ModelError::Config`] for a name that none of them has.
+    fn of_model_type(name: &str, fields: &Fields) -> Result<Self> {
+        let found = Self::ALL.iter().find(|family| family.model_type() == name);
+        found.copied().ok_or_else(|| {
+            let known = Self::ALL.iter().map(|family| family.model_type());
+            fields.refuse("model_type", &name.into(), &listed(known))
+        })
+    }
+
+    /// The family of a folder whose classes are `architectures`. Old files have no `model_type`: the class's name says
+    /// it, or else the keys that only one family has.
+    ///
+    /// # Errors
+    /// [`ModelError::Config`] for a `model_type` that no family has.
+    pub(super) fn of_config(fields: &Fields, architectures: &[String]) -> Result<Self> {
+        if let Some(name) = fields.text("model_type")? {
+            return Self::of_model_type(name, fields);
+        }
+        let by_class =
+            |name: &String| Self::ALL.iter().find(|family| name.starts_with(family.0.class_prefix()));
+        let by_keys = || Self::ALL.iter().find(|family| family.0.is_told_by(fields));
+        Ok(architectures.iter().find_map(by_class).or_else(by_keys).copied().unwrap_or_default())
+    }
+
+    /// The class of transformers for an architecture.
+    pub(super) fn class_name(self, architecture: Architecture) -> String {
+        // A family without a class for two pretraining heads has the masked LM's.
+        let architecture = match architecture {
+            Architecture::PreTraining => match self.0.pretraining_class() {
+                Some(Architecture::PreTraining) => Architecture::PreTraining,
+                _ => Architecture::MaskedLm,
+            },
+            other => other,
+        };
+        format!("{}{}", self.0.class_prefix(), architecture.class_suffix())
+    }
+
+    /// The architecture of one of the family's classes.
+    pub(super) fn architecture(self, class_name: &str) -> Option<Architecture> {
+        let suffix = class_name.strip_prefix(self.0.class_prefix())?;
+        let found = Architecture::ALL.into_iter().find(|found| found.class_suffix() == suffix)?;
+        match found {
+            Architecture::PreTraining => self.0.pretraining_class(),
+            other => Some(other),
+        }
+    }
+
+    /// Whether the class for an architecture has a pooler.
+    pub(super) fn has_pooler(self, architecture: Architecture) -> bool {
+        self.0.has_pooler(architecture)
+    }
+
+    /// The activation after the dense layer of a head over sequences; none where the output stands alone.
+    pub(super) fn dense_activation(self, architecture: Architecture) -> Option<Activation> {
+        self.0.dense_activation(architecture)
+    }
+
+    /// Where a head's dropout stands in `config.json`, and its default; no default where that is the encoder's hidden
+    /// dropout.
+    pub(super) fn head_dropout(self, architecture: Architecture) -> Option<(&'static str, Option<f64>)> {
+        self.0.head_dropout(architecture)
+    }
+
+    /// The encoder that a `config.json` describes, without a pooler.
+    ///
+    /// # Errors
+    /// [`ModelError::Config`] for a value that this crate has no model for, by its name in the file.
+    pub(super) fn read(self, fields: &Fields) -> Result<BertConfig> {
+        self.0.read(fields)
+    }
+
+    /// What `config.json` calls a field of [`BertConfig`].
+    pub(super) fn key_of(self, field: &'static str) -> &'static str {
+        self.0.format().key_of(field)
+    }
+
+    /// Adds an encoder to a `config.json`.
+    ///
+    /// # Errors
+    /// [`ModelError::Setting`] for an encoder that does not fit together or that no class of transformers builds.
+    pub(super) fn write(
+        self,
+        encoder: &BertConfig,
+        dtype: FloatType,
+        config: &mut Map<String, Value>,
+    ) -> Result<()> {
+        encoder.validate()?;
+        if encoder.pooler && !self.may_pool() {
+            let expected = format!("false: {self} has none");
+            return Err(ModelError::Setting { key: "pooler", found: "true".into(), expected });
+        }
+        self.0.format().check(encoder).map_err(|(key, found, expected)| {
+            let expected =
+                format!("{expected}: transformers has no other {self}, so such a model cannot be saved");
+            ModelError::Setting { key, found, expected }
+        })?;
+        self.0.write(encoder, dtype, config);
+        Ok(())
+    }
+
+    /// The rules for a model of `architecture` whose encoder's parameters begin with `backbone`: with a dot at its
+    /// end, or empty in a model that is the encoder alone.
+    pub(super) fn rules(self, architecture: Architecture, backbone: &str) -> TensorRules {
+        let prefix = if backbone.is_empty() { "" } else { self.0.prefix() };
+        let wrappers = ["module.", "model."];
+        self.0
+            .encoder_rules()
+            .within(prefix, backbone)
+            .and(self.0.head_rules(architecture))
+            .with_optional_prefixes(wrappers)
+            .with_optional_prefixes(Self::ALL.iter().map(|family| family.0.prefix()))
+    }
+}
+
+impl Default for Family {
+    /// BERT, which old files mean that do not say.
+    fn default() -> Self {
+        Self::BERT
+    }
+}
+
+impl PartialEq for Family {
+    fn eq(&self, other: &Self) -> bool {
+        self.model_type() == other.model_type()
+    }
+}
+
+impl Eq for Family {}
+
+impl Hash for Family {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.model_type().hash(state);
+    }
+}
+
+impl fmt::Debug for Family {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Family({})", self.model_type())
+    }
+}
+
+impl fmt::Display for Family {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.name())
+    }
+}
+
+/// What one family's file says.
+trait FamilyDefinition: Sync {
+    /// What its paper calls it, such as `RoBERTa`.
+    fn name(&self) -> &'static str;
+
+    /// What `config.json` calls it.
+    fn model_type(&self) -> &'static str;
+
+    /// What the names of its classes in transformers begin with.
+    fn class_prefix(&self) -> &'static str;
+
+    /// What stands before the encoder's tensors in a model with a head.
+    fn prefix(&self) -> &'static str;
+
+    /// What its class `…ForPreTraining` is; none where there is no such class.
+    fn pretraining_class(&self) -> Option<Architecture> {
+        None
+    }
+
+    /// Whether the class for an architecture has a pooler.
+    fn has_pooler(&self, architecture: Architecture) -> bool;
+
+    /// See [`Family::dense_activation`].
+    fn dense_activation(&self, _: Architecture) -> Option<Activation> {
+        None
+    }
+
+    /// See [`Family::head_dropout`].
+    fn head_dropout(&self, architecture: Architecture) -> Option<(&'static str, Option<f64>)>;
+
+    /// Whether an old file that says neither its family nor its class is of this one, by its keys.
+    fn is_told_by(&self, _: &Fields) -> bool {
+        false
+    }
+
+    /// The keys and the switches of its encoder.
+    fn format(&self) -> &'static EncoderFormat;
+
+    /// See [`Family::read`].
+    fn read(&self, fields: &Fields) -> Result<BertConfig> {
+        self.format().read(fields)
+    }
+
+    /// Adds an encoder that [fits](EncoderFormat::check) to a `config.json`.
+    fn write(&self, encoder: &BertConfig, dtype: FloatType, config: &mut Map<String, Value>) {
+        self.format().write(encoder, dtype, config);
+    }
+
+    /// The rules of the encoder alone: names and paths begin within it.
+    fn encoder_rules(&self) -> TensorRules;
+
+    /// The rules of what stands on the encoder.
+    fn head_rules(&self, architecture: Architecture) -> TensorRules;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::huggingface::rules::TensorRule;
+    use Architecture::{MultipleChoice, QuestionAnswering, SequenceClassification, TokenClassification};
+
+    /// The tensor's name of a parameter.
+    fn name(family: Family, architecture: Architecture, backbone: &str, path: &str) -> Option<String> {
+        let rules = family.rules(architecture, backbone);
+        rules.rules().iter().find_map(|rule| match rule {
+            TensorRule::Copy { tensor, parameter } | TensorRule::Transpose { tensor, parameter }
+                if parameter == path =>
+            {
+                Some(tensor.clone())
+            }
+            _ => None,
+        })
+    }
+
+    #[test]
+    fn every_family_is_found_by_its_names() {
+        for (i, family) in Family::ALL.iter().enumerate() {
+            for other in &Family::ALL[..i] {
+                assert!(family != other && family.to_string() != other.to_string());
+                assert_ne!(family.0.class_prefix(), other.0.class_prefix());
+                assert_ne!(family.0.prefix(), other.0.prefix());
+            }
+        }
+    }
+
+    #[test]
+    fn a_model_without_a_head_has_no_prefix() {
+        for &family in Family::ALL {
+            let path = "encoder.layers.*.attention.query.weight";
+            let inner = name(family, Architecture::Encoder, "", path).unwrap();
+            let whole = name(family, Architecture::MaskedLm, "bert.", &format!("bert.{path}")).unwrap();
+            assert!(whole.len() > inner.len() && whole.ends_with(&inner));
+            assert_eq!(family.rules(Architecture::Encoder, "").canonical(&whole), inner);
+        }
+    }
+
+    #[test]
+    fn old_names_and_wrappers_are_seen_through() {
+        let rules = Family::BERT.rules(Architecture::Encoder, "");
+        for (name, expected) in [
+            ("module.bert.embeddings.LayerNorm.gamma", "embeddings.LayerNorm.weight"),
+            ("model.roberta.pooler.dense.bias", "pooler.dense.bias"),
+            ("cls.predictions.transform.LayerNorm.beta", "cls.predictions.transform.LayerNorm.bias"),
+            ("classifier.weight", "classifier.weight"),
+        ] {
+            assert_eq!(rules.canonical(name), expected);
+        }
+    }
+
+    #[test]
+    fn names_are_transformers() {
+        let head = |family, architecture, path| name(family, architecture, "bert.", path).unwrap();
+        let bert = |path| head(Family::BERT, Architecture::PreTraining, path);
+        assert_eq!(bert("mlm.norm.gamma"), "cls.predictions.transform.LayerNorm.weight");
+        assert_eq!(
+            bert("bert.encoder.layers.*.attention.output.weight"),
+            "bert.encoder.layer.*.attention.output.dense.weight"
+        );
+        assert_eq!(
+            bert("bert.encoder.layers.*.feed_forward_norm.beta"),
+            "bert.encoder.layer.*.output.LayerNorm.bias"
+        );
+        let roberta = |architecture| head(Family::ROBERTA, architecture, "head.output.weight");
+        assert_eq!(roberta(SequenceClassification), "classifier.out_proj.weight");
+        assert_eq!(roberta(MultipleChoice), "classifier.weight");
+        let output = |architecture| head(Family::BERT, architecture, "output.bias");
+        assert_eq!(output(TokenClassification), "classifier.bias");
+        assert_eq!(output(QuestionAnswering), "qa_outputs.bias");
+        // The class has neither.
+        assert_eq!(name(Family::BERT, SequenceClassification, "bert.", "head.dense.weight"), None);
+        assert_eq!(name(Family::BERT, TokenClassification, "bert.", "crf.transitions"), None);
+    }
+}

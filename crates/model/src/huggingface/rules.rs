@@ -1,0 +1,363 @@
+use super::checkpoint::LoadReport;
+use super::finite::first_non_finite;
+use super::folder::file_of;
+use super::transfer::Transfer;
+use super::{MappedTensors, tensors_of};
+use crate::weights::{self, NamedTensors};
+use crate::{ModelError, Result};
+use burn::module::Module;
+use burn::tensor::TensorData;
+use rayon::prelude::*;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::path::Path;
+
+/// How tensors of a file and parameters of a model belong together.
+///
+/// A name or a path may hold one `*`. It stands for one part between dots, such as a layer's number, and it is the
+/// same in everything that a rule names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TensorRule {
+    /// The tensor is the parameter.
+    Copy {
+        /// The tensor's name.
+        tensor: String,
+        /// The parameter's path.
+        parameter: String,
+    },
+    /// The tensor is the parameter's transpose: PyTorch stores a linear map's matrix as `[d_out, d_in]`, this crate
+    /// as `[d_in, d_out]`.
+    Transpose {
+        /// The tensor's name.
+        tensor: String,
+        /// The parameter's path.
+        parameter: String,
+    },
+    /// One tensor holds several parameters, one after another.
+    Split {
+        /// The tensor's name.
+        tensor: String,
+        /// The tensor's axis along which the parameters follow each other. How much of it each parameter takes is
+        /// the parameter's shape.
+        axis: usize,
+        /// The parameters' paths, in their order in the tensor.
+        parameters: Vec<String>,
+        /// Whether the tensor holds the parameters' transposes.
+        transposed: bool,
+    },
+    /// Several tensors of the same shape make one parameter, one after another.
+    Join {
+        /// The tensors' names, in their order in the parameter.
+        tensors: Vec<String>,
+        /// The tensors' axis along which they follow each other.
+        axis: usize,
+        /// The parameter's path.
+        parameter: String,
+        /// Whether the tensors hold the parameter's transpose.
+        transposed: bool,
+    },
+    /// A file may hold one tensor under two names. Either of them will do; saving writes the original alone.
+    Tie {
+        /// The second name.
+        copy: String,
+        /// The name that a rule with a parameter knows.
+        original: String,
+    },
+}
+
+impl TensorRule {
+    /// A [copy](Self::Copy).
+    pub fn copy(tensor: &str, parameter: &str) -> Self {
+        Self::Copy { tensor: tensor.into(), parameter: parameter.into() }
+    }
+
+    /// A [transpose](Self::Transpose).
+    pub fn transpose(tensor: &str, parameter: &str) -> Self {
+        Self::Transpose { tensor: tensor.into(), parameter: parameter.into() }
+    }
+
+    /// A [split](Self::Split) along `axis` of parameters that the tensor holds as they are.
+    pub fn split(tensor: &str, axis: usize, parameters: &[&str]) -> Self {
+        let parameters = parameters.iter().map(|path| path.to_string()).collect();
+        Self::Split { tensor: tensor.into(), axis, parameters, transposed: false }
+    }
+
+    /// A [join](Self::Join) along `axis` of tensors that hold the parameter as it is.
+    pub fn join(tensors: &[&str], axis: usize, parameter: &str) -> Self {
+        let tensors = tensors.iter().map(|name| name.to_string()).collect();
+        Self::Join { tensors, axis, parameter: parameter.into(), transposed: false }
+    }
+
+    /// A [tie](Self::Tie).
+    pub fn tie(copy: &str, original: &str) -> Self {
+        Self::Tie { copy: copy.into(), original: original.into() }
+    }
+
+    /// The same rule where the file holds transposes.
+    ///
+    /// # Panics
+    /// For a [tie](Self::Tie), which has no parameter.
+    pub fn transposed(mut self) -> Self {
+        match &mut self {
+            Self::Copy { tensor, parameter } => {
+                let (tensor, parameter) = (std::mem::take(tensor), std::mem::take(parameter));
+                return Self::Transpose { tensor, parameter };
+            }
+            Self::Transpose { .. } => (),
+            Self::Split { transposed, .. } | Self::Join { transposed, .. } => *transposed = true,
+            Self::Tie { .. } => panic!("a tie has no parameter that could be transposed"),
+        }
+        self
+    }
+
+    /// Everything that the rule names: first the names of tensors, then the paths of parameters.
+    fn names_mut(&mut self) -> (Vec<&mut String>, Vec<&mut String>) {
+        match self {
+            Self::Copy { tensor, parameter } | Self::Transpose { tensor, parameter } => {
+                (vec![tensor], vec![parameter])
+            }
+            Self::Split { tensor, parameters, .. } => (vec![tensor], parameters.iter_mut().collect()),
+            Self::Join { tensors, parameter, .. } => (tensors.iter_mut().collect(), vec![parameter]),
+            Self::Tie { copy, original } => (vec![copy, original], Vec::new()),
+        }
+    }
+}
+
+/// How a file's tensors become a model's parameters, and the other way round.
+///
+/// The [families](super::Family) have such rules for their folders. With rules of your own a folder of any
+/// architecture goes into a model of your own: here the attention of GPT-2 (Radford et al. 2019), whose file has
+/// queries, keys and values in one matrix that is not transposed.
+///
+/// ```
+/// # use burn::module::Module;
+/// # use burn::tensor::Device;
+/// # use cloze_model::ParamInit;
+/// # use cloze_model::blocks::Linear;
+/// use cloze_model::huggingface::{TensorRule, TensorRules};
+/// # #[derive(Module, Debug)]
+/// # struct Attention { query: Linear, key: Linear, value: Linear, output: Linear }
+/// # let init = &mut ParamInit::new(&Device::flex(), 1);
+/// # let mut linear = || Linear::new(8, 8, init);
+/// # let attention = Attention { query: linear(), key: linear(), value: linear(), output: linear() };
+///
+/// let rules = TensorRules::new()
+///     .with(TensorRule::split("attn.c_attn.weight", 1, &["query.weight", "key.weight", "value.weight"]))
+///     .with(TensorRule::split("attn.c_attn.bias", 0, &["query.bias", "key.bias", "value.bias"]))
+///     .with(TensorRule::copy("attn.c_proj.weight", "output.weight"))
+///     .with(TensorRule::copy("attn.c_proj.bias", "output.bias"));
+/// let tensors = rules.tensors(&attention)?;
+/// assert_eq!(tensors["attn.c_attn.weight"].shape().as_slice(), [8, 24]);
+/// # Ok::<(), cloze_model::ModelError>(())
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TensorRules {
+    rules: Vec<TensorRule>,
+    optional_prefixes: Vec<String>,
+}
+
+impl TensorRules {
+    /// No rules: each tensor has its parameter's path for a name, and a matrix called `weight` is transposed.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// One rule more. Where several rules are of one parameter, the first counts.
+    pub fn with(mut self, rule: TensorRule) -> Self {
+        self.rules.push(rule);
+        self
+    }
+
+    /// The rules of both.
+    pub fn and(mut self, other: Self) -> Self {
+        self.rules.extend(other.rules);
+        self.optional_prefixes.extend(other.optional_prefixes);
+        self
+    }
+
+    /// PyTorch's `Linear` for a [`Linear`](crate::blocks::Linear): the weight is transposed, the bias copied.
+    pub fn linear(self, tensor: &str, parameter: &str) -> Self {
+        self.with(TensorRule::transpose(&format!("{tensor}.weight"), &format!("{parameter}.weight")))
+            .with(TensorRule::copy(&format!("{tensor}.bias"), &format!("{parameter}.bias")))
+    }
+
+    /// PyTorch's `LayerNorm` for a [`LayerNorm`](crate::blocks::LayerNorm).
+    pub fn norm(self, tensor: &str, parameter: &str) -> Self {
+        self.with(TensorRule::copy(&format!("{tensor}.weight"), &format!("{parameter}.gamma")))
+            .with(TensorRule::copy(&format!("{tensor}.bias"), &format!("{parameter}.beta")))
+    }
+
+    /// PyTorch's `Embedding` for an [`Embedding`](crate::blocks::Embedding): a table that is looked up.
+    pub fn table(self, tensor: &str, parameter: &str) -> Self {
+        self.with(TensorRule::copy(&format!("{tensor}.weight"), &format!("{parameter}.weight")))
+    }
+
+    /// The same rules with `tensors` before each name and `parameters` before each path: a part's rules in the whole.
+    pub fn within(mut self, tensors: &str, parameters: &str) -> Self {
+        for rule in &mut self.rules {
+            let (names, paths) = rule.names_mut();
+            names.into_iter().for_each(|name| name.insert_str(0, tensors));
+            paths.into_iter().for_each(|path| path.insert_str(0, parameters));
+        }
+        self
+    }
+
+    /// Names that differ in these beginnings alone are the same, in whatever number and order they stand there.
+    pub fn with_optional_prefixes<'a>(mut self, prefixes: impl IntoIterator<Item = &'a str>) -> Self {
+        self.optional_prefixes.extend(prefixes.into_iter().map(str::to_string));
+        self
+    }
+
+    /// The rules.
+    pub(super) fn rules(&self) -> &[TensorRule] {
+        &self.rules
+    }
+
+    /// A name in the one form that names are compared in: without [optional prefixes](Self::with_optional_prefixes),
+    /// and with the names that a layer norm's parameters have today.
+    pub(super) fn canonical(&self, name: &str) -> String {
+        let mut name = name;
+        while let Some(inner) =
+            self.optional_prefixes.iter().find_map(|prefix| name.strip_prefix(prefix.as_str()))
+        {
+            name = inner;
+        }
+        modern(name)
+    }
+
+    /// The names that the tensors of `model` have in a file, in the model's order.
+    ///
+    /// # Errors
+    /// Those of [`Self::tensors`].
+    pub fn names<M: Module>(&self, model: &M) -> Result<Vec<String>> {
+        let transfers = Transfer::all(self, &weights::shapes(model))?;
+        Ok(transfers.into_iter().flat_map(|transfer| transfer.tensors).collect())
+    }
+
+    /// The tensors of a file for `model`: [`save_tensors`](super::save_tensors) writes them.
+    ///
+    /// A parameter without a rule keeps its path for a name, and is transposed if it is a matrix called `weight`.
+    ///
+    /// # Errors
+    /// [`ModelError::Config`] for a rule that does not fit the model: one of its parameters is missing there, or
+    /// their shapes do not go together.
+    pub fn tensors<M: Module>(&self, model: &M) -> Result<NamedTensors> {
+        let transfers = Transfer::all(self, &weights::shapes(model))?;
+        let mut parameters = weights::collect(model);
+        Ok(transfers.iter().flat_map(|transfer| transfer.store(&mut parameters)).collect())
+    }
+
+    /// Puts the weights of `folder`, in any of the formats that [`tensors_of`] reads, into `model`.
+    ///
+    /// A parameter whose path matches a pattern of `new` may be missing and then keeps its value; in a pattern `*`
+    /// stands for any characters.
+    ///
+    /// # Errors
+    /// Those of [`tensors_of`] and [`Self::tensors`]; [`ModelError::MissingTensors`], [`ModelError::Shape`];
+    /// [`ModelError::NonFinite`] for the first of the model's tensors with a NaN or an infinity;
+    /// [`ModelError::Config`] for a pattern that does not parse.
+    pub fn load<M: Module>(&self, model: M, folder: &Path, new: &[&str]) -> Result<(M, LoadReport)> {
+        self.put(model, folder, tensors_of(folder)?, new)
+    }
+
+    /// [`Self::load`] of tensors that were read from `folder`.
+    pub(super) fn put<M: Module>(
+        &self,
+        model: M,
+        folder: &Path,
+        tensors: MappedTensors,
+        new: &[&str],
+    ) -> Result<(M, LoadReport)> {
+        let path = || folder.to_path_buf();
+        let new = patterns(new)?;
+        let MappedTensors { floats, others } = tensors;
+        let mut report = LoadReport::default();
+        // Positions in order, which old checkpoints hold, are no weights.
+        report.unexpected.extend(others.into_iter().filter(|name| !name.ends_with("position_ids")));
+        let mut found: BTreeMap<String, (String, TensorData)> = BTreeMap::new();
+        for (name, data) in floats {
+            match found.entry(self.canonical(&name)) {
+                Entry::Vacant(place) => _ = place.insert((name, data)),
+                Entry::Occupied(_) => report.unexpected.push(name),
+            }
+        }
+        self.untie(&mut found);
+
+        let mut transfers = Vec::new();
+        let mut missing = Vec::new();
+        for transfer in Transfer::all(self, &weights::shapes(&model))? {
+            let absent: Vec<&String> =
+                transfer.tensors.iter().filter(|name| !found.contains_key(&self.canonical(name))).collect();
+            if !absent.is_empty() {
+                let is_old = |path: &&String| !new.iter().any(|pattern| pattern.matches(path));
+                match transfer.parameters.iter().map(|(path, _)| path).find(is_old) {
+                    Some(path) => missing.extend(absent.into_iter().map(|name| (name.clone(), path.clone()))),
+                    None => report.missing.extend(absent.into_iter().cloned()),
+                }
+                continue;
+            }
+            let mut data = Vec::new();
+            for (name, expected) in transfer.tensors.iter().zip(transfer.shapes()) {
+                let (name, tensor) = found.remove(&self.canonical(name)).expect("it is there");
+                if tensor.shape().as_slice() != expected {
+                    let found = tensor.shape().to_vec();
+                    return Err(ModelError::Shape { path: path(), name, expected, found });
+                }
+                data.push((name, tensor));
+            }
+            transfers.push((transfer, data));
+        }
+        if !missing.is_empty() {
+            missing.sort();
+            let (names, mut parameters): (_, Vec<_>) = missing.into_iter().unzip();
+            let parameter = parameters.swap_remove(0);
+            return Err(ModelError::MissingTensors { path: path(), names, parameter });
+        }
+        report.unexpected.extend(found.into_values().map(|(name, _)| name));
+        report.unexpected.sort();
+        report.missing.sort();
+        let loaded = |(transfer, data): (Transfer, Vec<(String, TensorData)>)| {
+            for (name, tensor) in &data {
+                if let Some((index, value)) = first_non_finite(tensor) {
+                    let path = file_of(folder, name);
+                    return Err(ModelError::NonFinite { path, name: name.clone(), index, value });
+                }
+            }
+            Ok(transfer.load(data.into_iter().map(|(_, tensor)| tensor).collect()))
+        };
+        // All of them, so that of several errors the first tensor's is returned.
+        let loaded: Vec<Result<Vec<_>>> = transfers.into_par_iter().map(loaded).collect();
+        let loaded = loaded.into_iter().collect::<Result<Vec<_>>>()?;
+        Ok((weights::replace(model, loaded.into_iter().flatten().collect()), report))
+    }
+
+    /// Of a tensor that is there under two names one stays: a copy under the original's name where the original is
+    /// missing. A copy that differs stays under its own name, and so is left over.
+    fn untie(&self, found: &mut BTreeMap<String, (String, TensorData)>) {
+        for rule in &self.rules {
+            let TensorRule::Tie { copy, original } = rule else { continue };
+            let (copy, original) = (self.canonical(copy), self.canonical(original));
+            match (found.remove(&copy), found.get(&original)) {
+                (Some(copy), None) => _ = found.insert(original, copy),
+                (Some((_, data)), Some((_, same))) if data == *same => {}
+                (Some(other), Some(_)) => _ = found.insert(copy, other),
+                (None, _) => {}
+            }
+        }
+    }
+}
+
+/// Checkpoints converted from TensorFlow call the scale and the shift `gamma` and `beta`, as this crate does.
+fn modern(name: &str) -> String {
+    let renamed = |old, new| Some(format!("{}{new}", name.strip_suffix(old)?));
+    renamed(".gamma", ".weight").or_else(|| renamed(".beta", ".bias")).unwrap_or_else(|| name.to_string())
+}
+
+fn patterns(new: &[&str]) -> Result<Vec<glob::Pattern>> {
+    let parse = |pattern: &&str| {
+        glob::Pattern::new(pattern)
+            .map_err(|error| ModelError::Config(format!("`{pattern}` is no pattern of parameters: {error}")))
+    };
+    new.iter().map(parse).collect()
+}

@@ -1,0 +1,399 @@
+use super::layout::{concatenated, cut, transpose};
+use super::{TensorRule, TensorRules};
+use crate::weights::NamedTensors;
+use crate::{ModelError, Result};
+use burn::tensor::TensorData;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What a [rule](TensorRule) comes to in a model: tensors of a file and the parameters that they hold.
+#[derive(Debug)]
+pub(super) struct Transfer {
+    /// The tensors' names as the rules spell them.
+    pub tensors: Vec<String>,
+    /// The parameters' paths and shapes. Of tensors and parameters one is a single one.
+    pub parameters: Vec<(String, Vec<usize>)>,
+    /// Along which axis, in the file, several tensors or parameters follow each other.
+    axis: usize,
+    transposed: bool,
+    /// Whether there is a rule for it.
+    pub known: bool,
+}
+
+impl Transfer {
+    /// All of a model with these paths and shapes, in the order of their first parameters.
+    ///
+    /// # Errors
+    /// [`ModelError::Config`] for a rule with a parameter that the model lacks, or whose parameters' shapes do not go
+    /// together.
+    pub fn all(rules: &TensorRules, shapes: &[(String, Vec<usize>)]) -> Result<Vec<Self>> {
+        let by_path: BTreeMap<&str, &Vec<usize>> =
+            shapes.iter().map(|(path, shape)| (path.as_str(), shape)).collect();
+        let mut done: BTreeSet<&str> = BTreeSet::new();
+        let mut all = Vec::new();
+        for (path, shape) in shapes {
+            if done.contains(path.as_str()) {
+                continue;
+            }
+            let Some((rule, part)) = rules.rules().iter().find_map(|rule| Some((rule, part(rule, path)?)))
+            else {
+                all.push(Self::unknown(path, shape));
+                continue;
+            };
+            let transfer = Self::of(rule, part, &by_path)?;
+            for (path, _) in &transfer.parameters {
+                done.extend(by_path.get_key_value(path.as_str()).map(|(path, _)| *path));
+            }
+            all.push(transfer);
+        }
+        Ok(all)
+    }
+
+    /// A parameter that no rule is of.
+    fn unknown(path: &str, shape: &[usize]) -> Self {
+        Self {
+            tensors: vec![path.to_string()],
+            parameters: vec![(path.to_string(), shape.to_vec())],
+            axis: 0,
+            transposed: path.ends_with(".weight"),
+            known: false,
+        }
+    }
+
+    /// What a rule comes to where its `*` stands for `part`.
+    fn of(rule: &TensorRule, part: &str, shapes: &BTreeMap<&str, &Vec<usize>>) -> Result<Self> {
+        let (tensors, axis, parameters, transposed) = match rule {
+            TensorRule::Copy { tensor, parameter } => (vec![tensor], 0, vec![parameter], false),
+            TensorRule::Transpose { tensor, parameter } => (vec![tensor], 0, vec![parameter], true),
+            TensorRule::Split { tensor, axis, parameters, transposed } => {
+                (vec![tensor], *axis, parameters.iter().collect(), *transposed)
+            }
+            TensorRule::Join { tensors, axis, parameter, transposed } => {
+                (tensors.iter().collect(), *axis, vec![parameter], *transposed)
+            }
+            TensorRule::Tie { .. } => unreachable!("a tie has no parameter"),
+        };
+        let spelt_out = |name: &String| name.replace('*', part);
+        let tensors: Vec<String> = tensors.into_iter().map(spelt_out).collect();
+        let parameters = parameters.into_iter().map(spelt_out).map(|path| match shapes.get(path.as_str()) {
+            Some(shape) => Ok((path, shape.to_vec())),
+            None => Err(ModelError::Config(format!(
+                "the rule for the tensor `{}` has the parameter `{path}`, which the model lacks",
+                tensors.join("`, `")
+            ))),
+        });
+        let parameters = parameters.collect::<Result<Vec<_>>>()?;
+        let transfer = Self { tensors, parameters, axis, transposed, known: true };
+        transfer.check()?;
+        Ok(transfer)
+    }
+
+    /// Whether the shapes go together.
+    fn check(&self) -> Result<()> {
+        let shapes = self.laid_out();
+        let first = &shapes[0];
+        let several = self.tensors.len() > 1 || shapes.len() > 1;
+        let but_axis = |shape: &Vec<usize>| -> Vec<usize> {
+            shape.iter().enumerate().filter(|(axis, _)| *axis != self.axis).map(|(_, size)| *size).collect()
+        };
+        let fits = !several
+            || (self.axis < first.len()
+                && shapes
+                    .iter()
+                    .all(|shape| shape.len() == first.len() && but_axis(shape) == but_axis(first))
+                && first[self.axis].is_multiple_of(self.tensors.len()));
+        if fits {
+            return Ok(());
+        }
+        let shapes: Vec<String> = shapes.iter().map(|shape| format!("{shape:?}")).collect();
+        Err(ModelError::Config(format!(
+            "the rule for the tensor `{}` does not fit the model: {} do not go together along axis {}",
+            self.tensors.join("`, `"),
+            shapes.join(", "),
+            self.axis
+        )))
+    }
+
+    /// The parameters' shapes as they lie in the file.
+    fn laid_out(&self) -> Vec<Vec<usize>> {
+        let laid_out = |(_, shape): &(String, Vec<usize>)| match self.transposed {
+            true => shape.iter().rev().copied().collect(),
+            false => shape.clone(),
+        };
+        self.parameters.iter().map(laid_out).collect()
+    }
+
+    /// The tensors' shapes in the file.
+    pub fn shapes(&self) -> Vec<Vec<usize>> {
+        let parts = self.laid_out();
+        let mut shape = parts[0].clone();
+        if parts.len() > 1 {
+            shape[self.axis] = parts.iter().map(|part| part[self.axis]).sum();
+        }
+        if self.tensors.len() > 1 {
+            shape[self.axis] /= self.tensors.len();
+        }
+        vec![shape; self.tensors.len()]
+    }
+
+    /// The parameters' values, of tensors that have the [shapes](Self::shapes).
+    pub fn load(self, tensors: Vec<TensorData>) -> Vec<(String, TensorData)> {
+        let sizes: Vec<usize> = match self.parameters.len() {
+            1 => Vec::new(),
+            _ => self.laid_out().iter().map(|part| part[self.axis]).collect(),
+        };
+        let parts = regrouped(tensors, self.axis, &sizes);
+        let paths = self.parameters.into_iter().map(|(path, _)| path);
+        paths.zip(parts.into_iter().map(|part| turned(part, self.transposed))).collect()
+    }
+
+    /// The tensors' values, of the parameters, which are taken out of `all`.
+    ///
+    /// # Panics
+    /// If a parameter is not there.
+    pub fn store(&self, all: &mut NamedTensors) -> Vec<(String, TensorData)> {
+        let parts = self.parameters.iter().map(|(path, _)| {
+            let data = all.remove(path).unwrap_or_else(|| panic!("`{path}` is a parameter of the model"));
+            turned(data, self.transposed)
+        });
+        let sizes: Vec<usize> = match self.tensors.len() {
+            1 => Vec::new(),
+            _ => self.shapes().iter().map(|shape| shape[self.axis]).collect(),
+        };
+        let tensors = regrouped(parts.collect(), self.axis, &sizes);
+        self.tensors.iter().cloned().zip(tensors).collect()
+    }
+}
+
+/// Several tensors as one, or one as several that have these `sizes` along the axis; a single one as it is.
+fn regrouped(mut from: Vec<TensorData>, axis: usize, sizes: &[usize]) -> Vec<TensorData> {
+    if from.len() > 1 {
+        from = vec![concatenated(&from, axis)];
+    }
+    if sizes.is_empty() { from } else { cut(&from[0], axis, sizes) }
+}
+
+fn turned(data: TensorData, transposed: bool) -> TensorData {
+    if transposed { transpose(&data) } else { data }
+}
+
+/// What a rule's `*` stands for if `path` is one of its parameters; nothing where it has no `*`.
+fn part<'a>(rule: &TensorRule, path: &'a str) -> Option<&'a str> {
+    let paths = match rule {
+        TensorRule::Copy { parameter, .. }
+        | TensorRule::Transpose { parameter, .. }
+        | TensorRule::Join { parameter, .. } => std::slice::from_ref(parameter),
+        TensorRule::Split { parameters, .. } => parameters,
+        TensorRule::Tie { .. } => &[],
+    };
+    paths.iter().find_map(|pattern| match pattern.split_once('*') {
+        None => (pattern == path).then_some(""),
+        Some((before, after)) => {
+            let part = path.strip_prefix(before)?.strip_suffix(after)?;
+            (!part.is_empty() && !part.contains('.')).then_some(part)
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ParamInit;
+    use crate::blocks::Linear;
+    use crate::huggingface::{MAX_SHARD_SIZE, save_tensors};
+    use crate::weights;
+    use burn::module::Module;
+    use burn::tensor::Device;
+
+    /// As wide as GPT-2's smallest relative would be.
+    const D: usize = 4;
+
+    #[derive(Module, Debug)]
+    struct Attention {
+        query: Linear,
+        key: Linear,
+        value: Linear,
+        output: Linear,
+    }
+
+    /// A decoder's layers, in the names of this crate.
+    #[derive(Module, Debug)]
+    struct Decoder {
+        layers: Vec<Attention>,
+    }
+
+    /// Layers whose keys and values are `d_kv` wide.
+    fn decoder(seed: u64, d_kv: usize) -> Decoder {
+        let init = &mut ParamInit::new(&Device::flex(), seed).with_std(0.5);
+        let layers = (0..2).map(|_| Attention {
+            query: Linear::new(D, D, init),
+            key: Linear::new(D, d_kv, init),
+            value: Linear::new(D, d_kv, init),
+            output: Linear::new(D, D, init),
+        });
+        Decoder { layers: layers.collect() }
+    }
+
+    /// A fused map of GPT-2: its `Conv1D` stores `[n_embd, 3 * n_embd]`, as this crate does.
+    fn conv1d() -> TensorRules {
+        let three = |what: &str| ["query", "key", "value"].map(|map| format!("layers.*.{map}.{what}"));
+        let split = |axis, what: &str| {
+            let paths = three(what);
+            TensorRule::split(&format!("h.*.attn.c_attn.{what}"), axis, &paths.each_ref().map(String::as_str))
+        };
+        TensorRules::new()
+            .with(split(1, "weight"))
+            .with(split(0, "bias"))
+            .with(TensorRule::copy("h.*.attn.c_proj.weight", "layers.*.output.weight"))
+            .with(TensorRule::copy("h.*.attn.c_proj.bias", "layers.*.output.bias"))
+            .within("transformer.", "")
+            .with_optional_prefixes(["transformer."])
+    }
+
+    /// The same of a PyTorch `Linear`, which stores `[3 * d, d]`.
+    fn linear() -> TensorRules {
+        let weights = ["layers.*.query.weight", "layers.*.key.weight", "layers.*.value.weight"];
+        let biases = ["layers.*.query.bias", "layers.*.key.bias", "layers.*.value.bias"];
+        TensorRules::new()
+            .with(TensorRule::split("h.*.qkv.weight", 0, &weights).transposed())
+            .with(TensorRule::split("h.*.qkv.bias", 0, &biases))
+            .linear("h.*.out", "layers.*.output")
+    }
+
+    fn rows(data: &TensorData) -> Vec<Vec<f32>> {
+        let [_, columns] = data.shape()[..] else { panic!("a matrix") };
+        data.as_slice::<f32>().unwrap().chunks(columns).map(<[f32]>::to_vec).collect()
+    }
+
+    #[test]
+    fn a_fused_map_that_is_not_transposed_is_split_and_put_together() {
+        let model = decoder(1, D);
+        let tensors = conv1d().tensors(&model).unwrap();
+        let names: Vec<&str> = tensors.keys().map(String::as_str).collect();
+        assert_eq!(names[..2], ["transformer.h.0.attn.c_attn.bias", "transformer.h.0.attn.c_attn.weight"]);
+        assert_eq!(names.len(), 2 * 4);
+
+        // Row i of the file's matrix is row i of the three maps, one after another.
+        let parameters = weights::collect(&model);
+        let fused = &tensors["transformer.h.1.attn.c_attn.weight"];
+        assert_eq!(fused.shape().as_slice(), [D, 3 * D]);
+        let of = |map: &str| rows(&parameters[&format!("layers.1.{map}.weight")]);
+        for (i, row) in rows(fused).into_iter().enumerate() {
+            assert_eq!(row, [&of("query")[i][..], &of("key")[i], &of("value")[i]].concat());
+        }
+        let output = &tensors["transformer.h.1.attn.c_proj.weight"];
+        assert_eq!(output, &parameters["layers.1.output.weight"]);
+
+        // Into another model: the same parameters, with or without the prefix.
+        for prefix in ["transformer.", ""] {
+            let folder = tempfile::tempdir().unwrap();
+            let renamed =
+                tensors.iter().map(|(name, data)| (name.replace("transformer.", prefix), data.clone()));
+            save_tensors(folder.path(), &renamed.collect(), MAX_SHARD_SIZE).unwrap();
+            let (loaded, report) = conv1d().load(decoder(2, D), folder.path(), &[]).unwrap();
+            assert_eq!(weights::collect(&loaded), parameters);
+            assert_eq!((report.missing.len(), report.unexpected.len()), (0, 0));
+        }
+    }
+
+    #[test]
+    fn parts_of_a_fused_map_are_as_wide_as_the_parameters_and_may_be_transposed() {
+        let model = decoder(1, 2);
+        let tensors = linear().tensors(&model).unwrap();
+        let parameters = weights::collect(&model);
+        let fused = &tensors["h.0.qkv.weight"];
+        assert_eq!(fused.shape().as_slice(), [D + 2 + 2, D]);
+        // The file's rows are the maps' columns.
+        let columns = ["query", "key", "value"]
+            .map(|map| rows(&transpose(&parameters[&format!("layers.0.{map}.weight")])));
+        assert_eq!(rows(fused), columns.concat());
+
+        let folder = tempfile::tempdir().unwrap();
+        save_tensors(folder.path(), &tensors, MAX_SHARD_SIZE).unwrap();
+        let (loaded, _) = linear().load(decoder(2, 2), folder.path(), &[]).unwrap();
+        assert_eq!(weights::collect(&loaded), parameters);
+
+        let wide = linear().load(decoder(2, D), folder.path(), &[]).unwrap_err().to_string();
+        let expected = "tensor `h.0.qkv.weight` has shape [8, 4], the configuration asks for [12, 4]";
+        assert!(wide.ends_with(expected), "{wide}");
+    }
+
+    #[test]
+    fn several_tensors_are_one_parameter() {
+        let parameters = NamedTensors::from([
+            ("experts.weight".into(), TensorData::new((0..12).map(|i| i as f32).collect(), [2, 6])),
+            ("experts.bias".into(), TensorData::new(vec![7f32, 8.0, 9.0], [3])),
+        ]);
+        let shapes: Vec<_> =
+            parameters.iter().map(|(path, data)| (path.clone(), data.shape().to_vec())).collect();
+        for transposed in [false, true] {
+            let (names, axis) = (["a.weight", "b.weight", "c.weight"], usize::from(!transposed));
+            let rule = TensorRule::join(&names, axis, "experts.weight");
+            let rule = if transposed { rule.transposed() } else { rule };
+            let rules = TensorRules::new().with(rule).with(TensorRule::join(
+                &["a.bias", "b.bias", "c.bias"],
+                0,
+                "experts.bias",
+            ));
+            let stored: NamedTensors = Transfer::all(&rules, &shapes)
+                .unwrap()
+                .iter()
+                .flat_map(|transfer| transfer.store(&mut parameters.clone()))
+                .collect();
+            let b = TensorData::new(vec![2f32, 3.0, 8.0, 9.0], [2, 2]);
+            assert_eq!(stored["b.weight"], if transposed { transpose(&b) } else { b });
+            assert_eq!(stored["c.bias"], TensorData::new(vec![9f32], [1]));
+            let loaded: NamedTensors = Transfer::all(&rules, &shapes)
+                .unwrap()
+                .into_iter()
+                .flat_map(|transfer| {
+                    let shapes = transfer.shapes();
+                    let tensors = transfer.tensors.iter().map(|name| stored[name].clone());
+                    let tensors: Vec<TensorData> = tensors.collect();
+                    assert!(tensors.iter().zip(shapes).all(|(data, shape)| data.shape()[..] == shape));
+                    transfer.load(tensors)
+                })
+                .collect();
+            assert_eq!(loaded, parameters);
+        }
+    }
+
+    #[test]
+    fn the_star_is_one_part_of_a_path() {
+        let rule = TensorRule::copy("h.*.ln.weight", "layers.*.norm.gamma");
+        assert_eq!(part(&rule, "layers.11.norm.gamma"), Some("11"));
+        for other in ["layers.11.norm.beta", "layers..norm.gamma", "layers.1.x.norm.gamma", "norm.gamma"] {
+            assert_eq!(part(&rule, other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_part_that_is_missing_is_named_by_its_tensor() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut tensors = conv1d().tensors(&decoder(1, D)).unwrap();
+        tensors.remove("transformer.h.1.attn.c_attn.bias");
+        save_tensors(folder.path(), &tensors, MAX_SHARD_SIZE).unwrap();
+        let load = |new: &[&str]| conv1d().load(decoder(2, D), folder.path(), new);
+        // One part that is new is not enough.
+        let message = load(&["layers.*.query.bias"]).unwrap_err().to_string();
+        let expected = "1 tensors are missing, the first is `transformer.h.1.attn.c_attn.bias`, for the parameter \
+                        `layers.1.key.bias`";
+        assert!(message.ends_with(expected), "{message}");
+        let (_, report) = load(&["layers.1.*"]).unwrap();
+        assert_eq!(report.missing, ["transformer.h.1.attn.c_attn.bias"]);
+    }
+
+    #[test]
+    fn rules_that_do_not_fit_the_model_are_errors() {
+        let refused = |rule| TensorRules::new().with(rule).tensors(&decoder(1, 2)).unwrap_err().to_string();
+        let message = refused(TensorRule::split("qk", 0, &["layers.0.query.bias", "layers.0.keys.bias"]));
+        let expected =
+            "the rule for the tensor `qk` has the parameter `layers.0.keys.bias`, which the model lacks";
+        assert!(message.ends_with(expected), "{message}");
+        let message = refused(TensorRule::split("qk", 0, &["layers.0.query.weight", "layers.0.key.weight"]));
+        assert!(message.ends_with("[4, 4], [4, 2] do not go together along axis 0"), "{message}");
+        let message = refused(TensorRule::join(&["a", "b", "c"], 0, "layers.0.query.bias"));
+        assert!(message.contains("the rule for the tensor `a`, `b`, `c` does not fit"), "{message}");
+        let message = refused(TensorRule::join(&["a", "b"], 1, "layers.0.query.bias"));
+        assert!(message.ends_with("[4] do not go together along axis 1"), "{message}");
+    }
+}

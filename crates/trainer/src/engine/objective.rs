@@ -1,0 +1,26 @@
+//! What a run minimises: the seam between the loop and a kind of training.
+
+use burn::module::Module;
+use burn::tensor::{Device, Tensor};
+
+/// A training objective over batches of examples.
+///
+/// A loss is a sum of terms, each a mean over things that a batch has a number of, such as the tokens to predict, or
+/// pairs of sentences. Returning sums and counts apart lets the loop average over several micro-batches
+/// exactly as one large batch would.
+pub trait Objective: Sync {
+    /// What is trained.
+    type Model: Module;
+    /// What the loss is computed on.
+    type Batch: Sync;
+
+    /// The terms' names, as metrics call them: one at least.
+    fn terms(&self) -> &'static [&'static str];
+
+    /// For each term, in the order of [`terms`](Self::terms), how many things it is a mean over in this batch, or
+    /// what they weigh; may be 0.
+    fn counts(&self, batch: &Self::Batch) -> Vec<f64>;
+
+    /// For each term, in the same order, its sum over the batch, `[1]`, in nats.
+    fn sums(&self, model: &Self::Model, batch: &Self::Batch, device: &Device) -> Vec<Tensor<1>>;
+}

@@ -1,0 +1,439 @@
+//! A run: the steps of a recipe, with metrics, evaluations, checkpoints and the exported model.
+
+use super::checkpoint::Best;
+use super::recipe::{Advance, Exported, Position, Recipe, SplitFigures, StepBatches};
+use super::run_folder::{RunFolder, forget, write_whole_folder};
+use super::settings::{Export, RunSettings};
+use super::step::{StepConfig, StepReport};
+use super::training::{Start, Training};
+use crate::Result;
+use crate::metrics::progress::{Meter, Pass, RunProgress, Status};
+use crate::metrics::{EvaluationRecord, METRICS_FILE, Record, Timing, TrainRecord, curve, jsonl};
+use burn::module::Module;
+use burn::tensor::Device;
+use cloze_evaluation::figures::{Better, Figures};
+use cloze_evaluation::whole_file::write_whole;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use tracing::trace_span;
+
+/// What stops a run that nobody stops.
+static NEVER: AtomicBool = AtomicBool::new(false);
+
+/// Where and how to run.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct RunOptions<'a> {
+    /// The device to train on, without autodiff.
+    pub device: Device,
+    /// The run's folder.
+    pub folder: PathBuf,
+    /// Where prepared data is kept between runs.
+    pub cache: PathBuf,
+    /// Goes on from the newest whole checkpoint in the folder.
+    pub resume: bool,
+    /// How many bytes of memory the device has, where that is known: a run that surely needs more is refused before
+    /// it allocates.
+    pub memory: Option<u64>,
+    /// Set by anyone to stop after the current step, with a checkpoint.
+    pub stop: &'a AtomicBool,
+}
+
+impl<'a> RunOptions<'a> {
+    /// A new run on a device, without autodiff, in a folder. Prepared data is kept in `cache`, in the current folder.
+    pub fn new(device: Device, folder: impl Into<PathBuf>) -> Self {
+        let (folder, cache) = (folder.into(), "cache".into());
+        Self { device, folder, cache, resume: false, memory: None, stop: &NEVER }
+    }
+
+    /// Keeps prepared data elsewhere.
+    pub fn cache(self, cache: impl Into<PathBuf>) -> Self {
+        Self { cache: cache.into(), ..self }
+    }
+
+    /// Goes on from the newest whole checkpoint in the folder, or starts anew.
+    pub fn resume(self, resume: bool) -> Self {
+        Self { resume, ..self }
+    }
+
+    /// Tells how many bytes of memory the device has, where that is known.
+    pub fn memory(self, memory: Option<u64>) -> Self {
+        Self { memory, ..self }
+    }
+
+    /// Stops after the current step, with a checkpoint, once this is set.
+    pub fn stop(self, stop: &'a AtomicBool) -> Self {
+        Self { stop, ..self }
+    }
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome {
+    /// All steps are made, or as many as patience allowed, and the model is saved.
+    Done {
+        /// The model's folder.
+        model: PathBuf,
+        /// Its figures on each split that it was measured on.
+        figures: Vec<(String, Figures)>,
+    },
+    /// It was stopped after this step, which has a checkpoint.
+    Stopped {
+        /// The last step made.
+        step: u64,
+    },
+}
+
+impl Outcome {
+    /// The result's figures on a split, such as `dev`, where the run is done and has measured it.
+    pub fn figures(&self, split: &str) -> Option<&Figures> {
+        match self {
+            Self::Done { figures, .. } => {
+                figures.iter().find(|(known, _)| known == split).map(|(_, figures)| figures)
+            }
+            Self::Stopped { .. } => None,
+        }
+    }
+}
+
+/// Trains `model`, whose parameters are on the options' device with autodiff, as `settings` say. They are the folder's
+/// config: a run that is resumed has to have the same.
+///
+/// # Errors
+/// A folder that holds something else; a checkpoint of other settings or other data; a loss that is not finite, where
+/// the settings say to stop on one; a file that cannot be written; the recipe's own.
+pub fn train<R: Recipe>(
+    recipe: &R,
+    model: R::Model,
+    settings: &RunSettings,
+    options: &RunOptions<'_>,
+    progress: &mut dyn RunProgress,
+) -> Result<Outcome> {
+    let folder = RunFolder::open(&options.folder, settings, options.resume)?;
+    train_in(&folder, recipe, model, settings, options, progress)
+}
+
+/// [Trains](train) in a folder that was taken before, with a config of one's own that the settings come from.
+///
+/// # Errors
+/// Those of [`train`].
+pub fn train_in<R: Recipe>(
+    folder: &RunFolder,
+    recipe: &R,
+    model: R::Model,
+    settings: &RunSettings,
+    options: &RunOptions<'_>,
+    progress: &mut dyn RunProgress,
+) -> Result<Outcome> {
+    forget(&folder.result())?;
+    let start = Start {
+        folder,
+        device: options.device.clone().autodiff(),
+        optimizer: settings.optimizer.constants(),
+        data: recipe.data(),
+        precision: settings.precision,
+        resume: options.resume,
+    };
+    let training = Training::begin(start, model, |checkpoint| recipe.data_changed(checkpoint), progress)?;
+    let mut run = Run { recipe, settings, folder, training };
+    let all_made = run.steps(options.stop, progress);
+    progress.finish();
+    match all_made? {
+        true => run.finish(progress),
+        false => Ok(Outcome::Stopped { step: run.training.state.step }),
+    }
+}
+
+/// A run under way.
+struct Run<'a, R: Recipe> {
+    recipe: &'a R,
+    settings: &'a RunSettings,
+    folder: &'a RunFolder,
+    training: Training<R::Model>,
+}
+
+impl<R: Recipe> Run<'_, R> {
+    /// Makes the steps that are left. Returns whether all were made, or as many as patience allowed.
+    fn steps(&mut self, stop: &AtomicBool, progress: &mut dyn RunProgress) -> Result<bool> {
+        let Self { settings, .. } = *self;
+        let steps = settings.steps;
+        if self.training.state.step == 0 && settings.evaluate_untrained {
+            self.evaluate(progress)?;
+        }
+        let position = Position { step: self.training.state.step, cursor: self.training.state.cursor };
+        let mut data = self.recipe.steps(position);
+        let start = Instant::now();
+        let mut meter = Meter::new(start);
+        let mut since_log = Since::new(start);
+        while self.training.state.step < steps && !self.has_stalled() {
+            let span = trace_span!("step").entered();
+            let wait = Instant::now();
+            let waiting = trace_span!("wait for data").entered();
+            let Some(batches) = data.next() else { break };
+            let batches = batches?;
+            drop(waiting);
+            let waited = wait.elapsed();
+            let report = self.step(&batches)?;
+            drop(span);
+
+            self.training.state.tokens += batches.tokens;
+            let step = self.training.state.step;
+            let now = Instant::now();
+            since_log.step(now, batches.tokens, waited);
+            let pace = meter.step(now, batches.tokens, waited, steps - step);
+            let (loss, learning_rate) = (report.losses.iter().sum(), settings.learning_rate(step));
+            progress.step(&Status { step, steps, loss, learning_rate, pace });
+
+            let (last, stopping) = (step == steps, stop.load(Ordering::Relaxed));
+            if last || step.is_multiple_of(settings.log.every.max(1)) {
+                self.log_training(since_log.take())?;
+            }
+            let is_best = settings.is_evaluated_after(step) && self.evaluate(progress)?;
+            let keep = &settings.checkpoint;
+            if last
+                || stopping
+                || batches.ends_epoch
+                || step.is_multiple_of(keep.every.max(1))
+                || (is_best && keep.keep_best)
+            {
+                self.checkpoint()?;
+            }
+            if stopping && !last {
+                return Ok(false);
+            }
+            let now = Instant::now();
+            since_log.skip_to(now);
+            meter.skip_to(now);
+        }
+        let step = self.training.state.step;
+        if let Some(patience) = settings.patience.filter(|_| step < steps) {
+            let evaluations = if patience == 1 { "evaluation" } else { "evaluations" };
+            progress.note(&format!(
+                "step {step}: ended early, after {patience} {evaluations} without a better figure"
+            ));
+            // What ended early is not to be ended early again by whoever resumes it.
+            self.checkpoint()?;
+        }
+        Ok(true)
+    }
+
+    /// One optimisation step, and the state after it.
+    fn step(&mut self, data: &StepBatches<R::Batch>) -> Result<StepReport> {
+        let number = self.training.state.step + 1;
+        let constants = StepConfig {
+            seed: self.settings.seed,
+            step: number,
+            lr: self.settings.learning_rate(number),
+            clip_norm: self.settings.optimizer.clip_norm,
+            precision: self.settings.precision.into(),
+        };
+        let report = self.training.step(
+            self.recipe,
+            &data.batches,
+            constants,
+            data.first,
+            self.settings.non_finite,
+        )?;
+        self.training.state.cursor = data.next;
+        Ok(report)
+    }
+
+    /// Whether so many evaluations have not been better that training ends.
+    fn has_stalled(&self) -> bool {
+        let Some(patience) = self.settings.patience else { return false };
+        let best = self.training.state.best.map_or(0, |best| best.step);
+        let now = self.training.state.step;
+        self.settings.evaluations(now) - self.settings.evaluations(best) >= patience
+    }
+
+    fn log_training(&mut self, timing: Timing) -> Result<()> {
+        let window = std::mem::take(&mut self.training.state.window);
+        // Where every step was skipped there is no mean: 0/0 is NaN, as it is logged.
+        let mean = |sum: f64| sum / window.updates as f64;
+        let term = |place: usize| mean(window.losses.get(place).copied().unwrap_or(0.0));
+        let names = self.recipe.terms().iter().enumerate();
+        let state = &self.training.state;
+        self.training.log.write(&Record::Train(TrainRecord {
+            step: state.step,
+            loss: mean(window.losses.iter().sum()),
+            losses: names.map(|(place, name)| ((*name).to_owned(), term(place))).collect(),
+            learning_rate: self.settings.learning_rate(state.step),
+            grad_norm: mean(window.grad_norm),
+            tokens: state.tokens,
+            skipped_steps: state.step - state.updates,
+            timing,
+        }))
+    }
+
+    /// Measures the model, where there is data to measure it on. Returns whether it is better than all before; it is
+    /// saved then, if the best one is the result.
+    fn evaluate(&mut self, progress: &mut dyn RunProgress) -> Result<bool> {
+        let Some(split) = self.recipe.split() else { return Ok(false) };
+        let _evaluation = trace_span!("evaluate").entered();
+        let start = Instant::now();
+        let (model, device) = (self.training.model().valid(), self.inner());
+        let work = format!("measuring {split}");
+        let figures = self.recipe.evaluate(&model, &device, &mut watched(&work, progress))?;
+        let step = self.training.state.step;
+        progress.note(&self.recipe.evaluation_line(step, &figures));
+        let (name, figure) = figures.main();
+        let tie = figures.get("loss").filter(|loss| name != "loss" && loss.is_finite());
+        // A checkpoint cannot hold a figure that is not finite. Between equals the loss decides: it still falls when
+        // every example is right. The untrained model is nobody's best.
+        let is_best = step > 0
+            && figure.is_finite()
+            && self.training.state.best.is_none_or(|best| {
+                let falls = || tie.zip(best.tie).is_some_and(|(loss, least)| loss < least);
+                Better::of(name).improves(figure, best.figure) || figure == best.figure && falls()
+            });
+        if is_best {
+            self.training.state.best = Some(Best { step, figure, tie });
+        }
+        self.log_figures(SplitFigures {
+            split: split.into(),
+            figures,
+            seconds: start.elapsed().as_secs_f64(),
+        })?;
+        if is_best && self.settings.export == Export::Best {
+            self.export(&model)?;
+        }
+        Ok(is_best)
+    }
+
+    fn log_figures(&mut self, of: SplitFigures) -> Result<()> {
+        let SplitFigures { split, figures, seconds } = of;
+        let step = self.training.state.step;
+        self.training.log.write(&Record::Evaluation(EvaluationRecord { step, split, figures, seconds }))
+    }
+
+    fn checkpoint(&self) -> Result<()> {
+        let keep = &self.settings.checkpoint;
+        let best = self.training.state.best.filter(|_| keep.keep_best);
+        self.training.checkpoint(keep.keep_last, best.map(|best| best.step))
+    }
+
+    fn export(&self, model: &R::Model) -> Result<()> {
+        write_whole_folder(&self.folder.model(), |folder| self.recipe.save(model, folder))
+    }
+
+    /// The device without autodiff.
+    fn inner(&self) -> Device {
+        self.training.device.clone().inner()
+    }
+
+    /// Saves the result, and measures and reports what it is worth.
+    fn finish(mut self, progress: &mut dyn RunProgress) -> Result<Outcome> {
+        let last = self.training.state.step;
+        // A run killed between its last checkpoint and its end has its last evaluation in the log.
+        if last > 0 && last == self.settings.steps && self.measured(last)?.is_none() {
+            self.evaluate(progress)?;
+        }
+        let mut model = self.training.model().valid();
+        let best = match self.settings.export {
+            Export::Best => self.training.state.best,
+            Export::Last => None,
+        };
+        if best.is_none() {
+            self.export(&model)?;
+        }
+        let path = self.folder.model();
+        if self.settings.export == Export::Best {
+            model = self.recipe.load(model, &path)?;
+        }
+        let step = best.map_or(last, |best| best.step);
+        let records = self.records()?;
+        curve::draw(&self.folder.curve(), &self.settings.name, &records, &self.recipe.panels(&records))?;
+        let (curve, figures) = (self.folder.curve(), self.measured(step)?);
+        let exported = Exported {
+            model: &model,
+            folder: &path,
+            device: &self.inner(),
+            name: &self.settings.name,
+            run: self.folder.path(),
+            step,
+            figures: figures.as_ref(),
+            curve: (last > 0).then_some(curve.as_path()),
+        };
+        let reported = self.recipe.report(&exported, progress)?;
+        let figures: Vec<_> = reported.iter().map(|of| (of.split.clone(), of.figures.clone())).collect();
+        let in_log = |split: &str| {
+            let of = |record: &Record| matches!(record, Record::Evaluation(record) if record.split == split && record.step == last);
+            records.iter().any(of)
+        };
+        for of in reported {
+            // What was measured during training is in the log, and so is what a resumed run has measured before.
+            if Some(&*of.split) != self.recipe.split() && !in_log(&of.split) {
+                self.log_figures(of)?;
+            }
+        }
+        let result: BTreeMap<_, _> = figures.iter().map(|(split, figures)| (split, figures)).collect();
+        let text = serde_json::to_string_pretty(&result).expect("figures are strings and numbers");
+        write_whole(&self.folder.result(), (text + "\n").as_bytes())?;
+        Ok(Outcome::Done { model: path, figures })
+    }
+
+    fn records(&self) -> Result<Vec<Record>> {
+        jsonl::read(&self.folder.path().join(METRICS_FILE))
+    }
+
+    /// The figures of the evaluation after a step, where there was one.
+    fn measured(&self, step: u64) -> Result<Option<Figures>> {
+        let split = self.recipe.split();
+        Ok(self.records()?.into_iter().rev().find_map(|record| match record {
+            Record::Evaluation(record) if record.step == step && Some(&*record.split) == split => {
+                Some(record.figures)
+            }
+            _ => None,
+        }))
+    }
+}
+
+/// Tells of a pass that begins now.
+pub(crate) fn watched<'p>(work: &'p str, progress: &'p mut dyn RunProgress) -> impl FnMut(Advance) + 'p {
+    let start = Instant::now();
+    move |Advance { done, share }| progress.pass(&Pass { work, done, share, elapsed: start.elapsed() })
+}
+
+/// What was measured since the last log record, evaluations and checkpoints left out.
+struct Since {
+    mark: Instant,
+    trained: Duration,
+    waited: Duration,
+    tokens: u64,
+    total: Duration,
+}
+
+impl Since {
+    fn new(now: Instant) -> Self {
+        Self { mark: now, trained: Duration::ZERO, waited: Duration::ZERO, tokens: 0, total: Duration::ZERO }
+    }
+
+    /// A step of `tokens` tokens ended `now`, `waited` of it spent waiting for data.
+    fn step(&mut self, now: Instant, tokens: u64, waited: Duration) {
+        let took = now - self.mark;
+        self.mark = now;
+        self.trained += took;
+        self.total += took;
+        self.waited += waited;
+        self.tokens += tokens;
+    }
+
+    /// Leaves out the time until `now`.
+    fn skip_to(&mut self, now: Instant) {
+        self.mark = now;
+    }
+
+    /// The record's timing; what follows counts towards the next record.
+    fn take(&mut self) -> Timing {
+        let seconds = self.trained.as_secs_f64().max(f64::MIN_POSITIVE);
+        let timing = Timing {
+            seconds: self.total.as_secs_f64(),
+            tokens_per_second: self.tokens as f64 / seconds,
+            waiting: self.waited.as_secs_f64() / seconds,
+        };
+        (self.trained, self.waited, self.tokens) = (Duration::ZERO, Duration::ZERO, 0);
+        timing
+    }
+}

@@ -1,0 +1,326 @@
+//! A run's folder: what lies where, and one process at a time.
+//!
+//! ```text
+//! run.json          what the run was made from; marks the folder as a run's
+//! config.toml       the resolved config
+//! tokenizer.json    the tokenizer, trained or copied
+//! metrics.jsonl     the metrics; tensorboard/ has them for TensorBoard
+//! held-out.json     which training examples the run held out, where it did
+//! checkpoints/      what --resume goes on from
+//! curve.svg         the learning curve
+//! model/            the result, as a Hugging Face folder
+//! report/           what the result is worth on each split, a page and files for each
+//! result.json       the figures of a run that has ended
+//! ```
+
+use crate::engine::folder_config::FolderConfig;
+use crate::engine::origin::{Input, ORIGIN_FILE, Origin, difference};
+use crate::metrics::METRICS_FILE;
+use crate::{Result, TrainerError};
+use cloze_evaluation::whole_file::{PARTIAL, flush, write_whole};
+use std::ffi::OsStr;
+use std::fs::{self, File, TryLockError};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+/// The ending of a folder that another one is about to replace.
+const REPLACED: &str = "replaced";
+/// The lock's file.
+const LOCK: &str = ".lock";
+
+/// A run's folder, held by this process until dropped.
+#[derive(Debug)]
+pub struct RunFolder {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl RunFolder {
+    /// Takes `path` to go on with the run in it, or for a new one.
+    ///
+    /// # Errors
+    /// Those of [`resume`](Self::resume), or of [`create`](Self::create).
+    pub fn open<C: FolderConfig>(path: &Path, config: &C, resume: bool) -> Result<Self> {
+        if resume { Self::resume(path, config) } else { Self::create(path, config) }
+    }
+
+    /// Takes `path` for a new run. The folder is new or empty, or holds a run that failed before its first step, which
+    /// the new one replaces.
+    ///
+    /// # Errors
+    /// [`TrainerError::NotARun`] if anything else lies there, [`TrainerError::RunExists`] if a run has made a step
+    /// there before, [`TrainerError::RunInUse`] if another process is at it, [`TrainerError::Io`].
+    pub fn create(path: &Path, config: &impl FolderConfig) -> Result<Self> {
+        let folder = Self::take(path)?;
+        if Self::has_begun(path) {
+            return Err(TrainerError::RunExists { path: path.into() });
+        }
+        mark(path)?;
+        write_whole(&folder.config(), config.to_toml().as_bytes())?;
+        Ok(folder)
+    }
+
+    /// Whether a run was started in `path` that is more than a config.
+    pub fn has_begun(path: &Path) -> bool {
+        path.join(METRICS_FILE).exists()
+    }
+
+    /// Takes `path`, where a run with the same config was started before.
+    ///
+    /// # Errors
+    /// [`TrainerError::NoRun`] if none was, [`TrainerError::ConfigChanged`] naming what differs,
+    /// [`TrainerError::NotARun`], [`TrainerError::RunInUse`], [`TrainerError::Io`].
+    pub fn resume<C: FolderConfig>(path: &Path, config: &C) -> Result<Self> {
+        if !path.join("config.toml").exists() {
+            return Err(TrainerError::NoRun { path: path.into() });
+        }
+        let folder = Self::take(path)?;
+        let saved = C::load(&folder.config())?;
+        let differences = saved.differences(config);
+        if differences.is_empty() {
+            mark(path)?;
+            // What may differ, such as how often to log, is as it is now.
+            write_whole(&folder.config(), config.to_toml().as_bytes())?;
+            return Ok(folder);
+        }
+        let differences: Vec<String> = differences.iter().map(ToString::to_string).collect();
+        Err(TrainerError::ConfigChanged { path: folder.config(), differences: differences.join("; ") })
+    }
+
+    fn take(path: &Path) -> Result<Self> {
+        claim(path)?;
+        let lock_path = path.join(LOCK);
+        let lock = File::create(&lock_path).map_err(TrainerError::io("write", &lock_path))?;
+        match lock.try_lock() {
+            Ok(()) => {
+                let reports = path.join("report");
+                clear(path)?;
+                clear(&reports)?;
+                for report in fs::read_dir(&reports).into_iter().flatten().flatten() {
+                    if report.path().is_dir() {
+                        clear(&report.path())?;
+                    }
+                }
+                Ok(Self { path: path.into(), _lock: lock })
+            }
+            Err(TryLockError::WouldBlock) => Err(TrainerError::RunInUse { path: path.into() }),
+            Err(TryLockError::Error(source)) => {
+                Err(TrainerError::Io { action: "lock", path: lock_path, source })
+            }
+        }
+    }
+
+    /// What the run was made from, as far as it is written down.
+    pub(crate) fn origin(&self) -> Result<Origin> {
+        Ok(Origin::read(&self.path)?.unwrap_or_default())
+    }
+
+    /// Compares the files that a run reads `now` with those that it was started with. A run without a step has read
+    /// none yet: the files are written down as its own.
+    ///
+    /// # Errors
+    /// [`TrainerError::InputsChanged`] naming the first file that differs, [`TrainerError::Io`].
+    pub(crate) fn check_inputs(&self, now: Vec<Input>) -> Result<()> {
+        let origin = self.origin()?;
+        if Self::has_begun(&self.path) && !origin.inputs.is_empty() {
+            return same_inputs(&self.path, &origin.inputs, &now);
+        }
+        Origin { inputs: now, ..origin }.write(&self.path)
+    }
+
+    /// The folder itself.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The resolved config.
+    pub fn config(&self) -> PathBuf {
+        self.path.join("config.toml")
+    }
+
+    /// The tokenizer.
+    pub fn tokenizer(&self) -> PathBuf {
+        self.path.join("tokenizer.json")
+    }
+
+    /// The places, from 0, of the training examples that the run held out: a JSON list.
+    pub fn held_out(&self) -> PathBuf {
+        self.path.join("held-out.json")
+    }
+
+    /// The checkpoints' folder.
+    pub fn checkpoints(&self) -> PathBuf {
+        self.path.join("checkpoints")
+    }
+
+    /// The learning curve.
+    pub fn curve(&self) -> PathBuf {
+        self.path.join("curve.svg")
+    }
+
+    /// The figures of a run that has ended.
+    pub fn result(&self) -> PathBuf {
+        self.path.join("result.json")
+    }
+
+    /// The result, as a Hugging Face folder.
+    pub fn model(&self) -> PathBuf {
+        self.path.join("model")
+    }
+}
+
+/// Makes `path` if need be, and checks that what lies there may be replaced: it is empty, or a run's folder.
+///
+/// # Errors
+/// [`TrainerError::NotARun`], [`TrainerError::Io`].
+fn claim(path: &Path) -> Result<()> {
+    fs::create_dir_all(path).map_err(TrainerError::io("make", path))?;
+    // Of versions that wrote no mark, runs that have made a step are known by what every run has.
+    let unmarked = [LOCK, "config.toml", METRICS_FILE].iter().all(|file| path.join(file).is_file());
+    if unmarked || Origin::read(path)?.is_some() {
+        return Ok(());
+    }
+    // A process that is killed while it makes the mark leaves these.
+    let own = [Path::new(LOCK).into(), Path::new(ORIGIN_FILE).with_extension(PARTIAL)];
+    for entry in fs::read_dir(path).map_err(TrainerError::io("read", path))? {
+        let name = entry.map_err(TrainerError::io("read", path))?.file_name();
+        if !own.contains(&PathBuf::from(&name)) {
+            return Err(TrainerError::NotARun {
+                path: path.into(),
+                found: name.to_string_lossy().into_owned(),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Removes what a run that was killed left half-written in a folder, and puts back what it was about to replace.
+fn clear(path: &Path) -> Result<()> {
+    let entries = match fs::read_dir(path) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(TrainerError::io("read", path)(error)),
+    };
+    for entry in entries.flatten() {
+        let left = entry.path();
+        let place = left.with_extension("");
+        match left.extension().and_then(OsStr::to_str) {
+            Some(REPLACED) if !place.exists() => {
+                fs::rename(&left, &place).map_err(TrainerError::io("write", &place))?;
+            }
+            Some(PARTIAL | REPLACED) => remove(&left)?,
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Marks a folder that may be claimed as a run's.
+fn mark(path: &Path) -> Result<()> {
+    match Origin::read(path)? {
+        Some(_) => Ok(()),
+        None => Origin::default().write(path),
+    }
+}
+
+/// Takes `path` for the folders of several runs.
+///
+/// # Errors
+/// [`TrainerError::NotARun`] if anything else lies there, [`TrainerError::Io`].
+pub(crate) fn claim_for_runs(path: &Path) -> Result<()> {
+    claim(path)?;
+    mark(path)
+}
+
+/// Whether the run in `folder` has read the very files that there are `now`.
+///
+/// # Errors
+/// [`TrainerError::InputsChanged`] naming the first file that differs.
+pub(crate) fn same_inputs(folder: &Path, started: &[Input], now: &[Input]) -> Result<()> {
+    match difference(started, now) {
+        None => Ok(()),
+        Some(difference) => Err(TrainerError::InputsChanged { path: folder.into(), difference }),
+    }
+}
+
+/// Fills a folder that is found whole or not at all: `fill` writes into a folder beside it, which
+/// then takes its place.
+pub(crate) fn write_whole_folder(path: &Path, fill: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+    let partial = path.with_extension(PARTIAL);
+    remove(&partial)?;
+    replace_folder(path, &partial, fill).inspect_err(|_| drop(fs::remove_dir_all(&partial)))
+}
+
+fn replace_folder(path: &Path, partial: &Path, fill: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+    fs::create_dir_all(partial).map_err(TrainerError::io("make", partial))?;
+    fill(partial)?;
+    for entry in fs::read_dir(partial).map_err(TrainerError::io("read", partial))?.flatten() {
+        flush(&entry.path())?;
+    }
+    // Moved aside and not removed in its place: a reader, and a run that is killed here, finds one of the two.
+    let replaced = path.with_extension(REPLACED);
+    remove(&replaced)?;
+    if path.exists() {
+        fs::rename(path, &replaced).map_err(TrainerError::io("replace", path))?;
+    }
+    fs::rename(partial, path).map_err(TrainerError::io("write", path)).inspect_err(|_| {
+        // Back in its place, unless there was none.
+        let _ = fs::rename(&replaced, path);
+    })?;
+    remove(&replaced)
+}
+
+/// Removes a file, if it is there.
+pub(crate) fn forget(path: &Path) -> Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(TrainerError::io("remove", path)(error)),
+        _ => Ok(()),
+    }
+}
+
+/// Removes a file or a folder, if it is there.
+fn remove(path: &Path) -> Result<()> {
+    let removed = match fs::symlink_metadata(path) {
+        Ok(found) if found.is_dir() => fs::remove_dir_all(path),
+        Ok(_) => fs::remove_file(path),
+        Err(_) => Ok(()),
+    };
+    removed.map_err(TrainerError::io("remove", path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_is_replaced_whole_or_stays() {
+        let run = tempfile::tempdir().unwrap();
+        let (path, weights) = (run.path().join("model"), "weights");
+        let write = |text: &str| {
+            write_whole_folder(&path, |folder| {
+                fs::write(folder.join(weights), text).map_err(TrainerError::io("write", folder))
+            })
+        };
+        write("one").unwrap();
+        write("two").unwrap();
+        let failed = write_whole_folder(&path, |folder| {
+            fs::write(folder.join(weights), "three").unwrap();
+            Err(TrainerError::BadInput { problem: "a full disk".into() })
+        });
+        assert!(failed.is_err());
+        assert_eq!(fs::read_to_string(path.join(weights)).unwrap(), "two");
+        assert_eq!(fs::read_dir(run.path()).unwrap().count(), 1);
+
+        // Killed between the two renames, and after them.
+        for (left, expected) in [("model.partial", "old"), ("model", "new")] {
+            fs::remove_dir_all(&path).unwrap();
+            for (folder, text) in [("model.replaced", "old"), (left, "new")] {
+                fs::create_dir(run.path().join(folder)).unwrap();
+                fs::write(run.path().join(folder).join(weights), text).unwrap();
+            }
+            clear(run.path()).unwrap();
+            assert_eq!(fs::read_to_string(path.join(weights)).unwrap(), expected);
+            assert_eq!(fs::read_dir(run.path()).unwrap().count(), 1);
+        }
+    }
+}

@@ -1,0 +1,371 @@
+//! How a run goes: what the engine is told beside a recipe.
+
+use super::folder_config::FolderConfig;
+use super::optimizer::{Algorithm, OptimizerConfig, ParamGroup};
+use super::schedule::Schedule;
+use crate::error::{Place, Result, TrainerError};
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::path::Path;
+
+/// All that a run is told beside its recipe. Every field is public; [`RunSettings::new`] has the defaults.
+///
+/// ```
+/// use cloze_trainer::engine::{Cadence, RunSettings};
+///
+/// let mut settings = RunSettings::new("first", 1_000, 3e-4);
+/// settings.evaluate = Cadence::Every(100);
+/// assert_eq!(settings.learning_rate(1_000), 3e-4);
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct RunSettings {
+    /// The run's name, which its pictures and pages show.
+    pub name: String,
+    /// Seed of everything random in the steps.
+    pub seed: u64,
+    /// Updates of the weights.
+    pub steps: u64,
+    /// What happens on a loss or gradient that is not finite.
+    pub non_finite: NonFinite,
+    /// In what precision matrices are multiplied.
+    pub precision: Precision,
+    /// Whether the model is evaluated before the first step too.
+    pub evaluate_untrained: bool,
+    /// Evaluations in a row without a better one after which the run ends; without it, it never ends early.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub patience: Option<u64>,
+    /// Which model is the result.
+    pub export: Export,
+    /// After which steps the model is evaluated.
+    pub evaluate: Cadence,
+    /// The rule by which weights move.
+    pub optimizer: OptimizerSection,
+    /// The learning rate over the steps.
+    pub schedule: Schedule,
+    /// What is kept to resume from.
+    pub checkpoint: CheckpointSection,
+    /// How often metrics are written.
+    pub log: LogSection,
+}
+
+impl RunSettings {
+    /// A run of so many `steps` with a constant learning rate: AdamW with BERT's constants, an evaluation every
+    /// hundredth of the run, the last model as the result.
+    pub fn new(name: impl Into<String>, steps: u64, learning_rate: f64) -> Self {
+        Self {
+            name: name.into(),
+            seed: 42,
+            steps,
+            non_finite: NonFinite::default(),
+            precision: Precision::default(),
+            evaluate_untrained: true,
+            evaluate: Cadence::Every(steps.div_ceil(100)),
+            patience: None,
+            export: Export::default(),
+            optimizer: OptimizerSection::adamw(learning_rate),
+            schedule: Schedule::Constant { warmup_steps: 0 },
+            checkpoint: CheckpointSection::default(),
+            log: LogSection::default(),
+        }
+    }
+
+    /// The learning rate of a step, counted from 1.
+    pub fn learning_rate(&self, step: u64) -> f64 {
+        self.schedule.learning_rate(self.optimizer.lr, step, self.steps)
+    }
+
+    /// Evaluations after step 1 to `step`; the last step has one in any case.
+    pub(crate) fn evaluations(&self, step: u64) -> u64 {
+        match &self.evaluate {
+            Cadence::Every(n) => {
+                let n = (*n).max(1);
+                step / n + u64::from(step == self.steps && !step.is_multiple_of(n))
+            }
+            Cadence::OfEpoch { epochs, parts } => epochs.parts_done(step, *parts),
+        }
+    }
+
+    /// Whether the model is evaluated after a step.
+    pub(crate) fn is_evaluated_after(&self, step: u64) -> bool {
+        step > 0 && self.evaluations(step) > self.evaluations(step - 1)
+    }
+}
+
+impl FolderConfig for RunSettings {
+    const FREE_KEYS: &[&str] = &["name", "checkpoint.", "log."];
+
+    fn load(path: &Path) -> Result<Self> {
+        let text = fs::read_to_string(path).map_err(TrainerError::io("read config", path))?;
+        toml::from_str(&text).map_err(|error| TrainerError::ConfigSyntax {
+            place: Place::file(path),
+            message: error.message().to_owned(),
+        })
+    }
+}
+
+/// After which steps a model is evaluated.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Cadence {
+    /// After every so many steps, and after the last one.
+    Every(u64),
+    /// So many times in each epoch, evenly, the last time at its end; in an epoch of fewer steps after each.
+    OfEpoch {
+        /// Where the epochs end.
+        epochs: Epochs,
+        /// Evaluations in an epoch.
+        parts: u64,
+    },
+}
+
+/// Where a run's epochs end, in steps.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Epochs {
+    /// Every epoch has so many steps.
+    Even(u64),
+    /// The last step of each epoch, ascending.
+    Ends(Vec<u64>),
+}
+
+impl Epochs {
+    /// The epoch of a step (both from 0), the steps before it, and the steps that it has. Steps are counted as they are
+    /// made: step 0 is the first. After the last end, the last epoch goes on.
+    pub fn of(&self, step: u64) -> (u64, u64, u64) {
+        match self {
+            Self::Even(steps) => {
+                let steps = (*steps).max(1);
+                (step / steps, step / steps * steps, steps)
+            }
+            Self::Ends(ends) => {
+                let epoch = ends.partition_point(|end| *end <= step).min(ends.len().saturating_sub(1));
+                let before = epoch.checked_sub(1).map_or(0, |last| ends[last]);
+                let end = ends.get(epoch).copied().unwrap_or(u64::MAX);
+                (epoch as u64, before, (end - before).max(1))
+            }
+        }
+    }
+
+    /// How many parts of epochs the first `steps` steps have completed, where each epoch has so many.
+    fn parts_done(&self, steps: u64, parts: u64) -> u64 {
+        let Some(last) = steps.checked_sub(1) else { return 0 };
+        let (epoch, before, length) = self.of(last);
+        let in_epochs = match self {
+            Self::Even(length) => epoch * parts.min((*length).max(1)),
+            Self::Ends(ends) => {
+                let starts = std::iter::once(0).chain(ends.iter().copied());
+                starts.zip(ends).take(epoch as usize).map(|(start, end)| parts.min(end - start)).sum()
+            }
+        };
+        in_epochs + (steps - before).min(length) * parts.min(length) / length
+    }
+}
+
+/// Which model a run ends with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Export {
+    /// That of the last step.
+    #[default]
+    Last,
+    /// That with the best evaluation, which is saved as soon as it is measured; that of the last step where nothing
+    /// was measured.
+    Best,
+}
+
+/// What happens on a loss or gradient that is not finite.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum NonFinite {
+    /// The run ends with an error that names step and batch.
+    #[default]
+    Stop,
+    /// The step changes no weight and is counted.
+    Skip,
+}
+
+/// In what precision matrices are multiplied in training. Parameters, gradients and all else are in 32 bits
+/// in either; so are evaluations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Precision {
+    /// 32-bit floats.
+    #[default]
+    F32,
+    /// bfloat16 factors, 32-bit sums.
+    Bf16,
+}
+
+impl From<Precision> for cloze_ops::Precision {
+    fn from(precision: Precision) -> Self {
+        match precision {
+            Precision::F32 => Self::Fp32,
+            Precision::Bf16 => Self::Bf16,
+        }
+    }
+}
+
+/// `[optimizer]`: the rule by which weights move, without weight decay on biases and norms.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct OptimizerSection {
+    /// The rule: `"adamw"` or `"lamb"`. Default `"adamw"`.
+    #[serde(default)]
+    pub algorithm: Algorithm,
+    /// Peak learning rate; `[schedule]` says how the rate gets there and leaves.
+    pub lr: f64,
+    /// Decay of the gradients' running mean. Default 0.9.
+    #[serde(default = "defaults::beta1")]
+    pub beta1: f64,
+    /// Decay of the squared gradients' running mean. Default 0.999.
+    #[serde(default = "defaults::beta2")]
+    pub beta2: f64,
+    /// Added to the root of the second moment. Default 1e-6, as in BERT.
+    #[serde(default = "defaults::eps")]
+    pub eps: f64,
+    /// Share of each weight taken off per step, times the learning rate. Default 0.01.
+    #[serde(default = "defaults::weight_decay")]
+    pub weight_decay: f64,
+    /// Longest gradient over all parameters together (its Euclidean norm); 0 clips nothing. Default 1.
+    #[serde(default = "defaults::clip_norm")]
+    pub clip_norm: f64,
+    /// Parameters with a learning rate or a weight decay of their own. Default none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<ParamGroup>,
+}
+
+impl OptimizerSection {
+    /// AdamW with BERT's constants and this peak learning rate.
+    pub fn adamw(lr: f64) -> Self {
+        Self {
+            algorithm: Algorithm::default(),
+            lr,
+            beta1: defaults::beta1(),
+            beta2: defaults::beta2(),
+            eps: defaults::eps(),
+            weight_decay: defaults::weight_decay(),
+            clip_norm: defaults::clip_norm(),
+            groups: Vec::new(),
+        }
+    }
+
+    /// What the optimiser itself is to know.
+    pub fn constants(&self) -> OptimizerConfig {
+        OptimizerConfig {
+            algorithm: self.algorithm,
+            beta1: self.beta1,
+            beta2: self.beta2,
+            eps: self.eps,
+            weight_decay: self.weight_decay,
+            groups: self.groups.clone(),
+        }
+    }
+}
+
+/// `[checkpoint]`: what a run can be resumed from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
+pub struct CheckpointSection {
+    /// Steps between checkpoints; the last step always has one. Default 1,000.
+    pub every: u64,
+    /// How many of the latest are kept. Default 2.
+    pub keep_last: usize,
+    /// Whether the one with the best evaluation is kept too. Default true.
+    pub keep_best: bool,
+}
+
+impl Default for CheckpointSection {
+    fn default() -> Self {
+        Self { every: 1_000, keep_last: 2, keep_best: true }
+    }
+}
+
+/// `[log]`: what a run writes down.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
+pub struct LogSection {
+    /// Steps between training records; each is the mean over those steps. Default 50.
+    pub every: u64,
+}
+
+impl Default for LogSection {
+    fn default() -> Self {
+        Self { every: 50 }
+    }
+}
+
+/// The defaults of a section that has required keys too.
+mod defaults {
+    pub fn beta1() -> f64 {
+        0.9
+    }
+
+    pub fn beta2() -> f64 {
+        0.999
+    }
+
+    pub fn eps() -> f64 {
+        1e-6
+    }
+
+    pub fn weight_decay() -> f64 {
+        0.01
+    }
+
+    pub fn clip_norm() -> f64 {
+        1.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn evaluated(settings: &RunSettings) -> Vec<u64> {
+        (0..=settings.steps).filter(|step| settings.is_evaluated_after(*step)).collect()
+    }
+
+    #[test]
+    fn evaluations_fall_where_the_cadence_says() {
+        let mut settings = RunSettings::new("test", 10, 1e-3);
+        settings.evaluate = Cadence::Every(4);
+        assert_eq!(evaluated(&settings), [4, 8, 10]);
+        settings.evaluate = Cadence::OfEpoch { epochs: Epochs::Even(5), parts: 2 };
+        assert_eq!(evaluated(&settings), [3, 5, 8, 10]);
+        settings.evaluate = Cadence::OfEpoch { epochs: Epochs::Even(2), parts: 7 };
+        assert_eq!(evaluated(&settings), (1..=10).collect::<Vec<_>>());
+        settings.evaluate = Cadence::OfEpoch { epochs: Epochs::Ends(vec![3, 7, 10]), parts: 2 };
+        assert_eq!(evaluated(&settings), [2, 3, 5, 7, 9, 10]);
+        assert_eq!((0..=10).map(|step| settings.evaluations(step)).max(), Some(6));
+    }
+
+    #[test]
+    fn epochs_have_a_place_for_each_step() {
+        let uneven = Epochs::Ends(vec![3, 7]);
+        assert_eq!([0, 2, 3, 6, 7].map(|step| uneven.of(step).0), [0, 0, 1, 1, 1]);
+        assert_eq!(uneven.of(4), (1, 3, 4));
+        assert_eq!(Epochs::Even(4).of(9), (2, 8, 4));
+    }
+
+    #[test]
+    fn settings_are_a_run_s_config() {
+        let settings = RunSettings::new("first", 100, 1e-3);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config.toml");
+        fs::write(&path, settings.to_toml()).unwrap();
+        let read = <RunSettings as FolderConfig>::load(&path).unwrap();
+        assert_eq!(read, settings);
+        let other = RunSettings { seed: 7, log: LogSection { every: 1 }, ..settings.clone() };
+        let differences: Vec<String> = read.differences(&other).iter().map(ToString::to_string).collect();
+        assert_eq!(differences, ["seed: 42 became 7"]);
+    }
+}

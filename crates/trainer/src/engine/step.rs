@@ -1,0 +1,148 @@
+//! One optimisation step: forward and backward over micro-batches, clipping, update.
+
+use crate::engine::gradients;
+use crate::engine::objective::Objective;
+use crate::engine::optimizer::Optimizer;
+use crate::engine::replicas::Replicas;
+use crate::{Result, TrainerError};
+use burn::optim::GradientsParams;
+use burn::tensor::{Device, Tensor};
+use cloze_data::derive_seed;
+use cloze_ops::{Precision, with_precision};
+use tracing::trace_span;
+
+/// Tells the dropout masks' random numbers from all others that a seed gives.
+const DROPOUT_STREAM: u64 = 0xD809;
+
+/// What one step did.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StepReport {
+    /// For each term of the objective, its mean over the whole step; 0 where there was nothing.
+    pub losses: Vec<f64>,
+    /// The gradients' global norm before clipping.
+    pub grad_norm: f64,
+    /// Whether the parameters moved: not when a loss or a gradient was not finite.
+    pub updated: bool,
+}
+
+/// The constants of a step.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct StepConfig {
+    /// The run's seed.
+    pub seed: u64,
+    /// The step's number, from 1.
+    pub step: u64,
+    /// The learning rate.
+    pub lr: f64,
+    /// The global norm that gradients are scaled down to; 0 leaves them alone.
+    pub clip_norm: f64,
+    /// Of the matrix products; parameters, gradients and all else are in FP32.
+    pub precision: Precision,
+}
+
+/// Makes one step on `batches`, which count as one large batch, together with those of the other `replicas`.
+///
+/// The device's generator is seeded for each micro-batch from the seed, the step and its place in the
+/// step, so dropout is a function of these and not of what ran before: a resumed run draws the same.
+/// Backends keep one generator for each device: of two trainings on one device in one process, each disturbs
+/// the other's dropout.
+///
+/// The model comes back in either case, and as it was where there is an error.
+///
+/// # Errors
+/// [`TrainerError::Objective`] for an objective whose counts or sums are not one for each of its terms.
+pub fn step<O: Objective>(
+    objective: &O,
+    model: O::Model,
+    optimizer: &mut Optimizer,
+    batches: &[O::Batch],
+    device: &Device,
+    config: StepConfig,
+    replicas: &impl Replicas,
+) -> (O::Model, Result<StepReport>) {
+    let (losses, gradients) = match losses(objective, &model, batches, device, config, replicas) {
+        Ok(found) => found,
+        Err(error) => return (model, Err(error)),
+    };
+    let _update = trace_span!("update").entered();
+    let grad_norm = gradients::global_norm(&model, &gradients);
+    let updated = grad_norm.is_finite() && losses.iter().all(|loss| loss.is_finite());
+    let model = if updated {
+        let clips = config.clip_norm > 0.0 && grad_norm > config.clip_norm;
+        let scale = if clips { config.clip_norm / grad_norm } else { 1.0 };
+        optimizer.step(model, gradients, config.lr, scale)
+    } else {
+        model
+    };
+    (model, Ok(StepReport { losses, grad_norm, updated }))
+}
+
+/// For each term its mean over all `batches`, and the gradients of the sum of these.
+fn losses<O: Objective>(
+    objective: &O,
+    model: &O::Model,
+    batches: &[O::Batch],
+    device: &Device,
+    config: StepConfig,
+    replicas: &impl Replicas,
+) -> Result<(Vec<f64>, GradientsParams)> {
+    let terms = objective.terms();
+    if terms.is_empty() {
+        return Err(TrainerError::Objective { problem: "has no terms; expected one at least".into() });
+    }
+    let mut totals = vec![0.0; terms.len()];
+    for batch in batches {
+        let counts = objective.counts(batch);
+        one_for_each(terms, "counts", counts.len())?;
+        totals.iter_mut().zip(counts).for_each(|(total, count)| *total += count);
+    }
+    replicas.sum(&mut totals);
+
+    let mut gradients: Option<GradientsParams> = None;
+    let mut losses = vec![0.0; totals.len()];
+    let first = replicas.rank() * batches.len() as u64;
+    for (place, batch) in (first..).zip(batches) {
+        device.seed(derive_seed(config.seed, &[DROPOUT_STREAM, config.step, place]));
+        let forward = trace_span!("forward").entered();
+        let sums = with_precision(config.precision, || objective.sums(model, batch, device));
+        one_for_each(terms, "sums", sums.len())?;
+        for (term, sum) in terms.iter().zip(&sums) {
+            let [n] = sum.dims();
+            if n != 1 {
+                let problem = format!("has {n} numbers as the sum of its term `{term}`; expected one");
+                return Err(TrainerError::Objective { problem });
+            }
+        }
+        let means = sums
+            .into_iter()
+            .zip(&totals)
+            .map(|(sum, total)| sum.mul_scalar(if *total > 0.0 { 1.0 / total } else { 0.0 }))
+            .collect();
+        let means = Tensor::cat(means, 0);
+        drop(forward);
+        let backward = trace_span!("backward").entered();
+        let more = means.clone().sum().backward();
+        let more = GradientsParams::from_grads(more, model);
+        gradients = Some(match gradients {
+            Some(sum) => gradients::add(model, sum, more),
+            None => more,
+        });
+        drop(backward);
+        for (loss, mean) in losses.iter_mut().zip(means.into_data().iter::<f64>()) {
+            *loss += mean;
+        }
+    }
+    replicas.sum(&mut losses);
+    Ok((losses, replicas.sum_gradients(model, gradients.unwrap_or_default())))
+}
+
+/// Whether an objective gave as many of something as it has terms.
+fn one_for_each(terms: &[&str], what: &str, found: usize) -> Result<()> {
+    if found == terms.len() {
+        return Ok(());
+    }
+    let (n, names) = (terms.len(), terms.join(", "));
+    Err(TrainerError::Objective {
+        problem: format!("gives {found} {what} for its {n} terms ({names}); expected one each"),
+    })
+}

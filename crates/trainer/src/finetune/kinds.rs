@@ -1,0 +1,109 @@
+//! The kinds of tasks that a config can name. Whatever depends on the kind is behind one trait, and chosen in one place.
+
+use super::config::{FineTuneConfig, TaskSection};
+use super::predict::PredictTask;
+use super::predictor::{AnyTaskModel, TaskModel};
+use super::run::TaskRun;
+use crate::Result;
+use crate::config::validate::Check;
+use crate::engine::Outcome;
+use crate::engine::optimizer::ParamGroup;
+use crate::metrics::progress::RunProgress;
+use burn::tensor::Device;
+use cloze_model::bert::BertConfig;
+use cloze_model::huggingface::{Architecture, Checkpoint, LoadReport, ProblemType};
+use cloze_model::tasks::DropoutOverrides;
+use cloze_model::{HasBackbone, ParamInit};
+use cloze_tokenizer::Tokenizer;
+use std::path::Path;
+
+/// A kind of task. Each is implemented where its [`Task`](super::Task) is.
+pub(super) trait TaskKind {
+    /// Checks the task's keys, and how they go with the others.
+    fn check(&self, _config: &FineTuneConfig) -> Check {
+        Ok(())
+    }
+
+    /// Tokens of a sequence at most, where a config does not say.
+    fn default_max_len(&self) -> usize {
+        128
+    }
+
+    /// Whether a model has to be trained before it says anything.
+    fn needs_training(&self) -> bool {
+        true
+    }
+
+    /// Parameters of the head with settings of their own.
+    fn parameter_groups(&self) -> Vec<ParamGroup> {
+        Vec::new()
+    }
+
+    /// Reads the data, and fine-tunes.
+    ///
+    /// # Errors
+    /// Those of reading the data and of the run.
+    fn tune(&self, run: TaskRun<'_>, progress: &mut dyn RunProgress) -> Result<Outcome>;
+
+    /// The class of transformers that models are saved as.
+    fn saved_as(&self) -> (Architecture, Option<ProblemType>);
+
+    /// The model of a saved folder.
+    ///
+    /// # Errors
+    /// What does not fit in the folder's task; those of the checkpoint.
+    fn open(&self, saved: SavedModel<'_>) -> Result<OpenedModel>;
+}
+
+impl TaskSection {
+    /// Its kind: the one place that tells them apart.
+    pub(super) fn kind(&self) -> Box<dyn TaskKind + '_> {
+        match self {
+            Self::Classification { .. } | Self::Regression { .. } => Box::new(super::texts::TextKind(self)),
+            Self::Answers { .. } => Box::new(super::answers::AnswerKind(self)),
+            Self::MultipleChoice {} => Box::new(super::choices::ChoiceKind),
+            Self::Tagging(section) => Box::new(super::tags::TagKind(section)),
+            Self::Prompt(section) => Box::new(super::prompt::PromptKind(section)),
+        }
+    }
+}
+
+/// A folder that a model is loaded from.
+pub(super) struct SavedModel<'a> {
+    pub folder: &'a Path,
+    pub tokenizer: &'a Tokenizer,
+    pub checkpoint: Checkpoint,
+    /// Whether the task is of pairs of texts, where the folder says it.
+    pub pairs: Option<bool>,
+    /// Whether the encoder multiplies in 8 bits.
+    pub int8: bool,
+    pub device: &'a Device,
+}
+
+/// A model that was loaded.
+pub(super) struct OpenedModel {
+    pub encoder: BertConfig,
+    pub model: Box<dyn AnyTaskModel>,
+    pub report: LoadReport,
+}
+
+impl SavedModel<'_> {
+    /// The model as one for this task.
+    ///
+    /// # Errors
+    /// Those of the checkpoint.
+    pub fn open<T>(self, task: T) -> Result<OpenedModel>
+    where
+        T: PredictTask<Model: Sync> + Send + Sync + 'static,
+    {
+        let init = &mut ParamInit::new(self.device, 0);
+        let (encoder, mut model, report) = task.model(self.checkpoint, &DropoutOverrides::default(), init)?;
+        let backbone = model.backbone_mut();
+        if self.int8 {
+            backbone.quantize_int8()
+        } else {
+            backbone.pack_weights()
+        }
+        Ok(OpenedModel { encoder, model: Box::new(TaskModel { task, model }), report })
+    }
+}

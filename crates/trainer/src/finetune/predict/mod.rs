@@ -1,0 +1,135 @@
+//! Asking a saved model: JSON lines in and out, and labelled data that it is measured on.
+//!
+//! How each task reads a line and answers it is a file here that implements [`PredictTask`].
+
+mod answers;
+mod choices;
+mod prompt;
+mod tags;
+mod texts;
+
+#[cfg(test)]
+pub(super) mod testing;
+
+use super::config::TaskSection;
+use super::task::{Encoded, Task};
+use crate::Result;
+use cloze_data::SkipReport;
+use cloze_data::labelled::LabelledSource;
+use cloze_tokenizer::Tokenizer;
+use serde_json::{Map, Value};
+use std::fmt::Debug;
+
+/// A task whose saved models can be asked.
+pub(super) trait PredictTask: Task + Debug + Sized {
+    /// What the answer to a line needs besides the example, as the text that its words were cut from.
+    type Origin;
+
+    /// What a line of input looks like, as errors say it.
+    fn input(&self) -> &'static str;
+
+    /// The example in a line.
+    fn read_line(&self, line: Value) -> Read<(Self::Example, Self::Origin)>;
+
+    /// Examples with their tokens, and how many of them had more than there is room for.
+    ///
+    /// # Errors
+    /// Lengths that leave no room for a token.
+    fn tokens(
+        &self,
+        tokenizer: &Tokenizer,
+        examples: Vec<Self::Example>,
+        max_len: usize,
+    ) -> Result<Cut<Self>>;
+
+    /// What is answered to each example; `origins` are in the order of the examples, `outputs` of the features.
+    fn answer(
+        &self,
+        origins: &[Self::Origin],
+        data: &Encoded<Self::Example, Self::Features>,
+        outputs: &[Self::Output],
+    ) -> Vec<Value>;
+
+    /// The task as the section of a config has it measured, and labelled examples. What the model was trained
+    /// to say stays as it is.
+    ///
+    /// # Errors
+    /// Those of reading the data; settings that do not fit the model.
+    fn labelled(
+        &self,
+        section: &TaskSection,
+        source: &LabelledSource,
+    ) -> Result<(Self, Vec<Self::Example>, SkipReport)>;
+
+    /// Has answers list the `n` best; whether the task's answers do.
+    fn list(&mut self, _n: usize) -> bool {
+        false
+    }
+}
+
+/// Examples with their tokens, and how many of them were cut.
+pub(super) type Cut<T> = (Encoded<<T as Task>::Example, <T as Task>::Features>, usize);
+
+/// What was read of a line, or what is wrong with it.
+pub(super) type Read<T> = std::result::Result<T, String>;
+
+/// The keys and values of a line, each to be taken.
+struct Fields(Map<String, Value>);
+
+impl Fields {
+    /// Those of an object.
+    fn of(line: Value) -> Read<Self> {
+        match line {
+            Value::Object(fields) => Ok(Self(fields)),
+            _ => Err("not an object".into()),
+        }
+    }
+
+    /// Those of an object, or a string as the value of `text`.
+    fn or_text(line: Value) -> Read<Self> {
+        match line {
+            Value::String(text) => Ok(Self(Map::from_iter([("text".to_owned(), Value::String(text))]))),
+            Value::Object(fields) => Ok(Self(fields)),
+            _ => Err("neither an object nor a string".into()),
+        }
+    }
+
+    fn text(&mut self, key: &str) -> Read<Option<String>> {
+        match self.0.shift_remove(key) {
+            None | Some(Value::Null) => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text)),
+            Some(_) => Err(format!("`{key}` is no string")),
+        }
+    }
+
+    fn texts(&mut self, key: &str) -> Read<Option<Vec<String>>> {
+        let bad = || format!("`{key}` is no list of strings");
+        let text = |value| match value {
+            Value::String(text) => Ok(text),
+            _ => Err(bad()),
+        };
+        match self.0.shift_remove(key) {
+            None | Some(Value::Null) => Ok(None),
+            Some(Value::Array(values)) => values.into_iter().map(text).collect::<Read<_>>().map(Some),
+            Some(_) => Err(bad()),
+        }
+    }
+
+    /// Refuses what was not taken.
+    fn end(self) -> Read<()> {
+        match self.0.keys().next() {
+            Some(key) => Err(format!("unknown key `{}`", key.escape_debug())),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What was taken, unless it is not there.
+fn required<T>(key: &str, value: Option<T>) -> Read<T> {
+    value.ok_or_else(|| format!("`{key}` is missing"))
+}
+
+/// A number with the digits that FP32 has; null for what is not finite.
+fn number(value: f64) -> Value {
+    (value as f32).to_string().parse::<f64>().map_or(Value::Null, Value::from)
+}

@@ -1,0 +1,57 @@
+//! Asking for the class of a text by way of the masked-LM head.
+
+use super::super::config::TaskSection;
+use super::super::prompt::{PromptSection, PromptTask};
+use super::super::task::{Encoded, n_cut};
+use super::super::template::PromptFeatures;
+use super::texts::{classes, text};
+use super::{Cut, PredictTask, Read};
+use crate::Result;
+use cloze_data::SkipReport;
+use cloze_data::labelled::{LabelledSource, TextExample};
+use cloze_tokenizer::Tokenizer;
+use serde_json::Value;
+
+/// As of texts: `{"label": …, "score": …, "scores": {…}}`.
+impl PredictTask for PromptTask {
+    type Origin = ();
+
+    fn input(&self) -> &'static str {
+        match self.template().has_pair() {
+            true => r#"{"text": "…", "pair": "…"}"#,
+            false => r#"{"text": "…"} or "…""#,
+        }
+    }
+
+    fn read_line(&self, line: Value) -> Read<(TextExample, ())> {
+        let example = text(line)?;
+        match self.template().misfit(&example) {
+            None => Ok((example, ())),
+            Some(_) if example.pair.is_some() => Err("the model's template has no place for `pair`".into()),
+            Some(_) => Err("`pair` is missing, which the model's template has a place for".into()),
+        }
+    }
+
+    fn tokens(&self, tokenizer: &Tokenizer, examples: Vec<TextExample>, max_len: usize) -> Result<Cut<Self>> {
+        let data = self.encode(tokenizer, examples, max_len)?;
+        let cut = n_cut(self, &data.features);
+        Ok((data, cut))
+    }
+
+    fn answer(&self, _: &[()], _: &Encoded<TextExample, PromptFeatures>, outputs: &[Vec<f32>]) -> Vec<Value> {
+        classes(&self.labels, outputs)
+    }
+
+    fn labelled(
+        &self,
+        section: &TaskSection,
+        source: &LabelledSource,
+    ) -> Result<(Self, Vec<TextExample>, SkipReport)> {
+        let mut task = self.clone();
+        if let TaskSection::Prompt(PromptSection { positive: Some(name), .. }) = section {
+            task = task.with_positive(name)?;
+        }
+        let (examples, skipped) = task.read(source)?;
+        Ok((task, examples, skipped))
+    }
+}

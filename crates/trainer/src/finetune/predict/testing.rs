@@ -1,0 +1,60 @@
+//! Saved models of random weights.
+
+use super::super::model_folder::{ModelFolder, TaskFile};
+use super::super::predictor::{Predicted, Predictor};
+use super::super::task::Task;
+use burn::tensor::Device;
+use cloze_model::ParamInit;
+use cloze_model::bert::BertConfig;
+use cloze_model::huggingface::{Architecture, Checkpoint, SaveConfig, save_pretrained};
+use cloze_model::tasks::DropoutOverrides;
+use cloze_tokenizer::{Tokenizer, Vocab};
+use std::path::Path;
+use tempfile::TempDir;
+
+/// One of letters.
+pub(in crate::finetune) fn tokenizer() -> Tokenizer {
+    let specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"].map(String::from);
+    let letters = ('a'..='z').flat_map(|letter| [letter.to_string(), format!("##{letter}")]);
+    Tokenizer::bert(Vocab::from_tokens(specials.into_iter().chain(letters)).unwrap(), true).unwrap()
+}
+
+pub(in crate::finetune) fn encoder() -> BertConfig {
+    BertConfig { d_ff: 24, n_heads: 2, max_positions: 20, ..BertConfig::new(57, 2, 16) }
+}
+
+pub(in crate::finetune) fn init() -> ParamInit {
+    ParamInit::new(&Device::flex(), 3).with_std(0.5)
+}
+
+/// A folder with a model for a task.
+pub(in crate::finetune) fn saved<T: Task>(task: T, max_len: usize) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let bert = encoder().init_encoder(&mut init());
+    save_pretrained(folder.path(), &bert, &encoder(), &SaveConfig::new(Architecture::Encoder)).unwrap();
+    let checkpoint = Checkpoint::open(folder.path()).unwrap();
+    let family = checkpoint.config.family;
+    let (encoder, model, _) = task.model(checkpoint, &DropoutOverrides::default(), &mut init()).unwrap();
+    let file = TaskFile { task: task.section(), max_len, pairs: task.pairs() };
+    // The weights are in the file that the model is read from, which is replaced.
+    ModelFolder { family, encoder: &encoder, tokenizer: &tokenizer(), file, labels: task.labels() }
+        .save(&model, folder.path())
+        .unwrap();
+    folder
+}
+
+/// What a folder's model says of lines.
+pub(in crate::finetune) fn ask(folder: &Path, lines: &[&str]) -> Predicted {
+    let predictor = Predictor::load(folder, &Device::flex(), false).unwrap();
+    let predicted = predictor.predict(lines, &mut |_| {}).unwrap();
+    assert!(predicted.refused.is_none(), "{:?}", predicted.refused);
+    predicted
+}
+
+/// What is said to be wrong with a line.
+pub(in crate::finetune) fn refused(folder: &Path, line: &str) -> String {
+    let predictor = Predictor::load(folder, &Device::flex(), false).unwrap();
+    let predicted = predictor.predict(&[line], &mut |_| {}).unwrap();
+    assert!(predicted.values.is_empty());
+    predicted.refused.unwrap().to_string()
+}

@@ -1,0 +1,171 @@
+//! Asking for the class of a text or a pair of texts, or for a number.
+
+use super::super::config::TaskSection;
+use super::super::task::{Encoded, Task, argmax, n_cut, softmax};
+use super::super::texts::{TextInput, TextTask};
+use super::{Cut, Fields, PredictTask, Read, number, required};
+use crate::Result;
+use cloze_data::SkipReport;
+use cloze_data::labelled::{LabelSet, LabelledSource, Target, TextExample};
+use cloze_tokenizer::Tokenizer;
+use serde_json::{Map, Value, json};
+
+/// Of classes `{"label": …, "score": …, "scores": {…}}` with the probabilities of all, of numbers `{"value": …}`.
+impl PredictTask for TextTask {
+    type Origin = ();
+
+    fn input(&self) -> &'static str {
+        match self.pairs() {
+            Some(true) => r#"{"text": "…", "pair": "…"}"#,
+            Some(false) => r#"{"text": "…"} or "…""#,
+            None => r#"{"text": "…"}, {"text": "…", "pair": "…"} or "…""#,
+        }
+    }
+
+    fn read_line(&self, line: Value) -> Read<(TextExample, ())> {
+        let example = text(line)?;
+        match (self.misfit(&example), &example.pair) {
+            (false, _) => Ok((example, ())),
+            (true, Some(_)) => Err("the model is trained with single texts, and here is a `pair`".into()),
+            (true, None) => Err("`pair` is missing, and the model is trained with pairs".into()),
+        }
+    }
+
+    fn tokens(&self, tokenizer: &Tokenizer, examples: Vec<TextExample>, max_len: usize) -> Result<Cut<Self>> {
+        let data = Self::encode(tokenizer, examples, max_len)?;
+        let cut = n_cut(self, &data.features);
+        Ok((data, cut))
+    }
+
+    fn answer(&self, _: &[()], _: &Encoded<TextExample, TextInput>, outputs: &[Vec<f32>]) -> Vec<Value> {
+        match &self.labels {
+            Some(labels) => classes(labels, outputs),
+            None => outputs.iter().map(|output| json!({ "value": number(f64::from(output[0])) })).collect(),
+        }
+    }
+
+    fn labelled(
+        &self,
+        section: &TaskSection,
+        source: &LabelledSource,
+    ) -> Result<(Self, Vec<TextExample>, SkipReport)> {
+        let mut task = self.clone();
+        if let TaskSection::Classification { positive: Some(name), .. } = section {
+            task = task.with_positive(name)?;
+        }
+        let (examples, skipped) = task.read_more(source)?;
+        Ok((task, examples, skipped))
+    }
+}
+
+/// A text or a pair of texts.
+pub(super) fn text(line: Value) -> Read<TextExample> {
+    let mut fields = Fields::or_text(line)?;
+    let (text, pair) = (fields.text("text")?, fields.text("pair")?);
+    fields.end()?;
+    Ok(TextExample { text: required("text", text)?, pair, target: Target::None })
+}
+
+/// The likeliest class of each example, by the classes' logits.
+pub(super) fn classes(labels: &LabelSet, outputs: &[Vec<f32>]) -> Vec<Value> {
+    let class = |logits: &Vec<f32>| {
+        let scores = softmax(logits);
+        let best = argmax(&scores);
+        let all = labels.names().iter().cloned().zip(scores.iter().map(|score| number(*score)));
+        let all: Map<_, _> = all.collect();
+        json!({ "label": labels.name(best), "score": number(scores[best]), "scores": all })
+    };
+    outputs.iter().map(class).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{ask, refused, saved};
+    use super::*;
+    use crate::finetune::Predictor;
+    use burn::tensor::Device;
+    use cloze_data::labelled::{Column, Columns};
+
+    fn task() -> TextTask {
+        TextTask::new(Some(LabelSet::given(["no", "yes"]).unwrap()), None)
+    }
+
+    #[test]
+    fn a_regression_predicts_a_number() {
+        let folder = saved(TextTask::new(None, None), 12);
+        let values = ask(folder.path(), &[r#""some words""#, r#"{"text": "b"}"#]).values;
+        assert!(values.iter().all(|value| value["value"].is_f64() && value.as_object().unwrap().len() == 1));
+        assert_ne!(values[0], values[1]);
+    }
+
+    #[test]
+    fn labelled_data_is_of_pairs_where_training_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("dev.csv").display().to_string();
+        std::fs::write(&path, "text,pair,label\na,b,1\n").unwrap();
+        let of = |pair: Option<&str>| {
+            let example =
+                TextExample { text: "a".into(), pair: pair.map(Into::into), target: Target::Value(1.0) };
+            TextTask::new(None, None).of_kind(&[example])
+        };
+        let singles = LabelledSource::new([path.as_str()]);
+        let mut pairs = singles.clone();
+        pairs.columns.insert("pair".into(), Columns::One(Column::Name("pair".into())));
+        assert_eq!(of(None).read_more(&singles).unwrap().0[0].pair, None);
+        assert_eq!(of(Some("b")).read_more(&pairs).unwrap().0[0].pair.as_deref(), Some("b"));
+        let message = |task: TextTask, source| task.read_more(source).unwrap_err().to_string();
+        assert_eq!(
+            message(of(Some("b")), &singles),
+            format!(
+                "`data.train.columns.pair` is a field that rows of {path} lack; expected the second text of each row: \
+                 the model is trained with pairs"
+            )
+        );
+        assert_eq!(
+            message(of(None), &pairs),
+            format!(
+                "`data.train.columns.pair` is a field that rows of {path} have; expected none: the model is trained \
+                 with single texts"
+            )
+        );
+    }
+
+    #[test]
+    fn what_is_no_text_is_refused() {
+        let folder = saved(task(), 12);
+        for (line, problem) in [
+            ("plain text", "not JSON (expected value at line 1 column 1)"),
+            (r#"["a"]"#, "neither an object nor a string"),
+            ("7", "neither an object nor a string"),
+            (r#"{"pair": "a"}"#, "`text` is missing"),
+            (r#"{"text": null}"#, "`text` is missing"),
+            (r#"{"text": 7}"#, "`text` is no string"),
+            (r#"{"text": "a", "pare": "b"}"#, "unknown key `pare`"),
+        ] {
+            let message = refused(folder.path(), line);
+            assert_eq!(message, format!("{problem}; expected {}", task().input()));
+        }
+        // What training had, and each of the other kind.
+        for (pairs, line, problem) in [
+            (
+                false,
+                r#"{"text": "a", "pair": "b"}"#,
+                "the model is trained with single texts, and here is a `pair`",
+            ),
+            (true, r#""a""#, "`pair` is missing, and the model is trained with pairs"),
+        ] {
+            let target = Target::Class(0);
+            let pair = pairs.then(|| "b".to_owned());
+            let example = TextExample { text: "a".into(), pair, target };
+            let task = task().of_kind(&[example]);
+            let folder = saved(task.clone(), 12);
+            let message = refused(folder.path(), line);
+            assert_eq!(message, format!("{problem}; expected {}", task.input()));
+        }
+        // Shorter than a pair needs.
+        let folder = saved(task(), 3);
+        let short = Predictor::load(folder.path(), &Device::flex(), false).unwrap();
+        let error = short.predict(&[r#"{"text": "a", "pair": "b"}"#], &mut |_| {}).unwrap_err().to_string();
+        assert!(error.contains("`max_len` = 3"), "{error}");
+    }
+}

@@ -1,0 +1,174 @@
+//! Fine-tuning as a recipe of the engine: a task's examples in batches, and what a model is worth on them.
+
+use super::config::FineTuneConfig;
+use super::evaluate::{figures, n_tokens, predict};
+use super::model_folder::{ModelFolder, TaskFile};
+use super::reading::TaskData;
+use super::task::{Encoded, Task};
+use crate::Result;
+use crate::engine::checkpoint::CursorState;
+use crate::engine::{
+    Advance, Epochs, Exported, Objective, Position, Recipe, SplitFigures, StepBatches, watched,
+};
+use crate::metrics::progress::RunProgress;
+use burn::tensor::{Device, Tensor};
+use cloze_data::labelled::Buckets;
+use cloze_evaluation::figures::Figures;
+use cloze_evaluation::report::Predictions;
+use cloze_model::bert::BertConfig;
+use cloze_model::huggingface::{Checkpoint as Pretrained, Family};
+use cloze_model::lora;
+use cloze_tokenizer::Tokenizer;
+use std::path::Path;
+use std::time::Instant;
+
+/// The fine-tuning of one model. A batch is the places of its examples.
+pub(super) struct TaskRecipe<'a, T: Task> {
+    pub config: &'a FineTuneConfig,
+    pub task: &'a T,
+    pub data: TaskData<T>,
+    /// A hash of the training examples' tokens.
+    pub fingerprint: String,
+    pub buckets: Buckets,
+    pub epochs: Epochs,
+    pub family: Family,
+    pub encoder: BertConfig,
+    pub tokenizer: &'a Tokenizer,
+}
+
+type Split<T> = Encoded<<T as Task>::Example, <T as Task>::Features>;
+
+impl<T: Task> TaskRecipe<'_, T> {
+    fn features(&self, batch: &[usize]) -> Vec<&T::Features> {
+        batch.iter().map(|place| &self.data.train.features[*place]).collect()
+    }
+
+    fn n_tokens(&self, batch: &[usize]) -> u64 {
+        self.features(batch).into_iter().map(|features| n_tokens(self.task, features) as u64).sum()
+    }
+
+    /// What a model predicts for a split, and its figures.
+    fn measure(
+        &self,
+        model: &T::Model,
+        data: &Split<T>,
+        device: &Device,
+        advanced: &mut dyn FnMut(Advance),
+    ) -> Result<(Box<dyn Predictions>, Figures)> {
+        let eval = &self.config.eval;
+        let predictions = predict(self.task, model, data, eval.batch_tokens, device, advanced);
+        let figures = figures(&*predictions, eval.metric.as_deref())?;
+        Ok((predictions, figures))
+    }
+
+    /// What is saved beside the weights.
+    pub fn model_folder(&self) -> ModelFolder<'_> {
+        let max_len = self.config.data.max_len;
+        let file = TaskFile { task: self.task.section(), max_len, pairs: self.task.pairs() };
+        let Self { family, encoder, tokenizer, .. } = self;
+        ModelFolder { family: *family, encoder, tokenizer, file, labels: self.task.labels() }
+    }
+
+    /// The model without adapters.
+    fn merged(&self, model: T::Model) -> Result<T::Model> {
+        match self.config.model.lora {
+            Some(_) => self.task.map_encoder(model, |bert| Ok(lora::merge(bert))),
+            None => Ok(model),
+        }
+    }
+}
+
+impl<T: Task> Objective for TaskRecipe<'_, T> {
+    type Model = T::Model;
+    type Batch = Vec<usize>;
+
+    fn terms(&self) -> &'static [&'static str] {
+        &["loss"]
+    }
+
+    fn counts(&self, batch: &Vec<usize>) -> Vec<f64> {
+        vec![self.task.weight(&self.features(batch))]
+    }
+
+    fn sums(&self, model: &T::Model, batch: &Vec<usize>, device: &Device) -> Vec<Tensor<1>> {
+        vec![self.task.loss(model, &self.features(batch), device)]
+    }
+}
+
+impl<T: Task> Recipe for TaskRecipe<'_, T> {
+    fn data(&self) -> String {
+        self.fingerprint.clone()
+    }
+
+    fn steps(&self, from: Position) -> Box<dyn Iterator<Item = Result<StepBatches<Vec<usize>>>> + '_> {
+        let (first_epoch, before, _) = self.epochs.of(from.step);
+        let mut skipped = (from.step - before) as usize;
+        Box::new((first_epoch..).flat_map(move |epoch| {
+            let batches = self.buckets.epoch(epoch);
+            let steps: Vec<&[Vec<usize>]> = batches.chunks(self.config.train.accumulate).collect();
+            let mut used = 0;
+            let made = steps.iter().enumerate().map(|(place, batches)| {
+                let ends_epoch = place + 1 == steps.len();
+                let example = batches.iter().flatten().next().map_or(0, |example| *example as u64);
+                used += batches.iter().map(Vec::len).sum::<usize>() as u64;
+                let next = CursorState { epoch, example: used };
+                let next = if ends_epoch { CursorState { epoch: epoch + 1, example: 0 } } else { next };
+                Ok(StepBatches {
+                    tokens: batches.iter().map(|batch| self.n_tokens(batch)).sum(),
+                    batches: batches.to_vec(),
+                    first: CursorState { epoch, example },
+                    next,
+                    ends_epoch,
+                })
+            });
+            let made: Vec<_> = made.skip(std::mem::take(&mut skipped)).collect();
+            made
+        }))
+    }
+
+    fn split(&self) -> Option<&str> {
+        self.data.dev.as_ref().map(|_| "dev")
+    }
+
+    fn evaluate(
+        &self,
+        model: &T::Model,
+        device: &Device,
+        advanced: &mut dyn FnMut(Advance),
+    ) -> Result<Figures> {
+        let dev = self.data.dev.as_ref().expect("only what `split` names is measured");
+        Ok(self.measure(model, dev, device, advanced)?.1)
+    }
+
+    fn save(&self, model: &T::Model, folder: &Path) -> Result<()> {
+        self.model_folder().save(&self.merged(model.clone())?, folder)
+    }
+
+    fn load(&self, model: T::Model, folder: &Path) -> Result<T::Model> {
+        let saved = Pretrained::open(folder)?;
+        let architecture = saved.config.architecture;
+        Ok(saved.load_into(self.merged(model)?, architecture, &[])?.0)
+    }
+
+    /// The result's figures on each split, with every prediction in a report.
+    fn report(
+        &self,
+        exported: &Exported<'_, T::Model>,
+        progress: &mut dyn RunProgress,
+    ) -> Result<Vec<SplitFigures>> {
+        let mut reported = Vec::new();
+        for (split, data) in [("dev", &self.data.dev), ("test", &self.data.test)] {
+            let Some(data) = data else { continue };
+            let start = Instant::now();
+            let work = format!("measuring {split}");
+            let (predictions, figures) =
+                self.measure(exported.model, data, exported.device, &mut watched(&work, progress))?;
+            let page = exported.page(split, &figures, Some(&*predictions))?;
+            let step = exported.step;
+            progress.note(&format!("{split}, the model after step {step}\n{figures}\n{}", page.display()));
+            let seconds = start.elapsed().as_secs_f64();
+            reported.push(SplitFigures { split: split.into(), figures, seconds });
+        }
+        Ok(reported)
+    }
+}

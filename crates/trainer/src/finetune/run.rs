@@ -1,0 +1,104 @@
+//! A fine-tuning run from the config to the saved model.
+
+use super::config::FineTuneConfig;
+use super::reading::{Reading, TaskData, inputs_of};
+use super::start::{Prepared, prepare};
+use super::task::Task;
+use crate::Result;
+use crate::engine::origin::Input;
+use crate::engine::run_folder::RunFolder;
+use crate::engine::{Outcome, Plan, RunOptions, train_in};
+use crate::metrics::progress::RunProgress;
+use cloze_tokenizer::Tokenizer;
+use std::path::{Path, PathBuf};
+
+/// Fine-tunes a checkpoint as `config` says: data, steps, evaluations, the best model, its report.
+///
+/// # Errors
+/// Whatever is wrong with the config's data, checkpoint, or run folder; a non-finite loss where the config says
+/// to stop on one.
+pub fn fine_tune(
+    config: &FineTuneConfig,
+    options: &RunOptions<'_>,
+    progress: &mut dyn RunProgress,
+) -> Result<Outcome> {
+    let folder = RunFolder::open(&options.folder, config, options.resume)?;
+    folder.check_inputs(inputs_of(config)?)?;
+    let tokenizer = Tokenizer::load(&config.model.path)?;
+    let run = TaskRun { config, options, folder, tokenizer: &tokenizer };
+    config.task.kind().tune(run, progress)
+}
+
+/// Fine-tunes for a task of one's own on data that is in memory, as `config` says: of its `[task]` and `[data]` only the
+/// longest sequence counts.
+///
+/// # Errors
+/// Those of [`fine_tune`].
+pub fn fine_tune_task<T: Task>(
+    task: &T,
+    data: TaskData<T>,
+    tokenizer: &Tokenizer,
+    config: &FineTuneConfig,
+    options: &RunOptions<'_>,
+    progress: &mut dyn RunProgress,
+) -> Result<Outcome> {
+    let folder = RunFolder::open(&options.folder, config, options.resume)?;
+    TaskRun { config, options, folder, tokenizer }.train(task, data, progress)
+}
+
+/// What a run has before its task and data.
+pub(super) struct TaskRun<'a> {
+    pub config: &'a FineTuneConfig,
+    pub options: &'a RunOptions<'a>,
+    pub folder: RunFolder,
+    pub tokenizer: &'a Tokenizer,
+}
+
+impl TaskRun<'_> {
+    /// What reads the splits beside the training data.
+    pub fn reading<'p>(&'p self, progress: &'p mut dyn RunProgress) -> Reading<'p> {
+        Reading { config: self.config, held_out: self.folder.held_out(), progress }
+    }
+
+    /// Trains a model for the task.
+    ///
+    /// # Errors
+    /// Settings that do not fit the data or the checkpoint; those of the run.
+    pub fn train<T: Task>(
+        self,
+        task: &T,
+        data: TaskData<T>,
+        progress: &mut dyn RunProgress,
+    ) -> Result<Outcome> {
+        let Self { config, options, folder, tokenizer } = self;
+        let Prepared { recipe, model, settings } = prepare(config, options, tokenizer, task, data, progress)?;
+        train_in(&folder, &recipe, model, &settings, options, progress)
+    }
+}
+
+impl Plan for FineTuneConfig {
+    fn resolve(path: &Path, sets: &[String]) -> Result<Self> {
+        Self::load(path, sets)
+    }
+
+    fn name(&self) -> &str {
+        &self.run.name
+    }
+
+    fn with_seed(mut self, seed: u64) -> Self {
+        self.run.seed = seed;
+        self
+    }
+
+    fn checkpoint_mut(&mut self) -> Option<&mut PathBuf> {
+        Some(&mut self.model.path)
+    }
+
+    fn inputs(&self) -> Result<Vec<Input>> {
+        inputs_of(self)
+    }
+
+    fn run(&self, options: &RunOptions<'_>, progress: &mut dyn RunProgress) -> Result<Outcome> {
+        fine_tune(self, options, progress)
+    }
+}

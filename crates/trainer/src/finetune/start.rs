@@ -1,0 +1,324 @@
+//! What a run does before its first step.
+
+use super::config::FineTuneConfig;
+use super::evaluate::{figures, n_tokens};
+use super::reading::TaskData;
+use super::recipe::TaskRecipe;
+use super::task::{Encoded, Task, bad_setting, n_cut};
+use crate::engine::optimizer::ParamGroup;
+use crate::engine::{
+    Cadence, CheckpointSection, Epochs, Export, LogSection, RunOptions, RunSettings, watched,
+};
+use crate::fit::check_fit;
+use crate::layer_decay::layer_decay;
+use crate::memory::{Keys, Load, MemoryEstimate, check, n_parameters};
+use crate::metrics::progress::RunProgress;
+use crate::{Result, TrainerError, recompute};
+use burn::module::{Module, ModuleVisitor, Param};
+use burn::tensor::{Device, Tensor};
+use cloze_data::derive_seed;
+use cloze_data::labelled::{BatchSize, Buckets};
+use cloze_evaluation::table;
+use cloze_model::huggingface::{Checkpoint as Pretrained, LoadReport};
+use cloze_model::{Backbone, HasBackbone, ParamInit, first_layers, freeze};
+use cloze_tokenizer::Tokenizer;
+use std::time::Instant;
+
+/// Tells the new parameters' random numbers from all others that a seed gives.
+const INIT_STREAM: u64 = 0xF17E;
+/// The same for the order of the examples.
+const ORDER_STREAM: u64 = 0x0DE5;
+
+/// Steps of a run at most.
+const MOST_STEPS: u64 = 1 << 40;
+/// Numbers that a split's summaries may have: a gibibyte of them.
+const MOST_SUMMARIES: usize = 1 << 28;
+
+/// Epochs of a run at most whose batches are counted in tokens: each epoch has other batches, which are made ahead.
+const MOST_UNEVEN_EPOCHS: u64 = 10_000;
+
+/// What the engine trains.
+pub(super) struct Prepared<'a, T: Task> {
+    pub recipe: TaskRecipe<'a, T>,
+    pub model: T::Model,
+    pub settings: RunSettings,
+}
+
+/// Makes the model and the batches, and says what the user should know of them.
+///
+/// # Errors
+/// Settings that do not fit the data, the checkpoint, or each other; those of the checkpoint; a run that surely needs
+/// more memory than there is.
+pub(super) fn prepare<'a, T: Task>(
+    config: &'a FineTuneConfig,
+    options: &RunOptions<'_>,
+    tokenizer: &'a Tokenizer,
+    task: &'a T,
+    data: TaskData<T>,
+    progress: &mut dyn RunProgress,
+) -> Result<Prepared<'a, T>> {
+    if data.train.features.is_empty() {
+        return Err(TrainerError::NoExamples { split: "training" });
+    }
+    // Known before the first step, and not after the first epoch.
+    figures(&*task.predictions(&[], &[], &[]), config.eval.metric.as_deref())?;
+    let device = options.device.clone().autodiff();
+    recompute::check(config.train.recompute, &device)?;
+    let seed = config.run.seed;
+    let mut init = ParamInit::new(&device, derive_seed(seed, &[INIT_STREAM])).with_std(0.02);
+    let pretrained = Pretrained::open(&config.model.path)?;
+    let pretrained = if config.model.untrained { pretrained.without_weights() } else { pretrained };
+    let family = pretrained.config.family;
+    let (encoder, model, report) = task.model(pretrained, &config.model.dropout, &mut init)?;
+    check_fit(tokenizer, &encoder, &config.model.path, task.has_pairs())?;
+    if config.data.max_len > encoder.max_positions {
+        let expected = format!("at most {}, the checkpoint's positions", encoder.max_positions);
+        return Err(bad_setting("data.max_len", config.data.max_len, expected));
+    }
+    let mut model = prepare_model(config, task, model, &mut init)?;
+    recompute::set(model.backbone_mut(), config.train.recompute);
+
+    let lengths: Vec<usize> = data.train.features.iter().map(|features| n_tokens(task, features)).collect();
+    let examples = config.train.batch_size;
+    let size = match config.train.batch_tokens {
+        Some(tokens) => BatchSize::Within { examples, tokens },
+        None => BatchSize::Examples(examples),
+    };
+    let buckets = Buckets::new(lengths, size, derive_seed(seed, &[ORDER_STREAM]));
+    let load = Load {
+        recompute: config.train.recompute,
+        batches: config.train.accumulate as u64,
+        ..load(task, &data.train.features, &buckets.epoch(0))
+    };
+    let (parameters, trained) = (n_parameters(&model), n_trained(&model) as u64);
+    let memory = MemoryEstimate::new(&encoder, parameters, trained, load);
+    check(&memory, options.memory, &keys(config, &options.device))?;
+    let (epochs, steps) = epochs(config, &buckets)?;
+    let mut settings = settings(config, epochs.clone(), steps);
+    settings.optimizer.groups.extend(groups(config, &model));
+
+    let fingerprint = fingerprint(task, &data.train.features);
+    let mut recipe =
+        TaskRecipe { config, task, data, fingerprint, buckets, epochs, family, encoder, tokenizer };
+    recipe.model_folder().check()?;
+    introduce(&recipe, &model, steps, &report, progress);
+    progress.note(&format!("memory: {memory}"));
+    summarise(&mut recipe, &mut model, &options.device, progress);
+    Ok(Prepared { recipe, model, settings })
+}
+
+/// Where the epochs end, and the steps of them all.
+fn epochs(config: &FineTuneConfig, buckets: &Buckets) -> Result<(Epochs, u64)> {
+    let n_steps = |epoch| buckets.epoch(epoch).len().div_ceil(config.train.accumulate) as u64;
+    let epochs = config.train.epochs;
+    let most = |most: String| bad_setting("train.epochs", epochs, format!("at most {most}"));
+    if config.train.batch_tokens.is_none() {
+        // Batches of so many examples are as many in every epoch.
+        let steps = n_steps(0);
+        let all = epochs.checked_mul(steps).filter(|all| *all <= MOST_STEPS);
+        let all = all.ok_or_else(|| most(format!("{MOST_STEPS} steps together, {steps} in each")))?;
+        return Ok((Epochs::Even(steps), all));
+    }
+    if epochs > MOST_UNEVEN_EPOCHS {
+        return Err(most(format!("{MOST_UNEVEN_EPOCHS} with `train.batch_tokens`")));
+    }
+    let ends = (0..epochs.max(1)).scan(0, |end, epoch| {
+        *end += n_steps(epoch);
+        Some(*end)
+    });
+    let ends: Vec<u64> = ends.collect();
+    let all = if epochs == 0 { 0 } else { ends.last().copied().unwrap_or(0) };
+    Ok((Epochs::Ends(ends), all))
+}
+
+/// What the engine is told. The best model on development data is the result, and it is kept as the exported model.
+fn settings(config: &FineTuneConfig, epochs: Epochs, steps: u64) -> RunSettings {
+    let mut settings = RunSettings::new(&config.run.name, steps, config.optimizer.lr);
+    settings.seed = config.run.seed;
+    settings.non_finite = config.train.non_finite;
+    settings.precision = config.train.precision;
+    settings.evaluate_untrained = false;
+    settings.evaluate = Cadence::OfEpoch { epochs, parts: config.eval.per_epoch };
+    settings.patience = config.eval.patience;
+    settings.export = Export::Best;
+    settings.optimizer = config.optimizer.clone();
+    settings.schedule = config.schedule.clone();
+    settings.checkpoint = CheckpointSection { keep_best: false, ..config.checkpoint.clone() };
+    // A short run has a learning curve too.
+    settings.log = LogSection { every: config.log.every.min(steps.div_ceil(20)).max(1) };
+    settings
+}
+
+/// Freezes what is not to be trained, and attaches adapters.
+fn prepare_model<T: Task>(
+    config: &FineTuneConfig,
+    task: &T,
+    mut model: T::Model,
+    init: &mut ParamInit,
+) -> Result<T::Model> {
+    let section = &config.model;
+    if let Some(adapters) = &section.lora {
+        let d_model = model.backbone().shape().d_model;
+        if adapters.rank > d_model {
+            let expected = format!("at most {d_model}, the encoder's width");
+            return Err(bad_setting("model.lora.rank", adapters.rank, expected));
+        }
+        model = task.map_encoder(model, |bert| Ok(adapters.attach(bert, init)?))?;
+    }
+    let mut frozen = section.freeze.clone();
+    if let Some(n_layers) = section.freeze_layers {
+        let most = model.backbone().layer_paths().len();
+        if n_layers > most {
+            let expected = format!("at most {most}, the checkpoint's layers");
+            return Err(bad_setting("model.freeze_layers", n_layers, expected));
+        }
+        frozen.extend(first_layers(&model, n_layers));
+    }
+    let model = if frozen.is_empty() { model } else { freeze(model, &frozen)? };
+    if n_trained(&model) == 0 && config.train.epochs > 0 {
+        let expected = "patterns that leave something to train".into();
+        return Err(bad_setting("model.freeze", section.freeze.join(", "), expected));
+    }
+    Ok(model)
+}
+
+/// Encodes the examples ahead where the run does not change the encoder: not in every epoch anew.
+fn summarise<T: Task>(
+    recipe: &mut TaskRecipe<'_, T>,
+    model: &mut T::Model,
+    device: &Device,
+    progress: &mut dyn RunProgress,
+) {
+    let TaskRecipe { config, task, encoder, data, .. } = recipe;
+    let changes = n_trained(model.backbone_mut()) > 0;
+    let drops = encoder.hidden_dropout > 0.0 || encoder.attention_dropout > 0.0;
+    if changes || drops || config.train.epochs < 2 {
+        return;
+    }
+    let model = model.valid();
+    let tokens = config.eval.batch_tokens;
+    let start = Instant::now();
+    let splits = [("train", Some(&mut data.train)), ("dev", data.dev.as_mut()), ("test", data.test.as_mut())];
+    let mut kept = 0;
+    for (name, split) in splits {
+        let Some(Encoded { features, .. }) = split else { continue };
+        if features.len() * encoder.d_model > MOST_SUMMARIES {
+            continue;
+        }
+        let work = format!("encoding {name}");
+        if task.summarise(&model, features, tokens, device, &mut watched(&work, progress)) {
+            kept += features.len();
+        }
+    }
+    if kept > 0 {
+        progress.note(&format!(
+            "the encoder stays as it is, without dropout: {} examples encoded once, in {:.0} s",
+            table::grouped(kept as u64),
+            start.elapsed().as_secs_f64()
+        ));
+    }
+}
+
+/// What the user should know of the run before it begins.
+fn introduce<T: Task>(
+    recipe: &TaskRecipe<'_, T>,
+    model: &T::Model,
+    steps: u64,
+    report: &LoadReport,
+    progress: &mut dyn RunProgress,
+) {
+    let TaskRecipe { config, task, data, .. } = recipe;
+    let (parameters, trained) = (model.num_params(), n_trained(model));
+    let count = |split: &Option<Encoded<_, _>>| {
+        split.as_ref().map_or("–".into(), |split| table::grouped(split.examples.len() as u64))
+    };
+    let trained = if trained < parameters { table::grouped(trained as u64) } else { String::new() };
+    progress.note(&table::facts(
+        "fine-tuning",
+        [
+            ("checkpoint", config.model.path.display().to_string()),
+            ("parameters", table::grouped(parameters as u64)),
+            ("  trained", trained),
+            ("new", if config.model.untrained { "all".into() } else { report.missing.join(", ") }),
+            ("not used", report.unexpected.join(", ")),
+            ("training examples", table::grouped(data.train.examples.len() as u64)),
+            ("development, test", format!("{}, {}", count(&data.dev), count(&data.test))),
+            ("steps", table::grouped(steps)),
+        ]
+        .into_iter()
+        .filter(|(_, value)| !value.is_empty()),
+    ));
+    let splits = [Some(&data.train), data.dev.as_ref(), data.test.as_ref()];
+    let cut: usize = splits.into_iter().flatten().map(|split| n_cut(*task, &split.features)).sum();
+    if cut > 0 {
+        let (cut, max_len) = (table::grouped(cut as u64), config.data.max_len);
+        progress.note(&format!("examples with more than {max_len} tokens, which were cut: {cut}"));
+    }
+    let warmup = config.schedule.warmup_steps();
+    if warmup > steps {
+        progress.note(&format!(
+            "the warm-up of {warmup} steps is longer than the run, whose learning rate stays below \
+             `optimizer.lr`: lower `schedule.warmup_steps`"
+        ));
+    }
+    if data.dev.is_none() && steps > 0 {
+        progress.note("no development data: the last model is saved, whatever it is worth");
+    }
+}
+
+/// The largest of these batches; layers are kept.
+fn load<T: Task>(task: &T, features: &[T::Features], batches: &[Vec<usize>]) -> Load {
+    let tokens = |batch: &[usize]| batch.iter().map(|i| n_tokens(task, &features[*i])).sum::<usize>();
+    let largest = batches.iter().max_by_key(|batch| tokens(batch)).map_or(&[][..], Vec::as_slice);
+    let sequences: usize = largest.iter().map(|i| task.sequences(&features[*i]).len()).sum();
+    let mean_len = tokens(largest) as f64 / sequences.max(1) as f64;
+    Load { sequences: sequences as u64, mean_len, predicted: 0.0, batches: 1, recompute: false }
+}
+
+/// What of a config decides how much memory a run needs.
+fn keys(config: &FineTuneConfig, device: &Device) -> Keys {
+    let FineTuneConfig { model, train, data, .. } = config;
+    Keys {
+        can_recompute: !train.recompute && recompute::is_possible(device),
+        model: format!("the model's size, which `model.path` ({}) decides", model.path.display()),
+        batch: format!("`train.batch_size` ({}) or `data.max_len` ({})", train.batch_size, data.max_len),
+    }
+}
+
+/// How many of a model's numbers are trained.
+fn n_trained<M: Module>(model: &M) -> usize {
+    struct Trained(usize);
+
+    impl ModuleVisitor for Trained {
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+            if param.is_require_grad() {
+                self.0 += param.shape().num_elements();
+            }
+        }
+    }
+
+    let mut trained = Trained(0);
+    model.visit(&mut trained);
+    trained.0
+}
+
+/// The groups of parameters that the task and layer-wise decay add to those of the config, and come after them.
+fn groups<M: HasBackbone>(config: &FineTuneConfig, model: &M) -> Vec<ParamGroup> {
+    let mut groups = config.task.kind().parameter_groups();
+    if let Some(decay) = config.model.layer_decay.filter(|decay| *decay < 1.0) {
+        groups.extend(layer_decay(model, decay));
+    }
+    groups
+}
+
+/// Which examples these are, in which order: a hash of their tokens.
+fn fingerprint<T: Task>(task: &T, features: &[T::Features]) -> String {
+    let mut hasher = blake3::Hasher::new();
+    for sequence in features.iter().flat_map(|features| task.sequences(features)) {
+        hasher.update(&(sequence.len() as u64).to_le_bytes());
+        for id in &sequence.input_ids {
+            hasher.update(&id.to_le_bytes());
+        }
+    }
+    hasher.finalize().to_hex().to_string()
+}

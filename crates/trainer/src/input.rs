@@ -1,0 +1,46 @@
+//! A batch of tokens on the device: the one way from `data`'s vectors to the model's input.
+
+use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
+use cloze_data::TokenBatch;
+use cloze_model::bert::{Bert, BertInput};
+use cloze_model::blocks::{Attention, Positions};
+
+/// A batch as the encoder takes it fastest: packed where it takes that, else padded.
+///
+/// # Panics
+/// If the batch has no sequence.
+pub fn input<A: Attention, P: Positions>(
+    bert: &Bert<A, P>,
+    tokens: &TokenBatch,
+    device: &Device,
+) -> BertInput {
+    match bert.takes_packed() {
+        true => packed(tokens, device),
+        false => padded(tokens, device),
+    }
+}
+
+/// A batch without padding, all sequences in one row, `[1, n_tokens]`. Tokens have the batch's numbers.
+///
+/// # Panics
+/// If the batch has no sequence.
+pub fn packed(tokens: &TokenBatch, device: &Device) -> BertInput {
+    let types = TensorData::new(tokens.token_type_ids().to_vec(), [1, tokens.n_tokens()]);
+    BertInput::packed(tokens.input_ids(), tokens.lengths(), device)
+        .with_token_types(Tensor::from_data(types, device))
+}
+
+/// A batch with a sequence a row, `[batch, len]`; [`TokenBatch::padded_places`] says where its tokens are. A batch
+/// without padding has no mask: nothing to add to the scores.
+pub fn padded(tokens: &TokenBatch, device: &Device) -> BertInput {
+    let padded = tokens.padded();
+    let shape = [padded.batch_size, padded.seq_len];
+    let matrix = |values: Vec<i32>| Tensor::<2, Int>::from_data(TensorData::new(values, shape), device);
+    let input = BertInput::new(matrix(padded.input_ids)).with_token_types(matrix(padded.token_type_ids));
+    match tokens.n_padding() > 0 {
+        true => {
+            input.with_pad_mask(Tensor::<2, Bool>::from_data(TensorData::new(padded.pad_mask, shape), device))
+        }
+        false => input,
+    }
+}

@@ -1,0 +1,133 @@
+//! Pretraining a BERT: from a config and raw text to the saved model.
+//!
+//! [`RunConfig`] says all of a run, [`pretrain`] carries it out, as a recipe of the [engine](crate::engine). Its losses
+//! are [`BertPretraining`], which a loop of one's own can step with too.
+
+mod objective;
+mod pulse;
+mod recipe;
+mod tables;
+mod tokenizer;
+
+use crate::config::{ModelSection, RunConfig};
+use crate::engine::origin::{self, Input};
+use crate::engine::run_folder::RunFolder;
+use crate::engine::{Outcome, Plan, RunOptions, train_in};
+use crate::initial_model::InitialModel;
+use crate::metrics::progress::RunProgress;
+use crate::{Result, memory, recompute};
+use burn::module::Module;
+use cloze_data::input_files;
+use cloze_evaluation::table;
+pub use objective::{BertPretraining, Evaluation, figure};
+pub use recipe::{PretrainingRecipe, PretrainingSplits};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+pub use tokenizer::run_tokenizer;
+
+/// Pretrains a BERT as `config` says: tokenizer, corpus, steps, evaluations, checkpoints, export.
+///
+/// # Errors
+/// Whatever is wrong with the config's corpus, tokenizer, or run folder; a non-finite loss where the
+/// config says to stop on one.
+pub fn pretrain(
+    config: &RunConfig,
+    options: &RunOptions<'_>,
+    progress: &mut dyn RunProgress,
+) -> Result<Outcome> {
+    recompute::check(config.train.recompute, &options.device)?;
+    if let ModelSection::New(section) = &config.model {
+        // With the smallest vocabulary: what is too large by itself is refused before one is trained.
+        memory::check_new(config, &section.with_vocabulary(1, 0), &options.device, options.memory)?;
+    }
+    let folder = RunFolder::open(&options.folder, config, options.resume)?;
+    let tokenizer = run_tokenizer(config, &folder, options.resume, progress)?;
+    // Whatever is wrong with a checkpoint is known before the corpus is prepared.
+    let initial = InitialModel::new(config, &tokenizer, &options.device.clone().autodiff(), options.memory)?;
+    let splits = PretrainingSplits::prepare(config, &tokenizer, &options.cache, progress)?;
+    if options.stop.load(Ordering::Relaxed) {
+        return Ok(Outcome::Stopped { step: 0 });
+    }
+    introduce(config, &initial, progress);
+    check_memory(config, &initial, &splits, options, progress)?;
+    let InitialModel { encoder: bert, mut model, save, .. } = initial;
+    recompute::set(&mut model.bert, config.train.recompute);
+    let recipe = PretrainingRecipe::new(config, splits).published(bert, save, &tokenizer, &folder);
+    train_in(&folder, &recipe, model, &config.run_settings(), options, progress)
+}
+
+impl Plan for RunConfig {
+    fn resolve(path: &Path, sets: &[String]) -> Result<Self> {
+        Self::load(path, sets)
+    }
+
+    fn name(&self) -> &str {
+        &self.run.name
+    }
+
+    fn with_seed(mut self, seed: u64) -> Self {
+        self.run.seed = seed;
+        self
+    }
+
+    fn checkpoint_mut(&mut self) -> Option<&mut PathBuf> {
+        self.model.as_pretrained_mut().map(|model| &mut model.path)
+    }
+
+    fn inputs(&self) -> Result<Vec<Input>> {
+        let mut paths = input_files(&self.corpus, Path::new(""))?;
+        for folder in [self.model.as_pretrained().map(|model| &model.path), self.tokenizer.path()] {
+            folder
+                .map(|folder| origin::model_files(folder))
+                .transpose()?
+                .into_iter()
+                .for_each(|of| paths.extend(of));
+        }
+        Input::of(paths)
+    }
+
+    fn run(&self, options: &RunOptions<'_>, progress: &mut dyn RunProgress) -> Result<Outcome> {
+        pretrain(self, options, progress)
+    }
+}
+
+/// What the user should know of the model before the first step.
+fn introduce(config: &RunConfig, initial: &InitialModel, progress: &mut dyn RunProgress) {
+    let InitialModel { encoder: bert, model, report, .. } = initial;
+    let checkpoint = match &config.model {
+        ModelSection::New(_) => String::new(),
+        ModelSection::Pretrained(section) => section.path.display().to_string(),
+    };
+    let sequences = config.train.batch_size * config.train.accumulate;
+    progress.note(&table::facts(
+        "model",
+        [
+            ("layers × width", format!("{} × {}", bert.n_layers, bert.d_model)),
+            ("parameters", table::grouped(model.num_params() as u64)),
+            ("vocabulary", table::grouped(bert.vocab_size as u64)),
+            ("sequences a step", table::grouped(sequences as u64)),
+            ("checkpoint", checkpoint),
+            ("newly initialised", report.missing.join(", ")),
+            ("not used", report.unexpected.join(", ")),
+        ]
+        .into_iter()
+        .filter(|(_, value)| !value.is_empty()),
+    ));
+}
+
+/// Tells how much memory the run needs, and refuses one that surely needs more than there is.
+fn check_memory(
+    config: &RunConfig,
+    initial: &InitialModel,
+    splits: &PretrainingSplits,
+    options: &RunOptions<'_>,
+    progress: &mut dyn RunProgress,
+) -> Result<()> {
+    let (bert, parameters) = (&initial.encoder, memory::n_parameters(&initial.model));
+    let mean_len = splits.mean_len();
+    let estimate = memory::pretraining(config, bert, parameters, mean_len);
+    progress.note(&format!("memory: {estimate}"));
+    // Held-out examples are as long as those trained on, but for chance.
+    let least = memory::pretraining(config, bert, parameters, mean_len / 2.0);
+    memory::check(&least, options.memory, &memory::keys(config, bert, &options.device))
+}

@@ -1,0 +1,49 @@
+//! Notes on what takes long before the first step.
+
+use crate::metrics::progress::RunProgress;
+use cloze_evaluation::table;
+use std::cell::{Cell, RefCell};
+use std::time::{Duration, Instant};
+
+/// Notes on a stretch of work before the first step: none within the first two seconds, then one every
+/// two.
+pub(super) struct Pulse<'a> {
+    start: Instant,
+    shown: Cell<Instant>,
+    progress: RefCell<&'a mut dyn RunProgress>,
+}
+
+impl<'a> Pulse<'a> {
+    /// Until the first note, and between two.
+    const EVERY: Duration = Duration::from_secs(2);
+
+    pub fn new(progress: &'a mut dyn RunProgress) -> Self {
+        let now = Instant::now();
+        Self { start: now, shown: Cell::new(now), progress: RefCell::new(progress) }
+    }
+
+    /// Shows a note if it is time for one; `note` is given the seconds since the start.
+    pub fn beat(&self, note: impl FnOnce(f64) -> String) {
+        let now = Instant::now();
+        if now - self.shown.get() >= Self::EVERY {
+            self.shown.set(now);
+            self.progress.borrow_mut().note(&note((now - self.start).as_secs_f64()));
+        }
+    }
+}
+
+impl cloze_data::Progress for Pulse<'_> {
+    fn prepared(&self, read: u64, total: u64, tokens: u64) {
+        self.beat(|seconds| {
+            let share = read as f64 / total.max(1) as f64;
+            let left = seconds * (1.0 - share) / share.max(f64::EPSILON);
+            format!(
+                "preparing the corpus: {} · {} tokens · {:.1} MB/s of files · {} left",
+                table::percent(share),
+                table::grouped(tokens),
+                read as f64 / seconds / 1e6,
+                table::duration(left),
+            )
+        });
+    }
+}

@@ -1,0 +1,216 @@
+//! Tables of a pretraining run: what went in, and what came out.
+
+use super::objective::figure;
+use cloze_data::{BatchStats, PrepareReport};
+use cloze_evaluation::figures::Figures;
+use cloze_evaluation::table::{duration, facts, grouped, numbers, percent};
+
+/// A prepared corpus and how it is split, in documents: a table as text for a terminal.
+pub fn corpus(report: &PrepareReport, train: u64, held_out: u64) -> String {
+    let mut rows = vec![
+        ("documents", grouped(report.documents)),
+        ("  trained on", grouped(train)),
+        ("  held out", grouped(held_out)),
+        ("sentences", grouped(report.sentences)),
+        ("tokens", grouped(report.tokens)),
+    ];
+    if !report.skipped.is_empty() {
+        rows.push(("left out or cut", report.skipped.to_string()));
+    }
+    let how = if report.reused { "prepared before, opened in" } else { "prepared in" };
+    rows.push((how, duration(report.seconds)));
+    facts("corpus", rows)
+}
+
+/// What was counted in making examples, `pairs` where they have a second segment: a table as text for a
+/// terminal.
+pub fn examples(stats: &BatchStats, pairs: bool) -> String {
+    let of = |part: u64, whole: u64| match whole {
+        0 => "–".to_owned(),
+        _ => percent(part as f64 / whole as f64),
+    };
+    let mut rows = vec![
+        ("examples", grouped(stats.examples)),
+        ("tokens", grouped(stats.tokens)),
+        ("padding", of(stats.padding, stats.tokens + stats.padding)),
+    ];
+    if pairs {
+        rows.extend([
+            ("second segment random or swapped", of(stats.random_pairs, stats.examples)),
+            ("from a short target", of(stats.short, stats.examples)),
+            ("truncated", of(stats.truncated, stats.examples)),
+        ]);
+    }
+    let masking = &stats.masking;
+    rows.extend([
+        ("predicted, of the maskable tokens", of(masking.predicted, masking.maskable)),
+        ("  replaced by the mask", of(masking.masked, masking.predicted)),
+        ("  replaced at random", of(masking.random, masking.predicted)),
+        ("  left as they are", of(masking.kept, masking.predicted)),
+    ]);
+    facts("examples", rows)
+}
+
+/// The result of a run against the unigram baseline: a table as text for a terminal.
+pub fn results(step: u64, figures: &Figures) -> String {
+    let value = |name: &str| figures.get(name).unwrap_or(f64::NAN);
+    let measured = format!("held out, after step {}", grouped(step));
+    let mut rows: Vec<[String; 4]> = Vec::new();
+    let mut row = |name: &str, model: String, baseline: String, gain: String| {
+        rows.push([name.to_owned(), model, baseline, gain]);
+    };
+    let (loss, unigram) = (value(figure::MASKED_LOSS), value(figure::UNIGRAM_LOSS));
+    row(
+        "masked-token loss (nats)",
+        format!("{loss:.3}"),
+        format!("{unigram:.3}"),
+        format!("{:.3} {}", (unigram - loss).abs(), if loss <= unigram { "lower" } else { "higher" }),
+    );
+    row(
+        "masked-token perplexity",
+        format!("{:.1}", value(figure::PERPLEXITY)),
+        format!("{:.1}", unigram.exp()),
+        format!("÷ {:.2}", (unigram - loss).exp()),
+    );
+    let (accuracy, baseline) = (value(figure::MASKED_ACCURACY), value(figure::UNIGRAM_ACCURACY));
+    let ratio = accuracy / baseline;
+    row(
+        "masked-token accuracy",
+        percent(accuracy),
+        percent(baseline),
+        if ratio.is_finite() { format!("× {ratio:.2}") } else { String::new() },
+    );
+    if let Some(accuracy) = figures.get(figure::PAIR_ACCURACY) {
+        row("sentence-pair accuracy", percent(accuracy), String::new(), String::new());
+    }
+    row("masked tokens", grouped(value(figure::MASKED_TOKENS) as u64), String::new(), String::new());
+    numbers([measured.as_str(), "model", "unigram baseline", "gain"], rows)
+}
+
+/// An evaluation on one line, with the unigram baseline's figures in brackets.
+pub fn line(step: u64, figures: &Figures) -> String {
+    let value = |name: &str| figures.get(name).unwrap_or(f64::NAN);
+    let mut line = format!(
+        "evaluation after step {}: masked-token loss {:.3} (unigram {:.3}), accuracy {} (unigram {})",
+        grouped(step),
+        value(figure::MASKED_LOSS),
+        value(figure::UNIGRAM_LOSS),
+        percent(value(figure::MASKED_ACCURACY)),
+        percent(value(figure::UNIGRAM_ACCURACY)),
+    );
+    if let Some(accuracy) = figures.get(figure::PAIR_ACCURACY) {
+        line += &format!(", sentence pairs {}", percent(accuracy));
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use cloze_data::{MaskStats, SkipReport};
+
+    use super::*;
+
+    fn figures(loss: f64, unigram: f64, pairs: Option<f64>) -> Figures {
+        let of_pairs = pairs.map(|accuracy| (figure::PAIR_ACCURACY, accuracy));
+        let figures = [
+            (figure::MASKED_LOSS, loss),
+            (figure::PERPLEXITY, loss.exp()),
+            (figure::MASKED_ACCURACY, 0.15),
+            (figure::MASKED_TOKENS, 12_345.0),
+            (figure::UNIGRAM_LOSS, unigram),
+            (figure::UNIGRAM_ACCURACY, 0.06),
+        ];
+        Figures::new(100, figures.into_iter().chain(of_pairs))
+    }
+
+    #[test]
+    fn results_stand_beside_the_baseline() {
+        let expected = "
+┌────────────────────────────┬────────┬──────────────────┬─────────────┐
+│ held out, after step 1,500 ┆  model ┆ unigram baseline ┆        gain │
+╞════════════════════════════╪════════╪══════════════════╪═════════════╡
+│ masked-token loss (nats)   ┆  5.500 ┆            6.250 ┆ 0.750 lower │
+│ masked-token perplexity    ┆  244.7 ┆            518.0 ┆      ÷ 2.12 │
+│ masked-token accuracy      ┆ 15.0 % ┆            6.0 % ┆      × 2.50 │
+│ sentence-pair accuracy     ┆ 62.5 % ┆                  ┆             │
+│ masked tokens              ┆ 12,345 ┆                  ┆             │
+└────────────────────────────┴────────┴──────────────────┴─────────────┘";
+        assert_eq!(results(1_500, &figures(5.5, 6.25, Some(0.625))), expected.trim_start());
+    }
+
+    #[test]
+    fn an_evaluation_fits_a_line() {
+        let masked = "evaluation after step 2,000: masked-token loss 5.500 (unigram 6.250), accuracy 15.0 % (unigram 6.0 %)";
+        assert_eq!(line(2_000, &figures(5.5, 6.25, None)), masked);
+        assert_eq!(line(2_000, &figures(5.5, 6.25, Some(0.5))), format!("{masked}, sentence pairs 50.0 %"));
+    }
+
+    #[test]
+    fn a_model_worse_than_the_baseline_is_told_so() {
+        let shown = results(10, &figures(7.0, 6.5, None));
+        assert!(shown.contains("0.500 higher"), "{shown}");
+        assert!(!shown.contains("sentence-pair") && !shown.contains("NaN"), "{shown}");
+    }
+
+    #[test]
+    fn a_corpus_is_counted() {
+        let mut report = PrepareReport {
+            reused: false,
+            documents: 1_200,
+            sentences: 34_567,
+            tokens: 890_123,
+            skipped: SkipReport::default(),
+            seconds: 12.3,
+        };
+        let expected = "
+┌──────────────┬─────────┐
+│ corpus       ┆         │
+╞══════════════╪═════════╡
+│ documents    ┆   1,200 │
+│   trained on ┆   1,140 │
+│   held out   ┆      60 │
+│ sentences    ┆  34,567 │
+│ tokens       ┆ 890,123 │
+│ prepared in  ┆    12 s │
+└──────────────┴─────────┘";
+        assert_eq!(corpus(&report, 1_140, 60), expected.trim_start());
+
+        report.skipped.0.insert("bad UTF-8".to_owned(), 2);
+        report.reused = true;
+        let shown = corpus(&report, 1_140, 60);
+        assert!(shown.contains("2 × bad UTF-8") && shown.contains("prepared before, opened in"), "{shown}");
+    }
+
+    #[test]
+    fn examples_are_counted() {
+        let masking = MaskStats { maskable: 10_000, predicted: 1_500, masked: 1_200, random: 150, kept: 150 };
+        let stats = BatchStats {
+            examples: 200,
+            tokens: 11_000,
+            padding: 1_000,
+            random_pairs: 100,
+            short: 20,
+            truncated: 30,
+            masking,
+        };
+        let expected = "
+┌───────────────────────────────────┬────────┐
+│ examples                          ┆        │
+╞═══════════════════════════════════╪════════╡
+│ examples                          ┆    200 │
+│ tokens                            ┆ 11,000 │
+│ padding                           ┆  8.3 % │
+│ second segment random or swapped  ┆ 50.0 % │
+│ from a short target               ┆ 10.0 % │
+│ truncated                         ┆ 15.0 % │
+│ predicted, of the maskable tokens ┆ 15.0 % │
+│   replaced by the mask            ┆ 80.0 % │
+│   replaced at random              ┆ 10.0 % │
+│   left as they are                ┆ 10.0 % │
+└───────────────────────────────────┴────────┘";
+        assert_eq!(examples(&stats, true), expected.trim_start());
+
+        let none = examples(&BatchStats::default(), false);
+        assert!(!none.contains("second segment") && !none.contains("NaN"), "{none}");
+    }
+}

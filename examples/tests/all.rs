@@ -1,0 +1,79 @@
+//! Every example is trained, interrupted, gone on with, and ends with the same bits.
+#![allow(missing_docs)]
+#![allow(clippy::unwrap_used, reason = "helpers of tests, which clippy does not count as tests")]
+
+use burn::tensor::Device;
+use cloze_examples::{EXAMPLES, Example};
+use cloze_trainer::engine::{Outcome, RunOptions};
+use cloze_trainer::metrics::progress::{RunProgress, Status};
+use cloze_trainer::metrics::{METRICS_FILE, Record, jsonl};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Steps of a run, and the one after which it is stopped.
+const STEPS: u64 = 24;
+const STOP: u64 = 9;
+
+/// Stops the run after a step, and keeps its notes.
+struct Watched<'a>(u64, &'a AtomicBool);
+
+impl RunProgress for Watched<'_> {
+    fn step(&mut self, status: &Status) {
+        if status.step == self.0 {
+            self.1.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The main figures of the evaluations, in order.
+fn measured(run: &Path) -> Vec<f64> {
+    let records = jsonl::read(&run.join(METRICS_FILE)).unwrap();
+    let figures = records.iter().filter_map(|record| match record {
+        Record::Evaluation(record) => record.figures.get("loss").or(Some(record.figures.main().1)),
+        Record::Train(_) => None,
+    });
+    figures.collect()
+}
+
+fn check(name: &str) {
+    let Example { run, .. } = EXAMPLES.into_iter().find(|example| example.name == name).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let go = |out: &str, stop_after: u64, resume: bool| {
+        let stop = AtomicBool::new(false);
+        let options =
+            RunOptions::new(Device::flex(), path(out)).cache(path("cache")).resume(resume).stop(&stop);
+        run(STEPS, &options, &mut Watched(stop_after, &stop)).unwrap()
+    };
+    let Outcome::Done { model, figures } = go("whole", u64::MAX, false) else { panic!("not stopped") };
+    assert_eq!(figures.len(), 1);
+    let losses = measured(&path("whole"));
+    assert!(losses.last() < losses.first(), "it has learnt nothing: {losses:?}");
+    assert!(path("whole/curve.svg").exists() && path("whole/result.json").exists());
+
+    assert_eq!(go("stopped", STOP, false), Outcome::Stopped { step: STOP });
+    assert!(matches!(go("stopped", u64::MAX, true), Outcome::Done { .. }));
+    let weights = |model: &Path| std::fs::read(model.join("model.safetensors")).unwrap();
+    assert_eq!(weights(&path("stopped/model")), weights(&model), "stopped and resumed");
+    assert_eq!(measured(&path("stopped")), losses);
+}
+
+macro_rules! examples {
+    ($($test:ident: $name:literal),* $(,)?) => {
+        $(#[test] fn $test() { check($name); })*
+
+        #[test]
+        fn every_example_is_checked() {
+            assert_eq!(EXAMPLES.map(|example| example.name), [$($name),*]);
+        }
+    };
+}
+
+examples! {
+    linear_attention: "linear-attention",
+    rotary_positions: "rotary-positions",
+    span_masking: "span-masking",
+    left_to_right: "left-to-right",
+    two_losses: "two-losses",
+    neural_lm: "neural-lm",
+}
