@@ -27,10 +27,13 @@ pub mod bert;
 pub mod blocks;
 mod error;
 mod freeze;
+pub mod generate;
 pub mod huggingface;
 mod init;
 pub mod lora;
 mod patterns;
+pub mod seq2seq;
+mod sequences;
 pub mod tasks;
 pub mod weights;
 
@@ -39,6 +42,7 @@ pub use cloze_ops as ops;
 pub use error::{ModelError, Result};
 pub use freeze::{first_layers, freeze};
 pub use init::ParamInit;
+pub use sequences::Sequences;
 
 /// The README's example, compiled as a test.
 #[cfg(doctest)]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 /// A `config.json`, read key by key: `null` is as good as a key that is missing, and what nobody asks for is
 /// passed over.
 #[derive(Debug)]
-pub(super) struct Fields {
+pub struct Fields {
     path: PathBuf,
     map: Map<String, Value>,
 }

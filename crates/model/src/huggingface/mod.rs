@@ -16,6 +16,7 @@ mod finite;
 mod folder;
 mod labels;
 mod layout;
+mod published;
 mod rules;
 mod safetensors_file;
 mod save;
@@ -30,6 +31,9 @@ pub use config::{FloatType, PretrainedConfig, ProblemType};
 pub use convert::{ConvertConfig, ConvertReport, convert};
 pub use families::Family;
 pub use folder::{MAX_SHARD_SIZE, save_tensors, tensors_of};
+pub use published::{
+    Format, Published, check_published, load_published, model_type, read_published, save_published,
+};
 pub use rules::{TensorRule, TensorRules};
 pub use safetensors_file::{MappedTensors, map_tensors, read_tensors, write_from_device, write_tensors};
 pub use save::{SaveConfig, SaveReport, save_pretrained};

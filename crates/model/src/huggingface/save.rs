@@ -1,12 +1,9 @@
 use super::config::to_json;
-use super::convert::{overflows, stored_as};
-use super::finite::first_non_finite;
-use super::transfer::Transfer;
+use super::published::stored_tensors;
 use super::whole::write_text;
 use super::{Architecture, Family, FloatType, MAX_SHARD_SIZE, PretrainedConfig, ProblemType, save_tensors};
 use crate::bert::BertConfig;
 use crate::blocks::{LearnedPositions, MultiHeadAttention, PartKind, part_types};
-use crate::weights::{self, NamedTensors};
 use crate::{HasBackbone, ModelError, Result};
 use std::any::type_name;
 use std::path::Path;
@@ -111,27 +108,8 @@ pub fn save_pretrained<M: HasBackbone>(
             return Err(ModelError::ForeignPart { kind: kind.name(), expected, part });
         }
     }
-    let mut report = SaveReport::default();
-    let mut tensors = NamedTensors::new();
     let rules = save.family.rules(save.architecture, &M::path_of(""));
-    let mut parameters = weights::collect(model);
-    let shapes: Vec<(String, Vec<usize>)> =
-        parameters.iter().map(|(path, data)| (path.clone(), data.shape().to_vec())).collect();
-    for transfer in Transfer::all(&rules, &shapes)? {
-        for (name, data) in transfer.store(&mut parameters) {
-            if let Some((index, value)) = first_non_finite(&data) {
-                return Err(ModelError::NonFinite { path: folder.into(), name, index, value });
-            }
-            let stored = stored_as(&data, save.dtype);
-            if save.dtype != FloatType::F32 && overflows(&data, &stored) {
-                return Err(ModelError::Narrowed { path: folder.into(), name, dtype: save.dtype.name() });
-            }
-            if !transfer.known {
-                report.unknown.push(name.clone());
-            }
-            tensors.insert(name, stored);
-        }
-    }
+    let (tensors, report) = stored_tensors(folder, model, &rules, save.dtype)?;
     save_tensors(folder, &tensors, save.max_shard_size)?;
     write_text(&folder.join("config.json"), &(config + "\n"))?;
     Ok(report)

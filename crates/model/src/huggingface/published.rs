@@ -1,0 +1,153 @@
+//! Models whose configuration is not BERT's: decoders, encoder–decoders, and this crate's own, in folders of the same
+//! format. A family is one file in `families/` that implements [`Format`] for its configuration.
+
+use super::config::FloatType;
+use super::convert::{overflows, stored_as};
+use super::fields::Fields;
+use super::finite::first_non_finite;
+use super::transfer::Transfer;
+use super::whole::write_text;
+use super::{LoadReport, MAX_SHARD_SIZE, SaveReport, TensorRules, save_tensors, tensors_of};
+use crate::weights::{self, NamedTensors};
+use crate::{ModelError, ParamInit, Result};
+use burn::module::Module;
+use serde_json::{Map, Value};
+use std::path::Path;
+
+/// A model's configuration that a folder's `config.json` can hold.
+pub trait Published: Format {
+    /// What is built of it.
+    type Model: Module;
+
+    /// A new model.
+    fn init(&self, init: &mut ParamInit) -> Self::Model;
+}
+
+/// How a configuration and its model's parameters stand in a folder. Not to be implemented outside this crate:
+/// [`TensorRules`] are what other architectures use.
+pub trait Format: Sized {
+    /// What `model_type` in `config.json` may be; the first is written.
+    const MODEL_TYPES: &'static [&'static str];
+
+    /// Reads the configuration; what the file leaves out is transformers' default.
+    ///
+    /// # Errors
+    /// [`ModelError::Config`] for a value that this crate has no model for, by its name in the file.
+    #[doc(hidden)]
+    fn read(fields: &Fields) -> Result<Self>;
+
+    /// Adds the configuration to a `config.json`, `architectures` among it.
+    ///
+    /// # Errors
+    /// [`ModelError::Setting`] for a configuration that the format cannot say.
+    #[doc(hidden)]
+    fn write(&self, config: &mut Map<String, Value>) -> Result<()>;
+
+    /// From the file's tensors to the model's parameters.
+    #[doc(hidden)]
+    fn rules(&self) -> TensorRules;
+}
+
+/// Reads the configuration in a folder.
+///
+/// # Errors
+/// [`ModelError::Io`] and [`ModelError::Json`] for a file that cannot be read, [`ModelError::Config`] for another
+/// model's or for a value that this crate has no model for.
+pub fn read_published<C: Format>(folder: &Path) -> Result<C> {
+    let fields = Fields::read(&folder.join("config.json"))?;
+    match fields.text("model_type")? {
+        Some(found) if C::MODEL_TYPES.contains(&found) => C::read(&fields),
+        found => {
+            let found = found.map_or(Value::Null, Value::from);
+            Err(fields.refuse("model_type", &found, &super::families::listed(C::MODEL_TYPES.iter().copied())))
+        }
+    }
+}
+
+/// The `model_type` in a folder's `config.json`, if it has one: which configuration to read it as.
+///
+/// # Errors
+/// [`ModelError::Io`] and [`ModelError::Json`] for a file that cannot be read.
+pub fn model_type(folder: &Path) -> Result<Option<String>> {
+    Ok(Fields::read(&folder.join("config.json"))?.text("model_type")?.map(str::to_string))
+}
+
+/// Reads a folder's configuration and weights.
+///
+/// # Errors
+/// Those of [`read_published`] and of [`TensorRules::load`].
+pub fn load_published<C: Published>(
+    folder: &Path,
+    init: &mut ParamInit,
+) -> Result<(C, C::Model, LoadReport)> {
+    let config: C = read_published(folder)?;
+    let model = config.init(&mut init.deferred());
+    let (model, report) = config.rules().put(model, folder, tensors_of(folder)?, &[])?;
+    Ok((config, model, report))
+}
+
+/// Whether [`save_published`] can save such a model: for a long run to ask before its first step.
+///
+/// # Errors
+/// [`ModelError::Setting`] with the key that has to change.
+pub fn check_published<C: Format>(config: &C) -> Result<()> {
+    to_json(config, FloatType::F32).map(drop)
+}
+
+/// Saves a model as `config.json` and `model.safetensors` or its shards in `folder`, which is made where it is not
+/// there. Each file is written beside its place and renamed, the weights first.
+///
+/// # Errors
+/// Before anything is written: [`ModelError::Setting`] for a configuration that the format cannot say;
+/// [`ModelError::NonFinite`] and [`ModelError::Narrowed`] for weights that are not finite, or would not be in `dtype`.
+/// Then whatever goes wrong in writing.
+pub fn save_published<C: Published>(
+    folder: &Path,
+    model: &C::Model,
+    config: &C,
+    dtype: FloatType,
+) -> Result<SaveReport> {
+    let json = serde_json::to_string_pretty(&to_json(config, dtype)?).expect("plain values serialise");
+    let (tensors, report) = stored_tensors(folder, model, &config.rules(), dtype)?;
+    save_tensors(folder, &tensors, MAX_SHARD_SIZE)?;
+    write_text(&folder.join("config.json"), &(json + "\n"))?;
+    Ok(report)
+}
+
+fn to_json<C: Format>(config: &C, dtype: FloatType) -> Result<Value> {
+    let mut map = Map::new();
+    map.insert("model_type".into(), C::MODEL_TYPES[0].into());
+    config.write(&mut map)?;
+    map.insert("torch_dtype".into(), dtype.name().into());
+    Ok(Value::Object(map))
+}
+
+/// A model's tensors by their names in a file, as `dtype`; `folder` is where they are to go, for errors.
+pub(super) fn stored_tensors<M: Module>(
+    folder: &Path,
+    model: &M,
+    rules: &TensorRules,
+    dtype: FloatType,
+) -> Result<(NamedTensors, SaveReport)> {
+    let mut report = SaveReport::default();
+    let mut tensors = NamedTensors::new();
+    let mut parameters = weights::collect(model);
+    let shapes: Vec<(String, Vec<usize>)> =
+        parameters.iter().map(|(path, data)| (path.clone(), data.shape().to_vec())).collect();
+    for transfer in Transfer::all(rules, &shapes)? {
+        for (name, data) in transfer.store(&mut parameters) {
+            if let Some((index, value)) = first_non_finite(&data) {
+                return Err(ModelError::NonFinite { path: folder.into(), name, index, value });
+            }
+            let stored = stored_as(&data, dtype);
+            if dtype != FloatType::F32 && overflows(&data, &stored) {
+                return Err(ModelError::Narrowed { path: folder.into(), name, dtype: dtype.name() });
+            }
+            if !transfer.known {
+                report.unknown.push(name.clone());
+            }
+            tensors.insert(name, stored);
+        }
+    }
+    Ok((tensors, report))
+}

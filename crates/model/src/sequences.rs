@@ -1,0 +1,132 @@
+use crate::ops::Packing;
+use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
+
+/// Token sequences of different lengths, one after another on the host: what recurrent, convolutional and Transformer
+/// models take alike.
+///
+/// Each model makes the input of it that it is fastest with: [packed](Self::packed) into one row, or
+/// [padded](Self::padded) to a rectangle. What a model returns for single tokens is in the order of
+/// [`ids`](Self::ids), without padding.
+///
+/// ```
+/// # use cloze_model::Sequences;
+/// let mut sequences = Sequences::new();
+/// sequences.push(&[5, 6, 2]);
+/// sequences.push(&[7, 2]);
+/// assert_eq!((sequences.len(), sequences.n_tokens(), sequences.lengths()), (2, 5, &[3, 2][..]));
+/// assert_eq!(sequences.iter().last(), Some(&[7, 2][..]));
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Sequences {
+    ids: Vec<i32>,
+    lengths: Vec<usize>,
+}
+
+impl Sequences {
+    /// No sequence yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a sequence.
+    ///
+    /// # Panics
+    /// If it has no token.
+    pub fn push(&mut self, ids: &[i32]) {
+        assert!(!ids.is_empty(), "a sequence without tokens: leave it out");
+        self.ids.extend(ids);
+        self.lengths.push(ids.len());
+    }
+
+    /// How many sequences there are.
+    pub fn len(&self) -> usize {
+        self.lengths.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.lengths.is_empty()
+    }
+
+    /// The tokens of all sequences.
+    pub fn n_tokens(&self) -> usize {
+        self.ids.len()
+    }
+
+    /// `[n_tokens]`: the ids, one sequence after another.
+    pub fn ids(&self) -> &[i32] {
+        &self.ids
+    }
+
+    /// How many tokens each sequence has.
+    pub fn lengths(&self) -> &[usize] {
+        &self.lengths
+    }
+
+    /// How many tokens the longest sequence has; 0 if there is none.
+    pub fn longest(&self) -> usize {
+        self.lengths.iter().copied().max().unwrap_or(0)
+    }
+
+    /// The sequences, one after another.
+    pub fn iter(&self) -> impl Iterator<Item = &[i32]> {
+        self.lengths.iter().scan(0, |start, len| {
+            let ids = &self.ids[*start..*start + len];
+            *start += len;
+            Some(ids)
+        })
+    }
+
+    /// Which tokens make a sequence.
+    pub fn packing(&self) -> Packing {
+        Packing::new(self.lengths.as_slice())
+    }
+
+    /// All sequences in one row, without padding, `[1, n_tokens]`.
+    pub fn packed(&self, device: &Device) -> Tensor<2, Int> {
+        Tensor::from_data(TensorData::new(self.ids.clone(), [1, self.ids.len()]), device)
+    }
+
+    /// A sequence a row, `[sequences, longest]`, filled up at their ends with `pad_id`; and where padding is, `true` =
+    /// ignored, if there is any.
+    pub fn padded(&self, pad_id: i32, device: &Device) -> (Tensor<2, Int>, Option<Tensor<2, Bool>>) {
+        let shape = [self.len(), self.longest()];
+        let mut ids = Vec::with_capacity(shape[0] * shape[1]);
+        let mut ignored = Vec::with_capacity(shape[0] * shape[1]);
+        for sequence in self.iter() {
+            ids.extend(sequence);
+            ids.resize(ids.len() + shape[1] - sequence.len(), pad_id);
+            ignored.extend((0..shape[1]).map(|place| place >= sequence.len()));
+        }
+        let mask =
+            ignored.contains(&true).then(|| Tensor::from_data(TensorData::new(ignored, shape), device));
+        (Tensor::from_data(TensorData::new(ids, shape), device), mask)
+    }
+}
+
+impl<'a> FromIterator<&'a [i32]> for Sequences {
+    fn from_iter<T: IntoIterator<Item = &'a [i32]>>(sequences: T) -> Self {
+        let mut all = Self::new();
+        sequences.into_iter().for_each(|ids| all.push(ids));
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_sequences_are_filled_up_at_their_ends() {
+        let sequences: Sequences = [&[5, 6, 2][..], &[7]].into_iter().collect();
+        let device = Device::flex();
+        let (ids, mask) = sequences.padded(1, &device);
+        assert_eq!(ids.into_data().iter::<i32>().collect::<Vec<_>>(), [5, 6, 2, 7, 1, 1]);
+        let mask: Vec<bool> = mask.expect("padding").into_data().iter::<bool>().collect();
+        assert_eq!(mask, [false, false, false, false, true, true]);
+        assert_eq!(sequences.packed(&device).dims(), [1, 4]);
+        assert_eq!(sequences.packing().lengths(), [3, 1]);
+        let even: Sequences = [&[5, 6][..], &[7, 8]].into_iter().collect();
+        assert!(even.padded(1, &device).1.is_none());
+    }
+}
