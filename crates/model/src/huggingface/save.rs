@@ -125,6 +125,7 @@ mod tests {
         SinusoidalPositions,
     };
     use crate::huggingface::Checkpoint;
+    use crate::weights;
     use burn::module::{Module, Param};
     use burn::tensor::{Device, Tensor};
 
