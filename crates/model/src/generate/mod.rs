@@ -2,4 +2,4 @@
 
 mod next_token;
 
-pub use next_token::{NextToken, StepOutput};
+pub use next_token::{LanguageModel, NextToken, StepOutput};

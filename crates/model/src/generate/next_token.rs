@@ -1,4 +1,5 @@
-use burn::tensor::Tensor;
+use crate::Sequences;
+use burn::tensor::{Device, Tensor};
 
 /// A model that is asked, again and again, for the next token of several rows: the seam between models and the ways to
 /// decode.
@@ -19,11 +20,25 @@ pub trait NextToken {
     /// not at all.
     fn select(&self, state: &mut Self::State, rows: &[usize]);
 
+    /// Puts the rows of another state behind those of `state`. They began at another time and have other lengths: every
+    /// row counts its own tokens. So a row that has ended makes room for the next one while the others go on.
+    fn join(&self, state: &mut Self::State, other: Self::State);
+
     /// How many tokens a row may have at most, those before the first [step](Self::step) among them; none if there is no
     /// limit.
     fn max_tokens(&self) -> Option<usize> {
         None
     }
+}
+
+/// A model that writes on from a prompt, left to right: `P(x) = Π_t P(x_t | x_<t)`.
+pub trait LanguageModel: NextToken {
+    /// Reads prompts, a row each: their state, and the logits of the token after each. It is what
+    /// [steps](NextToken::step) with one token after another come to, in one pass.
+    ///
+    /// # Panics
+    /// If there is no prompt, or one is longer than the model's positions.
+    fn read(&self, prompts: &Sequences, device: &Device) -> (Self::State, StepOutput);
 }
 
 /// What a step returns.
