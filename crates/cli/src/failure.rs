@@ -47,6 +47,16 @@ impl fmt::Display for ClosedPipe {
 
 impl std::error::Error for ClosedPipe {}
 
+/// Keeps standard error free of the message of a panic that a library catches and returns an error for.
+pub fn hide_panics_that_become_errors() {
+    let default = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if !cloze_data::panic_becomes_error() {
+            default(panic);
+        }
+    }));
+}
+
 /// Prints the `error:` line of `error` and returns the exit status it stands for.
 pub fn report(error: &anyhow::Error) -> ExitCode {
     if error.is::<ClosedPipe>() {

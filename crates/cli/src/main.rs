@@ -65,6 +65,7 @@ fn join_pool() -> anyhow::Result<()> {
 fn main() -> ExitCode {
     cloze_allocator::keep_freed();
     stop::ignore_file_size_signal();
+    failure::hide_panics_that_become_errors();
     let cli = match commands::Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return failure::report_usage(&error),

@@ -1,4 +1,5 @@
-//! What no model and no machine can do, refused: weights that are not numbers, sizes that do not fit, full disks.
+//! What no model and no machine can do, refused: weights that are not numbers, sizes that do not fit, full disks,
+//! files that make a library panic.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests, which clippy does not count as tests")]
 
@@ -9,7 +10,11 @@ use cloze_model::huggingface::{
 };
 use cloze_model::tasks::BertForSequenceClassification;
 use cloze_tokenizer::train::WordPieceTrainer;
-use std::fs;
+use parquet::data_type::{ByteArray, ByteArrayType, Int32Type};
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::parser::parse_message_type;
+use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
@@ -235,4 +240,74 @@ fn a_disk_that_is_full_gives_an_error_and_nothing_half_written() {
     let line = error(&with_small_files(folder, 1_000, &["train", "run.toml", "--out", "run"]), 1);
     assert!(line.contains("cannot write ") && line.contains("File too large"), "{line}");
     assert_eq!(hidden(&folder.join("run/checkpoints")), Vec::<String>::new());
+}
+
+/// Rows of a text and a label.
+fn write_parquet(path: &Path) {
+    let schema = "message m { REQUIRED BYTE_ARRAY text (STRING); REQUIRED BYTE_ARRAY label (STRING); }";
+    let properties = WriterProperties::builder().set_dictionary_enabled(false).build();
+    let (schema, file) = (parse_message_type(schema).unwrap().into(), File::create(path).unwrap());
+    let mut writer = SerializedFileWriter::new(file, schema, properties.into()).unwrap();
+    let mut group = writer.next_row_group().unwrap();
+    for texts in [["a cat sat", "dogs ran"], ["yes", "no"]] {
+        let mut column = group.next_column().unwrap().unwrap();
+        column.typed::<ByteArrayType>().write_batch(&texts.map(ByteArray::from), None, None).unwrap();
+        column.close().unwrap();
+    }
+    group.close().unwrap();
+    writer.close().unwrap();
+}
+
+/// The Parquet library panics on this file: the first of its two texts reaches so far that the length of the second
+/// one is cut off.
+#[test]
+fn a_parquet_file_that_the_library_panics_on_is_one_error_line() {
+    let place = workplace();
+    let path = place.path().join("damaged.parquet");
+    write_parquet(&path);
+    let mut bytes = fs::read(&path).unwrap();
+    let text = bytes.windows(9).position(|window| window == b"a cat sat").unwrap();
+    assert_eq!(bytes[text - 4..text], [9, 0, 0, 0]);
+    let page = "a cat satdogs ran".len() + 4;
+    bytes[text - 4] = page as u8 - 2;
+    fs::write(&path, &bytes).unwrap();
+
+    let expected = "its contents contradict each other";
+    let corpus = [
+        "tokenizer",
+        "train",
+        "--model",
+        "wordpiece",
+        "--vocab-size",
+        "60",
+        "--out",
+        "tokenizer",
+        "damaged.parquet",
+    ];
+    let rows = "data.dev=[\"damaged.parquet\"]";
+    for args in [&corpus[..], &["eval", "--model", "yes-no", "task.toml", "--set", rows, "--out", "report"]] {
+        let output = cloze(place.path(), args);
+        let line = error(&output, 1);
+        assert!(line.contains("damaged.parquet") && line.contains(expected), "{line}");
+    }
+}
+
+/// The Parquet library panics when it writes this date as text.
+#[test]
+fn a_date_that_no_calendar_has_is_one_error_line() {
+    let place = workplace();
+    let schema = parse_message_type("message m { REQUIRED INT32 text (DATE); }").unwrap().into();
+    let file = File::create(place.path().join("dates.parquet")).unwrap();
+    let mut writer = SerializedFileWriter::new(file, schema, Default::default()).unwrap();
+    let mut group = writer.next_row_group().unwrap();
+    let mut column = group.next_column().unwrap().unwrap();
+    column.typed::<Int32Type>().write_batch(&[i32::MAX], None, None).unwrap();
+    column.close().unwrap();
+    group.close().unwrap();
+    writer.close().unwrap();
+    let set = ["data.dev=[\"dates.parquet\"]", "data.train.columns={text = \"text\", label = \"text\"}"];
+    let args =
+        ["eval", "--model", "yes-no", "task.toml", "--set", set[0], "--set", set[1], "--out", "report"];
+    let line = error(&cloze(place.path(), &args), 1);
+    assert!(line.contains("a value of Parquet that is not read here: one that cannot be shown"), "{line}");
 }

@@ -6,7 +6,7 @@
 mod files;
 mod jsonl;
 pub(crate) mod lines;
-pub(crate) mod parquet;
+mod parquet;
 mod text;
 
 pub use files::input_files;

@@ -2,6 +2,7 @@
 
 use super::{Piece, Problem, Reader, missing_column};
 use crate::not_utf8;
+use crate::panics::guarded;
 use parquet::basic::{ConvertedType, LogicalType, Repetition, Type as PhysicalType};
 use parquet::column::reader::{ColumnReaderImpl, get_typed_column_reader};
 use parquet::data_type::{ByteArray, ByteArrayType};
@@ -10,7 +11,6 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::schema::types::ColumnDescriptor;
 use std::collections::VecDeque;
 use std::fs::File;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 /// Rows decoded at a time. They share the memory of their pages.
@@ -72,14 +72,6 @@ fn is_text(column: &ColumnDescriptor) -> bool {
     };
     let repeated = column.self_type().get_basic_info().repetition() == Repetition::REPEATED;
     meaning && !repeated && column.physical_type() == PhysicalType::BYTE_ARRAY
-}
-
-/// The library's result; a panic of it, which damaged bytes may cause, is an error too.
-pub(crate) fn guarded<T>(read: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, String> {
-    match catch_unwind(AssertUnwindSafe(read)) {
-        Ok(result) => result.map_err(|error| error.to_string()),
-        Err(_) => Err("its contents contradict each other".into()),
-    }
 }
 
 impl Rows {

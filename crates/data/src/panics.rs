@@ -1,0 +1,57 @@
+//! Panics of another library, turned into errors.
+
+use std::cell::Cell;
+use std::fmt::Display;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+thread_local! {
+    static GUARDED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this crate is about to catch a panic of the current thread and to return an error for it.
+///
+/// The Parquet library panics on some damaged files. Rust calls the panic hook before a panic is caught, and the
+/// default hook prints a message. A program that does not want to see the message beside the error sets a hook that
+/// asks this function:
+///
+/// ```
+/// let default = std::panic::take_hook();
+/// std::panic::set_hook(Box::new(move |panic| {
+///     if !cloze_data::panic_becomes_error() {
+///         default(panic);
+///     }
+/// }));
+/// ```
+pub fn panic_becomes_error() -> bool {
+    GUARDED.try_with(Cell::get).unwrap_or(false)
+}
+
+/// The result of `read`. A panic within it is an error too.
+pub(crate) fn guarded<T, E: Display>(read: impl FnOnce() -> Result<T, E>) -> Result<T, String> {
+    let outer = GUARDED.replace(true);
+    let result = catch_unwind(AssertUnwindSafe(read));
+    GUARDED.set(outer);
+    match result {
+        Ok(result) => result.map_err(|error| error.to_string()),
+        Err(_) => Err("its contents contradict each other".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_an_error_and_only_within() {
+        assert!(!panic_becomes_error());
+        let inside = guarded(|| {
+            let inner: Result<(), String> =
+                guarded(|| if panic_becomes_error() { panic!("as it should") } else { Ok::<_, String>(()) });
+            assert_eq!(inner, Err("its contents contradict each other".into()));
+            Ok::<_, String>(panic_becomes_error())
+        });
+        assert_eq!(inside, Ok(true));
+        assert_eq!(guarded(|| Err::<(), _>("no")), Err("no".into()));
+        assert!(!panic_becomes_error());
+    }
+}
