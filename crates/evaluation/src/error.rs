@@ -44,6 +44,19 @@ pub enum EvaluationError {
         /// Those that it gives.
         known: Vec<String>,
     },
+
+    /// Translations to score that have another number of lines than their references.
+    #[error("{found} lines of references for {expected} translations; each has one line in each list")]
+    LineCount {
+        /// Lines of a list of references.
+        found: usize,
+        /// Translations.
+        expected: usize,
+    },
+
+    /// Translations to score without a line, or without a reference.
+    #[error("nothing to score: no lines or no references")]
+    NoLines,
 }
 
 impl EvaluationError {

@@ -11,6 +11,7 @@ pub mod seeds;
 pub mod squad;
 pub mod table;
 pub mod tags;
+pub mod translation;
 pub mod whole_file;
 
 pub use error::{EvaluationError, Result};

@@ -1,0 +1,98 @@
+//! The statistics of a corpus: sums over its lines, and each line's where they are drawn again.
+
+use super::{Metric, Score, Signature};
+use crate::{EvaluationError, Result};
+
+/// The statistics of a corpus under one metric, line after line.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Corpus {
+    sums: Vec<f64>,
+    n_lines: usize,
+    /// How many references the lines have: least and most.
+    n_references: Option<(usize, usize)>,
+    /// Each line's statistics, one after another, unless sums are enough.
+    lines: Option<Vec<f64>>,
+}
+
+impl Corpus {
+    /// An empty corpus of which the sums are kept alone: it takes no more memory however many lines are added.
+    pub fn of_sums() -> Self {
+        Self::default()
+    }
+
+    /// An empty corpus that keeps the statistics of its lines, as resampling needs them.
+    pub fn of_lines() -> Self {
+        Self { lines: Some(Vec::new()), ..Self::default() }
+    }
+
+    /// Hypotheses and references, the lines' statistics kept.
+    ///
+    /// # Errors
+    /// [`EvaluationError::LineCount`] of references that have another number of lines, and
+    /// [`EvaluationError::NoLines`], also without any references.
+    pub fn of<R: AsRef<[S]>, S: AsRef<str>>(
+        metric: &impl Metric,
+        hypotheses: &[impl AsRef<str>],
+        references: &[R],
+    ) -> Result<Self> {
+        if hypotheses.is_empty() || references.is_empty() {
+            return Err(EvaluationError::NoLines);
+        }
+        let expected = hypotheses.len();
+        if let Some(found) = references.iter().map(|lines| lines.as_ref().len()).find(|n| *n != expected) {
+            return Err(EvaluationError::LineCount { found, expected });
+        }
+        let mut corpus = Self::of_lines();
+        let mut statistics = Vec::with_capacity(metric.width());
+        for (place, hypothesis) in hypotheses.iter().enumerate() {
+            let references: Vec<&str> =
+                references.iter().map(|lines| lines.as_ref()[place].as_ref()).collect();
+            statistics.clear();
+            metric.statistics(hypothesis.as_ref(), &references, &mut statistics);
+            corpus.add(&statistics, references.len());
+        }
+        Ok(corpus)
+    }
+
+    /// Adds a line by its statistics ([`Metric::statistics`]) and the number of its references.
+    pub fn add(&mut self, statistics: &[f64], n_references: usize) {
+        self.sums.resize(statistics.len(), 0.0);
+        self.sums.iter_mut().zip(statistics).for_each(|(sum, value)| *sum += value);
+        self.n_lines += 1;
+        let (least, most) = self.n_references.unwrap_or((n_references, n_references));
+        self.n_references = Some((least.min(n_references), most.max(n_references)));
+        if let Some(lines) = &mut self.lines {
+            lines.extend_from_slice(statistics);
+        }
+    }
+
+    /// How many lines there are.
+    pub fn n_lines(&self) -> usize {
+        self.n_lines
+    }
+
+    /// The sums of the lines' statistics.
+    pub fn sums(&self) -> &[f64] {
+        &self.sums
+    }
+
+    /// The score of all lines.
+    ///
+    /// # Errors
+    /// [`EvaluationError::NoLines`].
+    pub fn score(&self, metric: &impl Metric) -> Result<Score> {
+        let signature = self.signature(metric)?;
+        Ok(Score {
+            name: metric.name(),
+            value: metric.value(&self.sums),
+            verbose: metric.verbose(&self.sums),
+            signature,
+            confidence: None,
+        })
+    }
+
+    fn signature(&self, metric: &impl Metric) -> Result<Signature> {
+        let (least, most) = self.n_references.ok_or(EvaluationError::NoLines)?;
+        Ok(Signature::new((least == most).then_some(least), metric.settings()))
+    }
+}

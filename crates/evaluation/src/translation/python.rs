@@ -1,0 +1,25 @@
+//! White space as Python's `str` knows it: sacreBLEU's lines are split by it.
+
+/// Whether Python's `str.isspace` is true: Unicode's white space, and the four separators of ASCII.
+pub(crate) fn is_space(c: char) -> bool {
+    c.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&c)
+}
+
+/// The words of a text, as `str.split()` gives them.
+pub(crate) fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(is_space).filter(|word| !word.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_split_as_in_python() {
+        let spaces = "\t\n\u{b}\u{c}\r\u{1c}\u{1f} \u{85}\u{a0}\u{1680}\u{2000}\u{200a}\u{2028}\u{3000}";
+        assert!(spaces.chars().all(is_space));
+        assert!(!"\u{180e}\u{200b}\u{feff}a".chars().any(is_space));
+        assert!(words("\u{3000}a\u{1c}\u{a0}b ").eq(["a", "b"]));
+        assert_eq!(words(" \n").count(), 0);
+    }
+}
