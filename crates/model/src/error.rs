@@ -37,6 +37,19 @@ pub enum ModelError {
         part: String,
     },
 
+    /// An input of more tokens than the model takes.
+    #[error("{tokens} tokens are more than the model takes, {max}")]
+    InputTooLong {
+        /// The input's tokens.
+        tokens: usize,
+        /// The most there may be.
+        max: usize,
+    },
+
+    /// Logits of which no token can be chosen.
+    #[error("the model's output is not finite")]
+    OutputNotFinite,
+
     /// A pattern of paths in the model that does not parse, or that nothing matches.
     #[error("pattern `{pattern}`: {reason}")]
     Pattern {

@@ -11,6 +11,7 @@
 //! | [`linear_packed`] | the weight laid out once for the kernel; for inference |
 //! | [`linear_int8`] | the weight in 8 bits, the tokens rounded to 8 bits as they come; for inference |
 //! | [`attention`] | products, masks, softmax and dropout head by head, without the transposed copies; long sequences in blocks, without a matrix of all scores; of [packed](Packing) sequences each by itself |
+//! | [`attention_at`] | one query a row, over keys and values that stay where they are; for decoding |
 //! | [`layer_norm`], [`add_layer_norm`] | statistics and result; with dropout and the residual connection before it |
 //! | [`gelu`], [`gelu_tanh`] | vectorised error function, exponential |
 //! | [`dropout`], [`dropout_add`] | masks drawn again in the backward pass, and not kept |
@@ -26,6 +27,7 @@
 mod adam;
 mod adamw;
 mod attention;
+mod best;
 mod cores;
 mod cross_entropy;
 mod dropout;
@@ -36,6 +38,7 @@ mod fused;
 mod gelu;
 mod int8;
 mod kernels;
+mod key_value;
 mod lamb;
 mod layer_norm;
 mod linear;
@@ -47,6 +50,7 @@ mod recompute;
 pub use adam::AdamStep;
 pub use adamw::{adamw, squared_sum};
 pub use attention::{AttentionMask, Queries, attention, attention_with_weights, takes_packed};
+pub use best::{Best, best, exponentials};
 pub use cores::on_awake_cores;
 pub use cross_entropy::{CrossEntropy, cross_entropy};
 pub use dropout::{dropout, dropout_add};
@@ -55,6 +59,7 @@ pub use fused::{is_fused, unfused, warn_unfused};
 pub use gelu::{gelu, gelu_tanh};
 pub use int8::{Int8Weight, linear_int8};
 pub use kernels::{Kernels, kernels};
+pub use key_value::{KeyValueStore, attention_at};
 pub use lamb::lamb;
 pub use layer_norm::{Residual, add_layer_norm, layer_norm};
 pub use linear::{linear, linear_tied};

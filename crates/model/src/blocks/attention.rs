@@ -1,4 +1,4 @@
-use super::{Attention, AttentionInput, AttentionOutput, Linear};
+use super::{Attention, AttentionInput, AttentionOutput, KeyValueCache, Linear};
 use crate::ParamInit;
 use crate::ops::{self, AttentionMask, Queries};
 use burn::module::Module;
@@ -77,6 +77,13 @@ pub struct MultiHeadAttention {
 }
 
 impl MultiHeadAttention {
+    /// The keys and values of a memory for the queries to come, a row a sequence: see
+    /// [`KeyValueCache::of_memory`] for its shapes. With such a cache, no memory is given any more.
+    pub fn remember(&self, memory: Tensor<3>, lengths: &[usize]) -> KeyValueCache {
+        let keys = self.split_heads(self.key.forward(memory.clone()));
+        KeyValueCache::of_memory([keys, self.split_heads(self.value.forward(memory))], lengths)
+    }
+
     /// `[batch, len, n_heads · d]` → `[batch, n_heads, len, d]`
     fn split_heads(&self, x: Tensor<3>) -> Tensor<4> {
         let [batch, len, width] = x.dims();
@@ -88,7 +95,7 @@ impl Attention for MultiHeadAttention {
     fn forward(&self, input: AttentionInput<'_>) -> AttentionOutput {
         let alone = wanted_alone(&input);
         let AttentionInput { queries, memory, mask, cache, wanted, need_weights } = input;
-        let is_cross = memory.is_some();
+        let is_cross = memory.is_some() || cache.as_ref().is_some_and(|cache| cache.is_memory());
         let (queries, memory, mask, wanted) = match (alone, wanted) {
             (Some(mask), Some(wanted)) => (wanted.select(queries.clone()), queries, Cow::Owned(mask), None),
             _ => (queries.clone(), memory.unwrap_or(queries), Cow::Borrowed(mask), wanted),
@@ -98,17 +105,19 @@ impl Attention for MultiHeadAttention {
             let k = self.split_heads(self.key.forward(memory.clone()));
             [k, self.split_heads(self.value.forward(memory))]
         };
-        let [k, v] = match cache {
-            None => project(),
-            Some(cache) if is_cross => cache.get_or_insert_with(project),
-            Some(cache) => cache.append(project(), &mask),
-        };
-        let (context, weights) = match need_weights {
-            true => {
-                let (context, weights) = ops::attention_with_weights(q, k, v, &mask, self.dropout);
-                (context, Some(weights))
+        let (context, weights) = match cache {
+            Some(cache) if is_cross => cache.attend_to_memory(q, project, &mask, need_weights),
+            Some(cache) => cache.attend(q, project(), &mask, need_weights),
+            None => {
+                let [k, v] = project();
+                match need_weights {
+                    true => {
+                        let (context, weights) = ops::attention_with_weights(q, k, v, &mask, self.dropout);
+                        (context, Some(weights))
+                    }
+                    false => (ops::attention(q, k, v, &mask, self.dropout), None),
+                }
             }
-            false => (ops::attention(q, k, v, &mask, self.dropout), None),
         };
         let [batch, n_heads, q_len, d_v] = context.dims();
         let context = context.swap_dims(1, 2).reshape([batch, q_len, n_heads * d_v]);
@@ -139,7 +148,7 @@ fn wanted_alone(input: &AttentionInput<'_>) -> Option<AttentionMask> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::blocks::{KeyValueCache, WantedTokens};
+    use crate::blocks::WantedTokens;
     use crate::ops::Packing;
     use burn::tensor::{Bool, Device, Distribution, TensorData, Tolerance};
 

@@ -32,7 +32,7 @@ pub struct AttentionInput<'a> {
     /// The states that look, `[batch, q_len, d_model]`.
     pub queries: Tensor<3>,
     /// The states they look at in cross-attention, `[batch, k_len, d_model]`; none in self-attention, where they look at
-    /// the queries themselves.
+    /// the queries themselves, or at the memory that the cache [holds](KeyValueCache::is_memory).
     pub memory: Option<Tensor<3>>,
     /// What each query sees. With a cache it is about all keys: those of the cache, then those of the queries.
     pub mask: &'a AttentionMask,

@@ -1,7 +1,13 @@
-use crate::ops::AttentionMask;
-use burn::tensor::{Int, Tensor};
+use crate::ops::{self, AttentionMask, KeyValueStore, Packing, Queries};
+use burn::tensor::Tensor;
+use std::sync::Arc;
 
 /// The keys and values of one attention, kept from call to call, so that decoding computes those of new tokens only.
+///
+/// A row is a sequence: one of a batch, or one of those that are packed. Each has a list of its tokens, whose keys and
+/// values lie in a common store. So rows may have different lengths, [`select`](Self::select) makes several rows go on
+/// from one without copying its keys, rows that began at another time [join](Self::join) them, and beams share what their
+/// source's memory came to. What no row needs any more is removed from time to time.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -16,13 +22,24 @@ use burn::tensor::{Int, Tensor};
 ///     let context = block.forward(AttentionInput::new(state, &mask).with_cache(&mut cache)).context;
 ///     assert_eq!(context.dims(), [1, 1, 8]);
 /// }
-/// assert_eq!(cache.len(), 3);
+/// assert_eq!(cache.lengths(), [3]);
+/// cache.select(&[0, 0]);
+/// assert_eq!(cache.lengths(), [3, 3]);
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct KeyValueCache {
-    /// `[batch, n_heads, len, d]` each.
-    held: Option<[Tensor<4>; 2]>,
+    /// None before the first call.
+    store: Option<KeyValueStore>,
+    /// The places of each row's tokens in the store.
+    rows: Vec<Arc<Vec<u32>>>,
+    /// Whether it holds a memory that does not change: that of cross-attention.
+    is_memory: bool,
+    /// At how many places of the store it is time to look for those that no row has.
+    next_sweep: usize,
 }
+
+/// Places in the store before any are looked for that no row has.
+const FIRST_SWEEP: usize = 4096;
 
 impl KeyValueCache {
     /// An empty one.
@@ -30,68 +47,422 @@ impl KeyValueCache {
         Self::default()
     }
 
-    /// How many keys of each row it holds; of packed sequences those of all.
+    /// How many tokens the longest row has: where a batch's next tokens stand if all rows are of one length.
     pub fn len(&self) -> usize {
-        self.held.as_ref().map_or(0, |[keys, _]| keys.dims()[2])
+        self.rows.iter().map(|row| row.len()).max().unwrap_or(0)
+    }
+
+    /// How many tokens each row has: where each row's next token stands.
+    pub fn lengths(&self) -> Vec<usize> {
+        self.rows.iter().map(|row| row.len()).collect()
     }
 
     /// Whether it holds nothing yet.
     pub fn is_empty(&self) -> bool {
-        self.held.is_none()
+        self.store.is_none()
     }
 
-    /// Adds the keys and values of new tokens, and returns those of all.
-    ///
-    /// New tokens of packed sequences come to stand behind those of their sequences:
-    /// [`packing`](AttentionMask::packing) has all keys' lengths and [`queries`](AttentionMask::queries) how many are new.
-    ///
-    /// # Shapes
-    /// - `new`: keys and values, `[batch, n_heads, n_new, d]` each; returns `[batch, n_heads, len, d]` each
+    /// Whether it holds a memory that does not change, as cross-attention does, rather than what is written.
+    pub fn is_memory(&self) -> bool {
+        self.is_memory
+    }
+
+    /// A memory's keys and values, a row a sequence: packed, `[1, n_heads, n_tokens, d]`, or padded at the sequences' ends,
+    /// `[sequences, n_heads, longest, d]`. Padding is left out of the rows.
     ///
     /// # Panics
-    /// If batch, heads or features are not those of the tokens before; if the packing has other keys than there are.
-    pub fn append(&mut self, new: [Tensor<4>; 2], mask: &AttentionMask) -> [Tensor<4>; 2] {
-        let all = match self.held.take() {
-            None => new,
-            Some(held) => {
-                let order = mask.packing.as_ref().map(|_| {
-                    let order = packed_order(mask, held[0].dims()[2], new[0].dims()[2]);
-                    Tensor::<1, Int>::from_data(order.as_slice(), &new[0].device())
-                });
-                let mut pairs = held.into_iter().zip(new);
-                let mut joined = || {
-                    let (held, new) = pairs.next().expect("keys and values");
-                    let all = Tensor::cat(vec![held, new], 2);
-                    match &order {
-                        Some(order) => all.select(2, order.clone()),
-                        None => all,
-                    }
-                };
-                [joined(), joined()]
+    /// If there are not as many tokens as the lengths say.
+    pub fn of_memory(memory: [Tensor<4>; 2], lengths: &[usize]) -> Self {
+        let [batch, _, len, _] = memory[0].dims();
+        let (packed, padded) =
+            (lengths.iter().sum::<usize>(), (lengths.len(), lengths.iter().copied().max().unwrap_or(0)));
+        let apart = match (batch, len) {
+            (1, len) if len == packed => None,
+            found => {
+                assert_eq!(found, padded, "sequences and tokens of a padded memory");
+                Some(len)
             }
         };
-        self.held = Some(all.clone());
-        all
+        let mut next = 0;
+        let rows = lengths.iter().map(|len| {
+            let row = next..next + *len as u32;
+            next += apart.unwrap_or(*len) as u32;
+            Arc::new(row.collect())
+        });
+        let rows = rows.collect();
+        Self { store: Some(KeyValueStore::new(memory)), rows, is_memory: true, next_sweep: FIRST_SWEEP }
     }
 
-    /// The keys and values of a memory that does not change, computed by the first call only.
-    pub fn get_or_insert_with(&mut self, make: impl FnOnce() -> [Tensor<4>; 2]) -> [Tensor<4>; 2] {
-        self.held.get_or_insert_with(make).clone()
+    /// The mask of one new token a row, packed: `[1, rows, d_model]`. Of a memory, that of one query a row.
+    pub fn step_mask(&self) -> AttentionMask {
+        let one = Queries::Counts(vec![1; self.rows.len()].into());
+        let new = usize::from(!self.is_memory);
+        let lengths: Vec<usize> = self.rows.iter().map(|row| row.len() + new).collect();
+        let mask = AttentionMask::default().with_packing(Packing::new(lengths)).with_queries(one);
+        if self.is_memory { mask } else { mask.with_causal() }
+    }
+
+    /// Row `i` goes on where row `rows[i]` was. A row may be named several times, or not at all.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    pub fn select(&mut self, rows: &[usize]) {
+        self.rows = rows.iter().map(|row| self.rows[*row].clone()).collect();
+    }
+
+    /// Puts another cache's rows behind these, of any lengths.
+    ///
+    /// # Panics
+    /// If it is of another attention: of other heads or widths, of a memory and not of what is written, or the other way.
+    pub fn join(&mut self, other: Self) {
+        let Some(theirs) = other.store else { return };
+        let Some(store) = &mut self.store else {
+            *self = Self { store: Some(theirs), ..other };
+            return;
+        };
+        assert_eq!(self.is_memory, other.is_memory, "a memory's cache, and one of what is written");
+        let first = store.len() as u32;
+        self.rows
+            .extend(other.rows.iter().map(|row| Arc::new(row.iter().map(|place| first + place).collect())));
+        store.join(theirs);
+        self.sweep();
+    }
+
+    /// Forgets each row's tokens behind its first `lengths[i]`, such as the padding of prompts.
+    ///
+    /// # Panics
+    /// If there are not as many lengths as rows.
+    pub fn truncate(&mut self, lengths: &[usize]) {
+        assert_eq!(lengths.len(), self.rows.len(), "lengths, and rows");
+        for (row, len) in self.rows.iter_mut().zip(lengths) {
+            if row.len() > *len {
+                Arc::make_mut(row).truncate(*len);
+            }
+        }
+    }
+
+    /// Attention of new tokens to those before them and themselves; their keys and values are added.
+    ///
+    /// New tokens of packed sequences are the last of their sequences: [`packing`](AttentionMask::packing) has all keys'
+    /// lengths and [`queries`](AttentionMask::queries) how many are new.
+    ///
+    /// # Shapes
+    /// - `query`: `[batch, n_heads, n_new, d_k]`; `new`: keys and values, `[batch, heads of keys, n_new, d]` each
+    /// - returns `[batch, n_heads, n_new, d_v]` and, if they are asked for, the probabilities. Over rows of a batch they are
+    ///   `[batch, n_heads, n_new, k_len]`; of packed sequences each query's are those of its own sequence's keys,
+    ///   `[1, n_heads, n_new, longest]`, 0 behind their end, but for the first call's, which are over all keys.
+    ///
+    /// # Panics
+    /// If there are other rows, heads or features than before, or the packing has other keys than there are.
+    pub fn attend(
+        &mut self,
+        query: Tensor<4>,
+        new: [Tensor<4>; 2],
+        mask: &AttentionMask,
+        need_weights: bool,
+    ) -> (Tensor<4>, Option<Tensor<4>>) {
+        assert!(!self.is_memory, "what is written does not go into a memory's cache");
+        if self.is_empty() {
+            self.add(new.clone(), mask);
+            return attention(query, new, mask, need_weights);
+        }
+        self.add(new, mask);
+        self.attend_to_held(query, mask, need_weights)
+    }
+
+    /// Attention to a memory, whose keys and values the first call makes, unless the cache is [of one](Self::of_memory).
+    /// Shapes and panics are those of [`attend`](Self::attend).
+    pub fn attend_to_memory(
+        &mut self,
+        query: Tensor<4>,
+        make: impl FnOnce() -> [Tensor<4>; 2],
+        mask: &AttentionMask,
+        need_weights: bool,
+    ) -> (Tensor<4>, Option<Tensor<4>>) {
+        if self.is_empty() {
+            let memory = make();
+            let [batch, _, len, _] = memory[0].dims();
+            let lengths = match &mask.packing {
+                Some(packing) => packing.lengths().to_vec(),
+                None => vec![len; batch],
+            };
+            *self = Self::of_memory(memory, &lengths);
+        }
+        assert!(self.is_memory, "a memory does not go into the cache of what is written");
+        self.attend_to_held(query, mask, need_weights)
+    }
+
+    /// Adds the keys and values of new tokens to their rows.
+    fn add(&mut self, new: [Tensor<4>; 2], mask: &AttentionMask) {
+        let [batch, _, n_new, _] = new[0].dims();
+        let counts = match &mask.packing {
+            Some(packing) => mask.query_counts(packing).to_vec(),
+            None => vec![n_new; batch],
+        };
+        assert_eq!(counts.iter().sum::<usize>(), batch * n_new, "the new tokens of all rows");
+        if self.store.is_none() {
+            self.rows = vec![Arc::default(); counts.len()];
+            self.next_sweep = FIRST_SWEEP;
+        }
+        assert_eq!(counts.len(), self.rows.len(), "rows of new tokens, and rows of the cache");
+        self.sweep();
+        let mut next = self.store.as_ref().map_or(0, KeyValueStore::len) as u32;
+        for (row, count) in self.rows.iter_mut().zip(counts) {
+            // Rows that are the same up to here part: their lists are copied.
+            let row = Arc::make_mut(row);
+            row.extend(next..next + count as u32);
+            next += count as u32;
+        }
+        if let Some(packing) = &mask.packing {
+            assert!(
+                self.rows.iter().map(|row| row.len()).eq(packing.lengths().iter().copied()),
+                "the keys that are packed, and those of the cache"
+            );
+        }
+        match &mut self.store {
+            Some(store) => store.append(new),
+            None => self.store = Some(KeyValueStore::new(new)),
+        }
+    }
+
+    fn attend_to_held(
+        &self,
+        query: Tensor<4>,
+        mask: &AttentionMask,
+        need_weights: bool,
+    ) -> (Tensor<4>, Option<Tensor<4>>) {
+        let store = self.store.as_ref().expect("a first call came before");
+        let by_position = mask.causal || mask.window.is_some();
+        let whole =
+            mask.bias.is_some() || mask.pad_mask.is_some() || matches!(mask.queries, Queries::Tokens(_));
+        if whole || self.is_memory && by_position {
+            return attention(query.clone(), self.gathered(store, &query, mask), mask, need_weights);
+        }
+        let [batch, _, q_len, _] = query.dims();
+        let counts = match &mask.packing {
+            Some(packing) => mask.query_counts(packing).to_vec(),
+            None => vec![q_len; batch],
+        };
+        assert_eq!(counts.len(), self.rows.len(), "rows of queries, and rows of the cache");
+        let seen = self.rows.iter().zip(&counts).flat_map(|(row, count)| {
+            let first = row.len() as i64 - *count as i64;
+            (0..*count as i64).map(move |i| {
+                // A memory's queries stand nowhere.
+                let position = first + i;
+                let (mut start, mut end) = (0, row.len() as i64);
+                if let Some(window) = mask.window.map(|window| window.min(row.len()) as i64) {
+                    (start, end) = ((position - window).max(0), end.min(position + window + 1));
+                }
+                if mask.causal {
+                    end = end.min(position + 1);
+                }
+                &row[start as usize..end as usize]
+            })
+        });
+        let seen: Vec<&[u32]> = seen.collect();
+        ops::attention_at(query, store, &seen, need_weights)
+    }
+
+    /// All keys and values in the order in which the mask speaks of them: `[1, n_heads, n_tokens, d]` packed, else a
+    /// sequence a row.
+    fn gathered(&self, store: &KeyValueStore, like: &Tensor<4>, mask: &AttentionMask) -> [Tensor<4>; 2] {
+        let places: Vec<u32> = self.rows.iter().flat_map(|row| row.iter().copied()).collect();
+        store.gather(&places, like).map(|x| {
+            if mask.packing.is_some() {
+                return x;
+            }
+            let [_, n_heads, n_tokens, d] = x.dims();
+            let (batch, len) = (self.rows.len(), self.len());
+            assert_eq!(
+                batch * len,
+                n_tokens,
+                "with a bias or a padding mask, rows of a batch are of one length"
+            );
+            x.swap_dims(1, 2).reshape([batch, len, n_heads, d]).swap_dims(1, 2)
+        })
+    }
+
+    /// Removes what no row has from the store, if that may be much.
+    fn sweep(&mut self) {
+        let Some(store) = &mut self.store else { return };
+        if store.len() < self.next_sweep {
+            return;
+        }
+        const NOT_KEPT: u32 = u32::MAX;
+        let mut moved = vec![NOT_KEPT; store.len()];
+        let mut kept = Vec::new();
+        let mut last: Option<[Arc<Vec<u32>>; 2]> = None;
+        for row in &mut self.rows {
+            // Rows that share their list, as beams do that of their source, stand together and go on sharing it.
+            if let Some([_, new]) = last.as_ref().filter(|[old, _]| Arc::ptr_eq(old, row)) {
+                *row = new.clone();
+                continue;
+            }
+            let places = row.iter().map(|place| {
+                let moved = &mut moved[*place as usize];
+                if *moved == NOT_KEPT {
+                    *moved = kept.len() as u32;
+                    kept.push(*place);
+                }
+                *moved
+            });
+            let new = Arc::new(places.collect());
+            last = Some([std::mem::replace(row, Arc::clone(&new)), new]);
+        }
+        store.keep(&kept);
+        self.next_sweep = FIRST_SWEEP.max(2 * kept.len());
     }
 }
 
-/// Where each packed sequence's tokens are among those held, one sequence after another, and the new ones after them.
-fn packed_order(mask: &AttentionMask, n_held: usize, n_new: usize) -> Vec<i32> {
-    let packing = mask.packing.as_ref().expect("packed sequences");
-    let counts = mask.query_counts(packing);
-    let (mut held, mut new) = (0, n_held);
-    let mut order = Vec::with_capacity(n_held + n_new);
-    for (len, count) in packing.lengths().iter().zip(counts.iter()) {
-        let before = len.checked_sub(*count).expect("a sequence has no more new tokens than tokens");
-        order.extend(held as i32..(held + before) as i32);
-        order.extend(new as i32..(new + count) as i32);
-        (held, new) = (held + before, new + count);
+/// [`ops::attention`] whose keys and values may have fewer heads than the queries.
+fn attention(
+    query: Tensor<4>,
+    keys_and_values: [Tensor<4>; 2],
+    mask: &AttentionMask,
+    need_weights: bool,
+) -> (Tensor<4>, Option<Tensor<4>>) {
+    let n_heads = query.dims()[1];
+    let [key, value] = keys_and_values.map(|x| {
+        let [batch, shared, len, d] = x.dims();
+        if shared == n_heads {
+            return x;
+        }
+        let groups = x.unsqueeze_dim::<5>(2).expand([batch, shared, n_heads / shared, len, d]);
+        groups.reshape([batch, n_heads, len, d])
+    });
+    if need_weights {
+        let (context, weights) = ops::attention_with_weights(query, key, value, mask, 0.0);
+        return (context, Some(weights));
     }
-    assert_eq!((held, new), (n_held, n_held + n_new), "the keys that are packed, and that there are");
-    order
+    (ops::attention(query, key, value, mask, 0.0), None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use burn::tensor::{Device, TensorData, Tolerance};
+
+    fn tensor(shape: [usize; 4], phase: usize, device: &Device) -> Tensor<4> {
+        let n = shape.iter().product();
+        let values: Vec<f32> = (0..n).map(|i| ((i + 31 * phase) as f32 * 0.7).sin() * 1.5).collect();
+        Tensor::from_data(TensorData::new(values, shape), device)
+    }
+
+    fn close(found: Tensor<4>, expected: Tensor<4>) {
+        found.into_data().assert_approx_eq::<f32>(&expected.into_data(), Tolerance::absolute(1e-5));
+    }
+
+    fn devices() -> [Device; 2] {
+        [Device::flex(), Device::flex().autodiff().gradient_checkpointing()]
+    }
+
+    /// Query, key and value of the tokens that numbers stand for, packed.
+    fn tokens(numbers: &[usize], device: &Device) -> [Tensor<4>; 3] {
+        [0, 1, 2].map(|which| {
+            let heads = if which == 0 { 4 } else { 2 };
+            Tensor::cat(numbers.iter().map(|i| tensor([1, heads, 1, 3], 3 * i + which, device)).collect(), 2)
+        })
+    }
+
+    /// What the last token of a sequence sees among all.
+    fn uncached(sequence: &[usize], device: &Device) -> Tensor<4> {
+        let [query, key, value] = tokens(sequence, device);
+        let n = sequence.len();
+        attention(query, [key, value], &AttentionMask::default().with_causal(), false).0.narrow(2, n - 1, 1)
+    }
+
+    #[test]
+    fn rows_part_end_and_join_without_changing_what_they_see() {
+        for device in devices() {
+            // What each row has written.
+            let mut written: Vec<Vec<usize>> = vec![vec![1, 2, 3], vec![4], vec![5, 6]];
+            let begin = |rows: &[Vec<usize>]| {
+                let mut cache = KeyValueCache::new();
+                let lengths: Vec<usize> = rows.iter().map(Vec::len).collect();
+                let mask = AttentionMask::default().with_causal().with_packing(Packing::new(lengths));
+                let [query, key, value] = tokens(&rows.concat(), &device);
+                cache.attend(query, [key, value], &mask, false);
+                cache
+            };
+            let mut cache = begin(&written);
+            // Sweeps come often.
+            cache.next_sweep = 0;
+            for step in 0..40 {
+                let n = written.len();
+                let rows: Vec<usize> = (0..n.min(5)).map(|i| (i * 2 + step) % n).collect();
+                cache.select(&rows);
+                written = rows.iter().map(|row| written[*row].clone()).collect();
+                if step % 7 == 3 {
+                    let more = vec![vec![step + 50, step], vec![step + 90]];
+                    cache.join(begin(&more));
+                    written.extend(more);
+                }
+                let new: Vec<usize> = (0..written.len()).map(|i| 100 + step * 9 + i).collect();
+                let mask = cache.step_mask();
+                let [query, key, value] = tokens(&new, &device);
+                let (found, weights) = cache.attend(query, [key, value], &mask, step % 2 == 0);
+                written.iter_mut().zip(&new).for_each(|(row, new)| row.push(*new));
+                assert_eq!(cache.lengths(), written.iter().map(Vec::len).collect::<Vec<_>>());
+                for (i, row) in written.iter().enumerate() {
+                    close(found.clone().narrow(2, i, 1), uncached(row, &device));
+                }
+                assert_eq!(weights.is_some(), step % 2 == 0);
+                cache.next_sweep = cache.next_sweep.min(30);
+            }
+            let held = cache.store.as_ref().unwrap().len();
+            assert!(held < 300, "{held} places for {} tokens", written.concat().len());
+        }
+    }
+
+    #[test]
+    fn a_memory_is_shared_by_rows_of_other_numbers() {
+        for device in devices() {
+            let [_, key, value] = tokens(&[1, 2, 3, 4, 5, 6], &device);
+            let pad = |x: Tensor<4>| {
+                let rows = [x.clone().narrow(2, 0, 2), x.clone().narrow(2, 2, 4)];
+                let filled = Tensor::cat(vec![rows[0].clone(), tensor([1, 2, 2, 3], 99, &device)], 2);
+                Tensor::cat(vec![filled, rows[1].clone()], 0)
+            };
+            let packed = [key.clone(), value.clone()];
+            for memory in [packed, [pad(key.clone()), pad(value.clone())]] {
+                let mut cache = KeyValueCache::of_memory(memory, &[2, 4]);
+                cache.select(&[1, 1, 0]);
+                cache.next_sweep = 0;
+                cache.join(KeyValueCache::of_memory([key.clone(), value.clone()], &[6]));
+                assert_eq!(cache.lengths(), [4, 4, 2, 6]);
+                assert!(Arc::ptr_eq(&cache.rows[0], &cache.rows[1]));
+                let query = tokens(&[7, 8, 9, 10], &device)[0].clone();
+                let unused = || unreachable!("the memory is there");
+                let (found, weights) =
+                    cache.attend_to_memory(query.clone(), unused, &cache.step_mask(), true);
+                for (i, (start, len)) in [(2, 4), (2, 4), (0, 2), (0, 6)].into_iter().enumerate() {
+                    let memory = [&key, &value].map(|x| x.clone().narrow(2, start, len));
+                    let query = query.clone().narrow(2, i, 1);
+                    let (expected, probs) = attention(query, memory, &AttentionMask::default(), true);
+                    close(found.clone().narrow(2, i, 1), expected);
+                    let weights = weights.clone().unwrap().narrow(2, i, 1);
+                    close(weights.clone().narrow(3, 0, len), probs.unwrap());
+                    assert!(
+                        weights.into_data().iter::<f32>().enumerate().all(|(i, p)| i % 6 < len || p == 0.0)
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn padding_of_prompts_is_forgotten() {
+        let device = Device::flex();
+        let rows = [[1, 2, 3], [4, 5, 77]].map(|row| tokens(&row, &device));
+        let [query, key, value] =
+            [0, 1, 2].map(|i| Tensor::cat(rows.iter().map(|row| row[i].clone()).collect(), 0));
+        let mut cache = KeyValueCache::new();
+        cache.attend(query, [key, value], &AttentionMask::default().with_causal(), false);
+        cache.truncate(&[3, 2]);
+        let mask = cache.step_mask();
+        let [query, key, value] = tokens(&[8, 9], &device);
+        let (found, _) = cache.attend(query, [key, value], &mask, false);
+        close(found.clone().narrow(2, 0, 1), uncached(&[1, 2, 3, 8], &device));
+        close(found.narrow(2, 1, 1), uncached(&[4, 5, 9], &device));
+    }
 }

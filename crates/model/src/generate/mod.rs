@@ -1,5 +1,19 @@
-//! Writing with a model, token by token.
+//! Writing with a model, token by token: greedy, with a beam, or by drawing.
+//!
+//! [`NextToken`] is what a model gives; [`translate`] and [`write_on`] decode any number of inputs with it, several at a
+//! time.
 
+mod beam;
+mod config;
+mod decoding;
+mod hypothesis;
 mod next_token;
+mod penalty;
+mod random;
+mod sample;
 
+pub use config::{BeamSearch, DecodeConfig, EarlyStopping, Sampling, Search};
+pub use decoding::{Begin, Continuing, Decoding, Translating, Written, translate, write_on};
+pub use hypothesis::{Hypothesis, Request};
 pub use next_token::{LanguageModel, NextToken, StepOutput};
+pub use penalty::LengthPenalty;

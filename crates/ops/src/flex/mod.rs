@@ -2,6 +2,7 @@
 
 pub(crate) mod adamw;
 pub(crate) mod attention;
+pub(crate) mod best;
 pub(crate) mod cores;
 pub(crate) mod cross_entropy;
 pub(crate) mod dropout;
@@ -9,6 +10,7 @@ pub(crate) mod embedding;
 pub(crate) mod gelu;
 mod gemm;
 pub(crate) mod int8;
+pub(crate) mod key_value;
 pub(crate) mod lamb;
 pub(crate) mod layer_norm;
 pub(crate) mod linear;

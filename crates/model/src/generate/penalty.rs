@@ -1,0 +1,48 @@
+/// How hypotheses of different lengths compare: their log-probability is divided by this function of their length.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub enum LengthPenalty {
+    /// `length^α`, as Marian and transformers have it: 0 divides by nothing, 1 makes it the mean of the tokens'
+    /// log-probabilities.
+    Power(f64),
+    /// `((5 + length) / 6)^α` (Wu et al. 2016, eq. 14).
+    Gnmt(f64),
+}
+
+impl Default for LengthPenalty {
+    fn default() -> Self {
+        Self::Power(1.0)
+    }
+}
+
+impl LengthPenalty {
+    /// What the log-probability of a hypothesis of so many tokens is divided by, the token that ends it among them.
+    ///
+    /// ```
+    /// use cloze_model::generate::LengthPenalty;
+    ///
+    /// assert_eq!(LengthPenalty::Power(1.0).at(8), 8.0);
+    /// assert_eq!(LengthPenalty::Gnmt(1.0).at(7), 2.0);
+    /// ```
+    pub fn at(self, length: usize) -> f64 {
+        match self {
+            Self::Power(alpha) => (length as f64).powf(alpha),
+            Self::Gnmt(alpha) => ((5.0 + length as f64) / 6.0).powf(alpha),
+        }
+    }
+
+    /// `α`: positive where it favours longer hypotheses.
+    pub fn alpha(self) -> f64 {
+        match self {
+            Self::Power(alpha) | Self::Gnmt(alpha) => alpha,
+        }
+    }
+}
+
+/// `β · Σᵢ log(min(Σⱼ aᵢⱼ, 1))`, which is added to a hypothesis's score (Wu et al. 2016, eq. 15): `received` is what each
+/// token of the source has got of the written tokens' attention.
+///
+/// A source token that got nothing counts as one that got 1e-6, so that scores stay finite.
+pub(super) fn coverage(beta: f64, received: &[f32]) -> f64 {
+    beta * received.iter().map(|sum| f64::from(sum.clamp(1e-6, 1.0)).ln()).sum::<f64>()
+}

@@ -1,0 +1,125 @@
+//! Decoding against transformers' `generate`: `tests/fixtures/decoding/export.py`. The model is a table of logits.
+
+use crate::golden::{Golden, fixture};
+use burn::tensor::{Device, Tensor, TensorData};
+use cloze_model::Sequences;
+use cloze_model::generate::{
+    BeamSearch, DecodeConfig, EarlyStopping, LanguageModel, LengthPenalty, NextToken, Request, Search,
+    StepOutput, write_on,
+};
+use serde_json::Value;
+
+/// The next token's logits, by the last two tokens.
+struct Table {
+    logits: Vec<f32>,
+    vocab_size: usize,
+}
+
+impl Table {
+    fn output(&self, rows: &[[i32; 2]]) -> StepOutput {
+        let n = self.vocab_size;
+        let rows_of = rows
+            .iter()
+            .map(|[before, last]| &self.logits[(*before as usize * n + *last as usize) * n..][..n]);
+        let data = TensorData::new(rows_of.flatten().copied().collect::<Vec<f32>>(), [rows.len(), n]);
+        StepOutput::new(Tensor::from_data(data, &Device::flex()))
+    }
+}
+
+impl NextToken for Table {
+    type State = Vec<[i32; 2]>;
+
+    fn step(&self, tokens: &[i32], state: &mut Self::State) -> StepOutput {
+        assert_eq!(tokens.len(), state.len());
+        state.iter_mut().zip(tokens).for_each(|(row, token)| *row = [row[1], *token]);
+        self.output(state)
+    }
+
+    fn select(&self, state: &mut Self::State, rows: &[usize]) {
+        *state = rows.iter().map(|row| state[*row]).collect();
+    }
+
+    fn join(&self, state: &mut Self::State, other: Self::State) {
+        state.extend(other);
+    }
+}
+
+impl LanguageModel for Table {
+    fn read(&self, prompts: &Sequences, _: &Device) -> (Self::State, StepOutput) {
+        let state: Self::State = prompts.iter().map(|ids| [ids[ids.len() - 2], ids[ids.len() - 1]]).collect();
+        let output = self.output(&state);
+        (state, output)
+    }
+}
+
+fn ids(value: &Value) -> Vec<i32> {
+    match value.as_array() {
+        Some(all) => all.iter().map(|id| id.as_i64().unwrap() as i32).collect(),
+        None => value.as_i64().into_iter().map(|id| id as i32).collect(),
+    }
+}
+
+fn config(settings: &Value) -> DecodeConfig {
+    let number = |key: &str| settings.get(key).and_then(Value::as_u64).map(|n| n as usize);
+    let mut config = DecodeConfig::new(ids(&settings["eos_token_id"]));
+    if let Some(beams) = number("num_beams") {
+        let mut beam = BeamSearch::new(beams);
+        if let Some(alpha) = settings.get("length_penalty").and_then(Value::as_f64) {
+            beam.length_penalty = LengthPenalty::Power(alpha);
+        }
+        beam.early_stopping = match settings.get("early_stopping") {
+            None => EarlyStopping::Likely,
+            Some(Value::Bool(true)) => EarlyStopping::Full,
+            Some(other) => {
+                assert_eq!(other, "never");
+                EarlyStopping::Never
+            }
+        };
+        config.search = Search::Beam(beam);
+    }
+    config.n_best = number("num_return_sequences").unwrap_or(1);
+    config.min_new = number("min_new_tokens").unwrap_or(0);
+    config.no_repeat_ngram = number("no_repeat_ngram_size").unwrap_or(0);
+    config.repetition_penalty =
+        settings.get("repetition_penalty").and_then(Value::as_f64).unwrap_or(1.0) as f32;
+    if let Some(bad) = settings.get("bad_words_ids").and_then(Value::as_array) {
+        config.forbidden_ids = bad.iter().flat_map(ids).collect();
+    }
+    config
+}
+
+#[test]
+fn texts_and_scores_are_those_of_transformers() {
+    let folder = fixture("decoding");
+    let table = Golden::open(&folder).data("table");
+    let model = Table { vocab_size: table.shape()[0], logits: table.try_into_vec().unwrap() };
+    let about: Value =
+        serde_json::from_str(&std::fs::read_to_string(folder.join("cases.json")).unwrap()).unwrap();
+    let prompts: Vec<Vec<i32>> = about["prompts"].as_array().unwrap().iter().map(ids).collect();
+    let cases = about["cases"].as_object().unwrap();
+    assert_eq!(cases.len(), 17);
+    let device = Device::flex();
+    for (name, case) in cases {
+        let max_new = case["settings"]["max_new_tokens"].as_u64().unwrap() as usize;
+        // All side by side, and one after the other.
+        for batch in [1, 2, 9] {
+            let config = config(&case["settings"]).with_batch(batch);
+            let requests = prompts.iter().map(|prompt| Request::new(prompt.clone(), max_new));
+            let found = write_on(&model, &config, &device, requests).unwrap();
+            let mut count = 0;
+            for ((found, expected), prompt) in found.zip(case["texts"].as_array().unwrap()).zip(&prompts) {
+                let (found, expected) = (found.unwrap(), expected.as_array().unwrap());
+                assert_eq!(found.len(), expected.len(), "{name}, {prompt:?}");
+                for (found, expected) in found.iter().zip(expected) {
+                    assert_eq!(found.ids, ids(&expected["ids"]), "{name}, {prompt:?}");
+                    assert_eq!(found.ended, expected["ended"], "{name}, {prompt:?}");
+                    if let Some(score) = expected["score"].as_f64() {
+                        assert!((found.score - score).abs() < 1e-4, "{name}: {} and {score}", found.score);
+                    }
+                }
+                count += 1;
+            }
+            assert_eq!(count, prompts.len());
+        }
+    }
+}
