@@ -185,8 +185,8 @@ pub fn run(steps: u64, options: &RunOptions<'_>, progress: &mut dyn RunProgress)
     settings.evaluate = Cadence::OfEpoch { epochs: Epochs::Even(recipe.epoch), parts: 1 };
     settings.export = Export::Best;
     settings.log.every = 5;
-    // A checkpoint's encoder goes in its place: `Checkpoint::open(folder)?.load_into(…)`.
-    let config = BertConfig { max_positions: 32, ..BertConfig::tiny(tokenizer.vocab_size()) };
+    // A checkpoint's encoder goes in its place: `PretrainedFolder::open(folder)?.load_into(…)`.
+    let config = BertConfig::tiny(tokenizer.vocab_size()).with_max_positions(32);
     let init = &mut ParamInit::new(&options.device.clone().autodiff(), settings.seed).with_std(0.05);
     let bert = config.init_encoder(init);
     let (sentiment, stars) = (Linear::new(config.d_model, 2, init), Linear::new(config.d_model, 1, init));

@@ -6,7 +6,7 @@ use burn::optim::GradientsParams;
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 use cloze_model::bert::{BertForPreTraining, BertInput};
 use cloze_model::blocks::EncoderTrace;
-use cloze_model::huggingface::{Architecture, Checkpoint, SaveConfig, read_tensors, save_pretrained};
+use cloze_model::huggingface::{Architecture, PretrainedFolder, SaveConfig, read_tensors, save_pretrained};
 use cloze_model::{ParamInit, ops, weights};
 
 /// Largest error allowed, relative to the largest absolute value of the tensor.
@@ -18,10 +18,10 @@ fn assert_close(what: &str, actual: &TensorData, expected: &TensorData) {
 }
 
 fn load(device: &Device) -> BertForPreTraining {
-    let checkpoint = Checkpoint::open(&fixture("bert_pretraining")).unwrap();
-    let encoder = checkpoint.encoder(Architecture::PreTraining);
+    let pretrained = PretrainedFolder::open(&fixture("bert_pretraining")).unwrap();
+    let encoder = pretrained.encoder(Architecture::PreTraining);
     let model = encoder.init(&mut ParamInit::new(device, 0).deferred());
-    let (model, report) = checkpoint.load_into(model, Architecture::PreTraining, &[]).unwrap();
+    let (model, report) = pretrained.load_into(model, Architecture::PreTraining, &[]).unwrap();
     assert!(report.missing.is_empty() && report.unexpected.is_empty(), "{report:?}");
     model
 }
@@ -84,7 +84,7 @@ fn losses_and_every_gradient_equal_transformers() {
     let inner = model.valid();
     let as_model = weights::replace(inner, gradients_of(&model, grads));
     let folder = tempfile::tempdir().unwrap();
-    let config = Checkpoint::open(&fixture("bert_pretraining")).unwrap().config.encoder;
+    let config = PretrainedFolder::open(&fixture("bert_pretraining")).unwrap().config.encoder;
     let save = SaveConfig::new(Architecture::PreTraining);
     save_pretrained(folder.path(), &as_model, &config, &save).unwrap();
     let found = read_tensors(&folder.path().join("model.safetensors")).unwrap();

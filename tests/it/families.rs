@@ -12,8 +12,8 @@ use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 use cloze_model::bert::{BertConfig, BertInput, MlmHead};
 use cloze_model::blocks::{EncoderTrace, Linear};
 use cloze_model::huggingface::{
-    Architecture, Checkpoint, Family, FloatType, LoadReport, PretrainedConfig, SaveConfig, read_tensors,
-    save_pretrained, write_tensors,
+    Architecture, Family, FloatType, LoadReport, PretrainedConfig, PretrainedFolder, SaveConfig,
+    read_tensors, save_pretrained, write_tensors,
 };
 use cloze_model::ops::Packing;
 use cloze_model::tasks::{
@@ -114,8 +114,8 @@ impl Case {
         FAMILIES.into_iter().flat_map(|family| HEADS.map(|head| Self::new(family, head)))
     }
 
-    fn open(&self) -> Checkpoint {
-        Checkpoint::open(self.folder.path()).unwrap()
+    fn open(&self) -> PretrainedFolder {
+        PretrainedFolder::open(self.folder.path()).unwrap()
     }
 
     fn tensors(&self) -> NamedTensors {
@@ -316,8 +316,7 @@ fn half_precision_checkpoints_keep_their_bits() {
         let init = &mut ParamInit::new(&Device::flex(), 0).deferred();
         let model = masked_lm(&config, init);
         let (model, _) = checkpoint.load_into(model, Architecture::MaskedLm, &[]).unwrap();
-        let save =
-            SaveConfig { family: loaded, dtype: FloatType::Bf16, ..SaveConfig::new(Architecture::MaskedLm) };
+        let save = SaveConfig::new(Architecture::MaskedLm).with_family(loaded).with_dtype(FloatType::Bf16);
         let file: PathBuf = case.folder.path().join("model.safetensors");
         save_pretrained(case.folder.path(), &model, &config, &save).unwrap();
         let half = fs::read(&file).unwrap();

@@ -11,7 +11,9 @@
 use cloze::Device;
 use cloze::model::ParamInit;
 use cloze::model::bert::MlmHead;
-use cloze::model::huggingface::{Architecture, Checkpoint, Family, ProblemType, SaveConfig, save_pretrained};
+use cloze::model::huggingface::{
+    Architecture, Family, PretrainedFolder, ProblemType, SaveConfig, save_pretrained,
+};
 use cloze::model::tasks::{BertForMaskedLm, BertForSequenceClassification};
 use cloze::tokenizer::Tokenizer;
 use cloze::trainer::embed::{EmbedConfig, Embedder};
@@ -104,7 +106,8 @@ fn timed(rounds: usize, mut work: impl FnMut()) {
 fn models(encoder: &Path, out: &Path) {
     let tokenizer = Tokenizer::load(encoder).expect("a tokenizer");
     let init = &mut ParamInit::new(&Device::flex(), 1);
-    let mut bert = || Checkpoint::open(encoder).expect("a model").load_encoder(init).expect("an encoder");
+    let mut bert =
+        || PretrainedFolder::open(encoder).expect("a model").load_encoder(init).expect("an encoder");
     let (config, classified, _) = bert();
     let (_, masked, _) = bert();
     let architecture = Architecture::SequenceClassification;
@@ -114,7 +117,7 @@ fn models(encoder: &Path, out: &Path) {
     let problem_type = Some(ProblemType::SingleLabel);
     let masked = BertForMaskedLm { bert: masked, mlm: MlmHead::new(&config, init) };
     let [at_classifier, at_masked] = ["classifier", "masked"].map(|name| out.join(name));
-    let save = SaveConfig { labels, problem_type, ..SaveConfig::new(architecture) };
+    let save = SaveConfig::new(architecture).with_labels(labels).with_problem_type(problem_type);
     save_pretrained(&at_classifier, &classifier, &config, &save).expect("a classifier");
     save_pretrained(&at_masked, &masked, &config, &SaveConfig::new(Architecture::MaskedLm))
         .expect("a masked language model");

@@ -603,7 +603,7 @@ fn classifier() -> (TempDir, String) {
     use cloze_model::tasks::BertForSequenceClassification;
 
     let (folder, path) = encoder();
-    let config = BertConfig { d_ff: 24, n_heads: 2, max_positions: 20, ..BertConfig::new(57, 2, 16) };
+    let config = BertConfig::new(57, 2, 16).with_d_ff(24).with_n_heads(2).with_max_positions(20);
     let init = &mut ParamInit::new(&burn::tensor::Device::flex(), 3).with_std(0.5);
     let architecture = Architecture::SequenceClassification;
     let bert = config.init_encoder(init);
@@ -611,11 +611,9 @@ fn classifier() -> (TempDir, String) {
         bert,
         architecture.sequence_head(Family::BERT, &config, 2, 0.1, init),
     );
-    let save = SaveConfig {
-        labels: vec!["no".into(), "yes".into()],
-        problem_type: Some(ProblemType::SingleLabel),
-        ..SaveConfig::new(architecture)
-    };
+    let save = SaveConfig::new(architecture)
+        .with_labels(vec!["no".into(), "yes".into()])
+        .with_problem_type(Some(ProblemType::SingleLabel));
     save_pretrained(folder.path(), &model, &config, &save).unwrap();
     (folder, path)
 }
@@ -678,10 +676,10 @@ fn asked(architecture: cloze_model::huggingface::Architecture, labels: &[&str]) 
     use cloze_model::tasks::{BertForMultipleChoice, BertForQuestionAnswering, BertForTokenClassification};
 
     let (folder, path) = encoder();
-    let config = BertConfig { d_ff: 24, n_heads: 2, max_positions: 20, ..BertConfig::new(57, 2, 16) };
+    let config = BertConfig::new(57, 2, 16).with_d_ff(24).with_n_heads(2).with_max_positions(20);
     let init = &mut ParamInit::new(&burn::tensor::Device::flex(), 3).with_std(0.5);
     let labels = labels.iter().map(ToString::to_string).collect();
-    let save = SaveConfig { labels, ..SaveConfig::new(architecture) };
+    let save = SaveConfig::new(architecture).with_labels(labels);
     let bert = config.init_encoder(init);
     let place = folder.path();
     match architecture {

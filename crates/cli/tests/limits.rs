@@ -45,18 +45,16 @@ fn workplace() -> TempDir {
     let path = |name: &str| folder.path().join(name);
     let tokenizer =
         WordPieceTrainer { vocab_size: 60, min_frequency: 1, ..Default::default() }.train(TEXTS).unwrap();
-    let config = BertConfig { d_ff: 24, n_heads: 2, ..BertConfig::new(tokenizer.vocab_size(), 2, 16) };
+    let config = BertConfig::new(tokenizer.vocab_size(), 2, 16).with_d_ff(24).with_n_heads(2);
     let init = &mut ParamInit::new(&burn::tensor::Device::flex(), 3);
     let model: BertForPreTraining = config.init(init);
     save_pretrained(&path("mlm"), &model, &config, &SaveConfig::new(Architecture::PreTraining)).unwrap();
     let architecture = Architecture::SequenceClassification;
     let head = architecture.sequence_head(Family::BERT, &config, 2, 0.1, init);
     let model = BertForSequenceClassification::new(config.init_encoder(init), head);
-    let save = SaveConfig {
-        labels: vec!["no".into(), "yes".into()],
-        problem_type: Some(ProblemType::SingleLabel),
-        ..SaveConfig::new(architecture)
-    };
+    let save = SaveConfig::new(architecture)
+        .with_labels(vec!["no".into(), "yes".into()])
+        .with_problem_type(Some(ProblemType::SingleLabel));
     save_pretrained(&path("yes-no"), &model, &config, &save).unwrap();
     for model in ["mlm", "yes-no"] {
         tokenizer.save(path(model)).unwrap();

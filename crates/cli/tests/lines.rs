@@ -27,7 +27,7 @@ fn letters() -> Tokenizer {
 }
 
 fn config() -> BertConfig {
-    BertConfig { d_ff: 24, n_heads: 2, max_positions: 20, ..BertConfig::new(57, 2, 16) }
+    BertConfig::new(57, 2, 16).with_d_ff(24).with_n_heads(2).with_max_positions(20)
 }
 
 fn init() -> ParamInit {
@@ -60,11 +60,9 @@ fn classifier() -> TempDir {
     let architecture = Architecture::SequenceClassification;
     let head = architecture.sequence_head(Family::BERT, &config(), 2, 0.1, init);
     let model = BertForSequenceClassification::new(config().init_encoder(init), head);
-    let save = SaveConfig {
-        labels: vec!["no".into(), "yes".into()],
-        problem_type: Some(ProblemType::SingleLabel),
-        ..SaveConfig::new(architecture)
-    };
+    let save = SaveConfig::new(architecture)
+        .with_labels(vec!["no".into(), "yes".into()])
+        .with_problem_type(Some(ProblemType::SingleLabel));
     save_pretrained(folder.path(), &model, &config(), &save).unwrap();
     folder
 }

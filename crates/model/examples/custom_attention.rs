@@ -42,7 +42,7 @@ impl Attention for AdditiveAttention {
 
 fn main() {
     let device = Device::flex().autodiff();
-    let config = BertConfig { n_layers: 1, ..BertConfig::tiny(100) };
+    let config = BertConfig::tiny(100).with_n_layers(1);
     let d = config.d_model;
     let model = config.init_with(&mut ParamInit::new(&device, 42), |init| AdditiveAttention {
         query: Linear::new(d, d, init),

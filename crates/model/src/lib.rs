@@ -36,6 +36,7 @@ pub mod seq2seq;
 mod sequences;
 pub mod tasks;
 pub mod weights;
+mod with_fields;
 
 pub use backbone::{Backbone, BackboneShape, HasBackbone};
 pub use cloze_ops as ops;

@@ -13,7 +13,7 @@ use burn::tensor::Device;
 use cloze_evaluation::correlation::spearman;
 use cloze_model::ParamInit;
 use cloze_model::bert::BertInput;
-use cloze_model::huggingface::Checkpoint;
+use cloze_model::huggingface::PretrainedFolder;
 use cloze_model::ops::{Precision, on_awake_cores, with_precision};
 use cloze_trainer::embed::{EmbedConfig, Embedder};
 use std::path::Path;
@@ -55,9 +55,9 @@ fn measure(work: &str, folder: &Path, what: &str, rounds: usize, int8: bool, beg
             report(timed(rounds, || drop(embedder.embed(&sentences).expect("embeddings"))), sentences.len());
         }
         "latency" => {
-            let checkpoint = Checkpoint::open(folder).expect("a model");
+            let pretrained = PretrainedFolder::open(folder).expect("a model");
             let (_, mut model, _) =
-                checkpoint.load_encoder(&mut ParamInit::new(&device, 0)).expect("an encoder");
+                pretrained.load_encoder(&mut ParamInit::new(&device, 0)).expect("an encoder");
             if int8 {
                 model.quantize_int8()
             } else {

@@ -7,7 +7,7 @@ use burn::tensor::{Device, Tensor};
 use cloze_data::{TokenBatch, TokenSequence};
 use cloze_model::ParamInit;
 use cloze_model::bert::Bert;
-use cloze_model::huggingface::{Checkpoint, LoadReport, SentenceConfig};
+use cloze_model::huggingface::{LoadReport, PretrainedFolder, SentenceConfig};
 use cloze_ops::on_awake_cores;
 use cloze_tokenizer::{Encoding, OffsetUnit, Sequence, Tokenizer, Truncation};
 use std::path::Path;
@@ -88,7 +88,7 @@ impl Embedder {
     pub fn load(folder: &Path, config: EmbedConfig, device: &Device) -> Result<Self> {
         let (tokenizer, model) = rayon::join(
             || Tokenizer::load(folder),
-            || Checkpoint::open(folder)?.load_encoder(&mut ParamInit::new(device, 0)),
+            || PretrainedFolder::open(folder)?.load_encoder(&mut ParamInit::new(device, 0)),
         );
         let (mut tokenizer, (bert, mut model, report)) = (tokenizer?, model?);
         check_fit(&tokenizer, &bert, folder, false)?;

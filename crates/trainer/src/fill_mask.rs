@@ -8,7 +8,7 @@ use burn::tensor::{Device, Int, Tensor, TensorData};
 use cloze_data::{TokenBatch, TokenSequence};
 use cloze_model::ParamInit;
 use cloze_model::bert::MlmHead;
-use cloze_model::huggingface::{Architecture, Checkpoint};
+use cloze_model::huggingface::{Architecture, PretrainedFolder};
 use cloze_model::tasks::BertForMaskedLm;
 use cloze_tokenizer::Tokenizer;
 use std::path::{Path, PathBuf};
@@ -50,11 +50,11 @@ impl FillMask {
         let mut tokenizer = Tokenizer::load(folder)?;
         // A text is a batch of its own, and the model is given no mask of the padding.
         tokenizer.set_padding(None)?;
-        let checkpoint = Checkpoint::open(folder)?;
-        let config = checkpoint.encoder(Architecture::MaskedLm);
+        let pretrained = PretrainedFolder::open(folder)?;
+        let config = pretrained.encoder(Architecture::MaskedLm);
         let init = &mut ParamInit::new(device, 0).deferred();
         let model = BertForMaskedLm { bert: config.init_encoder(init), mlm: MlmHead::new(&config, init) };
-        let (mut model, report) = checkpoint.load_into(model, Architecture::MaskedLm, &["mlm.*"])?;
+        let (mut model, report) = pretrained.load_into(model, Architecture::MaskedLm, &["mlm.*"])?;
         if let Some(missing) = report.missing.first() {
             return Err(TrainerError::NoMlmHead { folder: folder.into(), missing: missing.clone() });
         }

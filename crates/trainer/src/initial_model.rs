@@ -7,7 +7,7 @@ use crate::{Result, TrainerError};
 use burn::tensor::Device;
 use cloze_data::derive_seed;
 use cloze_model::bert::{BertConfig, BertForPreTraining, MlmHead, NextSentenceHead};
-use cloze_model::huggingface::{Architecture, Checkpoint, LoadReport, SaveConfig};
+use cloze_model::huggingface::{Architecture, LoadReport, PretrainedFolder, SaveConfig};
 use cloze_model::{HasBackbone, ModelError, ParamInit};
 use cloze_tokenizer::Tokenizer;
 
@@ -71,11 +71,11 @@ impl InitialModel {
         tokenizer: &Tokenizer,
         init: ParamInit,
     ) -> Result<Self> {
-        let checkpoint = Checkpoint::open(&section.path)?;
+        let pretrained = PretrainedFolder::open(&section.path)?;
         let has_pairs = config.examples.has_pairs();
         let architecture = if has_pairs { Architecture::PreTraining } else { Architecture::MaskedLm };
-        let mut encoder = checkpoint.encoder(architecture);
-        let save = SaveConfig { family: checkpoint.config.family, ..SaveConfig::new(architecture) };
+        let mut encoder = pretrained.encoder(architecture);
+        let save = SaveConfig::new(architecture).with_family(pretrained.config.family);
         let bad = |key: &str, found: String, expected: String| {
             Err(TrainerError::Setting { key: key.into(), found, expected })
         };
@@ -105,7 +105,7 @@ impl InitialModel {
         };
         let pooler = <BertForPreTraining>::path_of("pooler.*");
         let new = ["mlm.*", "next_sentence.*", &pooler];
-        let (model, report) = checkpoint.load_into(model, architecture, &new)?;
+        let (model, report) = pretrained.load_into(model, architecture, &new)?;
         Ok(Self { encoder, model, save, report })
     }
 }

@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn layers_that_share_their_parameters_are_one() {
-        let shape = BertConfig { share_layers: true, d_ff: 8, n_heads: 2, ..BertConfig::new(31, 5, 8) };
+        let shape = BertConfig::new(31, 5, 8).with_share_layers(true).with_d_ff(8).with_n_heads(2);
         let model = shape.init(&mut ParamInit::new(&Device::flex(), 1));
         let groups = layer_decay(&model, 0.5);
         let scales: Vec<f64> = groups.iter().map(|group| group.lr_scale).collect();
@@ -67,8 +67,8 @@ mod tests {
         let device = Device::flex().autodiff();
         let init = &mut ParamInit::new(&device, 1);
         // Eleven layers, so that layer 1 must not be taken for 10.
-        let shape = BertConfig { d_ff: 8, n_heads: 2, ..BertConfig::new(31, 11, 8) };
-        let shape = BertConfig { hidden_dropout: 0.0, attention_dropout: 0.0, ..shape };
+        let shape = BertConfig::new(31, 11, 8).with_d_ff(8).with_n_heads(2);
+        let shape = shape.with_hidden_dropout(0.0).with_attention_dropout(0.0);
         let bert = shape.init_encoder(init);
         let model = BertForSequenceClassification::new(bert, SequenceHead::new(8, 2, 0.0, init));
         let (lr, decay) = (1e-2, 0.8);

@@ -271,8 +271,7 @@ mod tests {
     #[test]
     fn what_no_machine_has_is_no_overflow() {
         let device = Device::flex();
-        let huge =
-            BertConfig { n_heads: 1, ..BertConfig::new(i32::MAX as usize, 10_000, i32::MAX as usize / 4) };
+        let huge = BertConfig::new(i32::MAX as usize, 10_000, i32::MAX as usize / 4).with_n_heads(1);
         let model = huge.init(&mut ParamInit::new(&device, 0).deferred());
         let parameters = n_parameters(&model);
         assert!(parameters > 1 << 60);

@@ -14,7 +14,7 @@ use cloze_model::bert::BertConfig;
 use cloze_model::huggingface::{Architecture, SaveConfig, save_pretrained};
 use cloze_tokenizer::{Tokenizer, Vocab};
 use cloze_trainer::engine::RunOptions;
-use cloze_trainer::finetune::{FineTuneConfig, Measured, Predictor, TASK_FILE, fine_tune};
+use cloze_trainer::finetune::{EvaluationData, FineTuneConfig, Predictor, TASK_FILE, fine_tune};
 use cloze_trainer::metrics::progress::Silent;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -118,7 +118,7 @@ fn train(case: &Case) -> Trained {
     let specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"].map(String::from);
     let vocab = specials.into_iter().chain(('a'..='z').chain('0'..='9').map(String::from));
     let tokenizer = Tokenizer::bert(Vocab::from_tokens(vocab).unwrap(), false).unwrap();
-    let shape = BertConfig { n_heads: 2, d_ff: 32, max_positions: 32, ..BertConfig::new(41, 1, 16) };
+    let shape = BertConfig::new(41, 1, 16).with_n_heads(2).with_d_ff(32).with_max_positions(32);
     let model = shape.init_encoder(&mut ParamInit::new(&Device::flex(), 7).with_std(0.1));
     let path = |name: &str| folder.path().join(name);
     fs::create_dir(path("checkpoint")).unwrap();
@@ -167,7 +167,7 @@ impl Trained {
     fn measures_as_training_did(&self) {
         let evaluate = |int8| {
             let mut told = 0;
-            let dev = Measured::Files(&self.config.data.dev);
+            let dev = EvaluationData::Files(&self.config.data.dev);
             let evaluation = self.load(int8).evaluate(&self.config, dev, &mut |_| told += 1).unwrap();
             assert!(told > 0);
             evaluation

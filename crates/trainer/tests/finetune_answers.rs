@@ -10,7 +10,7 @@ use burn::tensor::Device;
 use cloze_evaluation::figures::Figures;
 use cloze_model::ParamInit;
 use cloze_model::bert::BertConfig;
-use cloze_model::huggingface::{Architecture, Checkpoint, SaveConfig, save_pretrained};
+use cloze_model::huggingface::{Architecture, PretrainedFolder, SaveConfig, save_pretrained};
 use cloze_tokenizer::{Tokenizer, Vocab};
 use cloze_trainer::Result;
 use cloze_trainer::engine::{Outcome, RunOptions};
@@ -25,14 +25,12 @@ fn checkpoint() -> TempDir {
     let specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"].map(String::from);
     let vocab = specials.into_iter().chain(('a'..='z').chain('0'..='9').map(String::from));
     let tokenizer = Tokenizer::bert(Vocab::from_tokens(vocab).unwrap(), false).unwrap();
-    let config = BertConfig {
-        n_heads: 2,
-        d_ff: 32,
-        max_positions: 32,
-        hidden_dropout: 0.0,
-        attention_dropout: 0.0,
-        ..BertConfig::new(41, 1, 16)
-    };
+    let config = BertConfig::new(41, 1, 16)
+        .with_n_heads(2)
+        .with_d_ff(32)
+        .with_max_positions(32)
+        .with_hidden_dropout(0.0)
+        .with_attention_dropout(0.0);
     let model = config.init_encoder(&mut ParamInit::new(&Device::flex(), 7).with_std(0.1));
     let path = folder.path().join("model");
     fs::create_dir(&path).unwrap();
@@ -110,7 +108,7 @@ fn answers_are_learned_over_windows() {
         task.task,
         TaskSection::Answers { stride: 4, max_question: 3, null_threshold: None, .. }
     ));
-    let saved = Checkpoint::open(&out.join("model")).unwrap();
+    let saved = PretrainedFolder::open(&out.join("model")).unwrap();
     assert_eq!(saved.config.architecture, Architecture::QuestionAnswering);
     assert!(out.join("report/dev/report.html").is_file());
 }
@@ -147,7 +145,7 @@ fn choices_are_learned_whatever_their_number() {
     let figures = dev(run(path, "kind = 'multiple-choice'", "choices.jsonl", &[]).unwrap());
     assert_eq!(figures.main().0, "accuracy");
     assert!(figures.main().1 > 0.9, "{figures}");
-    let saved = Checkpoint::open(&path.join("out/model")).unwrap();
+    let saved = PretrainedFolder::open(&path.join("out/model")).unwrap();
     assert_eq!(saved.config.architecture, Architecture::MultipleChoice);
     assert_eq!(
         TaskFile::read(&path.join("out/model")).unwrap().unwrap().task,

@@ -6,7 +6,7 @@ use burn::tensor::Device;
 use cloze_evaluation::seeds::Seeds;
 use cloze_model::ParamInit;
 use cloze_model::bert::BertConfig;
-use cloze_model::huggingface::{Architecture, Checkpoint, SaveConfig, save_pretrained};
+use cloze_model::huggingface::{Architecture, PretrainedFolder, SaveConfig, save_pretrained};
 use cloze_model::weights::NamedTensors;
 use cloze_tokenizer::train::WordPieceTrainer;
 use cloze_trainer::engine::{Outcome, OverSeeds, RunOptions, train_seeds};
@@ -32,12 +32,10 @@ impl Bench {
         let tokenizer = trainer.train(texts).unwrap();
         tokenizer.save(&model).unwrap();
         let device = Device::flex();
-        let config = BertConfig {
-            d_ff: 64,
-            n_heads: 2,
-            max_positions: 32,
-            ..BertConfig::new(tokenizer.vocab_size(), 2, 32)
-        };
+        let config = BertConfig::new(tokenizer.vocab_size(), 2, 32)
+            .with_d_ff(64)
+            .with_n_heads(2)
+            .with_max_positions(32);
         let encoder = config.init_encoder(&mut ParamInit::new(&device, 3).with_std(0.1));
         save_pretrained(&model, &encoder, &config, &SaveConfig::new(Architecture::Encoder)).unwrap();
         for (name, rows) in [("train.tsv", &train), ("dev.tsv", &dev)] {
@@ -130,9 +128,9 @@ fn classes_are_learnt_and_the_folder_says_them() {
     let Outcome::Done { model, .. } = outcome.clone() else { panic!("not stopped") };
     assert!(dev.get("accuracy").unwrap() > 0.9, "{dev}");
     assert_eq!(test, None);
-    let checkpoint = Checkpoint::open(&model).unwrap();
-    assert_eq!(checkpoint.config.architecture, Architecture::SequenceClassification);
-    assert_eq!(checkpoint.config.labels, ["bad", "good"]);
+    let pretrained = PretrainedFolder::open(&model).unwrap();
+    assert_eq!(pretrained.config.architecture, Architecture::SequenceClassification);
+    assert_eq!(pretrained.config.labels, ["bad", "good"]);
     assert_eq!(TaskFile::read(&model).unwrap().unwrap().max_len, 32);
     let report = bench.path("run/report/dev");
     for file in ["report.html", "figures.json", "predictions.tsv", "worst.tsv", "confusion.tsv"] {

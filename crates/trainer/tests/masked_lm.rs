@@ -6,7 +6,7 @@ use burn::tensor::Device;
 use cloze_evaluation::figures::Figures;
 use cloze_model::ParamInit;
 use cloze_model::bert::{BertConfig, MlmHead};
-use cloze_model::huggingface::{Architecture, Checkpoint, Family, SaveConfig, save_pretrained};
+use cloze_model::huggingface::{Architecture, Family, PretrainedFolder, SaveConfig, save_pretrained};
 use cloze_model::tasks::BertForMaskedLm;
 use cloze_model::weights::NamedTensors;
 use cloze_tokenizer::Tokenizer;
@@ -15,7 +15,7 @@ use cloze_trainer::config::RunConfig;
 use cloze_trainer::embed::{EmbedConfig, Embedder};
 use cloze_trainer::engine::{Outcome, RunOptions};
 use cloze_trainer::fill_mask::FillMask;
-use cloze_trainer::finetune::{FineTuneConfig, Measured, Predictor, TaskFile, TaskSection, fine_tune};
+use cloze_trainer::finetune::{EvaluationData, FineTuneConfig, Predictor, TaskFile, TaskSection, fine_tune};
 use cloze_trainer::metrics::progress::{RunProgress, Silent, Status};
 use cloze_trainer::metrics::{METRICS_FILE, Record, jsonl};
 use cloze_trainer::pretraining::pretrain;
@@ -75,15 +75,15 @@ impl Bench {
     }
 
     fn encoder(&self, family: Family) -> BertConfig {
-        family.encoder(BertConfig {
-            d_ff: 64,
-            n_heads: 2,
-            max_positions: 32,
-            d_embedding: (family == Family::ALBERT).then_some(24),
-            hidden_dropout: 0.0,
-            attention_dropout: 0.0,
-            ..BertConfig::new(self.tokenizer.vocab_size(), 2, 32)
-        })
+        family.encoder(
+            BertConfig::new(self.tokenizer.vocab_size(), 2, 32)
+                .with_d_ff(64)
+                .with_n_heads(2)
+                .with_max_positions(32)
+                .with_d_embedding((family == Family::ALBERT).then_some(24))
+                .with_hidden_dropout(0.0)
+                .with_attention_dropout(0.0),
+        )
     }
 
     /// A checkpoint of random weights, with or without a masked-LM head.
@@ -94,16 +94,16 @@ impl Bench {
         let init = &mut ParamInit::new(&Device::flex(), 3).with_std(0.1);
         match head {
             true => {
-                let config = BertConfig { pooler: false, ..self.encoder(family) };
+                let config = self.encoder(family).with_pooler(false);
                 let model =
                     BertForMaskedLm { bert: config.init_encoder(init), mlm: MlmHead::new(&config, init) };
-                let save = SaveConfig { family, ..SaveConfig::new(Architecture::MaskedLm) };
+                let save = SaveConfig::new(Architecture::MaskedLm).with_family(family);
                 save_pretrained(&folder, &model, &config, &save).unwrap();
             }
             false => {
                 let config = self.encoder(family);
                 let model = config.init_encoder(init);
-                let save = SaveConfig { family, ..SaveConfig::new(Architecture::Encoder) };
+                let save = SaveConfig::new(Architecture::Encoder).with_family(family);
                 save_pretrained(&folder, &model, &config, &save).unwrap();
             }
         }
@@ -207,9 +207,9 @@ fn pretraining_goes_on_from_a_checkpoint() {
     let before = first_evaluation(&bench.path("first"));
     assert!(evaluation.main().1 < before.main().1 - 1.0, "{} {}", before.main().1, evaluation.main().1);
 
-    let saved = Checkpoint::open(&model).unwrap();
+    let saved = PretrainedFolder::open(&model).unwrap();
     assert_eq!(saved.config.architecture, Architecture::MaskedLm);
-    assert_eq!(saved.config.encoder, BertConfig { pooler: false, ..bench.encoder(Family::BERT) });
+    assert_eq!(saved.config.encoder, bench.encoder(Family::BERT).with_pooler(false));
     let (_, _, report) = saved.load_encoder(&mut ParamInit::new(&device, 0)).unwrap();
     assert_eq!(report.missing, Vec::<String>::new());
     assert_eq!(Tokenizer::load(&model).unwrap().vocab_size(), bench.tokenizer.vocab_size());
@@ -236,7 +236,7 @@ fn every_family_goes_on_with_what_heads_it_has() {
         let plain = format!("{{ path = {path:?} }}");
         let (model, _, notes) = bench.pretrain(&format!("{family}-run"), &bench.pretraining(&plain, &[]));
         assert!(!notes.contains("newly initialised"), "{notes}");
-        let saved = Checkpoint::open(&model).unwrap();
+        let saved = PretrainedFolder::open(&model).unwrap();
         assert_eq!((saved.config.architecture, saved.config.family), (Architecture::MaskedLm, family));
         assert_ne!(parameters(&model), parameters(&path));
         FillMask::load(&model, &Device::flex()).unwrap();
@@ -246,7 +246,7 @@ fn every_family_goes_on_with_what_heads_it_has() {
         if [Family::BERT, Family::ALBERT].contains(&family) {
             let (model, evaluation, notes) = bench.pretrain(&name, &pairs);
             assert!(notes.contains("newly initialised") && evaluation.get("pair_loss").is_some());
-            let saved = Checkpoint::open(&model).unwrap();
+            let saved = PretrainedFolder::open(&model).unwrap();
             assert_eq!(saved.config.architecture, Architecture::PreTraining);
             continue;
         }
@@ -324,7 +324,7 @@ fn a_pretraining_runs_model_is_prompted() {
     }
     let predictor = Predictor::load(&zero, &Device::flex(), false).unwrap();
     let files = [bench.path("dev.tsv").display().to_string()];
-    let evaluation = predictor.evaluate(&config, Measured::Files(&files), &mut |_| {}).unwrap();
+    let evaluation = predictor.evaluate(&config, EvaluationData::Files(&files), &mut |_| {}).unwrap();
     assert_eq!(evaluation.figures.get("accuracy"), dev.unwrap().get("accuracy"));
 
     // With some the word in the text is found.

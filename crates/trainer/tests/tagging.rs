@@ -8,7 +8,7 @@ use cloze_data::labelled::LabelledSource;
 use cloze_evaluation::figures::Figures;
 use cloze_model::ParamInit;
 use cloze_model::bert::BertConfig;
-use cloze_model::huggingface::{self, Architecture, Checkpoint, SaveConfig, save_pretrained};
+use cloze_model::huggingface::{self, Architecture, PretrainedFolder, SaveConfig, save_pretrained};
 use cloze_model::tasks::DropoutOverrides;
 use cloze_model::weights::NamedTensors;
 use cloze_tokenizer::{Tokenizer, Vocab};
@@ -88,12 +88,10 @@ impl Bench {
         let pieces = ["a", "##b", "c", ".", "p", "q", "##q", "l"].map(String::from);
         let vocab = Vocab::from_tokens(specials.into_iter().chain(pieces)).unwrap();
         let tokenizer = Tokenizer::bert(vocab, false).unwrap();
-        let shape = BertConfig {
-            n_heads: 2,
-            d_ff: 32,
-            max_positions: 16,
-            ..BertConfig::new(tokenizer.vocab_size(), 2, 16)
-        };
+        let shape = BertConfig::new(tokenizer.vocab_size(), 2, 16)
+            .with_n_heads(2)
+            .with_d_ff(32)
+            .with_max_positions(16);
         let model = shape.init_encoder(&mut ParamInit::new(&Device::flex(), 7).with_std(0.3));
         let path = bench.path("checkpoint");
         std::fs::create_dir(&path).unwrap();
@@ -162,7 +160,7 @@ fn reopen(folder: &Path) -> (TagTask, <TagTask as cloze_trainer::finetune::Task>
     let file = TaskFile::read(folder).unwrap().unwrap();
     let TaskSection::Tagging(section) = &file.task else { panic!("{file:?}") };
     let task = TagTask::spelt_out(section).unwrap();
-    let checkpoint = Checkpoint::open(folder).unwrap();
+    let checkpoint = PretrainedFolder::open(folder).unwrap();
     assert_eq!(checkpoint.config.architecture, Architecture::TokenClassification);
     assert_eq!(checkpoint.config.labels, task.labels.names());
     let init = &mut ParamInit::new(&Device::flex(), 99);

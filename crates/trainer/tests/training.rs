@@ -44,14 +44,12 @@ fn device() -> Device {
 }
 
 fn bert(dropout: f64) -> BertConfig {
-    BertConfig {
-        n_heads: 2,
-        d_ff: 32,
-        max_positions: 16,
-        hidden_dropout: dropout,
-        attention_dropout: dropout,
-        ..BertConfig::new(VOCAB, 2, 16)
-    }
+    BertConfig::new(VOCAB, 2, 16)
+        .with_n_heads(2)
+        .with_d_ff(32)
+        .with_max_positions(16)
+        .with_hidden_dropout(dropout)
+        .with_attention_dropout(dropout)
 }
 
 fn model(config: &BertConfig) -> BertForPreTraining {

@@ -37,7 +37,7 @@ pub fn make(folder: &Path) -> Made {
     fs::create_dir_all(&at)?;
     tokenizer.save(&at)?;
 
-    let config = BertConfig { d_ff: 64, n_heads: 2, ..BertConfig::new(tokenizer.vocab_size(), 2, 32) };
+    let config = BertConfig::new(tokenizer.vocab_size(), 2, 32).with_d_ff(64).with_n_heads(2);
     // Weights that are large enough for answers that differ.
     let init = &mut ParamInit::new(&Device::flex(), 7).with_std(0.5);
     let save = |name: &str, model: &dyn Fn(&Path) -> Made| {
@@ -59,7 +59,7 @@ pub fn make(folder: &Path) -> Made {
     let labels = ["NEGATIVE", "POSITIVE"].map(String::from).to_vec();
     let problem_type = Some(ProblemType::SingleLabel);
     save(CLASSIFIER, &|at| {
-        let save = SaveConfig { labels: labels.clone(), problem_type, ..SaveConfig::new(architecture) };
+        let save = SaveConfig::new(architecture).with_labels(labels.clone()).with_problem_type(problem_type);
         written(at, &classifier, &config, save)
     })?;
 
@@ -68,8 +68,7 @@ pub fn make(folder: &Path) -> Made {
     let tagger =
         BertForTokenClassification { bert: config.init_encoder(init), output, crf: None, dropout: 0.1 };
     save(TAGGER, &|at| {
-        let save =
-            SaveConfig { labels: labels.clone(), ..SaveConfig::new(Architecture::TokenClassification) };
+        let save = SaveConfig::new(Architecture::TokenClassification).with_labels(labels.clone());
         written(at, &tagger, &config, save)
     })?;
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Result, anyhow};
 use clap::ValueEnum;
 use cloze_evaluation::report::Report;
-use cloze_trainer::finetune::{Advance, FineTuneConfig, Measured, Predictor};
+use cloze_trainer::finetune::{Advance, EvaluationData, FineTuneConfig, Predictor};
 use indicatif::HumanCount;
 
 use crate::compute::Compute;
@@ -64,9 +64,9 @@ pub fn run(args: &Args) -> Result<()> {
     let config = FineTuneConfig::load(&args.config, &args.settings).map_err(WrongUsage::new)?;
     let data = &config.data;
     let measured = |split| match split {
-        Split::Dev if data.dev_fraction.is_some() => Some(Measured::HeldOut),
-        Split::Dev => (!data.dev.is_empty()).then_some(Measured::Files(&data.dev)),
-        Split::Test => (!data.test.is_empty()).then_some(Measured::Files(&data.test)),
+        Split::Dev if data.dev_fraction.is_some() => Some(EvaluationData::HeldOut),
+        Split::Dev => (!data.dev.is_empty()).then_some(EvaluationData::Files(&data.dev)),
+        Split::Test => (!data.test.is_empty()).then_some(EvaluationData::Files(&data.test)),
     };
     let (split, other) = match args.split {
         Split::Dev => ("dev", Split::Test),

@@ -62,7 +62,7 @@ impl Workplace {
             .train(texts.iter().map(String::as_str))
             .unwrap();
         tokenizer.save(&model).unwrap();
-        let config = BertConfig { d_ff: 32, n_heads: 2, ..BertConfig::new(tokenizer.vocab_size(), 2, 16) };
+        let config = BertConfig::new(tokenizer.vocab_size(), 2, 16).with_d_ff(32).with_n_heads(2);
         let init = &mut ParamInit::new(&burn::tensor::Device::flex(), 3);
         let encoder = config.init_encoder(init);
         save_pretrained(&model, &encoder, &config, &SaveConfig::new(Architecture::Encoder)).unwrap();

@@ -3,6 +3,7 @@ use crate::blocks::{
     Activation, Attention, Encoder, EncoderLayerConfig, FeedForwardConfig, LayerNorm,
     MultiHeadAttentionConfig, NormPlacement,
 };
+use crate::with_fields::with_fields;
 use crate::{ModelError, ParamInit, Result};
 use serde::{Deserialize, Serialize};
 
@@ -10,9 +11,16 @@ use serde::{Deserialize, Serialize};
 /// [family](crate::huggingface::Family) it is of, a folder says, and not this.
 ///
 /// The presets are the sizes of Turc et al. 2019 (tiny to medium) and Devlin et al. 2019 (base,
-/// large), with heads of 64 features and `d_ff = 4 · d_model`.
+/// large), with heads of 64 features and `d_ff = 4 · d_model`. Each field has a method that changes it:
+///
+/// ```
+/// # use cloze_model::bert::BertConfig;
+/// let config = BertConfig::new(30_000, 4, 256).with_max_positions(128).with_hidden_dropout(0.0);
+/// assert_eq!((config.d_ff, config.max_positions), (1024, 128));
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct BertConfig {
     /// Pieces in the vocabulary.
     pub vocab_size: usize,
@@ -69,6 +77,30 @@ pub struct BertConfig {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mlm_activation: Option<Activation>,
 }
+
+with_fields!(BertConfig {
+    with_vocab_size => vocab_size: usize,
+    with_n_layers => n_layers: usize,
+    with_d_model => d_model: usize,
+    with_n_heads => n_heads: usize,
+    with_d_ff => d_ff: usize,
+    with_max_positions => max_positions: usize,
+    with_n_token_types => n_token_types: usize,
+    with_hidden_dropout => hidden_dropout: f64,
+    with_attention_dropout => attention_dropout: f64,
+    with_activation => activation: Activation,
+    with_norm => norm: NormPlacement,
+    with_layer_norm_eps => layer_norm_eps: f64,
+    with_init_std => init_std: f64,
+    with_pad_token_id => pad_token_id: usize,
+    with_d_embedding => d_embedding: Option<usize>,
+    with_position_offset => position_offset: usize,
+    with_share_layers => share_layers: bool,
+    with_pooler => pooler: bool,
+    with_attention_output_dropout => attention_output_dropout: bool,
+    with_feed_forward_output_dropout => feed_forward_output_dropout: bool,
+    with_mlm_activation => mlm_activation: Option<Activation>,
+});
 
 fn yes() -> bool {
     true

@@ -1,13 +1,12 @@
 //! Models in the Hugging Face format: `config.json` and their weights, and what sentence-transformers puts
 //! beside them.
 //!
-//! [`Checkpoint`] reads a folder of any [`Family`] and puts its tensors into a model,
+//! [`PretrainedFolder`] reads a folder of any [`Family`] and puts its tensors into a model,
 //! [`save_pretrained`] writes one that transformers loads; [`convert`] takes a folder from one format to
 //! another. The only place where that format's spellings live: each family's in a file of its own, and other models'
 //! in [`TensorRules`] of your own.
 
 mod architecture;
-mod checkpoint;
 mod config;
 mod convert;
 mod families;
@@ -16,6 +15,7 @@ mod finite;
 mod folder;
 mod labels;
 mod layout;
+mod pretrained_folder;
 mod published;
 mod rules;
 mod safetensors_file;
@@ -26,11 +26,11 @@ mod transfer;
 mod whole;
 
 pub use architecture::Architecture;
-pub use checkpoint::{Checkpoint, LoadReport};
 pub use config::{FloatType, PretrainedConfig, ProblemType};
 pub use convert::{ConvertConfig, ConvertReport, convert};
 pub use families::Family;
 pub use folder::{MAX_SHARD_SIZE, save_tensors, tensors_of};
+pub use pretrained_folder::{LoadReport, PretrainedFolder};
 pub use published::{
     Format, Published, check_published, load_published, model_type, read_published, save_published,
 };

@@ -1,6 +1,6 @@
-use super::checkpoint::LoadReport;
 use super::finite::first_non_finite;
 use super::folder::file_of;
+use super::pretrained_folder::LoadReport;
 use super::transfer::Transfer;
 use super::{MappedTensors, tensors_of};
 use crate::weights::{self, NamedTensors};

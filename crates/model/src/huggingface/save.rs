@@ -4,12 +4,14 @@ use super::whole::write_text;
 use super::{Architecture, Family, FloatType, MAX_SHARD_SIZE, PretrainedConfig, ProblemType, save_tensors};
 use crate::bert::BertConfig;
 use crate::blocks::{LearnedPositions, MultiHeadAttention, PartKind, part_types};
+use crate::with_fields::with_fields;
 use crate::{HasBackbone, ModelError, Result};
 use std::any::type_name;
 use std::path::Path;
 
 /// What a saved folder says of a model besides its encoder.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct SaveConfig {
     /// Which published encoder it is saved as.
     pub family: Family,
@@ -29,6 +31,17 @@ pub struct SaveConfig {
     /// The size that a file of weights may grow to, in bytes, before there is another.
     pub max_shard_size: usize,
 }
+
+with_fields!(SaveConfig {
+    with_family => family: Family,
+    with_architecture => architecture: Architecture,
+    with_labels => labels: Vec<String>,
+    with_problem_type => problem_type: Option<ProblemType>,
+    with_head_dropouts => head_dropouts: Vec<(Architecture, f64)>,
+    with_finetuning_task => finetuning_task: Option<String>,
+    with_dtype => dtype: FloatType,
+    with_max_shard_size => max_shard_size: usize,
+});
 
 impl SaveConfig {
     /// A BERT in FP32, and nothing else to say.
@@ -75,6 +88,7 @@ impl SaveConfig {
 
 /// What was saved.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SaveReport {
     /// Parameters that transformers has no place for and that are saved under their paths in this crate, such
     /// as a conditional random field's.
@@ -83,7 +97,7 @@ pub struct SaveReport {
 
 /// Saves a model as `config.json` and `model.safetensors` or its shards, for the class of transformers that `save`
 /// names, in `folder`, which is made where it is not there; it is one that
-/// [`Checkpoint::load_into`](super::Checkpoint::load_into) loads.
+/// [`PretrainedFolder::load_into`](super::PretrainedFolder::load_into) loads.
 ///
 /// The masked-LM head's tied projection is stored once, as transformers does. Each file is written beside its
 /// place and renamed, the weights first.
@@ -124,7 +138,7 @@ mod tests {
         self, Attention, AttentionInput, AttentionOutput, Linear, MultiHeadAttentionConfig,
         SinusoidalPositions,
     };
-    use crate::huggingface::Checkpoint;
+    use crate::huggingface::PretrainedFolder;
     use crate::weights;
     use burn::module::{Module, Param};
     use burn::tensor::{Device, Tensor};
@@ -205,7 +219,7 @@ mod tests {
         let path = folder.path().join("a/b");
         let model = config().init(&mut init());
         save_pretrained(&path, &model, &config(), &SaveConfig::new(Architecture::PreTraining)).unwrap();
-        Checkpoint::open(&path).unwrap();
+        PretrainedFolder::open(&path).unwrap();
     }
 
     /// A model whose `query` of the last layer has `value` in row 3, column 7 of PyTorch's layout.

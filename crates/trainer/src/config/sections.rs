@@ -221,19 +221,17 @@ impl NewModel {
 
     /// The model for a vocabulary of `vocab_size` whose padding piece has the id `pad_token_id`.
     pub(crate) fn with_vocabulary(&self, vocab_size: usize, pad_token_id: usize) -> BertConfig {
-        BertConfig {
-            n_heads: self.n_heads,
-            d_ff: self.d_ff,
-            max_positions: self.max_positions,
-            hidden_dropout: self.hidden_dropout,
-            attention_dropout: self.attention_dropout,
-            activation: self.activation,
-            norm: self.norm,
-            layer_norm_eps: self.layer_norm_eps,
-            init_std: self.init_std,
-            pad_token_id,
-            ..BertConfig::new(vocab_size, self.n_layers, self.d_model)
-        }
+        BertConfig::new(vocab_size, self.n_layers, self.d_model)
+            .with_n_heads(self.n_heads)
+            .with_d_ff(self.d_ff)
+            .with_max_positions(self.max_positions)
+            .with_hidden_dropout(self.hidden_dropout)
+            .with_attention_dropout(self.attention_dropout)
+            .with_activation(self.activation)
+            .with_norm(self.norm)
+            .with_layer_norm_eps(self.layer_norm_eps)
+            .with_init_std(self.init_std)
+            .with_pad_token_id(pad_token_id)
     }
 }
 

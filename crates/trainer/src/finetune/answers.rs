@@ -19,7 +19,7 @@ use cloze_evaluation::report::{Answer, AnswerExample, AnswerPredictions, Predict
 use cloze_model::ParamInit;
 use cloze_model::bert::BertConfig;
 use cloze_model::blocks::Linear;
-use cloze_model::huggingface::{Architecture, Checkpoint, LoadReport, ProblemType};
+use cloze_model::huggingface::{Architecture, LoadReport, PretrainedFolder, ProblemType};
 use cloze_model::tasks::{BertForQuestionAnswering, DropoutOverrides, SpanLogits, span_loss};
 use cloze_tokenizer::Tokenizer;
 use std::path::Path;
@@ -261,7 +261,7 @@ impl Task for AnswerTask {
 
     fn model(
         &self,
-        checkpoint: Checkpoint,
+        pretrained: PretrainedFolder,
         dropout: &DropoutOverrides,
         init: &mut ParamInit,
     ) -> Result<(BertConfig, BertForQuestionAnswering, LoadReport)> {
@@ -270,10 +270,10 @@ impl Task for AnswerTask {
             return Err(bad_setting("model.dropout.head", p, "none: this head has no dropout".into()));
         }
         let mut init = init.deferred();
-        let (config, bert, _) = pretrained_encoder(&checkpoint, ARCHITECTURE, dropout, &mut init)?;
+        let (config, bert, _) = pretrained_encoder(&pretrained, ARCHITECTURE, dropout, &mut init)?;
         let output = Linear::new(config.d_model, 2, &mut init);
         let model = BertForQuestionAnswering { bert, output };
-        let (model, report) = checkpoint.load_into(model, ARCHITECTURE, &["output.*"])?;
+        let (model, report) = pretrained.load_into(model, ARCHITECTURE, &["output.*"])?;
         Ok((config, model, report))
     }
 }

@@ -14,7 +14,7 @@ use cloze_data::labelled::{
 };
 use cloze_evaluation::report::{ChoiceExample as Predicted, ChoicePredictions, Predictions};
 use cloze_model::bert::BertConfig;
-use cloze_model::huggingface::{Architecture, Checkpoint, LoadReport, ProblemType};
+use cloze_model::huggingface::{Architecture, LoadReport, PretrainedFolder, ProblemType};
 use cloze_model::ops::CrossEntropy;
 use cloze_model::tasks::{BertForMultipleChoice, DropoutOverrides, classification_loss};
 use cloze_model::{HasBackbone, ParamInit};
@@ -140,18 +140,18 @@ impl Task for ChoiceTask {
 
     fn model(
         &self,
-        checkpoint: Checkpoint,
+        pretrained: PretrainedFolder,
         dropout: &DropoutOverrides,
         init: &mut ParamInit,
     ) -> Result<(BertConfig, BertForMultipleChoice, LoadReport)> {
         const ARCHITECTURE: Architecture = Architecture::MultipleChoice;
         let mut init = init.deferred();
-        let (config, bert, of_head) = pretrained_encoder(&checkpoint, ARCHITECTURE, dropout, &mut init)?;
-        let family = checkpoint.config.family;
+        let (config, bert, of_head) = pretrained_encoder(&pretrained, ARCHITECTURE, dropout, &mut init)?;
+        let family = pretrained.config.family;
         let head = ARCHITECTURE.sequence_head(family, &config, 1, of_head, &mut init);
         let model = BertForMultipleChoice { bert, head };
         let pooler = <BertForMultipleChoice>::path_of("pooler.*");
-        let (model, report) = checkpoint.load_into(model, ARCHITECTURE, &["head.*", &pooler])?;
+        let (model, report) = pretrained.load_into(model, ARCHITECTURE, &["head.*", &pooler])?;
         Ok((config, model, report))
     }
 }

@@ -11,7 +11,7 @@ use crate::engine::optimizer::ParamGroup;
 use crate::metrics::progress::RunProgress;
 use burn::tensor::Device;
 use cloze_model::bert::BertConfig;
-use cloze_model::huggingface::{Architecture, Checkpoint, LoadReport, ProblemType};
+use cloze_model::huggingface::{Architecture, LoadReport, PretrainedFolder, ProblemType};
 use cloze_model::tasks::DropoutOverrides;
 use cloze_model::{HasBackbone, ParamInit};
 use cloze_tokenizer::Tokenizer;
@@ -72,7 +72,7 @@ impl TaskSection {
 pub(super) struct SavedModel<'a> {
     pub folder: &'a Path,
     pub tokenizer: &'a Tokenizer,
-    pub checkpoint: Checkpoint,
+    pub pretrained: PretrainedFolder,
     /// Whether the task is of pairs of texts, where the folder says it.
     pub pairs: Option<bool>,
     /// Whether the encoder multiplies in 8 bits.
@@ -97,7 +97,7 @@ impl SavedModel<'_> {
         T: PredictTask<Model: Sync> + Send + Sync + 'static,
     {
         let init = &mut ParamInit::new(self.device, 0);
-        let (encoder, mut model, report) = task.model(self.checkpoint, &DropoutOverrides::default(), init)?;
+        let (encoder, mut model, report) = task.model(self.pretrained, &DropoutOverrides::default(), init)?;
         let backbone = model.backbone_mut();
         if self.int8 {
             backbone.quantize_int8()

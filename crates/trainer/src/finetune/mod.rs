@@ -31,7 +31,7 @@ pub use choices::ChoiceTask;
 pub use config::{DataSection, FineTuneConfig, FineTuneEval, FineTuneModel, FineTuneTrain, TaskSection};
 pub use evaluate::{figures, outputs, predict};
 pub use model_folder::{TASK_FILE, TaskFile};
-pub use predictor::{Evaluation, Measured, Predicted, Predictor};
+pub use predictor::{EvaluationData, Measurement, Predicted, Predictor};
 pub use prompt::{PromptSection, PromptTask};
 pub use reading::TaskData;
 pub use run::{fine_tune, fine_tune_task};

@@ -158,6 +158,6 @@ impl ModelFolder<'_> {
             (None, Some(ProblemType::Regression)) => vec!["LABEL_0".into()],
             (None, _) => Vec::new(),
         };
-        SaveConfig { family: self.family, labels, problem_type: problem, ..SaveConfig::new(architecture) }
+        SaveConfig::new(architecture).with_family(self.family).with_labels(labels).with_problem_type(problem)
     }
 }

@@ -15,7 +15,7 @@ use cloze_data::labelled::LabelledSource;
 use cloze_data::{DataError, SkipReport};
 use cloze_evaluation::figures::Figures;
 use cloze_evaluation::report::Predictions;
-use cloze_model::huggingface::Checkpoint;
+use cloze_model::huggingface::PretrainedFolder;
 use cloze_tokenizer::Tokenizer;
 use serde_json::Value;
 use std::fmt::Debug;
@@ -58,7 +58,7 @@ pub struct Predicted {
 
 /// Which labelled examples a model is measured on.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Measured<'a> {
+pub enum EvaluationData<'a> {
     /// All of these files.
     Files(&'a [String]),
     /// Those of the training data that a run with the config holds out, by its `data.dev_fraction` and its seed.
@@ -66,7 +66,7 @@ pub enum Measured<'a> {
 }
 
 /// What a model is worth on a split of labelled data.
-pub struct Evaluation {
+pub struct Measurement {
     /// The figures.
     pub figures: Figures,
     /// Every example's prediction.
@@ -90,12 +90,12 @@ impl Predictor {
     /// [`TrainerError::VocabularyMismatch`], [`TrainerError::UnfitTokenizer`].
     pub fn load(folder: &Path, device: &Device, int8: bool) -> Result<Self> {
         let tokenizer = Tokenizer::load(folder)?;
-        let checkpoint = Checkpoint::open(folder)?;
+        let pretrained = PretrainedFolder::open(folder)?;
         let TaskFile { task: section, max_len, pairs } = match TaskFile::read(folder)? {
             Some(file) => file,
-            None => TaskFile::of_config(folder, &checkpoint.config, &tokenizer)?,
+            None => TaskFile::of_config(folder, &pretrained.config, &tokenizer)?,
         };
-        let saved = SavedModel { folder, tokenizer: &tokenizer, checkpoint, pairs, int8, device };
+        let saved = SavedModel { folder, tokenizer: &tokenizer, pretrained, pairs, int8, device };
         let OpenedModel { encoder, model, report } = section.kind().open(saved)?;
         if let Some(missing) = report.missing.into_iter().next() {
             return Err(TrainerError::NoTaskHead { folder: folder.into(), missing });
@@ -153,9 +153,9 @@ impl Predictor {
     pub fn evaluate(
         &self,
         config: &FineTuneConfig,
-        examples: Measured<'_>,
+        examples: EvaluationData<'_>,
         progress: &mut dyn FnMut(Advance),
-    ) -> Result<Evaluation> {
+    ) -> Result<Measurement> {
         let (of_model, of_config) = (kind_of(&self.section), kind_of(&config.task));
         if of_model != of_config {
             let expected = format!("{of_model}, the task of the model in {}", self.folder.display());
@@ -167,9 +167,9 @@ impl Predictor {
             return Err(bad_setting("data.max_len", max_len, expected));
         }
         let (files, share) = match (examples, config.data.dev_fraction) {
-            (Measured::Files(files), _) => (files, None),
-            (Measured::HeldOut, Some(share)) => (&config.data.train.files[..], Some(share)),
-            (Measured::HeldOut, None) => {
+            (EvaluationData::Files(files), _) => (files, None),
+            (EvaluationData::HeldOut, Some(share)) => (&config.data.train.files[..], Some(share)),
+            (EvaluationData::HeldOut, None) => {
                 let expected = "the share of the training data to hold out".into();
                 return Err(bad_setting("data.dev_fraction", "not there", expected));
             }
@@ -209,7 +209,7 @@ pub(super) trait AnyTaskModel: Debug + Send + Sync {
         share: Option<f64>,
         setup: &Setup,
         progress: &mut dyn FnMut(Advance),
-    ) -> Result<Evaluation>;
+    ) -> Result<Measurement>;
 }
 
 /// A task and its model.
@@ -291,7 +291,7 @@ impl<T: PredictTask<Model: Sync> + Send + Sync> AnyTaskModel for TaskModel<T> {
         share: Option<f64>,
         setup: &Setup,
         progress: &mut dyn FnMut(Advance),
-    ) -> Result<Evaluation> {
+    ) -> Result<Measurement> {
         let (task, mut examples, skipped) = self.task.labelled(&config.task, source)?;
         if let Some(share) = share {
             let mut held = held_out(examples.len(), share, config.run.seed).into_iter();
@@ -306,7 +306,7 @@ impl<T: PredictTask<Model: Sync> + Send + Sync> AnyTaskModel for TaskModel<T> {
             return Err(TrainerError::NoExamples { split: "evaluation" });
         }
         let figures = figures(&*predictions, config.eval.metric.as_deref())?;
-        Ok(Evaluation { figures, predictions, skipped, truncated })
+        Ok(Measurement { figures, predictions, skipped, truncated })
     }
 }
 
@@ -465,7 +465,7 @@ mod tests {
         };
         let files = [path.to_str().unwrap().to_owned()];
         let mut split = config("classification", 12);
-        let evaluation = predictor.evaluate(&split, Measured::Files(&files), &mut |_| {}).unwrap();
+        let evaluation = predictor.evaluate(&split, EvaluationData::Files(&files), &mut |_| {}).unwrap();
         let lines = texts.map(|text| Value::from(text).to_string());
         let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
         let values = predict(&predictor, &lines).values;
@@ -474,7 +474,7 @@ mod tests {
         assert_eq!(evaluation.predictions.len(), 6);
 
         split.data.train = split.data.train.with_files(files.clone());
-        let held = |config: &FineTuneConfig| predictor.evaluate(config, Measured::HeldOut, &mut |_| {});
+        let held = |config: &FineTuneConfig| predictor.evaluate(config, EvaluationData::HeldOut, &mut |_| {});
         let none = held(&split).err().unwrap().to_string();
         assert!(none.starts_with("`data.dev_fraction` is not there; expected the share"), "{none}");
         split.data.dev_fraction = Some(0.5);
@@ -486,7 +486,7 @@ mod tests {
         assert_eq!(evaluation.predictions.len(), 3);
 
         let error = |config: &FineTuneConfig| {
-            predictor.evaluate(config, Measured::Files(&files), &mut |_| {}).err().unwrap().to_string()
+            predictor.evaluate(config, EvaluationData::Files(&files), &mut |_| {}).err().unwrap().to_string()
         };
         let other = error(&config("regression", 12));
         assert!(other.starts_with("`task.kind` is regression; expected classification, the task"), "{other}");

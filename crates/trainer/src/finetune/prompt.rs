@@ -18,7 +18,7 @@ use cloze_data::labelled::{LabelSet, LabelledSource, Labels, TextExample, TokenS
 use cloze_evaluation::report::Predictions;
 use cloze_model::ParamInit;
 use cloze_model::bert::{BertConfig, MlmHead};
-use cloze_model::huggingface::{Architecture, Checkpoint, LoadReport, ProblemType};
+use cloze_model::huggingface::{Architecture, LoadReport, PretrainedFolder, ProblemType};
 use cloze_model::ops::CrossEntropy;
 use cloze_model::tasks::{BertForMaskedLm, DropoutOverrides, classification_loss};
 use cloze_tokenizer::Tokenizer;
@@ -263,16 +263,16 @@ impl Task for PromptTask {
     /// [`TrainerError::NoMlmHead`] among them: words mean nothing to a new head.
     fn model(
         &self,
-        checkpoint: Checkpoint,
+        pretrained: PretrainedFolder,
         dropout: &DropoutOverrides,
         init: &mut ParamInit,
     ) -> Result<(BertConfig, BertForMaskedLm, LoadReport)> {
         const ARCHITECTURE: Architecture = Architecture::MaskedLm;
         let mut init = init.deferred();
-        let (config, bert, _) = pretrained_encoder(&checkpoint, ARCHITECTURE, dropout, &mut init)?;
+        let (config, bert, _) = pretrained_encoder(&pretrained, ARCHITECTURE, dropout, &mut init)?;
         let model = BertForMaskedLm { bert, mlm: MlmHead::new(&config, &mut init) };
-        let folder = checkpoint.folder().to_owned();
-        let (model, report) = checkpoint.load_into(model, ARCHITECTURE, &["mlm.*"])?;
+        let folder = pretrained.folder().to_owned();
+        let (model, report) = pretrained.load_into(model, ARCHITECTURE, &["mlm.*"])?;
         match report.missing.first() {
             Some(missing) => Err(TrainerError::NoMlmHead { folder, missing: missing.clone() }),
             None => Ok((config, model, report)),

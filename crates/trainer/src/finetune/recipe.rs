@@ -16,7 +16,7 @@ use cloze_data::labelled::Buckets;
 use cloze_evaluation::figures::Figures;
 use cloze_evaluation::report::Predictions;
 use cloze_model::bert::BertConfig;
-use cloze_model::huggingface::{Checkpoint as Pretrained, Family};
+use cloze_model::huggingface::{Family, PretrainedFolder};
 use cloze_model::lora;
 use cloze_tokenizer::Tokenizer;
 use std::path::Path;
@@ -145,7 +145,7 @@ impl<T: Task> Recipe for TaskRecipe<'_, T> {
     }
 
     fn load(&self, model: T::Model, folder: &Path) -> Result<T::Model> {
-        let saved = Pretrained::open(folder)?;
+        let saved = PretrainedFolder::open(folder)?;
         let architecture = saved.config.architecture;
         Ok(saved.load_into(self.merged(model)?, architecture, &[])?.0)
     }

@@ -19,7 +19,7 @@ use burn::tensor::{Device, Tensor};
 use cloze_data::derive_seed;
 use cloze_data::labelled::{BatchSize, Buckets};
 use cloze_evaluation::table;
-use cloze_model::huggingface::{Checkpoint as Pretrained, LoadReport};
+use cloze_model::huggingface::{LoadReport, PretrainedFolder};
 use cloze_model::{Backbone, HasBackbone, ParamInit, first_layers, freeze};
 use cloze_tokenizer::Tokenizer;
 use std::time::Instant;
@@ -66,7 +66,7 @@ pub(super) fn prepare<'a, T: Task>(
     recompute::check(config.train.recompute, &device)?;
     let seed = config.run.seed;
     let mut init = ParamInit::new(&device, derive_seed(seed, &[INIT_STREAM])).with_std(0.02);
-    let pretrained = Pretrained::open(&config.model.path)?;
+    let pretrained = PretrainedFolder::open(&config.model.path)?;
     let pretrained = if config.model.untrained { pretrained.without_weights() } else { pretrained };
     let family = pretrained.config.family;
     let (encoder, model, report) = task.model(pretrained, &config.model.dropout, &mut init)?;

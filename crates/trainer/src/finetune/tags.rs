@@ -22,7 +22,7 @@ use cloze_evaluation::tags::entities;
 use cloze_model::ParamInit;
 use cloze_model::bert::BertConfig;
 use cloze_model::blocks::Linear;
-use cloze_model::huggingface::{Architecture, Checkpoint, LoadReport, ProblemType};
+use cloze_model::huggingface::{Architecture, LoadReport, PretrainedFolder, ProblemType};
 use cloze_model::ops::CrossEntropy;
 use cloze_model::tasks::{BertForTokenClassification, Crf, DropoutOverrides, TagRules};
 use cloze_tokenizer::Tokenizer;
@@ -462,18 +462,18 @@ impl Task for TagTask {
 
     fn model(
         &self,
-        checkpoint: Checkpoint,
+        pretrained: PretrainedFolder,
         dropout: &DropoutOverrides,
         init: &mut ParamInit,
     ) -> Result<(BertConfig, BertForTokenClassification, LoadReport)> {
         const ARCHITECTURE: Architecture = Architecture::TokenClassification;
         let n_tags = self.labels.len();
         let mut init = init.deferred();
-        let (config, bert, dropout) = pretrained_encoder(&checkpoint, ARCHITECTURE, dropout, &mut init)?;
+        let (config, bert, dropout) = pretrained_encoder(&pretrained, ARCHITECTURE, dropout, &mut init)?;
         let output = Linear::new(config.d_model, n_tags, &mut init);
         let crf = self.section.crf.then(|| Crf::new(n_tags, &mut init).with_rules(self.rules.clone()));
         let model = BertForTokenClassification { bert, output, crf, dropout };
-        let (model, report) = checkpoint.load_into(model, ARCHITECTURE, &["output.*", "crf.*"])?;
+        let (model, report) = pretrained.load_into(model, ARCHITECTURE, &["output.*", "crf.*"])?;
         Ok((config, model, report))
     }
 }

@@ -7,7 +7,7 @@ use burn::tensor::{Device, Int, Tensor, TensorData};
 use cloze_data::labelled::{LabelSet, TokenSequence};
 use cloze_evaluation::report::Predictions;
 use cloze_model::bert::{Bert, BertConfig, BertInput};
-use cloze_model::huggingface::{Architecture, Checkpoint, LoadReport};
+use cloze_model::huggingface::{Architecture, LoadReport, PretrainedFolder};
 use cloze_model::tasks::DropoutOverrides;
 use cloze_model::{HasBackbone, ParamInit};
 
@@ -92,7 +92,7 @@ pub trait Task: Sync {
     /// Those of the checkpoint; dropout that is none.
     fn model(
         &self,
-        checkpoint: Checkpoint,
+        pretrained: PretrainedFolder,
         dropout: &DropoutOverrides,
         init: &mut ParamInit,
     ) -> Result<(BertConfig, Self::Model, LoadReport)>;
@@ -131,14 +131,14 @@ pub(super) fn n_cut<T: Task>(task: &T, features: &[T::Features]) -> usize {
 /// # Errors
 /// Dropout that is none.
 pub(super) fn pretrained_encoder(
-    checkpoint: &Checkpoint,
+    pretrained: &PretrainedFolder,
     architecture: Architecture,
     dropout: &DropoutOverrides,
     init: &mut ParamInit,
 ) -> Result<(BertConfig, Bert, f64)> {
-    let mut config = checkpoint.encoder(architecture);
+    let mut config = pretrained.encoder(architecture);
     dropout.apply(&mut config)?;
-    let of_head = dropout.head(checkpoint.config.head_dropout(architecture), &config);
+    let of_head = dropout.head(pretrained.config.head_dropout(architecture), &config);
     let bert = config.init_encoder(init);
     Ok((config, bert, of_head))
 }

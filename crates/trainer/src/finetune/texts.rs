@@ -20,7 +20,7 @@ use cloze_data::labelled::{
 };
 use cloze_evaluation::report::{ClassExample, ClassPredictions, Predictions, ValueExample, ValuePredictions};
 use cloze_model::bert::{BertConfig, BertInput, Pooling};
-use cloze_model::huggingface::{Architecture, Checkpoint, LoadReport, ProblemType};
+use cloze_model::huggingface::{Architecture, LoadReport, PretrainedFolder, ProblemType};
 use cloze_model::ops::CrossEntropy;
 use cloze_model::tasks::{
     BertForSequenceClassification, DropoutOverrides, classification_loss, regression_loss,
@@ -231,7 +231,7 @@ impl TaskKind for TextKind<'_> {
 
     fn open(&self, saved: SavedModel<'_>) -> Result<OpenedModel> {
         // A model saved elsewhere does not say whether it knows pairs; it cannot if no pair fits it.
-        let config = saved.checkpoint.encoder(Architecture::SequenceClassification);
+        let config = saved.pretrained.encoder(Architecture::SequenceClassification);
         let takes_pairs =
             || saved.tokenizer.check_inputs(config.vocab_size, config.n_token_types, true).is_ok();
         let pairs = saved.pairs.or_else(|| (!takes_pairs()).then_some(false));
@@ -348,21 +348,21 @@ impl Task for TextTask {
 
     fn model(
         &self,
-        checkpoint: Checkpoint,
+        pretrained: PretrainedFolder,
         dropout: &DropoutOverrides,
         init: &mut ParamInit,
     ) -> Result<(BertConfig, BertForSequenceClassification, LoadReport)> {
         const ARCHITECTURE: Architecture = Architecture::SequenceClassification;
         let mut init = init.deferred();
-        let (config, bert, of_head) = pretrained_encoder(&checkpoint, ARCHITECTURE, dropout, &mut init)?;
-        let family = checkpoint.config.family;
+        let (config, bert, of_head) = pretrained_encoder(&pretrained, ARCHITECTURE, dropout, &mut init)?;
+        let family = pretrained.config.family;
         let head = ARCHITECTURE.sequence_head(family, &config, self.n_outputs(), of_head, &mut init);
         let mut model = BertForSequenceClassification::new(bert, head);
         if let Some(pooling) = self.pooling {
             model = model.with_pooling(pooling);
         }
         let pooler = <BertForSequenceClassification>::path_of("pooler.*");
-        let (model, report) = checkpoint.load_into(model, ARCHITECTURE, &["head.*", &pooler])?;
+        let (model, report) = pretrained.load_into(model, ARCHITECTURE, &["head.*", &pooler])?;
         Ok((config, model, report))
     }
 }

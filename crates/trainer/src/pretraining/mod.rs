@@ -19,7 +19,7 @@ use crate::{Result, memory, recompute};
 use burn::module::Module;
 use cloze_data::input_files;
 use cloze_evaluation::table;
-pub use objective::{BertPretraining, Evaluation, figure};
+pub use objective::{BertPretraining, HeldOutSums, figure};
 pub use recipe::{PretrainingRecipe, PretrainingSplits};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;

@@ -81,7 +81,7 @@ fn vector(values: &[i32], device: &Device) -> Tensor<1, Int> {
 
 /// Sums over held-out batches; see the methods for what they make.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Evaluation {
+pub struct HeldOutSums {
     examples: usize,
     masked: u64,
     masked_loss: f64,
@@ -93,7 +93,7 @@ pub struct Evaluation {
     pair_right: u64,
 }
 
-impl Evaluation {
+impl HeldOutSums {
     /// Takes in one batch; `model` is on an inference device.
     pub fn add<A: Attention, P: Positions>(
         &mut self,

@@ -1,6 +1,6 @@
 //! BERT's pretraining as a recipe of the engine: examples made from a prepared corpus, masked pieces and sentence pairs.
 
-use super::objective::{BertPretraining, Evaluation, figure, sums};
+use super::objective::{BertPretraining, HeldOutSums, figure, sums};
 use super::pulse::Pulse;
 use super::tables;
 use crate::config::{RunConfig, TrainSection};
@@ -21,7 +21,7 @@ use cloze_data::{
 use cloze_evaluation::figures::Figures;
 use cloze_model::bert::{BertConfig, BertForPreTraining};
 use cloze_model::blocks::{Attention, LearnedPositions, MultiHeadAttention, Positions};
-use cloze_model::huggingface::{Checkpoint, SaveConfig, save_pretrained};
+use cloze_model::huggingface::{PretrainedFolder, SaveConfig, save_pretrained};
 use cloze_tokenizer::Tokenizer;
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
@@ -236,7 +236,7 @@ impl<A: Attention, P: Positions> Recipe for PretrainingRecipe<'_, A, P> {
         device: &Device,
         advanced: &mut dyn FnMut(Advance),
     ) -> Result<Figures> {
-        let mut evaluation = Evaluation::default();
+        let mut evaluation = HeldOutSums::default();
         let (mut done, all) = (0, self.splits.n_held_out());
         for batch in &self.splits.held_out {
             evaluation.add(model, batch, &self.splits.unigram, device);
@@ -283,7 +283,7 @@ impl<A: Attention, P: Positions> Recipe for PretrainingRecipe<'_, A, P> {
     fn load(&self, model: BertForPreTraining<A, P>, folder: &Path) -> Result<BertForPreTraining<A, P>> {
         match &self.published {
             Some(Published { save, .. }) => {
-                Ok(Checkpoint::open(folder)?.load_into(model, save.architecture, &[])?.0)
+                Ok(PretrainedFolder::open(folder)?.load_into(model, save.architecture, &[])?.0)
             }
             None => load_parameters(model, folder),
         }

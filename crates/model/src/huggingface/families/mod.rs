@@ -47,7 +47,7 @@ impl Family {
     ///
     /// ```
     /// # use cloze_model::{bert::BertConfig, huggingface::Family};
-    /// let albert = Family::ALBERT.encoder(BertConfig { d_embedding: Some(128), ..BertConfig::base(30_000) });
+    /// let albert = Family::ALBERT.encoder(BertConfig::base(30_000).with_d_embedding(Some(128)));
     /// assert!(albert.share_layers && Family::BERT.encoder(albert) == BertConfig::base(30_000));
     /// ```
     pub fn encoder(self, sizes: BertConfig) -> BertConfig {

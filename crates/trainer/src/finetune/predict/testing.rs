@@ -6,7 +6,7 @@ use super::super::task::Task;
 use burn::tensor::Device;
 use cloze_model::ParamInit;
 use cloze_model::bert::BertConfig;
-use cloze_model::huggingface::{Architecture, Checkpoint, SaveConfig, save_pretrained};
+use cloze_model::huggingface::{Architecture, PretrainedFolder, SaveConfig, save_pretrained};
 use cloze_model::tasks::DropoutOverrides;
 use cloze_tokenizer::{Tokenizer, Vocab};
 use std::path::Path;
@@ -20,7 +20,7 @@ pub(in crate::finetune) fn tokenizer() -> Tokenizer {
 }
 
 pub(in crate::finetune) fn encoder() -> BertConfig {
-    BertConfig { d_ff: 24, n_heads: 2, max_positions: 20, ..BertConfig::new(57, 2, 16) }
+    BertConfig::new(57, 2, 16).with_d_ff(24).with_n_heads(2).with_max_positions(20)
 }
 
 pub(in crate::finetune) fn init() -> ParamInit {
@@ -32,9 +32,9 @@ pub(in crate::finetune) fn saved<T: Task>(task: T, max_len: usize) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let bert = encoder().init_encoder(&mut init());
     save_pretrained(folder.path(), &bert, &encoder(), &SaveConfig::new(Architecture::Encoder)).unwrap();
-    let checkpoint = Checkpoint::open(folder.path()).unwrap();
-    let family = checkpoint.config.family;
-    let (encoder, model, _) = task.model(checkpoint, &DropoutOverrides::default(), &mut init()).unwrap();
+    let pretrained = PretrainedFolder::open(folder.path()).unwrap();
+    let family = pretrained.config.family;
+    let (encoder, model, _) = task.model(pretrained, &DropoutOverrides::default(), &mut init()).unwrap();
     let file = TaskFile { task: task.section(), max_len, pairs: task.pairs() };
     // The weights are in the file that the model is read from, which is replaced.
     ModelFolder { family, encoder: &encoder, tokenizer: &tokenizer(), file, labels: task.labels() }

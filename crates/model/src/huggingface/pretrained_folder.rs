@@ -22,20 +22,20 @@ pub struct LoadReport {
 /// ```no_run
 /// # use burn::tensor::Device;
 /// # use cloze_model::{HasBackbone, ParamInit, Result, bert::BertForPreTraining};
-/// # use cloze_model::huggingface::{Architecture, Checkpoint};
+/// # use cloze_model::huggingface::{Architecture, PretrainedFolder};
 /// # fn main() -> Result<()> {
-/// let checkpoint = Checkpoint::open("bert-base-uncased".as_ref())?;
-/// let encoder = checkpoint.encoder(Architecture::PreTraining);
+/// let pretrained = PretrainedFolder::open("bert-base-uncased".as_ref())?;
+/// let encoder = pretrained.encoder(Architecture::PreTraining);
 /// let model = encoder.init(&mut ParamInit::new(&Device::flex(), 42).deferred());
 /// let pooler = <BertForPreTraining>::path_of("pooler.*");
 /// let new = ["next_sentence.*", &pooler];
-/// let (model, report) = checkpoint.load_into(model, Architecture::PreTraining, &new)?;
+/// let (model, report) = pretrained.load_into(model, Architecture::PreTraining, &new)?;
 /// println!("initialised anew: {:?}", report.missing);
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Debug)]
-pub struct Checkpoint {
+pub struct PretrainedFolder {
     /// What `config.json` says.
     pub config: PretrainedConfig,
     folder: PathBuf,
@@ -43,7 +43,7 @@ pub struct Checkpoint {
     without_weights: bool,
 }
 
-impl Checkpoint {
+impl PretrainedFolder {
     /// Opens a folder with `config.json` and weights.
     ///
     /// # Errors
@@ -150,15 +150,15 @@ mod tests {
 
     fn load(folder: &Path, new: &[&str]) -> Result<(BertForPreTraining, LoadReport)> {
         let model = config().init(&mut ParamInit::new(&Device::flex(), 6).deferred());
-        Checkpoint::open(folder)?.load_into(model, Architecture::PreTraining, new)
+        PretrainedFolder::open(folder)?.load_into(model, Architecture::PreTraining, new)
     }
 
     #[test]
     fn a_saved_model_loads_with_the_same_bits() {
         let (folder, model) = saved(5);
-        let checkpoint = Checkpoint::open(folder.path()).unwrap();
-        assert_eq!(checkpoint.config.encoder, config());
-        assert_eq!(checkpoint.config.architectures, ["BertForPreTraining"]);
+        let pretrained = PretrainedFolder::open(folder.path()).unwrap();
+        assert_eq!(pretrained.config.encoder, config());
+        assert_eq!(pretrained.config.architectures, ["BertForPreTraining"]);
         let (loaded, report) = load(folder.path(), &[]).unwrap();
         assert_eq!(report, LoadReport::default());
         assert_eq!(weights::collect(&loaded), weights::collect(&model));
@@ -171,8 +171,8 @@ mod tests {
         // A tensor of another shape is named with both shapes, in the file's own layout.
         let wide = BertConfig { d_ff: 40, ..config() };
         let model = wide.init(&mut ParamInit::new(&Device::flex(), 6).deferred());
-        let checkpoint = Checkpoint::open(folder.path()).unwrap();
-        let error = checkpoint.load_into(model, Architecture::PreTraining, &[]).unwrap_err().to_string();
+        let pretrained = PretrainedFolder::open(folder.path()).unwrap();
+        let error = pretrained.load_into(model, Architecture::PreTraining, &[]).unwrap_err().to_string();
         let expected = "tensor `bert.encoder.layer.0.intermediate.dense.weight` has shape [24, 16], \
                         the configuration asks for [40, 16]";
         assert!(error.ends_with(expected), "{error}");
@@ -194,7 +194,7 @@ mod tests {
             let bare = |name: &str| name.trim_start_matches("module.bert.").to_string();
             tensors.into_iter().map(|(name, data)| (bare(&name), data)).collect()
         });
-        let (_, encoder, report) = Checkpoint::open(folder.path())
+        let (_, encoder, report) = PretrainedFolder::open(folder.path())
             .unwrap()
             .load_encoder(&mut ParamInit::new(&Device::flex(), 1))
             .unwrap();
@@ -227,8 +227,8 @@ mod tests {
         assert_eq!(weights::collect(&loaded.mlm), weights::collect(&model.mlm));
         assert!(load(folder.path(), &["***"]).unwrap_err().to_string().contains("is no pattern"));
         // The bare encoder goes without.
-        let checkpoint = Checkpoint::open(folder.path()).unwrap();
-        let (config, encoder, _) = checkpoint.load_encoder(&mut ParamInit::new(&Device::flex(), 1)).unwrap();
+        let pretrained = PretrainedFolder::open(folder.path()).unwrap();
+        let (config, encoder, _) = pretrained.load_encoder(&mut ParamInit::new(&Device::flex(), 1)).unwrap();
         assert!(!config.pooler && encoder.pooler.is_none());
     }
 
@@ -329,8 +329,8 @@ mod tests {
             let bytes = std::fs::read(folder.path().join(FILE)).unwrap();
             let json = std::fs::read_to_string(folder.path().join("config.json")).unwrap();
             assert!(json.contains(name), "{json}");
-            let checkpoint = Checkpoint::open(folder.path()).unwrap();
-            let again = SaveConfig::from(&checkpoint.config);
+            let pretrained = PretrainedFolder::open(folder.path()).unwrap();
+            let again = SaveConfig::from(&pretrained.config);
             assert_eq!(again.dtype, dtype);
             let (loaded, _) = load(folder.path(), &[]).unwrap();
             assert_ne!(weights::collect(&loaded), weights::collect(&model));
@@ -354,8 +354,8 @@ mod tests {
     fn without_weights_the_network_is_untrained() {
         let (folder, model) = saved(5);
         let fresh = || config().init(&mut ParamInit::new(&Device::flex(), 6).deferred());
-        let checkpoint = Checkpoint::open(folder.path()).unwrap().without_weights();
-        let (untrained, report) = checkpoint.load_into(fresh(), Architecture::PreTraining, &[]).unwrap();
+        let pretrained = PretrainedFolder::open(folder.path()).unwrap().without_weights();
+        let (untrained, report) = pretrained.load_into(fresh(), Architecture::PreTraining, &[]).unwrap();
         assert_eq!(weights::collect(&untrained), weights::collect(&fresh()));
         assert_ne!(weights::collect(&untrained), weights::collect(&model));
         assert_eq!(report.missing.len(), weights::shapes(&model).len());
@@ -368,8 +368,8 @@ mod tests {
         let json = std::fs::read_to_string(&path).unwrap();
         std::fs::write(&path, json.replacen('{', "{\"tie_word_embeddings\": false,", 1)).unwrap();
         assert!(load(folder.path(), &[]).unwrap_err().to_string().contains("tie_word_embeddings"));
-        let checkpoint = Checkpoint::open(folder.path()).unwrap();
-        assert_eq!(checkpoint.config.family, Family::BERT);
-        checkpoint.load_encoder(&mut ParamInit::new(&Device::flex(), 1)).unwrap();
+        let pretrained = PretrainedFolder::open(folder.path()).unwrap();
+        assert_eq!(pretrained.config.family, Family::BERT);
+        pretrained.load_encoder(&mut ParamInit::new(&Device::flex(), 1)).unwrap();
     }
 }
