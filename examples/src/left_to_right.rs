@@ -36,7 +36,7 @@ impl LanguageModel {
     /// Two pre-norm layers of `d_model` features.
     pub fn new(vocab_size: usize, d_model: usize, init: &mut ParamInit) -> Self {
         let layer = EncoderLayerConfig {
-            feed_forward: FeedForwardConfig { d_model, d_ff: 4 * d_model, activation: Activation::Gelu },
+            feed_forward: FeedForwardConfig::new(d_model, 4 * d_model, Activation::Gelu),
             attention_output_dropout: 0.1,
             feed_forward_output_dropout: 0.1,
             norm: NormPlacement::Pre,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 #[cfg(feature = "flex")]
 use crate::flex;
-use crate::{Packing, dropout};
+use crate::{Packing, TokenPositions, dropout};
 
 /// Which keys a query may look at, and what is added to its scores.
 #[derive(Debug, Clone, Default)]
@@ -155,6 +155,52 @@ impl AttentionMask {
         [pad, causal, window, packed].into_iter().flatten().reduce(either)
     }
 
+    /// Where the queries stand in their sequences, as position encodings count: from 0 at a sequence's first token, the
+    /// padding left out. With a cache the queries are the new tokens, and rows may hold different numbers of old ones.
+    ///
+    /// # Panics
+    /// If the mask does not fit the sizes, or a packed sequence has more queries than keys.
+    pub fn query_positions(&self, q_len: usize, k_len: usize) -> TokenPositions {
+        if let (Some(pad_mask), None) = (&self.pad_mask, &self.packing) {
+            let positions = unpadded_positions(pad_mask);
+            return TokenPositions::Rows(match &self.queries {
+                Queries::Tokens(numbers) => {
+                    let numbers: Vec<i32> = numbers.iter().map(|number| *number as i32).collect();
+                    let numbers = Tensor::<1, Int>::from_data(numbers.as_slice(), &positions.device());
+                    positions.select(1, numbers)
+                }
+                _ => positions.narrow(1, k_len - q_len, q_len),
+            });
+        }
+        let Some(places) = self.places(q_len, k_len) else {
+            return TokenPositions::From(k_len - q_len);
+        };
+        let starts: Vec<usize> = match &self.packing {
+            Some(packing) => packing.starts().collect(),
+            None => vec![0],
+        };
+        let position = |place: &Place| {
+            let position = usize::try_from(place.key - starts[place.sequence] as i64);
+            position.expect("a sequence has no more queries than keys")
+        };
+        TokenPositions::Packed(places.iter().map(position).collect())
+    }
+
+    /// [`query_positions`](Self::query_positions) of all keys.
+    ///
+    /// # Panics
+    /// If there are other keys than the mask says.
+    pub fn key_positions(&self, k_len: usize) -> TokenPositions {
+        match (&self.packing, &self.pad_mask) {
+            (Some(packing), _) => {
+                assert_eq!(packing.n_tokens(), k_len, "the keys that are packed, and that there are");
+                TokenPositions::Packed(packing.positions().collect())
+            }
+            (None, Some(pad_mask)) => TokenPositions::Rows(unpadded_positions(pad_mask)),
+            (None, None) => TokenPositions::From(0),
+        }
+    }
+
     /// Where each query stands; none where they are simply a row's last tokens.
     fn places(&self, q_len: usize, k_len: usize) -> Option<Vec<Place>> {
         if let Some(packing) = &self.packing {
@@ -223,6 +269,11 @@ impl AttentionMask {
     }
 }
 
+/// How many tokens of its row that are not ignored stand before each token, `[batch, len]`.
+fn unpadded_positions(pad_mask: &Tensor<2, Bool>) -> Tensor<2, Int> {
+    pad_mask.clone().bool_not().int().cumsum(1).sub_scalar(1).clamp_min(0)
+}
+
 pub(crate) const COUNTS: &str = "counts of queries are those of packed sequences";
 
 /// Where a query stands.
@@ -259,9 +310,12 @@ pub fn takes_packed<const D: usize>(x: &Tensor<D>) -> bool {
 /// changes the output by some 0.2 % and the gradients by 0.3 to 1.5 % (of the norm, measured); sums of probabilities,
 /// softmax and dropout are in FP32. Elsewhere products are in the tensors' precision.
 ///
+/// Keys and values may have fewer heads than queries (Ainslie et al. 2023, "GQA"): each of them is then shared by a group of
+/// query heads that follow each other, and is copied nowhere.
+///
 /// # Shapes
-/// - `query`: `[batch, n_heads, q_len, d_k]`; `key`: `[batch, n_heads, k_len, d_k]`;
-///   `value`: `[batch, n_heads, k_len, d_v]`
+/// - `query`: `[batch, n_heads, q_len, d_k]`; `key`: `[batch, n_kv_heads, k_len, d_k]`;
+///   `value`: `[batch, n_kv_heads, k_len, d_v]`, where `n_kv_heads` divides `n_heads`
 /// - returns `[batch, n_heads, q_len, d_v]`
 ///
 /// # Panics
@@ -290,17 +344,40 @@ pub fn attention_with_weights(
     mask: &AttentionMask,
     dropout_prob: f64,
 ) -> (Tensor<4>, Tensor<4>) {
-    let [_, _, q_len, d_k] = query.dims();
-    let [_, _, k_len, _] = key.dims();
+    let [batch, n_heads, q_len, d_k] = query.dims();
+    let [_, n_kv_heads, k_len, _] = key.dims();
+    let [.., d_v] = value.dims();
+    assert_groups(n_heads, n_kv_heads);
     // The query is scaled and not the scores: it is the smaller tensor for all but short inputs.
     let query = query.mul_scalar(1.0 / (d_k as f64).sqrt());
-    let scores = query.matmul(key.swap_dims(2, 3));
+    // A group's queries meet its keys in one product, one head's after another's.
+    let grouped = |x: Tensor<4>| match n_heads == n_kv_heads {
+        true => x,
+        false => {
+            let [_, _, _, d] = x.dims();
+            x.reshape([batch, n_kv_heads, n_heads / n_kv_heads * q_len, d])
+        }
+    };
+    let ungrouped = |x: Tensor<4>, d: usize| match n_heads == n_kv_heads {
+        true => x,
+        false => x.reshape([batch, n_heads, q_len, d]),
+    };
+    let scores = ungrouped(grouped(query).matmul(key.swap_dims(2, 3)), k_len);
     let scores = match mask.score_bias(q_len, k_len, &scores) {
         Some(bias) => scores + bias,
         None => scores,
     };
     let weights = dropout(softmax(scores, 3), dropout_prob);
-    (weights.clone().matmul(value), weights)
+    (ungrouped(grouped(weights.clone()).matmul(value), d_v), weights)
+}
+
+/// # Panics
+/// If the heads of keys and values cannot be shared out among those of queries.
+pub(crate) fn assert_groups(n_heads: usize, n_kv_heads: usize) {
+    assert!(
+        n_kv_heads > 0 && n_heads.is_multiple_of(n_kv_heads),
+        "{n_heads} heads of queries cannot share {n_kv_heads} heads of keys and values"
+    );
 }
 
 #[cfg(test)]
@@ -405,6 +482,70 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn shared_keys_are_as_repeated_ones() {
+        let ignored: Vec<bool> = (0..18).map(|i| i % 9 > i / 9 + 6).collect();
+        for device in [Device::flex().autodiff(), Device::flex().autodiff().gradient_checkpointing()] {
+            let pad_mask = Tensor::<2, Bool>::from_data(TensorData::new(ignored.clone(), [2, 9]), &device);
+            for (n_heads, n_kv_heads) in [(4, 2), (6, 1), (6, 3), (2, 2)] {
+                for mask in [
+                    AttentionMask::default(),
+                    AttentionMask::default().with_causal().with_window(3),
+                    AttentionMask::default().with_causal().with_pad_mask(pad_mask.clone()),
+                ] {
+                    let run = |repeat: bool| {
+                        let q = values([2, n_heads, 5, 4], 0.1, &device).require_grad();
+                        let k = values([2, n_kv_heads, 9, 4], 1.2, &device).require_grad();
+                        let v = values([2, n_kv_heads, 9, 3], 2.3, &device).require_grad();
+                        let spread = |x: &Tensor<4>| {
+                            let [batch, n, len, d] = x.dims();
+                            let groups = [batch, n, n_heads / n_kv_heads, len, d];
+                            let groups = x.clone().unsqueeze_dim::<5>(2).expand(groups);
+                            if repeat { groups.reshape([batch, n_heads, len, d]) } else { x.clone() }
+                        };
+                        let y = attention(q.clone(), spread(&k), spread(&v), &mask, 0.0);
+                        let grads = (y.clone() * values([2, n_heads, 5, 3], 3.4, &device)).sum().backward();
+                        let [dq, dk, dv] = [&q, &k, &v].map(|x| x.grad(&grads).unwrap());
+                        [y, dq, dk, dv].map(Tensor::into_data)
+                    };
+                    for (shared, repeated) in run(false).iter().zip(run(true)) {
+                        shared.assert_approx_eq::<f32>(&repeated, Tolerance::rel_abs(1e-4, 1e-5));
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn positions_count_what_is_not_padding() {
+        let device = Device::flex();
+        let found = |positions: TokenPositions| match positions {
+            TokenPositions::From(start) => vec![start],
+            TokenPositions::Packed(positions) => positions.to_vec(),
+            TokenPositions::Rows(rows) => rows.into_data().iter::<i64>().map(|x| x as usize).collect(),
+        };
+        let all = AttentionMask::default();
+        assert_eq!(found(all.query_positions(5, 5)), [0]);
+        assert_eq!(found(all.query_positions(2, 7)), [5]);
+        assert_eq!(found(all.key_positions(7)), [0]);
+        let some = all.clone().with_queries(Queries::Tokens([1, 4].into()));
+        assert_eq!(found(some.query_positions(2, 5)), [1, 4]);
+        // Padding before, between and behind.
+        let ignored = [[true, true, false, false, false], [false, false, true, true, false]];
+        let padded = all.clone().with_pad_mask(Tensor::from_data(ignored, &device));
+        assert_eq!(found(padded.query_positions(5, 5)), [0, 0, 0, 1, 2, 0, 1, 1, 1, 2]);
+        assert_eq!(found(padded.query_positions(1, 5)), [2, 2]);
+        let some = padded.with_queries(Queries::Tokens([0, 4].into()));
+        assert_eq!(found(some.query_positions(2, 5)), [0, 2, 0, 2]);
+        let packed = all.with_packing(Packing::new([3, 1, 4]));
+        assert_eq!(found(packed.query_positions(8, 8)), [0, 1, 2, 0, 0, 1, 2, 3]);
+        assert_eq!(found(packed.key_positions(8)), [0, 1, 2, 0, 0, 1, 2, 3]);
+        let new = packed.clone().with_queries(Queries::Counts([1, 1, 2].into()));
+        assert_eq!(found(new.query_positions(4, 8)), [2, 0, 2, 3]);
+        let some = packed.with_queries(Queries::Tokens([2, 3, 6].into()));
+        assert_eq!(found(some.query_positions(3, 8)), [2, 0, 2]);
     }
 
     #[cfg(feature = "flex")]

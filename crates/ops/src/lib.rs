@@ -13,7 +13,10 @@
 //! | [`attention`] | products, masks, softmax and dropout head by head, without the transposed copies; long sequences in blocks, without a matrix of all scores; of [packed](Packing) sequences each by itself |
 //! | [`attention_at`] | one query a row, over keys and values that stay where they are; for decoding |
 //! | [`layer_norm`], [`add_layer_norm`] | statistics and result; with dropout and the residual connection before it |
+//! | [`rms_norm`] | root mean square and result |
+//! | [`rotate`] | queries and keys turned where they lie |
 //! | [`gelu`], [`gelu_tanh`] | vectorised error function, exponential |
+//! | [`gated`] | activation and product |
 //! | [`dropout`], [`dropout_add`] | masks drawn again in the backward pass, and not kept |
 //! | [`cross_entropy`] | one pass over the logits, whose memory the gradient takes over |
 //! | [`embedding`] | gather; the gradient scattered into that of a tied output layer, where there is one |
@@ -35,6 +38,7 @@ mod embedding;
 #[cfg(feature = "flex")]
 mod flex;
 mod fused;
+mod gated;
 mod gelu;
 mod int8;
 mod kernels;
@@ -46,6 +50,8 @@ mod packed;
 mod packing;
 mod precision;
 mod recompute;
+mod rms_norm;
+mod rotary;
 
 pub use adam::AdamStep;
 pub use adamw::{adamw, squared_sum};
@@ -56,6 +62,7 @@ pub use cross_entropy::{CrossEntropy, cross_entropy};
 pub use dropout::{dropout, dropout_add};
 pub use embedding::embedding;
 pub use fused::{is_fused, unfused, warn_unfused};
+pub use gated::{Gate, gated};
 pub use gelu::{gelu, gelu_tanh};
 pub use int8::{Int8Weight, linear_int8};
 pub use kernels::{Kernels, kernels};
@@ -67,6 +74,8 @@ pub use packed::{PackedWeight, linear_packed};
 pub use packing::Packing;
 pub use precision::{Precision, with_precision};
 pub use recompute::{can_recompute, recompute};
+pub use rms_norm::rms_norm;
+pub use rotary::{Rotary, RotaryPairs, TokenPositions, rotate};
 
 /// The README's example, compiled as a test.
 #[cfg(doctest)]

@@ -276,11 +276,7 @@ impl BertConfig {
         self.validate().unwrap_or_else(|error| panic!("{error}"));
         let dropout = |acts: bool| if acts { self.hidden_dropout } else { 0.0 };
         let layer = EncoderLayerConfig {
-            feed_forward: FeedForwardConfig {
-                d_model: self.d_model,
-                d_ff: self.d_ff,
-                activation: self.activation,
-            },
+            feed_forward: FeedForwardConfig::new(self.d_model, self.d_ff, self.activation),
             attention_output_dropout: dropout(self.attention_output_dropout),
             feed_forward_output_dropout: dropout(self.feed_forward_output_dropout),
             norm: self.norm,

@@ -1,4 +1,4 @@
-use crate::ops;
+use crate::ops::{self, Gate};
 use burn::tensor::{Tensor, activation};
 use serde::{Deserialize, Serialize};
 
@@ -16,6 +16,8 @@ pub enum Activation {
     Relu,
     /// The hyperbolic tangent: of poolers and RoBERTa's heads.
     Tanh,
+    /// `x · σ(x)`, also called Swish (Elfwing et al. 2018): Llama's.
+    Silu,
 }
 
 impl Activation {
@@ -26,6 +28,20 @@ impl Activation {
             Self::GeluTanh => ops::gelu_tanh(x),
             Self::Relu => activation::relu(x),
             Self::Tanh => x.tanh(),
+            Self::Silu => activation::silu(x),
+        }
+    }
+
+    /// The activation of `gate` times `x`: the middle of a gated feed-forward network (Shazeer 2020, eq. 5).
+    ///
+    /// # Shapes
+    /// - `gate`, `x`: the same, any; returns the same
+    pub fn gated<const D: usize>(self, gate: Tensor<D>, x: Tensor<D>) -> Tensor<D> {
+        match self {
+            Self::Gelu => ops::gated(gate, x, Gate::Gelu),
+            Self::GeluTanh => ops::gated(gate, x, Gate::GeluTanh),
+            Self::Silu => ops::gated(gate, x, Gate::Silu),
+            Self::Relu | Self::Tanh => self.forward(gate) * x,
         }
     }
 }

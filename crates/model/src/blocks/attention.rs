@@ -1,12 +1,13 @@
 use super::{Attention, AttentionInput, AttentionOutput, KeyValueCache, Linear};
 use crate::ParamInit;
-use crate::ops::{self, AttentionMask, Queries};
+use crate::ops::{self, AttentionMask, Queries, Rotary, TokenPositions};
 use burn::module::Module;
 use burn::tensor::Tensor;
 use std::borrow::Cow;
 
 /// Configuration of [`MultiHeadAttention`].
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct MultiHeadAttentionConfig {
     /// Features of the input and of the output.
     pub d_model: usize,
@@ -16,12 +17,21 @@ pub struct MultiHeadAttentionConfig {
     pub d_k: usize,
     /// Features of a value in one head.
     pub d_v: usize,
+    /// Heads of keys and values, each shared by as many heads of queries: fewer of them make smaller caches (Ainslie et
+    /// al. 2023, "GQA"; Shazeer 2019 with one).
+    pub n_kv_heads: usize,
+    /// Whether the maps to queries, keys and values have biases.
+    pub input_bias: bool,
+    /// Whether the output map has a bias.
+    pub output_bias: bool,
+    /// Rotary positions, by which the queries and keys of self-attention are turned.
+    pub rotary: Option<Rotary>,
     /// Dropout on the attention probabilities.
     pub dropout: f64,
 }
 
 impl MultiHeadAttentionConfig {
-    /// The usual division, `d_k = d_v = d_model / n_heads`, without dropout.
+    /// The usual division, `d_k = d_v = d_model / n_heads`, with biases and without dropout.
     ///
     /// # Panics
     /// If `n_heads` does not divide `d_model`.
@@ -31,12 +41,46 @@ impl MultiHeadAttentionConfig {
             "{n_heads} heads do not divide d_model = {d_model}"
         );
         let d_head = d_model / n_heads;
-        Self { d_model, n_heads, d_k: d_head, d_v: d_head, dropout: 0.0 }
+        Self {
+            d_model,
+            n_heads,
+            d_k: d_head,
+            d_v: d_head,
+            n_kv_heads: n_heads,
+            input_bias: true,
+            output_bias: true,
+            rotary: None,
+            dropout: 0.0,
+        }
+    }
+
+    /// Heads of one width, whatever the model's: `n_heads · d_head` need not be `d_model`.
+    pub fn of_heads(d_model: usize, n_heads: usize, d_head: usize) -> Self {
+        Self { d_model, ..Self::new(n_heads * d_head, n_heads) }
     }
 
     /// Other widths for keys and values.
     pub fn with_widths(mut self, d_k: usize, d_v: usize) -> Self {
         (self.d_k, self.d_v) = (d_k, d_v);
+        self
+    }
+
+    /// Fewer heads of keys and values, see [`n_kv_heads`](Self::n_kv_heads).
+    pub fn with_kv_heads(mut self, n_kv_heads: usize) -> Self {
+        self.n_kv_heads = n_kv_heads;
+        self
+    }
+
+    /// Biases in the maps to queries, keys and values, and in the output map, or none.
+    pub fn with_biases(mut self, input: bool, output: bool) -> Self {
+        (self.input_bias, self.output_bias) = (input, output);
+        self
+    }
+
+    /// Rotary positions, of [`RotaryConfig::init`](super::RotaryConfig::init) with this `d_k`: a clone of the same for all
+    /// layers.
+    pub fn with_rotary(mut self, rotary: Rotary) -> Self {
+        self.rotary = Some(rotary);
         self
     }
 
@@ -47,47 +91,72 @@ impl MultiHeadAttentionConfig {
     }
 
     /// A new block.
+    ///
+    /// # Panics
+    /// If `n_kv_heads` does not divide `n_heads`, or more features are turned than a key has.
     pub fn init(&self, init: &mut ParamInit) -> MultiHeadAttention {
-        let Self { d_model, n_heads, d_k, d_v, dropout } = *self;
+        let Self { d_model, n_heads, d_k, d_v, n_kv_heads, input_bias, output_bias, dropout, .. } = *self;
+        assert!(
+            n_kv_heads > 0 && n_heads.is_multiple_of(n_kv_heads),
+            "{n_heads} heads of queries cannot share {n_kv_heads} heads of keys and values"
+        );
+        if let Some(rotary) = &self.rotary {
+            assert!(rotary.width() <= d_k, "keys of {d_k} features, of which {} are turned", rotary.width());
+        }
         MultiHeadAttention {
-            query: Linear::new(d_model, n_heads * d_k, init),
-            key: Linear::new(d_model, n_heads * d_k, init),
-            value: Linear::new(d_model, n_heads * d_v, init),
-            output: Linear::new(n_heads * d_v, d_model, init),
+            query: Linear::with_bias(input_bias, d_model, n_heads * d_k, init),
+            key: Linear::with_bias(input_bias, d_model, n_kv_heads * d_k, init),
+            value: Linear::with_bias(input_bias, d_model, n_kv_heads * d_v, init),
+            output: Linear::with_bias(output_bias, n_heads * d_v, d_model, init),
             n_heads,
+            n_kv_heads,
             dropout,
+            rotary: self.rotary.clone(),
         }
     }
 }
 
 /// Multi-head attention, `Concat(head₁ … headₕ)·Wᴼ` with
 /// `headᵢ = Attention(Q·Wᵢ^Q, K·Wᵢ^K, V·Wᵢ^V)` (Vaswani et al. 2017, §3.2.2).
+///
+/// With rotary positions, queries and keys of self-attention are turned by the positions that the mask tells
+/// ([`AttentionMask::query_positions`]), and a cache holds turned keys. In cross-attention, where queries and keys are
+/// of different sequences, nothing is turned.
 #[derive(Module, Debug)]
 pub struct MultiHeadAttention {
     /// `[d_model, n_heads · d_k]`
     pub query: Linear,
-    /// `[d_model, n_heads · d_k]`
+    /// `[d_model, n_kv_heads · d_k]`
     pub key: Linear,
-    /// `[d_model, n_heads · d_v]`
+    /// `[d_model, n_kv_heads · d_v]`
     pub value: Linear,
     /// `[n_heads · d_v, d_model]`
     pub output: Linear,
     n_heads: usize,
+    n_kv_heads: usize,
     dropout: f64,
+    #[module(skip)]
+    rotary: Option<Rotary>,
 }
 
 impl MultiHeadAttention {
     /// The keys and values of a memory for the queries to come, a row a sequence: see
     /// [`KeyValueCache::of_memory`] for its shapes. With such a cache, no memory is given any more.
     pub fn remember(&self, memory: Tensor<3>, lengths: &[usize]) -> KeyValueCache {
-        let keys = self.split_heads(self.key.forward(memory.clone()));
-        KeyValueCache::of_memory([keys, self.split_heads(self.value.forward(memory))], lengths)
+        let keys = self.split_heads(self.key.forward(memory.clone()), self.n_kv_heads, None);
+        let values = self.split_heads(self.value.forward(memory), self.n_kv_heads, None);
+        KeyValueCache::of_memory([keys, values], lengths)
     }
 
-    /// `[batch, len, n_heads · d]` → `[batch, n_heads, len, d]`
-    fn split_heads(&self, x: Tensor<3>) -> Tensor<4> {
+    /// `[batch, len, n_heads · d]` → `[batch, n_heads, len, d]`, turned by the positions where there are any.
+    fn split_heads(&self, x: Tensor<3>, n_heads: usize, positions: Option<&TokenPositions>) -> Tensor<4> {
         let [batch, len, width] = x.dims();
-        x.reshape([batch, len, self.n_heads, width / self.n_heads]).swap_dims(1, 2)
+        let x = x.reshape([batch, len, n_heads, width / n_heads]);
+        let x = match (positions, &self.rotary) {
+            (Some(positions), Some(rotary)) => ops::rotate(x, positions, rotary),
+            _ => x,
+        };
+        x.swap_dims(1, 2)
     }
 }
 
@@ -96,14 +165,25 @@ impl Attention for MultiHeadAttention {
         let alone = wanted_alone(&input);
         let AttentionInput { queries, memory, mask, cache, wanted, need_weights } = input;
         let is_cross = memory.is_some() || cache.as_ref().is_some_and(|cache| cache.is_memory());
+        let some_tokens = alone.is_some();
         let (queries, memory, mask, wanted) = match (alone, wanted) {
             (Some(mask), Some(wanted)) => (wanted.select(queries.clone()), queries, Cow::Owned(mask), None),
             _ => (queries.clone(), memory.unwrap_or(queries), Cow::Borrowed(mask), wanted),
         };
-        let q = self.split_heads(self.query.forward(queries));
+        let ([_, q_len, _], [_, n_new, _]) = (queries.dims(), memory.dims());
+        let positions = self.rotary.as_ref().filter(|_| !is_cross).map(|_| {
+            let k_len = cache.as_ref().map_or(0, |cache| cache.len()) + n_new;
+            let of_queries = mask.query_positions(q_len, k_len);
+            // The new keys are the queries' tokens, unless the queries are some tokens' alone.
+            let of_keys = if some_tokens { mask.key_positions(k_len) } else { of_queries.clone() };
+            [of_queries, of_keys]
+        });
+        let [of_queries, of_keys] = positions.map_or([None, None], |of| of.map(Some));
+        let q = self.split_heads(self.query.forward(queries), self.n_heads, of_queries.as_ref());
         let project = || {
-            let k = self.split_heads(self.key.forward(memory.clone()));
-            [k, self.split_heads(self.value.forward(memory))]
+            let k = self.key.forward(memory.clone());
+            let k = self.split_heads(k, self.n_kv_heads, of_keys.as_ref());
+            [k, self.split_heads(self.value.forward(memory), self.n_kv_heads, None)]
         };
         let (context, weights) = match cache {
             Some(cache) if is_cross => cache.attend_to_memory(q, project, &mask, need_weights),
@@ -148,7 +228,7 @@ fn wanted_alone(input: &AttentionInput<'_>) -> Option<AttentionMask> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::blocks::WantedTokens;
+    use crate::blocks::{RotaryConfig, WantedTokens};
     use crate::ops::Packing;
     use burn::tensor::{Bool, Device, Distribution, TensorData, Tolerance};
 
@@ -163,6 +243,14 @@ mod tests {
 
     fn block(device: &Device) -> MultiHeadAttention {
         MultiHeadAttentionConfig::new(12, 3).init(&mut ParamInit::new(device, 1).with_std(0.4))
+    }
+
+    /// That block, and one with rotary positions whose heads share keys and values.
+    fn blocks(device: &Device) -> [MultiHeadAttention; 2] {
+        let rotary = RotaryConfig { theta: 20.0, n_features: Some(4), ..RotaryConfig::default() };
+        let config = MultiHeadAttentionConfig::of_heads(12, 4, 6).with_kv_heads(2).with_biases(true, false);
+        let config = config.with_rotary(rotary.init(6));
+        [block(device), config.init(&mut ParamInit::new(device, 1).with_std(0.4))]
     }
 
     fn states(len: usize, device: &Device) -> Tensor<3> {
@@ -192,10 +280,9 @@ mod tests {
     #[test]
     fn wanted_tokens_see_what_they_see_among_all() {
         let device = Device::flex();
-        let block = block(&device);
         let hidden = states(9, &device).narrow(0, 0, 1);
         let packed = || AttentionMask::default().with_packing(Packing::new([6, 3]));
-        let bias = Tensor::<4>::random([1, 3, 9, 9], Distribution::Default, &device);
+        let bias = Tensor::<4>::random([1, 1, 9, 9], Distribution::Default, &device);
         let masks = [
             packed(),
             packed().with_window(1),
@@ -203,13 +290,13 @@ mod tests {
             packed().with_bias(bias),
             AttentionMask::default(),
         ];
-        for mask in masks {
-            let all = block.forward(AttentionInput::new(hidden.clone(), &mask)).context;
+        for (mask, block) in masks.iter().flat_map(|mask| blocks(&device).map(|block| (mask, block))) {
+            let all = block.forward(AttentionInput::new(hidden.clone(), mask)).context;
             for wanted in [
                 WantedTokens::packed([0, 4, 8], &device),
                 WantedTokens::new(Tensor::from_data([8, 0, 4], &device)),
             ] {
-                let some = block.forward(AttentionInput::new(hidden.clone(), &mask).with_wanted(&wanted));
+                let some = block.forward(AttentionInput::new(hidden.clone(), mask).with_wanted(&wanted));
                 close(some.context, wanted.select(all.clone()));
             }
         }
@@ -218,11 +305,12 @@ mod tests {
     #[test]
     fn cached_decoding_is_uncached() {
         let pack = |parts: [Tensor<3>; 2]| Tensor::cat(parts.to_vec(), 1);
-        for device in devices() {
-            let (block, hidden) = (block(&device), states(7, &device));
+        for (device, block) in devices().iter().flat_map(|device| blocks(device).map(|block| (device, block)))
+        {
+            let hidden = states(7, device);
             // The second row's first two tokens are padding.
             let ignored: Vec<bool> = (0..14).map(|i| i == 7 || i == 8).collect();
-            let pad_mask = Tensor::<2, Bool>::from_data(TensorData::new(ignored, [2, 7]), &device);
+            let pad_mask = Tensor::<2, Bool>::from_data(TensorData::new(ignored, [2, 7]), device);
             for (window, padded) in [(None, false), (Some(2), false), (None, true)] {
                 let mut mask = AttentionMask::default().with_causal();
                 mask.window = window;
@@ -251,8 +339,9 @@ mod tests {
 
     #[test]
     fn packed_sequences_are_decoded_with_a_cache() {
-        for device in devices() {
-            let (block, rows) = (block(&device), states(6, &device));
+        for (device, block) in devices().iter().flat_map(|device| blocks(device).map(|block| (device, block)))
+        {
+            let rows = states(6, device);
             let row = |sequence: usize, start: usize, n: usize| {
                 rows.clone().narrow(0, sequence, 1).narrow(1, start, n)
             };
@@ -271,6 +360,66 @@ mod tests {
             let input = AttentionInput::new(pack([row(0, 3, 1), row(1, 2, 4)]), &rest);
             let context = block.forward(input.with_cache(&mut cache)).context;
             close(context, pack([whole.clone().narrow(1, 3, 1), whole.narrow(1, 6, 4)]));
+        }
+    }
+
+    #[test]
+    fn rotary_positions_count_from_each_sequences_first_token() {
+        for device in devices() {
+            let [_, block] = blocks(&device);
+            let all = states(6, &device);
+            let row = |number: usize, len: usize| all.clone().narrow(0, number, 1).narrow(1, 0, len);
+            let causal = AttentionMask::default().with_causal();
+            let alone = |number: usize, len: usize| {
+                block.forward(AttentionInput::new(row(number, len), &causal)).context
+            };
+            // Packed, and with padding before the second row's tokens and behind them.
+            let packed = causal.clone().with_packing(Packing::new([6, 4]));
+            let both = Tensor::cat(vec![row(0, 6), row(1, 4)], 1);
+            let context = block.forward(AttentionInput::new(both, &packed)).context;
+            close(context.clone().narrow(1, 0, 6), alone(0, 6));
+            close(context.narrow(1, 6, 4), alone(1, 4));
+            for (first, start) in [(true, 2), (false, 0)] {
+                let padding = row(0, 2);
+                let parts = if first { vec![padding, row(1, 4)] } else { vec![row(1, 4), padding] };
+                let ignored = (0..6).map(|i| i < start || i >= start + 4).collect();
+                let pad_mask = Tensor::from_data(TensorData::new(ignored, [1, 6]), &device);
+                let padded = causal.clone().with_pad_mask(pad_mask);
+                let context = block.forward(AttentionInput::new(Tensor::cat(parts, 1), &padded)).context;
+                close(context.narrow(1, start, 4), alone(1, 4));
+            }
+            // The order of tokens matters, as it does not without positions.
+            let seen = AttentionMask::default();
+            let order = Tensor::<1, burn::tensor::Int>::from_data([1, 0, 2, 3], &device);
+            let swapped = row(0, 4).select(1, order);
+            let last = |x| block.forward(AttentionInput::new(x, &seen)).context.narrow(1, 3, 1);
+            let difference = (last(swapped) - last(row(0, 4))).abs().max().into_scalar::<f32>();
+            assert!(difference > 1e-2, "{difference}");
+        }
+    }
+
+    #[test]
+    fn padding_behind_a_prompt_moves_no_position() {
+        for device in devices() {
+            let [_, block] = blocks(&device);
+            let rows = states(5, &device);
+            // The second row has two tokens less before the last one.
+            let ignored: Vec<bool> = (0..10).map(|i| i == 7 || i == 8).collect();
+            let pad_mask = Tensor::<2, Bool>::from_data(TensorData::new(ignored, [2, 5]), &device);
+            let mask = |len| {
+                AttentionMask::default().with_causal().with_pad_mask(pad_mask.clone().narrow(1, 0, len))
+            };
+            let mut cache = KeyValueCache::new();
+            let prompt = AttentionInput::new(rows.clone().narrow(1, 0, 4), &mask(4)).with_cache(&mut cache);
+            block.forward(prompt);
+            let last = AttentionInput::new(rows.clone().narrow(1, 4, 1), &mask(5)).with_cache(&mut cache);
+            let context = block.forward(last).context;
+            let causal = AttentionMask::default().with_causal();
+            let row = |number| rows.clone().narrow(0, number, 1);
+            let short = Tensor::cat(vec![row(1).narrow(1, 0, 2), row(1).narrow(1, 4, 1)], 1);
+            let whole = block.forward(AttentionInput::new(row(0), &causal)).context.narrow(1, 4, 1);
+            let short = block.forward(AttentionInput::new(short, &causal)).context.narrow(1, 2, 1);
+            close(context, Tensor::cat(vec![whole, short], 0));
         }
     }
 

@@ -1,4 +1,4 @@
-use super::{Attention, AttentionInput, EncoderLayer, FeedForward, LayerNorm, Linear, WantedTokens};
+use super::{Attention, AttentionInput, EncoderLayer, LayerNorm, Linear, WantedTokens};
 use crate::ops::{self, AttentionMask};
 use burn::module::Module;
 use burn::tensor::Tensor;
@@ -46,9 +46,8 @@ impl<A: Attention> Encoder<A> {
         self.layers.iter_mut().enumerate().flat_map(|(number, layer)| {
             let attention =
                 layer.attention.linears_mut().into_iter().map(|(name, map)| ("attention", name, map));
-            let FeedForward { up, down, .. } = &mut layer.feed_forward;
-            let feed_forward = [("feed_forward", "up", up), ("feed_forward", "down", down)];
-            let all = attention.chain(feed_forward);
+            let feed_forward = layer.feed_forward.linears_mut().into_iter();
+            let all = attention.chain(feed_forward.map(|(name, map)| ("feed_forward", name, map)));
             all.map(move |(block, name, map)| (format!("layers.{number}.{block}.{name}"), map))
         })
     }

@@ -118,7 +118,7 @@ mod tests {
         let is_random = |attended: f64, fed: f64, silence: fn(&mut EncoderLayer<_>) -> &mut Linear, norm| {
             let init = &mut ParamInit::new(&device, 1);
             let config = EncoderLayerConfig {
-                feed_forward: FeedForwardConfig { d_model: 16, d_ff: 24, activation: Activation::Gelu },
+                feed_forward: FeedForwardConfig::new(16, 24, Activation::Gelu),
                 attention_output_dropout: attended,
                 feed_forward_output_dropout: fed,
                 norm,

@@ -5,6 +5,7 @@ use burn::tensor::Tensor;
 
 /// Configuration of [`FeedForward`].
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct FeedForwardConfig {
     /// Features of the input and of the output.
     pub d_model: usize,
@@ -12,20 +13,46 @@ pub struct FeedForwardConfig {
     pub d_ff: usize,
     /// The non-linearity in between.
     pub activation: Activation,
+    /// Whether the non-linearity acts on a map of its own, which is then multiplied with the other: SwiGLU with
+    /// [`Activation::Silu`], GeGLU with [`Activation::Gelu`].
+    pub gated: bool,
+    /// Whether the maps have biases.
+    pub bias: bool,
 }
 
 impl FeedForwardConfig {
+    /// The original one: no gate, and biases.
+    pub fn new(d_model: usize, d_ff: usize, activation: Activation) -> Self {
+        Self { d_model, d_ff, activation, gated: false, bias: true }
+    }
+
+    /// With a gate.
+    pub fn with_gate(mut self) -> Self {
+        self.gated = true;
+        self
+    }
+
+    /// Without biases.
+    pub fn without_bias(mut self) -> Self {
+        self.bias = false;
+        self
+    }
+
     /// A new block.
     pub fn init(&self, init: &mut ParamInit) -> FeedForward {
+        let Self { d_model, d_ff, activation, gated, bias } = *self;
+        let mut linear = |d_in, d_out| Linear::with_bias(bias, d_in, d_out, init);
         FeedForward {
-            up: Linear::new(self.d_model, self.d_ff, init),
-            down: Linear::new(self.d_ff, self.d_model, init),
-            activation: self.activation,
+            up: linear(d_model, d_ff),
+            down: linear(d_ff, d_model),
+            gate: gated.then(|| linear(d_model, d_ff)),
+            activation,
         }
     }
 }
 
-/// The position-wise feed-forward network, `f(x·W₁ + b₁)·W₂ + b₂` (Vaswani et al. 2017, eq. 2).
+/// The position-wise feed-forward network, `f(x·W₁ + b₁)·W₂ + b₂` (Vaswani et al. 2017, eq. 2), or with a gate
+/// `(f(x·V) ⊙ x·W₁)·W₂` (Shazeer 2020, "GLU Variants Improve Transformer", eq. 6).
 ///
 /// There is no dropout inside, as in BERT.
 #[derive(Module, Debug)]
@@ -34,6 +61,8 @@ pub struct FeedForward {
     pub up: Linear,
     /// `[d_ff, d_model]`
     pub down: Linear,
+    /// `[d_model, d_ff]`, what the non-linearity acts on, if there is a gate.
+    pub gate: Option<Linear>,
     #[module(skip)]
     activation: Activation,
 }
@@ -42,6 +71,54 @@ impl FeedForward {
     /// # Shapes
     /// - `x`: `[..., d_model]`; returns the same
     pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
-        self.down.forward(self.activation.forward(self.up.forward(x)))
+        let inner = match &self.gate {
+            Some(gate) => self.activation.gated(gate.forward(x.clone()), self.up.forward(x)),
+            None => self.activation.forward(self.up.forward(x)),
+        };
+        self.down.forward(inner)
+    }
+
+    /// The linear maps by name.
+    pub fn linears_mut(&mut self) -> Vec<(&'static str, &mut Linear)> {
+        let Self { up, down, gate, .. } = self;
+        let gate = gate.as_mut().map(|gate| ("gate", gate));
+        [("up", up), ("down", down)].into_iter().chain(gate).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::weights;
+    use burn::tensor::{Device, Distribution, Tolerance};
+
+    #[test]
+    fn a_gate_multiplies() {
+        let device = Device::flex();
+        for activation in
+            [Activation::Gelu, Activation::GeluTanh, Activation::Relu, Activation::Tanh, Activation::Silu]
+        {
+            let init = &mut ParamInit::new(&device, 1).with_std(0.5);
+            let config = FeedForwardConfig::new(6, 10, activation).with_gate().without_bias();
+            let mut block = config.init(init);
+            let x = Tensor::<2>::random([5, 6], Distribution::Default, &device);
+            let map = |linear: &Linear, x: Tensor<2>| x.matmul(linear.weight.val());
+            let gate = activation.forward(map(block.gate.as_ref().unwrap(), x.clone()));
+            let expected = map(&block.down, gate * map(&block.up, x.clone())).into_data();
+            block.forward(x).into_data().assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-5));
+            let names: Vec<&str> = block.linears_mut().into_iter().map(|(name, _)| name).collect();
+            assert_eq!(names, ["up", "down", "gate"]);
+            assert_eq!(weights::shapes(&block).len(), 3, "no biases");
+        }
+    }
+
+    #[test]
+    fn a_block_without_a_gate_draws_what_it_drew() {
+        let init = || ParamInit::new(&Device::flex(), 1);
+        let block = FeedForwardConfig::new(4, 8, Activation::Relu).init(&mut init());
+        let init = &mut init();
+        let (up, down) = (Linear::new(4, 8, init), Linear::new(8, 4, init));
+        assert_eq!(block.up.weight.val().into_data(), up.weight.val().into_data());
+        assert_eq!(block.down.weight.val().into_data(), down.weight.val().into_data());
     }
 }

@@ -40,6 +40,14 @@ impl Linear {
         Self { weight: init.truncated_normal([d_in, d_out]), bias: None, lora: None, inference: None }
     }
 
+    /// A new map [with](Self::new) a bias or [without](Self::without_bias).
+    pub fn with_bias(bias: bool, d_in: usize, d_out: usize, init: &mut ParamInit) -> Self {
+        match bias {
+            true => Self::new(d_in, d_out, init),
+            false => Self::without_bias(d_in, d_out, init),
+        }
+    }
+
     /// Multiplies in 8 bits from now on, see [`ops::linear_int8`]: for inference only. The weight itself stays
     /// as it is.
     pub fn quantize_int8(&mut self) {

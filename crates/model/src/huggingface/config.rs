@@ -268,7 +268,7 @@ mod tests {
     fn what_there_is_no_model_for_is_named() {
         for (json, expected) in [
             (r#"{"model_type": "gpt2"}"#, "`model_type` is \"gpt2\", expected \"bert\", \"roberta\""),
-            (r#"{"hidden_act": "silu"}"#, "`hidden_act` is \"silu\""),
+            (r#"{"hidden_act": "mish"}"#, "`hidden_act` is \"mish\""),
             (r#"{"position_embedding_type": "relative_key"}"#, "`position_embedding_type`"),
             (r#"{"model_type": "albert", "num_hidden_groups": 2}"#, "`num_hidden_groups` is 2, expected 1"),
             (r#"{"model_type": "albert", "inner_group_num": 3}"#, "`inner_group_num` is 3, expected 1"),

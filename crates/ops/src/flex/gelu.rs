@@ -26,15 +26,13 @@ vectorised! {
 
     fn tanh_forward(x: &[f32], y: &mut [MaybeUninit<f32>]) {
         for (x, y) in x.iter().zip(y) {
-            y.write(0.5 * *x * (1.0 + tanh_of(*x)));
+            y.write(tanh_value(*x));
         }
     }
 
     fn tanh_backward(x: &[f32], gradient: &mut [f32]) {
         for (x, gradient) in x.iter().zip(gradient) {
-            let tanh = tanh_of(*x);
-            let slope = ROOT * (1.0 + 3.0 * CUBIC * *x * *x);
-            *gradient *= 0.5 * (1.0 + tanh) + 0.5 * *x * (1.0 - tanh * tanh) * slope;
+            *gradient *= tanh_slope(*x);
         }
     }
 }
@@ -50,6 +48,20 @@ fn tanh_of(x: f32) -> f32 {
     let e = exp(-2.0 * inner.abs());
     let tanh = (1.0 - e) / (1.0 + e);
     if inner >= 0.0 { tanh } else { -tanh }
+}
+
+/// GELU by the hyperbolic tangent.
+#[inline(always)]
+pub(super) fn tanh_value(x: f32) -> f32 {
+    0.5 * x * (1.0 + tanh_of(x))
+}
+
+/// Its slope.
+#[inline(always)]
+pub(super) fn tanh_slope(x: f32) -> f32 {
+    let tanh = tanh_of(x);
+    let slope = ROOT * (1.0 + 3.0 * CUBIC * x * x);
+    0.5 * (1.0 + tanh) + 0.5 * x * (1.0 - tanh * tanh) * slope
 }
 
 #[derive(Debug, Clone, Copy)]

@@ -7,6 +7,7 @@ pub(crate) mod cores;
 pub(crate) mod cross_entropy;
 pub(crate) mod dropout;
 pub(crate) mod embedding;
+pub(crate) mod gated;
 pub(crate) mod gelu;
 mod gemm;
 pub(crate) mod int8;
@@ -16,6 +17,8 @@ pub(crate) mod layer_norm;
 pub(crate) mod linear;
 mod random;
 pub(crate) mod recompute;
+pub(crate) mod rms_norm;
+pub(crate) mod rotary;
 mod seeds;
 mod vector;
 

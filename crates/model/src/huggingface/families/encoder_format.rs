@@ -61,13 +61,15 @@ impl Projection {
 }
 
 /// The first name of each is the one that is written.
-const ACTIVATIONS: [(Activation, &str); 6] = [
+const ACTIVATIONS: [(Activation, &str); 8] = [
     (Activation::Gelu, "gelu"),
     (Activation::GeluTanh, "gelu_new"),
     (Activation::Relu, "relu"),
     (Activation::Tanh, "tanh"),
+    (Activation::Silu, "silu"),
     (Activation::Gelu, "gelu_python"),
     (Activation::GeluTanh, "gelu_pytorch_tanh"),
+    (Activation::Silu, "swish"),
 ];
 
 fn activation_name(activation: Activation) -> &'static str {

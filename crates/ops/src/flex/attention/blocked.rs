@@ -143,7 +143,7 @@ pub unsafe fn forward(
 }
 
 /// Writes the task's part of the gradients of query, key and value, from that of the output, the output and what
-/// [`forward`] wrote.
+/// [`forward`] wrote; with `add` those of key and value are added to what is there, of the same keys' other queries.
 ///
 /// # Safety
 /// As [`forward`]; the targets' columns lie next to each other.
@@ -154,13 +154,14 @@ pub unsafe fn backward(
     log_sums: &[f32],
     tile: &mut Tile,
     [dq, dk, dv]: [Target; 3],
+    add: bool,
 ) {
     let (view, sizes) = (call.view(task), call.sizes);
     let Tile { scores, gradient, rows, .. } = tile;
     // SAFETY: the caller's promise; the buffers are as large as a tile.
     unsafe {
         let [q, k, v] = call.operands(task);
-        for key in 0..task.k_len {
+        for key in 0..if add { 0 } else { task.k_len } {
             dk.at(key, 0).write_bytes(0, sizes.d_k);
             dv.at(key, 0).write_bytes(0, sizes.d_v);
         }

@@ -14,7 +14,7 @@ mod whole;
 use super::gemm::{Begin, Matrix, PARALLEL, Product, Target};
 use super::random::Keep;
 use super::{Input, draw_seed, filled, op, output, register};
-use crate::attention::COUNTS;
+use crate::attention::{COUNTS, assert_groups};
 use crate::{AttentionMask, Precision, Queries};
 use blocked::{KEYS, QUERIES, Tile};
 use burn::tensor::{DType, Shape, Tensor};
@@ -37,6 +37,8 @@ const WHOLE: usize = QUERIES * KEYS;
 struct Sizes {
     batch: usize,
     n_heads: usize,
+    /// Of keys and values, each shared by as many heads of queries.
+    n_kv_heads: usize,
     q_len: usize,
     k_len: usize,
     d_k: usize,
@@ -49,9 +51,15 @@ impl Sizes {
         1.0 / (self.d_k as f32).sqrt()
     }
 
+    /// How many heads of queries share one of keys and values.
+    fn group(&self) -> usize {
+        self.n_heads / self.n_kv_heads
+    }
+
     /// The sequences' heads, in the order of the packing where there is one, else a sequence a row.
     fn tasks(&self, mask: &AttentionMask) -> Vec<Task> {
         let Self { batch, n_heads, q_len, k_len, .. } = *self;
+        let group = self.group();
         let mut sequences: Vec<[usize; 5]> = Vec::new();
         match &mask.packing {
             Some(packing) => {
@@ -72,7 +80,8 @@ impl Sizes {
         let mut tasks = Vec::with_capacity(sequences.len() * n_heads);
         for [row, query, q_len, key, k_len] in sequences {
             for head in 0..n_heads {
-                tasks.push(Task { row, head, query, q_len, key, k_len, first_row, first_score });
+                let shared = head / group;
+                tasks.push(Task { row, head, shared, query, q_len, key, k_len, first_row, first_score });
                 first_row += q_len;
                 first_score += if q_len * k_len <= WHOLE { q_len * k_len } else { 0 };
             }
@@ -87,6 +96,8 @@ struct Task {
     /// On the batch axis.
     row: usize,
     head: usize,
+    /// The head of keys and values.
+    shared: usize,
     /// The sequence's first query.
     query: usize,
     q_len: usize,
@@ -110,13 +121,13 @@ impl Task {
         self.scores() <= WHOLE
     }
 
-    /// The task's matrix of a `[batch, n_heads, len, d]` tensor, from its sequence's first query or key on.
+    /// The task's matrix of a head of a `[batch, n_heads, len, d]` tensor, from its sequence's first query or key on.
     ///
     /// # Safety
     /// The task is one of the tensor's.
-    unsafe fn matrix(&self, x: &FlexTensor, first: usize) -> Matrix {
+    unsafe fn matrix(&self, x: &FlexTensor, head: usize, first: usize) -> Matrix {
         let (layout, strides) = (x.layout(), x.layout().strides());
-        let place = [self.row, self.head, first].map(|i| i as isize);
+        let place = [self.row, head, first].map(|i| i as isize);
         let start = x.storage::<f32>()[layout.start_offset()..].as_ptr();
         // SAFETY: within the tensor, for the task is.
         let start =
@@ -128,10 +139,16 @@ impl Task {
     ///
     /// # Safety
     /// The memory has that size and the task is one of its tensor's.
-    unsafe fn target(&self, memory: *mut f32, first: usize, [len, n_heads, d]: [usize; 3]) -> Target {
+    unsafe fn target(
+        &self,
+        memory: *mut f32,
+        head: usize,
+        first: usize,
+        [len, n_heads, d]: [usize; 3],
+    ) -> Target {
         let all = Target::dense(memory, n_heads * d);
         // SAFETY: the caller's promise.
-        Target { start: unsafe { all.at(self.row * len + first, self.head * d) }, ..all }
+        Target { start: unsafe { all.at(self.row * len + first, head * d) }, ..all }
     }
 }
 
@@ -188,9 +205,9 @@ impl Call {
         // SAFETY: the tensors' sizes were compared.
         unsafe {
             [
-                task.matrix(&self.query, task.query),
-                task.matrix(&self.key, task.key),
-                task.matrix(&self.value, task.key),
+                task.matrix(&self.query, task.head, task.query),
+                task.matrix(&self.key, task.shared, task.key),
+                task.matrix(&self.value, task.shared, task.key),
             ]
         }
     }
@@ -344,34 +361,40 @@ impl State {
     /// The gradients of query, key and value.
     fn gradients(&self, gradient: &FlexTensor) -> [FlexTensor; 3] {
         let Self { call, probs, blocks } = self;
-        let Sizes { batch, n_heads, q_len, k_len, d_k, d_v } = call.sizes;
-        let mut grads = [(q_len, d_k), (k_len, d_k), (k_len, d_v)]
-            .map(|(len, d)| Vec::<f32>::with_capacity(batch * len * n_heads * d));
+        let Sizes { batch, n_heads, n_kv_heads, q_len, k_len, d_k, d_v } = call.sizes;
+        let shapes =
+            [[batch, n_heads, q_len, d_k], [batch, n_kv_heads, k_len, d_k], [batch, n_kv_heads, k_len, d_v]];
+        let mut grads = shapes.map(|shape| Vec::<f32>::with_capacity(shape.iter().product()));
         let [dq, dk, dv] = grads.each_mut().map(|grad| Shared(grad.as_mut_ptr()));
-        call.for_each(&call.tasks, true, |buffers, task| {
-            // SAFETY: the matrices are those of the forward pass; the targets are this task's parts.
-            unsafe {
-                let dy = task.matrix(gradient, task.query);
-                let targets = [
-                    task.target(dq.at(0), task.query, [q_len, n_heads, d_k]),
-                    task.target(dk.at(0), task.key, [k_len, n_heads, d_k]),
-                    task.target(dv.at(0), task.key, [k_len, n_heads, d_v]),
-                ];
-                match blocks {
-                    Some(Blocks { context, log_sums }) if !task.is_whole() => {
-                        let context = task.matrix(context, task.query);
-                        let log_sums = &log_sums[task.first_row..][..task.q_len];
-                        blocked::backward(call, task, [dy, context], log_sums, buffers.tile(), targets);
-                    }
-                    _ => {
-                        let probs = &probs[task.first_score..][..task.scores()];
-                        whole::backward(call, task, dy, probs, &mut buffers.whole, targets);
+        // The heads that share keys are one part of the work, so that nothing is added across threads.
+        let groups: Vec<&[Task]> = call.tasks.chunks(call.sizes.group()).collect();
+        call.for_each(&groups, true, |buffers, tasks| {
+            for (n, task) in tasks.iter().enumerate() {
+                // SAFETY: the matrices are those of the forward pass; the targets are this task's parts, and those of
+                // keys and values this group's.
+                unsafe {
+                    let dy = task.matrix(gradient, task.head, task.query);
+                    let targets = [
+                        task.target(dq.at(0), task.head, task.query, [q_len, n_heads, d_k]),
+                        task.target(dk.at(0), task.shared, task.key, [k_len, n_kv_heads, d_k]),
+                        task.target(dv.at(0), task.shared, task.key, [k_len, n_kv_heads, d_v]),
+                    ];
+                    let add = n > 0;
+                    match blocks {
+                        Some(Blocks { context, log_sums }) if !task.is_whole() => {
+                            let context = task.matrix(context, task.head, task.query);
+                            let log_sums = &log_sums[task.first_row..][..task.q_len];
+                            let tile = buffers.tile();
+                            blocked::backward(call, task, [dy, context], log_sums, tile, targets, add);
+                        }
+                        _ => {
+                            let probs = &probs[task.first_score..][..task.scores()];
+                            whole::backward(call, task, dy, probs, &mut buffers.whole, targets, add);
+                        }
                     }
                 }
             }
         });
-        let shapes =
-            [[batch, n_heads, q_len, d_k], [batch, n_heads, k_len, d_k], [batch, n_heads, k_len, d_v]];
         let mut shapes = shapes.into_iter();
         grads.map(|mut grad| {
             let shape = shapes.next().expect("three shapes");
@@ -406,10 +429,11 @@ pub(crate) fn attention(
     dropout_prob: f64,
 ) -> Tensor<4> {
     let [batch, n_heads, q_len, d_k] = query.dims();
-    let [_, _, k_len, d_v] = value.dims();
-    assert_eq!(key.dims(), [batch, n_heads, k_len, d_k], "the keys do not fit queries and values");
-    assert_eq!(value.dims()[..2], [batch, n_heads], "the values do not fit the queries");
-    let sizes = Sizes { batch, n_heads, q_len, k_len, d_k, d_v };
+    let [_, n_kv_heads, k_len, d_v] = value.dims();
+    assert_eq!(key.dims(), [batch, n_kv_heads, k_len, d_k], "the keys do not fit queries and values");
+    assert_eq!(value.dims()[0], batch, "the values do not fit the queries");
+    assert_groups(n_heads, n_kv_heads);
+    let sizes = Sizes { batch, n_heads, n_kv_heads, q_len, k_len, d_k, d_v };
     let keep = (dropout_prob > 0.0).then(|| Keep::new(dropout_prob, draw_seed(&query.device())));
     let [query, key, value] = [query, key, value].map(Input::strided);
     let nodes = [query.node, key.node, value.node];
@@ -439,7 +463,7 @@ pub(crate) fn attention(
         filled(batch * q_len * n_heads * d_v, |context| {
             let context = Shared(context.as_mut_ptr().cast());
             call.for_each(&parts, false, |buffers, Part { task, queries }| {
-                let target = task.target(context.at(0), task.query, [q_len, n_heads, d_v]);
+                let target = task.target(context.at(0), task.head, task.query, [q_len, n_heads, d_v]);
                 if task.is_whole() {
                     let Buffer { scores, left } = &mut buffers.whole;
                     let scores = if tracked { kept.at(task.first_score) } else { scores.as_mut_ptr() };

@@ -9,7 +9,10 @@ use proptest::prelude::*;
 struct Case {
     /// Of queries and keys, of each sequence; one sequence without a packing.
     lengths: Vec<[usize; 2]>,
+    /// Of keys and values.
     n_heads: usize,
+    /// How many heads share keys and values.
+    group: usize,
     /// Features of keys and values.
     d: [usize; 2],
     causal: bool,
@@ -44,17 +47,19 @@ impl Case {
     /// The output and the gradients of its weighted sum.
     fn run(&self, form: impl FnOnce([Tensor<4>; 3], &AttentionMask) -> Tensor<4>) -> [TensorData; 4] {
         let device = Device::flex().autodiff();
-        let (n_heads, [d_k, d_v]) = (self.n_heads, self.d);
-        let leaf = |len: usize, d: usize, phase: f32| {
+        let (n_heads, [d_k, d_v]) = (self.n_heads * self.group, self.d);
+        let leaf = |len: usize, n_heads: usize, d: usize, phase: f32| {
             let values: Vec<f32> =
                 (0..len * n_heads * d).map(|i| (i as f32 * 0.53 + phase).sin() * 1.5).collect();
             Tensor::<4>::from_data(TensorData::new(values, [1, len, n_heads, d]), &device).require_grad()
         };
         let (q_len, k_len) = (self.len(0), self.len(1));
-        let leaves = [leaf(q_len, d_k, 0.1), leaf(k_len, d_k, 1.2), leaf(k_len, d_v, 2.3)];
+        let n_kv = self.n_heads;
+        let leaves =
+            [leaf(q_len, n_heads, d_k, 0.1), leaf(k_len, n_kv, d_k, 1.2), leaf(k_len, n_kv, d_v, 2.3)];
         let y =
             form(leaves.each_ref().map(|x| x.clone().swap_dims(1, 2)), &self.mask(&device)).swap_dims(1, 2);
-        let grads = (y.clone() * leaf(q_len, d_v, 3.4)).sum().backward();
+        let grads = (y.clone() * leaf(q_len, n_heads, d_v, 3.4)).sum().backward();
         let [dq, dk, dv] = leaves.each_ref().map(|x| x.grad(&grads).expect("a leaf").into_data());
         [y.into_data(), dq, dk, dv]
     }
@@ -74,15 +79,16 @@ fn case() -> impl Strategy<Value = Case> {
     (
         any::<bool>(),
         (alone, packed),
-        1..4usize,
+        (1..4usize, 1..4usize),
         [1..12usize, 1..12usize],
         any::<bool>(),
         prop::option::of(0..12usize),
         prop::option::of([0..45usize, 2..9usize]),
     )
-        .prop_map(|(packed, (alone, many), n_heads, d, causal, window, padding)| Case {
+        .prop_map(|(packed, (alone, many), (n_heads, group), d, causal, window, padding)| Case {
             lengths: if packed { many } else { alone },
             n_heads,
+            group,
             d,
             causal,
             window,
@@ -107,7 +113,16 @@ proptest! {
 fn long() -> Case {
     let lengths = vec![[131, 131], [5, 5], [64, 64]];
     assert!(lengths[0][0] * lengths[0][1] > WHOLE && lengths[1][0] * lengths[1][1] < WHOLE);
-    Case { lengths, n_heads: 3, d: [24, 16], causal: true, window: Some(40), padding: None, packed: true }
+    Case {
+        lengths,
+        n_heads: 3,
+        group: 2,
+        d: [24, 16],
+        causal: true,
+        window: Some(40),
+        padding: None,
+        packed: true,
+    }
 }
 
 #[test]

@@ -44,7 +44,7 @@ pub unsafe fn forward(call: &Call, task: &Task, scores: *mut f32, left: &mut [f3
 }
 
 /// Writes the task's part of the gradients of query, key and value, from that of the output and the probabilities
-/// that [`forward`] left.
+/// that [`forward`] left; with `add` those of key and value are added to what is there, of the same keys' other queries.
 ///
 /// # Safety
 /// As [`forward`].
@@ -55,6 +55,7 @@ pub unsafe fn backward(
     probs: &[f32],
     buffer: &mut Buffer,
     [dq, dk, dv]: [Target; 3],
+    add: bool,
 ) {
     let Task { q_len, k_len, .. } = *task;
     let (sizes, width) = (call.sizes, k_len.max(1));
@@ -73,7 +74,7 @@ pub unsafe fn backward(
     // SAFETY: the caller's promise; each product writes all of its target.
     unsafe {
         let [q, k, v] = call.operands(task);
-        call.product([k_len, q_len, sizes.d_v], dv, false, Matrix::dense(used, k_len).transposed(), dy);
+        call.product([k_len, q_len, sizes.d_v], dv, add, Matrix::dense(used, k_len).transposed(), dy);
         let target = Target::dense(ds.as_mut_ptr(), k_len);
         call.product([q_len, sizes.d_v, k_len], target, false, dy, v.transposed());
         for (probs, ds) in probs.chunks_exact(width).zip(ds.chunks_exact_mut(width)) {
@@ -84,6 +85,6 @@ pub unsafe fn backward(
         }
         let ds = Matrix::dense(ds, k_len);
         call.product([q_len, k_len, sizes.d_k], dq, false, ds, k);
-        call.product([k_len, q_len, sizes.d_k], dk, false, ds.transposed(), q);
+        call.product([k_len, q_len, sizes.d_k], dk, add, ds.transposed(), q);
     }
 }

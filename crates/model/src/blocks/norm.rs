@@ -1,0 +1,61 @@
+use crate::ParamInit;
+use crate::ops::{self, Residual};
+use burn::module::{Module, Param};
+use burn::tensor::Tensor;
+use serde::{Deserialize, Serialize};
+
+/// Which normalisation a model has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum NormKind {
+    /// [Layer normalisation](super::LayerNorm).
+    #[default]
+    Layer,
+    /// By the [root of the mean square](super::RmsNorm).
+    Rms,
+}
+
+/// A normalisation of the kind that a model's configuration names.
+///
+/// One struct and no enum of modules: burn would put the variant's name into the parameters' paths.
+#[derive(Module, Debug)]
+pub struct Norm {
+    /// The scale, `[d]`, ones at first.
+    pub gamma: Param<Tensor<1>>,
+    /// The shift, `[d]`, zeros at first; of a layer normalisation alone.
+    pub beta: Option<Param<Tensor<1>>>,
+    epsilon: f64,
+}
+
+impl Norm {
+    /// A new normalisation of `d` features; `epsilon` is added to the variance or to the mean square.
+    pub fn new(kind: NormKind, d: usize, epsilon: f64, init: &mut ParamInit) -> Self {
+        let gamma = init.ones([d]);
+        let beta = match kind {
+            NormKind::Layer => Some(init.zeros([d])),
+            NormKind::Rms => None,
+        };
+        Self { gamma, beta, epsilon }
+    }
+
+    /// # Shapes
+    /// - `x`: `[..., d]`; returns the same
+    pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
+        match &self.beta {
+            Some(beta) => ops::layer_norm(x, self.gamma.val(), beta.val(), self.epsilon),
+            None => ops::rms_norm(x, self.gamma.val(), self.epsilon),
+        }
+    }
+
+    /// The normalised sum of a sub-layer's output `x` and the residual connection.
+    ///
+    /// # Shapes
+    /// - `x`: `[..., d]`; returns the same
+    pub fn add_forward<const D: usize>(&self, x: Tensor<D>, residual: Residual<D>) -> Tensor<D> {
+        match &self.beta {
+            Some(beta) => ops::add_layer_norm(x, residual, self.gamma.val(), beta.val(), self.epsilon),
+            None => self.forward(ops::dropout_add(x, residual.input, residual.dropout)),
+        }
+    }
+}
