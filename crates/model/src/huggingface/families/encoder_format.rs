@@ -72,9 +72,20 @@ const ACTIVATIONS: [(Activation, &str); 8] = [
     (Activation::Silu, "swish"),
 ];
 
-fn activation_name(activation: Activation) -> &'static str {
+/// What files call an activation.
+pub(super) fn activation_name(activation: Activation) -> &'static str {
     let named = ACTIVATIONS.iter().find(|(known, _)| *known == activation);
     named.map(|(_, name)| *name).expect("every activation has a name")
+}
+
+/// The activation that a file has under `key`.
+///
+/// # Errors
+/// [`ModelError::Config`](crate::ModelError::Config) for a name that none has.
+pub(super) fn activation_of(name: &str, key: &str, fields: &Fields) -> Result<Activation> {
+    let known = ACTIVATIONS.iter().find(|(_, known)| *known == name);
+    let refused = || fields.refuse(key, &name.into(), &listed(ACTIVATIONS.iter().map(|(_, name)| *name)));
+    Ok(known.ok_or_else(refused)?.0)
 }
 
 /// `"a", "b" or "c"`
@@ -138,12 +149,7 @@ impl EncoderFormat {
         let (key, default) = self.activation;
         let activation = match fields.text(key)? {
             None => default,
-            Some(name) => {
-                let known = ACTIVATIONS.iter().find(|(_, known)| *known == name);
-                let refused =
-                    || fields.refuse(key, &name.into(), &listed(ACTIVATIONS.iter().map(|(_, name)| *name)));
-                known.ok_or_else(refused)?.0
-            }
+            Some(name) => activation_of(name, key, fields)?,
         };
         let d_embedding = match self.embedding_size {
             Some(default) => Some(size(("embedding_size", default))?),
