@@ -410,10 +410,11 @@ mod tests {
                 AttentionMask::default().with_causal().with_pad_mask(pad_mask.clone().narrow(1, 0, len))
             };
             let mut cache = KeyValueCache::new();
-            let prompt = AttentionInput::new(rows.clone().narrow(1, 0, 4), &mask(4)).with_cache(&mut cache);
-            block.forward(prompt);
-            let last = AttentionInput::new(rows.clone().narrow(1, 4, 1), &mask(5)).with_cache(&mut cache);
-            let context = block.forward(last).context;
+            let [prompt, all] = [4, 5].map(mask);
+            let input = AttentionInput::new(rows.clone().narrow(1, 0, 4), &prompt);
+            block.forward(input.with_cache(&mut cache));
+            let input = AttentionInput::new(rows.clone().narrow(1, 4, 1), &all);
+            let context = block.forward(input.with_cache(&mut cache)).context;
             let causal = AttentionMask::default().with_causal();
             let row = |number| rows.clone().narrow(0, number, 1);
             let short = Tensor::cat(vec![row(1).narrow(1, 0, 2), row(1).narrow(1, 4, 1)], 1);
