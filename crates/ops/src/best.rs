@@ -96,8 +96,9 @@ mod tests {
     fn the_best_are_those_of_a_sorted_list() {
         for n in [0, 1, 2, 255, 256, 257, 3001] {
             // Many are the same.
-            let logits: Vec<f32> =
-                (0..n).map(|i| ((i * 7919 % 613) as f32 * 0.1).sin().mul_add(20.0, -3.0).round()).collect();
+            let logits: Vec<f32> = (0..n)
+                .map(|i| ((i * 7919 % 613) as f32 * 0.1).sin().mul_add(20.0, -3.0).round() + 0.0)
+                .collect();
             let mut sorted: Vec<(u32, f32)> = (0..).zip(logits.iter().copied()).collect();
             sorted.sort_by(|a, b| b.1.total_cmp(&a.1));
             let sum: f64 = logits.iter().map(|logit| f64::from(*logit).exp()).sum();

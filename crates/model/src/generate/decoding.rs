@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 /// How a model begins to write.
-pub trait Begin {
+pub trait Begin: Send + Sync {
     /// The model.
     type Model: NextToken;
 
@@ -23,6 +23,9 @@ pub trait Begin {
 
     /// How many tokens an input may have; none if there is no limit.
     fn max_input(&self) -> Option<usize>;
+
+    /// Where the model's tensors are.
+    fn device(&self) -> &Device;
 
     /// Whether a text goes on from its input.
     fn continues(&self) -> bool;
@@ -58,6 +61,10 @@ impl<M: EncoderDecoder> Begin for Translating<'_, M> {
         self.model.max_source_tokens()
     }
 
+    fn device(&self) -> &Device {
+        self.device
+    }
+
     fn continues(&self) -> bool {
         false
     }
@@ -89,6 +96,10 @@ impl<M: LanguageModel> Begin for Continuing<'_, M> {
         self.model.max_tokens()
     }
 
+    fn device(&self) -> &Device {
+        self.device
+    }
+
     fn continues(&self) -> bool {
         true
     }
@@ -104,7 +115,7 @@ impl<M: LanguageModel> Begin for Continuing<'_, M> {
 ///
 /// # Errors
 /// As [`DecodeConfig::validate`].
-pub fn translate<'m, M: EncoderDecoder, I: IntoIterator<Item = Request>>(
+pub fn translate<'m, M: EncoderDecoder, I: IntoIterator<Item = Request, IntoIter: Send>>(
     model: &'m M,
     start_id: i32,
     config: &'m DecodeConfig,
@@ -123,7 +134,7 @@ pub fn translate<'m, M: EncoderDecoder, I: IntoIterator<Item = Request>>(
 ///
 /// # Errors
 /// As [`DecodeConfig::validate`].
-pub fn write_on<'m, M: LanguageModel, I: IntoIterator<Item = Request>>(
+pub fn write_on<'m, M: LanguageModel, I: IntoIterator<Item = Request, IntoIter: Send>>(
     model: &'m M,
     config: &'m DecodeConfig,
     device: &'m Device,
@@ -444,7 +455,7 @@ fn penalise(logits: &mut [f32], history: &[i32], change: impl Fn(f32) -> f32) {
     }
 }
 
-impl<'m, B: Begin, I: Iterator<Item = Request>> Decoding<'m, B, I> {
+impl<'m, B: Begin, I: Iterator<Item = Request> + Send> Decoding<'m, B, I> {
     fn new(begin: B, config: &'m DecodeConfig, requests: I) -> Result<Self> {
         config.validate()?;
         Ok(Self {
@@ -465,6 +476,17 @@ impl<'m, B: Begin, I: Iterator<Item = Request>> Decoding<'m, B, I> {
     pub fn with_listener(mut self, listener: impl FnMut(Written<'_>) + Send + 'm) -> Self {
         self.listener = Some(Box::new(listener));
         self
+    }
+
+    /// Goes on until the next request is done, or there is none.
+    fn work(&mut self) {
+        loop {
+            self.admit();
+            if self.results.contains_key(&self.n_done) || self.active.is_empty() && self.waiting.is_empty() {
+                return;
+            }
+            self.step();
+        }
     }
 
     /// Reads requests as far ahead as the window reaches.
@@ -582,21 +604,17 @@ impl<'m, B: Begin, I: Iterator<Item = Request>> Decoding<'m, B, I> {
     }
 }
 
-impl<B: Begin, I: Iterator<Item = Request>> Iterator for Decoding<'_, B, I> {
+impl<B: Begin, I: Iterator<Item = Request> + Send> Iterator for Decoding<'_, B, I> {
     type Item = Result<Vec<Hypothesis>>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            if let Some(result) = self.results.remove(&self.n_done) {
-                self.n_done += 1;
-                return Some(result);
-            }
-            self.admit();
-            if self.active.is_empty() && self.waiting.is_empty() && !self.results.contains_key(&self.n_done) {
-                return None;
-            }
-            self.step();
+        if !self.results.contains_key(&self.n_done) {
+            let device = self.begin.device().clone();
+            ops::on_awake_cores(&device, || self.work());
         }
+        let result = self.results.remove(&self.n_done)?;
+        self.n_done += 1;
+        Some(result)
     }
 }
 
@@ -677,6 +695,11 @@ mod tests {
 
     impl Begin for &Toy {
         type Model = Toy;
+
+        fn device(&self) -> &Device {
+            static DEVICE: std::sync::LazyLock<Device> = std::sync::LazyLock::new(Device::flex);
+            &DEVICE
+        }
 
         fn model(&self) -> &Toy {
             self

@@ -6,9 +6,9 @@ use burn::tensor::{Device, Tensor};
 ///
 /// A row is one hypothesis: a sentence that is being translated, or one of its beams, or a text that is going on. What
 /// a model keeps of the rows between the steps, such as keys and values, is its state.
-pub trait NextToken {
+pub trait NextToken: Sync {
     /// What is kept of all rows.
-    type State;
+    type State: Send;
 
     /// Takes one more token a row, and gives the logits of the next ones.
     ///
