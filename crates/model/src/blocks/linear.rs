@@ -1,5 +1,5 @@
+use super::InferenceWeight;
 use crate::lora::LoraAdapter;
-use crate::ops::{Int8Weight, PackedWeight};
 use crate::{ParamInit, ops};
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
@@ -18,13 +18,6 @@ pub struct Linear {
     /// The weight for inference, once [quantised](Self::quantize_int8) or [packed](Self::pack).
     #[module(skip)]
     inference: Option<InferenceWeight>,
-}
-
-/// A weight that does not change any more.
-#[derive(Debug, Clone)]
-enum InferenceWeight {
-    Packed(Box<PackedWeight>),
-    Int8(Int8Weight),
 }
 
 impl Linear {
@@ -51,13 +44,13 @@ impl Linear {
     /// Multiplies in 8 bits from now on, see [`ops::linear_int8`]: for inference only. The weight itself stays
     /// as it is.
     pub fn quantize_int8(&mut self) {
-        self.inference = Some(InferenceWeight::Int8(Int8Weight::quantize(self.weight.val())));
+        self.inference = Some(InferenceWeight::int8(self.weight.val()));
     }
 
     /// Lays the weight out for the products to come, see [`ops::linear_packed`]: for inference only. The weight itself
     /// stays as it is; what is changed in it afterwards counts no more.
     pub fn pack(&mut self) {
-        self.inference = Some(InferenceWeight::Packed(Box::new(PackedWeight::new(self.weight.val()))));
+        self.inference = Some(InferenceWeight::packed(self.weight.val()));
     }
 
     /// Adds the adapter, where there is one, to the weight, and drops it.
@@ -70,9 +63,9 @@ impl Linear {
             let merged = (weight.detach() + adapter.delta().detach()).detach();
             if tracked { merged.require_grad() } else { merged }
         });
-        match self.inference {
-            Some(InferenceWeight::Int8(_)) => self.quantize_int8(),
-            Some(InferenceWeight::Packed(_)) => self.pack(),
+        match &self.inference {
+            Some(weight) if weight.is_int8() => self.quantize_int8(),
+            Some(_) => self.pack(),
             None => (),
         }
     }
@@ -83,8 +76,7 @@ impl Linear {
         let added = self.lora.as_ref().map(|adapter| adapter.forward(x.clone()));
         let bias = self.bias.as_ref().map(Param::val);
         let y = match &self.inference {
-            Some(InferenceWeight::Int8(weight)) => ops::linear_int8(x, weight, bias),
-            Some(InferenceWeight::Packed(weight)) => ops::linear_packed(x, weight, bias),
+            Some(weight) => weight.forward(x, bias),
             None => ops::linear(x, self.weight.val(), bias),
         };
         match added {

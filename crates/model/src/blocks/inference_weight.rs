@@ -1,0 +1,41 @@
+use crate::ops::{self, Int8Weight, PackedWeight};
+use burn::tensor::Tensor;
+
+/// The matrix of a linear map that does not change any more, laid out for many products: for inference.
+#[derive(Debug, Clone)]
+pub struct InferenceWeight(Form);
+
+#[derive(Debug, Clone)]
+enum Form {
+    Packed(Box<PackedWeight>),
+    Int8(Int8Weight),
+}
+
+impl InferenceWeight {
+    /// In the order in which products read it, see [`ops::linear_packed`].
+    ///
+    /// # Shapes
+    /// - `weight`: `[d_in, d_out]`, with any strides: a table of embeddings is transposed for it
+    pub fn packed(weight: Tensor<2>) -> Self {
+        Self(Form::Packed(Box::new(PackedWeight::new(weight))))
+    }
+
+    /// In 8 bits, see [`ops::linear_int8`]. Shapes as in [`packed`](Self::packed).
+    pub fn int8(weight: Tensor<2>) -> Self {
+        Self(Form::Int8(Int8Weight::quantize(weight)))
+    }
+
+    /// Whether it multiplies in 8 bits.
+    pub fn is_int8(&self) -> bool {
+        matches!(self.0, Form::Int8(_))
+    }
+
+    /// # Shapes
+    /// - `x`: `[..., d_in]`; `bias`: `[d_out]`; returns `[..., d_out]`
+    pub fn forward<const D: usize>(&self, x: Tensor<D>, bias: Option<Tensor<1>>) -> Tensor<D> {
+        match &self.0 {
+            Form::Int8(weight) => ops::linear_int8(x, weight, bias),
+            Form::Packed(weight) => ops::linear_packed(x, weight, bias),
+        }
+    }
+}
