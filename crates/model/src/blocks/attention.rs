@@ -172,7 +172,10 @@ impl Attention for MultiHeadAttention {
         };
         let ([_, q_len, _], [_, n_new, _]) = (queries.dims(), memory.dims());
         let positions = self.rotary.as_ref().filter(|_| !is_cross).map(|_| {
-            let k_len = cache.as_ref().map_or(0, |cache| cache.len()) + n_new;
+            let k_len = match &mask.packing {
+                Some(packing) => packing.n_tokens(),
+                None => cache.as_ref().map_or(0, |cache| cache.len()) + n_new,
+            };
             let of_queries = mask.query_positions(q_len, k_len);
             // The new keys are the queries' tokens, unless the queries are some tokens' alone.
             let of_keys = if some_tokens { mask.key_positions(k_len) } else { of_queries.clone() };

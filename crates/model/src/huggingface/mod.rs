@@ -13,6 +13,7 @@ mod families;
 mod fields;
 mod finite;
 mod folder;
+mod generation;
 mod labels;
 mod layout;
 mod pretrained_folder;
@@ -30,6 +31,7 @@ pub use config::{FloatType, PretrainedConfig, ProblemType};
 pub use convert::{ConvertConfig, ConvertReport, convert};
 pub use families::Family;
 pub use folder::{MAX_SHARD_SIZE, save_tensors, tensors_of};
+pub use generation::GenerationDefaults;
 pub use pretrained_folder::{LoadReport, PretrainedFolder};
 pub use published::{
     Format, Published, check_published, load_published, model_type, read_published, save_published,
