@@ -21,6 +21,7 @@
 //! | [`cross_entropy`] | one pass over the logits, whose memory the gradient takes over |
 //! | [`embedding`] | gather; the gradient scattered into that of a tied output layer, where there is one |
 //! | [`adamw`], [`lamb`], [`squared_sum`] | the whole update in one pass, LAMB's in two |
+//! | [`lstm`], [`gru`] | all time steps of a layer as one operation: of [packed](Packing) sequences each step's rows that are still going on, groups of rows side by side on all cores, one product for the weight's gradient |
 //! | [`recompute`] | not composed: an operation around a part of a model, whose activations are not kept |
 //!
 //! Products are made in FP32, or within [`with_precision`] in bf16; [`kernels`] says by which instructions.
@@ -40,18 +41,21 @@ mod flex;
 mod fused;
 mod gated;
 mod gelu;
+mod gru;
 mod int8;
 mod kernels;
 mod key_value;
 mod lamb;
 mod layer_norm;
 mod linear;
+mod lstm;
 mod packed;
 mod packing;
 mod precision;
 mod recompute;
 mod rms_norm;
 mod rotary;
+mod time;
 
 pub use adam::AdamStep;
 pub use adamw::{adamw, squared_sum};
@@ -64,18 +68,21 @@ pub use embedding::embedding;
 pub use fused::{is_fused, unfused, warn_unfused};
 pub use gated::{Gate, gated};
 pub use gelu::{gelu, gelu_tanh};
+pub use gru::{GruOutput, gru};
 pub use int8::{Int8Weight, linear_int8};
 pub use kernels::{Kernels, kernels};
 pub use key_value::{KeyValueStore, attention_at};
 pub use lamb::lamb;
 pub use layer_norm::{Residual, add_layer_norm, layer_norm};
 pub use linear::{linear, linear_tied};
+pub use lstm::{LstmOutput, LstmState, lstm};
 pub use packed::{PackedWeight, linear_packed};
 pub use packing::Packing;
 pub use precision::{Precision, with_precision};
 pub use recompute::{can_recompute, recompute};
 pub use rms_norm::rms_norm;
 pub use rotary::{Rotary, RotaryPairs, TokenPositions, rotate};
+pub use time::Direction;
 
 /// The README's example, compiled as a test.
 #[cfg(doctest)]

@@ -4,7 +4,7 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
-use cloze_ops::{self as ops, AttentionMask, CrossEntropy, Residual};
+use cloze_ops::{self as ops, AttentionMask, CrossEntropy, Direction, LstmState, Packing, Residual};
 use proptest::prelude::*;
 
 /// An operation of float inputs, all of them flattened.
@@ -175,6 +175,100 @@ proptest! {
             ops::embedding(reshaped(&x[0], [vocab, d]), ids).reshape([-1])
         };
         check(&operation, &[numbers(vocab * d, 0.0)], true)?;
+    }
+}
+
+/// Inputs, weight, and the initial states of an LSTM or GRU with so many gates, and its packing.
+fn recurrent_inputs(lengths: &[usize], gates: usize, d: usize) -> (Vec<Vec<f32>>, Packing) {
+    let packing = Packing::new(lengths);
+    let width = gates * d;
+    let weight = numbers(d * width, 0.1).iter().map(|w| w / (d as f32).sqrt()).collect();
+    let states = lengths.len() * d;
+    let inputs = vec![
+        numbers(packing.n_tokens() * width, 0.0),
+        weight,
+        numbers(states, 0.2),
+        numbers(states, 0.3),
+        numbers(d, 0.4),
+    ];
+    (inputs, packing)
+}
+
+fn direction(reverse: bool) -> Direction {
+    if reverse { Direction::Reverse } else { Direction::Forward }
+}
+
+/// States, last state and cell.
+fn lstm_of(x: &[Tensor<1>], packing: &Packing, d: usize, initial: bool, reverse: bool) -> Tensor<1> {
+    let n = packing.lengths().len();
+    let inputs = reshaped(&x[0], [packing.n_tokens(), 4 * d]);
+    let [hidden, cell] = [2, 3].map(|i| x.get(i).map(|x| reshaped(x, [n, d])));
+    let initial = initial.then(|| LstmState { hidden: hidden.unwrap(), cell: cell.unwrap() });
+    let y = ops::lstm(inputs, reshaped(&x[1], [d, 4 * d]), initial, packing, direction(reverse));
+    Tensor::cat(vec![y.states, y.last.hidden, y.last.cell], 0).reshape([-1])
+}
+
+/// States and last state.
+fn gru_of(x: &[Tensor<1>], packing: &Packing, d: usize, initial: bool, reverse: bool) -> Tensor<1> {
+    let n = packing.lengths().len();
+    let inputs = reshaped(&x[0], [packing.n_tokens(), 3 * d]);
+    let initial = initial.then(|| reshaped(&x[3], [n, d]));
+    let y = ops::gru(inputs, reshaped(&x[1], [d, 3 * d]), x[2].clone(), initial, packing, direction(reverse));
+    Tensor::cat(vec![y.states, y.last], 0).reshape([-1])
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    #[test]
+    fn lstm(lengths in prop::collection::vec(1usize..9, 1..40), d in 1usize..24, initial: bool, reverse: bool) {
+        let (mut inputs, packing) = recurrent_inputs(&lengths, 4, d);
+        inputs.truncate(if initial { 4 } else { 2 });
+        check(&|x| lstm_of(x, &packing, d, initial, reverse), &inputs, true)?;
+    }
+
+    #[test]
+    fn gru(lengths in prop::collection::vec(1usize..9, 1..40), d in 1usize..24, initial: bool, reverse: bool) {
+        let (mut inputs, packing) = recurrent_inputs(&lengths, 3, d);
+        inputs.swap(2, 4);
+        inputs.truncate(if initial { 4 } else { 3 });
+        check(&|x| gru_of(x, &packing, d, initial, reverse), &inputs, true)?;
+    }
+}
+
+/// Of a weight that the cores share out, and one that groups of sequences have each.
+#[test]
+fn large_recurrent_layers() {
+    let lengths: Vec<usize> = (0..70).map(|i| 1 + i * 7 % 5).collect();
+    for d in [64, 300] {
+        let (mut inputs, packing) = recurrent_inputs(&lengths, 4, d);
+        inputs.truncate(4);
+        check(&|x| lstm_of(x, &packing, d, true, true), &inputs, false).unwrap();
+        let (mut inputs, packing) = recurrent_inputs(&lengths, 3, d);
+        inputs.swap(2, 4);
+        inputs.truncate(4);
+        check(&|x| gru_of(x, &packing, d, true, false), &inputs, false).unwrap();
+    }
+}
+
+#[test]
+fn recurrent_layers_give_the_same_bits_with_any_number_of_threads() {
+    let lengths: Vec<usize> = (0..70).map(|i| 1 + i * 7 % 5).collect();
+    let device = Device::flex().autodiff();
+    for d in [64, 300] {
+        let (inputs, packing) = recurrent_inputs(&lengths, 4, d);
+        let (mut of_gru, _) = recurrent_inputs(&lengths, 3, d);
+        of_gru.swap(2, 4);
+        let [one, two, three] = [1, 2, 3].map(|threads| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            pool.install(|| {
+                [
+                    run(&|x| lstm_of(x, &packing, d, true, false), &inputs[..4], &device),
+                    run(&|x| gru_of(x, &packing, d, true, true), &of_gru[..4], &device),
+                ]
+            })
+        });
+        assert!(one == two && one == three, "d = {d}");
     }
 }
 

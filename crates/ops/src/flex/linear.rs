@@ -15,7 +15,7 @@ use rayon::prelude::*;
 
 impl Matrix {
     /// A tensor of two axes with any strides.
-    fn strided(x: &FlexTensor) -> Self {
+    pub(super) fn strided(x: &FlexTensor) -> Self {
         let (layout, storage) = (x.layout(), x.storage::<f32>());
         let start = storage[layout.start_offset()..].as_ptr();
         Self { start, row: layout.strides()[0], column: layout.strides()[1] }
@@ -37,7 +37,7 @@ vectorised! {
 }
 
 /// The sum of the rows.
-fn sum_rows(x: &[f32], width: usize) -> Vec<f32> {
+pub(super) fn sum_rows(x: &[f32], width: usize) -> Vec<f32> {
     let sum = |x: &[f32]| {
         let mut total = vec![0.0; width];
         add_rows(x, &mut total);

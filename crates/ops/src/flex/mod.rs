@@ -17,6 +17,7 @@ pub(crate) mod layer_norm;
 pub(crate) mod linear;
 mod random;
 pub(crate) mod recompute;
+pub(crate) mod recurrent;
 pub(crate) mod rms_norm;
 pub(crate) mod rotary;
 mod seeds;
