@@ -7,3 +7,4 @@ mod embeddings;
 mod families;
 mod golden;
 mod ops_parity;
+mod recurrent_parity;

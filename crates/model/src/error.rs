@@ -187,6 +187,11 @@ pub enum ModelError {
 }
 
 impl ModelError {
+    /// An [`ModelError::Setting`].
+    pub(crate) fn setting(key: &'static str, found: impl ToString, expected: impl Into<String>) -> Self {
+        Self::Setting { key, found: found.to_string(), expected: expected.into() }
+    }
+
     /// An [`ModelError::Io`] for `path`, as a closure for `map_err`.
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();

@@ -77,6 +77,15 @@ impl ParamInit {
         self.param(shape, |_| 1.0)
     }
 
+    /// Uniform between `-bound` and `bound`: as recurrent networks start, and PyTorch's linear maps.
+    pub fn uniform<const D: usize>(&mut self, shape: [usize; D], bound: f64) -> Param<Tensor<D>> {
+        self.param(shape, move |init| {
+            // 53 random bits.
+            let zero_to_one = (init.rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
+            (bound * (2.0 * zero_to_one - 1.0)) as f32
+        })
+    }
+
     /// A parameter filled by `draw`, element by element in row-major order.
     pub fn param<const D: usize>(
         &mut self,
@@ -127,6 +136,17 @@ mod tests {
         assert!(mean.abs() < 0.01, "mean {mean}");
         // The variance of a standard normal cut at ±2 is 0.7737.
         assert!((variance - 0.7737).abs() < 0.01, "variance {variance}");
+    }
+
+    #[test]
+    fn uniform_has_the_moments_of_its_distribution() {
+        let mut init = ParamInit::new(&Device::flex(), 7);
+        let values = init.uniform([200, 500], 0.3).val().into_data();
+        let values: Vec<f64> = values.iter::<f64>().collect();
+        let mean = values.iter().sum::<f64>() / values.len() as f64;
+        let variance = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / values.len() as f64;
+        assert!(values.iter().all(|v| v.abs() <= 0.3 + 1e-6));
+        assert!(mean.abs() < 0.003 && (variance - 0.03).abs() < 5e-4, "{mean}, {variance}");
     }
 
     #[test]

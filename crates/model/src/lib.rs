@@ -32,6 +32,8 @@ pub mod huggingface;
 mod init;
 pub mod lora;
 mod patterns;
+pub mod recurrent;
+pub mod scores;
 pub mod seq2seq;
 mod sequences;
 pub mod tasks;

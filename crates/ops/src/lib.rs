@@ -22,6 +22,7 @@
 //! | [`embedding`] | gather; the gradient scattered into that of a tied output layer, where there is one |
 //! | [`adamw`], [`lamb`], [`squared_sum`] | the whole update in one pass, LAMB's in two |
 //! | [`lstm`], [`gru`] | all time steps of a layer as one operation: of [packed](Packing) sequences each step's rows that are still going on, groups of rows side by side on all cores, one product for the weight's gradient |
+//! | [`additive_scores`] | no tensor of every pair's features; the hyperbolic tangents once more in the backward pass |
 //! | [`recompute`] | not composed: an operation around a part of a model, whose activations are not kept |
 //!
 //! Products are made in FP32, or within [`with_precision`] in bf16; [`kernels`] says by which instructions.
@@ -30,6 +31,7 @@
 
 mod adam;
 mod adamw;
+mod additive;
 mod attention;
 mod best;
 mod cores;
@@ -59,6 +61,7 @@ mod time;
 
 pub use adam::AdamStep;
 pub use adamw::{adamw, squared_sum};
+pub use additive::additive_scores;
 pub use attention::{AttentionMask, Queries, attention, attention_with_weights, takes_packed};
 pub use best::{Best, best, exponentials};
 pub use cores::on_awake_cores;

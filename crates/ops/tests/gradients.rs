@@ -236,6 +236,20 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn additive_scores(batch in 1usize..5, q_len in 1usize..5, k_len in 1usize..9, d in 1usize..40) {
+        let operation = |x: &[Tensor<1>]| {
+            let query = reshaped(&x[0], [batch, q_len, d]);
+            ops::additive_scores(query, reshaped(&x[1], [batch, k_len, d]), x[2].clone()).reshape([-1])
+        };
+        let inputs = [numbers(batch * q_len * d, 0.0), numbers(batch * k_len * d, 0.1), numbers(d, 0.2)];
+        check(&operation, &inputs, true)?;
+    }
+}
+
 /// Of a weight that the cores share out, and one that groups of sequences have each.
 #[test]
 fn large_recurrent_layers() {

@@ -41,6 +41,21 @@ impl Linear {
         }
     }
 
+    /// A new map that starts as PyTorch's do: weights and bias uniform between `±1/√d_in`.
+    pub fn uniform(d_in: usize, d_out: usize, init: &mut ParamInit) -> Self {
+        let bound = 1.0 / (d_in.max(1) as f64).sqrt();
+        let weight = init.uniform([d_in, d_out], bound);
+        Self::from_parts(weight, Some(init.uniform([d_out], bound)))
+    }
+
+    /// A map of these parameters.
+    ///
+    /// # Shapes
+    /// - `weight`: `[d_in, d_out]`; `bias`: `[d_out]`
+    pub fn from_parts(weight: Param<Tensor<2>>, bias: Option<Param<Tensor<1>>>) -> Self {
+        Self { weight, bias, lora: None, inference: None }
+    }
+
     /// Multiplies in 8 bits from now on, see [`ops::linear_int8`]: for inference only. The weight itself stays
     /// as it is.
     pub fn quantize_int8(&mut self) {

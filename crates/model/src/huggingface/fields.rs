@@ -1,5 +1,6 @@
 use super::sentence::read_json;
 use crate::{ModelError, Result};
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 
@@ -47,6 +48,14 @@ impl Fields {
             None => Ok(None),
             Some(value) => read(value).map(Some).ok_or_else(|| self.refuse(key, value, expected)),
         }
+    }
+
+    /// A value that has a structure of its own.
+    pub(super) fn nested<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>> {
+        let read = |value: &Value| serde_json::from_value(value.clone());
+        self.value(key)
+            .map(|value| read(value).map_err(|error| self.error(&format!("`{key}`: {error}"))))
+            .transpose()
     }
 
     /// The error for a value that does not do.

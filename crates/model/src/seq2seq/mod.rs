@@ -1,5 +1,13 @@
 //! Models that read one sequence and write another, such as a sentence and its translation.
 
 mod encoder_decoder;
+mod recurrent;
+mod tied;
+mod tokens;
 
 pub use encoder_decoder::{DecodeOptions, EncoderDecoder};
+pub use recurrent::{
+    Bridge, BridgeKind, RecurrentDecoding, RecurrentEncoderDecoder, RecurrentEncoderDecoderConfig, Wiring,
+};
+pub use tied::TiedEmbeddings;
+pub use tokens::SpecialTokens;

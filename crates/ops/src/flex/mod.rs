@@ -1,6 +1,7 @@
 //! Fused operations for the flex backend, and how they enter burn's autodiff graph.
 
 pub(crate) mod adamw;
+pub(crate) mod additive;
 pub(crate) mod attention;
 pub(crate) mod best;
 pub(crate) mod cores;

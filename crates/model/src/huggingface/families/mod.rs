@@ -6,6 +6,7 @@ mod bert;
 mod distilbert;
 mod electra;
 mod encoder_format;
+mod recurrent;
 mod roberta;
 
 use super::fields::Fields;

@@ -1,0 +1,158 @@
+use crate::ops::Packing;
+use crate::recurrent::{pad_mask, padded};
+use burn::module::{Module, ModuleDisplay};
+use burn::tensor::activation::softmax;
+use burn::tensor::{Bool, Int, Tensor};
+
+/// How well a query and a state of a memory go together.
+pub trait Score: Module + ModuleDisplay {
+    /// What scores need of a memory, whatever the query: computed once.
+    ///
+    /// # Shapes
+    /// - `memory`: `[batch, k_len, d_memory]`; returns `[batch, k_len, d_key]`
+    fn keys(&self, memory: Tensor<3>) -> Tensor<3>;
+
+    /// The scores of all pairs, before the softmax.
+    ///
+    /// # Shapes
+    /// - `query`: `[batch, q_len, d_query]`; `keys`: `[batch, k_len, d_key]`; returns `[batch, q_len, k_len]`
+    fn scores(&self, query: Tensor<3>, keys: Tensor<3>) -> Tensor<3>;
+
+    /// How many tokens a memory may have; none if there is no limit.
+    fn max_memory_tokens(&self) -> Option<usize> {
+        None
+    }
+}
+
+/// What queries attend to: a sequence of states a row.
+#[derive(Debug, Clone)]
+pub struct Memory {
+    /// `[batch, k_len, d_memory]`
+    values: Tensor<3>,
+    /// `[batch, k_len, d_key]`
+    keys: Tensor<3>,
+    /// `[batch, k_len]`, `true` = ignored; none where there is no padding.
+    pad_mask: Option<Tensor<2, Bool>>,
+}
+
+impl Memory {
+    /// Of packed states, with the keys of a score.
+    ///
+    /// # Shapes
+    /// - `states`: `[n_tokens, d_memory]`
+    ///
+    /// # Panics
+    /// If a sequence has more tokens than the score [takes](Score::max_memory_tokens).
+    pub fn new<S: Score>(score: &S, states: Tensor<2>, packing: &Packing) -> Self {
+        let mask = pad_mask(packing, &states.device());
+        Self::padded(score, padded(states, packing), mask)
+    }
+
+    /// Of states that are padded already.
+    ///
+    /// # Shapes
+    /// - `states`: `[batch, k_len, d_memory]`; `pad_mask`: `[batch, k_len]`, `true` = ignored
+    ///
+    /// # Panics
+    /// As [`Self::new`].
+    pub fn padded<S: Score>(score: &S, states: Tensor<3>, pad_mask: Option<Tensor<2, Bool>>) -> Self {
+        if let Some(most) = score.max_memory_tokens() {
+            let [_, len, _] = states.dims();
+            assert!(len <= most, "a memory of {len} tokens, but the attention takes {most}");
+        }
+        Self { keys: score.keys(states.clone()), values: states, pad_mask }
+    }
+
+    /// Rows, and tokens of the longest.
+    pub fn dims(&self) -> [usize; 2] {
+        let [batch, len, _] = self.values.dims();
+        [batch, len]
+    }
+
+    /// Other rows: row `i` is what row `rows[i]` was.
+    pub fn select(self, rows: Tensor<1, Int>) -> Self {
+        Self {
+            values: self.values.select(0, rows.clone()),
+            keys: self.keys.select(0, rows.clone()),
+            pad_mask: self.pad_mask.map(|mask| mask.select(0, rows)),
+        }
+    }
+
+    /// The first `n` rows.
+    pub(crate) fn first(self, n: usize) -> Self {
+        if self.dims()[0] == n {
+            return self;
+        }
+        Self {
+            values: self.values.narrow(0, 0, n),
+            keys: self.keys.narrow(0, 0, n),
+            pad_mask: self.pad_mask.map(|mask| mask.narrow(0, 0, n)),
+        }
+    }
+
+    /// The rows of another memory below these.
+    pub fn join(self, other: Self) -> Self {
+        let len = self.dims()[1].max(other.dims()[1]);
+        let [a, b] = [self, other].map(|memory| memory.lengthened(len));
+        let mask = match (a.pad_mask.clone(), b.pad_mask.clone()) {
+            (None, None) => None,
+            _ => Some(Tensor::cat(vec![a.mask(), b.mask()], 0)),
+        };
+        Self {
+            values: Tensor::cat(vec![a.values, b.values], 0),
+            keys: Tensor::cat(vec![a.keys, b.keys], 0),
+            pad_mask: mask,
+        }
+    }
+
+    fn mask(&self) -> Tensor<2, Bool> {
+        let device = self.values.device();
+        let none = || Tensor::<2>::zeros(self.dims(), &device).greater_elem(0.5);
+        self.pad_mask.clone().unwrap_or_else(none)
+    }
+
+    /// With padding up to `len` tokens.
+    fn lengthened(self, len: usize) -> Self {
+        let [batch, own] = self.dims();
+        if own == len {
+            return self;
+        }
+        let device = self.values.device();
+        let longer = |x: Tensor<3>| {
+            let [_, _, d] = x.dims();
+            Tensor::cat(vec![x, Tensor::zeros([batch, len - own, d], &device)], 1)
+        };
+        let padding = Tensor::<2>::ones([batch, len - own], &device).greater_elem(0.5);
+        Self {
+            pad_mask: Some(Tensor::cat(vec![self.mask(), padding], 1)),
+            values: longer(self.values),
+            keys: longer(self.keys),
+        }
+    }
+}
+
+/// What [`attend`] returns.
+#[derive(Debug, Clone)]
+pub struct Attended {
+    /// The mean of the memory's states by these weights, `[batch, q_len, d_memory]`.
+    pub context: Tensor<3>,
+    /// The softmax of the scores, `[batch, q_len, k_len]`: 0 where padding is.
+    pub weights: Tensor<3>,
+}
+
+/// The memory's states that each query asks for, `Σ softmax(score(q, h))·h`.
+///
+/// # Shapes
+/// - `query`: `[batch, q_len, d_query]`
+pub fn attend<S: Score>(score: &S, query: Tensor<3>, memory: &Memory) -> Attended {
+    let scores = score.scores(query, memory.keys.clone());
+    let scores = match &memory.pad_mask {
+        Some(ignored) => {
+            let ignored = ignored.clone().unsqueeze_dim::<3>(1).expand(scores.dims());
+            scores.mask_fill(ignored, f32::MIN)
+        }
+        None => scores,
+    };
+    let weights = softmax(scores, 2);
+    Attended { context: weights.clone().matmul(memory.values.clone()), weights }
+}

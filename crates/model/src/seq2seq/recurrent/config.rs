@@ -1,0 +1,197 @@
+use super::{BridgeKind, RecurrentEncoderDecoder};
+use crate::recurrent::{Cell, Reading, RecurrentConfig};
+use crate::scores::{ScoreConfig, ScoreKind};
+use crate::seq2seq::{SpecialTokens, TiedEmbeddings};
+use crate::{ModelError, ParamInit, Result};
+use serde::{Deserialize, Serialize};
+
+/// Where the attention stands between encoder and decoder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Wiring {
+    /// Nowhere: the encoder's last states start the decoder, and that is all it knows (Sutskever et al. 2014; Cho et al.
+    /// 2014).
+    None,
+    /// The lowest layer's state before a token asks; what it gets goes into the cells with the token (Bahdanau et al.
+    /// 2015, §3.1), and into the layers above (Wu et al. 2016, §3.1).
+    #[default]
+    Bahdanau,
+    /// The highest layer's state after a token asks, and what it gets goes into the output (Luong et al. 2015, §3.1).
+    Luong,
+    /// The same, and what goes into the output goes into the lowest cell with the next token (Luong et al. 2015, §3.3).
+    LuongInputFeeding,
+}
+
+/// The shape of a recurrent model that reads a source and writes a target.
+///
+/// ```
+/// # use burn::tensor::Device;
+/// # use cloze_model::{ParamInit, Sequences};
+/// use cloze_model::recurrent::Cell;
+/// use cloze_model::seq2seq::{EncoderDecoder, RecurrentEncoderDecoderConfig};
+///
+/// let config = RecurrentEncoderDecoderConfig { cell: Cell::Gru, ..RecurrentEncoderDecoderConfig::new(100, 32, 64) };
+/// let device = Device::flex();
+/// let model = config.init(&mut ParamInit::new(&device, 1));
+/// let source: Sequences = [&[5, 6, 7, 2][..], &[8, 2]].into_iter().collect();
+/// let target: Sequences = [&[2, 9][..], &[2, 10, 11]].into_iter().collect();
+/// assert_eq!(model.logits(&source, &target, &device).dims(), [5, 100]);
+/// ```
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RecurrentEncoderDecoderConfig {
+    /// Pieces in the target's vocabulary, and in the source's unless that has [its own](Self::source_vocab_size).
+    pub vocab_size: usize,
+    /// Pieces in the source's vocabulary if it is another one than the target's; none: one joint vocabulary.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source_vocab_size: Option<usize>,
+    /// Which of the source's embeddings, the target's and the output layer are one table.
+    pub tied: TiedEmbeddings,
+    /// LSTM or GRU.
+    pub cell: Cell,
+    /// Features of an embedding.
+    pub d_embedding: usize,
+    /// Features of a decoder's state, and of an encoder's: half of them in each direction where there are two.
+    pub d_model: usize,
+    /// Encoder layers.
+    pub n_encoder_layers: usize,
+    /// Decoder layers.
+    pub n_decoder_layers: usize,
+    /// From which end the encoder reads.
+    pub reading: Reading,
+    /// What starts the decoder.
+    pub bridge: BridgeKind,
+    /// Where the attention stands.
+    pub wiring: Wiring,
+    /// How the attention scores; without attention it says nothing.
+    pub score: ScoreKind,
+    /// Features by which an additive score compares; none: as many as a state has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub d_attention: Option<usize>,
+    /// The longest source in tokens: of a location score, which has a weight for each place, and of no other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_source_tokens: Option<usize>,
+    /// Dropout on the embeddings, between layers, and before the output.
+    pub dropout: f64,
+    /// The ids of tokens that mean something.
+    pub tokens: SpecialTokens,
+}
+
+impl RecurrentEncoderDecoderConfig {
+    /// The model of Bahdanau et al. 2015 in its plainest form, one bidirectional encoder layer and one decoder layer with
+    /// additive attention, of LSTMs, with a joint vocabulary whose table is source's and target's embedding.
+    pub fn new(vocab_size: usize, d_embedding: usize, d_model: usize) -> Self {
+        Self {
+            vocab_size,
+            source_vocab_size: None,
+            tied: TiedEmbeddings::All,
+            cell: Cell::Lstm,
+            d_embedding,
+            d_model,
+            n_encoder_layers: 1,
+            n_decoder_layers: 1,
+            reading: Reading::Both,
+            bridge: BridgeKind::Linear,
+            wiring: Wiring::Bahdanau,
+            score: ScoreKind::Additive,
+            d_attention: None,
+            max_source_tokens: None,
+            dropout: 0.2,
+            tokens: SpecialTokens::new(0, 2),
+        }
+    }
+
+    /// The encoder.
+    pub(super) fn encoder(&self) -> RecurrentConfig {
+        let d = self.d_model / self.reading.directions();
+        RecurrentConfig::new(self.cell, self.d_embedding, d)
+            .with_layers(self.n_encoder_layers)
+            .with_reading(self.reading)
+            .with_dropout(self.dropout)
+    }
+
+    /// The attention's score; none without attention.
+    pub(super) fn attention(&self) -> Option<ScoreConfig> {
+        (self.wiring != Wiring::None).then(|| ScoreConfig {
+            kind: self.score,
+            d_query: self.d_model,
+            d_memory: self.d_model,
+            d: self.d_attention.unwrap_or(self.d_model),
+            max_tokens: self.max_source_tokens.unwrap_or(0),
+        })
+    }
+
+    /// Features of what the output layer reads.
+    pub(super) fn d_readout(&self) -> usize {
+        if self.tied.joins_output() { self.d_embedding } else { self.d_model }
+    }
+
+    /// # Errors
+    /// [`ModelError::Setting`] with the field that does not do.
+    pub fn validate(&self) -> Result<()> {
+        let sizes = [
+            ("vocab_size", Some(self.vocab_size)),
+            ("source_vocab_size", self.source_vocab_size),
+            ("d_embedding", Some(self.d_embedding)),
+            ("d_model", Some(self.d_model)),
+            ("n_encoder_layers", Some(self.n_encoder_layers)),
+            ("n_decoder_layers", Some(self.n_decoder_layers)),
+            ("d_attention", self.d_attention),
+            ("max_source_tokens", self.max_source_tokens),
+        ];
+        if let Some((key, _)) = sizes.iter().find(|(_, size)| *size == Some(0)) {
+            return Err(ModelError::setting(key, 0, "1 or more"));
+        }
+        if !(0.0..1.0).contains(&self.dropout) {
+            return Err(ModelError::setting("dropout", self.dropout, "0 or more and below 1"));
+        }
+        let directions = self.reading.directions();
+        if !self.d_model.is_multiple_of(directions) {
+            return Err(ModelError::setting(
+                "d_model",
+                self.d_model,
+                "an even number: half of it a direction",
+            ));
+        }
+        if self.tied.joins_source() && self.source_vocab_size.is_some_and(|size| size != self.vocab_size) {
+            let expected = "`target-output` or `none`: source and target have a vocabulary each";
+            return Err(ModelError::setting("tied", format!("{:?}", self.tied), expected));
+        }
+        if self.bridge == BridgeKind::Copy && self.n_encoder_layers != self.n_decoder_layers {
+            let expected = "as many as `n_encoder_layers`, whose states are copied";
+            return Err(ModelError::setting("n_decoder_layers", self.n_decoder_layers, expected));
+        }
+        let by_place = self.wiring != Wiring::None && self.score == ScoreKind::Location;
+        match self.max_source_tokens {
+            None if by_place => Err(ModelError::setting(
+                "max_source_tokens",
+                "missing",
+                "the longest source of a `location` score",
+            )),
+            Some(most) if !by_place => Err(ModelError::setting(
+                "max_source_tokens",
+                most,
+                "none: it is for a `location` score alone",
+            )),
+            _ => self.check_tokens(),
+        }
+    }
+
+    fn check_tokens(&self) -> Result<()> {
+        let SpecialTokens { pad, bos, eos, decoder_start, forced_bos, forced_eos, .. } = &self.tokens;
+        let ids = [Some(*pad), *bos, Some(*eos), Some(*decoder_start), *forced_bos, *forced_eos];
+        match ids.into_iter().flatten().find(|id| *id >= self.vocab_size) {
+            Some(id) => Err(ModelError::setting("tokens", id, format!("ids below {}", self.vocab_size))),
+            None => Ok(()),
+        }
+    }
+
+    /// A new model, with one of this crate's scores.
+    ///
+    /// # Panics
+    /// If the configuration is not [valid](Self::validate).
+    pub fn init(&self, init: &mut ParamInit) -> RecurrentEncoderDecoder {
+        self.init_with(self.attention().map(|config| config.init(init)), init)
+    }
+}

@@ -1,0 +1,307 @@
+use super::time_major::TimeMajor;
+use super::{Bridge, RecurrentEncoderDecoderConfig, Wiring};
+use crate::blocks::{Embedding, Linear};
+use crate::ops::{self, Direction, Packing};
+use crate::recurrent::{Recurrent, RecurrentLayer, RecurrentState, padded, unpadded};
+use crate::scores::{AnyScore, Memory, Score, attend};
+use crate::{ParamInit, Sequences};
+use burn::module::{Module, Param};
+use burn::tensor::{Device, Int, Tensor, TensorData};
+
+/// A recurrent encoder, and a recurrent decoder that attends to its states or starts from its last ones.
+///
+/// What the output layer reads is `tanh(W [s; c])` with Luong's [`Wiring`] (Luong et al. 2015, eq. 5),
+/// `tanh(W [s; c; y])` with Bahdanau's, whose paper has a maxout layer there (§A.2.2), and without attention the state
+/// itself, as wide as the table where they are tied. Embeddings start uniform between ±0.1.
+#[derive(Module, Debug)]
+pub struct RecurrentEncoderDecoder<S: Score = AnyScore> {
+    /// Of the source; none where it is the target's.
+    pub source_embedding: Option<Embedding>,
+    /// Of the target.
+    pub target_embedding: Embedding,
+    /// The encoder.
+    pub encoder: Recurrent,
+    /// From the encoder's last states to the decoder's first.
+    pub bridge: Bridge,
+    /// How the attention scores; none without attention.
+    pub attention: Option<S>,
+    /// From the lowest layer to the highest.
+    pub decoder: Vec<RecurrentLayer>,
+    /// To what the output layer reads.
+    pub readout: Option<Linear>,
+    /// `[d_readout, vocab_size]`; none where it is the target's embedding.
+    pub output: Option<Linear>,
+    /// `[vocab_size]`: the bias of a tied output.
+    pub output_bias: Option<Param<Tensor<1>>>,
+    /// Dropout on the embeddings, between layers, and before the output.
+    pub dropout: f64,
+    #[module(skip)]
+    wiring: Wiring,
+}
+
+impl RecurrentEncoderDecoderConfig {
+    /// A new model with a score of your own; none without attention.
+    ///
+    /// # Panics
+    /// If the configuration is not [valid](Self::validate), or there is a score exactly where there should be none.
+    pub fn init_with<S: Score>(&self, score: Option<S>, init: &mut ParamInit) -> RecurrentEncoderDecoder<S> {
+        if let Err(error) = self.validate() {
+            panic!("{error}");
+        }
+        assert_eq!(score.is_some(), self.wiring != Wiring::None, "a score where there is attention");
+        let (d_embedding, d) = (self.d_embedding, self.d_model);
+        let mut table = |n: usize| Embedding { weight: init.uniform([n, d_embedding], 0.1) };
+        let target_embedding = table(self.vocab_size);
+        let source_embedding =
+            (!self.tied.joins_source()).then(|| table(self.source_vocab_size.unwrap_or(self.vocab_size)));
+        let encoder = self.encoder().init(init);
+        let bridge = Bridge::new(self.bridge, self.cell, self.n_decoder_layers, d, init);
+        let d_readout = self.d_readout();
+        let decoder = (0..self.n_decoder_layers).map(|layer| {
+            let d_below = if layer == 0 { d_embedding } else { d };
+            let d_added = match self.wiring {
+                Wiring::Bahdanau => d,
+                Wiring::LuongInputFeeding if layer == 0 => d_readout,
+                _ => 0,
+            };
+            RecurrentLayer::new(self.cell, d_below + d_added, d, init)
+        });
+        let decoder = decoder.collect();
+        let readout = match self.wiring {
+            Wiring::None => (d_readout != d).then(|| Linear::uniform(d, d_readout, init)),
+            Wiring::Bahdanau => Some(Linear::uniform(2 * d + d_embedding, d_readout, init)),
+            Wiring::Luong | Wiring::LuongInputFeeding => Some(Linear::uniform(2 * d, d_readout, init)),
+        };
+        let tied = self.tied.joins_output();
+        RecurrentEncoderDecoder {
+            source_embedding,
+            target_embedding,
+            encoder,
+            bridge,
+            attention: score,
+            decoder,
+            readout,
+            output: (!tied).then(|| Linear::uniform(d_readout, self.vocab_size, init)),
+            output_bias: tied.then(|| init.zeros([self.vocab_size])),
+            dropout: self.dropout,
+            wiring: self.wiring,
+        }
+    }
+}
+
+/// The decoder between two time steps.
+#[derive(Debug, Clone)]
+pub(super) struct Running {
+    /// Of each layer.
+    pub layers: Vec<RecurrentState>,
+    /// What went into the output last, `[rows, d_readout]`, where it is fed back.
+    pub fed: Option<Tensor<2>>,
+    /// None without attention.
+    pub memory: Option<Memory>,
+}
+
+impl Running {
+    /// The first `n` rows.
+    fn first(self, n: usize) -> Self {
+        if self.layers[0].hidden.dims()[0] == n {
+            return self;
+        }
+        Self {
+            layers: self.layers.into_iter().map(|state| state.map(|x| x.narrow(0, 0, n))).collect(),
+            fed: self.fed.map(|fed| fed.narrow(0, 0, n)),
+            memory: self.memory.map(|memory| memory.first(n)),
+        }
+    }
+}
+
+impl<S: Score> RecurrentEncoderDecoder<S> {
+    /// Where the attention stands.
+    pub fn wiring(&self) -> Wiring {
+        self.wiring
+    }
+
+    /// Reads sources: the decoder before its first step.
+    pub(super) fn encode(&self, source: &Sequences, device: &Device) -> Running {
+        let table = self.source_embedding.as_ref().unwrap_or(&self.target_embedding);
+        let x = ops::dropout(embedded(table, source.ids(), device), self.dropout);
+        let packing = source.packing();
+        let output = self.encoder.forward(x, &packing, None);
+        let memory = self.attention.as_ref().map(|score| Memory::new(score, output.states, &packing));
+        let fed = (self.wiring == Wiring::LuongInputFeeding).then(|| {
+            let d_readout = self.readout.as_ref().map_or(0, |map| map.weight.dims()[1]);
+            Tensor::zeros([source.len(), d_readout], device)
+        });
+        Running { layers: self.bridge.forward(&output.last), fed, memory }
+    }
+
+    /// The target's embeddings, `[n, d_embedding]`.
+    pub(super) fn embed(&self, ids: &[i32], device: &Device) -> Tensor<2> {
+        ops::dropout(embedded(&self.target_embedding, ids, device), self.dropout)
+    }
+
+    /// What the output layer reads.
+    ///
+    /// # Shapes
+    /// - `state`, `context`: `[n, d_model]`; `x`: `[n, d_embedding]`; returns `[n, d_readout]`
+    fn read_out(&self, state: Tensor<2>, context: Option<Tensor<2>>, x: Option<Tensor<2>>) -> Tensor<2> {
+        match (&self.readout, context) {
+            (Some(map), None) => map.forward(state),
+            (None, _) => state,
+            (Some(map), Some(context)) => {
+                let parts = [Some(state), Some(context), x].into_iter().flatten().collect();
+                map.forward(Tensor::cat(parts, 1)).tanh()
+            }
+        }
+    }
+
+    /// # Shapes
+    /// - `read`: `[n, d_readout]`; returns `[n, vocab_size]`
+    pub(super) fn logits_of(&self, read: Tensor<2>) -> Tensor<2> {
+        let read = ops::dropout(read, self.dropout);
+        match &self.output {
+            Some(output) => output.forward(read),
+            None => {
+                let bias = self.output_bias.as_ref().map(Param::val);
+                ops::linear_tied(read, self.target_embedding.weight.val(), bias)
+            }
+        }
+    }
+
+    /// What one query a row gets of the memory: context and weights.
+    fn ask(&self, query: Tensor<2>, memory: Option<&Memory>) -> (Tensor<2>, Tensor<2>) {
+        let (Some(score), Some(memory)) = (&self.attention, memory) else {
+            panic!("this wiring has attention");
+        };
+        let attended = attend(score, query.unsqueeze_dim::<3>(1), memory);
+        (attended.context.squeeze_dim::<2>(1), attended.weights.squeeze_dim::<2>(1))
+    }
+
+    /// One token more a row: what the output layer reads, and the attention's weights.
+    ///
+    /// # Shapes
+    /// - `x`: `[rows, d_embedding]`; returns `[rows, d_readout]` and `[rows, longest source]`
+    pub(super) fn advance(&self, x: Tensor<2>, running: &mut Running) -> (Tensor<2>, Option<Tensor<2>>) {
+        let beside = |x: Tensor<2>, more: Tensor<2>| Tensor::cat(vec![x, more], 1);
+        if self.wiring == Wiring::Bahdanau {
+            let (context, weights) = self.ask(running.layers[0].hidden.clone(), running.memory.as_ref());
+            let state =
+                self.step_layers(x.clone(), &mut running.layers, |below| beside(below, context.clone()));
+            return (self.read_out(state, Some(context), Some(x)), Some(weights));
+        }
+        let x = match running.fed.take() {
+            Some(fed) => beside(x, fed),
+            None => x,
+        };
+        let state = self.step_layers(x, &mut running.layers, |below| below);
+        if self.wiring == Wiring::None {
+            return (self.read_out(state, None, None), None);
+        }
+        let (context, weights) = self.ask(state.clone(), running.memory.as_ref());
+        let read = self.read_out(state, Some(context), None);
+        if self.wiring == Wiring::LuongInputFeeding {
+            running.fed = Some(read.clone());
+        }
+        (read, Some(weights))
+    }
+
+    /// One step of all layers; `input` makes a layer's input of what is below it.
+    fn step_layers(
+        &self,
+        x: Tensor<2>,
+        states: &mut [RecurrentState],
+        input: impl Fn(Tensor<2>) -> Tensor<2>,
+    ) -> Tensor<2> {
+        let mut below = x;
+        for (i, (layer, state)) in self.decoder.iter().zip(states).enumerate() {
+            if i > 0 {
+                below = ops::dropout(below, self.dropout);
+            }
+            *state = layer.step(input(below), Some(state.clone()));
+            below = state.hidden.clone();
+        }
+        below
+    }
+
+    /// What the output layer reads at each target token, `[n_target_tokens, d_readout]`.
+    pub(super) fn teach(&self, source: &Sequences, target: &Sequences, device: &Device) -> Tensor<2> {
+        assert_eq!(source.len(), target.len(), "as many sources as targets");
+        match self.wiring {
+            Wiring::None | Wiring::Luong => self.teach_at_once(source, target, device),
+            Wiring::Bahdanau | Wiring::LuongInputFeeding => self.teach_step_by_step(source, target, device),
+        }
+    }
+
+    /// Where no step needs what the one before got from the memory: each layer runs over all of them.
+    fn teach_at_once(&self, source: &Sequences, target: &Sequences, device: &Device) -> Tensor<2> {
+        let Running { layers, memory, .. } = self.encode(source, device);
+        let packing = target.packing();
+        let x = self.embed(target.ids(), device);
+        let states = self.run_layers(0, x, &packing, layers, |below| below);
+        let context = self.attention.as_ref().zip(memory).map(|(score, memory)| {
+            let query = padded(states.clone(), &packing);
+            unpadded(attend(score, query, &memory).context, &packing)
+        });
+        self.read_out(states, context, None)
+    }
+
+    /// The layers from the number `first` on, over all time steps.
+    fn run_layers(
+        &self,
+        first: usize,
+        x: Tensor<2>,
+        packing: &Packing,
+        initial: Vec<RecurrentState>,
+        input: impl Fn(Tensor<2>) -> Tensor<2>,
+    ) -> Tensor<2> {
+        let mut below = x;
+        for (i, (layer, initial)) in self.decoder.iter().zip(initial).enumerate().skip(first) {
+            if i > 0 {
+                below = ops::dropout(below, self.dropout);
+            }
+            below = layer.forward(input(below), packing, Some(initial), Direction::Forward).states;
+        }
+        below
+    }
+
+    /// Where each step needs what the one before left.
+    fn teach_step_by_step(&self, source: &Sequences, target: &Sequences, device: &Device) -> Tensor<2> {
+        let steps = TimeMajor::new(target, !ops::is_fused(device));
+        let mut running = self.encode(&steps.ordered(source), device);
+        let first = running.layers.clone();
+        let x = self.embed(&steps.ids, device);
+        let (mut start, mut reads, mut contexts) = (0, Vec::new(), Vec::new());
+        for count in &steps.counts {
+            running = running.first(*count);
+            let x = x.clone().narrow(0, start, *count);
+            start += count;
+            if self.wiring == Wiring::Bahdanau {
+                // The layers above the lowest one follow when all contexts are there.
+                let (context, _) = self.ask(running.layers[0].hidden.clone(), running.memory.as_ref());
+                let input = Tensor::cat(vec![x, context.clone()], 1);
+                let state = self.decoder[0].step(input, Some(running.layers[0].clone()));
+                reads.push(state.hidden.clone());
+                contexts.push(context);
+                running.layers[0] = state;
+            } else {
+                reads.push(self.advance(x, &mut running).0);
+            }
+        }
+        let reads = steps.in_token_order(Tensor::cat(reads, 0));
+        if self.wiring != Wiring::Bahdanau {
+            return reads;
+        }
+        let context = steps.in_token_order(Tensor::cat(contexts, 0));
+        let x = steps.in_token_order(x);
+        let rows = steps.rows(device);
+        let initial = first.into_iter().map(|state| state.select(rows.clone())).collect();
+        let beside = |below: Tensor<2>| Tensor::cat(vec![below, context.clone()], 1);
+        let state = self.run_layers(1, reads, &target.packing(), initial, beside);
+        self.read_out(state, Some(context), Some(x))
+    }
+}
+
+/// `[n, d]`
+fn embedded(table: &Embedding, ids: &[i32], device: &Device) -> Tensor<2> {
+    let ids = TensorData::new(ids.to_vec(), [1, ids.len()]);
+    table.forward(Tensor::<2, Int>::from_data(ids, device)).squeeze_dim::<2>(0)
+}
