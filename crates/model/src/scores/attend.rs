@@ -5,7 +5,7 @@ use burn::tensor::activation::softmax;
 use burn::tensor::{Bool, Int, Tensor};
 
 /// How well a query and a state of a memory go together.
-pub trait Score: Module + ModuleDisplay {
+pub trait Score: Module + ModuleDisplay + Sync + 'static {
     /// What scores need of a memory, whatever the query: computed once.
     ///
     /// # Shapes
