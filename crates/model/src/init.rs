@@ -23,6 +23,7 @@ pub struct ParamInit {
     device: Device,
     rng: Pcg64Mcg,
     std: f64,
+    xavier: bool,
     spare: Option<f64>,
     deferred: bool,
 }
@@ -32,20 +33,31 @@ impl ParamInit {
     pub fn new(device: &Device, seed: u64) -> Self {
         ops::warn_unfused(device);
         let rng = Pcg64Mcg::seed_from_u64(seed);
-        Self { device: device.clone(), rng, std: 0.02, spare: None, deferred: false }
+        Self { device: device.clone(), rng, std: 0.02, xavier: false, spare: None, deferred: false }
     }
 
     /// A generator whose parameters draw their values when they are first used, each from a generator of
     /// its own: for a model whose weights come from a file, where most are never drawn.
     pub fn deferred(&mut self) -> Self {
         let rng = Pcg64Mcg::seed_from_u64(self.rng.next_u64());
-        Self { device: self.device.clone(), rng, std: self.std, spare: None, deferred: true }
+        Self { device: self.device.clone(), rng, spare: None, deferred: true, ..*self }
     }
 
     /// Another standard deviation for [`truncated_normal`](Self::truncated_normal).
     pub fn with_std(mut self, std: f64) -> Self {
         self.std = std;
         self
+    }
+
+    /// Lets the [matrices](Self::matrix) of linear maps start from Xavier's distribution.
+    pub fn with_xavier(mut self) -> Self {
+        self.xavier = true;
+        self
+    }
+
+    /// Other initial values from here on; returns those of before.
+    pub(crate) fn replace_values(&mut self, (std, xavier): (f64, bool)) -> (f64, bool) {
+        (std::mem::replace(&mut self.std, std), std::mem::replace(&mut self.xavier, xavier))
     }
 
     /// The device that the parameters are made on.
@@ -65,6 +77,21 @@ impl ParamInit {
                 }
             }
         })
+    }
+
+    /// A linear map's matrix, `[d_in, d_out]`: [truncated normal](Self::truncated_normal), or uniform between
+    /// `±√(6 / (d_in + d_out))` if that was [asked for](Self::with_xavier) (Glorot & Bengio 2010, eq. 16).
+    pub fn matrix(&mut self, shape: [usize; 2]) -> Param<Tensor<2>> {
+        if !self.xavier {
+            return self.truncated_normal(shape);
+        }
+        let bound = (6.0 / (shape[0] + shape[1]) as f64).sqrt();
+        self.uniform(shape, bound)
+    }
+
+    /// Normal with mean 0 and this standard deviation.
+    pub fn normal<const D: usize>(&mut self, shape: [usize; D], std: f64) -> Param<Tensor<D>> {
+        self.param(shape, move |init| (init.standard_normal() * std) as f32)
     }
 
     /// Zeros, as for biases.
@@ -112,12 +139,16 @@ impl ParamInit {
         if let Some(z) = self.spare.take() {
             return z;
         }
-        // 53 random bits; the shift by half a step keeps the logarithm away from zero.
-        let mut uniform = || ((self.rng.next_u64() >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
-        let radius = (-2.0 * uniform().ln()).sqrt();
-        let angle = std::f64::consts::TAU * uniform();
+        let radius = (-2.0 * self.zero_to_one().ln()).sqrt();
+        let angle = std::f64::consts::TAU * self.zero_to_one();
         self.spare = Some(radius * angle.sin());
         radius * angle.cos()
+    }
+
+    /// A uniform draw between 0 and 1, both excluded.
+    fn zero_to_one(&mut self) -> f64 {
+        // 53 random bits; the shift by half a step keeps logarithms away from zero.
+        ((self.rng.next_u64() >> 11) as f64 + 0.5) / (1u64 << 53) as f64
     }
 }
 
@@ -147,6 +178,22 @@ mod tests {
         let variance = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / values.len() as f64;
         assert!(values.iter().all(|v| v.abs() <= 0.3 + 1e-6));
         assert!(mean.abs() < 0.003 && (variance - 0.03).abs() < 5e-4, "{mean}, {variance}");
+    }
+
+    #[test]
+    fn matrices_may_be_uniform() {
+        let init = || ParamInit::new(&Device::flex(), 7);
+        let plain = init().truncated_normal([30, 20]).val().into_data();
+        assert_eq!(init().matrix([30, 20]).val().into_data(), plain);
+        let values = init().with_xavier().matrix([300, 200]).val().into_data();
+        let bound = (6.0f64 / 500.0).sqrt();
+        assert!(values.iter::<f64>().all(|v| v.abs() <= bound));
+        let mean_square = values.iter::<f64>().map(|v| v * v).sum::<f64>() / 60_000.0;
+        // The variance of a uniform distribution of this width is a third of the bound's square.
+        assert!((mean_square / (bound * bound / 3.0) - 1.0).abs() < 0.02, "{mean_square}");
+        let normal = init().normal([300, 200], 0.5).val().into_data();
+        let mean_square = normal.iter::<f64>().map(|v| v * v).sum::<f64>() / 60_000.0;
+        assert!((mean_square / 0.25 - 1.0).abs() < 0.02, "{mean_square}");
     }
 
     #[test]

@@ -1,24 +1,10 @@
 use super::part_type::{PartKind, PartType};
+use super::sub_layer::SubLayer;
 use super::{
-    Attention, AttentionInput, AttentionOutput, FeedForward, FeedForwardConfig, LayerNorm, WantedTokens,
+    Attention, AttentionInput, AttentionOutput, FeedForward, FeedForwardConfig, LayerNorm, NormPlacement,
 };
 use crate::ParamInit;
-use crate::ops::{self, Residual};
 use burn::module::Module;
-use serde::{Deserialize, Serialize};
-
-/// Where the layer normalisation of a sub-layer stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
-pub enum NormPlacement {
-    /// `LN(x + f(x))`: the original Transformer's and BERT's.
-    #[default]
-    Post,
-    /// `x + f(LN(x))` (Xiong et al. 2020): trains without warm-up; the encoder then ends with a
-    /// normalisation of its own.
-    Pre,
-}
 
 /// Configuration of an [`EncoderLayer`] around an attention.
 #[derive(Debug, Clone)]
@@ -81,25 +67,16 @@ impl<A: Attention> EncoderLayer<A> {
     /// - returns `[batch, q_len, d_model]`; of `n` wanted tokens `[1, n, d_model]`
     pub fn forward(&self, input: AttentionInput<'_>) -> AttentionOutput {
         let (x, wanted) = (input.queries.clone(), input.wanted);
-        let (context, weights) = match self.norm {
-            NormPlacement::Post => {
-                let attended = self.attention.forward(input);
-                let input = WantedTokens::pick(wanted, x);
-                let residual = Residual { input, dropout: self.attention_output_dropout };
-                let x = self.attention_norm.add_forward(attended.context, residual);
-                let y = self.feed_forward.forward(x.clone());
-                let residual = Residual { input: x, dropout: self.feed_forward_output_dropout };
-                (self.feed_forward_norm.add_forward(y, residual), attended.weights)
-            }
-            NormPlacement::Pre => {
-                let queries = self.attention_norm.forward(x.clone());
-                let attended = self.attention.forward(AttentionInput { queries, ..input });
-                let x = WantedTokens::pick(wanted, x);
-                let x = ops::dropout_add(attended.context, x, self.attention_output_dropout);
-                let y = self.feed_forward.forward(self.feed_forward_norm.forward(x.clone()));
-                (ops::dropout_add(y, x, self.feed_forward_output_dropout), attended.weights)
-            }
-        };
+        let around = |norm, dropout| SubLayer { placement: self.norm, norm, dropout };
+        let mut weights = None;
+        let x = around(&self.attention_norm, self.attention_output_dropout).forward(x, wanted, |queries| {
+            let attended = self.attention.forward(AttentionInput { queries, ..input });
+            weights = attended.weights;
+            attended.context
+        });
+        let context =
+            around(&self.feed_forward_norm, self.feed_forward_output_dropout)
+                .forward(x, None, |x| self.feed_forward.forward(x));
         AttentionOutput { context, weights }
     }
 }

@@ -1,5 +1,5 @@
 use super::{Activation, Linear};
-use crate::ParamInit;
+use crate::{ParamInit, ops};
 use burn::module::Module;
 use burn::tensor::Tensor;
 
@@ -18,12 +18,14 @@ pub struct FeedForwardConfig {
     pub gated: bool,
     /// Whether the maps have biases.
     pub bias: bool,
+    /// Dropout after the non-linearity: none in BERT, `activation_dropout` in BART and Marian.
+    pub dropout: f64,
 }
 
 impl FeedForwardConfig {
-    /// The original one: no gate, and biases.
+    /// The original one: no gate, biases, and no dropout.
     pub fn new(d_model: usize, d_ff: usize, activation: Activation) -> Self {
-        Self { d_model, d_ff, activation, gated: false, bias: true }
+        Self { d_model, d_ff, activation, gated: false, bias: true, dropout: 0.0 }
     }
 
     /// With a gate.
@@ -38,23 +40,28 @@ impl FeedForwardConfig {
         self
     }
 
+    /// Dropout after the non-linearity.
+    pub fn with_dropout(mut self, dropout: f64) -> Self {
+        self.dropout = dropout;
+        self
+    }
+
     /// A new block.
     pub fn init(&self, init: &mut ParamInit) -> FeedForward {
-        let Self { d_model, d_ff, activation, gated, bias } = *self;
+        let Self { d_model, d_ff, activation, gated, bias, dropout } = *self;
         let mut linear = |d_in, d_out| Linear::with_bias(bias, d_in, d_out, init);
         FeedForward {
             up: linear(d_model, d_ff),
             down: linear(d_ff, d_model),
             gate: gated.then(|| linear(d_model, d_ff)),
             activation,
+            dropout,
         }
     }
 }
 
 /// The position-wise feed-forward network, `f(x·W₁ + b₁)·W₂ + b₂` (Vaswani et al. 2017, eq. 2), or with a gate
 /// `(f(x·V) ⊙ x·W₁)·W₂` (Shazeer 2020, "GLU Variants Improve Transformer", eq. 6).
-///
-/// There is no dropout inside, as in BERT.
 #[derive(Module, Debug)]
 pub struct FeedForward {
     /// `[d_model, d_ff]`
@@ -65,6 +72,7 @@ pub struct FeedForward {
     pub gate: Option<Linear>,
     #[module(skip)]
     activation: Activation,
+    dropout: f64,
 }
 
 impl FeedForward {
@@ -75,7 +83,7 @@ impl FeedForward {
             Some(gate) => self.activation.gated(gate.forward(x.clone()), self.up.forward(x)),
             None => self.activation.forward(self.up.forward(x)),
         };
-        self.down.forward(inner)
+        self.down.forward(ops::dropout(inner, self.dropout))
     }
 
     /// The linear maps by name.

@@ -6,7 +6,8 @@ use burn::tensor::Tensor;
 
 /// An affine map of the last axis, `x·W + b`, or `x·W` without a bias.
 ///
-/// Weights start truncated-normal, biases zero, as in BERT (burn's own default is Kaiming uniform).
+/// Weights start [truncated-normal](ParamInit::matrix) unless `init` says otherwise, biases zero, as in BERT (burn's own
+/// default is Kaiming uniform).
 #[derive(Module, Debug)]
 pub struct Linear {
     /// `[d_in, d_out]`: the transpose of PyTorch's layout.
@@ -30,7 +31,7 @@ impl Linear {
 
     /// A new map from `d_in` to `d_out` features that adds nothing.
     pub fn without_bias(d_in: usize, d_out: usize, init: &mut ParamInit) -> Self {
-        Self { weight: init.truncated_normal([d_in, d_out]), bias: None, lora: None, inference: None }
+        Self { weight: init.matrix([d_in, d_out]), bias: None, lora: None, inference: None }
     }
 
     /// A new map [with](Self::new) a bias or [without](Self::without_bias).

@@ -3,6 +3,8 @@ use crate::ParamInit;
 use crate::ops::Packing;
 use burn::module::{Module, ModuleDisplay};
 use burn::tensor::{Device, Int, Tensor, TensorData};
+use serde::{Deserialize, Serialize};
+use std::ops::Range;
 
 /// Something that gives a vector to each position of a sequence, which is added to the token's embedding.
 ///
@@ -17,6 +19,17 @@ pub trait Positions: Module + ModuleDisplay + Sync + 'static {
     /// # Panics
     /// If `len` is beyond what the encoding covers.
     fn forward(&self, len: usize, device: &Device) -> Tensor<3>;
+
+    /// The vectors of these positions: for tokens whose predecessors came before.
+    ///
+    /// # Shapes
+    /// - returns `[1, positions.len(), d_model]`
+    ///
+    /// # Panics
+    /// If the last one is beyond what the encoding covers.
+    fn range(&self, positions: Range<usize>, device: &Device) -> Tensor<3> {
+        self.forward(positions.end, device).narrow(1, positions.start, positions.len())
+    }
 
     /// The vectors of packed sequences' tokens, each of which begins at position 0.
     ///
@@ -80,9 +93,13 @@ impl LearnedPositions {
 
 impl Positions for LearnedPositions {
     fn forward(&self, len: usize, device: &Device) -> Tensor<3> {
-        self.check(len);
-        let ids = self.offset as i64..(self.offset + len) as i64;
-        let ids = Tensor::<1, Int>::arange(ids, device).reshape([1, len]);
+        self.range(0..len, device)
+    }
+
+    fn range(&self, positions: Range<usize>, device: &Device) -> Tensor<3> {
+        self.check(positions.end);
+        let ids = (self.offset + positions.start) as i64..(self.offset + positions.end) as i64;
+        let ids = Tensor::<1, Int>::arange(ids, device).reshape([1, positions.len()]);
         self.table.forward(ids)
     }
 
@@ -100,25 +117,59 @@ impl Positions for LearnedPositions {
 #[derive(Module, Debug)]
 pub struct SinusoidalPositions {
     d_model: usize,
+    #[module(skip)]
+    order: SinusoidOrder,
+}
+
+/// In which order the sines and cosines of one position stand. Models of different orders compute the same with their
+/// features in another order, and need other weights.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum SinusoidOrder {
+    /// A sine and its cosine side by side, as in the paper's equation.
+    #[default]
+    Interleaved,
+    /// All sines, then all cosines: Marian's, fairseq's and tensor2tensor's order, with the paper's wavelengths, as in
+    /// transformers' Marian.
+    SinesFirst,
 }
 
 impl SinusoidalPositions {
     /// An encoding of `d_model` features.
     pub fn new(d_model: usize) -> Self {
-        Self { d_model }
+        Self { d_model, order: SinusoidOrder::Interleaved }
+    }
+
+    /// Another order of the features.
+    pub fn with_order(mut self, order: SinusoidOrder) -> Self {
+        self.order = order;
+        self
     }
 }
 
 impl Positions for SinusoidalPositions {
     fn forward(&self, len: usize, device: &Device) -> Tensor<3> {
-        let d = self.d_model;
+        self.range(0..len, device)
+    }
+
+    fn range(&self, positions: Range<usize>, device: &Device) -> Tensor<3> {
+        let (d, len) = (self.d_model, positions.len());
+        let n_sines = d.div_ceil(2);
+        // Of each feature the wavelength, over 2π, and whether it is a sine.
+        let features: Vec<(f64, bool)> = (0..d)
+            .map(|feature| match self.order {
+                SinusoidOrder::Interleaved => (feature / 2, feature % 2 == 0),
+                SinusoidOrder::SinesFirst => (feature % n_sines, feature < n_sines),
+            })
+            .map(|(pair, is_sine)| (10_000f64.powf((2 * pair) as f64 / d as f64), is_sine))
+            .collect();
         let mut values = Vec::with_capacity(len * d);
-        for pos in 0..len {
-            for feature in 0..d {
-                let exponent = (feature / 2 * 2) as f64 / d as f64;
-                let angle = pos as f64 / 10_000f64.powf(exponent);
-                values.push(if feature % 2 == 0 { angle.sin() } else { angle.cos() } as f32);
-            }
+        for pos in positions {
+            values.extend(features.iter().map(|(wavelength, is_sine)| {
+                let angle = pos as f64 / wavelength;
+                (if *is_sine { angle.sin() } else { angle.cos() }) as f32
+            }));
         }
         Tensor::from_data(TensorData::new(values, [1, len, d]), device)
     }
@@ -152,6 +203,32 @@ mod tests {
         for (value, expected) in values.iter().zip(expected) {
             assert!((value - expected).abs() < 1e-5, "{value} is not {expected}");
         }
+    }
+
+    #[test]
+    fn sines_may_stand_first() {
+        let device = Device::flex();
+        let values = |order, d: usize| -> Vec<f32> {
+            SinusoidalPositions::new(d).with_order(order).range(3..5, &device).into_data().iter().collect()
+        };
+        for d in [6, 7] {
+            let interleaved = values(SinusoidOrder::Interleaved, d);
+            let sines_first = values(SinusoidOrder::SinesFirst, d);
+            for (found, expected) in sines_first.chunks(d).zip(interleaved.chunks(d)) {
+                let in_order = (0..d).step_by(2).chain((1..d).step_by(2)).map(|feature| expected[feature]);
+                assert_eq!(found, in_order.collect::<Vec<_>>());
+            }
+        }
+    }
+
+    #[test]
+    fn a_range_is_a_part_of_all() {
+        let device = Device::flex();
+        let learned = LearnedPositions::with_offset(9, 2, 4, &mut ParamInit::new(&device, 0));
+        let cut = |all: Tensor<3>| all.narrow(1, 3, 4).into_data();
+        assert_eq!(learned.range(3..7, &device).into_data(), cut(learned.forward(9, &device)));
+        let fixed = SinusoidalPositions::new(4);
+        assert_eq!(fixed.range(3..7, &device).into_data(), cut(fixed.forward(9, &device)));
     }
 
     #[test]

@@ -4,6 +4,7 @@ mod encoder_decoder;
 mod recurrent;
 mod tied;
 mod tokens;
+mod transformer;
 
 pub use encoder_decoder::{DecodeOptions, EncoderDecoder};
 pub use recurrent::{
@@ -11,3 +12,7 @@ pub use recurrent::{
 };
 pub use tied::TiedEmbeddings;
 pub use tokens::SpecialTokens;
+pub use transformer::{
+    InitialWeights, OutputBias, PositionsConfig, StackInput, StackPositions, Transformer, TransformerConfig,
+    TransformerState,
+};

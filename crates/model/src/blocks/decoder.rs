@@ -1,0 +1,77 @@
+use super::{Attention, DecoderLayer, DecoderLayerInput, LayerCache, LayerNorm, Linear};
+use crate::ops::AttentionMask;
+use burn::module::Module;
+use burn::tensor::Tensor;
+
+/// A stack of decoder layers, with a last normalisation where the layers normalise first.
+#[derive(Module, Debug)]
+pub struct Decoder<A: Attention, C: Attention = A> {
+    /// From the first layer to the last.
+    pub layers: Vec<DecoderLayer<A, C>>,
+    /// The normalisation of the last layer's output.
+    pub final_norm: Option<LayerNorm>,
+}
+
+/// What the decoder returns.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct DecoderOutput {
+    /// The last states, `[batch, q_len, d_model]`.
+    pub last_hidden_state: Tensor<3>,
+    /// The probabilities of the last layer's attention to the memory, `[batch, n_heads, q_len, k_len]`, if asked for.
+    pub weights: Option<Tensor<4>>,
+}
+
+impl<A: Attention, C: Attention> Decoder<A, C> {
+    /// The layers' linear maps by their paths from here, such as `layers.0.cross_attention.query`.
+    pub fn linears_mut(&mut self) -> impl Iterator<Item = (String, &mut Linear)> {
+        self.layers.iter_mut().enumerate().flat_map(|(number, layer)| {
+            let of = |block: &'static str| move |(name, map)| (block, name, map);
+            let own = layer.attention.linears_mut().into_iter().map(of("attention"));
+            let cross = layer.cross_attention.linears_mut().into_iter().map(of("cross_attention"));
+            let fed = layer.feed_forward.linears_mut().into_iter().map(of("feed_forward"));
+            let all = own.chain(cross).chain(fed);
+            all.map(move |(block, name, map)| (format!("layers.{number}.{block}.{name}"), map))
+                .collect::<Vec<_>>()
+        })
+    }
+
+    /// With `caches`, one of each layer, `x` holds the new tokens only, and the keys and values of the memory are computed
+    /// by the first call. `need_weights` asks for the last layer's attention to the memory.
+    ///
+    /// # Shapes
+    /// - `x`: `[batch, q_len, d_model]`; `memory`: `[batch, k_len, d_model]`
+    ///
+    /// # Panics
+    /// If there are caches, but not as many as layers.
+    pub fn forward(
+        &self,
+        mut x: Tensor<3>,
+        mask: &AttentionMask,
+        memory: Tensor<3>,
+        memory_mask: &AttentionMask,
+        caches: Option<&mut [LayerCache]>,
+        need_weights: bool,
+    ) -> DecoderOutput {
+        let mut caches: Vec<Option<&mut LayerCache>> = match caches {
+            Some(caches) => {
+                assert_eq!(caches.len(), self.layers.len(), "a cache for each layer");
+                caches.iter_mut().map(Some).collect()
+            }
+            None => self.layers.iter().map(|_| None).collect(),
+        };
+        let mut weights = None;
+        for (number, (layer, cache)) in self.layers.iter().zip(&mut caches).enumerate() {
+            let is_last = number + 1 == self.layers.len();
+            let input = DecoderLayerInput::new(x, mask, memory.clone(), memory_mask)
+                .with_cache(cache.take())
+                .with_weights(need_weights && is_last);
+            let output = layer.forward(input);
+            (x, weights) = (output.x, output.weights);
+        }
+        if let Some(norm) = &self.final_norm {
+            x = norm.forward(x);
+        }
+        DecoderOutput { last_hidden_state: x, weights }
+    }
+}

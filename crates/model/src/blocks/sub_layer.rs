@@ -1,0 +1,52 @@
+use super::{LayerNorm, WantedTokens};
+use crate::ops::{self, Residual};
+use burn::tensor::Tensor;
+use serde::{Deserialize, Serialize};
+
+/// Where the layer normalisation of a sub-layer stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum NormPlacement {
+    /// `LN(x + f(x))`: the original Transformer's and BERT's.
+    #[default]
+    Post,
+    /// `x + f(LN(x))` (Xiong et al. 2020): trains without warm-up; the encoder then ends with a
+    /// normalisation of its own.
+    Pre,
+}
+
+/// What stands around a sub-layer of encoders and decoders: dropout on its output, the residual connection, and a
+/// normalisation (Vaswani et al. 2017, §3.1 and §5.4).
+pub(super) struct SubLayer<'a> {
+    pub placement: NormPlacement,
+    pub norm: &'a LayerNorm,
+    /// On the output, before it is added to the input.
+    pub dropout: f64,
+}
+
+impl SubLayer<'_> {
+    /// `LN(x + dropout(f(x)))` or `x + dropout(f(LN(x)))`. With `wanted`, `f` returns the outputs of these tokens alone, and
+    /// so does this.
+    ///
+    /// # Shapes
+    /// - `x`: `[batch, len, d_model]`; returns the same, or of `n` wanted tokens `[1, n, d_model]`
+    pub fn forward(
+        &self,
+        x: Tensor<3>,
+        wanted: Option<&WantedTokens>,
+        f: impl FnOnce(Tensor<3>) -> Tensor<3>,
+    ) -> Tensor<3> {
+        match self.placement {
+            NormPlacement::Post => {
+                let y = f(x.clone());
+                let residual = Residual { input: WantedTokens::pick(wanted, x), dropout: self.dropout };
+                self.norm.add_forward(y, residual)
+            }
+            NormPlacement::Pre => {
+                let y = f(self.norm.forward(x.clone()));
+                ops::dropout_add(y, WantedTokens::pick(wanted, x), self.dropout)
+            }
+        }
+    }
+}

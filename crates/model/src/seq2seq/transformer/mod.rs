@@ -1,0 +1,17 @@
+//! The Transformer of Vaswani et al. 2017, encoder and decoder, and its relatives.
+//!
+//! Marian's and BART's models are the same with other switches in [`TransformerConfig`].
+
+mod config;
+mod input;
+mod model;
+mod step;
+#[cfg(test)]
+mod tests;
+
+pub use config::{
+    InitialWeights, OutputBias, PositionsConfig, SpecialTokens, TiedEmbeddings, TransformerConfig,
+};
+pub use input::{StackInput, StackPositions};
+pub use model::Transformer;
+pub use step::TransformerState;

@@ -1,0 +1,212 @@
+use super::{StackInput, TransformerConfig, TransformerState};
+use crate::Sequences;
+use crate::blocks::{Attention, Decoder, Embedding, Encoder, EncoderTrace, Linear, MultiHeadAttention};
+use crate::ops::{self, AttentionMask, Packing, Queries};
+use crate::seq2seq::{DecodeOptions, EncoderDecoder};
+use burn::module::{Module, Param};
+use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
+
+/// The Transformer of Vaswani et al. 2017: an encoder, a decoder, and an output layer over the target's vocabulary.
+///
+/// [`EncoderDecoder`] is how it is trained, and [`NextToken`](crate::generate::NextToken) how it writes.
+#[derive(Module, Debug)]
+pub struct Transformer {
+    /// `[source vocabulary, d_model]`; none if the target's table is the source's too.
+    pub source_embeddings: Option<Embedding>,
+    /// `[vocab_size, d_model]`; also the output layer's matrix unless that has its own.
+    pub target_embeddings: Embedding,
+    /// From the source's tokens to states.
+    pub encoder_input: StackInput,
+    /// Over the source.
+    pub encoder: Encoder<MultiHeadAttention>,
+    /// From the target's tokens to states.
+    pub decoder_input: StackInput,
+    /// Over the target, left to right, and the source.
+    pub decoder: Decoder<MultiHeadAttention>,
+    /// `[d_model, vocab_size]`; none if it is the target's embeddings.
+    pub output: Option<Linear>,
+    /// `[1, vocab_size]`
+    pub output_bias: Option<Param<Tensor<2>>>,
+    #[module(skip)]
+    pub(super) config: TransformerConfig,
+}
+
+/// Sequences as a stack takes them: packed into one row, or padded to a rectangle.
+pub(super) struct Batch {
+    /// `[1, n_tokens]` or `[sequences, longest]`
+    pub ids: Tensor<2, Int>,
+    /// Which tokens make a sequence, if all are in one row.
+    pub packing: Option<Packing>,
+    /// `[sequences, longest]`, `true` where a place is filled up; none if packed or without padding.
+    pub pad_mask: Option<Tensor<2, Bool>>,
+    /// The same shape as `ids`, `true` where a token is the padding piece; none if there is no such.
+    pub padding: Option<Tensor<2, Bool>>,
+}
+
+impl Batch {
+    fn new(sequences: &Sequences, packed: bool, pad: usize, device: &Device) -> Self {
+        let pad = pad as i32;
+        let has_padding = sequences.ids().contains(&pad);
+        let padding = |ids: &Tensor<2, Int>| has_padding.then(|| ids.clone().equal_elem(pad));
+        if packed {
+            let ids = sequences.packed(device);
+            return Self { padding: padding(&ids), ids, packing: Some(sequences.packing()), pad_mask: None };
+        }
+        let (ids, pad_mask) = sequences.padded(pad, device);
+        Self { padding: padding(&ids), ids, packing: None, pad_mask }
+    }
+
+    /// What tokens of these sequences may look at, as keys.
+    fn mask(&self) -> AttentionMask {
+        let mut mask = AttentionMask::default();
+        (mask.packing, mask.pad_mask) = (self.packing.clone(), self.pad_mask.clone());
+        mask
+    }
+}
+
+impl Transformer {
+    /// What it was made from.
+    pub fn config(&self) -> &TransformerConfig {
+        &self.config
+    }
+
+    /// The encoder's states of all source tokens.
+    ///
+    /// # Shapes
+    /// - returns `[n_source_tokens, d_model]`, in the order of [`Sequences::ids`]
+    ///
+    /// # Panics
+    /// If there is no source, or one is longer than `max_positions`.
+    pub fn encode(&self, source: &Sequences, device: &Device) -> Tensor<2> {
+        let batch = self.source_batch(source, device);
+        tokens_of(self.encode_batch(&batch), &batch, source)
+    }
+
+    /// Whether packed sequences are worked on as they are, on this device, and so are faster than padded ones.
+    pub fn takes_packed(&self) -> bool {
+        let encoder = self.encoder.layers.iter().map(|layer| &layer.attention);
+        let decoder = self.decoder.layers.iter().flat_map(|layer| [&layer.attention, &layer.cross_attention]);
+        encoder.chain(decoder).all(Attention::takes_packed)
+    }
+
+    /// The linear maps of all layers by their paths, such as `decoder.layers.0.cross_attention.query`.
+    pub fn linears_mut(&mut self) -> Vec<(String, &mut Linear)> {
+        let Self { encoder, decoder, .. } = self;
+        let encoder = encoder.linears_mut().map(|(path, linear)| (format!("encoder.{path}"), linear));
+        let decoder = decoder.linears_mut().map(|(path, linear)| (format!("decoder.{path}"), linear));
+        encoder.chain(decoder).collect()
+    }
+
+    /// Lets the linear maps of all layers multiply in 8 bits from now on: for inference only.
+    pub fn quantize_int8(&mut self) {
+        self.linears_mut().into_iter().for_each(|(_, linear)| linear.quantize_int8());
+    }
+
+    /// Lays the weights of all layers' linear maps out for the products to come: for inference only, with as much memory
+    /// again as they take (half of it in bf16).
+    pub fn pack_weights(&mut self) {
+        self.linears_mut().into_iter().for_each(|(_, linear)| linear.pack());
+    }
+
+    pub(super) fn source_batch(&self, source: &Sequences, device: &Device) -> Batch {
+        self.check("source", source);
+        Batch::new(source, self.takes_packed(), self.config.tokens.pad, device)
+    }
+
+    fn check(&self, what: &str, sequences: &Sequences) {
+        assert!(!sequences.is_empty(), "a batch without a {what}: leave it out");
+        let (longest, most) = (sequences.longest(), self.config.max_positions);
+        assert!(longest <= most, "a {what} of {longest} tokens, but the model has {most} positions");
+    }
+
+    /// `[batch, len, d_model]`, packed or padded as the batch is.
+    pub(super) fn encode_batch(&self, batch: &Batch) -> Tensor<3> {
+        let table = self.source_embeddings.as_ref().unwrap_or(&self.target_embeddings);
+        let Batch { ids, packing, padding, .. } = batch;
+        let x = self.encoder_input.forward(table, ids.clone(), padding.clone(), packing.as_ref(), 0);
+        self.encoder.forward(x, &batch.mask(), EncoderTrace::default(), None).last_hidden_state
+    }
+
+    /// The logits of states.
+    ///
+    /// # Shapes
+    /// - `states`: `[n, d_model]`; returns `[n, vocab_size]`
+    pub(super) fn project(&self, states: Tensor<2>) -> Tensor<2> {
+        let bias = self.output_bias.as_ref().map(|bias| bias.val().squeeze_dim::<1>(0));
+        match &self.output {
+            None => ops::linear_tied(states, self.target_embeddings.weight.val(), bias),
+            Some(output) => match bias {
+                Some(bias) => output.forward(states) + bias.unsqueeze(),
+                None => output.forward(states),
+            },
+        }
+    }
+}
+
+impl EncoderDecoder for Transformer {
+    fn logits(&self, source: &Sequences, target: &Sequences, device: &Device) -> Tensor<2> {
+        assert_eq!(source.len(), target.len(), "as many sources as targets");
+        self.check("target", target);
+        let from = self.source_batch(source, device);
+        let memory = self.encode_batch(&from);
+        let to = Batch::new(target, from.packing.is_some(), self.config.tokens.pad, device);
+        let x = self.decoder_input.forward(
+            &self.target_embeddings,
+            to.ids.clone(),
+            to.padding.clone(),
+            to.packing.as_ref(),
+            0,
+        );
+        let mut memory_mask = from.mask();
+        if memory_mask.packing.is_some() {
+            memory_mask = memory_mask.with_queries(Queries::Counts(target.lengths().into()));
+        }
+        // What is filled up stands behind all tokens, which therefore do not see it.
+        let mut mask = to.mask().with_causal();
+        mask.pad_mask = None;
+        let decoded = self.decoder.forward(x, &mask, memory, &memory_mask, None, false);
+        self.project(tokens_of(decoded.last_hidden_state, &to, target))
+    }
+
+    fn begin(&self, source: &Sequences, options: DecodeOptions, device: &Device) -> TransformerState {
+        let batch = self.source_batch(source, device);
+        let memory = self.encode_batch(&batch);
+        let (memory, pad_mask) = match &batch.packing {
+            Some(packing) => unpacked(memory, packing),
+            None => (memory, batch.pad_mask.clone()),
+        };
+        TransformerState::new(memory, pad_mask, self.decoder.layers.len(), options)
+    }
+
+    fn max_source_tokens(&self) -> Option<usize> {
+        Some(self.config.max_positions)
+    }
+}
+
+/// The states of tokens alone, `[n_tokens, d_model]`, of packed or padded states.
+fn tokens_of(states: Tensor<3>, batch: &Batch, sequences: &Sequences) -> Tensor<2> {
+    let device = states.device();
+    let states = states.flatten::<2>(0, 1);
+    match &batch.pad_mask {
+        None => states,
+        Some(_) => {
+            let places: Vec<i32> = sequences.packing().padded_places().map(|place| place as i32).collect();
+            states.select(0, Tensor::<1, Int>::from_data(places.as_slice(), &device))
+        }
+    }
+}
+
+/// Packed states as a rectangle, `[sequences, longest, d_model]`, and where padding is, `true` = ignored.
+fn unpacked(states: Tensor<3>, packing: &Packing) -> (Tensor<3>, Option<Tensor<2, Bool>>) {
+    let (device, [_, _, d]) = (states.device(), states.dims());
+    let shape = [packing.lengths().len(), packing.longest()];
+    let tokens = packing.padded_tokens();
+    // A place without a token takes the first one's state, and is ignored.
+    let from: Vec<i32> = tokens.iter().map(|token| token.unwrap_or(0) as i32).collect();
+    let from = Tensor::<1, Int>::from_data(from.as_slice(), &device);
+    let pad_mask = tokens.contains(&None).then(|| {
+        let ignored: Vec<bool> = tokens.iter().map(Option::is_none).collect();
+        Tensor::from_data(TensorData::new(ignored, shape), &device)
+    });
+    (states.squeeze_dim::<2>(0).select(0, from).reshape([shape[0], shape[1], d]), pad_mask)
+}

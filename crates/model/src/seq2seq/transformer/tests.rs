@@ -1,0 +1,306 @@
+//! What must hold for every configuration, on fused and on composed operations.
+
+use super::*;
+use crate::blocks::{Activation, NormPlacement, SinusoidOrder};
+use crate::generate::NextToken;
+use crate::seq2seq::{DecodeOptions, EncoderDecoder};
+use crate::{ParamInit, Sequences, weights};
+use burn::module::{Module, ModuleVisitor, Param};
+use burn::optim::GradientsParams;
+use burn::tensor::{Device, Int, Tensor, TensorData, Tolerance};
+
+const VOCABULARY: usize = 29;
+
+/// Fused and packed; composed and padded.
+fn devices() -> [Device; 2] {
+    [Device::flex().autodiff(), Device::flex().autodiff().gradient_checkpointing()]
+}
+
+fn small() -> TransformerConfig {
+    TransformerConfig::new(VOCABULARY, 2, 16)
+        .with_heads(4)
+        .with_d_ff(24)
+        .with_dropout(0.0)
+        .with_max_positions(12)
+        .with_initial(InitialWeights::Normal { std: 0.3 })
+}
+
+/// One configuration of each kind of positions, and of each switch.
+pub(super) fn configs() -> Vec<(&'static str, TransformerConfig)> {
+    let sinusoidal = |order| PositionsConfig::Sinusoidal { order };
+    let mut bart = small()
+        .with_positions(PositionsConfig::Learned { offset: 2 })
+        .with_activation(Activation::Gelu)
+        .with_output_bias(OutputBias::Fixed);
+    (bart.embedding_norm, bart.scaled_embeddings) = (true, false);
+    vec![
+        ("paper", small().with_positions(sinusoidal(SinusoidOrder::Interleaved))),
+        ("pre-norm", small().with_norm(NormPlacement::Pre).with_layers(1, 3)),
+        ("marian", small().with_activation(Activation::Silu).with_output_bias(OutputBias::Learned)),
+        ("bart", bart),
+        ("two vocabularies", small().with_source_vocab(37).with_layers(3, 1)),
+        ("own output", small().with_tied(TiedEmbeddings::SourceTarget).with_output_bias(OutputBias::Learned)),
+        ("nothing tied", small().with_tied(TiedEmbeddings::None)),
+    ]
+}
+
+fn model(config: &TransformerConfig, device: &Device) -> Transformer {
+    config.init(&mut ParamInit::new(device, 3))
+}
+
+fn sources() -> Sequences {
+    [&[5, 6, 7, 8, 2][..], &[9, 2], &[10, 11, 12, 13, 14, 15, 2]].into_iter().collect()
+}
+
+fn targets() -> Sequences {
+    [&[2, 20, 21][..], &[2, 22, 23, 24, 25, 26], &[2]].into_iter().collect()
+}
+
+fn close(what: &str, found: &TensorData, expected: &TensorData, tolerance: f32) {
+    let scale = expected.iter::<f32>().fold(1e-3, |most: f32, x| most.max(x.abs()));
+    assert_eq!(found.shape(), expected.shape(), "{what}");
+    for (found, expected) in found.iter::<f32>().zip(expected.iter::<f32>()) {
+        assert!((found - expected).abs() <= tolerance * scale, "{what}: {found} is not {expected}");
+    }
+}
+
+struct Gradients {
+    all: GradientsParams,
+    found: Vec<Option<TensorData>>,
+}
+
+impl ModuleVisitor for Gradients {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        self.found.push(self.all.remove::<D>(param.id).map(Tensor::into_data));
+    }
+}
+
+/// The logits, and the gradients of all parameters of a loss that weighs each logit.
+fn results(
+    model: &Transformer,
+    source: &Sequences,
+    target: &Sequences,
+    device: &Device,
+) -> (TensorData, Vec<Option<TensorData>>) {
+    let logits = model.logits(source, target, device);
+    let n = logits.shape().num_elements() as i64;
+    let weights = Tensor::<1, Int>::arange(0..n, device).float().sin();
+    let loss = (logits.clone().reshape([n as i32]) * weights).sum();
+    let all = GradientsParams::from_grads(loss.backward(), model);
+    let mut gradients = Gradients { all, found: Vec::new() };
+    model.visit(&mut gradients);
+    (logits.into_data(), gradients.found)
+}
+
+#[test]
+fn packed_and_fused_is_padded_and_composed() {
+    for (name, config) in configs() {
+        let [fused, composed] = devices().map(|device| {
+            let model = model(&config, &device);
+            assert_eq!(model.takes_packed(), crate::ops::is_fused(&device), "{name}");
+            results(&model, &sources(), &targets(), &device)
+        });
+        assert_eq!(fused.0.shape().as_slice(), [targets().n_tokens(), VOCABULARY]);
+        close(name, &fused.0, &composed.0, 1e-5);
+        let paths = weights::shapes(&model(&config, &Device::flex()));
+        assert_eq!(paths.len(), fused.1.len());
+        for (((path, _), fused), composed) in paths.iter().zip(&fused.1).zip(&composed.1) {
+            let what = format!("{name}, gradient of {path}");
+            let is_frozen = path == "output_bias" && config.output_bias == OutputBias::Fixed;
+            assert_eq!((fused.is_none(), composed.is_none()), (is_frozen, is_frozen), "{what}");
+            let (Some(fused), Some(composed)) = (fused, composed) else { continue };
+            close(&what, fused, composed, 2e-5);
+        }
+    }
+}
+
+#[test]
+fn a_sequence_does_not_depend_on_the_others() {
+    for device in devices().map(Device::inner) {
+        for (name, config) in configs() {
+            let model = model(&config, &device);
+            let all = model.logits(&sources(), &targets(), &device);
+            let mut start = 0;
+            for (source, target) in sources().iter().zip(targets().iter()) {
+                let [source, target] = [source, target].map(|ids| [ids].into_iter().collect::<Sequences>());
+                let alone = model.logits(&source, &target, &device);
+                let expected = all.clone().narrow(0, start, target.n_tokens());
+                close(name, &alone.into_data(), &expected.into_data(), 1e-5);
+                start += target.n_tokens();
+            }
+        }
+    }
+}
+
+#[test]
+fn no_target_token_sees_a_later_one() {
+    for device in devices() {
+        for (name, config) in configs() {
+            let model = model(&config, &device);
+            let logits = |target: &[i32]| {
+                let (source, target) = ([5, 6, 7, 2], [target].into_iter().collect::<Sequences>());
+                let source = [&source[..]].into_iter().collect::<Sequences>();
+                model.logits(&source, &target, &device)
+            };
+            let ids = [2, 20, 21, 22, 23];
+            let whole = logits(&ids);
+            for place in 1..ids.len() {
+                let mut other = ids;
+                other[place] = 27;
+                let other = logits(&other);
+                let before = |x: &Tensor<2>| x.clone().narrow(0, 0, place).into_data();
+                assert_eq!(before(&other), before(&whole), "{name}");
+                let at = |x: &Tensor<2>| x.clone().narrow(0, place, 1).into_data();
+                assert_ne!(at(&other), at(&whole), "{name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_target_token_sees_the_whole_source() {
+    for device in devices() {
+        let model = model(&small(), &device);
+        let logits = |source: [i32; 4]| {
+            let source = [&source[..]].into_iter().collect::<Sequences>();
+            let target = [&[2, 20][..]].into_iter().collect::<Sequences>();
+            model.logits(&source, &target, &device)
+        };
+        let whole = logits([5, 6, 7, 2]);
+        for place in 0..4 {
+            let mut other = [5, 6, 7, 2];
+            other[place] = 27;
+            let moved = (logits(other) - whole.clone()).abs().max_dim(1).into_data();
+            assert!(moved.iter::<f32>().all(|moved| moved > 1e-4), "{place}");
+        }
+    }
+}
+
+#[test]
+fn cached_decoding_is_uncached() {
+    for device in devices().map(Device::inner) {
+        for (name, config) in configs() {
+            let model = model(&config, &device);
+            let mut state = model.begin(&sources(), DecodeOptions::default(), &device);
+            let rows = [[2, 20, 21, 22], [2, 23, 24, 25], [2, 26, 27, 28]];
+            for step in 0..4 {
+                let tokens = rows.map(|row| row[step]);
+                let output = model.step(&tokens, &mut state);
+                assert!(output.alignment.is_none());
+                let so_far: Sequences = rows.iter().map(|row| &row[..=step]).collect();
+                let all = model.logits(&sources(), &so_far, &device).reshape([3, step + 1, VOCABULARY]);
+                let expected = all.narrow(1, step, 1).squeeze_dim::<2>(1);
+                close(name, &output.logits.into_data(), &expected.into_data(), 1e-5);
+            }
+        }
+    }
+}
+
+#[test]
+fn rows_are_reordered_repeated_and_left_out() {
+    for device in devices().map(Device::inner) {
+        let model = model(&small(), &device);
+        for first in [0, 2] {
+            // Rows are selected before the first step, and after some.
+            let mut state = model.begin(&sources(), DecodeOptions::default().with_alignment(), &device);
+            let written = [[2, 20], [2, 21], [2, 22]];
+            for step in 0..first {
+                model.step(&written.map(|row| row[step]), &mut state);
+            }
+            let rows = [2, 0, 0, 2];
+            model.select(&mut state, &rows);
+            let next = [23, 24, 25, 26];
+            let mut output = None;
+            for step in first..3 {
+                let token = |i: usize| if step == 2 { next[i] } else { written[rows[i]][step] };
+                output = Some(model.step(&[0, 1, 2, 3].map(token), &mut state));
+            }
+            let output = output.unwrap();
+            let alignment = output.alignment.unwrap();
+            assert_eq!(alignment.dims(), [4, 7]);
+            for sum in alignment.clone().sum_dim(1).into_data().iter::<f32>() {
+                assert!((sum - 1.0).abs() < 1e-5);
+            }
+            // Nothing of the second source's row beyond its end.
+            let beyond = alignment.slice([1..3, 5..7]).abs().max().into_scalar::<f32>();
+            assert!(beyond < 1e-6, "{beyond}");
+            let all: Vec<&[i32]> = sources_of(&rows);
+            let from: Sequences = all.into_iter().collect();
+            let to: Vec<Vec<i32>> =
+                rows.iter().zip(next).map(|(row, next)| [&written[*row][..], &[next]].concat()).collect();
+            let to: Sequences = to.iter().map(Vec::as_slice).collect();
+            let expected = model.logits(&from, &to, &device).reshape([4, 3, VOCABULARY]).narrow(1, 2, 1);
+            close("rows", &output.logits.into_data(), &expected.squeeze_dim::<2>(1).into_data(), 1e-5);
+        }
+    }
+}
+
+fn sources_of(rows: &[usize]) -> Vec<&'static [i32]> {
+    let all: [&'static [i32]; 3] = [&[5, 6, 7, 8, 2], &[9, 2], &[10, 11, 12, 13, 14, 15, 2]];
+    rows.iter().map(|row| all[*row]).collect()
+}
+
+#[test]
+fn a_looked_up_padding_piece_is_not_trained() {
+    for device in devices() {
+        let mut config = small().with_tied(TiedEmbeddings::None);
+        config.tokens = SpecialTokens::new(1, 2).with_decoder_start(1);
+        let model = model(&config, &device);
+        let targets: Sequences = [&[1, 20, 21][..], &[1, 22]].into_iter().collect();
+        let sources: Sequences = [&[5, 2][..], &[9, 8, 2]].into_iter().collect();
+        let loss = model.logits(&sources, &targets, &device).powi_scalar(2).sum();
+        let mut grads = GradientsParams::from_grads(loss.backward(), &model);
+        let gradient = grads.remove::<2>(model.target_embeddings.weight.id).unwrap();
+        let sums: Vec<f32> = gradient.abs().sum_dim(1).into_data().iter().collect();
+        assert_eq!(sums[1], 0.0);
+        assert!(sums[20] > 0.0 && sums[22] > 0.0);
+    }
+}
+
+#[test]
+fn dropout_acts_in_training_only_and_is_seeded() {
+    for device in devices() {
+        let config = small().with_dropout(0.1).with_inner_dropouts(0.1, 0.1);
+        let model = model(&config, &device);
+        let run = |seed| {
+            device.seed(seed);
+            results(&model, &sources(), &targets(), &device)
+        };
+        assert!(run(1) == run(1) && run(1).0 != run(2).0);
+        let (valid, device) = (model.valid(), device.clone().inner());
+        let run = || valid.logits(&sources(), &targets(), &device).into_data();
+        assert_eq!(run(), run());
+    }
+}
+
+#[test]
+fn weights_may_be_laid_out_for_inference() {
+    let device = Device::flex();
+    let mut model = model(&small(), &device);
+    let run = |model: &Transformer| model.logits(&sources(), &targets(), &device).into_data();
+    let plain = run(&model);
+    assert_eq!(model.linears_mut().len(), 2 * 6 + 2 * 10);
+    model.pack_weights();
+    run(&model).assert_approx_eq::<f32>(&plain, Tolerance::rel_abs(1e-4, 1e-4));
+    model.quantize_int8();
+    close("8 bits", &run(&model), &plain, 0.1);
+}
+
+#[test]
+#[should_panic(expected = "a source of 13 tokens, but the model has 12 positions")]
+fn a_source_may_be_too_long() {
+    let device = Device::flex();
+    let source: Sequences = [&[5; 13][..]].into_iter().collect();
+    model(&small(), &device).encode(&source, &device);
+}
+
+#[test]
+#[should_panic(expected = "a row has 12 tokens, as many as the model has positions")]
+fn a_target_ends_with_the_positions() {
+    let device = Device::flex();
+    let model = model(&small(), &device);
+    let mut state = model.begin(&sources(), DecodeOptions::default(), &device);
+    for _ in 0..13 {
+        model.step(&[3, 3, 3], &mut state);
+    }
+}
