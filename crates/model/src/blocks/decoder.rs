@@ -37,7 +37,7 @@ impl<A: Attention, C: Attention> Decoder<A, C> {
     }
 
     /// With `caches`, one of each layer, `x` holds the new tokens only, and the keys and values of the memory are computed
-    /// by the first call. `need_weights` asks for the last layer's attention to the memory.
+    /// by the first call, if they are not there yet: then there need be no memory. `need_weights` asks for the last layer's attention to the memory.
     ///
     /// # Shapes
     /// - `x`: `[batch, q_len, d_model]`; `memory`: `[batch, k_len, d_model]`
@@ -48,7 +48,7 @@ impl<A: Attention, C: Attention> Decoder<A, C> {
         &self,
         mut x: Tensor<3>,
         mask: &AttentionMask,
-        memory: Tensor<3>,
+        memory: Option<Tensor<3>>,
         memory_mask: &AttentionMask,
         caches: Option<&mut [LayerCache]>,
         need_weights: bool,

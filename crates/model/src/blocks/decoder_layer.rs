@@ -6,7 +6,7 @@ use super::{
 use crate::ParamInit;
 use crate::ops::AttentionMask;
 use burn::module::Module;
-use burn::tensor::{Int, Tensor};
+use burn::tensor::Tensor;
 
 impl EncoderLayerConfig {
     /// A decoder's layer around two attentions: to the target's own tokens, and to the memory.
@@ -68,8 +68,8 @@ pub struct DecoderLayerInput<'a> {
     pub x: Tensor<3>,
     /// What they see of each other; with a cache it is about all tokens so far.
     pub mask: &'a AttentionMask,
-    /// The encoder's states, `[batch, k_len, d_model]`.
-    pub memory: Tensor<3>,
+    /// The encoder's states, `[batch, k_len, d_model]`; none if the cache has their keys and values.
+    pub memory: Option<Tensor<3>>,
     /// What the target sees of the memory: [`Counts`](crate::ops::Queries::Counts) of queries if both are packed.
     pub memory_mask: &'a AttentionMask,
     /// The layer's keys and values of earlier calls.
@@ -83,7 +83,7 @@ impl<'a> DecoderLayerInput<'a> {
     pub fn new(
         x: Tensor<3>,
         mask: &'a AttentionMask,
-        memory: Tensor<3>,
+        memory: Option<Tensor<3>>,
         memory_mask: &'a AttentionMask,
     ) -> Self {
         Self { x, mask, memory, memory_mask, cache: None, need_weights: false }
@@ -116,18 +116,14 @@ pub struct DecoderLayerOutput {
 pub struct LayerCache {
     /// Of the target's tokens so far: it grows.
     pub own: KeyValueCache,
-    /// Of the memory: computed by the first call.
+    /// Of the memory: computed by the first call, if it was not before.
     pub memory: KeyValueCache,
 }
 
 impl LayerCache {
-    /// Makes row `i` what row `rows[i]` was; a row may be named several times, or not at all.
-    ///
-    /// # Shapes
-    /// - `rows`: `[new batch]`
-    pub fn select(&mut self, rows: &Tensor<1, Int>) {
-        self.own.select(rows);
-        self.memory.select(rows);
+    /// Nothing written yet, and the keys and values of a memory.
+    pub fn new(memory: KeyValueCache) -> Self {
+        Self { own: KeyValueCache::new(), memory }
     }
 }
 
@@ -148,9 +144,9 @@ impl<A: Attention, C: Attention> DecoderLayer<A, C> {
         let mut weights = None;
         let x =
             around(&self.cross_attention_norm, self.attention_output_dropout).forward(x, None, |queries| {
-                let input = AttentionInput::new(queries, memory_mask).with_memory(memory);
-                let attended =
-                    self.cross_attention.forward(AttentionInput { cache: held, need_weights, ..input });
+                let input = AttentionInput::new(queries, memory_mask);
+                let input = AttentionInput { memory, cache: held, need_weights, ..input };
+                let attended = self.cross_attention.forward(input);
                 weights = attended.weights;
                 attended.context
             });
@@ -202,7 +198,7 @@ mod tests {
             let memory = init.truncated_normal([2, 3, 16]).val();
             let (mask, seen) = (AttentionMask::default().with_causal(), AttentionMask::default());
             let run = || {
-                let input = DecoderLayerInput::new(x.clone(), &mask, memory.clone(), &seen);
+                let input = DecoderLayerInput::new(x.clone(), &mask, Some(memory.clone()), &seen);
                 layer.forward(input).x.into_data()
             };
             run() != run()

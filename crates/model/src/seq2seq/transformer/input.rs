@@ -51,7 +51,7 @@ impl StackInput {
         }
     }
 
-    /// The states of tokens that stand from position `start` on, or of packed sequences that begin at 0.
+    /// The states of tokens that stand from position 0 on: a sequence a row, or packed.
     ///
     /// # Shapes
     /// - `ids`: `[batch, len]`, or `[1, n_tokens]` if `packing` says so; returns `[batch, len, d_model]`
@@ -66,7 +66,6 @@ impl StackInput {
         ids: Tensor<2, Int>,
         padding: Option<Tensor<2, Bool>>,
         packing: Option<&Packing>,
-        start: usize,
     ) -> Tensor<3> {
         let embeddings = table.forward(ids);
         let embeddings = match padding {
@@ -77,12 +76,37 @@ impl StackInput {
             }
             _ => embeddings,
         };
-        let scaled = if self.scale == 1.0 { embeddings } else { embeddings.mul_scalar(self.scale) };
+        let scaled = self.scaled(embeddings);
         let sum = match &self.positions {
-            StackPositions::Sinusoidal(positions) => add(positions, scaled, packing, start),
-            StackPositions::Learned(positions) => add(positions, scaled, packing, start),
+            StackPositions::Sinusoidal(positions) => positions.add_to(scaled, packing),
+            StackPositions::Learned(positions) => positions.add_to(scaled, packing),
             StackPositions::None(_) => scaled,
         };
+        self.finished(sum)
+    }
+
+    /// The states of one token a row, each at a position of its own.
+    ///
+    /// # Shapes
+    /// - `ids`: `[rows, 1]`; `positions`: `rows`; returns `[rows, 1, d_model]`
+    ///
+    /// # Panics
+    /// If a position is beyond what the encoding covers.
+    pub fn forward_at(&self, table: &Embedding, ids: Tensor<2, Int>, positions: &[usize]) -> Tensor<3> {
+        let scaled = self.scaled(table.forward(ids));
+        let sum = match &self.positions {
+            StackPositions::Sinusoidal(encoding) => add_at(encoding, scaled, positions),
+            StackPositions::Learned(encoding) => add_at(encoding, scaled, positions),
+            StackPositions::None(_) => scaled,
+        };
+        self.finished(sum)
+    }
+
+    fn scaled(&self, embeddings: Tensor<3>) -> Tensor<3> {
+        if self.scale == 1.0 { embeddings } else { embeddings.mul_scalar(self.scale) }
+    }
+
+    fn finished(&self, sum: Tensor<3>) -> Tensor<3> {
         let sum = match &self.norm {
             Some(norm) => norm.forward(sum),
             None => sum,
@@ -91,12 +115,14 @@ impl StackInput {
     }
 }
 
-fn add(positions: &impl Positions, x: Tensor<3>, packing: Option<&Packing>, start: usize) -> Tensor<3> {
-    match (packing, start) {
-        (None, start) if start > 0 => {
-            let ([_, len, _], device) = (x.dims(), x.device());
-            x + positions.range(start..start + len, &device)
-        }
-        (packing, _) => positions.add_to(x, packing),
+fn add_at(encoding: &impl Positions, x: Tensor<3>, positions: &[usize]) -> Tensor<3> {
+    let device = x.device();
+    let (Some(first), Some(last)) = (positions.iter().min(), positions.iter().max()) else { return x };
+    let vectors = encoding.range(*first..last + 1, &device);
+    if first == last {
+        return x + vectors;
     }
+    let rows: Vec<i32> = positions.iter().map(|position| (position - first) as i32).collect();
+    let rows = Tensor::<1, Int>::from_data(rows.as_slice(), &device);
+    x + vectors.select(1, rows).swap_dims(0, 1)
 }

@@ -1,10 +1,12 @@
 use super::{StackInput, TransformerConfig, TransformerState};
 use crate::Sequences;
-use crate::blocks::{Attention, Decoder, Embedding, Encoder, EncoderTrace, Linear, MultiHeadAttention};
+use crate::blocks::{
+    Attention, Decoder, Embedding, Encoder, EncoderTrace, LayerCache, Linear, MultiHeadAttention,
+};
 use crate::ops::{self, AttentionMask, Packing, Queries};
 use crate::seq2seq::{DecodeOptions, EncoderDecoder};
 use burn::module::{Module, Param};
-use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
+use burn::tensor::{Bool, Device, Int, Tensor};
 
 /// The Transformer of Vaswani et al. 2017: an encoder, a decoder, and an output layer over the target's vocabulary.
 ///
@@ -123,7 +125,7 @@ impl Transformer {
     pub(super) fn encode_batch(&self, batch: &Batch) -> Tensor<3> {
         let table = self.source_embeddings.as_ref().unwrap_or(&self.target_embeddings);
         let Batch { ids, packing, padding, .. } = batch;
-        let x = self.encoder_input.forward(table, ids.clone(), padding.clone(), packing.as_ref(), 0);
+        let x = self.encoder_input.forward(table, ids.clone(), padding.clone(), packing.as_ref());
         self.encoder.forward(x, &batch.mask(), EncoderTrace::default(), None).last_hidden_state
     }
 
@@ -155,7 +157,6 @@ impl EncoderDecoder for Transformer {
             to.ids.clone(),
             to.padding.clone(),
             to.packing.as_ref(),
-            0,
         );
         let mut memory_mask = from.mask();
         if memory_mask.packing.is_some() {
@@ -164,18 +165,20 @@ impl EncoderDecoder for Transformer {
         // What is filled up stands behind all tokens, which therefore do not see it.
         let mut mask = to.mask().with_causal();
         mask.pad_mask = None;
-        let decoded = self.decoder.forward(x, &mask, memory, &memory_mask, None, false);
+        let decoded = self.decoder.forward(x, &mask, Some(memory), &memory_mask, None, false);
         self.project(tokens_of(decoded.last_hidden_state, &to, target))
     }
 
     fn begin(&self, source: &Sequences, options: DecodeOptions, device: &Device) -> TransformerState {
         let batch = self.source_batch(source, device);
         let memory = self.encode_batch(&batch);
-        let (memory, pad_mask) = match &batch.packing {
+        let memory = match &batch.packing {
             Some(packing) => unpacked(memory, packing),
-            None => (memory, batch.pad_mask.clone()),
+            None => memory,
         };
-        TransformerState::new(memory, pad_mask, self.decoder.layers.len(), options)
+        let caches = self.decoder.layers.iter();
+        let caches = caches.map(|layer| LayerCache::new(layer.cross_attention.remember(memory.clone())));
+        TransformerState::new(caches.collect(), source.lengths(), options, device)
     }
 
     fn max_source_tokens(&self) -> Option<usize> {
@@ -196,17 +199,12 @@ fn tokens_of(states: Tensor<3>, batch: &Batch, sequences: &Sequences) -> Tensor<
     }
 }
 
-/// Packed states as a rectangle, `[sequences, longest, d_model]`, and where padding is, `true` = ignored.
-fn unpacked(states: Tensor<3>, packing: &Packing) -> (Tensor<3>, Option<Tensor<2, Bool>>) {
+/// Packed states as a rectangle, `[sequences, longest, d_model]`.
+fn unpacked(states: Tensor<3>, packing: &Packing) -> Tensor<3> {
     let (device, [_, _, d]) = (states.device(), states.dims());
-    let shape = [packing.lengths().len(), packing.longest()];
-    let tokens = packing.padded_tokens();
-    // A place without a token takes the first one's state, and is ignored.
-    let from: Vec<i32> = tokens.iter().map(|token| token.unwrap_or(0) as i32).collect();
+    // A place without a token takes the first one's state, which a mask has to hide.
+    let from: Vec<i32> = packing.padded_tokens().iter().map(|token| token.unwrap_or(0) as i32).collect();
     let from = Tensor::<1, Int>::from_data(from.as_slice(), &device);
-    let pad_mask = tokens.contains(&None).then(|| {
-        let ignored: Vec<bool> = tokens.iter().map(Option::is_none).collect();
-        Tensor::from_data(TensorData::new(ignored, shape), &device)
-    });
-    (states.squeeze_dim::<2>(0).select(0, from).reshape([shape[0], shape[1], d]), pad_mask)
+    let shape = [packing.lengths().len(), packing.longest(), d];
+    states.squeeze_dim::<2>(0).select(0, from).reshape(shape)
 }

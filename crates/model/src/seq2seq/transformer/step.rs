@@ -5,32 +5,41 @@ use crate::blocks::LayerCache;
 use crate::generate::{NextToken, StepOutput};
 use crate::ops::AttentionMask;
 use crate::seq2seq::DecodeOptions;
-use burn::tensor::{Bool, Int, Tensor, TensorData};
+use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 
 /// What a [`Transformer`] keeps of the rows that it writes: keys and values of the sources, computed once, and of the tokens
 /// so far.
 #[derive(Debug, Clone)]
 pub struct TransformerState {
-    /// `[rows, longest source, d_model]`, until the layers have its keys and values.
-    memory: Tensor<3>,
-    /// `[rows, longest source]`, `true` = ignored.
-    pad_mask: Option<Tensor<2, Bool>>,
-    /// One of each decoder layer.
+    /// How many tokens each row's source has.
+    source_lengths: Vec<usize>,
+    /// How many tokens each row has: where its next token stands.
+    lengths: Vec<usize>,
+    /// One of each decoder layer. Rows of tokens are filled up at their beginnings, sources at their ends.
     caches: Vec<LayerCache>,
-    /// Tokens that each row has.
-    n_tokens: usize,
     alignment: bool,
+    device: Device,
 }
 
 impl TransformerState {
+    /// Rows without a token, of sources whose keys and values the `caches` have.
     pub(super) fn new(
-        memory: Tensor<3>,
-        pad_mask: Option<Tensor<2, Bool>>,
-        n_layers: usize,
+        caches: Vec<LayerCache>,
+        source_lengths: &[usize],
         options: DecodeOptions,
+        device: &Device,
     ) -> Self {
-        let caches = vec![LayerCache::default(); n_layers];
-        Self { memory, pad_mask, caches, n_tokens: 0, alignment: options.alignment }
+        Self {
+            source_lengths: source_lengths.to_vec(),
+            lengths: vec![0; source_lengths.len()],
+            caches,
+            alignment: options.alignment,
+            device: device.clone(),
+        }
+    }
+
+    fn longest(&self) -> usize {
+        self.lengths.iter().copied().max().unwrap_or(0)
     }
 }
 
@@ -40,23 +49,21 @@ impl NextToken for Transformer {
     /// # Panics
     /// If there are not as many tokens as rows, or a row is longer than the model's positions.
     fn step(&self, tokens: &[i32], state: &mut TransformerState) -> StepOutput {
-        let device = state.memory.device();
-        let most = self.config.max_positions;
-        assert!(state.n_tokens < most, "a row has {most} tokens, as many as the model has positions");
+        let device = state.device.clone();
+        assert_eq!(tokens.len(), state.lengths.len(), "a token for each row");
+        let (longest, most) = (state.longest(), self.config.max_positions);
+        assert!(longest < most, "a row has {most} tokens, as many as the model has positions");
         let ids = Tensor::<2, Int>::from_data(TensorData::new(tokens.to_vec(), [tokens.len(), 1]), &device);
-        let x = self.decoder_input.forward(&self.target_embeddings, ids, None, None, state.n_tokens);
-        let mask = AttentionMask::default().with_causal();
+        let x = self.decoder_input.forward_at(&self.target_embeddings, ids, &state.lengths);
+        let mut mask = AttentionMask::default().with_causal();
+        // The new token is a key as well.
+        mask.pad_mask = ignored(&state.lengths, longest + 1, |key, len| key + len < longest, &device);
+        let memory_len = state.caches[0].memory.len();
         let mut memory_mask = AttentionMask::default();
-        memory_mask.pad_mask = state.pad_mask.clone();
-        let output = self.decoder.forward(
-            x,
-            &mask,
-            state.memory.clone(),
-            &memory_mask,
-            Some(&mut state.caches),
-            state.alignment,
-        );
-        state.n_tokens += 1;
+        memory_mask.pad_mask = ignored(&state.source_lengths, memory_len, |key, len| key >= len, &device);
+        let caches = Some(&mut state.caches[..]);
+        let output = self.decoder.forward(x, &mask, None, &memory_mask, caches, state.alignment);
+        state.lengths.iter_mut().for_each(|len| *len += 1);
         // `[rows, n_heads, 1, longest]` → `[rows, longest]`
         let alignment = output.weights.map(|weights| weights.mean_dim(1).flatten::<2>(0, 2));
         let logits = self.project(output.last_hidden_state.squeeze_dim::<2>(1));
@@ -64,18 +71,42 @@ impl NextToken for Transformer {
     }
 
     fn select(&self, state: &mut TransformerState, rows: &[usize]) {
-        let device = state.memory.device();
-        let rows: Vec<i32> = rows.iter().map(|row| *row as i32).collect();
-        let rows = Tensor::<1, Int>::from_data(rows.as_slice(), &device);
-        // Once the layers have keys and values of the memory, nobody reads it any more.
-        if state.n_tokens == 0 {
-            state.memory = state.memory.clone().select(0, rows.clone());
+        let of = |values: &[usize]| -> Vec<usize> { rows.iter().map(|row| values[*row]).collect() };
+        (state.source_lengths, state.lengths) = (of(&state.source_lengths), of(&state.lengths));
+        let longest = state.longest();
+        for LayerCache { own, memory } in &mut state.caches {
+            own.select(rows);
+            own.keep_last(longest);
+            memory.select(rows);
         }
-        state.pad_mask = state.pad_mask.take().map(|mask| mask.select(0, rows.clone()));
-        state.caches.iter_mut().for_each(|cache| cache.select(&rows));
+    }
+
+    fn join(&self, state: &mut TransformerState, other: TransformerState) {
+        let rows = [state.lengths.len(), other.lengths.len()];
+        state.source_lengths.extend(other.source_lengths);
+        state.lengths.extend(other.lengths);
+        for (cache, other) in state.caches.iter_mut().zip(other.caches) {
+            cache.own.join(other.own, rows);
+            cache.memory.join(other.memory, rows);
+        }
     }
 
     fn max_tokens(&self) -> Option<usize> {
         Some(self.config.max_positions)
     }
+}
+
+/// `[rows, len]`, `true` = ignored; none if no key of any row is.
+fn ignored(
+    lengths: &[usize],
+    len: usize,
+    is_ignored: impl Fn(usize, usize) -> bool,
+    device: &Device,
+) -> Option<Tensor<2, Bool>> {
+    let mut all = Vec::with_capacity(lengths.len() * len);
+    for row in lengths {
+        all.extend((0..len).map(|key| is_ignored(key, *row)));
+    }
+    let shape = [lengths.len(), len];
+    all.contains(&true).then(|| Tensor::from_data(TensorData::new(all, shape), device))
 }

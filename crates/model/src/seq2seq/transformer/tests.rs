@@ -241,6 +241,45 @@ fn sources_of(rows: &[usize]) -> Vec<&'static [i32]> {
 }
 
 #[test]
+fn rows_join_others_at_any_time() {
+    for device in devices().map(Device::inner) {
+        for (name, config) in configs() {
+            let model = model(&config, &device);
+            let begin = |rows: &[usize]| {
+                let sources: Sequences = sources_of(rows).into_iter().collect();
+                model.begin(&sources, DecodeOptions::default(), &device)
+            };
+            // Two rows have three tokens when another joins; then one of them leaves.
+            let mut state = begin(&[1, 0]);
+            for token in [2, 20, 21] {
+                model.step(&[token, token + 1], &mut state);
+            }
+            model.join(&mut state, begin(&[2]));
+            model.step(&[22, 23, 2], &mut state);
+            let mut later = begin(&[1]);
+            model.step(&[2], &mut later);
+            model.join(&mut later, state);
+            model.select(&mut later, &[3, 1, 0]);
+            let output = model.step(&[24, 25, 26], &mut later);
+            let targets = [&[2, 24][..], &[2, 20, 21, 22, 25], &[2, 26]];
+            for (row, (source, target)) in sources_of(&[2, 1, 1]).into_iter().zip(targets).enumerate() {
+                let [from, to] = [source, target].map(|ids| [ids].into_iter().collect::<Sequences>());
+                let expected = model.logits(&from, &to, &device).narrow(0, target.len() - 1, 1);
+                let found = output.logits.clone().narrow(0, row, 1);
+                close(name, &found.into_data(), &expected.into_data(), 1e-5);
+            }
+            // Those that are left are shorter than those that were there.
+            model.select(&mut later, &[2, 0]);
+            let output = model.step(&[27, 28], &mut later);
+            let to: Sequences = [&[2, 26, 27][..], &[2, 24, 28]].into_iter().collect();
+            let from: Sequences = sources_of(&[1, 2]).into_iter().collect();
+            let expected = model.logits(&from, &to, &device).reshape([2, 3, VOCABULARY]).narrow(1, 2, 1);
+            close(name, &output.logits.into_data(), &expected.squeeze_dim::<2>(1).into_data(), 1e-5);
+        }
+    }
+}
+
+#[test]
 fn a_looked_up_padding_piece_is_not_trained() {
     for device in devices() {
         let mut config = small().with_tied(TiedEmbeddings::None);
