@@ -121,9 +121,27 @@ pub struct LayerCache {
 }
 
 impl LayerCache {
-    /// Nothing written yet, and the keys and values of a memory.
+    /// The keys and values of a memory, and nothing written yet.
     pub fn new(memory: KeyValueCache) -> Self {
-        Self { own: KeyValueCache::new(), memory }
+        Self { own: KeyValueCache::of_rows(memory.lengths().len()), memory }
+    }
+
+    /// Row `i` goes on where row `rows[i]` was. A row may be named several times, or not at all.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    pub fn select(&mut self, rows: &[usize]) {
+        self.own.select(rows);
+        self.memory.select(rows);
+    }
+
+    /// Puts another cache's rows behind these, of any lengths.
+    ///
+    /// # Panics
+    /// If it is of another layer, by its heads or widths.
+    pub fn join(&mut self, other: Self) {
+        self.own.join(other.own);
+        self.memory.join(other.memory);
     }
 }
 

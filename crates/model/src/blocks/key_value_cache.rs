@@ -47,6 +47,11 @@ impl KeyValueCache {
         Self::default()
     }
 
+    /// One of as many rows, none of which has a token yet. It can be [selected](Self::select) from and [joined](Self::join).
+    pub fn of_rows(n_rows: usize) -> Self {
+        Self { rows: vec![Arc::default(); n_rows], ..Self::default() }
+    }
+
     /// How many tokens the longest row has: where a batch's next tokens stand if all rows are of one length.
     pub fn len(&self) -> usize {
         self.rows.iter().map(|row| row.len()).max().unwrap_or(0)
@@ -115,9 +120,13 @@ impl KeyValueCache {
     /// # Panics
     /// If it is of another attention: of other heads or widths, of a memory and not of what is written, or the other way.
     pub fn join(&mut self, other: Self) {
-        let Some(theirs) = other.store else { return };
+        let Some(theirs) = other.store else {
+            self.rows.extend(other.rows);
+            return;
+        };
         let Some(store) = &mut self.store else {
-            *self = Self { store: Some(theirs), ..other };
+            let rows = [std::mem::take(&mut self.rows), other.rows].concat();
+            *self = Self { store: Some(theirs), rows, ..other };
             return;
         };
         assert_eq!(self.is_memory, other.is_memory, "a memory's cache, and one of what is written");

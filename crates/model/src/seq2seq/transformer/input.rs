@@ -88,7 +88,7 @@ impl StackInput {
     /// The states of one token a row, each at a position of its own.
     ///
     /// # Shapes
-    /// - `ids`: `[rows, 1]`; `positions`: `rows`; returns `[rows, 1, d_model]`
+    /// - `ids`: `[1, rows]`; `positions`: `rows`; returns `[1, rows, d_model]`
     ///
     /// # Panics
     /// If a position is beyond what the encoding covers.
@@ -124,5 +124,5 @@ fn add_at(encoding: &impl Positions, x: Tensor<3>, positions: &[usize]) -> Tenso
     }
     let rows: Vec<i32> = positions.iter().map(|position| (position - first) as i32).collect();
     let rows = Tensor::<1, Int>::from_data(rows.as_slice(), &device);
-    x + vectors.select(1, rows).swap_dims(0, 1)
+    x + vectors.select(1, rows)
 }

@@ -172,13 +172,10 @@ impl EncoderDecoder for Transformer {
     fn begin(&self, source: &Sequences, options: DecodeOptions, device: &Device) -> TransformerState {
         let batch = self.source_batch(source, device);
         let memory = self.encode_batch(&batch);
-        let memory = match &batch.packing {
-            Some(packing) => unpacked(memory, packing),
-            None => memory,
-        };
-        let caches = self.decoder.layers.iter();
-        let caches = caches.map(|layer| LayerCache::new(layer.cross_attention.remember(memory.clone())));
-        TransformerState::new(caches.collect(), source.lengths(), options, device)
+        let layers = self.decoder.layers.iter();
+        let caches = layers
+            .map(|layer| LayerCache::new(layer.cross_attention.remember(memory.clone(), source.lengths())));
+        TransformerState::new(caches.collect(), options, device)
     }
 
     fn max_source_tokens(&self) -> Option<usize> {
@@ -197,14 +194,4 @@ fn tokens_of(states: Tensor<3>, batch: &Batch, sequences: &Sequences) -> Tensor<
             states.select(0, Tensor::<1, Int>::from_data(places.as_slice(), &device))
         }
     }
-}
-
-/// Packed states as a rectangle, `[sequences, longest, d_model]`.
-fn unpacked(states: Tensor<3>, packing: &Packing) -> Tensor<3> {
-    let (device, [_, _, d]) = (states.device(), states.dims());
-    // A place without a token takes the first one's state, which a mask has to hide.
-    let from: Vec<i32> = packing.padded_tokens().iter().map(|token| token.unwrap_or(0) as i32).collect();
-    let from = Tensor::<1, Int>::from_data(from.as_slice(), &device);
-    let shape = [packing.lengths().len(), packing.longest(), d];
-    states.squeeze_dim::<2>(0).select(0, from).reshape(shape)
 }
