@@ -68,7 +68,7 @@ pub fn relative_error(actual: &TensorData, expected: &TensorData) -> f32 {
     error / scale
 }
 
-/// The gradients of a model's parameters by their paths; each parameter must have one.
+/// The gradients of a model's parameters by their paths; each parameter that is trained must have one.
 pub fn gradients_of<M: Module>(model: &M, grads: GradientsParams) -> NamedTensors {
     let mut gradients = GradientsOf { grads, path: Vec::new(), found: NamedTensors::new() };
     model.visit(&mut gradients);
@@ -91,6 +91,9 @@ impl ModuleVisitor for GradientsOf {
     }
 
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        if !param.val().is_require_grad() {
+            return;
+        }
         let path = self.path.join(".");
         let gradient = self.grads.get::<D>(param.id).unwrap_or_else(|| panic!("no gradient of `{path}`"));
         self.found.insert(path, gradient.into_data());

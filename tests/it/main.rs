@@ -8,3 +8,4 @@ mod families;
 mod golden;
 mod ops_parity;
 mod recurrent_parity;
+mod seq2seq_families;

@@ -14,11 +14,9 @@ pub enum Activation {
     GeluTanh,
     /// `max(x, 0)`: the original Transformer's (Vaswani et al. 2017, eq. 2).
     Relu,
-    /// `x · σ(x)`, also called swish (Ramachandran et al. 2017): Marian's.
-    Silu,
     /// The hyperbolic tangent: of poolers and RoBERTa's heads.
     Tanh,
-    /// `x · σ(x)`, also called Swish (Elfwing et al. 2018): Llama's.
+    /// `x · σ(x)`, also called Swish (Elfwing et al. 2018): Llama's and Marian's.
     Silu,
 }
 
@@ -29,7 +27,6 @@ impl Activation {
             Self::Gelu => ops::gelu(x),
             Self::GeluTanh => ops::gelu_tanh(x),
             Self::Relu => activation::relu(x),
-            Self::Silu => activation::silu(x),
             Self::Tanh => x.tanh(),
             Self::Silu => activation::silu(x),
         }

@@ -146,15 +146,10 @@ impl SinusoidalPositions {
         self.order = order;
         self
     }
-}
 
-impl Positions for SinusoidalPositions {
-    fn forward(&self, len: usize, device: &Device) -> Tensor<3> {
-        self.range(0..len, device)
-    }
-
-    fn range(&self, positions: Range<usize>, device: &Device) -> Tensor<3> {
-        let (d, len) = (self.d_model, positions.len());
+    /// The vectors of these positions, one after another.
+    pub(crate) fn values(&self, positions: Range<usize>) -> Vec<f32> {
+        let d = self.d_model;
         let n_sines = d.div_ceil(2);
         // Of each feature the wavelength, over 2π, and whether it is a sine.
         let features: Vec<(f64, bool)> = (0..d)
@@ -164,14 +159,25 @@ impl Positions for SinusoidalPositions {
             })
             .map(|(pair, is_sine)| (10_000f64.powf((2 * pair) as f64 / d as f64), is_sine))
             .collect();
-        let mut values = Vec::with_capacity(len * d);
+        let mut values = Vec::with_capacity(positions.len() * d);
         for pos in positions {
             values.extend(features.iter().map(|(wavelength, is_sine)| {
                 let angle = pos as f64 / wavelength;
                 (if *is_sine { angle.sin() } else { angle.cos() }) as f32
             }));
         }
-        Tensor::from_data(TensorData::new(values, [1, len, d]), device)
+        values
+    }
+}
+
+impl Positions for SinusoidalPositions {
+    fn forward(&self, len: usize, device: &Device) -> Tensor<3> {
+        self.range(0..len, device)
+    }
+
+    fn range(&self, positions: Range<usize>, device: &Device) -> Tensor<3> {
+        let shape = [1, positions.len(), self.d_model];
+        Tensor::from_data(TensorData::new(self.values(positions), shape), device)
     }
 }
 

@@ -17,6 +17,12 @@ impl Fields {
         Ok(Self { path: path.into(), map: read_json(path, "a model's configuration")? })
     }
 
+    /// The file of this name in the same folder, if there is one.
+    pub(super) fn beside(&self, name: &str) -> Result<Option<Self>> {
+        let path = self.path.with_file_name(name);
+        if path.is_file() { Self::read(&path).map(Some) } else { Ok(None) }
+    }
+
     /// The value of a key, and none for `null`.
     pub(super) fn value(&self, key: &str) -> Option<&Value> {
         self.map.get(key).filter(|value| !value.is_null())
@@ -24,6 +30,11 @@ impl Fields {
 
     pub(super) fn size(&self, key: &str) -> Result<Option<usize>> {
         self.typed(key, "a whole number, 0 or more", |value| usize::try_from(value.as_u64()?).ok())
+    }
+
+    /// A size, or the default where the key is missing; none for `null`.
+    pub(super) fn size_or(&self, key: &str, default: Option<usize>) -> Result<Option<usize>> {
+        if self.map.contains_key(key) { self.size(key) } else { Ok(default) }
     }
 
     pub(super) fn number(&self, key: &str) -> Result<Option<f64>> {

@@ -11,6 +11,7 @@ use super::{LoadReport, MAX_SHARD_SIZE, SaveReport, TensorRules, save_tensors, t
 use crate::weights::{self, NamedTensors};
 use crate::{ModelError, ParamInit, Result};
 use burn::module::Module;
+use burn::tensor::TensorData;
 use serde_json::{Map, Value};
 use std::path::Path;
 
@@ -46,6 +47,24 @@ pub trait Format: Sized {
     /// From the file's tensors to the model's parameters.
     #[doc(hidden)]
     fn rules(&self) -> TensorRules;
+
+    /// Patterns of parameters that a file may lack; they then keep their initial values.
+    #[doc(hidden)]
+    fn optional(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// Tensors that a file may hold although the model computes them itself, and what they have to be.
+    #[doc(hidden)]
+    fn constants(&self) -> NamedTensors {
+        NamedTensors::new()
+    }
+
+    /// What `generation_config.json` says of decoding, if there is to be one.
+    #[doc(hidden)]
+    fn generation(&self) -> Option<Map<String, Value>> {
+        None
+    }
 }
 
 /// Reads the configuration in a folder.
@@ -82,8 +101,26 @@ pub fn load_published<C: Published>(
 ) -> Result<(C, C::Model, LoadReport)> {
     let config: C = read_published(folder)?;
     let model = config.init(&mut init.deferred());
-    let (model, report) = config.rules().put(model, folder, tensors_of(folder)?, &[])?;
+    let (rules, mut tensors) = (config.rules(), tensors_of(folder)?);
+    for (name, expected) in config.constants() {
+        let found =
+            tensors.floats.keys().find(|found| rules.canonical(found) == rules.canonical(&name)).cloned();
+        let Some((name, found)) = found.and_then(|found| tensors.floats.remove_entry(&found)) else {
+            continue;
+        };
+        if !is_close(&found, &expected) {
+            let reason = format!("tensor `{name}` is not what the model computes in its place");
+            return Err(ModelError::Weights { path: folder.into(), reason });
+        }
+    }
+    let (model, report) = rules.put(model, folder, tensors, config.optional())?;
     Ok((config, model, report))
+}
+
+/// Whether two tensors are the same up to rounding, of half precisions too.
+fn is_close(found: &TensorData, expected: &TensorData) -> bool {
+    let mut pairs = found.iter::<f32>().zip(expected.iter::<f32>());
+    found.shape() == expected.shape() && pairs.all(|(found, expected)| (found - expected).abs() <= 1e-2)
 }
 
 /// Whether [`save_published`] can save such a model: for a long run to ask before its first step.
@@ -110,6 +147,10 @@ pub fn save_published<C: Published>(
     let json = serde_json::to_string_pretty(&to_json(config, dtype)?).expect("plain values serialise");
     let (tensors, report) = stored_tensors(folder, model, &config.rules(), dtype)?;
     save_tensors(folder, &tensors, MAX_SHARD_SIZE)?;
+    if let Some(generation) = config.generation() {
+        let json = serde_json::to_string_pretty(&generation).expect("plain values serialise");
+        write_text(&folder.join("generation_config.json"), &(json + "\n"))?;
+    }
     write_text(&folder.join("config.json"), &(json + "\n"))?;
     Ok(report)
 }

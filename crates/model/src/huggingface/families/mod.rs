@@ -2,12 +2,16 @@
 //! and what its tensors are called.
 
 mod albert;
+mod bart;
 mod bert;
 mod distilbert;
 mod electra;
 mod encoder_format;
+mod marian;
 mod recurrent;
 mod roberta;
+mod seq2seq;
+mod transformer;
 
 use super::fields::Fields;
 use super::{Architecture, FloatType, TensorRules};

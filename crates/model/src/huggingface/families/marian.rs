@@ -1,0 +1,88 @@
+//! Marian's translation models (Junczys-Dowmunt et al. 2018), such as those of OPUS-MT: `MarianMTModel` of transformers.
+
+use super::super::TensorRules;
+use super::super::fields::Fields;
+use super::seq2seq::{self, Defaults};
+use crate::Result;
+use crate::blocks::{NormPlacement, SinusoidOrder, SinusoidalPositions};
+use crate::seq2seq::{OutputBias, PositionsConfig, TiedEmbeddings, TransformerConfig};
+use crate::weights::NamedTensors;
+use burn::tensor::TensorData;
+use serde_json::{Map, Value, json};
+
+pub(super) const MODEL_TYPE: &str = "marian";
+
+const POSITIONS: PositionsConfig = PositionsConfig::Sinusoidal { order: SinusoidOrder::SinesFirst };
+
+const DEFAULTS: Defaults = Defaults {
+    vocab_size: 58_101,
+    pad: 58_100,
+    bos: None,
+    eos: 0,
+    decoder_start: 58_100,
+    forced_eos: Some(0),
+    fixed: &[
+        ("static_position_embeddings", true),
+        ("normalize_before", false),
+        ("normalize_embedding", false),
+        ("add_final_layer_norm", false),
+        ("add_bias_logits", false),
+    ],
+};
+
+/// Whether transformers' class computes what such a model does.
+pub(super) fn fits(config: &TransformerConfig) -> bool {
+    config.positions == POSITIONS
+        && config.norm == NormPlacement::Post
+        && !config.final_norms
+        && !config.embedding_norm
+        && config.layer_norm_eps == 1e-5
+        && config.source_vocab_size.is_none_or(|size| size == config.vocab_size)
+}
+
+/// See [`Format::read`](crate::huggingface::Format).
+pub(super) fn read(fields: &Fields) -> Result<TransformerConfig> {
+    let mut config =
+        seq2seq::read(fields, &DEFAULTS)?.with_positions(POSITIONS).with_output_bias(OutputBias::Fixed);
+    let shared = fields.flag("share_encoder_decoder_embeddings")?.unwrap_or(true);
+    let output = fields.flag("tie_word_embeddings")?.unwrap_or(true);
+    let target = match fields.size("decoder_vocab_size")? {
+        Some(0) | None => config.vocab_size,
+        Some(target) => target,
+    };
+    // transformers builds the decoder's embeddings with the source's number of rows, shared or not.
+    if target != config.vocab_size {
+        let expected = format!("{}, as `vocab_size`", config.vocab_size);
+        return Err(fields.refuse("decoder_vocab_size", &target.into(), &expected));
+    }
+    config.tied = match (shared, output) {
+        (true, true) => TiedEmbeddings::All,
+        (true, false) => TiedEmbeddings::SourceTarget,
+        (false, true) => TiedEmbeddings::TargetOutput,
+        (false, false) => TiedEmbeddings::None,
+    };
+    Ok(config)
+}
+
+/// See [`Format::write`](crate::huggingface::Format).
+pub(super) fn write(config: &TransformerConfig, map: &mut Map<String, Value>) {
+    map.insert("architectures".into(), json!(["MarianMTModel"]));
+    seq2seq::write(config, map);
+    map.insert("decoder_vocab_size".into(), config.vocab_size.into());
+    map.insert("share_encoder_decoder_embeddings".into(), config.tied.joins_source().into());
+    map.insert("static_position_embeddings".into(), true.into());
+}
+
+/// See [`Format::rules`](crate::huggingface::Format).
+pub(super) fn rules(config: &TransformerConfig) -> TensorRules {
+    seq2seq::rules(config)
+}
+
+/// The sinusoids, which old files hold.
+pub(super) fn constants(config: &TransformerConfig) -> NamedTensors {
+    let positions = SinusoidalPositions::new(config.d_model).with_order(SinusoidOrder::SinesFirst);
+    let shape = [config.max_positions, config.d_model];
+    let table = TensorData::new(positions.values(0..config.max_positions), shape);
+    let name = |stack| format!("model.{stack}.embed_positions.weight");
+    ["encoder", "decoder"].map(|stack| (name(stack), table.clone())).into()
+}

@@ -1,0 +1,248 @@
+//! What the published encoder–decoders have in common: BART, and Marian's models, whose classes in transformers are copies
+//! of BART's.
+
+use super::super::fields::Fields;
+use super::super::{TensorRule, TensorRules};
+use super::encoder_format::{activation_name, activation_of};
+use crate::Result;
+use crate::blocks::Activation;
+use crate::seq2seq::{InitialWeights, SpecialTokens, TransformerConfig};
+use serde_json::{Map, Value, json};
+
+/// What a family's class has where `config.json` is silent.
+pub(super) struct Defaults {
+    pub vocab_size: usize,
+    pub pad: usize,
+    pub bos: Option<usize>,
+    pub eos: usize,
+    pub decoder_start: usize,
+    pub forced_eos: Option<usize>,
+    /// Keys of the times when one class was for all models, and the one value that the family's class still computes.
+    pub fixed: &'static [(&'static str, bool)],
+}
+
+const ACTIVATION: &str = "activation_function";
+
+/// The file beside `config.json` that says how to decode.
+pub(super) const GENERATION: &str = "generation_config.json";
+
+/// Reads what the classes have in common: all but positions, normalisations and which embeddings are tied.
+///
+/// # Errors
+/// [`ModelError::Config`](crate::ModelError::Config) for a value that this crate has no model for.
+pub(super) fn read(fields: &Fields, defaults: &Defaults) -> Result<TransformerConfig> {
+    let size = |key, default| match fields.size(key)?.unwrap_or(default) {
+        0 => Err(fields.refuse(key, &0.into(), "at least 1")),
+        size => Ok(size),
+    };
+    let probability = |key, default| {
+        let read = |value: &Value| value.as_f64().filter(|p| (0.0..1.0).contains(p));
+        Ok(fields.typed(key, "a number, 0 or more and below 1", read)?.unwrap_or(default))
+    };
+    let flag = |key, expected: bool| match fields.flag(key)?.unwrap_or(expected) == expected {
+        true => Ok(()),
+        false => {
+            Err(fields.refuse(key, &(!expected).into(), &format!("{expected}: there is no other such model")))
+        }
+    };
+    for (key, expected) in defaults.fixed {
+        flag(key, *expected)?;
+    }
+    flag("is_encoder_decoder", true)?;
+    flag("tie_encoder_decoder", false)?;
+    for key in ["encoder_layerdrop", "decoder_layerdrop"] {
+        let found = fields.number(key)?.unwrap_or(0.0);
+        if found != 0.0 {
+            return Err(fields.refuse(key, &json!(found), "0: no layers are dropped in training"));
+        }
+    }
+    // Both stacks have layers of the same shape.
+    let both = |encoder: &'static str, decoder: &'static str, default| {
+        let (of_encoder, of_decoder) = (size(encoder, default)?, size(decoder, default)?);
+        match of_encoder == of_decoder {
+            true => Ok(of_encoder),
+            false => {
+                Err(fields.refuse(decoder, &of_decoder.into(), &format!("{of_encoder}, as `{encoder}`")))
+            }
+        }
+    };
+    let vocab_size = size("vocab_size", defaults.vocab_size)?;
+    let d_model = size("d_model", 1024)?;
+    let mut config = TransformerConfig::new(vocab_size, 1, d_model)
+        .with_layers(size("encoder_layers", 12)?, size("decoder_layers", 12)?)
+        .with_heads(both("encoder_attention_heads", "decoder_attention_heads", 16)?)
+        .with_d_ff(both("encoder_ffn_dim", "decoder_ffn_dim", 4096)?)
+        .with_max_positions(size("max_position_embeddings", 1024)?)
+        .with_dropout(probability("dropout", 0.1)?)
+        .with_inner_dropouts(probability("attention_dropout", 0.0)?, probability("activation_dropout", 0.0)?)
+        .with_activation(match fields.text(ACTIVATION)? {
+            Some(name) => activation_of(name, ACTIVATION, fields)?,
+            None => Activation::Gelu,
+        })
+        .with_initial(InitialWeights::Normal { std: fields.number("init_std")?.unwrap_or(0.02) });
+    config.scaled_embeddings = fields.flag("scale_embedding")?.unwrap_or(false);
+    config.tokens = tokens(fields, defaults)?;
+    Ok(config)
+}
+
+/// The special tokens. What [`GENERATION`] says of decoding counts more than `config.json`, as in transformers.
+fn tokens(fields: &Fields, defaults: &Defaults) -> Result<SpecialTokens> {
+    let mut tokens = SpecialTokens::new(
+        fields.size("pad_token_id")?.unwrap_or(defaults.pad),
+        one_id(fields, "eos_token_id")?.unwrap_or(defaults.eos),
+    );
+    tokens.bos = fields.size_or("bos_token_id", defaults.bos)?;
+    tokens.decoder_start = fields.size("decoder_start_token_id")?.unwrap_or(defaults.decoder_start);
+    tokens.forced_bos = fields.size("forced_bos_token_id")?;
+    if fields.flag("force_bos_token_to_be_generated")?.unwrap_or(false) {
+        // What it was called before `forced_bos_token_id`.
+        tokens.forced_bos = tokens.forced_bos.or(tokens.bos);
+    }
+    tokens.forced_eos = fields.size_or("forced_eos_token_id", defaults.forced_eos)?;
+    tokens.suppressed = suppressed(fields)?;
+    let Some(generation) = fields.beside(GENERATION)? else { return Ok(tokens) };
+    let same = [
+        ("pad_token_id", tokens.pad),
+        ("eos_token_id", tokens.eos),
+        ("decoder_start_token_id", tokens.decoder_start),
+    ];
+    for (key, expected) in same {
+        match one_id(&generation, key)? {
+            Some(found) if found != expected => {
+                let expected = format!("{expected}, as in config.json");
+                return Err(generation.refuse(key, &found.into(), &expected));
+            }
+            _ => {}
+        }
+    }
+    tokens.forced_bos = generation.size("forced_bos_token_id")?;
+    tokens.forced_eos = generation.size("forced_eos_token_id")?;
+    tokens.suppressed = suppressed(&generation)?;
+    Ok(tokens)
+}
+
+/// An id that the file may have in a list, as the only one.
+fn one_id(fields: &Fields, key: &str) -> Result<Option<usize>> {
+    fields.typed(key, "one id", |value| {
+        let value = match value.as_array().map(Vec::as_slice) {
+            Some([one]) => one,
+            _ => value,
+        };
+        usize::try_from(value.as_u64()?).ok()
+    })
+}
+
+/// The pieces that are never written: those of `bad_words_ids`, each of which has to be a word of one piece.
+fn suppressed(fields: &Fields) -> Result<Vec<usize>> {
+    let id = |value: &Value| usize::try_from(value.as_u64()?).ok();
+    let word = |value: &Value| match value.as_array()?.as_slice() {
+        [one] => id(one),
+        _ => None,
+    };
+    let list = |value: &Value, read: &dyn Fn(&Value) -> Option<usize>| -> Option<Vec<usize>> {
+        value.as_array()?.iter().map(read).collect()
+    };
+    let words = fields.typed("bad_words_ids", "lists of one id each", |value| list(value, &word))?;
+    let pieces = fields.typed("suppress_tokens", "a list of ids", |value| list(value, &id))?;
+    let none = |value: &Value| value.as_array()?.is_empty().then_some(());
+    fields.typed("begin_suppress_tokens", "an empty list", none)?;
+    let mut all: Vec<usize> = words.into_iter().chain(pieces).flatten().collect();
+    all.sort_unstable();
+    all.dedup();
+    Ok(all)
+}
+
+/// Adds what the classes have in common to a `config.json`.
+pub(super) fn write(config: &TransformerConfig, map: &mut Map<String, Value>) {
+    let mut set = |key: &str, value: Value| _ = map.insert(key.to_string(), value);
+    set("is_encoder_decoder", true.into());
+    set("vocab_size", config.source_vocabulary().into());
+    set("d_model", config.d_model.into());
+    set("encoder_layers", config.n_encoder_layers.into());
+    set("decoder_layers", config.n_decoder_layers.into());
+    set("num_hidden_layers", config.n_encoder_layers.into());
+    for stack in ["encoder", "decoder"] {
+        set(&format!("{stack}_attention_heads"), config.n_heads.into());
+        set(&format!("{stack}_ffn_dim"), config.d_ff.into());
+        set(&format!("{stack}_layerdrop"), 0.0.into());
+    }
+    set("max_position_embeddings", config.max_positions.into());
+    set("dropout", config.dropout.into());
+    set("attention_dropout", config.attention_dropout.into());
+    set("activation_dropout", config.activation_dropout.into());
+    set(ACTIVATION, activation_name(config.activation).into());
+    set("scale_embedding", config.scaled_embeddings.into());
+    set("tie_word_embeddings", config.tied.joins_output().into());
+    if let InitialWeights::Normal { std } = config.initial {
+        set("init_std", std.into());
+    }
+    map.extend(token_keys(&config.tokens));
+}
+
+/// `generation_config.json`: how transformers decodes.
+pub(super) fn generation(config: &TransformerConfig) -> Map<String, Value> {
+    token_keys(&config.tokens)
+}
+
+fn token_keys(tokens: &SpecialTokens) -> Map<String, Value> {
+    let SpecialTokens { pad, bos, eos, decoder_start, forced_bos, forced_eos, suppressed } = tokens;
+    let words: Vec<[usize; 1]> = suppressed.iter().map(|id| [*id]).collect();
+    let words = if words.is_empty() { Value::Null } else { json!(words) };
+    let keys = [
+        ("pad_token_id", json!(pad)),
+        ("bos_token_id", json!(bos)),
+        ("eos_token_id", json!(eos)),
+        ("decoder_start_token_id", json!(decoder_start)),
+        ("forced_bos_token_id", json!(forced_bos)),
+        ("forced_eos_token_id", json!(forced_eos)),
+        ("bad_words_ids", words),
+    ];
+    keys.into_iter().map(|(key, value)| (key.to_string(), value)).collect()
+}
+
+/// The rules of the layers, of the embeddings and of the output layer.
+pub(super) fn rules(config: &TransformerConfig) -> TensorRules {
+    let mut rules = TensorRules::new();
+    for stack in ["encoder", "decoder"] {
+        let (tensor, parameter) = (format!("model.{stack}.layers.*"), format!("{stack}.layers.*"));
+        let mut blocks = vec![("self_attn", "attention")];
+        if stack == "decoder" {
+            blocks.push(("encoder_attn", "cross_attention"));
+        }
+        for (found, block) in blocks {
+            let maps = [("q_proj", "query"), ("k_proj", "key"), ("v_proj", "value"), ("out_proj", "output")];
+            for (name, map) in maps {
+                rules =
+                    rules.linear(&format!("{tensor}.{found}.{name}"), &format!("{parameter}.{block}.{map}"));
+            }
+            rules = rules.norm(&format!("{tensor}.{found}_layer_norm"), &format!("{parameter}.{block}_norm"));
+        }
+        rules = rules
+            .linear(&format!("{tensor}.fc1"), &format!("{parameter}.feed_forward.up"))
+            .linear(&format!("{tensor}.fc2"), &format!("{parameter}.feed_forward.down"))
+            .norm(&format!("{tensor}.final_layer_norm"), &format!("{parameter}.feed_forward_norm"))
+            .norm(&format!("model.{stack}.layernorm_embedding"), &format!("{stack}_input.norm"))
+            .table(
+                &format!("model.{stack}.embed_positions"),
+                &format!("{stack}_input.positions.Learned.table"),
+            );
+    }
+    let [shared, source, target] =
+        ["model.shared", "model.encoder.embed_tokens", "model.decoder.embed_tokens"]
+            .map(|name| name.to_string());
+    let table = if config.tied.joins_source() { &shared } else { &target };
+    let weight = |name: &str| format!("{name}.weight");
+    rules = rules.table(table, "target_embeddings").table(&source, "source_embeddings");
+    if config.tied.joins_source() {
+        rules = rules
+            .with(TensorRule::tie(&weight(&source), &weight(&shared)))
+            .with(TensorRule::tie(&weight(&target), &weight(&shared)));
+    }
+    rules = match config.tied.joins_output() {
+        true => rules.with(TensorRule::tie("lm_head.weight", &weight(table))),
+        false => rules.with(TensorRule::transpose("lm_head.weight", "output.weight")),
+    };
+    rules
+        .with(TensorRule::copy("final_logits_bias", "output_bias"))
+        .with_optional_prefixes(["module.", "model."])
+}

@@ -1,0 +1,122 @@
+//! The encoder–decoder Transformer in folders: as one of the classes of transformers if one computes the same, and in this
+//! crate's own form otherwise.
+
+use super::super::fields::Fields;
+use super::super::{Format, Published, TensorRule, TensorRules};
+use super::{bart, marian, seq2seq};
+use crate::seq2seq::{Transformer, TransformerConfig};
+use crate::weights::NamedTensors;
+use crate::{ModelError, ParamInit, Result};
+use serde_json::{Map, Value, json};
+
+/// Of a model that no class of transformers computes.
+const OWN: &str = "cloze-transformer";
+
+/// The key with the whole configuration.
+const CONFIG: &str = "transformer";
+
+/// Which class a model is saved as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Class {
+    Marian,
+    Bart,
+    Own,
+}
+
+impl Class {
+    fn of(config: &TransformerConfig) -> Self {
+        match () {
+            () if marian::fits(config) => Self::Marian,
+            () if bart::fits(config) => Self::Bart,
+            () => Self::Own,
+        }
+    }
+
+    fn model_type(self) -> &'static str {
+        match self {
+            Self::Marian => marian::MODEL_TYPE,
+            Self::Bart => bart::MODEL_TYPE,
+            Self::Own => OWN,
+        }
+    }
+}
+
+/// A folder of `MarianMTModel` or `BartForConditionalGeneration`, or this crate's own. A model is saved as whichever of the
+/// two classes computes the same, which then loads it; its initial weights are not said there, and a bias of the output
+/// layer is [fixed](crate::seq2seq::OutputBias::Fixed) when it is read again.
+impl Format for TransformerConfig {
+    const MODEL_TYPES: &'static [&'static str] = &[OWN, marian::MODEL_TYPE, bart::MODEL_TYPE];
+
+    fn read(fields: &Fields) -> Result<Self> {
+        let config = match fields.text("model_type")? {
+            Some(marian::MODEL_TYPE) => marian::read(fields),
+            Some(bart::MODEL_TYPE) => bart::read(fields),
+            _ => own(fields),
+        }?;
+        config.validate().map_err(|error| match error {
+            ModelError::Setting { key, found, expected } => {
+                fields.error(&format!("`{key}` is {found}, expected {expected}"))
+            }
+            other => other,
+        })?;
+        Ok(config)
+    }
+
+    fn write(&self, map: &mut Map<String, Value>) -> Result<()> {
+        self.validate()?;
+        let class = Class::of(self);
+        map.insert("model_type".into(), class.model_type().into());
+        match class {
+            Class::Marian => marian::write(self, map),
+            Class::Bart => bart::write(self, map),
+            Class::Own => {
+                map.insert("architectures".into(), json!(["ClozeTransformer"]));
+                map.insert(CONFIG.into(), serde_json::to_value(self).expect("plain values serialise"));
+            }
+        }
+        Ok(())
+    }
+
+    fn rules(&self) -> TensorRules {
+        match Class::of(self) {
+            Class::Marian => marian::rules(self),
+            Class::Bart => bart::rules(self),
+            Class::Own => TensorRules::new()
+                .table("source_embeddings", "source_embeddings")
+                .table("target_embeddings", "target_embeddings")
+                .with(TensorRule::copy("*_input.positions.weight", "*_input.positions.Learned.table.weight")),
+        }
+    }
+
+    /// What transformers begins with at zero.
+    fn optional(&self) -> &'static [&'static str] {
+        match Class::of(self) {
+            Class::Own => &[],
+            Class::Marian | Class::Bart => &["output_bias"],
+        }
+    }
+
+    fn constants(&self) -> NamedTensors {
+        match Class::of(self) {
+            Class::Marian => marian::constants(self),
+            Class::Bart | Class::Own => NamedTensors::new(),
+        }
+    }
+
+    fn generation(&self) -> Option<Map<String, Value>> {
+        (Class::of(self) != Class::Own).then(|| seq2seq::generation(self))
+    }
+}
+
+fn own(fields: &Fields) -> Result<TransformerConfig> {
+    let value = fields.value(CONFIG).ok_or_else(|| fields.error(&format!("there is no `{CONFIG}`")))?;
+    serde_json::from_value(value.clone()).map_err(|error| fields.error(&format!("`{CONFIG}`: {error}")))
+}
+
+impl Published for TransformerConfig {
+    type Model = Transformer;
+
+    fn init(&self, init: &mut ParamInit) -> Transformer {
+        Self::init(self, init)
+    }
+}
