@@ -13,6 +13,5 @@ pub use recurrent::{
 pub use tied::TiedEmbeddings;
 pub use tokens::SpecialTokens;
 pub use transformer::{
-    InitialWeights, OutputBias, PositionsConfig, StackInput, StackPositions, Transformer, TransformerConfig,
-    TransformerState,
+    InitialWeights, OutputBias, PositionsConfig, StackInput, Transformer, TransformerConfig, TransformerState,
 };

@@ -222,10 +222,7 @@ pub(super) fn rules(config: &TransformerConfig) -> TensorRules {
             .linear(&format!("{tensor}.fc2"), &format!("{parameter}.feed_forward.down"))
             .norm(&format!("{tensor}.final_layer_norm"), &format!("{parameter}.feed_forward_norm"))
             .norm(&format!("model.{stack}.layernorm_embedding"), &format!("{stack}_input.norm"))
-            .table(
-                &format!("model.{stack}.embed_positions"),
-                &format!("{stack}_input.positions.Learned.table"),
-            );
+            .table(&format!("model.{stack}.embed_positions"), &format!("{stack}_input.positions.table"));
     }
     let [shared, source, target] =
         ["model.shared", "model.encoder.embed_tokens", "model.decoder.embed_tokens"]

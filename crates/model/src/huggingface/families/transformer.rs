@@ -84,7 +84,7 @@ impl Format for TransformerConfig {
             Class::Own => TensorRules::new()
                 .table("source_embeddings", "source_embeddings")
                 .table("target_embeddings", "target_embeddings")
-                .with(TensorRule::copy("*_input.positions.weight", "*_input.positions.Learned.table.weight")),
+                .with(TensorRule::copy("*_input.positions.weight", "*_input.positions.table.weight")),
         }
     }
 

@@ -1,5 +1,5 @@
 use super::{PositionsConfig, TransformerConfig};
-use crate::blocks::{Embedding, LayerNorm, LearnedPositions, NoPositions, Positions, SinusoidalPositions};
+use crate::blocks::{Embedding, LayerNorm, LearnedPositions, Positions, SinusoidalPositions};
 use crate::ops::Packing;
 use crate::{ParamInit, ops};
 use burn::module::Module;
@@ -11,40 +11,32 @@ use burn::tensor::{Bool, Int, Tensor};
 /// The table of embeddings is handed in, for encoder, decoder and output layer may share it.
 #[derive(Module, Debug)]
 pub struct StackInput {
-    /// What is added for each position.
-    pub positions: StackPositions,
+    /// The table of positions, `[offset + max_positions, d_model]`, if positions are learned.
+    pub positions: Option<LearnedPositions>,
     /// Over the sum, in BART.
     pub norm: Option<LayerNorm>,
+    sinusoids: Option<SinusoidalPositions>,
     scale: f64,
     dropout: f64,
-}
-
-/// The positions that are added to embeddings.
-#[derive(Module, Debug)]
-pub enum StackPositions {
-    /// Fixed sinusoids.
-    Sinusoidal(SinusoidalPositions),
-    /// A learned table, `[offset + max_positions, d_model]`.
-    Learned(LearnedPositions),
-    /// Nothing: the attention knows positions itself, or nobody does.
-    None(NoPositions),
 }
 
 impl StackInput {
     /// A new one for `config`.
     pub fn new(config: &TransformerConfig, init: &mut ParamInit) -> Self {
         let d = config.d_model;
-        let positions = match config.positions {
+        let (mut positions, mut sinusoids) = (None, None);
+        match config.positions {
             PositionsConfig::Sinusoidal { order } => {
-                StackPositions::Sinusoidal(SinusoidalPositions::new(d).with_order(order))
+                sinusoids = Some(SinusoidalPositions::new(d).with_order(order));
             }
             PositionsConfig::Learned { offset } => {
-                StackPositions::Learned(LearnedPositions::with_offset(config.max_positions, offset, d, init))
+                positions = Some(LearnedPositions::with_offset(config.max_positions, offset, d, init));
             }
-            PositionsConfig::None => StackPositions::None(NoPositions {}),
-        };
+            PositionsConfig::None => {}
+        }
         Self {
             positions,
+            sinusoids,
             norm: config.embedding_norm.then(|| LayerNorm::new(d, config.layer_norm_eps, init)),
             scale: if config.scaled_embeddings { (d as f64).sqrt() } else { 1.0 },
             dropout: config.dropout,
@@ -77,10 +69,10 @@ impl StackInput {
             _ => embeddings,
         };
         let scaled = self.scaled(embeddings);
-        let sum = match &self.positions {
-            StackPositions::Sinusoidal(positions) => positions.add_to(scaled, packing),
-            StackPositions::Learned(positions) => positions.add_to(scaled, packing),
-            StackPositions::None(_) => scaled,
+        let sum = match (&self.positions, &self.sinusoids) {
+            (Some(learned), _) => learned.add_to(scaled, packing),
+            (None, Some(fixed)) => fixed.add_to(scaled, packing),
+            (None, None) => scaled,
         };
         self.finished(sum)
     }
@@ -94,10 +86,10 @@ impl StackInput {
     /// If a position is beyond what the encoding covers.
     pub fn forward_at(&self, table: &Embedding, ids: Tensor<2, Int>, positions: &[usize]) -> Tensor<3> {
         let scaled = self.scaled(table.forward(ids));
-        let sum = match &self.positions {
-            StackPositions::Sinusoidal(encoding) => add_at(encoding, scaled, positions),
-            StackPositions::Learned(encoding) => add_at(encoding, scaled, positions),
-            StackPositions::None(_) => scaled,
+        let sum = match (&self.positions, &self.sinusoids) {
+            (Some(learned), _) => add_at(learned, scaled, positions),
+            (None, Some(fixed)) => add_at(fixed, scaled, positions),
+            (None, None) => scaled,
         };
         self.finished(sum)
     }

@@ -9,9 +9,7 @@ mod step;
 #[cfg(test)]
 mod tests;
 
-pub use config::{
-    InitialWeights, OutputBias, PositionsConfig, SpecialTokens, TiedEmbeddings, TransformerConfig,
-};
-pub use input::{StackInput, StackPositions};
+pub use config::{InitialWeights, OutputBias, PositionsConfig, TransformerConfig};
+pub use input::StackInput;
 pub use model::Transformer;
 pub use step::TransformerState;

@@ -1,7 +1,7 @@
 //! Blocks, of a few queries and keys here, against the composed operation.
 
 use super::WHOLE;
-use crate::{AttentionMask, Packing, Precision, attention, attention_with_weights, with_precision};
+use crate::{AttentionMask, Packing, Precision, Queries, attention, attention_with_weights, with_precision};
 use burn::tensor::{Bool, Device, Tensor, TensorData, Tolerance};
 use proptest::prelude::*;
 
@@ -33,15 +33,13 @@ impl Case {
             let ignored = (0..k_len).map(|key| key + end >= k_len || key % every == 1).collect::<Vec<_>>();
             Tensor::<2, Bool>::from_data(TensorData::new(ignored, [1, k_len]), device)
         });
-        let packing =
-            self.packed.then(|| Packing::new(self.lengths.iter().map(|l| l[1]).collect::<Vec<_>>()));
-        AttentionMask {
-            pad_mask,
-            causal: self.causal,
-            window: self.window,
-            packing,
-            ..AttentionMask::default()
-        }
+        let of = |side: usize| self.lengths.iter().map(|lengths| lengths[side]).collect::<Vec<_>>();
+        let packing = self.packed.then(|| Packing::new(of(1)));
+        let queries = match self.packed {
+            true => Queries::Counts(of(0).into()),
+            false => Queries::Last,
+        };
+        AttentionMask { pad_mask, causal: self.causal, window: self.window, packing, queries, bias: None }
     }
 
     /// The output and the gradients of its weighted sum.
@@ -75,7 +73,11 @@ fn composed([q, k, v]: [Tensor<4>; 3], mask: &AttentionMask) -> Tensor<4> {
 
 fn case() -> impl Strategy<Value = Case> {
     let alone = prop::collection::vec([1..40usize, 1..40usize], 1);
-    let packed = prop::collection::vec((1..40usize).prop_map(|len| [len, len]), 1..4);
+    // Self-attention, and cross-attention of other sequences, some of which have no query.
+    let itself = prop::collection::vec((1..40usize).prop_map(|len| [len, len]), 1..4);
+    let across = prop::collection::vec([0..40usize, 1..40usize], 1..4)
+        .prop_filter("a query at least", |lengths| lengths.iter().any(|[q_len, _]| *q_len > 0));
+    let packed = prop_oneof![itself, across];
     (
         any::<bool>(),
         (alone, packed),
@@ -86,7 +88,14 @@ fn case() -> impl Strategy<Value = Case> {
         prop::option::of([0..45usize, 2..9usize]),
     )
         .prop_map(|(packed, (alone, many), (n_heads, group), d, causal, window, padding)| Case {
-            lengths: if packed { many } else { alone },
+            lengths: match packed {
+                // More queries than keys would see nothing where positions count, and of one mind about what then.
+                true if causal || window.is_some() => {
+                    many.into_iter().map(|[q_len, k_len]| [q_len.min(k_len), k_len]).collect()
+                }
+                true => many,
+                false => alone,
+            },
             n_heads,
             group,
             d,
@@ -106,6 +115,47 @@ proptest! {
         for (found, expected) in case.run(fused).iter().zip(case.run(composed)) {
             found.assert_approx_eq::<f32>(&expected, Tolerance::rel_abs(2e-4, 2e-5));
         }
+    }
+}
+
+#[test]
+fn dropout_across_packed_sequences_has_the_gradient_of_its_mask() {
+    // All at once, in blocks, and a sequence without queries.
+    let case = Case {
+        lengths: vec![[5, 9], [37, 29], [0, 3], [2, 1]],
+        n_heads: 2,
+        group: 1,
+        d: [6, 4],
+        causal: false,
+        window: None,
+        padding: None,
+        packed: true,
+    };
+    assert!(37 * 29 > WHOLE && 5 * 9 < WHOLE);
+    let dropped = |[q, k, v]: [Tensor<4>; 3], mask: &AttentionMask| {
+        q.device().seed(11);
+        attention(q, k, v, mask, 0.25)
+    };
+    let found = case.run(dropped);
+    let mut n_dropped = 0;
+    let expected = case.run(|[q, k, v], mask| {
+        // Values that are the identity read out what dropout leaves.
+        let (device, n) = (q.device(), case.len(1));
+        let eye = Tensor::<2>::eye(n, &device).reshape([1, 1, n, n]).expand([1, 2, n, n]);
+        let left = dropped([q.clone(), k.clone(), eye], mask).into_data();
+        let (_, probs) = attention_with_weights(q, k, v.clone(), mask, 0.0);
+        let all = probs.to_data();
+        let pairs = left.iter::<f32>().zip(all.iter::<f32>());
+        let factors: Vec<f32> =
+            pairs.map(|(left, prob)| if left == 0.0 && prob > 0.0 { 0.0 } else { 1.0 / 0.75 }).collect();
+        n_dropped = factors.iter().filter(|factor| **factor == 0.0).count();
+        let factors = Tensor::<4>::from_data(TensorData::new(factors, [1, 2, case.len(0), n]), &device);
+        (probs * factors).matmul(v)
+    });
+    // Five standard deviations of a binomial of 2 · (45 + 1,073 + 2) draws are 103.
+    assert!((457..663).contains(&n_dropped), "{n_dropped} of 2240 dropped");
+    for (found, expected) in found.iter().zip(expected) {
+        found.assert_approx_eq::<f32>(&expected, Tolerance::rel_abs(2e-4, 2e-5));
     }
 }
 
