@@ -1,8 +1,11 @@
-use super::{Attention, AttentionInput, AttentionOutput, KeyValueCache, Linear};
+use super::relative::{alibi_bias, alibi_slopes, distances};
+use super::{
+    Attention, AttentionInput, AttentionOutput, KeyValueCache, Linear, RelativeConfig, RelativePositions,
+};
 use crate::ParamInit;
 use crate::ops::{self, AttentionMask, Queries, Rotary, TokenPositions};
 use burn::module::Module;
-use burn::tensor::Tensor;
+use burn::tensor::{Int, Tensor};
 use std::borrow::Cow;
 
 /// Configuration of [`MultiHeadAttention`].
@@ -26,6 +29,11 @@ pub struct MultiHeadAttentionConfig {
     pub output_bias: bool,
     /// Rotary positions, by which the queries and keys of self-attention are turned.
     pub rotary: Option<Rotary>,
+    /// [Relative positions](RelativePositions) of self-attention.
+    pub relative: Option<RelativeConfig>,
+    /// Whether scores of self-attention fall with the distance, by a slope of each head (Press et al. 2022, "ALiBi"). It is a
+    /// bias of the scores, so attention is composed on every device.
+    pub alibi: bool,
     /// Dropout on the attention probabilities.
     pub dropout: f64,
 }
@@ -50,6 +58,8 @@ impl MultiHeadAttentionConfig {
             input_bias: true,
             output_bias: true,
             rotary: None,
+            relative: None,
+            alibi: false,
             dropout: 0.0,
         }
     }
@@ -84,6 +94,18 @@ impl MultiHeadAttentionConfig {
         self
     }
 
+    /// Relative positions.
+    pub fn with_relative(mut self, relative: RelativeConfig) -> Self {
+        self.relative = Some(relative);
+        self
+    }
+
+    /// Scores that fall with the distance, see [`alibi`](Self::alibi).
+    pub fn with_alibi(mut self) -> Self {
+        self.alibi = true;
+        self
+    }
+
     /// Dropout on the probabilities.
     pub fn with_dropout(mut self, dropout: f64) -> Self {
         self.dropout = dropout;
@@ -112,6 +134,8 @@ impl MultiHeadAttentionConfig {
             n_kv_heads,
             dropout,
             rotary: self.rotary.clone(),
+            relative: self.relative.map(|relative| relative.init(d_k, d_v, init)),
+            alibi: self.alibi.then(|| alibi_slopes(n_heads)),
         }
     }
 }
@@ -137,6 +161,11 @@ pub struct MultiHeadAttention {
     dropout: f64,
     #[module(skip)]
     rotary: Option<Rotary>,
+    /// Vectors of distances, if there are such.
+    pub relative: Option<RelativePositions>,
+    /// Each head's slope, of ALiBi.
+    #[module(skip)]
+    pub(super) alibi: Option<Vec<f32>>,
 }
 
 impl MultiHeadAttention {
@@ -146,6 +175,22 @@ impl MultiHeadAttention {
         let keys = self.split_heads(self.key.forward(memory.clone()), self.n_kv_heads, None);
         let values = self.split_heads(self.value.forward(memory), self.n_kv_heads, None);
         KeyValueCache::of_memory([keys, values], lengths)
+    }
+
+    /// Whether its positions are a bias of the scores.
+    fn is_biased(&self) -> bool {
+        self.relative.is_some() || self.alibi.is_some()
+    }
+
+    /// The mask with the positions' bias.
+    fn biased(&self, mask: AttentionMask, query: &Tensor<4>, distances: &Tensor<4, Int>) -> AttentionMask {
+        let relative = self.relative.as_ref().map(|relative| relative.scores(query.clone(), distances));
+        let alibi = self.alibi.as_ref().map(|slopes| alibi_bias(slopes, distances));
+        let biases = [mask.bias.clone(), relative, alibi].into_iter().flatten();
+        match biases.reduce(|sum, bias| sum + bias) {
+            Some(bias) => mask.with_bias(bias),
+            None => mask,
+        }
     }
 
     /// `[batch, len, n_heads · d]` → `[batch, n_heads, len, d]`, turned by the positions where there are any.
@@ -171,11 +216,11 @@ impl Attention for MultiHeadAttention {
             _ => (queries.clone(), memory.unwrap_or(queries), Cow::Borrowed(mask), wanted),
         };
         let ([_, q_len, _], [_, n_new, _]) = (queries.dims(), memory.dims());
+        let k_len = match &mask.packing {
+            Some(packing) => packing.n_tokens(),
+            None => cache.as_ref().map_or(0, |cache| cache.len()) + n_new,
+        };
         let positions = self.rotary.as_ref().filter(|_| !is_cross).map(|_| {
-            let k_len = match &mask.packing {
-                Some(packing) => packing.n_tokens(),
-                None => cache.as_ref().map_or(0, |cache| cache.len()) + n_new,
-            };
             let of_queries = mask.query_positions(q_len, k_len);
             // The new keys are the queries' tokens, unless the queries are some tokens' alone.
             let of_keys = if some_tokens { mask.key_positions(k_len) } else { of_queries.clone() };
@@ -188,6 +233,13 @@ impl Attention for MultiHeadAttention {
             let k = self.split_heads(k, self.n_kv_heads, of_keys.as_ref());
             [k, self.split_heads(self.value.forward(memory), self.n_kv_heads, None)]
         };
+        let distances = (self.is_biased() && !is_cross).then(|| distances(&mask, q_len, k_len, &q.device()));
+        let mask = match &distances {
+            Some(distances) => Cow::Owned(self.biased(mask.into_owned(), &q, distances)),
+            None => mask,
+        };
+        let of_values = self.relative.as_ref().filter(|relative| !is_cross && relative.values.is_some());
+        let (wanted_weights, need_weights) = (need_weights, need_weights || of_values.is_some());
         let (context, weights) = match cache {
             Some(cache) if is_cross => cache.attend_to_memory(q, project, &mask, need_weights),
             Some(cache) => cache.attend(q, project(), &mask, need_weights),
@@ -202,13 +254,21 @@ impl Attention for MultiHeadAttention {
                 }
             }
         };
+        let context = match (of_values, &weights, &distances) {
+            (Some(relative), Some(weights), Some(distances)) => {
+                let added = relative.context(weights.clone(), distances).expect("vectors of values");
+                context + added
+            }
+            _ => context,
+        };
+        let weights = weights.filter(|_| wanted_weights);
         let [batch, n_heads, q_len, d_v] = context.dims();
         let context = context.swap_dims(1, 2).reshape([batch, q_len, n_heads * d_v]);
         AttentionOutput::new(self.output.forward(context), wanted).with_weights(weights)
     }
 
     fn takes_packed(&self) -> bool {
-        ops::takes_packed(&self.query.weight.val())
+        !self.is_biased() && ops::takes_packed(&self.query.weight.val())
     }
 
     fn linears_mut(&mut self) -> Vec<(&'static str, &mut Linear)> {
@@ -393,7 +453,7 @@ mod tests {
             }
             // The order of tokens matters, as it does not without positions.
             let seen = AttentionMask::default();
-            let order = Tensor::<1, burn::tensor::Int>::from_data([1, 0, 2, 3], &device);
+            let order = Tensor::<1, Int>::from_data([1, 0, 2, 3], &device);
             let swapped = row(0, 4).select(1, order);
             let last = |x| block.forward(AttentionInput::new(x, &seen)).context.narrow(1, 3, 1);
             let difference = (last(swapped) - last(row(0, 4))).abs().max().into_scalar::<f32>();

@@ -1,8 +1,10 @@
 use super::{StackInput, Transformer};
 use crate::blocks::{
     Activation, Decoder, Embedding, Encoder, EncoderLayerConfig, FeedForwardConfig, LayerNorm, Linear,
-    MultiHeadAttention, MultiHeadAttentionConfig, NormPlacement, SinusoidOrder,
+    MultiHeadAttentionConfig, NormPlacement, RelativeConfig, RotaryConfig, SinusoidOrder,
 };
+use crate::ops::Rotary;
+use crate::seq2seq::{SpecialTokens, TiedEmbeddings};
 use crate::{ModelError, ParamInit, Result};
 use serde::{Deserialize, Serialize};
 
@@ -71,7 +73,97 @@ pub struct TransformerConfig {
     pub output_bias: OutputBias,
     /// What the weights start from.
     pub initial: InitialWeights,
-    impl TransformerConfig {
+    /// The ids of tokens that mean something.
+    pub tokens: SpecialTokens,
+}
+
+/// How positions are told apart. Encoder and decoder have the same kind.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+#[non_exhaustive]
+pub enum PositionsConfig {
+    /// Fixed [sinusoids](crate::blocks::SinusoidalPositions), added to the embeddings.
+    Sinusoidal {
+        /// The order of the features.
+        #[serde(default)]
+        order: SinusoidOrder,
+    },
+    /// A [learned table](crate::blocks::LearnedPositions) each, added to the embeddings.
+    Learned {
+        /// Rows of the table before the first token's: 2 in BART.
+        #[serde(default)]
+        offset: usize,
+    },
+    /// Vectors of distances in each layer's self-attention (Shaw et al. 2018), see
+    /// [`RelativePositions`](crate::blocks::RelativePositions).
+    Relative {
+        /// The greatest distance with a vector of its own; 16 in the paper's base model.
+        max_distance: usize,
+        /// Whether values have vectors as well as keys, as in the paper.
+        #[serde(default = "yes")]
+        values: bool,
+    },
+    /// Scores of self-attention that fall with the distance (Press et al. 2022). An encoder's keys on both sides count alike.
+    Alibi,
+    /// Rotary positions in self-attention (Su et al. 2021).
+    Rotary {
+        /// Pair `i` of a head's `d / 2` is turned by `theta^(−2i/d)` a position.
+        #[serde(default = "theta")]
+        theta: f64,
+    },
+    /// None at all.
+    None,
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn theta() -> f64 {
+    RotaryConfig::default().theta
+}
+
+impl PositionsConfig {
+    /// The rotary positions, if these are such.
+    fn rotary(self) -> Option<RotaryConfig> {
+        match self {
+            Self::Rotary { theta } => Some(RotaryConfig { theta, ..RotaryConfig::default() }),
+            _ => None,
+        }
+    }
+}
+
+/// The bias of the output layer, one number a piece of the target's vocabulary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum OutputBias {
+    /// There is none.
+    #[default]
+    None,
+    /// There is one that training leaves as it is: `final_logits_bias` of transformers' Marian and BART, a buffer there.
+    Fixed,
+    /// It is trained.
+    Learned,
+}
+
+/// What the weights of linear maps and embeddings start from. Biases are zero at first, and so is the padding piece's
+/// embedding.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+#[non_exhaustive]
+pub enum InitialWeights {
+    /// Xavier's uniform distribution for linear maps (Glorot & Bengio 2010), and a normal one with standard deviation
+    /// `1 / √d_model` for embeddings: those of tensor2tensor and fairseq.
+    Xavier,
+    /// Truncated normal: BART's and Marian's in transformers, and BERT's, but for the truncation.
+    Normal {
+        /// The standard deviation before truncation.
+        std: f64,
+    },
+}
+
+impl TransformerConfig {
     /// `n_layers` encoder and as many decoder layers of width `d_model`, with heads of 64 features, `d_ff = 4 · d_model`,
     /// and all else as in [`base`](Self::base).
     pub fn new(vocab_size: usize, n_layers: usize, d_model: usize) -> Self {
@@ -251,10 +343,18 @@ pub struct TransformerConfig {
             let expected = "one without the source: it has a vocabulary of its own".into();
             return refuse("tied", format!("{:?}", self.tied), expected);
         }
-        if let PositionsConfig::Learned { offset } = self.positions {
-            if offset > i32::MAX as usize {
-                return refuse("positions.offset", offset.to_string(), format!("at most {}", i32::MAX));
+        const MOST: usize = i32::MAX as usize / 4;
+        match self.positions {
+            PositionsConfig::Learned { offset } if offset > MOST => {
+                return refuse("positions.offset", offset.to_string(), format!("at most {MOST}"));
             }
+            PositionsConfig::Relative { max_distance, .. } if max_distance > MOST => {
+                return refuse("positions.max_distance", max_distance.to_string(), format!("at most {MOST}"));
+            }
+            _ => {}
+        }
+        if let Some(rotary) = self.positions.rotary() {
+            rotary.validate(self.d_model / self.n_heads)?;
         }
         let positive = |x: f64| x >= 0.0 && x.is_finite();
         if !positive(self.layer_norm_eps) {
@@ -285,6 +385,10 @@ pub struct TransformerConfig {
             ("tokens.forced_bos", *forced_bos),
             ("tokens.forced_eos", *forced_eos),
         ];
+        if *pad >= self.source_vocabulary() {
+            let expected = format!("below `source_vocab_size`, which is {}", self.source_vocabulary());
+            return refuse("tokens.pad", pad.to_string(), expected);
+        }
         let suppressed = suppressed.iter().map(|id| ("tokens.suppressed", Some(*id)));
         for (name, id) in ids.into_iter().chain(suppressed) {
             let beyond = id.filter(|id| *id >= self.vocab_size);
@@ -329,6 +433,8 @@ pub struct TransformerConfig {
             OutputBias::Fixed => Some(init.zeros([1, self.vocab_size]).set_require_grad(false)),
             OutputBias::Learned => Some(init.zeros([1, self.vocab_size])),
         };
+        let rotary = self.positions.rotary().map(|rotary| rotary.init(self.d_model / self.n_heads));
+        let (own, cross) = (self.attention(rotary.as_ref()), self.cross_attention());
         let source = (!self.tied.joins_source()).then(|| self.table(self.source_vocabulary(), init));
         Transformer {
             source_embeddings: source,
@@ -338,7 +444,7 @@ pub struct TransformerConfig {
                 layers: self.layers(
                     self.n_encoder_layers,
                     |layer, init| {
-                        let attention = self.attention(init);
+                        let attention = own.init(init);
                         layer.init(attention, init)
                     },
                     init,
@@ -352,7 +458,7 @@ pub struct TransformerConfig {
                 layers: self.layers(
                     self.n_decoder_layers,
                     |layer, init| {
-                        let (own, cross) = (self.attention(init), self.attention(init));
+                        let (own, cross) = (own.init(init), cross.init(init));
                         layer.init_decoder(own, cross, init)
                     },
                     init,
@@ -379,10 +485,22 @@ pub struct TransformerConfig {
         Embedding { weight }
     }
 
-    fn attention(&self, init: &mut ParamInit) -> MultiHeadAttention {
-        MultiHeadAttentionConfig::new(self.d_model, self.n_heads)
-            .with_dropout(self.attention_dropout)
-            .init(init)
+    /// An attention to other sequences, which has no positions.
+    fn cross_attention(&self) -> MultiHeadAttentionConfig {
+        MultiHeadAttentionConfig::new(self.d_model, self.n_heads).with_dropout(self.attention_dropout)
+    }
+
+    /// Self-attention; `rotary` is one for all layers, which share its tables.
+    fn attention(&self, rotary: Option<&Rotary>) -> MultiHeadAttentionConfig {
+        let attention = self.cross_attention();
+        match (self.positions, rotary) {
+            (_, Some(rotary)) => attention.with_rotary(rotary.clone()),
+            (PositionsConfig::Relative { max_distance, values }, _) => {
+                attention.with_relative(RelativeConfig { max_distance, values })
+            }
+            (PositionsConfig::Alibi, _) => attention.with_alibi(),
+            _ => attention,
+        }
     }
 
     fn final_norm(&self, init: &mut ParamInit) -> Option<LayerNorm> {

@@ -32,7 +32,8 @@ impl StackInput {
             PositionsConfig::Learned { offset } => {
                 positions = Some(LearnedPositions::with_offset(config.max_positions, offset, d, init));
             }
-            PositionsConfig::None => {}
+            // The attention knows positions itself, or nobody does.
+            _ => {}
         }
         Self {
             positions,
