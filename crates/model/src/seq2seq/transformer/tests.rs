@@ -3,7 +3,7 @@
 use super::*;
 use crate::blocks::{Activation, NormPlacement, SinusoidOrder};
 use crate::generate::NextToken;
-use crate::seq2seq::{DecodeOptions, EncoderDecoder};
+use crate::seq2seq::{DecodeOptions, EncoderDecoder, SpecialTokens, TiedEmbeddings};
 use crate::{ParamInit, Sequences, weights};
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::optim::GradientsParams;
