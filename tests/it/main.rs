@@ -2,6 +2,7 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod bert_parity;
+mod decoders;
 mod decoding;
 mod embeddings;
 mod families;

@@ -60,6 +60,15 @@ impl ParamInit {
         (std::mem::replace(&mut self.std, std), std::mem::replace(&mut self.xavier, xavier))
     }
 
+    /// Makes parameters with the standard deviation multiplied by `factor`.
+    pub fn scaled<T>(&mut self, factor: f64, make: impl FnOnce(&mut Self) -> T) -> T {
+        let std = self.std;
+        self.std *= factor;
+        let made = make(self);
+        self.std = std;
+        made
+    }
+
     /// The device that the parameters are made on.
     pub fn device(&self) -> &Device {
         &self.device

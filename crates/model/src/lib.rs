@@ -28,6 +28,7 @@ pub mod blocks;
 mod error;
 mod freeze;
 pub mod generate;
+pub mod gpt;
 pub mod huggingface;
 mod init;
 pub mod lora;

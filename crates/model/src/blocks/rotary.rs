@@ -6,15 +6,18 @@ use std::f32::consts::TAU;
 /// Configuration of rotary positions (Su et al. 2021), which
 /// [`MultiHeadAttention`](super::MultiHeadAttention) turns queries and keys by.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 pub struct RotaryConfig {
     /// Pair `i` of `n / 2` is turned by `theta^(−2i/n)` radians a position (10,000 in the paper).
     pub theta: f64,
     /// How many features of a head are turned, `n`; none for all.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub n_features: Option<usize>,
     /// Whether a pair is made of neighbours, as in the paper and in GPT-J, and not of the halves' features, as in
     /// GPT-NeoX and in Llama.
     pub interleaved: bool,
     /// How the angles are changed for sequences that are longer than those of pretraining.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub scaling: Option<RotaryScaling>,
 }
 

@@ -28,6 +28,11 @@ impl Fields {
         self.map.get(key).filter(|value| !value.is_null())
     }
 
+    /// Whether the key is there, be it with `null`.
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.map.contains_key(key)
+    }
+
     pub(super) fn size(&self, key: &str) -> Result<Option<usize>> {
         self.typed(key, "a whole number, 0 or more", |value| usize::try_from(value.as_u64()?).ok())
     }

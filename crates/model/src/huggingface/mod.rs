@@ -34,7 +34,8 @@ pub use folder::{MAX_SHARD_SIZE, save_tensors, tensors_of};
 pub use generation::GenerationDefaults;
 pub use pretrained_folder::{LoadReport, PretrainedFolder};
 pub use published::{
-    Format, Published, check_published, load_published, model_type, read_published, save_published,
+    Format, Published, check_published, load_published, load_published_as, model_type, read_published,
+    save_published,
 };
 pub use rules::{TensorRule, TensorRules};
 pub use safetensors_file::{MappedTensors, map_tensors, read_tensors, write_from_device, write_tensors};

@@ -100,6 +100,19 @@ pub fn load_published<C: Published>(
     init: &mut ParamInit,
 ) -> Result<(C, C::Model, LoadReport)> {
     let config: C = read_published(folder)?;
+    let (model, report) = load_published_as(&config, folder, init)?;
+    Ok((config, model, report))
+}
+
+/// A folder's weights in a model of `config`, which need not be the folder's in what is no parameter, such as dropout.
+///
+/// # Errors
+/// Those of [`TensorRules::load`]; [`ModelError::Weights`] for a tensor that is not what the model computes in its place.
+pub fn load_published_as<C: Published>(
+    config: &C,
+    folder: &Path,
+    init: &mut ParamInit,
+) -> Result<(C::Model, LoadReport)> {
     let model = config.init(&mut init.deferred());
     let (rules, mut tensors) = (config.rules(), tensors_of(folder)?);
     for (name, expected) in config.constants() {
@@ -113,8 +126,7 @@ pub fn load_published<C: Published>(
             return Err(ModelError::Weights { path: folder.into(), reason });
         }
     }
-    let (model, report) = rules.put(model, folder, tensors, config.optional())?;
-    Ok((config, model, report))
+    rules.put(model, folder, tensors, config.optional())
 }
 
 /// Whether two tensors are the same up to rounding, of half precisions too.

@@ -4,9 +4,12 @@
 mod albert;
 mod bart;
 mod bert;
+mod decoder;
 mod distilbert;
 mod electra;
 mod encoder_format;
+mod gpt2;
+mod llama;
 mod marian;
 mod recurrent;
 mod roberta;

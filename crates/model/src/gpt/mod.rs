@@ -1,0 +1,11 @@
+//! Left-to-right language models: GPT-2's shape, Llama's, and those between them, by the switches of [`GptConfig`].
+
+mod config;
+mod decoding;
+mod layer;
+mod model;
+
+pub use config::GptConfig;
+pub use decoding::GptState;
+pub use layer::GptLayer;
+pub use model::Gpt;

@@ -1,0 +1,375 @@
+use super::GptLayer;
+use crate::Sequences;
+use crate::blocks::{Attention, Embedding, LearnedPositions, Linear, Norm};
+use crate::ops::{self, AttentionMask, PackedWeight, TokenPositions};
+use burn::module::{Module, Param};
+use burn::tensor::{Device, Int, Tensor, TensorData};
+
+/// A left-to-right Transformer with its projection onto the vocabulary: `P(x) = Π_t P(x_t | x_<t)`.
+///
+/// [`GptConfig`](super::GptConfig) makes one. It is trained by [`losses`](Self::losses), and writes by
+/// [`LanguageModel`](crate::generate::LanguageModel).
+#[derive(Module, Debug)]
+pub struct Gpt {
+    /// Pieces to vectors, `[vocab_size, d_model]`; also the projection onto the vocabulary, unless there is an
+    /// [`output`](Self::output).
+    pub tokens: Embedding,
+    /// A vector for each position, unless positions are rotary.
+    pub positions: Option<LearnedPositions>,
+    /// From the first layer to the last.
+    pub layers: Vec<GptLayer>,
+    /// The normalisation of the last layer's output, if layers normalise first.
+    pub final_norm: Option<Norm>,
+    /// The projection onto the vocabulary, if it is not the embedding table.
+    pub output: Option<Linear>,
+    /// Whether training [recomputes](ops::recompute) each layer in the backward pass.
+    pub recompute: bool,
+    pub(super) dropout: f64,
+    #[module(skip)]
+    pub(super) window: Option<usize>,
+    pub(super) max_positions: usize,
+    /// The embedding table as the projection, laid out for inference.
+    #[module(skip)]
+    pub(super) packed_table: Option<PackedWeight>,
+}
+
+impl Gpt {
+    /// The longest sequence, in tokens.
+    pub fn max_positions(&self) -> usize {
+        self.max_positions
+    }
+
+    /// The last states of each token, normalised where the model does so.
+    ///
+    /// # Shapes
+    /// - returns `[n_tokens, d_model]`, in the order of [`Sequences::ids`]
+    ///
+    /// # Panics
+    /// If there is no sequence, or one is longer than the model's positions.
+    pub fn states(&self, sequences: &Sequences, device: &Device) -> Tensor<2> {
+        let (ids, mask) = self.input(sequences, device);
+        let positions = mask.query_positions(ids.dims()[1], ids.dims()[1]);
+        let mut x = self.embed(ids, &positions);
+        for layer in &self.layers {
+            x = match self.recompute {
+                true => {
+                    let mask = mask.clone();
+                    ops::recompute(layer, x, move |layer: &GptLayer, x| layer.forward(x, &mask, None))
+                }
+                false => layer.forward(x, &mask, None),
+            };
+        }
+        self.normalised(flat(x, sequences))
+    }
+
+    /// The logits of the token after each token.
+    ///
+    /// # Shapes
+    /// - returns `[n_tokens, vocab_size]`, in the order of [`Sequences::ids`]
+    ///
+    /// # Panics
+    /// Those of [`states`](Self::states).
+    pub fn logits(&self, sequences: &Sequences, device: &Device) -> Tensor<2> {
+        self.project(self.states(sequences, device))
+    }
+
+    /// The cross-entropy of the token that follows each token, `−log P(x_t | x_<t)`, in nats. Only as many logits as
+    /// there are tokens are made.
+    ///
+    /// # Shapes
+    /// - `next`: the ids that follow, as many as there are tokens, in the order of [`Sequences::ids`]
+    /// - returns `[n_tokens]`
+    ///
+    /// # Panics
+    /// Those of [`states`](Self::states), and if there are not as many ids as tokens.
+    pub fn losses(&self, sequences: &Sequences, next: &[i32], device: &Device) -> Tensor<1> {
+        assert_eq!(next.len(), sequences.n_tokens(), "the ids that follow, and the tokens");
+        let next = Tensor::<1, Int>::from_data(TensorData::new(next.to_vec(), [next.len()]), device);
+        ops::cross_entropy(self.logits(sequences, device), next)
+    }
+
+    /// [`losses`](Self::losses) of some tokens alone: only their logits are made.
+    ///
+    /// # Shapes
+    /// - `next`: the ids that follow the wanted tokens, `n` of them
+    /// - `wanted`: the numbers of `n` tokens, in the order of [`Sequences::ids`]; returns `[n]`
+    ///
+    /// # Panics
+    /// Those of [`states`](Self::states), and if there are not as many ids as wanted tokens.
+    pub fn losses_at(
+        &self,
+        sequences: &Sequences,
+        next: &[i32],
+        wanted: &[i32],
+        device: &Device,
+    ) -> Tensor<1> {
+        assert_eq!(next.len(), wanted.len(), "the ids that follow, and the wanted tokens");
+        let vector =
+            |ids: &[i32]| Tensor::<1, Int>::from_data(TensorData::new(ids.to_vec(), [ids.len()]), device);
+        let states = self.states(sequences, device).select(0, vector(wanted));
+        ops::cross_entropy(self.project(states), vector(next))
+    }
+
+    /// The logits of states, `[n, d_model]` → `[n, vocab_size]`.
+    pub fn project(&self, states: Tensor<2>) -> Tensor<2> {
+        match (&self.output, &self.packed_table) {
+            (Some(output), _) => output.forward(states),
+            (None, Some(table)) => ops::linear_packed(states, table, None),
+            (None, None) => ops::linear_tied(states, self.tokens.weight.val(), None),
+        }
+    }
+
+    /// Lays the weights out for the products to come, see [`ops::linear_packed`]: for inference only.
+    pub fn pack_weights(&mut self) {
+        self.linears_mut().into_iter().for_each(|(_, linear)| linear.pack());
+        match &mut self.output {
+            Some(output) => output.pack(),
+            None => self.packed_table = Some(PackedWeight::new(self.tokens.weight.val().transpose())),
+        }
+    }
+
+    /// The linear maps of all layers multiply in 8 bits from now on: for inference only. The projection onto the
+    /// vocabulary stays in FP32.
+    pub fn quantize_int8(&mut self) {
+        self.linears_mut().into_iter().for_each(|(_, linear)| linear.quantize_int8());
+    }
+
+    /// The layers' linear maps by their paths, such as `layers.0.attention.query`.
+    pub fn linears_mut(&mut self) -> Vec<(String, &mut Linear)> {
+        let layers = self.layers.iter_mut().enumerate();
+        let maps = layers.flat_map(|(number, layer)| {
+            let GptLayer { attention, feed_forward, .. } = layer;
+            let attention = attention.linears_mut().into_iter().map(|map| ("attention", map));
+            let feed_forward = feed_forward.linears_mut().into_iter().map(|map| ("feed_forward", map));
+            let named = attention.chain(feed_forward);
+            named.map(move |(block, (name, map))| (format!("layers.{number}.{block}.{name}"), map))
+        });
+        maps.collect()
+    }
+
+    /// The tokens as the model works on them fastest, and what each of them sees: a sequence a row, or packed where they
+    /// differ in length and the device takes that.
+    ///
+    /// Padding needs no mask: it stands at the sequences' ends, which no token sees.
+    pub(super) fn input(&self, sequences: &Sequences, device: &Device) -> (Tensor<2, Int>, AttentionMask) {
+        assert!(!sequences.is_empty(), "no sequence: nothing to compute");
+        let longest = sequences.longest();
+        assert!(
+            longest <= self.max_positions,
+            "{longest} tokens, but the model has {} positions",
+            self.max_positions
+        );
+        let mut mask = AttentionMask::default().with_causal();
+        mask.window = self.window;
+        match is_even(sequences) || !ops::takes_packed(&self.tokens.weight.val()) {
+            true => (sequences.padded(0, device).0, mask),
+            false => (sequences.packed(device), mask.with_packing(sequences.packing())),
+        }
+    }
+
+    /// # Shapes
+    /// - `ids`: `[batch, len]`; returns `[batch, len, d_model]`
+    pub(super) fn embed(&self, ids: Tensor<2, Int>, positions: &TokenPositions) -> Tensor<3> {
+        let ([_, len], device) = (ids.dims(), ids.device());
+        let mut x = self.tokens.forward(ids);
+        if let Some(learned) = &self.positions {
+            let ids = match positions {
+                TokenPositions::From(start) => {
+                    Tensor::<1, Int>::arange(*start as i64..(start + len) as i64, &device)
+                        .unsqueeze_dim::<2>(0)
+                }
+                TokenPositions::Packed(positions) => {
+                    let positions: Vec<i32> = positions.iter().map(|position| *position as i32).collect();
+                    Tensor::from_data(TensorData::new(positions, [1, len]), &device)
+                }
+                TokenPositions::Rows(positions) => positions.clone(),
+                _ => unreachable!("positions are one of these"),
+            };
+            x = x + learned.table.forward(ids);
+        }
+        ops::dropout(x, self.dropout)
+    }
+
+    /// `[n, d_model]`; returns the same.
+    pub(super) fn normalised(&self, states: Tensor<2>) -> Tensor<2> {
+        match &self.final_norm {
+            Some(norm) => norm.forward(states),
+            None => states,
+        }
+    }
+
+    /// The embedding table.
+    pub fn table(&self) -> &Param<Tensor<2>> {
+        &self.tokens.weight
+    }
+}
+
+/// Whether all sequences are of one length.
+fn is_even(sequences: &Sequences) -> bool {
+    sequences.n_tokens() == sequences.len() * sequences.longest()
+}
+
+/// Packed or padded states to those of the tokens, `[n_tokens, d_model]`.
+pub(super) fn flat(x: Tensor<3>, sequences: &Sequences) -> Tensor<2> {
+    let ([batch, len, d_model], device) = (x.dims(), x.device());
+    let x = x.reshape([batch * len, d_model]);
+    if batch * len == sequences.n_tokens() {
+        return x;
+    }
+    let places: Vec<i32> = sequences.packing().padded_places().map(|place| place as i32).collect();
+    x.select(0, Tensor::from_data(places.as_slice(), &device))
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::ParamInit;
+    use crate::blocks::{Activation, NormKind, NormPlacement};
+    use crate::gpt::GptConfig;
+    use burn::tensor::Tolerance;
+
+    /// One of each kind, small.
+    pub(in crate::gpt) fn configs() -> Vec<GptConfig> {
+        let small = |config: GptConfig| GptConfig {
+            n_heads: 4,
+            n_kv_heads: 2,
+            d_head: 6,
+            d_ff: 20,
+            max_positions: 16,
+            embedding_dropout: 0.0,
+            hidden_dropout: 0.0,
+            attention_dropout: 0.0,
+            init_std: 0.4,
+            ..config
+        };
+        let llama = small(GptConfig::llama(23, 2, 16));
+        vec![
+            small(GptConfig::gpt2(23, 2, 16)),
+            GptConfig { window: Some(3), ..llama.clone() },
+            GptConfig { norm: NormPlacement::Post, activation: Activation::Relu, ..llama.clone() },
+            GptConfig { norm_kind: NormKind::Layer, tied: true, attention_bias: true, ..llama },
+        ]
+    }
+
+    pub(in crate::gpt) fn devices() -> [Device; 2] {
+        // Where activations are checkpointed, operations are composed.
+        [Device::flex(), Device::flex().autodiff().gradient_checkpointing()]
+    }
+
+    pub(in crate::gpt) fn close<const D: usize>(found: Tensor<D>, expected: Tensor<D>) {
+        found.into_data().assert_approx_eq::<f32>(&expected.into_data(), Tolerance::absolute(1e-5));
+    }
+
+    fn models() -> impl Iterator<Item = (Gpt, Device)> {
+        let of = |config: GptConfig| {
+            devices().map(|device| {
+                (config.init(&mut ParamInit::new(&device, 3).with_std(config.init_std)), device)
+            })
+        };
+        configs().into_iter().flat_map(of)
+    }
+
+    #[test]
+    fn no_position_sees_a_later_one() {
+        for (model, device) in models() {
+            let ids: Vec<i32> = (0..9).map(|i| 1 + i * 5 % 22).collect();
+            let logits = |ids: &[i32]| model.logits(&[ids].into_iter().collect(), &device);
+            let before = logits(&ids);
+            for changed in 0..9 {
+                let mut other = ids.clone();
+                other[changed] = (other[changed] + 7) % 23;
+                let difference = (logits(&other) - before.clone()).abs().max_dim(1).into_data();
+                for (at, difference) in difference.iter::<f32>().enumerate() {
+                    match at < changed {
+                        true => assert_eq!(difference, 0.0, "{at} saw {changed}"),
+                        false if at == changed => assert!(difference > 1e-4, "{at} is blind"),
+                        false => (),
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn packing_changes_nothing() {
+        for (model, device) in models() {
+            let rows: [&[i32]; 3] = [&[1, 2, 3, 4, 5, 6, 7], &[8], &[9, 10, 11, 12]];
+            let together = model.logits(&rows.into_iter().collect(), &device);
+            let alone = rows.map(|row| model.logits(&[row].into_iter().collect(), &device));
+            close(together, Tensor::cat(alone.to_vec(), 0));
+            // Of one length, a row each.
+            let rows: [&[i32]; 2] = [&[1, 2, 3], &[7, 8, 9]];
+            let together = model.logits(&rows.into_iter().collect(), &device);
+            let alone = rows.map(|row| model.logits(&[row].into_iter().collect(), &device));
+            close(together, Tensor::cat(alone.to_vec(), 0));
+        }
+    }
+
+    #[test]
+    fn a_window_hides_what_is_further_back() {
+        let config = GptConfig { window: Some(2), n_layers: 1, ..configs().swap_remove(1) };
+        for device in devices() {
+            let model = config.init(&mut ParamInit::new(&device, 3).with_std(0.4));
+            let last = |ids: &[i32]| {
+                let logits = model.logits(&[ids].into_iter().collect(), &device);
+                logits.narrow(0, ids.len() - 1, 1)
+            };
+            close(last(&[5, 6, 1, 2, 3]), last(&[7, 8, 1, 2, 3]));
+            let difference = (last(&[5, 6, 1, 2, 3]) - last(&[5, 6, 9, 2, 3])).abs().max();
+            assert!(difference.into_scalar::<f32>() > 1e-3);
+        }
+    }
+
+    #[test]
+    fn losses_are_those_of_the_logits() {
+        for (model, device) in models() {
+            let sequences: Sequences = [&[1, 2, 3][..], &[4, 5]].into_iter().collect();
+            let losses = model.losses(&sequences, &[2, 3, 9, 5, 0], &device);
+            let log_probs = burn::tensor::activation::log_softmax(model.logits(&sequences, &device), 1);
+            let picked = [(0, 2), (1, 3), (2, 9), (3, 5), (4, 0)]
+                .map(|(row, id)| log_probs.clone().slice([row..row + 1, id..id + 1]).reshape([1]).neg());
+            close(losses, Tensor::cat(picked.to_vec(), 0));
+        }
+    }
+
+    #[test]
+    fn laid_out_weights_give_the_same() {
+        for config in configs() {
+            let device = Device::flex();
+            let mut model = config.init(&mut ParamInit::new(&device, 3).with_std(0.4));
+            let sequences: Sequences = [&[1, 2, 3][..]].into_iter().collect();
+            let expected = model.logits(&sequences, &device);
+            model.pack_weights();
+            close(model.logits(&sequences, &device), expected.clone());
+            // From the second use on.
+            close(model.logits(&sequences, &device), expected);
+        }
+    }
+
+    #[test]
+    fn recomputed_layers_give_the_same_bits() {
+        let device = Device::flex().autodiff();
+        for config in configs() {
+            let config = GptConfig { hidden_dropout: 0.2, attention_dropout: 0.2, ..config };
+            let mut model = config.init(&mut ParamInit::new(&device, 3).with_std(0.4));
+            let sequences: Sequences = [&[1, 2, 3][..], &[4, 5]].into_iter().collect();
+            let mut run = |recompute: bool| {
+                model.recompute = recompute;
+                device.seed(5);
+                let losses = model.losses(&sequences, &[2, 3, 9, 5, 0], &device);
+                let grads = losses.clone().sum().backward();
+                let grad = model.layers[0].attention.key.weight.val().grad(&grads).unwrap();
+                (losses.into_data(), grad.into_data())
+            };
+            assert!(run(false) == run(true));
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "17 tokens, but the model has 16 positions")]
+    fn positions_end() {
+        let device = Device::flex();
+        let model = configs()[1].init(&mut ParamInit::new(&device, 3));
+        model.logits(&[&[1; 17][..]].into_iter().collect(), &device);
+    }
+}

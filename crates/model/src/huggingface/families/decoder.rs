@@ -1,0 +1,337 @@
+//! Left-to-right models: one configuration, whose folder is that of the class which builds it.
+
+use super::super::fields::Fields;
+use super::super::{Format, Published, TensorRules};
+use super::{gpt2, llama};
+use crate::gpt::{Gpt, GptConfig};
+use crate::{ModelError, ParamInit, Result};
+use serde_json::{Map, Value};
+
+impl Published for GptConfig {
+    type Model = Gpt;
+
+    fn init(&self, init: &mut ParamInit) -> Gpt {
+        self.init(init)
+    }
+}
+
+/// With learned positions it is a GPT-2, with rotary ones a model of Llama's shape.
+impl Format for GptConfig {
+    const MODEL_TYPES: &'static [&'static str] = &["gpt2", "llama", "mistral", "qwen2"];
+
+    fn read(fields: &Fields) -> Result<Self> {
+        let config = match fields.text("model_type")? {
+            Some("gpt2") => gpt2::read(fields)?,
+            _ => llama::read(fields)?,
+        };
+        config.validate().map_err(|error| match error {
+            ModelError::Setting { key, found, expected } => {
+                let key_of = match config.rotary {
+                    None => gpt2::key_of,
+                    Some(_) => llama::key_of,
+                };
+                let expected = expected.replace("n_heads", key_of("n_heads"));
+                fields.error(&format!("`{}` is {found}, expected {expected}", key_of(key)))
+            }
+            other => other,
+        })?;
+        Ok(config)
+    }
+
+    fn write(&self, config: &mut Map<String, Value>) -> Result<()> {
+        self.validate()?;
+        match self.rotary {
+            None => gpt2::write(self, config),
+            Some(_) => llama::write(self, config),
+        }
+    }
+
+    fn rules(&self) -> TensorRules {
+        match self.rotary {
+            None => gpt2::rules(self),
+            Some(_) => llama::rules(self),
+        }
+    }
+}
+
+/// The error for a field that the class does not leave open, unless it is as the class has it.
+pub(super) fn only<T: PartialEq + std::fmt::Debug>(
+    class: &str,
+    key: &'static str,
+    found: T,
+    expected: T,
+) -> Result<()> {
+    if found == expected {
+        return Ok(());
+    }
+    let expected =
+        format!("{expected:?}: transformers has no other {class}, so such a model cannot be saved");
+    Err(ModelError::Setting { key, found: format!("{found:?}"), expected })
+}
+
+/// The error for a window that the class does not have.
+pub(super) fn no_window(class: &str, window: Option<usize>) -> Result<()> {
+    match window {
+        None => Ok(()),
+        Some(window) => {
+            let expected =
+                format!("none: transformers' {class} has no window, so such a model cannot be saved");
+            Err(ModelError::Setting { key: "window", found: window.to_string(), expected })
+        }
+    }
+}
+
+/// The ids of the pieces that a text begins and ends with, of several that end one the first; what the file leaves out is
+/// what `config` has.
+pub(super) fn read_ends(fields: &Fields, config: GptConfig) -> Result<GptConfig> {
+    let id = |key: &str, default: Option<usize>| {
+        if !fields.has(key) {
+            return Ok(default);
+        }
+        fields.typed(key, "a whole number, 0 or more, or a list of such", |value| {
+            let id = value.as_array().map_or(Some(value), |ids| ids.first());
+            usize::try_from(id?.as_u64()?).ok()
+        })
+    };
+    let begin_token_id = id("bos_token_id", config.begin_token_id)?;
+    let end_token_id = id("eos_token_id", config.end_token_id)?;
+    // Small models made for tests keep the ids of large ones, which their vocabularies do not have.
+    let known = |id: Option<usize>| id.filter(|id| *id < config.vocab_size);
+    let (begin_token_id, end_token_id) = (known(begin_token_id), known(end_token_id));
+    Ok(GptConfig { begin_token_id, end_token_id, ..config })
+}
+
+/// Adds these ids to a `config.json`: none is said, for a class may have others by default.
+pub(super) fn write_ends(config: &GptConfig, map: &mut Map<String, Value>) {
+    map.insert("bos_token_id".into(), config.begin_token_id.into());
+    map.insert("eos_token_id".into(), config.end_token_id.into());
+}
+
+/// A size of 1 or more under a key.
+pub(super) fn size(fields: &Fields, key: &str, default: usize) -> Result<usize> {
+    match fields.size(key)?.unwrap_or(default) {
+        0 => Err(fields.refuse(key, &0.into(), "at least 1")),
+        size => Ok(size),
+    }
+}
+
+/// A flag that has to be as the class of this crate has it.
+pub(super) fn fixed(fields: &Fields, key: &str, expected: bool) -> Result<()> {
+    match fields.flag(key)? {
+        Some(found) if found != expected => {
+            Err(fields.refuse(key, &found.into(), if expected { "true" } else { "false" }))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::blocks::{Activation, NormKind, NormPlacement, RotaryConfig, RotaryScaling};
+    use crate::gpt::GptConfig;
+    use crate::huggingface::{
+        FloatType, LoadReport, check_published, load_published, read_published, read_tensors, save_published,
+        write_tensors,
+    };
+    use crate::weights::{self, NamedTensors};
+    use crate::{ModelError, ParamInit, Result};
+    use burn::tensor::{Device, TensorData};
+    use std::path::Path;
+
+    fn read(json: &str) -> Result<GptConfig> {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("config.json"), json).unwrap();
+        read_published(folder.path())
+    }
+
+    fn init() -> ParamInit {
+        ParamInit::new(&Device::flex(), 5)
+    }
+
+    fn saved(config: &GptConfig) -> (tempfile::TempDir, NamedTensors) {
+        let folder = tempfile::tempdir().unwrap();
+        let model = config.init(&mut init());
+        save_published(folder.path(), &model, config, FloatType::F32).unwrap();
+        (folder, weights::collect(&model))
+    }
+
+    fn load(folder: &Path) -> Result<(GptConfig, NamedTensors, LoadReport)> {
+        let (config, model, report) = load_published::<GptConfig>(folder, &mut init())?;
+        Ok((config, weights::collect(&model), report))
+    }
+
+    fn configs() -> Vec<GptConfig> {
+        let llama = GptConfig { n_kv_heads: 1, d_head: 6, ..GptConfig::llama(31, 2, 128) };
+        let scaled =
+            |scaling| Some(RotaryConfig { theta: 500.0, scaling: Some(scaling), ..RotaryConfig::default() });
+        let long = RotaryScaling::Llama3 {
+            factor: 8.0,
+            low_frequency_factor: 1.0,
+            high_frequency_factor: 4.0,
+            original_positions: 256,
+        };
+        let qwen = GptConfig::llama(31, 1, 64);
+        vec![
+            GptConfig { end_token_id: Some(3), ..GptConfig::gpt2(31, 2, 128) },
+            GptConfig { tied: false, activation: Activation::Relu, d_ff: 40, ..GptConfig::gpt2(31, 1, 64) },
+            llama.clone(),
+            GptConfig { tied: true, rotary: scaled(RotaryScaling::Linear { factor: 2.0 }), ..llama.clone() },
+            GptConfig { rotary: scaled(long), begin_token_id: Some(1), ..llama.clone() },
+            GptConfig {
+                attention_bias: true,
+                attention_output_bias: true,
+                feed_forward_bias: true,
+                ..llama.clone()
+            },
+            GptConfig { window: Some(7), ..llama },
+            GptConfig { attention_bias: true, ..qwen },
+        ]
+    }
+
+    #[test]
+    fn what_is_left_out_is_transformers_default() {
+        let config = read(r#"{"model_type": "gpt2"}"#).unwrap();
+        let gpt2 = GptConfig { begin_token_id: Some(50_256), ..GptConfig::gpt2(50_257, 12, 768) };
+        assert_eq!(config, GptConfig { end_token_id: Some(50_256), ..gpt2 });
+
+        let llama = read(r#"{"model_type": "llama"}"#).unwrap();
+        let expected = GptConfig {
+            n_heads: 32,
+            n_kv_heads: 32,
+            d_head: 128,
+            d_ff: 11_008,
+            begin_token_id: Some(1),
+            end_token_id: Some(2),
+            ..GptConfig::llama(32_000, 32, 4096)
+        };
+        assert_eq!(llama, expected);
+        let mistral = read(r#"{"model_type": "mistral"}"#).unwrap();
+        assert_eq!((mistral.n_kv_heads, mistral.window, mistral.d_ff), (8, Some(4095), 14_336));
+        let qwen2 = read(r#"{"model_type": "qwen2"}"#).unwrap();
+        assert_eq!((qwen2.vocab_size, qwen2.window, qwen2.attention_bias), (151_936, None, true));
+        assert!(!qwen2.attention_output_bias && !qwen2.tied);
+    }
+
+    #[test]
+    fn what_is_written_reads_the_same() {
+        for config in configs() {
+            let (folder, tensors) = saved(&config);
+            let (found, loaded, report) = load(folder.path()).unwrap();
+            assert_eq!(found, config);
+            assert_eq!(report, LoadReport::default());
+            assert!(loaded == tensors);
+        }
+    }
+
+    #[test]
+    fn a_prefix_may_be_missing_and_a_tied_copy_may_be_there() {
+        for config in [configs().swap_remove(0), configs().swap_remove(3)] {
+            let (folder, tensors) = saved(&config);
+            let path = folder.path().join("model.safetensors");
+            let mut stored = read_tensors(&path).unwrap();
+            let prefix = if config.rotary.is_none() { "transformer." } else { "model." };
+            assert!(stored.keys().all(|name| name.starts_with(prefix)), "{:?}", stored.keys());
+            let table = if config.rotary.is_none() { "wte.weight" } else { "embed_tokens.weight" };
+            stored.insert("lm_head.weight".into(), stored[&format!("{prefix}{table}")].clone());
+            let bare = stored.into_iter().map(|(name, data)| (name.replacen(prefix, "", 1), data));
+            write_tensors(&path, &bare.collect(), &[]).unwrap();
+            let (_, loaded, report) = load(folder.path()).unwrap();
+            assert_eq!(report, LoadReport::default());
+            assert!(loaded == tensors);
+        }
+    }
+
+    #[test]
+    fn what_is_missing_or_of_another_shape_is_named() {
+        let (folder, _) = saved(&configs()[0]);
+        let path = folder.path().join("model.safetensors");
+        let whole = read_tensors(&path).unwrap();
+        let error = |change: &dyn Fn(&mut NamedTensors)| {
+            let mut tensors = whole.clone();
+            change(&mut tensors);
+            write_tensors(&path, &tensors, &[]).unwrap();
+            load(folder.path()).unwrap_err().to_string()
+        };
+        const FUSED: &str = "transformer.h.1.attn.c_attn.weight";
+        let message = error(&|tensors| _ = tensors.remove(FUSED));
+        assert!(message.contains(&format!("1 tensors are missing, the first is `{FUSED}`")), "{message}");
+        let message = error(&|tensors| {
+            _ = tensors.insert(FUSED.into(), TensorData::new(vec![0f32; 128 * 128], [128, 128]));
+        });
+        let expected =
+            format!("tensor `{FUSED}` has shape [128, 128], the configuration asks for [128, 384]");
+        assert!(message.ends_with(&expected), "{message}");
+        let message = error(&|tensors| {
+            _ = tensors.insert("transformer.ln_f.bias".into(), TensorData::new(vec![f32::NAN; 128], [128]));
+        });
+        assert!(message.contains("`transformer.ln_f.bias` is NaN at [0]"), "{message}");
+    }
+
+    #[test]
+    fn what_there_is_no_model_for_is_named() {
+        for (json, expected) in [
+            (r#"{"model_type": "bert"}"#, "`model_type` is \"bert\", expected \"gpt2\", \"llama\""),
+            ("{}", "`model_type` is null"),
+            (r#"{"model_type": "gpt2", "n_embd": 10}"#, "`n_head` is 12, expected a divisor of `n_embd`"),
+            (r#"{"model_type": "gpt2", "n_layer": 0}"#, "`n_layer` is 0, expected at least 1"),
+            (r#"{"model_type": "gpt2", "activation_function": "mish"}"#, "`activation_function` is \"mish\""),
+            (
+                r#"{"model_type": "gpt2", "scale_attn_by_inverse_layer_idx": true}"#,
+                "`scale_attn_by_inverse_layer_idx` is true, expected false",
+            ),
+            (r#"{"model_type": "gpt2", "scale_attn_weights": false}"#, "`scale_attn_weights` is false"),
+            (r#"{"model_type": "gpt2", "resid_pdrop": 1}"#, "`resid_pdrop` is 1, expected 0 or more"),
+            (r#"{"model_type": "gpt2", "eos_token_id": "x"}"#, "`eos_token_id` is \"x\", expected a whole"),
+            (
+                r#"{"model_type": "llama", "num_key_value_heads": 5}"#,
+                "`num_key_value_heads` is 5, expected a divisor of `num_attention_heads`, which is 32",
+            ),
+            (r#"{"model_type": "llama", "head_dim": 7}"#, "`head_dim` is 7, expected an even number"),
+            (r#"{"model_type": "llama", "rope_theta": 0}"#, "`rope_theta` is 0, expected a number above 0"),
+            (
+                r#"{"model_type": "llama", "rope_scaling": {"rope_type": "yarn", "factor": 2.0}}"#,
+                "`rope_scaling.rope_type` is \"yarn\", expected \"default\", \"linear\" or \"llama3\"",
+            ),
+            (
+                r#"{"model_type": "llama", "rope_scaling": {"type": "linear"}}"#,
+                "`rope_scaling.factor` is null",
+            ),
+            (r#"{"model_type": "llama", "rope_scaling": 7}"#, "`rope_scaling` is 7, expected a table"),
+            (r#"{"model_type": "qwen2", "use_sliding_window": true}"#, "`use_sliding_window` is true"),
+            (
+                r#"{"model_type": "mistral", "sliding_window": 0}"#,
+                "`sliding_window` is 0, expected at least 1",
+            ),
+        ] {
+            let message = read(json).unwrap_err().to_string();
+            assert!(message.contains(expected), "{message}");
+            assert!(!message.contains('\n'));
+        }
+    }
+
+    #[test]
+    fn a_model_that_transformers_cannot_build_is_refused() {
+        let (gpt2, llama) = (GptConfig::gpt2(31, 1, 64), GptConfig::llama(31, 1, 64));
+        let interleaved = Some(RotaryConfig { interleaved: true, ..RotaryConfig::default() });
+        for (config, expected) in [
+            (GptConfig { norm: NormPlacement::Post, ..gpt2.clone() }, "norm"),
+            (GptConfig { norm_kind: NormKind::Rms, ..gpt2.clone() }, "norm_kind"),
+            (GptConfig { gated: true, ..gpt2.clone() }, "gated"),
+            (GptConfig { attention_bias: false, ..gpt2.clone() }, "attention_bias"),
+            (GptConfig { d_head: 32, ..gpt2.clone() }, "d_head"),
+            (GptConfig { window: Some(3), ..gpt2 }, "window"),
+            (GptConfig { norm_kind: NormKind::Layer, ..llama.clone() }, "norm_kind"),
+            (GptConfig { gated: false, ..llama.clone() }, "gated"),
+            (GptConfig { rotary: interleaved, ..llama.clone() }, "rotary.interleaved"),
+            (GptConfig { hidden_dropout: 0.1, ..llama.clone() }, "hidden_dropout"),
+            (GptConfig { attention_output_bias: true, ..llama.clone() }, "attention_output_bias"),
+            (GptConfig { attention_bias: true, window: Some(3), ..llama.clone() }, "window"),
+            (GptConfig { n_kv_heads: 0, ..llama }, "n_kv_heads"),
+        ] {
+            match check_published(&config) {
+                Err(ModelError::Setting { key, .. }) => assert_eq!(key, expected),
+                other => panic!("{other:?}, expected `{expected}`"),
+            }
+        }
+    }
+}

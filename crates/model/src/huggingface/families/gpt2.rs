@@ -1,0 +1,129 @@
+//! GPT-2 (Radford et al. 2019): transformers' `GPT2LMHeadModel`, whose `Conv1D` stores matrices as this crate does, and
+//! queries, keys and values in one.
+
+use super::super::fields::Fields;
+use super::super::{TensorRule, TensorRules};
+use super::decoder::{fixed, no_window, only, read_ends, size, write_ends};
+use super::encoder_format::{activation_name, activation_of};
+use crate::Result;
+use crate::blocks::{Activation, NormKind, NormPlacement};
+use crate::gpt::GptConfig;
+use serde_json::{Map, Value, json};
+
+/// What `config.json` calls a field of [`GptConfig`].
+pub(super) fn key_of(field: &'static str) -> &'static str {
+    match field {
+        "n_layers" => "n_layer",
+        "d_model" => "n_embd",
+        "n_heads" => "n_head",
+        "d_ff" => "n_inner",
+        "max_positions" => "n_positions",
+        "norm_eps" => "layer_norm_epsilon",
+        "embedding_dropout" => "embd_pdrop",
+        "hidden_dropout" => "resid_pdrop",
+        "attention_dropout" => "attn_pdrop",
+        "init_std" => "initializer_range",
+        "begin_token_id" => "bos_token_id",
+        "end_token_id" => "eos_token_id",
+        other => other,
+    }
+}
+
+pub(super) fn read(fields: &Fields) -> Result<GptConfig> {
+    // What this crate's model does not do.
+    fixed(fields, "scale_attn_weights", true)?;
+    fixed(fields, "scale_attn_by_inverse_layer_idx", false)?;
+    fixed(fields, "add_cross_attention", false)?;
+    let (d_model, n_heads) = (size(fields, "n_embd", 768)?, size(fields, "n_head", 12)?);
+    if !d_model.is_multiple_of(n_heads) {
+        let expected = format!("a divisor of `n_embd`, which is {d_model}");
+        return Err(fields.refuse("n_head", &n_heads.into(), &expected));
+    }
+    let activation = match fields.text("activation_function")? {
+        None => Activation::GeluTanh,
+        Some(name) => activation_of(name, "activation_function", fields)?,
+    };
+    let number = |key: &str, default: f64| Ok::<_, crate::ModelError>(fields.number(key)?.unwrap_or(default));
+    let vocab_size = size(fields, "vocab_size", 50_257)?;
+    let config = GptConfig {
+        n_heads,
+        n_kv_heads: n_heads,
+        d_head: d_model / n_heads,
+        d_ff: size(fields, "n_inner", d_model.saturating_mul(4))?,
+        max_positions: size(fields, "n_positions", 1024)?,
+        norm_eps: number("layer_norm_epsilon", 1e-5)?,
+        activation,
+        embedding_dropout: number("embd_pdrop", 0.1)?,
+        hidden_dropout: number("resid_pdrop", 0.1)?,
+        attention_dropout: number("attn_pdrop", 0.1)?,
+        init_std: number("initializer_range", 0.02)?,
+        tied: fields.flag("tie_word_embeddings")?.unwrap_or(true),
+        begin_token_id: Some(50_256),
+        end_token_id: Some(50_256),
+        ..GptConfig::gpt2(vocab_size, size(fields, "n_layer", 12)?, d_model)
+    };
+    read_ends(fields, config)
+}
+
+pub(super) fn write(config: &GptConfig, map: &mut Map<String, Value>) -> Result<()> {
+    let class = "GPT-2";
+    only(class, "norm", config.norm, NormPlacement::Pre)?;
+    only(class, "norm_kind", config.norm_kind, NormKind::Layer)?;
+    only(class, "gated", config.gated, false)?;
+    only(class, "attention_bias", config.attention_bias, true)?;
+    only(class, "attention_output_bias", config.attention_output_bias, true)?;
+    only(class, "feed_forward_bias", config.feed_forward_bias, true)?;
+    only(class, "n_kv_heads", config.n_kv_heads, config.n_heads)?;
+    only(class, "d_head", config.n_heads * config.d_head, config.d_model)?;
+    no_window(class, config.window)?;
+    let mut set = |key: &str, value: Value| _ = map.insert(key.to_string(), value);
+    set("model_type", "gpt2".into());
+    set("architectures", json!(["GPT2LMHeadModel"]));
+    set("vocab_size", config.vocab_size.into());
+    set("n_layer", config.n_layers.into());
+    set("n_embd", config.d_model.into());
+    set("n_head", config.n_heads.into());
+    set("n_inner", config.d_ff.into());
+    set("n_positions", config.max_positions.into());
+    set("n_ctx", config.max_positions.into());
+    set("layer_norm_epsilon", config.norm_eps.into());
+    set("activation_function", activation_name(config.activation).into());
+    set("embd_pdrop", config.embedding_dropout.into());
+    set("resid_pdrop", config.hidden_dropout.into());
+    set("attn_pdrop", config.attention_dropout.into());
+    set("initializer_range", config.init_std.into());
+    set("tie_word_embeddings", config.tied.into());
+    write_ends(config, map);
+    Ok(())
+}
+
+pub(super) fn rules(config: &GptConfig) -> TensorRules {
+    let conv1d = |rules: TensorRules, tensor: &str, parameter: &str| {
+        let copy = |what| TensorRule::copy(&format!("{tensor}.{what}"), &format!("{parameter}.{what}"));
+        rules.with(copy("weight")).with(copy("bias"))
+    };
+    let fused = |axis, what: &str| {
+        let paths = ["query", "key", "value"].map(|map| format!("layers.*.attention.{map}.{what}"));
+        TensorRule::split(&format!("h.*.attn.c_attn.{what}"), axis, &paths.each_ref().map(String::as_str))
+    };
+    let mut rules = TensorRules::new()
+        .table("wte", "tokens")
+        .table("wpe", "positions.table")
+        .norm("h.*.ln_1", "layers.*.attention_norm")
+        .with(fused(1, "weight"))
+        .with(fused(0, "bias"))
+        .norm("h.*.ln_2", "layers.*.feed_forward_norm")
+        .norm("ln_f", "final_norm");
+    for (tensor, parameter) in [
+        ("h.*.attn.c_proj", "layers.*.attention.output"),
+        ("h.*.mlp.c_fc", "layers.*.feed_forward.up"),
+        ("h.*.mlp.c_proj", "layers.*.feed_forward.down"),
+    ] {
+        rules = conv1d(rules, tensor, parameter);
+    }
+    let head = match config.tied {
+        true => TensorRule::tie("lm_head.weight", "transformer.wte.weight"),
+        false => TensorRule::transpose("lm_head.weight", "output.weight"),
+    };
+    rules.within("transformer.", "").with(head).with_optional_prefixes(["module.", "transformer."])
+}
