@@ -220,6 +220,16 @@ pub enum DataError {
         least: usize,
     },
 
+    /// Running text without a token that another one predicts.
+    #[error(
+        "the text has {tokens} token{}, and a language model needs 2 at least",
+        if *tokens == 1 { "" } else { "s" }
+    )]
+    ShortText {
+        /// Its tokens.
+        tokens: u64,
+    },
+
     /// A tokenizer whose ids are not `0..vocab_size`.
     #[error(
         "the tokenizer has {vocab_size} pieces but none with id {missing}: models need ids without holes, from 0 on"

@@ -13,6 +13,7 @@
 //! Three parts may be your own, and each is handed to a constructor: an [`ExampleSampler`] cuts documents into
 //! examples, a [`Corruption`] replaces tokens, and an [`Assemble`] says what a [`Loader`] makes batches of.
 
+mod blocks;
 mod checksum;
 mod corpus;
 mod corruption;
@@ -36,6 +37,7 @@ mod split;
 mod tokens;
 mod unigram;
 
+pub use blocks::{BlockBatch, BlockConfig, BlockDocuments, BlockOrder, RunningText, TextBlocks};
 pub use checksum::{corpus_checksum, file_checksum};
 pub use corpus::{
     CorpusConfig, Document, DocumentStream, Format, OnError, SkipReport, documents, input_files,

@@ -103,12 +103,39 @@ impl PreparedCorpus {
         cache: &Path,
         progress: &dyn Progress,
     ) -> Result<(Self, PrepareReport)> {
+        Self::prepare_in(Unit::Sentence, config, base, tokenizer, cache, progress)
+    }
+
+    /// [`prepare`](Self::prepare) without telling sentences apart: a document's text goes to the tokenizer as it stands,
+    /// line ends and blanks and all, and counts as one sentence. One that is longer than
+    /// [`max_document_bytes`](CorpusConfig::max_document_bytes) is one document of several such sentences.
+    ///
+    /// # Errors
+    /// As [`prepare`](Self::prepare).
+    pub fn prepare_documents(
+        config: &CorpusConfig,
+        base: &Path,
+        tokenizer: &Tokenizer,
+        cache: &Path,
+        progress: &dyn Progress,
+    ) -> Result<(Self, PrepareReport)> {
+        Self::prepare_in(Unit::Document, config, base, tokenizer, cache, progress)
+    }
+
+    fn prepare_in(
+        unit: Unit,
+        config: &CorpusConfig,
+        base: &Path,
+        tokenizer: &Tokenizer,
+        cache: &Path,
+        progress: &dyn Progress,
+    ) -> Result<(Self, PrepareReport)> {
         let start = Instant::now();
         without_holes(tokenizer)?;
-        let key = key(config, base, tokenizer)?;
+        let key = key(unit, config, base, tokenizer)?;
         let (corpus, reused) = match Self::open(&cache.join(&key), &key) {
             Some(corpus) => (corpus, true),
-            None => (build(config, base, tokenizer, cache, &key, progress)?, false),
+            None => (build(unit, config, base, tokenizer, cache, &key, progress)?, false),
         };
         let report = PrepareReport {
             reused,
@@ -240,10 +267,22 @@ fn without_holes(tokenizer: &Tokenizer) -> Result<()> {
     }
 }
 
+/// What is handed to the tokenizer at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Unit {
+    /// A sentence of a paragraph.
+    Sentence,
+    /// A document as it stands.
+    Document,
+}
+
 /// A hash of everything that shapes the result.
-fn key(config: &CorpusConfig, base: &Path, tokenizer: &Tokenizer) -> Result<String> {
+fn key(unit: Unit, config: &CorpusConfig, base: &Path, tokenizer: &Tokenizer) -> Result<String> {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&FORMAT.to_le_bytes());
+    if unit == Unit::Document {
+        hasher.update(b"documents");
+    }
     for part in [settings(config), tokenizer.to_json()] {
         hasher.update(&(part.len() as u64).to_le_bytes());
         hasher.update(part.as_bytes());
@@ -262,26 +301,38 @@ struct Encoded {
     sentence_lengths: Vec<usize>,
 }
 
-fn encode(document: &Document, language: &str, tokenizer: &Tokenizer) -> cloze_tokenizer::Result<Encoded> {
+fn encode(
+    unit: Unit,
+    document: &Document,
+    language: &str,
+    tokenizer: &Tokenizer,
+) -> cloze_tokenizer::Result<Encoded> {
     let mut encoded = Encoded::default();
     let (mut ids, mut starts) = (Vec::new(), Vec::new());
-    for paragraph in document.paragraphs() {
-        for sentence in sentences(paragraph, language) {
-            ids.clear();
-            starts.clear();
-            tokenizer.encode_into(sentence, &mut ids, &mut starts)?;
-            if ids.is_empty() {
-                continue;
-            }
+    let mut add = |text: &str| {
+        ids.clear();
+        starts.clear();
+        tokenizer.encode_into(text, &mut ids, &mut starts)?;
+        if !ids.is_empty() {
             let stored = ids.iter().zip(&starts);
             encoded.tokens.extend(stored.map(|(id, start)| if *start { id | WORD_START } else { *id }));
             encoded.sentence_lengths.push(ids.len());
+        }
+        Ok::<(), cloze_tokenizer::Error>(())
+    };
+    match unit {
+        Unit::Document => add(document.text())?,
+        Unit::Sentence => {
+            for paragraph in document.paragraphs() {
+                sentences(paragraph, language).try_for_each(&mut add)?;
+            }
         }
     }
     Ok(encoded)
 }
 
 fn build(
+    unit: Unit,
     config: &CorpusConfig,
     base: &Path,
     tokenizer: &Tokenizer,
@@ -300,6 +351,8 @@ fn build(
     let mut document_ends = Output::create(partial.path().join("documents.bin"))?;
     let (mut n_tokens, mut n_sentences, mut n_documents, mut n_read) = (0u64, 0u64, 0u64, 0u64);
 
+    // Whether a document has tokens, and is not at its end.
+    let mut is_open = false;
     let mut source = documents(config, base)?;
     let mut chunk: Vec<Document> = Vec::new();
     loop {
@@ -319,16 +372,15 @@ fn build(
             break;
         }
         let encoded: Vec<_> =
-            chunk.par_iter().map(|document| encode(document, &config.language, tokenizer)).collect();
+            chunk.par_iter().map(|document| encode(unit, document, &config.language, tokenizer)).collect();
         for (document, encoded) in chunk.iter().zip(encoded) {
             n_read += 1;
+            let continues = unit == Unit::Document && document.continues();
             let document = encoded.map_err(|source| {
                 let beginning = document.text().chars().take(SHOWN).collect();
                 DataError::Document { number: n_read, beginning, source }
             })?;
-            if document.tokens.is_empty() {
-                continue;
-            }
+            is_open |= !document.tokens.is_empty();
             for token in &document.tokens {
                 tokens.write(&token.to_le_bytes())?;
             }
@@ -337,10 +389,18 @@ fn build(
                 n_sentences += 1;
                 sentence_ends.write(&n_tokens.to_le_bytes())?;
             }
-            n_documents += 1;
-            document_ends.write(&n_sentences.to_le_bytes())?;
+            if is_open && !continues {
+                is_open = false;
+                n_documents += 1;
+                document_ends.write(&n_sentences.to_le_bytes())?;
+            }
         }
         progress.prepared(source.bytes_read(), source.bytes_total(), n_tokens);
+    }
+    if is_open {
+        // What was to go on has gone wrong, and was left out.
+        n_documents += 1;
+        document_ends.write(&n_sentences.to_le_bytes())?;
     }
     if n_documents == 0 {
         let (files, skipped) = (config.files.clone(), source.skipped().clone());

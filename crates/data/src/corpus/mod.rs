@@ -8,6 +8,7 @@ mod jsonl;
 pub(crate) mod lines;
 mod parquet;
 mod text;
+mod whole;
 
 pub use files::input_files;
 pub(crate) use files::{files, format};
@@ -91,6 +92,8 @@ pub enum Format {
     Auto,
     /// Plain text, a blank line between documents.
     Text,
+    /// Plain text, a file a document, blank lines and all.
+    Whole,
     /// A JSON object a line, a document each.
     Jsonl,
     /// Parquet, a row a document. The text column holds strings, or bytes that are UTF-8.
@@ -135,6 +138,7 @@ impl std::fmt::Display for SkipReport {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Document {
     text: String,
+    continues: bool,
 }
 
 impl Document {
@@ -146,6 +150,11 @@ impl Document {
     /// The whole text.
     pub fn text(&self) -> &str {
         &self.text
+    }
+
+    /// Whether the next document is the rest of this one, which was too long to be held.
+    pub fn continues(&self) -> bool {
+        self.continues
     }
 
     /// The text's length in bytes.
@@ -243,6 +252,7 @@ impl DocumentStream {
             Format::Parquet => parquet::open(path, &self.config.text_column),
             Format::Jsonl => jsonl::open(path, &self.config),
             Format::Text | Format::Auto => text::open(path, &self.config),
+            Format::Whole => whole::open(path, &self.config),
         }
     }
 
@@ -270,21 +280,21 @@ impl DocumentStream {
     }
 
     /// A document within bounds: one that is too long is divided at the ends of lines.
-    fn divide(&mut self, text: String) {
+    fn divide(&mut self, text: String, continues: bool) {
         let max = self.config.max_document_bytes.max(1);
         if text.len() <= max {
-            self.parts.push_back(Document { text });
+            self.parts.push_back(Document { text, continues });
             return;
         }
         let mut part = String::new();
         for line in text.split_inclusive('\n').flat_map(|line| pieces(line, max)) {
             if !part.is_empty() && part.len() + line.len() > max {
                 self.skipped.count(DIVIDED);
-                self.parts.push_back(Document { text: std::mem::take(&mut part) });
+                self.parts.push_back(Document { text: std::mem::take(&mut part), continues: true });
             }
             part += line;
         }
-        self.parts.push_back(Document { text: part });
+        self.parts.push_back(Document { text: part, continues });
     }
 }
 
@@ -357,7 +367,7 @@ impl Iterator for DocumentStream {
                     if continues {
                         self.skipped.count(DIVIDED);
                     }
-                    self.divide(text);
+                    self.divide(text, continues);
                 }
                 Some(Err(problem)) => {
                     match problem.ends_file {
