@@ -23,6 +23,14 @@ const SHORT: [&str; 5] = [
     "eval.max_examples=8",
     "eval.heldout_fraction=0.2",
 ];
+/// The same of a language model.
+const SHORT_LANGUAGE_MODEL: [&str; 5] = [
+    "train.steps=2",
+    "train.batch_size=2",
+    "schedule.warmup_steps=1",
+    "eval.max_blocks=8",
+    "eval.heldout_fraction=0.2",
+];
 /// … and, where there is no checkpoint to go on with, a vocabulary that the stand-in has words for and a network
 /// of the same kind but small.
 const SMALL: [&str; 5] =
@@ -41,9 +49,14 @@ fn in_order(configs: &BTreeMap<String, Table>) -> Vec<(&String, bool)> {
 fn run(place: &Workplace, (name, config): (&String, &Table), out: &str, more: &[&str]) -> PathBuf {
     let tunes = config.contains_key("task");
     let has = |section: &str, key: &str| config[section].get(key).is_some();
-    let mut sets = if tunes { vec!["train.epochs=1"] } else { SHORT.to_vec() };
+    let mut sets = match (tunes, config.contains_key("objective")) {
+        (true, _) => vec!["train.epochs=1"],
+        (false, true) => SHORT_LANGUAGE_MODEL.to_vec(),
+        (false, false) => SHORT.to_vec(),
+    };
     sets.extend(has("train", "accumulate").then_some("train.accumulate=2"));
-    sets.extend(SMALL.iter().filter(|_| !tunes && !has("model", "path")));
+    let small = SMALL.iter().filter(|set| !set.starts_with("tokenizer.") || has("tokenizer", "vocab_size"));
+    sets.extend(small.filter(|_| !tunes && !has("model", "path")));
     let path = format!("configs/{name}.toml");
     let mut args = vec!["train", &path, "--out", out];
     args.extend(sets.into_iter().flat_map(|set| ["--set", set]));

@@ -308,6 +308,15 @@ pub enum TrainerError {
         mask: String,
     },
 
+    /// A text that cannot be scored.
+    #[error("{}: {reason}", path.display())]
+    Text {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+
     /// A text longer than the model's positions.
     #[error("the text has {tokens} tokens, the model in {} takes {max} at most: shorten it", folder.display())]
     TextTooLong {

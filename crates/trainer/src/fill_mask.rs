@@ -123,6 +123,49 @@ impl FillMask {
             .collect()
     }
 
+    /// Encodes texts as long as they are, whatever the tokenizer's file says.
+    pub(crate) fn set_whole_texts(&mut self) -> Result<()> {
+        Ok(self.tokenizer.set_truncation(None)?)
+    }
+
+    /// The sum of `−log P` of each token of a text, given all others, and how many they are: each is masked alone, in a copy
+    /// of the text of its own; copies of about `batch_tokens` tokens are worked on together. A text that is longer than
+    /// the model takes is cut into parts.
+    ///
+    /// # Errors
+    /// A text that the tokenizer refuses.
+    pub(crate) fn pseudo_losses(&self, text: &str, batch_tokens: usize) -> Result<(f64, u64)> {
+        let ids: Vec<i32> = self.tokenizer.encode(text, false)?.ids.iter().map(|id| *id as i32).collect();
+        let special = self.tokenizer.special_ids();
+        let [begin, end] = [special.cls, special.sep].map(|id| id.map(|id| id as i32));
+        let around = usize::from(begin.is_some()) + usize::from(end.is_some());
+        let mut sum = 0.0;
+        for part in ids.chunks(self.max_len.saturating_sub(around).max(1)) {
+            let whole: Vec<i32> = begin.into_iter().chain(part.iter().copied()).chain(end).collect();
+            let (first, len) = (usize::from(begin.is_some()), whole.len());
+            let places: Vec<usize> = (first..first + part.len()).collect();
+            for places in places.chunks((batch_tokens / len).max(1)) {
+                let mut tokens = TokenBatch::new().with_max_len(len);
+                let types = vec![0; len];
+                for place in places {
+                    let mut masked = whole.clone();
+                    masked[*place] = self.mask as i32;
+                    tokens.push(&masked, &types);
+                }
+                let vector = |values: Vec<i32>| {
+                    Tensor::<1, Int>::from_data(TensorData::new(values, [places.len()]), &self.device)
+                };
+                let positions = places.iter().enumerate().map(|(row, place)| (row * len + place) as i32);
+                let input = input::padded(&tokens, &self.device);
+                let logits = self.model.forward(input, vector(positions.collect()));
+                let labels = vector(places.iter().map(|place| whole[*place]).collect());
+                let losses = cloze_ops::cross_entropy(logits, labels);
+                sum += losses.into_data().iter::<f64>().sum::<f64>();
+            }
+        }
+        Ok((sum, ids.len() as u64))
+    }
+
     fn candidates(
         &self,
         text: &str,

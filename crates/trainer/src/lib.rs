@@ -13,9 +13,11 @@ pub mod finetune;
 mod fit;
 mod initial_model;
 pub mod input;
+pub mod language_model;
 pub mod layer_decay;
 pub mod memory;
 pub mod metrics;
+pub mod perplexity;
 pub mod pretraining;
 mod recompute;
 

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use cloze_trainer::config::{FolderConfig, ModelPreset, RunConfig};
+use cloze_trainer::config::{FolderConfig, LanguageModelConfig, ModelPreset, RunConfig};
 use cloze_trainer::engine::schedule::Schedule;
 use cloze_trainer::finetune::FineTuneConfig;
 
@@ -26,7 +26,7 @@ fn load(name: &str) -> RunConfig {
 fn every_config_resolves_and_reads_back_as_itself() {
     let mut names = Vec::new();
     for path in paths() {
-        if FineTuneConfig::is_at(&path).unwrap() {
+        if FineTuneConfig::is_at(&path).unwrap() || LanguageModelConfig::is_at(&path).unwrap() {
             continue;
         }
         let config = RunConfig::load(&path, &[]).unwrap_or_else(|error| panic!("{error}"));
@@ -56,6 +56,22 @@ fn every_fine_tuning_config_resolves_and_reads_back_as_itself() {
         let again = FineTuneConfig::load(resolved.path(), &[]).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(again, config);
     }
+}
+
+#[test]
+fn every_language_model_config_resolves_and_reads_back_as_itself() {
+    let mut names = Vec::new();
+    for path in paths().into_iter().filter(|path| LanguageModelConfig::is_at(path).unwrap()) {
+        let config = LanguageModelConfig::load(&path, &[]).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(path.file_stem().unwrap(), config.run.name.as_str());
+        let resolved = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
+        std::fs::write(&resolved, config.to_toml()).unwrap();
+        let again = LanguageModelConfig::load(resolved.path(), &[]).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(again, config);
+        names.push(config.run.name);
+    }
+    names.sort();
+    assert_eq!(names, ["gpt-mini-corpus", "gpt-shakespeare-char", "llama-mini-corpus"]);
 }
 
 #[test]
@@ -110,6 +126,23 @@ const TABLES: &[(&str, &[&str], &str)] = &[
     ("Pretraining", &["model.path=a", "tokenizer.kind=checkpoint"], "model.zzzzzzzz=1"),
     ("Pretraining", &[], "train.zzzzzzzz=1"),
     ("Pretraining", &[], "eval.zzzzzzzz=1"),
+    ("Language models", &[], "corpus.zzzzzzzz=1"),
+    ("Language models", &[], "blocks.zzzzzzzz=1"),
+    ("Language models", &[], "model.zzzzzzzz=1"),
+    ("Language models", &["model.shape=llama"], "model.rotary.zzzzzzzz=1"),
+    (
+        "Language models",
+        &["model.shape=llama", "model.rotary={ scaling = { kind = \"linear\", factor = 2.0 } }"],
+        "model.rotary.scaling.zzzzzzzz=1",
+    ),
+    (
+        "Language models",
+        &["model.shape=llama", "model.rotary={ scaling = { kind = \"llama3\" } }"],
+        "model.rotary.scaling.zzzzzzzz=1",
+    ),
+    ("Language models", &["model={ path = \"a\" }", "tokenizer.kind=checkpoint"], "model.zzzzzzzz=1"),
+    ("Language models", &[], "train.zzzzzzzz=1"),
+    ("Language models", &[], "eval.zzzzzzzz=1"),
     ("Fine-tuning", &["task.kind=classification"], "task.zzzzzzzz=1"),
     ("Fine-tuning", &["task.kind=regression"], "task.zzzzzzzz=1"),
     ("Fine-tuning", &["task.kind=tagging"], "task.zzzzzzzz=1"),
@@ -134,6 +167,7 @@ fn keys(part: &str, sets: &[&str], unknown: &str) -> Vec<String> {
     let sets: Vec<String> = sets.iter().chain([&unknown]).map(|set| (*set).to_owned()).collect();
     let error = match part {
         "Fine-tuning" => FineTuneConfig::load(&folder().join("sst2.toml"), &sets).err(),
+        "Language models" => LanguageModelConfig::load(folder().join("gpt-mini-corpus.toml"), &sets).err(),
         _ => RunConfig::load(folder().join("bert-tiny-sample.toml"), &sets).err(),
     };
     let error = error.unwrap_or_else(|| panic!("{unknown} is taken")).to_string();

@@ -6,6 +6,7 @@ mod devices;
 mod embed;
 mod eval;
 mod fill_mask;
+mod perplexity;
 mod predict;
 #[cfg(feature = "hub")]
 mod pull;
@@ -48,6 +49,7 @@ pub enum Command {
     Tokenizer(tokenizer::Command),
     FillMask(fill_mask::Args),
     Embed(embed::Args),
+    Perplexity(perplexity::Args),
     Convert(convert::Args),
     #[cfg(feature = "hub")]
     Pull(pull::Args),
@@ -64,6 +66,7 @@ pub fn run(command: Command) -> Result<()> {
         Command::Tokenizer(command) => tokenizer::run(command),
         Command::FillMask(args) => fill_mask::run(&args),
         Command::Embed(args) => embed::run(&args),
+        Command::Perplexity(args) => perplexity::run(&args),
         Command::Convert(args) => convert::run(&args),
         #[cfg(feature = "hub")]
         Command::Pull(args) => pull::run(&args),

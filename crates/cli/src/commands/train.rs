@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
-use cloze_trainer::config::RunConfig;
+use cloze_trainer::config::{LanguageModelConfig, RunConfig};
 use cloze_trainer::engine::{Outcome, OverSeeds, Plan, RunOptions, train_seeds};
 use cloze_trainer::finetune::FineTuneConfig;
 use cloze_trainer::metrics::progress::StderrProgress;
@@ -28,6 +28,7 @@ const CACHE: &str = "cache";
 /// resolved configuration, the metrics, checkpoints and, at the end, the model with its tokenizer
 /// as a Hugging Face folder, whose path is printed on standard output.
 ///
+/// A configuration with an [objective] trains a language model left to right.
 /// A configuration with a [task] fine-tunes a checkpoint on labelled data: the folder then receives the best
 /// model and, for development and test data, a report with every prediction.
 ///
@@ -73,6 +74,9 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Result<()> {
+    if LanguageModelConfig::is_at(&args.config).map_err(WrongUsage::new)? {
+        return carry_out::<LanguageModelConfig>(args);
+    }
     match FineTuneConfig::is_at(&args.config).map_err(WrongUsage::new)? {
         true => carry_out::<FineTuneConfig>(args),
         false => carry_out::<RunConfig>(args),

@@ -29,6 +29,7 @@
 //! # Ok::<(), cloze_trainer::TrainerError>(())
 //! ```
 
+mod language_model;
 pub(crate) mod layered;
 mod layers;
 mod sections;
@@ -47,6 +48,10 @@ use crate::engine::schedule::Schedule;
 pub use crate::engine::{CheckpointSection, LogSection, NonFinite, OptimizerSection, Precision};
 use crate::error::{Place, Result, TrainerError};
 pub use cloze_model::blocks::{Activation, NormPlacement};
+pub use language_model::{
+    HeldOut, LanguageModelConfig, LanguageModelEval, LanguageModelSection, LanguageModelShape,
+    NewLanguageModel, ObjectiveSection, PretrainedLanguageModel,
+};
 use layers::{Node, TAG, Value};
 pub use sections::{
     EvalSection, ModelPreset, ModelSection, NewModel, PretrainedModel, RunSection, TokenizerSection,
@@ -120,7 +125,7 @@ impl RunConfig {
     /// Those of [`load`](Self::load).
     pub fn parse(text: &str, name: &str, file: &Place, sets: &[String]) -> Result<Self> {
         let mut merged = layered::merge(text, name, file, sets, expand_model)?;
-        complete_model(&mut merged)?;
+        complete_model(&mut merged, &NEW_KEYS)?;
         strict::read(&merged, &known_keys(), |config| validate::validate(config))
     }
 
@@ -159,17 +164,25 @@ fn model_table(layer: &mut Node) -> Option<&mut BTreeMap<String, Node>> {
 const NEW: &str = "new";
 const PRETRAINED: &str = "pretrained";
 
-/// The kind of model that a layer's `model.path` or `model.preset` means, and the sizes that the preset stands
-/// for, under the layer's own.
-fn expand_model(layer: &mut Node) {
+/// Gives a layer's model its kind, which one of its keys tells.
+fn mark_model(layer: &mut Node, kinds: &[(&str, &str)]) {
     let Some(model) = model_table(layer) else {
         return;
     };
-    for (key, kind) in [("path", PRETRAINED), ("preset", NEW)] {
-        if let Some(place) = model.get(key).map(|node| node.place.clone()) {
-            model.entry(TAG.to_owned()).or_insert_with(|| Node::scalar(kind, place));
+    for (key, kind) in kinds {
+        if let Some(place) = model.get(*key).map(|node| node.place.clone()) {
+            model.entry(TAG.to_owned()).or_insert_with(|| Node::scalar(*kind, place));
         }
     }
+}
+
+/// The kind of model that a layer's `model.path` or `model.preset` means, and the sizes that the preset stands
+/// for, under the layer's own.
+fn expand_model(layer: &mut Node) {
+    mark_model(layer, &[("path", PRETRAINED), ("preset", NEW)]);
+    let Some(model) = model_table(layer) else {
+        return;
+    };
     let Some(Node { value: Value::Scalar(toml::Value::String(name)), place, .. }) = model.get("preset")
     else {
         return;
@@ -187,8 +200,8 @@ fn expand_model(layer: &mut Node) {
 }
 
 /// What the merged config leaves to be understood: a model without a `path` is new, and one with a `path` has
-/// its own tokenizer and its own sizes.
-fn complete_model(merged: &mut Node) -> Result<()> {
+/// its own tokenizer and its own sizes: none of `new_keys`.
+fn complete_model(merged: &mut Node, new_keys: &[&str]) -> Result<()> {
     let of_model = merged.place_of("model");
     let Some(model) = model_table(merged) else {
         return Ok(());
@@ -203,7 +216,7 @@ fn complete_model(merged: &mut Node) -> Result<()> {
     let own = [TAG, "path", "hidden_dropout", "attention_dropout"];
     let clash = of_new.filter(|key| !own.contains(key)).find_map(|key| Some((key, model.get(key)?)));
     // A misspelt key is left for strict reading to refuse.
-    if let Some((key, node)) = clash.filter(|(key, _)| *key == "preset" || NEW_KEYS.contains(key)) {
+    if let Some((key, node)) = clash.filter(|(key, _)| *key == "preset" || new_keys.contains(key)) {
         return Err(TrainerError::BadValue {
             place: node.place.clone(),
             key: format!("model.{key}"),
@@ -254,7 +267,7 @@ schedule.kind = "linear"
 fn known_keys() -> Vec<String> {
     let config = Node::parse(MINIMAL, &Place::argument("")).and_then(|mut node| {
         expand_model(&mut node);
-        complete_model(&mut node)?;
+        complete_model(&mut node, &NEW_KEYS)?;
         strict::read::<RunConfig>(&node, &[], |_| Ok(()))
     });
     config.map_or_else(|_| Vec::new(), |config| flatten(&config).into_keys().collect())

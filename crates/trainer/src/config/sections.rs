@@ -45,6 +45,8 @@ pub enum TokenizerSection {
         #[serde(default = "defaults::min_frequency")]
         min_frequency: u64,
     },
+    /// A vocabulary of the corpus's characters, each a piece: for small language models.
+    TrainCharacters {},
     /// A tokenizer that exists: a `tokenizer.json`, a `vocab.txt` or a folder with either.
     Load {
         /// The file or folder, relative to the current directory.
@@ -55,11 +57,25 @@ pub enum TokenizerSection {
 }
 
 impl TokenizerSection {
+    /// The name in configs.
+    pub(super) fn kind(&self) -> &'static str {
+        match self {
+            Self::TrainWordpiece { .. } => "train-wordpiece",
+            Self::TrainByteBpe { .. } => "train-byte-bpe",
+            Self::TrainCharacters {} => "train-characters",
+            Self::Load { .. } => "load",
+            Self::Checkpoint {} => "checkpoint",
+        }
+    }
+
     /// The file or folder that it is loaded from, where it is.
     pub fn path(&self) -> Option<&PathBuf> {
         match self {
             Self::Load { path } => Some(path),
-            Self::TrainWordpiece { .. } | Self::TrainByteBpe { .. } | Self::Checkpoint {} => None,
+            Self::TrainWordpiece { .. }
+            | Self::TrainByteBpe { .. }
+            | Self::TrainCharacters {}
+            | Self::Checkpoint {} => None,
         }
     }
 }

@@ -3,11 +3,14 @@
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
-use cloze_data::{MaskingConfig, PairConfig};
+use cloze_data::{CorpusConfig, MaskingConfig, PairConfig};
 use cloze_model::ModelError;
 use cloze_model::huggingface::{Architecture, SaveConfig};
 
-use super::{ModelSection, NewModel, OptimizerSection, RunConfig, TokenizerSection};
+use super::{
+    CheckpointSection, LogSection, ModelSection, NewModel, OptimizerSection, RunConfig, TokenizerSection,
+    TrainSection,
+};
 use crate::engine::schedule::Schedule;
 use crate::error::{Place, TrainerError};
 
@@ -34,26 +37,28 @@ pub(crate) type Check = Result<(), Complaint>;
 
 /// Checks every value of `config` and how they go together; the first complaint is returned.
 pub(super) fn validate(config: &RunConfig) -> Check {
-    corpus(config)?;
-    tokenizer(config)?;
-    goes_with_the_model(config)?;
+    corpus(&config.corpus)?;
+    let expected = "another one: characters have no mask";
+    let has_mask = config.tokenizer != TokenizerSection::TrainCharacters {};
+    ensure(has_mask, "tokenizer.kind", config.tokenizer.kind(), expected)?;
+    tokenizer(&config.tokenizer)?;
+    goes_with_the_model(&config.tokenizer, matches!(config.model, ModelSection::New(_)))?;
     examples(config)?;
     model(config)?;
-    train(config)?;
+    train(&config.train, config.examples.seq_len)?;
     optimizer(&config.optimizer)?;
-    schedule(config)?;
+    schedule(&config.schedule, config.train.steps)?;
     reports(config)
 }
 
-fn corpus(config: &RunConfig) -> Check {
-    let corpus = &config.corpus;
+pub(super) fn corpus(corpus: &CorpusConfig) -> Check {
     ensure(!corpus.files.is_empty(), "corpus.files", "[]", "at least one file, folder or glob")?;
     at_least(1, "corpus.max_line_bytes", corpus.max_line_bytes)?;
     at_least(1, "corpus.max_document_bytes", corpus.max_document_bytes)
 }
 
-fn tokenizer(config: &RunConfig) -> Check {
-    match config.tokenizer {
+pub(super) fn tokenizer(tokenizer: &TokenizerSection) -> Check {
+    match *tokenizer {
         // Five special tokens and an alphabet are the least a vocabulary can do with; for bytes it is 256.
         TokenizerSection::TrainWordpiece { vocab_size, .. } => {
             at_least(32, "tokenizer.vocab_size", vocab_size)
@@ -61,26 +66,20 @@ fn tokenizer(config: &RunConfig) -> Check {
         TokenizerSection::TrainByteBpe { vocab_size, .. } => {
             at_least(261, "tokenizer.vocab_size", vocab_size)
         }
-        TokenizerSection::Load { .. } | TokenizerSection::Checkpoint {} => Ok(()),
+        TokenizerSection::TrainCharacters {}
+        | TokenizerSection::Load { .. }
+        | TokenizerSection::Checkpoint {} => Ok(()),
     }
 }
 
 /// With a checkpoint its tokenizer, and no other.
-fn goes_with_the_model(config: &RunConfig) -> Check {
-    let kind = match config.tokenizer {
-        TokenizerSection::TrainWordpiece { .. } => "train-wordpiece",
-        TokenizerSection::TrainByteBpe { .. } => "train-byte-bpe",
-        TokenizerSection::Load { .. } => "load",
-        TokenizerSection::Checkpoint {} => "checkpoint",
+pub(super) fn goes_with_the_model(tokenizer: &TokenizerSection, is_new: bool) -> Check {
+    let is_own = *tokenizer == TokenizerSection::Checkpoint {};
+    let (fits, expected) = match is_new {
+        true => (!is_own, "another one: a new model has no checkpoint"),
+        false => (is_own, "no `[tokenizer]` beside `model.path`: the vocabulary is the checkpoint's"),
     };
-    let is_own = config.tokenizer == TokenizerSection::Checkpoint {};
-    let (fits, expected) = match config.model {
-        ModelSection::New(_) => (!is_own, "another one: a new model has no checkpoint"),
-        ModelSection::Pretrained(_) => {
-            (is_own, "no `[tokenizer]` beside `model.path`: the vocabulary is the checkpoint's")
-        }
-    };
-    ensure(fits, "tokenizer.kind", kind, expected)
+    ensure(fits, "tokenizer.kind", tokenizer.kind(), expected)
 }
 
 fn examples(config: &RunConfig) -> Check {
@@ -164,11 +163,11 @@ fn model(config: &RunConfig) -> Check {
     )
 }
 
-fn train(config: &RunConfig) -> Check {
-    let train = &config.train;
+/// `[train]` with sequences of so many tokens.
+pub(super) fn train(train: &TrainSection, seq_len: usize) -> Check {
     at_least(1, "train.steps", train.steps)?;
     // Tokens of a batch are numbered in 31 bits.
-    within(1..=MOST / config.examples.seq_len.max(1), "train.batch_size", train.batch_size)?;
+    within(1..=MOST / seq_len.clamp(1, MOST), "train.batch_size", train.batch_size)?;
     within(1..=MOST, "train.accumulate", train.accumulate)?;
     within(1..=256, "train.workers", train.workers)?;
     within(1..=65_536, "train.prefetch", train.prefetch)
@@ -189,15 +188,16 @@ pub(crate) fn optimizer(optimizer: &OptimizerSection) -> Check {
     Ok(())
 }
 
-fn schedule(config: &RunConfig) -> Check {
-    let (warmup, steps) = (config.schedule.warmup_steps(), config.train.steps);
+/// `[schedule]` of a run of so many steps.
+pub(super) fn schedule(schedule: &Schedule, steps: u64) -> Check {
+    let warmup = schedule.warmup_steps();
     ensure(
         warmup <= steps,
         "schedule.warmup_steps",
         warmup,
         format!("at most `train.steps`, which is {steps}"),
     )?;
-    final_fraction(&config.schedule)
+    final_fraction(schedule)
 }
 
 /// What a schedule of any run needs besides a warm-up that fits.
@@ -219,9 +219,14 @@ fn reports(config: &RunConfig) -> Check {
     at_least(1, "eval.batch_size", config.eval.batch_size)?;
     at_least(1, "eval.max_examples", config.eval.max_examples)?;
     at_least(1, "eval.patience", config.eval.patience.unwrap_or(1))?;
-    at_least(1, "checkpoint.every", config.checkpoint.every)?;
-    at_least(1, "checkpoint.keep_last", config.checkpoint.keep_last)?;
-    at_least(1, "log.every", config.log.every)
+    records(&config.checkpoint, &config.log)
+}
+
+/// `[checkpoint]` and `[log]`.
+pub(super) fn records(checkpoint: &CheckpointSection, log: &LogSection) -> Check {
+    at_least(1, "checkpoint.every", checkpoint.every)?;
+    at_least(1, "checkpoint.keep_last", checkpoint.keep_last)?;
+    at_least(1, "log.every", log.every)
 }
 
 pub(crate) fn ensure(

@@ -20,10 +20,12 @@ use burn::module::Module;
 use cloze_data::input_files;
 use cloze_evaluation::table;
 pub use objective::{BertPretraining, HeldOutSums, figure};
+pub(crate) use pulse::Pulse;
 pub use recipe::{PretrainingRecipe, PretrainingSplits};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 pub use tokenizer::run_tokenizer;
+pub(crate) use tokenizer::{TokenizerRequest, tokenizer_of};
 
 /// Pretrains a BERT as `config` says: tokenizer, corpus, steps, evaluations, checkpoints, export.
 ///

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 /// Notes on a stretch of work before the first step: none within the first two seconds, then one every
 /// two.
-pub(super) struct Pulse<'a> {
+pub(crate) struct Pulse<'a> {
     start: Instant,
     shown: Cell<Instant>,
     progress: RefCell<&'a mut dyn RunProgress>,

@@ -1,17 +1,18 @@
 //! The tokenizer of a pretraining run: loaded, or trained on the run's texts.
 
 use super::pulse::Pulse;
-use crate::config::{ModelSection, RunConfig, TokenizerSection};
+use crate::config::{RunConfig, TokenizerSection};
 use crate::engine::checkpoint::Checkpoints;
 use crate::engine::origin::{Origin, PROGRAM, TokenizerOrigin};
 use crate::engine::run_folder::RunFolder;
 use crate::metrics::progress::RunProgress;
 use crate::{Result, TrainerError};
-use cloze_data::{corpus_checksum, file_checksum};
+use cloze_data::{CorpusConfig, corpus_checksum, file_checksum};
 use cloze_evaluation::table;
 use cloze_evaluation::whole_file::write_whole;
 use cloze_tokenizer::Tokenizer;
 use cloze_tokenizer::train::{BpeTrainer, TrainProgress, WordPieceTrainer};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Instant;
 
@@ -28,13 +29,40 @@ pub fn run_tokenizer(
     resume: bool,
     progress: &mut dyn RunProgress,
 ) -> Result<Tokenizer> {
+    let request = TokenizerRequest {
+        section: &config.tokenizer,
+        corpus: &config.corpus,
+        checkpoint: config.model.as_pretrained().map(|model| model.path.as_path()),
+        end_of_text: false,
+    };
+    tokenizer_of(&request, folder, resume, progress)
+}
+
+/// What a run says of its tokenizer.
+pub(crate) struct TokenizerRequest<'a> {
+    pub section: &'a TokenizerSection,
+    pub corpus: &'a CorpusConfig,
+    /// The folder of the model that the run begins with, if it begins with one.
+    pub checkpoint: Option<&'a Path>,
+    /// Whether a trained vocabulary of bytes has `<|endoftext|>` for its only special piece, as GPT-2's, and not
+    /// RoBERTa's.
+    pub end_of_text: bool,
+}
+
+/// [`run_tokenizer`] of any run.
+pub(crate) fn tokenizer_of(
+    request: &TokenizerRequest<'_>,
+    folder: &RunFolder,
+    resume: bool,
+    progress: &mut dyn RunProgress,
+) -> Result<Tokenizer> {
     let path = folder.tokenizer();
     if resume && path.exists() && !Checkpoints::open(folder.checkpoints())?.steps()?.is_empty() {
         // The checkpoint tells whether the texts or the tokenizer have changed since.
         return Ok(Tokenizer::load(&path)?);
     }
     let start = Instant::now();
-    let trained_from = trained_from(config)?;
+    let trained_from = trained_from(request)?;
     let origin = folder.origin()?;
     if let (Some(key), Some(before)) = (&trained_from, &origin.tokenizer)
         && before.trained_from == *key
@@ -46,7 +74,7 @@ pub fn run_tokenizer(
     if trained_from.is_some() {
         progress.note("training the tokenizer");
     }
-    let tokenizer = make_tokenizer(config, &Pulse::new(progress))?;
+    let tokenizer = make_tokenizer(request, &Pulse::new(progress))?;
     write_whole(&path, tokenizer.to_json().as_bytes())?;
     let tokenizer_origin = trained_from
         .map(|trained_from| {
@@ -64,20 +92,27 @@ pub fn run_tokenizer(
 
 /// What tells a trained tokenizer from any other: the program, the settings and the texts. `None` for one that is
 /// loaded.
-fn trained_from(config: &RunConfig) -> Result<Option<String>> {
-    if matches!(config.tokenizer, TokenizerSection::Load { .. } | TokenizerSection::Checkpoint {}) {
+fn trained_from(request: &TokenizerRequest<'_>) -> Result<Option<String>> {
+    let TokenizerRequest { section, corpus, end_of_text, .. } = request;
+    if matches!(section, TokenizerSection::Load { .. } | TokenizerSection::Checkpoint {}) {
         return Ok(None);
     }
-    let section = serde_json::to_string(&config.tokenizer).expect("a section serialises");
-    let corpus = corpus_checksum(&config.corpus, Path::new(""))?;
-    Ok(Some(format!("{PROGRAM}, {section}, corpus {corpus}")))
+    let section = serde_json::to_string(section).expect("a section serialises");
+    let corpus = corpus_checksum(corpus, Path::new(""))?;
+    let special = if *end_of_text { format!(", {END_OF_TEXT}") } else { String::new() };
+    Ok(Some(format!("{PROGRAM}, {section}{special}, corpus {corpus}")))
 }
 
+/// The piece that begins and ends a text in GPT-2's vocabulary.
+const END_OF_TEXT: &str = "<|endoftext|>";
+/// Stands for characters that a vocabulary of characters does not have.
+const UNKNOWN: &str = "<unk>";
+
 /// Loads a tokenizer, or trains one on the whole corpus.
-fn make_tokenizer(config: &RunConfig, pulse: &Pulse<'_>) -> Result<Tokenizer> {
-    let RunConfig { tokenizer: section, corpus, .. } = config;
-    if let ModelSection::Pretrained(model) = &config.model {
-        let mut tokenizer = Tokenizer::load(&model.path)?;
+fn make_tokenizer(request: &TokenizerRequest<'_>, pulse: &Pulse<'_>) -> Result<Tokenizer> {
+    let TokenizerRequest { section, corpus, checkpoint, end_of_text } = *request;
+    if let Some(path) = checkpoint {
+        let mut tokenizer = Tokenizer::load(path)?;
         // What it was last used for may have been shorter texts than the model takes.
         tokenizer.set_truncation(None)?;
         tokenizer.set_padding(None)?;
@@ -92,7 +127,18 @@ fn make_tokenizer(config: &RunConfig, pulse: &Pulse<'_>) -> Result<Tokenizer> {
                 .train_with(texts, &mut report)?
         }
         TokenizerSection::TrainByteBpe { vocab_size, min_frequency } => {
-            BpeTrainer { vocab_size, min_frequency, ..Default::default() }.train_with(texts, &mut report)?
+            let mut trainer = BpeTrainer { vocab_size, min_frequency, ..Default::default() };
+            if end_of_text {
+                trainer.special_tokens = vec![END_OF_TEXT.into()];
+            }
+            trainer.train_with(texts, &mut report)?
+        }
+        TokenizerSection::TrainCharacters {} => {
+            let mut alphabet = BTreeSet::new();
+            for text in texts {
+                alphabet.extend(text?.chars());
+            }
+            Tokenizer::characters(alphabet, [UNKNOWN, END_OF_TEXT], Some(UNKNOWN))?
         }
         TokenizerSection::Load { ref path } => Tokenizer::load(path)?,
         TokenizerSection::Checkpoint {} => {

@@ -1,0 +1,125 @@
+//! `cloze perplexity`.
+
+use std::fs::File;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, anyhow};
+use clap::builder::RangedU64ValueParser;
+use cloze_evaluation::table;
+use cloze_trainer::TrainerError;
+use cloze_trainer::perplexity::{Perplexity, TextScore};
+use serde::Serialize;
+
+use crate::compute::Compute;
+use crate::failure::WrongUsage;
+use crate::model;
+use crate::output::Output;
+
+/// Measure how well a language model predicts texts.
+///
+/// A left-to-right model (GPT-2, Llama, Mistral, Qwen2) reads each file in windows as long as its positions, which begin
+/// --stride tokens apart; of each window the tokens are predicted that no window before had. Perplexity is the exponential
+/// of the mean of −log P(token | tokens before it).
+///
+/// A masked model (BERT and the like) reads lines, and predicts each token from all others of its line, with that token
+/// alone masked: the pseudo-perplexity of Salazar et al. 2020. It is not to be compared with the other.
+///
+/// Bits per byte and the perplexity of words are comparable between vocabularies.
+#[derive(clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  cloze perplexity --model runs/gpt-mini-corpus/model held-out.txt
+  cloze perplexity --model openai-community/gpt2 --stride 256 --json book.txt
+  cloze perplexity --model google-bert/bert-base-uncased sentences.txt")]
+pub struct Args {
+    #[arg(long, value_name = "MODEL", help = model::HELP)]
+    model: String,
+    /// Tokens from the beginning of a window to that of the next one, at most the model's positions (default: half of
+    /// them). The fewer, the more each token has before it, and the longer it takes.
+    #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
+    stride: Option<usize>,
+    /// Print an object of JSON for each file, and one for all if there are several.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    compute: Compute,
+    /// Text files in UTF-8.
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+}
+
+#[derive(Serialize)]
+struct Object<'a> {
+    /// None of all files together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<&'a Path>,
+    perplexity: f64,
+    #[serde(flatten)]
+    score: &'a TextScore,
+    bits_per_byte: f64,
+    word_perplexity: f64,
+}
+
+pub fn run(args: &Args) -> Result<()> {
+    let device = args.compute.open()?;
+    let folder = model::folder(&args.model)?;
+    let mut model = Perplexity::load(&folder, args.stride, &device).map_err(|error| match error {
+        TrainerError::Setting { key, found, expected } => {
+            WrongUsage::new(anyhow!("{key} is {found}; expected {expected}")).into()
+        }
+        error => anyhow::Error::from(error),
+    })?;
+    if args.compute.int8 {
+        model.quantize_int8();
+    }
+    let mut output = Output::new();
+    let mut all = TextScore::default();
+    for path in &args.files {
+        let file = File::open(path).and_then(|file| match file.metadata()?.is_dir() {
+            true => Err(std::io::ErrorKind::IsADirectory.into()),
+            false => Ok(file),
+        });
+        let file = file.map_err(|error| anyhow!("cannot read {}: {error}", path.display()))?;
+        let score = args.compute.run(|| model.score(BufReader::new(file), path))?;
+        print(&mut output, Some(path), &model, &score, args.json)?;
+        all += score;
+    }
+    if args.files.len() > 1 {
+        print(&mut output, None, &model, &all, args.json)?;
+    }
+    output.flush()
+}
+
+/// Prints a file's figures as soon as they are there, or those of all files.
+fn print(
+    output: &mut Output,
+    file: Option<&Path>,
+    model: &Perplexity,
+    score: &TextScore,
+    json: bool,
+) -> Result<()> {
+    let (bits_per_byte, word_perplexity) = (score.bits_per_byte(), score.word_perplexity());
+    if json {
+        let perplexity = score.perplexity();
+        let object = Object { file, perplexity, score, bits_per_byte, word_perplexity };
+        output.line(serde_json::to_string(&object)?)?;
+        return output.flush();
+    }
+    let kind = match model {
+        Perplexity::Masked(_) => "pseudo-perplexity",
+        _ => "perplexity",
+    };
+    let title = file.map_or("all files".to_owned(), |file| file.display().to_string());
+    let rows = [
+        (kind, format!("{:.3}", score.perplexity())),
+        ("nats a token", format!("{:.4}", score.nats / score.tokens as f64)),
+        ("bits a byte", format!("{bits_per_byte:.4}")),
+        ("perplexity of words", format!("{word_perplexity:.2}")),
+        ("tokens", table::grouped(score.tokens)),
+        ("bytes", table::grouped(score.bytes)),
+        ("words", table::grouped(score.words)),
+    ];
+    output.line(table::facts(&title, rows))?;
+    output.flush()
+}

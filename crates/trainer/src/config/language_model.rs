@@ -1,0 +1,503 @@
+//! A language-model run's configuration, read as strictly as a [pretraining run's](super::RunConfig).
+
+use super::layers::Node;
+use super::validate::{self, Check, Complaint, at_least, below_one, ensure, positive};
+use super::{
+    CheckpointSection, LogSection, NEW, OptimizerSection, PRETRAINED, RunSection, TokenizerSection,
+    TrainSection, complete_model, layered, mark_model, strict,
+};
+use crate::engine::FolderConfig;
+use crate::engine::schedule::Schedule;
+use crate::error::{Place, Result};
+use cloze_data::{BlockConfig, CorpusConfig};
+use cloze_model::ModelError;
+use cloze_model::blocks::{Activation, RotaryConfig};
+use cloze_model::gpt::GptConfig;
+use cloze_model::huggingface::check_published;
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+/// Everything that a run is told which trains a left-to-right language model.
+///
+/// [`LanguageModelConfig::load`] resolves one from a file, whose `[objective]` tells it from a pretraining run's.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct LanguageModelConfig {
+    /// `[run]`: name and seed.
+    pub run: RunSection,
+    /// `[objective]`: what is predicted.
+    pub objective: ObjectiveSection,
+    /// `[corpus]`: the text.
+    pub corpus: CorpusConfig,
+    /// `[tokenizer]`: the vocabulary.
+    pub tokenizer: TokenizerSection,
+    /// `[blocks]`: how running text is cut.
+    pub blocks: BlockConfig,
+    /// `[model]`: the model, new or a checkpoint's.
+    pub model: LanguageModelSection,
+    /// `[train]`: steps and batches.
+    pub train: TrainSection,
+    /// `[optimizer]`: AdamW or LAMB.
+    pub optimizer: OptimizerSection,
+    /// `[schedule]`: the learning rate over the steps.
+    pub schedule: Schedule,
+    /// `[eval]`: evaluation on held-out text.
+    #[serde(default)]
+    pub eval: LanguageModelEval,
+    /// `[checkpoint]`: what is kept to resume from.
+    #[serde(default)]
+    pub checkpoint: CheckpointSection,
+    /// `[log]`: how often metrics are written.
+    #[serde(default)]
+    pub log: LogSection,
+}
+
+/// `[objective]`: what is predicted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+#[non_exhaustive]
+pub enum ObjectiveSection {
+    /// Each token, from those before it.
+    LeftToRight {},
+}
+
+/// `[model]`: what is trained. The `kind` need not be written: with a `path` it is `"pretrained"`, else `"new"`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum LanguageModelSection {
+    /// A model with random weights.
+    New(NewLanguageModel),
+    /// A checkpoint's weights, to go on with.
+    Pretrained(PretrainedLanguageModel),
+}
+
+/// The published models that a new one is of the shape of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum LanguageModelShape {
+    /// GPT-2: learned positions, layer normalisation, biases.
+    #[default]
+    Gpt2,
+    /// Llama: rotary positions, normalisation by the root of the mean square, gates.
+    Llama,
+}
+
+/// A new left-to-right model. The vocabulary's size is the tokenizer's.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct NewLanguageModel {
+    /// Which model it is of the shape of. Default `"gpt2"`.
+    #[serde(default)]
+    pub shape: LanguageModelShape,
+    /// Layers.
+    pub n_layers: usize,
+    /// Width of the hidden states.
+    pub d_model: usize,
+    /// Heads of queries.
+    pub n_heads: usize,
+    /// Heads of keys and values; divides `n_heads`. Default `n_heads`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub n_kv_heads: Option<usize>,
+    /// Width of a head. Default `d_model / n_heads`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub d_head: Option<usize>,
+    /// Inner width of the feed-forward. Default `4 · d_model`, or with gates two thirds of that, rounded up to 32.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub d_ff: Option<usize>,
+    /// Longest sequence, in tokens. Default 1,024.
+    #[serde(default = "max_positions")]
+    pub max_positions: usize,
+    /// Rotary positions, of Llama's shape. Default `theta` = 10,000.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rotary: Option<RotaryConfig>,
+    /// A token sees so many tokens before it at most, of Llama's shape. Default all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<usize>,
+    /// The feed-forward's activation. Default the shape's: `"gelu-tanh"` or `"silu"`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub activation: Option<Activation>,
+    /// Added to the variance or the mean square in normalisations. Default the shape's: 1e-5 or 1e-6.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub norm_eps: Option<f64>,
+    /// Whether the projection onto the vocabulary is the embedding table. Default true.
+    #[serde(default = "yes")]
+    pub tied: bool,
+    /// Dropout of embeddings and of each sublayer's output. Default 0.
+    #[serde(default)]
+    pub hidden_dropout: f64,
+    /// Dropout of the attention probabilities. Default 0.
+    #[serde(default)]
+    pub attention_dropout: f64,
+    /// Standard deviation of the truncated normal that weights start from. Default 0.02.
+    #[serde(default = "init_std")]
+    pub init_std: f64,
+}
+
+fn max_positions() -> usize {
+    1024
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn init_std() -> f64 {
+    0.02
+}
+
+impl NewLanguageModel {
+    /// The model for a vocabulary of so many pieces.
+    pub fn gpt(&self, vocab_size: usize) -> GptConfig {
+        let base = match self.shape {
+            LanguageModelShape::Gpt2 => GptConfig::gpt2(vocab_size, self.n_layers, self.d_model),
+            LanguageModelShape::Llama => GptConfig::llama(vocab_size, self.n_layers, self.d_model),
+        };
+        let mut config = base;
+        config.n_heads = self.n_heads;
+        config.n_kv_heads = self.n_kv_heads.unwrap_or(self.n_heads);
+        config.d_head = self.d_head.unwrap_or(self.d_model / self.n_heads.max(1));
+        config.d_ff = self.d_ff.unwrap_or(config.d_ff);
+        config.max_positions = self.max_positions;
+        config.rotary = self.rotary.clone().or(config.rotary);
+        config.window = self.window;
+        config.activation = self.activation.unwrap_or(config.activation);
+        config.norm_eps = self.norm_eps.unwrap_or(config.norm_eps);
+        config.tied = self.tied;
+        config.embedding_dropout = self.hidden_dropout;
+        config.hidden_dropout = self.hidden_dropout;
+        config.attention_dropout = self.attention_dropout;
+        config.init_std = self.init_std;
+        config
+    }
+}
+
+/// A checkpoint that training goes on from. Its sizes and its tokenizer are its own.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct PretrainedLanguageModel {
+    /// The Hugging Face folder, relative to the current directory; programs may take a hub's name too.
+    pub path: PathBuf,
+    /// Dropout of embeddings and of each sublayer's output. Default the checkpoint's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hidden_dropout: Option<f64>,
+    /// Dropout of the attention probabilities. Default the checkpoint's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attention_dropout: Option<f64>,
+}
+
+/// `[eval]`: evaluation on held-out text.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
+pub struct LanguageModelEval {
+    /// Share of the text held out from training, between 0 and 1. Default 0.05.
+    pub heldout_fraction: f64,
+    /// Which text that is. Default `"documents"`.
+    pub heldout: HeldOut,
+    /// Steps between evaluations; the last step is always followed by one. Default 1,000.
+    pub every: u64,
+    /// Blocks in a batch. Default 16.
+    pub batch_size: usize,
+    /// Blocks evaluated at most, the first ones, the same each time. Default 2,000.
+    pub max_blocks: usize,
+    /// Evaluations in a row without a lower loss after which training ends; the best model is then the result. Without
+    /// it, all steps are made, and the last model is the result.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub patience: Option<u64>,
+}
+
+/// Which text is held out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum HeldOut {
+    /// Documents that the seed draws.
+    #[default]
+    Documents,
+    /// The end of the text: the share counts tokens.
+    End,
+}
+
+impl Default for LanguageModelEval {
+    fn default() -> Self {
+        Self {
+            heldout_fraction: 0.05,
+            heldout: HeldOut::default(),
+            every: 1_000,
+            batch_size: 16,
+            max_blocks: 2_000,
+            patience: None,
+        }
+    }
+}
+
+/// The keys of a [`NewLanguageModel`] that a checkpoint decides.
+const NEW_KEYS: [&str; 14] = [
+    "shape",
+    "n_layers",
+    "d_model",
+    "n_heads",
+    "n_kv_heads",
+    "d_head",
+    "d_ff",
+    "max_positions",
+    "rotary",
+    "window",
+    "activation",
+    "norm_eps",
+    "tied",
+    "init_std",
+];
+
+/// Keys, or starts of keys, that change no weight.
+const FREE_KEYS: [&str; 9] = [
+    "run.name",
+    "train.workers",
+    "train.prefetch",
+    "train.recompute",
+    "eval.every",
+    "eval.batch_size",
+    "eval.max_blocks",
+    "checkpoint.",
+    "log.",
+];
+
+impl LanguageModelConfig {
+    /// Whether the config file at `path` is of such a run, by its `[objective]`.
+    ///
+    /// # Errors
+    /// A file that cannot be read or is no TOML.
+    pub fn is_at(path: &Path) -> Result<bool> {
+        layered::has_table(path, "objective")
+    }
+
+    /// Resolves the config file at `path` with the `sets` (`section.key=value`) laid over it.
+    ///
+    /// # Errors
+    /// Those of [`RunConfig::load`](super::RunConfig::load).
+    pub fn load(path: impl AsRef<Path>, sets: &[String]) -> Result<Self> {
+        let path = path.as_ref();
+        Self::parse(&layered::text(path)?, &layered::stem(path), &Place::file(path), sets)
+    }
+
+    /// Resolves a config's `text`, which stands in `file`, with the `sets` laid over it; `name` is the run's where the
+    /// text gives none.
+    ///
+    /// # Errors
+    /// Those of [`load`](Self::load).
+    pub fn parse(text: &str, name: &str, file: &Place, sets: &[String]) -> Result<Self> {
+        let expand = |layer: &mut Node| {
+            // A whole config has an objective; what is laid over one may have one key of a model of either kind.
+            let is_whole = layer.get("objective").is_some();
+            mark_model(layer, &[("path", PRETRAINED), ("shape", NEW)]);
+            if is_whole {
+                mark_model(layer, &NEW_KEYS.map(|key| (key, NEW)));
+            }
+        };
+        let mut merged = layered::merge(text, name, file, sets, expand)?;
+        complete_model(&mut merged, &NEW_KEYS)?;
+        strict::read(&merged, &[], |config| validate(config))
+    }
+}
+
+impl FolderConfig for LanguageModelConfig {
+    const FREE_KEYS: &[&str] = &FREE_KEYS;
+
+    fn load(path: &Path) -> Result<Self> {
+        Self::load(path, &[])
+    }
+
+    /// With patience, evaluations decide when training ends.
+    fn is_free(&self, key: &str) -> bool {
+        let watched = self.eval.patience.is_some() && key.starts_with("eval.");
+        !watched && FREE_KEYS.iter().any(|free| key.starts_with(free))
+    }
+}
+
+fn validate(config: &LanguageModelConfig) -> Check {
+    validate::corpus(&config.corpus)?;
+    let language = &config.corpus.language;
+    let expected = "no such key: running text is not cut into sentences";
+    ensure(*language == CorpusConfig::default().language, "corpus.language", language, expected)?;
+    tokenizer(&config.tokenizer)?;
+    let is_new = matches!(config.model, LanguageModelSection::New(_));
+    validate::goes_with_the_model(&config.tokenizer, is_new)?;
+    at_least(1, "blocks.seq_len", config.blocks.seq_len)?;
+    model(config)?;
+    validate::train(&config.train, config.blocks.seq_len)?;
+    validate::optimizer(&config.optimizer)?;
+    validate::schedule(&config.schedule, config.train.steps)?;
+    let eval = &config.eval;
+    let heldout = eval.heldout_fraction;
+    ensure(heldout > 0.0 && heldout < 1.0, "eval.heldout_fraction", heldout, "a number above 0 and below 1")?;
+    at_least(1, "eval.every", eval.every)?;
+    at_least(1, "eval.batch_size", eval.batch_size)?;
+    at_least(1, "eval.max_blocks", eval.max_blocks)?;
+    at_least(1, "eval.patience", eval.patience.unwrap_or(1))?;
+    validate::records(&config.checkpoint, &config.log)
+}
+
+fn tokenizer(section: &TokenizerSection) -> Check {
+    match section {
+        // The end piece and all bytes, and a pair that is joined.
+        TokenizerSection::TrainByteBpe { vocab_size, .. } => {
+            at_least(258, "tokenizer.vocab_size", *vocab_size)
+        }
+        other => validate::tokenizer(other),
+    }
+}
+
+fn model(config: &LanguageModelConfig) -> Check {
+    let seq_len = config.blocks.seq_len;
+    let model = match &config.model {
+        LanguageModelSection::New(model) => model,
+        LanguageModelSection::Pretrained(model) => {
+            below_one("model.hidden_dropout", model.hidden_dropout.unwrap_or(0.0))?;
+            return below_one("model.attention_dropout", model.attention_dropout.unwrap_or(0.0));
+        }
+    };
+    let LanguageModelShape::Gpt2 = model.shape else {
+        return of_shape(model, seq_len);
+    };
+    let expected = "no such key beside `model.shape` = \"gpt2\", whose positions are learned";
+    ensure(model.rotary.is_none(), "model.rotary", "a table", expected)?;
+    of_shape(model, seq_len)
+}
+
+fn of_shape(model: &NewLanguageModel, seq_len: usize) -> Check {
+    at_least(1, "model.n_heads", model.n_heads)?;
+    if model.d_head.is_none() {
+        let expected = format!("a divisor of `model.d_model`, which is {}", model.d_model);
+        ensure(model.d_model.is_multiple_of(model.n_heads), "model.n_heads", model.n_heads, expected)?;
+    }
+    let longest = model.max_positions;
+    let expected = format!("at most {longest}, which is `model.max_positions`");
+    ensure(seq_len <= longest, "blocks.seq_len", seq_len, expected)?;
+    positive("model.init_std", model.init_std)?;
+    // What could not be saved is not trained. It is so with any vocabulary.
+    check_published(&model.gpt(1)).map_err(|error| match error {
+        ModelError::Setting { key, found, expected } => {
+            let key = if key == "embedding_dropout" { "hidden_dropout" } else { key };
+            Complaint { key: format!("model.{key}"), found, expected }
+        }
+        other => Complaint { key: "model".into(), found: "as it is".into(), expected: other.to_string() },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = r#"[objective]
+kind = "left-to-right"
+
+[corpus]
+files = ["a.txt"]
+
+[tokenizer]
+kind = "train-byte-bpe"
+vocab_size = 512
+
+[blocks]
+seq_len = 64
+
+[model]
+n_layers = 2
+d_model = 32
+n_heads = 4
+
+[train]
+steps = 100
+batch_size = 8
+
+[optimizer]
+lr = 1e-3
+
+[schedule]
+kind = "cosine"
+warmup_steps = 10
+"#;
+
+    fn resolve(text: &str, sets: &[&str]) -> Result<LanguageModelConfig> {
+        let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
+        LanguageModelConfig::parse(text, "run", &Place::file(Path::new("run.toml")), &sets)
+    }
+
+    #[test]
+    fn a_file_is_completed_and_reads_back_the_same() {
+        for sets in [
+            vec![],
+            vec![
+                "model.shape=llama",
+                "model.n_kv_heads=2",
+                "model.rotary={ theta = 500.0 }",
+                "model.window=8",
+            ],
+            vec!["model.path=some/model", "tokenizer.kind=checkpoint", "model.hidden_dropout=0.2"],
+            vec!["blocks.order=random", "blocks.documents=apart", "eval.heldout=end", "eval.patience=3"],
+            vec!["tokenizer={ kind = \"train-characters\" }", "blocks.end=\"|\""],
+        ] {
+            let config = resolve(FILE, &sets).unwrap_or_else(|error| panic!("{sets:?}: {error}"));
+            assert_eq!(resolve(&config.to_toml(), &[]).unwrap(), config);
+        }
+        let config = resolve(FILE, &[]).unwrap();
+        let LanguageModelSection::New(model) = &config.model else { panic!("{:?}", config.model) };
+        let gpt = model.gpt(512);
+        assert_eq!((gpt.d_head, gpt.n_kv_heads, gpt.d_ff, gpt.max_positions), (8, 4, 128, 1024));
+        assert!(gpt.tied && gpt.rotary.is_none() && gpt.hidden_dropout == 0.0);
+    }
+
+    #[test]
+    fn what_does_not_go_together_is_named_with_both_keys() {
+        for (sets, expected) in [
+            (
+                &["model.rotary={ theta = 5.0 }"][..],
+                "`model.rotary` is a table; expected no such key beside `model.shape` = \"gpt2\"",
+            ),
+            (&["model.window=3"], "`model.window` is 3; expected none: transformers' GPT-2 has no window"),
+            (
+                &["model.shape=llama", "model.hidden_dropout=0.1"],
+                "`model.hidden_dropout` is 0.1; expected 0.0",
+            ),
+            (
+                &["model.n_heads=5"],
+                "`model.n_heads` is 5; expected a divisor of `model.d_model`, which is 32",
+            ),
+            (
+                &["model.shape=llama", "model.n_kv_heads=3"],
+                "`model.n_kv_heads` is 3; expected a divisor of `n_heads`, which is 4",
+            ),
+            (
+                &["blocks.seq_len=2000"],
+                "`blocks.seq_len` is 2000; expected at most 1024, which is `model.max_pos",
+            ),
+            (
+                &["schedule.warmup_steps=101"],
+                "`schedule.warmup_steps` is 101; expected at most `train.steps`",
+            ),
+            (&["corpus.language=de"], "`corpus.language` is de; expected no such key"),
+            (
+                &["model.path=x", "model.n_layers=3", "tokenizer.kind=checkpoint"],
+                "`model.n_layers` is 3; expected no such key beside `model.path`",
+            ),
+            (&["model.path=x", "model.max_positions=9"], "expected no such key beside `model.path`"),
+            (
+                &["model.path=x"],
+                "`tokenizer.kind` is train-byte-bpe; expected no `[tokenizer]` beside `model.path`",
+            ),
+            (&["objective.kind=masked"], "`objective.kind` is \"masked\"; expected"),
+            (&["model.layers=3"], "unknown key `model.layers`; did you mean `model.n_layers`?"),
+            (&["blocks.order=\"sorted\""], "`blocks.order` is \"sorted\"; expected"),
+            (&["eval.heldout_fraction=0"], "expected a number above 0 and below 1"),
+            (&["train.steps=-1"], "`train.steps` is -1; expected a whole number of 1 or more"),
+        ] {
+            let message = resolve(FILE, sets).unwrap_err().to_string();
+            assert!(message.contains(expected), "{message}");
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Training a left-to-right language model: from a config and raw text to the saved model.
+//!
+//! [`LanguageModelConfig`] says all of a run, [`train_language_model`] carries it out, as a recipe of the
+//! [engine](crate::engine).
+
+mod recipe;
+mod start;
+
+use crate::config::{LanguageModelConfig, LanguageModelSection};
+use crate::engine::origin::{self, Input};
+use crate::engine::run_folder::RunFolder;
+use crate::engine::{Outcome, Plan, RunOptions, train_in};
+use crate::metrics::progress::RunProgress;
+use crate::pretraining::{TokenizerRequest, tokenizer_of};
+use crate::{Result, recompute};
+use burn::module::Module;
+use cloze_data::{BlockBatch, SpecialPieces, input_files};
+use cloze_evaluation::table;
+use cloze_model::Sequences;
+use cloze_tokenizer::{AddedToken, Tokenizer};
+pub use recipe::{LanguageModelRecipe, LeftToRight, TextSplits, figure};
+use start::InitialModel;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+
+/// Trains a language model as `config` says: tokenizer, corpus, steps, evaluations, checkpoints, export.
+///
+/// # Errors
+/// Whatever is wrong with the config's corpus, tokenizer, or run folder; a non-finite loss where the config says to stop
+/// on one.
+pub fn train_language_model(
+    config: &LanguageModelConfig,
+    options: &RunOptions<'_>,
+    progress: &mut dyn RunProgress,
+) -> Result<Outcome> {
+    recompute::check(config.train.recompute, &options.device)?;
+    if let LanguageModelSection::New(section) = &config.model {
+        // With the smallest vocabulary: what is too large by itself is refused before one is trained.
+        start::check_memory(config, &section.gpt(1), options)?;
+    }
+    let folder = RunFolder::open(&options.folder, config, options.resume)?;
+    let checkpoint = match &config.model {
+        LanguageModelSection::New(_) => None,
+        LanguageModelSection::Pretrained(model) => Some(model.path.as_path()),
+    };
+    let request = TokenizerRequest {
+        section: &config.tokenizer,
+        corpus: &config.corpus,
+        checkpoint,
+        end_of_text: true,
+    };
+    let mut tokenizer = tokenizer_of(&request, &folder, options.resume, progress)?;
+    declare_special(&mut tokenizer);
+    // Whatever is wrong with a checkpoint is known before the corpus is prepared.
+    let initial = InitialModel::new(config, &tokenizer, options)?;
+    let splits = TextSplits::prepare(config, &tokenizer, &options.cache, progress)?;
+    if options.stop.load(Ordering::Relaxed) {
+        return Ok(Outcome::Stopped { step: 0 });
+    }
+    introduce(config, &initial, progress);
+    progress.note(&format!("memory: {}", start::memory(config, &initial.config, &options.device)));
+    start::check_memory(config, &initial.config, options)?;
+    let InitialModel { config: gpt, mut model, .. } = initial;
+    model.recompute = config.train.recompute;
+    let recipe = LanguageModelRecipe::new(config, splits, gpt, &tokenizer, folder.tokenizer());
+    train_in(&folder, &recipe, model, &config.run_settings(), options, progress)
+}
+
+impl Plan for LanguageModelConfig {
+    fn resolve(path: &Path, sets: &[String]) -> Result<Self> {
+        Self::load(path, sets)
+    }
+
+    fn name(&self) -> &str {
+        &self.run.name
+    }
+
+    fn with_seed(mut self, seed: u64) -> Self {
+        self.run.seed = seed;
+        self
+    }
+
+    fn checkpoint_mut(&mut self) -> Option<&mut PathBuf> {
+        match &mut self.model {
+            LanguageModelSection::New(_) => None,
+            LanguageModelSection::Pretrained(model) => Some(&mut model.path),
+        }
+    }
+
+    fn inputs(&self) -> Result<Vec<Input>> {
+        let mut paths = input_files(&self.corpus, Path::new(""))?;
+        if let LanguageModelSection::Pretrained(model) = &self.model {
+            paths.extend(origin::model_files(&model.path)?);
+        }
+        if let Some(path) = self.tokenizer.path() {
+            paths.extend(origin::model_files(path)?);
+        }
+        Input::of(paths)
+    }
+
+    fn run(&self, options: &RunOptions<'_>, progress: &mut dyn RunProgress) -> Result<Outcome> {
+        train_language_model(self, options, progress)
+    }
+}
+
+/// Says which pieces begin and end a text, unless the tokenizer's own files do: for whoever reads the saved folder.
+fn declare_special(tokenizer: &mut Tokenizer) {
+    let mut config = tokenizer.config().clone();
+    if config.bos_token.is_some() || config.eos_token.is_some() {
+        return;
+    }
+    let special = SpecialPieces::find(tokenizer);
+    let piece = |id: Option<u32>| id.and_then(|id| tokenizer.id_to_token(id)).map(AddedToken::special);
+    (config.bos_token, config.eos_token) = (piece(special.begin), piece(special.end));
+    config.unk_token = config.unk_token.or_else(|| piece(tokenizer.token_to_id("<unk>")));
+    tokenizer.set_config(config);
+}
+
+/// What the user should know of the model before the first step.
+fn introduce(config: &LanguageModelConfig, initial: &InitialModel, progress: &mut dyn RunProgress) {
+    let InitialModel { config: gpt, model, report } = initial;
+    let checkpoint = match &config.model {
+        LanguageModelSection::New(_) => String::new(),
+        LanguageModelSection::Pretrained(section) => section.path.display().to_string(),
+    };
+    let tokens = config.train.batch_size * config.train.accumulate * config.blocks.seq_len;
+    progress.note(&table::facts(
+        "model",
+        [
+            ("layers × width", format!("{} × {}", gpt.n_layers, gpt.d_model)),
+            ("parameters", table::grouped(model.num_params() as u64)),
+            ("vocabulary", table::grouped(gpt.vocab_size as u64)),
+            ("tokens a step", table::grouped(tokens as u64)),
+            ("checkpoint", checkpoint),
+            ("not used", report.unexpected.join(", ")),
+        ]
+        .into_iter()
+        .filter(|(_, value)| !value.is_empty()),
+    ));
+}
+
+/// A batch's tokens as the model takes them.
+pub(crate) fn sequences(batch: &BlockBatch) -> Sequences {
+    let mut sequences = Sequences::new();
+    let mut start = 0;
+    for len in &batch.lengths {
+        sequences.push(&batch.ids[start..start + len]);
+        start += len;
+    }
+    sequences
+}
