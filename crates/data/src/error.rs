@@ -96,6 +96,63 @@ pub enum DataError {
         problem: String,
     },
 
+    /// Parallel data without a file of a path or pattern.
+    #[error("there is no file `{pattern}` of parallel data (looked in {}): correct its path", folder(base))]
+    NoParallelFiles {
+        /// The path or pattern.
+        pattern: String,
+        /// The folder that it is relative to.
+        base: PathBuf,
+    },
+
+    /// Settings of parallel data that do not go together.
+    #[error("`{key}` of the parallel data: {problem}")]
+    ParallelSetting {
+        /// The key.
+        key: String,
+        /// What is wrong, and what was expected.
+        problem: String,
+    },
+
+    /// A file of parallel data that cannot be used as a whole.
+    #[error("{}{}: {problem}", path.display(), line.map_or(String::new(), |line| format!(":{line}")))]
+    ParallelFile {
+        /// The file.
+        path: PathBuf,
+        /// Where reading it ended, from 1.
+        line: Option<u64>,
+        /// What is wrong, and what was expected.
+        problem: String,
+    },
+
+    /// A pair of sentences that cannot be used, where the config says to fail on one.
+    #[error(
+        "{}{}: {problem}; correct it, or set `parallel.on_bad_pair = \"skip\"` to leave such pairs out",
+        path.display(),
+        line.map_or(String::new(), |line| format!(":{line}"))
+    )]
+    BadPair {
+        /// The file.
+        path: PathBuf,
+        /// The line, or the row of a Parquet file, from 1.
+        line: Option<u64>,
+        /// What is wrong, and what was expected.
+        problem: String,
+    },
+
+    /// Parallel data without a pair that can be used.
+    #[error(
+        "there is no pair of sentences in {}{}",
+        files.join(", "),
+        if skipped.is_empty() { String::new() } else { format!("; left out: {skipped}") }
+    )]
+    NoPairs {
+        /// Its (source) files.
+        files: Vec<String>,
+        /// What was left out, where the config says so.
+        skipped: SkipReport,
+    },
+
     /// Labels that make no set: none, an empty one, or one twice.
     #[error("the set of labels is not usable: {problem}")]
     Labels {

@@ -1,5 +1,5 @@
-//! From text on disk to pretraining batches: corpora, prepared corpora, examples, corruptions; and from
-//! labelled data to batches for fine-tuning: [`labelled`].
+//! From text on disk to pretraining batches: corpora, prepared corpora, examples, corruptions; from labelled data to
+//! batches for fine-tuning: [`labelled`]; and from sentences with their translations to batches of pairs: [`parallel`].
 //!
 //! Tensors do not occur here: a batch is plain vectors. Everything random is a function of a seed, an
 //! epoch and an example's place in it, so a run's data position is two numbers, a [`Cursor`].
@@ -24,6 +24,7 @@ mod loader;
 mod not_utf8;
 mod pairs;
 mod panics;
+pub mod parallel;
 mod permutation;
 mod plan;
 mod prepared;
@@ -34,6 +35,7 @@ mod seed;
 mod sentences;
 mod special;
 mod split;
+mod store;
 mod tokens;
 mod unigram;
 

@@ -7,24 +7,21 @@
 //! KEY/meta.json      counts, the three files' checksums, and one of itself
 //! ```
 //!
-//! `KEY` is a hash of the inputs' contents and of every setting that shapes the result. A build happens in
-//! a folder `.building-…` beside it, which is flushed to the disk and then renamed: a folder named by its
-//! key is whole. What a killed build leaves is removed by a later one, a day after it was last written to.
+//! `KEY` is a hash of the inputs' contents and of every setting that shapes the result. A folder named by its key is
+//! whole, see [`store`](crate::store).
 
-use crate::checksum::{hash_corpus_files, hash_file, settings};
+use crate::checksum::{hash_corpus_files, settings};
 use crate::corpus::{CorpusConfig, Document, SkipReport, documents};
 use crate::sentences::sentences;
+use crate::store::{self, Output, Table};
 use crate::{DataError, Progress, Result};
 use cloze_tokenizer::Tokenizer;
-use memmap2::Mmap;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
-use std::fs::{self, File};
-use std::io::{BufWriter, Write};
+use std::fs;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime};
-use tempfile::TempDir;
+use std::path::Path;
+use std::time::Instant;
 
 /// Marks the first piece of a word in a stored token.
 pub const WORD_START: u32 = 1 << 31;
@@ -33,10 +30,6 @@ pub const WORD_START: u32 = 1 << 31;
 const FORMAT: u32 = 3;
 /// Text handed to the threads at a time, in bytes: bounds memory, keeps every thread busy.
 const CHUNK_BYTES: usize = 8 << 20;
-/// The name of a build's folder starts so.
-const BUILDING: &str = ".building-";
-/// A build that wrote nothing for so long is dead.
-const DEAD_AFTER: Duration = Duration::from_secs(24 * 3600);
 
 /// A corpus as token ids on disk.
 #[derive(Debug)]
@@ -217,49 +210,8 @@ impl PreparedCorpus {
     }
 }
 
-/// A memory-mapped file of numbers.
-#[derive(Debug)]
-struct Table(Option<Mmap>);
-
-impl Table {
-    fn open(path: &Path, bytes: u64, sum: &str) -> Option<Self> {
-        let file = File::open(path).ok()?;
-        if file.metadata().ok()?.len() != bytes || hash_file(&file).ok()?.to_hex().as_str() != sum {
-            return None;
-        }
-        if bytes == 0 {
-            return Some(Self(None));
-        }
-        // SAFETY: the file lies in a folder that is complete when it appears and never changed after,
-        // by the cache's protocol; a reader that breaks it is outside what a mapping can promise.
-        Some(Self(Some(unsafe { Mmap::map(&file) }.ok()?)))
-    }
-
-    fn bytes(&self) -> &[u8] {
-        self.0.as_deref().unwrap_or_default()
-    }
-
-    /// The last end of a table of ends.
-    fn last(&self) -> u64 {
-        self.bytes().as_chunks::<8>().0.last().map_or(0, |end| u64::from_le_bytes(*end))
-    }
-
-    /// The index of the first end beyond `value`.
-    fn first_beyond(&self, value: u64) -> u64 {
-        let ends = self.bytes().as_chunks::<8>().0;
-        ends.partition_point(|end| u64::from_le_bytes(*end) <= value) as u64
-    }
-
-    /// Entry `i − 1` to entry `i` of a table of ends.
-    fn range(&self, i: u64) -> Range<u64> {
-        let end = |i: u64| u64::from_le_bytes(self.bytes().as_chunks::<8>().0[i as usize]);
-        let start = if i == 0 { 0 } else { end(i - 1) };
-        start..end(i)
-    }
-}
-
 /// Checks that the ids are `0..vocab_size`, as counts and embeddings take for granted.
-fn without_holes(tokenizer: &Tokenizer) -> Result<()> {
+pub(crate) fn without_holes(tokenizer: &Tokenizer) -> Result<()> {
     let vocab_size = tokenizer.vocab_size();
     match (0..vocab_size as u32).find(|id| tokenizer.id_to_token(*id).is_none()) {
         Some(missing) => Err(DataError::VocabHole { vocab_size, missing }),
@@ -340,12 +292,7 @@ fn build(
     key: &str,
     progress: &dyn Progress,
 ) -> Result<PreparedCorpus> {
-    fs::create_dir_all(cache).map_err(DataError::io("make", cache))?;
-    remove_dead_builds(cache, SystemTime::now());
-    let partial = tempfile::Builder::new()
-        .prefix(BUILDING)
-        .tempdir_in(cache)
-        .map_err(DataError::io("make a folder in", cache))?;
+    let partial = store::begin(cache)?;
     let mut tokens = Output::create(partial.path().join("tokens.bin"))?;
     let mut sentence_ends = Output::create(partial.path().join("sentences.bin"))?;
     let mut document_ends = Output::create(partial.path().join("documents.bin"))?;
@@ -422,91 +369,7 @@ fn build(
     json.write(&serde_json::to_vec_pretty(&meta).expect("plain values serialise"))?;
     json.finish()?;
 
-    publish(partial, cache, key)
-}
-
-/// Gives a complete build its name, unless another process was faster with the same.
-fn publish(partial: TempDir, cache: &Path, key: &str) -> Result<PreparedCorpus> {
-    // Held until the end of the function, so that two builds do not replace each other's. Where a file
-    // system has no locks, the loser of such a race gets an error and succeeds on the next try.
-    let path = cache.join(".lock");
-    let lock = File::create(&path).map_err(DataError::io("write", &path))?;
-    let _ = lock.lock();
-    let folder = cache.join(key);
-    if let Some(corpus) = PreparedCorpus::open(&folder, key) {
-        return Ok(corpus);
-    }
-    if folder.exists() {
-        fs::remove_dir_all(&folder).map_err(DataError::io("replace", &folder))?;
-    }
-    fs::rename(partial.path(), &folder).map_err(DataError::io("write", &folder))?;
-    // There is nothing under the temporary name to remove any more.
-    let _ = partial.keep();
-    // Only some systems have a folder's list of files flushed, or even opened.
-    if cfg!(unix) {
-        File::open(cache).and_then(|cache| cache.sync_all()).map_err(DataError::io("flush", cache))?;
-    }
-    PreparedCorpus::open(&folder, key).ok_or(DataError::Prepared { path: folder })
-}
-
-/// Removes what killed builds left. What cannot be removed is left for another time: it does no harm.
-fn remove_dead_builds(cache: &Path, now: SystemTime) {
-    let entries = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten();
-    for build in entries(cache).filter(|entry| entry.file_name().to_string_lossy().starts_with(BUILDING)) {
-        let folder = build.path();
-        // The folder's own time stands still while its files grow.
-        let is_dead = entries(&folder).chain([build]).all(|entry| {
-            let written = entry.metadata().and_then(|meta| meta.modified());
-            written.is_ok_and(|time| now.duration_since(time).is_ok_and(|age| age > DEAD_AFTER))
-        });
-        if is_dead {
-            let _ = fs::remove_dir_all(&folder);
-        }
-    }
-}
-
-/// A file being written, hashed on the way and flushed to the disk at the end.
-struct Output {
-    path: PathBuf,
-    file: BufWriter<Hashing>,
-}
-
-struct Hashing {
-    file: File,
-    hasher: blake3::Hasher,
-}
-
-impl Write for Hashing {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        let n = self.file.write(bytes)?;
-        self.hasher.update(&bytes[..n]);
-        Ok(n)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        self.file.flush()
-    }
-}
-
-impl Output {
-    fn create(path: PathBuf) -> Result<Self> {
-        let file = File::create(&path).map_err(DataError::io("write", &path))?;
-        let hashing = Hashing { file, hasher: blake3::Hasher::new() };
-        Ok(Self { file: BufWriter::with_capacity(1 << 20, hashing), path })
-    }
-
-    fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        self.file.write_all(bytes).map_err(DataError::io("write", &self.path))
-    }
-
-    /// Flushes the file and returns its checksum.
-    fn finish(self) -> Result<String> {
-        let path = self.path;
-        let Hashing { file, hasher } =
-            self.file.into_inner().map_err(|error| DataError::io("write", &path)(error.into_error()))?;
-        file.sync_all().map_err(DataError::io("flush", &path))?;
-        Ok(hasher.finalize().to_hex().to_string())
-    }
+    store::publish(partial, cache, key, |folder| PreparedCorpus::open(folder, key))
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@
 //! | [`adamw`], [`lamb`], [`squared_sum`] | the whole update in one pass, LAMB's in two |
 //! | [`lstm`], [`gru`] | all time steps of a layer as one operation: of [packed](Packing) sequences each step's rows that are still going on, groups of rows side by side on all cores, one product for the weight's gradient |
 //! | [`additive_scores`] | no tensor of every pair's features; the hyperbolic tangents once more in the backward pass |
+//! | [`moving_average`] | in place, in one pass |
 //! | [`recompute`] | not composed: an operation around a part of a model, whose activations are not kept |
 //!
 //! Products are made in FP32, or within [`with_precision`] in bf16; [`kernels`] says by which instructions.
@@ -37,6 +38,7 @@ mod best;
 mod cores;
 mod cross_entropy;
 mod dropout;
+mod ema;
 mod embedding;
 #[cfg(feature = "flex")]
 mod flex;
@@ -67,6 +69,7 @@ pub use best::{Best, best, exponentials};
 pub use cores::on_awake_cores;
 pub use cross_entropy::{CrossEntropy, cross_entropy};
 pub use dropout::{dropout, dropout_add};
+pub use ema::moving_average;
 pub use embedding::embedding;
 pub use fused::{is_fused, unfused, warn_unfused};
 pub use gated::{Gate, gated};

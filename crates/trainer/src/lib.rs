@@ -19,7 +19,9 @@ pub mod memory;
 pub mod metrics;
 pub mod perplexity;
 pub mod pretraining;
+mod pulse;
 mod recompute;
+pub mod translation;
 
 pub use error::{Place, Result, TrainerError};
 

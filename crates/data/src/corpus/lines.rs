@@ -49,6 +49,11 @@ impl Lines {
         Ok(Self { source, read, max, setting, number: 0, buffer: Vec::new() })
     }
 
+    /// How many lines were asked for: the number of the last one, from 1.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
     /// Bytes of the file used up so far.
     pub fn bytes_read(&self) -> u64 {
         self.read.load(Ordering::Relaxed)

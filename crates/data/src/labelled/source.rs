@@ -183,8 +183,10 @@ pub struct Loaded<T> {
 
 /// The kind of task, which decides what a file's ending means and which keys are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Task {
+pub(crate) enum Task {
     Texts,
+    /// Sentences and their translations.
+    Pairs,
     Choices,
     Tags,
     Questions,
@@ -213,7 +215,7 @@ impl LabelledSource {
     }
 
     /// The files with their formats, after all settings are found to be of use.
-    pub(super) fn open(&self, task: Task, base: &Path) -> Result<Vec<(PathBuf, DataFormat)>> {
+    pub(crate) fn open(&self, task: Task, base: &Path) -> Result<Vec<(PathBuf, DataFormat)>> {
         let fields = task.fields();
         if let Some(unknown) = self.columns.keys().find(|key| !fields.contains(&key.as_str())) {
             let problem =
@@ -289,9 +291,8 @@ impl LabelledSource {
         let fits = match format {
             DataFormat::Conll => task == Task::Tags,
             DataFormat::Squad => task == Task::Questions,
-            DataFormat::Csv | DataFormat::Tsv | DataFormat::Xml => {
-                matches!(task, Task::Texts | Task::Choices)
-            }
+            DataFormat::Csv | DataFormat::Tsv => matches!(task, Task::Texts | Task::Choices | Task::Pairs),
+            DataFormat::Xml => matches!(task, Task::Texts | Task::Choices),
             _ => true,
         };
         match fits {
@@ -350,6 +351,7 @@ impl Task {
     fn fields(self) -> &'static [&'static str] {
         match self {
             Self::Texts => &["text", "pair", "label"],
+            Self::Pairs => &["source", "target"],
             Self::Choices => &["context", "choices", "label"],
             Self::Tags => &["words", "tags"],
             Self::Questions => &["id", "title", "context", "question", "answers"],

@@ -7,6 +7,7 @@ pub(crate) mod best;
 pub(crate) mod cores;
 pub(crate) mod cross_entropy;
 pub(crate) mod dropout;
+pub(crate) mod ema;
 pub(crate) mod embedding;
 pub(crate) mod gated;
 pub(crate) mod gelu;

@@ -246,7 +246,7 @@ pub(crate) fn at_least<T: PartialOrd + Display>(least: T, key: &'static str, val
     ensure(value >= least, key, value, expected)
 }
 
-fn within(range: RangeInclusive<usize>, key: &'static str, value: usize) -> Check {
+pub(crate) fn within(range: RangeInclusive<usize>, key: &'static str, value: usize) -> Check {
     let expected = format!("a whole number from {} to {}", range.start(), range.end());
     ensure(range.contains(&value), key, value, expected)
 }

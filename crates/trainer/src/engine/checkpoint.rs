@@ -3,13 +3,15 @@
 //! ```text
 //! checkpoints/step-00001000/model.safetensors      parameters by path
 //!                           optimizer.safetensors  the optimiser's moments by path
+//!                           average.safetensors    the weights that a mean is of, if the run has one
 //!                           state.json             RunState: step, data position, best so far
-//!                           checksums.json         BLAKE3 of the other three
+//!                           checksums.json         BLAKE3 of the others
 //! ```
 //!
 //! A checkpoint is written into a folder beside its final place, flushed to the disk, and renamed: a
 //! reader finds it complete or not at all, whenever the writer was killed.
 
+use crate::engine::average;
 use crate::engine::optimizer::OptimizerState;
 use crate::engine::step::StepReport;
 use crate::{Result, TrainerError};
@@ -25,6 +27,7 @@ use std::path::{Path, PathBuf};
 
 const MODEL: &str = "model.safetensors";
 const OPTIMIZER: &str = "optimizer.safetensors";
+const AVERAGE: &str = "average.safetensors";
 const STATE: &str = "state.json";
 const CHECKSUMS: &str = "checksums.json";
 const PREFIX: &str = "step-";
@@ -54,13 +57,26 @@ pub struct RunState {
     /// empty in checkpoints of versions that did not write it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub kernel: String,
+    /// The weights that a mean is of, the earliest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub average: Vec<Averaged>,
+}
+
+/// Weights that are part of a mean.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Averaged {
+    /// The step after which they were.
+    pub step: u64,
+    /// What they were worth, if they were chosen by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub figure: Option<f64>,
 }
 
 impl RunState {
     /// Before the first step.
     pub fn new(data: String) -> Self {
         let (cursor, window, kernel) = (CursorState::default(), Window::default(), String::new());
-        Self { data, step: 0, updates: 0, cursor, tokens: 0, best: None, window, kernel }
+        Self { data, step: 0, updates: 0, cursor, tokens: 0, best: None, window, kernel, average: Vec::new() }
     }
 }
 
@@ -134,16 +150,19 @@ pub struct Checkpoint {
     pub model: NamedTensors,
     /// The optimiser's moments.
     pub optimizer: OptimizerState,
+    /// The weights that a mean is of; empty where there is none.
+    pub average: NamedTensors,
 }
 
 impl Checkpoint {
     /// Whether it is of a model whose parameters have these paths and shapes; what is wrong where it is not.
     fn check(&self, shapes: &[(String, Vec<usize>)]) -> std::result::Result<(), String> {
-        let Self { state, model, optimizer } = self;
+        let Self { state, model, optimizer, average } = self;
         if state.updates > state.step {
             return Err(format!("{STATE}: {} updates in {} steps", state.updates, state.step));
         }
         check_parameters(model, shapes).map_err(|reason| format!("{MODEL}: {reason}"))?;
+        average::check(average, &state.average, shapes).map_err(|reason| format!("{AVERAGE}: {reason}"))?;
         for (path, shape) in shapes {
             let length: usize = shape.iter().product();
             let moments = ["first", "second"].map(|part| optimizer.get(&format!("{path}.{part}")));
@@ -184,6 +203,8 @@ pub struct Snapshot<'a> {
     pub model: TensorsOnDevice,
     /// The optimiser's moments.
     pub optimizer: TensorsOnDevice,
+    /// The weights that a mean is of; empty where there is none.
+    pub average: TensorsOnDevice,
 }
 
 /// The folder of a run's checkpoints.
@@ -234,18 +255,24 @@ impl Checkpoints {
 
     /// Writes a checkpoint, whole or not at all, and returns its folder.
     pub fn save(&self, checkpoint: &Checkpoint) -> Result<PathBuf> {
-        let Checkpoint { state, model, optimizer } = checkpoint;
+        let Checkpoint { state, model, optimizer, average } = checkpoint;
         self.write(state, |folder| {
             write_tensors(&folder.join(MODEL), model, &[])?;
+            if !average.is_empty() {
+                write_tensors(&folder.join(AVERAGE), average, &[])?;
+            }
             Ok(write_tensors(&folder.join(OPTIMIZER), optimizer, &[])?)
         })
     }
 
     /// [`save`](Self::save) that copies one tensor at a time.
     pub fn save_snapshot(&self, snapshot: &Snapshot<'_>) -> Result<PathBuf> {
-        let Snapshot { state, model, optimizer } = snapshot;
+        let Snapshot { state, model, optimizer, average } = snapshot;
         self.write(state, |folder| {
             write_from_device(&folder.join(MODEL), model, &[])?;
+            if !average.is_empty() {
+                write_from_device(&folder.join(AVERAGE), average, &[])?;
+            }
             Ok(write_from_device(&folder.join(OPTIMIZER), optimizer, &[])?)
         })
     }
@@ -335,8 +362,9 @@ fn write(state: &RunState, tensors: impl FnOnce(&Path) -> Result<()>, folder: &P
     fs::create_dir(folder).map_err(TrainerError::io("make", folder))?;
     tensors(folder)?;
     write_json(&folder.join(STATE), state)?;
-    write_json(&folder.join(CHECKSUMS), &checksums(folder)?)?;
-    for name in [MODEL, OPTIMIZER, STATE, CHECKSUMS] {
+    let has_average = folder.join(AVERAGE).exists();
+    write_json(&folder.join(CHECKSUMS), &checksums(folder, has_average)?)?;
+    for name in [MODEL, OPTIMIZER, STATE, CHECKSUMS].into_iter().chain(has_average.then_some(AVERAGE)) {
         flush(&folder.join(name))?;
     }
     Ok(flush(folder)?)
@@ -346,7 +374,8 @@ fn load(path: &Path) -> std::result::Result<Checkpoint, String> {
     let json = |name: &str| fs::read(path.join(name)).map_err(|error| format!("{name}: {error}"));
     let recorded: BTreeMap<String, String> =
         serde_json::from_slice(&json(CHECKSUMS)?).map_err(|error| format!("{CHECKSUMS}: {error}"))?;
-    let found = checksums(path).map_err(|error| describe(&error))?;
+    let has_average = recorded.contains_key(AVERAGE);
+    let found = checksums(path, has_average).map_err(|error| describe(&error))?;
     for (name, sum) in &found {
         if recorded.get(name) != Some(sum) {
             return Err(format!("{name} is not what was written: its checksum differs"));
@@ -354,7 +383,8 @@ fn load(path: &Path) -> std::result::Result<Checkpoint, String> {
     }
     let state = serde_json::from_slice(&json(STATE)?).map_err(|error| format!("{STATE}: {error}"))?;
     let tensors = |name: &str| read_tensors(&path.join(name)).map_err(|error| describe(&error));
-    Ok(Checkpoint { state, model: tensors(MODEL)?, optimizer: tensors(OPTIMIZER)? })
+    let average = if has_average { tensors(AVERAGE)? } else { NamedTensors::new() };
+    Ok(Checkpoint { state, model: tensors(MODEL)?, optimizer: tensors(OPTIMIZER)?, average })
 }
 
 /// An error and its causes in one line.
@@ -372,9 +402,10 @@ fn describe(error: &dyn std::error::Error) -> String {
     line
 }
 
-fn checksums(folder: &Path) -> Result<BTreeMap<String, String>> {
+fn checksums(folder: &Path, has_average: bool) -> Result<BTreeMap<String, String>> {
     [MODEL, OPTIMIZER, STATE]
         .into_iter()
+        .chain(has_average.then_some(AVERAGE))
         .map(|name| {
             // Read and not mapped, which would count as memory in use.
             Ok((name.to_string(), file_checksum(&folder.join(name))?))
@@ -405,9 +436,11 @@ mod tests {
                 best: Some(Best { step: 1, figure: 0.1 + 0.2, tie: Some(0.1) }),
                 window: Window { updates: 1, losses: vec![1.0 / 3.0], grad_norm: 0.7 },
                 kernel: "an abacus".into(),
+                average: vec![Averaged { step, figure: Some(0.1 + 0.7) }],
             },
             model: [("w".to_string(), tensor.clone())].into(),
-            optimizer: [("w.first".to_string(), tensor)].into(),
+            optimizer: [("w.first".to_string(), tensor.clone())].into(),
+            average: [(format!("{step}/w"), tensor)].into(),
         }
     }
 
@@ -422,6 +455,7 @@ mod tests {
         assert_eq!(loaded.state, checkpoint(7).state);
         assert_eq!(loaded.model, checkpoint(7).model);
         assert_eq!(loaded.optimizer, checkpoint(7).optimizer);
+        assert_eq!(loaded.average, checkpoint(7).average);
     }
 
     #[test]
@@ -432,10 +466,15 @@ mod tests {
         let mut state: serde_json::Value =
             serde_json::from_slice(&fs::read(path.join(STATE)).unwrap()).unwrap();
         assert_eq!(state.as_object_mut().unwrap().remove("kernel"), Some("an abacus".into()));
+        // Nor were means.
+        assert!(state.as_object_mut().unwrap().remove("average").is_some());
         write_json(&path.join(STATE), &state).unwrap();
-        write_json(&path.join(CHECKSUMS), &checksums(&path).unwrap()).unwrap();
+        fs::remove_file(path.join(AVERAGE)).unwrap();
+        write_json(&path.join(CHECKSUMS), &checksums(&path, false).unwrap()).unwrap();
         let loaded = checkpoints.latest().unwrap().0.unwrap();
-        assert_eq!(loaded.state, RunState { kernel: String::new(), ..checkpoint(7).state });
+        let before = RunState { kernel: String::new(), average: Vec::new(), ..checkpoint(7).state };
+        assert_eq!(loaded.state, before);
+        assert!(loaded.average.is_empty());
     }
 
     #[test]
@@ -443,7 +482,11 @@ mod tests {
         let model = burn::nn::LinearConfig::new(2, 3).init(&burn::tensor::Device::flex());
         let numbers = |shape: Vec<usize>| TensorData::new(vec![0.5f32; shape.iter().product()], shape);
         let good = Checkpoint {
-            state: checkpoint(1).state,
+            state: RunState { average: vec![Averaged { step: 1, figure: None }], ..checkpoint(1).state },
+            average: weights::collect(&model)
+                .into_iter()
+                .flat_map(|(path, data)| ["ema", "1"].map(|of| (format!("{of}/{path}"), data.clone())))
+                .collect(),
             model: weights::collect(&model),
             optimizer: ["first", "second"].map(|part| (format!("weight.{part}"), numbers(vec![6]))).into(),
         };
@@ -454,6 +497,7 @@ mod tests {
                 state: RunState { step, ..good.state.clone() },
                 model: good.model.clone(),
                 optimizer: good.optimizer.clone(),
+                average: good.average.clone(),
             };
             change(&mut changed);
             checkpoints.save(&changed).unwrap();
@@ -464,12 +508,16 @@ mod tests {
         save(4, &|changed| drop(changed.optimizer.remove("weight.second")));
         save(5, &|changed| drop(changed.optimizer.insert("weight.first".into(), numbers(vec![2, 3]))));
         save(6, &|changed| changed.state.updates = 7);
+        save(7, &|changed| drop(changed.average.remove("ema/bias")));
+        save(8, &|changed| drop(changed.average.insert("1/weight".into(), numbers(vec![6]))));
         let (found, refused) = checkpoints.latest_of(&model, "key").unwrap();
         assert_eq!(found.unwrap().state.step, 1);
         let reasons: Vec<&str> = refused.iter().map(|refused| &*refused.reason).collect();
         assert_eq!(
             reasons,
             [
+                "average.safetensors: `1/weight` has the shape [6], the model's has [2, 3]",
+                "average.safetensors: `ema/bias` is missing",
                 "state.json: 7 updates in 6 steps",
                 "optimizer.safetensors: the moments of `weight` are not two of 6 numbers each",
                 "optimizer.safetensors: the moments of `weight` are not two of 6 numbers each",
@@ -484,6 +532,8 @@ mod tests {
         for (file, damage) in [
             (MODEL, "flip"),
             (OPTIMIZER, "truncate"),
+            (AVERAGE, "flip"),
+            (AVERAGE, "remove"),
             (STATE, "flip"),
             (CHECKSUMS, "remove"),
             (MODEL, "remove"),

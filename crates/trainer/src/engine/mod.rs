@@ -8,6 +8,7 @@
 //! Below a run, [`step::step`] makes one optimisation step of any objective; [`optimizer`], [`schedule`],
 //! [`checkpoint`] and [`run_folder`] are its parts, which a loop of one's own can use too.
 
+mod average;
 pub mod checkpoint;
 pub mod folder_config;
 pub mod gradients;
@@ -25,6 +26,7 @@ mod settings;
 pub mod step;
 mod training;
 
+pub use average::Averaging;
 pub use folder_config::{Difference, FolderConfig};
 pub use objective::Objective;
 pub use recipe::{

@@ -54,6 +54,22 @@ pub trait Recipe: Objective {
         Ok(Figures::new(0, [("loss", f64::NAN)]))
     }
 
+    /// [`evaluate`](Self::evaluate) after so many steps, for figures that are too costly to measure each time. The main
+    /// figure has to be measured always.
+    ///
+    /// # Errors
+    /// Whatever the recipe's own are.
+    fn evaluate_after(
+        &self,
+        step: u64,
+        model: &Self::Model,
+        device: &Device,
+        advanced: &mut dyn FnMut(Advance),
+    ) -> Result<Figures> {
+        let _ = step;
+        self.evaluate(model, device, advanced)
+    }
+
     /// An evaluation on one line.
     fn evaluation_line(&self, step: u64, figures: &Figures) -> String {
         format!("evaluation after step {}: {}", grouped(step), figures.line())

@@ -9,7 +9,6 @@ use super::training::{Start, Training};
 use crate::Result;
 use crate::metrics::progress::{Meter, Pass, RunProgress, Status};
 use crate::metrics::{EvaluationRecord, METRICS_FILE, Record, Timing, TrainRecord, curve, jsonl};
-use burn::module::Module;
 use burn::tensor::Device;
 use cloze_evaluation::figures::{Better, Figures};
 use cloze_evaluation::whole_file::write_whole;
@@ -134,6 +133,7 @@ pub fn train_in<R: Recipe>(
         optimizer: settings.optimizer.constants(),
         data: recipe.data(),
         precision: settings.precision,
+        average: settings.average.clone(),
         resume: options.resume,
     };
     let training = Training::begin(start, model, |checkpoint| recipe.data_changed(checkpoint), progress)?;
@@ -235,6 +235,7 @@ impl<R: Recipe> Run<'_, R> {
             constants,
             data.first,
             self.settings.non_finite,
+            number == self.settings.steps,
         )?;
         self.training.state.cursor = data.next;
         Ok(report)
@@ -273,10 +274,10 @@ impl<R: Recipe> Run<'_, R> {
         let Some(split) = self.recipe.split() else { return Ok(false) };
         let _evaluation = trace_span!("evaluate").entered();
         let start = Instant::now();
-        let (model, device) = (self.training.model().valid(), self.inner());
+        let (model, device) = (self.training.measured(), self.inner());
         let work = format!("measuring {split}");
-        let figures = self.recipe.evaluate(&model, &device, &mut watched(&work, progress))?;
         let step = self.training.state.step;
+        let figures = self.recipe.evaluate_after(step, &model, &device, &mut watched(&work, progress))?;
         progress.note(&self.recipe.evaluation_line(step, &figures));
         let (name, figure) = figures.main();
         let tie = figures.get("loss").filter(|loss| name != "loss" && loss.is_finite());
@@ -290,6 +291,9 @@ impl<R: Recipe> Run<'_, R> {
             });
         if is_best {
             self.training.state.best = Some(Best { step, figure, tie });
+        }
+        if step > 0 {
+            self.training.evaluated(name, figure);
         }
         self.log_figures(SplitFigures {
             split: split.into(),
@@ -308,7 +312,7 @@ impl<R: Recipe> Run<'_, R> {
         self.training.log.write(&Record::Evaluation(EvaluationRecord { step, split, figures, seconds }))
     }
 
-    fn checkpoint(&self) -> Result<()> {
+    fn checkpoint(&mut self) -> Result<()> {
         let keep = &self.settings.checkpoint;
         let best = self.training.state.best.filter(|_| keep.keep_best);
         self.training.checkpoint(keep.keep_last, best.map(|best| best.step))
@@ -330,22 +334,35 @@ impl<R: Recipe> Run<'_, R> {
         if last > 0 && last == self.settings.steps && self.measured(last)?.is_none() {
             self.evaluate(progress)?;
         }
-        let mut model = self.training.model().valid();
-        let best = match self.settings.export {
+        let path = self.folder.model();
+        let mut best = match self.settings.export {
             Export::Best => self.training.state.best,
             Export::Last => None,
         };
-        if best.is_none() {
-            self.export(&model)?;
-        }
-        let path = self.folder.model();
-        if self.settings.export == Export::Best {
-            model = self.recipe.load(model, &path)?;
-        }
+        let mut of_mean = None;
+        let model = if let Some(mean) = self.training.mean_of_best() {
+            best = None;
+            of_mean = self.measure_mean(&mean, progress)?;
+            self.export(&mean)?;
+            mean
+        } else {
+            let model = self.training.measured();
+            if best.is_none() {
+                self.export(&model)?;
+            }
+            match self.settings.export {
+                Export::Best => self.recipe.load(model, &path)?,
+                Export::Last => model,
+            }
+        };
         let step = best.map_or(last, |best| best.step);
         let records = self.records()?;
         curve::draw(&self.folder.curve(), &self.settings.name, &records, &self.recipe.panels(&records))?;
-        let (curve, figures) = (self.folder.curve(), self.measured(step)?);
+        let figures = match of_mean {
+            Some(figures) => Some(figures),
+            None => self.measured(step)?,
+        };
+        let curve = self.folder.curve();
         let exported = Exported {
             model: &model,
             folder: &path,
@@ -372,6 +389,25 @@ impl<R: Recipe> Run<'_, R> {
         let text = serde_json::to_string_pretty(&result).expect("figures are strings and numbers");
         write_whole(&self.folder.result(), (text + "\n").as_bytes())?;
         Ok(Outcome::Done { model: path, figures })
+    }
+
+    /// Measures the mean of the best models, which is in the log as a split of its own.
+    fn measure_mean(&mut self, mean: &R::Model, progress: &mut dyn RunProgress) -> Result<Option<Figures>> {
+        let Some(split) = self.recipe.split() else { return Ok(None) };
+        let start = Instant::now();
+        let work = format!("measuring {split}");
+        let device = self.inner();
+        let step = self.training.state.step;
+        let figures = self.recipe.evaluate_after(step, mean, &device, &mut watched(&work, progress))?;
+        progress.note(&format!("the mean of the best models: {}", figures.line()));
+        let split = format!("{split}, mean of the best");
+        let is_logged =
+            |record: &Record| matches!(record, Record::Evaluation(record) if record.split == split);
+        if !self.records()?.iter().any(is_logged) {
+            let seconds = start.elapsed().as_secs_f64();
+            self.log_figures(SplitFigures { split, figures: figures.clone(), seconds })?;
+        }
+        Ok(Some(figures))
     }
 
     fn records(&self) -> Result<Vec<Record>> {

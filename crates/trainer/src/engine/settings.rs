@@ -1,5 +1,6 @@
 //! How a run goes: what the engine is told beside a recipe.
 
+use super::average::Averaging;
 use super::folder_config::FolderConfig;
 use super::optimizer::{Algorithm, OptimizerConfig, ParamGroup};
 use super::schedule::Schedule;
@@ -48,6 +49,9 @@ pub struct RunSettings {
     pub checkpoint: CheckpointSection,
     /// How often metrics are written.
     pub log: LogSection,
+    /// Which mean of the weights along the run is the result; without it, the weights themselves are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub average: Option<Averaging>,
 }
 
 impl RunSettings {
@@ -68,6 +72,7 @@ impl RunSettings {
             schedule: Schedule::Constant { warmup_steps: 0 },
             checkpoint: CheckpointSection::default(),
             log: LogSection::default(),
+            average: None,
         }
     }
 

@@ -4,7 +4,6 @@
 //! are [`BertPretraining`], which a loop of one's own can step with too.
 
 mod objective;
-mod pulse;
 mod recipe;
 mod tables;
 mod tokenizer;
@@ -20,7 +19,7 @@ use burn::module::Module;
 use cloze_data::input_files;
 use cloze_evaluation::table;
 pub use objective::{BertPretraining, HeldOutSums, figure};
-pub(crate) use pulse::Pulse;
+pub(crate) use crate::pulse::Pulse;
 pub use recipe::{PretrainingRecipe, PretrainingSplits};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;

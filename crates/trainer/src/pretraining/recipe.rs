@@ -1,7 +1,6 @@
 //! BERT's pretraining as a recipe of the engine: examples made from a prepared corpus, masked pieces and sentence pairs.
 
 use super::objective::{BertPretraining, HeldOutSums, figure, sums};
-use super::pulse::Pulse;
 use super::tables;
 use crate::config::{RunConfig, TrainSection};
 use crate::engine::run_folder::RunFolder;
@@ -12,6 +11,7 @@ use crate::engine::{
 use crate::metrics::Record;
 use crate::metrics::curve::{Line, Panel, Source};
 use crate::metrics::progress::RunProgress;
+use crate::pulse::Pulse;
 use crate::{Result, TrainerError};
 use burn::tensor::{Device, Tensor};
 use cloze_data::{

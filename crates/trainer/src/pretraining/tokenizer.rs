@@ -1,17 +1,17 @@
 //! The tokenizer of a pretraining run: loaded, or trained on the run's texts.
 
-use super::pulse::Pulse;
 use crate::config::{RunConfig, TokenizerSection};
 use crate::engine::checkpoint::Checkpoints;
 use crate::engine::origin::{Origin, PROGRAM, TokenizerOrigin};
 use crate::engine::run_folder::RunFolder;
 use crate::metrics::progress::RunProgress;
+use crate::pulse::{Pulse, training_tokenizer};
 use crate::{Result, TrainerError};
 use cloze_data::{CorpusConfig, corpus_checksum, file_checksum};
 use cloze_evaluation::table;
 use cloze_evaluation::whole_file::write_whole;
 use cloze_tokenizer::Tokenizer;
-use cloze_tokenizer::train::{BpeTrainer, TrainProgress, WordPieceTrainer};
+use cloze_tokenizer::train::{BpeTrainer, WordPieceTrainer};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Instant;
@@ -149,22 +149,4 @@ fn make_tokenizer(request: &TokenizerRequest<'_>, pulse: &Pulse<'_>) -> Result<T
             });
         }
     })
-}
-
-/// How far training a tokenizer is, as a note.
-fn training_tokenizer(progress: TrainProgress, seconds: f64) -> String {
-    match progress {
-        TrainProgress::Counting { bytes, words, .. } => format!(
-            "training the tokenizer: {} distinct words in {} MB · {:.1} MB/s",
-            table::grouped(words as u64),
-            table::grouped(bytes / 1_000_000),
-            bytes as f64 / seconds / 1e6,
-        ),
-        TrainProgress::Merging { done, total } => format!(
-            "training the tokenizer: {} of {} pieces",
-            table::grouped(done as u64),
-            table::grouped(total as u64),
-        ),
-        _ => "training the tokenizer".into(),
-    }
 }

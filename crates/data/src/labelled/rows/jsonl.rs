@@ -40,7 +40,7 @@ fn row(line: u64, text: &str, wanted: &[Wanted]) -> Result<Row, Problem> {
         .map_err(|error| row_problem(Some(line), "bad JSON", not_an_object(&error)))?;
     let cell = |wanted: &Wanted| {
         let Column::Name(name) = &wanted.column else { return Ok(Value::Null) };
-        match object.get(name) {
+        match value(&object, name) {
             Some(value) => Ok(value.clone()),
             None if !wanted.required => Ok(Value::Null),
             None => {
@@ -51,4 +51,12 @@ fn row(line: u64, text: &str, wanted: &[Wanted]) -> Result<Row, Problem> {
         }
     };
     Ok(Row { line, cells: wanted.iter().map(cell).collect::<Result<_, _>>()? })
+}
+
+/// The value of this name, or where `name` is `a.b`, of `b` in the object `a`.
+fn value<'a>(object: &'a Map<String, Value>, name: &str) -> Option<&'a Value> {
+    object.get(name).or_else(|| {
+        let (outer, inner) = name.split_once('.')?;
+        value(object.get(outer)?.as_object()?, inner)
+    })
 }

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 /// A column that a task wants.
 #[derive(Debug, Clone)]
-pub(super) struct Wanted {
+pub(crate) struct Wanted {
     pub field: String,
     pub column: Column,
     /// Whether a row without it is a bad one; otherwise its cell is null.
@@ -22,7 +22,7 @@ pub(super) struct Wanted {
 
 /// One row.
 #[derive(Debug)]
-pub(super) struct Row {
+pub(crate) struct Row {
     /// The line it begins on, or its number in a Parquet file, from 1.
     pub line: u64,
     /// A cell for each wanted column.
@@ -30,7 +30,7 @@ pub(super) struct Row {
 }
 
 /// What a file gives, one after the other.
-pub(super) type Read<R> = Box<dyn Iterator<Item = std::result::Result<R, Problem>>>;
+pub(crate) type Read<R> = Box<dyn Iterator<Item = std::result::Result<R, Problem>>>;
 
 impl Wanted {
     pub fn required(field: &str, source: &LabelledSource) -> Self {
@@ -57,7 +57,7 @@ impl Wanted {
 }
 
 /// Opens a file of rows.
-pub(super) fn open(
+pub(crate) fn open(
     path: &Path,
     format: DataFormat,
     source: &LabelledSource,
@@ -131,7 +131,7 @@ pub(super) fn kind_of(value: &Value) -> &'static str {
 }
 
 /// A cell of text.
-pub(super) fn text(cell: Value, wanted: &Wanted, line: u64) -> std::result::Result<String, Problem> {
+pub(crate) fn text(cell: Value, wanted: &Wanted, line: u64) -> std::result::Result<String, Problem> {
     match cell {
         Value::String(text) => Ok(text),
         other => Err(wanted.bad(

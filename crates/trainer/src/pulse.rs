@@ -2,6 +2,7 @@
 
 use crate::metrics::progress::RunProgress;
 use cloze_evaluation::table;
+use cloze_tokenizer::train::TrainProgress;
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
 
@@ -45,5 +46,23 @@ impl cloze_data::Progress for Pulse<'_> {
                 table::duration(left),
             )
         });
+    }
+}
+
+/// How far training a tokenizer is, as a note.
+pub(crate) fn training_tokenizer(progress: TrainProgress, seconds: f64) -> String {
+    match progress {
+        TrainProgress::Counting { bytes, words, .. } => format!(
+            "training the tokenizer: {} distinct words in {} MB · {:.1} MB/s",
+            table::grouped(words as u64),
+            table::grouped(bytes / 1_000_000),
+            bytes as f64 / seconds / 1e6,
+        ),
+        TrainProgress::Merging { done, total } => format!(
+            "training the tokenizer: {} of {} pieces",
+            table::grouped(done as u64),
+            table::grouped(total as u64),
+        ),
+        _ => "training the tokenizer".into(),
     }
 }

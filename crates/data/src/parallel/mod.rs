@@ -1,0 +1,16 @@
+//! Parallel data: sentences and their translations, from files to batches of pairs.
+//!
+//! ```text
+//! ParallelFiles ─ pairs of texts ─ two tokenizers ─► PreparedPairs ─ ParallelData, a Loader ─► PairBatch
+//! ```
+//!
+//! The training pairs are tokenised once, in parallel, and mapped into memory from then on. [`load_pairs`] reads a small
+//! split into memory instead, such as a development set, whose texts translations are compared with.
+
+mod batches;
+mod files;
+mod prepared;
+
+pub use batches::{PairBatch, ParallelData, TokenLists, batches_of};
+pub use files::{OnBadPair, PairColumns, ParallelFiles, TextPair, read_pairs, sides};
+pub use prepared::{LoadedPairs, PairReport, PairSettings, PreparedPairs, load_pairs};

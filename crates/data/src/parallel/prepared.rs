@@ -1,0 +1,360 @@
+//! Training pairs as token ids, memory-mapped.
+//!
+//! ```text
+//! KEY/tokens.bin  u32 little-endian a token: each pair's source, then its target
+//! KEY/ends.bin    u64, two a pair: the index after the source's last token, and after the target's
+//! KEY/meta.json   counts, the two files' checksums, and one of itself
+//! ```
+//!
+//! `KEY` is a hash of the files' contents, the tokenizers, and every setting that shapes the result. A folder named by
+//! its key is whole, see [`store`](crate::store).
+
+use super::files::{EMPTY, Located, OnBadPair, Pairs, ParallelFiles, SIDES, TextPair, no_pairs};
+use crate::checksum::file_checksum;
+use crate::corpus::SkipReport;
+use crate::prepared::without_holes;
+use crate::store::{self, Output, Table};
+use crate::{DataError, Progress, Result, Silent};
+use cloze_tokenizer::Tokenizer;
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::ops::Range;
+use std::path::Path;
+use std::time::Instant;
+
+/// Raised when the files' layout changes, so that old ones are built anew.
+const FORMAT: u32 = 1;
+/// Text handed to the threads at a time, in bytes: bounds memory, keeps every thread busy.
+const CHUNK_BYTES: usize = 8 << 20;
+
+/// How pairs become token ids.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct PairSettings<'a> {
+    /// The languages, source and target: the names of columns that are not named otherwise.
+    pub languages: [&'a str; 2],
+    /// The tokenizers of source and target, often the same one. What they put around a text, such as `</s>` at its end,
+    /// is part of the ids.
+    pub tokenizers: [&'a Tokenizer; 2],
+    /// Tokens that a source and a target may have, those around the text among them.
+    pub max_len: usize,
+    /// What becomes of a pair that cannot be used.
+    pub on_bad_pair: OnBadPair,
+}
+
+impl<'a> PairSettings<'a> {
+    /// Pairs of at most so many tokens a side; one that cannot be used is an error.
+    pub fn new(languages: [&'a str; 2], tokenizers: [&'a Tokenizer; 2], max_len: usize) -> Self {
+        Self { languages, tokenizers, max_len, on_bad_pair: OnBadPair::Error }
+    }
+
+    /// Treats pairs that cannot be used otherwise.
+    pub fn on_bad_pair(self, on_bad_pair: OnBadPair) -> Self {
+        Self { on_bad_pair, ..self }
+    }
+
+    /// The ids of both sides of each pair.
+    fn encode(&self, pairs: &[Located]) -> Vec<cloze_tokenizer::Result<[Vec<u32>; 2]>> {
+        let [source, target] = self.tokenizers;
+        let encode = |pair: &TextPair| {
+            Ok([source.encode_ids(&pair.source, true)?, target.encode_ids(&pair.target, true)?])
+        };
+        pairs.par_iter().map(|at| encode(&at.pair)).collect()
+    }
+
+    /// How many tokens each tokenizer puts around a text.
+    fn around(&self) -> Result<[usize; 2]> {
+        let [source, target] = self.tokenizers.map(|tokenizer| tokenizer.encode_ids("", true));
+        Ok([source?.len(), target?.len()])
+    }
+}
+
+/// Pairs in memory: texts and ids.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct LoadedPairs {
+    /// The texts.
+    pub texts: Vec<TextPair>,
+    /// The ids of each pair's source and target, with what the tokenizers put around them.
+    pub ids: Vec<[Vec<u32>; 2]>,
+    /// The pairs that were left out, by reason.
+    pub skipped: SkipReport,
+}
+
+/// Reads all pairs of a split into memory, as of a development set.
+///
+/// # Errors
+/// Those of [`PreparedPairs::prepare`].
+pub fn load_pairs(from: &ParallelFiles, base: &Path, settings: &PairSettings<'_>) -> Result<LoadedPairs> {
+    let mut loaded = LoadedPairs::default();
+    loaded.skipped = each_pair(from, base, settings, &Silent, |texts, ids| {
+        loaded.texts.push(texts.clone());
+        loaded.ids.push(ids);
+        Ok(())
+    })?;
+    Ok(loaded)
+}
+
+/// Reads the pairs of a split and hands over those that can be used, in their order. Returns what was left out.
+fn each_pair(
+    from: &ParallelFiles,
+    base: &Path,
+    settings: &PairSettings<'_>,
+    progress: &dyn Progress,
+    mut take: impl FnMut(&TextPair, [Vec<u32>; 2]) -> Result<()>,
+) -> Result<SkipReport> {
+    let around = settings.around()?;
+    let mut pairs = Pairs::open(from, base, settings.languages, settings.on_bad_pair)?;
+    let (mut n_read, mut n_taken, mut n_tokens) = (0, 0, 0);
+    let mut chunk: Vec<Located> = Vec::new();
+    loop {
+        chunk.clear();
+        let mut bytes = 0;
+        while bytes < CHUNK_BYTES
+            && let Some(at) = pairs.next()
+        {
+            let at = at?;
+            bytes += at.pair.source.len() + at.pair.target.len();
+            chunk.push(at);
+        }
+        if chunk.is_empty() {
+            break;
+        }
+        for (at, encoded) in chunk.iter().zip(settings.encode(&chunk)) {
+            n_read += 1;
+            let sides = encoded.map_err(|source| DataError::Example { number: n_read, source })?;
+            if let Some((side, kind, problem)) = unusable(&sides, around, settings.max_len) {
+                pairs.bad(at, side, kind, problem)?;
+                continue;
+            }
+            n_taken += 1;
+            n_tokens += sides.iter().map(Vec::len).sum::<usize>() as u64;
+            take(&at.pair, sides)?;
+        }
+        progress.prepared(pairs.bytes_read(), pairs.bytes_total, n_tokens);
+    }
+    match n_taken {
+        0 => Err(no_pairs(&pairs)),
+        _ => Ok(pairs.skipped),
+    }
+}
+
+/// Pairs of sentences as token ids on disk.
+#[derive(Debug)]
+pub struct PreparedPairs {
+    tokens: Table,
+    ends: Table,
+    meta: Meta,
+}
+
+/// What preparing pairs did.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct PairReport {
+    /// Whether an earlier preparation was valid and reused.
+    pub reused: bool,
+    /// Pairs.
+    pub pairs: u64,
+    /// Tokens of the sources and of the targets.
+    pub tokens: [u64; 2],
+    /// The pairs that were left out, by reason.
+    pub skipped: SkipReport,
+    /// Seconds it took.
+    pub seconds: f64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Meta {
+    format: u32,
+    key: String,
+    pairs: u64,
+    /// Tokens of the sources and of the targets.
+    tokens: [u64; 2],
+    skipped: SkipReport,
+    /// BLAKE3 of the files of tokens and of ends.
+    files: [String; 2],
+    /// BLAKE3 of the fields above, so that a half-written file is noticed.
+    checksum: String,
+}
+
+impl Meta {
+    fn sum(&self) -> String {
+        let fields = (self.format, &self.key, self.pairs, self.tokens, &self.skipped, &self.files);
+        let json = serde_json::to_vec(&fields).expect("plain values serialise");
+        blake3::hash(&json).to_hex().to_string()
+    }
+}
+
+impl PreparedPairs {
+    /// The prepared form of a split: the one in `cache` if it is valid, else built there, in a folder of its own that is
+    /// renamed when complete. Relative paths begin at `base`.
+    ///
+    /// # Errors
+    /// Files that cannot be read or written, or that are not aligned; pairs that cannot be used, with
+    /// [`OnBadPair::Error`]; [`DataError::NoPairs`]; [`DataError::VocabHole`] for a tokenizer whose ids are not
+    /// `0..vocab_size`.
+    pub fn prepare(
+        from: &ParallelFiles,
+        base: &Path,
+        settings: &PairSettings<'_>,
+        cache: &Path,
+        progress: &dyn Progress,
+    ) -> Result<(Self, PairReport)> {
+        let start = Instant::now();
+        settings.tokenizers.into_iter().try_for_each(without_holes)?;
+        let key = key(from, base, settings)?;
+        let (pairs, reused) = match Self::open(&cache.join(&key), &key) {
+            Some(pairs) => (pairs, true),
+            None => (build(from, base, settings, cache, &key, progress)?, false),
+        };
+        let Meta { pairs: n_pairs, tokens, ref skipped, .. } = pairs.meta;
+        let seconds = start.elapsed().as_secs_f64();
+        let report = PairReport { reused, pairs: n_pairs, tokens, skipped: skipped.clone(), seconds };
+        Ok((pairs, report))
+    }
+
+    /// Opens prepared pairs; none if they are absent, of another key, or not as they were written.
+    fn open(folder: &Path, key: &str) -> Option<Self> {
+        let meta: Meta = serde_json::from_slice(&fs::read(folder.join("meta.json")).ok()?).ok()?;
+        if meta.format != FORMAT || meta.key != key || meta.checksum != meta.sum() {
+            return None;
+        }
+        let n_tokens = meta.tokens.iter().sum::<u64>();
+        let tokens = Table::open(&folder.join("tokens.bin"), 4 * n_tokens, &meta.files[0])?;
+        let ends = Table::open(&folder.join("ends.bin"), 16 * meta.pairs, &meta.files[1])?;
+        (ends.last() == n_tokens && meta.pairs > 0).then_some(Self { tokens, ends, meta })
+    }
+
+    /// How many pairs there are: one at least.
+    pub fn len(&self) -> usize {
+        self.meta.pairs as usize
+    }
+
+    /// Whether there is none, which is never so.
+    pub fn is_empty(&self) -> bool {
+        self.meta.pairs == 0
+    }
+
+    /// Tokens of the sources and of the targets.
+    pub fn n_tokens(&self) -> [u64; 2] {
+        self.meta.tokens
+    }
+
+    /// Tokens of a pair's source and target.
+    ///
+    /// # Panics
+    /// If there is no such pair.
+    pub fn lengths(&self, pair: usize) -> [usize; 2] {
+        [0, 1].map(|side| {
+            let Range { start, end } = self.ends.range(2 * pair as u64 + side);
+            (end - start) as usize
+        })
+    }
+
+    /// The ids of a pair's source.
+    ///
+    /// # Panics
+    /// If there is no such pair.
+    pub fn source(&self, pair: usize) -> impl Iterator<Item = u32> + '_ {
+        self.ids(2 * pair as u64)
+    }
+
+    /// The ids of a pair's target.
+    ///
+    /// # Panics
+    /// If there is no such pair.
+    pub fn target(&self, pair: usize) -> impl Iterator<Item = u32> + '_ {
+        self.ids(2 * pair as u64 + 1)
+    }
+
+    fn ids(&self, place: u64) -> impl Iterator<Item = u32> + '_ {
+        let Range { start, end } = self.ends.range(place);
+        let bytes = &self.tokens.bytes()[4 * start as usize..4 * end as usize];
+        bytes.as_chunks::<4>().0.iter().map(|bytes| u32::from_le_bytes(*bytes))
+    }
+
+    /// A text that tells these prepared pairs from any others.
+    pub fn key(&self) -> &str {
+        &self.meta.key
+    }
+}
+
+/// A hash of everything that shapes the result.
+fn key(from: &ParallelFiles, base: &Path, settings: &PairSettings<'_>) -> Result<String> {
+    let mut hasher = blake3::Hasher::new();
+    let mut add = |part: &str| {
+        hasher.update(&(part.len() as u64).to_le_bytes());
+        hasher.update(part.as_bytes());
+    };
+    // Where the files lie does not matter, what they are called does: by it their format is known.
+    let read_as = ParallelFiles { source: Vec::new(), target: Vec::new(), files: Vec::new(), ..from.clone() };
+    add(&format!("pairs {FORMAT}"));
+    add(&serde_json::to_string(&(read_as, settings.languages, settings.max_len, settings.on_bad_pair))
+        .expect("plain values serialise"));
+    for tokenizer in settings.tokenizers {
+        add(&tokenizer.to_json());
+    }
+    for path in from.paths(base)? {
+        add(&path.file_name().unwrap_or_default().to_string_lossy());
+        add(&file_checksum(&path)?);
+    }
+    Ok(hasher.finalize().to_hex()[..32].to_string())
+}
+
+fn build(
+    from: &ParallelFiles,
+    base: &Path,
+    settings: &PairSettings<'_>,
+    cache: &Path,
+    key: &str,
+    progress: &dyn Progress,
+) -> Result<PreparedPairs> {
+    let partial = store::begin(cache)?;
+    let mut tokens = Output::create(partial.path().join("tokens.bin"))?;
+    let mut ends = Output::create(partial.path().join("ends.bin"))?;
+    let (mut n_pairs, mut n_tokens) = (0u64, [0u64; 2]);
+    let skipped = each_pair(from, base, settings, progress, |_, sides| {
+        for (ids, n_tokens) in sides.iter().zip(&mut n_tokens) {
+            *n_tokens += ids.len() as u64;
+            for id in ids {
+                tokens.write(&id.to_le_bytes())?;
+            }
+        }
+        n_pairs += 1;
+        let end = n_tokens[0] + n_tokens[1];
+        ends.write(&(end - sides[1].len() as u64).to_le_bytes())?;
+        ends.write(&end.to_le_bytes())
+    })?;
+    let files = [tokens.finish()?, ends.finish()?];
+    let mut meta = Meta {
+        format: FORMAT,
+        key: key.to_string(),
+        pairs: n_pairs,
+        tokens: n_tokens,
+        skipped,
+        files,
+        checksum: String::new(),
+    };
+    meta.checksum = meta.sum();
+    let mut json = Output::create(partial.path().join("meta.json"))?;
+    json.write(&serde_json::to_vec_pretty(&meta).expect("plain values serialise"))?;
+    json.finish()?;
+    store::publish(partial, cache, key, |folder| PreparedPairs::open(folder, key))
+}
+
+/// The side, the kind and the particulars of what is wrong with a pair's ids; `around` is how many of them are not of
+/// the text.
+fn unusable(
+    sides: &[Vec<u32>; 2],
+    around: [usize; 2],
+    max_len: usize,
+) -> Option<(usize, &'static str, String)> {
+    if let Some(side) = (0..2).find(|side| sides[*side].len() <= around[*side]) {
+        return Some((side, EMPTY[side], format!("the tokenizer finds nothing in the {}", SIDES[side])));
+    }
+    let side = (0..2).find(|side| sides[*side].len() > max_len)?;
+    let (name, found) = (SIDES[side], sides[side].len());
+    let problem = format!("the {name} has {found} tokens, expected at most {max_len} (`parallel.max_len`)");
+    Some((side, ["over-long source", "over-long target"][side], problem))
+}

@@ -1,0 +1,477 @@
+//! A translation run's configuration, read as strictly as a [pretraining run's](crate::config).
+
+use super::validate::validate;
+use crate::config::{
+    CheckpointSection, FolderConfig, LogSection, NonFinite, OptimizerSection, Precision, RunSection, layered,
+};
+use crate::engine::schedule::Schedule;
+use crate::engine::{Averaging, Cadence, Export, RunSettings};
+use crate::error::{Place, Result};
+use cloze_data::labelled::BatchSize;
+use cloze_data::parallel::{OnBadPair, ParallelFiles};
+use cloze_model::blocks::{Activation, NormPlacement};
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+/// Everything a translation run is told.
+///
+/// [`TranslationConfig::load`] resolves one from a file, whose `[parallel]` tells it from other runs'.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct TranslationConfig {
+    /// `[run]`: name and seed.
+    pub run: RunSection,
+    /// `[parallel]`: languages and sentences.
+    pub parallel: ParallelSection,
+    /// `[tokenizer]`: the vocabulary that both languages share.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokenizer: Option<VocabularySection>,
+    /// `[source_tokenizer]`: that of the source alone, in place of a shared one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source_tokenizer: Option<VocabularySection>,
+    /// `[target_tokenizer]`: that of the target alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target_tokenizer: Option<VocabularySection>,
+    /// `[model]`: the network.
+    pub model: TranslationModel,
+    /// `[train]`: steps and batches.
+    pub train: TranslationTrain,
+    /// `[optimizer]`: AdamW or LAMB.
+    pub optimizer: OptimizerSection,
+    /// `[schedule]`: the learning rate over the steps.
+    pub schedule: Schedule,
+    /// `[average]`: the mean of the weights that is the result. Default none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub average: Option<Averaging>,
+    /// `[eval]`: when to measure, by what, and when to stop.
+    #[serde(default)]
+    pub eval: TranslationEval,
+    /// `[checkpoint]`: what is kept to resume from.
+    #[serde(default)]
+    pub checkpoint: CheckpointSection,
+    /// `[log]`: how often metrics are written.
+    #[serde(default)]
+    pub log: LogSection,
+}
+
+/// `[parallel]`: the languages, and sentences with their translations.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct ParallelSection {
+    /// The language that is translated from, such as `"en"`.
+    pub source: String,
+    /// The language that is translated to.
+    pub target: String,
+    /// Tokens of a source, and of a target, at most; a pair with a longer side is a bad one. Default 256.
+    #[serde(default = "defaults::max_len")]
+    pub max_len: usize,
+    /// What becomes of a pair that cannot be used. Default `"error"`.
+    #[serde(default)]
+    pub on_bad_pair: OnBadPair,
+    /// The pairs to train on.
+    pub train: ParallelFiles,
+    /// Pairs to measure with during training. Default none.
+    #[serde(default, skip_serializing_if = "ParallelFiles::is_empty")]
+    pub dev: ParallelFiles,
+    /// Pairs to measure the result with. Default none.
+    #[serde(default, skip_serializing_if = "ParallelFiles::is_empty")]
+    pub test: ParallelFiles,
+}
+
+impl ParallelSection {
+    /// The languages, source and target.
+    pub fn languages(&self) -> [&str; 2] {
+        [&self.source, &self.target]
+    }
+}
+
+/// `[tokenizer]`: where a vocabulary comes from. One that is trained has the pieces `<s>`, `<pad>`, `</s>` and one for
+/// what it cannot spell as its first, keeps case unless it is to `lowercase`, and is trained on the training pairs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+#[non_exhaustive]
+pub enum VocabularySection {
+    /// Byte-pair encoding of characters (Sennrich et al. 2016), with SentencePiece's way with spaces.
+    TrainBpe {
+        /// Entries of the vocabulary, special tokens included.
+        vocab_size: usize,
+        /// Whether text is lower-cased. Default false.
+        #[serde(default)]
+        lowercase: bool,
+        /// How often a pair must occur to be merged. Default 2.
+        #[serde(default = "defaults::min_frequency")]
+        min_frequency: u64,
+    },
+    /// Byte-pair encoding of bytes, which spells everything.
+    TrainByteBpe {
+        /// Entries of the vocabulary, special tokens included.
+        vocab_size: usize,
+        /// Whether text is lower-cased. Default false.
+        #[serde(default)]
+        lowercase: bool,
+        /// How often a pair must occur to be merged. Default 2.
+        #[serde(default = "defaults::min_frequency")]
+        min_frequency: u64,
+    },
+    /// WordPiece with BERT's splitting. What it decodes has lost how punctuation was spaced.
+    TrainWordpiece {
+        /// Entries of the vocabulary, special tokens included.
+        vocab_size: usize,
+        /// Whether text is lower-cased and stripped of accents. Default false.
+        #[serde(default)]
+        lowercase: bool,
+        /// How often a pair must occur to be merged. Default 2.
+        #[serde(default = "defaults::min_frequency")]
+        min_frequency: u64,
+    },
+    /// A Unigram model (Kudo 2018), with SentencePiece's way with spaces.
+    TrainUnigram {
+        /// Entries of the vocabulary, special tokens included.
+        vocab_size: usize,
+        /// Whether text is lower-cased. Default false.
+        #[serde(default)]
+        lowercase: bool,
+    },
+    /// A tokenizer that exists: a file, or a folder, that ends texts with a piece such as `</s>`.
+    Load {
+        /// The file or folder, relative to the current directory.
+        path: PathBuf,
+    },
+}
+
+impl VocabularySection {
+    /// The file or folder that it is loaded from, if it is.
+    pub fn path(&self) -> Option<&PathBuf> {
+        match self {
+            Self::Load { path } => Some(path),
+            _ => None,
+        }
+    }
+}
+
+/// `[model]`: a new network. Its vocabularies are the tokenizers'.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum TranslationModel {
+    /// An encoder and a decoder of attention layers (Vaswani et al. 2017).
+    Transformer(TransformerSection),
+}
+
+/// A Transformer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct TransformerSection {
+    /// Encoder layers, and decoder layers unless they have a number of their own.
+    pub n_layers: usize,
+    /// Decoder layers. Default `n_layers`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub n_decoder_layers: Option<usize>,
+    /// Width of the hidden states.
+    pub d_model: usize,
+    /// Attention heads; divides `d_model`.
+    pub n_heads: usize,
+    /// Inner width of the feed-forward.
+    pub d_ff: usize,
+    /// Dropout of embeddings and of each sublayer's output. Default 0.1.
+    #[serde(default = "defaults::dropout")]
+    pub dropout: f64,
+    /// Dropout of the attention probabilities. Default 0.
+    #[serde(default)]
+    pub attention_dropout: f64,
+    /// Dropout after the feed-forward's activation. Default 0.
+    #[serde(default)]
+    pub activation_dropout: f64,
+    /// The feed-forward's activation. Default `"relu"`.
+    #[serde(default = "defaults::relu")]
+    pub activation: Activation,
+    /// Where layer norms stand. Default `"post"`.
+    #[serde(default)]
+    pub norm: NormPlacement,
+    /// Whether the output layer is the table of the target's embeddings, and with a shared vocabulary the source's too.
+    /// Default true.
+    #[serde(default = "defaults::yes")]
+    pub tied: bool,
+}
+
+/// `[train]`: how much is trained, and with what.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct TranslationTrain {
+    /// Updates of the weights.
+    pub steps: u64,
+    /// Tokens of a micro-batch at most, of sources and targets together, counted with padding to its longest pair; without
+    /// it, a micro-batch has `batch_size` pairs. One of the two is needed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch_tokens: Option<usize>,
+    /// Pairs of a micro-batch: at most, if `batch_tokens` is set too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch_size: Option<usize>,
+    /// Micro-batches averaged into one step. Default 1.
+    #[serde(default = "defaults::one")]
+    pub accumulate: usize,
+    /// The share of each target token that is spread over the vocabulary (Szegedy et al. 2016, §7). Default 0.
+    #[serde(default)]
+    pub label_smoothing: f64,
+    /// Threads that make batches; no result depends on it. Default 1.
+    #[serde(default = "defaults::one")]
+    pub workers: usize,
+    /// Batches made ahead; no result depends on it. Default 4.
+    #[serde(default = "defaults::prefetch")]
+    pub prefetch: usize,
+    /// What happens on a loss or gradient that is not finite. Default `"stop"`.
+    #[serde(default)]
+    pub non_finite: NonFinite,
+    /// In what precision matrices are multiplied: `"f32"` or `"bf16"`. Default `"f32"`.
+    #[serde(default)]
+    pub precision: Precision,
+}
+
+impl TranslationTrain {
+    /// How large a micro-batch is.
+    pub fn size(&self) -> BatchSize {
+        match (self.batch_tokens, self.batch_size) {
+            (Some(tokens), Some(examples)) => BatchSize::Within { examples, tokens },
+            (Some(tokens), None) => BatchSize::Tokens(tokens),
+            (None, examples) => BatchSize::Examples(examples.unwrap_or(1)),
+        }
+    }
+}
+
+/// `[eval]`: when to measure, by what, and when to stop.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
+pub struct TranslationEval {
+    /// Steps between evaluations; the last step is always followed by one. Default 1,000.
+    pub every: u64,
+    /// The figure that the best model has the best of: `"loss"`, `"perplexity"`, `"token_accuracy"` or `"bleu"`. Default
+    /// `"loss"`.
+    pub metric: String,
+    /// The development set is translated, for BLEU, at every so many evaluations and the last one; 0 for never. Default 1.
+    pub bleu_every: u64,
+    /// Beams to translate with; 1 is greedy. Default 1.
+    pub beams: usize,
+    /// Evaluations in a row without a better figure after which training ends; the best model is then the result.
+    /// Without it, all steps are made, and the last model is the result.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub patience: Option<u64>,
+    /// Tokens in a batch of an evaluation; no result depends on it but in the last digits. Default 4,096.
+    pub batch_tokens: usize,
+}
+
+impl Default for TranslationEval {
+    fn default() -> Self {
+        Self {
+            every: 1_000,
+            metric: "loss".into(),
+            bleu_every: 1,
+            beams: 1,
+            patience: None,
+            batch_tokens: 4_096,
+        }
+    }
+}
+
+impl TranslationConfig {
+    /// Whether the config at `path` is one of these: it has a `[parallel]`.
+    ///
+    /// # Errors
+    /// [`TrainerError::Io`](crate::TrainerError::Io), [`TrainerError::ConfigSyntax`](crate::TrainerError::ConfigSyntax).
+    pub fn is_at(path: &Path) -> Result<bool> {
+        layered::has_table(path, "parallel")
+    }
+
+    /// Resolves the config file at `path` with the `sets` (`section.key=value`) laid over it.
+    ///
+    /// # Errors
+    /// As [`RunConfig::load`](crate::config::RunConfig::load).
+    pub fn load(path: &Path, sets: &[String]) -> Result<Self> {
+        Self::parse(&layered::text(path)?, &layered::stem(path), &Place::file(path), sets)
+    }
+
+    /// Resolves a config's `text`, which stands in `file`, with the `sets` laid over it; `name` is the run's if the text
+    /// gives none.
+    ///
+    /// # Errors
+    /// As [`RunConfig::parse`](crate::config::RunConfig::parse).
+    pub fn parse(text: &str, name: &str, file: &Place, sets: &[String]) -> Result<Self> {
+        layered::read(text, name, file, sets, |config: &mut Self| validate(config))
+    }
+
+    /// What the engine is told of the run.
+    pub fn run_settings(&self) -> RunSettings {
+        let mut settings = RunSettings::new(&self.run.name, self.train.steps, self.optimizer.lr);
+        settings.seed = self.run.seed;
+        settings.non_finite = self.train.non_finite;
+        settings.precision = self.train.precision;
+        settings.evaluate = Cadence::Every(self.eval.every);
+        settings.evaluate_untrained = false;
+        settings.patience = self.eval.patience;
+        settings.export = if self.eval.patience.is_some() { Export::Best } else { Export::Last };
+        settings.optimizer = self.optimizer.clone();
+        settings.schedule = self.schedule.clone();
+        settings.average = self.average.clone();
+        settings.checkpoint = self.checkpoint.clone();
+        settings.log = self.log.clone();
+        settings
+    }
+}
+
+impl FolderConfig for TranslationConfig {
+    const FREE_KEYS: &[&str] =
+        &["run.name", "train.workers", "train.prefetch", "parallel.test.", "eval.", "checkpoint.", "log."];
+
+    fn load(path: &Path) -> Result<Self> {
+        Self::load(path, &[])
+    }
+
+    /// With patience or a mean of the best models, evaluations decide about the result.
+    fn is_free(&self, key: &str) -> bool {
+        let decides = self.eval.patience.is_some() || matches!(self.average, Some(Averaging::Best { .. }));
+        !(decides && key.starts_with("eval.")) && Self::FREE_KEYS.iter().any(|free| key.starts_with(free))
+    }
+}
+
+/// The defaults of sections that have required keys too.
+mod defaults {
+    use cloze_model::blocks::Activation;
+
+    pub fn max_len() -> usize {
+        256
+    }
+
+    pub fn min_frequency() -> u64 {
+        2
+    }
+
+    pub fn dropout() -> f64 {
+        0.1
+    }
+
+    pub fn relu() -> Activation {
+        Activation::Relu
+    }
+
+    pub fn yes() -> bool {
+        true
+    }
+
+    pub fn one() -> usize {
+        1
+    }
+
+    pub fn prefetch() -> usize {
+        4
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = r#"[parallel]
+source = "en"
+target = "de"
+train = { source = ["train.en"], target = ["train.de"] }
+dev = { files = ["dev.tsv"] }
+
+[tokenizer]
+kind = "train-bpe"
+vocab_size = 8000
+
+[model]
+kind = "transformer"
+n_layers = 3
+d_model = 256
+n_heads = 4
+d_ff = 1024
+
+[train]
+steps = 100
+batch_tokens = 4096
+
+[optimizer]
+lr = 1e-3
+
+[schedule]
+kind = "noam"
+warmup_steps = 10
+
+[average]
+kind = "last"
+checkpoints = 5
+every = 10
+"#;
+
+    fn load(text: &str, sets: &[&str]) -> Result<TranslationConfig> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ende.toml");
+        std::fs::write(&path, text).unwrap();
+        assert!(TranslationConfig::is_at(&path).unwrap());
+        let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
+        TranslationConfig::load(&path, &sets)
+    }
+
+    #[test]
+    fn a_file_is_completed_and_reads_back() {
+        let config = load(FILE, &["train.label_smoothing=0.1"]).unwrap();
+        assert_eq!((config.run.name.as_str(), config.parallel.max_len), ("ende", 256));
+        assert_eq!(config.train.size(), BatchSize::Tokens(4096));
+        assert_eq!(config.average, Some(Averaging::Last { checkpoints: 5, every: 10 }));
+        assert_eq!(load(&config.to_toml(), &[]).unwrap(), config);
+        let other = load(FILE, &["train.label_smoothing=0.1", "eval.every=3", "optimizer.lr=1e-4"]).unwrap();
+        let differences: Vec<String> = config.differences(&other).iter().map(ToString::to_string).collect();
+        assert_eq!(differences, ["optimizer.lr: 0.001 became 0.0001"]);
+        let best = ["average={kind=\"best\", checkpoints=3}"];
+        let other = load(FILE, &[&best[..], &["eval.every=3"]].concat()).unwrap();
+        assert_eq!(load(FILE, &best).unwrap().differences(&other).len(), 1);
+    }
+
+    #[test]
+    fn mistakes_have_a_place() {
+        let error = |sets: &[&str]| load(FILE, sets).unwrap_err().to_string();
+        let of_file = |from: &str, to: &str| load(&FILE.replace(from, to), &[]).unwrap_err().to_string();
+        let typo = of_file("batch_tokens", "batch_token");
+        assert!(
+            typo.contains("unknown key `train.batch_token`; did you mean `train.batch_tokens`?"),
+            "{typo}"
+        );
+        for (set, expected) in [
+            ("train.steps=0", "`train.steps` is 0; expected a whole number of 1 or more"),
+            ("train.label_smoothing=1", "`train.label_smoothing` is 1; expected a number from 0 to below 1"),
+            ("model.n_heads=3", "`model.n_heads` is 3; expected a divisor of `model.d_model`, which is 256"),
+            ("model.kind=rnn", "`model.kind` is \"rnn\"; expected"),
+            ("schedule.warmup_steps=101", "expected at most `train.steps`, which is 100"),
+            ("average.checkpoints=0", "`average.checkpoints` is 0; expected a whole number from 1 to 1000"),
+            ("average={kind=\"ema\", decay=1}", "`average.decay` is 1; expected a number from 0 to below 1"),
+            ("tokenizer.vocab_size=3", "`tokenizer.vocab_size` is 3; expected a whole number of 32 or more"),
+            ("eval.metric=ter", "`eval.metric` is ter; expected one of"),
+            ("eval.beams=0", "`eval.beams` is 0; expected a whole number from 1 to 1000"),
+            ("parallel.source=''", "`parallel.source` is \"\"; expected the language's name"),
+            (
+                "parallel.target=en",
+                "`parallel.target` is en; expected another language than `parallel.source`",
+            ),
+            ("parallel.max_len=1", "`parallel.max_len` is 1; expected a whole number of 2 or more"),
+            ("parallel.train.sauce=1", "unknown key `parallel.train.sauce`"),
+            (
+                "source_tokenizer={kind=\"load\", path=\"a\"}",
+                "`source_tokenizer` is there; expected either `tokenizer`, or both `source_tokenizer` and `target_tokenizer`",
+            ),
+            ("eval={metric=\"bleu\", bleu_every=2}", "`eval.bleu_every` is 2; expected 1"),
+        ] {
+            let message = error(&[set]);
+            assert!(message.contains(expected), "{set}: {message}");
+        }
+        let none = of_file("batch_tokens = 4096", "");
+        assert!(none.contains("`train.batch_tokens` is absent; expected it or `train.batch_size`"), "{none}");
+        let unmeasured = FILE.replace("dev = { files = [\"dev.tsv\"] }", "");
+        let message = load(&unmeasured, &["eval.patience=3"]).unwrap_err().to_string();
+        assert!(message.contains("expected none without `parallel.dev`"), "{message}");
+    }
+}

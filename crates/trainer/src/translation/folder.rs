@@ -1,0 +1,165 @@
+//! A saved translation model's folder: the model's own files, the tokenizers, and `translation.json`.
+//!
+//! ```text
+//! config.json, model.safetensors   the model
+//! tokenizer.json                   the vocabulary that both languages share, or
+//! source/tokenizer.json            the source's, and
+//! target/tokenizer.json            the target's
+//! translation.json                 the languages, and how to decode
+//! ```
+
+use super::vocabulary::Vocabularies;
+use crate::{Result, TrainerError};
+use cloze_evaluation::whole_file::write_whole;
+use cloze_tokenizer::Tokenizer;
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::path::Path;
+
+/// The file that says what a folder translates.
+pub const TRANSLATION_FILE: &str = "translation.json";
+
+const TOKENIZER: &str = "tokenizer.json";
+const SIDES: [&str; 2] = ["source", "target"];
+
+/// `translation.json`: what a model translates, and how it is decoded where nothing else is said.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct TranslationFile {
+    /// The language that is translated from.
+    pub source: String,
+    /// The language that is translated to.
+    pub target: String,
+    /// Tokens that a source may have, with what the tokenizer puts around it.
+    pub max_len: usize,
+    /// How to decode.
+    #[serde(default)]
+    pub decoding: DecodingDefaults,
+}
+
+impl TranslationFile {
+    /// Between two languages, of sources of at most so many tokens.
+    pub fn new(languages: [&str; 2], max_len: usize) -> Self {
+        let [source, target] = languages.map(str::to_owned);
+        Self { source, target, max_len, decoding: DecodingDefaults::default() }
+    }
+}
+
+/// How a model is decoded where nothing else is said.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
+pub struct DecodingDefaults {
+    /// Beams; 1 is greedy.
+    pub beams: usize,
+    /// The exponent `α` that scores are divided by lengths with, as `length^α`.
+    pub length_penalty: f64,
+    /// A translation has at most this times the tokens of its source, and [`max_extra`](Self::max_extra) more.
+    pub max_ratio: f64,
+    /// See [`max_ratio`](Self::max_ratio).
+    pub max_extra: usize,
+}
+
+impl Default for DecodingDefaults {
+    fn default() -> Self {
+        Self { beams: 5, length_penalty: 1.0, max_ratio: 2.0, max_extra: 10 }
+    }
+}
+
+impl DecodingDefaults {
+    /// The most tokens of a translation of a source of so many.
+    pub fn max_new(&self, source: usize) -> usize {
+        (self.max_ratio * source as f64) as usize + self.max_extra
+    }
+}
+
+/// Saves tokenizers and `translation.json` in a folder that is there.
+///
+/// # Errors
+/// A file that cannot be written.
+pub(super) fn save(folder: &Path, vocabularies: &Vocabularies, file: &TranslationFile) -> Result<()> {
+    if vocabularies.is_joint() {
+        vocabularies.source.save(folder.join(TOKENIZER))?;
+    } else {
+        for (side, tokenizer) in SIDES.iter().zip([&vocabularies.source, &vocabularies.target]) {
+            let folder = folder.join(side);
+            fs::create_dir_all(&folder).map_err(TrainerError::io("make", &folder))?;
+            tokenizer.save(folder.join(TOKENIZER))?;
+        }
+    }
+    let json = serde_json::to_string_pretty(file).expect("plain values serialise");
+    Ok(write_whole(&folder.join(TRANSLATION_FILE), (json + "\n").as_bytes())?)
+}
+
+/// The tokenizers of a folder. One of another program has `source` and `target` in it, or one tokenizer for both.
+///
+/// # Errors
+/// A tokenizer that is not there, cannot be read, or that translations cannot be made with.
+pub fn load_vocabularies(folder: &Path) -> Result<Vocabularies> {
+    let load = |path: &Path| -> Result<Tokenizer> {
+        let mut tokenizer = Tokenizer::load(path)?;
+        tokenizer.set_truncation(None)?;
+        tokenizer.set_padding(None)?;
+        Ok(tokenizer)
+    };
+    let [source, target] = SIDES.map(|side| folder.join(side));
+    match source.is_dir() && target.is_dir() {
+        true => Vocabularies::separate(load(&source)?, load(&target)?),
+        false => Vocabularies::joint(load(folder)?),
+    }
+}
+
+/// What a folder's `translation.json` says; none if it has none.
+///
+/// # Errors
+/// [`TrainerError::Io`]; [`TrainerError::BadTaskFile`] for a file that says something else.
+pub fn read_translation_file(folder: &Path) -> Result<Option<TranslationFile>> {
+    let path = folder.join(TRANSLATION_FILE);
+    if !path.exists() {
+        return Ok(None);
+    }
+    let text = fs::read_to_string(&path).map_err(TrainerError::io("read", &path))?;
+    let bad = |reason: String| TrainerError::BadTaskFile { path: path.clone(), reason };
+    let file: TranslationFile = serde_json::from_str(&text).map_err(|error| bad(error.to_string()))?;
+    let DecodingDefaults { beams, length_penalty, max_ratio, .. } = file.decoding;
+    let decodes = (1..=1_000).contains(&beams)
+        && length_penalty.is_finite()
+        && (0.0..=1_000.0).contains(&max_ratio)
+        && file.max_len > 0;
+    match decodes {
+        true => Ok(Some(file)),
+        false => Err(bad("the decoding defaults are out of range".into())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cloze_tokenizer::train::BpeTrainer;
+
+    fn tokenizer(vocab_size: usize) -> Tokenizer {
+        BpeTrainer { vocab_size, ..BpeTrainer::default() }.train(["a dog and a dog", "ein Hund"]).unwrap()
+    }
+
+    #[test]
+    fn a_folder_says_what_it_translates() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(read_translation_file(folder.path()).unwrap(), None);
+        let file = TranslationFile::new(["en", "de"], 64);
+        let joint = Vocabularies::joint(tokenizer(265)).unwrap();
+        save(folder.path(), &joint, &file).unwrap();
+        assert_eq!(read_translation_file(folder.path()).unwrap().unwrap(), file);
+        let read = load_vocabularies(folder.path()).unwrap();
+        assert!(read.is_joint() && read.special == joint.special);
+
+        let other = tempfile::tempdir().unwrap();
+        let separate = Vocabularies::separate(tokenizer(265), tokenizer(270)).unwrap();
+        save(other.path(), &separate, &file).unwrap();
+        let read = load_vocabularies(other.path()).unwrap();
+        assert_eq!([read.source.vocab_size(), read.target.vocab_size()], [265, 270]);
+        fs::write(other.path().join(TRANSLATION_FILE), r#"{"source": "en"}"#).unwrap();
+        let message = read_translation_file(other.path()).unwrap_err().to_string();
+        assert!(message.contains("translation.json: missing field `target`"), "{message}");
+    }
+}

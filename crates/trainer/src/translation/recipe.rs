@@ -1,0 +1,361 @@
+//! Translation as a recipe of the engine: batches of pairs, the loss of each target token, and what a model is worth.
+
+use super::config::{TranslationConfig, TranslationEval};
+use super::decode::{bleu, translations};
+use super::folder::{self, TranslationFile};
+use super::vocabulary::Vocabularies;
+use crate::Result;
+use crate::engine::{
+    Advance, Exported, Objective, Position, Recipe, SplitFigures, StepBatches, load_parameters,
+    save_parameters, watched,
+};
+use crate::metrics::Record;
+use crate::metrics::curve::{Line, Panel, Source};
+use crate::metrics::progress::RunProgress;
+use crate::pulse::Pulse;
+use burn::tensor::{Device, Int, Tensor, TensorData};
+use cloze_data::parallel::{
+    LoadedPairs, PairBatch, PairReport, PairSettings, ParallelData, ParallelFiles, PreparedPairs, batches_of,
+    load_pairs,
+};
+use cloze_data::{Loader, derive_seed};
+use cloze_evaluation::figures::Figures;
+use cloze_evaluation::whole_file::write_whole;
+use cloze_model::Sequences;
+use cloze_model::seq2seq::EncoderDecoder;
+use cloze_ops::CrossEntropy;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Tells the order of the pairs from all others that a seed gives.
+const ORDER_STREAM: u64 = 0x7A15;
+
+/// The figures of a translation model.
+pub mod figure {
+    /// The mean cross-entropy of a target token, in nats, of the very target: no label is smoothed.
+    pub const LOSS: &str = "loss";
+    /// Its exponential: among how many tokens the model wavers.
+    pub const PERPLEXITY: &str = "perplexity";
+    /// Share of the target tokens that are predicted first, given those before.
+    pub const TOKEN_ACCURACY: &str = "token_accuracy";
+    /// BLEU of the translations, from 0 to 100.
+    pub const BLEU: &str = "bleu";
+}
+
+/// A run's pairs.
+#[derive(Debug)]
+pub struct TranslationData {
+    train: Arc<PreparedPairs>,
+    dev: Option<LoadedPairs>,
+    test: Option<LoadedPairs>,
+}
+
+impl TranslationData {
+    /// Reads a config's pairs; those to train on are prepared in `cache`. Returns what became of them too.
+    ///
+    /// # Errors
+    /// Whatever is wrong with the files, and pairs that cannot be used unless they are to be left out.
+    pub fn prepare(
+        config: &TranslationConfig,
+        vocabularies: &Vocabularies,
+        cache: &Path,
+        progress: &mut dyn RunProgress,
+    ) -> Result<(Self, PairReport)> {
+        let section = &config.parallel;
+        let tokenizers = [&*vocabularies.source, &*vocabularies.target];
+        let settings = PairSettings::new(section.languages(), tokenizers, section.max_len)
+            .on_bad_pair(section.on_bad_pair);
+        let base = Path::new("");
+        let (train, report) = {
+            let pulse = Pulse::new(progress);
+            PreparedPairs::prepare(&section.train, base, &settings, cache, &pulse)?
+        };
+        let mut loaded = |split: &str, files: &ParallelFiles| -> Result<Option<LoadedPairs>> {
+            if files.is_empty() {
+                return Ok(None);
+            }
+            let loaded = load_pairs(files, base, &settings)?;
+            if !loaded.skipped.is_empty() {
+                progress.note(&format!("{split}: left out {}", loaded.skipped));
+            }
+            Ok(Some(loaded))
+        };
+        let (dev, test) = (loaded("dev", &section.dev)?, loaded("test", &section.test)?);
+        Ok((Self { train: Arc::new(train), dev, test }, report))
+    }
+
+    /// The pairs to train on.
+    pub fn train(&self) -> &Arc<PreparedPairs> {
+        &self.train
+    }
+}
+
+/// How a kind of model is saved and read.
+pub trait ModelFormat<M>: Sync {
+    /// Saves a model in a folder that is there and empty.
+    ///
+    /// # Errors
+    /// A file that cannot be written.
+    fn save(&self, model: &M, folder: &Path) -> Result<()>;
+
+    /// The parameters that were saved, in a model like this one.
+    ///
+    /// # Errors
+    /// A file that cannot be read.
+    fn load(&self, model: M, folder: &Path) -> Result<M>;
+}
+
+/// A model's parameters by their own paths.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct OwnParameters;
+
+impl<M: burn::module::Module> ModelFormat<M> for OwnParameters {
+    fn save(&self, model: &M, folder: &Path) -> Result<()> {
+        save_parameters(model, folder)
+    }
+
+    fn load(&self, model: M, folder: &Path) -> Result<M> {
+        load_parameters(model, folder)
+    }
+}
+
+/// The training of a model that translates: any [`EncoderDecoder`].
+pub struct TranslationRecipe<'a, M> {
+    config: &'a TranslationConfig,
+    data: TranslationData,
+    vocabularies: Vocabularies,
+    loader_data: Arc<ParallelData>,
+    loss: CrossEntropy,
+    format: Box<dyn ModelFormat<M> + 'a>,
+}
+
+impl<'a, M: EncoderDecoder> TranslationRecipe<'a, M> {
+    /// On these pairs, in the batches that the config says. The model is saved as `format` does it.
+    pub fn new(
+        config: &'a TranslationConfig,
+        vocabularies: Vocabularies,
+        data: TranslationData,
+        format: impl ModelFormat<M> + 'a,
+    ) -> Self {
+        let seed = derive_seed(config.run.seed, &[ORDER_STREAM]);
+        let loader_data = Arc::new(ParallelData::new(data.train.clone(), config.train.size(), seed));
+        let loss = CrossEntropy { label_smoothing: config.train.label_smoothing, ..CrossEntropy::default() };
+        Self { config, data, vocabularies, loader_data, loss, format: Box::new(format) }
+    }
+
+    /// How many batches a pass over the training pairs has, about.
+    pub fn batches_an_epoch(&self) -> usize {
+        self.loader_data.batches_an_epoch()
+    }
+
+    /// The loss of each target token of a batch, and the logits they come from.
+    fn losses(
+        &self,
+        model: &M,
+        batch: &PairBatch,
+        loss: &CrossEntropy,
+        device: &Device,
+    ) -> (Tensor<1>, Tensor<2>) {
+        let (source, target) = inputs(batch, self.vocabularies.special.begin);
+        let logits = model.logits(&source, &target, device);
+        let labels = Tensor::<1, Int>::from_data(
+            TensorData::new(batch.target.ids.clone(), [batch.target.ids.len()]),
+            device,
+        );
+        (loss.forward(logits.clone(), labels), logits)
+    }
+
+    fn measure(
+        &self,
+        model: &M,
+        pairs: &LoadedPairs,
+        device: &Device,
+        advanced: &mut dyn FnMut(Advance),
+    ) -> Vec<(&'static str, f64)> {
+        let (batches, _) = batches_of(&pairs.ids, self.config.eval.batch_tokens);
+        let plain = CrossEntropy::default();
+        let all: usize = batches.iter().map(PairBatch::n_tokens).sum();
+        let (mut sum, mut right, mut tokens) = (0.0, 0, 0);
+        let (mut done, mut read) = (0, 0);
+        for batch in &batches {
+            let model = model.clone();
+            let (losses, logits) =
+                cloze_ops::on_awake_cores(device, || self.losses(&{ model }, batch, &plain, device));
+            sum += losses.into_data().iter::<f64>().sum::<f64>();
+            let predicted = logits.argmax(1).into_data();
+            right += predicted.iter::<i32>().zip(&batch.target.ids).filter(|(a, b)| a == *b).count();
+            tokens += batch.target.ids.len();
+            done += batch.source.len();
+            read += batch.n_tokens();
+            advanced(Advance { done, share: read as f64 / all.max(1) as f64 });
+        }
+        let mean = sum / tokens.max(1) as f64;
+        vec![
+            (figure::LOSS, mean),
+            (figure::PERPLEXITY, mean.exp()),
+            (figure::TOKEN_ACCURACY, right as f64 / tokens.max(1) as f64),
+        ]
+    }
+
+    /// The figures of a model on a split, and its translations if there are to be any.
+    fn evaluated(
+        &self,
+        model: &M,
+        pairs: &LoadedPairs,
+        translates: bool,
+        device: &Device,
+        advanced: &mut dyn FnMut(Advance),
+    ) -> Result<(Figures, Option<Vec<String>>)> {
+        let mut figures = self.measure(model, pairs, device, advanced);
+        let mut translated = None;
+        if translates {
+            let beams = self.config.eval.beams;
+            let texts = translations(model, &self.vocabularies, pairs, beams, device, advanced)?;
+            figures.push((figure::BLEU, bleu(&texts, pairs)?));
+            translated = Some(texts);
+        }
+        Ok((self.figures(pairs, figures)?, translated))
+    }
+
+    /// Whether the development set is translated after a step.
+    fn translates_after(&self, step: u64) -> bool {
+        let TranslationEval { every, bleu_every, .. } = self.config.eval;
+        bleu_every > 0
+            && (step == self.config.train.steps || step.div_ceil(every.max(1)).is_multiple_of(bleu_every))
+    }
+
+    fn figures(&self, pairs: &LoadedPairs, figures: Vec<(&'static str, f64)>) -> Result<Figures> {
+        let figures = Figures::new(pairs.texts.len(), figures);
+        match &*self.config.eval.metric {
+            metric if figures.get(metric).is_some() => Ok(figures.with_main(metric)?),
+            _ => Ok(figures),
+        }
+    }
+}
+
+/// What a model reads of a batch: the sources, and the targets behind the piece that decoding begins with, without their
+/// last tokens.
+pub fn inputs(batch: &PairBatch, begin: u32) -> (Sequences, Sequences) {
+    let mut shifted = Vec::new();
+    let mut target = Sequences::new();
+    for ids in batch.target.iter() {
+        shifted.clear();
+        shifted.push(begin as i32);
+        shifted.extend(&ids[..ids.len() - 1]);
+        target.push(&shifted);
+    }
+    (batch.source.iter().collect(), target)
+}
+
+impl<M: EncoderDecoder> Objective for TranslationRecipe<'_, M> {
+    type Model = M;
+    type Batch = PairBatch;
+
+    fn terms(&self) -> &'static [&'static str] {
+        &[figure::LOSS]
+    }
+
+    fn counts(&self, batch: &PairBatch) -> Vec<f64> {
+        vec![batch.target.ids.len() as f64]
+    }
+
+    fn sums(&self, model: &M, batch: &PairBatch, device: &Device) -> Vec<Tensor<1>> {
+        vec![self.losses(model, batch, &self.loss, device).0.sum()]
+    }
+}
+
+impl<M: EncoderDecoder> Recipe for TranslationRecipe<'_, M> {
+    fn data(&self) -> String {
+        self.data.train.key().to_owned()
+    }
+
+    fn steps(&self, from: Position) -> Box<dyn Iterator<Item = Result<StepBatches<PairBatch>>> + '_> {
+        let train = &self.config.train;
+        let loader =
+            Loader::new(self.loader_data.clone(), 1).with_workers(train.workers).with_ahead(train.prefetch);
+        StepBatches::from_loader(&loader, from, train.accumulate, |batch: &PairBatch| batch.n_tokens() as u64)
+    }
+
+    fn split(&self) -> Option<&str> {
+        self.data.dev.as_ref().map(|_| "dev")
+    }
+
+    fn evaluate(&self, model: &M, device: &Device, advanced: &mut dyn FnMut(Advance)) -> Result<Figures> {
+        self.evaluate_after(self.config.train.steps, model, device, advanced)
+    }
+
+    fn evaluate_after(
+        &self,
+        step: u64,
+        model: &M,
+        device: &Device,
+        advanced: &mut dyn FnMut(Advance),
+    ) -> Result<Figures> {
+        let dev = self.data.dev.as_ref().expect("only what `split` names is measured");
+        Ok(self.evaluated(model, dev, self.translates_after(step), device, advanced)?.0)
+    }
+
+    /// The loss in training and on the development set, BLEU, and the tokens predicted right.
+    fn panels(&self, _: &[Record]) -> Vec<Panel> {
+        let line = |label: &str, source| Line { label: label.into(), source };
+        let dev = |figure: &str| Source::Figure { split: "dev".into(), figure: figure.into() };
+        let smoothed = if self.config.train.label_smoothing > 0.0 { ", smoothed targets" } else { "" };
+        let losses = vec![
+            line(&format!("training (smoothed{smoothed})"), Source::LossTerm(figure::LOSS.into())),
+            line("dev", dev(figure::LOSS)),
+        ];
+        let accuracy = vec![line("target tokens, dev", dev(figure::TOKEN_ACCURACY))];
+        let bleu = vec![line("dev", dev(figure::BLEU))];
+        let mut panels = vec![
+            Panel { axis: "loss of a token (nats)".into(), lines: losses },
+            Panel { axis: "accuracy".into(), lines: accuracy },
+        ];
+        if self.config.eval.bleu_every > 0 {
+            panels.push(Panel { axis: "BLEU".into(), lines: bleu });
+        }
+        panels
+    }
+
+    fn save(&self, model: &M, folder: &Path) -> Result<()> {
+        self.format.save(model, folder)?;
+        let section = &self.config.parallel;
+        let file = TranslationFile::new(section.languages(), section.max_len);
+        folder::save(folder, &self.vocabularies, &file)
+    }
+
+    fn load(&self, model: M, folder: &Path) -> Result<M> {
+        self.format.load(model, folder)
+    }
+
+    fn report(
+        &self,
+        exported: &Exported<'_, M>,
+        progress: &mut dyn RunProgress,
+    ) -> Result<Vec<SplitFigures>> {
+        let mut reported = Vec::new();
+        for (split, pairs) in [("dev", &self.data.dev), ("test", &self.data.test)] {
+            let Some(pairs) = pairs else { continue };
+            let start = Instant::now();
+            let work = format!("measuring {split}");
+            let translates = self.config.eval.bleu_every > 0;
+            let (figures, translated) = self.evaluated(
+                exported.model,
+                pairs,
+                translates,
+                exported.device,
+                &mut watched(&work, progress),
+            )?;
+            let page = exported.page(split, &figures, None)?;
+            if let Some(texts) = translated {
+                let path = page.with_file_name("translations.txt");
+                write_whole(&path, (texts.join("\n") + "\n").as_bytes())?;
+            }
+            let step = exported.step;
+            progress.note(&format!("{split}, the model after step {step}\n{figures}\n{}", page.display()));
+            let seconds = start.elapsed().as_secs_f64();
+            reported.push(SplitFigures { split: split.into(), figures, seconds });
+        }
+        Ok(reported)
+    }
+}

@@ -1,0 +1,104 @@
+//! A translation run from the config to the saved model.
+
+use super::config::TranslationConfig;
+use super::recipe::{ModelFormat, TranslationData, TranslationRecipe};
+use super::vocabulary::{Vocabularies, run_vocabularies};
+use crate::Result;
+use crate::engine::origin::{self, Input};
+use crate::engine::run_folder::RunFolder;
+use crate::engine::{Outcome, RunOptions, train_in};
+use crate::metrics::progress::RunProgress;
+use burn::tensor::Device;
+use cloze_data::parallel::PairReport;
+use cloze_evaluation::table;
+use cloze_model::seq2seq::EncoderDecoder;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+
+/// Trains a model of one's own that translates, as `config` says but for its `[model]`: tokenizers, pairs, steps,
+/// evaluations, checkpoints, export. `make` is given the tokenizers and the device, with autodiff, and returns the model
+/// and how it is saved.
+///
+/// # Errors
+/// Whatever is wrong with the config's data, tokenizers, or run folder; those of `make`; a non-finite loss where the config
+/// says to stop on one.
+pub fn train_translation_model<M: EncoderDecoder, F: ModelFormat<M>>(
+    config: &TranslationConfig,
+    make: impl FnOnce(&Vocabularies, &Device) -> Result<(M, F)>,
+    options: &RunOptions<'_>,
+    progress: &mut dyn RunProgress,
+) -> Result<Outcome> {
+    let folder = RunFolder::open(&options.folder, config, options.resume)?;
+    folder.check_inputs(config.inputs()?)?;
+    let vocabularies = run_vocabularies(config, &folder, options.resume, progress)?;
+    // Whatever is wrong with the model is known before the pairs are prepared.
+    let (model, format) = make(&vocabularies, &options.device.clone().autodiff())?;
+    let (data, report) = TranslationData::prepare(config, &vocabularies, &options.cache, progress)?;
+    if options.stop.load(Ordering::Relaxed) {
+        return Ok(Outcome::Stopped { step: 0 });
+    }
+    let parameters = model.num_params();
+    let recipe = TranslationRecipe::new(config, vocabularies.clone(), data, format);
+    introduce(config, &vocabularies, &report, parameters, recipe.batches_an_epoch(), progress);
+    train_in(&folder, &recipe, model, &config.run_settings(), options, progress)
+}
+
+/// What the user should know before the first step.
+fn introduce(
+    config: &TranslationConfig,
+    vocabularies: &Vocabularies,
+    report: &PairReport,
+    parameters: usize,
+    batches: usize,
+    progress: &mut dyn RunProgress,
+) {
+    let [source, target] = config.parallel.languages();
+    let [source_tokens, target_tokens] = report.tokens;
+    let mean = |tokens: u64| format!("{:.1}", tokens as f64 / report.pairs.max(1) as f64);
+    let skipped = if report.skipped.is_empty() { "none".into() } else { report.skipped.to_string() };
+    progress.note(&table::facts(
+        "pairs",
+        [
+            ("languages", format!("{source} → {target}")),
+            ("pairs", table::grouped(report.pairs)),
+            ("left out", skipped),
+            ("source tokens", format!("{} ({} a pair)", table::grouped(source_tokens), mean(source_tokens))),
+            ("target tokens", format!("{} ({} a pair)", table::grouped(target_tokens), mean(target_tokens))),
+        ],
+    ));
+    let pieces = match vocabularies.is_joint() {
+        true => format!("{}, shared", table::grouped(vocabularies.target.vocab_size() as u64)),
+        false => [&vocabularies.source, &vocabularies.target]
+            .map(|tokenizer| table::grouped(tokenizer.vocab_size() as u64))
+            .join(" and "),
+    };
+    progress.note(&table::facts(
+        "model",
+        [
+            ("vocabulary", pieces),
+            ("parameters", table::grouped(parameters as u64)),
+            ("steps an epoch", table::grouped(batches.div_ceil(config.train.accumulate) as u64)),
+        ],
+    ));
+}
+
+impl TranslationConfig {
+    /// The files that the run reads.
+    ///
+    /// # Errors
+    /// A file that is not there or cannot be read.
+    pub fn inputs(&self) -> Result<Vec<Input>> {
+        let section = &self.parallel;
+        let mut paths = Vec::new();
+        for (split, files) in [("train", &section.train), ("dev", &section.dev), ("test", &section.test)] {
+            if split == "train" || !files.is_empty() {
+                paths.extend(files.paths(Path::new(""))?);
+            }
+        }
+        let tokenizers = [&self.tokenizer, &self.source_tokenizer, &self.target_tokenizer];
+        for path in tokenizers.into_iter().flatten().filter_map(|section| section.path()) {
+            paths.extend(origin::model_files(path)?);
+        }
+        Input::of(paths)
+    }
+}

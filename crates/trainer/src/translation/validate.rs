@@ -1,0 +1,148 @@
+//! The values a translation config may have, beyond their types.
+
+use super::config::{TransformerSection, TranslationConfig, TranslationModel, VocabularySection};
+use crate::config::validate::{Check, at_least, below_one, ensure, final_fraction, optimizer, within};
+use crate::engine::Averaging;
+
+/// The figures that a model is measured by.
+pub(super) const METRICS: [&str; 4] = ["loss", "perplexity", "token_accuracy", "bleu"];
+
+/// The most tokens of a batch: they are numbered in 31 bits.
+const MOST: usize = i32::MAX as usize;
+
+/// Checks every value of `config` and how they go together; the first complaint is returned.
+pub(super) fn validate(config: &TranslationConfig) -> Check {
+    parallel(config)?;
+    tokenizers(config)?;
+    match &config.model {
+        TranslationModel::Transformer(section) => transformer(section)?,
+    }
+    train(config)?;
+    optimizer(&config.optimizer)?;
+    let (warmup, steps) = (config.schedule.warmup_steps(), config.train.steps);
+    let expected = format!("at most `train.steps`, which is {steps}");
+    ensure(warmup <= steps, "schedule.warmup_steps", warmup, expected)?;
+    final_fraction(&config.schedule)?;
+    if let Some(average) = &config.average {
+        averaging(average, !config.parallel.dev.is_empty())?;
+    }
+    eval(config)?;
+    at_least(1, "checkpoint.every", config.checkpoint.every)?;
+    at_least(1, "checkpoint.keep_last", config.checkpoint.keep_last)?;
+    at_least(1, "log.every", config.log.every)
+}
+
+fn parallel(config: &TranslationConfig) -> Check {
+    let section = &config.parallel;
+    for (key, language) in [("parallel.source", &section.source), ("parallel.target", &section.target)] {
+        ensure(!language.trim().is_empty(), key, "\"\"", "the language's name, such as \"en\"")?;
+    }
+    ensure(
+        section.source != section.target,
+        "parallel.target",
+        &section.target,
+        "another language than `parallel.source`",
+    )?;
+    // The piece that ends a text, and one of the text.
+    at_least(2, "parallel.max_len", section.max_len)?;
+    ensure(!section.train.is_empty(), "parallel.train", "empty", "files: `source` and `target`, or `files`")
+}
+
+fn tokenizers(config: &TranslationConfig) -> Check {
+    let TranslationConfig { tokenizer, source_tokenizer, target_tokenizer, .. } = config;
+    let either = "either `tokenizer`, or both `source_tokenizer` and `target_tokenizer`";
+    match (tokenizer, source_tokenizer, target_tokenizer) {
+        (Some(tokenizer), None, None) => vocabulary("tokenizer.vocab_size", tokenizer),
+        (None, Some(source), Some(target)) => {
+            vocabulary("source_tokenizer.vocab_size", source)?;
+            vocabulary("target_tokenizer.vocab_size", target)
+        }
+        (Some(_), Some(_), _) => ensure(false, "source_tokenizer", "there", either),
+        (Some(_), None, Some(_)) => ensure(false, "target_tokenizer", "there", either),
+        (None, None, _) => ensure(false, "tokenizer", "absent", either),
+        (None, Some(_), None) => ensure(false, "target_tokenizer", "absent", either),
+    }
+}
+
+fn vocabulary(key: &'static str, section: &VocabularySection) -> Check {
+    match *section {
+        // Four special tokens and an alphabet are the least a vocabulary can do with; of bytes there are 256.
+        VocabularySection::TrainBpe { vocab_size, .. }
+        | VocabularySection::TrainWordpiece { vocab_size, .. }
+        | VocabularySection::TrainUnigram { vocab_size, .. } => at_least(32, key, vocab_size),
+        VocabularySection::TrainByteBpe { vocab_size, .. } => at_least(261, key, vocab_size),
+        VocabularySection::Load { .. } => Ok(()),
+    }
+}
+
+fn transformer(model: &TransformerSection) -> Check {
+    at_least(1, "model.n_layers", model.n_layers)?;
+    at_least(1, "model.n_decoder_layers", model.n_decoder_layers.unwrap_or(1))?;
+    at_least(1, "model.d_model", model.d_model)?;
+    at_least(1, "model.n_heads", model.n_heads)?;
+    at_least(1, "model.d_ff", model.d_ff)?;
+    let expected = format!("a divisor of `model.d_model`, which is {}", model.d_model);
+    ensure(model.d_model.is_multiple_of(model.n_heads), "model.n_heads", model.n_heads, expected)?;
+    below_one("model.dropout", model.dropout)?;
+    below_one("model.attention_dropout", model.attention_dropout)?;
+    below_one("model.activation_dropout", model.activation_dropout)
+}
+
+fn train(config: &TranslationConfig) -> Check {
+    let train = &config.train;
+    at_least(1, "train.steps", train.steps)?;
+    ensure(
+        train.batch_tokens.is_some() || train.batch_size.is_some(),
+        "train.batch_tokens",
+        "absent",
+        "it or `train.batch_size`",
+    )?;
+    within(1..=MOST, "train.batch_tokens", train.batch_tokens.unwrap_or(1))?;
+    within(1..=MOST / (2 * config.parallel.max_len), "train.batch_size", train.batch_size.unwrap_or(1))?;
+    within(1..=MOST, "train.accumulate", train.accumulate)?;
+    within(1..=256, "train.workers", train.workers)?;
+    within(1..=65_536, "train.prefetch", train.prefetch)?;
+    below_one("train.label_smoothing", train.label_smoothing)
+}
+
+/// `[average]` of a run; the mean of the best models needs something to measure with.
+fn averaging(average: &Averaging, is_measured: bool) -> Check {
+    match *average {
+        Averaging::Ema { decay } => below_one("average.decay", decay),
+        Averaging::Last { checkpoints, every } => {
+            within(1..=1_000, "average.checkpoints", checkpoints)?;
+            at_least(1, "average.every", every)
+        }
+        Averaging::Best { checkpoints } => {
+            within(1..=1_000, "average.checkpoints", checkpoints)?;
+            ensure(
+                is_measured,
+                "average.kind",
+                "best",
+                "`\"last\"` or `\"ema\"`, as there is no `parallel.dev`",
+            )
+        }
+    }
+}
+
+fn eval(config: &TranslationConfig) -> Check {
+    let eval = &config.eval;
+    at_least(1, "eval.every", eval.every)?;
+    let listed = METRICS.map(|name| format!("\"{name}\"")).join(", ");
+    ensure(METRICS.contains(&&*eval.metric), "eval.metric", &eval.metric, format!("one of {listed}"))?;
+    ensure(
+        eval.metric != "bleu" || eval.bleu_every == 1,
+        "eval.bleu_every",
+        eval.bleu_every,
+        "1, as `eval.metric` is \"bleu\"",
+    )?;
+    within(1..=1_000, "eval.beams", eval.beams)?;
+    at_least(1, "eval.patience", eval.patience.unwrap_or(1))?;
+    ensure(
+        eval.patience.is_none() || !config.parallel.dev.is_empty(),
+        "eval.patience",
+        eval.patience.unwrap_or(0),
+        "none without `parallel.dev`: nothing is measured",
+    )?;
+    within(1..=MOST, "eval.batch_tokens", eval.batch_tokens)
+}

@@ -1,0 +1,311 @@
+//! Translation runs: a model of one's own from parallel text to a saved folder; interrupted runs end in the same bits.
+
+#![allow(missing_docs)]
+#![allow(clippy::unwrap_used, reason = "helpers of tests, which clippy does not count as tests")]
+
+use burn::module::{Module, Param};
+use burn::tensor::{Device, Int, Tensor, TensorData, activation};
+use cloze_model::generate::{NextToken, StepOutput};
+use cloze_model::seq2seq::{DecodeOptions, EncoderDecoder};
+use cloze_model::{ParamInit, Sequences, weights};
+use cloze_trainer::engine::{Outcome, RunOptions};
+use cloze_trainer::metrics::progress::{RunProgress, Silent, Status};
+use cloze_trainer::metrics::{METRICS_FILE, Record, jsonl};
+use cloze_trainer::translation::{
+    OwnParameters, TranslationConfig, Vocabularies, load_vocabularies, read_translation_file,
+    train_translation_model,
+};
+use cloze_trainer::{Place, Result};
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Looks at the mean of the source and at the token before: enough to learn what follows what.
+#[derive(Module, Debug)]
+struct Bigram {
+    source: Param<Tensor<2>>,
+    target: Param<Tensor<2>>,
+    output: Param<Tensor<2>>,
+}
+
+impl Bigram {
+    fn new(vocabularies: &Vocabularies, device: &Device) -> Self {
+        let mut init = ParamInit::new(device, 7).with_std(0.1);
+        let [source, target] = [&vocabularies.source, &vocabularies.target].map(|of| of.vocab_size());
+        Self {
+            source: init.truncated_normal([source, 16]),
+            target: init.truncated_normal([target, 16]),
+            output: init.truncated_normal([16, target]),
+        }
+    }
+
+    fn rows(table: &Param<Tensor<2>>, ids: &[i32], device: &Device) -> Tensor<2> {
+        let ids = Tensor::<1, Int>::from_data(TensorData::new(ids.to_vec(), [ids.len()]), device);
+        table.val().select(0, ids)
+    }
+
+    /// The mean of each source, `[sources, 16]`.
+    fn means(&self, source: &Sequences, device: &Device) -> Tensor<2> {
+        let mean = |ids: &[i32]| Self::rows(&self.source, ids, device).mean_dim(0);
+        Tensor::cat(source.iter().map(mean).collect(), 0)
+    }
+}
+
+impl EncoderDecoder for Bigram {
+    fn logits(&self, source: &Sequences, target: &Sequences, device: &Device) -> Tensor<2> {
+        let of: Vec<i32> =
+            target.lengths().iter().enumerate().flat_map(|(i, n)| vec![i as i32; *n]).collect();
+        let of = Tensor::<1, Int>::from_data(TensorData::new(of, [target.n_tokens()]), device);
+        let hidden =
+            self.means(source, device).select(0, of) + Self::rows(&self.target, target.ids(), device);
+        activation::tanh(hidden).matmul(self.output.val())
+    }
+
+    fn begin(&self, source: &Sequences, _: DecodeOptions, device: &Device) -> Tensor<2> {
+        self.means(source, device)
+    }
+}
+
+impl NextToken for Bigram {
+    type State = Tensor<2>;
+
+    fn step(&self, tokens: &[i32], state: &mut Tensor<2>) -> StepOutput {
+        let hidden = state.clone() + Self::rows(&self.target, tokens, &state.device());
+        StepOutput::new(activation::tanh(hidden).matmul(self.output.val()))
+    }
+
+    fn select(&self, state: &mut Tensor<2>, rows: &[usize]) {
+        let rows: Vec<i32> = rows.iter().map(|row| *row as i32).collect();
+        let rows = Tensor::<1, Int>::from_data(TensorData::new(rows.clone(), [rows.len()]), &state.device());
+        *state = state.clone().select(0, rows);
+    }
+
+    fn join(&self, state: &mut Tensor<2>, other: Tensor<2>) {
+        *state = Tensor::cat(vec![state.clone(), other], 0);
+    }
+}
+
+/// 60 pairs of few words.
+fn write_data(folder: &Path) {
+    let (nouns, verbs) = (["dog", "cat", "man", "boat"], ["runs", "sleeps", "sinks"]);
+    let (german, german_verbs) = (["Hund", "Katze", "Mann", "Boot"], ["rennt", "schläft", "sinkt"]);
+    let (mut source, mut target) = (String::new(), String::new());
+    for i in 0..60 {
+        source += &format!("The {} {}{}.\n", nouns[i % 4], verbs[i % 3], ", he says".repeat(i % 2));
+        target += &format!("Das {} {}{}.\n", german[i % 4], german_verbs[i % 3], ", sagt er".repeat(i % 2));
+    }
+    fs::write(folder.join("a.en"), source).unwrap();
+    fs::write(folder.join("a.de"), target).unwrap();
+}
+
+fn config(folder: &Path, sets: &[&str]) -> TranslationConfig {
+    let at = folder.display();
+    let text = format!(
+        r#"
+parallel = {{ source = "en", target = "de", max_len = 64, train = {{ source = ["{at}/a.en"], target = ["{at}/a.de"] }}, dev = {{ source = ["{at}/a.en"], target = ["{at}/a.de"] }} }}
+tokenizer = {{ kind = "train-bpe", vocab_size = 60 }}
+model = {{ kind = "transformer", n_layers = 1, d_model = 8, n_heads = 1, d_ff = 8 }}
+train = {{ steps = 40, batch_tokens = 300, label_smoothing = 0.1, accumulate = 2 }}
+optimizer.lr = 2e-2
+schedule = {{ kind = "noam", warmup_steps = 10 }}
+eval = {{ every = 10, bleu_every = 0 }}
+checkpoint.every = 7
+log.every = 5
+"#
+    );
+    let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
+    TranslationConfig::parse(&text, "toy", &Place::file(Path::new("toy.toml")), &sets).unwrap()
+}
+
+fn run(
+    config: &TranslationConfig,
+    folder: &Path,
+    change: impl FnOnce(RunOptions<'static>) -> RunOptions<'static>,
+    progress: &mut dyn RunProgress,
+) -> Result<Outcome> {
+    let options = RunOptions::new(Device::flex(), folder).cache(folder.with_file_name("cache"));
+    let make = |of: &Vocabularies, device: &Device| Ok((Bigram::new(of, device), OwnParameters));
+    train_translation_model(config, make, &change(options), progress)
+}
+
+fn weights_of(run: &Path) -> Vec<u8> {
+    fs::read(run.join("model/model.safetensors")).unwrap()
+}
+
+fn records(run: &Path) -> Vec<Record> {
+    jsonl::read(&run.join(METRICS_FILE)).unwrap().iter().map(Record::without_timing).collect()
+}
+
+/// Stops the run after a step.
+struct StopAfter(u64, &'static AtomicBool);
+
+impl RunProgress for StopAfter {
+    fn step(&mut self, status: &Status) {
+        if status.step == self.0 {
+            self.1.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Keeps the notes.
+#[derive(Default)]
+struct Notes(String);
+
+impl RunProgress for Notes {
+    fn note(&mut self, text: &str) {
+        self.0 += text;
+        self.0.push('\n');
+    }
+}
+
+#[test]
+fn a_model_of_one_s_own_is_trained_measured_and_saved() {
+    let folder = tempfile::tempdir().unwrap();
+    write_data(folder.path());
+    let path = folder.path().join("run");
+    let mut notes = Notes::default();
+    let outcome = run(&config(folder.path(), &[]), &path, |options| options, &mut notes).unwrap();
+    let figures = outcome.figures("dev").unwrap();
+    let names: Vec<&str> = figures.iter().map(|(name, _)| name).collect();
+    assert_eq!(names, ["loss", "perplexity", "token_accuracy"]);
+    assert!(figures.get("loss").unwrap() < 2.5 && figures.get("token_accuracy").unwrap() > 0.3, "{figures}");
+    assert!(notes.0.contains("en → de") && notes.0.contains("60"), "{}", notes.0);
+    let file = read_translation_file(&path.join("model")).unwrap().unwrap();
+    assert_eq!((&*file.source, &*file.target, file.max_len), ("en", "de", 64));
+    let saved = load_vocabularies(&path.join("model")).unwrap();
+    assert!(saved.is_joint() && saved.special.begin == 0);
+    assert!(path.join("tokenizer.json").exists());
+}
+
+#[test]
+fn separate_vocabularies_lie_in_folders_of_their_own() {
+    let folder = tempfile::tempdir().unwrap();
+    write_data(folder.path());
+    let path = folder.path().join("run");
+    let mut separate = config(folder.path(), &["train.steps=10"]);
+    separate.source_tokenizer = separate.tokenizer.take();
+    separate.target_tokenizer = separate.source_tokenizer.clone();
+    run(&separate, &path, |options| options, &mut Silent).unwrap();
+    let saved = load_vocabularies(&path.join("model")).unwrap();
+    assert!(!saved.is_joint());
+    let knows = |tokenizer: &cloze_tokenizer::Tokenizer, text: &str| {
+        let unk = tokenizer.token_to_id("<unk>").unwrap();
+        !tokenizer.encode_ids(text, true).unwrap().contains(&unk)
+    };
+    assert!(knows(&saved.source, "The boat") && !knows(&saved.source, "schläft"));
+    assert!(knows(&saved.target, "Katze schläft"));
+}
+
+#[test]
+fn an_interrupted_run_ends_with_the_same_bits() {
+    let folder = tempfile::tempdir().unwrap();
+    write_data(folder.path());
+    for (place, average) in [
+        "",
+        "average={kind='ema', decay=0.9}",
+        "average={kind='last', checkpoints=3, every=6}",
+        "average={kind='best', checkpoints=2}",
+    ]
+    .iter()
+    .enumerate()
+    {
+        let sets: Vec<&str> = Some(*average).filter(|set| !set.is_empty()).into_iter().collect();
+        let config = config(folder.path(), &sets);
+        let whole = folder.path().join(format!("whole-{place}"));
+        run(&config, &whole, |options| options, &mut Silent).unwrap();
+        for at in [1, 13, 24, 39] {
+            let path = folder.path().join(format!("{place}-{at}"));
+            let stop: &'static AtomicBool = Box::leak(Box::new(AtomicBool::new(false)));
+            let stopped =
+                run(&config, &path, |options| options.stop(stop), &mut StopAfter(at, stop)).unwrap();
+            assert_eq!(stopped, Outcome::Stopped { step: at });
+            run(&config, &path, |options| options.resume(true), &mut Silent).unwrap();
+            assert_eq!(weights_of(&path), weights_of(&whole), "{average}, stopped after step {at}");
+            assert_eq!(records(&path), records(&whole), "{average}, stopped after step {at}");
+        }
+    }
+    // Training is the same, the results are not.
+    let results: Vec<_> =
+        (0..4).map(|place| weights_of(&folder.path().join(format!("whole-{place}")))).collect();
+    assert!((0..4).all(|a| (0..a).all(|b| results[a] != results[b])));
+    let losses = |place: usize| -> Vec<f64> {
+        let of = |record: Record| match record {
+            Record::Train(record) => Some(record.loss),
+            _ => None,
+        };
+        records(&folder.path().join(format!("whole-{place}"))).into_iter().filter_map(of).collect()
+    };
+    assert!((1..4).all(|place| losses(place) == losses(0)));
+}
+
+#[test]
+fn the_number_of_threads_changes_no_bit() {
+    let folder = tempfile::tempdir().unwrap();
+    write_data(folder.path());
+    let run = |name: &str, sets: &[&str]| {
+        let path = folder.path().join(name);
+        run(&config(folder.path(), sets), &path, |options| options, &mut Silent).unwrap();
+        weights_of(&path)
+    };
+    let one = run("one", &["train.steps=12"]);
+    assert_eq!(run("three", &["train.steps=12", "train.workers=3", "train.prefetch=9"]), one);
+    assert_ne!(run("other", &["train.steps=12", "run.seed=43"]), one);
+}
+
+#[test]
+fn what_does_not_go_together_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    write_data(folder.path());
+    let path = folder.path().join("run");
+    let stop: &'static AtomicBool = Box::leak(Box::new(AtomicBool::new(false)));
+    run(&config(folder.path(), &[]), &path, |options| options.stop(stop), &mut StopAfter(8, stop)).unwrap();
+    let resume = |sets: &[&str]| {
+        run(&config(folder.path(), sets), &path, |options| options.resume(true), &mut Silent)
+            .unwrap_err()
+            .to_string()
+    };
+    let other = resume(&["train.label_smoothing=0.2"]);
+    assert!(other.contains("train.label_smoothing: 0.1 became 0.2"), "{other}");
+    let other = resume(&["average={kind='ema', decay=0.9}"]);
+    assert!(other.contains("average"), "{other}");
+    fs::write(folder.path().join("a.en"), "other\n".repeat(60)).unwrap();
+    let changed = resume(&[]);
+    assert!(changed.contains("a.en has changed since the run in"), "{changed}");
+
+    let fresh = |sets: &[&str]| {
+        let path = folder.path().join("fresh");
+        run(&config(folder.path(), sets), &path, |options| options, &mut Silent).unwrap_err().to_string()
+    };
+    let at = folder.path().display();
+    fs::write(folder.path().join("a.en"), "one line\n").unwrap();
+    let unequal = fresh(&[]);
+    assert!(unequal.contains("a.de:2: this line has no counterpart"), "{unequal}");
+    let missing = fresh(&[&format!("parallel.dev={{files=['{at}/none.tsv']}}")]);
+    assert!(missing.contains("none.tsv` of parallel data"), "{missing}");
+    write_data(folder.path());
+    let long = fresh(&["parallel.max_len=5"]);
+    assert!(long.contains("expected at most 5 (`parallel.max_len`)"), "{long}");
+}
+
+#[test]
+fn teacher_forcing_and_steps_agree() {
+    let vocabularies = {
+        let trainer = cloze_tokenizer::train::BpeTrainer { vocab_size: 270, ..Default::default() };
+        Vocabularies::joint(trainer.train(["a b"]).unwrap()).unwrap()
+    };
+    let device = Device::flex();
+    let model = Bigram::new(&vocabularies, &device);
+    assert_eq!(weights::shapes(&model).len(), 3);
+    let source: Sequences = [&[5, 6, 2][..], &[7, 2]].into_iter().collect();
+    let target: Sequences = [&[2, 9][..], &[2, 10]].into_iter().collect();
+    let all = model.logits(&source, &target, &device);
+    let mut state = model.begin(&source, DecodeOptions::default(), &device);
+    for (step, tokens) in [[2, 2], [9, 10]].iter().enumerate() {
+        let logits = model.step(tokens, &mut state).logits;
+        for row in 0..2 {
+            let expected = all.clone().slice(2 * row + step..2 * row + step + 1);
+            let found = logits.clone().slice(row..row + 1);
+            assert_eq!(found.into_data(), expected.into_data());
+        }
+    }
+}
