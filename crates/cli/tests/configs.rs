@@ -36,6 +36,25 @@ const SHORT_LANGUAGE_MODEL: [&str; 5] = [
 const SMALL: [&str; 5] =
     ["tokenizer.vocab_size=400", "model.d_model=32", "model.n_layers=2", "model.n_heads=2", "model.d_ff=64"];
 
+/// The same of a translation run.
+const SHORT_TRANSLATION: [&str; 6] = [
+    "train.steps=2",
+    "train.batch_tokens=100",
+    "schedule.warmup_steps=1",
+    "average.every=1",
+    "tokenizer.vocab_size=100",
+    "model.d_model=32",
+];
+
+/// What makes a model that translates small.
+fn narrow(kind: &str) -> &'static [&'static str] {
+    match kind {
+        "recurrent" => &["model.d_embedding=16"],
+        "transformer" => &["model.n_heads=2", "model.d_ff=64"],
+        other => panic!("no small model is known of the kind {other}"),
+    }
+}
+
 /// The configs' names in an order in which those that begin with what others leave come after them, with whether
 /// they fine-tune.
 fn in_order(configs: &BTreeMap<String, Table>) -> Vec<(&String, bool)> {
@@ -49,14 +68,19 @@ fn in_order(configs: &BTreeMap<String, Table>) -> Vec<(&String, bool)> {
 fn run(place: &Workplace, (name, config): (&String, &Table), out: &str, more: &[&str]) -> PathBuf {
     let tunes = config.contains_key("task");
     let has = |section: &str, key: &str| config[section].get(key).is_some();
-    let mut sets = match (tunes, config.contains_key("objective")) {
-        (true, _) => vec!["train.epochs=1"],
-        (false, true) => SHORT_LANGUAGE_MODEL.to_vec(),
-        (false, false) => SHORT.to_vec(),
+    let translates = config.contains_key("parallel");
+    let mut sets = match (tunes, translates, config.contains_key("objective")) {
+        (true, ..) => vec!["train.epochs=1"],
+        (_, true, _) => SHORT_TRANSLATION.to_vec(),
+        (.., true) => SHORT_LANGUAGE_MODEL.to_vec(),
+        _ => SHORT.to_vec(),
     };
+    if translates {
+        sets.extend(narrow(config["model"]["kind"].as_str().unwrap()));
+    }
     sets.extend(has("train", "accumulate").then_some("train.accumulate=2"));
     let small = SMALL.iter().filter(|set| !set.starts_with("tokenizer.") || has("tokenizer", "vocab_size"));
-    sets.extend(small.filter(|_| !tunes && !has("model", "path")));
+    sets.extend(small.filter(|_| !tunes && !translates && !has("model", "path")));
     let path = format!("configs/{name}.toml");
     let mut args = vec!["train", &path, "--out", out];
     args.extend(sets.into_iter().flat_map(|set| ["--set", set]));
@@ -111,6 +135,7 @@ fn every_config_learns_the_same_on_a_second_backend() {
                 let drops = !["answers", "prompt"].contains(&kind);
                 sets.extend(drops.then_some("model.dropout.head=0"));
             }
+            false if config.contains_key("parallel") => sets.push("model.dropout=0"),
             false => sets.extend(["model.hidden_dropout=0", "model.attention_dropout=0"]),
         }
         let sets: Vec<&str> = sets.into_iter().flat_map(|set| ["--set", set]).collect();

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use cloze_trainer::config::{FolderConfig, LanguageModelConfig, ModelPreset, RunConfig};
 use cloze_trainer::engine::schedule::Schedule;
 use cloze_trainer::finetune::FineTuneConfig;
+use cloze_trainer::translation::TranslationConfig;
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs")
@@ -26,7 +27,10 @@ fn load(name: &str) -> RunConfig {
 fn every_config_resolves_and_reads_back_as_itself() {
     let mut names = Vec::new();
     for path in paths() {
-        if FineTuneConfig::is_at(&path).unwrap() || LanguageModelConfig::is_at(&path).unwrap() {
+        if FineTuneConfig::is_at(&path).unwrap()
+            || LanguageModelConfig::is_at(&path).unwrap()
+            || TranslationConfig::is_at(&path).unwrap()
+        {
             continue;
         }
         let config = RunConfig::load(&path, &[]).unwrap_or_else(|error| panic!("{error}"));
@@ -75,6 +79,21 @@ fn every_language_model_config_resolves_and_reads_back_as_itself() {
 }
 
 #[test]
+fn every_translation_config_resolves_and_reads_back_as_itself() {
+    let paths: Vec<PathBuf> =
+        paths().into_iter().filter(|path| TranslationConfig::is_at(path).unwrap()).collect();
+    assert!(!paths.is_empty());
+    for path in paths {
+        let config = TranslationConfig::load(&path, &[]).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(path.file_stem().unwrap(), config.run.name.as_str());
+        let resolved = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
+        std::fs::write(&resolved, config.to_toml()).unwrap();
+        let again = TranslationConfig::load(resolved.path(), &[]).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(again, config);
+    }
+}
+
+#[test]
 fn bert_base_is_the_papers() {
     let config = load("bert-base.toml");
     let model = config.model.as_new().unwrap();
@@ -112,6 +131,9 @@ const TABLES: &[(&str, &[&str], &str)] = &[
     ("Both", &["schedule.kind=cosine"], "schedule.zzzzzzzz=1"),
     ("Both", &["schedule.kind=constant"], "schedule.zzzzzzzz=1"),
     ("Both", &["schedule.kind=inverse-sqrt"], "schedule.zzzzzzzz=1"),
+    ("Both", &["average={kind=\"ema\", decay=0.9}"], "average.zzzzzzzz=1"),
+    ("Both", &["average={kind=\"last\", checkpoints=2, every=3}"], "average.zzzzzzzz=1"),
+    ("Both", &["average={kind=\"best\", checkpoints=2}"], "average.zzzzzzzz=1"),
     ("Both", &[], "checkpoint.zzzzzzzz=1"),
     ("Both", &[], "log.zzzzzzzz=1"),
     ("Pretraining", &[], "corpus.zzzzzzzz=1"),
@@ -155,6 +177,16 @@ const TABLES: &[(&str, &[&str], &str)] = &[
     ("Fine-tuning", &[], "data.train.zzzzzzzz=1"),
     ("Fine-tuning", &[], "train.zzzzzzzz=1"),
     ("Fine-tuning", &[], "eval.zzzzzzzz=1"),
+    ("Translation", &[], "parallel.zzzzzzzz=1"),
+    ("Translation", &[], "parallel.train.zzzzzzzz=1"),
+    ("Translation", &["parallel.train.columns={source=1, target=2}"], "parallel.train.columns.zzzzzzzz=1"),
+    ("Translation", &["tokenizer={kind=\"train-bpe\", vocab_size=99}"], "tokenizer.zzzzzzzz=1"),
+    ("Translation", &["tokenizer={kind=\"train-unigram\", vocab_size=99}"], "tokenizer.zzzzzzzz=1"),
+    ("Translation", &["tokenizer={kind=\"load\", path=\"a\"}"], "tokenizer.zzzzzzzz=1"),
+    ("Translation", &["model.kind=recurrent"], "model.zzzzzzzz=1"),
+    ("Translation", &["model.kind=transformer"], "model.zzzzzzzz=1"),
+    ("Translation", &[], "train.zzzzzzzz=1"),
+    ("Translation", &[], "eval.zzzzzzzz=1"),
 ];
 
 /// What stands between backticks.
@@ -168,6 +200,7 @@ fn keys(part: &str, sets: &[&str], unknown: &str) -> Vec<String> {
     let error = match part {
         "Fine-tuning" => FineTuneConfig::load(&folder().join("sst2.toml"), &sets).err(),
         "Language models" => LanguageModelConfig::load(folder().join("gpt-mini-corpus.toml"), &sets).err(),
+        "Translation" => TranslationConfig::load(&folder().join("multi30k-rnn-attention.toml"), &sets).err(),
         _ => RunConfig::load(folder().join("bert-tiny-sample.toml"), &sets).err(),
     };
     let error = error.unwrap_or_else(|| panic!("{unknown} is taken")).to_string();

@@ -104,7 +104,7 @@ fn config(folder: &Path, sets: &[&str]) -> TranslationConfig {
         r#"
 parallel = {{ source = "en", target = "de", max_len = 64, train = {{ source = ["{at}/a.en"], target = ["{at}/a.de"] }}, dev = {{ source = ["{at}/a.en"], target = ["{at}/a.de"] }} }}
 tokenizer = {{ kind = "train-bpe", vocab_size = 60 }}
-model = {{ kind = "transformer", n_layers = 1, d_model = 8, n_heads = 1, d_ff = 8 }}
+model = {{ kind = "recurrent", d_embedding = 8, d_model = 8 }}
 train = {{ steps = 40, batch_tokens = 300, label_smoothing = 0.1, accumulate = 2 }}
 optimizer.lr = 2e-2
 schedule = {{ kind = "noam", warmup_steps = 10 }}

@@ -8,6 +8,7 @@ use cloze_trainer::config::{LanguageModelConfig, RunConfig};
 use cloze_trainer::engine::{Outcome, OverSeeds, Plan, RunOptions, train_seeds};
 use cloze_trainer::finetune::FineTuneConfig;
 use cloze_trainer::metrics::progress::StderrProgress;
+use cloze_trainer::translation::TranslationConfig;
 
 use crate::compute;
 use crate::device::{self, DeviceName};
@@ -22,7 +23,7 @@ use crate::stop;
 const RUNS: &str = "runs";
 const CACHE: &str = "cache";
 
-/// Pretrain or fine-tune a model as a configuration file says.
+/// Pretrain or fine-tune a model, or train one that translates, as a configuration file says.
 ///
 /// Trains or loads the tokenizer, prepares the corpus, trains. The run's folder receives the
 /// resolved configuration, the metrics, checkpoints and, at the end, the model with its tokenizer
@@ -31,6 +32,8 @@ const CACHE: &str = "cache";
 /// A configuration with an [objective] trains a language model left to right.
 /// A configuration with a [task] fine-tunes a checkpoint on labelled data: the folder then receives the best
 /// model and, for development and test data, a report with every prediction.
+///
+/// A configuration with [parallel] trains a model that translates, on sentences with their translations.
 ///
 /// Ctrl-C saves a checkpoint and ends; a second one ends at once. --resume goes on from the last
 /// good checkpoint, however the run ended, to the very weights of a run that was never interrupted.
@@ -45,6 +48,7 @@ Examples:
   cloze train configs/bert-tiny-sample.toml --set train.steps=500 --out runs/short
   cloze train configs/sst2.toml --set run.seed=7
   cloze train configs/sst2.toml --seeds 1,2,3 --out runs/sst2-seeds
+  cloze train configs/multi30k-transformer.toml
   cloze train configs/bert-base.toml --device cuda:0 --out runs/base
   cloze train configs/bert-base.toml --device cuda:0 --out runs/base --resume")]
 pub struct Args {
@@ -77,8 +81,11 @@ pub fn run(args: &Args) -> Result<()> {
     if LanguageModelConfig::is_at(&args.config).map_err(WrongUsage::new)? {
         return carry_out::<LanguageModelConfig>(args);
     }
-    match FineTuneConfig::is_at(&args.config).map_err(WrongUsage::new)? {
-        true => carry_out::<FineTuneConfig>(args),
+    if FineTuneConfig::is_at(&args.config).map_err(WrongUsage::new)? {
+        return carry_out::<FineTuneConfig>(args);
+    }
+    match TranslationConfig::is_at(&args.config).map_err(WrongUsage::new)? {
+        true => carry_out::<TranslationConfig>(args),
         false => carry_out::<RunConfig>(args),
     }
 }

@@ -79,6 +79,15 @@ impl Workplace {
         for file in corpus {
             self.write(&file, text);
         }
+        for split in ["train", "dev", "test"] {
+            let files = config.get("parallel").and_then(|parallel| parallel.get(split));
+            for (side, shift) in [("source", 0), ("target", 1)] {
+                for file in patterns(files.and_then(|files| files.get(side))) {
+                    // A line is the translation of the same line: its words, each another one.
+                    self.write(&file, || (0..60).map(|i| format!("{}\n", sentence(4 * i + shift))).collect());
+                }
+            }
+        }
         let Some(data) = config.get("data") else { return };
         let train = data["train"].as_table().unwrap();
         let kind = config["task"]["kind"].as_str().unwrap();

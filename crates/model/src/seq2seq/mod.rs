@@ -1,11 +1,13 @@
 //! Models that read one sequence and write another, such as a sentence and its translation.
 
+mod any;
 mod encoder_decoder;
 mod recurrent;
 mod tied;
 mod tokens;
 mod transformer;
 
+pub use any::{AnyEncoderDecoder, AnyEncoderDecoderConfig, AnyState};
 pub use encoder_decoder::{DecodeOptions, EncoderDecoder};
 pub use recurrent::{
     Bridge, BridgeKind, RecurrentDecoding, RecurrentEncoderDecoder, RecurrentEncoderDecoderConfig, Wiring,

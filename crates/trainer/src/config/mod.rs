@@ -45,7 +45,7 @@ use serde::{Deserialize, Serialize};
 use crate::engine::folder_config::flatten;
 pub use crate::engine::folder_config::{Difference, FolderConfig};
 use crate::engine::schedule::Schedule;
-pub use crate::engine::{CheckpointSection, LogSection, NonFinite, OptimizerSection, Precision};
+pub use crate::engine::{Averaging, CheckpointSection, LogSection, NonFinite, OptimizerSection, Precision};
 use crate::error::{Place, Result, TrainerError};
 pub use cloze_model::blocks::{Activation, NormPlacement};
 pub use language_model::{
@@ -82,6 +82,9 @@ pub struct RunConfig {
     pub optimizer: OptimizerSection,
     /// `[schedule]`: the learning rate over the steps.
     pub schedule: Schedule,
+    /// `[average]`: the mean of the weights that is the result. Default none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub average: Option<Averaging>,
     /// `[eval]`: held-out evaluation.
     #[serde(default)]
     pub eval: EvalSection,
@@ -149,9 +152,10 @@ impl FolderConfig for RunConfig {
         Self::load(path, &[])
     }
 
-    /// With patience, evaluations decide when training ends.
+    /// With patience, evaluations decide when training ends; and which models a mean of the best is of.
     fn is_free(&self, key: &str) -> bool {
-        let watched = self.eval.patience.is_some() && key.starts_with("eval.");
+        let decides = self.eval.patience.is_some() || matches!(self.average, Some(Averaging::Best { .. }));
+        let watched = decides && key.starts_with("eval.");
         !watched && FREE_KEYS.iter().any(|free| key.starts_with(free))
     }
 }

@@ -11,6 +11,7 @@ use super::{
     CheckpointSection, LogSection, ModelSection, NewModel, OptimizerSection, RunConfig, TokenizerSection,
     TrainSection,
 };
+use crate::engine::Averaging;
 use crate::engine::schedule::Schedule;
 use crate::error::{Place, TrainerError};
 
@@ -48,6 +49,7 @@ pub(super) fn validate(config: &RunConfig) -> Check {
     train(&config.train, config.examples.seq_len)?;
     optimizer(&config.optimizer)?;
     schedule(&config.schedule, config.train.steps)?;
+    averaging(config.average.as_ref(), true)?;
     reports(config)
 }
 
@@ -208,6 +210,23 @@ pub(crate) fn final_fraction(schedule: &Schedule) -> Check {
         }
         Schedule::InverseSqrt { warmup_steps } => at_least(1, "schedule.warmup_steps", warmup_steps),
         Schedule::Constant { .. } => Ok(()),
+    }
+}
+
+/// `[average]` of any run; the mean of the best models needs something to measure with.
+pub(crate) fn averaging(average: Option<&Averaging>, is_measured: bool) -> Check {
+    match average {
+        None => Ok(()),
+        Some(Averaging::Ema { decay }) => below_one("average.decay", *decay),
+        Some(Averaging::Last { checkpoints, every }) => {
+            within(1..=1_000, "average.checkpoints", *checkpoints)?;
+            at_least(1, "average.every", *every)
+        }
+        Some(Averaging::Best { checkpoints }) => {
+            within(1..=1_000, "average.checkpoints", *checkpoints)?;
+            let expected = "another one: there is no data to measure with during training";
+            ensure(is_measured, "average.kind", "\"best\"", expected)
+        }
     }
 }
 

@@ -241,13 +241,21 @@ mod tests {
     use cloze_model::ParamInit;
     use cloze_model::blocks::Linear;
 
-    fn model(value: f32) -> Linear {
-        let linear = Linear::new(1, 1, &mut ParamInit::new(&Device::flex().autodiff(), 0));
-        let tensors = [
-            ("weight".to_string(), TensorData::from([[value]])),
-            ("bias".to_string(), TensorData::from([-value])),
-        ];
-        weights::replace(linear, tensors.into())
+    /// One model, whose parameters have various values.
+    struct Values(Linear);
+
+    impl Values {
+        fn new() -> Self {
+            Self(Linear::new(1, 1, &mut ParamInit::new(&Device::flex().autodiff(), 0)))
+        }
+
+        fn at(&self, value: f32) -> Linear {
+            let tensors = [
+                ("weight".to_string(), TensorData::from([[value]])),
+                ("bias".to_string(), TensorData::from([-value])),
+            ];
+            weights::replace(self.0.clone(), tensors.into())
+        }
     }
 
     fn value(model: Option<Linear>) -> f32 {
@@ -259,24 +267,26 @@ mod tests {
 
     #[test]
     fn a_moving_average_forgets_its_beginning() {
+        let model = Values::new();
         let mut average = Average::new(Averaging::Ema { decay: 0.5 });
         assert!(average.measured().is_none());
-        average.after_step(&model(8.0), 1, 1, true, false);
+        average.after_step(&model.at(8.0), 1, 1, true, false);
         assert_eq!(value(average.measured()), 8.0);
         // At the second update the decay is at most 3/12.
-        average.after_step(&model(4.0), 2, 2, true, false);
+        average.after_step(&model.at(4.0), 2, 2, true, false);
         assert_eq!(value(average.measured()), 0.25 * 8.0 + 0.75 * 4.0);
-        average.after_step(&model(100.0), 3, 2, false, false);
+        average.after_step(&model.at(100.0), 3, 2, false, false);
         assert_eq!(value(average.measured()), 5.0, "a step without an update");
-        average.after_step(&model(1.0), 100, 100, true, false);
+        average.after_step(&model.at(1.0), 100, 100, true, false);
         assert_eq!(value(average.measured()), 3.0);
     }
 
     #[test]
     fn the_last_ones_are_averaged() {
+        let model = Values::new();
         let mut average = Average::new(Averaging::Last { checkpoints: 2, every: 10 });
         for step in 1..=33 {
-            average.after_step(&model(step as f32), step, step, true, step == 33);
+            average.after_step(&model.at(step as f32), step, step, true, step == 33);
         }
         assert_eq!(average.state().iter().map(|of| of.step).collect::<Vec<_>>(), [30, 33]);
         assert_eq!(value(average.measured()), 31.5);
@@ -285,9 +295,10 @@ mod tests {
 
     #[test]
     fn the_best_ones_are_averaged_at_the_end() {
+        let model = Values::new();
         let mut average = Average::new(Averaging::Best { checkpoints: 2 });
         for (step, loss) in [(1, 5.0), (2, 3.0), (3, f64::NAN), (4, 4.0), (5, 3.5), (6, 3.5)] {
-            average.after_evaluation(&model(step as f32), step, "loss", loss);
+            average.after_evaluation(&model.at(step as f32), step, "loss", loss);
             assert!(average.measured().is_none());
         }
         assert_eq!(average.state().iter().map(|of| of.step).collect::<Vec<_>>(), [2, 6]);

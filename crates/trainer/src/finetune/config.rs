@@ -4,7 +4,8 @@ use super::prompt::PromptSection;
 use super::tags::TaggingSection;
 use super::validate::validate;
 use crate::config::{
-    CheckpointSection, FolderConfig, LogSection, NonFinite, OptimizerSection, Precision, RunSection, layered,
+    Averaging, CheckpointSection, FolderConfig, LogSection, NonFinite, OptimizerSection, Precision,
+    RunSection, layered,
 };
 use crate::engine::schedule::Schedule;
 use crate::error::{Place, Result};
@@ -36,6 +37,9 @@ pub struct FineTuneConfig {
     pub optimizer: OptimizerSection,
     /// `[schedule]`: the learning rate over the steps.
     pub schedule: Schedule,
+    /// `[average]`: the mean of the weights that is the result. Default none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub average: Option<Averaging>,
     /// `[eval]`: when to measure, by what, and when to stop.
     #[serde(default)]
     pub eval: FineTuneEval,

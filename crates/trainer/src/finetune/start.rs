@@ -143,6 +143,7 @@ fn settings(config: &FineTuneConfig, epochs: Epochs, steps: u64) -> RunSettings 
     settings.export = Export::Best;
     settings.optimizer = config.optimizer.clone();
     settings.schedule = config.schedule.clone();
+    settings.average = config.average.clone();
     settings.checkpoint = CheckpointSection { keep_best: false, ..config.checkpoint.clone() };
     // A short run has a learning curve too.
     settings.log = LogSection { every: config.log.every.min(steps.div_ceil(20)).max(1) };

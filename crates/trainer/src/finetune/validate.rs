@@ -2,7 +2,7 @@
 
 use super::config::{FineTuneConfig, TaskSection};
 use crate::config::validate::{
-    Check, at_least, below_one, ensure, final_fraction, not_negative, optimizer, positive,
+    Check, at_least, averaging, below_one, ensure, final_fraction, not_negative, optimizer, positive,
 };
 
 /// Checks every value of `config` and how they go together; the first complaint is returned.
@@ -21,9 +21,10 @@ pub(super) fn validate(config: &FineTuneConfig) -> Check {
     optimizer(&config.optimizer)?;
     final_fraction(&config.schedule)?;
     at_least(1, "eval.per_epoch", config.eval.per_epoch)?;
+    let has_dev = !config.data.dev.is_empty() || config.data.dev_fraction.is_some();
+    averaging(config.average.as_ref(), has_dev)?;
     if let Some(patience) = config.eval.patience {
         at_least(1, "eval.patience", patience)?;
-        let has_dev = !config.data.dev.is_empty() || config.data.dev_fraction.is_some();
         ensure(
             has_dev,
             "eval.patience",

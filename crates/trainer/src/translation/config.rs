@@ -1,5 +1,6 @@
 //! A translation run's configuration, read as strictly as a [pretraining run's](crate::config).
 
+use super::model::TranslationModel;
 use super::validate::validate;
 use crate::config::{
     CheckpointSection, FolderConfig, LogSection, NonFinite, OptimizerSection, Precision, RunSection, layered,
@@ -9,7 +10,6 @@ use crate::engine::{Averaging, Cadence, Export, RunSettings};
 use crate::error::{Place, Result};
 use cloze_data::labelled::BatchSize;
 use cloze_data::parallel::{OnBadPair, ParallelFiles};
-use cloze_model::blocks::{Activation, NormPlacement};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -149,52 +149,6 @@ impl VocabularySection {
             _ => None,
         }
     }
-}
-
-/// `[model]`: a new network. Its vocabularies are the tokenizers'.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "kebab-case")]
-#[non_exhaustive]
-pub enum TranslationModel {
-    /// An encoder and a decoder of attention layers (Vaswani et al. 2017).
-    Transformer(TransformerSection),
-}
-
-/// A Transformer.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[non_exhaustive]
-pub struct TransformerSection {
-    /// Encoder layers, and decoder layers unless they have a number of their own.
-    pub n_layers: usize,
-    /// Decoder layers. Default `n_layers`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub n_decoder_layers: Option<usize>,
-    /// Width of the hidden states.
-    pub d_model: usize,
-    /// Attention heads; divides `d_model`.
-    pub n_heads: usize,
-    /// Inner width of the feed-forward.
-    pub d_ff: usize,
-    /// Dropout of embeddings and of each sublayer's output. Default 0.1.
-    #[serde(default = "defaults::dropout")]
-    pub dropout: f64,
-    /// Dropout of the attention probabilities. Default 0.
-    #[serde(default)]
-    pub attention_dropout: f64,
-    /// Dropout after the feed-forward's activation. Default 0.
-    #[serde(default)]
-    pub activation_dropout: f64,
-    /// The feed-forward's activation. Default `"relu"`.
-    #[serde(default = "defaults::relu")]
-    pub activation: Activation,
-    /// Where layer norms stand. Default `"post"`.
-    #[serde(default)]
-    pub norm: NormPlacement,
-    /// Whether the output layer is the table of the target's embeddings, and with a shared vocabulary the source's too.
-    /// Default true.
-    #[serde(default = "defaults::yes")]
-    pub tied: bool,
 }
 
 /// `[train]`: how much is trained, and with what.
@@ -339,26 +293,12 @@ impl FolderConfig for TranslationConfig {
 
 /// The defaults of sections that have required keys too.
 mod defaults {
-    use cloze_model::blocks::Activation;
-
     pub fn max_len() -> usize {
         256
     }
 
     pub fn min_frequency() -> u64 {
         2
-    }
-
-    pub fn dropout() -> f64 {
-        0.1
-    }
-
-    pub fn relu() -> Activation {
-        Activation::Relu
-    }
-
-    pub fn yes() -> bool {
-        true
     }
 
     pub fn one() -> usize {
@@ -385,11 +325,9 @@ kind = "train-bpe"
 vocab_size = 8000
 
 [model]
-kind = "transformer"
-n_layers = 3
-d_model = 256
-n_heads = 4
-d_ff = 1024
+kind = "recurrent"
+d_embedding = 256
+d_model = 512
 
 [train]
 steps = 100
@@ -444,7 +382,9 @@ every = 10
         for (set, expected) in [
             ("train.steps=0", "`train.steps` is 0; expected a whole number of 1 or more"),
             ("train.label_smoothing=1", "`train.label_smoothing` is 1; expected a number from 0 to below 1"),
-            ("model.n_heads=3", "`model.n_heads` is 3; expected a divisor of `model.d_model`, which is 256"),
+            ("model.n_layers=0", "`model.n_layers` is 0; expected 1 or more"),
+            ("model.dropout=1", "`model.dropout` is 1; expected"),
+            ("model.d_model=3", "`model.d_model` is 3; expected an even number"),
             ("model.kind=rnn", "`model.kind` is \"rnn\"; expected"),
             ("schedule.warmup_steps=101", "expected at most `train.steps`, which is 100"),
             ("average.checkpoints=0", "`average.checkpoints` is 0; expected a whole number from 1 to 1000"),
@@ -468,6 +408,13 @@ every = 10
             let message = error(&[set]);
             assert!(message.contains(expected), "{set}: {message}");
         }
+        let sets =
+            ["model={kind='transformer', n_layers=1, d_model=16, n_heads=2, d_ff=8}", "model.n_heads=3"];
+        let message = load(FILE, &sets).unwrap_err().to_string();
+        assert!(
+            message.contains("`model.n_heads` is 3; expected a divisor of `model.d_model`, which is 16"),
+            "{message}"
+        );
         let none = of_file("batch_tokens = 4096", "");
         assert!(none.contains("`train.batch_tokens` is absent; expected it or `train.batch_size`"), "{none}");
         let unmeasured = FILE.replace("dev = { files = [\"dev.tsv\"] }", "");

@@ -10,9 +10,6 @@ use cloze_evaluation::translation::{Bleu, score};
 use cloze_model::generate::{BeamSearch, DecodeConfig, Request, Search, translate};
 use cloze_model::seq2seq::EncoderDecoder;
 
-/// Sentences between two signs of progress.
-const CHUNK: usize = 512;
-
 /// The pairs' sources, translated with so many beams; with one, greedily.
 ///
 /// # Errors
@@ -34,26 +31,15 @@ pub(super) fn translations<M: EncoderDecoder>(
         config = config.with_search(Search::Beam(BeamSearch::new(beams)));
     }
     let lengths = DecodingDefaults::default();
+    let requests = pairs.ids.iter().map(|[source, _]| {
+        let input: Vec<i32> = source.iter().map(|id| *id as i32).collect();
+        Request::new(input, lengths.max_new(source.len()))
+    });
     let mut translated = Vec::with_capacity(pairs.ids.len());
-    for chunk in pairs.ids.chunks(CHUNK) {
-        let requests: Vec<Request> = chunk
-            .iter()
-            .map(|[source, _]| {
-                let input: Vec<i32> = source.iter().map(|id| *id as i32).collect();
-                Request::new(input, lengths.max_new(source.len()))
-            })
-            .collect();
-        let model = model.clone();
-        let decoded: Vec<Vec<i32>> = cloze_ops::on_awake_cores(device, || {
-            let model = { model };
-            translate(&model, special.begin as i32, &config, device, requests)?
-                .map(|texts| Ok(texts?.into_iter().next().map_or_else(Vec::new, |text| text.ids)))
-                .collect::<cloze_model::Result<_>>()
-        })?;
-        for ids in decoded {
-            let ids: Vec<u32> = ids.into_iter().map(|id| id as u32).collect();
-            translated.push(vocabularies.target.decode(&ids, true)?.trim().to_owned());
-        }
+    for texts in translate(model, special.begin as i32, &config, device, requests)? {
+        let best = texts?.into_iter().next().map_or_else(Vec::new, |text| text.ids);
+        let ids: Vec<u32> = best.into_iter().map(|id| id as u32).collect();
+        translated.push(vocabularies.target.decode(&ids, true)?.trim().to_owned());
         let share = translated.len() as f64 / pairs.ids.len() as f64;
         advanced(Advance { done: translated.len(), share });
     }

@@ -1,24 +1,23 @@
 //! Training models that translate: from a config and parallel text to the saved model.
 //!
-//! [`TranslationConfig`] says all of a run, [`train_translation_model`] carries it out, as a recipe of the
+//! [`TranslationConfig`] says all of a run, [`train_translation`] carries it out, as a recipe of the
 //! [engine](crate::engine). [`TranslationRecipe`] takes any [`EncoderDecoder`](cloze_model::seq2seq::EncoderDecoder), one
 //! of your own too.
 
 mod config;
 mod decode;
 mod folder;
+mod model;
 mod recipe;
 mod run;
 mod validate;
 mod vocabulary;
 
-pub use config::{
-    ParallelSection, TransformerSection, TranslationConfig, TranslationEval, TranslationModel,
-    TranslationTrain, VocabularySection,
-};
+pub use config::{ParallelSection, TranslationConfig, TranslationEval, TranslationTrain, VocabularySection};
 pub use folder::{
     DecodingDefaults, TRANSLATION_FILE, TranslationFile, load_vocabularies, read_translation_file,
 };
+pub use model::{RecurrentSection, TransformerSection, TranslationModel};
 pub use recipe::{ModelFormat, OwnParameters, TranslationData, TranslationRecipe, figure, inputs};
-pub use run::train_translation_model;
-pub use vocabulary::{TargetPieces, Vocabularies};
+pub use run::{train_translation, train_translation_model};
+pub use vocabulary::{TargetPieces, Vocabularies, VocabularySizes};

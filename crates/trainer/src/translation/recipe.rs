@@ -179,9 +179,8 @@ impl<'a, M: EncoderDecoder> TranslationRecipe<'a, M> {
         let (mut sum, mut right, mut tokens) = (0.0, 0, 0);
         let (mut done, mut read) = (0, 0);
         for batch in &batches {
-            let model = model.clone();
             let (losses, logits) =
-                cloze_ops::on_awake_cores(device, || self.losses(&{ model }, batch, &plain, device));
+                cloze_ops::on_awake_cores(device, || self.losses(model, batch, &plain, device));
             sum += losses.into_data().iter::<f64>().sum::<f64>();
             let predicted = logits.argmax(1).into_data();
             right += predicted.iter::<i32>().zip(&batch.target.ids).filter(|(a, b)| a == *b).count();

@@ -6,22 +6,40 @@ use super::vocabulary::{Vocabularies, run_vocabularies};
 use crate::Result;
 use crate::engine::origin::{self, Input};
 use crate::engine::run_folder::RunFolder;
-use crate::engine::{Outcome, RunOptions, train_in};
+use crate::engine::{Outcome, Plan, RunOptions, train_in};
 use crate::metrics::progress::RunProgress;
+use burn::module::Module;
 use burn::tensor::Device;
 use cloze_data::parallel::PairReport;
 use cloze_evaluation::table;
-use cloze_model::seq2seq::EncoderDecoder;
-use std::path::Path;
+use cloze_model::seq2seq::{AnyEncoderDecoder, AnyEncoderDecoderConfig, EncoderDecoder};
+use cloze_model::{ParamInit, weights};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-/// Trains a model of one's own that translates, as `config` says but for its `[model]`: tokenizers, pairs, steps,
-/// evaluations, checkpoints, export. `make` is given the tokenizers and the device, with autodiff, and returns the model
-/// and how it is saved.
+/// Trains a model that translates as `config` says: tokenizers, pairs, steps, evaluations, checkpoints, export.
 ///
 /// # Errors
-/// Whatever is wrong with the config's data, tokenizers, or run folder; those of `make`; a non-finite loss where the config
-/// says to stop on one.
+/// Whatever is wrong with the config's data, tokenizers, or run folder; a non-finite loss where the config says to stop
+/// on one.
+pub fn train_translation(
+    config: &TranslationConfig,
+    options: &RunOptions<'_>,
+    progress: &mut dyn RunProgress,
+) -> Result<Outcome> {
+    let make = |vocabularies: &Vocabularies, device: &Device| {
+        let model = config.model.config(vocabularies.sizes(), config.parallel.max_len);
+        model.check()?;
+        Ok((model.init(&mut ParamInit::new(device, config.run.seed)), model))
+    };
+    train_translation_model(config, make, options, progress)
+}
+
+/// The same with a model of one's own in place of the config's `[model]`: `make` is given the tokenizers and the device,
+/// with autodiff, and returns the model and how it is saved.
+///
+/// # Errors
+/// Those of [`train_translation`] and of `make`.
 pub fn train_translation_model<M: EncoderDecoder, F: ModelFormat<M>>(
     config: &TranslationConfig,
     make: impl FnOnce(&Vocabularies, &Device) -> Result<(M, F)>,
@@ -82,12 +100,37 @@ fn introduce(
     ));
 }
 
-impl TranslationConfig {
-    /// The files that the run reads.
-    ///
-    /// # Errors
-    /// A file that is not there or cannot be read.
-    pub fn inputs(&self) -> Result<Vec<Input>> {
+impl ModelFormat<AnyEncoderDecoder> for AnyEncoderDecoderConfig {
+    fn save(&self, model: &AnyEncoderDecoder, folder: &Path) -> Result<()> {
+        Ok(Self::save(self, model, folder).map(drop)?)
+    }
+
+    fn load(&self, model: AnyEncoderDecoder, folder: &Path) -> Result<AnyEncoderDecoder> {
+        let device = model.devices().into_iter().next().unwrap_or_default();
+        let (_, saved) = Self::load(folder, &mut ParamInit::new(&device, 0))?;
+        Ok(weights::replace(model, weights::collect(&saved)))
+    }
+}
+
+impl Plan for TranslationConfig {
+    fn resolve(path: &Path, sets: &[String]) -> Result<Self> {
+        Self::load(path, sets)
+    }
+
+    fn name(&self) -> &str {
+        &self.run.name
+    }
+
+    fn with_seed(mut self, seed: u64) -> Self {
+        self.run.seed = seed;
+        self
+    }
+
+    fn checkpoint_mut(&mut self) -> Option<&mut PathBuf> {
+        None
+    }
+
+    fn inputs(&self) -> Result<Vec<Input>> {
         let section = &self.parallel;
         let mut paths = Vec::new();
         for (split, files) in [("train", &section.train), ("dev", &section.dev), ("test", &section.test)] {
@@ -100,5 +143,9 @@ impl TranslationConfig {
             paths.extend(origin::model_files(path)?);
         }
         Input::of(paths)
+    }
+
+    fn run(&self, options: &RunOptions<'_>, progress: &mut dyn RunProgress) -> Result<Outcome> {
+        train_translation(self, options, progress)
     }
 }

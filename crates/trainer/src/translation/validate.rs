@@ -1,8 +1,9 @@
 //! The values a translation config may have, beyond their types.
 
-use super::config::{TransformerSection, TranslationConfig, TranslationModel, VocabularySection};
-use crate::config::validate::{Check, at_least, below_one, ensure, final_fraction, optimizer, within};
-use crate::engine::Averaging;
+use super::config::{TranslationConfig, VocabularySection};
+use crate::config::validate::{
+    Check, at_least, averaging, below_one, ensure, final_fraction, optimizer, within,
+};
 
 /// The figures that a model is measured by.
 pub(super) const METRICS: [&str; 4] = ["loss", "perplexity", "token_accuracy", "bleu"];
@@ -14,18 +15,14 @@ const MOST: usize = i32::MAX as usize;
 pub(super) fn validate(config: &TranslationConfig) -> Check {
     parallel(config)?;
     tokenizers(config)?;
-    match &config.model {
-        TranslationModel::Transformer(section) => transformer(section)?,
-    }
+    config.model.check(config.tokenizer.is_some(), config.parallel.max_len)?;
     train(config)?;
     optimizer(&config.optimizer)?;
     let (warmup, steps) = (config.schedule.warmup_steps(), config.train.steps);
     let expected = format!("at most `train.steps`, which is {steps}");
     ensure(warmup <= steps, "schedule.warmup_steps", warmup, expected)?;
     final_fraction(&config.schedule)?;
-    if let Some(average) = &config.average {
-        averaging(average, !config.parallel.dev.is_empty())?;
-    }
+    averaging(config.average.as_ref(), !config.parallel.dev.is_empty())?;
     eval(config)?;
     at_least(1, "checkpoint.every", config.checkpoint.every)?;
     at_least(1, "checkpoint.keep_last", config.checkpoint.keep_last)?;
@@ -75,19 +72,6 @@ fn vocabulary(key: &'static str, section: &VocabularySection) -> Check {
     }
 }
 
-fn transformer(model: &TransformerSection) -> Check {
-    at_least(1, "model.n_layers", model.n_layers)?;
-    at_least(1, "model.n_decoder_layers", model.n_decoder_layers.unwrap_or(1))?;
-    at_least(1, "model.d_model", model.d_model)?;
-    at_least(1, "model.n_heads", model.n_heads)?;
-    at_least(1, "model.d_ff", model.d_ff)?;
-    let expected = format!("a divisor of `model.d_model`, which is {}", model.d_model);
-    ensure(model.d_model.is_multiple_of(model.n_heads), "model.n_heads", model.n_heads, expected)?;
-    below_one("model.dropout", model.dropout)?;
-    below_one("model.attention_dropout", model.attention_dropout)?;
-    below_one("model.activation_dropout", model.activation_dropout)
-}
-
 fn train(config: &TranslationConfig) -> Check {
     let train = &config.train;
     at_least(1, "train.steps", train.steps)?;
@@ -103,26 +87,6 @@ fn train(config: &TranslationConfig) -> Check {
     within(1..=256, "train.workers", train.workers)?;
     within(1..=65_536, "train.prefetch", train.prefetch)?;
     below_one("train.label_smoothing", train.label_smoothing)
-}
-
-/// `[average]` of a run; the mean of the best models needs something to measure with.
-fn averaging(average: &Averaging, is_measured: bool) -> Check {
-    match *average {
-        Averaging::Ema { decay } => below_one("average.decay", decay),
-        Averaging::Last { checkpoints, every } => {
-            within(1..=1_000, "average.checkpoints", checkpoints)?;
-            at_least(1, "average.every", every)
-        }
-        Averaging::Best { checkpoints } => {
-            within(1..=1_000, "average.checkpoints", checkpoints)?;
-            ensure(
-                is_measured,
-                "average.kind",
-                "best",
-                "`\"last\"` or `\"ema\"`, as there is no `parallel.dev`",
-            )
-        }
-    }
 }
 
 fn eval(config: &TranslationConfig) -> Check {

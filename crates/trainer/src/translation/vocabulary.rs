@@ -6,6 +6,7 @@ use crate::engine::run_folder::RunFolder;
 use crate::metrics::progress::RunProgress;
 use crate::pulse::{Pulse, training_tokenizer};
 use crate::{Result, TrainerError};
+use cloze_data::DataError;
 use cloze_data::parallel::sides;
 use cloze_evaluation::table;
 use cloze_evaluation::whole_file::write_whole;
@@ -45,7 +46,33 @@ pub struct TargetPieces {
     pub bos: Option<u32>,
 }
 
+/// What a model has to know of vocabularies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct VocabularySizes {
+    /// Pieces of the target's.
+    pub target: usize,
+    /// Pieces of the source's, if that is another one.
+    pub source: Option<usize>,
+    /// The pieces that mean something.
+    pub special: TargetPieces,
+}
+
+impl VocabularySizes {
+    /// Of a vocabulary that is yet to be trained, for what does not depend on its size.
+    pub(super) fn unknown(is_joint: bool) -> Self {
+        let special = TargetPieces { begin: 0, end: 2, pad: 1, bos: Some(0) };
+        Self { target: 32, source: (!is_joint).then_some(32), special }
+    }
+}
+
 impl Vocabularies {
+    /// Their sizes, and the pieces that mean something.
+    pub fn sizes(&self) -> VocabularySizes {
+        let source = (!self.is_joint()).then(|| self.source.vocab_size());
+        VocabularySizes { target: self.target.vocab_size(), source, special: self.special }
+    }
+
     /// One tokenizer for both languages.
     ///
     /// # Errors
@@ -175,7 +202,16 @@ fn train(
     let parallel = &config.parallel;
     let texts = sides(&parallel.train, Path::new(""), parallel.languages(), wanted)?;
     let mut report = |progress| pulse.beat(|seconds| training_tokenizer(progress, seconds));
-    train_on(section, texts, &mut report)
+    train_on(section, texts, &mut report).map_err(|error| match error {
+        // What is wrong is a file, and no tokenizer.
+        TrainerError::Tokenizer(cloze_tokenizer::Error::Corpus { item, source }) => {
+            match source.downcast::<DataError>() {
+                Ok(error) => TrainerError::Data(*error),
+                Err(source) => cloze_tokenizer::Error::Corpus { item, source }.into(),
+            }
+        }
+        other => other,
+    })
 }
 
 /// Trains a tokenizer of texts that end with `</s>`.

@@ -1,0 +1,250 @@
+//! Any of this crate's models that translate, told apart when the program runs.
+
+use super::{
+    DecodeOptions, EncoderDecoder, RecurrentDecoding, RecurrentEncoderDecoder, RecurrentEncoderDecoderConfig,
+    Transformer, TransformerConfig, TransformerState,
+};
+use crate::generate::{NextToken, StepOutput};
+use crate::huggingface::{
+    FloatType, Format, SaveReport, check_published, load_published, model_type, save_published,
+};
+use crate::{ModelError, ParamInit, Result, Sequences};
+use burn::module::Module;
+use burn::tensor::{Device, Tensor};
+use std::path::Path;
+
+/// A model that translates, of any kind that this crate has.
+#[derive(Module, Debug)]
+pub enum AnyEncoderDecoder {
+    /// Of attention layers.
+    Transformer(Transformer),
+    /// Of recurrent layers.
+    Recurrent(RecurrentEncoderDecoder),
+}
+
+/// The configuration of a model that translates.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum AnyEncoderDecoderConfig {
+    /// Of attention layers.
+    Transformer(TransformerConfig),
+    /// Of recurrent layers.
+    Recurrent(RecurrentEncoderDecoderConfig),
+}
+
+impl From<TransformerConfig> for AnyEncoderDecoderConfig {
+    fn from(config: TransformerConfig) -> Self {
+        Self::Transformer(config)
+    }
+}
+
+impl From<RecurrentEncoderDecoderConfig> for AnyEncoderDecoderConfig {
+    fn from(config: RecurrentEncoderDecoderConfig) -> Self {
+        Self::Recurrent(config)
+    }
+}
+
+/// What an [`AnyEncoderDecoder`] keeps of the rows that it writes.
+pub enum AnyState {
+    /// A Transformer's.
+    Transformer(TransformerState),
+    /// A recurrent model's.
+    Recurrent(RecurrentDecoding),
+}
+
+impl AnyEncoderDecoderConfig {
+    /// A new model.
+    ///
+    /// # Panics
+    /// If the configuration is not valid.
+    pub fn init(&self, init: &mut ParamInit) -> AnyEncoderDecoder {
+        match self {
+            Self::Transformer(config) => AnyEncoderDecoder::Transformer(config.init(init)),
+            Self::Recurrent(config) => AnyEncoderDecoder::Recurrent(config.init(init)),
+        }
+    }
+
+    /// Pieces in the vocabularies of the source and of the target.
+    pub fn vocab_sizes(&self) -> [usize; 2] {
+        match self {
+            Self::Transformer(config) => [config.source_vocabulary(), config.vocab_size],
+            Self::Recurrent(config) => {
+                [config.source_vocab_size.unwrap_or(config.vocab_size), config.vocab_size]
+            }
+        }
+    }
+
+    /// Whether the configuration is valid and such a model can be saved.
+    ///
+    /// # Errors
+    /// [`ModelError::Setting`] with the key that has to change.
+    pub fn check(&self) -> Result<()> {
+        match self {
+            Self::Transformer(config) => {
+                config.validate()?;
+                check_published(config)
+            }
+            Self::Recurrent(config) => {
+                config.validate()?;
+                check_published(config)
+            }
+        }
+    }
+
+    /// Saves a model of this configuration in `folder`.
+    ///
+    /// # Errors
+    /// Those of [`save_published`].
+    ///
+    /// # Panics
+    /// If the model is of another kind.
+    pub fn save(&self, model: &AnyEncoderDecoder, folder: &Path) -> Result<SaveReport> {
+        match (self, model) {
+            (Self::Transformer(config), AnyEncoderDecoder::Transformer(model)) => {
+                save_published(folder, model, config, FloatType::F32)
+            }
+            (Self::Recurrent(config), AnyEncoderDecoder::Recurrent(model)) => {
+                save_published(folder, model, config, FloatType::F32)
+            }
+            _ => panic!("the model is of another kind than its configuration"),
+        }
+    }
+
+    /// Reads a folder's model, of whatever kind its `model_type` says.
+    ///
+    /// # Errors
+    /// [`ModelError::Config`] for a model of another kind; those of [`load_published`].
+    pub fn load(folder: &Path, init: &mut ParamInit) -> Result<(Self, AnyEncoderDecoder)> {
+        let found = model_type(folder)?;
+        let is_of = |types: &[&str]| found.as_deref().is_some_and(|found| types.contains(&found));
+        if is_of(TransformerConfig::MODEL_TYPES) {
+            let (config, model, _) = load_published::<TransformerConfig>(folder, init)?;
+            return Ok((Self::Transformer(config), AnyEncoderDecoder::Transformer(model)));
+        }
+        if is_of(RecurrentEncoderDecoderConfig::MODEL_TYPES) {
+            let (config, model, _) = load_published::<RecurrentEncoderDecoderConfig>(folder, init)?;
+            return Ok((Self::Recurrent(config), AnyEncoderDecoder::Recurrent(model)));
+        }
+        let known = [TransformerConfig::MODEL_TYPES, RecurrentEncoderDecoderConfig::MODEL_TYPES].concat();
+        let known: Vec<String> = known.iter().map(|known| format!("{known:?}")).collect();
+        let (found, known) = (found.unwrap_or_else(|| "absent".into()), known.join(", "));
+        Err(ModelError::Config(format!(
+            "{}: `model_type` is {found:?}, expected that of a model that translates, one of {known}",
+            folder.join("config.json").display()
+        )))
+    }
+}
+
+impl EncoderDecoder for AnyEncoderDecoder {
+    fn logits(&self, source: &Sequences, target: &Sequences, device: &Device) -> Tensor<2> {
+        match self {
+            Self::Transformer(model) => model.logits(source, target, device),
+            Self::Recurrent(model) => model.logits(source, target, device),
+        }
+    }
+
+    fn begin(&self, source: &Sequences, options: DecodeOptions, device: &Device) -> AnyState {
+        match self {
+            Self::Transformer(model) => AnyState::Transformer(model.begin(source, options, device)),
+            Self::Recurrent(model) => AnyState::Recurrent(model.begin(source, options, device)),
+        }
+    }
+
+    fn max_source_tokens(&self) -> Option<usize> {
+        match self {
+            Self::Transformer(model) => model.max_source_tokens(),
+            Self::Recurrent(model) => model.max_source_tokens(),
+        }
+    }
+}
+
+/// What a state of another kind of model ends with.
+const ANOTHER: &str = "the state is of another kind of model";
+
+/// # Panics
+/// All of it, if a state is of another kind of model.
+impl NextToken for AnyEncoderDecoder {
+    type State = AnyState;
+
+    fn step(&self, tokens: &[i32], state: &mut AnyState) -> StepOutput {
+        match (self, state) {
+            (Self::Transformer(model), AnyState::Transformer(state)) => model.step(tokens, state),
+            (Self::Recurrent(model), AnyState::Recurrent(state)) => model.step(tokens, state),
+            _ => panic!("{ANOTHER}"),
+        }
+    }
+
+    fn select(&self, state: &mut AnyState, rows: &[usize]) {
+        match (self, state) {
+            (Self::Transformer(model), AnyState::Transformer(state)) => model.select(state, rows),
+            (Self::Recurrent(model), AnyState::Recurrent(state)) => model.select(state, rows),
+            _ => panic!("{ANOTHER}"),
+        }
+    }
+
+    fn join(&self, state: &mut AnyState, other: AnyState) {
+        match (self, state, other) {
+            (Self::Transformer(model), AnyState::Transformer(state), AnyState::Transformer(other)) => {
+                model.join(state, other);
+            }
+            (Self::Recurrent(model), AnyState::Recurrent(state), AnyState::Recurrent(other)) => {
+                model.join(state, other);
+            }
+            _ => panic!("{ANOTHER}"),
+        }
+    }
+
+    fn max_tokens(&self) -> Option<usize> {
+        match self {
+            Self::Transformer(model) => model.max_tokens(),
+            Self::Recurrent(model) => model.max_tokens(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::seq2seq::TiedEmbeddings;
+    use crate::weights;
+
+    #[test]
+    fn a_folder_says_what_kind_of_model_it_holds() {
+        let device = Device::flex();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        let transformer = TransformerConfig::new(20, 1, 8).with_d_ff(8).with_layers(2, 1);
+        let base = RecurrentEncoderDecoderConfig::new(20, 8, 8);
+        let separate = RecurrentEncoderDecoderConfig {
+            source_vocab_size: Some(30),
+            tied: TiedEmbeddings::TargetOutput,
+            ..base.clone()
+        };
+        let configs: [(AnyEncoderDecoderConfig, [usize; 2], &str); 4] = [
+            (transformer.clone().into(), [20, 20], "target_embeddings.weight"),
+            (transformer.with_source_vocab(30).into(), [30, 20], "source_embeddings.weight"),
+            (base.into(), [20, 20], "target_embedding.weight"),
+            (separate.into(), [30, 20], "source_embedding.weight"),
+        ];
+        for (config, sizes, parameter) in configs {
+            config.check().unwrap();
+            let model = config.init(&mut ParamInit::new(&device, 3));
+            config.save(&model, path).unwrap();
+            let (read, again) = AnyEncoderDecoderConfig::load(path, &mut ParamInit::new(&device, 4)).unwrap();
+            assert_eq!(read.vocab_sizes(), sizes);
+            let source: Sequences = [&[5, 6, 2][..]].into_iter().collect();
+            let target: Sequences = [&[2, 9][..]].into_iter().collect();
+            let logits = |model: &AnyEncoderDecoder| model.logits(&source, &target, &device).into_data();
+            assert_eq!(logits(&again), logits(&model));
+            // The enum's variant is no part of the parameters' paths.
+            let paths = weights::shapes(&model);
+            assert!(paths.iter().any(|(path, _)| path == parameter), "{paths:?}");
+        }
+
+        std::fs::write(path.join("config.json"), r#"{"model_type": "bert"}"#).unwrap();
+        let error = AnyEncoderDecoderConfig::load(path, &mut ParamInit::new(&device, 4)).unwrap_err();
+        assert!(
+            error.to_string().contains("`model_type` is \"bert\", expected that of a model that translates")
+        );
+    }
+}

@@ -1,0 +1,244 @@
+//! `[model]` of a translation run: the networks that there are, and the models that they mean for a vocabulary.
+
+use super::vocabulary::{TargetPieces, VocabularySizes};
+use crate::config::validate::{Check, Complaint, at_least, below_one, ensure};
+use cloze_model::ModelError;
+use cloze_model::blocks::{Activation, NormPlacement};
+use cloze_model::recurrent::{Cell, Reading};
+use cloze_model::scores::ScoreKind;
+use cloze_model::seq2seq::{
+    AnyEncoderDecoderConfig, BridgeKind, RecurrentEncoderDecoderConfig, SpecialTokens, TiedEmbeddings,
+    TransformerConfig, Wiring,
+};
+use serde::{Deserialize, Serialize};
+
+/// `[model]`: a new network. Its vocabularies are the tokenizers'.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum TranslationModel {
+    /// An encoder and a decoder of attention layers (Vaswani et al. 2017).
+    Transformer(TransformerSection),
+    /// Recurrent layers, by default with attention between them (Sutskever et al. 2014; Bahdanau et al. 2015).
+    Recurrent(RecurrentSection),
+}
+
+/// A Transformer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct TransformerSection {
+    /// Encoder layers, and decoder layers unless they have a number of their own.
+    pub n_layers: usize,
+    /// Decoder layers. Default `n_layers`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub n_decoder_layers: Option<usize>,
+    /// Width of the hidden states.
+    pub d_model: usize,
+    /// Attention heads; divides `d_model`.
+    pub n_heads: usize,
+    /// Inner width of the feed-forward.
+    pub d_ff: usize,
+    /// Dropout of embeddings and of each sublayer's output. Default 0.1.
+    #[serde(default = "defaults::dropout")]
+    pub dropout: f64,
+    /// Dropout of the attention probabilities. Default 0.
+    #[serde(default)]
+    pub attention_dropout: f64,
+    /// Dropout after the feed-forward's activation. Default 0.
+    #[serde(default)]
+    pub activation_dropout: f64,
+    /// The feed-forward's activation. Default `"relu"`.
+    #[serde(default = "defaults::relu")]
+    pub activation: Activation,
+    /// Where layer norms stand. Default `"post"`.
+    #[serde(default)]
+    pub norm: NormPlacement,
+    /// Whether the output layer is the table of the target's embeddings, and with a shared vocabulary the source's too.
+    /// Default true.
+    #[serde(default = "defaults::yes")]
+    pub tied: bool,
+}
+
+/// A recurrent model.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct RecurrentSection {
+    /// Encoder layers, and decoder layers unless they have a number of their own. Default 1.
+    #[serde(default = "defaults::one")]
+    pub n_layers: usize,
+    /// Decoder layers. Default `n_layers`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub n_decoder_layers: Option<usize>,
+    /// Width of the embeddings.
+    pub d_embedding: usize,
+    /// Width of the decoder's states, and of the encoder's: half of it in each direction where there are two.
+    pub d_model: usize,
+    /// `"lstm"` or `"gru"`. Default `"lstm"`.
+    #[serde(default)]
+    pub cell: Cell,
+    /// From which end the encoder reads: `"forward"`, `"reverse"` or `"both"`. Default `"both"`.
+    #[serde(default = "defaults::both")]
+    pub reading: Reading,
+    /// What the decoder starts from: `"linear"`, a map of the encoder's last states, or another bridge. Default
+    /// `"linear"`.
+    #[serde(default = "defaults::linear")]
+    pub bridge: BridgeKind,
+    /// Where the attention stands: `"bahdanau"`, `"luong"`, `"luong-input-feeding"`, or `"none"`. Default `"bahdanau"`.
+    #[serde(default)]
+    pub attention: Wiring,
+    /// How the attention scores: `"additive"`, `"dot"`, `"scaled-dot"`, `"general"` or `"location"`. Default
+    /// `"additive"`.
+    #[serde(default)]
+    pub score: ScoreKind,
+    /// Dropout of the embeddings, between layers and before the output. Default 0.2.
+    #[serde(default = "defaults::recurrent_dropout")]
+    pub dropout: f64,
+    /// Whether the output layer is the table of the target's embeddings, and with a shared vocabulary the source's too.
+    /// Default true.
+    #[serde(default = "defaults::yes")]
+    pub tied: bool,
+}
+
+impl TranslationModel {
+    /// The model for vocabularies of these sizes, of sequences of at most so many tokens.
+    pub fn config(&self, vocabulary: VocabularySizes, max_len: usize) -> AnyEncoderDecoderConfig {
+        match self {
+            Self::Transformer(section) => section.config(vocabulary, max_len).into(),
+            Self::Recurrent(section) => section.config(vocabulary, max_len).into(),
+        }
+    }
+
+    /// Whether its values go together, whatever the vocabularies.
+    pub(super) fn check(&self, is_joint: bool, max_len: usize) -> Check {
+        if let Self::Transformer(section) = self {
+            section.check()?;
+        }
+        let complaint = |error| match error {
+            ModelError::Setting { key, found, expected } => {
+                Complaint { key: format!("model.{}", key_of(key)), found, expected }
+            }
+            other => {
+                Complaint { key: "model".into(), found: "not to be made".into(), expected: other.to_string() }
+            }
+        };
+        self.config(VocabularySizes::unknown(is_joint), max_len).check().map_err(complaint)
+    }
+}
+
+/// The key in `[model]` of a setting of a model.
+fn key_of(setting: &str) -> &str {
+    match setting {
+        "n_encoder_layers" => "n_layers",
+        other => other,
+    }
+}
+
+/// The ids that mean something to a model.
+fn tokens(special: TargetPieces) -> SpecialTokens {
+    let tokens = SpecialTokens::new(special.pad as usize, special.end as usize);
+    let tokens = match special.bos {
+        Some(bos) => tokens.with_bos(bos as usize),
+        None => tokens,
+    };
+    tokens.with_decoder_start(special.begin as usize)
+}
+
+impl TransformerSection {
+    fn config(&self, vocabulary: VocabularySizes, max_len: usize) -> TransformerConfig {
+        let config = TransformerConfig::new(vocabulary.target, self.n_layers, self.d_model)
+            .with_layers(self.n_layers, self.n_decoder_layers.unwrap_or(self.n_layers))
+            .with_heads(self.n_heads)
+            .with_d_ff(self.d_ff)
+            .with_max_positions(max_len)
+            .with_dropout(self.dropout)
+            .with_inner_dropouts(self.attention_dropout, self.activation_dropout)
+            .with_activation(self.activation)
+            .with_norm(self.norm)
+            .with_tokens(tokens(vocabulary.special));
+        let config = match vocabulary.source {
+            Some(source) => config.with_source_vocab(source),
+            None => config,
+        };
+        config.with_tied(tied(self.tied, vocabulary.source.is_none()))
+    }
+
+    fn check(&self) -> Check {
+        at_least(1, "model.n_layers", self.n_layers)?;
+        at_least(1, "model.n_decoder_layers", self.n_decoder_layers.unwrap_or(1))?;
+        at_least(1, "model.d_model", self.d_model)?;
+        at_least(1, "model.n_heads", self.n_heads)?;
+        at_least(1, "model.d_ff", self.d_ff)?;
+        let expected = format!("a divisor of `model.d_model`, which is {}", self.d_model);
+        ensure(self.d_model.is_multiple_of(self.n_heads), "model.n_heads", self.n_heads, expected)?;
+        below_one("model.dropout", self.dropout)?;
+        below_one("model.attention_dropout", self.attention_dropout)?;
+        below_one("model.activation_dropout", self.activation_dropout)
+    }
+}
+
+impl RecurrentSection {
+    fn config(&self, vocabulary: VocabularySizes, max_len: usize) -> RecurrentEncoderDecoderConfig {
+        let by_place = self.attention != Wiring::None && self.score == ScoreKind::Location;
+        RecurrentEncoderDecoderConfig {
+            source_vocab_size: vocabulary.source,
+            tied: tied(self.tied, vocabulary.source.is_none()),
+            cell: self.cell,
+            n_encoder_layers: self.n_layers,
+            n_decoder_layers: self.n_decoder_layers.unwrap_or(self.n_layers),
+            reading: self.reading,
+            bridge: self.bridge,
+            wiring: self.attention,
+            score: self.score,
+            max_source_tokens: by_place.then_some(max_len),
+            dropout: self.dropout,
+            tokens: tokens(vocabulary.special),
+            ..RecurrentEncoderDecoderConfig::new(vocabulary.target, self.d_embedding, self.d_model)
+        }
+    }
+}
+
+/// Which tables are one.
+fn tied(is_tied: bool, is_joint: bool) -> TiedEmbeddings {
+    match (is_tied, is_joint) {
+        (false, _) => TiedEmbeddings::None,
+        (true, true) => TiedEmbeddings::All,
+        (true, false) => TiedEmbeddings::TargetOutput,
+    }
+}
+
+/// The defaults of sections that have required keys too.
+mod defaults {
+    use cloze_model::blocks::Activation;
+    use cloze_model::recurrent::Reading;
+    use cloze_model::seq2seq::BridgeKind;
+
+    pub fn one() -> usize {
+        1
+    }
+
+    pub fn both() -> Reading {
+        Reading::Both
+    }
+
+    pub fn linear() -> BridgeKind {
+        BridgeKind::Linear
+    }
+
+    pub fn dropout() -> f64 {
+        0.1
+    }
+
+    pub fn relu() -> Activation {
+        Activation::Relu
+    }
+
+    pub fn recurrent_dropout() -> f64 {
+        0.2
+    }
+
+    pub fn yes() -> bool {
+        true
+    }
+}
