@@ -190,7 +190,8 @@ with tempfile.TemporaryDirectory() as folder:
             adam_epsilon=optimizer.get("eps", 1e-6), max_grad_norm=optimizer.get("clip_norm", 1.0),
             lr_scheduler_type="linear", warmup_steps=schedule.get("warmup_steps", 0), group_by_length=True,
             eval_strategy="epoch" if measured and not last_epoch_only else "no", save_strategy="no", report_to=[],
-            disable_tqdm=True, logging_strategy="no", use_cpu=True),
+            disable_tqdm=True, logging_strategy="no", use_cpu=True,
+            bf16=config["train"].get("precision") == "bf16"),
         train_dataset=train_set, eval_dataset=measured_set, data_collator=collate, compute_metrics=figures,
         callbacks=[seconds])
     trainer.train()

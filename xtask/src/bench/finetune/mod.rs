@@ -41,9 +41,28 @@ pub struct Args {
     /// Train one epoch of each run, anew, without evaluations: the times in the table are then of these.
     #[arg(long)]
     timing_only: bool,
+    /// In what precision both sides multiply; the peer's bf16 is the Trainer's.
+    #[arg(long, value_enum, default_value_t = Precision::F32, conflicts_with = "write")]
+    precision: Precision,
     /// Put the table into benches/README.md.
     #[arg(long)]
     write: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Precision {
+    F32,
+    Bf16,
+}
+
+impl Precision {
+    /// What it sets in a run's config.
+    fn settings(self) -> &'static [&'static str] {
+        match self {
+            Self::F32 => &[],
+            Self::Bf16 => &["train.precision=\"bf16\""],
+        }
+    }
 }
 
 /// Both sides and where their runs are kept.
@@ -63,18 +82,17 @@ pub fn run(args: &Args) -> Result<()> {
         kept: Kept::open(target().join("finetune-bench"))?,
         again: args.again || args.timing_only,
     };
-    let sets: &[&str] = match (args.timing_only, args.quick) {
-        (true, _) => &TIMED,
-        (false, true) => &["train.epochs=1"],
-        (false, false) => &[],
-    };
+    let with_precision = |sets: &[&'static str]| [sets, args.precision.settings()].concat();
+    let timed = with_precision(&TIMED);
+    let whole = with_precision(if args.quick { &["train.epochs=1"] } else { &[] });
+    let sets = if args.timing_only { &timed } else { &whole };
     for task in &tasks {
         for &seed in seeds(args, task) {
             bench.pair(task, seed, sets)?;
         }
     }
-    let of_quality = if args.timing_only { &[][..] } else { sets };
-    let rows = tasks.iter().map(|task| bench.row(task, seeds(args, task), of_quality));
+    let of_quality = if args.timing_only { with_precision(&[]) } else { whole };
+    let rows = tasks.iter().map(|task| bench.row(task, seeds(args, task), &of_quality, &timed));
     let text = table::text(&rows.collect::<Result<Vec<_>>>()?, &report::machine(python.as_ref()));
     println!("{text}");
     if args.write { report::write("finetune", &text) } else { Ok(()) }
@@ -151,7 +169,13 @@ impl Bench {
     }
 
     /// What is kept of a task.
-    fn row(&self, task: &'static Task, seeds: &[u64], sets: &[&str]) -> Result<table::Row> {
+    fn row(
+        &self,
+        task: &'static Task,
+        seeds: &[u64],
+        of_quality: &[&str],
+        timed: &[&str],
+    ) -> Result<table::Row> {
         let kept = |side: &Side, sets: &[&str]| -> Result<Vec<side::Trained>> {
             let of = |seed: &u64| self.kept.read(&self.key(side, task, *seed, sets)?);
             Ok(seeds.iter().map(of).collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
@@ -160,7 +184,7 @@ impl Bench {
             let theirs = self.theirs.as_ref().map(|side| kept(side, sets)).transpose()?;
             Ok(table::Both { ours: kept(&self.ours, sets)?, theirs: theirs.unwrap_or_default() })
         };
-        Ok(table::Row { task, quality: both(sets)?, timed: both(&TIMED)? })
+        Ok(table::Row { task, quality: both(of_quality)?, timed: both(timed)? })
     }
 }
 
