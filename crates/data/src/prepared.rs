@@ -30,6 +30,8 @@ pub const WORD_START: u32 = 1 << 31;
 const FORMAT: u32 = 3;
 /// Text handed to the threads at a time, in bytes: bounds memory, keeps every thread busy.
 const CHUNK_BYTES: usize = 8 << 20;
+/// What a document of a chunk takes besides its text, encoded too: many short ones are a full chunk as well.
+const DOCUMENT_COST: usize = 256;
 
 /// A corpus as token ids on disk.
 #[derive(Debug)]
@@ -309,7 +311,7 @@ fn build(
             match source.next() {
                 Some(document) => {
                     let document = document?;
-                    bytes += document.len();
+                    bytes += document.len() + DOCUMENT_COST;
                     chunk.push(document);
                 }
                 None => break,

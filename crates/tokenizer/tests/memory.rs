@@ -32,4 +32,11 @@ fn memory_does_not_grow_with_the_text() {
     let grown = peak() - before;
     println!("peak {before} kB after 40 MB of text, {grown} kB more after 120 MB");
     assert!(grown < 24_000, "{grown} kB more than {before} kB");
+
+    // Sixteen million texts of one byte would be a batch of 16 MB, and half a gigabyte of strings.
+    let trainer = WordPieceTrainer { vocab_size: 100, ..Default::default() };
+    trainer.train((0..16_000_000).map(|_| "a".to_string())).unwrap();
+    let grown = peak() - before;
+    println!("{grown} kB more after many short texts");
+    assert!(grown < 64_000, "{grown} kB more than {before} kB for many short texts");
 }

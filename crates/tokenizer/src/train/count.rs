@@ -13,6 +13,9 @@ use crate::{
 /// Text is read in batches of about this many bytes, which are then counted in parallel.
 const BATCH: usize = 16 << 20;
 
+/// What a text of a batch takes besides its own bytes: many short ones are a full batch too.
+const TEXT_COST: usize = 64;
+
 type Counts = HashMap<Box<str>, u64>;
 
 /// The distinct words of a text and how often each comes, sorted by word. Memory grows with the distinct
@@ -29,7 +32,7 @@ where
     let stages = Stages::new(normalizer, pre_tokenizer);
     let mut total = Counts::new();
     let mut batch = Vec::new();
-    let (mut count, mut bytes, mut in_batch) = (0, 0, 0);
+    let (mut count, mut bytes, mut in_batch) = (0, 0, 0usize);
     let mut items = items.into_iter();
     loop {
         let item = items.next();
@@ -40,7 +43,7 @@ where
             in_batch += text.as_ref().len();
             batch.push(text);
         }
-        if in_batch < BATCH && !last {
+        if in_batch + batch.len() * TEXT_COST < BATCH && !last {
             continue;
         }
         bytes += in_batch as u64;
