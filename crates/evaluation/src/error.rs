@@ -45,13 +45,24 @@ pub enum EvaluationError {
         known: Vec<String>,
     },
 
-    /// Translations to score that have another number of lines than their references.
-    #[error("{found} lines of references for {expected} translations; each has one line in each list")]
+    /// Translations to score that have another number of lines than what stands beside them.
+    #[error("{found} lines of {what} beside {expected} translations; expected one for each")]
     LineCount {
-        /// Lines of a list of references.
+        /// What stands beside them, in the plural where it is many: `"references"`.
+        what: &'static str,
+        /// Its lines.
         found: usize,
         /// Translations.
         expected: usize,
+    },
+
+    /// A picture that could not be drawn.
+    #[error("cannot draw {}: {reason}", path.display())]
+    Plot {
+        /// The picture's file.
+        path: PathBuf,
+        /// The plotting library's message.
+        reason: String,
     },
 
     /// Translations to score without a line, or without a reference.

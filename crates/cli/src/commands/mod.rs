@@ -10,6 +10,7 @@ mod perplexity;
 mod predict;
 #[cfg(feature = "hub")]
 mod pull;
+mod score;
 mod tokenizer;
 mod train;
 
@@ -50,6 +51,8 @@ pub enum Command {
     FillMask(fill_mask::Args),
     Embed(embed::Args),
     Perplexity(perplexity::Args),
+    #[command(subcommand)]
+    Score(score::Command),
     Convert(convert::Args),
     #[cfg(feature = "hub")]
     Pull(pull::Args),
@@ -67,6 +70,7 @@ pub fn run(command: Command) -> Result<()> {
         Command::FillMask(args) => fill_mask::run(&args),
         Command::Embed(args) => embed::run(&args),
         Command::Perplexity(args) => perplexity::run(&args),
+        Command::Score(command) => score::run(&command),
         Command::Convert(args) => convert::run(&args),
         #[cfg(feature = "hub")]
         Command::Pull(args) => pull::run(&args),

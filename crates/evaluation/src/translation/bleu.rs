@@ -3,7 +3,7 @@
 use super::Metric;
 use super::ngrams::{count, matches, numbered};
 use super::number::Number;
-use super::python::{is_space, words};
+use super::python::{trimmed, words};
 use super::signature::{case, yes};
 use super::tokenization::Tokenization;
 
@@ -78,7 +78,7 @@ struct Parts<N> {
 impl Bleu {
     fn prepared(&self, line: &str) -> String {
         let line = if self.lowercase { &line.to_lowercase() } else { line };
-        self.tokenization.apply(line.trim_end_matches(is_space)).into_owned()
+        self.tokenization.apply(trimmed(line)).into_owned()
     }
 
     fn parts<N: Number>(&self, sums: &[N]) -> Parts<N> {

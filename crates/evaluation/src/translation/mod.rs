@@ -1,4 +1,5 @@
-//! Scores of translations: [`Bleu`], computed as sacreBLEU 2.6.0 computes it, to the last bit.
+//! Scores of translations: [`Bleu`], [`Chrf`] and [`Ter`], computed as sacreBLEU 2.6.0 computes them, to the last bit;
+//! how far they can be trusted ([`Corpus::score_with_confidence`]), and whether systems differ ([`compare`]).
 //!
 //! ```
 //! use cloze_evaluation::translation::{Bleu, score};
@@ -11,22 +12,41 @@
 //! ```
 
 pub mod bleu;
+mod by_length;
+mod chrf;
 mod corpus;
+mod generator;
 mod ngrams;
 mod number;
+mod paired;
+mod picture;
 mod python;
+mod samples;
 mod score;
 mod signature;
+mod ter;
 pub mod tokenization;
 
 pub use bleu::{Bleu, Smoothing};
+pub use by_length::{ByLength, OfLength};
+pub use chrf::Chrf;
 pub use corpus::Corpus;
 pub use number::{Number, Single, Whole};
+pub use paired::{Compared, PairedTest, compare};
+pub use picture::draw_by_length;
+pub use python::trimmed;
 pub use score::{Confidence, Score};
 pub use signature::{Signature, VERSION};
+pub use ter::Ter;
 pub use tokenization::Tokenization;
 
 use crate::Result;
+
+/// The seed of sacreBLEU's random numbers.
+pub const SEED: u64 = 12345;
+
+/// How many samples sacreBLEU estimates a score's confidence from.
+pub const CONFIDENCE_SAMPLES: usize = 1_000;
 
 /// A measure of translations that is a function of sums over the lines.
 pub trait Metric {

@@ -10,6 +10,11 @@ pub(crate) fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(is_space).filter(|word| !word.is_empty())
 }
 
+/// The text without white space at its end, as `str.rstrip()` gives it. sacreBLEU's program takes it off all lines.
+pub fn trimmed(text: &str) -> &str {
+    text.trim_end_matches(is_space)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -20,7 +20,6 @@ impl Signature {
         Self([("nrefs", references)].into_iter().chain(settings).chain([version]).collect())
     }
 
-    #[allow(dead_code, reason = "resampling comes next")]
     /// Says that the test `kind`, `bs` (bootstrap) or `ar` (approximate randomisation), had so many samples.
     pub(crate) fn sampled(&mut self, kind: &'static str, n_samples: usize, seed: u64) {
         self.0.splice(1..1, [(kind, n_samples.to_string()), ("seed", seed.to_string())]);

@@ -7,13 +7,15 @@ Writes golden.json beside this file. All text in it was written or drawn for thi
 """
 
 import json
+import os
 import pathlib
 import random
 import sys
 
 import numpy
 import sacrebleu
-from sacrebleu.metrics import BLEU
+from sacrebleu.metrics import BLEU, CHRF, TER
+from sacrebleu.significance import PairedTest
 
 draw = random.Random(20_261_124)
 
@@ -102,6 +104,17 @@ def generated(n, n_references, rate):
     return [perturbed(line, rate) for line in originals], references
 
 
+def long_lines():
+    """Lines with very many words to move, and of very different lengths: where TER's search reaches its limits."""
+    few = WORDS[:12]
+    drawn = lambda n: " ".join(draw.choice(few) for _ in range(n))
+    many = " ".join(f"w{number}" for number in range(90))
+    halves = many.split()[45:] + many.split()[:45]
+    lines = [(drawn(150), drawn(140)), (drawn(2), drawn(160)), (drawn(160), drawn(2)), (many, " ".join(halves)),
+             (many, " ".join(many.split()[::-1])), (drawn(20), drawn(150))]
+    return [line[0] for line in lines], [[line[1] for line in lines]]
+
+
 def corpora():
     captions = [list(column) for column in zip(*CAPTIONS)]
     odd = [list(column) for column in zip(*ODD)]
@@ -135,29 +148,103 @@ BLEUS = [
 ]
 
 
-def scored(metric, hypotheses, references):
-    score = metric.corpus_score(hypotheses, references)
+CHRFS = [
+    {},
+    {"word_order": 2},
+    {"lowercase": True, "whitespace": True},
+    {"eps_smoothing": True, "word_order": 1},
+    {"char_order": 3, "beta": 1, "word_order": 3, "eps_smoothing": True, "whitespace": True},
+]
+TERS = [
+    {},
+    {"normalized": True},
+    {"no_punct": True, "case_sensitive": True},
+    {"normalized": True, "asian_support": True},
+    {"normalized": True, "asian_support": True, "no_punct": True},
+    {"asian_support": True, "no_punct": True},
+]
+METRICS = {"bleu": BLEU, "chrf": CHRF, "ter": TER}
+
+
+def shown(score, metric):
     signature = metric.get_signature().format()
-    sentences = [metric.sentence_score(hypothesis, list(of_line)).score
-                 for hypothesis, *of_line in zip(hypotheses, *references)]
     return {
         "score": float(score.score),
         "line": score.format(width=2, signature=signature),
         "json": json.loads(score.format(width=1, signature=signature, is_json=True)),
-        "sentences": [float(value) for value in sentences],
     }
+
+
+def scored(metric, hypotheses, references, each):
+    result = shown(metric.corpus_score(hypotheses, references), metric)
+    lines = zip(hypotheses, *references) if each else []
+    result["sentences"] = [float(metric.sentence_score(line[0], list(line[1:])).score) for line in lines]
+    return result
+
+
+def cases(kind, texts, all_settings):
+    for name, (hypotheses, references) in texts.items():
+        for settings in all_settings:
+            each = name in ("captions", "odd")
+            yield {"corpus": name, "settings": settings,
+                   **scored(METRICS[kind](**settings), hypotheses, references, each)}
+
+
+# Samples ---------------------------------------------------------------------------------------------
+
+SAMPLED = [("bleu", {}), ("bleu", {"smooth_method": "add-k", "smooth_value": 0.7, "tokenize": "char"}),
+           ("chrf", {}), ("chrf", {"word_order": 2, "eps_smoothing": True}), ("ter", {})]
+
+
+def confidences(texts):
+    for name in ["captions", "generated 1 0.1", "generated 1 0.5", "generated 3 0.3"]:
+        for kind, settings in SAMPLED:
+            for n, seed in [(1000, 12345), (203, 7)]:
+                os.environ["SACREBLEU_SEED"] = str(seed)
+                metric = METRICS[kind](**settings)
+                score = metric.corpus_score(*texts[name], n_bootstrap=n)
+                yield {"corpus": name, "metric": kind, "settings": settings, "n": n, "seed": seed,
+                       "mean": float(score._mean), "half_width": float(score._ci), **shown(score, metric)}
+
+
+def drawn_systems(texts):
+    rates = {"captions": [0.0, 0.3], "generated 1 0.1": [0.0, 0.02, 0.1], "generated 2 0.3": [0.05]}
+    return {name: [[perturbed(line, rate) for line in texts[name][0]] for rate in of_text]
+            for name, of_text in rates.items()}
+
+
+def comparisons(texts, all_systems):
+    for name, systems in all_systems.items():
+        hypotheses, references = texts[name]
+        for kind, settings in SAMPLED:
+            for test, n, seed in [("bs", 1000, 12345), ("ar", 500, 12345), ("bs", 57, 99), ("ar", 57, 1 << 33)]:
+                os.environ["SACREBLEU_SEED"] = str(seed)
+                named = [(str(number), lines) for number, lines in enumerate([hypotheses, *systems])]
+                test_ = PairedTest(named, {kind: METRICS[kind](**settings)}, references, test, n)
+                signatures, scores = test_()
+                (metric, signature), = signatures.items()
+                results = [{key: None if value is None else float(value) for key, value in vars(result).items()}
+                           for result in scores[metric]]
+                yield {"corpus": name, "metric": kind, "settings": settings, "test": test,
+                       "n": n, "seed": seed, "signature": signature.format(), "results": results}
 
 
 def main():
     sacrebleu.metrics.bleu.sacrelogger.setLevel("ERROR")
     texts = corpora()
+    long = long_lines()
+    systems = drawn_systems(texts)
     golden = {
         "versions": {"sacrebleu": sacrebleu.__version__, "numpy": numpy.__version__,
                      "python": sys.version.split()[0]},
         "corpora": {name: {"hypotheses": hypotheses, "references": references}
-                    for name, (hypotheses, references) in texts.items()},
-        "bleu": [{"corpus": name, "settings": settings, **scored(BLEU(**settings), *texts[name])}
-                 for name in texts for settings in BLEUS],
+                    for name, (hypotheses, references) in {**texts, "long": long}.items()},
+        "systems": systems,
+        "bleu": list(cases("bleu", texts, BLEUS)),
+        "chrf": list(cases("chrf", texts, CHRFS)),
+        "ter": list(cases("ter", {**texts, "long": long}, TERS)),
+        "confidence": list(confidences(texts)),
+        "comparisons": list(comparisons(texts, systems)),
     }
     path = pathlib.Path(__file__).with_name("golden.json")
     path.write_text(json.dumps(golden, ensure_ascii=True) + "\n", encoding="utf-8")

@@ -1,0 +1,136 @@
+//! Translations, references and sources, read side by side.
+
+use std::io::Read;
+use std::path::Path;
+
+use anyhow::{Result, bail};
+use cloze_evaluation::table::grouped;
+use cloze_evaluation::translation::trimmed;
+
+use super::Common;
+use crate::lines::{Batch, Lines};
+
+/// Lines that are worked on together: enough for all cores.
+const TOGETHER: usize = 1 << 13;
+
+/// A file of which the next lines are at hand.
+struct Stream {
+    name: String,
+    lines: Lines<Box<dyn Read>>,
+    batch: Batch,
+    at_hand: Vec<String>,
+    count: usize,
+}
+
+impl Stream {
+    fn open(path: Option<&Path>, max: usize) -> Result<Self> {
+        let name = path.map_or_else(|| "standard input".to_owned(), |path| path.display().to_string());
+        let lines = Lines::of(path, max)?;
+        Ok(Self { name, lines, batch: Batch::default(), at_hand: Vec::new(), count: 0 })
+    }
+
+    /// Reads the next lines, fewer than asked for only where the file ends. White space at their ends is left out, as
+    /// sacreBLEU's program does.
+    fn read(&mut self, n: usize) -> Result<()> {
+        self.at_hand.clear();
+        while self.at_hand.len() < n && self.lines.read(n - self.at_hand.len(), &mut self.batch)? {
+            self.at_hand.extend(self.batch.iter().map(|line| trimmed(line.text).to_owned()));
+        }
+        self.count += self.at_hand.len();
+        Ok(())
+    }
+}
+
+/// All files of a call: the translations of each system, the references, and what was translated.
+pub struct Files {
+    streams: Vec<Stream>,
+    n_systems: usize,
+    n_references: usize,
+}
+
+impl Files {
+    pub fn open(args: &Common) -> Result<Self> {
+        let systems =
+            [args.input.as_deref()].into_iter().chain(args.paired.iter().map(|path| Some(path.as_path())));
+        let others = args.reference.iter().chain(&args.by_length).map(|path| Some(path.as_path()));
+        let streams = systems.chain(others).map(|path| Stream::open(path, args.max_line_bytes));
+        Ok(Self {
+            streams: streams.collect::<Result<_>>()?,
+            n_systems: 1 + args.paired.len(),
+            n_references: args.reference.len(),
+        })
+    }
+
+    /// What errors call the translations.
+    pub fn name(&self) -> &str {
+        &self.streams[0].name
+    }
+
+    /// The systems' names, as sacreBLEU has them: those of their files, and the first one's as that of the baseline.
+    pub fn systems(&self) -> impl Iterator<Item = String> {
+        let name = |(place, stream): (usize, &Stream)| match (place, stream.name.as_str()) {
+            (0, "standard input") => "Baseline".to_owned(),
+            (0, name) if self.n_systems > 1 => format!("Baseline: {name}"),
+            (_, name) => name.to_owned(),
+        };
+        self.streams[..self.n_systems].iter().enumerate().map(name)
+    }
+
+    /// Reads the next lines of all; whether there are any.
+    ///
+    /// # Errors
+    /// One of the files ends before the others, beside what reading leads to.
+    pub fn read(&mut self) -> Result<bool> {
+        self.streams.iter_mut().try_for_each(|stream| stream.read(TOGETHER))?;
+        let by_count = |stream: &&Stream| stream.count;
+        let (Some(short), Some(long)) =
+            (self.streams.iter().min_by_key(by_count), self.streams.iter().max_by_key(by_count))
+        else {
+            return Ok(false);
+        };
+        if short.count < long.count {
+            let n = grouped(short.count as u64);
+            bail!(
+                "{} ends after {n} lines and {} does not; expected as many lines in each",
+                short.name,
+                long.name
+            );
+        }
+        Ok(!short.at_hand.is_empty())
+    }
+
+    /// The lines read last.
+    pub fn at_hand(&self) -> Together<'_> {
+        Together {
+            streams: self.streams.iter().map(|stream| &stream.at_hand[..]).collect(),
+            n_systems: self.n_systems,
+            n_references: self.n_references,
+        }
+    }
+}
+
+/// Lines of all files that belong together.
+pub struct Together<'a> {
+    streams: Vec<&'a [String]>,
+    n_systems: usize,
+    n_references: usize,
+}
+
+impl Together<'_> {
+    /// A system's translations.
+    pub fn translations(&self, system: usize) -> &[String] {
+        self.streams[system]
+    }
+
+    /// The references of one of them.
+    pub fn references(&self, at: usize) -> Vec<&str> {
+        let references = &self.streams[self.n_systems..self.n_systems + self.n_references];
+        references.iter().map(|lines| lines[at].as_str()).collect()
+    }
+
+    /// What it is a translation of, if that is known.
+    pub fn source(&self, at: usize) -> Option<&str> {
+        let lines = self.streams.get(self.n_systems + self.n_references)?;
+        lines.get(at).map(String::as_str)
+    }
+}

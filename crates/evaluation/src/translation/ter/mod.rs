@@ -1,0 +1,85 @@
+//! TER, the translation edit rate (Snover et al. 2006), as sacreBLEU computes it after Tercom.
+
+mod edit_distance;
+mod normalization;
+mod shifts;
+
+use super::Metric;
+use super::ngrams::numbered;
+use super::number::Number;
+use super::python::{trimmed, words};
+use super::signature::{case, yes};
+
+/// TER: the edits that make a reference of a hypothesis, for each word of the reference: words put in, left out and
+/// replaced, and sequences of words moved.
+///
+/// The best moves are searched for as Tercom does, with its limits, so the edits are not always the fewest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ter {
+    /// Whether punctuation is made words of its own, and entities of XML the characters that they stand for.
+    pub normalized: bool,
+    /// Whether punctuation is left out.
+    pub no_punctuation: bool,
+    /// Whether both also know Chinese and Japanese characters and punctuation; the characters are made words.
+    pub asian_support: bool,
+    /// Whether case counts; otherwise text is lower-cased first.
+    pub case_sensitive: bool,
+}
+
+impl Ter {
+    fn prepared(&self, line: &str) -> String {
+        let line = trimmed(line);
+        let mut line = if self.case_sensitive { line.to_owned() } else { line.to_lowercase() };
+        if self.normalized {
+            line = normalization::western(&line);
+            if self.asian_support {
+                line = normalization::asian(&line);
+            }
+        }
+        if self.no_punctuation {
+            line = normalization::without_punctuation(&line, self.asian_support);
+        }
+        line
+    }
+}
+
+/// Statistics: the edits, the fewest for any of the references; the mean length of the references, in words.
+impl Metric for Ter {
+    fn width(&self) -> usize {
+        2
+    }
+
+    fn statistics(&self, hypothesis: &str, references: &[&str], statistics: &mut Vec<f64>) {
+        let hypothesis = self.prepared(hypothesis);
+        let references: Vec<String> = references.iter().map(|line| self.prepared(line)).collect();
+        let (hypothesis, references) =
+            numbered(words(&hypothesis), references.iter().map(|reference| words(reference)));
+        let edits = references.iter().map(|reference| shifts::edits(&hypothesis, reference)).min();
+        assert!(edits.is_some(), "a line without a reference");
+        let len: usize = references.iter().map(Vec::len).sum();
+        statistics.extend([edits.unwrap_or(0) as f64, len as f64 / references.len() as f64]);
+    }
+
+    fn value<N: Number>(&self, sums: &[N]) -> N {
+        let [edits, len] = [sums[0], sums[1]];
+        let rate = match (len.into() > 0.0, edits.into() > 0.0) {
+            (true, _) => edits / len,
+            (false, some) => N::from(f64::from(u8::from(some))),
+        };
+        N::from(100.0) * rate
+    }
+
+    fn name(&self) -> String {
+        "TER".to_owned()
+    }
+
+    fn settings(&self) -> Vec<(&'static str, String)> {
+        vec![
+            ("case", case(!self.case_sensitive)),
+            ("tok", "tercom".to_owned()),
+            ("norm", yes(self.normalized)),
+            ("punct", yes(!self.no_punctuation)),
+            ("asian", yes(self.asian_support)),
+        ]
+    }
+}
