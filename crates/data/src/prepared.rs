@@ -29,9 +29,9 @@ pub const WORD_START: u32 = 1 << 31;
 /// Raised when the files' layout or the segmentation changes, so that old ones are built anew.
 const FORMAT: u32 = 3;
 /// Text handed to the threads at a time, in bytes: bounds memory, keeps every thread busy.
-const CHUNK_BYTES: usize = 8 << 20;
-/// What a document of a chunk takes besides its text, encoded too: many short ones are a full chunk as well.
-const DOCUMENT_COST: usize = 256;
+pub(crate) const CHUNK_BYTES: usize = 8 << 20;
+/// What a text of a chunk takes besides its bytes, encoded too: many short ones are a full chunk as well.
+pub(crate) const TEXT_COST: usize = 256;
 
 /// A corpus as token ids on disk.
 #[derive(Debug)]
@@ -311,7 +311,7 @@ fn build(
             match source.next() {
                 Some(document) => {
                     let document = document?;
-                    bytes += document.len() + DOCUMENT_COST;
+                    bytes += document.len() + TEXT_COST;
                     chunk.push(document);
                 }
                 None => break,

@@ -12,7 +12,7 @@
 use super::files::{EMPTY, Located, OnBadPair, Pairs, ParallelFiles, SIDES, TextPair, no_pairs};
 use crate::checksum::file_checksum;
 use crate::corpus::SkipReport;
-use crate::prepared::without_holes;
+use crate::prepared::{CHUNK_BYTES, TEXT_COST, without_holes};
 use crate::store::{self, Output, Table};
 use crate::{DataError, Progress, Result, Silent};
 use cloze_tokenizer::Tokenizer;
@@ -25,8 +25,6 @@ use std::time::Instant;
 
 /// Raised when the files' layout changes, so that old ones are built anew.
 const FORMAT: u32 = 1;
-/// Text handed to the threads at a time, in bytes: bounds memory, keeps every thread busy.
-const CHUNK_BYTES: usize = 8 << 20;
 
 /// How pairs become token ids.
 #[derive(Debug, Clone, Copy)]
@@ -115,7 +113,7 @@ fn each_pair(
             && let Some(at) = pairs.next()
         {
             let at = at?;
-            bytes += at.pair.source.len() + at.pair.target.len();
+            bytes += at.pair.source.len() + at.pair.target.len() + 2 * TEXT_COST;
             chunk.push(at);
         }
         if chunk.is_empty() {
