@@ -468,6 +468,7 @@ impl TransformerConfig {
             output: (!self.tied.joins_output())
                 .then(|| Linear::without_bias(self.d_model, self.vocab_size, init)),
             output_bias: bias,
+            projection: None,
             config: self.clone(),
         }
     }

@@ -1,7 +1,8 @@
 use super::{StackInput, TransformerConfig, TransformerState};
 use crate::Sequences;
 use crate::blocks::{
-    Attention, Decoder, Embedding, Encoder, EncoderTrace, LayerCache, Linear, MultiHeadAttention,
+    Attention, Decoder, Embedding, Encoder, EncoderTrace, InferenceWeight, LayerCache, Linear,
+    MultiHeadAttention,
 };
 use crate::ops::{self, AttentionMask, Packing, Queries};
 use crate::seq2seq::{DecodeOptions, EncoderDecoder};
@@ -29,6 +30,9 @@ pub struct Transformer {
     pub output: Option<Linear>,
     /// `[1, vocab_size]`
     pub output_bias: Option<Param<Tensor<2>>>,
+    /// The output layer's matrix for inference, once the weights are packed or in 8 bits.
+    #[module(skip)]
+    pub(super) projection: Option<InferenceWeight>,
     #[module(skip)]
     pub(super) config: TransformerConfig,
 }
@@ -99,15 +103,25 @@ impl Transformer {
         encoder.chain(decoder).collect()
     }
 
-    /// Lets the linear maps of all layers multiply in 8 bits from now on: for inference only.
+    /// Lets the linear maps of all layers and the output layer multiply in 8 bits from now on: for inference only.
     pub fn quantize_int8(&mut self) {
         self.linears_mut().into_iter().for_each(|(_, linear)| linear.quantize_int8());
+        self.projection = Some(InferenceWeight::int8(self.output_matrix()));
     }
 
     /// Lays the weights of all layers' linear maps out for the products to come: for inference only, with as much memory
     /// again as they take (half of it in bf16).
     pub fn pack_weights(&mut self) {
         self.linears_mut().into_iter().for_each(|(_, linear)| linear.pack());
+        self.projection = Some(InferenceWeight::packed(self.output_matrix()));
+    }
+
+    /// `[d_model, vocab_size]`
+    fn output_matrix(&self) -> Tensor<2> {
+        match &self.output {
+            Some(output) => output.weight.val(),
+            None => self.target_embeddings.weight.val().transpose(),
+        }
     }
 
     pub(super) fn source_batch(&self, source: &Sequences, device: &Device) -> Batch {
@@ -135,9 +149,10 @@ impl Transformer {
     /// - `states`: `[n, d_model]`; returns `[n, vocab_size]`
     pub(super) fn project(&self, states: Tensor<2>) -> Tensor<2> {
         let bias = self.output_bias.as_ref().map(|bias| bias.val().squeeze_dim::<1>(0));
-        match &self.output {
-            None => ops::linear_tied(states, self.target_embeddings.weight.val(), bias),
-            Some(output) => match bias {
+        match (&self.projection, &self.output) {
+            (Some(projection), _) => projection.forward(states, bias),
+            (None, None) => ops::linear_tied(states, self.target_embeddings.weight.val(), bias),
+            (None, Some(output)) => match bias {
                 Some(bias) => output.forward(states) + bias.unsqueeze(),
                 None => output.forward(states),
             },
