@@ -2,11 +2,13 @@
 
 use crate::golden::{Golden, fixture};
 use burn::tensor::{Device, Tensor, TensorData};
-use cloze_model::Sequences;
 use cloze_model::generate::{
-    BeamSearch, DecodeConfig, EarlyStopping, LanguageModel, LengthPenalty, NextToken, Request, Search,
-    StepOutput, write_on,
+    BeamSearch, DecodeConfig, EarlyStopping, Hypothesis, LanguageModel, LengthPenalty, NextToken, Request,
+    Search, StepOutput, translate, write_on,
 };
+use cloze_model::huggingface::load_published;
+use cloze_model::seq2seq::TransformerConfig;
+use cloze_model::{ParamInit, Sequences};
 use serde_json::Value;
 
 /// The next token's logits, by the last two tokens.
@@ -122,4 +124,57 @@ fn texts_and_scores_are_those_of_transformers() {
             assert_eq!(count, prompts.len());
         }
     }
+}
+
+/// What a model's search is to find, `[input][text]`: tokens and, of a beam, scores.
+fn compare(name: &str, found: &[Vec<Hypothesis>], expected: &Value) {
+    let expected = expected.as_array().unwrap();
+    assert_eq!(found.len(), expected.len());
+    for (found, expected) in found.iter().zip(expected) {
+        let expected = expected.as_array().unwrap();
+        assert_eq!(found.len(), expected.len(), "{name}");
+        for (found, expected) in found.iter().zip(expected) {
+            assert_eq!(found.ids, ids(&expected["ids"]), "{name}");
+            if let Some(score) = expected["score"].as_f64() {
+                assert!((found.score - score).abs() < 1e-4, "{name}: {} and {score}", found.score);
+            }
+        }
+    }
+}
+
+#[test]
+fn models_write_what_those_of_transformers_do() {
+    let text = std::fs::read_to_string(fixture("decoding").join("models.json")).unwrap();
+    let about: Value = serde_json::from_str(&text).unwrap();
+    let max_new = about["max_new"].as_u64().unwrap() as usize;
+    let mut count = 0;
+    // Fused, and composed.
+    for device in [Device::flex(), Device::flex().autodiff().gradient_checkpointing()] {
+        for (name, model) in about["models"].as_object().unwrap() {
+            let (folder, init) = (fixture(name), &mut ParamInit::new(&device, 0));
+            let id = |key: &str| model[key].as_i64().unwrap() as i32;
+            let inputs = about["inputs"].as_array().unwrap().iter().map(|input| {
+                let mut input = ids(input);
+                input.extend(model["seq2seq"].as_bool().unwrap().then(|| id("end")));
+                Request::new(input, max_new)
+            });
+            let inputs: Vec<Request> = inputs.collect();
+            for (search, expected) in model["searches"].as_object().unwrap() {
+                let mut settings = expected["settings"].clone();
+                settings["eos_token_id"] = model["stop"].clone();
+                let config = config(&settings).with_batch(2);
+                let found: Vec<Vec<Hypothesis>> = {
+                    let (_, mut model, _) = load_published::<TransformerConfig>(&folder, init).unwrap();
+                    if search == "beam" && !device.is_autodiff() {
+                        model.pack_weights();
+                    }
+                    let found = translate(&model, id("start"), &config, &device, inputs.clone()).unwrap();
+                    found.map(|found| found.unwrap()).collect()
+                };
+                compare(&format!("{name}, {search}"), &found, &expected["texts"]);
+                count += 1;
+            }
+        }
+    }
+    assert_eq!(count, 2 * 3 * 4);
 }
