@@ -6,6 +6,7 @@ use cloze_model::generate::{
     BeamSearch, DecodeConfig, EarlyStopping, Hypothesis, LanguageModel, LengthPenalty, NextToken, Request,
     Search, StepOutput, translate, write_on,
 };
+use cloze_model::gpt::GptConfig;
 use cloze_model::huggingface::load_published;
 use cloze_model::seq2seq::TransformerConfig;
 use cloze_model::{ParamInit, Sequences};
@@ -163,7 +164,14 @@ fn models_write_what_those_of_transformers_do() {
                 let mut settings = expected["settings"].clone();
                 settings["eos_token_id"] = model["stop"].clone();
                 let config = config(&settings).with_batch(2);
-                let found: Vec<Vec<Hypothesis>> = {
+                let found: Vec<Vec<Hypothesis>> = if model["seq2seq"] == false {
+                    let (_, mut model, _) = load_published::<GptConfig>(&folder, init).unwrap();
+                    if search == "beam" && !device.is_autodiff() {
+                        model.pack_weights();
+                    }
+                    let found = write_on(&model, &config, &device, inputs.clone()).unwrap();
+                    found.map(|found| found.unwrap()).collect()
+                } else {
                     let (_, mut model, _) = load_published::<TransformerConfig>(&folder, init).unwrap();
                     if search == "beam" && !device.is_autodiff() {
                         model.pack_weights();
@@ -176,5 +184,5 @@ fn models_write_what_those_of_transformers_do() {
             }
         }
     }
-    assert_eq!(count, 2 * 3 * 4);
+    assert_eq!(count, 2 * 5 * 4);
 }

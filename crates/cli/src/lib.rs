@@ -19,6 +19,7 @@
 //! | classify texts | [`Classifier`] | a [`Class`] for each text |
 //! | find entities | [`Tagger`] | a [`TaggedText`] for each text |
 //! | answer questions | [`Answerer`] | an [`Answer`] for each question |
+//! | go on from texts | [`Generator`] | a [`Continuation`] for each text |
 //!
 //! Threads may share one of each. [`device::open`] opens the best device of the build, and each also takes a device
 //! of burn's.
@@ -41,6 +42,7 @@ mod classifier;
 pub mod device;
 mod embedder;
 mod error;
+mod generator;
 mod mask_filler;
 pub mod names;
 mod tagger;
@@ -49,6 +51,7 @@ pub use answerer::{Answer, Answerer};
 pub use classifier::{Class, Classifier};
 pub use embedder::{Embedder, Embeddings};
 pub use error::{Error, Result};
+pub use generator::Generator;
 pub use mask_filler::MaskFiller;
 pub use tagger::{Entity, TaggedText, Tagger};
 
@@ -63,3 +66,4 @@ pub use cloze_model::ops;
 pub use cloze_tokenizer as tokenizer;
 pub use cloze_trainer as trainer;
 pub use cloze_trainer::fill_mask::Candidate;
+pub use cloze_trainer::generate::Continuation;

@@ -107,6 +107,12 @@ pub enum TrainerError {
         checkpoint: PathBuf,
     },
 
+    /// An empty text, where the tokenizer has no piece that texts begin with.
+    #[error(
+        "an empty text, and the tokenizer names no piece that texts begin with; expected a text to go on from"
+    )]
+    NothingToGoOnFrom,
+
     /// A model's folder does not say its task as it should.
     #[error("{}: {reason}", path.display())]
     BadTaskFile {

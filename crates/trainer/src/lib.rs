@@ -11,6 +11,7 @@ mod error;
 pub mod fill_mask;
 pub mod finetune;
 mod fit;
+pub mod generate;
 mod initial_model;
 pub mod input;
 pub mod language_model;

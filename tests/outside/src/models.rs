@@ -7,7 +7,10 @@ use std::path::Path;
 use cloze::Device;
 use cloze::model::bert::{BertConfig, MlmHead};
 use cloze::model::blocks::Linear;
-use cloze::model::huggingface::{Architecture, Family, ProblemType, SaveConfig, save_pretrained};
+use cloze::model::gpt::GptConfig;
+use cloze::model::huggingface::{
+    Architecture, Family, FloatType, ProblemType, SaveConfig, save_pretrained, save_published,
+};
 use cloze::model::tasks::{
     BertForMaskedLm, BertForQuestionAnswering, BertForSequenceClassification, BertForTokenClassification,
 };
@@ -24,6 +27,8 @@ pub const CLASSIFIER: &str = "distilbert/distilbert-base-uncased-finetuned-sst-2
 pub const TAGGER: &str = "dslim/bert-base-NER";
 /// A model that answers questions.
 pub const ANSWERER: &str = "deepset/bert-base-cased-squad2";
+/// A language model.
+pub const GENERATOR: &str = "openai-community/gpt2";
 /// A tokenizer alone.
 pub const TOKENIZER: &str = "my-tokenizer";
 
@@ -74,7 +79,11 @@ pub fn make(folder: &Path) -> Made {
 
     let output = Linear::new(config.d_model, 2, init);
     let answerer = BertForQuestionAnswering { bert: config.init_encoder(init), output };
-    save(ANSWERER, &|at| written(at, &answerer, &config, SaveConfig::new(Architecture::QuestionAnswering)))
+    save(ANSWERER, &|at| written(at, &answerer, &config, SaveConfig::new(Architecture::QuestionAnswering)))?;
+
+    let config = GptConfig::gpt2(tokenizer.vocab_size(), 1, 32);
+    let generator = config.init(init);
+    save(GENERATOR, &|at| Ok(save_published(at, &generator, &config, FloatType::F32).map(drop)?))
 }
 
 /// BERT's tokenizer for letters, which spells any word of them.

@@ -6,6 +6,7 @@ mod devices;
 mod embed;
 mod eval;
 mod fill_mask;
+mod generate;
 mod perplexity;
 mod predict;
 #[cfg(feature = "hub")]
@@ -49,6 +50,7 @@ pub enum Command {
     #[command(subcommand)]
     Tokenizer(tokenizer::Command),
     FillMask(fill_mask::Args),
+    Generate(generate::Args),
     Embed(embed::Args),
     Perplexity(perplexity::Args),
     #[command(subcommand)]
@@ -68,6 +70,7 @@ pub fn run(command: Command) -> Result<()> {
         Command::Predict(args) => predict::run(&args),
         Command::Tokenizer(command) => tokenizer::run(command),
         Command::FillMask(args) => fill_mask::run(&args),
+        Command::Generate(args) => generate::run(&args),
         Command::Embed(args) => embed::run(&args),
         Command::Perplexity(args) => perplexity::run(&args),
         Command::Score(command) => score::run(&command),

@@ -1,0 +1,272 @@
+//! Writing on: a trained language model asked how texts go on.
+
+use crate::{Result, TrainerError};
+use burn::tensor::Device;
+use cloze_model::ParamInit;
+use cloze_model::generate::{DecodeConfig, Hypothesis, LanguageModel, Request, Search, Written, write_on};
+use cloze_model::gpt::GptConfig;
+use cloze_model::huggingface::{GenerationDefaults, load_published};
+use cloze_tokenizer::Tokenizer;
+use std::fmt::Debug;
+use std::path::Path;
+
+/// How texts go on.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct GenerateConfig {
+    /// How tokens are chosen.
+    pub search: Search,
+    /// Continuations of each text.
+    pub n: usize,
+    /// Tokens that are written at most.
+    pub max_new: usize,
+    /// Tokens before a text may end.
+    pub min_new: usize,
+    /// See [`DecodeConfig::repetition_penalty`].
+    pub repetition_penalty: f32,
+    /// See [`DecodeConfig::no_repeat_ngram`].
+    pub no_repeat_ngram: usize,
+    /// Of the random numbers, together with the text: the same text and seed give the same continuations.
+    pub seed: u64,
+    /// Texts that are worked on at a time, at most.
+    pub batch: usize,
+    /// Whether linear maps multiply in 8 bits: faster, and a little less exact.
+    pub int8: bool,
+}
+
+impl Default for GenerateConfig {
+    /// Up to 64 tokens, the most likely one each time.
+    fn default() -> Self {
+        Self {
+            search: Search::Greedy,
+            n: 1,
+            max_new: 64,
+            min_new: 0,
+            repetition_penalty: 1.0,
+            no_repeat_ngram: 0,
+            seed: 0,
+            batch: 16,
+            int8: false,
+        }
+    }
+}
+
+/// A tokenizer and a language model from one folder.
+///
+/// The model multiplies in the precision of the caller's scope, [`with_precision`](cloze_ops::with_precision).
+#[derive(Debug)]
+pub struct Generator {
+    tokenizer: Tokenizer,
+    model: Box<dyn WritesOn>,
+    device: Device,
+    config: GenerateConfig,
+    decode: DecodeConfig,
+    /// What an empty text begins with.
+    begin: Option<u32>,
+}
+
+/// How a text goes on.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Continuation {
+    /// What was written behind the text.
+    pub text: String,
+    /// What continuations of a beam are ordered by; else the log-probability.
+    pub score: f64,
+    /// The logarithm of its probability.
+    pub log_prob: f64,
+    /// How many tokens were written.
+    pub n_tokens: usize,
+    /// Whether the model ended the text; otherwise it was cut at its greatest length.
+    pub ended: bool,
+}
+
+/// Texts and how they go on, in order.
+pub struct Continuations<'a> {
+    /// Of how many texts the beginning was left out, for they have more tokens than the model takes.
+    pub truncated: usize,
+    continuations: Box<dyn Iterator<Item = Result<Vec<Continuation>>> + 'a>,
+}
+
+impl Iterator for Continuations<'_> {
+    type Item = Result<Vec<Continuation>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.continuations.next()
+    }
+}
+
+type Decoded<'a> = Box<dyn Iterator<Item = cloze_model::Result<Vec<Hypothesis>>> + 'a>;
+type Listener<'a> = Box<dyn FnMut(Written<'_>) + Send + 'a>;
+
+/// A language model of any kind.
+trait WritesOn: Debug + Send + Sync {
+    fn decode<'a>(
+        &'a self,
+        config: &'a DecodeConfig,
+        device: &'a Device,
+        requests: Vec<Request>,
+        listener: Option<Listener<'a>>,
+    ) -> cloze_model::Result<Decoded<'a>>;
+
+    fn most_tokens(&self) -> Option<usize>;
+}
+
+impl<M: LanguageModel + Debug + Send> WritesOn for M {
+    fn decode<'a>(
+        &'a self,
+        config: &'a DecodeConfig,
+        device: &'a Device,
+        requests: Vec<Request>,
+        listener: Option<Listener<'a>>,
+    ) -> cloze_model::Result<Decoded<'a>> {
+        let decoding = write_on(self, config, device, requests)?;
+        Ok(match listener {
+            Some(listener) => Box::new(decoding.with_listener(listener)),
+            None => Box::new(decoding),
+        })
+    }
+
+    fn most_tokens(&self) -> Option<usize> {
+        self.max_tokens()
+    }
+}
+
+impl Generator {
+    /// Loads a Hugging Face folder of a language model: `config.json`, weights and a tokenizer. `device` is one without
+    /// autodiff.
+    ///
+    /// # Errors
+    /// Whatever is missing or damaged in the folder, by name; [`TrainerError::VocabularyMismatch`]; a `config` that does not
+    /// do.
+    pub fn load(folder: &Path, config: GenerateConfig, device: &Device) -> Result<Self> {
+        let tokenizer = Tokenizer::load(folder)?;
+        let (shape, mut model, _) = load_published::<GptConfig>(folder, &mut ParamInit::new(device, 0))?;
+        if tokenizer.vocab_size() > shape.vocab_size {
+            let (tokenizer, model) = (tokenizer.vocab_size(), shape.vocab_size);
+            return Err(TrainerError::VocabularyMismatch { folder: folder.into(), tokenizer, model });
+        }
+        match config.int8 {
+            true => model.quantize_int8(),
+            false => model.pack_weights(),
+        }
+        let GenerationDefaults { mut stop_ids, .. } = GenerationDefaults::read(folder)?;
+        if stop_ids.is_empty() {
+            let end = tokenizer.config().eos_token.as_ref();
+            stop_ids.extend(end.and_then(|end| tokenizer.token_to_id(&end.content)).map(|id| id as i32));
+        }
+        Self::new(tokenizer, model, stop_ids, config, device)
+    }
+
+    /// With a model that is there, and the ids that end its texts.
+    ///
+    /// # Errors
+    /// A `config` that does not do.
+    pub fn new<M: LanguageModel + Debug + Send + 'static>(
+        mut tokenizer: Tokenizer,
+        model: M,
+        stop_ids: Vec<i32>,
+        config: GenerateConfig,
+        device: &Device,
+    ) -> Result<Self> {
+        tokenizer.set_truncation(None)?;
+        tokenizer.set_padding(None)?;
+        let of = |declared: &Option<cloze_tokenizer::AddedToken>| {
+            declared.as_ref().and_then(|token| tokenizer.token_to_id(&token.content))
+        };
+        // GPT-2 begins texts with what ends them.
+        let names = tokenizer.config();
+        let begin = of(&names.bos_token).or_else(|| of(&names.eos_token));
+        let begin = begin.or_else(|| stop_ids.first().and_then(|id| u32::try_from(*id).ok()));
+        let mut decode = DecodeConfig::new(stop_ids).with_search(config.search.clone()).with_n_best(config.n);
+        decode.min_new = config.min_new;
+        decode.repetition_penalty = config.repetition_penalty;
+        decode.no_repeat_ngram = config.no_repeat_ngram;
+        decode.batch = config.batch;
+        decode.validate()?;
+        Ok(Self { tokenizer, model: Box::new(model), device: device.clone(), config, decode, begin })
+    }
+
+    /// How many tokens a text may have; longer ones lose their beginnings. None if there is no limit.
+    pub fn max_len(&self) -> Option<usize> {
+        // Room for what is written, but not at the cost of the text.
+        self.model.most_tokens().map(|most| most.saturating_sub(self.config.max_new).max(most / 2).max(1))
+    }
+
+    /// Goes on from texts: for each its continuations, in the order of the texts, as they come. `listener` is told of each
+    /// continuation as it grows, unless there is a beam: the text's number, the continuation's, and what was added to it.
+    ///
+    /// # Errors
+    /// [`cloze_tokenizer::Error::Batch`] with the first text that the tokenizer fails on, or that is empty where the
+    /// tokenizer has no token to begin with. Of each text: [`TrainerError::Model`] for an output that is not finite.
+    pub fn generate<'a>(
+        &'a self,
+        texts: &[&str],
+        listener: Option<Box<dyn FnMut(usize, usize, &str) + Send + 'a>>,
+    ) -> Result<Continuations<'a>> {
+        let all = self.tokenizer.encode_ids_batch(texts, true)?;
+        let (mut truncated, mut prompts) = (0, Vec::with_capacity(all.len()));
+        for mut ids in all {
+            if ids.is_empty() {
+                let Some(begin) = self.begin else { return Err(TrainerError::NothingToGoOnFrom) };
+                ids.push(begin);
+            }
+            if let Some(most) = self.max_len().filter(|most| ids.len() > *most) {
+                truncated += 1;
+                ids.drain(..ids.len() - most);
+            }
+            prompts.push(ids);
+        }
+        let requests = prompts.iter().map(|prompt| {
+            let input = prompt.iter().map(|id| *id as i32).collect();
+            Request::new(input, self.config.max_new).with_seed(self.config.seed)
+        });
+        let requests = requests.collect();
+        let listener = listener.map(|mut listener| {
+            let mut told: std::collections::HashMap<(usize, usize), usize> = std::collections::HashMap::new();
+            let prompts = prompts.clone();
+            Box::new(move |written: Written<'_>| {
+                let Ok(text) = self.written(&prompts[written.request], written.tokens) else { return };
+                let told = told.entry((written.request, written.sample)).or_default();
+                // A character's bytes may be spread over several tokens.
+                let whole = text.trim_end_matches(char::REPLACEMENT_CHARACTER);
+                if let Some(new) = whole.get(*told..).filter(|new| !new.is_empty()) {
+                    listener(written.request, written.sample, new);
+                    *told = whole.len();
+                }
+            }) as Listener<'a>
+        });
+        let found = self.model.decode(&self.decode, &self.device, requests, listener)?;
+        let continuations = found.zip(prompts).map(|(found, prompt)| {
+            found
+                .map_err(TrainerError::from)?
+                .into_iter()
+                .map(|found| self.continuation(&prompt, found))
+                .collect()
+        });
+        Ok(Continuations { truncated, continuations: Box::new(continuations) })
+    }
+
+    fn continuation(&self, prompt: &[u32], found: Hypothesis) -> Result<Continuation> {
+        Ok(Continuation {
+            text: self.written(prompt, &found.ids)?,
+            score: found.score,
+            log_prob: found.log_prob,
+            n_tokens: found.ids.len(),
+            ended: found.ended,
+        })
+    }
+
+    /// The text of tokens behind a prompt.
+    fn written(&self, prompt: &[u32], tokens: &[i32]) -> Result<String> {
+        let tokens: Vec<u32> = tokens.iter().map(|id| *id as u32).collect();
+        // A piece may look different at a text's beginning.
+        let last = &prompt[prompt.len().saturating_sub(8)..];
+        let whole = self.tokenizer.decode(&[last, &tokens].concat(), true)?;
+        let before = self.tokenizer.decode(last, true)?;
+        match whole.strip_prefix(&before) {
+            Some(written) => Ok(written.to_owned()),
+            None => Ok(self.tokenizer.decode(&tokens, true)?),
+        }
+    }
+}
