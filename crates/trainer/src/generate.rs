@@ -205,8 +205,12 @@ impl Generator {
         listener: Option<Box<dyn FnMut(usize, usize, &str) + Send + 'a>>,
     ) -> Result<Continuations<'a>> {
         let all = self.tokenizer.encode_ids_batch(texts, true)?;
+        // A tokenizer may end texts with what says that nothing follows.
+        let around = self.tokenizer.encode_ids("", true)?;
+        let ends = around.last().filter(|id| self.decode.stop_ids.contains(&(**id as i32))).copied();
         let (mut truncated, mut prompts) = (0, Vec::with_capacity(all.len()));
         for mut ids in all {
+            ids.pop_if(|last| Some(*last) == ends);
             if ids.is_empty() {
                 let Some(begin) = self.begin else { return Err(TrainerError::NothingToGoOnFrom) };
                 ids.push(begin);

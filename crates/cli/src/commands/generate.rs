@@ -50,7 +50,7 @@ pub struct Args {
     #[arg(long, value_name = "P")]
     min_p: Option<f32>,
     /// Make tokens less likely that stand in the text already: 1 does nothing.
-    #[arg(long, value_name = "R", default_value_t = 1.0)]
+    #[arg(long, value_name = "R", default_value_t = 1.0, allow_negative_numbers = true)]
     repetition_penalty: f32,
     /// Let sequences of N tokens occur once at most; 0 for any number of times.
     #[arg(long, value_name = "N", default_value_t = 0)]

@@ -1,0 +1,163 @@
+//! `cloze generate` with a small model of random weights: options, long and empty texts, errors.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests, which clippy does not count as tests")]
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::thread;
+
+use burn::tensor::Device;
+use cloze_model::ParamInit;
+use cloze_model::gpt::GptConfig;
+use cloze_model::huggingface::{FloatType, save_published};
+use cloze_tokenizer::Tokenizer;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+const NAMES: [&str; 12] =
+    ["<pad>", "</s>", "<unk>", "<s>", "a", "man", "rides", "the", "bicycle", "red", "sea", "."];
+
+/// A tokenizer of words, which ends texts with a piece if it is given.
+fn words(end: Option<&str>) -> Tokenizer {
+    let vocab: serde_json::Map<String, Value> =
+        (0..).zip(NAMES).map(|(id, name)| (name.into(), json!(id))).collect();
+    let special = |id: usize| {
+        json!({ "id": id, "content": NAMES[id], "single_word": false, "lstrip": false, "rstrip": false,
+                "normalized": false, "special": true })
+    };
+    let post_processor = end.map(|end| {
+        json!({
+            "type": "TemplateProcessing",
+            "single": [{ "Sequence": { "id": "A", "type_id": 0 } }, { "SpecialToken": { "id": end, "type_id": 0 } }],
+            "pair": [{ "Sequence": { "id": "A", "type_id": 0 } }, { "Sequence": { "id": "B", "type_id": 0 } }],
+            "special_tokens": { end: { "id": end, "ids": [1], "tokens": [end] } },
+        })
+    });
+    let file = json!({
+        "version": "1.0", "truncation": null, "padding": null,
+        "added_tokens": [special(0), special(1), special(2), special(3)],
+        "normalizer": null, "pre_tokenizer": { "type": "Whitespace" },
+        "post_processor": post_processor, "decoder": null,
+        "model": { "type": "WordLevel", "vocab": vocab, "unk_token": "<unk>" },
+    });
+    Tokenizer::from_json(&file.to_string()).unwrap()
+}
+
+struct Ran {
+    status: Option<i32>,
+    out: String,
+    err: String,
+}
+
+fn run(command: &str, folder: &TempDir, args: &[&str], input: &[u8]) -> Ran {
+    let folder = folder.path().to_str().unwrap();
+    let mut program = Command::new(env!("CARGO_BIN_EXE_cloze"));
+    program.args([command, "--model", folder]).args(args);
+    program.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = program.spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let input = input.to_vec();
+    let writer = thread::spawn(move || drop(stdin.write_all(&input)));
+    let output = child.wait_with_output().unwrap();
+    writer.join().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    Ran { status: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+}
+
+#[track_caller]
+fn done(command: &str, folder: &TempDir, args: &[&str], input: &str) -> Vec<String> {
+    let ran = run(command, folder, args, input.as_bytes());
+    assert_eq!(ran.status, Some(0), "{}", ran.err);
+    ran.out.lines().map(str::to_owned).collect()
+}
+
+fn language_model() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    words(Some("</s>")).save(folder.path()).unwrap();
+    let mut config = GptConfig::gpt2(12, 2, 32);
+    config.max_positions = 24;
+    (config.begin_token_id, config.end_token_id, config.init_std) = (Some(3), Some(1), 0.7);
+    let model = config.init(&mut ParamInit::new(&Device::flex(), 3).with_std(0.7));
+    save_published(folder.path(), &model, &config, FloatType::F32).unwrap();
+    folder
+}
+
+const PROMPTS: &str = "a man rides the\n\nthe sea\na red sea\n";
+
+#[test]
+fn texts_go_on() {
+    let folder = language_model();
+    let generate = |args: &[&str], input: &str| done("generate", &folder, args, input);
+    let alone: Vec<String> = PROMPTS.lines().flat_map(|line| generate(&[], &format!("{line}\n"))).collect();
+    assert_eq!(alone.len(), 4);
+    for (line, prompt) in alone.iter().zip(PROMPTS.lines()) {
+        assert!(line.starts_with(prompt) && !line.contains("</s>"), "{line}");
+    }
+    for batch in ["1", "3", "100"] {
+        assert_eq!(generate(&["--batch", batch], PROMPTS), alone);
+    }
+    assert_eq!(generate(&["a man rides the", "", "the sea", "a red sea"], ""), alone);
+    let n_words = |line: &String| line.split_whitespace().count();
+    assert!(generate(&["--max-new", "2"], "a man\n").iter().all(|line| n_words(line) <= 4));
+    assert_eq!(n_words(&generate(&["--max-new", "3", "--min-new", "3"], "a man\n")[0]), 5);
+    for other in [&["--int8"][..], &["--precision", "bf16"], &["--beam", "3"], &["--no-repeat-ngram", "2"]] {
+        assert_eq!(generate(other, PROMPTS).len(), 4);
+    }
+    assert!(generate(&[], "").is_empty());
+}
+
+#[test]
+fn a_seed_and_a_text_give_the_same_samples() {
+    let folder = language_model();
+    let sample = |args: &[&str], input: &str| {
+        done("generate", &folder, &[&["--temperature", "1.5", "--max-new", "8"], args].concat(), input)
+    };
+    let three = ["--n", "3"];
+    let all = sample(&three, PROMPTS);
+    assert_eq!(all.len(), 12);
+    for (place, line) in PROMPTS.lines().enumerate() {
+        assert_eq!(sample(&three, &format!("{line}\n")), all[3 * place..][..3]);
+    }
+    assert_ne!(sample(&["--n", "3", "--seed", "9"], PROMPTS), all);
+    // The settings that draw are settings each by itself.
+    for args in [&["--top-k", "3"][..], &["--top-p", "0.5"], &["--min-p", "0.2"]] {
+        assert_eq!(done("generate", &folder, &[args, &["--n", "2"]].concat(), "the sea\n").len(), 2);
+    }
+    let found = done("generate", &folder, &["--json", "--top-p", "0.9", "--n", "2", "the sea"], "");
+    let found: Value = serde_json::from_str(&found[0]).unwrap();
+    assert_eq!(found["text"], "the sea");
+    let continuations = found["continuations"].as_array().unwrap();
+    assert_eq!(continuations.len(), 2);
+    for continuation in continuations {
+        assert!(
+            continuation["log_probability"].as_f64().unwrap() < 0.0 && continuation["ended"].is_boolean()
+        );
+    }
+}
+
+#[test]
+fn long_texts_and_wrong_settings() {
+    let folder = language_model();
+    let ran = run("generate", &folder, &["--max-new", "4"], "a man ".repeat(10_000).as_bytes());
+    assert_eq!(ran.status, Some(0), "{}", ran.err);
+    assert_eq!(
+        ran.err,
+        "1 of 1 texts are longer than 20 tokens and were continued without their beginnings\n"
+    );
+    for (args, input, expected) in [
+        (&["--n", "2"][..], &b"a\n"[..], "`n_best` is 2, expected 1 without a beam and without sampling"),
+        (&["--temperature", "0"], b"a\n", "`temperature` is 0, expected a positive number"),
+        (&["--top-p", "1.5"], b"a\n", "`top_p` is 1.5, expected more than 0 and 1 at most"),
+        (&["--repetition-penalty", "-1"], b"a\n", "`repetition_penalty` is -1"),
+        (&["--max-line-bytes", "3"], b"a man\n", "longer than `--max-line-bytes` = 3"),
+        (&[], b"a\n\xff\n", "standard input, line 2"),
+    ] {
+        let args: Vec<&str> = args.to_vec();
+        let ran = run("generate", &folder, &args, input);
+        assert_eq!(ran.status, Some(1), "{args:?} {}", ran.err);
+        let is_line = ran.err.starts_with("error: ") && ran.err.lines().count() == 1;
+        assert!(is_line && ran.err.contains(expected), "{}", ran.err);
+    }
+    // Wrong usage.
+    assert_eq!(run("generate", &folder, &["--beam", "2", "--top-k", "3"], b"a\n").status, Some(2));
+}
