@@ -19,6 +19,7 @@
 //! | classify texts | [`Classifier`] | a [`Class`] for each text |
 //! | find entities | [`Tagger`] | a [`TaggedText`] for each text |
 //! | answer questions | [`Answerer`] | an [`Answer`] for each question |
+//! | translate texts | [`Translator`] | a [`Translation`] for each text |
 //! | go on from texts | [`Generator`] | a [`Continuation`] for each text |
 //!
 //! Threads may share one of each. [`device::open`] opens the best device of the build, and each also takes a device
@@ -46,6 +47,7 @@ mod generator;
 mod mask_filler;
 pub mod names;
 mod tagger;
+mod translator;
 
 pub use answerer::{Answer, Answerer};
 pub use classifier::{Class, Classifier};
@@ -54,6 +56,7 @@ pub use error::{Error, Result};
 pub use generator::Generator;
 pub use mask_filler::MaskFiller;
 pub use tagger::{Entity, TaggedText, Tagger};
+pub use translator::Translator;
 
 pub use burn;
 pub use burn::tensor::Device;
@@ -67,3 +70,4 @@ pub use cloze_tokenizer as tokenizer;
 pub use cloze_trainer as trainer;
 pub use cloze_trainer::fill_mask::Candidate;
 pub use cloze_trainer::generate::Continuation;
+pub use cloze_trainer::translate::Translation;

@@ -1,4 +1,4 @@
-//! `cloze generate` with a small model of random weights: options, long and empty texts, errors.
+//! `cloze translate` and `cloze generate` with small models of random weights: options, long and empty texts, errors.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests, which clippy does not count as tests")]
 
@@ -10,6 +10,7 @@ use burn::tensor::Device;
 use cloze_model::ParamInit;
 use cloze_model::gpt::GptConfig;
 use cloze_model::huggingface::{FloatType, save_published};
+use cloze_model::seq2seq::{SpecialTokens, TransformerConfig};
 use cloze_tokenizer::Tokenizer;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -160,4 +161,129 @@ fn long_texts_and_wrong_settings() {
     }
     // Wrong usage.
     assert_eq!(run("generate", &folder, &["--beam", "2", "--top-k", "3"], b"a\n").status, Some(2));
+}
+
+fn translator() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    words(Some("</s>")).save(folder.path()).unwrap();
+    let config = TransformerConfig::new(12, 2, 16).with_d_ff(24);
+    let config =
+        config.with_heads(2).with_max_positions(16).with_tokens(SpecialTokens::new(0, 1).with_bos(3));
+    let model = config.init(&mut ParamInit::new(&Device::flex(), 3).with_std(0.7));
+    save_published(folder.path(), &model, &config, FloatType::F32).unwrap();
+    folder
+}
+
+const SOURCES: &str = "a man rides the bicycle .\n\nthe sea\na red sea , the man\n";
+
+#[test]
+fn a_line_has_a_translation() {
+    let folder = translator();
+    let alone: Vec<String> =
+        SOURCES.lines().flat_map(|line| done("translate", &folder, &[], &format!("{line}\n"))).collect();
+    for batch in ["1", "2", "100"] {
+        assert_eq!(done("translate", &folder, &["--batch", batch], SOURCES), alone);
+    }
+    assert_eq!((alone.len(), alone[1].as_str()), (4, ""));
+    assert!(
+        alone.iter().all(|line| !line.contains("</s>") && !line.contains("<pad>") && !line.contains("<s>"))
+    );
+    assert!(alone[0].split(' ').count() <= 2 * 7 + 10);
+    assert!(done("translate", &folder, &[], "").is_empty());
+
+    let short = done("translate", &folder, &["--max-len", "2"], SOURCES);
+    assert!(short.iter().all(|line| line.split_whitespace().count() <= 2));
+    let prefixed = done("translate", &folder, &["--prefix", "the red", "--beam", "3"], SOURCES);
+    assert!(prefixed.iter().all(|line| line.starts_with("the red")), "{prefixed:?}");
+    for other in [&["--int8"][..], &["--precision", "bf16"], &["--beam", "1"], &["--penalty", "gnmt"]] {
+        assert_eq!(done("translate", &folder, other, SOURCES).len(), 4);
+    }
+}
+
+#[test]
+fn lists_of_the_best_and_alignments() {
+    let folder = translator();
+    let lines = done(
+        "translate",
+        &folder,
+        &["--n-best", "3", "--alignment", "--beam", "4"],
+        "a man rides\nthe sea\n",
+    );
+    assert_eq!(lines.len(), 6);
+    for (i, line) in lines.iter().enumerate() {
+        let parts: Vec<&str> = line.split(" |||").collect();
+        assert_eq!((parts.len(), parts[0]), (4, if i < 3 { "1" } else { "2" }));
+        let n_words = [3, 2][i / 3];
+        for (target, pair) in parts[3].split_whitespace().enumerate() {
+            let (source, other) = pair.split_once('-').unwrap();
+            assert!(source.parse::<usize>().unwrap() < n_words && other == target.to_string(), "{line}");
+        }
+    }
+    let score = |line: &String| {
+        line.split(" ||| ").nth(2).unwrap().split(' ').next().unwrap().parse::<f64>().unwrap()
+    };
+    assert!(score(&lines[0]) >= score(&lines[1]) && score(&lines[1]) >= score(&lines[2]));
+
+    let lines = done("translate", &folder, &["--json", "--alignment", "--n-best", "2"], "a man rides\n");
+    let found: Value = serde_json::from_str(&lines[0]).unwrap();
+    assert_eq!(found["source"], "a man rides");
+    let translations = found["translations"].as_array().unwrap();
+    assert_eq!(translations.len(), 2);
+    for translation in translations {
+        let n_words = translation["text"].as_str().unwrap().split_whitespace().count();
+        let weights = translation["weights"].as_array().unwrap();
+        assert_eq!(weights.len(), n_words);
+        for row in weights {
+            let row: Vec<f64> = row.as_array().unwrap().iter().map(|x| x.as_f64().unwrap()).collect();
+            assert!(row.len() == 3 && row.iter().sum::<f64>() <= 1.0 + 1e-5);
+        }
+    }
+}
+
+#[test]
+fn unknown_pieces_become_the_sources_words() {
+    let folder = translator();
+    // All that may be written is unknown: every other piece's logit is lowered.
+    let args = ["--prefix", "zzz zzz", "--max-len", "1", "--replace-unknown"];
+    let found = done("translate", &folder, &args, "blue whale\n");
+    let first: Vec<&str> = found[0].split(' ').take(2).collect();
+    assert!(first.iter().all(|word| ["blue", "whale"].contains(word)), "{found:?}");
+    assert!(
+        done("translate", &folder, &args[..4], "blue whale\n")[0].starts_with("<unk>")
+            || !found[0].contains("zzz")
+    );
+}
+
+#[test]
+fn long_lines_and_bad_ones() {
+    let folder = translator();
+    let long = format!("{}\nthe sea\n", "a man ".repeat(5_000));
+    let ran = run("translate", &folder, &[], long.as_bytes());
+    assert_eq!((ran.status, ran.out.lines().count()), (Some(0), 2), "{}", ran.err);
+    let said = "1 of 2 lines are longer than 16 tokens and were translated without their ends\n";
+    assert_eq!(ran.err, said);
+    // Longer than a line may be: its beginning is enough.
+    let ran = run("translate", &folder, &["--max-line-bytes", "200"], long.as_bytes());
+    assert_eq!((ran.status, ran.err.as_str()), (Some(0), said));
+    for (args, input, expected) in [
+        (&[][..], &b"a man\nthe \xff\na\n"[..], "standard input, line 2"),
+        (&["--max-line-bytes", "4"], b"a man\n", "longer than `--max-line-bytes` = 4"),
+        (&["--n-best", "7", "--beam", "3"], b"a\n", "`n_best` is 7, expected as many as beams at most, 3"),
+        (
+            &["--groups", "2", "--beam", "3"],
+            b"a\n",
+            "`groups` is 2, expected a divisor of the number of beams, 3",
+        ),
+        (&["--length-penalty", "nan"], b"a\n", "`length_penalty` is NaN"),
+    ] {
+        let ran = run("translate", &folder, args, input);
+        assert_eq!(ran.status, Some(1), "{}", ran.err);
+        assert!(
+            ran.err.starts_with("error: ") && ran.err.lines().count() == 1 && ran.err.contains(expected),
+            "{}",
+            ran.err
+        );
+    }
+    // The lines before a bad one are translated.
+    assert_eq!(run("translate", &folder, &[], b"a man\nthe \xff\n").out.lines().count(), 1);
 }

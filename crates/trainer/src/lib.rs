@@ -22,6 +22,7 @@ pub mod perplexity;
 pub mod pretraining;
 mod pulse;
 mod recompute;
+pub mod translate;
 pub mod translation;
 
 pub use error::{Place, Result, TrainerError};

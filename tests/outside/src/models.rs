@@ -11,6 +11,7 @@ use cloze::model::gpt::GptConfig;
 use cloze::model::huggingface::{
     Architecture, Family, FloatType, ProblemType, SaveConfig, save_pretrained, save_published,
 };
+use cloze::model::seq2seq::TransformerConfig;
 use cloze::model::tasks::{
     BertForMaskedLm, BertForQuestionAnswering, BertForSequenceClassification, BertForTokenClassification,
 };
@@ -27,6 +28,8 @@ pub const CLASSIFIER: &str = "distilbert/distilbert-base-uncased-finetuned-sst-2
 pub const TAGGER: &str = "dslim/bert-base-NER";
 /// A model that answers questions.
 pub const ANSWERER: &str = "deepset/bert-base-cased-squad2";
+/// A model that translates.
+pub const TRANSLATOR: &str = "runs/multi30k/model";
 /// A language model.
 pub const GENERATOR: &str = "openai-community/gpt2";
 /// A tokenizer alone.
@@ -80,6 +83,11 @@ pub fn make(folder: &Path) -> Made {
     let output = Linear::new(config.d_model, 2, init);
     let answerer = BertForQuestionAnswering { bert: config.init_encoder(init), output };
     save(ANSWERER, &|at| written(at, &answerer, &config, SaveConfig::new(Architecture::QuestionAnswering)))?;
+
+    // BERT's tokenizer ends texts with [SEP].
+    let config = TransformerConfig::new(tokenizer.vocab_size(), 1, 64).with_d_ff(64);
+    let translator = config.init(init);
+    save(TRANSLATOR, &|at| Ok(save_published(at, &translator, &config, FloatType::F32).map(drop)?))?;
 
     let config = GptConfig::gpt2(tokenizer.vocab_size(), 1, 32);
     let generator = config.init(init);

@@ -14,6 +14,7 @@ mod pull;
 mod score;
 mod tokenizer;
 mod train;
+mod translate;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -50,6 +51,7 @@ pub enum Command {
     #[command(subcommand)]
     Tokenizer(tokenizer::Command),
     FillMask(fill_mask::Args),
+    Translate(translate::Args),
     Generate(generate::Args),
     Embed(embed::Args),
     Perplexity(perplexity::Args),
@@ -70,6 +72,7 @@ pub fn run(command: Command) -> Result<()> {
         Command::Predict(args) => predict::run(&args),
         Command::Tokenizer(command) => tokenizer::run(command),
         Command::FillMask(args) => fill_mask::run(&args),
+        Command::Translate(args) => translate::run(&args),
         Command::Generate(args) => generate::run(&args),
         Command::Embed(args) => embed::run(&args),
         Command::Perplexity(args) => perplexity::run(&args),

@@ -4,6 +4,7 @@ use super::{
     DecodeOptions, EncoderDecoder, RecurrentDecoding, RecurrentEncoderDecoder, RecurrentEncoderDecoderConfig,
     Transformer, TransformerConfig, TransformerState,
 };
+use crate::blocks::Linear;
 use crate::generate::{NextToken, StepOutput};
 use crate::huggingface::{
     FloatType, Format, SaveReport, check_published, load_published, model_type, save_published,
@@ -132,6 +133,28 @@ impl AnyEncoderDecoderConfig {
             "{}: `model_type` is {found:?}, expected that of a model that translates, one of {known}",
             folder.join("config.json").display()
         )))
+    }
+}
+
+impl AnyEncoderDecoder {
+    /// Lays the weights of the linear maps out for the products to come: for inference only.
+    pub fn pack_weights(&mut self) {
+        match self {
+            Self::Transformer(model) => model.pack_weights(),
+            Self::Recurrent(model) => {
+                [&mut model.readout, &mut model.output].into_iter().flatten().for_each(Linear::pack)
+            }
+        }
+    }
+
+    /// Lets the linear maps multiply in 8 bits from now on, those within recurrent layers excepted: for inference only.
+    pub fn quantize_int8(&mut self) {
+        match self {
+            Self::Transformer(model) => model.quantize_int8(),
+            Self::Recurrent(model) => {
+                [&mut model.readout, &mut model.output].into_iter().flatten().for_each(Linear::quantize_int8);
+            }
+        }
     }
 }
 

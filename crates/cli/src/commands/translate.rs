@@ -1,0 +1,245 @@
+//! `cloze translate`.
+
+use std::io::{self, IsTerminal};
+
+use anyhow::{Context, Result};
+use clap::ValueEnum;
+use clap::builder::RangedU64ValueParser;
+use cloze_model::generate::{self, BeamSearch, LengthPenalty, Search};
+use cloze_tokenizer::{Error, Sequence};
+use cloze_trainer::TrainerError;
+use cloze_trainer::translate::{TranslateConfig, Translation, Translator};
+use indicatif::HumanCount;
+use serde_json::{Value, json};
+
+use crate::compute::Compute;
+use crate::lines::{self, BATCH, Batch, Lines, Longer};
+use crate::model;
+use crate::output::{Output, say};
+use crate::progress::Progress;
+
+/// Translate lines of text on standard input.
+///
+/// Each line is a source, and each line of the output its translation; an empty line stays empty. A
+/// source that has more tokens than the model takes is translated without its end.
+#[derive(clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  cloze translate --model runs/multi30k/model < source.en > hypotheses.de
+  cloze translate --model runs/multi30k/model --beam 5 --n-best 5 --json < source.en
+  cloze translate --model runs/multi30k/model --alignment < source.en")]
+pub struct Args {
+    #[arg(long, value_name = "MODEL", help = model::HELP)]
+    model: String,
+    /// Hypotheses to follow at a time; 1 takes the most likely token each time (default: as the folder says, else 5).
+    #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..=1000))]
+    beam: Option<usize>,
+    /// The exponent A of the length that log-probabilities are divided by: more favours longer translations
+    /// (default: as the folder says, else 1).
+    #[arg(long, value_name = "A", allow_negative_numbers = true)]
+    length_penalty: Option<f64>,
+    /// What is raised to the power A.
+    #[arg(long, value_enum, default_value_t = Penalty::Power)]
+    penalty: Penalty,
+    /// The weight B of a penalty for source tokens that got little attention; needs a model with attention to its source.
+    #[arg(long, value_name = "B", default_value_t = 0.0)]
+    coverage_penalty: f64,
+    /// When the search for a translation ends.
+    #[arg(long, value_enum, default_value_t = EarlyStopping::False)]
+    early_stopping: EarlyStopping,
+    /// Groups of beams that avoid each other's tokens, for n-best lists that differ more.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    groups: usize,
+    /// What a token's log-probability loses if another group has just written it.
+    #[arg(long, value_name = "D", default_value_t = 0.5)]
+    diversity: f32,
+    /// Translations of each line, best first, each on a line of its own: `number ||| translation ||| score`.
+    #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..=1000))]
+    n_best: Option<usize>,
+    /// Add ` ||| ` and pairs of words, source-target from 0, of those that attended to each other most.
+    #[arg(long)]
+    alignment: bool,
+    /// Write the source's word that got the most attention in place of an unknown piece.
+    #[arg(long)]
+    replace_unknown: bool,
+    /// Print one JSON object for each line.
+    #[arg(long)]
+    json: bool,
+    /// Lines that are worked on at a time.
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
+    batch: usize,
+    /// Tokens of a translation at most (default: as the folder says, else twice the source's and 10).
+    #[arg(long, value_name = "N")]
+    max_len: Option<usize>,
+    /// What every translation begins with.
+    #[arg(long, value_name = "TEXT")]
+    prefix: Option<String>,
+    /// Bytes of a line that are kept. A longer line is translated from its beginning if the model's length cuts it there;
+    /// else it is an error.
+    #[arg(long, value_name = "N", default_value_t = lines::MAX_LINE_BYTES, value_parser = lines::limit())]
+    max_line_bytes: usize,
+    #[command(flatten)]
+    compute: Compute,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Penalty {
+    /// The length.
+    Power,
+    /// (5 + length) / 6, as in GNMT.
+    Gnmt,
+}
+
+/// As transformers has it.
+#[derive(Clone, Copy, ValueEnum)]
+pub enum EarlyStopping {
+    /// If the best unfinished hypothesis, ended now, would be worse than all finished ones.
+    False,
+    /// As soon as there are as many finished hypotheses as beams.
+    True,
+    /// If no unfinished hypothesis can become better, whatever follows.
+    Never,
+}
+
+impl From<EarlyStopping> for generate::EarlyStopping {
+    fn from(early_stopping: EarlyStopping) -> Self {
+        match early_stopping {
+            EarlyStopping::False => Self::Likely,
+            EarlyStopping::True => Self::Full,
+            EarlyStopping::Never => Self::Never,
+        }
+    }
+}
+
+impl Args {
+    /// The search, where the arguments say anything about it.
+    fn change(&self, search: Search) -> Search {
+        let n_best = self.n_best.unwrap_or(1);
+        let mut beam = match search {
+            Search::Beam(beam) => beam,
+            _ => BeamSearch::new(1),
+        };
+        beam.beams = self.beam.unwrap_or(beam.beams.max(n_best));
+        if beam.beams == 1 {
+            return Search::Greedy;
+        }
+        let alpha = self.length_penalty.unwrap_or(beam.length_penalty.alpha());
+        beam.length_penalty = match self.penalty {
+            Penalty::Power => LengthPenalty::Power(alpha),
+            Penalty::Gnmt => LengthPenalty::Gnmt(alpha),
+        };
+        beam.coverage_penalty = self.coverage_penalty;
+        beam.early_stopping = self.early_stopping.into();
+        (beam.groups, beam.diversity) = (self.groups, self.diversity);
+        Search::Beam(beam)
+    }
+}
+
+pub fn run(args: &Args) -> Result<()> {
+    let device = args.compute.open()?;
+    let mut config = TranslateConfig::default();
+    config.n_best = args.n_best.unwrap_or(1);
+    config.max_new = args.max_len;
+    config.alignment = args.alignment;
+    config.replace_unknown = args.replace_unknown;
+    config.batch = args.batch;
+    config.int8 = args.compute.int8;
+    let translator =
+        Translator::load_with(&model::folder(&args.model)?, config, &device, |search| args.change(search))?;
+    let mut output = Output::new();
+    let mut progress = Progress::new("lines", io::stdout().is_terminal());
+    let (mut count, mut truncated) = (0, 0);
+    let mut lines = Lines::stdin(args.max_line_bytes, Longer::Cut);
+    let mut batch = Batch::default();
+    while lines.read(BATCH, &mut batch)? {
+        let texts: Vec<Sequence> = batch.iter().map(Sequence::from).collect();
+        let mut failed = None;
+        let mut good = &texts[..];
+        // The lines before one that fails have their translations.
+        let translations = loop {
+            let prefixes = vec![args.prefix.as_deref().unwrap_or_default(); good.len()];
+            match translator.translate(good, &prefixes) {
+                Ok(translations) => break translations,
+                Err(TrainerError::Tokenizer(Error::Batch { index, source, .. })) => {
+                    failed = Some(lines.failure(batch.first() + index, batch.line(index), *source));
+                    good = &texts[..index];
+                }
+                Err(error) => return Err(error.into()),
+            }
+        };
+        truncated += translations.truncated;
+        args.compute.run(|| {
+            for ((number, line), translations) in batch.numbered().zip(translations) {
+                let translations = translations.with_context(|| lines.place(number))?;
+                print(args, &mut output, number, line.text, &translations)?;
+                if batch.len() == 1 {
+                    output.flush()?;
+                }
+                progress.show(count + number + 1 - batch.first(), None);
+            }
+            Ok::<_, anyhow::Error>(())
+        })?;
+        output.flush()?;
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        count += batch.len();
+    }
+    progress.finish();
+    if truncated > 0 {
+        say(format_args!(
+            "{} of {} lines are longer than {} tokens and were translated without their ends",
+            HumanCount(truncated as u64),
+            HumanCount(count as u64),
+            translator.max_len()
+        ));
+    }
+    output.flush()
+}
+
+fn print(args: &Args, output: &mut Output, number: usize, source: &str, all: &[Translation]) -> Result<()> {
+    if args.json {
+        return output.line(json(source, all));
+    }
+    for translation in all {
+        output.line(plain(translation, args.n_best.map(|_| number)))?;
+    }
+    Ok(())
+}
+
+/// The translation on one line, with its number and score in a list of the best, and with its alignment.
+fn plain(translation: &Translation, number: Option<usize>) -> String {
+    // A line of the output is a line of the input.
+    let text = translation.text.replace(['\n', '\r'], " ");
+    let mut line = match number {
+        Some(number) => format!("{number} ||| {text} ||| {:.6}", translation.score),
+        None => text,
+    };
+    if let Some(alignment) = &translation.alignment {
+        line.push_str(" |||");
+        for (source, target) in alignment.pairs() {
+            line.push_str(&format!(" {source}-{target}"));
+        }
+    }
+    line
+}
+
+/// `{"source": ..., "translations": [{"text": ..., "score": ..., ...}]}`
+fn json(source: &str, all: &[Translation]) -> Value {
+    let translations = all.iter().map(|translation| {
+        let Translation { text, score, log_prob, tokens, cut, alignment, .. } = translation;
+        let mut one = json!({
+            "text": text,
+            "score": score,
+            "log_probability": log_prob,
+            "tokens": tokens,
+            "cut": cut,
+        });
+        if let Some(alignment) = alignment {
+            one["alignment"] = json!(alignment.pairs());
+            one["weights"] = json!(alignment.weights);
+        }
+        one
+    });
+    json!({ "source": source, "translations": translations.collect::<Vec<_>>() })
+}

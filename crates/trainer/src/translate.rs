@@ -1,0 +1,376 @@
+//! Translating: a trained encoder–decoder asked for the target of each source.
+
+use crate::translation::{DecodingDefaults, Vocabularies, load_vocabularies, read_translation_file};
+use crate::{Result, TrainerError};
+use burn::tensor::Device;
+use cloze_model::ParamInit;
+use cloze_model::generate::{
+    BeamSearch, DecodeConfig, Hypothesis, LengthPenalty, Request, Search, translate,
+};
+use cloze_model::seq2seq::{AnyEncoderDecoder, AnyEncoderDecoderConfig, EncoderDecoder, TransformerConfig};
+use cloze_tokenizer::{Encoding, OffsetUnit, Sequence, Tokenizer, Truncation};
+use std::path::Path;
+use std::sync::Arc;
+
+/// What to decide otherwise than a model's folder does.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct TranslateConfig {
+    /// How tokens are chosen; none: as the folder says, else with five beams and a mean log-probability as the score.
+    pub search: Option<Search>,
+    /// Translations of each source, the best first.
+    pub n_best: usize,
+    /// Tokens of a translation at most; none: as the folder says, else twice as many as the source has and ten.
+    pub max_new: Option<usize>,
+    /// Whether each translation comes with the words that its words attended to.
+    pub alignment: bool,
+    /// Whether an unknown piece becomes the word of the source that it attended to most.
+    pub replace_unknown: bool,
+    /// Sources that are worked on at a time, at most.
+    pub batch: usize,
+    /// Of the random numbers, where tokens are drawn.
+    pub seed: u64,
+    /// Whether linear maps multiply in 8 bits: faster, and a little less exact.
+    pub int8: bool,
+}
+
+impl Default for TranslateConfig {
+    fn default() -> Self {
+        Self {
+            search: None,
+            n_best: 1,
+            max_new: None,
+            alignment: false,
+            replace_unknown: false,
+            batch: 32,
+            seed: 0,
+            int8: false,
+        }
+    }
+}
+
+/// Tokenizers and a model that translates from one folder.
+///
+/// The model multiplies in the precision of the caller's scope, [`with_precision`](cloze_ops::with_precision).
+#[derive(Debug)]
+pub struct Translator {
+    source: Tokenizer,
+    target: Arc<Tokenizer>,
+    model: AnyEncoderDecoder,
+    device: Device,
+    start_id: i32,
+    /// A piece that every translation begins with, such as its language.
+    forced: Option<i32>,
+    unknown: Option<u32>,
+    config: TranslateConfig,
+    decode: DecodeConfig,
+    defaults: DecodingDefaults,
+    max_len: usize,
+}
+
+/// A translation of a text.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Translation {
+    /// The translation.
+    pub text: String,
+    /// What translations of a text are ordered by: the log-probability over the length penalty.
+    pub score: f64,
+    /// The logarithm of its probability.
+    pub log_prob: f64,
+    /// Its pieces.
+    pub tokens: Vec<String>,
+    /// Whether it was cut at its greatest length.
+    pub cut: bool,
+    /// What its words attended to, if asked for.
+    pub alignment: Option<WordAlignment>,
+}
+
+/// How much the words of a translation attended to those of its source, both told apart by white space.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct WordAlignment {
+    /// For each word of the translation the share of each word of the source, `[words][source words]`: the mean over its
+    /// pieces. What went to the piece that ends sources is no word's.
+    pub weights: Vec<Vec<f32>>,
+}
+
+impl WordAlignment {
+    /// Each word of the translation with the source's word that it attended to most, as `(source, target)` from 0: Pharaoh's
+    /// pairs. A word that attended to none has no pair.
+    pub fn pairs(&self) -> Vec<(usize, usize)> {
+        let best = |row: &Vec<f32>| greatest(row.iter().copied());
+        self.weights.iter().enumerate().filter_map(|(target, row)| Some((best(row)?, target))).collect()
+    }
+}
+
+/// The place of the greatest number that is more than 0.
+fn greatest(numbers: impl Iterator<Item = f32>) -> Option<usize> {
+    let positive = numbers.enumerate().filter(|(_, x)| *x > 0.0);
+    positive.reduce(|best, other| if other.1 > best.1 { other } else { best }).map(|(place, _)| place)
+}
+
+/// Sources and what became of them, in order.
+pub struct Translations<'a> {
+    /// Of how many sources the end was left out, for they have more tokens than the model takes.
+    pub truncated: usize,
+    translations: Box<dyn Iterator<Item = Result<Vec<Translation>>> + 'a>,
+}
+
+impl Iterator for Translations<'_> {
+    type Item = Result<Vec<Translation>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.translations.next()
+    }
+}
+
+impl Translator {
+    /// Loads the folder of a model that translates: its `config.json`, weights, one tokenizer or one for each side, and
+    /// `translation.json` if it has one. `device` is one without autodiff.
+    ///
+    /// # Errors
+    /// Whatever is missing or damaged in the folder, by name; a vocabulary of another size than the model's; a `config`
+    /// that does not do.
+    pub fn load(folder: &Path, config: TranslateConfig, device: &Device) -> Result<Self> {
+        Self::load_with(folder, config, device, |search| search)
+    }
+
+    /// [`load`](Self::load) with a change of the search that `config` or the folder names.
+    ///
+    /// # Errors
+    /// Those of [`load`](Self::load).
+    pub fn load_with(
+        folder: &Path,
+        config: TranslateConfig,
+        device: &Device,
+        change: impl FnOnce(Search) -> Search,
+    ) -> Result<Self> {
+        let vocabularies = load_vocabularies(folder)?;
+        let file = read_translation_file(folder)?;
+        let (shape, mut model) = AnyEncoderDecoderConfig::load(folder, &mut ParamInit::new(device, 0))?;
+        let Vocabularies { source, target, special, .. } = vocabularies;
+        for (side, tokenizer, size) in
+            [("source", &source, shape.vocab_sizes()[0]), ("target", &target, shape.vocab_sizes()[1])]
+        {
+            let pieces = tokenizer.vocab_size();
+            // A model may have more rows than there are pieces, rounded up for speed.
+            if pieces > size {
+                return Err(TrainerError::Setting {
+                    key: format!("{side} tokenizer"),
+                    found: format!("one of {pieces} pieces"),
+                    expected: format!("one of the model's vocabulary of {size}"),
+                });
+            }
+        }
+        match config.int8 {
+            true => model.quantize_int8(),
+            false => model.pack_weights(),
+        }
+        let max_positions = model.max_source_tokens().unwrap_or(usize::MAX);
+        let max_len = file.as_ref().map_or(max_positions, |file| file.max_len.min(max_positions));
+        let mut source = Tokenizer::clone(&source);
+        source.set_truncation(Some(Truncation::to(max_len)))?;
+        source.set_padding(None)?;
+        source.set_keep_overflow(false);
+        let defaults = file.map(|file| file.decoding).unwrap_or_default();
+        let search = config.search.clone().unwrap_or_else(|| match defaults.beams {
+            1 => Search::Greedy,
+            beams => {
+                let penalty = LengthPenalty::Power(defaults.length_penalty);
+                Search::Beam(BeamSearch::new(beams.max(config.n_best)).with_length_penalty(penalty))
+            }
+        });
+        // A published model says itself what its texts begin and end with.
+        let (begin, end, forced, suppressed) = match &shape {
+            AnyEncoderDecoderConfig::Transformer(TransformerConfig { tokens, .. }) => {
+                (tokens.decoder_start, tokens.eos, tokens.forced_bos, &tokens.suppressed[..])
+            }
+            _ => (special.begin as usize, special.end as usize, None, &[][..]),
+        };
+        let mut decode =
+            DecodeConfig::new(vec![end as i32]).with_search(change(search)).with_n_best(config.n_best);
+        // What is never said: padding, and what begins texts.
+        let never = [Some(special.pad as usize), special.bos.map(|id| id as usize), Some(begin)];
+        let never = never.into_iter().flatten().chain(suppressed.iter().copied());
+        decode.forbidden_ids = never.map(|id| id as i32).collect();
+        decode.forbidden_ids.retain(|id| !decode.stop_ids.contains(id));
+        decode.batch = config.batch;
+        decode.alignment = config.alignment || config.replace_unknown;
+        decode.validate()?;
+        Ok(Self {
+            unknown: target.special_ids().unk,
+            source,
+            target,
+            model,
+            device: device.clone(),
+            start_id: begin as i32,
+            forced: forced.map(|id| id as i32),
+            config,
+            decode,
+            defaults,
+            max_len,
+        })
+    }
+
+    /// The most tokens of a source, special ones among them; longer ones are cut at their ends.
+    pub fn max_len(&self) -> usize {
+        self.max_len
+    }
+
+    /// Translates texts, and beginnings of texts that go on ([`Sequence::Beginning`]): for each its translations, the best
+    /// first, in the order of the texts, as they come. `prefixes` are what the translations begin with, one for each text or
+    /// none at all. A text without a word has one empty translation.
+    ///
+    /// # Errors
+    /// [`cloze_tokenizer::Error::Batch`] with the first text or prefix that a tokenizer fails on. Of each text:
+    /// [`TrainerError::OutputNotFinite`].
+    ///
+    /// # Panics
+    /// If there are prefixes, but not as many as texts.
+    pub fn translate<'a>(&'a self, texts: &[Sequence<'a>], prefixes: &[&str]) -> Result<Translations<'a>> {
+        assert!(prefixes.is_empty() || prefixes.len() == texts.len(), "a prefix for each text, or none");
+        let encodings = self.source.encode_inputs(texts, true, OffsetUnit::Bytes)?;
+        let prefixes = self.target.encode_ids_batch(prefixes, false)?;
+        let requests = encodings.iter().enumerate().map(|(i, encoding)| {
+            let is_empty = encoding.ids.iter().all(|id| self.source.is_special(*id));
+            let input =
+                if is_empty { Vec::new() } else { encoding.ids.iter().map(|id| *id as i32).collect() };
+            let max_new = self.config.max_new.unwrap_or_else(|| self.defaults.max_new(encoding.ids.len()));
+            let prefix = prefixes.get(i).into_iter().flatten().map(|id| *id as i32);
+            let prefix = self.forced.into_iter().chain(prefix).collect();
+            Request::new(input, max_new).with_prefix(prefix).with_seed(self.config.seed)
+        });
+        let requests: Vec<Request> = requests.collect();
+        let truncated = encodings.iter().filter(|encoding| encoding.truncated).count();
+        let found = translate(&self.model, self.start_id, &self.decode, &self.device, requests)?;
+        let texts = texts.to_vec();
+        let translations = found.zip(encodings).zip(texts).map(|((found, encoding), text)| {
+            let source = Source::new(&text, &encoding);
+            found
+                .map_err(TrainerError::from)?
+                .into_iter()
+                .map(|found| self.translation(found, &source))
+                .collect()
+        });
+        Ok(Translations { truncated, translations: Box::new(translations) })
+    }
+
+    fn translation(&self, found: Hypothesis, source: &Source) -> Result<Translation> {
+        let ids: Vec<u32> = found.ids.iter().map(|id| *id as u32).collect();
+        let replaces = |id: u32| self.config.replace_unknown && Some(id) == self.unknown;
+        let mut text = String::new();
+        let mut start = 0;
+        for (i, id) in ids.iter().enumerate().filter(|(_, id)| replaces(**id)) {
+            join(&mut text, &self.target.decode(&ids[start..i], true)?);
+            match found.alignment.get(i).and_then(|row| greatest(source.by_word(row).into_iter())) {
+                Some(word) => join(&mut text, source.words[word]),
+                None => join(&mut text, &self.target.decode(&[*id], false)?),
+            }
+            start = i + 1;
+        }
+        join(&mut text, &self.target.decode(&ids[start..], true)?);
+        let alignment = match self.config.alignment {
+            true => Some(self.word_alignment(&ids, &found, source)?),
+            false => None,
+        };
+        let token = |id: &u32| self.target.id_to_token(*id).unwrap_or_default().to_owned();
+        Ok(Translation {
+            text,
+            score: found.score,
+            log_prob: found.log_prob,
+            tokens: ids.iter().map(token).collect(),
+            cut: !found.ended && !source.words.is_empty(),
+            alignment,
+        })
+    }
+
+    fn word_alignment(&self, ids: &[u32], found: &Hypothesis, source: &Source) -> Result<WordAlignment> {
+        let mut weights: Vec<(Vec<f32>, usize)> = Vec::new();
+        for (i, attention) in found.alignment.iter().enumerate() {
+            // The word that the piece ends in; pieces before the first belong to it.
+            let n_words = self.target.decode(&ids[..=i], true)?.split_whitespace().count();
+            let word = n_words.saturating_sub(1);
+            let row = source.by_word(attention);
+            if weights.len() <= word {
+                weights.resize(word + 1, (vec![0.0; row.len()], 0));
+            }
+            let (sum, count) = &mut weights[word];
+            sum.iter_mut().zip(row).for_each(|(sum, share)| *sum += share);
+            *count += 1;
+        }
+        let mean =
+            |(sum, count): (Vec<f32>, usize)| sum.into_iter().map(|sum| sum / count.max(1) as f32).collect();
+        Ok(WordAlignment { weights: weights.into_iter().map(mean).collect() })
+    }
+}
+
+/// Puts a text behind another, with a space in between.
+fn join(text: &mut String, more: &str) {
+    let more = more.trim();
+    if !text.is_empty() && !more.is_empty() {
+        text.push(' ');
+    }
+    text.push_str(more);
+}
+
+/// A source's words, and which its pieces belong to.
+struct Source<'a> {
+    words: Vec<&'a str>,
+    /// None for a piece that is no word's.
+    word_of: Vec<Option<usize>>,
+}
+
+impl<'a> Source<'a> {
+    fn new(text: &Sequence<'a>, encoding: &Encoding) -> Self {
+        let text = match *text {
+            Sequence::Text(text) | Sequence::Beginning(text) => text,
+            Sequence::Words(_) => return Self { words: Vec::new(), word_of: vec![None; encoding.ids.len()] },
+        };
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let ends: Vec<usize> =
+            words.iter().map(|word| word.as_ptr() as usize - text.as_ptr() as usize + word.len()).collect();
+        let word_of = encoding.offsets.iter().map(|(start, end)| {
+            // The word that the piece's last byte is in: a piece may begin with the space before it.
+            (end > start)
+                .then(|| ends.partition_point(|word_end| word_end < end))
+                .filter(|word| *word < words.len())
+        });
+        Self { word_of: word_of.collect(), words }
+    }
+
+    /// The attention to each word, of that to each piece.
+    fn by_word(&self, attention: &[f32]) -> Vec<f32> {
+        let mut by_word = vec![0.0; self.words.len()];
+        for (share, word) in attention.iter().zip(&self.word_of) {
+            if let Some(word) = word {
+                by_word[*word] += share;
+            }
+        }
+        by_word
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cloze_tokenizer::{Tokenizer, Vocab};
+
+    #[test]
+    fn pieces_belong_to_words() {
+        let tokenizer =
+            Tokenizer::bert(Vocab::from_tokens(["[UNK]", "a", "cafe", "##s", "."]).unwrap(), true).unwrap();
+        let text = Sequence::Text("  a  cafés.  b");
+        let encoding = tokenizer.encode_inputs(&[text], false, OffsetUnit::Bytes).unwrap().remove(0);
+        let source = Source::new(&text, &encoding);
+        assert_eq!(source.words, ["a", "cafés.", "b"]);
+        assert_eq!(source.word_of, [0, 1, 1, 1, 2].map(Some));
+        assert_eq!(source.by_word(&[0.5, 0.25, 0.125, 0.0, 0.125]), [0.5, 0.375, 0.125]);
+    }
+
+    #[test]
+    fn pairs_name_the_source_first() {
+        let alignment = WordAlignment { weights: vec![vec![0.1, 0.9], vec![0.0, 0.0], vec![0.7, 0.3]] };
+        assert_eq!(alignment.pairs(), [(1, 0), (0, 2)]);
+    }
+}
