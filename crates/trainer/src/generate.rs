@@ -2,10 +2,10 @@
 
 use crate::{Result, TrainerError};
 use burn::tensor::Device;
-use cloze_model::ParamInit;
 use cloze_model::generate::{DecodeConfig, Hypothesis, LanguageModel, Request, Search, Written, write_on};
 use cloze_model::gpt::GptConfig;
 use cloze_model::huggingface::{GenerationDefaults, load_published};
+use cloze_model::{ModelError, ParamInit};
 use cloze_tokenizer::Tokenizer;
 use std::fmt::Debug;
 use std::path::Path;
@@ -99,6 +99,16 @@ impl Iterator for Continuations<'_> {
 type Decoded<'a> = Box<dyn Iterator<Item = cloze_model::Result<Vec<Hypothesis>>> + 'a>;
 type Listener<'a> = Box<dyn FnMut(Written<'_>) + Send + 'a>;
 
+/// The error for settings of a search that do not do: the caller's, not those of the model's folder.
+pub(crate) fn of_search(error: ModelError) -> TrainerError {
+    match error {
+        ModelError::Setting { key, found, expected } => {
+            TrainerError::Setting { key: key.into(), found, expected }
+        }
+        other => other.into(),
+    }
+}
+
 /// A language model of any kind.
 trait WritesOn: Debug + Send + Sync {
     fn decode<'a>(
@@ -137,8 +147,8 @@ impl Generator {
     /// autodiff.
     ///
     /// # Errors
-    /// Whatever is missing or damaged in the folder, by name; [`TrainerError::VocabularyMismatch`]; a `config` that does not
-    /// do.
+    /// Whatever is missing or damaged in the folder, by name; [`TrainerError::VocabularyMismatch`];
+    /// [`TrainerError::Setting`] for a `config` that does not do.
     pub fn load(folder: &Path, config: GenerateConfig, device: &Device) -> Result<Self> {
         let tokenizer = Tokenizer::load(folder)?;
         let (shape, mut model, _) = load_published::<GptConfig>(folder, &mut ParamInit::new(device, 0))?;
@@ -183,7 +193,7 @@ impl Generator {
         decode.repetition_penalty = config.repetition_penalty;
         decode.no_repeat_ngram = config.no_repeat_ngram;
         decode.batch = config.batch;
-        decode.validate()?;
+        decode.validate().map_err(of_search)?;
         Ok(Self { tokenizer, model: Box::new(model), device: device.clone(), config, decode, begin })
     }
 

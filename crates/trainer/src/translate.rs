@@ -1,5 +1,6 @@
 //! Translating: a trained encoder–decoder asked for the target of each source.
 
+use crate::generate::of_search;
 use crate::translation::{DecodingDefaults, Vocabularies, load_vocabularies, read_translation_file};
 use crate::{Result, TrainerError};
 use burn::tensor::Device;
@@ -130,8 +131,8 @@ impl Translator {
     /// `translation.json` if it has one. `device` is one without autodiff.
     ///
     /// # Errors
-    /// Whatever is missing or damaged in the folder, by name; a vocabulary of another size than the model's; a `config`
-    /// that does not do.
+    /// Whatever is missing or damaged in the folder, by name; [`TrainerError::VocabularyMismatch`];
+    /// [`TrainerError::Setting`] for a `config` that does not do.
     pub fn load(folder: &Path, config: TranslateConfig, device: &Device) -> Result<Self> {
         Self::load_with(folder, config, device, |search| search)
     }
@@ -150,17 +151,11 @@ impl Translator {
         let file = read_translation_file(folder)?;
         let (shape, mut model) = AnyEncoderDecoderConfig::load(folder, &mut ParamInit::new(device, 0))?;
         let Vocabularies { source, target, special, .. } = vocabularies;
-        for (side, tokenizer, size) in
-            [("source", &source, shape.vocab_sizes()[0]), ("target", &target, shape.vocab_sizes()[1])]
-        {
-            let pieces = tokenizer.vocab_size();
+        for (tokenizer, model) in [&source, &target].into_iter().zip(shape.vocab_sizes()) {
+            let tokenizer = tokenizer.vocab_size();
             // A model may have more rows than there are pieces, rounded up for speed.
-            if pieces > size {
-                return Err(TrainerError::Setting {
-                    key: format!("{side} tokenizer"),
-                    found: format!("one of {pieces} pieces"),
-                    expected: format!("one of the model's vocabulary of {size}"),
-                });
+            if tokenizer > model {
+                return Err(TrainerError::VocabularyMismatch { folder: folder.into(), tokenizer, model });
             }
         }
         match config.int8 {
@@ -197,7 +192,7 @@ impl Translator {
         decode.forbidden_ids.retain(|id| !decode.stop_ids.contains(id));
         decode.batch = config.batch;
         decode.alignment = config.alignment || config.replace_unknown;
-        decode.validate()?;
+        decode.validate().map_err(of_search)?;
         Ok(Self {
             unknown: target.special_ids().unk,
             source,
