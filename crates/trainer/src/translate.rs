@@ -294,6 +294,8 @@ impl Translator {
             sum.iter_mut().zip(row).for_each(|(sum, share)| *sum += share);
             *count += 1;
         }
+        // A piece before any word is no word's if none follows.
+        weights.truncate(self.target.decode(ids, true)?.split_whitespace().count());
         let mean =
             |(sum, count): (Vec<f32>, usize)| sum.into_iter().map(|sum| sum / count.max(1) as f32).collect();
         Ok(WordAlignment { weights: weights.into_iter().map(mean).collect() })
