@@ -25,7 +25,10 @@ pub const FEATURES: [&str; 4] =
 
 /// The profile of the tests: release, so that the dependencies are built once for the program and its tests,
 /// with a debug build's checks (of overflow, of assertions, of pointers) in the workspace's own crates.
-pub const PROFILE: [&str; 9] = [
+///
+/// Crates that instantiate burn's generic code are barely optimised, and then take what others have instantiated: about
+/// twenty test binaries would each optimise it anew, for tests whose time is spent in dependencies and in cloze-ops.
+pub const PROFILE: [&str; 27] = [
     "--release",
     "--config",
     "profile.release.debug-assertions=true",
@@ -35,6 +38,24 @@ pub const PROFILE: [&str; 9] = [
     "profile.release.package.'*'.debug-assertions=false",
     "--config",
     "profile.release.package.'*'.overflow-checks=false",
+    "--config",
+    "profile.release.package.cloze.opt-level=1",
+    "--config",
+    "profile.release.package.cloze-data.opt-level=1",
+    "--config",
+    "profile.release.package.cloze-evaluation.opt-level=1",
+    "--config",
+    "profile.release.package.cloze-examples.opt-level=1",
+    "--config",
+    "profile.release.package.cloze-hub.opt-level=1",
+    "--config",
+    "profile.release.package.cloze-model.opt-level=1",
+    "--config",
+    "profile.release.package.cloze-tests.opt-level=1",
+    "--config",
+    "profile.release.package.cloze-trainer.opt-level=1",
+    "--config",
+    "profile.release.package.xtask.opt-level=1",
 ];
 
 /// So many generated inputs for a test that asks the environment, in place of its few.

@@ -1,8 +1,10 @@
 //! Two sides taking turns.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::fs::File;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
@@ -48,7 +50,7 @@ impl Measured {
     }
 
     /// The medians of several.
-    fn median(all: &[Self]) -> Self {
+    pub fn median(all: &[Self]) -> Self {
         let middle = |of: fn(&Self) -> f64| median(all.iter().map(of)).unwrap_or(f64::NAN);
         Self {
             ms: middle(|m| m.ms),
@@ -93,6 +95,21 @@ pub fn output(command: &mut Command) -> Result<String> {
         bail!("{command:?} failed:\n{}", String::from_utf8_lossy(&output.stderr).trim_end());
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Runs a whole process with a file as its input and another as its output; its milliseconds.
+pub fn process(command: &mut Command, input: &Path, output: &Path) -> Result<f64> {
+    let read = File::open(input).with_context(|| format!("cannot read {}", input.display()))?;
+    let write = File::create(output).with_context(|| format!("cannot write {}", output.display()))?;
+    command.stdin(read).stdout(write).stderr(Stdio::piped());
+    let start = Instant::now();
+    let child = command.spawn().with_context(|| format!("cannot start {:?}", command.get_program()))?;
+    let ended = child.wait_with_output()?;
+    let time = start.elapsed();
+    if !ended.status.success() {
+        bail!("{command:?} failed:\n{}", String::from_utf8_lossy(&ended.stderr).trim_end());
+    }
+    Ok(time.as_secs_f64() * 1e3)
 }
 
 /// A row of a table.

@@ -2,14 +2,18 @@
 
 mod attention;
 mod finetune;
+mod generate;
 mod infer;
+mod kept;
 mod load;
 pub mod measure;
 pub mod processor;
 mod recompute;
+mod records;
 pub mod report;
 mod scaling;
 mod train;
+mod translate;
 mod whole;
 
 use anyhow::Result;
@@ -23,7 +27,7 @@ use crate::step;
 The tables need a Python with the peers, named by CLOZE_PYTHON:
   python3 -m venv peers
   peers/bin/pip install torch==2.9.0 transformers==4.57.6 tokenizers onnx onnxruntime \\
-    accelerate scikit-learn scipy seqeval
+    accelerate scikit-learn scipy seqeval ctranslate2
   CLOZE_PYTHON=$PWD/peers/bin/python cargo xtask bench train
 Without one, our side alone is measured.")]
 pub struct Args {
@@ -44,6 +48,10 @@ enum What {
     Spin,
     /// Fine-tuning beside transformers' Trainer: how good, and how long.
     Finetune(finetune::Args),
+    /// Translation models beside one another and beside PyTorch's: how good, and how fast they are trained.
+    Translate(translate::Args),
+    /// Decoding beside transformers' `generate` and CTranslate2, and nanoGPT's configuration beside PyTorch.
+    Generate(generate::Args),
     /// Attention by length beside PyTorch's: how fast, and how much memory.
     Attention(measure::Rounds),
     /// How a pretraining step grows with batch, length, depth and cores: a table and a plot.
@@ -74,6 +82,8 @@ pub fn run(args: &Args) -> Result<()> {
             Ok(())
         }
         Some(What::Finetune(args)) => finetune::run(args),
+        Some(What::Translate(args)) => translate::run(args),
+        Some(What::Generate(args)) => generate::run(args),
         Some(What::Attention(args)) => attention::run(args),
         Some(What::Scaling(args)) => scaling::run(args),
         Some(What::Recompute(args)) => recompute::run(args),

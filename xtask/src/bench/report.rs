@@ -58,9 +58,10 @@ pub fn beside(outcomes: &[Outcome], unit: &str) -> String {
     )
 }
 
-/// Three significant digits, and thousands in groups.
+/// Three significant digits, and thousands in groups; a dash for what was not measured.
 pub fn short(value: f64) -> String {
     match value {
+        value if value.is_nan() => "–".into(),
         value if value < 10.0 => format!("{value:.2}"),
         value if value < 100.0 => format!("{value:.1}"),
         value => {
@@ -147,6 +148,7 @@ mod tests {
     fn numbers_are_short() {
         let shown = [0.123, 9.876, 12.34, 123.4, 1234.5, 1234567.0].map(short);
         assert_eq!(shown, ["0.12", "9.88", "12.3", "123", "1,234", "1,234,567"]);
+        assert_eq!(short(f64::NAN), "–");
     }
 
     #[test]
@@ -189,8 +191,9 @@ mod tests {
     #[test]
     fn the_page_has_the_sections_that_are_written_by_class() {
         let page = include_str!("../../../benches/README.md");
-        for (name, class) in
-            ["train", "infer", "scaling", "load"].into_iter().flat_map(|n| Class::ALL.map(|c| (n, c)))
+        for (name, class) in ["train", "infer", "scaling", "load", "whole", "translate", "generate"]
+            .into_iter()
+            .flat_map(|n| Class::ALL.map(|c| (n, c)))
         {
             assert!(replace_class(page, name, class, "").is_some(), "{name}");
         }

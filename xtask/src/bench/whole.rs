@@ -3,8 +3,7 @@
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
@@ -130,19 +129,9 @@ impl Row {
 
     /// The milliseconds of the whole process.
     fn whole(&self, cloze: &Path, place: &Path) -> Result<f64> {
-        let open = |path: &Path| File::open(path).with_context(|| format!("cannot read {}", path.display()));
-        let out = place.join("out");
-        let output = File::create(&out).with_context(|| format!("cannot write {}", out.display()))?;
         let mut command = Command::new(cloze);
         command.args(&self.command).env("RAYON_NUM_THREADS", self.threads.to_string());
-        command.stdin(open(&self.input)?).stdout(output).stderr(Stdio::inherit());
-        let start = Instant::now();
-        let status = command.status().with_context(|| format!("cannot start {}", cloze.display()))?;
-        let time = start.elapsed();
-        if !status.success() {
-            bail!("{command:?} failed");
-        }
-        Ok(time.as_secs_f64() * 1e3)
+        measure::process(&mut command, &self.input, &place.join("out"))
     }
 }
 

@@ -1,21 +1,18 @@
 //! Fine-tuning beside transformers' Trainer: how good, and how long.
 
-mod kept;
 mod side;
 mod table;
 mod tasks;
 
-use std::ffi::OsString;
 use std::fs;
-use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 
-use self::kept::{Kept, Key};
 use self::side::Side;
 use self::tasks::{TASKS, Task};
+use super::kept::{Kept, Key, target};
 use super::{measure, report};
-use crate::{program, step};
+use crate::program;
 
 /// Settings of a run that only its time is wanted of.
 const TIMED: [&str; 3] = ["train.epochs=1", "data.dev=[]", "data.test=[]"];
@@ -149,7 +146,7 @@ impl Bench {
         held_out: &[u64],
     ) -> Result<side::Trained> {
         let key = self.key(side, task, seed, sets)?;
-        if let Some(kept) = self.kept.read(&key)?.filter(|_| !self.again) {
+        if let Some(kept) = self.kept.read::<side::Trained>(&key)?.filter(|_| !self.again) {
             eprintln!("{key}: kept, {}", kept.line());
             return Ok(kept);
         }
@@ -186,12 +183,6 @@ impl Bench {
         };
         Ok(table::Row { task, quality: both(of_quality)?, timed: both(timed)? })
     }
-}
-
-/// The folder that cargo builds into.
-fn target() -> PathBuf {
-    let given: Option<OsString> = std::env::var_os("CARGO_TARGET_DIR");
-    given.map_or_else(|| step::root().join("target"), PathBuf::from)
 }
 
 #[cfg(test)]

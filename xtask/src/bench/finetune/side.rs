@@ -6,12 +6,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::tasks::Task;
-use crate::bench::measure;
+use crate::bench::{measure, records};
 use crate::step;
 
 /// Both sides get as many, whatever the machine has.
@@ -160,8 +160,7 @@ fn read_run(folder: &Path) -> Result<Trained> {
     };
     let config: toml::Table = read("config.toml")?.parse()?;
     let epochs = config.get("train").and_then(|train| train.get("epochs")).and_then(toml::Value::as_integer);
-    let metrics = read("metrics.jsonl")?;
-    let records = metrics.lines().map(serde_json::from_str).collect::<Result<Vec<Value>, _>>()?;
+    let records = records::read(folder)?;
     let held_out = match folder.join("held-out.json").exists() {
         true => serde_json::from_str(&read("held-out.json")?)?,
         false => Vec::new(),
@@ -172,21 +171,8 @@ fn read_run(folder: &Path) -> Result<Trained> {
 
 /// A run by its metrics.
 fn trained(records: &[Value], epochs: u64) -> Result<Trained> {
-    let (mut seconds, mut tokens) = (0.0, 0.0);
-    for record in records.iter().filter(|record| record["event"] == "train") {
-        let (Some(so_far), Some(rate)) = (record["tokens"].as_f64(), record["tokens_per_second"].as_f64())
-        else {
-            bail!("a training record without tokens: {record}");
-        };
-        // The rate is of the time in steps alone.
-        seconds += (so_far - tokens) / rate;
-        tokens = so_far;
-    }
-    let of = |split: &str| -> Vec<&Value> {
-        let found =
-            records.iter().filter(|record| record["event"] == "evaluation" && record["split"] == split);
-        found.map(|record| &record["figures"]).collect()
-    };
+    let seconds = records::steps(records)?.seconds;
+    let of = |split: &str| records::evaluations(records, split);
     let (split, evaluations) = match (of("dev"), of("test")) {
         (dev, _) if !dev.is_empty() => (Some("dev".to_owned()), dev),
         (_, test) if !test.is_empty() => (Some("test".to_owned()), test),

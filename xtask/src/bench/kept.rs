@@ -5,8 +5,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
-use super::side::Trained;
+use crate::step;
 
 /// Which run: what is trained, by whom, and a hash of all that decides about the result.
 pub struct Key(String);
@@ -41,7 +43,7 @@ impl Kept {
     }
 
     /// The run, if it was finished.
-    pub fn read(&self, key: &Key) -> Result<Option<Trained>> {
+    pub fn read<T: DeserializeOwned>(&self, key: &Key) -> Result<Option<T>> {
         let path = self.path(key);
         if !path.exists() {
             return Ok(None);
@@ -51,10 +53,10 @@ impl Kept {
     }
 
     /// Keeps a finished run in place of an earlier one.
-    pub fn write(&self, key: &Key, trained: &Trained) -> Result<()> {
+    pub fn write(&self, key: &Key, run: &impl Serialize) -> Result<()> {
         let (path, partial) = (self.path(key), self.folder.join(format!("{key}.partial")));
         let write =
-            |path: &Path| fs::write(path, serde_json::to_string(trained)? + "\n").map_err(anyhow::Error::new);
+            |path: &Path| fs::write(path, serde_json::to_string(run)? + "\n").map_err(anyhow::Error::new);
         write(&partial)
             .and_then(|()| Ok(fs::rename(&partial, &path)?))
             .with_context(|| format!("cannot write {}", path.display()))
@@ -68,6 +70,11 @@ impl Kept {
     fn path(&self, key: &Key) -> PathBuf {
         self.folder.join(format!("{key}.json"))
     }
+}
+
+/// The folder that cargo builds into.
+pub fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| step::root().join("target"), PathBuf::from)
 }
 
 #[cfg(test)]
@@ -100,15 +107,15 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("cloze-kept-{}", std::process::id()));
         let kept = Kept::open(folder.clone()).unwrap();
         let (one, other) = (Key::new("t", "ours", 1, "", &[], ""), Key::new("t", "ours", 2, "", &[], ""));
-        assert!(kept.read(&one).unwrap().is_none());
+        assert!(kept.read::<Vec<f64>>(&one).unwrap().is_none());
         for seconds in [12.5, 11.0] {
-            let trained = Trained::of("f1", 0.5, seconds);
-            kept.write(&one, &trained).unwrap();
-            assert_eq!(Kept::open(folder.clone()).unwrap().read(&one).unwrap(), Some(trained));
+            let run = vec![0.5, seconds];
+            kept.write(&one, &run).unwrap();
+            assert_eq!(Kept::open(folder.clone()).unwrap().read(&one).unwrap(), Some(run));
         }
-        assert!(kept.read(&other).unwrap().is_none());
+        assert!(kept.read::<Vec<f64>>(&other).unwrap().is_none());
         fs::write(kept.path(&other), "{").unwrap();
-        assert!(kept.read(&other).unwrap_err().to_string().ends_with("is no run"));
+        assert!(kept.read::<Vec<f64>>(&other).unwrap_err().to_string().ends_with("is no run"));
         fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -1,0 +1,47 @@
+//! What is trained to translate.
+
+use std::path::PathBuf;
+
+use crate::step;
+
+/// A row of the benchmark.
+#[derive(Debug)]
+pub struct Model {
+    pub name: &'static str,
+    /// The config's name in `configs/`.
+    pub config: &'static str,
+    /// Over the config's settings.
+    pub sets: &'static [&'static str],
+    /// The language of the translations, as the ending of the test's file.
+    pub target: &'static str,
+    /// Whether the peer has the same network, and how many times its training's rate ours is to be.
+    pub peer: Option<f64>,
+}
+
+impl Model {
+    const fn new(name: &'static str, config: &'static str) -> Self {
+        Self { name, config, sets: &[], target: "de", peer: None }
+    }
+
+    /// With the same network in PyTorch.
+    const fn beside(self, floor: f64) -> Self {
+        Self { peer: Some(floor), ..self }
+    }
+
+    /// Its config.
+    pub fn path(&self) -> PathBuf {
+        step::root().join("configs").join(self.config).with_extension("toml")
+    }
+}
+
+/// From the first to the last station of the road.
+pub const MODELS: &[Model] = &[
+    Model::new("RNN", "multi30k-rnn"),
+    Model::new("RNN with attention", "multi30k-rnn-attention").beside(2.0),
+    Model::new("ConvS2S", "multi30k-conv"),
+    Model::new("Transformer", "multi30k-transformer").beside(1.5),
+    Model { target: "fr", ..Model::new("Transformer, en→fr", "multi30k-transformer-fr") },
+];
+
+/// The model that is used to time decoding.
+pub const TRANSFORMER: &Model = &MODELS[3];
