@@ -54,9 +54,10 @@ pub(crate) fn hash_corpus_files(
     Ok(())
 }
 
-/// BLAKE3 of a file, from where it stands, by all threads.
+/// The BLAKE3 hash of what is left of an open file. All threads compute it.
 ///
-/// Read, not mapped: a mapped file counts as memory in use, and one cut short meanwhile is fatal.
+/// The file is read, not mapped: a mapped file counts as memory in use, and if another process cuts it short, this one
+/// dies.
 pub(crate) fn hash_file(mut file: &File) -> std::io::Result<blake3::Hash> {
     let mut hasher = blake3::Hasher::new();
     let mut block = Vec::with_capacity(BLOCK);

@@ -69,7 +69,7 @@ pub use unigram::UnigramCounts;
 
 /// Sees the progress of preparing a corpus.
 pub trait Progress {
-    /// So much of the files is read, `read` of `total` bytes, and so many tokens came of it.
+    /// `read` of the files' `total` bytes have been read so far, and they gave `tokens` tokens.
     fn prepared(&self, read: u64, total: u64, tokens: u64);
 }
 

@@ -1,4 +1,4 @@
-//! Batches ahead of their use, on worker threads, in order.
+//! Worker threads make batches ahead of their use; they are handed out in order.
 
 use crate::{DataError, Result};
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
@@ -9,12 +9,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-/// The data position: all the state there is.
+/// The position in the data. It is the whole state of the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub struct Cursor {
-    /// Passes over the data already made.
+    /// How many passes over the data are complete.
     pub epoch: u64,
-    /// Examples of this pass already used.
+    /// How many examples of the current pass have been used.
     pub example: u64,
 }
 

@@ -4,10 +4,11 @@ use super::{CorpusConfig, Format};
 use crate::{DataError, Result};
 use std::path::{Path, PathBuf};
 
-/// The files of a corpus in order: as listed, folders and patterns by name.
+/// The files of a corpus, in the order in which they are listed. Those of a folder or pattern are in the order of
+/// their names.
 ///
-/// Folders are read recursively; neither they nor `*` give hidden entries, and a link back to a folder above is not followed. A
-/// file that is listed twice is there twice.
+/// Folders are read recursively. Hidden entries are left out, of folders and of `*`, and a link back to a folder above is
+/// not followed. A file that is listed twice is read twice.
 ///
 /// # Errors
 /// [`DataError::NoFiles`] for a path or pattern without files, [`DataError::Pattern`].
@@ -80,7 +81,7 @@ fn walk(folder: &Path, above: &mut Vec<PathBuf>, files: &mut Vec<PathBuf>) -> Re
     Ok(())
 }
 
-/// A file's format: as configured, or else by its ending, that of a compression left off.
+/// A file's format: the configured one, or what its ending says once a compression's ending is removed.
 pub(crate) fn format(path: &Path, configured: Format) -> Format {
     if configured != Format::Auto {
         return configured;

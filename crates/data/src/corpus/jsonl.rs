@@ -1,4 +1,4 @@
-//! JSON lines: an object a line, a document each.
+//! JSON lines: each line is an object, and each object a document.
 
 use super::lines::Lines;
 use super::{CorpusConfig, Piece, Problem, Reader, missing_column};
@@ -68,7 +68,7 @@ fn text_of(line: &str, column: &str) -> Result<String, (&'static str, String)> {
     }
 }
 
-/// The parser's reason, with the column but not its line, which is 1 in every line.
+/// The parser's reason with the column. Its line number is left out: it is always 1.
 pub(crate) fn not_an_object(error: &serde_json::Error) -> String {
     let reason = error.to_string();
     let reason = reason.split(" at line ").next().unwrap_or_default();

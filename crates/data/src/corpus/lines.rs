@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A file's text as a stream, with what is read of the file; gzip and zstd are recognised by their first bytes.
+/// A file's text as a stream, and how many bytes of the file are read. gzip and zstd are recognised by their first bytes.
 pub(crate) fn open(path: &Path) -> io::Result<(Box<dyn BufRead>, Arc<AtomicU64>)> {
     let read = Arc::new(AtomicU64::new(0));
     let mut source =
@@ -54,12 +54,12 @@ impl Lines {
         self.number
     }
 
-    /// Bytes of the file used up so far.
+    /// How many bytes of the file have been read.
     pub fn bytes_read(&self) -> u64 {
         self.read.load(Ordering::Relaxed)
     }
 
-    /// The next line without its end; none at the end of the file.
+    /// The next line without its line ending; `None` at the end of the file.
     pub fn next(&mut self) -> Option<Result<(u64, &str), Problem>> {
         self.buffer.clear();
         self.number += 1;
@@ -134,7 +134,7 @@ fn skip_line(source: &mut dyn BufRead) -> io::Result<()> {
     }
 }
 
-/// A file that counts what is read of it.
+/// A file that counts the bytes read from it.
 struct Counted {
     file: File,
     read: Arc<AtomicU64>,

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 
-/// The reason that the end of a part of a long document is reported under.
+/// The reason under which a division of a long document is counted.
 const DIVIDED: &str = "long document divided";
 
 /// What text to read and how.
@@ -34,17 +34,17 @@ pub struct CorpusConfig {
     /// The column of JSON lines and Parquet that holds the text.
     #[serde(default = "text_column")]
     pub text_column: String,
-    /// What to do about a place that cannot be used.
+    /// What happens when a place in a file cannot be used.
     #[serde(default)]
     pub on_error: OnError,
-    /// The longest line that is read, in bytes; a longer one is an error of its place.
+    /// The longest line that is read, in bytes. A longer line cannot be used.
     #[serde(default = "mebibyte")]
     pub max_line_bytes: usize,
-    /// The longest document, in bytes; a longer one is divided at the end of a line, or a line that is
-    /// itself longer at white space. Each division is counted in the [`SkipReport`].
+    /// The longest document, in bytes. A longer one is divided at the end of a line; a line that is itself too long is
+    /// divided at white space. Each division is counted in the [`SkipReport`].
     #[serde(default = "mebibyte")]
     pub max_document_bytes: usize,
-    /// The language that sentences are told apart by, as an ISO 639-1 code.
+    /// The language whose rules divide text into sentences, as an ISO 639-1 code.
     #[serde(default = "english")]
     pub language: String,
 }
@@ -87,24 +87,25 @@ impl CorpusConfig {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {
-    /// By ending: `.jsonl`, `.ndjson` and `.json` are JSON lines, `.parquet` is Parquet, all else text.
+    /// The file's ending decides: `.jsonl`, `.ndjson` and `.json` are JSON lines, `.parquet` is Parquet, anything else is
+    /// text.
     #[default]
     Auto,
-    /// Plain text, a blank line between documents.
+    /// Plain text. A blank line separates documents.
     Text,
-    /// Plain text, a file a document, blank lines and all.
+    /// Plain text. Each file is one document, including its blank lines.
     Whole,
-    /// A JSON object a line, a document each.
+    /// Each line is a JSON object, and each object a document.
     Jsonl,
-    /// Parquet, a row a document. The text column holds strings, or bytes that are UTF-8.
+    /// Parquet. Each row is a document. The text column holds strings, or bytes that are UTF-8.
     Parquet,
 }
 
-/// What to do about a place that cannot be used.
+/// What happens when a place in a file cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnError {
-    /// End with an error that names it.
+    /// Fail with an error that names the place.
     #[default]
     Fail,
     /// Leave it out and count it.
@@ -256,7 +257,7 @@ impl DocumentStream {
         }
     }
 
-    /// A problem as an error, or none where it is skipped.
+    /// A problem as an error, or `None` if such problems are skipped.
     fn problem(&mut self, path: &Path, problem: &Problem) -> Option<DataError> {
         match self.config.on_error {
             OnError::Skip => {
@@ -321,12 +322,12 @@ pub(crate) fn pieces(text: &str, max: usize) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The words for a text column that is not there, with the columns that are.
+/// The message for a text column that the file lacks. It lists the columns that the file has.
 fn missing_column<'a>(column: &str, columns: impl Iterator<Item = &'a str>) -> String {
     format!("no column `{column}` (it has: {}); set `corpus.text_column`", shown(columns))
 }
 
-/// Names of columns for a message, not too many of them.
+/// Names of columns for a message. Only the first of many are shown.
 pub(crate) fn shown<'a>(columns: impl Iterator<Item = &'a str>) -> String {
     const SHOWN: usize = 20;
     let mut names: Vec<String> =

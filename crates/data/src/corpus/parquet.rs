@@ -1,4 +1,4 @@
-//! Parquet: a row a document.
+//! Parquet: each row is a document.
 
 use super::{Piece, Problem, Reader, missing_column};
 use crate::not_utf8;
@@ -60,7 +60,7 @@ pub(super) fn open(path: &Path, name: &str) -> Result<Box<dyn Reader>, Problem> 
     Ok(Box::new(Rows { file, column, name, group: 0, values: None, decoded, row: 0, n_rows, bytes }))
 }
 
-/// Strings, and byte arrays of no declared meaning, which old writers made of strings.
+/// Whether a column holds text: strings, or byte arrays without a declared meaning, which old programs wrote for strings.
 fn is_text(column: &ColumnDescriptor) -> bool {
     let meaning = match column.logical_type_ref() {
         Some(LogicalType::String | LogicalType::Json | LogicalType::Enum) => true,
@@ -75,7 +75,7 @@ fn is_text(column: &ColumnDescriptor) -> bool {
 }
 
 impl Rows {
-    /// Decodes rows on; none are left to decode where it finds none.
+    /// Decodes the next rows. If it finds none, the file has no more.
     fn decode(&mut self) -> Result<(), ParquetError> {
         while self.decoded.is_empty() {
             let Some(values) = &mut self.values else {

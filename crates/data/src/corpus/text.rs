@@ -1,4 +1,4 @@
-//! Plain text: a blank line between documents.
+//! Plain text, whose documents are separated by blank lines.
 
 use super::lines::Lines;
 use super::{CorpusConfig, Piece, Problem, Reader};

@@ -10,18 +10,18 @@ pub struct Corrupted {
     counts: ReplacementCounts,
 }
 
-/// A span of the original and what stands in its place. Between spans, all tokens are as they were.
+/// A span of the original and what replaced it. Tokens between spans are unchanged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReplacedSpan {
-    /// Where it was in the original; empty where tokens were only inserted.
+    /// Where it was in the original; empty if tokens were only inserted.
     pub original: Range<usize>,
-    /// Where its replacement is in the corrupted sequence; empty where tokens were only deleted.
+    /// Where its replacement is in the corrupted sequence; empty if tokens were only deleted.
     pub corrupted: Range<usize>,
 }
 
 impl ReplacedSpan {
-    /// Whether each of its tokens has one token in its place, so that a model can predict token by token.
+    /// Whether the replacement has as many tokens as the span, so that a model can predict token by token.
     pub fn keeps_length(&self) -> bool {
         self.original.len() == self.corrupted.len()
     }
@@ -49,7 +49,7 @@ impl Corrupted {
         &self.spans
     }
 
-    /// How tokens were replaced; zeros where the corruption does not count it.
+    /// How tokens were replaced; zeros if the corruption does not count that.
     pub fn counts(&self) -> ReplacementCounts {
         self.counts
     }
@@ -64,7 +64,7 @@ impl Corrupted {
     /// replaced has its own; one of a replacement has the corresponding one of its span, the last of a shorter span,
     /// and the one before an insertion.
     ///
-    /// Of an empty original every place is 0.
+    /// If the original is empty, every place is 0.
     pub fn origins(&self) -> Vec<usize> {
         let mut origins = Vec::with_capacity(self.ids.len());
         let mut next = 0;

@@ -30,8 +30,8 @@ pub struct MaskingConfig {
     pub random_share: f64,
     /// Where random pieces come from.
     pub random_from: RandomFrom,
-    /// 0: fresh masks and pairs each epoch (RoBERTa). N: those of epoch `e` are those of `e mod N`, as
-    /// data prepared N times over with BERT's `dupe_factor`.
+    /// 0: each epoch draws new masks and pairs (RoBERTa). N: epoch `e` has the masks and pairs of epoch `e mod N`, like
+    /// data that BERT's `dupe_factor` prepared N times.
     pub static_copies: u64,
 }
 
@@ -66,7 +66,7 @@ pub enum MaskUnit {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum RandomFrom {
-    /// All pieces alike, but for the special ones.
+    /// Every piece is equally likely, except the special ones, which are never drawn.
     #[default]
     Uniform,
     /// By frequency in the training documents.

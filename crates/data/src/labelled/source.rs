@@ -66,7 +66,7 @@ pub struct LabelledSource {
     /// The label of the first of a multiple-choice example's choices where labels are numbers; 0 without it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_choice: Option<u64>,
-    /// What to do about a row that cannot be used.
+    /// What happens when a row cannot be used.
     pub on_bad_row: OnBadRow,
     /// The longest line that is read, and the longest row of several lines, in bytes; a longer one is a bad row.
     pub max_line_bytes: usize,
@@ -95,22 +95,22 @@ impl Default for LabelledSource {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DataFormat {
-    /// By ending, that of a compression left off: `.csv`; `.tsv` and `.tab`; `.jsonl` and `.ndjson`; `.parquet`;
-    /// `.xml`; `.conll`, `.bio`, `.iob` and, of tagged sentences, `.txt`; `.json`, which for questions is SQuAD's
-    /// format, else JSON lines.
+    /// The file's ending decides, after that of a compression is removed: `.csv`; `.tsv` and `.tab`; `.jsonl` and
+    /// `.ndjson`; `.parquet`; `.xml`; `.conll`, `.bio`, `.iob` and, of tagged sentences, `.txt`; `.json`, which is
+    /// SQuAD's format for questions and JSON lines otherwise.
     #[default]
     Auto,
     /// Fields between commas.
     Csv,
     /// Fields between tabs.
     Tsv,
-    /// A JSON object a line, a row each.
+    /// Each line is a JSON object, and each object a row.
     Jsonl,
     /// Parquet.
     Parquet,
     /// XML: each element in the root is a row, and a column an attribute of it or an element in it.
     Xml,
-    /// A word a line with its tag, a blank line between sentences.
+    /// Each line is a word with its tag. A blank line separates sentences.
     Conll,
     /// The JSON of SQuAD 1.1 and 2.0.
     Squad,
@@ -131,12 +131,12 @@ impl fmt::Display for DataFormat {
     }
 }
 
-/// What to do about a row that cannot be used. Files that cannot be opened or read to their end, empty ones,
+/// What happens when a row cannot be used. Files that cannot be opened or read to their end, empty ones,
 /// and columns that a whole file lacks are errors either way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnBadRow {
-    /// End with an error that names it.
+    /// Fail with an error that names the row.
     #[default]
     Error,
     /// Leave it out and count it.
@@ -172,7 +172,7 @@ pub enum Columns {
     Many(Vec<Column>),
 }
 
-/// Examples, and what became of the rows without one.
+/// Examples, and how many rows were left out for which reason.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Loaded<T> {
     /// The examples, in the files' order.
@@ -193,7 +193,7 @@ pub(crate) enum Task {
 }
 
 impl LabelledSource {
-    /// A source of these files, everything else as it is by default.
+    /// A source of these files, with all defaults.
     pub fn new<T: Into<String>>(files: impl IntoIterator<Item = T>) -> Self {
         Self { files: files.into_iter().map(Into::into).collect(), ..Self::default() }
     }
@@ -214,7 +214,7 @@ impl LabelledSource {
         })
     }
 
-    /// The files with their formats, after all settings are found to be of use.
+    /// The files with their formats, once it is checked that every setting is used.
     pub(crate) fn open(&self, task: Task, base: &Path) -> Result<Vec<(PathBuf, DataFormat)>> {
         let fields = task.fields();
         if let Some(unknown) = self.columns.keys().find(|key| !fields.contains(&key.as_str())) {

@@ -28,7 +28,7 @@ struct Paragraph {
     qas: Vec<Value>,
 }
 
-/// Opens a file. It is read whole: what is held besides the questions is gone before the next file's.
+/// Opens a file. It is read whole; all but its questions is dropped before the next file is read.
 pub(super) fn open(path: &Path, labelled: bool) -> Result<Read<Question>, Problem> {
     let unreadable = |error| file_problem(None, "unreadable file", format!("cannot be read: {error}"));
     let (mut source, _) = lines::open(path).map_err(unreadable)?;

@@ -15,7 +15,7 @@ use std::path::Path;
 pub struct TaggedSentence {
     /// The words.
     pub words: Vec<String>,
-    /// A tag for each word; none at all where they are not known.
+    /// A tag for each word; empty if the tags are not known.
     pub tags: Vec<String>,
 }
 
@@ -40,15 +40,15 @@ pub fn tagged_sentences(
 /// The tags that sentences with entities are expected to have.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct EntityTags<'a> {
-    /// What tags that are numbers stand for, from 0.
+    /// The names of tags that are written as numbers, from 0.
     pub names: &'a [String],
-    /// The scheme that they all keep to; any without it.
+    /// The scheme that all tags follow; `None` allows any.
     pub scheme: Option<TagScheme>,
-    /// Labels that have all kinds of entities; any without them.
+    /// Labels that cover all kinds of entities; `None` allows any kind.
     pub labels: Option<&'a LabelSet>,
 }
 
-/// The same of sentences whose tags write entities. A sentence with other tags than `expected` is a bad row.
+/// Reads tagged sentences whose tags mark entities. A sentence with other tags than `expected` is a bad row.
 ///
 /// # Errors
 /// As [`texts`](super::texts).

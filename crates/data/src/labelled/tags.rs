@@ -73,7 +73,8 @@ pub(super) fn looks_like_tag(tag: &str) -> bool {
     parse(tag).is_some()
 }
 
-/// What is wrong with the tags of a sentence, which are to write entities, of the kinds of the `labels` if there are any.
+/// What is wrong with the tags of a sentence. They have to mark entities, and if there are `labels`, only entities of
+/// their kinds.
 pub(super) fn bad_entity_tag(tags: &[String], labels: Option<&LabelSet>) -> Option<String> {
     let kind = |tag| parse(tag).flatten().map(|(_, kind)| kind);
     tags.iter().zip(1..).find_map(|(tag, word)| {
@@ -88,7 +89,7 @@ pub(super) fn bad_entity_tag(tags: &[String], labels: Option<&LabelSet>) -> Opti
 
 const EXPECTED: &str = "expected `O`, or a prefix (B, I, E, S, L or U), a hyphen and a kind";
 
-/// A tag's parts; the outer option is none for what is no tag.
+/// A tag's parts; the outer option is `None` if the text is not a tag.
 fn parse(tag: &str) -> Option<Tag<'_>> {
     if tag == "O" {
         return Some(None);
@@ -290,7 +291,7 @@ impl TagScheme {
         LabelSet::given(std::iter::once("O".to_owned()).chain(kinds.into_iter().flat_map(of_kind)))
     }
 
-    /// Which of a set's tags may follow which, for a CRF that is to give no others.
+    /// Which tags of a set may follow which: a CRF can be limited to these transitions.
     ///
     /// # Errors
     /// [`DataError::Labels`] for a label that is no tag of this scheme.

@@ -9,7 +9,7 @@ use serde_json::Value;
 use std::collections::HashMap;
 use std::path::Path;
 
-/// A text, or a pair of them, and what is to be said about it.
+/// A text or a pair of texts, and what a model has to predict about it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TextExample {
     /// The text, or the first of two.
@@ -25,7 +25,7 @@ pub struct TextExample {
 pub enum Target {
     /// One of the classes of a [`LabelSet`].
     Class(usize),
-    /// A number, as of similarity.
+    /// A number, such as a degree of similarity.
     Value(f64),
     /// Nothing is known.
     None,
@@ -34,19 +34,19 @@ pub enum Target {
 /// How the column `label` is read.
 #[derive(Debug, Clone, Copy)]
 pub enum Labels<'a> {
-    /// Classes, which are those that occur ([`LabelSet::found`]).
+    /// Classes. They are collected from the data ([`LabelSet::found`]).
     Found,
-    /// Classes of this set, as a test split's are those of the training data. Another one makes a bad row.
+    /// Classes of this set, such as the training data's for a test split. A row with another class is a bad one.
     Of(&'a LabelSet),
     /// Finite numbers.
     Values,
-    /// Not at all, as where it is to be predicted.
+    /// It is not read, for example when it is to be predicted.
     Unread,
 }
 
-/// Reads texts: the columns `text` and `label`, and of pairs `pair`, which must be named in `columns`.
+/// Reads texts: the columns `text` and `label`. For pairs there is also `pair`, which must be named in `columns`.
 ///
-/// Returns the classes too, where there are any.
+/// Also returns the classes, if there are any.
 ///
 /// # Errors
 /// What [`LabelledSource`] says, with file, line and column: settings, files, and the rows that are bad.

@@ -1,4 +1,4 @@
-//! Parquet: its rows, with nothing read but the wanted columns.
+//! Parquet: rows, of which only the wanted columns are read.
 
 use super::{Read, Row, Wanted, file_problem};
 use crate::corpus::{Problem, shown};
@@ -48,7 +48,7 @@ pub(super) fn open(path: &Path, wanted: &[Wanted]) -> Result<Read<Row>, Problem>
     Ok(Box::new(Rows { rows, wanted: wanted.to_vec(), names, row: 0, n_rows }))
 }
 
-/// The name of a wanted column, or none where the file may lack it.
+/// The name of a wanted column, or `None` if the file lacks it and may.
 fn name_of(wanted: &Wanted, fields: &[Arc<Type>]) -> Result<Option<String>, Problem> {
     let found = match &wanted.column {
         Column::Number(number) => fields.get(number.saturating_sub(1)),

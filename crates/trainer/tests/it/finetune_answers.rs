@@ -1,7 +1,5 @@
 //! Question answering and multiple choice, from a tiny checkpoint and tiny files to a saved model and its report.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests, which clippy does not count as tests")]
-
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -93,6 +91,7 @@ const ANSWERS: &str = "kind = 'answers'\nstride = 4\nmax_question = 3";
 
 #[test]
 fn answers_are_learned_over_windows() {
+    let _held = crate::generator();
     let folder = checkpoint();
     let path = folder.path();
     fs::write(path.join("squad.json"), squad(false).to_string()).unwrap();
@@ -115,6 +114,7 @@ fn answers_are_learned_over_windows() {
 
 #[test]
 fn questions_without_an_answer_make_it_squad_2() {
+    let _held = crate::generator();
     let folder = checkpoint();
     let path = folder.path();
     fs::write(path.join("squad.json"), squad(true).to_string()).unwrap();
@@ -128,6 +128,7 @@ fn questions_without_an_answer_make_it_squad_2() {
 
 #[test]
 fn choices_are_learned_whatever_their_number() {
+    let _held = crate::generator();
     let folder = checkpoint();
     let path = folder.path();
     let lines = (0..48usize).map(|i| {
@@ -155,6 +156,7 @@ fn choices_are_learned_whatever_their_number() {
 
 #[test]
 fn settings_that_do_not_fit_are_errors() {
+    let _held = crate::generator();
     let folder = checkpoint();
     let path = folder.path();
     fs::write(path.join("squad.json"), squad(false).to_string()).unwrap();

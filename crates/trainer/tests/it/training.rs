@@ -1,11 +1,8 @@
 //! What training keeps true, on small models in process: accumulation, tying, dropout, bad losses, decay.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests, which clippy does not count as tests")]
-
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use burn::module::Module;
 use burn::tensor::{Device, Distribution, Int, Tensor, TensorData, Tolerance};
@@ -31,13 +28,6 @@ use tempfile::TempDir;
 
 const VOCAB: usize = 50;
 const EMBEDDINGS: &str = "bert.embeddings.tokens.weight";
-
-/// Held by every test: a backend has one random generator for all threads of a process, and each step
-/// seeds it.
-fn generator() -> MutexGuard<'static, ()> {
-    static GENERATOR: Mutex<()> = Mutex::new(());
-    GENERATOR.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 fn device() -> Device {
     Device::flex().autodiff()
@@ -108,7 +98,7 @@ fn values(tensors: &NamedTensors, name: &str) -> Vec<f32> {
 
 #[test]
 fn packed_batches_lose_as_padded_ones_do() {
-    let _held = generator();
+    let _held = crate::generator();
     let device = Device::flex();
     let batch = batch(0..6);
     let model = model(&bert(0.0)).valid();
@@ -132,7 +122,7 @@ fn packed_batches_lose_as_padded_ones_do() {
 
 #[test]
 fn accumulated_micro_batches_equal_one_large_batch() {
-    let _held = generator();
+    let _held = crate::generator();
     let config = bert(0.0);
     // Adam divides a gradient by its own size, also where it is nothing but rounding, as that of the
     // keys' biases is: a larger epsilon keeps such noise small.
@@ -162,7 +152,7 @@ fn accumulated_micro_batches_equal_one_large_batch() {
 
 #[test]
 fn recomputed_layers_train_to_the_same_bits() {
-    let _held = generator();
+    let _held = crate::generator();
     let bench = Bench::new();
     let sets = ["train.accumulate=2", "model.hidden_dropout=0.2", "model.attention_dropout=0.2"];
     let again = [&sets[..], &["train.recompute=true"]].concat();
@@ -179,6 +169,7 @@ fn recomputed_layers_train_to_the_same_bits() {
 
 #[test]
 fn a_device_that_cannot_recompute_is_refused_before_anything_is_done() {
+    let _held = crate::generator();
     let bench = Bench::new();
     let config = RunConfig::load(bench.path("run.toml"), &["train.recompute=true".into()]).unwrap();
     let stop = AtomicBool::new(false);
@@ -196,6 +187,7 @@ fn a_device_that_cannot_recompute_is_refused_before_anything_is_done() {
 
 #[test]
 fn a_run_that_would_fit_with_recomputed_layers_is_told_so() {
+    let _held = crate::generator();
     let bench = Bench::new();
     let small = ["model.n_layers=12", "train.batch_size=400"];
     let run = |sets: &[&str], memory: u64| {
@@ -220,7 +212,7 @@ fn a_run_that_would_fit_with_recomputed_layers_is_told_so() {
 
 #[test]
 fn the_tied_embedding_stays_one_parameter() {
-    let _held = generator();
+    let _held = crate::generator();
     let config = bert(0.0);
     let untrained = model(&config);
     let (trained, _) = train(
@@ -267,7 +259,7 @@ fn the_tied_embedding_stays_one_parameter() {
 
 #[test]
 fn dropout_is_a_function_of_seed_step_and_micro_batch() {
-    let _held = generator();
+    let _held = crate::generator();
     let config = bert(0.1);
     // The first term's mean over the step: the parameters are the same for all.
     let loss = |constants: StepConfig, micro: &[PretrainingBatch]| {
@@ -291,7 +283,7 @@ fn dropout_is_a_function_of_seed_step_and_micro_batch() {
 
 #[test]
 fn weight_decay_spares_biases_and_norms() {
-    let _held = generator();
+    let _held = crate::generator();
     let config = bert(0.0);
     let trained = |weight_decay| {
         let (model, _) =
@@ -343,7 +335,7 @@ impl Objective for Poisoned {
 
 #[test]
 fn a_step_that_is_not_finite_leaves_no_trace() {
-    let _held = generator();
+    let _held = crate::generator();
     let config = bert(0.0);
     let trained = |steps: &[&[bool]]| {
         let model = model(&config);
@@ -392,7 +384,7 @@ impl Objective for Given {
 
 #[test]
 fn an_objective_gives_one_count_and_one_sum_for_each_term() {
-    let _held = generator();
+    let _held = crate::generator();
     let config = bert(0.0);
     let done = |objective: Given| {
         let model = model(&config);
@@ -524,7 +516,7 @@ fn records(run: &Path) -> Vec<Record> {
 
 #[test]
 fn how_often_a_run_is_evaluated_changes_no_bit() {
-    let _held = generator();
+    let _held = crate::generator();
     let bench = Bench::new();
     let often = bench.finish("often", &["eval.every=1"]);
     let never = bench.finish("never", &["eval.every=1000"]);
@@ -538,7 +530,7 @@ fn how_often_a_run_is_evaluated_changes_no_bit() {
 
 #[test]
 fn a_loss_that_is_not_finite_stops_the_run_and_names_where() {
-    let _held = generator();
+    let _held = crate::generator();
     let bench = Bench::new();
     let (checkpoints, poisoned) = bench.stop_and_poison("run", &[]);
     let error = bench.run("run", &[], true, &AtomicBool::new(false), &mut Silent).unwrap_err();
@@ -557,7 +549,7 @@ fn a_loss_that_is_not_finite_stops_the_run_and_names_where() {
 
 #[test]
 fn a_rate_that_is_far_too_high_stops_the_run() {
-    let _held = generator();
+    let _held = crate::generator();
     let bench = Bench::new();
     let error =
         bench.run("run", &["optimizer.lr=1e38"], false, &AtomicBool::new(false), &mut Silent).unwrap_err();
@@ -566,7 +558,7 @@ fn a_rate_that_is_far_too_high_stops_the_run() {
 
 #[test]
 fn skipped_steps_are_counted_and_a_run_of_them_can_be_resumed() {
-    let _held = generator();
+    let _held = crate::generator();
     let bench = Bench::new();
     let sets = ["train.non_finite=skip", "checkpoint.keep_last=9"];
     let (checkpoints, poisoned) = bench.stop_and_poison("run", &sets);
@@ -592,7 +584,7 @@ fn skipped_steps_are_counted_and_a_run_of_them_can_be_resumed() {
 
 #[test]
 fn an_evaluation_that_is_not_finite_is_never_the_best() {
-    let _held = generator();
+    let _held = crate::generator();
     let bench = Bench::new();
     // After the first step every loss is NaN, the first evaluation's too.
     let sets = ["train.non_finite=skip", "optimizer.lr=1e38"];
@@ -607,7 +599,7 @@ fn an_evaluation_that_is_not_finite_is_never_the_best() {
 
 #[test]
 fn a_damaged_checkpoint_does_not_push_out_good_ones() {
-    let _held = generator();
+    let _held = crate::generator();
     let bench = Bench::new();
     let whole = bench.finish("whole", &[]);
 
@@ -640,7 +632,7 @@ impl RunProgress for Notes<'_> {
 
 #[test]
 fn a_run_says_which_way_bf16_goes_and_that_it_goes_another_way_than_before() {
-    let _held = generator();
+    let _held = crate::generator();
     let bench = Bench::new();
     let bf16 = ["train.precision=bf16"];
     let whole = bench.finish("whole", &bf16);
@@ -668,7 +660,7 @@ fn a_run_says_which_way_bf16_goes_and_that_it_goes_another_way_than_before() {
 
 #[test]
 fn bf16_trains_as_f32_does_up_to_its_rounding() {
-    let _held = generator();
+    let _held = crate::generator();
     let config = bert(0.0);
     let losses = |precision| {
         let mut model = model(&config);

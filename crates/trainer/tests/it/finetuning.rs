@@ -1,6 +1,4 @@
 //! Fine-tuning runs on texts, from a small checkpoint to the saved model.
-#![allow(missing_docs)]
-#![allow(clippy::unwrap_used, reason = "helpers of tests, which clippy does not count as tests")]
 
 use burn::tensor::Device;
 use cloze_evaluation::seeds::Seeds;
@@ -121,6 +119,7 @@ impl RunProgress for StopAfter<'_> {
 
 #[test]
 fn classes_are_learnt_and_the_folder_says_them() {
+    let _held = crate::generator();
     let bench = Bench::new();
     let config = bench.config("{ kind = \"classification\" }", "label", &[]);
     let outcome = bench.run_whole("run", &config);
@@ -141,6 +140,7 @@ fn classes_are_learnt_and_the_folder_says_them() {
 
 #[test]
 fn numbers_are_learnt() {
+    let _held = crate::generator();
     let bench = Bench::new();
     let config = bench.config("{ kind = \"regression\", pooling = \"mean\" }", "score", &["train.epochs=25"]);
     let dev = bench.run_whole("run", &config).figures("dev").cloned();
@@ -150,6 +150,7 @@ fn numbers_are_learnt() {
 
 #[test]
 fn an_interrupted_run_ends_with_the_same_bits() {
+    let _held = crate::generator();
     let bench = Bench::new();
     let sets = ["train.epochs=2", "checkpoint.every=7"];
     let config = bench.config("{ kind = \"classification\" }", "label", &sets);
@@ -168,6 +169,7 @@ fn an_interrupted_run_ends_with_the_same_bits() {
 
 #[test]
 fn recomputed_layers_are_tuned_to_the_same_bits() {
+    let _held = crate::generator();
     let bench = Bench::new();
     let drops = ["train.epochs=1", "model.dropout.hidden=0.2", "model.dropout.attention=0.2"];
     for (name, set) in [
@@ -189,6 +191,7 @@ fn recomputed_layers_are_tuned_to_the_same_bits() {
 
 #[test]
 fn what_is_frozen_stays_and_adapters_are_merged() {
+    let _held = crate::generator();
     let bench = Bench::new();
     let before = parameters(&bench.path("model"));
     let encoder = |name: &str| {
@@ -227,6 +230,7 @@ fn what_is_frozen_stays_and_adapters_are_merged() {
 
 #[test]
 fn an_untrained_network_has_nothing_of_the_checkpoint() {
+    let _held = crate::generator();
     let bench = Bench::new();
     let sets = ["model.untrained=true", "model.freeze=[\"bert.*\"]", "train.epochs=1"];
     let config = bench.config("{ kind = \"classification\" }", "label", &sets);
@@ -242,6 +246,7 @@ fn an_untrained_network_has_nothing_of_the_checkpoint() {
 
 #[test]
 fn patience_ends_a_run_and_the_best_model_stays() {
+    let _held = crate::generator();
     let bench = Bench::new();
     // So high a rate learns nothing: an evaluation is not beaten for long.
     let sets = ["optimizer.lr=1.0", "eval.patience=2", "eval.per_epoch=4", "train.epochs=20"];
@@ -268,6 +273,7 @@ fn patience_ends_a_run_and_the_best_model_stays() {
 
 #[test]
 fn settings_that_do_not_fit_the_data() {
+    let _held = crate::generator();
     let bench = Bench::new();
     let error = |task: &str, sets: &[&str]| {
         let config = bench.config(task, "label", sets);
@@ -317,6 +323,7 @@ fn settings_that_do_not_fit_the_data() {
 
 #[test]
 fn patience_needs_something_to_be_patient_with() {
+    let _held = crate::generator();
     let bench = Bench::new();
     bench.config("{ kind = \"classification\" }", "label", &[]);
     let error = |sets: &[&str]| {
@@ -357,6 +364,7 @@ impl RunProgress for Counted<'_> {
 
 #[test]
 fn several_seeds_go_on_where_they_were_and_equal_separate_runs() {
+    let _held = crate::generator();
     let bench = Bench::new();
     let task = "{ kind = \"classification\" }";
     let sets = ["train.epochs=2", "eval.per_epoch=2"];
@@ -412,6 +420,7 @@ fn several_seeds_go_on_where_they_were_and_equal_separate_runs() {
 
 #[test]
 fn figures_of_two_data_sets_do_not_meet_in_one_table() {
+    let _held = crate::generator();
     let bench = Bench::new();
     let config = bench.config("{ kind = \"classification\" }", "label", &["train.epochs=1"]);
     let run = |seeds: &[u64]| {
@@ -443,6 +452,7 @@ fn figures_of_two_data_sets_do_not_meet_in_one_table() {
 
 #[test]
 fn a_run_does_not_go_on_over_other_development_data() {
+    let _held = crate::generator();
     let bench = Bench::new();
     let config = bench.config("{ kind = \"classification\" }", "label", &["train.epochs=2"]);
     let stop = AtomicBool::new(false);
@@ -460,6 +470,7 @@ fn a_run_does_not_go_on_over_other_development_data() {
 
 #[test]
 fn what_is_held_out_and_how_it_went_is_in_the_folder() {
+    let _held = crate::generator();
     let bench = Bench::new();
     let sets = ["data.dev=[]", "data.dev_fraction=0.2", "train.epochs=1"];
     let config = bench.config("{ kind = \"regression\" }", "score", &sets);
@@ -481,6 +492,7 @@ fn what_is_held_out_and_how_it_went_is_in_the_folder() {
 
 #[test]
 fn what_a_frozen_encoder_makes_of_texts_is_worked_out_once() {
+    let _held = crate::generator();
     let bench = Bench::new();
     for (task, label) in [
         ("{ kind = \"classification\" }", "label"),

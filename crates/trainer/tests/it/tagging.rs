@@ -1,7 +1,5 @@
 //! Fine-tuning on tagged sentences, end to end on a small random checkpoint: what is learnt, saved, resumed.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests, which clippy does not count as tests")]
-
 use burn::module::Module;
 use burn::tensor::Device;
 use cloze_data::labelled::LabelledSource;
@@ -20,15 +18,7 @@ use cloze_trainer::metrics::progress::{RunProgress, Silent, Status};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use tempfile::TempDir;
-
-/// Held by every test: a backend has one random generator for all threads of a process, and each step
-/// seeds it.
-fn generator() -> MutexGuard<'static, ()> {
-    static GENERATOR: Mutex<()> = Mutex::new(());
-    GENERATOR.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// A folder with a checkpoint, tagged sentences and a config.
 struct Bench {
@@ -170,7 +160,7 @@ fn reopen(folder: &Path) -> (TagTask, <TagTask as cloze_trainer::finetune::Task>
 }
 
 fn learns_and_is_saved_whole(crf: &str) {
-    let _held = generator();
+    let _held = crate::generator();
     let bench = Bench::new();
     let (tensors, dev) = bench.finish("run", &[crf, "task.crf_lr_scale=10"], false);
     let (main, f1) = dev.main();
@@ -205,17 +195,19 @@ fn learns_and_is_saved_whole(crf: &str) {
 
 #[test]
 fn softmax_learns_and_is_saved_whole() {
+    let _held = crate::generator();
     learns_and_is_saved_whole("task.crf=false");
 }
 
 #[test]
 fn a_crf_learns_and_is_saved_whole() {
+    let _held = crate::generator();
     learns_and_is_saved_whole("task.crf=true");
 }
 
 #[test]
 fn a_resumed_run_has_the_same_bits() {
-    let _held = generator();
+    let _held = crate::generator();
     for crf in ["task.crf=false", "task.crf=true"] {
         let bench = Bench::new();
         let sets = [crf, "train.epochs=2"];
@@ -230,7 +222,7 @@ fn a_resumed_run_has_the_same_bits() {
 
 #[test]
 fn the_crf_has_a_rate_of_its_own_unless_groups_say_otherwise() {
-    let _held = generator();
+    let _held = crate::generator();
     let bench = Bench::new();
     let transitions = |out: &str, sets: &[&str]| {
         let sets: Vec<&str> = ["task.crf=true", "train.epochs=1"].iter().chain(sets).copied().collect();
@@ -247,7 +239,7 @@ fn the_crf_has_a_rate_of_its_own_unless_groups_say_otherwise() {
 
 #[test]
 fn sentences_that_lose_words_keep_to_the_scheme() {
-    let _held = generator();
+    let _held = crate::generator();
     let bench = Bench::new();
     // More pieces than fit; the second word has none; what is cut off ends an entity.
     bench.write(
@@ -276,7 +268,7 @@ fn sentences_that_lose_words_keep_to_the_scheme() {
 
 #[test]
 fn a_share_is_held_out() {
-    let _held = generator();
+    let _held = crate::generator();
     let bench = Bench::new();
     let sets = ["data.dev=[]", "data.dev_fraction=0.25", "train.epochs=1", r#"task.predict_scheme="bioes""#];
     let (tensors, dev) = bench.finish("run", &sets, false);
@@ -295,7 +287,7 @@ fn a_share_is_held_out() {
 
 #[test]
 fn mistakes_are_named() {
-    let _held = generator();
+    let _held = crate::generator();
     let bench = Bench::new();
     let error = |sets: &[&str]| bench.run("run", sets, false, None).unwrap_err().to_string();
     let scheme = error(&[r#"task.scheme="bio""#]);

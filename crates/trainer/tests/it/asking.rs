@@ -1,7 +1,5 @@
 //! Models that were trained and saved are asked line by line, and say what training's own evaluation says.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests, which clippy does not count as tests")]
-
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -246,18 +244,21 @@ fn same_entities(value: &Value, row: &Value) -> bool {
 
 #[test]
 fn tags_by_themselves() {
+    let _held = crate::generator();
     let case = tags("");
     says_what_training_did(&case, same_entities);
 }
 
 #[test]
 fn tags_with_a_field() {
+    let _held = crate::generator();
     let case = tags("crf = true\npredict_scheme = 'bioes'\ncrf_lr_scale = 10.0");
     says_what_training_did(&case, same_entities);
 }
 
 #[test]
 fn answers_and_none() {
+    let _held = crate::generator();
     says_what_training_did(&answers(), |value, row| {
         // The report has the best answer's probability without none among the candidates.
         value["answer"] == row["predicted"]
@@ -266,6 +267,7 @@ fn answers_and_none() {
 
 #[test]
 fn choices_of_any_number() {
+    let _held = crate::generator();
     says_what_training_did(&choices(), |value, row| {
         let choice = value["choice"].as_u64().unwrap() as usize;
         row["choices"][choice] == row["predicted"] && same(&value["score"], &row["score"])
@@ -275,6 +277,7 @@ fn choices_of_any_number() {
 /// Without its `task.json` a folder is like one of transformers.
 #[test]
 fn folders_without_a_task_say_theirs_too() {
+    let _held = crate::generator();
     for case in [tags(""), answers(), choices()] {
         let trained = train(&case);
         // These have no windows, whose length `task.json` alone knows.
@@ -300,6 +303,7 @@ fn folders_without_a_task_say_theirs_too() {
 
 #[test]
 fn tags_have_weights_and_smoothing() {
+    let _held = crate::generator();
     // A tag without weight is never learnt, and the others are found everywhere.
     let case = tags("class_weights = [0.0, 1, 1, 1, 1]\nlabel_smoothing = 0.1");
     let trained = train(&case);

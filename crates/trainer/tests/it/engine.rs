@@ -1,6 +1,4 @@
 //! The engine with a recipe that is not the crate's own: a model without a Transformer, trained by public names alone.
-#![allow(missing_docs)]
-#![allow(clippy::unwrap_used, reason = "helpers of tests, which clippy does not count as tests")]
 
 use burn::module::{Module, Param};
 use burn::nn::Linear;
@@ -171,6 +169,7 @@ impl RunProgress for StopAfter<'_> {
 
 #[test]
 fn a_recipe_of_one_s_own_is_trained_measured_and_saved() {
+    let _held = crate::generator();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run");
     let outcome = run(&POINTS, &settings(200), &options(&path), &mut Silent).unwrap();
@@ -205,6 +204,7 @@ fn a_recipe_of_one_s_own_is_trained_measured_and_saved() {
 
 #[test]
 fn an_interrupted_run_ends_with_the_same_bits_and_records() {
+    let _held = crate::generator();
     let folder = tempfile::tempdir().unwrap();
     let whole = folder.path().join("whole");
     run(&POINTS, &settings(40), &options(&whole), &mut Silent).unwrap();
@@ -227,6 +227,7 @@ fn an_interrupted_run_ends_with_the_same_bits_and_records() {
 
 #[test]
 fn patience_ends_a_run_with_its_best_model() {
+    let _held = crate::generator();
     let folder = tempfile::tempdir().unwrap();
     // So high a rate learns nothing for long.
     let mut patient = settings(10_000);
@@ -255,6 +256,7 @@ fn patience_ends_a_run_with_its_best_model() {
 
 #[test]
 fn a_run_without_anything_to_measure_saves_its_last_model() {
+    let _held = crate::generator();
     let folder = tempfile::tempdir().unwrap();
     let unmeasured = Points { measured: false, ..POINTS };
     for export in [Export::Last, Export::Best] {
@@ -270,6 +272,7 @@ fn a_run_without_anything_to_measure_saves_its_last_model() {
 
 #[test]
 fn what_does_not_go_together_is_refused() {
+    let _held = crate::generator();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run");
     let stop = AtomicBool::new(false);
@@ -297,6 +300,7 @@ fn what_does_not_go_together_is_refused() {
 
 #[test]
 fn steps_that_are_not_finite_can_be_left_out() {
+    let _held = crate::generator();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run");
     let mut lenient = settings(20);
@@ -364,6 +368,7 @@ impl Plan for CurveConfig {
 
 #[test]
 fn a_config_of_one_s_own_runs_with_several_seeds() {
+    let _held = crate::generator();
     let folder = tempfile::tempdir().unwrap();
     let points = folder.path().join("points.txt");
     fs::write(&points, "x²").unwrap();

@@ -1,6 +1,4 @@
 //! The masked-LM head put to use: pretraining gone on with from a checkpoint, and prompts.
-#![allow(missing_docs)]
-#![allow(clippy::unwrap_used, reason = "helpers of tests, which clippy does not count as tests")]
 
 use burn::tensor::Device;
 use cloze_evaluation::figures::Figures;
@@ -196,6 +194,7 @@ fn first_evaluation(run: &Path) -> Figures {
 
 #[test]
 fn pretraining_goes_on_from_a_checkpoint() {
+    let _held = crate::generator();
     let bench = Bench::new();
     let device = Device::flex();
     let path = bench.checkpoint("encoder", Family::BERT, false);
@@ -230,6 +229,7 @@ fn pretraining_goes_on_from_a_checkpoint() {
 
 #[test]
 fn every_family_goes_on_with_what_heads_it_has() {
+    let _held = crate::generator();
     let bench = Bench::new();
     for &family in Family::ALL {
         let path = bench.checkpoint(&format!("{family}"), family, true);
@@ -265,6 +265,7 @@ fn every_family_goes_on_with_what_heads_it_has() {
 
 #[test]
 fn what_a_checkpoint_cannot_do_is_said_before_the_corpus_is_read() {
+    let _held = crate::generator();
     let bench = Bench::new();
     let path = bench.checkpoint("model", Family::BERT, true);
     let plain = format!("{{ path = {path:?} }}");
@@ -290,6 +291,7 @@ fn what_a_checkpoint_cannot_do_is_said_before_the_corpus_is_read() {
 
 #[test]
 fn an_interrupted_run_from_a_checkpoint_ends_with_the_same_bits() {
+    let _held = crate::generator();
     let bench = Bench::new();
     let path = bench.checkpoint("encoder", Family::BERT, false);
     let config = bench.pretraining(&format!("{{ path = {path:?}, attention_dropout = 0.2 }}"), &[]);
@@ -305,6 +307,7 @@ fn an_interrupted_run_from_a_checkpoint_ends_with_the_same_bits() {
 
 #[test]
 fn a_pretraining_runs_model_is_prompted() {
+    let _held = crate::generator();
     let bench = Bench::new();
     let new = "{ n_layers = 2, d_model = 32, n_heads = 2, d_ff = 64, max_positions = 32 }";
     let vocabulary = "tokenizer={ kind = \"train-wordpiece\", vocab_size = 120 }";
@@ -356,6 +359,7 @@ fn a_pretraining_runs_model_is_prompted() {
 
 #[test]
 fn a_few_shots_are_drawn_by_the_seed() {
+    let _held = crate::generator();
     let bench = Bench::new();
     let path = bench.checkpoint("model", Family::BERT, true);
     let sets = ["data.shots=4", "train.epochs=3", "model.dropout.hidden=0.1"];
@@ -387,6 +391,7 @@ fn a_few_shots_are_drawn_by_the_seed() {
 
 #[test]
 fn what_a_prompt_needs_is_said() {
+    let _held = crate::generator();
     let bench = Bench::new();
     let path = bench.checkpoint("model", Family::BERT, true);
     let mut runs = 0..;
