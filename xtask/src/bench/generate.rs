@@ -24,7 +24,7 @@ const NEW: [u32; 2] = [16, 144];
 const PROMPT: &str = "The history of the world is";
 
 /// nanoGPT's configuration for a CPU, ours.
-const NANO: &str = "configs/shakespeare-char.toml";
+const NANO: &str = "configs/gpt-shakespeare-char.toml";
 
 /// What is measured, and how.
 #[derive(clap::Args)]

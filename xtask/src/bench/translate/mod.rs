@@ -29,7 +29,7 @@ pub struct Args {
     /// A few minutes: sixty steps of each model, which learn nothing.
     #[arg(long, conflicts_with_all = ["timing_only", "write"])]
     quick: bool,
-    /// Only these models, such as transformer,rnn: beginnings of their names.
+    /// Only these models, such as transformer: beginnings of their names.
     #[arg(long, value_delimiter = ',', value_name = "MODELS", conflicts_with = "write")]
     models: Vec<String>,
     /// Train anew what is kept.
@@ -94,24 +94,13 @@ pub fn run(args: &Args) -> Result<()> {
 
 /// The models that are asked for.
 fn chosen(names: &[String]) -> Result<Vec<&'static Model>> {
-    if names.is_empty() {
-        return Ok(MODELS.iter().collect());
+    let is = |model: &Model, name: &String| begins(model.name, name);
+    if let Some(name) = names.iter().find(|name| !MODELS.iter().any(|model| is(model, name))) {
+        let known: Vec<&str> = MODELS.iter().map(|model| model.name).collect();
+        bail!("no model {name:?}; there are: {}", known.join("; "))
     }
-    let mut chosen = Vec::new();
-    for name in names {
-        let found: Vec<&Model> = MODELS.iter().filter(|model| begins(model.name, name)).collect();
-        if found.is_empty() {
-            let known: Vec<&str> = MODELS.iter().map(|model| model.name).collect();
-            bail!("no model {name:?}; there are: {}", known.join("; "))
-        }
-        chosen.extend(
-            found
-                .into_iter()
-                .filter(|model| !chosen.iter().any(|one: &&Model| one.name == model.name))
-                .collect::<Vec<_>>(),
-        );
-    }
-    Ok(chosen)
+    let wanted = |model: &&Model| names.is_empty() || names.iter().any(|name| is(model, name));
+    Ok(MODELS.iter().filter(wanted).collect())
 }
 
 fn begins(name: &str, beginning: &str) -> bool {
@@ -251,13 +240,14 @@ mod tests {
     #[test]
     fn models_are_chosen_by_the_beginnings_of_their_names() {
         let names = |line: &str| {
-            let names: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+            let names: Vec<String> = line.split_terminator(", ").map(str::to_owned).collect();
             chosen(&names).map(|models| models.iter().map(|model| model.name).collect::<Vec<_>>())
         };
         assert_eq!(names("").unwrap().len(), MODELS.len());
-        assert_eq!(names("transformer rnn").unwrap()[2..], ["RNN", "RNN with attention"]);
-        assert_eq!(names("rnn RNN").unwrap(), ["RNN", "RNN with attention"]);
-        assert!(names("lstm").unwrap_err().to_string().starts_with("no model \"lstm\"; there are: RNN; "));
-        assert_eq!(models::TRANSFORMER.name, "Transformer");
+        assert_eq!(names("transformer").unwrap(), ["Transformer", "Transformer, en→fr"]);
+        assert_eq!(names("transformer, TRANS").unwrap().len(), 2);
+        assert!(
+            names("lstm").unwrap_err().to_string().starts_with("no model \"lstm\"; there are: Transformer; ")
+        );
     }
 }

@@ -36,12 +36,22 @@ impl Model {
 
 /// From the first to the last station of the road.
 pub const MODELS: &[Model] = &[
-    Model::new("RNN", "multi30k-rnn"),
-    Model::new("RNN with attention", "multi30k-rnn-attention").beside(2.0),
-    Model::new("ConvS2S", "multi30k-conv"),
     Model::new("Transformer", "multi30k-transformer").beside(1.5),
-    Model { target: "fr", ..Model::new("Transformer, en→fr", "multi30k-transformer-fr") },
+    Model { target: "fr", ..Model::new("Transformer, en→fr", "multi30k-enfr-transformer") },
 ];
 
 /// The model that is used to time decoding.
-pub const TRANSFORMER: &Model = &MODELS[3];
+pub const TRANSFORMER: &Model = &MODELS[0];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_model_has_its_config() {
+        for model in MODELS {
+            assert!(model.path().is_file(), "{}", model.path().display());
+        }
+        assert_eq!(TRANSFORMER.name, "Transformer");
+    }
+}
