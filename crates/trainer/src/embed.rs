@@ -14,17 +14,14 @@ use std::path::Path;
 
 pub use cloze_model::bert::{Pooling, SentencePooling};
 
-/// What to decide otherwise than a model's folder does.
+/// What overrides the settings in a model's folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EmbedConfig {
-    /// The pooling in place of that of the folder's sentence-transformers modules, or of the mean where
-    /// there are none.
+    /// The pooling. Default: what the folder's sentence-transformers modules say, or the mean if there are none.
     pub pooling: Option<SentencePooling>,
-    /// Whether embeddings are scaled to length 1, in place of what the modules say; they are not where
-    /// there are none.
+    /// Whether embeddings are scaled to length 1. Default: what the modules say, or no if there are none.
     pub normalize: Option<bool>,
-    /// The most tokens of a batch, padding among them where the device needs it. A longer text makes a batch
-    /// of its own.
+    /// The most tokens in a batch, including padding if the device needs it. A longer text is a batch of its own.
     pub batch_tokens: usize,
     /// Whether the layers multiply in 8 bits: faster, and a little less exact.
     pub int8: bool,
@@ -67,18 +64,18 @@ pub struct Embedder {
     report: LoadReport,
 }
 
-/// Some texts' embeddings.
+/// The embeddings of several texts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Embeddings {
     /// `[texts · width]`, in the order of the texts.
     pub values: Vec<f32>,
-    /// Texts that were longer than [`Embedder::max_len`] and are embedded without their ends.
+    /// How many texts were longer than [`Embedder::max_len`] and were cut at their ends.
     pub truncated: usize,
 }
 
 impl Embedder {
     /// Loads a Hugging Face folder: `config.json`, `model.safetensors`, a tokenizer, and the modules of
-    /// sentence-transformers where it has them. `device` is one without autodiff.
+    /// sentence-transformers if it has them. `device` is one without autodiff.
     ///
     /// # Errors
     /// Whatever is missing or damaged in the folder, by name; a pooling or module of sentence-transformers
@@ -130,12 +127,12 @@ impl Embedder {
         self.max_len
     }
 
-    /// What the checkpoint lacks and what of it was not used.
+    /// Which parameters the checkpoint lacks, and which of its tensors are not used.
     pub fn report(&self) -> &LoadReport {
         &self.report
     }
 
-    /// Embeds texts, in batches sorted by length. The embedding of a text of no token is zero.
+    /// Embeds texts, in batches sorted by length. The embedding of a text without tokens is zero.
     ///
     /// # Errors
     /// [`cloze_tokenizer::Error::Batch`] with the first text that the tokenizer fails on;
@@ -206,7 +203,7 @@ impl Embedder {
         Ok(Embeddings { values, truncated })
     }
 
-    /// How many of `order`, which ascends in length, make the next batch.
+    /// How many texts of `order`, which is sorted by ascending length, are in the next batch.
     fn batch_size(&self, order: &[usize], encodings: &[Encoding]) -> usize {
         let packed = self.model.takes_packed();
         let mut tokens = 0;
@@ -229,7 +226,7 @@ impl Embedder {
     }
 }
 
-/// To length 1; a vector of zeros stays one.
+/// Scales a vector to length 1. A vector of zeros stays as it is.
 fn normalize(embedding: &mut [f32]) {
     let norm = embedding.iter().map(|x| x * x).sum::<f32>().sqrt().max(1e-12);
     embedding.iter_mut().for_each(|x| *x /= norm);

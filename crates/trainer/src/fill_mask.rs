@@ -1,4 +1,4 @@
-//! Filling masks: a pretrained BERT asked what it was trained on.
+//! Filling masks: asking a pretrained BERT for the pieces that masks stand for.
 
 use crate::fit::check_fit;
 use crate::input;
@@ -26,7 +26,7 @@ pub struct FillMask {
     mask: u32,
 }
 
-/// What a mask may stand for.
+/// A piece that a mask may stand for.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Candidate {
     /// The piece's id.

@@ -1,4 +1,4 @@
-//! What a pretraining run starts from: random weights, or a checkpoint's.
+//! What a pretraining run starts from: random weights, or those of a checkpoint.
 
 use crate::config::{ModelSection, PretrainedModel, RunConfig};
 use crate::fit::check_fit;
@@ -31,7 +31,7 @@ pub(crate) struct InitialModel {
     pub model: BertForPreTraining,
     /// What it is saved as.
     pub save: SaveConfig,
-    /// What a checkpoint lacked and what of it is not used.
+    /// Which parameters the checkpoint lacks, and which of its tensors are not used.
     pub report: LoadReport,
 }
 
@@ -63,7 +63,7 @@ impl InitialModel {
         }
     }
 
-    /// With a head for pairs where there are pairs, and else for masked pieces alone. Heads that the checkpoint
+    /// With a head for pairs if there are pairs, otherwise with the masked-LM head alone. Heads that the checkpoint
     /// lacks are new.
     fn pretrained(
         config: &RunConfig,

@@ -1,4 +1,4 @@
-//! What a run needs of memory, worked out before it allocates.
+//! How much memory a run needs, computed before it allocates.
 
 use crate::config::{ModelSection, RunConfig};
 use crate::{Result, TrainerError, recompute};
@@ -10,15 +10,15 @@ use std::fmt;
 
 /// Bytes of an FP32 number.
 const FLOAT: u64 = 4;
-/// Numbers that an optimiser keeps of each that it trains: both moments.
+/// Numbers that an optimiser keeps for each one that it trains: both moments.
 const MOMENTS: u64 = 2;
 /// Bytes of a token in a batch: its id, its type, and whether it is ignored.
 const TOKEN: u64 = 9;
-/// The shortest sequence that there is, in tokens: one between two special ones.
+/// The shortest possible sequence, in tokens: one token between two special ones.
 const SHORTEST: f64 = 3.0;
 
-/// What training needs of memory, in bytes, on a device with [fused operations](cloze_model::ops); others keep more
-/// of the forward pass. What overflows is [`u64::MAX`].
+/// How much memory training needs, in bytes, on a device with [fused operations](cloze_model::ops). Other devices keep
+/// more of the forward pass. A number that overflows is [`u64::MAX`].
 ///
 /// Shown as `about 1.9 GB: parameters 438 MB, …`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,18 +29,18 @@ pub struct MemoryEstimate {
     pub gradients: u64,
     /// The optimiser's moments.
     pub moments: u64,
-    /// What the backward pass of one micro-batch needs of its forward pass. 0 of a model that is frozen in part,
-    /// which keeps less, by an amount that depends on what is frozen.
+    /// What the forward pass of one micro-batch keeps for the backward pass. 0 if the model is partly frozen: it then
+    /// keeps less, by an amount that depends on what is frozen.
     pub activations: u64,
     /// What `activations` would be with recomputed layers.
     pub recomputed: u64,
     /// The micro-batches.
     pub batches: u64,
-    /// The copy of the parameters that the model is saved from in the end; a checkpoint is written tensor by tensor.
+    /// The copy of the parameters from which the model is saved at the end. A checkpoint is written tensor by tensor.
     pub saving: u64,
 }
 
-/// How much is trained on at once.
+/// The size of a micro-batch.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Load {
     /// Sequences of a micro-batch.
@@ -118,7 +118,7 @@ impl fmt::Display for MemoryEstimate {
     }
 }
 
-/// The keys of a config that decide how much memory a run needs, with their values, for whoever has to lower one.
+/// The keys of a config that decide how much memory a run needs, with their values, so that an error can name them.
 pub(crate) struct Keys {
     /// Of the model's size.
     pub model: String,
@@ -128,7 +128,7 @@ pub(crate) struct Keys {
     pub can_recompute: bool,
 }
 
-/// Refuses a run whose steps need `least` at least, where the machine is known to have less.
+/// Refuses a run whose steps need at least `least`, if the machine is known to have less.
 ///
 /// # Errors
 /// [`TrainerError::Memory`].
@@ -167,7 +167,7 @@ pub(crate) fn pretraining(
     MemoryEstimate::new(encoder, parameters, parameters, load)
 }
 
-/// Refuses a new model that cannot be pretrained here, however short the examples are. Nothing of it is allocated.
+/// Refuses a new model that cannot be pretrained here, however short its examples are. Nothing is allocated for it.
 ///
 /// # Errors
 /// [`TrainerError::Memory`], and those of an `encoder` that does not fit together.
@@ -183,7 +183,7 @@ pub(crate) fn check_new(
     check(&least, memory, &keys(config, encoder, device))
 }
 
-/// How many numbers a model's parameters have. None is drawn that has not been.
+/// How many numbers a model's parameters have. Initial values that are not drawn yet stay so.
 pub(crate) fn n_parameters<M: Module>(model: &M) -> u64 {
     let sizes = weights::shapes(model).into_iter().map(|(_, shape)| shape);
     sizes.fold(0, |all, shape| all.saturating_add(product(shape.into_iter().map(|size| size as u64))))

@@ -24,20 +24,21 @@ use cloze_model::tasks::{BertForQuestionAnswering, DropoutOverrides, SpanLogits,
 use cloze_tokenizer::Tokenizer;
 use std::path::Path;
 
-/// Extractive question answering (Devlin et al. 2019, §4.2 and §4.3), windows over contexts that are too long.
+/// Extractive question answering (Devlin et al. 2019, §4.2 and §4.3). Contexts that are too long are divided into
+/// overlapping windows.
 ///
-/// Features are windows, trained on as transformers' `run_qa` does: one without the whole answer points to the
-/// token that stands for none. Unlike there, the softmax is over the tokens that an answer may begin or end at:
-/// the context's, and the one that stands for none. The question and padding have no part in it.
+/// A feature is a window. As in transformers' `run_qa`, the target of a window that does not hold the whole answer is
+/// the token that stands for no answer. Unlike there, the softmax is over the tokens that an answer may begin or end
+/// at: the context's, and the one that stands for no answer. The question and padding are left out of it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct AnswerTask {
     /// Context tokens that a window shares with the one before.
     pub stride: usize,
-    /// Tokens of a question at most.
+    /// The most tokens of a question.
     pub max_question: usize,
-    /// How answers are chosen. With a threshold questions may have none, and are scored as those of SQuAD 2.0.
+    /// How answers are chosen. With a threshold, a question may have no answer and is scored as in SQuAD 2.0.
     pub choose: AnswerConfig,
-    /// Answers that are listed beside the best one when a model is asked.
+    /// How many answers are listed beside the best one when a model is asked.
     pub listed: usize,
 }
 
@@ -65,8 +66,8 @@ impl AnswerTask {
         }
     }
 
-    /// The task that a config describes, and its training examples. Without a threshold it gets that of 0 where
-    /// some of these have no answer.
+    /// The task that a config describes, and its training examples. If the config has no threshold and some of the
+    /// examples have no answer, the threshold is 0.
     ///
     /// # Errors
     /// Those of [`of`](Self::of) and of reading the data.

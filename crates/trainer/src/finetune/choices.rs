@@ -1,4 +1,4 @@
-//! The right one of several choices.
+//! Multiple choice: picking the right one of several texts.
 
 use super::config::TaskSection;
 use super::kinds::{OpenedModel, SavedModel, TaskKind};
@@ -21,7 +21,7 @@ use cloze_model::{HasBackbone, ParamInit};
 use cloze_tokenizer::Tokenizer;
 use std::path::Path;
 
-/// The score of a choice that an example does not have.
+/// The score in place of a choice that an example does not have.
 const ABSENT: f32 = -1e9;
 
 /// Multiple choice (Devlin et al. 2019, §4.4); examples may differ in how many choices they have.
@@ -162,7 +162,8 @@ fn scores(model: &BertForMultipleChoice, batch: &[&ChoiceFeatures], device: &Dev
     model.forward(input(&model.bert, &sequences, device), 1)
 }
 
-/// `[choices, 1]` to `[batch, most choices]`, where an example has fewer with a score that softmax makes 0.
+/// `[choices, 1]` to `[batch, most choices]`. An example with fewer choices is filled up with a score whose softmax is
+/// 0.
 fn side_by_side(scores: Tensor<2>, batch: &[&ChoiceFeatures]) -> Tensor<2> {
     let most = batch.iter().map(|features| features.choices.len()).max().unwrap_or(0);
     let shape = [batch.len(), most];

@@ -58,19 +58,20 @@ pub struct FineTuneConfig {
 pub enum TaskSection {
     /// A class of each text or pair of texts.
     Classification {
-        /// The classes in the order of the head's outputs; those of the training data where there are none.
+        /// The classes, in the order of the head's outputs. Default: the classes of the training data.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         labels: Vec<String>,
-        /// What each class counts in the loss, in the order of the labels.
+        /// The weight of each class in the loss, in the order of the labels.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         class_weights: Vec<f32>,
         /// The share of each target that is spread over all classes. Default 0.
         #[serde(default)]
         label_smoothing: f64,
-        /// The class that precision, recall and F1 are of, where there are two. Default the second.
+        /// If there are two classes, the one that precision, recall and F1 refer to. Default: the second.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         positive: Option<String>,
-        /// What of the encoder's states is classified; without it, what the family's own class does.
+        /// How the encoder's states are pooled for the head. Default: as the family's own class in transformers does
+        /// it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pooling: Option<Pooling>,
     },
@@ -85,17 +86,17 @@ pub enum TaskSection {
         /// Tokens that a window over a long text shares with the one before. Default 128.
         #[serde(default = "stride")]
         stride: usize,
-        /// Tokens of a question at most; a longer one is cut at its end. Default 64.
+        /// The most tokens of a question. A longer one is cut at its end. Default 64.
         #[serde(default = "max_question")]
         max_question: usize,
-        /// Tokens of an answer at most. Default 30.
+        /// The most tokens of an answer. Default 30.
         #[serde(default = "max_answer")]
         max_answer: usize,
-        /// First and last tokens of a window that are tried with each other. Default 20.
+        /// How many first and how many last tokens of a window are tried with each other. Default 20.
         #[serde(default = "n_best")]
         n_best: usize,
-        /// No answer is given where none scores above the best by more than this, as in SQuAD 2.0. Without it, 0
-        /// where training data has questions without an answer, else there always is one.
+        /// No answer is given if the score for none exceeds that of the best answer by more than this (SQuAD 2.0).
+        /// Default: 0 if the training data has questions without an answer; otherwise every question is answered.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         null_threshold: Option<f64>,
     },
@@ -134,23 +135,23 @@ fn n_best() -> usize {
 pub struct FineTuneModel {
     /// The Hugging Face folder, relative to the current directory; programs may take a hub's name too.
     pub path: PathBuf,
-    /// Whether the checkpoint's weights are left aside for random ones, of which only the seed decides: its network
-    /// and tokenizer as if never trained, to see what pretraining is worth. Default false.
+    /// Whether the checkpoint's weights are ignored. The seed then initialises new ones for its network, and its
+    /// tokenizer stays, which shows what pretraining is worth. Default false.
     #[serde(default)]
     pub untrained: bool,
-    /// Other dropout than the checkpoint's.
+    /// Dropout probabilities that replace the checkpoint's.
     #[serde(default)]
     pub dropout: DropoutOverrides,
     /// Patterns for the paths of parameters that stay as they are, such as `bert.*` for the whole encoder.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub freeze: Vec<String>,
-    /// So many first layers and the embeddings stay as they are. Default none.
+    /// How many of the first layers are frozen, together with the embeddings. Default none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub freeze_layers: Option<usize>,
     /// Each layer's learning rate is this times that of the layer above it. Default 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub layer_decay: Option<f64>,
-    /// Low-rank adapters, trained in the encoder's stead and merged into it at the end.
+    /// Low-rank adapters, which are trained instead of the encoder and merged into it at the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lora: Option<LoraConfig>,
 }
@@ -165,21 +166,21 @@ pub struct DataSection {
     /// Files to measure with during training, read as the training data. Default none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dev: Vec<String>,
-    /// The share of the training data that is held out to measure with during training, in place of files.
+    /// The share of the training data that is held out to measure with during training, instead of files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dev_fraction: Option<f64>,
     /// Files to measure the result with, read as the training data. Default none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub test: Vec<String>,
-    /// Tokens of a sequence at most. Default 128, for answers 384.
+    /// The most tokens of a sequence. Default 128, and 384 for answers.
     #[serde(default = "unset")]
     pub max_len: usize,
-    /// Train on so many examples of each class, drawn by the seed, of what is not held out. Default on all.
+    /// How many examples of each class are trained on. The seed draws them from what is not held out. Default: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shots: Option<usize>,
 }
 
-/// What no file can say, to be replaced by the task's default.
+/// A value that no file can have. The task's default replaces it.
 fn unset() -> usize {
     usize::MAX
 }
@@ -189,12 +190,12 @@ fn unset() -> usize {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct FineTuneTrain {
-    /// Passes over the training data; 0 for a prompt that is only measured.
+    /// Passes over the training data. 0 measures a prompt without training.
     pub epochs: u64,
-    /// Examples in one micro-batch: what is in memory at once.
+    /// Examples in one micro-batch, which are in memory at once.
     pub batch_size: usize,
-    /// Tokens of a micro-batch at most, counted with padding to its longest example: where examples are long, it has
-    /// fewer of them than `batch_size`. Default no limit.
+    /// The most tokens of a micro-batch, counted with padding to its longest example. If examples are long, a
+    /// micro-batch has fewer than `batch_size`. Default: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch_tokens: Option<usize>,
     /// Micro-batches averaged into one step. Default 1.
@@ -219,14 +220,14 @@ pub struct FineTuneTrain {
 pub struct FineTuneEval {
     /// Evaluations in an epoch, the last one at its end. Default 1.
     pub per_epoch: u64,
-    /// The figure that the best model has the best of; the task's usual one where there is none.
+    /// The figure that decides which model is the best. Default: the task's usual one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metric: Option<String>,
-    /// Evaluations without a better figure, or an equal one and a lower loss, after which training ends; without
-    /// it, it never ends early.
+    /// Training ends after so many evaluations in a row without a better figure, or an equal figure and a lower loss.
+    /// Without this key it never ends early.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub patience: Option<u64>,
-    /// Tokens in a batch of an evaluation; no result depends on it but in the last digits. Default 2,048.
+    /// Tokens in a batch of an evaluation. Only the last digits of results depend on it. Default 2,048.
     pub batch_tokens: usize,
 }
 
@@ -237,10 +238,11 @@ impl Default for FineTuneEval {
 }
 
 impl FineTuneConfig {
-    /// Whether the config at `path` is one of these: it has a `[task]`.
+    /// Whether the config at `path` describes fine-tuning: whether it has a `[task]`.
     ///
     /// # Errors
-    /// [`TrainerError::Io`](crate::TrainerError::Io), [`TrainerError::ConfigSyntax`](crate::TrainerError::ConfigSyntax).
+    /// [`TrainerError::Io`](crate::TrainerError::Io),
+    /// [`TrainerError::ConfigSyntax`](crate::TrainerError::ConfigSyntax).
     pub fn is_at(path: &Path) -> Result<bool> {
         layered::has_table(path, "task")
     }
@@ -253,8 +255,8 @@ impl FineTuneConfig {
         Self::parse(&layered::text(path)?, &layered::stem(path), &Place::file(path), sets)
     }
 
-    /// Resolves a config's `text`, which stands in `file`, with the `sets` laid over it; `name` is the run's if the text
-    /// gives none.
+    /// Resolves a config's `text`, which stands in `file`, with the `sets` laid over it; `name` is the run's if the
+    /// text gives none.
     ///
     /// # Errors
     /// As [`RunConfig::parse`](crate::config::RunConfig::parse).

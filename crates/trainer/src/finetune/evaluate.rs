@@ -1,4 +1,4 @@
-//! A model's outputs on a whole split, and what they are worth.
+//! A model's outputs on a whole split, and their figures.
 
 use super::task::{Encoded, Task};
 use crate::engine::Advance;
@@ -8,9 +8,9 @@ use cloze_evaluation::figures::Figures;
 use cloze_evaluation::report::Predictions;
 use cloze_ops::on_awake_cores;
 
-/// What a model predicts for examples. `model` and `device` are without autodiff; batches are of similar length
-/// and of about `batch_tokens` tokens, which no output depends on but in the last digits; `progress`
-/// is told of each.
+/// What a model predicts for examples. `model` and `device` are without autodiff. Batches have about `batch_tokens`
+/// tokens in sequences of similar length; only the last digits of outputs depend on that. `progress` is told of each
+/// batch.
 pub fn predict<T: Task>(
     task: &T,
     model: &T::Model,
@@ -36,7 +36,7 @@ pub fn outputs<T: Task>(
     in_batches(task, features, batch_tokens, work, progress)
 }
 
-/// What `work` makes of each of the features, which it is given in batches of similar length.
+/// What `work` makes of each feature. It gets them in batches of similar length.
 pub(super) fn in_batches<T: Task, R>(
     task: &T,
     features: &[T::Features],
@@ -60,7 +60,7 @@ pub(super) fn in_batches<T: Task, R>(
     restore(&batches, outputs)
 }
 
-/// The figures of predictions, `metric` the main one of them where it is given.
+/// The figures of predictions. `metric`, if given, is the main one.
 ///
 /// # Errors
 /// [`EvaluationError::NoFigure`](cloze_evaluation::EvaluationError::NoFigure).

@@ -5,8 +5,8 @@ use cloze_data::derive_seed;
 /// Tells these random numbers from all others that a seed gives.
 const HELD_OUT_STREAM: u64 = 0x4E1D;
 
-/// Whether each of `n` examples is held out: the share of them to the nearest number, one at least. It depends on
-/// the seed, the places and their number alone.
+/// For each of `n` examples, whether it is held out. Their number is the share of `n`, rounded, and at least 1. The
+/// choice depends only on the seed and `n`.
 pub(super) fn held_out(n: usize, share: f64, seed: u64) -> Vec<bool> {
     let count = ((share * n as f64).round() as usize).clamp(1, n.max(1));
     let mut places: Vec<usize> = (0..n).collect();

@@ -1,4 +1,5 @@
-//! The kinds of tasks that a config can name. Whatever depends on the kind is behind one trait, and chosen in one place.
+//! The kinds of tasks that a config can name. Whatever depends on the kind is behind one trait, and chosen in one
+//! place.
 
 use super::config::{FineTuneConfig, TaskSection};
 use super::predict::PredictTask;
@@ -24,12 +25,12 @@ pub(super) trait TaskKind {
         Ok(())
     }
 
-    /// Tokens of a sequence at most, where a config does not say.
+    /// The most tokens of a sequence, if a config does not say.
     fn default_max_len(&self) -> usize {
         128
     }
 
-    /// Whether a model has to be trained before it says anything.
+    /// Whether a model has to be trained before it can predict anything.
     fn needs_training(&self) -> bool {
         true
     }

@@ -1,8 +1,7 @@
-//! Fine-tuning: labelled data and a checkpoint to a model for a task, and how good it is.
+//! Fine-tuning: from labelled data and a checkpoint to a model for a task, and how good that is.
 //!
 //! [`FineTuneConfig`] says all of a run, [`fine_tune`] carries it out. A kind of task is a [`Task`], such as
-//! [`TextTask`]: what its examples become, its loss, and what it predicts. A [`Predictor`] is a model's folder
-//! that is asked.
+//! [`TextTask`]: what its examples become, its loss, and what it predicts. A [`Predictor`] asks the model in a folder.
 
 mod answers;
 mod choices;

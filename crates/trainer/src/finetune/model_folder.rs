@@ -1,4 +1,4 @@
-//! A fine-tuned model's folder: what transformers reads, and beside it which task it is.
+//! A fine-tuned model's folder: what transformers reads, and a file that says which task it is for.
 
 use super::config::TaskSection;
 use super::tags::TaggingSection;
@@ -17,7 +17,7 @@ use std::path::Path;
 /// The file's name in a model's folder.
 pub const TASK_FILE: &str = "task.json";
 
-/// What `config.json` has no place for, as a model's folder keeps it.
+/// `task.json`: what `config.json` has no place for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TaskFile {
@@ -25,16 +25,16 @@ pub struct TaskFile {
     pub task: TaskSection,
     /// Tokens of a sequence at most.
     pub max_len: usize,
-    /// Whether it is of pairs of texts, or of single ones, where that is known and the task could be of both.
+    /// Whether inputs are pairs of texts or single texts, if that is known and the task allows both.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pairs: Option<bool>,
 }
 
 impl TaskFile {
-    /// Reads a folder's; none where it has no such file.
+    /// Reads that of a folder; `None` if it has no such file.
     ///
     /// # Errors
-    /// [`TrainerError::Io`], and [`TrainerError::BadTaskFile`] for a file that is none.
+    /// [`TrainerError::Io`], and [`TrainerError::BadTaskFile`] for a malformed file.
     pub fn read(folder: &Path) -> Result<Option<Self>> {
         let path = folder.join(TASK_FILE);
         if !path.exists() {
@@ -53,7 +53,7 @@ impl TaskFile {
     /// with answers are cut as transformers' examples do, in windows of at most 384 tokens.
     ///
     /// # Errors
-    /// [`TrainerError::BadTaskFile`] for a model of which no task can be told.
+    /// [`TrainerError::BadTaskFile`] for a model whose task cannot be determined.
     pub fn of_config(folder: &Path, config: &PretrainedConfig, tokenizer: &Tokenizer) -> Result<Self> {
         let task = of_config(config)
             .map_err(|reason| TrainerError::BadTaskFile { path: folder.join("config.json"), reason })?;

@@ -1,4 +1,4 @@
-//! A model's folder that is asked: JSON in, JSON out, or a split of labelled data.
+//! Asking the model in a folder: JSON in, JSON out, or a split of labelled data.
 
 use super::config::{FineTuneConfig, TaskSection};
 use super::evaluate::{figures, outputs};
@@ -37,10 +37,10 @@ pub struct Predictor {
     max_positions: usize,
 }
 
-/// What a model says of lines of input.
+/// A model's answers to lines of input.
 #[derive(Debug)]
 pub struct Predicted {
-    /// A JSON value for each line before the one that cannot be read; of an empty one `null`.
+    /// A JSON value for each line before the first one that cannot be read; `null` for an empty line.
     ///
     /// | task | line | value |
     /// | --- | --- | --- |
@@ -50,9 +50,9 @@ pub struct Predicted {
     /// | answers | `{"question": …, "context": …}` | `{"answer": …, "start": …, "end": …, "score": …}` |
     /// | choices | `{"text": …, "choices": […]}`, `context` for `text` | `{"choice": …, "score": …, "scores": […]}` |
     pub values: Vec<Value>,
-    /// Lines that had more than [`Predictor::max_len`] tokens and were cut.
+    /// How many lines had more than [`Predictor::max_len`] tokens and were cut.
     pub truncated: usize,
-    /// What is wrong with the line after those, [`TrainerError::BadInput`], if one cannot be read.
+    /// What is wrong with the line after those, if it cannot be read: [`TrainerError::BadInput`].
     pub refused: Option<TrainerError>,
 }
 
@@ -61,11 +61,11 @@ pub struct Predicted {
 pub enum EvaluationData<'a> {
     /// All of these files.
     Files(&'a [String]),
-    /// Those of the training data that a run with the config holds out, by its `data.dev_fraction` and its seed.
+    /// The part of the training data that a run with this config holds out, by its `data.dev_fraction` and its seed.
     HeldOut,
 }
 
-/// What a model is worth on a split of labelled data.
+/// How good a model is on a split of labelled data.
 pub struct Measurement {
     /// The figures.
     pub figures: Figures,
@@ -78,15 +78,15 @@ pub struct Measurement {
 }
 
 impl Predictor {
-    /// Loads a fine-tuned folder, or any of a class of transformers that has a counterpart here: the task is
-    /// that of `task.json`, and without one what `architectures`, `problem_type` and `id2label` say.
+    /// Loads a fine-tuned folder, or one of any class of transformers that has a counterpart here. `task.json` says the
+    /// task; without that file, `architectures`, `problem_type` and `id2label` do.
     ///
     /// With `int8` the encoder's layers multiply in 8 bits: faster, and a little less exact. `device` is one
     /// without autodiff.
     ///
     /// # Errors
-    /// Whatever is missing or damaged in the folder, by name; [`TrainerError::BadTaskFile`] for a task that
-    /// cannot be told, [`TrainerError::NoTaskHead`] for a model that was never trained for it,
+    /// Whatever is missing or damaged in the folder, by name; [`TrainerError::BadTaskFile`] if the task
+    /// cannot be determined, [`TrainerError::NoTaskHead`] for a model that was never trained for it,
     /// [`TrainerError::VocabularyMismatch`], [`TrainerError::UnfitTokenizer`].
     pub fn load(folder: &Path, device: &Device, int8: bool) -> Result<Self> {
         let tokenizer = Tokenizer::load(folder)?;
@@ -111,12 +111,12 @@ impl Predictor {
         &self.section
     }
 
-    /// Tokens of a sequence at most, special ones among them.
+    /// The most tokens of a sequence, including special ones.
     pub fn max_len(&self) -> usize {
         self.setup.max_len
     }
 
-    /// Has each prediction list the `n` best answers as `n_best`, or as many as the task keeps (its own `n_best`).
+    /// Lets each prediction list the `n` best answers as `n_best`, or as many as the task keeps (its own `n_best`).
     ///
     /// # Errors
     /// [`TrainerError::Setting`] for a task whose predictions have no such list.
@@ -130,11 +130,11 @@ impl Predictor {
         }
     }
 
-    /// What the model says of lines of input, up to the first that cannot be read. No prediction depends on other
-    /// lines, but in the last digits. `progress` is told of each batch.
+    /// The model's answers to lines of input, up to the first line that cannot be read. Only the last digits of a
+    /// prediction depend on the other lines. `progress` is told of each batch.
     ///
     /// # Errors
-    /// A folder's length of sequences that has no room for a token of each text.
+    /// A folder whose longest sequence leaves no room for a token of each text.
     pub fn predict<S: AsRef<str>>(
         &self,
         lines: &[S],
@@ -144,12 +144,13 @@ impl Predictor {
         self.model.predict(&lines, &self.setup, progress)
     }
 
-    /// What the model is worth on examples that are read, cut into tokens and measured as `config` says. The
-    /// config's checkpoint is not read. `progress` is told of each batch.
+    /// How good the model is on examples that are read, tokenised and measured as `config` says. The config's
+    /// checkpoint is not read. `progress` is told of each batch.
     ///
     /// # Errors
     /// A config for another kind of task than the model's, or with longer sequences than it takes; those of
-    /// reading the data; [`TrainerError::NoExamples`], [`EvaluationError::NoFigure`](cloze_evaluation::EvaluationError::NoFigure).
+    /// reading the data; [`TrainerError::NoExamples`],
+    /// [`EvaluationError::NoFigure`](cloze_evaluation::EvaluationError::NoFigure).
     pub fn evaluate(
         &self,
         config: &FineTuneConfig,

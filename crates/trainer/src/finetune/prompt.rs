@@ -40,7 +40,7 @@ pub struct PromptSection {
     /// The words of each class, each one piece of the vocabulary where the mask is. A class's score is the mean of
     /// its words' logits, as in PET's code (`_convert_single_mlm_logits_to_cls_logits`).
     pub verbaliser: BTreeMap<String, Vec<String>>,
-    /// The class that precision, recall and F1 are of, where there are two. Default the second.
+    /// If there are two classes, the one that precision, recall and F1 refer to. Default: the second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub positive: Option<String>,
 }
@@ -63,7 +63,7 @@ impl PromptTask {
     /// The task that a section describes, for the tokenizer of the model in `folder`.
     ///
     /// # Errors
-    /// [`TrainerError::NoMaskToken`]; a template that is none; words that are not one piece of the vocabulary, or
+    /// [`TrainerError::NoMaskToken`]; a malformed template; words that are not one piece of the vocabulary, or
     /// that several classes have; a positive class that is none of them.
     pub fn new(section: &PromptSection, tokenizer: &Tokenizer, folder: &Path) -> Result<Self> {
         let mask = tokenizer.special_ids().mask;

@@ -1,4 +1,4 @@
-//! What a run does before its first step.
+//! What a fine-tuning run does before its first step.
 
 use super::config::FineTuneConfig;
 use super::evaluate::{figures, n_tokens};
@@ -183,7 +183,7 @@ fn prepare_model<T: Task>(
     Ok(model)
 }
 
-/// Encodes the examples ahead where the run does not change the encoder: not in every epoch anew.
+/// Encodes the examples once, before training, if the run does not change the encoder.
 fn summarise<T: Task>(
     recipe: &mut TaskRecipe<'_, T>,
     model: &mut T::Model,

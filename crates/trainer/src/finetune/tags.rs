@@ -38,17 +38,17 @@ pub struct TaggingSection {
     /// the rules of `conlleval` and seqeval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheme: Option<TagScheme>,
-    /// The scheme that the model is trained on. Default BIO, or BIOES where the training data has that.
+    /// The scheme that the model is trained on. Default: BIOES if the training data is in it, otherwise BIO.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub predict_scheme: Option<TagScheme>,
     /// The tags of `predict_scheme` in the order of the model's outputs; those of the training data's kinds of
     /// entities where there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<String>,
-    /// What tags that are numbers stand for, from 0.
+    /// The names of tags that are written as numbers, from 0.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tag_names: Vec<String>,
-    /// What each tag counts in the loss, in the order of the labels. Not with a field.
+    /// The weight of each tag in the loss, in the order of the labels. It cannot be combined with a field.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub class_weights: Vec<f32>,
     /// The share of each target that is spread over all tags. Default 0; not with a field.

@@ -27,20 +27,20 @@ pub trait Task: Sync {
     /// The sequences that the encoder sees of it.
     fn sequences<'a>(&self, features: &'a Self::Features) -> Vec<&'a TokenSequence>;
 
-    /// Whether they lost tokens to the greatest length, where that is to be said of an example.
+    /// Whether they were cut to the greatest length, if the user is to be told so.
     fn is_cut(&self, _: &Self::Features) -> bool {
         false
     }
 
-    /// What the mean of a batch's loss is divided by.
+    /// The denominator of the batch's mean loss.
     fn weight(&self, batch: &[&Self::Features]) -> f64;
 
     /// The loss summed over a batch, `[1]`.
     fn loss(&self, model: &Self::Model, batch: &[&Self::Features], device: &Device) -> Tensor<1>;
 
-    /// Keeps with the features what the encoder makes of them, in batches of about so many tokens, for a run that does
-    /// not change it: of the model the head alone is then asked. `model` and `device` are without autodiff. Returns
-    /// whether the task has such heads.
+    /// Stores the encoder's outputs with the features, for a run that does not change the encoder: only the head is
+    /// computed after that. Batches have about so many tokens. `model` and `device` are without autodiff. Returns
+    /// whether the task supports this.
     fn summarise(
         &self,
         _: &Self::Model,
@@ -60,7 +60,7 @@ pub trait Task: Sync {
     /// What the model says of each of a batch.
     fn outputs(&self, model: &Self::Model, batch: &[&Self::Features], device: &Device) -> Vec<Self::Output>;
 
-    /// The outputs of all features beside the examples' gold.
+    /// The outputs of all features beside the expected values.
     fn predictions(
         &self,
         examples: &[Self::Example],
@@ -86,10 +86,10 @@ pub trait Task: Sync {
         None
     }
 
-    /// The checkpoint's encoder with a head, new where the checkpoint has none.
+    /// The checkpoint's encoder with a head. The head is new if the checkpoint has none.
     ///
     /// # Errors
-    /// Those of the checkpoint; dropout that is none.
+    /// Those of the checkpoint; an invalid dropout probability.
     fn model(
         &self,
         pretrained: PretrainedFolder,
@@ -129,7 +129,7 @@ pub(super) fn n_cut<T: Task>(task: &T, features: &[T::Features]) -> usize {
 /// The encoder that a checkpoint has for an architecture, its parameters deferred, and the dropout of a head on it.
 ///
 /// # Errors
-/// Dropout that is none.
+/// An invalid dropout probability.
 pub(super) fn pretrained_encoder(
     pretrained: &PretrainedFolder,
     architecture: Architecture,
