@@ -4,7 +4,7 @@
         [--translate FILE] [--beams N] [--length-penalty A] [--held-out 0|1]
 
 Trains the network of `[model]`: `kind = "transformer"` is a Transformer of nn.Linear and fused attention, `"recurrent"`
-an nn.LSTM encoder with a decoder of nn.LSTMCell, attention and input feeding (Luong et al. 2015). Initial weights, the
+an nn.LSTM that reads and a decoder of nn.LSTM and nn.LSTMCell with attention or without. Initial weights, the
 order of the sums, batches by tokens of pairs of similar length, label smoothing, the schedule, clipping and the mean of
 the last weights are those of our side; random numbers are PyTorch's. FOLDER holds the `tokenizer.json` of our run, or
 `source/tokenizer.json` and `target/tokenizer.json`. Run it from the repository's root, as the config's paths are.
@@ -274,79 +274,141 @@ class Transformer(nn.Module):
 
 
 class Recurrent(nn.Module):
-    """A bidirectional LSTM and one that attends to it: general attention and input feeding (Luong et al. 2015)."""
+    """An LSTM that reads from both ends, and one that writes: without attention (Sutskever et al. 2014), with that of
+    Bahdanau et al. 2015, or of Luong et al. 2015 with or without input feeding. Each layer that can run over all of a
+    target at once is one nn.LSTM; one that needs what the attention gave the token before is an nn.LSTMCell."""
 
     def __init__(self, settings, vocabularies):
         super().__init__()
-        width, self.pad = settings["d_model"], vocabularies.pad
-        n_layers, dropout = settings["n_layers"], settings.get("dropout", 0.2)
-        d_embedding = settings.get("d_embedding", width)
-        self.attends = settings.get("attention", "general") != "none"
+        d, e, self.pad = settings["d_model"], settings.get("d_embedding", settings["d_model"]), vocabularies.pad
+        n_encoder = settings.get("n_encoder_layers", settings.get("n_layers", 1))
+        n_decoder = settings.get("n_decoder_layers", settings.get("n_layers", 1))
+        self.wiring, score = settings.get("wiring", "bahdanau"), settings.get("score", "additive")
+        wanted = {"cell": "lstm", "reading": "both", "bridge": "linear"}
+        if any(settings.get(key, value) != value for key, value in wanted.items()):
+            raise SystemExit(f"the peer's recurrent model is one with {wanted}")
+        dropout = settings.get("dropout", 0.2)
         sizes = [vocabularies.source.get_vocab_size(), vocabularies.target.get_vocab_size()]
-        self.source_table = nn.Embedding(sizes[0], d_embedding, padding_idx=self.pad)
-        self.target_table = nn.Embedding(sizes[1], d_embedding, padding_idx=self.pad)
-        self.encoder = nn.LSTM(d_embedding, width // 2, n_layers, batch_first=True, bidirectional=True,
-                               dropout=dropout if n_layers > 1 else 0.0)
-        fed = width if self.attends else 0
-        self.cells = nn.ModuleList(
-            [nn.LSTMCell(d_embedding + fed if i == 0 else width, width) for i in range(n_layers)])
-        # Without attention nothing is fed back, and the decoder is one call too.
-        self.whole = None if self.attends else nn.LSTM(d_embedding, width, n_layers, batch_first=True,
-                                                       dropout=dropout if n_layers > 1 else 0.0)
-        if self.whole is not None:
-            self.cells = None
+        tied = settings.get("tied", True)
+        self.target_table = nn.Embedding(sizes[1], e)
+        self.source_table = self.target_table if tied and vocabularies.is_joint else nn.Embedding(sizes[0], e)
+        self.encoder = nn.LSTM(e, d // 2, n_encoder, batch_first=True, bidirectional=True,
+                               dropout=dropout if n_encoder > 1 else 0.0)
+        self.bridge = nn.ModuleList([nn.Linear(d, d) for _ in range(2 * n_decoder)])
+        d_readout = e if tied else d
+        added = {"bahdanau": lambda i: d, "luong-input-feeding": lambda i: d_readout if i == 0 else 0}
+        added = added.get(self.wiring, lambda i: 0)
+        self.is_stepwise = self.wiring in ("bahdanau", "luong-input-feeding")
+        self.layers = nn.ModuleList()
+        for i in range(n_decoder):
+            width = (e if i == 0 else d) + added(i)
+            alone = self.wiring == "luong-input-feeding" or (self.wiring == "bahdanau" and i == 0)
+            self.layers.append(nn.LSTMCell(width, d) if alone else nn.LSTM(width, d, batch_first=True))
+        if self.wiring != "none":
+            self.score = score
+            if score == "additive":
+                self.query, self.key = nn.Linear(d, d, bias=False), nn.Linear(d, d)
+                self.vector = nn.Linear(d, 1, bias=False)
+            elif score == "general":
+                self.key = nn.Linear(d, d, bias=False)
+            elif score != "dot":
+                raise SystemExit(f"the peer has no score {score}")
+            self.readout = nn.Linear(2 * d + (e if self.wiring == "bahdanau" else 0), d_readout)
         else:
-            self.general = nn.Linear(width, width, bias=False)
-            self.combine = nn.Linear(2 * width, width, bias=False)
-        self.dropout, self.width, self.n_layers = nn.Dropout(dropout), width, n_layers
-        self.output = nn.Linear(width, sizes[1])
+            self.readout = nn.Linear(d, d_readout) if d != d_readout else nn.Identity()
+        self.output = nn.Linear(d_readout, sizes[1])
+        nn.init.uniform_(self.target_table.weight, -0.1, 0.1)
+        nn.init.uniform_(self.source_table.weight, -0.1, 0.1)
+        if tied:
+            self.output.weight = self.target_table.weight
+            nn.init.zeros_(self.output.bias)
+        self.dropout, self.width, self.d_readout = nn.Dropout(dropout), d, d_readout
 
     def begin(self, source):
         lengths = (source != self.pad).sum(1)
-        x = self.dropout(self.source_table(source))
-        packed = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        packed = nn.utils.rnn.pack_padded_sequence(
+            self.dropout(self.source_table(source)), lengths, batch_first=True, enforce_sorted=False)
         memory, (hidden, cell) = self.encoder(packed)
         memory, _ = nn.utils.rnn.pad_packed_sequence(memory, batch_first=True)
-        both = lambda x: x.unflatten(0, (self.n_layers, 2)).transpose(1, 2).flatten(2)
-        state = {"hidden": both(hidden), "cell": both(cell), "mask": source != self.pad}
-        if self.attends:
-            memory = self.dropout(memory)
-            state |= {"memory": memory, "keys": self.general(memory),
-                      "fed": memory.new_zeros(len(source), self.width)}
+        last = [x.unflatten(0, (-1, 2)).transpose(1, 2).flatten(2) for x in (hidden, cell)]
+        from_layer = lambda x, i: x[min(i, len(x) - 1)]
+        state = {name: [torch.tanh(self.bridge[2 * i + part](from_layer(x, i))) for i in range(len(self.layers))]
+                 for part, (name, x) in enumerate(zip(("hidden", "cell"), last))}
+        if self.wiring != "none":
+            state |= {"memory": memory, "keys": memory if self.score == "dot" else self.key(memory),
+                      "mask": source != self.pad}
+        if self.wiring == "luong-input-feeding":
+            state["fed"] = memory.new_zeros(len(source), self.d_readout)
         return state
 
-    def next(self, x, state):
-        """One step: `[rows, d]` to `[rows, width]`."""
-        if not self.attends:
-            x, (state["hidden"], state["cell"]) = self.whole(
-                x[:, None], (state["hidden"].contiguous(), state["cell"].contiguous()))
-            return self.dropout(x[:, 0])
-        x, hidden, cell = torch.cat([x, state["fed"]], 1), [], []
-        for i, layer in enumerate(self.cells):
-            h, c = layer(x, (state["hidden"][i], state["cell"][i]))
-            x = self.dropout(h)
-            hidden.append(h)
-            cell.append(c)
-        state["hidden"], state["cell"] = torch.stack(hidden), torch.stack(cell)
-        scores = torch.bmm(state["keys"], h[:, :, None])[..., 0].masked_fill(~state["mask"], -math.inf)
-        context = torch.bmm(scores.softmax(1)[:, None], state["memory"])[:, 0]
-        state["fed"] = torch.tanh(self.combine(torch.cat([context, x], 1)))
-        return self.dropout(state["fed"])
+    def attend(self, query, state):
+        """Contexts of `[rows, n, d]` queries."""
+        if self.score == "additive":
+            scores = self.vector(torch.tanh(self.query(query)[:, :, None] + state["keys"][:, None]))[..., 0]
+        else:
+            scores = query @ state["keys"].transpose(1, 2)
+        return scores.masked_fill(~state["mask"][:, None], -math.inf).softmax(-1) @ state["memory"]
+
+    def run(self, i, x, state):
+        """One layer over `[rows, n, d]`, from its state on."""
+        layer, hidden, cell = self.layers[i], state["hidden"][i], state["cell"][i]
+        if isinstance(layer, nn.LSTMCell):
+            hidden, cell = layer(x[:, 0], (hidden, cell))
+            output = hidden[:, None]
+        else:
+            output, (hidden, cell) = layer(x, (hidden[None].contiguous(), cell[None].contiguous()))
+            hidden, cell = hidden[0], cell[0]
+        state["hidden"][i], state["cell"][i] = hidden, cell
+        return output
+
+    def above(self, x, state, context=None, first=1):
+        """The layers from `first` on; with a context each of them reads it too."""
+        for i in range(first, len(self.layers)):
+            x = self.dropout(x) if i > 0 else x
+            x = self.run(i, x if context is None else torch.cat([x, context], -1), state)
+        return x
+
+    def advance(self, x, state):
+        """`[rows, n, e]` to what the output layer reads; n is 1 if the wiring needs each step's context."""
+        if self.wiring == "bahdanau":
+            context = self.attend(state["hidden"][0][:, None], state)
+            low = self.run(0, torch.cat([x, context], -1), state)
+            return torch.tanh(self.readout(torch.cat([self.above(low, state, context), context, x], -1)))
+        if self.wiring == "luong-input-feeding":
+            x = torch.cat([x, state["fed"][:, None]], -1)
+        x = self.above(x, state, first=0)
+        if self.wiring == "none":
+            return self.readout(x)
+        read = torch.tanh(self.readout(torch.cat([x, self.attend(x, state)], -1)))
+        if self.wiring == "luong-input-feeding":
+            state["fed"] = read[:, 0]
+        return read
 
     def forward(self, source, target):
         state, x = self.begin(source), self.dropout(self.target_table(target))
-        if not self.attends:
-            x, _ = self.whole(x, (state["hidden"].contiguous(), state["cell"].contiguous()))
-            return self.output(self.dropout(x))
-        return self.output(torch.stack([self.next(x[:, i], state) for i in range(x.shape[1])], 1))
+        if not self.is_stepwise:
+            read = self.advance(x, state)
+        elif self.wiring == "bahdanau":
+            # The layers above the lowest one follow once all contexts are known.
+            contexts, lows = [], []
+            for i in range(x.shape[1]):
+                contexts.append(self.attend(state["hidden"][0][:, None], state))
+                lows.append(self.run(0, torch.cat([x[:, i:i + 1], contexts[-1]], -1), state))
+            context = torch.cat(contexts, 1)
+            high = self.above(torch.cat(lows, 1), state, context)
+            read = torch.tanh(self.readout(torch.cat([high, context, x], -1)))
+        else:
+            read = torch.cat([self.advance(x[:, i:i + 1], state) for i in range(x.shape[1])], 1)
+        return self.output(self.dropout(read))
 
     def step(self, tokens, state):
-        return self.output(self.next(self.dropout(self.target_table(tokens)), state))
+        read = self.advance(self.dropout(self.target_table(tokens[:, None])), state)
+        return self.output(self.dropout(read))[:, 0]
 
     @staticmethod
     def select(state, rows):
-        by_layer = {key: state[key][:, rows] for key in ("hidden", "cell")}
-        return {key: value[rows] for key, value in state.items() if key not in by_layer} | by_layer
+        pick = lambda value: [part[rows] for part in value] if isinstance(value, list) else value[rows]
+        return {key: pick(value) for key, value in state.items()}
 
 
 def rate(schedule, step, steps):
