@@ -160,7 +160,6 @@ fn reopen(folder: &Path) -> (TagTask, <TagTask as cloze_trainer::finetune::Task>
 }
 
 fn learns_and_is_saved_whole(crf: &str) {
-    let _held = crate::generator();
     let bench = Bench::new();
     let (tensors, dev) = bench.finish("run", &[crf, "task.crf_lr_scale=10"], false);
     let (main, f1) = dev.main();
