@@ -8,6 +8,7 @@ mod configs;
 mod engine;
 mod finetune_answers;
 mod finetuning;
+mod language_model;
 mod masked_lm;
 mod tagging;
 mod training;

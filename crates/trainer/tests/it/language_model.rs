@@ -1,7 +1,5 @@
 //! Language models in training: what they learn, where a run may stop, what it leaves.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests, which clippy does not count as tests")]
-
 use burn::tensor::Device;
 use cloze_model::ParamInit;
 use cloze_model::gpt::GptConfig;
@@ -15,14 +13,7 @@ use cloze_trainer::metrics::progress::{RunProgress, Silent, Status};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use tempfile::TempDir;
-
-/// Held by every test: a backend has one random generator for all threads of a process, and each step seeds it.
-fn generator() -> MutexGuard<'static, ()> {
-    static GENERATOR: Mutex<()> = Mutex::new(());
-    GENERATOR.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 const CONFIG: &str = r#"
 objective.kind = "left-to-right"
@@ -100,7 +91,7 @@ impl RunProgress for StopAfter<'_> {
 
 #[test]
 fn a_stopped_run_ends_with_the_same_bits() {
-    let _generator = generator();
+    let _generator = crate::generator();
     let bench = Bench::new();
     for (number, sets) in [
         vec!["model.hidden_dropout=0.1", "model.attention_dropout=0.1"],
@@ -126,7 +117,7 @@ fn a_stopped_run_ends_with_the_same_bits() {
 
 #[test]
 fn a_model_learns_its_text_and_is_gone_on_with() {
-    let _generator = generator();
+    let _generator = crate::generator();
     let bench = Bench::new();
     let loss = |outcome: &Outcome, name| outcome.figures("heldout").unwrap().get(name).unwrap();
     let done = bench.run("first", &["train.steps=120", "eval.every=200", "optimizer.lr=1e-2"]).unwrap();
@@ -168,7 +159,7 @@ fn a_model_learns_its_text_and_is_gone_on_with() {
 
 #[test]
 fn what_cannot_be_trained_is_refused_in_one_line() {
-    let _generator = generator();
+    let _generator = crate::generator();
     let bench = Bench::new();
     let message = |sets: &[&str]| bench.run("refused", sets).unwrap_err().to_string();
     let no_piece = message(&["blocks.end=\"<end>\""]);
