@@ -4,7 +4,7 @@
         [--translate FILE] [--beams N] [--length-penalty A] [--held-out 0|1]
 
 Trains the network of `[model]`: `kind = "transformer"` is a Transformer of nn.Linear and fused attention, `"recurrent"`
-an nn.LSTM that reads and a decoder of nn.LSTM and nn.LSTMCell with attention or without. Initial weights, the
+one of nn.LSTM and nn.LSTMCell, or of nn.GRU and nn.GRUCell, with attention or without. Initial weights, the
 order of the sums, batches by tokens of pairs of similar length, label smoothing, the schedule, clipping and the mean of
 the last weights are those of our side; random numbers are PyTorch's. FOLDER holds the `tokenizer.json` of our run, or
 `source/tokenizer.json` and `target/tokenizer.json`. Run it from the repository's root, as the config's paths are.
@@ -274,27 +274,29 @@ class Transformer(nn.Module):
 
 
 class Recurrent(nn.Module):
-    """An LSTM that reads from both ends, and one that writes: without attention (Sutskever et al. 2014), with that of
-    Bahdanau et al. 2015, or of Luong et al. 2015 with or without input feeding. Each layer that can run over all of a
-    target at once is one nn.LSTM; one that needs what the attention gave the token before is an nn.LSTMCell."""
+    """An LSTM or GRU that reads, and one that writes: without attention (Sutskever et al. 2014), with that of Bahdanau
+    et al. 2015, or of Luong et al. 2015 with or without input feeding. A layer that can run over all of a target at once
+    is one nn.LSTM or nn.GRU; one that needs what the attention gave the token before is an nn.LSTMCell or nn.GRUCell."""
 
     def __init__(self, settings, vocabularies):
         super().__init__()
         d, e, self.pad = settings["d_model"], settings.get("d_embedding", settings["d_model"]), vocabularies.pad
-        n_encoder = settings.get("n_encoder_layers", settings.get("n_layers", 1))
-        n_decoder = settings.get("n_decoder_layers", settings.get("n_layers", 1))
-        self.wiring, score = settings.get("wiring", "bahdanau"), settings.get("score", "additive")
-        wanted = {"cell": "lstm", "reading": "both", "bridge": "linear"}
-        if any(settings.get(key, value) != value for key, value in wanted.items()):
-            raise SystemExit(f"the peer's recurrent model is one with {wanted}")
+        n_encoder = settings.get("n_layers", 1)
+        n_decoder = settings.get("n_decoder_layers", n_encoder)
+        self.wiring, score = settings.get("attention", "bahdanau"), settings.get("score", "additive")
+        self.reading, self.is_lstm = settings.get("reading", "both"), settings.get("cell", "lstm") == "lstm"
+        whole, alone = (nn.LSTM, nn.LSTMCell) if self.is_lstm else (nn.GRU, nn.GRUCell)
         dropout = settings.get("dropout", 0.2)
         sizes = [vocabularies.source.get_vocab_size(), vocabularies.target.get_vocab_size()]
         tied = settings.get("tied", True)
         self.target_table = nn.Embedding(sizes[1], e)
         self.source_table = self.target_table if tied and vocabularies.is_joint else nn.Embedding(sizes[0], e)
-        self.encoder = nn.LSTM(e, d // 2, n_encoder, batch_first=True, bidirectional=True,
-                               dropout=dropout if n_encoder > 1 else 0.0)
-        self.bridge = nn.ModuleList([nn.Linear(d, d) for _ in range(2 * n_decoder)])
+        both = self.reading == "both"
+        self.encoder = whole(e, d // 2 if both else d, n_encoder, batch_first=True, bidirectional=both,
+                             dropout=dropout if n_encoder > 1 else 0.0)
+        n_states = 2 if self.is_lstm else 1
+        self.bridge = None if settings.get("bridge", "linear") == "copy" else \
+            nn.ModuleList([nn.Linear(d, d) for _ in range(n_states * n_decoder)])
         d_readout = e if tied else d
         added = {"bahdanau": lambda i: d, "luong-input-feeding": lambda i: d_readout if i == 0 else 0}
         added = added.get(self.wiring, lambda i: 0)
@@ -302,8 +304,8 @@ class Recurrent(nn.Module):
         self.layers = nn.ModuleList()
         for i in range(n_decoder):
             width = (e if i == 0 else d) + added(i)
-            alone = self.wiring == "luong-input-feeding" or (self.wiring == "bahdanau" and i == 0)
-            self.layers.append(nn.LSTMCell(width, d) if alone else nn.LSTM(width, d, batch_first=True))
+            by_step = self.wiring == "luong-input-feeding" or (self.wiring == "bahdanau" and i == 0)
+            self.layers.append(alone(width, d) if by_step else whole(width, d, batch_first=True))
         if self.wiring != "none":
             self.score = score
             if score == "additive":
@@ -326,13 +328,22 @@ class Recurrent(nn.Module):
 
     def begin(self, source):
         lengths = (source != self.pad).sum(1)
+        if self.reading == "reverse":
+            places = torch.arange(source.shape[1]).expand_as(source)
+            source = source.gather(1, torch.where(source != self.pad, lengths[:, None] - 1 - places, places))
         packed = nn.utils.rnn.pack_padded_sequence(
             self.dropout(self.source_table(source)), lengths, batch_first=True, enforce_sorted=False)
-        memory, (hidden, cell) = self.encoder(packed)
+        memory, last = self.encoder(packed)
         memory, _ = nn.utils.rnn.pad_packed_sequence(memory, batch_first=True)
-        last = [x.unflatten(0, (-1, 2)).transpose(1, 2).flatten(2) for x in (hidden, cell)]
-        from_layer = lambda x, i: x[min(i, len(x) - 1)]
-        state = {name: [torch.tanh(self.bridge[2 * i + part](from_layer(x, i))) for i in range(len(self.layers))]
+        last = last if self.is_lstm else (last,)
+        if self.reading == "both":
+            last = [x.unflatten(0, (-1, 2)).transpose(1, 2).flatten(2) for x in last]
+
+        def bridged(part, x, i):
+            x = x[min(i, len(x) - 1)]
+            return x if self.bridge is None else torch.tanh(self.bridge[len(last) * i + part](x))
+
+        state = {name: [bridged(part, x, i) for i in range(len(self.layers))]
                  for part, (name, x) in enumerate(zip(("hidden", "cell"), last))}
         if self.wiring != "none":
             state |= {"memory": memory, "keys": memory if self.score == "dot" else self.key(memory),
@@ -351,14 +362,18 @@ class Recurrent(nn.Module):
 
     def run(self, i, x, state):
         """One layer over `[rows, n, d]`, from its state on."""
-        layer, hidden, cell = self.layers[i], state["hidden"][i], state["cell"][i]
-        if isinstance(layer, nn.LSTMCell):
-            hidden, cell = layer(x[:, 0], (hidden, cell))
-            output = hidden[:, None]
+        layer, names = self.layers[i], ("hidden", "cell") if self.is_lstm else ("hidden",)
+        before = [state[name][i] for name in names]
+        if isinstance(layer, (nn.LSTMCell, nn.GRUCell)):
+            after = layer(x[:, 0], tuple(before) if self.is_lstm else before[0])
+            after = after if self.is_lstm else (after,)
+            output = after[0][:, None]
         else:
-            output, (hidden, cell) = layer(x, (hidden[None].contiguous(), cell[None].contiguous()))
-            hidden, cell = hidden[0], cell[0]
-        state["hidden"][i], state["cell"][i] = hidden, cell
+            before = [x[None].contiguous() for x in before]
+            output, after = layer(x, tuple(before) if self.is_lstm else before[0])
+            after = [x[0] for x in (after if self.is_lstm else (after,))]
+        for name, value in zip(names, after):
+            state[name][i] = value
         return output
 
     def above(self, x, state, context=None, first=1):

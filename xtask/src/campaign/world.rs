@@ -31,7 +31,7 @@ pub struct Run {
 }
 
 /// The runs that are killed, filled disks under, resumed.
-pub const RUNS: [Run; 10] = [
+pub const RUNS: [Run; 12] = [
     Run { name: "pretraining", config: "pretrain.toml", sets: &[] },
     Run { name: "pretraining-lamb", config: "pretrain.toml", sets: &["optimizer.algorithm=\"lamb\""] },
     Run {
@@ -54,6 +54,12 @@ pub const RUNS: [Run; 10] = [
     Run { name: "tagging-crf", config: "tagging.toml", sets: &["task.crf=true"] },
     Run { name: "answers", config: "answers.toml", sets: &["train.precision=\"bf16\""] },
     Run { name: "choices", config: "choices.toml", sets: &["optimizer.algorithm=\"lamb\""] },
+    Run { name: "left-to-right", config: "left-to-right.toml", sets: &[] },
+    Run {
+        name: "llama",
+        config: "left-to-right.toml",
+        sets: &["model.shape=\"llama\"", "blocks.order=\"random\"", "train.precision=\"bf16\""],
+    },
 ];
 
 impl Run {
@@ -141,6 +147,20 @@ eval = { heldout_fraction = 0.2, every = 7, max_examples = 16 }
 checkpoint = { every = 8, keep_last = 2 }
 log.every = 5
 model = { n_layers = 1, d_model = 16, n_heads = 2, d_ff = 32, max_positions = 64 }
+"#;
+
+/// A language model of characters.
+const LEFT_TO_RIGHT: &str = r#"corpus.files = ["seeds/corpus.txt"]
+objective.kind = "left-to-right"
+tokenizer.kind = "train-characters"
+blocks.seq_len = 24
+model = { n_layers = 1, d_model = 16, n_heads = 2, max_positions = 32 }
+train = { steps = 80, batch_size = 4 }
+optimizer.lr = 1e-3
+schedule = { kind = "linear", warmup_steps = 2 }
+eval = { every = 7, heldout_fraction = 0.2, max_blocks = 16 }
+checkpoint = { every = 8, keep_last = 2 }
+log.every = 5
 "#;
 
 /// A fine-tuning configuration.
@@ -253,6 +273,7 @@ impl World {
             self.write(&file("choices.jsonl"), choices(n))?;
         }
         self.write("pretrain.toml", PRETRAIN)?;
+        self.write("left-to-right.toml", LEFT_TO_RIGHT)?;
         self.write("classification.toml", tuning("kind = \"classification\"", "tsv"))?;
         self.write("tagging.toml", tuning("kind = \"tagging\"", "conll"))?;
         self.write("answers.toml", tuning("kind = \"answers\", stride = 8, max_question = 16", "json"))?;
@@ -292,6 +313,9 @@ impl World {
             self.cloze(&["train", &config, "--out", &run, "--set", SHORT.1])?;
             case::copy(&self.path(&format!("{run}/model")), &self.path(&format!("models/{task}")))?;
         }
+        let run = "runs/left-to-right";
+        self.cloze(&["train", "seeds/left-to-right.toml", "--out", run, "--set", SHORT.0])?;
+        case::copy(&self.path(&format!("{run}/model")), &self.path("models/left-to-right"))?;
         case::copy(&self.path("seeds/mlm"), &self.path("models/mlm"))?;
         self.cloze(&[
             "convert",

@@ -13,6 +13,7 @@ mod labelled;
 mod model_files;
 mod numbers;
 mod patterns;
+mod perplexity;
 mod pickle;
 mod races;
 mod reports;
@@ -37,7 +38,7 @@ pub struct Kind {
 }
 
 /// All of them, in the order of their first cases.
-pub const KINDS: [Kind; 26] = [
+pub const KINDS: [Kind; 27] = [
     Kind { name: "tokenizer-json", attack: tokenizers::json },
     Kind { name: "tokenizer-files", attack: tokenizers::files },
     Kind { name: "sentencepiece", attack: sentencepiece::attack },
@@ -57,6 +58,7 @@ pub const KINDS: [Kind; 26] = [
     Kind { name: "hub-cache", attack: hub::attack },
     Kind { name: "texts", attack: texts::attack },
     Kind { name: "numbers", attack: numbers::attack },
+    Kind { name: "perplexity", attack: perplexity::attack },
     Kind { name: "archives", attack: archives::attack },
     Kind { name: "reports", attack: reports::attack },
     Kind { name: "seeds", attack: seeds::attack },
