@@ -5,13 +5,16 @@
 
 mod asking;
 mod configs;
+mod copying;
 mod engine;
 mod finetune_answers;
 mod finetuning;
 mod language_model;
 mod masked_lm;
+mod multi30k;
 mod tagging;
 mod training;
+mod translation;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -36,12 +36,14 @@ impl Model {
 
 /// From the first to the last station of the road.
 pub const MODELS: &[Model] = &[
+    Model::new("RNN", "multi30k-rnn").beside(2.0),
+    Model::new("RNN with attention", "multi30k-rnn-attention").beside(2.0),
     Model::new("Transformer", "multi30k-transformer").beside(1.5),
     Model { target: "fr", ..Model::new("Transformer, en→fr", "multi30k-enfr-transformer") },
 ];
 
 /// The model that is used to time decoding.
-pub const TRANSFORMER: &Model = &MODELS[0];
+pub const TRANSFORMER: &Model = &MODELS[2];
 
 #[cfg(test)]
 mod tests {

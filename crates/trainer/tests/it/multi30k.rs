@@ -1,8 +1,5 @@
 //! A hundred sentences of Multi30k, from text to a model that translates them.
 
-#![allow(missing_docs)]
-#![allow(clippy::unwrap_used, reason = "helpers of tests, which clippy does not count as tests")]
-
 use burn::tensor::Device;
 use cloze_trainer::engine::{Plan, RunOptions};
 use cloze_trainer::metrics::progress::Silent;
@@ -12,6 +9,7 @@ use std::path::Path;
 
 #[test]
 fn a_hundred_captions_are_learnt_by_heart() {
+    let _held = crate::generator();
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/multi30k");
     if !data.is_dir() {
         eprintln!("skipped: {} is not there", data.display());

@@ -1,8 +1,5 @@
 //! What any model that translates has to learn: to copy a sequence, and to write it backwards.
 
-#![allow(missing_docs)]
-#![allow(clippy::unwrap_used, reason = "helpers of tests, which clippy does not count as tests")]
-
 use burn::tensor::Device;
 use cloze_data::Random;
 use cloze_trainer::Place;
@@ -73,6 +70,7 @@ fn assert_learns(model: &str, sets: &[&str]) {
 
 #[test]
 fn a_transformer_copies_and_reverses() {
+    let _held = crate::generator();
     assert_learns(
         r#"{ kind = "transformer", n_layers = 2, d_model = 64, n_heads = 4, d_ff = 128, dropout = 0.0, norm = "pre" }"#,
         &[],
@@ -81,11 +79,13 @@ fn a_transformer_copies_and_reverses() {
 
 #[test]
 fn recurrent_models_with_attention_copy_and_reverse() {
+    let _held = crate::generator();
     assert_learns(r#"{ kind = "recurrent", d_embedding = 32, d_model = 64, dropout = 0.0 }"#, &[]);
 }
 
 #[test]
 fn a_recurrent_model_with_input_feeding_copies_and_reverses() {
+    let _held = crate::generator();
     assert_learns(
         r#"{ kind = "recurrent", cell = "gru", attention = "luong-input-feeding", score = "general", d_embedding = 32,
              d_model = 64, dropout = 0.0 }"#,

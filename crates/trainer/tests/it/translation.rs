@@ -1,8 +1,5 @@
 //! Translation runs: a model of one's own from parallel text to a saved folder; interrupted runs end in the same bits.
 
-#![allow(missing_docs)]
-#![allow(clippy::unwrap_used, reason = "helpers of tests, which clippy does not count as tests")]
-
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Int, Tensor, TensorData, activation};
 use cloze_model::generate::{NextToken, StepOutput};
@@ -160,6 +157,7 @@ impl RunProgress for Notes {
 
 #[test]
 fn a_model_of_one_s_own_is_trained_measured_and_saved() {
+    let _held = crate::generator();
     let folder = tempfile::tempdir().unwrap();
     write_data(folder.path());
     let path = folder.path().join("run");
@@ -179,6 +177,7 @@ fn a_model_of_one_s_own_is_trained_measured_and_saved() {
 
 #[test]
 fn separate_vocabularies_lie_in_folders_of_their_own() {
+    let _held = crate::generator();
     let folder = tempfile::tempdir().unwrap();
     write_data(folder.path());
     let path = folder.path().join("run");
@@ -198,6 +197,7 @@ fn separate_vocabularies_lie_in_folders_of_their_own() {
 
 #[test]
 fn an_interrupted_run_ends_with_the_same_bits() {
+    let _held = crate::generator();
     let folder = tempfile::tempdir().unwrap();
     write_data(folder.path());
     for (place, average) in [
@@ -240,6 +240,7 @@ fn an_interrupted_run_ends_with_the_same_bits() {
 
 #[test]
 fn the_number_of_threads_changes_no_bit() {
+    let _held = crate::generator();
     let folder = tempfile::tempdir().unwrap();
     write_data(folder.path());
     let run = |name: &str, sets: &[&str]| {
@@ -254,6 +255,7 @@ fn the_number_of_threads_changes_no_bit() {
 
 #[test]
 fn what_does_not_go_together_is_refused() {
+    let _held = crate::generator();
     let folder = tempfile::tempdir().unwrap();
     write_data(folder.path());
     let path = folder.path().join("run");
@@ -289,6 +291,7 @@ fn what_does_not_go_together_is_refused() {
 
 #[test]
 fn teacher_forcing_and_steps_agree() {
+    let _held = crate::generator();
     let vocabularies = {
         let trainer = cloze_tokenizer::train::BpeTrainer { vocab_size: 270, ..Default::default() };
         Vocabularies::joint(trainer.train(["a b"]).unwrap()).unwrap()
