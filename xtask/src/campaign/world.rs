@@ -31,7 +31,7 @@ pub struct Run {
 }
 
 /// The runs that are killed, filled disks under, resumed.
-pub const RUNS: [Run; 12] = [
+pub const RUNS: [Run; 14] = [
     Run { name: "pretraining", config: "pretrain.toml", sets: &[] },
     Run { name: "pretraining-lamb", config: "pretrain.toml", sets: &["optimizer.algorithm=\"lamb\""] },
     Run {
@@ -59,6 +59,15 @@ pub const RUNS: [Run; 12] = [
         name: "llama",
         config: "left-to-right.toml",
         sets: &["model.shape=\"llama\"", "blocks.order=\"random\"", "train.precision=\"bf16\""],
+    },
+    Run { name: "translation", config: "translation.toml", sets: &[] },
+    Run {
+        name: "recurrent-translation",
+        config: "translation.toml",
+        sets: &[
+            "model={kind=\"recurrent\",d_embedding=8,d_model=16,dropout=0.2}",
+            "average={kind=\"ema\",decay=0.9}",
+        ],
     },
 ];
 
@@ -161,6 +170,29 @@ schedule = { kind = "linear", warmup_steps = 2 }
 eval = { every = 7, heldout_fraction = 0.2, max_blocks = 16 }
 checkpoint = { every = 8, keep_last = 2 }
 log.every = 5
+"#;
+
+/// Sentences with what stands for their translations.
+pub fn pairs(n: usize) -> Vec<Vec<String>> {
+    let translated = |text: &str| text.split(' ').rev().collect::<Vec<_>>().join(" ").to_lowercase();
+    (0..n).map(|i| vec![sentence(i), translated(&sentence(i))]).collect()
+}
+
+const TRANSLATION: &str = r#"tokenizer = { kind = "train-bpe", vocab_size = 120 }
+model = { kind = "transformer", n_layers = 1, d_model = 16, n_heads = 2, d_ff = 32 }
+train = { steps = 80, batch_tokens = 256, label_smoothing = 0.1 }
+optimizer.lr = 1e-3
+schedule = { kind = "noam", warmup_steps = 2 }
+average = { kind = "last", checkpoints = 3, every = 5 }
+eval = { every = 20 }
+checkpoint = { every = 8, keep_last = 2 }
+log.every = 5
+[parallel]
+source = "en"
+target = "de"
+max_len = 64
+train = { source = ["seeds/train.en"], target = ["seeds/train.de"] }
+dev = { source = ["seeds/dev.en"], target = ["seeds/dev.de"] }
 "#;
 
 /// A fine-tuning configuration.
@@ -271,9 +303,14 @@ impl World {
             self.write(&file("conll"), conll(n))?;
             self.write(&file("json"), squad(n).to_string())?;
             self.write(&file("choices.jsonl"), choices(n))?;
+            for (language, at) in [("en", 0), ("de", 1)] {
+                let side = pairs(n).iter().map(|row| row[at].clone() + "\n").collect::<String>();
+                self.write(&file(language), side)?;
+            }
         }
         self.write("pretrain.toml", PRETRAIN)?;
         self.write("left-to-right.toml", LEFT_TO_RIGHT)?;
+        self.write("translation.toml", TRANSLATION)?;
         self.write("classification.toml", tuning("kind = \"classification\"", "tsv"))?;
         self.write("tagging.toml", tuning("kind = \"tagging\"", "conll"))?;
         self.write("answers.toml", tuning("kind = \"answers\", stride = 8, max_question = 16", "json"))?;
@@ -313,9 +350,11 @@ impl World {
             self.cloze(&["train", &config, "--out", &run, "--set", SHORT.1])?;
             case::copy(&self.path(&format!("{run}/model")), &self.path(&format!("models/{task}")))?;
         }
-        let run = "runs/left-to-right";
-        self.cloze(&["train", "seeds/left-to-right.toml", "--out", run, "--set", SHORT.0])?;
-        case::copy(&self.path(&format!("{run}/model")), &self.path("models/left-to-right"))?;
+        for (config, model) in [("left-to-right", "left-to-right"), ("translation", "translator")] {
+            let (config, run) = (format!("seeds/{config}.toml"), format!("runs/{model}"));
+            self.cloze(&["train", &config, "--out", &run, "--set", SHORT.0])?;
+            case::copy(&self.path(&format!("{run}/model")), &self.path(&format!("models/{model}")))?;
+        }
         case::copy(&self.path("seeds/mlm"), &self.path("models/mlm"))?;
         self.cloze(&[
             "convert",

@@ -12,6 +12,7 @@ mod kills;
 mod labelled;
 mod model_files;
 mod numbers;
+mod parallel;
 mod patterns;
 mod perplexity;
 mod pickle;
@@ -38,7 +39,7 @@ pub struct Kind {
 }
 
 /// All of them, in the order of their first cases.
-pub const KINDS: [Kind; 27] = [
+pub const KINDS: [Kind; 28] = [
     Kind { name: "tokenizer-json", attack: tokenizers::json },
     Kind { name: "tokenizer-files", attack: tokenizers::files },
     Kind { name: "sentencepiece", attack: sentencepiece::attack },
@@ -58,6 +59,7 @@ pub const KINDS: [Kind; 27] = [
     Kind { name: "hub-cache", attack: hub::attack },
     Kind { name: "texts", attack: texts::attack },
     Kind { name: "numbers", attack: numbers::attack },
+    Kind { name: "parallel", attack: parallel::attack },
     Kind { name: "perplexity", attack: perplexity::attack },
     Kind { name: "archives", attack: archives::attack },
     Kind { name: "reports", attack: reports::attack },

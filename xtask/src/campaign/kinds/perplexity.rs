@@ -12,7 +12,8 @@ pub fn attack(case: &mut Case<'_>) -> Result<()> {
     let model = *case.random.pick(&["mlm", "left-to-right"]);
     case.bring(&format!("models/{model}"), "model")?;
     if case.random.one_in(4) {
-        case.damage(*case.random.pick(&["model/config.json", "model/tokenizer.json"]))?;
+        let file = *case.random.pick(&["model/config.json", "model/tokenizer.json"]);
+        case.damage(file)?;
     }
     let text = match case.random.below(4) {
         0 => case.random.pick(&ODD).repeat(1 + case.random.below(2_000)).into_bytes(),
