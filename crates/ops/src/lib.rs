@@ -24,6 +24,7 @@
 //! | [`lstm`], [`gru`] | all time steps of a layer as one operation: of [packed](Packing) sequences each step's rows that are still going on, groups of rows side by side on all cores, one product for the weight's gradient |
 //! | [`additive_scores`] | no tensor of every pair's features; the hyperbolic tangents once more in the backward pass |
 //! | [`moving_average`] | in place, in one pass |
+//! | [`attentive`] | all time steps of a decoder layer that attends to its source, without padding, as one operation |
 //! | [`recompute`] | not composed: an operation around a part of a model, whose activations are not kept |
 //!
 //! Products are made in FP32, or within [`with_precision`] in bf16; [`kernels`] says by which instructions.
@@ -34,6 +35,7 @@ mod adam;
 mod adamw;
 mod additive;
 mod attention;
+mod attentive;
 mod best;
 mod cores;
 mod cross_entropy;
@@ -65,6 +67,7 @@ pub use adam::AdamStep;
 pub use adamw::{adamw, squared_sum};
 pub use additive::additive_scores;
 pub use attention::{AttentionMask, Queries, attention, attention_with_weights, takes_packed};
+pub use attentive::{AttentiveInput, AttentiveState, attentive};
 pub use best::{Best, best, exponentials};
 pub use cores::on_awake_cores;
 pub use cross_entropy::{CrossEntropy, cross_entropy};

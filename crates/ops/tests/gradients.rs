@@ -250,6 +250,88 @@ proptest! {
     }
 }
 
+/// States and contexts of a layer that attends.
+fn attentive_of(x: &[Tensor<1>], lengths: [&[usize]; 2], [d, d_memory, d_key]: [usize; 3]) -> Tensor<1> {
+    let [sources, targets] = lengths.map(Packing::new);
+    let is_gru = x.len() == 10 && x[9].dims() == [0];
+    let (n, n_memory) = (targets.lengths().len(), sources.n_tokens());
+    let width = if is_gru { 3 } else { 4 } * d;
+    let input = ops::AttentiveInput {
+        inputs: reshaped(&x[0], [targets.n_tokens(), width]),
+        memory: reshaped(&x[1], [n_memory, d_memory]),
+        keys: reshaped(&x[2], [n_memory, d_key]),
+        query: reshaped(&x[3], [d, d_key]),
+        v: x[4].clone(),
+        context: reshaped(&x[5], [d_memory, width]),
+        recurrent: reshaped(&x[6], [d, width]),
+        bias: is_gru.then(|| x[8].clone()),
+        initial: ops::AttentiveState {
+            hidden: reshaped(&x[7], [n, d]),
+            cell: (!is_gru).then(|| reshaped(&x[8], [n, d])),
+        },
+    };
+    ops::attentive(input, &sources, &targets).reshape([-1])
+}
+
+fn attentive_inputs(lengths: [&[usize]; 2], [d, d_memory, d_key]: [usize; 3], is_gru: bool) -> Vec<Vec<f32>> {
+    let [n_memory, n_tokens] = lengths.map(|lengths| lengths.iter().sum::<usize>());
+    let (n, width) = (lengths[0].len(), if is_gru { 3 } else { 4 } * d);
+    let small = |n: usize, phase: f64, d: usize| -> Vec<f32> {
+        numbers(n, phase).iter().map(|x| x / (d as f32).sqrt()).collect()
+    };
+    vec![
+        numbers(n_tokens * width, 0.0),
+        numbers(n_memory * d_memory, 0.1),
+        numbers(n_memory * d_key, 0.2),
+        small(d * d_key, 0.3, d),
+        numbers(d_key, 0.4),
+        small(d_memory * width, 0.5, d_memory),
+        small(d * width, 0.6, d),
+        numbers(n * d, 0.7),
+        if is_gru { numbers(d, 0.8) } else { numbers(n * d, 0.8) },
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    #[test]
+    fn attentive(
+        lengths in prop::collection::vec((1usize..7, 1usize..7), 1..40), d in 1usize..20, d_memory in 1usize..20,
+        d_key in 1usize..20, is_gru: bool,
+    ) {
+        let (sources, targets): (Vec<usize>, Vec<usize>) = lengths.into_iter().unzip();
+        let (lengths, sizes) = ([&sources[..], &targets[..]], [d, d_memory, d_key]);
+        let inputs = attentive_inputs(lengths, sizes, is_gru);
+        let operation = |x: &[Tensor<1>]| {
+            let mut x = x.to_vec();
+            // What tells a GRU.
+            x.extend(is_gru.then(|| Tensor::zeros([0], &x[0].device())));
+            attentive_of(&x, lengths, sizes)
+        };
+        check(&operation, &inputs, true)?;
+    }
+}
+
+#[test]
+fn large_attentive_layers_give_the_same_bits_with_any_number_of_threads() {
+    let sources: Vec<usize> = (0..70).map(|i| 1 + i * 5 % 7).collect();
+    let targets: Vec<usize> = (0..70).map(|i| 1 + i * 7 % 5).collect();
+    let lengths = [&sources[..], &targets[..]];
+    let device = Device::flex().autodiff();
+    for d in [64, 300] {
+        let sizes = [d, 48, 40];
+        let inputs = attentive_inputs(lengths, sizes, false);
+        let operation = |x: &[Tensor<1>]| attentive_of(x, lengths, sizes);
+        check(&operation, &inputs, false).unwrap();
+        let [one, two, three] = [1, 2, 3].map(|threads| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            pool.install(|| run(&operation, &inputs, &device))
+        });
+        assert!(one == two && one == three, "d = {d}");
+    }
+}
+
 /// Of a weight that the cores share out, and one that groups of sequences have each.
 #[test]
 fn large_recurrent_layers() {

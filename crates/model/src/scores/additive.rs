@@ -34,4 +34,8 @@ impl Score for AdditiveScore {
     fn scores(&self, query: Tensor<3>, keys: Tensor<3>) -> Tensor<3> {
         ops::additive_scores(self.query.forward(query), keys, self.v.val())
     }
+
+    fn as_additive(&self) -> Option<&Self> {
+        Some(self)
+    }
 }

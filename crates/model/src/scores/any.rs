@@ -89,6 +89,10 @@ impl Score for AnyScore {
         of_any!(self, |score| score.scores(query, keys))
     }
 
+    fn as_additive(&self) -> Option<&AdditiveScore> {
+        self.additive.as_ref()
+    }
+
     fn max_memory_tokens(&self) -> Option<usize> {
         of_any!(self, |score| score.max_memory_tokens())
     }

@@ -1,3 +1,4 @@
+use super::AdditiveScore;
 use crate::ops::Packing;
 use crate::recurrent::{pad_mask, padded};
 use burn::module::{Module, ModuleDisplay};
@@ -17,6 +18,12 @@ pub trait Score: Module + ModuleDisplay + Sync + 'static {
     /// # Shapes
     /// - `query`: `[batch, q_len, d_query]`; `keys`: `[batch, k_len, d_key]`; returns `[batch, q_len, k_len]`
     fn scores(&self, query: Tensor<3>, keys: Tensor<3>) -> Tensor<3>;
+
+    /// This score as an additive one, for which decoders have an [operation](crate::ops::attentive) of its own; none of any
+    /// other.
+    fn as_additive(&self) -> Option<&AdditiveScore> {
+        None
+    }
 
     /// How many tokens a memory may have; none if there is no limit.
     fn max_memory_tokens(&self) -> Option<usize> {

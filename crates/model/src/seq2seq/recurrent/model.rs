@@ -1,9 +1,9 @@
 use super::time_major::TimeMajor;
 use super::{Bridge, RecurrentEncoderDecoderConfig, Wiring};
 use crate::blocks::{Embedding, Linear};
-use crate::ops::{self, Direction, Packing};
-use crate::recurrent::{Recurrent, RecurrentLayer, RecurrentState, padded, unpadded};
-use crate::scores::{AnyScore, Memory, Score, attend};
+use crate::ops::{self, AttentiveInput, AttentiveState, Direction, Packing};
+use crate::recurrent::{Recurrent, RecurrentLayer, RecurrentOutput, RecurrentState, padded, unpadded};
+use crate::scores::{AdditiveScore, AnyScore, Memory, Score, attend};
 use crate::{ParamInit, Sequences};
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Int, Tensor, TensorData};
@@ -120,12 +120,17 @@ impl<S: Score> RecurrentEncoderDecoder<S> {
         self.wiring
     }
 
-    /// Reads sources: the decoder before its first step.
-    pub(super) fn encode(&self, source: &Sequences, device: &Device) -> Running {
+    /// The encoder's states.
+    fn read(&self, source: &Sequences, device: &Device) -> RecurrentOutput {
         let table = self.source_embedding.as_ref().unwrap_or(&self.target_embedding);
         let x = ops::dropout(embedded(table, source.ids(), device), self.dropout);
+        self.encoder.forward(x, &source.packing(), None)
+    }
+
+    /// Reads sources: the decoder before its first step.
+    pub(super) fn encode(&self, source: &Sequences, device: &Device) -> Running {
+        let output = self.read(source, device);
         let packing = source.packing();
-        let output = self.encoder.forward(x, &packing, None);
         let memory = self.attention.as_ref().map(|score| Memory::new(score, output.states, &packing));
         let fed = (self.wiring == Wiring::LuongInputFeeding).then(|| {
             let d_readout = self.readout.as_ref().map_or(0, |map| map.weight.dims()[1]);
@@ -225,9 +230,13 @@ impl<S: Score> RecurrentEncoderDecoder<S> {
     /// What the output layer reads at each target token, `[n_target_tokens, d_readout]`.
     pub(super) fn teach(&self, source: &Sequences, target: &Sequences, device: &Device) -> Tensor<2> {
         assert_eq!(source.len(), target.len(), "as many sources as targets");
-        match self.wiring {
-            Wiring::None | Wiring::Luong => self.teach_at_once(source, target, device),
-            Wiring::Bahdanau | Wiring::LuongInputFeeding => self.teach_step_by_step(source, target, device),
+        let additive = self.attention.as_ref().and_then(Score::as_additive);
+        match (self.wiring, additive) {
+            (Wiring::Bahdanau, Some(score)) => self.teach_attentive(score, source, target, device),
+            (Wiring::None | Wiring::Luong, _) => self.teach_at_once(source, target, device),
+            (Wiring::Bahdanau | Wiring::LuongInputFeeding, _) => {
+                self.teach_step_by_step(source, target, device)
+            }
         }
     }
 
@@ -242,6 +251,43 @@ impl<S: Score> RecurrentEncoderDecoder<S> {
             unpadded(attend(score, query, &memory).context, &packing)
         });
         self.read_out(states, context, None)
+    }
+
+    /// Where each step attends with the state before it by an additive score: the lowest layer is one operation.
+    fn teach_attentive(
+        &self,
+        score: &AdditiveScore,
+        source: &Sequences,
+        target: &Sequences,
+        device: &Device,
+    ) -> Tensor<2> {
+        let RecurrentOutput { states: memory, last } = self.read(source, device);
+        let initial = self.bridge.forward(&last);
+        let x = self.embed(target.ids(), device);
+        let (layer, [_, d_embedding]) = (&self.decoder[0], x.dims());
+        let weight = layer.input.weight.val();
+        let [d_in, _] = weight.dims();
+        let [of_token, context] = [(0, d_embedding), (d_embedding, d_in - d_embedding)]
+            .map(|(start, len)| weight.clone().narrow(0, start, len));
+        let RecurrentState { hidden, cell } = initial[0].clone();
+        let input = AttentiveInput {
+            inputs: ops::linear(x.clone(), of_token, layer.input.bias.as_ref().map(Param::val)),
+            keys: score.key.forward(memory.clone()),
+            memory,
+            query: score.query.weight.val(),
+            v: score.v.val(),
+            context,
+            recurrent: layer.recurrent.val(),
+            bias: layer.recurrent_bias.as_ref().map(Param::val),
+            initial: AttentiveState { hidden, cell },
+        };
+        let both = ops::attentive(input, &source.packing(), &target.packing());
+        let d = layer.d();
+        let d_memory = both.dims()[1] - d;
+        let (state, context) = (both.clone().narrow(1, 0, d), both.narrow(1, d, d_memory));
+        let beside = |below: Tensor<2>| Tensor::cat(vec![below, context.clone()], 1);
+        let state = self.run_layers(1, state, &target.packing(), initial, beside);
+        self.read_out(state, Some(context), Some(x))
     }
 
     /// The layers from the number `first` on, over all time steps.

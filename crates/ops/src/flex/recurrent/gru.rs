@@ -16,7 +16,7 @@ use std::mem::MaybeUninit;
 vectorised! {
     /// From a row's sums to its gates and its state. `sums` has of `r` and `z` all, of `n` what the reset gate multiplies,
     /// which is kept; `gates` has the rest of `n`.
-    fn forward_row(
+    pub(super) fn forward_row(
         sums: &[f32],
         gates: &mut [f32],
         kept: &mut [MaybeUninit<f32>],
@@ -42,7 +42,7 @@ vectorised! {
 
     /// From the gates to the gradients of the inputs, from what was kept to its gradient, and from the state's gradient
     /// to the part of the state's before that does not go through the product. `sums` are the product's gradients.
-    fn backward_row(
+    pub(super) fn backward_row(
         gates: &mut [f32],
         kept: &mut [f32],
         before: &[f32],

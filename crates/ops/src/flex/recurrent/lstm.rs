@@ -14,7 +14,7 @@ use std::mem::MaybeUninit;
 
 vectorised! {
     /// From a row's sums to its gates, its cell and its state.
-    fn forward_row(
+    pub(super) fn forward_row(
         sums: &[f32],
         before: &[f32],
         gates: &mut [f32],
@@ -42,7 +42,7 @@ vectorised! {
 
     /// From the gates to the gradients of their sums, which are written a second time, and from the cell's gradient to
     /// that of the cell before.
-    fn backward_row(
+    pub(super) fn backward_row(
         gates: &mut [f32],
         cell: &[f32],
         before: &[f32],
@@ -76,7 +76,7 @@ vectorised! {
         }
     }
 
-    fn add(x: &[f32], total: &mut [f32]) {
+    pub(super) fn add(x: &[f32], total: &mut [f32]) {
         for (total, x) in total.iter_mut().zip(x) {
             *total += x;
         }

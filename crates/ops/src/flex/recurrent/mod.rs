@@ -7,12 +7,14 @@
 //!
 //! The weight's gradient is one product over all steps, made in the end.
 
+mod attentive;
 mod gru;
 mod lstm;
 
 use super::gemm::{Begin, Matrix, Packed, Product, Target};
 use super::{BLOCK, filled};
 use crate::{Direction, Packing, Precision};
+pub(crate) use attentive::attentive;
 use burn::tensor::Tensor;
 pub(crate) use gru::gru;
 pub(crate) use lstm::lstm;
@@ -170,6 +172,15 @@ impl<T> Rows<T> {
     unsafe fn at<'a>(self, i: usize) -> &'a mut [T] {
         // SAFETY: the caller's promise.
         unsafe { slice::from_raw_parts_mut(self.start.add(i * self.width), self.width) }
+    }
+
+    /// Some elements, whatever rows they are of.
+    ///
+    /// # Safety
+    /// They are there, and nobody uses them meanwhile.
+    unsafe fn elements<'a>(self, start: usize, n: usize) -> &'a mut [T] {
+        // SAFETY: the caller's promise.
+        unsafe { slice::from_raw_parts_mut(self.start.add(start), n) }
     }
 
     /// # Safety
