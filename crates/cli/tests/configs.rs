@@ -129,6 +129,7 @@ fn every_config_learns_the_same_on_a_second_backend() {
         let config = &configs[name];
         let mut sets = vec!["log.every=1"];
         match tunes {
+            true if config["model"].get("recurrent").is_some() => sets.push("model.recurrent.dropout=0"),
             true => {
                 sets.extend(["model.dropout.hidden=0", "model.dropout.attention=0"]);
                 let kind = config["task"]["kind"].as_str().unwrap();

@@ -7,6 +7,7 @@
 //! | multiple choice | [`BertForMultipleChoice`] | [`classification_loss`] |
 //! | tags of words | [`BertForTokenClassification`] | [`BertForTokenClassification::loss`], [`Crf::loss`] |
 //! | answers in a text | [`BertForQuestionAnswering`] | [`span_loss`] |
+//! | classes and tags by recurrent encoders | [`RecurrentForSequenceClassification`], [`RecurrentForTokenClassification`] | as above |
 //! | masked pieces | [`BertForMaskedLm`] | [`classification_loss`] |
 //!
 //! ```
@@ -33,6 +34,7 @@ mod dropout;
 mod masked_lm;
 mod multiple_choice;
 mod question_answering;
+mod recurrent;
 mod sequence_classification;
 mod sequence_head;
 #[cfg(test)]
@@ -46,9 +48,13 @@ pub use dropout::DropoutOverrides;
 pub use masked_lm::BertForMaskedLm;
 pub use multiple_choice::BertForMultipleChoice;
 pub use question_answering::{BertForQuestionAnswering, SpanLogits, span_loss};
+pub use recurrent::{
+    RecurrentClassifierConfig, RecurrentEncoder, RecurrentEncoderConfig, RecurrentForSequenceClassification,
+    RecurrentForTokenClassification, RecurrentPooling, RecurrentTaggerConfig,
+};
 pub use sequence_classification::{BertForSequenceClassification, classification_loss, regression_loss};
 pub use sequence_head::SequenceHead;
-pub use token_classification::BertForTokenClassification;
+pub use token_classification::{BertForTokenClassification, decode_tags, tagging_loss};
 
 has_bert!(
     BertForMaskedLm,

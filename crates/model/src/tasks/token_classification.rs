@@ -48,15 +48,7 @@ impl<A: Attention, P: Positions> BertForTokenClassification<A, P> {
         n_words: &[usize],
         loss: &CrossEntropy,
     ) -> Tensor<1> {
-        match &self.crf {
-            Some(crf) => crf.loss(logits, tags, n_words),
-            None => {
-                let labels = tags.iter().map(|tag| *tag as i32).collect();
-                let labels = TensorData::new::<i32, _>(labels, [tags.len()]);
-                let labels = Tensor::from_data(labels, &logits.device());
-                classification_loss(logits, labels, loss)
-            }
-        }
+        tagging_loss(self.crf.as_ref(), logits, tags, n_words, loss)
     }
 
     /// The best tags of each sentence: jointly with a CRF, each word's by itself without one.
@@ -67,15 +59,53 @@ impl<A: Attention, P: Positions> BertForTokenClassification<A, P> {
     /// # Panics
     /// If the sentences' words are not as many as the logits' rows.
     pub fn decode(&self, logits: Tensor<2>, n_words: &[usize]) -> Vec<Vec<usize>> {
-        match &self.crf {
-            Some(crf) => crf.decode(logits, n_words),
-            None => {
-                let [rows, _] = logits.dims();
-                assert_eq!(n_words.iter().sum::<usize>(), rows, "one row of logits for each word");
-                let best = logits.argmax(1).into_data();
-                let mut best = best.iter::<i64>().map(|tag| tag as usize);
-                n_words.iter().map(|n| best.by_ref().take(*n).collect()).collect()
-            }
+        decode_tags(self.crf.as_ref(), logits, n_words)
+    }
+}
+
+/// The loss of words' tags, in nats: of each sentence with a CRF, of each word without one. The CRF has no use for class
+/// weights, smoothing and ignored labels.
+///
+/// # Shapes
+/// - `logits`: `[n_words, n_tags]`, sentence after sentence; `tags`: `n_words` of them; `n_words`: each sentence's words;
+///   returns `[sentences]` or `[n_words]`
+///
+/// # Panics
+/// If the sentences' words are not as many as the logits' rows, or a tag is not below `n_tags`.
+pub fn tagging_loss(
+    crf: Option<&Crf>,
+    logits: Tensor<2>,
+    tags: &[usize],
+    n_words: &[usize],
+    loss: &CrossEntropy,
+) -> Tensor<1> {
+    match crf {
+        Some(crf) => crf.loss(logits, tags, n_words),
+        None => {
+            let labels = tags.iter().map(|tag| *tag as i32).collect();
+            let labels = TensorData::new::<i32, _>(labels, [tags.len()]);
+            let labels = Tensor::from_data(labels, &logits.device());
+            classification_loss(logits, labels, loss)
+        }
+    }
+}
+
+/// The best tags of each sentence: jointly with a CRF, each word's by itself without one.
+///
+/// # Shapes
+/// - as [`tagging_loss`]
+///
+/// # Panics
+/// If the sentences' words are not as many as the logits' rows.
+pub fn decode_tags(crf: Option<&Crf>, logits: Tensor<2>, n_words: &[usize]) -> Vec<Vec<usize>> {
+    match crf {
+        Some(crf) => crf.decode(logits, n_words),
+        None => {
+            let [rows, _] = logits.dims();
+            assert_eq!(n_words.iter().sum::<usize>(), rows, "one row of logits for each word");
+            let best = logits.argmax(1).into_data();
+            let mut best = best.iter::<i64>().map(|tag| tag as usize);
+            n_words.iter().map(|n| best.by_ref().take(*n).collect()).collect()
         }
     }
 }

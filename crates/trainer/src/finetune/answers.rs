@@ -4,7 +4,9 @@ use super::config::FineTuneConfig;
 use super::config::TaskSection;
 use super::kinds::{OpenedModel, SavedModel, TaskKind};
 use super::run::TaskRun;
-use super::task::{Encoded, Task, bad_setting, input, labels, pretrained_encoder, rows, softmax};
+use super::task::{
+    Encoded, PretrainedTask, Task, bad_setting, input, labels, pretrained_encoder, rows, softmax,
+};
 use crate::Result;
 use crate::config::validate::{Check, at_least, ensure};
 use crate::engine::Outcome;
@@ -259,7 +261,9 @@ impl Task for AnswerTask {
         let AnswerConfig { n_best, max_answer, null_threshold } = choose;
         TaskSection::Answers { stride, max_question, max_answer, n_best, null_threshold }
     }
+}
 
+impl PretrainedTask for AnswerTask {
     fn model(
         &self,
         pretrained: PretrainedFolder,

@@ -3,7 +3,7 @@
 use super::config::TaskSection;
 use super::kinds::{OpenedModel, SavedModel, TaskKind};
 use super::run::TaskRun;
-use super::task::{Encoded, Task, argmax, input, labels, pretrained_encoder, softmax};
+use super::task::{Encoded, PretrainedTask, Task, argmax, input, labels, pretrained_encoder, softmax};
 use crate::Result;
 use crate::engine::Outcome;
 use crate::metrics::progress::RunProgress;
@@ -137,7 +137,9 @@ impl Task for ChoiceTask {
     fn section(&self) -> TaskSection {
         TaskSection::MultipleChoice {}
     }
+}
 
+impl PretrainedTask for ChoiceTask {
     fn model(
         &self,
         pretrained: PretrainedFolder,

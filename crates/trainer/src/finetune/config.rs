@@ -1,6 +1,7 @@
 //! A fine-tuning run's configuration, read as strictly as a [pretraining run's](crate::config).
 
 use super::prompt::PromptSection;
+use super::recurrent::RecurrentSection;
 use super::tags::TaggingSection;
 use super::validate::validate;
 use crate::config::{
@@ -133,8 +134,13 @@ fn n_best() -> usize {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct FineTuneModel {
-    /// The Hugging Face folder, relative to the current directory; programs may take a hub's name too.
+    /// The Hugging Face folder, relative to the current directory; programs may take a hub's name too. Empty where
+    /// there is a [recurrent](Self::recurrent) model.
+    #[serde(default, skip_serializing_if = "is_empty")]
     pub path: PathBuf,
+    /// A recurrent model that is trained from scratch, in place of a checkpoint.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recurrent: Option<RecurrentSection>,
     /// Whether the checkpoint's weights are ignored. The seed then initialises new ones for its network, and its
     /// tokenizer stays, which shows what pretraining is worth. Default false.
     #[serde(default)]
@@ -154,6 +160,10 @@ pub struct FineTuneModel {
     /// Low-rank adapters, which are trained instead of the encoder and merged into it at the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lora: Option<LoraConfig>,
+}
+
+fn is_empty(path: &Path) -> bool {
+    path.as_os_str().is_empty()
 }
 
 /// `[data]`: examples to train on and to measure with.

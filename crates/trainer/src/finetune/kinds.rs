@@ -5,6 +5,7 @@ use super::config::{FineTuneConfig, TaskSection};
 use super::predict::PredictTask;
 use super::predictor::{AnyTaskModel, TaskModel};
 use super::run::TaskRun;
+use super::task::PretrainedTask;
 use crate::Result;
 use crate::config::validate::Check;
 use crate::engine::Outcome;
@@ -95,7 +96,7 @@ impl SavedModel<'_> {
     /// Those of the checkpoint.
     pub fn open<T>(self, task: T) -> Result<OpenedModel>
     where
-        T: PredictTask<Model: Sync> + Send + Sync + 'static,
+        T: PredictTask<Model: Sync> + PretrainedTask + Send + Sync + 'static,
     {
         let init = &mut ParamInit::new(self.device, 0);
         let (encoder, mut model, report) = task.model(self.pretrained, &DropoutOverrides::default(), init)?;

@@ -48,6 +48,16 @@ impl TaskFile {
             .map_err(|reason| TrainerError::BadTaskFile { path, reason })
     }
 
+    /// Writes it into a folder.
+    ///
+    /// # Errors
+    /// [`TrainerError::Io`].
+    pub fn write(&self, folder: &Path) -> Result<()> {
+        let path = folder.join(TASK_FILE);
+        let text = serde_json::to_string_pretty(self).expect("strings and numbers") + "\n";
+        std::fs::write(&path, text).map_err(TrainerError::io("write", &path))
+    }
+
     /// What the other files of a folder say, which was saved by transformers: `architectures`, `problem_type` and
     /// `id2label`, and the tokenizer's longest sequence. Texts
     /// with answers are cut as transformers' examples do, in windows of at most 384 tokens.
@@ -126,7 +136,7 @@ fn of_config(config: &PretrainedConfig) -> std::result::Result<TaskSection, Stri
 /// What is saved beside the weights.
 pub(super) struct ModelFolder<'a> {
     pub family: Family,
-    pub encoder: &'a BertConfig,
+    pub encoder: BertConfig,
     pub tokenizer: &'a Tokenizer,
     pub file: TaskFile,
     pub labels: Option<&'a LabelSet>,
@@ -138,15 +148,13 @@ impl ModelFolder<'_> {
     /// # Errors
     /// Those of [`SaveConfig::check`].
     pub fn check(&self) -> Result<()> {
-        Ok(self.config().check(self.encoder)?)
+        Ok(self.config().check(&self.encoder)?)
     }
 
     pub fn save<M: HasBackbone>(&self, model: &M, folder: &Path) -> Result<()> {
-        save_pretrained(folder, model, self.encoder, &self.config())?;
+        save_pretrained(folder, model, &self.encoder, &self.config())?;
         self.tokenizer.save(folder)?;
-        let path = folder.join(TASK_FILE);
-        let text = serde_json::to_string_pretty(&self.file).expect("strings and numbers") + "\n";
-        std::fs::write(&path, text).map_err(TrainerError::io("write", &path))
+        self.file.write(folder)
     }
 
     /// What the model is saved as.

@@ -6,6 +6,7 @@ use super::held_out::held_out;
 use super::kinds::{OpenedModel, SavedModel};
 use super::model_folder::TaskFile;
 use super::predict::PredictTask;
+use super::recurrent;
 use super::task::{Task, bad_setting};
 use crate::engine::Advance;
 use crate::fit::check_fit;
@@ -90,6 +91,12 @@ impl Predictor {
     /// [`TrainerError::VocabularyMismatch`], [`TrainerError::UnfitTokenizer`].
     pub fn load(folder: &Path, device: &Device, int8: bool) -> Result<Self> {
         let tokenizer = Tokenizer::load(folder)?;
+        if let Some((TaskFile { task: section, max_len, .. }, model)) =
+            recurrent::open(folder, &tokenizer, device, int8)?
+        {
+            let setup = Setup { tokenizer, max_len, device: device.clone() };
+            return Ok(Self { folder: folder.into(), section, model, setup, max_positions: usize::MAX });
+        }
         let pretrained = PretrainedFolder::open(folder)?;
         let TaskFile { task: section, max_len, pairs } = match TaskFile::read(folder)? {
             Some(file) => file,

@@ -5,7 +5,7 @@ use super::config::TaskSection;
 use super::kinds::{OpenedModel, SavedModel, TaskKind};
 use super::reading::draw_shots;
 use super::run::TaskRun;
-use super::task::{Encoded, Task, bad_setting, input, labels, pretrained_encoder, rows};
+use super::task::{Encoded, PretrainedTask, Task, bad_setting, input, labels, pretrained_encoder, rows};
 use super::template::{PromptFeatures, Template};
 use super::texts::{class, class_predictions};
 use crate::config::validate::{Check, ensure};
@@ -258,7 +258,9 @@ impl Task for PromptTask {
         let positive = self.positive.and_then(|id| self.labels.name(id)).map(str::to_owned);
         TaskSection::Prompt(PromptSection { positive, ..self.section.clone() })
     }
+}
 
+impl PretrainedTask for PromptTask {
     /// # Errors
     /// [`TrainerError::NoMlmHead`] among them: words mean nothing to a new head.
     fn model(

@@ -47,7 +47,14 @@ pub fn inputs_of(config: &FineTuneConfig) -> Result<Vec<Input>> {
             paths.extend(source.paths(Path::new("")).map_err(|error| missing(split, error.into()))?);
         }
     }
-    paths.extend(model_files(&config.model.path)?);
+    match &config.model.recurrent {
+        None => paths.extend(model_files(&config.model.path)?),
+        Some(section) => {
+            if let Some(path) = section.tokenizer.path() {
+                paths.extend(model_files(path)?);
+            }
+        }
+    }
     Input::of(paths)
 }
 

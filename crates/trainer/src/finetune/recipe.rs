@@ -2,7 +2,7 @@
 
 use super::config::FineTuneConfig;
 use super::evaluate::{figures, n_tokens, predict};
-use super::model_folder::{ModelFolder, TaskFile};
+use super::form::Form;
 use super::reading::TaskData;
 use super::task::{Encoded, Task};
 use crate::Result;
@@ -15,10 +15,6 @@ use burn::tensor::{Device, Tensor};
 use cloze_data::labelled::Buckets;
 use cloze_evaluation::figures::Figures;
 use cloze_evaluation::report::Predictions;
-use cloze_model::bert::BertConfig;
-use cloze_model::huggingface::{Family, PretrainedFolder};
-use cloze_model::lora;
-use cloze_tokenizer::Tokenizer;
 use std::path::Path;
 use std::time::Instant;
 
@@ -31,9 +27,7 @@ pub(super) struct TaskRecipe<'a, T: Task> {
     pub fingerprint: String,
     pub buckets: Buckets,
     pub epochs: Epochs,
-    pub family: Family,
-    pub encoder: BertConfig,
-    pub tokenizer: &'a Tokenizer,
+    pub form: Box<dyn Form<T::Model> + Send + Sync + 'a>,
 }
 
 type Split<T> = Encoded<<T as Task>::Example, <T as Task>::Features>;
@@ -59,22 +53,6 @@ impl<T: Task> TaskRecipe<'_, T> {
         let predictions = predict(self.task, model, data, eval.batch_tokens, device, advanced);
         let figures = figures(&*predictions, eval.metric.as_deref())?;
         Ok((predictions, figures))
-    }
-
-    /// What is saved beside the weights.
-    pub fn model_folder(&self) -> ModelFolder<'_> {
-        let max_len = self.config.data.max_len;
-        let file = TaskFile { task: self.task.section(), max_len, pairs: self.task.pairs() };
-        let Self { family, encoder, tokenizer, .. } = self;
-        ModelFolder { family: *family, encoder, tokenizer, file, labels: self.task.labels() }
-    }
-
-    /// The model without adapters.
-    fn merged(&self, model: T::Model) -> Result<T::Model> {
-        match self.config.model.lora {
-            Some(_) => self.task.map_encoder(model, |bert| Ok(lora::merge(bert))),
-            None => Ok(model),
-        }
     }
 }
 
@@ -141,13 +119,11 @@ impl<T: Task> Recipe for TaskRecipe<'_, T> {
     }
 
     fn save(&self, model: &T::Model, folder: &Path) -> Result<()> {
-        self.model_folder().save(&self.merged(model.clone())?, folder)
+        self.form.save(model, folder)
     }
 
     fn load(&self, model: T::Model, folder: &Path) -> Result<T::Model> {
-        let saved = PretrainedFolder::open(folder)?;
-        let architecture = saved.config.architecture;
-        Ok(saved.load_into(self.merged(model)?, architecture, &[])?.0)
+        self.form.load(model, folder)
     }
 
     /// The result's figures on each split, with every prediction in a report.

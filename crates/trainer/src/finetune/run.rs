@@ -2,8 +2,9 @@
 
 use super::config::FineTuneConfig;
 use super::reading::{Reading, TaskData, inputs_of};
+use super::recurrent;
 use super::start::{Prepared, prepare};
-use super::task::Task;
+use super::task::PretrainedTask;
 use crate::Result;
 use crate::engine::origin::Input;
 use crate::engine::run_folder::RunFolder;
@@ -24,6 +25,9 @@ pub fn fine_tune(
 ) -> Result<Outcome> {
     let folder = RunFolder::open(&options.folder, config, options.resume)?;
     folder.check_inputs(inputs_of(config)?)?;
+    if let Some(section) = &config.model.recurrent {
+        return recurrent::fine_tune(config, section, options, folder, progress);
+    }
     let tokenizer = Tokenizer::load(&config.model.path)?;
     let run = TaskRun { config, options, folder, tokenizer: &tokenizer };
     config.task.kind().tune(run, progress)
@@ -34,7 +38,7 @@ pub fn fine_tune(
 ///
 /// # Errors
 /// Those of [`fine_tune`].
-pub fn fine_tune_task<T: Task>(
+pub fn fine_tune_task<T: PretrainedTask>(
     task: &T,
     data: TaskData<T>,
     tokenizer: &Tokenizer,
@@ -64,7 +68,7 @@ impl TaskRun<'_> {
     ///
     /// # Errors
     /// Settings that do not fit the data or the checkpoint; those of the run.
-    pub fn train<T: Task>(
+    pub fn train<T: PretrainedTask>(
         self,
         task: &T,
         data: TaskData<T>,
@@ -91,7 +95,7 @@ impl Plan for FineTuneConfig {
     }
 
     fn checkpoint_mut(&mut self) -> Option<&mut PathBuf> {
-        Some(&mut self.model.path)
+        self.model.recurrent.is_none().then_some(&mut self.model.path)
     }
 
     fn inputs(&self) -> Result<Vec<Input>> {

@@ -2,9 +2,11 @@
 
 use super::config::FineTuneConfig;
 use super::evaluate::{figures, n_tokens};
+use super::form::{Form, PretrainedForm};
+use super::model_folder::{ModelFolder, TaskFile};
 use super::reading::TaskData;
 use super::recipe::TaskRecipe;
-use super::task::{Encoded, Task, bad_setting, n_cut};
+use super::task::{Encoded, PretrainedTask, Task, bad_setting, n_cut};
 use crate::engine::optimizer::ParamGroup;
 use crate::engine::{
     Cadence, CheckpointSection, Epochs, Export, LogSection, RunOptions, RunSettings, watched,
@@ -19,7 +21,8 @@ use burn::tensor::{Device, Tensor};
 use cloze_data::derive_seed;
 use cloze_data::labelled::{BatchSize, Buckets};
 use cloze_evaluation::table;
-use cloze_model::huggingface::{LoadReport, PretrainedFolder};
+use cloze_model::bert::BertConfig;
+use cloze_model::huggingface::PretrainedFolder;
 use cloze_model::{Backbone, HasBackbone, ParamInit, first_layers, freeze};
 use cloze_tokenizer::Tokenizer;
 use std::time::Instant;
@@ -49,7 +52,7 @@ pub(super) struct Prepared<'a, T: Task> {
 /// # Errors
 /// Settings that do not fit the data, the checkpoint, or each other; those of the checkpoint; a run that surely needs
 /// more memory than there is.
-pub(super) fn prepare<'a, T: Task>(
+pub(super) fn prepare<'a, T: PretrainedTask>(
     config: &'a FineTuneConfig,
     options: &RunOptions<'_>,
     tokenizer: &'a Tokenizer,
@@ -64,8 +67,7 @@ pub(super) fn prepare<'a, T: Task>(
     figures(&*task.predictions(&[], &[], &[]), config.eval.metric.as_deref())?;
     let device = options.device.clone().autodiff();
     recompute::check(config.train.recompute, &device)?;
-    let seed = config.run.seed;
-    let mut init = ParamInit::new(&device, derive_seed(seed, &[INIT_STREAM])).with_std(0.02);
+    let mut init = new_parameters(config, &device);
     let pretrained = PretrainedFolder::open(&config.model.path)?;
     let pretrained = if config.model.untrained { pretrained.without_weights() } else { pretrained };
     let family = pretrained.config.family;
@@ -78,13 +80,7 @@ pub(super) fn prepare<'a, T: Task>(
     let mut model = prepare_model(config, task, model, &mut init)?;
     recompute::set(model.backbone_mut(), config.train.recompute);
 
-    let lengths: Vec<usize> = data.train.features.iter().map(|features| n_tokens(task, features)).collect();
-    let examples = config.train.batch_size;
-    let size = match config.train.batch_tokens {
-        Some(tokens) => BatchSize::Within { examples, tokens },
-        None => BatchSize::Examples(examples),
-    };
-    let buckets = Buckets::new(lengths, size, derive_seed(seed, &[ORDER_STREAM]));
+    let buckets = buckets(config, task, &data);
     let load = Load {
         recompute: config.train.recompute,
         batches: config.train.accumulate as u64,
@@ -98,13 +94,65 @@ pub(super) fn prepare<'a, T: Task>(
     settings.optimizer.groups.extend(groups(config, &model));
 
     let fingerprint = fingerprint(task, &data.train.features);
-    let mut recipe =
-        TaskRecipe { config, task, data, fingerprint, buckets, epochs, family, encoder, tokenizer };
-    recipe.model_folder().check()?;
-    introduce(&recipe, &model, steps, &report, progress);
+    let max_len = config.data.max_len;
+    let file = TaskFile { task: task.section(), max_len, pairs: task.pairs() };
+    let folder = ModelFolder { family, encoder: encoder.clone(), tokenizer, file, labels: task.labels() };
+    folder.check()?;
+    let form = Box::new(PretrainedForm { config, task, folder });
+    let mut recipe = TaskRecipe { config, task, data, fingerprint, buckets, epochs, form };
+    let new = if config.model.untrained { "all".into() } else { report.missing.join(", ") };
+    let origin = [
+        ("checkpoint", config.model.path.display().to_string()),
+        ("new", new),
+        ("not used", report.unexpected.join(", ")),
+    ];
+    introduce(&recipe, &model, steps, origin, progress);
     progress.note(&format!("memory: {memory}"));
-    summarise(&mut recipe, &mut model, &options.device, progress);
+    summarise(&mut recipe, &encoder, &mut model, &options.device, progress);
     Ok(Prepared { recipe, model, settings })
+}
+
+/// Makes the batches of a run whose model is new, and says what the user should know of it.
+///
+/// # Errors
+/// Settings that do not fit the data.
+pub(super) fn prepare_new<'a, T: Task>(
+    config: &'a FineTuneConfig,
+    task: &'a T,
+    data: TaskData<T>,
+    model: T::Model,
+    form: Box<dyn Form<T::Model> + Send + Sync + 'a>,
+    progress: &mut dyn RunProgress,
+) -> Result<Prepared<'a, T>> {
+    if data.train.features.is_empty() {
+        return Err(TrainerError::NoExamples { split: "training" });
+    }
+    figures(&*task.predictions(&[], &[], &[]), config.eval.metric.as_deref())?;
+    let buckets = buckets(config, task, &data);
+    let (epochs, steps) = epochs(config, &buckets)?;
+    let mut settings = settings(config, epochs.clone(), steps);
+    settings.optimizer.groups.extend(config.task.kind().parameter_groups());
+    let fingerprint = fingerprint(task, &data.train.features);
+    let recipe = TaskRecipe { config, task, data, fingerprint, buckets, epochs, form };
+    let origin = [("checkpoint", String::new()), ("new", "all".into()), ("not used", String::new())];
+    introduce(&recipe, &model, steps, origin, progress);
+    Ok(Prepared { recipe, model, settings })
+}
+
+/// The training examples in batches.
+fn buckets<T: Task>(config: &FineTuneConfig, task: &T, data: &TaskData<T>) -> Buckets {
+    let lengths: Vec<usize> = data.train.features.iter().map(|features| n_tokens(task, features)).collect();
+    let examples = config.train.batch_size;
+    let size = match config.train.batch_tokens {
+        Some(tokens) => BatchSize::Within { examples, tokens },
+        None => BatchSize::Examples(examples),
+    };
+    Buckets::new(lengths, size, derive_seed(config.run.seed, &[ORDER_STREAM]))
+}
+
+/// What the parameters of a run's new model are drawn with.
+pub(super) fn new_parameters(config: &FineTuneConfig, device: &Device) -> ParamInit {
+    ParamInit::new(device, derive_seed(config.run.seed, &[INIT_STREAM])).with_std(0.02)
 }
 
 /// Where the epochs end, and the steps of them all.
@@ -151,7 +199,7 @@ fn settings(config: &FineTuneConfig, epochs: Epochs, steps: u64) -> RunSettings 
 }
 
 /// Freezes what is not to be trained, and attaches adapters.
-fn prepare_model<T: Task>(
+fn prepare_model<T: PretrainedTask>(
     config: &FineTuneConfig,
     task: &T,
     mut model: T::Model,
@@ -184,13 +232,14 @@ fn prepare_model<T: Task>(
 }
 
 /// Encodes the examples once, before training, if the run does not change the encoder.
-fn summarise<T: Task>(
+fn summarise<T: PretrainedTask>(
     recipe: &mut TaskRecipe<'_, T>,
+    encoder: &BertConfig,
     model: &mut T::Model,
     device: &Device,
     progress: &mut dyn RunProgress,
 ) {
-    let TaskRecipe { config, task, encoder, data, .. } = recipe;
+    let TaskRecipe { config, task, data, .. } = recipe;
     let changes = n_trained(model.backbone_mut()) > 0;
     let drops = encoder.hidden_dropout > 0.0 || encoder.attention_dropout > 0.0;
     if changes || drops || config.train.epochs < 2 {
@@ -225,7 +274,7 @@ fn introduce<T: Task>(
     recipe: &TaskRecipe<'_, T>,
     model: &T::Model,
     steps: u64,
-    report: &LoadReport,
+    [checkpoint, new, unused]: [(&str, String); 3],
     progress: &mut dyn RunProgress,
 ) {
     let TaskRecipe { config, task, data, .. } = recipe;
@@ -237,11 +286,11 @@ fn introduce<T: Task>(
     progress.note(&table::facts(
         "fine-tuning",
         [
-            ("checkpoint", config.model.path.display().to_string()),
+            checkpoint,
             ("parameters", table::grouped(parameters as u64)),
             ("  trained", trained),
-            ("new", if config.model.untrained { "all".into() } else { report.missing.join(", ") }),
-            ("not used", report.unexpected.join(", ")),
+            new,
+            unused,
             ("training examples", table::grouped(data.train.examples.len() as u64)),
             ("development, test", format!("{}, {}", count(&data.dev), count(&data.test))),
             ("steps", table::grouped(steps)),

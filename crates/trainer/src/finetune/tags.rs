@@ -4,7 +4,7 @@ use super::config::FineTuneConfig;
 use super::config::TaskSection;
 use super::kinds::{OpenedModel, SavedModel, TaskKind};
 use super::run::TaskRun;
-use super::task::{Encoded, Task, bad_setting, input, pretrained_encoder};
+use super::task::{Encoded, PretrainedTask, Task, bad_setting, input, pretrained_encoder};
 use super::validate::check_loss;
 use crate::Result;
 use crate::config::validate::{Check, ensure, not_negative};
@@ -24,7 +24,9 @@ use cloze_model::bert::BertConfig;
 use cloze_model::blocks::Linear;
 use cloze_model::huggingface::{Architecture, LoadReport, PretrainedFolder, ProblemType};
 use cloze_model::ops::CrossEntropy;
-use cloze_model::tasks::{BertForTokenClassification, Crf, DropoutOverrides, TagRules};
+use cloze_model::tasks::{
+    BertForTokenClassification, Crf, DropoutOverrides, TagRules, decode_tags, tagging_loss,
+};
 use cloze_tokenizer::Tokenizer;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -277,6 +279,50 @@ impl TagTask {
         tags
     }
 
+    /// The rules of the tags' scheme.
+    pub(super) fn rules(&self) -> &TagRules {
+        &self.rules
+    }
+
+    /// The loss of the logits of a batch's words, summed.
+    pub(super) fn loss_of(
+        &self,
+        crf: Option<&Crf>,
+        logits: Tensor<2>,
+        batch: &[&SentenceFeatures],
+    ) -> Tensor<1> {
+        tagging_loss(crf, logits, &labels(batch), &n_words(batch), &self.loss).sum()
+    }
+
+    /// What a model says whose logits of all words of some windows `forward` makes.
+    pub(super) fn outputs_of(
+        &self,
+        crf: Option<&Crf>,
+        batch: &[&SentenceFeatures],
+        forward: impl Fn(&[&TagFeatures]) -> Tensor<2>,
+    ) -> Vec<SentenceTags> {
+        let mut tokens = 0;
+        let windows = windows(batch);
+        let logits = windows.chunk_by(|before, _| {
+            tokens += before.sequence.len();
+            let is_full = tokens >= AT_ONCE;
+            tokens = if is_full { 0 } else { tokens };
+            !is_full
+        });
+        let logits = logits.map(|windows| forward(windows)).collect();
+        let (logits, n_words) = (Tensor::cat(logits, 0), n_words(batch));
+        let losses = tagging_loss(crf, logits.clone(), &labels(batch), &n_words, &CrossEntropy::default());
+        let losses: Vec<f64> = losses.into_data().iter::<f64>().collect();
+        let mut losses = losses.into_iter();
+        let tags = decode_tags(crf, logits, &n_words);
+        let outputs = batch.iter().zip(tags).map(|(features, labels)| {
+            let n = if self.section.crf { 1 } else { labels.len() };
+            let loss = losses.by_ref().take(n).sum::<f64>() / n as f64;
+            SentenceTags { labels, loss: if features.labels.is_empty() { f64::NAN } else { loss } }
+        });
+        outputs.collect()
+    }
+
     /// Logits of all words of the windows, one after the other.
     fn forward(
         &self,
@@ -298,7 +344,7 @@ impl TagTask {
 const AT_ONCE: usize = 8_192;
 
 /// All windows of a batch.
-fn windows<'a>(batch: &[&'a SentenceFeatures]) -> Vec<&'a TagFeatures> {
+pub(super) fn windows<'a>(batch: &[&'a SentenceFeatures]) -> Vec<&'a TagFeatures> {
     batch.iter().flat_map(|features| &features.windows).collect()
 }
 
@@ -396,8 +442,7 @@ impl Task for TagTask {
     }
 
     fn loss(&self, model: &Self::Model, batch: &[&SentenceFeatures], device: &Device) -> Tensor<1> {
-        let logits = self.forward(model, &windows(batch), device);
-        model.loss(logits, &labels(batch), &n_words(batch), &self.loss).sum()
+        self.loss_of(model.crf.as_ref(), self.forward(model, &windows(batch), device), batch)
     }
 
     fn outputs(
@@ -406,26 +451,7 @@ impl Task for TagTask {
         batch: &[&SentenceFeatures],
         device: &Device,
     ) -> Vec<SentenceTags> {
-        let mut tokens = 0;
-        let windows = windows(batch);
-        let logits = windows.chunk_by(|before, _| {
-            tokens += before.sequence.len();
-            let is_full = tokens >= AT_ONCE;
-            tokens = if is_full { 0 } else { tokens };
-            !is_full
-        });
-        let logits = logits.map(|windows| self.forward(model, windows, device)).collect();
-        let (logits, n_words) = (Tensor::cat(logits, 0), n_words(batch));
-        let losses = model.loss(logits.clone(), &labels(batch), &n_words, &CrossEntropy::default());
-        let losses: Vec<f64> = losses.into_data().iter::<f64>().collect();
-        let mut losses = losses.into_iter();
-        let tags = model.decode(logits, &n_words);
-        let outputs = batch.iter().zip(tags).map(|(features, labels)| {
-            let n = if self.section.crf { 1 } else { labels.len() };
-            let loss = losses.by_ref().take(n).sum::<f64>() / n as f64;
-            SentenceTags { labels, loss: if features.labels.is_empty() { f64::NAN } else { loss } }
-        });
-        outputs.collect()
+        self.outputs_of(model.crf.as_ref(), batch, |windows| self.forward(model, windows, device))
     }
 
     fn predictions(
@@ -459,7 +485,9 @@ impl Task for TagTask {
             TaggingSection { class_weights: Vec::new(), label_smoothing: 0.0, ..self.section.clone() };
         TaskSection::Tagging(section)
     }
+}
 
+impl PretrainedTask for TagTask {
     fn model(
         &self,
         pretrained: PretrainedFolder,

@@ -3,6 +3,7 @@
 use super::config::TaskSection;
 use crate::engine::Advance;
 use crate::{Result, TrainerError};
+use burn::module::Module;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use cloze_data::labelled::{LabelSet, TokenSequence};
 use cloze_evaluation::report::Predictions;
@@ -16,7 +17,7 @@ use cloze_model::{HasBackbone, ParamInit};
 /// An example has one sequence of features or several, as a long text has windows and a question has choices.
 pub trait Task: Sync {
     /// An encoder with a head.
-    type Model: HasBackbone<Backbone = Bert> + Send + Sync;
+    type Model: Module + Send + Sync;
     /// An example as it was read.
     type Example: Sync;
     /// What the model takes at once: in most tasks an example's tokens.
@@ -85,7 +86,10 @@ pub trait Task: Sync {
     fn labels(&self) -> Option<&LabelSet> {
         None
     }
+}
 
+/// A task whose models are a checkpoint's encoder with a head.
+pub trait PretrainedTask: Task<Model: HasBackbone<Backbone = Bert>> {
     /// The checkpoint's encoder with a head. The head is new if the checkpoint has none.
     ///
     /// # Errors

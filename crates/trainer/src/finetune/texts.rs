@@ -6,7 +6,9 @@ use super::evaluate::in_batches;
 use super::kinds::{OpenedModel, SavedModel, TaskKind};
 use super::reading::draw_shots;
 use super::run::TaskRun;
-use super::task::{Encoded, Task, argmax, bad_setting, input, labels, pretrained_encoder, rows, softmax};
+use super::task::{
+    Encoded, PretrainedTask, Task, argmax, bad_setting, input, labels, pretrained_encoder, rows, softmax,
+};
 use super::validate::check_loss;
 use crate::Result;
 use crate::config::validate::Check;
@@ -32,7 +34,7 @@ use std::path::Path;
 /// What the model takes of a text or a pair of texts.
 #[derive(Debug, Clone)]
 pub struct TextInput {
-    features: TextFeatures,
+    pub(super) features: TextFeatures,
     /// What the encoder makes of it, where that is known.
     summary: Option<Vec<f32>>,
 }
@@ -266,17 +268,7 @@ impl Task for TextTask {
     }
 
     fn loss(&self, model: &Self::Model, batch: &[&TextInput], device: &Device) -> Tensor<1> {
-        let logits = self.forward(model, batch, device);
-        let losses = match self.labels {
-            Some(_) => classification_loss(logits, labels(classes(batch).collect(), device), &self.loss),
-            None => {
-                let values: Vec<f32> =
-                    batch.iter().map(|input| value(input.features.target) as f32).collect();
-                let n = values.len();
-                regression_loss(logits, Tensor::from_data(TensorData::new(values, [n]), device))
-            }
-        };
-        losses.sum()
+        self.loss_of(self.forward(model, batch, device), batch, device)
     }
 
     fn summarise(
@@ -345,7 +337,9 @@ impl Task for TextTask {
     fn has_pairs(&self) -> bool {
         self.pairs != Some(false)
     }
+}
 
+impl PretrainedTask for TextTask {
     fn model(
         &self,
         pretrained: PretrainedFolder,
@@ -368,6 +362,20 @@ impl Task for TextTask {
 }
 
 impl TextTask {
+    /// The loss of a batch's logits, summed.
+    pub(super) fn loss_of(&self, logits: Tensor<2>, batch: &[&TextInput], device: &Device) -> Tensor<1> {
+        let losses = match self.labels {
+            Some(_) => classification_loss(logits, labels(classes(batch).collect(), device), &self.loss),
+            None => {
+                let values: Vec<f32> =
+                    batch.iter().map(|input| value(input.features.target) as f32).collect();
+                let n = values.len();
+                regression_loss(logits, Tensor::from_data(TensorData::new(values, [n]), device))
+            }
+        };
+        losses.sum()
+    }
+
     fn forward(
         &self,
         model: &BertForSequenceClassification,

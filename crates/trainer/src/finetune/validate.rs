@@ -46,6 +46,13 @@ pub(super) fn check_loss(label_smoothing: f64, class_weights: &[f32]) -> Check {
 }
 
 fn model(config: &FineTuneConfig) -> Check {
+    let section = &config.model;
+    let has_path = !section.path.as_os_str().is_empty();
+    if let Some(recurrent) = &section.recurrent {
+        ensure(!has_path, "model.path", section.path.display(), "none beside `[model.recurrent]`")?;
+        return recurrent.check(config);
+    }
+    ensure(has_path, "model.path", "missing", "a checkpoint's folder, or `[model.recurrent]` in its place")?;
     let decay = config.model.layer_decay.unwrap_or(1.0);
     ensure(decay > 0.0 && decay <= 1.0, "model.layer_decay", decay, "a number above 0, at most 1")?;
     match &config.model.lora {

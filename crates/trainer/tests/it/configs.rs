@@ -172,6 +172,7 @@ const TABLES: &[(&str, &[&str], &str)] = &[
     ("Fine-tuning", &["task.kind=prompt"], "task.zzzzzzzz=1"),
     ("Fine-tuning", &[], "model.zzzzzzzz=1"),
     ("Fine-tuning", &[], "model.dropout.zzzzzzzz=1"),
+    ("Fine-tuning", &[], "model.recurrent.zzzzzzzz=1"),
     ("Fine-tuning", &[], "model.lora.zzzzzzzz=1"),
     ("Fine-tuning", &[], "data.zzzzzzzz=1"),
     ("Fine-tuning", &[], "data.train.zzzzzzzz=1"),

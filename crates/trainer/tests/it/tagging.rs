@@ -12,7 +12,7 @@ use cloze_model::weights::NamedTensors;
 use cloze_tokenizer::{Tokenizer, Vocab};
 use cloze_trainer::TrainerError;
 use cloze_trainer::engine::{Outcome, RunOptions};
-use cloze_trainer::finetune::Task as _;
+use cloze_trainer::finetune::PretrainedTask as _;
 use cloze_trainer::finetune::{FineTuneConfig, TagTask, TaskFile, TaskSection, fine_tune, outputs, predict};
 use cloze_trainer::metrics::progress::{RunProgress, Silent, Status};
 use std::fmt::Write;

@@ -12,6 +12,7 @@ mod gpt2;
 mod llama;
 mod marian;
 mod recurrent;
+mod recurrent_tasks;
 mod roberta;
 mod seq2seq;
 mod transformer;

@@ -2,7 +2,7 @@
 
 use super::super::model_folder::{ModelFolder, TaskFile};
 use super::super::predictor::{Predicted, Predictor};
-use super::super::task::Task;
+use super::super::task::PretrainedTask;
 use burn::tensor::Device;
 use cloze_model::ParamInit;
 use cloze_model::bert::BertConfig;
@@ -28,7 +28,7 @@ pub(in crate::finetune) fn init() -> ParamInit {
 }
 
 /// A folder with a model for a task.
-pub(in crate::finetune) fn saved<T: Task>(task: T, max_len: usize) -> TempDir {
+pub(in crate::finetune) fn saved<T: PretrainedTask>(task: T, max_len: usize) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let bert = encoder().init_encoder(&mut init());
     save_pretrained(folder.path(), &bert, &encoder(), &SaveConfig::new(Architecture::Encoder)).unwrap();
@@ -37,7 +37,7 @@ pub(in crate::finetune) fn saved<T: Task>(task: T, max_len: usize) -> TempDir {
     let (encoder, model, _) = task.model(pretrained, &DropoutOverrides::default(), &mut init()).unwrap();
     let file = TaskFile { task: task.section(), max_len, pairs: task.pairs() };
     // The weights are in the file that the model is read from, which is replaced.
-    ModelFolder { family, encoder: &encoder, tokenizer: &tokenizer(), file, labels: task.labels() }
+    ModelFolder { family, encoder, tokenizer: &tokenizer(), file, labels: task.labels() }
         .save(&model, folder.path())
         .unwrap();
     folder

@@ -1,0 +1,53 @@
+//! How a task's model is kept in a folder.
+
+use super::config::FineTuneConfig;
+use super::model_folder::ModelFolder;
+use super::task::PretrainedTask;
+use crate::Result;
+use cloze_model::huggingface::PretrainedFolder;
+use cloze_model::lora;
+use std::path::Path;
+
+/// The way of one kind of models into a folder and out of it.
+pub(super) trait Form<M> {
+    /// Saves a model with all that is asked of it later: its tokenizer, its task.
+    ///
+    /// # Errors
+    /// Weights that are not finite; whatever goes wrong in writing.
+    fn save(&self, model: &M, folder: &Path) -> Result<()>;
+
+    /// The weights of a folder in the place of a model's.
+    ///
+    /// # Errors
+    /// Those of reading it.
+    fn load(&self, model: M, folder: &Path) -> Result<M>;
+}
+
+/// A checkpoint's encoder with a head, as transformers has it.
+pub(super) struct PretrainedForm<'a, T> {
+    pub config: &'a FineTuneConfig,
+    pub task: &'a T,
+    pub folder: ModelFolder<'a>,
+}
+
+impl<T: PretrainedTask> PretrainedForm<'_, T> {
+    /// The model without adapters.
+    fn merged(&self, model: T::Model) -> Result<T::Model> {
+        match self.config.model.lora {
+            Some(_) => self.task.map_encoder(model, |bert| Ok(lora::merge(bert))),
+            None => Ok(model),
+        }
+    }
+}
+
+impl<T: PretrainedTask> Form<T::Model> for PretrainedForm<'_, T> {
+    fn save(&self, model: &T::Model, folder: &Path) -> Result<()> {
+        self.folder.save(&self.merged(model.clone())?, folder)
+    }
+
+    fn load(&self, model: T::Model, folder: &Path) -> Result<T::Model> {
+        let saved = PretrainedFolder::open(folder)?;
+        let architecture = saved.config.architecture;
+        Ok(saved.load_into(self.merged(model)?, architecture, &[])?.0)
+    }
+}

@@ -1,0 +1,25 @@
+use super::super::form::Form;
+use super::super::model_folder::TaskFile;
+use crate::Result;
+use cloze_model::huggingface::{FloatType, Published, save_published};
+use cloze_tokenizer::Tokenizer;
+use std::path::Path;
+
+/// A recurrent model with its own `config.json`, its tokenizer and its task.
+pub(super) struct RecurrentForm<'a, C> {
+    pub config: C,
+    pub tokenizer: &'a Tokenizer,
+    pub file: TaskFile,
+}
+
+impl<C: Published> Form<C::Model> for RecurrentForm<'_, C> {
+    fn save(&self, model: &C::Model, folder: &Path) -> Result<()> {
+        save_published(folder, model, &self.config, FloatType::F32)?;
+        self.tokenizer.save(folder)?;
+        self.file.write(folder)
+    }
+
+    fn load(&self, model: C::Model, folder: &Path) -> Result<C::Model> {
+        Ok(self.config.rules().load(model, folder, &[])?.0)
+    }
+}

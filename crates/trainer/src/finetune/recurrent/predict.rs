@@ -1,0 +1,60 @@
+//! Asking recurrent models: lines are read and answered as those for a checkpoint's encoder.
+
+use super::super::config::TaskSection;
+use super::super::predict::{Cut, PredictTask, Read};
+use super::super::tags::TagTask;
+use super::super::task::Encoded;
+use super::super::texts::TextTask;
+use super::tags::RecurrentTags;
+use super::texts::RecurrentTexts;
+use crate::Result;
+use cloze_data::SkipReport;
+use cloze_data::labelled::LabelledSource;
+use cloze_tokenizer::Tokenizer;
+use serde_json::Value;
+
+/// [`PredictTask`] of a task that has another's examples, features and outputs.
+macro_rules! predicts_as {
+    ($($task:ident as $inner:ident),+ $(,)?) => {$(
+        impl PredictTask for $task {
+            type Origin = <$inner as PredictTask>::Origin;
+
+            fn input(&self) -> &'static str {
+                self.0.input()
+            }
+
+            fn read_line(&self, line: Value) -> Read<(Self::Example, Self::Origin)> {
+                self.0.read_line(line)
+            }
+
+            fn tokens(
+                &self,
+                tokenizer: &Tokenizer,
+                examples: Vec<Self::Example>,
+                max_len: usize,
+            ) -> Result<Cut<Self>> {
+                self.0.tokens(tokenizer, examples, max_len)
+            }
+
+            fn answer(
+                &self,
+                origins: &[Self::Origin],
+                data: &Encoded<Self::Example, Self::Features>,
+                outputs: &[Self::Output],
+            ) -> Vec<Value> {
+                self.0.answer(origins, data, outputs)
+            }
+
+            fn labelled(
+                &self,
+                section: &TaskSection,
+                source: &LabelledSource,
+            ) -> Result<(Self, Vec<Self::Example>, SkipReport)> {
+                let (task, examples, skipped) = self.0.labelled(section, source)?;
+                Ok((Self(task), examples, skipped))
+            }
+        }
+    )+};
+}
+
+predicts_as!(RecurrentTexts as TextTask, RecurrentTags as TagTask);

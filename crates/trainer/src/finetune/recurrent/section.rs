@@ -1,0 +1,162 @@
+use super::super::config::{FineTuneConfig, TaskSection};
+use crate::config::TokenizerSection;
+use crate::config::validate::{Check, Complaint, at_least, below_one, ensure};
+use crate::metrics::progress::RunProgress;
+use crate::{Result, TrainerError};
+use cloze_evaluation::table;
+use cloze_model::recurrent::{Cell, Reading};
+use cloze_model::tasks::{
+    DropoutOverrides, RecurrentClassifierConfig, RecurrentEncoderConfig, RecurrentPooling,
+    RecurrentTaggerConfig,
+};
+use cloze_tokenizer::Tokenizer;
+use cloze_tokenizer::train::{BpeTrainer, WordPieceTrainer};
+use serde::{Deserialize, Serialize};
+
+/// `[model.recurrent]`: a recurrent model that is trained from scratch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct RecurrentSection {
+    /// `"lstm"` or `"gru"`. Default `"lstm"`.
+    #[serde(default)]
+    pub cell: Cell,
+    /// Features of an embedding. Default 128.
+    #[serde(default = "d_embedding")]
+    pub d_embedding: usize,
+    /// Features of a token's state, half of them in each direction where there are two. Default 256.
+    #[serde(default = "d_model")]
+    pub d_model: usize,
+    /// Layers. Default 1.
+    #[serde(default = "n_layers")]
+    pub n_layers: usize,
+    /// `"forward"`, `"reverse"` or `"both"`. Default `"both"`.
+    #[serde(default = "reading")]
+    pub reading: Reading,
+    /// Dropout on the embeddings, between layers and before the head. Default 0.5.
+    #[serde(default = "dropout")]
+    pub dropout: f64,
+    /// What of the states is classified: `"last"`, `"mean"`, `"max"` or `"attention"`. Default `"last"`; not of a tagger.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pooling: Option<RecurrentPooling>,
+    /// The tokenizer: trained on the training data, or one that exists.
+    pub tokenizer: TokenizerSection,
+}
+
+fn d_embedding() -> usize {
+    128
+}
+
+fn d_model() -> usize {
+    256
+}
+
+fn n_layers() -> usize {
+    1
+}
+
+fn reading() -> Reading {
+    Reading::Both
+}
+
+fn dropout() -> f64 {
+    0.5
+}
+
+impl RecurrentSection {
+    /// Checks the section, and what stands beside it.
+    pub(in crate::finetune) fn check(&self, config: &FineTuneConfig) -> Check {
+        let (model, train) = (&config.model, &config.train);
+        let is_tagging = matches!(config.task, TaskSection::Tagging(_));
+        let is_text =
+            matches!(config.task, TaskSection::Classification { .. } | TaskSection::Regression { .. });
+        let of_texts = "classification, regression or tagging with `[model.recurrent]`";
+        ensure(is_tagging || is_text, "task.kind", "another", of_texts)?;
+        if let TaskSection::Classification { pooling: Some(pooling), .. }
+        | TaskSection::Regression { pooling: Some(pooling) } = &config.task
+        {
+            let expected = "none with `[model.recurrent]`, which has a `pooling` of its own";
+            return ensure(false, "task.pooling", format!("{pooling:?}"), expected);
+        }
+        let none = "nothing beside `[model.recurrent]`: there is no checkpoint";
+        ensure(!model.untrained, "model.untrained", true, none)?;
+        ensure(model.dropout == DropoutOverrides::default(), "model.dropout", "a table", none)?;
+        ensure(model.freeze.is_empty(), "model.freeze", model.freeze.join(", "), none)?;
+        ensure(model.freeze_layers.is_none(), "model.freeze_layers", model.freeze_layers.unwrap_or(0), none)?;
+        ensure(model.layer_decay.is_none(), "model.layer_decay", model.layer_decay.unwrap_or(1.0), none)?;
+        ensure(model.lora.is_none(), "model.lora", "a table", none)?;
+        ensure(!train.recompute, "train.recompute", true, "false with `[model.recurrent]`")?;
+        at_least(1, "model.recurrent.d_embedding", self.d_embedding)?;
+        at_least(1, "model.recurrent.d_model", self.d_model)?;
+        at_least(1, "model.recurrent.n_layers", self.n_layers)?;
+        below_one("model.recurrent.dropout", self.dropout)?;
+        let even = self.d_model.is_multiple_of(self.reading.directions());
+        let half = "an even number: half of it a direction";
+        ensure(even, "model.recurrent.d_model", self.d_model, half)?;
+        if let (true, Some(pooling)) = (is_tagging, self.pooling) {
+            let found = format!("{pooling:?}").to_lowercase();
+            return ensure(false, "model.recurrent.pooling", found, "none of a tagger");
+        }
+        match self.tokenizer {
+            TokenizerSection::Checkpoint {} => Err(Complaint {
+                key: "model.recurrent.tokenizer.kind".into(),
+                found: "checkpoint".into(),
+                expected: "another one: there is no checkpoint".into(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    fn encoder(&self, vocab_size: usize) -> RecurrentEncoderConfig {
+        let Self { cell, d_embedding, d_model, n_layers, reading, dropout, .. } = *self;
+        RecurrentEncoderConfig { vocab_size, cell, d_embedding, d_model, n_layers, reading, dropout }
+    }
+
+    /// The classifier over such a vocabulary.
+    pub(super) fn classifier(&self, vocab_size: usize, n_outputs: usize) -> RecurrentClassifierConfig {
+        let pooling = self.pooling.unwrap_or_default();
+        RecurrentClassifierConfig { encoder: self.encoder(vocab_size), pooling, n_outputs }
+    }
+
+    /// The tagger over such a vocabulary.
+    pub(super) fn tagger(&self, vocab_size: usize, n_tags: usize, crf: bool) -> RecurrentTaggerConfig {
+        RecurrentTaggerConfig { encoder: self.encoder(vocab_size), n_tags, crf }
+    }
+
+    /// Loads the tokenizer, or trains it on these texts.
+    ///
+    /// # Errors
+    /// A tokenizer that cannot be read; texts that make none.
+    pub(super) fn tokenizer(
+        &self,
+        texts: impl Iterator<Item = String>,
+        progress: &mut dyn RunProgress,
+    ) -> Result<Tokenizer> {
+        let tokenizer = match self.tokenizer {
+            TokenizerSection::TrainWordpiece { vocab_size, lowercase, min_frequency } => {
+                WordPieceTrainer { vocab_size, lowercase, min_frequency, ..Default::default() }
+                    .train(texts)?
+            }
+            TokenizerSection::TrainByteBpe { vocab_size, min_frequency } => {
+                BpeTrainer { vocab_size, min_frequency, ..Default::default() }.train(texts)?
+            }
+            TokenizerSection::Load { ref path } => {
+                let mut tokenizer = Tokenizer::load(path)?;
+                // What it was last used for may have been other texts.
+                tokenizer.set_truncation(None)?;
+                tokenizer.set_padding(None)?;
+                return Ok(tokenizer);
+            }
+            TokenizerSection::Checkpoint {} => {
+                return Err(TrainerError::Setting {
+                    key: "model.recurrent.tokenizer.kind".into(),
+                    found: "checkpoint".into(),
+                    expected: "another one: there is no checkpoint".into(),
+                });
+            }
+        };
+        let pieces = table::grouped(tokenizer.vocab_size() as u64);
+        progress.note(&format!("tokenizer: {pieces} pieces, trained on the training data"));
+        Ok(tokenizer)
+    }
+}
