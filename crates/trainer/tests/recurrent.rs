@@ -184,7 +184,10 @@ fn what_does_not_fit_is_refused_with_its_key() {
         ("model.path=some/model", "`model.path` is some/model; expected none beside `[model.recurrent]`"),
         ("model.recurrent.d_model=25", "`model.recurrent.d_model` is 25; expected an even number"),
         ("model.untrained=true", "`model.untrained` is true; expected nothing beside `[model.recurrent]`"),
-        ("model.recurrent.tokenizer.kind=checkpoint", "expected another one: there is no checkpoint"),
+        (
+            "model.recurrent.tokenizer.kind=checkpoint",
+            "is checkpoint; expected train-wordpiece, train-byte-bpe or load",
+        ),
     ] {
         let error = refused(CLASSES, &[set]);
         assert!(error.contains(expected), "{set}: {error}");

@@ -58,7 +58,7 @@ pub enum TokenizerSection {
 
 impl TokenizerSection {
     /// The name in configs.
-    pub(super) fn kind(&self) -> &'static str {
+    pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::TrainWordpiece { .. } => "train-wordpiece",
             Self::TrainByteBpe { .. } => "train-byte-bpe",

@@ -13,6 +13,9 @@ use cloze_tokenizer::Tokenizer;
 use cloze_tokenizer::train::{BpeTrainer, WordPieceTrainer};
 use serde::{Deserialize, Serialize};
 
+/// The kinds of tokenizers that there may be.
+const KINDS: &str = "train-wordpiece, train-byte-bpe or load";
+
 /// `[model.recurrent]`: a recurrent model that is trained from scratch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -98,10 +101,10 @@ impl RecurrentSection {
             return ensure(false, "model.recurrent.pooling", found, "none of a tagger");
         }
         match self.tokenizer {
-            TokenizerSection::Checkpoint {} => Err(Complaint {
+            TokenizerSection::Checkpoint {} | TokenizerSection::TrainCharacters {} => Err(Complaint {
                 key: "model.recurrent.tokenizer.kind".into(),
-                found: "checkpoint".into(),
-                expected: "another one: there is no checkpoint".into(),
+                found: self.tokenizer.kind().into(),
+                expected: KINDS.into(),
             }),
             _ => Ok(()),
         }
@@ -147,11 +150,11 @@ impl RecurrentSection {
                 tokenizer.set_padding(None)?;
                 return Ok(tokenizer);
             }
-            TokenizerSection::Checkpoint {} => {
+            TokenizerSection::Checkpoint {} | TokenizerSection::TrainCharacters {} => {
                 return Err(TrainerError::Setting {
                     key: "model.recurrent.tokenizer.kind".into(),
-                    found: "checkpoint".into(),
-                    expected: "another one: there is no checkpoint".into(),
+                    found: self.tokenizer.kind().into(),
+                    expected: KINDS.into(),
                 });
             }
         };
