@@ -3,8 +3,8 @@
 use super::layers::Node;
 use super::validate::{self, Check, Complaint, at_least, below_one, ensure, positive};
 use super::{
-    CheckpointSection, LogSection, NEW, OptimizerSection, PRETRAINED, RunSection, TokenizerSection,
-    TrainSection, complete_model, layered, mark_model, strict,
+    Averaging, CheckpointSection, LogSection, NEW, OptimizerSection, PRETRAINED, RunSection,
+    TokenizerSection, TrainSection, complete_model, layered, mark_model, strict,
 };
 use crate::engine::FolderConfig;
 use crate::engine::schedule::Schedule;
@@ -42,6 +42,9 @@ pub struct LanguageModelConfig {
     pub optimizer: OptimizerSection,
     /// `[schedule]`: the learning rate over the steps.
     pub schedule: Schedule,
+    /// `[average]`: the mean of the weights that is the result. Default none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub average: Option<Averaging>,
     /// `[eval]`: evaluation on held-out text.
     #[serde(default)]
     pub eval: LanguageModelEval,
@@ -314,7 +317,8 @@ impl FolderConfig for LanguageModelConfig {
 
     /// With patience, evaluations decide when training ends.
     fn is_free(&self, key: &str) -> bool {
-        let watched = self.eval.patience.is_some() && key.starts_with("eval.");
+        let decides = self.eval.patience.is_some() || matches!(self.average, Some(Averaging::Best { .. }));
+        let watched = decides && key.starts_with("eval.");
         !watched && FREE_KEYS.iter().any(|free| key.starts_with(free))
     }
 }
@@ -332,6 +336,7 @@ fn validate(config: &LanguageModelConfig) -> Check {
     validate::train(&config.train, config.blocks.seq_len)?;
     validate::optimizer(&config.optimizer)?;
     validate::schedule(&config.schedule, config.train.steps)?;
+    validate::averaging(config.average.as_ref(), true)?;
     let eval = &config.eval;
     let heldout = eval.heldout_fraction;
     ensure(heldout > 0.0 && heldout < 1.0, "eval.heldout_fraction", heldout, "a number above 0 and below 1")?;

@@ -136,6 +136,7 @@ impl LanguageModelConfig {
         settings.export = if self.eval.patience.is_some() { Export::Best } else { Export::Last };
         settings.optimizer = self.optimizer.clone();
         settings.schedule = self.schedule.clone();
+        settings.average = self.average.clone();
         settings.checkpoint = self.checkpoint.clone();
         settings.log = self.log.clone();
         settings
