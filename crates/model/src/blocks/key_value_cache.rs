@@ -323,22 +323,13 @@ impl KeyValueCache {
     }
 }
 
-/// [`ops::attention`] whose keys and values may have fewer heads than the queries.
+/// Attention without dropout, with the probabilities if they are asked for.
 fn attention(
     query: Tensor<4>,
-    keys_and_values: [Tensor<4>; 2],
+    [key, value]: [Tensor<4>; 2],
     mask: &AttentionMask,
     need_weights: bool,
 ) -> (Tensor<4>, Option<Tensor<4>>) {
-    let n_heads = query.dims()[1];
-    let [key, value] = keys_and_values.map(|x| {
-        let [batch, shared, len, d] = x.dims();
-        if shared == n_heads {
-            return x;
-        }
-        let groups = x.unsqueeze_dim::<5>(2).expand([batch, shared, n_heads / shared, len, d]);
-        groups.reshape([batch, n_heads, len, d])
-    });
     if need_weights {
         let (context, weights) = ops::attention_with_weights(query, key, value, mask, 0.0);
         return (context, Some(weights));
