@@ -67,7 +67,7 @@ fn in_order(configs: &BTreeMap<String, Table>) -> Vec<(&String, bool)> {
 /// Runs a config for a few steps, and returns its folder.
 fn run(place: &Workplace, (name, config): (&String, &Table), out: &str, more: &[&str]) -> PathBuf {
     let tunes = config.contains_key("task");
-    let has = |section: &str, key: &str| config[section].get(key).is_some();
+    let has = |section: &str, key: &str| config.get(section).is_some_and(|table| table.get(key).is_some());
     let translates = config.contains_key("parallel");
     let mut sets = match (tunes, translates, config.contains_key("objective")) {
         (true, ..) => vec!["train.epochs=1"],

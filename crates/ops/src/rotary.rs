@@ -34,6 +34,7 @@ pub enum RotaryPairs {
 /// Where tokens stand in their sequences.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
+#[allow(clippy::large_enum_variant, reason = "there is one of it at a time, and no list")]
 pub enum TokenPositions {
     /// A row's tokens stand one after another, the first of each row here.
     From(usize),
