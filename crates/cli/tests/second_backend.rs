@@ -7,9 +7,13 @@
 )]
 
 use burn::tensor::{Device, Tensor, TensorData};
-use cloze_model::ParamInit;
 use cloze_model::blocks::{Attention, AttentionInput, KeyValueCache, MultiHeadAttentionConfig};
+use cloze_model::generate::NextToken;
 use cloze_model::ops::AttentionMask;
+use cloze_model::seq2seq::{
+    DecodeOptions, EncoderDecoder, InitialWeights, PositionsConfig, Transformer, TransformerConfig,
+};
+use cloze_model::{ParamInit, Sequences};
 
 /// The contexts of causal attention with a bias, of all tokens at once and one by one.
 fn contexts(device: &Device, biased: bool) -> [Vec<f32>; 2] {
@@ -47,6 +51,61 @@ fn cached_decoding_is_uncached_and_the_same_on_both() {
         for found in [&flex[1], &ndarray[0], &ndarray[1]] {
             let largest = found.iter().zip(expected).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
             assert!(found.len() == expected.len() && largest <= 1e-5, "apart by {largest}");
+        }
+    }
+}
+
+/// Transformers with each kind of positions.
+fn transformers(device: &Device) -> Vec<Transformer> {
+    let kinds = [
+        PositionsConfig::Learned { offset: 2 },
+        PositionsConfig::Relative { max_distance: 2, values: true },
+        PositionsConfig::Alibi,
+        PositionsConfig::Rotary { theta: 20.0 },
+    ];
+    let config = TransformerConfig::new(29, 2, 16)
+        .with_heads(4)
+        .with_d_ff(24)
+        .with_initial(InitialWeights::Normal { std: 0.3 });
+    let configs = kinds.map(|positions| config.clone().with_positions(positions));
+    let configs = std::iter::once(config.clone()).chain(configs);
+    configs.map(|config| config.init(&mut ParamInit::new(device, 3))).collect()
+}
+
+fn values(logits: Tensor<2>) -> Vec<f32> {
+    logits.into_data().iter::<f32>().collect()
+}
+
+/// The logits of sentences of several lengths at once, of each by itself, of each token by itself, and of targets that
+/// differ in their last token.
+fn logits(model: &Transformer, device: &Device) -> [Vec<f32>; 4] {
+    let sources: [&[i32]; 3] = [&[5, 6, 7, 8, 2], &[9, 2], &[10, 11, 12, 13, 14, 15, 2]];
+    let targets: [&[i32]; 3] = [&[2, 20, 21], &[2, 22, 23, 24, 25, 26], &[2]];
+    let of = |all: &[&[i32]]| -> Sequences { all.iter().copied().collect() };
+    let all = model.logits(&of(&sources), &of(&targets), device);
+    let (mut alone, mut steps, mut perturbed) = (Vec::new(), Vec::new(), Vec::new());
+    for (source, target) in sources.iter().zip(targets) {
+        let source = of(&[source]);
+        alone.push(model.logits(&source, &of(&[target]), device));
+        let mut state = model.begin(&source, DecodeOptions::default(), device);
+        steps.extend(target.iter().map(|token| model.step(&[*token], &mut state).logits));
+        // Whatever comes last, the logits before are the same.
+        let other = [target, &[27]].concat();
+        perturbed.push(model.logits(&source, &of(&[&other]), device).narrow(0, 0, target.len()));
+    }
+    let joined = |parts: Vec<Tensor<2>>| values(Tensor::cat(parts, 0));
+    [values(all), joined(alone), joined(steps), joined(perturbed)]
+}
+
+#[test]
+fn a_transformer_is_the_same_on_both() {
+    let [flex, ndarray] = [Device::flex(), Device::ndarray()];
+    for (number, (ours, other)) in transformers(&flex).iter().zip(&transformers(&ndarray)).enumerate() {
+        let (ours, other) = (logits(ours, &flex), logits(other, &ndarray));
+        for (form, found) in ours[1..].iter().chain(&other).enumerate() {
+            let pairs = found.iter().zip(&ours[0]);
+            let largest = pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+            assert!(found.len() == ours[0].len() && largest <= 1e-4, "{number}, {form}: apart by {largest}");
         }
     }
 }
