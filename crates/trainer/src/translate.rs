@@ -227,8 +227,10 @@ impl Translator {
         assert!(prefixes.is_empty() || prefixes.len() == texts.len(), "a prefix for each text, or none");
         let encodings = self.source.encode_inputs(texts, true, OffsetUnit::Bytes)?;
         let prefixes = self.target.encode_ids_batch(prefixes, false)?;
+        let n_around = self.source.encode_ids("", true)?.len();
         let requests = encodings.iter().enumerate().map(|(i, encoding)| {
-            let is_empty = encoding.ids.iter().all(|id| self.source.is_special(*id));
+            // An unknown piece may be special, too, and is not nothing.
+            let is_empty = encoding.ids.len() <= n_around;
             let input =
                 if is_empty { Vec::new() } else { encoding.ids.iter().map(|id| *id as i32).collect() };
             let max_new = self.config.max_new.unwrap_or_else(|| self.defaults.max_new(encoding.ids.len()));
