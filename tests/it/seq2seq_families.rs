@@ -277,7 +277,7 @@ fn what_would_be_computed_otherwise_is_refused() {
             "`n_heads` is 4, expected a divisor of `d_model`, which is 18",
         ),
         ("bart", CONFIG, "vocab_size", json!(0), "`vocab_size` is 0, expected at least 1"),
-        ("bart", CONFIG, "eos_token_id", json!(31), "is 31, expected below `vocab_size`, which is 31"),
+        ("bart", CONFIG, "bos_token_id", json!(31), "is 31, expected below `vocab_size`, which is 31"),
         ("marian", CONFIG, "decoder_vocab_size", json!(12), "`decoder_vocab_size` is 12, expected 31"),
         (
             "marian",
