@@ -39,7 +39,7 @@ impl Ter {
         if self.no_punctuation {
             line = normalization::without_punctuation(&line, self.asian_support);
         }
-        line
+        words(&line).collect::<Vec<_>>().join(" ")
     }
 }
 
@@ -51,7 +51,9 @@ impl Metric for Ter {
 
     fn statistics(&self, hypothesis: &str, references: &[&str], statistics: &mut Vec<f64>) {
         let hypothesis = self.prepared(hypothesis);
-        let references: Vec<String> = references.iter().map(|line| self.prepared(line)).collect();
+        // sacreBLEU prepares references twice, which changes some: "'s" before a full stop is cut off the second time.
+        let references: Vec<String> =
+            references.iter().map(|line| self.prepared(&self.prepared(line))).collect();
         let (hypothesis, references) =
             numbered(words(&hypothesis), references.iter().map(|reference| words(reference)));
         let edits = references.iter().map(|reference| shifts::edits(&hypothesis, reference)).min();

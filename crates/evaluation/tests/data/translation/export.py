@@ -64,6 +64,8 @@ ODD = [
     ("...,,,!!!???", "... ,,, !!! ???"),
     ("1,000,000.00 -5-6 a-1 1-a .5 5. ,5", "1.000.000,00 -5 -6 a -1 1 -a 0.5 5 5"),
     ("<skipped>text end-\nof-line\nnew line", "text endof-line new line"),
+    ("That is the dog's. It's the cat's, too; 's 's", "That is the dog's. It's the cat's, too; 's 's"),
+    ("≋'s㋐ゕ∅へ 車&amp;quot;落 5.-6.-'s", "≋'s㋐ゕ∅へ 車&amp;quot;落 5.-6.-'s"),
     ("\ufeffmark \ufffd\u2028line sep", "mark � line sep"),
 ]
 
