@@ -23,6 +23,7 @@ pub struct KeyValueStore {
 }
 
 #[derive(Debug, Clone)]
+#[allow(clippy::large_enum_variant, reason = "there is one of it a layer, and no list")]
 enum Form {
     /// `[len, n_heads, d]` each, on the host.
     #[cfg(feature = "flex")]

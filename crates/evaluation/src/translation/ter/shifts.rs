@@ -32,6 +32,9 @@ pub(super) fn edits(hypothesis: &[u32], reference: &[u32]) -> usize {
     n_moves + distance.of(&words)
 }
 
+/// What decides between moves, the largest first: how much is gained, the words moved, and the places, negative.
+type Rank = (i64, usize, isize, isize);
+
 /// The move that saves most edits, with what it saves; `None` if there is none to try.
 fn best_move(
     words: &[u32],
@@ -41,7 +44,7 @@ fn best_move(
 ) -> Option<(i64, Vec<u32>)> {
     let before = distance.of(words) as i64;
     let alignment = Alignment::of(&distance.trace(words));
-    let mut best: Option<((i64, usize, isize, isize), Vec<u32>)> = None;
+    let mut best: Option<(Rank, Vec<u32>)> = None;
     let mut moved = Vec::with_capacity(words.len());
     for (start, target, len) in common_sequences(words, reference) {
         // Words in their place stay there, and none are moved to where the right ones are.
