@@ -23,7 +23,7 @@ fn main() {
         args.get(i).map_or(default, |a| a.parse().unwrap_or_else(|_| panic!("`{a}` is not a number")))
     };
     let (threads, rounds) = (number(0, 0), number(1, 10));
-    rayon::ThreadPoolBuilder::new().num_threads(threads).build_global().unwrap();
+    rayon::ThreadPoolBuilder::new().num_threads(threads).build_global().expect("the pool is not there yet");
     let device = Device::flex().autodiff();
     let lengths: Vec<usize> = (0..64).map(|i| 10 + i * 7 % 20).collect();
     let packing = Packing::new(lengths);

@@ -51,6 +51,9 @@ impl Default for GenerateConfig {
     }
 }
 
+/// What is told of each continuation as it grows: the text's number, the continuation's, and what was added to it.
+pub type TextListener<'a> = Box<dyn FnMut(usize, usize, &str) + Send + 'a>;
+
 /// A tokenizer and a language model from one folder.
 ///
 /// The model multiplies in the precision of the caller's scope, [`with_precision`](cloze_ops::with_precision).
@@ -212,7 +215,7 @@ impl Generator {
     pub fn generate<'a>(
         &'a self,
         texts: &[&str],
-        listener: Option<Box<dyn FnMut(usize, usize, &str) + Send + 'a>>,
+        listener: Option<TextListener<'a>>,
     ) -> Result<Continuations<'a>> {
         let all = self.tokenizer.encode_ids_batch(texts, true)?;
         // A tokenizer may end texts with what says that nothing follows.

@@ -16,6 +16,7 @@ use std::path::Path;
 
 /// A model that translates, of any kind that this crate has.
 #[derive(Module, Debug)]
+#[allow(clippy::large_enum_variant, reason = "there is one model, and no list")]
 pub enum AnyEncoderDecoder {
     /// Of attention layers.
     Transformer(Transformer),
@@ -46,6 +47,7 @@ impl From<RecurrentEncoderDecoderConfig> for AnyEncoderDecoderConfig {
 }
 
 /// What an [`AnyEncoderDecoder`] keeps of the rows that it writes.
+#[allow(clippy::large_enum_variant, reason = "there is one state, and no list")]
 pub enum AnyState {
     /// A Transformer's.
     Transformer(TransformerState),

@@ -309,7 +309,7 @@ impl TagTask {
             tokens = if is_full { 0 } else { tokens };
             !is_full
         });
-        let logits = logits.map(|windows| forward(windows)).collect();
+        let logits = logits.map(forward).collect();
         let (logits, n_words) = (Tensor::cat(logits, 0), n_words(batch));
         let losses = tagging_loss(crf, logits.clone(), &labels(batch), &n_words, &CrossEntropy::default());
         let losses: Vec<f64> = losses.into_data().iter::<f64>().collect();

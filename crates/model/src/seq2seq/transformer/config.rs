@@ -361,10 +361,10 @@ impl TransformerConfig {
             let expected = "a number of 0 or more, such as 1e-5".into();
             return refuse("layer_norm_eps", self.layer_norm_eps.to_string(), expected);
         }
-        if let InitialWeights::Normal { std } = self.initial {
-            if !positive(std) {
-                return refuse("initial.std", std.to_string(), "a number of 0 or more, such as 0.02".into());
-            }
+        if let InitialWeights::Normal { std } = self.initial
+            && !positive(std)
+        {
+            return refuse("initial.std", std.to_string(), "a number of 0 or more, such as 0.02".into());
         }
         let dropouts = [
             ("dropout", self.dropout),

@@ -220,7 +220,10 @@ fn rows_are_reordered_repeated_and_left_out() {
             let next = [23, 24, 25, 26];
             let mut output = None;
             for step in first..3 {
-                let token = |i: usize| if step == 2 { next[i] } else { written[rows[i]][step] };
+                let token = |i: usize| match step {
+                    2 => next[i],
+                    step => written[rows[i]][step],
+                };
                 output = Some(model.step(&[0, 1, 2, 3].map(token), &mut state));
             }
             let output = output.unwrap();
