@@ -72,7 +72,7 @@ impl Bench {
         let [train, dev] = ["train", "dev"].map(|split| self.path(&format!("{split}.{data}")));
         let text = format!(
             "task = {task}\ntrain = {{ epochs = 8, batch_size = 8 }}\n\
-             data = {{ train = {{ files = [{train:?}] }}, dev = [{dev:?}], max_len = 32 }}\n\
+             data = {{ train = {{ files = [{train:?}] }}, dev = [{dev:?}], max_len = 64 }}\n\
              optimizer.lr = 1e-2\nschedule = {{ kind = \"linear\", warmup_steps = 5 }}\nlog.every = 5\n\
              [model.recurrent]\nd_embedding = 16\nd_model = 24\ndropout = 0.1\n\
              tokenizer = {{ kind = \"train-wordpiece\", vocab_size = 120 }}\n"

@@ -206,7 +206,7 @@ impl GptConfig {
             let (mut feed_forward, feed_forward_norm) = (feed_forward.init(init), norm(init));
             init.scaled(residual, |init| {
                 for map in [&mut attention.output, &mut feed_forward.down] {
-                    let [d_in, d_out] = map.weight.dims();
+                    let [d_in, d_out] = map.weight.lazy_shape().dims();
                     *map = Linear::with_bias(map.bias.is_some(), d_in, d_out, init);
                 }
             });

@@ -103,7 +103,7 @@ impl Memory {
         let [a, b] = [self, other].map(|memory| memory.lengthened(len));
         let mask = match (a.pad_mask.clone(), b.pad_mask.clone()) {
             (None, None) => None,
-            _ => Some(Tensor::cat(vec![a.mask(), b.mask()], 0)),
+            _ => Some(joined(a.mask(), b.mask(), 0)),
         };
         Self {
             values: Tensor::cat(vec![a.values, b.values], 0),
@@ -131,11 +131,17 @@ impl Memory {
         };
         let padding = Tensor::<2>::ones([batch, len - own], &device).greater_elem(0.5);
         Self {
-            pad_mask: Some(Tensor::cat(vec![self.mask(), padding], 1)),
+            pad_mask: Some(joined(self.mask(), padding, 1)),
             values: longer(self.values),
             keys: longer(self.keys),
         }
     }
+}
+
+/// Two masks side by side. By way of numbers, as burn's flex (0.22.1) joins no masks of different storage, such as one from
+/// data and one from a comparison.
+fn joined(a: Tensor<2, Bool>, b: Tensor<2, Bool>, axis: usize) -> Tensor<2, Bool> {
+    Tensor::cat(vec![a.float(), b.float()], axis).greater_elem(0.5)
 }
 
 /// What [`attend`] returns.

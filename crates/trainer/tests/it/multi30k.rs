@@ -28,14 +28,14 @@ fn a_hundred_captions_are_learnt_by_heart() {
         format!("parallel.dev={files}"),
         "parallel.test={}".into(),
         "tokenizer.vocab_size=600".into(),
-        "model={kind='recurrent', d_embedding=64, d_model=128, dropout=0.0}".into(),
+        "model={kind='transformer', n_layers=2, d_model=128, n_heads=4, d_ff=256, dropout=0.0}".into(),
         "train={steps=300, batch_tokens=1500}".into(),
         "optimizer.lr=3e-3".into(),
         "schedule.warmup_steps=50".into(),
         "average={kind='last', checkpoints=2, every=10}".into(),
         "eval.every=300".into(),
     ];
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs/multi30k-rnn-attention.toml");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs/multi30k-transformer.toml");
     let config = TranslationConfig::load(&path, &sets).unwrap();
     let options =
         RunOptions::new(Device::flex(), folder.path().join("run")).cache(folder.path().join("cache"));
