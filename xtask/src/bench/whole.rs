@@ -34,9 +34,9 @@ pub struct Args {
 }
 
 /// Lines that a model works on.
-const SENTENCES: usize = 20_000;
+const SENTENCES: usize = 4_000;
 /// Lines whose mask is filled, each by itself.
-const MASKED: usize = 2_000;
+const MASKED: usize = 500;
 
 /// A row: a command on a file, and the library's work on the same file.
 struct Row {
@@ -124,6 +124,7 @@ impl Row {
         }
         let median = |times: Vec<f64>| measure::median(times.into_iter());
         let (whole, library) = (median(whole).unwrap_or(f64::NAN), median(library).unwrap_or(f64::NAN));
+        eprintln!("    whole {whole:.0} ms, library {library:.0} ms");
         Ok(Outcome { row: self, whole, library, peer: median(peer) })
     }
 
@@ -177,7 +178,7 @@ impl Inputs {
             json: write("json", &|file| {
                 lines.iter().try_for_each(|line| writeln!(file, "{}", serde_json::Value::from(*line)))
             })?,
-            masked: write("masked", &|file| {
+            masked: write("masks", &|file| {
                 let lines = lines.iter().take(MASKED);
                 lines.into_iter().try_for_each(|line| writeln!(file, "{line} [MASK]."))
             })?,
