@@ -1,26 +1,26 @@
-//! Parameters that training leaves as they are.
+//! Freezing parameters, which training then leaves unchanged.
 
 use crate::{Backbone, HasBackbone, Result, patterns, weights};
 use burn::module::{Module, ModuleMapper, Param};
 use burn::tensor::Tensor;
 use glob::Pattern;
 
-/// Freezes the parameters whose paths match one of the patterns, in which `*` stands for any characters:
-/// `bert.*` is the whole encoder of a BERT, [`first_layers`] a part of it.
+/// Freezes the parameters whose paths match one of the patterns, in which `*` stands for any characters: `bert.*` is
+/// the whole encoder of a BERT; [`first_layers`] gives the patterns of a part of it.
 ///
-/// A frozen parameter has no gradient, and the backward pass ends below the lowest one that is trained. Dropout
-/// stays on. Token embeddings that a masked-LM head projects onto are frozen there too.
+/// A frozen parameter has no gradient, and the backward pass stops below the lowest trained parameter. Dropout stays
+/// active. Frozen token embeddings are frozen in a masked-LM head that projects onto them, too.
 ///
 /// # Errors
-/// [`ModelError::Pattern`](crate::ModelError::Pattern) for a pattern that does not parse or matches no parameter.
+/// [`ModelError::Pattern`](crate::ModelError::Pattern) for a pattern that is malformed or matches no parameter.
 pub fn freeze<M: Module>(module: M, patterns: &[impl AsRef<str>]) -> Result<M> {
     let paths = weights::shapes(&module);
     let patterns = patterns::parse(patterns, paths.iter().map(|(path, _)| path.as_str()))?;
     Ok(module.map(&mut Freeze { path: Vec::new(), patterns }))
 }
 
-/// The patterns of the embeddings and the first `n_layers` layers of a model's backbone, for [`freeze`]; of all its
-/// layers where it has no more.
+/// The patterns of the embeddings and of the first `n_layers` layers of a model's backbone, or of all layers if it has
+/// fewer, for [`freeze`].
 pub fn first_layers<M: HasBackbone>(model: &M, n_layers: usize) -> Vec<String> {
     let backbone = model.backbone();
     let layers = backbone.layer_paths().into_iter().take(n_layers);

@@ -3,10 +3,10 @@
 use crate::{ModelError, Result};
 use glob::Pattern;
 
-/// Reads patterns, each of which must match one of `paths`.
+/// Parses patterns, each of which must match one of `paths`.
 ///
 /// # Errors
-/// One that does not parse, or matches nothing.
+/// A pattern that is malformed or matches nothing.
 pub(crate) fn parse<'a>(
     patterns: &[impl AsRef<str>],
     paths: impl Iterator<Item = &'a str> + Clone,

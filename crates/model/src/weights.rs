@@ -1,4 +1,4 @@
-//! A model's parameters by name: the way in and out for every file format.
+//! A model's parameters by path, which all file formats read and write.
 
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::tensor::{DType, Tensor, TensorData};
@@ -15,7 +15,7 @@ pub fn collect<M: Module>(module: &M) -> NamedTensors {
     visitor.tensors
 }
 
-/// A float tensor that stays where it is until it is asked for: to write many without a copy of all of them.
+/// A float tensor that is copied to the host only when it is read: many can be written without a copy of all of them.
 pub struct OnDevice {
     shape: Vec<usize>,
     dtype: DType,
@@ -23,7 +23,7 @@ pub struct OnDevice {
 }
 
 impl OnDevice {
-    /// It holds the tensor, which an in-place change then has to copy, for as long as it lives.
+    /// It keeps the tensor alive, so an in-place change in the meantime has to copy it.
     pub fn new<const D: usize>(tensor: Tensor<D>) -> Self {
         let (shape, dtype) = (tensor.dims().to_vec(), tensor.dtype());
         Self { shape, dtype, copy: Box::new(move || tensor.to_data()) }
@@ -51,10 +51,10 @@ impl fmt::Debug for OnDevice {
     }
 }
 
-/// Float tensors by their path, where they are.
+/// Float tensors by path, not copied.
 pub type TensorsOnDevice = BTreeMap<String, OnDevice>;
 
-/// All float parameters of `module`, none of which is copied.
+/// All float parameters of `module`, without copying them.
 pub fn on_device<M: Module>(module: &M) -> TensorsOnDevice {
     let mut visitor = InPlace::default();
     module.visit(&mut visitor);
@@ -68,11 +68,11 @@ pub fn shapes<M: Module>(module: &M) -> Vec<(String, Vec<usize>)> {
     visitor.shapes
 }
 
-/// Puts `tensors` in the place of the parameters of the same paths; the rest of the module keeps
-/// its values. Devices, parameter identities and gradients' tracking stay as they are.
+/// Replaces the parameters whose paths are in `tensors`; all others keep their values. Devices, parameter ids and the
+/// tracking of gradients do not change.
 ///
 /// # Panics
-/// If a tensor has another shape than its parameter: check against [`shapes`] first.
+/// If a tensor's shape differs from its parameter's: check against [`shapes`] first.
 pub fn replace<M: Module>(module: M, tensors: NamedTensors) -> M {
     let mut mapper = Replace { path: Vec::new(), tensors };
     module.map(&mut mapper)
@@ -156,7 +156,7 @@ impl ModuleMapper for Replace {
         let Some(data) = self.tensors.remove(&self.path.join(".")) else {
             return param;
         };
-        // None of this draws the initial value of a parameter that has not got it yet.
+        // None of this draws the initial value of a deferred parameter.
         assert_eq!(data.shape(), &param.lazy_shape(), "`{}`", self.path.join("."));
         let (id, tensor) = (param.id, Tensor::from_data(data, &param.lazy_device()));
         param.transform_for_load(tensor, id)

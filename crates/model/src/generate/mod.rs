@@ -1,7 +1,7 @@
-//! Writing with a model, token by token: greedy, with a beam, or by drawing.
+//! Text generation, token by token: greedy, with a beam, or by sampling.
 //!
-//! [`NextToken`] is what a model gives; [`translate`] and [`write_on`] decode any number of inputs with it, several at a
-//! time.
+//! [`NextToken`] is what a model implements; [`translate`] and [`write_on`] decode any number of inputs with it,
+//! several at a time.
 
 mod beam;
 mod config;

@@ -10,26 +10,26 @@ use burn::tensor::{Device, Int, Tensor, TensorData};
 
 /// A recurrent encoder, and a recurrent decoder that attends to its states or starts from its last ones.
 ///
-/// What the output layer reads is `tanh(W [s; c])` with Luong's [`Wiring`] (Luong et al. 2015, eq. 5),
-/// `tanh(W [s; c; y])` with Bahdanau's, whose paper has a maxout layer there (§A.2.2), and without attention the state
-/// itself, as wide as the table where they are tied. Embeddings start uniform between ±0.1.
+/// The output layer reads `tanh(W [s; c])` with Luong's [`Wiring`] (Luong et al. 2015, eq. 5) and `tanh(W [s; c; y])`
+/// with Bahdanau's, whose paper has a maxout layer there (§A.2.2). Without attention it reads the state itself,
+/// projected to the embedding's width if they are tied. Embeddings are initially uniform between ±0.1.
 #[derive(Module, Debug)]
 pub struct RecurrentEncoderDecoder<S: Score = AnyScore> {
-    /// Of the source; none where it is the target's.
+    /// Source embeddings; none if they are the target's.
     pub source_embedding: Option<Embedding>,
-    /// Of the target.
+    /// Target embeddings.
     pub target_embedding: Embedding,
     /// The encoder.
     pub encoder: Recurrent,
-    /// From the encoder's last states to the decoder's first.
+    /// Makes the decoder's first states of the encoder's last ones.
     pub bridge: Bridge,
-    /// How the attention scores; none without attention.
+    /// The attention's score; none without attention.
     pub attention: Option<S>,
-    /// From the lowest layer to the highest.
+    /// The decoder's layers, from the lowest to the highest.
     pub decoder: Vec<RecurrentLayer>,
-    /// To what the output layer reads.
+    /// Makes the output layer's input.
     pub readout: Option<Linear>,
-    /// `[d_readout, vocab_size]`; none where it is the target's embedding.
+    /// `[d_readout, vocab_size]`; none if it is the target's embedding table.
     pub output: Option<Linear>,
     /// `[vocab_size]`: the bias of a tied output.
     pub output_bias: Option<Param<Tensor<1>>>,
@@ -40,10 +40,11 @@ pub struct RecurrentEncoderDecoder<S: Score = AnyScore> {
 }
 
 impl RecurrentEncoderDecoderConfig {
-    /// A new model with a score of your own; none without attention.
+    /// A new model with a custom score; none without attention.
     ///
     /// # Panics
-    /// If the configuration is not [valid](Self::validate), or there is a score exactly where there should be none.
+    /// If the configuration is not [valid](Self::validate), or has attention but no score is given, or the other way
+    /// round.
     pub fn init_with<S: Score>(&self, score: Option<S>, init: &mut ParamInit) -> RecurrentEncoderDecoder<S> {
         if let Err(error) = self.validate() {
             panic!("{error}");
@@ -89,14 +90,14 @@ impl RecurrentEncoderDecoderConfig {
     }
 }
 
-/// The decoder between two time steps.
+/// The decoder's state between two time steps.
 #[derive(Debug, Clone)]
 pub(super) struct Running {
-    /// Of each layer.
+    /// The state of each layer.
     pub layers: Vec<RecurrentState>,
-    /// What went into the output last, `[rows, d_readout]`, where it is fed back.
+    /// The output layer's last input, `[rows, d_readout]`, if it is fed back.
     pub fed: Option<Tensor<2>>,
-    /// None without attention.
+    /// The memory; none without attention.
     pub memory: Option<Memory>,
 }
 
@@ -127,7 +128,7 @@ impl<S: Score> RecurrentEncoderDecoder<S> {
         self.encoder.forward(x, &source.packing(), None)
     }
 
-    /// Reads sources: the decoder before its first step.
+    /// Reads sources: the decoder's state before its first step.
     pub(super) fn encode(&self, source: &Sequences, device: &Device) -> Running {
         let output = self.read(source, device);
         let packing = source.packing();
@@ -144,7 +145,7 @@ impl<S: Score> RecurrentEncoderDecoder<S> {
         ops::dropout(embedded(&self.target_embedding, ids, device), self.dropout)
     }
 
-    /// What the output layer reads.
+    /// The output layer's input.
     ///
     /// # Shapes
     /// - `state`, `context`: `[n, d_model]`; `x`: `[n, d_embedding]`; returns `[n, d_readout]`
@@ -172,7 +173,7 @@ impl<S: Score> RecurrentEncoderDecoder<S> {
         }
     }
 
-    /// What one query a row gets of the memory: context and weights.
+    /// The context and the weights of one query a row.
     fn ask(&self, query: Tensor<2>, memory: Option<&Memory>) -> (Tensor<2>, Tensor<2>) {
         let (Some(score), Some(memory)) = (&self.attention, memory) else {
             panic!("this wiring has attention");
@@ -181,7 +182,7 @@ impl<S: Score> RecurrentEncoderDecoder<S> {
         (attended.context.squeeze_dim::<2>(1), attended.weights.squeeze_dim::<2>(1))
     }
 
-    /// One token more a row: what the output layer reads, and the attention's weights.
+    /// One step of one token a row: the output layer's input, and the attention's weights.
     ///
     /// # Shapes
     /// - `x`: `[rows, d_embedding]`; returns `[rows, d_readout]` and `[rows, longest source]`
@@ -209,7 +210,7 @@ impl<S: Score> RecurrentEncoderDecoder<S> {
         (read, Some(weights))
     }
 
-    /// One step of all layers; `input` makes a layer's input of what is below it.
+    /// One step of all layers; `input` makes a layer's input from the output of the layer below.
     fn step_layers(
         &self,
         x: Tensor<2>,
@@ -227,7 +228,7 @@ impl<S: Score> RecurrentEncoderDecoder<S> {
         below
     }
 
-    /// What the output layer reads at each target token, `[n_target_tokens, d_readout]`.
+    /// The output layer's input at each target token, `[n_target_tokens, d_readout]`.
     pub(super) fn teach(&self, source: &Sequences, target: &Sequences, device: &Device) -> Tensor<2> {
         assert_eq!(source.len(), target.len(), "as many sources as targets");
         let additive = self.attention.as_ref().and_then(Score::as_additive);
@@ -240,7 +241,7 @@ impl<S: Score> RecurrentEncoderDecoder<S> {
         }
     }
 
-    /// Where no step needs what the one before got from the memory: each layer runs over all of them.
+    /// If no step needs the previous step's context: each layer runs over all time steps.
     fn teach_at_once(&self, source: &Sequences, target: &Sequences, device: &Device) -> Tensor<2> {
         let Running { layers, memory, .. } = self.encode(source, device);
         let packing = target.packing();
@@ -253,7 +254,7 @@ impl<S: Score> RecurrentEncoderDecoder<S> {
         self.read_out(states, context, None)
     }
 
-    /// Where each step attends with the state before it by an additive score: the lowest layer is one operation.
+    /// If each step's query is the previous state, with an additive score: the lowest layer is one operation.
     fn teach_attentive(
         &self,
         score: &AdditiveScore,
@@ -290,7 +291,7 @@ impl<S: Score> RecurrentEncoderDecoder<S> {
         self.read_out(state, Some(context), Some(x))
     }
 
-    /// The layers from the number `first` on, over all time steps.
+    /// The layers from `first` on, over all time steps.
     fn run_layers(
         &self,
         first: usize,
@@ -309,7 +310,7 @@ impl<S: Score> RecurrentEncoderDecoder<S> {
         below
     }
 
-    /// Where each step needs what the one before left.
+    /// If each step needs the previous step's results.
     fn teach_step_by_step(&self, source: &Sequences, target: &Sequences, device: &Device) -> Tensor<2> {
         let steps = TimeMajor::new(target, !ops::is_fused(device));
         let mut running = self.encode(&steps.ordered(source), device);
@@ -321,7 +322,7 @@ impl<S: Score> RecurrentEncoderDecoder<S> {
             let x = x.clone().narrow(0, start, *count);
             start += count;
             if self.wiring == Wiring::Bahdanau {
-                // The layers above the lowest one follow when all contexts are there.
+                // The layers above the lowest follow once all contexts are known.
                 let (context, _) = self.ask(running.layers[0].hidden.clone(), running.memory.as_ref());
                 let input = Tensor::cat(vec![x, context.clone()], 1);
                 let state = self.decoder[0].step(input, Some(running.layers[0].clone()));

@@ -6,7 +6,7 @@ use crate::scores::Score;
 use crate::seq2seq::{DecodeOptions, EncoderDecoder};
 use burn::tensor::{Device, Int, Tensor};
 
-/// What a [`RecurrentEncoderDecoder`] keeps between the tokens that it writes.
+/// The state of a [`RecurrentEncoderDecoder`] between decoding steps.
 #[derive(Debug, Clone)]
 pub struct RecurrentDecoding {
     running: Running,
