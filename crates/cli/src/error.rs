@@ -65,7 +65,7 @@ pub enum Error {
 
     /// A model's name that no model can be had by.
     #[cfg(feature = "hub")]
-    #[error("there is no folder {name:?}, and no such model to be had")]
+    #[error("there is no folder {name:?}, and no model of this name was found")]
     NoModel {
         /// The name.
         name: String,
@@ -74,7 +74,7 @@ pub enum Error {
     },
 
     /// No place for a cache of models.
-    #[error("no home folder to keep models in: set HF_HOME")]
+    #[error("there is no home folder to store models in: set HF_HOME")]
     NoHome,
 
     /// A model that was trained for another task.
@@ -96,7 +96,7 @@ pub enum Error {
     },
 
     /// A model's answer without what the answer to its task has.
-    #[error("an answer that cannot be read")]
+    #[error("the model's answer cannot be parsed")]
     Answer(#[source] serde_json::Error),
 
     /// What the hub or its cache says.

@@ -107,13 +107,13 @@ fn what_is_not_to_be_had_is_one_line() {
     let online = [("HF_ENDPOINT", &*server.url)];
     let (status, _, err) = run(&home, &["embed", "--model", "no/such"], &online);
     let expected = format!(
-        "error: there is no folder \"no/such\", and no such model to be had: {} has no model `no/such`, \
+        "error: there is no folder \"no/such\", and no model of this name was found: {} has no model `no/such`, \
          or shows it only with a token\n",
         server.url
     );
     assert_eq!((status, err), (1, expected));
     let (status, _, err) = run(&home, &["pull", "a/b/c"], &online);
-    assert!(status == 2 && err.contains("is no model's name"), "{err}");
+    assert!(status == 2 && err.contains("is not a model's name"), "{err}");
     let (status, _, err) = run(&home, &["embed", "--model", "no such"], &online);
     assert!(status == 2 && err.contains("there is no folder \"no such\""), "{err}");
     let (status, _, err) = run(&home, &["pull", NAME], &[("HF_HUB_OFFLINE", "1")]);

@@ -267,7 +267,7 @@ fn a_text_without_a_token_is_named_or_zero() {
     let error = ran.error();
     assert_eq!(
         error,
-        "error: standard input, line 3: the tokenizer makes no token of the text, and puts none around it"
+        "error: standard input, line 3: the tokenizer makes no tokens of the text and adds no special ones"
     );
     assert_eq!(ran.out.lines().count(), 2);
 }

@@ -130,8 +130,8 @@ fn a_folder_that_no_run_has_made_is_refused_and_stays_as_it_is() {
                     "error: run holds no run to resume: leave out --resume to start one there\n".to_owned()
                 }
                 false => format!(
-                    "error: run holds files that no run of cloze has made ({top}): choose a folder that is new or \
-                     empty with --out\n"
+                    "error: run holds files that are not from a run of cloze ({top}): choose a new or \
+                     empty folder with --out\n"
                 ),
             };
             assert_eq!(ran.err, expected, "{file}");

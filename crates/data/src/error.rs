@@ -39,7 +39,7 @@ pub enum DataError {
 
     /// A place in the corpus that cannot be used, where the config says to fail on one.
     #[error(
-        "{}{}: {problem}; correct it, or set `corpus.on_error = \"skip\"` to leave such places out",
+        "{}{}: {problem}; correct it, or set `corpus.on_error = \"skip\"` to skip such places",
         path.display(),
         line.map_or(String::new(), |line| format!(":{line}"))
     )]
@@ -83,7 +83,7 @@ pub enum DataError {
 
     /// A row of labelled data that cannot be used, where the source says to fail on one.
     #[error(
-        "{}{}: {problem}; correct it, or set `on_bad_row = \"skip\"` to leave such rows out",
+        "{}{}: {problem}; correct it, or set `on_bad_row = \"skip\"` to skip such rows",
         path.display(),
         line.map_or(String::new(), |line| format!(":{line}"))
     )]
@@ -127,7 +127,7 @@ pub enum DataError {
 
     /// A pair of sentences that cannot be used, where the config says to fail on one.
     #[error(
-        "{}{}: {problem}; correct it, or set `parallel.on_bad_pair = \"skip\"` to leave such pairs out",
+        "{}{}: {problem}; correct it, or set `parallel.on_bad_pair = \"skip\"` to skip such pairs",
         path.display(),
         line.map_or(String::new(), |line| format!(":{line}"))
     )]
@@ -154,14 +154,14 @@ pub enum DataError {
     },
 
     /// Labels that make no set: none, an empty one, or one twice.
-    #[error("the set of labels is not usable: {problem}")]
+    #[error("invalid set of labels: {problem}")]
     Labels {
         /// What is wrong.
         problem: String,
     },
 
     /// Tags of a sentence that their scheme does not allow.
-    #[error("tag {place} `{tag}` is not one of {scheme} there: {problem}")]
+    #[error("tag {place} `{tag}` is not valid in {scheme} here: {problem}")]
     Tag {
         /// The word's number in its sentence, from 1.
         place: usize,
@@ -187,7 +187,7 @@ pub enum DataError {
     },
 
     /// Lengths for a task's sequences that leave no room.
-    #[error("`{key}` = {value} does not do: {problem}")]
+    #[error("invalid `{key}` = {value}: {problem}")]
     FeatureLength {
         /// The key.
         key: &'static str,
@@ -263,7 +263,7 @@ pub enum DataError {
     OneDocument,
 
     /// A corpus whose documents give no example.
-    #[error("the corpus gives no example: its documents are too short for `examples.pairs`")]
+    #[error("the corpus has no examples: its documents are too short for `examples.pairs`")]
     NoExamples,
 
     /// Examples too short for their special tokens.
@@ -279,7 +279,7 @@ pub enum DataError {
 
     /// Running text without a token that another one predicts.
     #[error(
-        "the text has {tokens} token{}, and a language model needs 2 at least",
+        "the text has {tokens} token{}, but a language model needs at least 2",
         if *tokens == 1 { "" } else { "s" }
     )]
     ShortText {
@@ -289,7 +289,7 @@ pub enum DataError {
 
     /// A tokenizer whose ids are not `0..vocab_size`.
     #[error(
-        "the tokenizer has {vocab_size} pieces but none with id {missing}: models need ids without holes, from 0 on"
+        "the tokenizer has {vocab_size} pieces but none with id {missing}: models need consecutive ids from 0"
     )]
     VocabHole {
         /// Pieces in the vocabulary.

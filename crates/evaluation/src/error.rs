@@ -46,7 +46,7 @@ pub enum EvaluationError {
     },
 
     /// Translations to score that have another number of lines than what stands beside them.
-    #[error("{found} lines of {what} beside {expected} translations; expected one for each")]
+    #[error("{found} lines of {what} for {expected} translations; expected one for each")]
     LineCount {
         /// What stands beside them, in the plural where it is many: `"references"`.
         what: &'static str,
@@ -66,7 +66,7 @@ pub enum EvaluationError {
     },
 
     /// Translations to score without a line, or without a reference.
-    #[error("nothing to score: no lines or no references")]
+    #[error("nothing to score: there are no lines or no references")]
     NoLines,
 }
 

@@ -9,7 +9,7 @@ pub type Result<T> = std::result::Result<T, HubError>;
 #[non_exhaustive]
 pub enum HubError {
     /// Text that is no model's name.
-    #[error("{text:?} is no model's name: {reason}")]
+    #[error("{text:?} is not a model's name: {reason}")]
     Name {
         /// The text.
         text: String,

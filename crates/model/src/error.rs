@@ -38,7 +38,7 @@ pub enum ModelError {
     },
 
     /// An input that is longer than the model allows.
-    #[error("{tokens} tokens are more than the model takes, {max}")]
+    #[error("{tokens} tokens are too many: the model takes at most {max}")]
     InputTooLong {
         /// Tokens in the input.
         tokens: usize,

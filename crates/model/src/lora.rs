@@ -91,7 +91,7 @@ impl LoraConfig {
             return refused(format!("LoRA's `dropout` = {}, expected 0 or more and below 1", self.dropout));
         }
         if self.targets.is_empty() {
-            return refused("LoRA's `targets` are none, expected at least one pattern".into());
+            return refused("LoRA's `targets` are empty, expected at least one pattern".into());
         }
         Ok(())
     }
@@ -156,7 +156,7 @@ pub fn read_config(path: &Path) -> Result<LoraConfig> {
     let text = metadata.metadata().as_ref().and_then(|metadata| metadata.get(CONFIG_KEY));
     let text = text.ok_or_else(|| {
         ModelError::Config(format!(
-            "{}: its header has no `{CONFIG_KEY}`: no file of adapters",
+            "{}: its header has no `{CONFIG_KEY}`, so it is not a file of adapters",
             path.display()
         ))
     })?;
@@ -376,7 +376,7 @@ mod tests {
         let one = NamedTensors::from([("a".to_string(), TensorData::from([1f32]))]);
         write_tensors(&plain, &one, &[]).unwrap();
         let message = read_config(&plain).unwrap_err().to_string();
-        assert!(message.ends_with("its header has no `cloze.lora`: no file of adapters"), "{message}");
+        assert!(message.ends_with("its header has no `cloze.lora`, so it is not a file of adapters"), "{message}");
         let refused = |config: LoraConfig| {
             let init = &mut ParamInit::new(&device, 0);
             let bert = BertConfig::new(11, 1, 8).init_encoder(init);

@@ -18,7 +18,7 @@ pub(crate) fn parse<'a>(
             return Ok(pattern);
         }
         let example = paths.clone().next().unwrap_or_default();
-        Err(refused(format!("nothing has such a path; one is `{example}`")))
+        Err(refused(format!("it matches nothing; an existing path is `{example}`")))
     };
     patterns.iter().map(|text| parse(text.as_ref())).collect()
 }

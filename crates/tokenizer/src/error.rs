@@ -99,7 +99,7 @@ pub enum Error {
         source: Box<Error>,
     },
     /// A text that becomes nothing that a model can read.
-    #[error("the tokenizer makes no token of the text, and puts none around it")]
+    #[error("the tokenizer makes no tokens of the text and adds no special ones")]
     NoTokens,
     /// The beginning of a text that does not decide how the text is encoded; see
     /// [`Sequence::Beginning`](crate::Sequence::Beginning).

@@ -90,7 +90,7 @@ pub enum TrainerError {
     },
 
     /// A run that needs more memory than there is.
-    #[error("the run needs {needs} of memory at least, and this machine has {has}: lower {keys}")]
+    #[error("the run needs at least {needs} of memory, but this machine has {has}: lower {keys}")]
     Memory {
         /// What it needs at least.
         needs: String,
@@ -109,7 +109,7 @@ pub enum TrainerError {
 
     /// An empty text, where the tokenizer has no piece that texts begin with.
     #[error(
-        "an empty text, and the tokenizer names no piece that texts begin with; expected a text to go on from"
+        "the text is empty, and the tokenizer has no piece that begins texts; expected a text to continue"
     )]
     NothingToGoOnFrom,
 
@@ -123,7 +123,7 @@ pub enum TrainerError {
     },
 
     /// A file of weights that are not those of the model.
-    #[error("{}: {reason}; expected the parameters of this very model", path.display())]
+    #[error("{}: {reason}; expected the parameters of this model", path.display())]
     BadWeights {
         /// The file.
         path: PathBuf,
@@ -149,12 +149,13 @@ pub enum TrainerError {
 
     /// A model whose weights are finite, and what it computes is not.
     #[error(
-        "the model's output is not finite: its weights are damaged or too large, or its config.json is not theirs"
+        "the model's output is not finite: its weights are damaged or too large, or its config.json belongs to \
+         other weights"
     )]
     OutputNotFinite,
 
     /// There is nothing to train on or to measure with.
-    #[error("there is no example in the {split} data")]
+    #[error("the {split} data has no examples")]
     NoExamples {
         /// Which data.
         split: &'static str,
@@ -179,7 +180,7 @@ pub enum TrainerError {
     },
 
     /// A folder for a run that holds something else.
-    #[error("{} holds files that no run of cloze has made ({found}): choose a folder that is new or empty with --out", path.display())]
+    #[error("{} holds files that are not from a run of cloze ({found}): choose a new or empty folder with --out", path.display())]
     NotARun {
         /// The folder.
         path: PathBuf,
@@ -188,7 +189,7 @@ pub enum TrainerError {
     },
 
     /// A run resumed with other input files than it was started with.
-    #[error("{difference} since the run in {} was started: put the files back as they were, or start a new run with --out", path.display())]
+    #[error("{difference} since the run in {} was started: restore the files, or start a new run with --out", path.display())]
     InputsChanged {
         /// The run's folder.
         path: PathBuf,
@@ -220,7 +221,7 @@ pub enum TrainerError {
     },
 
     /// A run resumed on other texts or with another tokenizer than it was started with.
-    #[error("{} was made with other texts in `corpus.files`, or with another {}, than there are now: put them back, or start a new run with --out", checkpoint.display(), tokenizer.display())]
+    #[error("{} was made with other texts in `corpus.files` or with another {}: restore them, or start a new run with --out", checkpoint.display(), tokenizer.display())]
     CorpusChanged {
         /// The checkpoint.
         checkpoint: PathBuf,
@@ -239,7 +240,7 @@ pub enum TrainerError {
     #[error(
         "step {step}: the loss is not finite ({losses}, gradient norm {grad_norm}) on the batch from example \
          {example} of epoch {epoch}; the last good checkpoint is {}; lower `optimizer.lr`, or set \
-         `train.non_finite = \"skip\"` to leave such steps out",
+         `train.non_finite = \"skip\"` to skip such steps",
         checkpoint.as_ref().map_or("none".to_string(), |path| path.display().to_string())
     )]
     NonFinite {
@@ -324,7 +325,7 @@ pub enum TrainerError {
     },
 
     /// A text longer than the model's positions.
-    #[error("the text has {tokens} tokens, the model in {} takes {max} at most: shorten it", folder.display())]
+    #[error("the text has {tokens} tokens, but the model in {} takes at most {max}: shorten it", folder.display())]
     TextTooLong {
         /// The model's folder.
         folder: PathBuf,

@@ -298,7 +298,7 @@ mod tests {
         assert!(error.is_of_config());
         assert_eq!(
             message(error),
-            "the run needs 16 MB of memory at least, and this machine has 16 MB: lower `model.d_model` (9)"
+            "the run needs at least 16 MB of memory, but this machine has 16 MB: lower `model.d_model` (9)"
         );
         let error = check(&estimate(1_000_000_000), Some(1 << 30), &keys).unwrap_err();
         assert!(message(error).ends_with("and this machine has 1.07 GB: lower `train.batch_size` (8)"));

@@ -146,7 +146,7 @@ impl Perplexity {
             Self::Masked(model) => masked_score(model, &mut pieces)?,
         };
         if score.tokens == 0 {
-            return Err(pieces.error("has no token to predict: a text of two tokens is the least".into()));
+            return Err(pieces.error("has no token to predict: it needs at least two tokens".into()));
         }
         if !score.nats.is_finite() {
             return Err(TrainerError::OutputNotFinite);
@@ -437,7 +437,7 @@ mod tests {
         let message = |bytes: &[u8]| {
             model.score(Cursor::new(bytes.to_vec()), Path::new("text.txt")).unwrap_err().to_string()
         };
-        assert_eq!(message(b""), "text.txt: has no token to predict: a text of two tokens is the least");
+        assert_eq!(message(b""), "text.txt: has no token to predict: it needs at least two tokens");
         assert_eq!(message(b"a"), message(b""));
         assert_eq!(message(b"ab\xFFc"), "text.txt: not UTF-8 (byte 3 is 0xff)");
     }

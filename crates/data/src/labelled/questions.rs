@@ -122,7 +122,7 @@ fn listed(cell: Value) -> std::result::Result<Vec<Value>, String> {
                 let answer = |(text, start)| serde_json::json!({"text": text, "answer_start": start});
                 Ok(texts.into_iter().zip(starts).map(answer).collect())
             }
-            _ => Err("an object, expected the lists `text` and `answer_start` of equal length in it".into()),
+            _ => Err("an object; expected it to have lists `text` and `answer_start` of equal length".into()),
         },
         other => Err(format!("{}, expected an object or a list", kind_of(&other))),
     }
@@ -135,7 +135,7 @@ pub(super) fn answer(answer: &Value, context: &str) -> std::result::Result<Answe
     else {
         return Err("expected an answer with a string `text` and a number `answer_start`".into());
     };
-    let beyond = || format!("`answer_start` {start} lies beyond the context");
+    let beyond = || format!("`answer_start` {start} is beyond the context");
     let place = usize::try_from(start).map_err(|_| beyond())?;
     let ends = context.char_indices().map(|(byte, _)| byte).chain([context.len()]);
     let byte = ends.into_iter().nth(place).ok_or_else(beyond)?;

@@ -62,7 +62,7 @@ pub fn entity_sentences(
             return Some(("unknown tag", detail));
         }
         let error = expected.scheme?.spans(tags).err()?;
-        Some(("tag against the scheme", format!("{error}, and `scheme` is set")))
+        Some(("tag against the scheme", format!("{error} (the `scheme` is set)")))
     })
 }
 

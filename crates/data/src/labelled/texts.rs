@@ -152,7 +152,7 @@ fn target(
             Ok(value) if value.is_finite() => Ok(Target::Value(value)),
             _ => {
                 let detail = format!("`{}`, expected a finite number", excerpt(name));
-                Err(wanted.bad(line, "label is no number", detail))
+                Err(wanted.bad(line, "label is not a number", detail))
             }
         },
     }

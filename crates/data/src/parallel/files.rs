@@ -165,11 +165,11 @@ impl ParallelFiles {
                 ("columns", self.columns.is_some()),
             ];
             if let Some((key, _)) = unread.iter().find(|(_, is_set)| *is_set) {
-                return Err(setting(key, "of use with `files` only"));
+                return Err(setting(key, "only allowed with `files`"));
             }
             for (key, listed) in [("source", &self.source), ("target", &self.target)] {
                 if listed.is_empty() {
-                    let problem = "no file is named: name files in `source` and `target`, or in `files`";
+                    let problem = "no files are given: give them in `source` and `target`, or in `files`";
                     return Err(setting(key, problem));
                 }
             }
@@ -177,7 +177,7 @@ impl ParallelFiles {
             let targets = files(&self.target, base).map_err(not_there)?;
             if sources.len() != targets.len() {
                 let (n, m) = (sources.len(), targets.len());
-                let problem = format!("{n} source files and {m} target files, expected as many");
+                let problem = format!("{n} source files and {m} target files, expected equally many");
                 return Err(setting("target", &problem));
             }
             let parts = sources.into_iter().zip(targets).map(|(a, b)| Part::Aligned([a, b])).collect();
@@ -186,7 +186,7 @@ impl ParallelFiles {
         if !self.source.is_empty() || !self.target.is_empty() {
             return Err(setting(
                 "files",
-                "not beside `source` and `target`: a split is read from one or the other",
+                "not allowed beside `source` and `target`: a split uses one or the other",
             ));
         }
         let opened = rows.open(Task::Pairs, base).map_err(not_there)?;
@@ -346,8 +346,8 @@ impl Pairs {
                 Read::Unequal { longer, lines } => {
                     let (path, shorter) = (self.path(file, longer), self.path(file, 1 - longer));
                     let problem = format!(
-                        "this line has no counterpart: {} has {} lines and this file {}; line-aligned files have as \
-                         many",
+                        "this line has no counterpart: {} has {} lines and this file {}; line-aligned files need \
+                         equally many",
                         shorter.display(),
                         lines[1 - longer],
                         lines[longer],

@@ -349,7 +349,7 @@ fn unusable(
     max_len: usize,
 ) -> Option<(usize, &'static str, String)> {
     if let Some(side) = (0..2).find(|side| sides[*side].len() <= around[*side]) {
-        return Some((side, EMPTY[side], format!("the tokenizer finds nothing in the {}", SIDES[side])));
+        return Some((side, EMPTY[side], format!("the tokenizer makes no tokens of the {}", SIDES[side])));
     }
     let side = (0..2).find(|side| sides[*side].len() > max_len)?;
     let (name, found) = (SIDES[side], sides[side].len());

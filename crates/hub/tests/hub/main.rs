@@ -206,7 +206,7 @@ fn refusals_say_what_to_do() {
     );
     assert_eq!(fails(&anonymous, "weights-only"), "model `weights-only` has no config.json");
     let evil = fails(&anonymous, "evil/shards");
-    assert!(evil.ends_with(r#"shard "../../x.safetensors" is no file of the model's folder"#), "{evil}");
+    assert!(evil.ends_with(r#"shard "../../x.safetensors" is not a file of the model's folder"#), "{evil}");
     assert!(matches!(fetch(&anonymous, "../x"), Err(HubError::Name { .. })));
     let not_http = HubConfig { endpoint: "ftp://x".into(), ..anonymous.clone() };
     assert!(fails(&not_http, NAME).contains("begins with https://"));

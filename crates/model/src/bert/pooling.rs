@@ -152,7 +152,7 @@ impl SentencePooling {
     /// [`ModelError::Config`] if there are none.
     pub fn concatenated(poolings: Vec<Pooling>) -> Result<Self> {
         match poolings.is_empty() {
-            true => Err(ModelError::Config("an embedding is of one pooling at least".into())),
+            true => Err(ModelError::Config("an embedding needs at least one pooling".into())),
             false => Ok(Self { poolings, layers: 1 }),
         }
     }

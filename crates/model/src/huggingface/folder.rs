@@ -87,7 +87,7 @@ fn shards(folder: &Path, path: &Path, read: fn(&Path) -> Result<MappedTensors>) 
         let mut parts = Path::new(shard).components();
         if !matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None)) || shard.contains('\\')
         {
-            return Err(wrong(format!("shard `{}` is no file of this folder", shard.escape_debug())));
+            return Err(wrong(format!("shard `{}` is not a file of this folder", shard.escape_debug())));
         }
         let file = folder.join(shard);
         if !file.is_file() {
@@ -269,7 +269,7 @@ mod tests {
         let outside = ["../one.safetensors", "sub/one.safetensors", "sub/../one.safetensors", "..", ".", ""];
         for place in outside.into_iter().chain([&*format!("{}/one.safetensors", folder.display())]) {
             weight_map(&format!(r#""x": "{place}""#));
-            assert!(message().ends_with("is no file of this folder"), "{place}: {}", message());
+            assert!(message().ends_with("is not a file of this folder"), "{place}: {}", message());
         }
         fs::write(&index, r#"{"metadata": {}}"#).unwrap();
         let expected = "index.json: cannot be read as an index of shards, with a `weight_map` of tensors and their files: \

@@ -124,7 +124,7 @@ pub fn load_published_as<C: Published>(
             continue;
         };
         if !is_close(&found, &expected) {
-            let reason = format!("tensor `{name}` is not what the model computes in its place");
+            let reason = format!("tensor `{name}` differs from what the model computes instead");
             return Err(ModelError::Weights { path: folder.into(), reason });
         }
     }

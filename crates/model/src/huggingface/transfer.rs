@@ -106,7 +106,7 @@ impl Transfer {
         }
         let shapes: Vec<String> = shapes.iter().map(|shape| format!("{shape:?}")).collect();
         Err(ModelError::Config(format!(
-            "the rule for the tensor `{}` does not fit the model: {} do not go together along axis {}",
+            "the rule for the tensor `{}` does not fit the model: {} do not fit together along axis {}",
             self.tensors.join("`, `"),
             shapes.join(", "),
             self.axis
@@ -391,10 +391,10 @@ mod tests {
             "the rule for the tensor `qk` has the parameter `layers.0.keys.bias`, which the model lacks";
         assert!(message.ends_with(expected), "{message}");
         let message = refused(TensorRule::split("qk", 0, &["layers.0.query.weight", "layers.0.key.weight"]));
-        assert!(message.ends_with("[4, 4], [4, 2] do not go together along axis 0"), "{message}");
+        assert!(message.ends_with("[4, 4], [4, 2] do not fit together along axis 0"), "{message}");
         let message = refused(TensorRule::join(&["a", "b", "c"], 0, "layers.0.query.bias"));
         assert!(message.contains("the rule for the tensor `a`, `b`, `c` does not fit"), "{message}");
         let message = refused(TensorRule::join(&["a", "b"], 1, "layers.0.query.bias"));
-        assert!(message.ends_with("[4] do not go together along axis 1"), "{message}");
+        assert!(message.ends_with("[4] do not fit together along axis 1"), "{message}");
     }
 }

@@ -111,7 +111,7 @@ impl AnyEncoderDecoderConfig {
             (Self::Recurrent(config), AnyEncoderDecoder::Recurrent(model)) => {
                 save_published(folder, model, config, FloatType::F32)
             }
-            _ => panic!("the model is of another kind than its configuration"),
+            _ => panic!("the model and its configuration are of different kinds"),
         }
     }
 
@@ -134,7 +134,7 @@ impl AnyEncoderDecoderConfig {
         let known: Vec<String> = known.iter().map(|known| format!("{known:?}")).collect();
         let (found, known) = (found.unwrap_or_else(|| "absent".into()), known.join(", "));
         Err(ModelError::Config(format!(
-            "{}: `model_type` is {found:?}, expected that of a model that translates, one of {known}",
+            "{}: `model_type` is {found:?}, expected a translation model's, one of {known}",
             folder.join("config.json").display()
         )))
     }
@@ -186,7 +186,7 @@ impl EncoderDecoder for AnyEncoderDecoder {
 }
 
 /// The end of the panic message for a state of a different kind of model.
-const ANOTHER: &str = "the state is of another kind of model";
+const ANOTHER: &str = "the state belongs to a different kind of model";
 
 /// # Panics
 /// The whole message.

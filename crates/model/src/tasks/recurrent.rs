@@ -49,7 +49,7 @@ impl RecurrentEncoderConfig {
             return Err(ModelError::setting(
                 "d_model",
                 self.d_model,
-                "an even number: half of it a direction",
+                "an even number, half of it for each direction",
             ));
         }
         if !(0.0..1.0).contains(&self.dropout) {

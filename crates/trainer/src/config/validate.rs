@@ -158,7 +158,7 @@ fn model(config: &RunConfig) -> Check {
             }
             other => Complaint {
                 key: "model".into(),
-                found: "not to be saved".into(),
+                found: "impossible to save".into(),
                 expected: other.to_string(),
             },
         },

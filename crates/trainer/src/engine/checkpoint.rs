@@ -378,7 +378,7 @@ fn load(path: &Path) -> std::result::Result<Checkpoint, String> {
     let found = checksums(path, has_average).map_err(|error| describe(&error))?;
     for (name, sum) in &found {
         if recorded.get(name) != Some(sum) {
-            return Err(format!("{name} is not what was written: its checksum differs"));
+            return Err(format!("{name} is damaged: its checksum differs"));
         }
     }
     let state = serde_json::from_slice(&json(STATE)?).map_err(|error| format!("{STATE}: {error}"))?;

@@ -176,7 +176,7 @@ fn settings(groups: &[ParamGroup], paths: &[(String, ParamId)]) -> Result<HashMa
         let mut members = paths.iter().filter(|(path, _)| pattern.matches(path)).peekable();
         if members.peek().is_none() {
             let example = paths.first().map_or("", |(path, _)| path);
-            return Err(refused(format!("no parameter has such a path; one is called `{example}`")));
+            return Err(refused(format!("it matches no parameter; an existing path is `{example}`")));
         }
         for (_, id) in members {
             let ParamGroup { lr_scale, weight_decay, .. } = *group;
@@ -334,7 +334,7 @@ mod tests {
         };
         assert_eq!(
             refuse("head.*"),
-            "optimizer.groups[1].parameters = \"head.*\": no parameter has such a path; one is called `weight`"
+            "optimizer.groups[1].parameters = \"head.*\": it matches no parameter; an existing path is `weight`"
         );
         assert!(refuse("a[").starts_with("optimizer.groups[1].parameters = \"a[\": "), "{}", refuse("a["));
     }

@@ -81,12 +81,12 @@ impl PromptTask {
             let key = format!("task.verbaliser.{name}");
             let of_class = &section.verbaliser[name];
             if of_class.is_empty() {
-                return Err(bad_setting(&key, "[]", "a word at least".into()));
+                return Err(bad_setting(&key, "[]", "at least one word".into()));
             }
             for word in of_class {
                 let id = piece(word, &key, &template, tokenizer)?;
                 if words.contains(&id) {
-                    return Err(bad_setting(&key, format!("{word:?}"), "words that are there once".into()));
+                    return Err(bad_setting(&key, format!("{word:?}"), "distinct words".into()));
                 }
                 words.push(id);
                 let share = |other: usize| if other == class { 1.0 / of_class.len() as f32 } else { 0.0 };

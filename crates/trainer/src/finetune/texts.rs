@@ -81,7 +81,7 @@ impl TextTask {
                 let (loaded, set) = texts(source, base, given.as_ref().map_or(Labels::Found, Labels::Of))?;
                 let set = set.expect("classes are read with their set");
                 if let [label] = set.names() {
-                    let found = format!("examples of the one label {label:?}");
+                    let found = format!("examples of the single label {label:?}");
                     let expected =
                         "two labels or more (`data.train.columns.label`: the column that has them)";
                     return Err(bad_setting("data.train.files", found, expected.into()));

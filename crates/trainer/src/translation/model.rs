@@ -120,7 +120,7 @@ impl TranslationModel {
                 Complaint { key: format!("model.{}", key_of(key)), found, expected }
             }
             other => {
-                Complaint { key: "model".into(), found: "not to be made".into(), expected: other.to_string() }
+                Complaint { key: "model".into(), found: "impossible to build".into(), expected: other.to_string() }
             }
         };
         self.config(VocabularySizes::unknown(is_joint), max_len).check().map_err(complaint)

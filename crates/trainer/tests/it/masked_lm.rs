@@ -410,9 +410,9 @@ fn what_a_prompt_needs_is_said() {
     for (set, expected) in [
         (
             "task.verbaliser.good=[\"Film\"]",
-            "`task.verbaliser.good` is \"Film\"; expected words that are there once",
+            "`task.verbaliser.good` is \"Film\"; expected distinct words",
         ),
-        ("task.verbaliser.good=[]", "`task.verbaliser.good` is []; expected a word at least"),
+        ("task.verbaliser.good=[]", "`task.verbaliser.good` is []; expected at least one word"),
         (
             "task.verbaliser.good=[\"\"]",
             "`task.verbaliser.good` is \"\", which is nothing to the tokenizer; expected a word that is one piece of the vocabulary",

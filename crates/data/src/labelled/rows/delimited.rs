@@ -71,7 +71,7 @@ impl Delimited {
                 Column::Name(_) if !header => {
                     let field = &wanted.field;
                     missing(format!(
-                        "columns have no names where `header = false`: set `columns.{field}` to a number from 1"
+                        "columns have no names if `header = false`: set `columns.{field}` to a number from 1"
                     ))
                 }
                 Column::Name(name) => {
@@ -165,7 +165,7 @@ impl Delimited {
                 None => {
                     // Perhaps the quotation mark was text, and the lines after it are rows of their own.
                     read.drain(1..).rev().for_each(|line| self.again.push_front(line));
-                    let detail = "a quotation mark opens a field that nothing closes; set `quoting = false` if \
+                    let detail = "a quoted field is not closed; set `quoting = false` if \
                                   quotation marks are text in this file";
                     return Err(row_problem(Some(number), "unclosed quote", detail.into()));
                 }
@@ -186,11 +186,11 @@ impl Delimited {
             let found = fields.len();
             let hint = match (self.quoting, found > expected) {
                 (true, true) => {
-                    "; put a field that holds the delimiter between quotation marks, or set `quoting = false` if they \
+                    "; quote fields that contain the delimiter, or set `quoting = false` if they \
                      are text in this file"
                 }
                 (true, false) => "; set `quoting = false` if quotation marks are text in this file",
-                (false, true) => "; set `quoting = true` if fields stand between quotation marks",
+                (false, true) => "; set `quoting = true` if fields are quoted",
                 (false, false) => "",
             };
             let source =

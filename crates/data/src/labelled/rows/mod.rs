@@ -97,12 +97,12 @@ pub(super) fn load<R, T>(
             }
         }
         if !any {
-            return Err(whole(None, "there is no example in it: it is empty, or a header alone".into()));
+            return Err(whole(None, "it has no examples: it is empty or has only a header".into()));
         }
     }
     if loaded.examples.is_empty() {
         let (path, skipped) = (&files[0].0, &loaded.skipped);
-        let problem = format!("no row of the files can be used; left out: {skipped}");
+        let problem = format!("no row of the files is usable; skipped: {skipped}");
         return Err(DataError::LabelledFile { path: path.clone(), line: None, problem });
     }
     Ok(loaded)

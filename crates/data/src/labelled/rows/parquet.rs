@@ -75,7 +75,7 @@ impl Iterator for Rows {
         let line = Some(self.row);
         match row {
             Err(reason) => {
-                Some(Err(file_problem(line, "damaged file", format!("cannot be read on: {reason}"))))
+                Some(Err(file_problem(line, "damaged file", format!("reading failed part way: {reason}"))))
             }
             Ok(Some(row)) => Some(self.cells(&row)),
             Ok(None) if self.row <= self.n_rows => {
@@ -94,7 +94,7 @@ impl Rows {
             match row.get_column_iter().find(|(column, _)| *column == name) {
                 None => Ok(Value::Null),
                 Some((_, field)) => {
-                    value(field).map_err(|detail| wanted.bad(self.row, "column of another type", detail))
+                    value(field).map_err(|detail| wanted.bad(self.row, "column of an unsupported type", detail))
                 }
             }
         };
@@ -135,8 +135,8 @@ fn value(field: &Field) -> Result<Value, String> {
         other => {
             // The library panics when it writes a date that is too far away.
             let shown = guarded(|| Ok::<_, ParquetError>(other.to_string()));
-            let shown = shown.unwrap_or_else(|_| "one that cannot be shown".into());
-            Err(format!("a value of Parquet that is not read here: {}", super::excerpt(&shown)))
+            let shown = shown.unwrap_or_else(|_| "one that cannot be printed".into());
+            Err(format!("unsupported Parquet value: {}", super::excerpt(&shown)))
         }
     }
 }

@@ -26,7 +26,7 @@ pub(super) fn open(path: &Path, wanted: &[Wanted]) -> Result<Read<Row>, Problem>
     // A document type may be named, as RTE's files do; what it points to is not read.
     let options = ParsingOptions { allow_dtd: true, ..ParsingOptions::default() };
     let document = Document::parse_with_options(text, options).map_err(|error| {
-        file_problem(Some(error.pos().row.into()), "bad XML", format!("not XML that can be read: {error}"))
+        file_problem(Some(error.pos().row.into()), "bad XML", format!("invalid XML: {error}"))
     })?;
     let elements = document.root_element().children().filter(Node::is_element);
     let rows: Vec<_> = elements.map(|element| row(&document, element, wanted)).collect();

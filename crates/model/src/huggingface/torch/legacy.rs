@@ -34,7 +34,7 @@ pub(super) fn contents(bytes: &[u8]) -> Result<Contents<'_>, Refused> {
     let (pickle_at, pickle) = next()?;
     let (keys_at, keys) = next()?;
     let Some(keys) = keys.items(keys.root()) else {
-        return Err(Refused { offset: keys_at, reason: "the storages' keys are no list".into() });
+        return Err(Refused { offset: keys_at, reason: "the storages' keys are not a list".into() });
     };
 
     let elements: HashMap<&str, Element> = pickle.storages().collect();

@@ -58,14 +58,14 @@ pub(super) fn map_torch(path: &Path) -> Result<MappedTensors> {
     let pickle = &contents.pickle;
     let nowhere = |reason: String| refused(Refused { offset: contents.pickle_at, reason });
     let Some(entries) = pickle.dict(pickle.root()) else {
-        return Err(nowhere("the file holds something else than a dictionary of tensors".into()));
+        return Err(nowhere("the file is not a dictionary of tensors".into()));
     };
 
     let mut memory = map.len().saturating_mul(MAX_GROWTH).max(MIN_MEMORY);
     let (mut floats, mut others) = (NamedTensors::new(), Vec::new());
     for (key, value) in entries {
         let Value::Text(name) = *key else {
-            return Err(nowhere("a key of the dictionary is no text".into()));
+            return Err(nowhere("a key of the dictionary is not text".into()));
         };
         let Some(&Object::Tensor { storage, offset, shape, strides }) = pickle.object(*value) else {
             others.push(name.to_string());
@@ -73,7 +73,7 @@ pub(super) fn map_torch(path: &Path) -> Result<MappedTensors> {
         };
         let described = |reason: &str| nowhere(format!("tensor `{}`: {reason}", name.escape_debug()));
         let Some(&Object::Storage { key, element, len }) = pickle.object(Value::Object(storage)) else {
-            return Err(described("its storage is none"));
+            return Err(described("it has no valid storage"));
         };
         let layout = Layout::new(pickle, offset, shape, strides).map_err(described)?;
         let Some(bytes) = contents.storages.get(key) else {
@@ -184,7 +184,7 @@ impl Layout {
         let (Some(shape), Some(strides), Ok(offset)) =
             (numbers(shape), numbers(strides), usize::try_from(offset))
         else {
-            return Err("its shape, strides or offset are no natural numbers");
+            return Err("its shape, strides or offset are not natural numbers");
         };
         if shape.len() != strides.len() {
             return Err("its shape and strides differ in length");
@@ -196,7 +196,7 @@ impl Layout {
             last.checked_add(n.saturating_sub(1).checked_mul(*stride)?)
         });
         let (Some(n_elements), Some(end)) = (n_elements, last.and_then(|last| last.checked_add(1))) else {
-            return Err("its shape is beyond all bounds");
+            return Err("its shape is too large");
         };
         let end = if n_elements == 0 { 0 } else { end };
         Ok(Self { shape, strides, offset, n_elements, end })

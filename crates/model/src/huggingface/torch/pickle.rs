@@ -243,7 +243,7 @@ impl<'a> Machine<'a> {
             }
             0x93 => match (self.pop()?, self.pop()?) {
                 (Value::Text(name), Value::Text(module)) => self.global(module, name)?,
-                _ => return Err("a name that is no text is imported".into()),
+                _ => return Err("an imported name is not text".into()),
             },
             b'}' => self.push(Object::Dict(Vec::new()))?,
             b']' => self.push(Object::List(Vec::new()))?,
@@ -308,7 +308,7 @@ impl<'a> Machine<'a> {
                 self.pop()?;
                 self.dict()?;
             }
-            other => return Err(format!("opcode 0x{other:02x} has no place in a dictionary of tensors")),
+            other => return Err(format!("opcode 0x{other:02x} does not occur in dictionaries of tensors")),
         }
         Ok(None)
     }
@@ -394,14 +394,14 @@ impl<'a> Machine<'a> {
     fn list(&mut self) -> Step<&mut Vec<Value<'a>>> {
         match self.top() {
             Some(Object::List(items)) => Ok(items),
-            _ => Err("items are added to what is no list".into()),
+            _ => Err("items are added to something that is not a list".into()),
         }
     }
 
     fn dict(&mut self) -> Step<&mut Vec<(Value<'a>, Value<'a>)>> {
         match self.top() {
             Some(Object::Dict(entries)) => Ok(entries),
-            _ => Err("entries or attributes are given to what is no dictionary".into()),
+            _ => Err("entries or attributes are added to something that is not a dictionary".into()),
         }
     }
 
@@ -412,7 +412,7 @@ impl<'a> Machine<'a> {
     }
 
     fn recall(&mut self, key: u32) -> Step<()> {
-        let value = self.memo.get(&key).ok_or_else(|| format!("nothing was kept under {key}"))?;
+        let value = self.memo.get(&key).ok_or_else(|| format!("the memo has no entry {key}"))?;
         self.stack.push(*value);
         Ok(())
     }
@@ -430,9 +430,9 @@ impl<'a> Machine<'a> {
         match value {
             Value::Object(id) => match &self.objects[id as usize] {
                 Object::Tuple(items) => Ok(items),
-                _ => Err("arguments are no tuple".into()),
+                _ => Err("the arguments are not a tuple".into()),
             },
-            _ => Err("arguments are no tuple".into()),
+            _ => Err("the arguments are not a tuple".into()),
         }
     }
 
@@ -454,7 +454,7 @@ impl<'a> Machine<'a> {
                 Value::Int(len),
                 Value::None,
             ] => Object::Storage { key, element: *element, len: *len },
-            _ => return Err("a storage is not described as torch.save does".into()),
+            _ => return Err("a storage is not described as torch.save describes it".into()),
         };
         self.push(storage)
     }
@@ -462,7 +462,7 @@ impl<'a> Machine<'a> {
     /// The value that Python would get from calling `callee`.
     fn call(&mut self, callee: Value<'a>, arguments: Value<'a>) -> Step<()> {
         let Value::Global(callee) = callee else {
-            return Err("what is called is no function".into());
+            return Err("the called object is not a function".into());
         };
         let value = match (callee, self.tuple(arguments)?) {
             (Global::OrderedDict, []) => self.new_object(Object::Dict(Vec::new()))?,
@@ -482,7 +482,7 @@ impl<'a> Machine<'a> {
                 self.new_object(tensor)?
             }
             (Global::RebuildParameter, [tensor, ..]) => *tensor,
-            (callee, _) => return Err(format!("{callee:?} is not called as torch.save writes it")),
+            (callee, _) => return Err(format!("{callee:?} is not called as torch.save calls it")),
         };
         self.stack.push(value);
         Ok(())

@@ -152,15 +152,15 @@ impl RecurrentEncoderDecoderConfig {
             return Err(ModelError::setting(
                 "d_model",
                 self.d_model,
-                "an even number: half of it a direction",
+                "an even number, half of it for each direction",
             ));
         }
         if self.tied.joins_source() && self.source_vocab_size.is_some_and(|size| size != self.vocab_size) {
-            let expected = "`target-output` or `none`: source and target have a vocabulary each";
+            let expected = "`target-output` or `none`: source and target have separate vocabularies";
             return Err(ModelError::setting("tied", format!("{:?}", self.tied), expected));
         }
         if self.bridge == BridgeKind::Copy && self.n_encoder_layers != self.n_decoder_layers {
-            let expected = "as many as `n_encoder_layers`, whose states are copied";
+            let expected = "the value of `n_encoder_layers`, whose states are copied";
             return Err(ModelError::setting("n_decoder_layers", self.n_decoder_layers, expected));
         }
         let by_place = self.wiring != Wiring::None && self.score == ScoreKind::Location;
@@ -173,7 +173,7 @@ impl RecurrentEncoderDecoderConfig {
             Some(most) if !by_place => Err(ModelError::setting(
                 "max_source_tokens",
                 most,
-                "none: it is for a `location` score alone",
+                "no value: only a `location` score uses it",
             )),
             _ => self.check_tokens(),
         }

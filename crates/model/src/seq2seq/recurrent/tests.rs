@@ -187,7 +187,7 @@ fn what_does_not_fit_is_named() {
     let odd = RecurrentEncoderDecoderConfig { d_model: 7, ..base.clone() };
     assert_eq!(
         refused(odd),
-        "model configuration: `d_model` is 7, expected an even number: half of it a direction"
+        "model configuration: `d_model` is 7, expected an even number, half of it for each direction"
     );
     let copied =
         RecurrentEncoderDecoderConfig { bridge: BridgeKind::Copy, n_decoder_layers: 2, ..base.clone() };

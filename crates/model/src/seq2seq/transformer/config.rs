@@ -342,7 +342,7 @@ impl TransformerConfig {
             return refuse("n_heads", self.n_heads.to_string(), expected);
         }
         if self.tied.joins_source() && self.source_vocab_size.is_some() {
-            let expected = "one without the source: it has a vocabulary of its own".into();
+            let expected = "a setting that does not tie the source, which has a separate vocabulary".into();
             return refuse("tied", format!("{:?}", self.tied), expected);
         }
         const MOST: usize = i32::MAX as usize / 4;
@@ -561,7 +561,7 @@ mod tests {
             (config.clone().with_dropout(1.0), "`dropout` is 1, expected 0 or more and below 1"),
             (
                 config.clone().with_source_vocab(50).with_tied(TiedEmbeddings::All),
-                "`tied` is All, expected one without the source: it has a vocabulary of its own",
+                "`tied` is All, expected a setting that does not tie the source, which has a separate vocabulary",
             ),
             (
                 config.clone().with_tokens(SpecialTokens::new(1, 100)),
