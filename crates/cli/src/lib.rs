@@ -38,7 +38,7 @@
 //! | `program` (default) | the program `cloze`; a library's user leaves it out |
 
 mod answerer;
-mod asking;
+mod predictions;
 mod classifier;
 pub mod device;
 mod embedder;

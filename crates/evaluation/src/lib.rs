@@ -12,6 +12,6 @@ pub mod squad;
 pub mod table;
 pub mod tags;
 pub mod translation;
-pub mod whole_file;
+pub mod atomic_file;
 
 pub use error::{EvaluationError, Result};

@@ -111,7 +111,7 @@ pub enum TrainerError {
     #[error(
         "the text is empty, and the tokenizer has no piece that begins texts; expected a text to continue"
     )]
-    NothingToGoOnFrom,
+    EmptyPrompt,
 
     /// A model's folder does not say its task as it should.
     #[error("{}: {reason}", path.display())]

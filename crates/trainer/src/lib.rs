@@ -20,7 +20,7 @@ pub mod memory;
 pub mod metrics;
 pub mod perplexity;
 pub mod pretraining;
-mod pulse;
+mod periodic_notes;
 mod recompute;
 pub mod translate;
 pub mod translation;

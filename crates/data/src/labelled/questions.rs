@@ -1,6 +1,6 @@
 //! Questions about a text that holds their answers.
 
-use super::rows::{self, Read, Row, Wanted, excerpt, kind_of, text};
+use super::rows::{self, Read, Row, RequestedColumn, excerpt, kind_of, text};
 use super::source::{DataFormat, LabelledSource, Loaded, Task};
 use super::squad;
 use crate::Result;
@@ -46,13 +46,13 @@ pub struct Answer {
 pub fn questions(source: &LabelledSource, base: &Path, labelled: bool) -> Result<Loaded<Question>> {
     let files = source.open(Task::Questions, base)?;
     let mut wanted = vec![
-        Wanted::required("context", source),
-        Wanted::required("question", source),
-        Wanted::optional("id", source),
-        Wanted::optional("title", source),
+        RequestedColumn::required("context", source),
+        RequestedColumn::required("question", source),
+        RequestedColumn::optional("id", source),
+        RequestedColumn::optional("title", source),
     ];
     if labelled {
-        wanted.push(Wanted::required("answers", source));
+        wanted.push(RequestedColumn::required("answers", source));
     }
     let mut number = 0;
     let convert = |found: Found| {
@@ -80,7 +80,7 @@ enum Found {
     Row(Row),
 }
 
-fn of_row(row: Row, wanted: &[Wanted], number: usize) -> std::result::Result<Question, Problem> {
+fn of_row(row: Row, wanted: &[RequestedColumn], number: usize) -> std::result::Result<Question, Problem> {
     let line = row.line;
     let mut cells = row.cells.into_iter().zip(wanted);
     let mut next = || cells.next().map_or((Value::Null, &wanted[0]), |cell| cell);

@@ -316,15 +316,15 @@ fn numbers(of: impl Iterator<Item = usize>, device: &Device) -> Tensor<1, Int> {
 /// The packed tokens in ascending order, and the place of each among them; no places if they are in that order already.
 fn in_order(tokens: Tensor<1, Int>) -> (WantedTokens, Option<Tensor<1, Int>>) {
     let device = tokens.device();
-    let asked: Vec<usize> = tokens.to_data().iter::<i64>().map(|token| token as usize).collect();
-    if asked.is_sorted() {
-        return (WantedTokens { tokens, numbers: Some(asked.into()) }, None);
+    let indices: Vec<usize> = tokens.to_data().iter::<i64>().map(|token| token as usize).collect();
+    if indices.is_sorted() {
+        return (WantedTokens { tokens, numbers: Some(indices.into()) }, None);
     }
-    let mut order: Vec<usize> = (0..asked.len()).collect();
-    order.sort_by_key(|i| asked[*i]);
-    let mut places = vec![0; asked.len()];
+    let mut order: Vec<usize> = (0..indices.len()).collect();
+    order.sort_by_key(|i| indices[*i]);
+    let mut places = vec![0; indices.len()];
     order.iter().enumerate().for_each(|(place, i)| places[*i] = place);
-    let sorted: Vec<usize> = order.iter().map(|i| asked[*i]).collect();
+    let sorted: Vec<usize> = order.iter().map(|i| indices[*i]).collect();
     (WantedTokens::packed(sorted, &device), Some(numbers(places.into_iter(), &device)))
 }
 

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 /// How a model reads inputs and begins to write.
-pub trait Begin: Send + Sync {
+pub trait ReadInput: Send + Sync {
     /// The model.
     type Model: NextToken;
 
@@ -44,7 +44,7 @@ pub struct Translating<'m, M> {
     device: &'m Device,
 }
 
-impl<M: EncoderDecoder> Begin for Translating<'_, M> {
+impl<M: EncoderDecoder> ReadInput for Translating<'_, M> {
     type Model = M;
 
     fn model(&self) -> &M {
@@ -81,7 +81,7 @@ pub struct Continuing<'m, M> {
     device: &'m Device,
 }
 
-impl<M: LanguageModel> Begin for Continuing<'_, M> {
+impl<M: LanguageModel> ReadInput for Continuing<'_, M> {
     type Model = M;
 
     fn model(&self) -> &M {
@@ -133,7 +133,7 @@ pub fn translate<'m, M: EncoderDecoder, I: IntoIterator<Item = Request, IntoIter
 ///
 /// # Errors
 /// Those of [`DecodeConfig::validate`].
-pub fn write_on<'m, M: LanguageModel, I: IntoIterator<Item = Request, IntoIter: Send>>(
+pub fn continue_prompts<'m, M: LanguageModel, I: IntoIterator<Item = Request, IntoIter: Send>>(
     model: &'m M,
     config: &'m DecodeConfig,
     device: &'m Device,
@@ -150,7 +150,7 @@ pub fn write_on<'m, M: LanguageModel, I: IntoIterator<Item = Request, IntoIter: 
 ///
 /// A request with an empty input has one empty text. [`ModelError::InputTooLong`] and [`ModelError::OutputNotFinite`]
 /// concern a single request; the others continue.
-pub struct Decoding<'m, B: Begin, I> {
+pub struct Decoding<'m, B: ReadInput, I> {
     begin: B,
     config: &'m DecodeConfig,
     requests: I,
@@ -168,12 +168,12 @@ pub struct Decoding<'m, B: Begin, I> {
 }
 
 /// A listener that is called for each token.
-type Listener<'l> = Box<dyn FnMut(Written<'_>) + Send + 'l>;
+type Listener<'l> = Box<dyn FnMut(WrittenToken<'_>) + Send + 'l>;
 
 /// A token that was just written, for displaying a text as it grows.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
-pub struct Written<'a> {
+pub struct WrittenToken<'a> {
     /// The request's index, from 0.
     pub request: usize,
     /// The sample's index, from 0.
@@ -412,7 +412,7 @@ impl Active {
                     let line = line.with(token, line.log_prob + log_prob, attention[line.row].as_ref());
                     let stops = config.stop_ids.contains(&token);
                     if let Some(listener) = listener.as_mut().filter(|_| !stops) {
-                        listener(Written { request: self.number, sample, prefix, tokens: &line.tokens });
+                        listener(WrittenToken { request: self.number, sample, prefix, tokens: &line.tokens });
                     }
                     if stops || line.tokens.len() == *max_new {
                         let score = line.log_prob;
@@ -455,7 +455,7 @@ fn penalise(logits: &mut [f32], history: &[i32], change: impl Fn(f32) -> f32) {
     }
 }
 
-impl<'m, B: Begin, I: Iterator<Item = Request> + Send> Decoding<'m, B, I> {
+impl<'m, B: ReadInput, I: Iterator<Item = Request> + Send> Decoding<'m, B, I> {
     fn new(begin: B, config: &'m DecodeConfig, requests: I) -> Result<Self> {
         config.validate()?;
         Ok(Self {
@@ -473,7 +473,7 @@ impl<'m, B: Begin, I: Iterator<Item = Request> + Send> Decoding<'m, B, I> {
     }
 
     /// Calls `listener` for each written token, except for those that end a text or are part of a beam.
-    pub fn with_listener(mut self, listener: impl FnMut(Written<'_>) + Send + 'm) -> Self {
+    pub fn with_listener(mut self, listener: impl FnMut(WrittenToken<'_>) + Send + 'm) -> Self {
         self.listener = Some(Box::new(listener));
         self
     }
@@ -604,7 +604,7 @@ impl<'m, B: Begin, I: Iterator<Item = Request> + Send> Decoding<'m, B, I> {
     }
 }
 
-impl<B: Begin, I: Iterator<Item = Request> + Send> Iterator for Decoding<'_, B, I> {
+impl<B: ReadInput, I: Iterator<Item = Request> + Send> Iterator for Decoding<'_, B, I> {
     type Item = Result<Vec<Hypothesis>>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -693,7 +693,7 @@ mod tests {
         }
     }
 
-    impl Begin for &Toy {
+    impl ReadInput for &Toy {
         type Model = Toy;
 
         fn device(&self) -> &Device {

@@ -2,7 +2,7 @@
 
 use super::config::FloatType;
 use super::sentence::read_json;
-use super::whole::write_text;
+use super::atomic::write_text;
 use super::{MAX_SHARD_SIZE, PretrainedConfig, save_tensors, tensors_of};
 use crate::weights::NamedTensors;
 use crate::{ModelError, Result};

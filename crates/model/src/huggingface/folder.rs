@@ -3,7 +3,7 @@
 use super::safetensors_file::write_some;
 use super::sentence::read_json;
 use super::torch::map_torch;
-use super::whole::write_text;
+use super::atomic::write_text;
 use super::{MappedTensors, map_tensors, write_tensors};
 use crate::weights::NamedTensors;
 use crate::{ModelError, Result};

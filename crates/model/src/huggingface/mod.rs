@@ -23,7 +23,7 @@ mod save;
 mod sentence;
 mod torch;
 mod transfer;
-mod whole;
+mod atomic;
 
 pub use architecture::Architecture;
 pub use config::{FloatType, PretrainedConfig, ProblemType};

@@ -6,7 +6,7 @@ use super::convert::{overflows, stored_as};
 use super::fields::Fields;
 use super::finite::first_non_finite;
 use super::transfer::Transfer;
-use super::whole::write_text;
+use super::atomic::write_text;
 use super::{LoadReport, MAX_SHARD_SIZE, SaveReport, TensorRules, save_tensors, tensors_of};
 use crate::weights::{self, NamedTensors};
 use crate::{ModelError, ParamInit, Result};

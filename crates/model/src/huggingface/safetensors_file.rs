@@ -1,4 +1,4 @@
-use super::whole::write_whole;
+use super::atomic::write_atomic;
 use crate::weights::{NamedTensors, OnDevice, TensorsOnDevice};
 use crate::{ModelError, Result};
 use burn::tensor::{AllocationProperty, DType, TensorData};
@@ -168,7 +168,7 @@ fn float_type(name: &str, dtype: DType) -> Dtype {
 fn write_views(path: &Path, views: Vec<(&str, impl View)>, metadata: &[(&str, &str)]) -> Result<()> {
     let metadata: HashMap<String, String> =
         metadata.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
-    write_whole(path, |partial| {
+    write_atomic(path, |partial| {
         let io = |source| ModelError::io("write", path)(source);
         // safetensors puts a temporary file in place, which only this user may read: it gets a new file's mode.
         let permissions = File::create(partial).and_then(|file| file.metadata()).map_err(io)?.permissions();

@@ -65,19 +65,19 @@ impl<A: Attention, P: Positions> BertForQuestionAnswering<A, P> {
                 *token = token.filter(|_| !outside);
             }
         }
-        let mut asked: Vec<i32> = Vec::with_capacity(packing.n_tokens());
+        let mut wanted: Vec<i32> = Vec::with_capacity(packing.n_tokens());
         let mut from: Vec<i32> = Vec::with_capacity(tokens.len());
         for token in tokens {
             // Places without a token take the first token's logits and are masked.
-            from.push(token.map_or(0, |_| asked.len() as i32));
-            asked.extend(token.map(|token| token as i32));
+            from.push(token.map_or(0, |_| wanted.len() as i32));
+            wanted.extend(token.map(|token| token as i32));
         }
-        if asked.is_empty() {
-            asked.push(0);
+        if wanted.is_empty() {
+            wanted.push(0);
         }
-        let states = match asked.len() == packing.n_tokens() {
+        let states = match wanted.len() == packing.n_tokens() {
             true => self.bert.forward(input).last_hidden_state.squeeze_dim::<2>(0),
-            false => self.bert.states_at(input, Tensor::from_data(asked.as_slice(), &device)),
+            false => self.bert.states_at(input, Tensor::from_data(wanted.as_slice(), &device)),
         };
         let from = Tensor::<1, Int>::from_data(from.as_slice(), &device);
         let logits = self.output.forward(states).select(0, from).reshape([shape[0], shape[1], 2]);

@@ -3,7 +3,7 @@
 
 use crate::{Result, TrainerError};
 use cloze_data::file_checksum;
-use cloze_evaluation::whole_file::write_whole;
+use cloze_evaluation::atomic_file::write_atomic;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsStr;
 use std::fs;
@@ -76,7 +76,7 @@ impl Origin {
     /// [`TrainerError::Io`].
     pub fn write(&self, folder: &Path) -> Result<()> {
         let text = serde_json::to_string_pretty(self).expect("strings serialise");
-        Ok(write_whole(&folder.join(ORIGIN_FILE), (text + "\n").as_bytes())?)
+        Ok(write_atomic(&folder.join(ORIGIN_FILE), (text + "\n").as_bytes())?)
     }
 }
 

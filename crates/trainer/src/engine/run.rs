@@ -2,7 +2,7 @@
 
 use super::checkpoint::Best;
 use super::recipe::{Advance, Exported, Position, Recipe, SplitFigures, StepBatches};
-use super::run_folder::{RunFolder, forget, write_whole_folder};
+use super::run_folder::{RunFolder, forget, write_folder_atomic};
 use super::settings::{Export, RunSettings};
 use super::step::{StepConfig, StepReport};
 use super::training::{Start, Training};
@@ -11,7 +11,7 @@ use crate::metrics::progress::{Meter, Pass, RunProgress, Status};
 use crate::metrics::{EvaluationRecord, METRICS_FILE, Record, Timing, TrainRecord, curve, jsonl};
 use burn::tensor::Device;
 use cloze_evaluation::figures::{Better, Figures};
-use cloze_evaluation::whole_file::write_whole;
+use cloze_evaluation::atomic_file::write_atomic;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -319,7 +319,7 @@ impl<R: Recipe> Run<'_, R> {
     }
 
     fn export(&self, model: &R::Model) -> Result<()> {
-        write_whole_folder(&self.folder.model(), |folder| self.recipe.save(model, folder))
+        write_folder_atomic(&self.folder.model(), |folder| self.recipe.save(model, folder))
     }
 
     /// The device without autodiff.
@@ -387,7 +387,7 @@ impl<R: Recipe> Run<'_, R> {
         }
         let result: BTreeMap<_, _> = figures.iter().map(|(split, figures)| (split, figures)).collect();
         let text = serde_json::to_string_pretty(&result).expect("figures are strings and numbers");
-        write_whole(&self.folder.result(), (text + "\n").as_bytes())?;
+        write_atomic(&self.folder.result(), (text + "\n").as_bytes())?;
         Ok(Outcome::Done { model: path, figures })
     }
 

@@ -8,7 +8,7 @@ use crate::engine::{
 use crate::metrics::Record;
 use crate::metrics::curve::{Line, Panel, Source};
 use crate::metrics::progress::RunProgress;
-use crate::pretraining::Pulse;
+use crate::pretraining::PeriodicNotes;
 use crate::{Result, TrainerError};
 use burn::tensor::{Device, Tensor};
 use cloze_data::{
@@ -62,8 +62,8 @@ impl TextSplits {
         progress: &mut dyn RunProgress,
     ) -> Result<Self> {
         let (corpus, report) = {
-            let pulse = Pulse::new(progress);
-            PreparedCorpus::prepare_documents(&config.corpus, Path::new(""), tokenizer, cache, &pulse)?
+            let notes = PeriodicNotes::new(progress);
+            PreparedCorpus::prepare_documents(&config.corpus, Path::new(""), tokenizer, cache, &notes)?
         };
         let corpus = Arc::new(corpus);
         let (seed, fraction) = (config.run.seed, config.eval.heldout_fraction);

@@ -1,6 +1,6 @@
 //! CSV and TSV: a row a line, or several lines where a quoted field goes on.
 
-use super::{Read, Row, Wanted, file_problem, row_problem};
+use super::{Read, Row, RequestedColumn, file_problem, row_problem};
 use crate::corpus::Problem;
 use crate::corpus::lines::Lines;
 use crate::corpus::shown;
@@ -24,7 +24,7 @@ struct Delimited {
     split_into: Option<usize>,
     /// Columns that a row must have, once that is known.
     n_columns: Option<usize>,
-    wanted: Vec<Wanted>,
+    wanted: Vec<RequestedColumn>,
     /// The columns of the wanted fields, from 0; none before they are found.
     places: Option<Vec<Option<usize>>>,
     header: bool,
@@ -37,7 +37,7 @@ pub(super) fn open(
     source: &LabelledSource,
     delimiter: char,
     quoting: bool,
-    wanted: &[Wanted],
+    wanted: &[RequestedColumn],
 ) -> Result<Read<Row>, Problem> {
     let delimiter = source.delimiter.unwrap_or(delimiter);
     let rows = Delimited {
@@ -62,7 +62,7 @@ impl Delimited {
     fn find_columns(&mut self, first: &Fields) -> Result<(), Problem> {
         let (header, (line, names)) = (self.header, first);
         let n_columns = *self.n_columns.get_or_insert(names.len());
-        let find = |wanted: &Wanted| {
+        let find = |wanted: &RequestedColumn| {
             let missing = |detail| Err(file_problem(Some(*line), "missing column", detail));
             match &wanted.column {
                 Column::Number(number) if *number <= n_columns => Ok(Some(number - 1)),

@@ -1,6 +1,6 @@
 //! Parquet: rows, of which only the wanted columns are read.
 
-use super::{Read, Row, Wanted, file_problem};
+use super::{Read, Row, RequestedColumn, file_problem};
 use crate::corpus::{Problem, shown};
 use crate::labelled::source::Column;
 use crate::not_utf8;
@@ -17,14 +17,14 @@ use std::sync::Arc;
 
 struct Rows {
     rows: RowIter<'static>,
-    wanted: Vec<Wanted>,
+    wanted: Vec<RequestedColumn>,
     /// The name of each wanted column.
     names: Vec<Option<String>>,
     row: u64,
     n_rows: u64,
 }
 
-pub(super) fn open(path: &Path, wanted: &[Wanted]) -> Result<Read<Row>, Problem> {
+pub(super) fn open(path: &Path, wanted: &[RequestedColumn]) -> Result<Read<Row>, Problem> {
     let whole = |kind, detail| file_problem(None, kind, detail);
     let file =
         File::open(path).map_err(|error| whole("unreadable file", format!("cannot be read: {error}")))?;
@@ -49,7 +49,7 @@ pub(super) fn open(path: &Path, wanted: &[Wanted]) -> Result<Read<Row>, Problem>
 }
 
 /// The name of a wanted column, or `None` if the file lacks it and may.
-fn name_of(wanted: &Wanted, fields: &[Arc<Type>]) -> Result<Option<String>, Problem> {
+fn name_of(wanted: &RequestedColumn, fields: &[Arc<Type>]) -> Result<Option<String>, Problem> {
     let found = match &wanted.column {
         Column::Number(number) => fields.get(number.saturating_sub(1)),
         Column::Name(name) => fields.iter().find(|field| field.name() == name),
@@ -89,7 +89,7 @@ impl Iterator for Rows {
 
 impl Rows {
     fn cells(&self, row: &ParquetRow) -> Result<Row, Problem> {
-        let cell = |(wanted, name): (&Wanted, &Option<String>)| {
+        let cell = |(wanted, name): (&RequestedColumn, &Option<String>)| {
             let Some(name) = name else { return Ok(Value::Null) };
             match row.get_column_iter().find(|(column, _)| *column == name) {
                 None => Ok(Value::Null),

@@ -92,7 +92,7 @@ impl RecurrentEncoderDecoderConfig {
 
 /// The decoder's state between two time steps.
 #[derive(Debug, Clone)]
-pub(super) struct Running {
+pub(super) struct DecoderState {
     /// The state of each layer.
     pub layers: Vec<RecurrentState>,
     /// The output layer's last input, `[rows, d_readout]`, if it is fed back.
@@ -101,7 +101,7 @@ pub(super) struct Running {
     pub memory: Option<Memory>,
 }
 
-impl Running {
+impl DecoderState {
     /// The first `n` rows.
     fn first(self, n: usize) -> Self {
         if self.layers[0].hidden.dims()[0] == n {
@@ -129,7 +129,7 @@ impl<S: Score> RecurrentEncoderDecoder<S> {
     }
 
     /// Reads sources: the decoder's state before its first step.
-    pub(super) fn encode(&self, source: &Sequences, device: &Device) -> Running {
+    pub(super) fn encode(&self, source: &Sequences, device: &Device) -> DecoderState {
         let output = self.read(source, device);
         let packing = source.packing();
         let memory = self.attention.as_ref().map(|score| Memory::new(score, output.states, &packing));
@@ -137,7 +137,7 @@ impl<S: Score> RecurrentEncoderDecoder<S> {
             let d_readout = self.readout.as_ref().map_or(0, |map| map.weight.dims()[1]);
             Tensor::zeros([source.len(), d_readout], device)
         });
-        Running { layers: self.bridge.forward(&output.last), fed, memory }
+        DecoderState { layers: self.bridge.forward(&output.last), fed, memory }
     }
 
     /// The target's embeddings, `[n, d_embedding]`.
@@ -174,7 +174,7 @@ impl<S: Score> RecurrentEncoderDecoder<S> {
     }
 
     /// The context and the weights of one query a row.
-    fn ask(&self, query: Tensor<2>, memory: Option<&Memory>) -> (Tensor<2>, Tensor<2>) {
+    fn attend(&self, query: Tensor<2>, memory: Option<&Memory>) -> (Tensor<2>, Tensor<2>) {
         let (Some(score), Some(memory)) = (&self.attention, memory) else {
             panic!("this wiring has attention");
         };
@@ -186,10 +186,10 @@ impl<S: Score> RecurrentEncoderDecoder<S> {
     ///
     /// # Shapes
     /// - `x`: `[rows, d_embedding]`; returns `[rows, d_readout]` and `[rows, longest source]`
-    pub(super) fn advance(&self, x: Tensor<2>, running: &mut Running) -> (Tensor<2>, Option<Tensor<2>>) {
+    pub(super) fn advance(&self, x: Tensor<2>, running: &mut DecoderState) -> (Tensor<2>, Option<Tensor<2>>) {
         let beside = |x: Tensor<2>, more: Tensor<2>| Tensor::cat(vec![x, more], 1);
         if self.wiring == Wiring::Bahdanau {
-            let (context, weights) = self.ask(running.layers[0].hidden.clone(), running.memory.as_ref());
+            let (context, weights) = self.attend(running.layers[0].hidden.clone(), running.memory.as_ref());
             let state =
                 self.step_layers(x.clone(), &mut running.layers, |below| beside(below, context.clone()));
             return (self.read_out(state, Some(context), Some(x)), Some(weights));
@@ -202,7 +202,7 @@ impl<S: Score> RecurrentEncoderDecoder<S> {
         if self.wiring == Wiring::None {
             return (self.read_out(state, None, None), None);
         }
-        let (context, weights) = self.ask(state.clone(), running.memory.as_ref());
+        let (context, weights) = self.attend(state.clone(), running.memory.as_ref());
         let read = self.read_out(state, Some(context), None);
         if self.wiring == Wiring::LuongInputFeeding {
             running.fed = Some(read.clone());
@@ -243,7 +243,7 @@ impl<S: Score> RecurrentEncoderDecoder<S> {
 
     /// If no step needs the previous step's context: each layer runs over all time steps.
     fn teach_at_once(&self, source: &Sequences, target: &Sequences, device: &Device) -> Tensor<2> {
-        let Running { layers, memory, .. } = self.encode(source, device);
+        let DecoderState { layers, memory, .. } = self.encode(source, device);
         let packing = target.packing();
         let x = self.embed(target.ids(), device);
         let states = self.run_layers(0, x, &packing, layers, |below| below);
@@ -323,7 +323,7 @@ impl<S: Score> RecurrentEncoderDecoder<S> {
             start += count;
             if self.wiring == Wiring::Bahdanau {
                 // The layers above the lowest follow once all contexts are known.
-                let (context, _) = self.ask(running.layers[0].hidden.clone(), running.memory.as_ref());
+                let (context, _) = self.attend(running.layers[0].hidden.clone(), running.memory.as_ref());
                 let input = Tensor::cat(vec![x, context.clone()], 1);
                 let state = self.decoder[0].step(input, Some(running.layers[0].clone()));
                 reads.push(state.hidden.clone());

@@ -1,5 +1,5 @@
 use super::RecurrentEncoderDecoder;
-use super::model::Running;
+use super::model::DecoderState;
 use crate::Sequences;
 use crate::generate::{NextToken, StepOutput};
 use crate::scores::Score;
@@ -9,7 +9,7 @@ use burn::tensor::{Device, Int, Tensor};
 /// The state of a [`RecurrentEncoderDecoder`] between decoding steps.
 #[derive(Debug, Clone)]
 pub struct RecurrentDecoding {
-    running: Running,
+    running: DecoderState,
     alignment: bool,
 }
 

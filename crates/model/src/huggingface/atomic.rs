@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 /// Writes a file under a temporary name and renames it. If writing fails, nothing is left.
-pub(super) fn write_whole(path: &Path, write: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+pub(super) fn write_atomic(path: &Path, write: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     let partial = path.with_extension("partial");
     let written =
         write(&partial).and_then(|()| fs::rename(&partial, path).map_err(ModelError::io("write", path)));
@@ -16,7 +16,7 @@ pub(super) fn write_whole(path: &Path, write: impl FnOnce(&Path) -> Result<()>) 
     written
 }
 
-/// [`write_whole`] for a text.
+/// [`write_atomic`] for a text.
 pub(super) fn write_text(path: &Path, text: &str) -> Result<()> {
-    write_whole(path, |partial| fs::write(partial, text).map_err(ModelError::io("write", path)))
+    write_atomic(path, |partial| fs::write(partial, text).map_err(ModelError::io("write", path)))
 }
