@@ -1,7 +1,5 @@
 //! Lines of text that are long, many, or more than a tokenizer can do; and tokenizers that do not fit their model.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests, which clippy does not count as tests")]
-
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;

@@ -1,8 +1,6 @@
 //! What no model and no machine can do, refused: weights that are not numbers, sizes that do not fit, full disks,
 //! files that make a library panic.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests, which clippy does not count as tests")]
-
 use cloze_model::ParamInit;
 use cloze_model::bert::{BertConfig, BertForPreTraining};
 use cloze_model::huggingface::{

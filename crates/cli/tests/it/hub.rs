@@ -1,18 +1,11 @@
 //! Models by name on the command line, from a hub on the loopback.
 
-#![cfg(feature = "hub")]
-#![allow(clippy::unwrap_used, reason = "helpers of tests, which clippy does not count as tests")]
-
-#[allow(dead_code, reason = "the hub's own tests have bad days too")]
-#[path = "../../hub/tests/hub/server.rs"]
-mod server;
-
 use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use server::{COMMIT, Server};
+use crate::server::{COMMIT, Server};
 use tempfile::TempDir;
 
 const NAME: &str = "someone/mini";

@@ -1,7 +1,5 @@
 //! `cloze translate` and `cloze generate` with small models of random weights: options, long and empty texts, errors.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests, which clippy does not count as tests")]
-
 use std::io::Write;
 use std::process::{Command, Stdio};
 use std::thread;

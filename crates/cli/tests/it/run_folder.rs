@@ -1,7 +1,5 @@
 //! What lies in the folder that a run is to write to: nothing of a user's is lost, nothing of another run's is used.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests, which clippy does not count as tests")]
-
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};

@@ -1,7 +1,5 @@
 //! The program as a shell sees it: exit status, standard output, standard error.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests, which clippy does not count as tests")]
-
 use std::fs;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
