@@ -3,6 +3,9 @@ use crate::Result;
 use serde_json::Value;
 use std::path::Path;
 
+/// The file with a model's settings of decoding.
+pub(super) const GENERATION: &str = "generation_config.json";
+
 /// A model's defaults for text generation, from `generation_config.json` or `config.json`.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
@@ -22,7 +25,7 @@ impl GenerationDefaults {
     /// cannot be read, [`ModelError::Config`](crate::ModelError::Config) for an invalid id.
     pub fn read(folder: &Path) -> Result<Self> {
         let mut found = Self::default();
-        for file in ["generation_config.json", "config.json"] {
+        for file in [GENERATION, "config.json"] {
             let path = folder.join(file);
             if !path.is_file() {
                 continue;

@@ -5,6 +5,7 @@ use super::config::FloatType;
 use super::convert::{overflows, stored_as};
 use super::fields::Fields;
 use super::finite::first_non_finite;
+use super::generation::GENERATION;
 use super::transfer::Transfer;
 use super::atomic::write_text;
 use super::{LoadReport, MAX_SHARD_SIZE, SaveReport, TensorRules, save_tensors, tensors_of};
@@ -163,7 +164,7 @@ pub fn save_published<C: Published>(
     save_tensors(folder, &tensors, MAX_SHARD_SIZE)?;
     if let Some(generation) = config.generation() {
         let json = serde_json::to_string_pretty(&generation).expect("plain values serialise");
-        write_text(&folder.join("generation_config.json"), &(json + "\n"))?;
+        write_text(&folder.join(GENERATION), &(json + "\n"))?;
     }
     write_text(&folder.join("config.json"), &(json + "\n"))?;
     Ok(report)

@@ -2,7 +2,7 @@
 //! there may be replaced, and what lies in any other folder may not.
 
 use crate::{Result, TrainerError};
-use cloze_data::file_checksum;
+use cloze_data::{CorpusConfig, file_checksum, input_files};
 use cloze_evaluation::atomic_file::write_atomic;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsStr;
@@ -92,6 +92,18 @@ impl Input {
         };
         paths.into_iter().map(input).collect()
     }
+}
+
+/// The files of a run that trains on raw text: the corpus, and those of a checkpoint and a tokenizer.
+///
+/// # Errors
+/// A file or a folder that cannot be read.
+pub(crate) fn inputs_of_text(corpus: &CorpusConfig, folders: [Option<&Path>; 2]) -> Result<Vec<Input>> {
+    let mut paths = input_files(corpus, Path::new(""))?;
+    for folder in folders.into_iter().flatten() {
+        paths.extend(model_files(folder)?);
+    }
+    Input::of(paths)
 }
 
 /// The files of a model or a tokenizer in order of name: weights, configuration, tokenizer; of a file, that.

@@ -2,6 +2,7 @@
 //! copies of BART's.
 
 use super::super::fields::Fields;
+use super::super::generation::GENERATION;
 use super::super::{TensorRule, TensorRules};
 use super::encoder_format::{activation_name, activation_of};
 use crate::Result;
@@ -22,9 +23,6 @@ pub(super) struct Defaults {
 }
 
 const ACTIVATION: &str = "activation_function";
-
-/// The file beside `config.json` with the settings of decoding.
-pub(super) const GENERATION: &str = "generation_config.json";
 
 /// Reads what the classes have in common: everything but positions, normalisations and tied embeddings.
 ///
