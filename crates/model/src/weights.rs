@@ -8,6 +8,40 @@ use std::fmt;
 /// Float parameters by their path in the module tree, `bert.encoder.layers.0.attention.query.weight`.
 pub type NamedTensors = BTreeMap<String, TensorData>;
 
+/// Where a visitor is in the module tree: the names of the fields on the way there.
+///
+/// The variants of enums are left out, so that the parameters of a model have the same paths in an enum of models. Call
+/// [`enter`](Self::enter) and [`exit`](Self::exit) where the visitor enters and exits modules.
+#[derive(Debug, Clone, Default)]
+pub struct ModulePath(Vec<String>);
+
+impl ModulePath {
+    /// Goes into a module with this name in its container.
+    pub fn enter(&mut self, name: &str, container: &str) {
+        if !is_enum(container) {
+            self.0.push(name.to_owned());
+        }
+    }
+
+    /// Goes back to the container.
+    pub fn exit(&mut self, container: &str) {
+        if !is_enum(container) {
+            self.0.pop();
+        }
+    }
+}
+
+impl fmt::Display for ModulePath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.join("."))
+    }
+}
+
+/// Whether a container type, as burn's `Module` derives it, is an enum.
+fn is_enum(container: &str) -> bool {
+    container.starts_with("Enum:")
+}
+
 /// Copies all float parameters of `module` to the host.
 pub fn collect<M: Module>(module: &M) -> NamedTensors {
     let mut visitor = Collect::default();
@@ -74,90 +108,90 @@ pub fn shapes<M: Module>(module: &M) -> Vec<(String, Vec<usize>)> {
 /// # Panics
 /// If a tensor's shape differs from its parameter's: check against [`shapes`] first.
 pub fn replace<M: Module>(module: M, tensors: NamedTensors) -> M {
-    let mut mapper = Replace { path: Vec::new(), tensors };
+    let mut mapper = Replace { path: ModulePath::default(), tensors };
     module.map(&mut mapper)
 }
 
 #[derive(Default)]
 struct Collect {
-    path: Vec<String>,
+    path: ModulePath,
     tensors: NamedTensors,
 }
 
 impl ModuleVisitor for Collect {
-    fn enter_module(&mut self, name: &str, _container: &str) {
-        self.path.push(name.to_string());
+    fn enter_module(&mut self, name: &str, container: &str) {
+        self.path.enter(name, container);
     }
 
-    fn exit_module(&mut self, _name: &str, _container: &str) {
-        self.path.pop();
+    fn exit_module(&mut self, _name: &str, container: &str) {
+        self.path.exit(container);
     }
 
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        self.tensors.insert(self.path.join("."), param.val().into_data());
+        self.tensors.insert(self.path.to_string(), param.val().into_data());
     }
 }
 
 #[derive(Default)]
 struct InPlace {
-    path: Vec<String>,
+    path: ModulePath,
     tensors: TensorsOnDevice,
 }
 
 impl ModuleVisitor for InPlace {
-    fn enter_module(&mut self, name: &str, _container: &str) {
-        self.path.push(name.to_string());
+    fn enter_module(&mut self, name: &str, container: &str) {
+        self.path.enter(name, container);
     }
 
-    fn exit_module(&mut self, _name: &str, _container: &str) {
-        self.path.pop();
+    fn exit_module(&mut self, _name: &str, container: &str) {
+        self.path.exit(container);
     }
 
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        self.tensors.insert(self.path.join("."), OnDevice::new(param.val()));
+        self.tensors.insert(self.path.to_string(), OnDevice::new(param.val()));
     }
 }
 
 #[derive(Default)]
 struct Shapes {
-    path: Vec<String>,
+    path: ModulePath,
     shapes: Vec<(String, Vec<usize>)>,
 }
 
 impl ModuleVisitor for Shapes {
-    fn enter_module(&mut self, name: &str, _container: &str) {
-        self.path.push(name.to_string());
+    fn enter_module(&mut self, name: &str, container: &str) {
+        self.path.enter(name, container);
     }
 
-    fn exit_module(&mut self, _name: &str, _container: &str) {
-        self.path.pop();
+    fn exit_module(&mut self, _name: &str, container: &str) {
+        self.path.exit(container);
     }
 
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        self.shapes.push((self.path.join("."), param.lazy_shape().to_vec()));
+        self.shapes.push((self.path.to_string(), param.lazy_shape().to_vec()));
     }
 }
 
 struct Replace {
-    path: Vec<String>,
+    path: ModulePath,
     tensors: NamedTensors,
 }
 
 impl ModuleMapper for Replace {
-    fn enter_module(&mut self, name: &str, _container: &str) {
-        self.path.push(name.to_string());
+    fn enter_module(&mut self, name: &str, container: &str) {
+        self.path.enter(name, container);
     }
 
-    fn exit_module(&mut self, _name: &str, _container: &str) {
-        self.path.pop();
+    fn exit_module(&mut self, _name: &str, container: &str) {
+        self.path.exit(container);
     }
 
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
-        let Some(data) = self.tensors.remove(&self.path.join(".")) else {
+        let Some(data) = self.tensors.remove(&self.path.to_string()) else {
             return param;
         };
         // None of this draws the initial value of a deferred parameter.
-        assert_eq!(data.shape(), &param.lazy_shape(), "`{}`", self.path.join("."));
+        assert_eq!(data.shape(), &param.lazy_shape(), "`{}`", self.path);
         let (id, tensor) = (param.id, Tensor::from_data(data, &param.lazy_device()));
         param.transform_for_load(tensor, id)
     }
