@@ -102,7 +102,7 @@ impl Iterator for Continuations<'_> {
 type Decoded<'a> = Box<dyn Iterator<Item = cloze_model::Result<Vec<Hypothesis>>> + 'a>;
 type Listener<'a> = Box<dyn FnMut(WrittenToken<'_>) + Send + 'a>;
 
-/// The error for settings of a search that do not do: the caller's, not those of the model's folder.
+/// The error for invalid settings of a search from the caller, not from the model's folder.
 pub(crate) fn of_search(error: ModelError) -> TrainerError {
     match error {
         ModelError::Setting { key, found, expected } => {
@@ -151,7 +151,7 @@ impl Generator {
     ///
     /// # Errors
     /// Whatever is missing or damaged in the folder, by name; [`TrainerError::VocabularyMismatch`];
-    /// [`TrainerError::Setting`] for a `config` that does not do.
+    /// [`TrainerError::Setting`] for an invalid `config`.
     pub fn load(folder: &Path, config: GenerateConfig, device: &Device) -> Result<Self> {
         let tokenizer = Tokenizer::load(folder)?;
         let (shape, mut model, _) = load_published::<GptConfig>(folder, &mut ParamInit::new(device, 0))?;
@@ -174,7 +174,7 @@ impl Generator {
     /// With a model that is there, and the ids that end its texts.
     ///
     /// # Errors
-    /// A `config` that does not do.
+    /// An invalid `config`.
     pub fn new<M: LanguageModel + Debug + Send + 'static>(
         mut tokenizer: Tokenizer,
         model: M,

@@ -84,7 +84,7 @@ impl Perplexity {
     /// to its positions, which is how long a window is; half of them where it is not given.
     ///
     /// # Errors
-    /// Whatever is missing or damaged in the folder, by name; [`TrainerError::Setting`] for a stride that does not do, or
+    /// Whatever is missing or damaged in the folder, by name; [`TrainerError::Setting`] for an invalid stride, or
     /// beside a masked model; [`TrainerError::VocabularyMismatch`].
     pub fn load(folder: &Path, stride: Option<usize>, device: &Device) -> Result<Self> {
         let kind = model_type(folder)?;

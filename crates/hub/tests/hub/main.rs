@@ -286,7 +286,7 @@ fn a_cache_that_python_filled_is_used() {
     assert_eq!(files_below(out.path()).len(), model.files.len());
 }
 
-/// What was broken off is gone on with; what is in the cache is whole.
+/// Interrupted downloads are resumed; files in the cache are complete.
 #[test]
 fn an_interrupted_download_goes_on() {
     let (server, cache) = (server(), tempfile::tempdir().unwrap());

@@ -72,7 +72,7 @@ pub enum ObjectiveSection {
 pub enum LanguageModelSection {
     /// A model with random weights.
     New(NewLanguageModel),
-    /// A checkpoint's weights, to go on with.
+    /// A checkpoint's weights, to continue from.
     Pretrained(PretrainedLanguageModel),
 }
 

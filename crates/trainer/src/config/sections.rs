@@ -142,7 +142,7 @@ impl ModelPreset {
 pub enum ModelSection {
     /// An encoder with random weights.
     New(NewModel),
-    /// A checkpoint's weights, to go on with.
+    /// A checkpoint's weights, to continue from.
     Pretrained(PretrainedModel),
 }
 

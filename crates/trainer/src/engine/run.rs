@@ -114,7 +114,7 @@ pub fn train<R: Recipe>(
     train_in(&folder, recipe, model, settings, options, progress)
 }
 
-/// [Trains](train) in a folder that was taken before, with a config of one's own that the settings come from.
+/// [Trains](train) in a folder that was taken before, with a custom config that the settings come from.
 ///
 /// # Errors
 /// Those of [`train`].

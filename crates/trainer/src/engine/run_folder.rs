@@ -36,7 +36,7 @@ pub struct RunFolder {
 }
 
 impl RunFolder {
-    /// Takes `path` to go on with the run in it, or for a new one.
+    /// Takes `path` to continue the run in it, or for a new one.
     ///
     /// # Errors
     /// Those of [`resume`](Self::resume), or of [`create`](Self::create).

@@ -64,7 +64,7 @@ impl PromptTask {
     ///
     /// # Errors
     /// [`TrainerError::NoMaskToken`]; a malformed template; words that are not one piece of the vocabulary, or
-    /// that several classes have; a positive class that is none of them.
+    /// that several classes have; a positive class that is not among them.
     pub fn new(section: &PromptSection, tokenizer: &Tokenizer, folder: &Path) -> Result<Self> {
         let mask = tokenizer.special_ids().mask;
         let mask = mask.and_then(|id| Some((tokenizer.id_to_token(id)?.to_owned(), id)));
@@ -104,7 +104,7 @@ impl PromptTask {
     /// The task with this class as the one that precision, recall and F1 are of.
     ///
     /// # Errors
-    /// A name that is none of the classes'.
+    /// A name that is not one of the classes.
     pub fn with_positive(mut self, name: &str) -> Result<Self> {
         let Some(id) = self.labels.id(name) else {
             let expected = format!("one of {}", self.labels.names().join(", "));

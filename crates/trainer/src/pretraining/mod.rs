@@ -1,7 +1,7 @@
 //! Pretraining a BERT: from a config and raw text to the saved model.
 //!
 //! [`RunConfig`] says all of a run, [`pretrain`] carries it out, as a recipe of the [engine](crate::engine). Its losses
-//! are [`BertPretraining`], which a loop of one's own can step with too.
+//! are [`BertPretraining`], which custom loops can use too.
 
 mod objective;
 mod recipe;

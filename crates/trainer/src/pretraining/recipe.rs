@@ -60,7 +60,7 @@ impl PretrainingSplits {
         })
     }
 
-    /// The same with examples of one's own: `examples` is given the documents of a part, how often each piece occurs in
+    /// The same with custom examples: `examples` is given the documents of a part, how often each piece occurs in
     /// training, and a seed. It is asked for the held-out part first.
     ///
     /// # Errors
