@@ -33,11 +33,7 @@ pub struct Example {
 
 /// All of them.
 pub const EXAMPLES: [Example; 6] = [
-    Example {
-        name: "linear-attention",
-        about: "a custom attention in BERT",
-        run: linear_attention::run,
-    },
+    Example { name: "linear-attention", about: "a custom attention in BERT", run: linear_attention::run },
     Example { name: "rotary-positions", about: "custom positions in BERT", run: positions::run },
     Example { name: "span-masking", about: "a custom masking", run: span_masking::run },
     Example {

@@ -4,7 +4,7 @@ use crate::golden::{Golden, fixture};
 use burn::tensor::{Device, Tensor, TensorData};
 use cloze_model::generate::{
     BeamSearch, DecodeConfig, EarlyStopping, Hypothesis, LanguageModel, LengthPenalty, NextToken, Request,
-    Search, StepOutput, translate, continue_prompts,
+    Search, StepOutput, continue_prompts, translate,
 };
 use cloze_model::gpt::GptConfig;
 use cloze_model::huggingface::load_published;

@@ -8,7 +8,7 @@ use cloze_trainer::finetune::{Predictor, TaskSection};
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::predictions::{ByteOffsets, predict, for_task};
+use crate::predictions::{ByteOffsets, for_task, predict};
 use crate::{Error, Result, names};
 
 /// A tokenizer and a model that finds the answer to a question in a text of any length. Threads may share one.

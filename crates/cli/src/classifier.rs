@@ -7,7 +7,7 @@ use cloze_trainer::finetune::{Predictor, TaskSection};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::predictions::{predict, for_task};
+use crate::predictions::{for_task, predict};
 use crate::{Error, Result, names};
 
 /// A tokenizer and a model that says which class a text, or a pair of texts, is of. Threads may share one.

@@ -488,9 +488,13 @@ fn truncated_compressed_files_keep_what_came_before() {
         let failure = failure.unwrap();
         assert!(texts.len() > 1_000 && texts.len() < 19_000, "{name}: {} documents", texts.len());
         assert!(texts.iter().enumerate().all(|(i, line)| line.starts_with(&format!("Line {i} is "))));
-        let place =
-            format!("{}:{}: reading failed part way: ", folder.path().join(name).display(), 2 * texts.len() + 1);
-        let near = format!("{}:{}: reading failed part way: ", folder.path().join(name).display(), 2 * texts.len());
+        let place = format!(
+            "{}:{}: reading failed part way: ",
+            folder.path().join(name).display(),
+            2 * texts.len() + 1
+        );
+        let near =
+            format!("{}:{}: reading failed part way: ", folder.path().join(name).display(), 2 * texts.len());
         assert!(failure.starts_with(&place) || failure.starts_with(&near), "{failure}");
         let skip = CorpusConfig { on_error: OnError::Skip, ..config(name) };
         assert_eq!(read(&skip, folder.path()), (texts, None, "1 × damaged file".into()));

@@ -188,9 +188,12 @@ fn settings_that_do_not_go_together_are_refused() {
         set(&|files| files.source = vec!["*.en".into()]),
         "`target` of the parallel data: 2 source files and 1 target files, expected as many"
     );
-    assert!(set(&|files| files.files = vec!["a.tsv".into()]).contains("not allowed beside `source` and `target`"));
     assert!(
-        set(&|files| files.format = DataFormat::Tsv).contains("`format` of the parallel data: only allowed with")
+        set(&|files| files.files = vec!["a.tsv".into()]).contains("not allowed beside `source` and `target`")
+    );
+    assert!(
+        set(&|files| files.format = DataFormat::Tsv)
+            .contains("`format` of the parallel data: only allowed with")
     );
     assert!(
         set(&|files| files.source = vec!["none".into()]).contains("there is no file `none` of parallel data")

@@ -147,7 +147,8 @@ mod tests {
             freeze(model(&mut ParamInit::new(&device, 1)), &[pattern]).unwrap_err().to_string()
         };
         let message = refused("bert.encoder.layers.3.*");
-        let expected = "pattern `bert.encoder.layers.3.*`: it matches nothing; an existing path is `bert.embeddings.";
+        let expected =
+            "pattern `bert.encoder.layers.3.*`: it matches nothing; an existing path is `bert.embeddings.";
         assert!(message.contains(expected), "{message}");
         assert!(refused("a[").contains("pattern `a[`: "));
     }

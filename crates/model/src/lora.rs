@@ -376,7 +376,10 @@ mod tests {
         let one = NamedTensors::from([("a".to_string(), TensorData::from([1f32]))]);
         write_tensors(&plain, &one, &[]).unwrap();
         let message = read_config(&plain).unwrap_err().to_string();
-        assert!(message.ends_with("its header has no `cloze.lora`, so it is not a file of adapters"), "{message}");
+        assert!(
+            message.ends_with("its header has no `cloze.lora`, so it is not a file of adapters"),
+            "{message}"
+        );
         let refused = |config: LoraConfig| {
             let init = &mut ParamInit::new(&device, 0);
             let bert = BertConfig::new(11, 1, 8).init_encoder(init);

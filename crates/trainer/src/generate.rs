@@ -2,7 +2,9 @@
 
 use crate::{Result, TrainerError};
 use burn::tensor::Device;
-use cloze_model::generate::{DecodeConfig, Hypothesis, LanguageModel, Request, Search, WrittenToken, continue_prompts};
+use cloze_model::generate::{
+    DecodeConfig, Hypothesis, LanguageModel, Request, Search, WrittenToken, continue_prompts,
+};
 use cloze_model::gpt::GptConfig;
 use cloze_model::huggingface::{GenerationDefaults, load_published};
 use cloze_model::{ModelError, ParamInit};

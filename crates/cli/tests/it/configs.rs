@@ -1,10 +1,10 @@
 //! Every config runs for a few steps, on a second backend too, and so do the README's commands for fine-tuning.
 
+use crate::workplace::{self, Workplace};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use toml::Table;
-use crate::workplace::{self, Workplace};
 
 /// What makes a pretraining run a matter of seconds: few steps of few sequences …
 const SHORT: [&str; 5] = [

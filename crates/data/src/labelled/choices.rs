@@ -1,6 +1,6 @@
 //! Multiple choice: a context and the ways it may go on.
 
-use super::rows::{self, Row, RequestedColumn, excerpt, text};
+use super::rows::{self, RequestedColumn, Row, excerpt, text};
 use super::source::{Column, Columns, LabelledSource, Loaded, Task};
 use super::texts::label;
 use crate::Result;
@@ -32,8 +32,11 @@ pub fn choices(source: &LabelledSource, base: &Path, labelled: bool) -> Result<L
     match source.columns.get("choices") {
         Some(Columns::Many(columns)) => {
             several = columns.len();
-            let choice =
-                |column: &Column| RequestedColumn { field: "choices".into(), column: column.clone(), required: true };
+            let choice = |column: &Column| RequestedColumn {
+                field: "choices".into(),
+                column: column.clone(),
+                required: true,
+            };
             wanted.extend(columns.iter().map(choice));
         }
         _ => wanted.push(RequestedColumn::required("choices", source)),

@@ -1,6 +1,6 @@
 //! Questions about a text that holds their answers.
 
-use super::rows::{self, Read, Row, RequestedColumn, excerpt, kind_of, text};
+use super::rows::{self, Read, RequestedColumn, Row, excerpt, kind_of, text};
 use super::source::{DataFormat, LabelledSource, Loaded, Task};
 use super::squad;
 use crate::Result;

@@ -218,8 +218,7 @@ impl LabelledSource {
     pub(crate) fn open(&self, task: Task, base: &Path) -> Result<Vec<(PathBuf, DataFormat)>> {
         let fields = task.fields();
         if let Some(unknown) = self.columns.keys().find(|key| !fields.contains(&key.as_str())) {
-            let problem =
-                format!("this task has no such field; expected one of {}", fields.join(", "));
+            let problem = format!("this task has no such field; expected one of {}", fields.join(", "));
             return Err(setting(format!("columns.{unknown}"), problem));
         }
         for (field, columns) in &self.columns {
@@ -298,7 +297,8 @@ impl LabelledSource {
         match fits {
             true => Ok(format),
             false => {
-                let problem = format!("files in `{format}` cannot hold this task's examples ({})", path.display());
+                let problem =
+                    format!("files in `{format}` cannot hold this task's examples ({})", path.display());
                 Err(setting("format", problem))
             }
         }

@@ -2,7 +2,7 @@
 
 use super::conll;
 use super::labels::LabelSet;
-use super::rows::{self, Read, Row, RequestedColumn, kind_of, row_problem};
+use super::rows::{self, Read, RequestedColumn, Row, kind_of, row_problem};
 use super::source::{DataFormat, LabelledSource, Loaded, Task};
 use super::tags::{TagScheme, bad_entity_tag};
 use crate::Result;

@@ -1,7 +1,7 @@
 //! Texts and pairs of texts with a class or a value.
 
 use super::labels::LabelSet;
-use super::rows::{self, Row, RequestedColumn, excerpt, kind_of, text};
+use super::rows::{self, RequestedColumn, Row, excerpt, kind_of, text};
 use super::source::{LabelledSource, Loaded, Task};
 use crate::Result;
 use crate::corpus::Problem;
@@ -159,7 +159,11 @@ fn target(
 }
 
 /// A label as text without white space around it, and whether the file has it as a number.
-pub(super) fn label(cell: Value, wanted: &RequestedColumn, line: u64) -> std::result::Result<(String, bool), Problem> {
+pub(super) fn label(
+    cell: Value,
+    wanted: &RequestedColumn,
+    line: u64,
+) -> std::result::Result<(String, bool), Problem> {
     match cell {
         Value::String(label) => Ok((label.trim().to_owned(), false)),
         Value::Number(number) => Ok((number.to_string(), true)),

@@ -2,7 +2,7 @@
 
 use crate::corpus::lines::Lines;
 use crate::corpus::{Problem, SkipReport, files};
-use crate::labelled::rows::{self, Row, RequestedColumn};
+use crate::labelled::rows::{self, RequestedColumn, Row};
 use crate::labelled::source::Task;
 use crate::labelled::{Column, Columns, DataFormat, LabelledSource};
 use crate::{DataError, Result};
@@ -309,7 +309,8 @@ impl Pairs {
                 Current::Aligned(Box::new([source, target]))
             }
             Part::Rows(path, format) => {
-                let wanted: Vec<RequestedColumn> = SIDES.map(|side| RequestedColumn::required(side, &self.rows)).into();
+                let wanted: Vec<RequestedColumn> =
+                    SIDES.map(|side| RequestedColumn::required(side, &self.rows)).into();
                 let read = rows::open(&path, format, &self.rows, &wanted)
                     .map_err(|problem| self.lost(0, problem))?;
                 Current::Rows(read, wanted)
@@ -421,7 +422,10 @@ fn unequal(longer: usize, lines: &mut [Lines; 2]) -> Read {
     Read::Unequal { longer, lines: [lines[0].number() - 1, lines[1].number() - 1] }
 }
 
-fn row(read: &mut dyn Iterator<Item = std::result::Result<Row, Problem>>, wanted: &[RequestedColumn]) -> Read {
+fn row(
+    read: &mut dyn Iterator<Item = std::result::Result<Row, Problem>>,
+    wanted: &[RequestedColumn],
+) -> Read {
     let Some(found) = read.next() else { return Read::End };
     let texts = found.and_then(|Row { line, cells }| {
         let texts: std::result::Result<Vec<String>, Problem> =

@@ -7,9 +7,9 @@ use serde_json::json;
 
 use super::html;
 use crate::Result;
+use crate::atomic_file::write_atomic;
 use crate::figures::shown;
 use crate::seeds::Seeds;
-use crate::atomic_file::write_atomic;
 
 /// What became of several runs of one config that differ in their seeds.
 ///

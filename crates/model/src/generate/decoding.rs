@@ -978,7 +978,10 @@ mod tests {
         let lengths: Vec<Option<usize>> =
             found.iter().map(|found| found.as_ref().ok().map(|texts| texts[0].ids.len())).collect();
         assert_eq!(lengths, [Some(4), Some(0), None, Some(0), Some(4), Some(4)]);
-        assert_eq!(found[2].as_ref().unwrap_err().to_string(), "5 tokens are too many: the model takes at most 4");
+        assert_eq!(
+            found[2].as_ref().unwrap_err().to_string(),
+            "5 tokens are too many: the model takes at most 4"
+        );
         assert!(Decoding::new(&toy, &DecodeConfig { batch: 0, ..config }, requests.into_iter()).is_err());
     }
 

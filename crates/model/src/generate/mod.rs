@@ -13,7 +13,7 @@ mod random;
 mod sample;
 
 pub use config::{BeamSearch, DecodeConfig, EarlyStopping, Sampling, Search};
-pub use decoding::{ReadInput, Continuing, Decoding, Translating, WrittenToken, translate, continue_prompts};
+pub use decoding::{Continuing, Decoding, ReadInput, Translating, WrittenToken, continue_prompts, translate};
 pub use hypothesis::{Hypothesis, Request};
 pub use next_token::{LanguageModel, NextToken, StepOutput};
 pub use penalty::LengthPenalty;

@@ -1,8 +1,8 @@
 //! Converts a folder from one format to another, tensor by tensor.
 
+use super::atomic::write_text;
 use super::config::FloatType;
 use super::sentence::read_json;
-use super::atomic::write_text;
 use super::{MAX_SHARD_SIZE, PretrainedConfig, save_tensors, tensors_of};
 use crate::weights::NamedTensors;
 use crate::{ModelError, Result};

@@ -6,6 +6,7 @@
 //! [`TensorRules`].
 
 mod architecture;
+mod atomic;
 mod config;
 mod convert;
 mod families;
@@ -23,7 +24,6 @@ mod save;
 mod sentence;
 mod torch;
 mod transfer;
-mod atomic;
 
 pub use architecture::Architecture;
 pub use config::{FloatType, PretrainedConfig, ProblemType};

@@ -226,7 +226,12 @@ mod tests {
         let missing = ["bert.pooler.dense.bias", "bert.pooler.dense.weight", "cls.seq_relationship.bias"];
         assert_eq!(report.missing[..3], missing);
         assert_eq!(weights::collect(&loaded.mlm), weights::collect(&model.mlm));
-        assert!(load(folder.path(), &["***"]).unwrap_err().to_string().contains("is not a valid parameter pattern"));
+        assert!(
+            load(folder.path(), &["***"])
+                .unwrap_err()
+                .to_string()
+                .contains("is not a valid parameter pattern")
+        );
         // The bare encoder has none.
         let pretrained = PretrainedFolder::open(folder.path()).unwrap();
         let (config, encoder, _) = pretrained.load_encoder(&mut ParamInit::new(&Device::flex(), 1)).unwrap();

@@ -1,13 +1,13 @@
 //! Models whose configuration is not BERT's, in folders of the same format: decoders, encoder–decoders, and this
 //! crate's own. Each family is one file in `families/` that implements [`Format`] for its configuration.
 
+use super::atomic::write_text;
 use super::config::FloatType;
 use super::convert::{overflows, stored_as};
 use super::fields::Fields;
 use super::finite::first_non_finite;
 use super::generation::GENERATION;
 use super::transfer::Transfer;
-use super::atomic::write_text;
 use super::{LoadReport, MAX_SHARD_SIZE, SaveReport, TensorRules, save_tensors, tensors_of};
 use crate::weights::{self, NamedTensors};
 use crate::{ModelError, ParamInit, Result};

@@ -356,8 +356,9 @@ fn modern(name: &str) -> String {
 
 fn patterns(new: &[&str]) -> Result<Vec<glob::Pattern>> {
     let parse = |pattern: &&str| {
-        glob::Pattern::new(pattern)
-            .map_err(|error| ModelError::Config(format!("`{pattern}` is not a valid parameter pattern: {error}")))
+        glob::Pattern::new(pattern).map_err(|error| {
+            ModelError::Config(format!("`{pattern}` is not a valid parameter pattern: {error}"))
+        })
     };
     new.iter().map(parse).collect()
 }

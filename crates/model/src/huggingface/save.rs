@@ -1,6 +1,6 @@
+use super::atomic::write_text;
 use super::config::to_json;
 use super::published::stored_tensors;
-use super::atomic::write_text;
 use super::{Architecture, Family, FloatType, MAX_SHARD_SIZE, PretrainedConfig, ProblemType, save_tensors};
 use crate::bert::BertConfig;
 use crate::blocks::{LearnedPositions, MultiHeadAttention, PartKind, part_types};

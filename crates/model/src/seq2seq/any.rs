@@ -274,8 +274,6 @@ mod tests {
 
         std::fs::write(path.join("config.json"), r#"{"model_type": "bert"}"#).unwrap();
         let error = AnyEncoderDecoderConfig::load(path, &mut ParamInit::new(&device, 4)).unwrap_err();
-        assert!(
-            error.to_string().contains("`model_type` is \"bert\", expected a translation model's")
-        );
+        assert!(error.to_string().contains("`model_type` is \"bert\", expected a translation model's"));
     }
 }

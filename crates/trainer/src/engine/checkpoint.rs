@@ -384,7 +384,9 @@ fn load(path: &Path) -> std::result::Result<Checkpoint, String> {
     let state = serde_json::from_slice(&json(STATE)?).map_err(|error| format!("{STATE}: {error}"))?;
     let tensors = |name: &str| {
         let tensors = read_tensors(&path.join(name)).map_err(|error| describe(&error))?;
-        Ok::<NamedTensors, String>(tensors.into_iter().map(|(path, data)| (without_variants(&path), data)).collect())
+        Ok::<NamedTensors, String>(
+            tensors.into_iter().map(|(path, data)| (without_variants(&path), data)).collect(),
+        )
     };
     let average = if has_average { tensors(AVERAGE)? } else { NamedTensors::new() };
     Ok(Checkpoint { state, model: tensors(MODEL)?, optimizer: tensors(OPTIMIZER)?, average })

@@ -110,7 +110,9 @@ fn of_config(config: &PretrainedConfig) -> std::result::Result<TaskSection, Stri
             let scheme =
                 TagScheme::detect(labels.iter().map(std::slice::from_ref)).map_err(|error| match error {
                     DataError::Tag { tag, .. } => {
-                        format!("the label `{tag}` is not an entity tag; expected tags such as O, B-PER, I-PER")
+                        format!(
+                            "the label `{tag}` is not an entity tag; expected tags such as O, B-PER, I-PER"
+                        )
                     }
                     other => other.to_string(),
                 })?;

@@ -8,8 +8,8 @@ use crate::periodic_notes::{PeriodicNotes, training_tokenizer};
 use crate::{Result, TrainerError};
 use cloze_data::DataError;
 use cloze_data::parallel::sides;
-use cloze_evaluation::table;
 use cloze_evaluation::atomic_file::write_atomic;
+use cloze_evaluation::table;
 use cloze_tokenizer::train::{BpeTrainer, TrainProgress, UnigramTrainer, WordPieceTrainer};
 use cloze_tokenizer::{
     AddedToken, ByteLevel, Decoder, Metaspace, Normalizer, PostProcessor, PreTokenizer, Punctuation,

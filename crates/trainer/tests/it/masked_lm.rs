@@ -408,10 +408,7 @@ fn what_a_prompt_needs_is_said() {
         )
     );
     for (set, expected) in [
-        (
-            "task.verbaliser.good=[\"Film\"]",
-            "`task.verbaliser.good` is \"Film\"; expected distinct words",
-        ),
+        ("task.verbaliser.good=[\"Film\"]", "`task.verbaliser.good` is \"Film\"; expected distinct words"),
         ("task.verbaliser.good=[]", "`task.verbaliser.good` is []; expected at least one word"),
         (
             "task.verbaliser.good=[\"\"]",

@@ -57,8 +57,9 @@ pub fn encode_questions(
     let specials = specials(tokenizer, true)?;
     let taken = max_question.saturating_add(specials).saturating_add(stride);
     if max_len <= taken {
-        let problem =
-            format!("expected more than {taken}, which `max_question`, `stride` and the special tokens take up");
+        let problem = format!(
+            "expected more than {taken}, which `max_question`, `stride` and the special tokens take up"
+        );
         return Err(DataError::FeatureLength { key: "max_len", value: max_len, problem });
     }
     if max_question == 0 {

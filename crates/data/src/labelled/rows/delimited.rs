@@ -1,6 +1,6 @@
 //! CSV and TSV: a row a line, or several lines where a quoted field goes on.
 
-use super::{Read, Row, RequestedColumn, file_problem, row_problem};
+use super::{Read, RequestedColumn, Row, file_problem, row_problem};
 use crate::corpus::Problem;
 use crate::corpus::lines::Lines;
 use crate::corpus::shown;

@@ -1,6 +1,6 @@
 //! JSON lines: an object a line.
 
-use super::{Read, Row, RequestedColumn, file_problem, row_problem};
+use super::{Read, RequestedColumn, Row, file_problem, row_problem};
 use crate::corpus::lines::Lines;
 use crate::corpus::{Problem, not_an_object, shown};
 use crate::labelled::source::{Column, LabelledSource};
@@ -12,7 +12,11 @@ struct JsonLines {
     wanted: Vec<RequestedColumn>,
 }
 
-pub(super) fn open(path: &Path, source: &LabelledSource, wanted: &[RequestedColumn]) -> Result<Read<Row>, Problem> {
+pub(super) fn open(
+    path: &Path,
+    source: &LabelledSource,
+    wanted: &[RequestedColumn],
+) -> Result<Read<Row>, Problem> {
     if let Some(wanted) = wanted.iter().find(|wanted| matches!(wanted.column, Column::Number(_))) {
         let detail = format!("JSON lines have no numbered columns: set `columns.{}` to a name", wanted.field);
         return Err(file_problem(None, "missing column", detail));

@@ -143,7 +143,11 @@ pub(crate) fn text(cell: Value, wanted: &RequestedColumn, line: u64) -> std::res
 }
 
 /// A cell of a list of texts.
-pub(super) fn texts(cell: Value, wanted: &RequestedColumn, line: u64) -> std::result::Result<Vec<String>, Problem> {
+pub(super) fn texts(
+    cell: Value,
+    wanted: &RequestedColumn,
+    line: u64,
+) -> std::result::Result<Vec<String>, Problem> {
     match cell {
         Value::Array(cells) => cells.into_iter().map(|cell| text(cell, wanted, line)).collect(),
         other => {

@@ -1,6 +1,6 @@
 //! Parquet: rows, of which only the wanted columns are read.
 
-use super::{Read, Row, RequestedColumn, file_problem};
+use super::{Read, RequestedColumn, Row, file_problem};
 use crate::corpus::{Problem, shown};
 use crate::labelled::source::Column;
 use crate::not_utf8;
@@ -93,9 +93,8 @@ impl Rows {
             let Some(name) = name else { return Ok(Value::Null) };
             match row.get_column_iter().find(|(column, _)| *column == name) {
                 None => Ok(Value::Null),
-                Some((_, field)) => {
-                    value(field).map_err(|detail| wanted.bad(self.row, "column of an unsupported type", detail))
-                }
+                Some((_, field)) => value(field)
+                    .map_err(|detail| wanted.bad(self.row, "column of an unsupported type", detail)),
             }
         };
         let cells = self.wanted.iter().zip(&self.names).map(cell).collect::<Result<_, _>>()?;

@@ -1,6 +1,6 @@
 //! XML: a row for each element in the root, its cells in attributes or in elements of its own.
 
-use super::{Read, Row, RequestedColumn, file_problem, row_problem};
+use super::{Read, RequestedColumn, Row, file_problem, row_problem};
 use crate::corpus::lines;
 use crate::corpus::{Problem, shown};
 use crate::labelled::source::Column;
