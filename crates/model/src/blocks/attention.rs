@@ -123,7 +123,7 @@ impl MultiHeadAttentionConfig {
             "{n_heads} heads of queries cannot share {n_kv_heads} heads of keys and values"
         );
         if let Some(rotary) = &self.rotary {
-            assert!(rotary.width() <= d_k, "keys of {d_k} features, of which {} are turned", rotary.width());
+            assert!(rotary.width() <= d_k, "keys of {d_k} features, of which {} are rotated", rotary.width());
         }
         MultiHeadAttention {
             query: Linear::with_bias(input_bias, d_model, n_heads * d_k, init),

@@ -62,7 +62,7 @@ impl RotaryConfig {
     pub fn init(&self, d_k: usize) -> Rotary {
         assert!(
             self.validate(d_k).is_ok(),
-            "rotary positions of {d_k} features that are not valid: {self:?}"
+            "invalid rotary positions of {d_k} features: {self:?}"
         );
         let n = self.n_features.unwrap_or(d_k);
         let frequency = |i: usize| {

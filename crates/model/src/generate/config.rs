@@ -218,7 +218,7 @@ impl DecodeConfig {
             return refuse(
                 "repetition_penalty",
                 penalty.to_string(),
-                "a positive number; 1 penalises nothing",
+                "a positive number; 1: no penalty",
             );
         }
         match &self.search {
@@ -235,7 +235,7 @@ impl DecodeConfig {
                     return refuse(
                         "n_best",
                         self.n_best.to_string(),
-                        &format!("as many as beams at most, {beams}"),
+                        &format!("at most the number of beams, {beams}"),
                     );
                 }
                 if *groups == 0 || beams % groups != 0 {
@@ -265,7 +265,7 @@ impl DecodeConfig {
                     );
                 }
                 if !(*top_p > 0.0 && *top_p <= 1.0) {
-                    return refuse("top_p", top_p.to_string(), "more than 0 and 1 at most");
+                    return refuse("top_p", top_p.to_string(), "above 0 and at most 1");
                 }
                 if !(*min_p >= 0.0 && *min_p <= 1.0) {
                     return refuse("min_p", min_p.to_string(), "0 to 1");
