@@ -1,4 +1,4 @@
-//! An objective of one's own: a left-to-right language model on packed text (Radford et al. 2018, eq. 1).
+//! A custom objective: a left-to-right language model on packed text (Radford et al. 2018, eq. 1).
 //!
 //! ```text
 //! loss = − Σ_i log P(u_i | u_1, …, u_{i−1})

@@ -1,4 +1,4 @@
-//! Parts of one's own, each in one file, trained by the engine's own run: with metrics, evaluations, checkpoints that
+//! Custom parts, each in one file, trained by the engine's own run: with metrics, evaluations, checkpoints that
 //! a killed run goes on from, and a learning curve. They use what the crates make public, and nothing else.
 
 pub mod left_to_right;
@@ -33,21 +33,17 @@ pub struct Example {
 
 /// All of them.
 pub const EXAMPLES: [Example; 6] = [
-    Example {
-        name: "linear-attention",
-        about: "an attention of one's own in BERT",
-        run: linear_attention::run,
-    },
-    Example { name: "rotary-positions", about: "positions of one's own in BERT", run: positions::run },
-    Example { name: "span-masking", about: "a masking of one's own", run: span_masking::run },
+    Example { name: "linear-attention", about: "a custom attention in BERT", run: linear_attention::run },
+    Example { name: "rotary-positions", about: "custom positions in BERT", run: positions::run },
+    Example { name: "span-masking", about: "a custom masking", run: span_masking::run },
     Example {
         name: "left-to-right",
-        about: "an objective of one's own: a left-to-right language model on packed text",
+        about: "a custom objective: a left-to-right language model on packed text",
         run: left_to_right::run,
     },
     Example {
         name: "two-losses",
-        about: "a head of one's own with two losses, fine-tuned from rows in memory",
+        about: "a custom head with two losses, fine-tuned from rows in memory",
         run: two_losses::run,
     },
     Example { name: "neural-lm", about: "a model without a Transformer", run: neural_lm::run },
@@ -79,7 +75,7 @@ pub fn pretraining(name: &str, steps: u64) -> Result<RunConfig> {
     RunConfig::parse(&text, name, &Place::file(Path::new("examples")), &[])
 }
 
-/// Pretrains a BERT with parts of one's own on the sample, and loads it again.
+/// Pretrains a BERT with custom parts on the sample, and loads it again.
 ///
 /// # Errors
 /// Those of a run.

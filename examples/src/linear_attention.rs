@@ -1,4 +1,4 @@
-//! An attention of one's own in BERT: linear attention (Katharopoulos et al. 2020, "Transformers are RNNs", eq. 5).
+//! A custom attention in BERT: linear attention (Katharopoulos et al. 2020, "Transformers are RNNs", eq. 5).
 //!
 //! ```text
 //! context_i = φ(q_i)ᵀ · Σ_j φ(k_j) v_jᵀ / φ(q_i)ᵀ · Σ_j φ(k_j),    φ(x) = elu(x) + 1

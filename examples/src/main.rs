@@ -8,7 +8,7 @@ use cloze_trainer::engine::{Outcome, RunOptions};
 use cloze_trainer::metrics::progress::StderrProgress;
 use std::path::{Path, PathBuf};
 
-/// Train a part of one's own with cloze's engine.
+/// Train a custom part with cloze's engine.
 #[derive(Parser)]
 struct Args {
     /// Which example.

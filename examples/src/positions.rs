@@ -1,4 +1,4 @@
-//! Positions of one's own in BERT: rotary positions (Su et al. 2021, "RoFormer", eq. 34).
+//! Custom positions in BERT: rotary positions (Su et al. 2021, "RoFormer", eq. 34).
 //!
 //! ```text
 //! score(m, n) = (R_m q)ᵀ (R_n k) / √d,    R_m turns each pair (x_2i, x_2i+1) by the angle m · 10000^(−2i/d)
@@ -6,7 +6,7 @@
 //!
 //! A turn by `m` and one by `n` leave a turn by `n − m`, so a score knows how far apart two tokens are, and nothing else of
 //! where they stand. The model has no table of positions: [`NoPositions`] takes its place, and queries and keys are turned
-//! in an attention of one's own, which hands them to the operation that every attention uses.
+//! in a custom attention, which hands them to the operation that every attention uses.
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor, TensorData};

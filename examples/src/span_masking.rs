@@ -1,4 +1,4 @@
-//! A masking of one's own: spans (Joshi et al. 2020, "SpanBERT", §3.1).
+//! A custom masking: spans (Joshi et al. 2020, "SpanBERT", §3.1).
 //!
 //! ```text
 //! length ~ Geometric(0.2), at most 10, of whole words; spans are drawn until 15 % of the tokens are masked

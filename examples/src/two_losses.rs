@@ -1,10 +1,10 @@
-//! A head of one's own with two losses, fine-tuned from rows in memory: what a review says and how much.
+//! A custom head with two losses, fine-tuned from rows in memory: what a review says and how much.
 //!
 //! ```text
 //! loss = cross-entropy(W_c · h, sentiment) + (w_s · h − stars)²,    h = mean of the encoder's states
 //! ```
 //!
-//! The rows are a `Vec` of a struct of one's own; there is no file and no configuration.
+//! The rows are a `Vec` of a custom struct; there is no file and no configuration.
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};

@@ -1,4 +1,4 @@
-//! Every example is trained, interrupted, gone on with, and ends with the same bits.
+//! Every example is trained, interrupted and resumed, and ends with the same bits.
 #![allow(missing_docs)]
 #![allow(clippy::unwrap_used, reason = "helpers of tests, which clippy does not count as tests")]
 

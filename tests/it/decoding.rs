@@ -4,7 +4,7 @@ use crate::golden::{Golden, fixture};
 use burn::tensor::{Device, Tensor, TensorData};
 use cloze_model::generate::{
     BeamSearch, DecodeConfig, EarlyStopping, Hypothesis, LanguageModel, LengthPenalty, NextToken, Request,
-    Search, StepOutput, translate, write_on,
+    Search, StepOutput, continue_prompts, translate,
 };
 use cloze_model::gpt::GptConfig;
 use cloze_model::huggingface::load_published;
@@ -108,7 +108,7 @@ fn texts_and_scores_are_those_of_transformers() {
         for batch in [1, 2, 9] {
             let config = config(&case["settings"]).with_batch(batch);
             let requests = prompts.iter().map(|prompt| Request::new(prompt.clone(), max_new));
-            let found = write_on(&model, &config, &device, requests).unwrap();
+            let found = continue_prompts(&model, &config, &device, requests).unwrap();
             let mut count = 0;
             for ((found, expected), prompt) in found.zip(case["texts"].as_array().unwrap()).zip(&prompts) {
                 let (found, expected) = (found.unwrap(), expected.as_array().unwrap());
@@ -170,7 +170,7 @@ fn models_write_what_those_of_transformers_do() {
                     if search == "beam" {
                         model.pack_weights();
                     }
-                    let found = write_on(&model, &config, &device, inputs.clone()).unwrap();
+                    let found = continue_prompts(&model, &config, &device, inputs.clone()).unwrap();
                     found.map(|found| found.unwrap()).collect()
                 } else {
                     let (_, mut model, _) = load_published::<TransformerConfig>(&folder, init).unwrap();

@@ -331,7 +331,7 @@ fn old_files_hold_sinusoids_which_are_looked_at() {
     let error = load(folder.path()).unwrap_err().to_string();
     assert!(
         error.ends_with(
-            "tensor `model.decoder.embed_positions.weight` is not what the model computes in its place"
+            "tensor `model.decoder.embed_positions.weight` differs from what the model computes instead"
         ),
         "{error}"
     );

@@ -26,8 +26,8 @@ pub const FEATURES: [&str; 4] =
 /// The profile of the tests: release, so that the dependencies are built once for the program and its tests,
 /// with a debug build's checks (of overflow, of assertions, of pointers) in the workspace's own crates.
 ///
-/// Crates that instantiate burn's generic code are barely optimised, and then take what others have instantiated: about
-/// twenty test binaries would each optimise it anew, for tests whose time is spent in dependencies and in cloze-ops.
+/// Crates that instantiate burn's generic code are barely optimised, and then take what others have instantiated:
+/// otherwise each test binary would optimise it anew, for tests whose time is spent in dependencies and in cloze-ops.
 pub const PROFILE: [&str; 27] = [
     "--release",
     "--config",

@@ -8,7 +8,7 @@ use cloze_trainer::finetune::{Predictor, TaskSection};
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::asking::{Places, ask, for_task};
+use crate::predictions::{ByteOffsets, for_task, predict};
 use crate::{Error, Result, names};
 
 /// A tokenizer and a model that finds the answer to a question in a text of any length. Threads may share one.
@@ -62,10 +62,10 @@ impl Answerer {
         let inputs = questions
             .iter()
             .map(|(question, text)| json!({ "question": question.as_ref(), "context": text.as_ref() }));
-        let answers: Vec<Answered> = ask(&self.0, inputs)?;
+        let answers: Vec<Answered> = predict(&self.0, inputs)?;
         let found = questions.iter().zip(answers).map(|((_, text), answered)| {
             let (start, end) = (answered.start?, answered.end?);
-            let bytes = Places::of(text.as_ref(), [start, end]).range(start, end)?;
+            let bytes = ByteOffsets::of(text.as_ref(), [start, end]).range(start, end)?;
             Some(Answer { text: answered.answer, bytes, score: answered.score? })
         });
         Ok(found.collect())

@@ -7,7 +7,7 @@ use cloze_trainer::finetune::{Predictor, TaskSection};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::asking::{ask, for_task};
+use crate::predictions::{for_task, predict};
 use crate::{Error, Result, names};
 
 /// A tokenizer and a model that says which class a text, or a pair of texts, is of. Threads may share one.
@@ -57,7 +57,7 @@ impl Classifier {
     /// # Errors
     /// [`Error::Input`] with the first text that the model cannot read: any text, for a model of pairs.
     pub fn classify<T: AsRef<str>>(&self, texts: &[T]) -> Result<Vec<Class>> {
-        self.ask(texts.iter().map(|text| json!({ "text": text.as_ref() })))
+        self.predict(texts.iter().map(|text| json!({ "text": text.as_ref() })))
     }
 
     /// The class of each pair of texts.
@@ -65,11 +65,11 @@ impl Classifier {
     /// # Errors
     /// [`Error::Input`] with the first pair that the model cannot read: any pair, for a model of single texts.
     pub fn classify_pairs<A: AsRef<str>, B: AsRef<str>>(&self, pairs: &[(A, B)]) -> Result<Vec<Class>> {
-        self.ask(pairs.iter().map(|(a, b)| json!({ "text": a.as_ref(), "pair": b.as_ref() })))
+        self.predict(pairs.iter().map(|(a, b)| json!({ "text": a.as_ref(), "pair": b.as_ref() })))
     }
 
-    fn ask(&self, inputs: impl Iterator<Item = Value>) -> Result<Vec<Class>> {
-        let classes = ask(&self.0, inputs)?.into_iter().map(|Answered { label, score, scores }| {
+    fn predict(&self, inputs: impl Iterator<Item = Value>) -> Result<Vec<Class>> {
+        let classes = predict(&self.0, inputs)?.into_iter().map(|Answered { label, score, scores }| {
             let scores = scores.into_iter().map(|(name, score)| (name, score.as_f64().unwrap_or(f64::NAN)));
             Class { label, score, scores: scores.collect() }
         });

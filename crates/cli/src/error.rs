@@ -9,7 +9,7 @@ use crate::device::DeviceName;
 /// The result of this crate's fallible functions.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a device, a model or an answer is not to be had.
+/// Errors in loading a model on a device and in using it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -40,11 +40,11 @@ pub enum Error {
     NoFolder {
         /// The folder.
         folder: PathBuf,
-        /// What else may have been meant.
+        /// A hint at what may have been meant.
         hint: &'static str,
     },
 
-    /// The folder of a training run in place of the model in it.
+    /// The folder of a training run, rather than that of its model.
     #[error("{} is a run's folder: its model is in {}", folder.display(), model.display())]
     RunFolder {
         /// The run's folder.
@@ -59,22 +59,22 @@ pub enum Error {
     BadName {
         /// The text.
         name: String,
-        /// Why it is no name.
+        /// Why it is not a name.
         source: HubError,
     },
 
-    /// A model's name that no model can be had by.
+    /// A model's name for which no model was found.
     #[cfg(feature = "hub")]
-    #[error("there is no folder {name:?}, and no such model to be had")]
+    #[error("there is no folder {name:?}, and no model of this name was found")]
     NoModel {
         /// The name.
         name: String,
-        /// What the hub or its cache says.
+        /// The reason, from the hub or its cache.
         source: Box<Error>,
     },
 
-    /// No place for a cache of models.
-    #[error("no home folder to keep models in: set HF_HOME")]
+    /// No folder for a cache of models.
+    #[error("there is no home folder to store models in: set HF_HOME")]
     NoHome,
 
     /// A model that was trained for another task.
@@ -95,23 +95,23 @@ pub enum Error {
         source: TrainerError,
     },
 
-    /// A model's answer without what the answer to its task has.
-    #[error("an answer that cannot be read")]
+    /// A model's answer that lacks part of the answer to its task.
+    #[error("the model's answer cannot be parsed")]
     Answer(#[source] serde_json::Error),
 
-    /// What the hub or its cache says.
+    /// An error of the hub or its cache.
     #[cfg(feature = "hub")]
     #[error(transparent)]
     Hub(#[from] HubError),
 
-    /// What is wrong with a model's folder, or with what the model computes.
+    /// An error in a model's folder or its computation.
     #[error(transparent)]
     Trainer(#[from] TrainerError),
 }
 
 impl Error {
-    /// Whether the caller asked for something that cannot be, as opposed to something that failed: the program then
-    /// exits with status 2.
+    /// Whether the caller asked for something impossible, rather than something failed: the program then exits with
+    /// status 2.
     pub fn is_wrong_usage(&self) -> bool {
         match self {
             Self::NotBuiltIn { .. } | Self::NoSuchDevice { .. } | Self::NoDevice | Self::RunFolder { .. } => {

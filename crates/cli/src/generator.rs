@@ -33,7 +33,7 @@ impl Generator {
     /// [`load`](Self::load), to write otherwise.
     ///
     /// # Errors
-    /// Those of [`load`](Self::load), and a `config` that does not do.
+    /// Those of [`load`](Self::load), and an invalid `config`.
     pub fn load_with(model: impl AsRef<Path>, config: GenerateConfig, device: &Device) -> Result<Self> {
         Ok(generate::Generator::load(&names::find(model)?, config, device)?.into())
     }

@@ -38,7 +38,6 @@
 //! | `program` (default) | the program `cloze`; a library's user leaves it out |
 
 mod answerer;
-mod asking;
 mod classifier;
 pub mod device;
 mod embedder;
@@ -46,6 +45,7 @@ mod error;
 mod generator;
 mod mask_filler;
 pub mod names;
+mod predictions;
 mod tagger;
 mod translator;
 

@@ -344,7 +344,7 @@ mod tests {
         assert_eq!(lines, ["fine"]);
         assert_eq!(error.unwrap(), "standard input, line 2: not UTF-8 (byte 3 is 0xff)");
         let utf16 =
-            "standard input, line 1: not UTF-8 (byte 1 is 0xff); it begins as UTF-16 does, save it as UTF-8";
+            "standard input, line 1: not UTF-8 (byte 1 is 0xff); it looks like UTF-16: save it as UTF-8";
         assert_eq!(all(b"\xff\xfe\"\0a\0\"\0\n\0").1.unwrap(), utf16);
         assert!(all(b"caf\xc3").1.unwrap().contains("line 1: not UTF-8 (byte 4 is 0xc3)"));
     }

@@ -18,7 +18,7 @@ use crate::{Error, Result};
 ///
 /// # Errors
 /// [`Error::NoFolder`], [`Error::RunFolder`]; with the feature `hub`, [`Error::BadName`] for what is neither a folder
-/// nor a name, and [`Error::NoModel`] for a name that no model can be had by.
+/// nor a name, and [`Error::NoModel`] for a name without a model.
 pub fn find(name: impl AsRef<Path>) -> Result<PathBuf> {
     #[cfg(feature = "hub")]
     return find_with(name, &mut ());

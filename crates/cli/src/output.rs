@@ -124,7 +124,7 @@ pub fn say(line: impl Display) {
 }
 
 /// Writes a file that is found whole or not at all.
-pub fn write_whole(path: &Path, text: &str) -> Result<()> {
+pub fn write_atomic(path: &Path, text: &str) -> Result<()> {
     let mut output = Output::of(Some(path))?;
     output.bytes(text.as_bytes())?;
     output.finish()
@@ -158,7 +158,7 @@ mod tests {
         use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().unwrap();
         let [ours, other] = ["ours", "other"].map(|name| folder.path().join(name));
-        write_whole(&ours, "text").unwrap();
+        write_atomic(&ours, "text").unwrap();
         fs::write(&other, "text").unwrap();
         let mode = |path| fs::metadata(path).unwrap().permissions().mode();
         assert_eq!(mode(&ours), mode(&other));

@@ -8,7 +8,7 @@ use cloze_trainer::finetune::{Predictor, TaskSection};
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::asking::{Places, ask, for_task};
+use crate::predictions::{ByteOffsets, for_task, predict};
 use crate::{Error, Result, names};
 
 /// A tokenizer and a model that tags the words of texts, by which entities are found. Threads may share one.
@@ -83,11 +83,12 @@ impl Tagger {
     /// # Errors
     /// An output that is not finite.
     pub fn tag<T: AsRef<str>>(&self, texts: &[T]) -> Result<Vec<TaggedText>> {
-        let answers: Vec<Answered> = ask(&self.0, texts.iter().map(|text| json!({ "text": text.as_ref() })))?;
+        let answers: Vec<Answered> =
+            predict(&self.0, texts.iter().map(|text| json!({ "text": text.as_ref() })))?;
         let tagged = texts.iter().zip(answers).map(|(text, answered)| {
             let Answered { words, tags, entities } = answered;
             let places =
-                Places::of(text.as_ref(), entities.iter().flat_map(|entity| [entity.start, entity.end]));
+                ByteOffsets::of(text.as_ref(), entities.iter().flat_map(|entity| [entity.start, entity.end]));
             let entities = entities.into_iter().map(|entity| Entity {
                 label: entity.label,
                 text: entity.text,

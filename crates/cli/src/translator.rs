@@ -32,7 +32,7 @@ impl Translator {
     /// [`load`](Self::load), to decode otherwise than the folder says.
     ///
     /// # Errors
-    /// Those of [`load`](Self::load), and a `config` that does not do.
+    /// Those of [`load`](Self::load), and an invalid `config`.
     pub fn load_with(model: impl AsRef<Path>, config: TranslateConfig, device: &Device) -> Result<Self> {
         Ok(translate::Translator::load(&names::find(model)?, config, device)?.into())
     }

@@ -442,6 +442,6 @@ mod tests {
         )
         .unwrap();
         let error = TextBlocks::new(all(&Arc::new(corpus), None), &BlockConfig::new(8), 1).unwrap_err();
-        assert_eq!(error.to_string(), "the text has 1 token, and a language model needs 2 at least");
+        assert_eq!(error.to_string(), "the text has 1 token, but a language model needs at least 2");
     }
 }

@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 /// The result of this crate's fallible functions.
 pub type Result<T> = std::result::Result<T, DataError>;
 
-/// What can go wrong with a corpus, its preparation or its examples, and with labelled data.
+/// Errors in a corpus, its preparation or its examples, and in labelled data.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DataError {
-    /// A file or folder could not be read, written or made.
+    /// A file or folder could not be read, written or created.
     #[error("cannot {action} {}", path.display())]
     Io {
         /// What was tried, as a verb.
@@ -19,7 +19,7 @@ pub enum DataError {
         source: std::io::Error,
     },
 
-    /// A pattern of the corpus that is not one.
+    /// A malformed pattern of the corpus.
     #[error("corpus file pattern `{pattern}` is not valid: {reason}")]
     Pattern {
         /// The pattern.
@@ -28,7 +28,7 @@ pub enum DataError {
         reason: String,
     },
 
-    /// A path or pattern of the corpus without any file.
+    /// A path or pattern of the corpus that matches no file.
     #[error("the corpus has no file `{pattern}` (looked in {}): correct `corpus.files`", folder(base))]
     NoFiles {
         /// The path or pattern.
@@ -37,9 +37,9 @@ pub enum DataError {
         base: PathBuf,
     },
 
-    /// A place in the corpus that cannot be used, where the config says to fail on one.
+    /// An unusable place in the corpus, if the config says to fail.
     #[error(
-        "{}{}: {problem}; correct it, or set `corpus.on_error = \"skip\"` to leave such places out",
+        "{}{}: {problem}; correct it, or set `corpus.on_error = \"skip\"` to skip such places",
         path.display(),
         line.map_or(String::new(), |line| format!(":{line}"))
     )]
@@ -52,7 +52,7 @@ pub enum DataError {
         problem: String,
     },
 
-    /// Labelled data without a file of a path or pattern.
+    /// A path or pattern of labelled data that matches no file.
     #[error("there is no file `{pattern}` of labelled data (looked in {}): correct `files`", folder(base))]
     NoLabelledFiles {
         /// The path or pattern.
@@ -61,7 +61,7 @@ pub enum DataError {
         base: PathBuf,
     },
 
-    /// Settings of labelled data that do not fit the task or the format.
+    /// A setting of labelled data that does not suit the task or the format.
     #[error("`{key}` of the labelled data: {problem}")]
     LabelledSetting {
         /// The key.
@@ -70,7 +70,7 @@ pub enum DataError {
         problem: String,
     },
 
-    /// A file of labelled data that cannot be used as a whole.
+    /// A file of labelled data that is unusable as a whole.
     #[error("{}{}: {problem}", path.display(), line.map_or(String::new(), |line| format!(":{line}")))]
     LabelledFile {
         /// The file.
@@ -81,9 +81,9 @@ pub enum DataError {
         problem: String,
     },
 
-    /// A row of labelled data that cannot be used, where the source says to fail on one.
+    /// An unusable row of labelled data, if the source says to fail.
     #[error(
-        "{}{}: {problem}; correct it, or set `on_bad_row = \"skip\"` to leave such rows out",
+        "{}{}: {problem}; correct it, or set `on_bad_row = \"skip\"` to skip such rows",
         path.display(),
         line.map_or(String::new(), |line| format!(":{line}"))
     )]
@@ -96,7 +96,7 @@ pub enum DataError {
         problem: String,
     },
 
-    /// Parallel data without a file of a path or pattern.
+    /// A path or pattern of parallel data that matches no file.
     #[error("there is no file `{pattern}` of parallel data (looked in {}): correct its path", folder(base))]
     NoParallelFiles {
         /// The path or pattern.
@@ -105,7 +105,7 @@ pub enum DataError {
         base: PathBuf,
     },
 
-    /// Settings of parallel data that do not go together.
+    /// Settings of parallel data that contradict each other.
     #[error("`{key}` of the parallel data: {problem}")]
     ParallelSetting {
         /// The key.
@@ -114,7 +114,7 @@ pub enum DataError {
         problem: String,
     },
 
-    /// A file of parallel data that cannot be used as a whole.
+    /// A file of parallel data that is unusable as a whole.
     #[error("{}{}: {problem}", path.display(), line.map_or(String::new(), |line| format!(":{line}")))]
     ParallelFile {
         /// The file.
@@ -125,9 +125,9 @@ pub enum DataError {
         problem: String,
     },
 
-    /// A pair of sentences that cannot be used, where the config says to fail on one.
+    /// An unusable pair of sentences, if the config says to fail.
     #[error(
-        "{}{}: {problem}; correct it, or set `parallel.on_bad_pair = \"skip\"` to leave such pairs out",
+        "{}{}: {problem}; correct it, or set `parallel.on_bad_pair = \"skip\"` to skip such pairs",
         path.display(),
         line.map_or(String::new(), |line| format!(":{line}"))
     )]
@@ -140,7 +140,7 @@ pub enum DataError {
         problem: String,
     },
 
-    /// Parallel data without a pair that can be used.
+    /// Parallel data without a usable pair.
     #[error(
         "there is no pair of sentences in {}{}",
         files.join(", "),
@@ -149,19 +149,19 @@ pub enum DataError {
     NoPairs {
         /// Its (source) files.
         files: Vec<String>,
-        /// What was left out, where the config says so.
+        /// What was skipped, if the config allows that.
         skipped: SkipReport,
     },
 
-    /// Labels that make no set: none, an empty one, or one twice.
-    #[error("the set of labels is not usable: {problem}")]
+    /// An invalid set of labels: without labels, or with an empty or repeated one.
+    #[error("invalid set of labels: {problem}")]
     Labels {
         /// What is wrong.
         problem: String,
     },
 
     /// Tags of a sentence that their scheme does not allow.
-    #[error("tag {place} `{tag}` is not one of {scheme} there: {problem}")]
+    #[error("tag {place} `{tag}` is not valid in {scheme} here: {problem}")]
     Tag {
         /// The word's number in its sentence, from 1.
         place: usize,
@@ -173,7 +173,7 @@ pub enum DataError {
         problem: &'static str,
     },
 
-    /// A tag that is not one of the task's.
+    /// A tag that is not among the task's.
     #[error("sentence {sentence}, word {word}: tag `{tag}`, expected one of {labels}")]
     UnknownTag {
         /// The sentence's number among the examples, from 1.
@@ -182,22 +182,22 @@ pub enum DataError {
         word: usize,
         /// The tag.
         tag: String,
-        /// The tags that there are.
+        /// The task's tags.
         labels: String,
     },
 
-    /// Lengths for a task's sequences that leave no room.
-    #[error("`{key}` = {value} does not do: {problem}")]
+    /// Lengths that leave no room in a task's sequences.
+    #[error("invalid `{key}` = {value}: {problem}")]
     FeatureLength {
         /// The key.
         key: &'static str,
         /// Its value, in tokens.
         value: usize,
-        /// What is wrong, and what would do.
+        /// What is wrong, and which values are possible.
         problem: String,
     },
 
-    /// What the tokenizer does not take.
+    /// A tokenizer that is unsuitable for labelled data.
     #[error("the tokenizer cannot be used for labelled data")]
     Tokenizer(#[from] cloze_tokenizer::Error),
 
@@ -230,7 +230,7 @@ pub enum DataError {
     EmptyCorpus {
         /// Its files as configured.
         files: Vec<String>,
-        /// What was left out, where the config says so.
+        /// What was skipped, if the config allows that.
         skipped: SkipReport,
     },
 
@@ -262,8 +262,8 @@ pub enum DataError {
     )]
     OneDocument,
 
-    /// A corpus whose documents give no example.
-    #[error("the corpus gives no example: its documents are too short for `examples.pairs`")]
+    /// A corpus whose documents yield no examples.
+    #[error("the corpus has no examples: its documents are too short for `examples.pairs`")]
     NoExamples,
 
     /// Examples too short for their special tokens.
@@ -277,9 +277,9 @@ pub enum DataError {
         least: usize,
     },
 
-    /// Running text without a token that another one predicts.
+    /// Running text that is too short to predict any token.
     #[error(
-        "the text has {tokens} token{}, and a language model needs 2 at least",
+        "the text has {tokens} token{}, but a language model needs at least 2",
         if *tokens == 1 { "" } else { "s" }
     )]
     ShortText {
@@ -289,7 +289,7 @@ pub enum DataError {
 
     /// A tokenizer whose ids are not `0..vocab_size`.
     #[error(
-        "the tokenizer has {vocab_size} pieces but none with id {missing}: models need ids without holes, from 0 on"
+        "the tokenizer has {vocab_size} pieces but none with id {missing}: models need consecutive ids from 0"
     )]
     VocabHole {
         /// Pieces in the vocabulary.
@@ -321,11 +321,11 @@ pub enum DataError {
         epoch: u64,
     },
 
-    /// An error of code outside this crate: of an example sampler or an assembler of one's own.
+    /// An error of code outside this crate: of a custom example sampler or assembler.
     #[error(transparent)]
     Other(Box<dyn std::error::Error + Send + Sync>),
 
-    /// Work that nobody waits for any more.
+    /// Work that is no longer needed.
     #[error("the data workers were stopped")]
     Stopped,
 
@@ -338,7 +338,7 @@ pub enum DataError {
 }
 
 impl DataError {
-    /// An error of some examples' tokens, of which so many came `before` them, as a closure for `map_err`.
+    /// An error in the tokens of some examples, `before` of which came earlier, as a closure for `map_err`.
     pub fn example(before: usize) -> impl FnOnce(cloze_tokenizer::Error) -> Self {
         move |error| match error {
             cloze_tokenizer::Error::Batch { index, source, .. } => {
@@ -360,7 +360,7 @@ impl DataError {
     }
 }
 
-/// A folder's name; paths relative to none are the current folder's.
+/// A folder's name; for an empty path, that of the current folder.
 fn folder(base: &Path) -> String {
     match base.as_os_str().is_empty() {
         true => "the current folder".into(),

@@ -333,7 +333,7 @@ mod tests {
     use std::path::Path;
     use std::time::{Duration, Instant};
 
-    /// Examples of a small text with parts of one's own.
+    /// Examples of a small text with custom parts.
     fn data_of(
         folder: &Path,
         sampler: Box<dyn ExampleSampler>,

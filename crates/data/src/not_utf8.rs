@@ -7,7 +7,7 @@ use std::str::Utf8Error;
 pub fn not_utf8(text: &[u8], error: Utf8Error, first: bool) -> String {
     let at = error.valid_up_to();
     let hint = match text {
-        [0xFF, 0xFE, ..] | [0xFE, 0xFF, ..] if first => "; it begins as UTF-16 does, save it as UTF-8",
+        [0xFF, 0xFE, ..] | [0xFE, 0xFF, ..] if first => "; it looks like UTF-16: save it as UTF-8",
         _ => "",
     };
     format!("not UTF-8 (byte {} is 0x{:02x}){hint}", at + 1, text[at])
@@ -25,7 +25,7 @@ mod tests {
         for (mark, byte) in [(b"\xFF\xFE", "0xff"), (b"\xFE\xFF", "0xfe")] {
             let plain = format!("not UTF-8 (byte 1 is {byte})");
             assert_eq!(said(mark, false), plain);
-            assert_eq!(said(mark, true), plain + "; it begins as UTF-16 does, save it as UTF-8");
+            assert_eq!(said(mark, true), plain + "; it looks like UTF-16: save it as UTF-8");
         }
     }
 }

@@ -13,12 +13,11 @@
 use crate::checksum::{hash_corpus_files, settings};
 use crate::corpus::{CorpusConfig, Document, SkipReport, documents};
 use crate::sentences::sentences;
-use crate::store::{self, Output, Table};
+use crate::store::{self, Meta, Output, Table};
 use crate::{DataError, Progress, Result};
 use cloze_tokenizer::Tokenizer;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
-use std::fs;
 use std::ops::Range;
 use std::path::Path;
 use std::time::Instant;
@@ -39,7 +38,7 @@ pub struct PreparedCorpus {
     tokens: Table,
     sentences: Table,
     documents: Table,
-    meta: Meta,
+    meta: Meta<Counts>,
 }
 
 /// What preparing a corpus did.
@@ -59,27 +58,12 @@ pub struct PrepareReport {
     pub seconds: f64,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct Meta {
-    format: u32,
-    key: String,
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Counts {
     tokens: u64,
     sentences: u64,
     documents: u64,
     skipped: SkipReport,
-    /// BLAKE3 of the files of tokens, sentences and documents.
-    files: [String; 3],
-    /// BLAKE3 of the fields above, so that a half-written file is noticed.
-    checksum: String,
-}
-
-impl Meta {
-    fn sum(&self) -> String {
-        let counts = (self.tokens, self.sentences, self.documents);
-        let fields = (self.format, &self.key, counts, &self.skipped, &self.files);
-        let json = serde_json::to_vec(&fields).expect("plain values serialise");
-        blake3::hash(&json).to_hex().to_string()
-    }
 }
 
 impl PreparedCorpus {
@@ -132,47 +116,40 @@ impl PreparedCorpus {
             Some(corpus) => (corpus, true),
             None => (build(unit, config, base, tokenizer, cache, &key, progress)?, false),
         };
-        let report = PrepareReport {
-            reused,
-            documents: corpus.meta.documents,
-            sentences: corpus.meta.sentences,
-            tokens: corpus.meta.tokens,
-            skipped: corpus.meta.skipped.clone(),
-            seconds: start.elapsed().as_secs_f64(),
-        };
+        let Counts { tokens, sentences, documents, skipped } = corpus.meta.counts.clone();
+        let seconds = start.elapsed().as_secs_f64();
+        let report = PrepareReport { reused, documents, sentences, tokens, skipped, seconds };
         Ok((corpus, report))
     }
 
     /// Opens a prepared corpus; none if it is absent, of another key, or not as it was written.
     fn open(folder: &Path, key: &str) -> Option<Self> {
-        let meta: Meta = serde_json::from_slice(&fs::read(folder.join("meta.json")).ok()?).ok()?;
-        if meta.format != FORMAT || meta.key != key || meta.checksum != meta.sum() {
-            return None;
-        }
+        let meta = Meta::<Counts>::read(folder, FORMAT, key)?;
+        let Counts { tokens, sentences, documents, .. } = meta.counts;
+        let [of_tokens, of_sentences, of_documents] = meta.files.as_slice() else { return None };
         let corpus = Self {
-            tokens: Table::open(&folder.join("tokens.bin"), 4 * meta.tokens, &meta.files[0])?,
-            sentences: Table::open(&folder.join("sentences.bin"), 8 * meta.sentences, &meta.files[1])?,
-            documents: Table::open(&folder.join("documents.bin"), 8 * meta.documents, &meta.files[2])?,
+            tokens: Table::open(&folder.join("tokens.bin"), 4 * tokens, of_tokens)?,
+            sentences: Table::open(&folder.join("sentences.bin"), 8 * sentences, of_sentences)?,
+            documents: Table::open(&folder.join("documents.bin"), 8 * documents, of_documents)?,
             meta,
         };
-        let Meta { tokens, sentences, documents, .. } = corpus.meta;
         (corpus.sentences.last() == tokens && corpus.documents.last() == sentences && documents > 0)
             .then_some(corpus)
     }
 
     /// Tokens in the corpus.
     pub fn n_tokens(&self) -> u64 {
-        self.meta.tokens
+        self.meta.counts.tokens
     }
 
     /// Sentences in the corpus; none is empty.
     pub fn n_sentences(&self) -> u64 {
-        self.meta.sentences
+        self.meta.counts.sentences
     }
 
     /// Documents in the corpus; none is empty.
     pub fn n_documents(&self) -> u64 {
-        self.meta.documents
+        self.meta.counts.documents
     }
 
     /// The sentences of a document.
@@ -355,22 +332,10 @@ fn build(
         let (files, skipped) = (config.files.clone(), source.skipped().clone());
         return Err(DataError::EmptyCorpus { files, skipped });
     }
-    let files = [tokens.finish()?, sentence_ends.finish()?, document_ends.finish()?];
-    let mut meta = Meta {
-        format: FORMAT,
-        key: key.to_string(),
-        tokens: n_tokens,
-        sentences: n_sentences,
-        documents: n_documents,
-        skipped: source.skipped().clone(),
-        files,
-        checksum: String::new(),
-    };
-    meta.checksum = meta.sum();
-    let mut json = Output::create(partial.path().join("meta.json"))?;
-    json.write(&serde_json::to_vec_pretty(&meta).expect("plain values serialise"))?;
-    json.finish()?;
-
+    let files = vec![tokens.finish()?, sentence_ends.finish()?, document_ends.finish()?];
+    let skipped = source.skipped().clone();
+    let counts = Counts { tokens: n_tokens, sentences: n_sentences, documents: n_documents, skipped };
+    Meta::new(FORMAT, key, counts, files).write(partial.path())?;
     store::publish(partial, cache, key, |folder| PreparedCorpus::open(folder, key))
 }
 
@@ -379,6 +344,7 @@ mod tests {
     use super::*;
     use crate::Silent;
     use cloze_tokenizer::train::WordPieceTrainer;
+    use std::fs;
 
     #[test]
     fn any_change_on_disk_is_noticed() {

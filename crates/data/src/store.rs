@@ -7,6 +7,8 @@
 use crate::checksum::hash_file;
 use crate::{DataError, Result};
 use memmap2::Mmap;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::ops::Range;
@@ -59,6 +61,48 @@ impl Table {
         let end = |i: u64| u64::from_le_bytes(self.bytes().as_chunks::<8>().0[i as usize]);
         let start = if i == 0 { 0 } else { end(i - 1) };
         start..end(i)
+    }
+}
+
+/// The name of the file of a [`Meta`].
+const META: &str = "meta.json";
+
+/// What `meta.json` says of prepared data; `C` are its counts.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Meta<C> {
+    format: u32,
+    pub key: String,
+    #[serde(flatten)]
+    pub counts: C,
+    /// BLAKE3 of the files of numbers.
+    pub files: Vec<String>,
+    /// BLAKE3 of the fields above, so that a half-written file is noticed.
+    checksum: String,
+}
+
+impl<C: Serialize + DeserializeOwned> Meta<C> {
+    pub fn new(format: u32, key: &str, counts: C, files: Vec<String>) -> Self {
+        let mut meta = Self { format, key: key.to_owned(), counts, files, checksum: String::new() };
+        meta.checksum = meta.sum();
+        meta
+    }
+
+    fn sum(&self) -> String {
+        let fields = (self.format, &self.key, &self.counts, &self.files);
+        let json = serde_json::to_vec(&fields).expect("plain values serialise");
+        blake3::hash(&json).to_hex().to_string()
+    }
+
+    /// Reads a folder's; none if it is absent, of another format or key, or not as it was written.
+    pub fn read(folder: &Path, format: u32, key: &str) -> Option<Self> {
+        let meta: Self = serde_json::from_slice(&fs::read(folder.join(META)).ok()?).ok()?;
+        (meta.format == format && meta.key == key && meta.checksum == meta.sum()).then_some(meta)
+    }
+
+    pub fn write(&self, folder: &Path) -> Result<()> {
+        let mut json = Output::create(folder.join(META))?;
+        json.write(&serde_json::to_vec_pretty(self).expect("plain values serialise"))?;
+        json.finish().map(|_| ())
     }
 }
 

@@ -70,7 +70,7 @@ fn assert_bad(
     change(&mut config);
     let (_, failure, _) = read(&config, folder.path());
     let expected = format!(
-        "{}{message}; correct it, or set `corpus.on_error = \"skip\"` to leave such places out",
+        "{}{message}; correct it, or set `corpus.on_error = \"skip\"` to skip such places",
         folder.path().join(name).display()
     );
     assert_eq!(failure.as_deref(), Some(expected.as_str()));
@@ -388,7 +388,7 @@ fn parquet_columns_that_are_not() {
         "a.parquet",
         &bytes,
         id,
-        ": column `id` is not one of strings",
+        ": column `id` does not hold strings",
         &[],
         "1 × column without text",
     );
@@ -400,7 +400,7 @@ fn parquet_columns_that_are_not() {
         "b.parquet",
         &bytes,
         |_| {},
-        ": column `text` is not one of strings",
+        ": column `text` does not hold strings",
         &[],
         "1 × column without text",
     );
@@ -488,9 +488,13 @@ fn truncated_compressed_files_keep_what_came_before() {
         let failure = failure.unwrap();
         assert!(texts.len() > 1_000 && texts.len() < 19_000, "{name}: {} documents", texts.len());
         assert!(texts.iter().enumerate().all(|(i, line)| line.starts_with(&format!("Line {i} is "))));
-        let place =
-            format!("{}:{}: cannot be read on: ", folder.path().join(name).display(), 2 * texts.len() + 1);
-        let near = format!("{}:{}: cannot be read on: ", folder.path().join(name).display(), 2 * texts.len());
+        let place = format!(
+            "{}:{}: reading failed part way: ",
+            folder.path().join(name).display(),
+            2 * texts.len() + 1
+        );
+        let near =
+            format!("{}:{}: reading failed part way: ", folder.path().join(name).display(), 2 * texts.len());
         assert!(failure.starts_with(&place) || failure.starts_with(&near), "{failure}");
         let skip = CorpusConfig { on_error: OnError::Skip, ..config(name) };
         assert_eq!(read(&skip, folder.path()), (texts, None, "1 × damaged file".into()));

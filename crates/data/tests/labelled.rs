@@ -182,7 +182,7 @@ type BadRow<'a> = (&'a str, &'a [u8], serde_json::Value, Labels<'a>, &'a str, &'
 #[test]
 fn bad_rows_have_their_place_or_are_counted() {
     let known = LabelSet::given(["no", "yes"]).unwrap();
-    let hint = "; correct it, or set `on_bad_row = \"skip\"` to leave such rows out";
+    let hint = "; correct it, or set `on_bad_row = \"skip\"` to skip such rows";
     let of = Labels::Of(&known);
     let columns = json!({"columns": {"label": "class"}});
     let cases: [BadRow; 15] = [
@@ -200,7 +200,7 @@ fn bad_rows_have_their_place_or_are_counted() {
             json!({}),
             Labels::Values,
             "a.csv:3: column `label`: `inf`, expected a finite number",
-            "1 + 1 × label is no number",
+            "1 + 1 × label is not a number",
         ),
         (
             "a.csv",
@@ -215,7 +215,7 @@ fn bad_rows_have_their_place_or_are_counted() {
             b"text,label\na,1\n\"b,1\nc,1\n",
             json!({}),
             Labels::Found,
-            "a.csv:3: a quotation mark opens a field that nothing closes; set `quoting = false` if quotation marks \
+            "a.csv:3: a quoted field is not closed; set `quoting = false` if quotation marks \
              are text in this file",
             "2 + 1 × unclosed quote",
         ),
@@ -298,7 +298,7 @@ fn bad_rows_have_their_place_or_are_counted() {
             json!({}),
             of,
             "a.tsv:2: column `label`: `y`, expected one of no, yes",
-            "a.tsv: no row of the files can be used; left out: 1 × unknown label",
+            "a.tsv: no row of the files is usable; skipped: 1 × unknown label",
         ),
         (
             "a.csv",
@@ -322,19 +322,14 @@ fn bad_rows_have_their_place_or_are_counted() {
 #[test]
 fn files_that_cannot_be_used_are_errors_either_way() {
     let cases: [(&str, &[u8], serde_json::Value, &str); 9] = [
-        ("a.csv", b"", json!({}), "a.csv: there is no example in it: it is empty, or a header alone"),
-        ("a.tsv", b"\n\n", json!({}), "a.tsv: there is no example in it: it is empty, or a header alone"),
-        (
-            "a.tsv",
-            b"text\tlabel\n",
-            json!({}),
-            "a.tsv: there is no example in it: it is empty, or a header alone",
-        ),
+        ("a.csv", b"", json!({}), "a.csv: it has no examples: it is empty or has only a header"),
+        ("a.tsv", b"\n\n", json!({}), "a.tsv: it has no examples: it is empty or has only a header"),
+        ("a.tsv", b"text\tlabel\n", json!({}), "a.tsv: it has no examples: it is empty or has only a header"),
         (
             "a.jsonl",
             b"\xEF\xBB\xBF",
             json!({}),
-            "a.jsonl: there is no example in it: it is empty, or a header alone",
+            "a.jsonl: it has no examples: it is empty or has only a header",
         ),
         ("a.parquet", b"", json!({}), "a.parquet: the file is empty: it has no example"),
         (
@@ -347,7 +342,7 @@ fn files_that_cannot_be_used_are_errors_either_way() {
             "a.csv",
             b"x,y\n",
             json!({"header": false}),
-            "a.csv:1: columns have no names where `header = false`: set `columns.text` to a number from 1",
+            "a.csv:1: columns have no names if `header = false`: set `columns.text` to a number from 1",
         ),
         (
             "a.csv",
@@ -364,7 +359,7 @@ fn files_that_cannot_be_used_are_errors_either_way() {
     let damaged = bad_texts("a.parquet", b"PAR1 no PAR1", json!({}), Labels::Found);
     assert!(damaged.0.starts_with("a.parquet: not a readable Parquet file: "), "{}", damaged.0);
     let cut = bad_texts("a.csv", &[0x1F, 0x8B, 8, 0], json!({}), Labels::Found);
-    assert!(cut.1.contains("cannot be read on"), "{}", cut.1);
+    assert!(cut.1.contains("reading failed part way"), "{}", cut.1);
     let folder = folder("a.csv", "x");
     let error = texts(&LabelledSource::new(["b.csv"]), folder.path(), Labels::Found).unwrap_err();
     assert!(error.to_string().starts_with("there is no file `b.csv` of labelled data"), "{error}");
@@ -444,7 +439,7 @@ fn a_tag_that_writes_no_entity_has_its_place() {
     let folder = folder("a.conll", "# one\na\tO\n\nb\tB-x\nc\tX-x\n\n\nd\tE-x\n");
     let mut source = LabelledSource::new(["a.conll"]);
     let message = entity_sentences(&source, folder.path(), EntityTags::default()).unwrap_err().to_string();
-    let expected = "a.conll:4: word 2: `X-x` is no tag of entities; expected `O`, or a prefix (B, I, E, S, L or U), \
+    let expected = "a.conll:4: word 2: `X-x` is not an entity tag; expected `O`, or a prefix (B, I, E, S, L or U), \
                     a hyphen and a kind; correct it, ";
     assert!(without_path(&message, folder.path()).starts_with(expected), "{message}");
     source.on_bad_row = OnBadRow::Skip;
@@ -467,8 +462,8 @@ fn a_tag_that_writes_no_entity_has_its_place() {
     fs::write(folder.path().join("a.conll"), "a\tO\n\nb\tI-x\n").unwrap();
     let expected = EntityTags { scheme: Some(TagScheme::Bio), ..EntityTags::default() };
     let message = entity_sentences(&source, folder.path(), expected).unwrap_err().to_string();
-    let start = "a.conll:3: tag 1 `I-x` is not one of BIO there: `I-` continues no entity of its kind, and `scheme` \
-                 is set; correct it, ";
+    let start = "a.conll:3: tag 1 `I-x` is not valid in BIO here: `I-` must continue an entity of its kind (the \
+                 `scheme` is set); correct it, ";
     assert!(without_path(&message, folder.path()).starts_with(start), "{message}");
     source.on_bad_row = OnBadRow::Skip;
     let loaded = entity_sentences(&source, folder.path(), expected).unwrap();
@@ -522,10 +517,10 @@ fn xml_has_its_cells_in_attributes_and_elements() {
     );
     assert_eq!(skipped, "1 + 1 × missing column");
     let (message, skipped) = bad("<c>\n<pair>\n</c>");
-    assert!(message.starts_with("a.xml:3: not XML that can be read: "), "{message}");
+    assert!(message.starts_with("a.xml:3: invalid XML: "), "{message}");
     assert_eq!(skipped, message, "the whole file is lost");
     assert!(bad(" \n").0.contains("the file is empty"));
-    assert!(bad("<c/>").0.contains("there is no example in it"));
+    assert!(bad("<c/>").0.contains("it has no examples"));
     // Entities that grow, and elements deeper than any stack.
     let bomb =
         "<!DOCTYPE c [<!ENTITY a \"0123456789\"><!ENTITY b \"&a;&a;&a;&a;&a;&a;&a;&a;&a;&a;\">]><c><p>&b;";
@@ -585,7 +580,7 @@ fn bad_questions_have_their_place() {
     };
     let wrong = message(json!({"id": "x", "question": "q", "answers": [{"text": "b", "answer_start": 2}]}));
     let expected = "a.json: data[0].paragraphs[0].qas[1] (id \"x\"): the answer `b` is not at character 2, where \
-                    `c` is; correct it, or set `on_bad_row = \"skip\"` to leave such rows out";
+                    `c` is; correct it, or set `on_bad_row = \"skip\"` to skip such rows";
     assert_eq!(wrong, expected);
     assert!(message(json!({"id": "x", "question": "q", "answers": []})).contains("no answer, expected one"));
     assert!(
@@ -593,14 +588,14 @@ fn bad_questions_have_their_place() {
     );
     assert!(message(json!({"id": "x", "question": "q"})).contains("expected a list `answers`"));
     let beyond = json!({"id": "x", "question": "q", "answers": [{"text": "", "answer_start": 4}]});
-    assert!(message(beyond).contains("`answer_start` 4 lies beyond the context"));
+    assert!(message(beyond).contains("`answer_start` 4 is beyond the context"));
 
     let folder = folder("a.json", "{\"data\": [\n{\"paragraphs\": [");
     let source = LabelledSource { on_bad_row: OnBadRow::Skip, ..LabelledSource::new(["a.json"]) };
     let error = questions(&source, folder.path(), true).unwrap_err().to_string();
     assert_eq!(
         without_path(&error, folder.path()),
-        "a.json:2: not JSON in SQuAD's form: EOF while parsing a list at line 2 column 16"
+        "a.json:2: not JSON in SQuAD's format: EOF while parsing a list at line 2 column 16"
     );
 }
 

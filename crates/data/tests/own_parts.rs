@@ -1,4 +1,4 @@
-//! Parts of one's own, installed from outside the crate: a corruption, a sampler, a batch.
+//! Custom parts, installed from outside the crate: a corruption, a sampler, a batch.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests, which clippy does not count as tests")]
 

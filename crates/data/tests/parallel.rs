@@ -125,12 +125,12 @@ fn files_that_are_not_aligned_are_refused_either_way() {
         (
             "a\nb\n",
             "x\n",
-            "a.en:2: this line has no counterpart: a.de has 1 lines and this file 2; line-aligned files have as many",
+            "a.en:2: this line has no counterpart: a.de has 1 lines and this file 2; line-aligned files need equally many",
         ),
         (
             "a\n",
             "x\ny\nz\n\n",
-            "a.de:2: this line has no counterpart: a.en has 1 lines and this file 4; line-aligned files have as many",
+            "a.de:2: this line has no counterpart: a.en has 1 lines and this file 4; line-aligned files need equally many",
         ),
     ] {
         let folder = folder(&[("a.en", source), ("a.de", target)]);
@@ -144,7 +144,7 @@ fn pairs_that_cannot_be_used_are_errors_or_counted() {
     let files = folder(&[("a.en", "a dog\n \nno\nyes\n"), ("a.de", "ein Hund\nx\n\nja\n")]);
     assert_eq!(
         refusal(&files, &aligned()),
-        "a.en:2: the source is empty; correct it, or set `parallel.on_bad_pair = \"skip\"` to leave such pairs out"
+        "a.en:2: the source is empty; correct it, or set `parallel.on_bad_pair = \"skip\"` to skip such pairs"
     );
     let (pairs, skipped) = read(&files, &aligned(), OnBadPair::Skip).unwrap();
     assert_eq!(pairs, [pair("a dog", "ein Hund"), pair("yes", "ja")]);
@@ -182,15 +182,18 @@ fn settings_that_do_not_go_together_are_refused() {
     };
     assert_eq!(
         set(&|files| files.target.clear()),
-        "`target` of the parallel data: no file is named: name files in `source` and `target`, or in `files`"
+        "`target` of the parallel data: no files are given: give them in `source` and `target`, or in `files`"
     );
     assert_eq!(
         set(&|files| files.source = vec!["*.en".into()]),
         "`target` of the parallel data: 2 source files and 1 target files, expected as many"
     );
-    assert!(set(&|files| files.files = vec!["a.tsv".into()]).contains("not beside `source` and `target`"));
     assert!(
-        set(&|files| files.format = DataFormat::Tsv).contains("`format` of the parallel data: of use with")
+        set(&|files| files.files = vec!["a.tsv".into()]).contains("not allowed beside `source` and `target`")
+    );
+    assert!(
+        set(&|files| files.format = DataFormat::Tsv)
+            .contains("`format` of the parallel data: only allowed with")
     );
     assert!(
         set(&|files| files.source = vec!["none".into()]).contains("there is no file `none` of parallel data")

@@ -335,7 +335,7 @@ fn tokenizers_that_cannot_be_used_are_refused() {
         vocab.insert(token.into(), id).unwrap();
     }
     let setup = Setup::with(Tokenizer::bert(vocab, true).unwrap());
-    let message = "the tokenizer has 4 pieces but none with id 3: models need ids without holes, from 0 on";
+    let message = "the tokenizer has 4 pieces but none with id 3: models need consecutive ids from 0";
     assert_eq!(setup.prepare().unwrap_err().to_string(), message);
 
     let vocab = Vocab::from_tokens(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a"]).unwrap();

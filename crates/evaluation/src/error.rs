@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 /// The result of this crate's fallible functions.
 pub type Result<T> = std::result::Result<T, EvaluationError>;
 
-/// What can go wrong with what a user supplies: tags, names of figures, folders for reports.
+/// Errors in what a user supplies: tags, names of figures, folders for reports.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EvaluationError {
-    /// A file or folder could not be read, written or made.
+    /// A file or folder could not be read, written or created.
     #[error("cannot {action} {}", path.display())]
     Io {
         /// What was tried, as a verb: `"read"`, `"write"`.
@@ -20,7 +20,7 @@ pub enum EvaluationError {
         source: std::io::Error,
     },
 
-    /// A tag that a tagging scheme does not have.
+    /// A tag that the tagging scheme does not have.
     #[error(
         "word {position}: the tag {tag:?} is not {scheme}; expected one that starts with {}",
         any_of(letters)
@@ -36,23 +36,23 @@ pub enum EvaluationError {
         letters: &'static str,
     },
 
-    /// A figure that an evaluation does not give.
+    /// A figure that the evaluation does not compute.
     #[error("this evaluation has no figure `{name}`; it has {}", known.join(", "))]
     NoFigure {
         /// The name asked for.
         name: String,
-        /// Those that it gives.
+        /// The names of those that it computes.
         known: Vec<String>,
     },
 
-    /// Translations to score that have another number of lines than what stands beside them.
-    #[error("{found} lines of {what} beside {expected} translations; expected one for each")]
+    /// Translations to score whose number of lines differs from that of another file.
+    #[error("{found} lines of {what} for {expected} translations; expected one for each")]
     LineCount {
-        /// What stands beside them, in the plural where it is many: `"references"`.
+        /// What the other file holds, such as `"references"`.
         what: &'static str,
         /// Its lines.
         found: usize,
-        /// Translations.
+        /// Lines of translations.
         expected: usize,
     },
 
@@ -65,8 +65,8 @@ pub enum EvaluationError {
         reason: String,
     },
 
-    /// Translations to score without a line, or without a reference.
-    #[error("nothing to score: no lines or no references")]
+    /// Translations to score without any line, or without a reference.
+    #[error("nothing to score: there are no lines or no references")]
     NoLines,
 }
 

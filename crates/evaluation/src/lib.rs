@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+pub mod atomic_file;
 pub mod confusion;
 pub mod correlation;
 pub mod entities;
@@ -12,6 +13,5 @@ pub mod squad;
 pub mod table;
 pub mod tags;
 pub mod translation;
-pub mod whole_file;
 
 pub use error::{EvaluationError, Result};

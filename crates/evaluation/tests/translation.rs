@@ -194,7 +194,7 @@ fn what_cannot_be_scored_is_named() {
         score.map(|score| score.value).map_err(|error| error.to_string())
     };
     assert_eq!(score(&["a b c d"], &[&["a b c d"]]), Ok(100.000_000_000_000_04));
-    let nothing = Err("nothing to score: no lines or no references".to_owned());
+    let nothing = Err("nothing to score: there are no lines or no references".to_owned());
     assert_eq!(score(&[], &[&[]]), nothing);
     assert_eq!(score(&["a"], &[]), nothing);
     assert_eq!(
@@ -202,5 +202,5 @@ fn what_cannot_be_scored_is_named() {
         nothing.err()
     );
     let error = score(&["a", "b"], &[&["a", "b"], &["a"]]).unwrap_err();
-    assert_eq!(error, "1 lines of references beside 2 translations; expected one for each");
+    assert_eq!(error, "1 lines of references for 2 translations; expected one for each");
 }

@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 /// The result of this crate's fallible functions.
 pub type Result<T> = std::result::Result<T, HubError>;
 
-/// Why a model is not to be had.
+/// Errors in finding or downloading a model.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HubError {
-    /// Text that is no model's name.
-    #[error("{text:?} is no model's name: {reason}")]
+    /// Text that is not a model's name.
+    #[error("{text:?} is not a model's name: {reason}")]
     Name {
         /// The text.
         text: String,
@@ -17,7 +17,7 @@ pub enum HubError {
         reason: &'static str,
     },
 
-    /// The server has no such model, or does not show it without a token that may see it.
+    /// The server has no such model, or does not show it to the given token or without one.
     #[error("{endpoint} has no model `{name}`{}", if *token { ", or this token may not see it" } else { ", or shows it only with a token" })]
     NotFound {
         /// The model.
@@ -37,7 +37,7 @@ pub enum HubError {
         revision: String,
     },
 
-    /// The server knows the model and does not hand it out.
+    /// The server knows the model but refuses access to it.
     #[error("model `{name}` is gated or private: {}", if *token {
         "this token is not allowed to read it; ask for access on its page"
     } else {
@@ -50,14 +50,14 @@ pub enum HubError {
         token: bool,
     },
 
-    /// The token is not one of the server's.
+    /// The server rejected the token.
     #[error("{endpoint} does not accept the token")]
     BadToken {
         /// The server.
         endpoint: String,
     },
 
-    /// A model that is not in the cache, or not whole, while no server may be asked.
+    /// A model that is missing from the cache or incomplete there, in offline mode.
     #[error("{} has no `{file}` of model `{name}`, and offline mode asks no server", cache.display())]
     NotCached {
         /// The model, with its revision.
@@ -68,7 +68,7 @@ pub enum HubError {
         cache: PathBuf,
     },
 
-    /// A model without a configuration or weights that can be read.
+    /// A model without a usable configuration or usable weights.
     #[error("model `{name}` has no {missing}")]
     NoModel {
         /// The model, with its revision.
@@ -77,7 +77,7 @@ pub enum HubError {
         missing: &'static str,
     },
 
-    /// A server that could not be reached, or whose answer broke off.
+    /// A server that could not be reached, or whose answer was cut off.
     #[error("cannot reach {url}: {reason}")]
     Network {
         /// What was asked for.
@@ -86,7 +86,7 @@ pub enum HubError {
         reason: String,
     },
 
-    /// A server that cannot do what it is asked.
+    /// A server that answered with an error status.
     #[error("{url}: the server answers with status {status}")]
     Status {
         /// What was asked for.
@@ -95,7 +95,7 @@ pub enum HubError {
         status: u16,
     },
 
-    /// An answer that is not a hub's.
+    /// An answer that is not a model hub's.
     #[error("{url}: not the answer of a model hub: {reason}")]
     Protocol {
         /// What was asked for.
@@ -104,7 +104,7 @@ pub enum HubError {
         reason: String,
     },
 
-    /// A download that is not what the server announced; it is thrown away.
+    /// A download that differs from what the server announced; it is discarded.
     #[error("{url}: downloaded {found}, the server announced {expected}")]
     Corrupt {
         /// What was asked for.
@@ -115,7 +115,7 @@ pub enum HubError {
         found: String,
     },
 
-    /// A file or folder could not be read, written or made.
+    /// A file or folder could not be read, written or created.
     #[error("cannot {action} {}", path.display())]
     Io {
         /// What was tried, as a verb.
@@ -127,7 +127,7 @@ pub enum HubError {
     },
 }
 
-/// Adds what was tried, and with which file.
+/// Adds the action and the file.
 pub(crate) fn io<'a>(action: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> HubError + 'a {
     move |source| HubError::Io { action, path: path.into(), source }
 }

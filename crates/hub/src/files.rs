@@ -69,7 +69,7 @@ pub(crate) fn shards(index: &[u8]) -> Result<BTreeSet<String>, String> {
     let index: Index = serde_json::from_slice(index).map_err(|error| error.to_string())?;
     let shards: BTreeSet<String> = index.weight_map.into_values().collect();
     match shards.iter().find(|shard| shard.contains('/') || !is_plain_path(shard)) {
-        Some(shard) => Err(format!("shard {shard:?} is no file of the model's folder")),
+        Some(shard) => Err(format!("shard {shard:?} is not a file of the model's folder")),
         None => Ok(shards),
     }
 }

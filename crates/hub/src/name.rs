@@ -139,7 +139,7 @@ mod tests {
             assert!(text.parse::<ModelName>().is_err(), "{text:?}");
         }
         let error = "a/b/c".parse::<ModelName>().unwrap_err().to_string();
-        assert_eq!(error, r#""a/b/c" is no model's name: expected NAME or OWNER/NAME"#);
+        assert_eq!(error, r#""a/b/c" is not a model's name: expected NAME or OWNER/NAME"#);
     }
 
     #[test]

@@ -1,8 +1,8 @@
 use crate::blocks::Linear;
 use burn::module::Module;
 
-/// The part of a model that turns tokens into states, and that heads stand on: what freezing, adapters and
-/// layer-wise learning rates have to know of it.
+/// The part of a model that turns tokens into states: what freezing, adapters and layer-wise learning rates need to
+/// know of it. Heads are put on it.
 pub trait Backbone: Module {
     /// Its sizes.
     fn shape(&self) -> BackboneShape;
@@ -11,7 +11,7 @@ pub trait Backbone: Module {
     fn embeddings_path(&self) -> String;
 
     /// The paths of its layers, from the lowest to the highest, such as `encoder.layers.0`. A layer that is applied
-    /// several times is there once.
+    /// several times is listed once.
     fn layer_paths(&self) -> Vec<String>;
 
     /// The linear maps of its layers by their paths, such as `encoder.layers.0.attention.query`.
@@ -24,15 +24,15 @@ pub trait Backbone: Module {
 pub struct BackboneShape {
     /// Features of a hidden state.
     pub d_model: usize,
-    /// Layers that a token goes through; more than there are [paths](Backbone::layer_paths) where layers share their
-    /// parameters.
+    /// The layers that a token goes through. Shared layers count each time, so this may exceed the number of
+    /// [paths](Backbone::layer_paths).
     pub n_layers: usize,
     /// Pieces in the vocabulary.
     pub vocab_size: usize,
 }
 
 impl BackboneShape {
-    /// States of `d_model` features that go through `n_layers` layers, over `vocab_size` pieces.
+    /// Hidden states of `d_model` features, `n_layers` layers, and a vocabulary of `vocab_size` pieces.
     pub fn new(d_model: usize, n_layers: usize, vocab_size: usize) -> Self {
         Self { d_model, n_layers, vocab_size }
     }
@@ -65,10 +65,10 @@ impl BackboneShape {
 /// assert_eq!(Scorer::path_of("embeddings.*"), "encoder.embeddings.*");
 /// ```
 pub trait HasBackbone: Module {
-    /// What it is.
+    /// The backbone's type.
     type Backbone: Backbone;
 
-    /// The path of the field that holds it; empty in the backbone itself.
+    /// The path of the field that holds the backbone; empty if the model is the backbone itself.
     const PATH: &'static str;
 
     /// The backbone.
@@ -77,12 +77,12 @@ pub trait HasBackbone: Module {
     /// The backbone, to change it.
     fn backbone_mut(&mut self) -> &mut Self::Backbone;
 
-    /// The path in this model of what has the path `inner` in the backbone. Patterns of paths will do too.
+    /// Prefixes a path in the backbone, or a pattern of paths, with the path of the backbone in this model.
     fn path_of(inner: &str) -> String {
         if Self::PATH.is_empty() { inner.to_string() } else { format!("{}.{inner}", Self::PATH) }
     }
 
-    /// Whether a parameter of this model belongs to the backbone, by its path.
+    /// Whether the parameter with this path belongs to the backbone.
     fn is_of_backbone(path: &str) -> bool {
         Self::PATH.is_empty() || path.strip_prefix(Self::PATH).is_some_and(|rest| rest.starts_with('.'))
     }

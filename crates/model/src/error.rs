@@ -1,9 +1,9 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What can go wrong with what a user supplies: configurations and weight files.
+/// Errors in what a user supplies: configurations and weight files.
 ///
-/// Tensor shapes that a programmer gets wrong panic instead; each function says so.
+/// Wrong tensor shapes are a programmer's mistake and panic; each function documents when.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ModelError {
@@ -11,7 +11,7 @@ pub enum ModelError {
     #[error("model configuration: {0}")]
     Config(String),
 
-    /// A value of a model's configuration that does not do.
+    /// An invalid value in a model's configuration.
     #[error("model configuration: `{key}` is {found}, expected {expected}")]
     Setting {
         /// The field of [`BertConfig`](crate::bert::BertConfig).
@@ -22,35 +22,35 @@ pub enum ModelError {
         expected: String,
     },
 
-    /// A model with an attention or positions that no class of transformers has: a folder in their format would load as
-    /// another model.
+    /// An attention or positions that no class of transformers has. Saved in their format, the folder would load as a
+    /// different model.
     #[error(
         "the {kind} `{part}` has no counterpart in transformers, whose readers would take the folder for a \
          model with {expected}; save the parameters with `weights::collect` and `huggingface::write_tensors`"
     )]
     ForeignPart {
-        /// What the part is.
+        /// The kind of part.
         kind: &'static str,
-        /// What models of transformers have there.
+        /// What models of transformers have in its place.
         expected: &'static str,
         /// The part's type.
         part: String,
     },
 
-    /// An input of more tokens than the model takes.
-    #[error("{tokens} tokens are more than the model takes, {max}")]
+    /// An input that is longer than the model allows.
+    #[error("{tokens} tokens are too many: the model takes at most {max}")]
     InputTooLong {
-        /// The input's tokens.
+        /// Tokens in the input.
         tokens: usize,
-        /// The most there may be.
+        /// The greatest number allowed.
         max: usize,
     },
 
-    /// Logits of which no token can be chosen.
+    /// Logits that are not finite, so that no token can be chosen.
     #[error("the model's output is not finite")]
     OutputNotFinite,
 
-    /// A pattern of paths in the model that does not parse, or that nothing matches.
+    /// A pattern of parameter paths that is malformed or matches nothing.
     #[error("pattern `{pattern}`: {reason}")]
     Pattern {
         /// The pattern.
@@ -59,7 +59,7 @@ pub enum ModelError {
         reason: String,
     },
 
-    /// A file or folder that could not be read, written or made.
+    /// A file or folder that could not be read, written or created.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
         /// What was tried, as a verb: `"read"`, `"write"`.
@@ -71,14 +71,14 @@ pub enum ModelError {
         source: io::Error,
     },
 
-    /// A JSON file that does not parse or lacks what is needed.
+    /// A JSON file that is malformed or lacks a required value.
     #[error("{}: cannot be read as {what}: {source}", path.display())]
     Json {
         /// The file.
         path: PathBuf,
         /// What was expected in it.
         what: &'static str,
-        /// What the parser said, with line and column.
+        /// The parser's message, with line and column.
         #[source]
         source: serde_json::Error,
     },
@@ -88,23 +88,23 @@ pub enum ModelError {
     Safetensors {
         /// The file.
         path: PathBuf,
-        /// What the reader said.
+        /// The reader's message.
         #[source]
         source: safetensors::SafeTensorError,
     },
 
-    /// A file in PyTorch's own format that is damaged, or holds anything but tensors by name.
+    /// A file in PyTorch's own format that is damaged or holds anything but named tensors.
     #[error("{}, byte {offset}: {reason}", path.display())]
     Torch {
         /// The file.
         path: PathBuf,
-        /// Where in the file, in bytes.
+        /// The offset in the file, in bytes.
         offset: usize,
-        /// What was found there.
+        /// What was found at the offset.
         reason: String,
     },
 
-    /// A folder whose weights are not there, or whose index of shards does not fit them.
+    /// A folder without weights, or whose index of shards does not match them.
     #[error("{}: {reason}", path.display())]
     Weights {
         /// The folder, or its index.
@@ -113,18 +113,18 @@ pub enum ModelError {
         reason: String,
     },
 
-    /// Tensors that the model needs and the file does not have.
+    /// Tensors that the model needs and the file lacks.
     #[error("{}: {} tensors are missing, the first is `{}`, for the parameter `{parameter}`", path.display(), names.len(), names[0])]
     MissingTensors {
         /// The folder.
         path: PathBuf,
-        /// All the missing names, as files have them, sorted; never empty.
+        /// All missing names as they are in files, sorted; never empty.
         names: Vec<String>,
-        /// The path in this crate's model of the first.
+        /// The path of the parameter that the first missing tensor belongs to.
         parameter: String,
     },
 
-    /// Tensors in the file that the model has no place for.
+    /// Tensors in the file that match no parameter of the model.
     #[error("{}: {} tensors have no place in the model, the first is `{}`", path.display(), names.len(), names[0])]
     UnexpectedTensors {
         /// The file.
@@ -133,7 +133,7 @@ pub enum ModelError {
         names: Vec<String>,
     },
 
-    /// A tensor of another shape than the configuration asks for.
+    /// A tensor whose shape differs from the configuration's.
     #[error("{}: tensor `{name}` has shape {found:?}, the configuration asks for {expected:?}", path.display())]
     Shape {
         /// The folder.
@@ -146,7 +146,7 @@ pub enum ModelError {
         found: Vec<usize>,
     },
 
-    /// A tensor of an element type that cannot be a weight.
+    /// A tensor whose element type cannot be that of a weight.
     #[error("{}: tensor `{name}` holds {found}, expected F32, F16 or BF16", path.display())]
     Dtype {
         /// The file.
@@ -157,24 +157,24 @@ pub enum ModelError {
         found: String,
     },
 
-    /// A weight that is NaN or infinite: a damaged file, or training that diverged.
+    /// A weight that is NaN or infinite, from a damaged file or from training that diverged.
     #[error(
         "{}: tensor `{name}` is {value} at {index:?}, expected finite numbers: the file is damaged, or the model's \
          training diverged",
         path.display()
     )]
     NonFinite {
-        /// The file that has it, or the folder that it was to be saved in.
+        /// The file that holds the tensor, or the folder that it was to be saved in.
         path: PathBuf,
         /// The tensor's name in the file.
         name: String,
-        /// The place of the first such number in the tensor, one index an axis.
+        /// The index of the first such number, one component an axis.
         index: Vec<usize>,
         /// The number.
         value: f32,
     },
 
-    /// A tensor whose values do not fit the float type that they are to be stored as.
+    /// A tensor with values that the float type they are to be stored as cannot represent.
     #[error("{}: tensor `{name}` has values that {dtype} cannot hold", path.display())]
     Narrowed {
         /// The folder.
@@ -187,12 +187,12 @@ pub enum ModelError {
 }
 
 impl ModelError {
-    /// An [`ModelError::Setting`].
+    /// A [`ModelError::Setting`].
     pub(crate) fn setting(key: &'static str, found: impl ToString, expected: impl Into<String>) -> Self {
         Self::Setting { key, found: found.to_string(), expected: expected.into() }
     }
 
-    /// An [`ModelError::Io`] for `path`, as a closure for `map_err`.
+    /// A [`ModelError::Io`] for `path`, as a closure for `map_err`.
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self::Io { action, path, source }

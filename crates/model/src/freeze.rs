@@ -1,26 +1,27 @@
-//! Parameters that training leaves as they are.
+//! Freezing parameters, which training then leaves unchanged.
 
-use crate::{Backbone, HasBackbone, Result, patterns, weights};
+use crate::weights::{self, ModulePath};
+use crate::{Backbone, HasBackbone, Result, patterns};
 use burn::module::{Module, ModuleMapper, Param};
 use burn::tensor::Tensor;
 use glob::Pattern;
 
-/// Freezes the parameters whose paths match one of the patterns, in which `*` stands for any characters:
-/// `bert.*` is the whole encoder of a BERT, [`first_layers`] a part of it.
+/// Freezes the parameters whose paths match one of the patterns, in which `*` stands for any characters: `bert.*` is
+/// the whole encoder of a BERT; [`first_layers`] gives the patterns of a part of it.
 ///
-/// A frozen parameter has no gradient, and the backward pass ends below the lowest one that is trained. Dropout
-/// stays on. Token embeddings that a masked-LM head projects onto are frozen there too.
+/// A frozen parameter has no gradient, and the backward pass stops below the lowest trained parameter. Dropout stays
+/// active. Frozen token embeddings are frozen in a masked-LM head that projects onto them, too.
 ///
 /// # Errors
-/// [`ModelError::Pattern`](crate::ModelError::Pattern) for a pattern that does not parse or matches no parameter.
+/// [`ModelError::Pattern`](crate::ModelError::Pattern) for a pattern that is malformed or matches no parameter.
 pub fn freeze<M: Module>(module: M, patterns: &[impl AsRef<str>]) -> Result<M> {
     let paths = weights::shapes(&module);
     let patterns = patterns::parse(patterns, paths.iter().map(|(path, _)| path.as_str()))?;
-    Ok(module.map(&mut Freeze { path: Vec::new(), patterns }))
+    Ok(module.map(&mut Freeze { path: ModulePath::default(), patterns }))
 }
 
-/// The patterns of the embeddings and the first `n_layers` layers of a model's backbone, for [`freeze`]; of all its
-/// layers where it has no more.
+/// The patterns of the embeddings and of the first `n_layers` layers of a model's backbone, or of all layers if it has
+/// fewer, for [`freeze`].
 pub fn first_layers<M: HasBackbone>(model: &M, n_layers: usize) -> Vec<String> {
     let backbone = model.backbone();
     let layers = backbone.layer_paths().into_iter().take(n_layers);
@@ -29,21 +30,21 @@ pub fn first_layers<M: HasBackbone>(model: &M, n_layers: usize) -> Vec<String> {
 }
 
 struct Freeze {
-    path: Vec<String>,
+    path: ModulePath,
     patterns: Vec<Pattern>,
 }
 
 impl ModuleMapper for Freeze {
-    fn enter_module(&mut self, name: &str, _container: &str) {
-        self.path.push(name.to_string());
+    fn enter_module(&mut self, name: &str, container: &str) {
+        self.path.enter(name, container);
     }
 
-    fn exit_module(&mut self, _name: &str, _container: &str) {
-        self.path.pop();
+    fn exit_module(&mut self, _name: &str, container: &str) {
+        self.path.exit(container);
     }
 
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
-        let path = self.path.join(".");
+        let path = self.path.to_string();
         match self.patterns.iter().any(|pattern| pattern.matches(&path)) {
             true => param.set_require_grad(false),
             false => param,
@@ -64,23 +65,23 @@ mod tests {
 
     /// The gradients by path.
     struct ByPath {
-        path: Vec<String>,
+        path: ModulePath,
         gradients: GradientsParams,
         found: BTreeMap<String, TensorData>,
     }
 
     impl ModuleVisitor for ByPath {
-        fn enter_module(&mut self, name: &str, _container: &str) {
-            self.path.push(name.to_string());
+        fn enter_module(&mut self, name: &str, container: &str) {
+            self.path.enter(name, container);
         }
 
-        fn exit_module(&mut self, _name: &str, _container: &str) {
-            self.path.pop();
+        fn exit_module(&mut self, _name: &str, container: &str) {
+            self.path.exit(container);
         }
 
         fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
             if let Some(gradient) = self.gradients.remove::<D>(param.id) {
-                self.found.insert(self.path.join("."), gradient.into_data());
+                self.found.insert(self.path.to_string(), gradient.into_data());
             }
         }
     }
@@ -95,7 +96,7 @@ mod tests {
     fn gradients(model: &BertForSequenceClassification, device: &Device) -> BTreeMap<String, TensorData> {
         let logits = model.forward(BertInput::packed(&[5, 9, 3, 7, 7], &[3, 2], device));
         let gradients = GradientsParams::from_grads(logits.powi_scalar(2).sum().backward(), model);
-        let mut visitor = ByPath { path: Vec::new(), gradients, found: BTreeMap::new() };
+        let mut visitor = ByPath { path: ModulePath::default(), gradients, found: BTreeMap::new() };
         model.visit(&mut visitor);
         visitor.found
     }
@@ -146,7 +147,8 @@ mod tests {
             freeze(model(&mut ParamInit::new(&device, 1)), &[pattern]).unwrap_err().to_string()
         };
         let message = refused("bert.encoder.layers.3.*");
-        let expected = "pattern `bert.encoder.layers.3.*`: nothing has such a path; one is `bert.embeddings.";
+        let expected =
+            "pattern `bert.encoder.layers.3.*`: it matches nothing; an existing path is `bert.embeddings.";
         assert!(message.contains(expected), "{message}");
         assert!(refused("a[").contains("pattern `a[`: "));
     }

@@ -1,5 +1,5 @@
-//! Low-rank adapters (Hu et al. 2021): a linear map's weight stays as it is and has a product of two narrow
-//! matrices added, which alone are trained.
+//! Low-rank adapters (Hu et al. 2021): the product of two narrow matrices is added to a linear map's weight. Only the
+//! two matrices are trained; the weight is frozen.
 //!
 //! ```
 //! # use burn::tensor::Device;
@@ -14,8 +14,8 @@
 //! # Ok::<(), cloze_model::ModelError>(())
 //! ```
 //!
-//! burn's own `Lora` adds the product to the weight at each use, so that its gradient is that of the whole
-//! weight, and has no dropout; here both narrow products are of the tokens.
+//! burn's own `Lora` has no dropout and adds the product to the weight at each use, so its backward pass computes a
+//! gradient of the whole weight. Here, tokens are multiplied with both narrow matrices directly.
 
 use crate::huggingface::{read_tensors, write_tensors};
 use crate::weights::{self, NamedTensors};
@@ -27,19 +27,19 @@ use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::Path;
 
-/// Which linear maps get adapters, and of what size.
+/// Which linear maps get adapters, and how large the adapters are.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct LoraConfig {
-    /// The narrow matrices' width.
+    /// The width of the narrow matrices.
     pub rank: usize,
-    /// Their product is scaled by `alpha / rank`.
+    /// The product of the matrices is scaled by `alpha / rank`.
     pub alpha: f64,
-    /// Dropout on what goes into them.
+    /// The dropout probability of the adapters' input.
     pub dropout: f64,
-    /// Patterns of the linear maps' paths in the encoder, such as `encoder.layers.0.attention.query`; `*`
-    /// stands for any characters.
+    /// Patterns of the paths of the linear maps in the encoder, such as `encoder.layers.0.attention.query`; `*` stands
+    /// for any characters.
     pub targets: Vec<String>,
 }
 
@@ -54,9 +54,9 @@ impl Default for LoraConfig {
 /// A trained addition to a linear map, `alpha / rank · dropout(x)·A·B`.
 #[derive(Module, Debug)]
 pub struct LoraAdapter {
-    /// `A`, `[d_in, rank]`, normal at first: with the variance `1 / (3·d_in)` of the authors' code.
+    /// `A`, `[d_in, rank]`, initially normal with variance `1 / (3·d_in)`, as in the authors' code.
     pub down: Param<Tensor<2>>,
-    /// `B`, `[rank, d_out]`, zeros at first, so that an adapter begins as nothing.
+    /// `B`, `[rank, d_out]`, initially zero, so that a new adapter changes nothing.
     pub up: Param<Tensor<2>>,
     scale: f64,
     dropout: f64,
@@ -71,14 +71,14 @@ impl LoraAdapter {
         ops::linear(narrow, self.up.val(), None)
     }
 
-    /// What it adds to the weight, `[d_in, d_out]`.
+    /// The matrix that the adapter adds to the weight, `[d_in, d_out]`.
     pub fn delta(&self) -> Tensor<2> {
         ops::linear(self.down.val(), self.up.val(), None).mul_scalar(self.scale)
     }
 }
 
 impl LoraConfig {
-    /// Whether the values make sense; each error names the value.
+    /// Checks the values; each error names the value.
     pub fn validate(&self) -> Result<()> {
         let refused = |what: String| Err(ModelError::Config(what));
         if self.rank == 0 {
@@ -91,15 +91,15 @@ impl LoraConfig {
             return refused(format!("LoRA's `dropout` = {}, expected 0 or more and below 1", self.dropout));
         }
         if self.targets.is_empty() {
-            return refused("LoRA's `targets` are none, expected at least one pattern".into());
+            return refused("LoRA's `targets` are empty, expected at least one pattern".into());
         }
         Ok(())
     }
 
-    /// Freezes the whole backbone and attaches new adapters; a head on it is trained as ever.
+    /// Freezes the whole backbone and attaches new adapters; a head on it is trained as usual.
     ///
     /// # Errors
-    /// Values that are not [valid](Self::validate); a target that matches no linear map of a layer.
+    /// Values that are not [valid](Self::validate), or a target that matches no linear map of a layer.
     pub fn attach<B: Backbone>(&self, backbone: B, init: &mut ParamInit) -> Result<B> {
         self.validate()?;
         let mut backbone = backbone.set_require_grad(false);
@@ -120,23 +120,23 @@ impl LoraConfig {
     }
 }
 
-/// Adds all adapters to their weights and drops them: the model then is what it was without, with other
-/// numbers, and can be saved as such. Its parameters stay frozen.
+/// Adds all adapters to their weights and removes them. The model has its original parameters again, with new values,
+/// and can be saved as such. They stay frozen.
 pub fn merge<B: Backbone>(mut backbone: B) -> B {
     backbone.linears_mut().into_iter().for_each(|(_, linear)| linear.merge_lora());
     backbone
 }
 
-/// Where a file says what its adapters are.
+/// The key in a file's metadata that holds the adapters' configuration.
 const CONFIG_KEY: &str = "cloze.lora";
 
-/// Whether a parameter of a task model goes into the adapters' file: adapters, and all that is not the
-/// backbone's.
+/// Whether a parameter of a task model is saved in the adapters' file: adapters are, and everything outside the
+/// backbone.
 fn is_kept<M: HasBackbone>(path: &str) -> bool {
     path.contains(".lora.") || !M::is_of_backbone(path)
 }
 
-/// Saves a task model's adapters and its head, without the backbone they stand on, with what they are.
+/// Saves the adapters and the head of a task model, without the backbone, and the adapters' configuration.
 pub fn save_adapters<M: HasBackbone>(path: &Path, model: &M, config: &LoraConfig) -> Result<()> {
     let mut tensors = weights::collect(model);
     tensors.retain(|path, _| is_kept::<M>(path));
@@ -144,10 +144,11 @@ pub fn save_adapters<M: HasBackbone>(path: &Path, model: &M, config: &LoraConfig
     write_tensors(path, &tensors, &[("format", "pt"), (CONFIG_KEY, &config)])
 }
 
-/// What the adapters of a file are: [attach](LoraConfig::attach) such ones, then [load](load_adapters) them.
+/// The configuration of the adapters in a file: [attach](LoraConfig::attach) adapters with it, then
+/// [load](load_adapters) them.
 ///
 /// # Errors
-/// A file that cannot be read, is no safetensors file, or does not say.
+/// A file that cannot be read, is not in the safetensors format, or lacks the configuration.
 pub fn read_config(path: &Path) -> Result<LoraConfig> {
     let bytes = fs::read(path).map_err(ModelError::io("read", path))?;
     let (_, metadata) = SafeTensors::read_metadata(&bytes)
@@ -155,7 +156,7 @@ pub fn read_config(path: &Path) -> Result<LoraConfig> {
     let text = metadata.metadata().as_ref().and_then(|metadata| metadata.get(CONFIG_KEY));
     let text = text.ok_or_else(|| {
         ModelError::Config(format!(
-            "{}: its header has no `{CONFIG_KEY}`: no file of adapters",
+            "{}: its header has no `{CONFIG_KEY}`, so it is not a file of adapters",
             path.display()
         ))
     })?;
@@ -168,10 +169,10 @@ pub fn read_config(path: &Path) -> Result<LoraConfig> {
     Ok(config)
 }
 
-/// Puts saved adapters and a saved head into a task model that has such ones.
+/// Loads saved adapters and a saved head into a task model with the same adapters attached.
 ///
 /// # Errors
-/// A file that cannot be read; tensors that are missing, of another shape, or have no place in the model.
+/// A file that cannot be read; tensors that are missing, have another shape, or match no parameter of the model.
 pub fn load_adapters<M: HasBackbone>(path: &Path, model: M) -> Result<M> {
     let mut found = read_tensors(path)?;
     let (mut tensors, mut missing) = (NamedTensors::new(), Vec::new());
@@ -375,7 +376,10 @@ mod tests {
         let one = NamedTensors::from([("a".to_string(), TensorData::from([1f32]))]);
         write_tensors(&plain, &one, &[]).unwrap();
         let message = read_config(&plain).unwrap_err().to_string();
-        assert!(message.ends_with("its header has no `cloze.lora`: no file of adapters"), "{message}");
+        assert!(
+            message.ends_with("its header has no `cloze.lora`, so it is not a file of adapters"),
+            "{message}"
+        );
         let refused = |config: LoraConfig| {
             let init = &mut ParamInit::new(&device, 0);
             let bert = BertConfig::new(11, 1, 8).init_encoder(init);

@@ -3,10 +3,10 @@
 use crate::{ModelError, Result};
 use glob::Pattern;
 
-/// Reads patterns, each of which must match one of `paths`.
+/// Parses patterns, each of which must match one of `paths`.
 ///
 /// # Errors
-/// One that does not parse, or matches nothing.
+/// A pattern that is malformed or matches nothing.
 pub(crate) fn parse<'a>(
     patterns: &[impl AsRef<str>],
     paths: impl Iterator<Item = &'a str> + Clone,
@@ -18,7 +18,7 @@ pub(crate) fn parse<'a>(
             return Ok(pattern);
         }
         let example = paths.clone().next().unwrap_or_default();
-        Err(refused(format!("nothing has such a path; one is `{example}`")))
+        Err(refused(format!("it matches nothing; an existing path is `{example}`")))
     };
     patterns.iter().map(|text| parse(text.as_ref())).collect()
 }

@@ -1,12 +1,12 @@
 use crate::ops::Packing;
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 
-/// Token sequences of different lengths, one after another on the host: what recurrent, convolutional and Transformer
-/// models take alike.
+/// Token sequences of different lengths, one after another on the host: the common input of recurrent, convolutional
+/// and Transformer models.
 ///
-/// Each model makes the input of it that it is fastest with: [packed](Self::packed) into one row, or
-/// [padded](Self::padded) to a rectangle. What a model returns for single tokens is in the order of
-/// [`ids`](Self::ids), without padding.
+/// Each model makes of it the input that is fastest for it: [packed](Self::packed) into one row, or
+/// [padded](Self::padded) to a rectangle. Results for single tokens are in the order of [`ids`](Self::ids), without
+/// padding.
 ///
 /// ```
 /// # use cloze_model::Sequences;
@@ -23,7 +23,7 @@ pub struct Sequences {
 }
 
 impl Sequences {
-    /// No sequence yet.
+    /// No sequences.
     pub fn new() -> Self {
         Self::default()
     }
@@ -31,24 +31,24 @@ impl Sequences {
     /// Adds a sequence.
     ///
     /// # Panics
-    /// If it has no token.
+    /// If the sequence is empty.
     pub fn push(&mut self, ids: &[i32]) {
         assert!(!ids.is_empty(), "a sequence without tokens: leave it out");
         self.ids.extend(ids);
         self.lengths.push(ids.len());
     }
 
-    /// How many sequences there are.
+    /// The number of sequences.
     pub fn len(&self) -> usize {
         self.lengths.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no sequences.
     pub fn is_empty(&self) -> bool {
         self.lengths.is_empty()
     }
 
-    /// The tokens of all sequences.
+    /// The number of tokens in all sequences.
     pub fn n_tokens(&self) -> usize {
         self.ids.len()
     }
@@ -58,12 +58,12 @@ impl Sequences {
         &self.ids
     }
 
-    /// How many tokens each sequence has.
+    /// The number of tokens in each sequence.
     pub fn lengths(&self) -> &[usize] {
         &self.lengths
     }
 
-    /// How many tokens the longest sequence has; 0 if there is none.
+    /// The number of tokens in the longest sequence; 0 if there are no sequences.
     pub fn longest(&self) -> usize {
         self.lengths.iter().copied().max().unwrap_or(0)
     }
@@ -77,7 +77,7 @@ impl Sequences {
         })
     }
 
-    /// Which tokens make a sequence.
+    /// The lengths of the sequences, for packed input.
     pub fn packing(&self) -> Packing {
         Packing::new(self.lengths.as_slice())
     }
@@ -87,8 +87,8 @@ impl Sequences {
         Tensor::from_data(TensorData::new(self.ids.clone(), [1, self.ids.len()]), device)
     }
 
-    /// A sequence a row, `[sequences, longest]`, filled up at their ends with `pad_id`; and where padding is, `true` =
-    /// ignored, if there is any.
+    /// One sequence a row, `[sequences, longest]`, padded at the end with `pad_id`; and the padding mask, `true` =
+    /// ignored, if there is any padding.
     pub fn padded(&self, pad_id: i32, device: &Device) -> (Tensor<2, Int>, Option<Tensor<2, Bool>>) {
         let shape = [self.len(), self.longest()];
         let mut ids = Vec::with_capacity(shape[0] * shape[1]);

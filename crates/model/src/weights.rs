@@ -1,4 +1,4 @@
-//! A model's parameters by name: the way in and out for every file format.
+//! A model's parameters by path, which all file formats read and write.
 
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::tensor::{DType, Tensor, TensorData};
@@ -8,6 +8,40 @@ use std::fmt;
 /// Float parameters by their path in the module tree, `bert.encoder.layers.0.attention.query.weight`.
 pub type NamedTensors = BTreeMap<String, TensorData>;
 
+/// Where a visitor is in the module tree: the names of the fields on the way there.
+///
+/// The variants of enums are left out, so that the parameters of a model have the same paths in an enum of models. Call
+/// [`enter`](Self::enter) and [`exit`](Self::exit) where the visitor enters and exits modules.
+#[derive(Debug, Clone, Default)]
+pub struct ModulePath(Vec<String>);
+
+impl ModulePath {
+    /// Goes into a module with this name in its container.
+    pub fn enter(&mut self, name: &str, container: &str) {
+        if !is_enum(container) {
+            self.0.push(name.to_owned());
+        }
+    }
+
+    /// Goes back to the container.
+    pub fn exit(&mut self, container: &str) {
+        if !is_enum(container) {
+            self.0.pop();
+        }
+    }
+}
+
+impl fmt::Display for ModulePath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.join("."))
+    }
+}
+
+/// Whether a container type, as burn's `Module` derives it, is an enum.
+fn is_enum(container: &str) -> bool {
+    container.starts_with("Enum:")
+}
+
 /// Copies all float parameters of `module` to the host.
 pub fn collect<M: Module>(module: &M) -> NamedTensors {
     let mut visitor = Collect::default();
@@ -15,7 +49,7 @@ pub fn collect<M: Module>(module: &M) -> NamedTensors {
     visitor.tensors
 }
 
-/// A float tensor that stays where it is until it is asked for: to write many without a copy of all of them.
+/// A float tensor that is copied to the host only when it is read: many can be written without a copy of all of them.
 pub struct OnDevice {
     shape: Vec<usize>,
     dtype: DType,
@@ -23,7 +57,7 @@ pub struct OnDevice {
 }
 
 impl OnDevice {
-    /// It holds the tensor, which an in-place change then has to copy, for as long as it lives.
+    /// It keeps the tensor alive, so an in-place change in the meantime has to copy it.
     pub fn new<const D: usize>(tensor: Tensor<D>) -> Self {
         let (shape, dtype) = (tensor.dims().to_vec(), tensor.dtype());
         Self { shape, dtype, copy: Box::new(move || tensor.to_data()) }
@@ -51,10 +85,10 @@ impl fmt::Debug for OnDevice {
     }
 }
 
-/// Float tensors by their path, where they are.
+/// Float tensors by path, not copied.
 pub type TensorsOnDevice = BTreeMap<String, OnDevice>;
 
-/// All float parameters of `module`, none of which is copied.
+/// All float parameters of `module`, without copying them.
 pub fn on_device<M: Module>(module: &M) -> TensorsOnDevice {
     let mut visitor = InPlace::default();
     module.visit(&mut visitor);
@@ -68,96 +102,96 @@ pub fn shapes<M: Module>(module: &M) -> Vec<(String, Vec<usize>)> {
     visitor.shapes
 }
 
-/// Puts `tensors` in the place of the parameters of the same paths; the rest of the module keeps
-/// its values. Devices, parameter identities and gradients' tracking stay as they are.
+/// Replaces the parameters whose paths are in `tensors`; all others keep their values. Devices, parameter ids and the
+/// tracking of gradients do not change.
 ///
 /// # Panics
-/// If a tensor has another shape than its parameter: check against [`shapes`] first.
+/// If a tensor's shape differs from its parameter's: check against [`shapes`] first.
 pub fn replace<M: Module>(module: M, tensors: NamedTensors) -> M {
-    let mut mapper = Replace { path: Vec::new(), tensors };
+    let mut mapper = Replace { path: ModulePath::default(), tensors };
     module.map(&mut mapper)
 }
 
 #[derive(Default)]
 struct Collect {
-    path: Vec<String>,
+    path: ModulePath,
     tensors: NamedTensors,
 }
 
 impl ModuleVisitor for Collect {
-    fn enter_module(&mut self, name: &str, _container: &str) {
-        self.path.push(name.to_string());
+    fn enter_module(&mut self, name: &str, container: &str) {
+        self.path.enter(name, container);
     }
 
-    fn exit_module(&mut self, _name: &str, _container: &str) {
-        self.path.pop();
+    fn exit_module(&mut self, _name: &str, container: &str) {
+        self.path.exit(container);
     }
 
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        self.tensors.insert(self.path.join("."), param.val().into_data());
+        self.tensors.insert(self.path.to_string(), param.val().into_data());
     }
 }
 
 #[derive(Default)]
 struct InPlace {
-    path: Vec<String>,
+    path: ModulePath,
     tensors: TensorsOnDevice,
 }
 
 impl ModuleVisitor for InPlace {
-    fn enter_module(&mut self, name: &str, _container: &str) {
-        self.path.push(name.to_string());
+    fn enter_module(&mut self, name: &str, container: &str) {
+        self.path.enter(name, container);
     }
 
-    fn exit_module(&mut self, _name: &str, _container: &str) {
-        self.path.pop();
+    fn exit_module(&mut self, _name: &str, container: &str) {
+        self.path.exit(container);
     }
 
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        self.tensors.insert(self.path.join("."), OnDevice::new(param.val()));
+        self.tensors.insert(self.path.to_string(), OnDevice::new(param.val()));
     }
 }
 
 #[derive(Default)]
 struct Shapes {
-    path: Vec<String>,
+    path: ModulePath,
     shapes: Vec<(String, Vec<usize>)>,
 }
 
 impl ModuleVisitor for Shapes {
-    fn enter_module(&mut self, name: &str, _container: &str) {
-        self.path.push(name.to_string());
+    fn enter_module(&mut self, name: &str, container: &str) {
+        self.path.enter(name, container);
     }
 
-    fn exit_module(&mut self, _name: &str, _container: &str) {
-        self.path.pop();
+    fn exit_module(&mut self, _name: &str, container: &str) {
+        self.path.exit(container);
     }
 
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        self.shapes.push((self.path.join("."), param.lazy_shape().to_vec()));
+        self.shapes.push((self.path.to_string(), param.lazy_shape().to_vec()));
     }
 }
 
 struct Replace {
-    path: Vec<String>,
+    path: ModulePath,
     tensors: NamedTensors,
 }
 
 impl ModuleMapper for Replace {
-    fn enter_module(&mut self, name: &str, _container: &str) {
-        self.path.push(name.to_string());
+    fn enter_module(&mut self, name: &str, container: &str) {
+        self.path.enter(name, container);
     }
 
-    fn exit_module(&mut self, _name: &str, _container: &str) {
-        self.path.pop();
+    fn exit_module(&mut self, _name: &str, container: &str) {
+        self.path.exit(container);
     }
 
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
-        let Some(data) = self.tensors.remove(&self.path.join(".")) else {
+        let Some(data) = self.tensors.remove(&self.path.to_string()) else {
             return param;
         };
-        // None of this draws the initial value of a parameter that has not got it yet.
-        assert_eq!(data.shape(), &param.lazy_shape(), "`{}`", self.path.join("."));
+        // None of this draws the initial value of a deferred parameter.
+        assert_eq!(data.shape(), &param.lazy_shape(), "`{}`", self.path);
         let (id, tensor) = (param.id, Tensor::from_data(data, &param.lazy_device()));
         param.transform_for_load(tensor, id)
     }

@@ -1,7 +1,7 @@
-/// Gives a configuration a method for each of its fields: the same configuration with another value there.
+/// Gives a configuration a method for each of its fields, which returns the configuration with another value there.
 ///
-/// A struct that is `#[non_exhaustive]` cannot be written as a literal by other crates, and so can get fields later.
-/// These methods change it in one expression.
+/// Other crates cannot write a `#[non_exhaustive]` struct as a literal, so it can get more fields later; with these
+/// methods they can still change one in one expression.
 macro_rules! with_fields {
     ($config:ident { $($method:ident => $field:ident: $type:ty,)* }) => {
         impl $config {

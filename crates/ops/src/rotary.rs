@@ -104,7 +104,7 @@ impl fmt::Debug for Rotary {
 /// If a head has fewer features than are turned, or the positions are those of other tokens.
 pub fn rotate(x: Tensor<4>, positions: &TokenPositions, rotary: &Rotary) -> Tensor<4> {
     let [batch, len, _, d] = x.dims();
-    assert!(rotary.width() <= d, "heads of {d} features, of which {} are turned", rotary.width());
+    assert!(rotary.width() <= d, "heads of {d} features, of which {} are rotated", rotary.width());
     match positions {
         TokenPositions::From(_) => (),
         TokenPositions::Packed(positions) => {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// Everything that can go wrong in this crate.
+/// The errors of this crate.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -48,14 +48,14 @@ pub enum Error {
         /// The parser's complaint.
         message: String,
     },
-    /// A component of a `tokenizer.json` that this crate does not have.
+    /// A component of a `tokenizer.json` that this crate does not support.
     #[error("{at}: \"{found}\" is not supported; supported here: {}", supported.join(", "))]
     Unsupported {
         /// JSON path, such as `pre_tokenizer.pretokenizers[1]`.
         at: String,
         /// The component's `type`.
         found: String,
-        /// The types that may stand there.
+        /// The supported types.
         supported: Vec<&'static str>,
     },
     /// A component or setting with an unusable value.
@@ -74,7 +74,8 @@ pub enum Error {
         /// What is wrong and what was expected.
         message: String,
     },
-    /// A regular expression of the tokenizer that gave up on a text, since it tried too often or too deep.
+    /// A regular expression of the tokenizer that was given up on a text, after too many attempts or too deep a
+    /// recursion.
     #[error(
         "the tokenizer's pattern {pattern:?} gave up on a text of {bytes} bytes ({problem}): cut the text into \
          shorter ones, or write the pattern without nested repetitions"
@@ -84,13 +85,13 @@ pub enum Error {
         pattern: String,
         /// The length of the text that it was searched for in.
         bytes: usize,
-        /// What the engine says.
+        /// The engine's message.
         problem: String,
     },
-    /// A text of several that were encoded together.
+    /// One of several texts that were encoded together.
     #[error("text {} of {texts}", index + 1)]
     Batch {
-        /// The text's place among them, from 0.
+        /// The text's index among them.
         index: usize,
         /// How many there are.
         texts: usize,
@@ -98,10 +99,10 @@ pub enum Error {
         #[source]
         source: Box<Error>,
     },
-    /// A text that becomes nothing that a model can read.
-    #[error("the tokenizer makes no token of the text, and puts none around it")]
+    /// A text without any token for the model.
+    #[error("the tokenizer makes no tokens of the text and adds no special ones")]
     NoTokens,
-    /// The beginning of a text that does not decide how the text is encoded; see
+    /// A beginning of a text that does not determine how the text is encoded; see
     /// [`Sequence::Beginning`](crate::Sequence::Beginning).
     #[error(
         "the first {bytes} bytes do not decide how the text is encoded: {}",
@@ -114,10 +115,10 @@ pub enum Error {
     Undecided {
         /// The length of the beginning.
         bytes: usize,
-        /// Whether the tokenizer cuts texts at their ends, so that a beginning may decide.
+        /// Whether the tokenizer truncates texts at their ends, so that a beginning can determine the encoding.
         truncates: bool,
     },
-    /// The corpus given to a trainer failed; the source says where.
+    /// The corpus given to a trainer failed with an error.
     #[error("reading the training text, item {item}")]
     Corpus {
         /// 0-based number of the item that failed.

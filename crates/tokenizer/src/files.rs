@@ -118,7 +118,7 @@ fn parse_vocab_txt(text: &str) -> Result<Vocab> {
         if let Some(before) = vocab.id(token) {
             return Err(Error::Line {
                 line: i + 1,
-                message: format!("{token:?} is already on line {}; every piece stands once", before + 1),
+                message: format!("{token:?} is already on line {}; every piece must occur once", before + 1),
             });
         }
         vocab.insert(token.to_owned(), i as u32)?;
@@ -536,7 +536,7 @@ mod tests {
         for (parts, expected) in [
             (
                 r#"{"type":"NFC"},{"type":"Replace","pattern":{"Regex":"a("},"content":""}"#,
-                r#"normalizer.normalizers[1].pattern: "a(" is no regular expression"#,
+                r#"normalizer.normalizers[1].pattern: "a(" is not a regular expression"#,
             ),
             (
                 r#"{"type":"Sequence","normalizers":[{"type":"NFC"},{"type":"Strip","strip_left":7,"strip_right":true}]}"#,

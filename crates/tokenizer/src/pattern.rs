@@ -27,7 +27,7 @@ use crate::{
 /// let once = Normalizer::Replace(Replace { pattern, content: "-".into() });
 /// assert_eq!(once.normalize("hello book")?, "he-o b-k");
 /// assert_eq!(serde_json::to_string(&Pattern::string("a+")).unwrap(), r#"{"String":"a+"}"#);
-/// assert!(Pattern::regex("a(").unwrap_err().to_string().contains(r#""a(" is no regular expression"#));
+/// assert!(Pattern::regex("a(").unwrap_err().to_string().contains(r#""a(" is not a regular expression"#));
 /// # Ok::<_, cloze_tokenizer::Error>(())
 /// ```
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -67,7 +67,7 @@ impl TryFrom<Source> for Pattern {
             Source::String(text) if !text.is_empty() => None,
             Source::String(text) | Source::Regex(text) => {
                 let regex = Regex::new(text).map_err(|error| {
-                    Error::invalid("pattern", format!("{text:?} is no regular expression: {error}"))
+                    Error::invalid("pattern", format!("{text:?} is not a regular expression: {error}"))
                 })?;
                 Some(Arc::new(regex))
             }
@@ -276,9 +276,9 @@ mod tests {
     #[test]
     fn a_bad_expression_is_named() {
         let error = Pattern::regex("a(b").unwrap_err().to_string();
-        assert!(error.contains("\"a(b\" is no regular expression"), "{error}");
+        assert!(error.contains("\"a(b\" is not a regular expression"), "{error}");
         let error = serde_json::from_str::<Pattern>(r#"{"Regex": "["}"#).unwrap_err().to_string();
-        assert!(error.contains("is no regular expression"), "{error}");
+        assert!(error.contains("is not a regular expression"), "{error}");
         let json = r#"{"String":"a"}"#;
         assert_eq!(serde_json::to_string(&serde_json::from_str::<Pattern>(json).unwrap()).unwrap(), json);
     }

@@ -10,11 +10,11 @@ use std::sync::Arc;
 /// The result of this crate's fallible functions.
 pub type Result<T> = std::result::Result<T, TrainerError>;
 
-/// What can go wrong with what a user supplies: configs, run folders, checkpoints, corpora.
+/// Errors in what a user supplies: configs, run folders, checkpoints, corpora.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TrainerError {
-    /// A file or folder could not be read, written or made.
+    /// A file or folder could not be read, written or created.
     #[error("cannot {action} {}", path.display())]
     Io {
         /// What was tried, as a verb: `"read"`, `"write"`.
@@ -34,7 +34,7 @@ pub enum TrainerError {
         message: String,
     },
 
-    /// A group of parameters that cannot be made.
+    /// A malformed group of parameters.
     #[error("optimizer.groups[{group}].parameters = {pattern:?}: {reason}")]
     ParamGroup {
         /// The group's number, from 0.
@@ -45,7 +45,7 @@ pub enum TrainerError {
         reason: String,
     },
 
-    /// A config key that nothing reads.
+    /// An unknown config key.
     #[error("{place}: unknown key `{key}`; {hint}")]
     UnknownKey {
         /// Where it stands.
@@ -56,7 +56,7 @@ pub enum TrainerError {
         hint: String,
     },
 
-    /// A config key that has no default and was not given.
+    /// A missing config key without a default.
     #[error("{place}: missing key `{key}`, which has no default")]
     MissingKey {
         /// The table that lacks it.
@@ -65,7 +65,7 @@ pub enum TrainerError {
         key: String,
     },
 
-    /// A config value of the wrong type, out of range, or at odds with another one.
+    /// A config value of the wrong type, out of range, or in contradiction to another one.
     #[error("{place}: `{key}` is {found}; expected {expected}")]
     BadValue {
         /// Where it stands.
@@ -78,7 +78,7 @@ pub enum TrainerError {
         expected: String,
     },
 
-    /// A value of a config does not go with the data.
+    /// A config value that does not suit the data.
     #[error("`{key}` is {found}; expected {expected}")]
     Setting {
         /// The dotted key.
@@ -89,31 +89,31 @@ pub enum TrainerError {
         expected: String,
     },
 
-    /// A run that needs more memory than there is.
-    #[error("the run needs {needs} of memory at least, and this machine has {has}: lower {keys}")]
+    /// A run that needs more memory than the machine has.
+    #[error("the run needs at least {needs} of memory, but this machine has {has}: lower {keys}")]
     Memory {
-        /// What it needs at least.
+        /// The least memory that it needs.
         needs: String,
-        /// What there is.
+        /// The machine's memory.
         has: String,
-        /// The keys of the config that decide it, with their values.
+        /// The config keys that decide it, with their values.
         keys: String,
     },
 
-    /// A checkpoint was made with other examples.
+    /// A checkpoint that was made with other examples.
     #[error("{} was made with other training examples than those read now; restore them, or start a new run with --out", checkpoint.display())]
     ExamplesChanged {
         /// The checkpoint.
         checkpoint: PathBuf,
     },
 
-    /// An empty text, where the tokenizer has no piece that texts begin with.
+    /// An empty text, with a tokenizer that has no piece to begin texts with.
     #[error(
-        "an empty text, and the tokenizer names no piece that texts begin with; expected a text to go on from"
+        "the text is empty, and the tokenizer has no piece that begins texts; expected a text to continue"
     )]
-    NothingToGoOnFrom,
+    EmptyPrompt,
 
-    /// A model's folder does not say its task as it should.
+    /// A model's folder without a valid task.
     #[error("{}: {reason}", path.display())]
     BadTaskFile {
         /// The file.
@@ -122,8 +122,8 @@ pub enum TrainerError {
         reason: String,
     },
 
-    /// A file of weights that are not those of the model.
-    #[error("{}: {reason}; expected the parameters of this very model", path.display())]
+    /// A file of weights that belong to another model.
+    #[error("{}: {reason}; expected the parameters of this model", path.display())]
     BadWeights {
         /// The file.
         path: PathBuf,
@@ -140,21 +140,22 @@ pub enum TrainerError {
         missing: String,
     },
 
-    /// An input that is not what a model's task takes.
+    /// An input that a model's task cannot take.
     #[error("{problem}")]
     BadInput {
         /// What is wrong with it, and what was expected.
         problem: String,
     },
 
-    /// A model whose weights are finite, and what it computes is not.
+    /// A model whose weights are finite, but whose output is not.
     #[error(
-        "the model's output is not finite: its weights are damaged or too large, or its config.json is not theirs"
+        "the model's output is not finite: its weights are damaged or too large, or its config.json belongs to \
+         other weights"
     )]
     OutputNotFinite,
 
-    /// There is nothing to train on or to measure with.
-    #[error("there is no example in the {split} data")]
+    /// There are no examples to train on or to evaluate with.
+    #[error("the {split} data has no examples")]
     NoExamples {
         /// Which data.
         split: &'static str,
@@ -178,8 +179,8 @@ pub enum TrainerError {
         path: PathBuf,
     },
 
-    /// A folder for a run that holds something else.
-    #[error("{} holds files that no run of cloze has made ({found}): choose a folder that is new or empty with --out", path.display())]
+    /// A run's folder that holds other files.
+    #[error("{} holds files that are not from a run of cloze ({found}): choose a new or empty folder with --out", path.display())]
     NotARun {
         /// The folder.
         path: PathBuf,
@@ -188,7 +189,7 @@ pub enum TrainerError {
     },
 
     /// A run resumed with other input files than it was started with.
-    #[error("{difference} since the run in {} was started: put the files back as they were, or start a new run with --out", path.display())]
+    #[error("{difference} since the run in {} was started: restore the files, or start a new run with --out", path.display())]
     InputsChanged {
         /// The run's folder.
         path: PathBuf,
@@ -196,7 +197,7 @@ pub enum TrainerError {
         difference: String,
     },
 
-    /// A run to resume that was never started.
+    /// A run to resume that does not exist.
     #[error("{} holds no run to resume: leave out --resume to start one there", path.display())]
     NoRun {
         /// The folder.
@@ -220,7 +221,7 @@ pub enum TrainerError {
     },
 
     /// A run resumed on other texts or with another tokenizer than it was started with.
-    #[error("{} was made with other texts in `corpus.files`, or with another {}, than there are now: put them back, or start a new run with --out", checkpoint.display(), tokenizer.display())]
+    #[error("{} was made with other texts in `corpus.files` or with another {}: restore them, or start a new run with --out", checkpoint.display(), tokenizer.display())]
     CorpusChanged {
         /// The checkpoint.
         checkpoint: PathBuf,
@@ -228,7 +229,7 @@ pub enum TrainerError {
         tokenizer: PathBuf,
     },
 
-    /// An objective whose counts or sums are not one for each of its terms: a mistake in its code.
+    /// An objective that does not give one count and one sum for each of its terms: a mistake in its code.
     #[error("the training objective {problem}")]
     Objective {
         /// What is wrong with it, and what was expected.
@@ -239,7 +240,7 @@ pub enum TrainerError {
     #[error(
         "step {step}: the loss is not finite ({losses}, gradient norm {grad_norm}) on the batch from example \
          {example} of epoch {epoch}; the last good checkpoint is {}; lower `optimizer.lr`, or set \
-         `train.non_finite = \"skip\"` to leave such steps out",
+         `train.non_finite = \"skip\"` to skip such steps",
         checkpoint.as_ref().map_or("none".to_string(), |path| path.display().to_string())
     )]
     NonFinite {
@@ -278,14 +279,14 @@ pub enum TrainerError {
         missing: String,
     },
 
-    /// A tokenizer that has no mask.
+    /// A tokenizer without a mask token.
     #[error("{}: the tokenizer has no mask token ([MASK] or <mask>)", folder.display())]
     NoMaskToken {
         /// The model's folder.
         folder: PathBuf,
     },
 
-    /// A tokenizer that makes ids the model does not know.
+    /// A tokenizer with more pieces than the model's vocabulary.
     #[error("{}: the tokenizer has {tokenizer} pieces, the model only {model}: they do not belong together", folder.display())]
     VocabularyMismatch {
         /// The model's folder.
@@ -296,7 +297,7 @@ pub enum TrainerError {
         model: usize,
     },
 
-    /// A tokenizer that makes what the model does not take.
+    /// A tokenizer with output that the model cannot take.
     #[error("{}: the tokenizer does not fit the model", folder.join("tokenizer.json").display())]
     UnfitTokenizer {
         /// The model's folder.
@@ -324,7 +325,7 @@ pub enum TrainerError {
     },
 
     /// A text longer than the model's positions.
-    #[error("the text has {tokens} tokens, the model in {} takes {max} at most: shorten it", folder.display())]
+    #[error("the text has {tokens} tokens, but the model in {} takes at most {max}: shorten it", folder.display())]
     TextTooLong {
         /// The model's folder.
         folder: PathBuf,
@@ -349,7 +350,7 @@ pub enum TrainerError {
 }
 
 impl TrainerError {
-    /// Whether what is to be mended is a setting of the configuration, and not data, a model or the machine.
+    /// Whether the cause is a setting in the configuration, rather than data, a model or the machine.
     pub fn is_of_config(&self) -> bool {
         match self {
             Self::ConfigSyntax { .. }
@@ -373,7 +374,7 @@ impl TrainerError {
         }
     }
 
-    /// An [`TrainerError::Io`] for `path`, as a closure for `map_err`.
+    /// A [`TrainerError::Io`] for `path`, as a closure for `map_err`.
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self::Io { action, path, source }
@@ -400,7 +401,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// A config file as a whole, for what it leaves to the defaults.
+    /// A config file as a whole, for keys that it leaves to the defaults.
     pub fn file(path: &Path) -> Self {
         Self { source: path.display().to_string().into(), line: None }
     }

@@ -2,7 +2,9 @@
 
 use crate::{Result, TrainerError};
 use burn::tensor::Device;
-use cloze_model::generate::{DecodeConfig, Hypothesis, LanguageModel, Request, Search, Written, write_on};
+use cloze_model::generate::{
+    DecodeConfig, Hypothesis, LanguageModel, Request, Search, WrittenToken, continue_prompts,
+};
 use cloze_model::gpt::GptConfig;
 use cloze_model::huggingface::{GenerationDefaults, load_published};
 use cloze_model::{ModelError, ParamInit};
@@ -60,7 +62,7 @@ pub type TextListener<'a> = Box<dyn FnMut(usize, usize, &str) + Send + 'a>;
 #[derive(Debug)]
 pub struct Generator {
     tokenizer: Tokenizer,
-    model: Box<dyn WritesOn>,
+    model: Box<dyn AnyLanguageModel>,
     device: Device,
     config: GenerateConfig,
     decode: DecodeConfig,
@@ -100,9 +102,9 @@ impl Iterator for Continuations<'_> {
 }
 
 type Decoded<'a> = Box<dyn Iterator<Item = cloze_model::Result<Vec<Hypothesis>>> + 'a>;
-type Listener<'a> = Box<dyn FnMut(Written<'_>) + Send + 'a>;
+type Listener<'a> = Box<dyn FnMut(WrittenToken<'_>) + Send + 'a>;
 
-/// The error for settings of a search that do not do: the caller's, not those of the model's folder.
+/// The error for invalid settings of a search from the caller, not from the model's folder.
 pub(crate) fn of_search(error: ModelError) -> TrainerError {
     match error {
         ModelError::Setting { key, found, expected } => {
@@ -113,7 +115,7 @@ pub(crate) fn of_search(error: ModelError) -> TrainerError {
 }
 
 /// A language model of any kind.
-trait WritesOn: Debug + Send + Sync {
+trait AnyLanguageModel: Debug + Send + Sync {
     fn decode<'a>(
         &'a self,
         config: &'a DecodeConfig,
@@ -125,7 +127,7 @@ trait WritesOn: Debug + Send + Sync {
     fn most_tokens(&self) -> Option<usize>;
 }
 
-impl<M: LanguageModel + Debug + Send> WritesOn for M {
+impl<M: LanguageModel + Debug + Send> AnyLanguageModel for M {
     fn decode<'a>(
         &'a self,
         config: &'a DecodeConfig,
@@ -133,7 +135,7 @@ impl<M: LanguageModel + Debug + Send> WritesOn for M {
         requests: Vec<Request>,
         listener: Option<Listener<'a>>,
     ) -> cloze_model::Result<Decoded<'a>> {
-        let decoding = write_on(self, config, device, requests)?;
+        let decoding = continue_prompts(self, config, device, requests)?;
         Ok(match listener {
             Some(listener) => Box::new(decoding.with_listener(listener)),
             None => Box::new(decoding),
@@ -151,7 +153,7 @@ impl Generator {
     ///
     /// # Errors
     /// Whatever is missing or damaged in the folder, by name; [`TrainerError::VocabularyMismatch`];
-    /// [`TrainerError::Setting`] for a `config` that does not do.
+    /// [`TrainerError::Setting`] for an invalid `config`.
     pub fn load(folder: &Path, config: GenerateConfig, device: &Device) -> Result<Self> {
         let tokenizer = Tokenizer::load(folder)?;
         let (shape, mut model, _) = load_published::<GptConfig>(folder, &mut ParamInit::new(device, 0))?;
@@ -174,7 +176,7 @@ impl Generator {
     /// With a model that is there, and the ids that end its texts.
     ///
     /// # Errors
-    /// A `config` that does not do.
+    /// An invalid `config`.
     pub fn new<M: LanguageModel + Debug + Send + 'static>(
         mut tokenizer: Tokenizer,
         model: M,
@@ -225,7 +227,7 @@ impl Generator {
         for mut ids in all {
             ids.pop_if(|last| Some(*last) == ends);
             if ids.is_empty() {
-                let Some(begin) = self.begin else { return Err(TrainerError::NothingToGoOnFrom) };
+                let Some(begin) = self.begin else { return Err(TrainerError::EmptyPrompt) };
                 ids.push(begin);
             }
             if let Some(most) = self.max_len().filter(|most| ids.len() > *most) {
@@ -242,7 +244,7 @@ impl Generator {
         let listener = listener.map(|mut listener| {
             let mut told: std::collections::HashMap<(usize, usize), usize> = std::collections::HashMap::new();
             let prompts = prompts.clone();
-            Box::new(move |written: Written<'_>| {
+            Box::new(move |written: WrittenToken<'_>| {
                 let Ok(text) = self.written(&prompts[written.request], written.tokens) else { return };
                 let told = told.entry((written.request, written.sample)).or_default();
                 // A character's bytes may be spread over several tokens.

@@ -1,12 +1,13 @@
 //! How much memory a run needs, computed before it allocates.
 
-use crate::config::{ModelSection, RunConfig};
+use crate::config::{RunConfig, TrainSection};
 use crate::{Result, TrainerError, recompute};
 use burn::module::Module;
 use burn::tensor::Device;
 use cloze_model::bert::BertConfig;
 use cloze_model::{ParamInit, weights};
 use std::fmt;
+use std::path::Path;
 
 /// Bytes of an FP32 number.
 const FLOAT: u64 = 4;
@@ -180,7 +181,7 @@ pub(crate) fn check_new(
     encoder.validate()?;
     let model = encoder.init(&mut ParamInit::new(device, 0).deferred());
     let least = pretraining(config, encoder, n_parameters(&model), SHORTEST);
-    check(&least, memory, &keys(config, encoder, device))
+    check(&least, memory, &pretraining_keys(config, encoder, device))
 }
 
 /// How many numbers a model's parameters have. Initial values that are not drawn yet stay so.
@@ -189,24 +190,46 @@ pub(crate) fn n_parameters<M: Module>(model: &M) -> u64 {
     sizes.fold(0, |all, shape| all.saturating_add(product(shape.into_iter().map(|size| size as u64))))
 }
 
-/// Those of a pretraining run.
-pub(crate) fn keys(config: &RunConfig, encoder: &BertConfig, device: &Device) -> Keys {
-    let model = match &config.model {
-        ModelSection::Pretrained(section) => {
-            format!("the model's size, which `model.path` ({}) decides", section.path.display())
-        }
-        ModelSection::New(_) => format!(
-            "`model.n_layers` ({}), `model.d_model` ({}), `model.d_ff` ({}), `model.max_positions` ({}) or the \
-             vocabulary ({})",
-            encoder.n_layers, encoder.d_model, encoder.d_ff, encoder.max_positions, encoder.vocab_size
-        ),
-    };
-    let train = &config.train;
-    let batch = format!(
-        "`train.batch_size` ({}), `train.accumulate` ({}) or `examples.seq_len` ({})",
-        train.batch_size, train.accumulate, config.examples.seq_len
-    );
-    Keys { model, batch, can_recompute: !train.recompute && recompute::is_possible(device) }
+/// The sizes of a model in a config's `[model]`.
+pub(crate) struct Sizes {
+    pub n_layers: usize,
+    pub d_model: usize,
+    pub d_ff: usize,
+    pub max_positions: usize,
+    pub vocab_size: usize,
+}
+
+impl Keys {
+    /// Those of a run on raw text, whose sequences have the length of a key.
+    pub fn of_text(
+        checkpoint: Option<&Path>,
+        sizes: &Sizes,
+        train: &TrainSection,
+        (seq_len_key, seq_len): (&str, usize),
+        device: &Device,
+    ) -> Self {
+        let model = match checkpoint {
+            Some(path) => format!("the model's size, which `model.path` ({}) decides", path.display()),
+            None => format!(
+                "`model.n_layers` ({}), `model.d_model` ({}), `model.d_ff` ({}), `model.max_positions` ({}) or the \
+                 vocabulary ({})",
+                sizes.n_layers, sizes.d_model, sizes.d_ff, sizes.max_positions, sizes.vocab_size
+            ),
+        };
+        let batch = format!(
+            "`train.batch_size` ({}), `train.accumulate` ({}) or `{seq_len_key}` ({seq_len})",
+            train.batch_size, train.accumulate
+        );
+        Self { model, batch, can_recompute: !train.recompute && recompute::is_possible(device) }
+    }
+}
+
+/// The keys of a pretraining run.
+pub(crate) fn pretraining_keys(config: &RunConfig, encoder: &BertConfig, device: &Device) -> Keys {
+    let BertConfig { n_layers, d_model, d_ff, max_positions, vocab_size, .. } = *encoder;
+    let sizes = Sizes { n_layers, d_model, d_ff, max_positions, vocab_size };
+    let seq_len = ("examples.seq_len", config.examples.seq_len);
+    Keys::of_text(config.model.checkpoint(), &sizes, &config.train, seq_len, device)
 }
 
 fn whole(number: f64) -> u64 {
@@ -298,10 +321,10 @@ mod tests {
         assert!(error.is_of_config());
         assert_eq!(
             message(error),
-            "the run needs 16 MB of memory at least, and this machine has 16 MB: lower `model.d_model` (9)"
+            "the run needs at least 16 MB of memory, but this machine has 16 MB: lower `model.d_model` (9)"
         );
         let error = check(&estimate(1_000_000_000), Some(1 << 30), &keys).unwrap_err();
-        assert!(message(error).ends_with("and this machine has 1.07 GB: lower `train.batch_size` (8)"));
+        assert!(message(error).ends_with("but this machine has 1.07 GB: lower `train.batch_size` (8)"));
     }
 
     #[test]

@@ -84,7 +84,7 @@ impl Perplexity {
     /// to its positions, which is how long a window is; half of them where it is not given.
     ///
     /// # Errors
-    /// Whatever is missing or damaged in the folder, by name; [`TrainerError::Setting`] for a stride that does not do, or
+    /// Whatever is missing or damaged in the folder, by name; [`TrainerError::Setting`] for an invalid stride, or
     /// beside a masked model; [`TrainerError::VocabularyMismatch`].
     pub fn load(folder: &Path, stride: Option<usize>, device: &Device) -> Result<Self> {
         let kind = model_type(folder)?;
@@ -146,7 +146,7 @@ impl Perplexity {
             Self::Masked(model) => masked_score(model, &mut pieces)?,
         };
         if score.tokens == 0 {
-            return Err(pieces.error("has no token to predict: a text of two tokens is the least".into()));
+            return Err(pieces.error("has no token to predict: it needs at least two tokens".into()));
         }
         if !score.nats.is_finite() {
             return Err(TrainerError::OutputNotFinite);
@@ -437,7 +437,7 @@ mod tests {
         let message = |bytes: &[u8]| {
             model.score(Cursor::new(bytes.to_vec()), Path::new("text.txt")).unwrap_err().to_string()
         };
-        assert_eq!(message(b""), "text.txt: has no token to predict: a text of two tokens is the least");
+        assert_eq!(message(b""), "text.txt: has no token to predict: it needs at least two tokens");
         assert_eq!(message(b"a"), message(b""));
         assert_eq!(message(b"ab\xFFc"), "text.txt: not UTF-8 (byte 3 is 0xff)");
     }

@@ -132,7 +132,7 @@ impl Translator {
     ///
     /// # Errors
     /// Whatever is missing or damaged in the folder, by name; [`TrainerError::VocabularyMismatch`];
-    /// [`TrainerError::Setting`] for a `config` that does not do.
+    /// [`TrainerError::Setting`] for an invalid `config`.
     pub fn load(folder: &Path, config: TranslateConfig, device: &Device) -> Result<Self> {
         Self::load_with(folder, config, device, |search| search)
     }

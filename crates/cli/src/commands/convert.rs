@@ -58,7 +58,7 @@ pub fn run(args: &Args) -> Result<()> {
         Err(_) => out.exists(),
     };
     if is_taken {
-        let error = anyhow!("{} is there already: choose a folder that is new or empty", out.display());
+        let error = anyhow!("{} already exists: choose a new or empty folder", out.display());
         return Err(WrongUsage::new(error).into());
     }
     let folder = model::folder(&args.model)?;
@@ -88,14 +88,14 @@ pub fn run(args: &Args) -> Result<()> {
     if let Err(error) = fs::rename(&inner, out) {
         // It was new or empty before.
         return Err(match fs::read_dir(out).is_ok_and(|mut entries| entries.next().is_some()) {
-            true => anyhow!("another process has written {} meanwhile: it is left as it is", out.display()),
+            true => anyhow!("another process wrote {} in the meantime; it is left unchanged", out.display()),
             false => anyhow::Error::new(error).context(cannot()),
         });
     }
 
     say(format_args!("{} tensors as {}", report.n_tensors, report.dtype.name()));
     if !report.left_out.is_empty() {
-        say(format_args!("left out, since no weights: {}", report.left_out.join(", ")));
+        say(format_args!("omitted, because they are not weights: {}", report.left_out.join(", ")));
     }
     let mut output = Output::new();
     output.line(out.display())?;

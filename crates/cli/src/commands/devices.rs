@@ -57,7 +57,8 @@ fn table(devices: &[Available]) -> String {
             table.add_row([String::new(), format!("{format} products: {kernel}")]);
         }
         for kernel in refused {
-            table.add_row([String::new(), format!("not used, for its products are wrong here: {kernel}")]);
+            table
+                .add_row([String::new(), format!("not used, because its products are wrong here: {kernel}")]);
         }
     }
     table.trim_fmt()

@@ -109,9 +109,9 @@ fn carry_out<P: Plan>(args: &Args) -> Result<()> {
     if !args.seeds.is_empty() {
         return match train_seeds(&plan, &args.seeds, &options, &mut progress)? {
             OverSeeds::Done { model, .. } => print(&model),
-            OverSeeds::Stopped { seed, step } => {
-                Err(anyhow!("stopped in seed {seed} after step {step}: the same command goes on from there"))
-            }
+            OverSeeds::Stopped { seed, step } => Err(anyhow!(
+                "stopped in seed {seed} after step {step}: the same command continues from there"
+            )),
         };
     }
     let outcome = match args.profile {
@@ -124,7 +124,7 @@ fn carry_out<P: Plan>(args: &Args) -> Result<()> {
     match outcome? {
         Outcome::Done { model, .. } => print(&model),
         Outcome::Stopped { step } => {
-            Err(anyhow!("stopped after step {step}: the same command with --resume goes on from there"))
+            Err(anyhow!("stopped after step {step}: the same command with --resume continues from there"))
         }
     }
 }

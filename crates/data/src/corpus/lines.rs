@@ -74,7 +74,7 @@ impl Lines {
                 return Some(Err(Problem {
                     line,
                     kind: "damaged file",
-                    detail: format!("cannot be read on: {error}"),
+                    detail: format!("reading failed part way: {error}"),
                     ends_file: true,
                 }));
             }
@@ -88,7 +88,7 @@ impl Lines {
         }
         if self.buffer.len() > self.max {
             if !ended && let Err(error) = skip_line(&mut self.source) {
-                let detail = format!("cannot be read on: {error}");
+                let detail = format!("reading failed part way: {error}");
                 return Some(Err(Problem { line, kind: "damaged file", detail, ends_file: true }));
             }
             return Some(Err(Problem {

@@ -50,7 +50,7 @@ pub(super) fn open(path: &Path, name: &str) -> Result<Box<dyn Reader>, Problem> 
     };
     let columns: Vec<usize> = (0..schema.num_columns()).collect();
     let Some(&column) = columns.iter().find(text) else {
-        return Err(whole("column without text", format!("column `{name}` is not one of strings")));
+        return Err(whole("column without text", format!("column `{name}` does not hold strings")));
     };
     let n_rows = metadata.num_rows().max(0) as u64;
     if n_rows == 0 {
@@ -111,7 +111,7 @@ impl Reader for Rows {
                 Some(Err(Problem { line: Some(self.row), kind, detail, ends_file }))
             };
             if let Err(reason) = decoded {
-                return problem("damaged file", format!("cannot be read on: {reason}"), true);
+                return problem("damaged file", format!("reading failed part way: {reason}"), true);
             }
             let Some(text) = self.decoded.pop_front() else {
                 // Fewer rows than the file says it has.

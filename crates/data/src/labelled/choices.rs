@@ -1,6 +1,6 @@
 //! Multiple choice: a context and the ways it may go on.
 
-use super::rows::{self, Row, Wanted, excerpt, text};
+use super::rows::{self, RequestedColumn, Row, excerpt, text};
 use super::source::{Column, Columns, LabelledSource, Loaded, Task};
 use super::texts::label;
 use crate::Result;
@@ -27,19 +27,22 @@ pub struct ChoiceExample {
 /// As [`texts`](super::texts); fewer than two choices make a bad row too.
 pub fn choices(source: &LabelledSource, base: &Path, labelled: bool) -> Result<Loaded<ChoiceExample>> {
     let files = source.open(Task::Choices, base)?;
-    let mut wanted = vec![Wanted::required("context", source)];
+    let mut wanted = vec![RequestedColumn::required("context", source)];
     let mut several = 0;
     match source.columns.get("choices") {
         Some(Columns::Many(columns)) => {
             several = columns.len();
-            let choice =
-                |column: &Column| Wanted { field: "choices".into(), column: column.clone(), required: true };
+            let choice = |column: &Column| RequestedColumn {
+                field: "choices".into(),
+                column: column.clone(),
+                required: true,
+            };
             wanted.extend(columns.iter().map(choice));
         }
-        _ => wanted.push(Wanted::required("choices", source)),
+        _ => wanted.push(RequestedColumn::required("choices", source)),
     }
     if labelled {
-        wanted.push(Wanted::required("label", source));
+        wanted.push(RequestedColumn::required("label", source));
     }
     let convert = |Row { line, cells }: Row| {
         let mut cells = cells.into_iter().zip(&wanted);
@@ -78,7 +81,7 @@ pub fn choices(source: &LabelledSource, base: &Path, labelled: bool) -> Result<L
 /// The place of the right choice, from 0.
 fn right(
     cell: Value,
-    wanted: &Wanted,
+    wanted: &RequestedColumn,
     line: u64,
     n_choices: usize,
     first: u64,

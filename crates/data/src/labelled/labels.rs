@@ -42,7 +42,7 @@ impl LabelSet {
         let names: Vec<String> = names.into_iter().map(Into::into).collect();
         let unusable = |problem: String| Err(DataError::Labels { problem });
         if names.is_empty() {
-            return unusable("there is no label".into());
+            return unusable("there are no labels".into());
         }
         let mut ids = HashMap::with_capacity(names.len());
         for (id, name) in names.iter().enumerate() {
@@ -50,7 +50,7 @@ impl LabelSet {
                 return unusable(format!("label {id} is empty"));
             }
             if ids.insert(name.clone(), id).is_some() {
-                return unusable(format!("`{name}` is there twice"));
+                return unusable(format!("`{name}` occurs twice"));
             }
         }
         Ok(Self { names, ids })
@@ -145,13 +145,13 @@ mod tests {
         assert_eq!(LabelSet::from_id2label(&id2label).unwrap(), labels);
         let hole = BTreeMap::from([("0".into(), "a".into()), ("2".into(), "b".into())]);
         let message = LabelSet::from_id2label(&hole).unwrap_err().to_string();
-        assert_eq!(message, "the set of labels is not usable: the ids of `id2label` are not 0 to 1");
+        assert_eq!(message, "invalid set of labels: the ids of `id2label` are not 0 to 1");
     }
 
     #[test]
     fn unusable_sets_are_refused() {
         assert!(LabelSet::found(Vec::<String>::new()).is_err());
-        assert!(LabelSet::given(["a", "a"]).unwrap_err().to_string().contains("`a` is there twice"));
+        assert!(LabelSet::given(["a", "a"]).unwrap_err().to_string().contains("`a` occurs twice"));
         assert!(LabelSet::given(["a", ""]).is_err());
     }
 

@@ -1,6 +1,6 @@
 //! Questions about a text that holds their answers.
 
-use super::rows::{self, Read, Row, Wanted, excerpt, kind_of, text};
+use super::rows::{self, Read, RequestedColumn, Row, excerpt, kind_of, text};
 use super::source::{DataFormat, LabelledSource, Loaded, Task};
 use super::squad;
 use crate::Result;
@@ -46,13 +46,13 @@ pub struct Answer {
 pub fn questions(source: &LabelledSource, base: &Path, labelled: bool) -> Result<Loaded<Question>> {
     let files = source.open(Task::Questions, base)?;
     let mut wanted = vec![
-        Wanted::required("context", source),
-        Wanted::required("question", source),
-        Wanted::optional("id", source),
-        Wanted::optional("title", source),
+        RequestedColumn::required("context", source),
+        RequestedColumn::required("question", source),
+        RequestedColumn::optional("id", source),
+        RequestedColumn::optional("title", source),
     ];
     if labelled {
-        wanted.push(Wanted::required("answers", source));
+        wanted.push(RequestedColumn::required("answers", source));
     }
     let mut number = 0;
     let convert = |found: Found| {
@@ -80,7 +80,7 @@ enum Found {
     Row(Row),
 }
 
-fn of_row(row: Row, wanted: &[Wanted], number: usize) -> std::result::Result<Question, Problem> {
+fn of_row(row: Row, wanted: &[RequestedColumn], number: usize) -> std::result::Result<Question, Problem> {
     let line = row.line;
     let mut cells = row.cells.into_iter().zip(wanted);
     let mut next = || cells.next().map_or((Value::Null, &wanted[0]), |cell| cell);
@@ -122,7 +122,7 @@ fn listed(cell: Value) -> std::result::Result<Vec<Value>, String> {
                 let answer = |(text, start)| serde_json::json!({"text": text, "answer_start": start});
                 Ok(texts.into_iter().zip(starts).map(answer).collect())
             }
-            _ => Err("an object, expected the lists `text` and `answer_start` of equal length in it".into()),
+            _ => Err("an object; expected it to have lists `text` and `answer_start` of equal length".into()),
         },
         other => Err(format!("{}, expected an object or a list", kind_of(&other))),
     }
@@ -135,7 +135,7 @@ pub(super) fn answer(answer: &Value, context: &str) -> std::result::Result<Answe
     else {
         return Err("expected an answer with a string `text` and a number `answer_start`".into());
     };
-    let beyond = || format!("`answer_start` {start} lies beyond the context");
+    let beyond = || format!("`answer_start` {start} is beyond the context");
     let place = usize::try_from(start).map_err(|_| beyond())?;
     let ends = context.char_indices().map(|(byte, _)| byte).chain([context.len()]);
     let byte = ends.into_iter().nth(place).ok_or_else(beyond)?;

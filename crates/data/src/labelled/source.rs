@@ -218,8 +218,7 @@ impl LabelledSource {
     pub(crate) fn open(&self, task: Task, base: &Path) -> Result<Vec<(PathBuf, DataFormat)>> {
         let fields = task.fields();
         if let Some(unknown) = self.columns.keys().find(|key| !fields.contains(&key.as_str())) {
-            let problem =
-                format!("there is no such field in this task, expected one of {}", fields.join(", "));
+            let problem = format!("this task has no such field; expected one of {}", fields.join(", "));
             return Err(setting(format!("columns.{unknown}"), problem));
         }
         for (field, columns) in &self.columns {
@@ -241,7 +240,7 @@ impl LabelledSource {
             return Err(setting("max_line_bytes", "expected a number above 0".into()));
         }
         if self.delimiter.is_some_and(|c| !c.is_ascii() || matches!(c, '\n' | '\r')) {
-            return Err(setting("delimiter", "expected one ASCII character that ends no line".into()));
+            return Err(setting("delimiter", "expected one ASCII character other than a line break".into()));
         }
         if self.n_columns == Some(0) {
             return Err(setting("n_columns", "expected a number above 0".into()));
@@ -277,7 +276,7 @@ impl LabelledSource {
                     "conll" | "bio" | "iob" => DataFormat::Conll,
                     "txt" if task == Task::Tags => DataFormat::Conll,
                     _ => {
-                        let problem = "the name's ending does not say the format; set `format`";
+                        let problem = "the file's extension does not tell the format; set `format`";
                         return Err(DataError::LabelledFile {
                             path: path.into(),
                             line: None,
@@ -298,7 +297,8 @@ impl LabelledSource {
         match fits {
             true => Ok(format),
             false => {
-                let problem = format!("`{format}` does not hold this task's examples ({})", path.display());
+                let problem =
+                    format!("files in `{format}` cannot hold this task's examples ({})", path.display());
                 Err(setting("format", problem))
             }
         }
@@ -323,9 +323,9 @@ impl LabelledSource {
             None => Ok(()),
             Some((key, _)) => {
                 let problem = match *key {
-                    "n_columns" => "read in `csv` and `tsv` with `quoting = false` only",
+                    "n_columns" => "only used for `csv` and `tsv` with `quoting = false`",
                     "columns" => "`squad` has its own fields",
-                    _ => "this task or the files' format has no use for it",
+                    _ => "not used by this task or by the files' format",
                 };
                 Err(setting(*key, problem.into()))
             }
@@ -385,7 +385,7 @@ mod tests {
         let message = |source: LabelledSource, task| message(&source, task);
         assert_eq!(
             message(LabelledSource { columns: name("tags"), ..source("a.csv") }, Task::Texts),
-            "`columns.tags` of the labelled data: there is no such field in this task, expected one of text, pair, label"
+            "`columns.tags` of the labelled data: this task has no such field; expected one of text, pair, label"
         );
         let zero = BTreeMap::from([("text".to_string(), Columns::One(Column::Number(0)))]);
         assert!(message(LabelledSource { columns: zero, ..source("a.csv") }, Task::Texts).contains("from 1"));

@@ -40,7 +40,7 @@ pub(super) fn open(path: &Path, labelled: bool) -> Result<Read<Question>, Proble
         source.consume(3);
     }
     let file: File = serde_json::from_reader(source).map_err(|error| {
-        let detail = format!("not JSON in SQuAD's form: {error}");
+        let detail = format!("not JSON in SQuAD's format: {error}");
         file_problem(Some(error.line() as u64).filter(|line| *line > 0), "bad JSON", detail)
     })?;
     let articles = file.data.into_iter().enumerate();

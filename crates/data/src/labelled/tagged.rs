@@ -2,7 +2,7 @@
 
 use super::conll;
 use super::labels::LabelSet;
-use super::rows::{self, Read, Row, Wanted, kind_of, row_problem};
+use super::rows::{self, Read, RequestedColumn, Row, kind_of, row_problem};
 use super::source::{DataFormat, LabelledSource, Loaded, Task};
 use super::tags::{TagScheme, bad_entity_tag};
 use crate::Result;
@@ -62,7 +62,7 @@ pub fn entity_sentences(
             return Some(("unknown tag", detail));
         }
         let error = expected.scheme?.spans(tags).err()?;
-        Some(("tag against the scheme", format!("{error}, and `scheme` is set")))
+        Some(("tag against the scheme", format!("{error} (the `scheme` is set)")))
     })
 }
 
@@ -78,9 +78,9 @@ fn read(
     problem: &dyn Fn(&[String]) -> Option<Wrong>,
 ) -> Result<Loaded<TaggedSentence>> {
     let files = source.open(Task::Tags, base)?;
-    let mut wanted = vec![Wanted::required("words", source)];
+    let mut wanted = vec![RequestedColumn::required("words", source)];
     if labelled {
-        wanted.push(Wanted::required("tags", source));
+        wanted.push(RequestedColumn::required("tags", source));
     }
     let checked = |line, sentence: TaggedSentence| match problem(&sentence.tags) {
         Some((reason, detail)) => Err(row_problem(Some(line), reason, detail)),
@@ -130,7 +130,7 @@ enum Found {
 
 fn tags(
     cell: Value,
-    wanted: &Wanted,
+    wanted: &RequestedColumn,
     line: u64,
     names: &[String],
 ) -> std::result::Result<Vec<String>, Problem> {

@@ -79,7 +79,7 @@ pub(super) fn bad_entity_tag(tags: &[String], labels: Option<&LabelSet>) -> Opti
     let kind = |tag| parse(tag).flatten().map(|(_, kind)| kind);
     tags.iter().zip(1..).find_map(|(tag, word)| {
         if parse(tag).is_none() {
-            return Some(format!("word {word}: `{tag}` is no tag of entities; {EXPECTED}"));
+            return Some(format!("word {word}: `{tag}` is not an entity tag; {EXPECTED}"));
         }
         let labels = labels?;
         let is_known = kind(tag).is_none() || labels.names().iter().any(|label| kind(label) == kind(tag));
@@ -165,7 +165,7 @@ impl TagScheme {
         for tags in sentences {
             let mut before = None;
             for (place, tag) in tags.iter().map(AsRef::as_ref).enumerate() {
-                let tag = parse(tag).ok_or_else(|| no_tag(place, tag, "the tags of any scheme"))?;
+                let tag = parse(tag).ok_or_else(|| no_tag(place, tag, "any scheme"))?;
                 match tag {
                     Some((Prefix::End | Prefix::Single, _)) => scheme = Self::Bioes,
                     Some((Prefix::Inside, _)) if scheme == Self::Bio && bounds(before, tag).1 => {
@@ -199,9 +199,9 @@ impl TagScheme {
             }
             if !self.allows(before, tag) {
                 let problem = match self {
-                    Self::Iob1 => "`B-` stands only right after an entity of its kind",
-                    Self::Bio => "`I-` continues no entity of its kind",
-                    Self::Bioes => "an entity is not ended, or not begun",
+                    Self::Iob1 => "`B-` must directly follow an entity of its kind",
+                    Self::Bio => "`I-` must continue an entity of its kind",
+                    Self::Bioes => "an entity does not end, or does not begin",
                 };
                 return Err(DataError::Tag {
                     place: place + 1,
@@ -301,7 +301,7 @@ impl TagScheme {
             .iter()
             .map(|name| {
                 parse(name).filter(|tag| self.has(*tag)).ok_or_else(|| {
-                    let problem = format!("`{name}` is no tag of {}", self.name());
+                    let problem = format!("`{name}` is not a tag of {}", self.name());
                     DataError::Labels { problem }
                 })
             })
@@ -425,7 +425,7 @@ mod tests {
         let message = TagScheme::detect([&["O", "PER"][..]]).unwrap_err().to_string();
         assert_eq!(
             message,
-            "tag 2 `PER` is not one of the tags of any scheme there: expected `O`, or a prefix (B, I, E, S, L or U), \
+            "tag 2 `PER` is not valid in any scheme here: expected `O`, or a prefix (B, I, E, S, L or U), \
              a hyphen and a kind"
         );
     }
@@ -435,7 +435,7 @@ mod tests {
         let message = |scheme: TagScheme, tags: &[&str]| scheme.spans(tags).unwrap_err().to_string();
         assert_eq!(
             message(TagScheme::Bio, &["O", "I-A"]),
-            "tag 2 `I-A` is not one of BIO there: `I-` continues no entity of its kind"
+            "tag 2 `I-A` is not valid in BIO here: `I-` must continue an entity of its kind"
         );
         assert!(message(TagScheme::Bio, &["B-A", "I-B"]).starts_with("tag 2 `I-B`"));
         assert!(message(TagScheme::Bio, &["S-A"]).contains("no such prefix"));

@@ -1,7 +1,7 @@
 //! Texts and pairs of texts with a class or a value.
 
 use super::labels::LabelSet;
-use super::rows::{self, Row, Wanted, excerpt, kind_of, text};
+use super::rows::{self, RequestedColumn, Row, excerpt, kind_of, text};
 use super::source::{LabelledSource, Loaded, Task};
 use crate::Result;
 use crate::corpus::Problem;
@@ -56,14 +56,14 @@ pub fn texts(
     labels: Labels,
 ) -> Result<(Loaded<TextExample>, Option<LabelSet>)> {
     let files = source.open(Task::Texts, base)?;
-    let mut wanted = vec![Wanted::required("text", source)];
+    let mut wanted = vec![RequestedColumn::required("text", source)];
     let pair = source.configured("pair").is_some();
     if pair {
-        wanted.push(Wanted::required("pair", source));
+        wanted.push(RequestedColumn::required("pair", source));
     }
     let labelled = !matches!(labels, Labels::Unread);
     if labelled {
-        wanted.push(Wanted::required("label", source));
+        wanted.push(RequestedColumn::required("label", source));
     }
     let mut found = Found::default();
     let convert = |Row { line, cells }: Row| {
@@ -118,7 +118,7 @@ impl Found {
 
 fn target(
     cell: Value,
-    wanted: &Wanted,
+    wanted: &RequestedColumn,
     line: u64,
     source: &LabelledSource,
     labels: Labels,
@@ -152,14 +152,18 @@ fn target(
             Ok(value) if value.is_finite() => Ok(Target::Value(value)),
             _ => {
                 let detail = format!("`{}`, expected a finite number", excerpt(name));
-                Err(wanted.bad(line, "label is no number", detail))
+                Err(wanted.bad(line, "label is not a number", detail))
             }
         },
     }
 }
 
 /// A label as text without white space around it, and whether the file has it as a number.
-pub(super) fn label(cell: Value, wanted: &Wanted, line: u64) -> std::result::Result<(String, bool), Problem> {
+pub(super) fn label(
+    cell: Value,
+    wanted: &RequestedColumn,
+    line: u64,
+) -> std::result::Result<(String, bool), Problem> {
     match cell {
         Value::String(label) => Ok((label.trim().to_owned(), false)),
         Value::Number(number) => Ok((number.to_string(), true)),

@@ -2,7 +2,7 @@
 
 use crate::corpus::lines::Lines;
 use crate::corpus::{Problem, SkipReport, files};
-use crate::labelled::rows::{self, Row, Wanted};
+use crate::labelled::rows::{self, RequestedColumn, Row};
 use crate::labelled::source::Task;
 use crate::labelled::{Column, Columns, DataFormat, LabelledSource};
 use crate::{DataError, Result};
@@ -165,11 +165,11 @@ impl ParallelFiles {
                 ("columns", self.columns.is_some()),
             ];
             if let Some((key, _)) = unread.iter().find(|(_, is_set)| *is_set) {
-                return Err(setting(key, "of use with `files` only"));
+                return Err(setting(key, "only allowed with `files`"));
             }
             for (key, listed) in [("source", &self.source), ("target", &self.target)] {
                 if listed.is_empty() {
-                    let problem = "no file is named: name files in `source` and `target`, or in `files`";
+                    let problem = "no files are given: give them in `source` and `target`, or in `files`";
                     return Err(setting(key, problem));
                 }
             }
@@ -177,7 +177,7 @@ impl ParallelFiles {
             let targets = files(&self.target, base).map_err(not_there)?;
             if sources.len() != targets.len() {
                 let (n, m) = (sources.len(), targets.len());
-                let problem = format!("{n} source files and {m} target files, expected as many");
+                let problem = format!("{n} source files and {m} target files, expected equally many");
                 return Err(setting("target", &problem));
             }
             let parts = sources.into_iter().zip(targets).map(|(a, b)| Part::Aligned([a, b])).collect();
@@ -186,7 +186,7 @@ impl ParallelFiles {
         if !self.source.is_empty() || !self.target.is_empty() {
             return Err(setting(
                 "files",
-                "not beside `source` and `target`: a split is read from one or the other",
+                "not allowed beside `source` and `target`: a split uses one or the other",
             ));
         }
         let opened = rows.open(Task::Pairs, base).map_err(not_there)?;
@@ -237,7 +237,7 @@ pub(super) struct Pairs {
 
 enum Current {
     Aligned(Box<[Lines; 2]>),
-    Rows(rows::Read<Row>, Vec<Wanted>),
+    Rows(rows::Read<Row>, Vec<RequestedColumn>),
 }
 
 impl Pairs {
@@ -309,7 +309,8 @@ impl Pairs {
                 Current::Aligned(Box::new([source, target]))
             }
             Part::Rows(path, format) => {
-                let wanted: Vec<Wanted> = SIDES.map(|side| Wanted::required(side, &self.rows)).into();
+                let wanted: Vec<RequestedColumn> =
+                    SIDES.map(|side| RequestedColumn::required(side, &self.rows)).into();
                 let read = rows::open(&path, format, &self.rows, &wanted)
                     .map_err(|problem| self.lost(0, problem))?;
                 Current::Rows(read, wanted)
@@ -346,8 +347,8 @@ impl Pairs {
                 Read::Unequal { longer, lines } => {
                     let (path, shorter) = (self.path(file, longer), self.path(file, 1 - longer));
                     let problem = format!(
-                        "this line has no counterpart: {} has {} lines and this file {}; line-aligned files have as \
-                         many",
+                        "this line has no counterpart: {} has {} lines and this file {}; line-aligned files need \
+                         equally many",
                         shorter.display(),
                         lines[1 - longer],
                         lines[longer],
@@ -421,7 +422,10 @@ fn unequal(longer: usize, lines: &mut [Lines; 2]) -> Read {
     Read::Unequal { longer, lines: [lines[0].number() - 1, lines[1].number() - 1] }
 }
 
-fn row(read: &mut dyn Iterator<Item = std::result::Result<Row, Problem>>, wanted: &[Wanted]) -> Read {
+fn row(
+    read: &mut dyn Iterator<Item = std::result::Result<Row, Problem>>,
+    wanted: &[RequestedColumn],
+) -> Read {
     let Some(found) = read.next() else { return Read::End };
     let texts = found.and_then(|Row { line, cells }| {
         let texts: std::result::Result<Vec<String>, Problem> =

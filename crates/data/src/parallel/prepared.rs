@@ -13,12 +13,11 @@ use super::files::{EMPTY, Located, OnBadPair, Pairs, ParallelFiles, SIDES, TextP
 use crate::checksum::file_checksum;
 use crate::corpus::SkipReport;
 use crate::prepared::{CHUNK_BYTES, TEXT_COST, without_holes};
-use crate::store::{self, Output, Table};
+use crate::store::{self, Meta, Output, Table};
 use crate::{DataError, Progress, Result, Silent};
 use cloze_tokenizer::Tokenizer;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
-use std::fs;
 use std::ops::Range;
 use std::path::Path;
 use std::time::Instant;
@@ -143,7 +142,7 @@ fn each_pair(
 pub struct PreparedPairs {
     tokens: Table,
     ends: Table,
-    meta: Meta,
+    meta: Meta<Counts>,
 }
 
 /// What preparing pairs did.
@@ -162,26 +161,12 @@ pub struct PairReport {
     pub seconds: f64,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct Meta {
-    format: u32,
-    key: String,
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Counts {
     pairs: u64,
     /// Tokens of the sources and of the targets.
     tokens: [u64; 2],
     skipped: SkipReport,
-    /// BLAKE3 of the files of tokens and of ends.
-    files: [String; 2],
-    /// BLAKE3 of the fields above, so that a half-written file is noticed.
-    checksum: String,
-}
-
-impl Meta {
-    fn sum(&self) -> String {
-        let fields = (self.format, &self.key, self.pairs, self.tokens, &self.skipped, &self.files);
-        let json = serde_json::to_vec(&fields).expect("plain values serialise");
-        blake3::hash(&json).to_hex().to_string()
-    }
 }
 
 impl PreparedPairs {
@@ -206,37 +191,35 @@ impl PreparedPairs {
             Some(pairs) => (pairs, true),
             None => (build(from, base, settings, cache, &key, progress)?, false),
         };
-        let Meta { pairs: n_pairs, tokens, ref skipped, .. } = pairs.meta;
+        let Counts { pairs: n_pairs, tokens, skipped } = pairs.meta.counts.clone();
         let seconds = start.elapsed().as_secs_f64();
-        let report = PairReport { reused, pairs: n_pairs, tokens, skipped: skipped.clone(), seconds };
+        let report = PairReport { reused, pairs: n_pairs, tokens, skipped, seconds };
         Ok((pairs, report))
     }
 
     /// Opens prepared pairs; none if they are absent, of another key, or not as they were written.
     fn open(folder: &Path, key: &str) -> Option<Self> {
-        let meta: Meta = serde_json::from_slice(&fs::read(folder.join("meta.json")).ok()?).ok()?;
-        if meta.format != FORMAT || meta.key != key || meta.checksum != meta.sum() {
-            return None;
-        }
-        let n_tokens = meta.tokens.iter().sum::<u64>();
-        let tokens = Table::open(&folder.join("tokens.bin"), 4 * n_tokens, &meta.files[0])?;
-        let ends = Table::open(&folder.join("ends.bin"), 16 * meta.pairs, &meta.files[1])?;
-        (ends.last() == n_tokens && meta.pairs > 0).then_some(Self { tokens, ends, meta })
+        let meta = Meta::<Counts>::read(folder, FORMAT, key)?;
+        let (n_pairs, n_tokens) = (meta.counts.pairs, meta.counts.tokens.iter().sum::<u64>());
+        let [of_tokens, of_ends] = meta.files.as_slice() else { return None };
+        let tokens = Table::open(&folder.join("tokens.bin"), 4 * n_tokens, of_tokens)?;
+        let ends = Table::open(&folder.join("ends.bin"), 16 * n_pairs, of_ends)?;
+        (ends.last() == n_tokens && n_pairs > 0).then_some(Self { tokens, ends, meta })
     }
 
     /// How many pairs there are: one at least.
     pub fn len(&self) -> usize {
-        self.meta.pairs as usize
+        self.meta.counts.pairs as usize
     }
 
     /// Whether there is none, which is never so.
     pub fn is_empty(&self) -> bool {
-        self.meta.pairs == 0
+        self.meta.counts.pairs == 0
     }
 
     /// Tokens of the sources and of the targets.
     pub fn n_tokens(&self) -> [u64; 2] {
-        self.meta.tokens
+        self.meta.counts.tokens
     }
 
     /// Tokens of a pair's source and target.
@@ -324,20 +307,9 @@ fn build(
         ends.write(&(end - sides[1].len() as u64).to_le_bytes())?;
         ends.write(&end.to_le_bytes())
     })?;
-    let files = [tokens.finish()?, ends.finish()?];
-    let mut meta = Meta {
-        format: FORMAT,
-        key: key.to_string(),
-        pairs: n_pairs,
-        tokens: n_tokens,
-        skipped,
-        files,
-        checksum: String::new(),
-    };
-    meta.checksum = meta.sum();
-    let mut json = Output::create(partial.path().join("meta.json"))?;
-    json.write(&serde_json::to_vec_pretty(&meta).expect("plain values serialise"))?;
-    json.finish()?;
+    let files = vec![tokens.finish()?, ends.finish()?];
+    let counts = Counts { pairs: n_pairs, tokens: n_tokens, skipped };
+    Meta::new(FORMAT, key, counts, files).write(partial.path())?;
     store::publish(partial, cache, key, |folder| PreparedPairs::open(folder, key))
 }
 
@@ -349,7 +321,7 @@ fn unusable(
     max_len: usize,
 ) -> Option<(usize, &'static str, String)> {
     if let Some(side) = (0..2).find(|side| sides[*side].len() <= around[*side]) {
-        return Some((side, EMPTY[side], format!("the tokenizer finds nothing in the {}", SIDES[side])));
+        return Some((side, EMPTY[side], format!("the tokenizer makes no tokens of the {}", SIDES[side])));
     }
     let side = (0..2).find(|side| sides[*side].len() > max_len)?;
     let (name, found) = (SIDES[side], sides[side].len());

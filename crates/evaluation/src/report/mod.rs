@@ -33,7 +33,7 @@ pub use seeds::{SeedRun, SeedsReport};
 pub use values::{ValueExample, ValuePredictions};
 
 use super::figures::Figures;
-use crate::whole_file::write_whole;
+use crate::atomic_file::write_atomic;
 use crate::{EvaluationError, Result};
 
 /// Errors listed as the worst ones.
@@ -117,7 +117,7 @@ impl Report<'_> {
         let read = |path: &Path| std::fs::read_to_string(path).map_err(EvaluationError::io("read", path));
         let curve = curve.map(read).transpose()?;
         std::fs::create_dir_all(folder).map_err(EvaluationError::io("make", folder))?;
-        let write = |name: &str, text: String| write_whole(&folder.join(name), text.as_bytes());
+        let write = |name: &str, text: String| write_atomic(&folder.join(name), text.as_bytes());
         let figures = serde_json::to_string_pretty(self.figures).expect("figures are strings and numbers");
         write("figures.json", figures + "\n")?;
         let worst = self.predictions.map(worst).unwrap_or_default();

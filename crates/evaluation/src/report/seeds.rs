@@ -7,9 +7,9 @@ use serde_json::json;
 
 use super::html;
 use crate::Result;
+use crate::atomic_file::write_atomic;
 use crate::figures::shown;
 use crate::seeds::Seeds;
-use crate::whole_file::write_whole;
 
 /// What became of several runs of one config that differ in their seeds.
 ///
@@ -51,8 +51,8 @@ impl SeedsReport<'_> {
             json[*split] = seeds.to_json();
         }
         let text = serde_json::to_string_pretty(&json).expect("figures are strings and numbers");
-        write_whole(&folder.join("seeds.json"), (text + "\n").as_bytes())?;
-        write_whole(&folder.join("seeds.html"), self.page().into_string().as_bytes())
+        write_atomic(&folder.join("seeds.json"), (text + "\n").as_bytes())?;
+        write_atomic(&folder.join("seeds.html"), self.page().into_string().as_bytes())
     }
 
     fn page(&self) -> html::Markup {

@@ -206,7 +206,7 @@ fn refusals_say_what_to_do() {
     );
     assert_eq!(fails(&anonymous, "weights-only"), "model `weights-only` has no config.json");
     let evil = fails(&anonymous, "evil/shards");
-    assert!(evil.ends_with(r#"shard "../../x.safetensors" is no file of the model's folder"#), "{evil}");
+    assert!(evil.ends_with(r#"shard "../../x.safetensors" is not a file of the model's folder"#), "{evil}");
     assert!(matches!(fetch(&anonymous, "../x"), Err(HubError::Name { .. })));
     let not_http = HubConfig { endpoint: "ftp://x".into(), ..anonymous.clone() };
     assert!(fails(&not_http, NAME).contains("begins with https://"));
@@ -286,7 +286,7 @@ fn a_cache_that_python_filled_is_used() {
     assert_eq!(files_below(out.path()).len(), model.files.len());
 }
 
-/// What was broken off is gone on with; what is in the cache is whole.
+/// Interrupted downloads are resumed; files in the cache are complete.
 #[test]
 fn an_interrupted_download_goes_on() {
     let (server, cache) = (server(), tempfile::tempdir().unwrap());

@@ -7,8 +7,8 @@ use crate::with_fields::with_fields;
 use crate::{ModelError, ParamInit, Result};
 use serde::{Deserialize, Serialize};
 
-/// The shape of a BERT, or of another encoder that does the same arithmetic with other switches. Which published
-/// [family](crate::huggingface::Family) it is of, a folder says, and not this.
+/// The configuration of a BERT, or of another encoder with the same arithmetic and other switches. The published
+/// [family](crate::huggingface::Family) is not part of it: a folder says which one it is.
 ///
 /// The presets are the sizes of Turc et al. 2019 (tiny to medium) and Devlin et al. 2019 (base,
 /// large), with heads of 64 features and `d_ff = 4 · d_model`. Each field has a method that changes it:
@@ -34,10 +34,10 @@ pub struct BertConfig {
     pub d_ff: usize,
     /// The longest sequence, in tokens.
     pub max_positions: usize,
-    /// Segments that token types tell apart; 0 for a model without token types. Of a single one every
-    /// token is in it, whatever the input says.
+    /// Segments that token types tell apart; 0 for a model without token types. With 1, every token is in that segment,
+    /// whatever the input says.
     pub n_token_types: usize,
-    /// Dropout on the embeddings and on each sub-layer's output, but for those that two switches below leave out.
+    /// Dropout on the embeddings and on each sub-layer's output, except for sub-layers that two switches below exclude.
     pub hidden_dropout: f64,
     /// Dropout on the attention probabilities.
     pub attention_dropout: f64,
@@ -52,14 +52,14 @@ pub struct BertConfig {
     pub init_std: f64,
     /// The padding piece's id, which Hugging Face's `config.json` records.
     pub pad_token_id: usize,
-    /// Features of the embeddings where they are not `d_model`: a linear map projects them (ALBERT,
-    /// Lan et al. 2020, §3.1). None: as wide as the model, without a projection.
+    /// Features of the embeddings if they differ from `d_model`: a linear map projects them (ALBERT, Lan et al. 2020,
+    /// §3.1). None: as wide as the model, without a projection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub d_embedding: Option<usize>,
-    /// Rows of the position table before the first token's: RoBERTa counts from its padding's id plus 1.
+    /// Unused rows at the start of the position table: RoBERTa counts positions from its padding piece's id plus 1.
     #[serde(default)]
     pub position_offset: usize,
-    /// One layer's parameters for all `n_layers` layers (ALBERT).
+    /// Whether all `n_layers` layers share one layer's parameters (ALBERT).
     #[serde(default)]
     pub share_layers: bool,
     /// Whether the encoder has a pooler.
@@ -72,8 +72,8 @@ pub struct BertConfig {
     /// not.
     #[serde(default = "yes")]
     pub feed_forward_output_dropout: bool,
-    /// The masked-LM head's non-linearity where it is not [`activation`](Self::activation): RoBERTa and ELECTRA have
-    /// GELU there, whatever the layers have.
+    /// The masked-LM head's non-linearity if it differs from [`activation`](Self::activation): it is GELU in RoBERTa
+    /// and ELECTRA, whatever the layers have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mlm_activation: Option<Activation>,
 }
@@ -107,7 +107,7 @@ fn yes() -> bool {
 }
 
 impl BertConfig {
-    /// A BERT of `n_layers` layers of width `d_model`; all else as in BERT-base.
+    /// A BERT of `n_layers` layers of width `d_model`; everything else is as in BERT-base.
     pub fn new(vocab_size: usize, n_layers: usize, d_model: usize) -> Self {
         Self {
             vocab_size,
@@ -181,15 +181,15 @@ impl BertConfig {
         })
     }
 
-    /// Features of the embeddings, before the projection where there is one.
+    /// Features of the embeddings, before the projection if there is one.
     pub fn embedding_width(&self) -> usize {
         self.d_embedding.unwrap_or(self.d_model)
     }
 
-    /// Whether the values fit together.
+    /// Checks that the values fit together.
     ///
     /// # Errors
-    /// [`ModelError::Setting`] with the field that does not do.
+    /// [`ModelError::Setting`] with the invalid field.
     pub fn validate(&self) -> Result<()> {
         let sizes = [
             ("vocab_size", self.vocab_size),
@@ -204,7 +204,7 @@ impl BertConfig {
         if let Some((name, _)) = sizes.iter().find(|(_, size)| *size == 0) {
             return refuse(name, "0".into(), "at least 1".into());
         }
-        // Far beyond any model, and small enough to compute with.
+        // Far larger than any model, and small enough not to overflow.
         let sizes = sizes
             .into_iter()
             .chain([("n_token_types", self.n_token_types), ("position_offset", self.position_offset)]);
@@ -241,7 +241,7 @@ impl BertConfig {
         self.with_heads(bert, init)
     }
 
-    /// A new model with an attention of your own: `attention` makes each layer's, first to last.
+    /// A new model with a custom attention: `attention` makes that of each layer, from first to last.
     ///
     /// # Panics
     /// If the configuration is not [valid](Self::validate) or has no pooler.
@@ -264,7 +264,7 @@ impl BertConfig {
         self.init_encoder_with(init, |init| attention().init(init))
     }
 
-    /// A new encoder without heads and with an attention of your own, see [`init_with`](Self::init_with).
+    /// A new encoder without heads and with a custom attention, see [`init_with`](Self::init_with).
     ///
     /// # Panics
     /// If the configuration is not [valid](Self::validate).

@@ -5,19 +5,19 @@ use crate::{ParamInit, ops};
 use burn::module::Module;
 use burn::tensor::{Int, Tensor};
 
-/// The sum of piece, segment and position embeddings, normalised (Devlin et al. 2019, figure 2), and projected
-/// where they are not as wide as the model (Lan et al. 2020, §3.1).
+/// The sum of piece, segment and position embeddings, normalised (Devlin et al. 2019, figure 2), and projected if their
+/// width is not the model's (Lan et al. 2020, §3.1).
 ///
 /// `d_embedding` is `d_model` unless there is a projection.
 #[derive(Module, Debug)]
 pub struct BertEmbeddings<P: Positions = LearnedPositions> {
-    /// `[vocab_size, d_embedding]`; the masked-LM head projects onto this same parameter.
+    /// `[vocab_size, d_embedding]`; the masked-LM head projects onto this very parameter.
     pub tokens: Embedding,
     /// `[n_token_types, d_embedding]`; DistilBERT has none.
     pub token_types: Option<Embedding>,
-    /// What is added for each position: in BERT a learned table, `[position_offset + max_positions, d_embedding]`.
+    /// Position vectors: in BERT a learned table, `[position_offset + max_positions, d_embedding]`.
     pub positions: P,
-    /// Over the sum.
+    /// The normalisation of the sum.
     pub norm: LayerNorm,
     /// `[d_embedding, d_model]`, after normalisation and dropout.
     pub projection: Option<Linear>,
@@ -43,7 +43,7 @@ impl BertEmbeddings {
 }
 
 impl<P: Positions> BertEmbeddings<P> {
-    /// The same embeddings with other positions, whose vectors have as many features as the embeddings.
+    /// The same embeddings with other positions, whose vectors must have `d_embedding` features.
     pub fn with_positions<Q: Positions>(self, positions: Q) -> BertEmbeddings<Q> {
         let Self { tokens, token_types, norm, projection, dropout, .. } = self;
         BertEmbeddings {
@@ -58,11 +58,10 @@ impl<P: Positions> BertEmbeddings<P> {
     }
 
     /// # Shapes
-    /// - `input_ids`, `token_type_ids`: `[batch, len]`, packed where `packing` says so; returns
-    ///   `[batch, len, d_model]`
+    /// - `input_ids`, `token_type_ids`: `[batch, len]`, packed if `packing` is given; returns `[batch, len, d_model]`
     ///
     /// # Panics
-    /// If a sequence is longer than what the positions cover.
+    /// If a sequence is longer than the positions cover.
     pub fn forward(
         &self,
         input_ids: Tensor<2, Int>,
@@ -72,7 +71,7 @@ impl<P: Positions> BertEmbeddings<P> {
         let mut sum = self.tokens.forward(input_ids);
         if let Some(table) = &self.token_types {
             let [n, d] = table.weight.dims();
-            // A table of one row has that one for whatever the tokenizer calls the segments.
+            // With a one-row table, every token takes that row, whatever segments the tokenizer assigned.
             sum = match n {
                 1 => sum + table.weight.val().reshape([1, 1, d]),
                 _ => sum + table.forward(token_type_ids),

@@ -18,8 +18,8 @@ impl Pooler {
     }
 
     /// # Shapes
-    /// - `first_states`: `[sequences, d_model]`, of [`Bert::first_states`](super::Bert::first_states); returns
-    ///   the same
+    /// - `first_states`: `[sequences, d_model]`, see [`Bert::first_states`](super::Bert::first_states); returns the
+    ///   same shape
     pub fn forward(&self, first_states: Tensor<2>) -> Tensor<2> {
         self.dense.forward(first_states).tanh()
     }
@@ -27,13 +27,13 @@ impl Pooler {
 
 /// The masked-language-model head: a transform, then a projection onto the token embeddings.
 ///
-/// The projection's matrix is the embedding parameter itself, handed to [`forward`](Self::forward):
-/// the model holds it once, so the two cannot drift apart in training.
+/// The projection's matrix is the embedding parameter itself, passed to [`forward`](Self::forward): the model holds it
+/// once, so the two cannot drift apart in training.
 #[derive(Module, Debug)]
 pub struct MlmHead {
     /// `[d_model, d_embedding]`
     pub dense: Linear,
-    /// Over the transform.
+    /// The normalisation after the transform.
     pub norm: LayerNorm,
     /// One output bias a piece, `[vocab_size]`.
     pub bias: Param<Tensor<1>>,
@@ -62,7 +62,7 @@ impl MlmHead {
     }
 }
 
-/// Whether the second segment follows the first: class 0 it does, class 1 it is random.
+/// Predicts whether the second segment follows the first: class 0 if it does, class 1 if it is random.
 #[derive(Module, Debug)]
 pub struct NextSentenceHead {
     /// `[d_model, 2]`

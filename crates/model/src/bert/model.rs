@@ -7,23 +7,23 @@ use crate::{Backbone, BackboneShape, HasBackbone};
 use burn::module::Module;
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 
-/// A batch of token sequences as BERT takes it: a sequence a row, padded where they differ in length, or
-/// [packed](Packing) into one row without padding.
+/// A batch of token sequences, BERT's input: one sequence a row, padded to the same length, or [packed](Packing) into
+/// one row without padding.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct BertInput {
     /// `[batch, len]`, or `[1, n_tokens]`
     pub input_ids: Tensor<2, Int>,
-    /// `[batch, len]`, or `[1, n_tokens]`: 0 in the first segment and 1 in the second.
+    /// `[batch, len]`, or `[1, n_tokens]`: 0 for the first segment, 1 for the second.
     pub token_type_ids: Tensor<2, Int>,
-    /// `[batch, len]`, `true` = ignored; none where there is no padding.
+    /// `[batch, len]`, `true` = ignored; none if there is no padding.
     pub pad_mask: Option<Tensor<2, Bool>>,
-    /// Which tokens make a sequence, where all are in one row.
+    /// The lengths of the sequences, if they are packed into one row.
     pub packing: Option<Packing>,
-    /// Whether a token sees itself and the tokens before it only.
+    /// Whether a token sees only itself and the tokens before it.
     pub causal: bool,
-    /// Added to the attention scores of every layer, broadcastable to `[sequences, n_heads, len, len]`, where `len` is
-    /// that of the padded sequences, also for packed ones. See [`AttentionMask::bias`].
+    /// Added to the attention scores of every layer; broadcastable to `[sequences, n_heads, len, len]`, where `len` is
+    /// the padded length even for packed input. See [`AttentionMask::bias`].
     pub bias: Option<Tensor<4>>,
     /// What to keep besides the last states.
     pub trace: EncoderTrace,
@@ -46,11 +46,11 @@ impl BertInput {
 
     /// Packed sequences of one segment: `ids` holds one after another, of these `lengths`.
     ///
-    /// [`Bert::forward`] pads them where packing is no gain, see [`Bert::takes_packed`]; the states come
-    /// out packed all the same.
+    /// [`Bert::forward`] pads them where packing does not pay, see [`Bert::takes_packed`]; the states are packed in
+    /// either case.
     ///
     /// # Panics
-    /// If a length is 0, or their sum is not that of `ids`.
+    /// If a length is 0, or the lengths do not add up to the number of `ids`.
     pub fn packed(ids: &[i32], lengths: &[usize], device: &Device) -> Self {
         let packing = Packing::new(lengths);
         assert_eq!(ids.len(), packing.n_tokens(), "the lengths' sum is not the number of ids");
@@ -58,25 +58,25 @@ impl BertInput {
         Self { packing: Some(packing), ..Self::new(Tensor::from_data(ids, device)) }
     }
 
-    /// Other token types.
+    /// Sets the token types.
     pub fn with_token_types(mut self, token_type_ids: Tensor<2, Int>) -> Self {
         self.token_type_ids = token_type_ids;
         self
     }
 
-    /// Padding, `true` = ignored.
+    /// Sets the padding mask, `true` = ignored.
     pub fn with_pad_mask(mut self, pad_mask: Tensor<2, Bool>) -> Self {
         self.pad_mask = Some(pad_mask);
         self
     }
 
-    /// Lets each token see itself and the tokens before it only.
+    /// Lets each token see only itself and the tokens before it.
     pub fn with_causal(mut self) -> Self {
         self.causal = true;
         self
     }
 
-    /// Adds to the attention scores, see [`bias`](Self::bias). Packed sequences are padded for it.
+    /// Sets a bias of the attention scores, see [`bias`](Self::bias). Packed sequences are then padded.
     pub fn with_bias(mut self, bias: Tensor<4>) -> Self {
         self.bias = Some(bias);
         self
@@ -88,7 +88,7 @@ impl BertInput {
         self
     }
 
-    /// The number of each sequence's first token, as [`Bert::states_at`] counts them.
+    /// The index of each sequence's first token, as [`Bert::states_at`] counts them.
     pub fn starts(&self) -> Vec<usize> {
         let [batch, len] = self.input_ids.dims();
         match &self.packing {
@@ -102,7 +102,7 @@ impl BertInput {
         numbers(self.starts().into_iter(), &self.input_ids.device())
     }
 
-    /// How many tokens the longest sequence has, of padded input with its padding.
+    /// The number of tokens in the longest sequence; for padded input, the padded length.
     pub fn longest(&self) -> usize {
         match &self.packing {
             Some(packing) => packing.longest(),
@@ -111,18 +111,18 @@ impl BertInput {
     }
 
     /// # Panics
-    /// If there is no token: nothing could be computed, and the devices disagree on what to do then.
+    /// If there is no token: there is nothing to compute, and devices handle that differently.
     fn assert_tokens(&self) {
         let [batch, len] = self.input_ids.dims();
         assert!(batch > 0 && len > 0, "an empty batch, {batch} sequences of {len} tokens: leave it out");
     }
 
-    /// The same sequences a row each, with padding where they differ in length.
+    /// The same sequences, one a row, padded to the same length.
     fn padded(self, packing: &Packing) -> Self {
         let device = self.input_ids.device();
         let tokens = packing.padded_tokens();
         let shape = [packing.lengths().len(), packing.longest()];
-        // A place without a token takes the first one's ids, and is ignored.
+        // Places without a token take the first token's ids and are masked.
         let from = tokens.iter().map(|token| token.unwrap_or(0) as i32).collect();
         let from = Tensor::<1, Int>::from_data(TensorData::new(from, [tokens.len()]), &device);
         let spread = |ids: Tensor<2, Int>| ids.flatten::<1>(0, 1).select(0, from.clone()).reshape(shape);
@@ -140,8 +140,8 @@ impl BertInput {
     }
 }
 
-/// What BERT returns: the encoder's output. Of packed input the states are packed, `[1, n_tokens, d_model]`,
-/// and the attentions those of the padded sequences.
+/// The encoder's output. For packed input, the states are packed, `[1, n_tokens, d_model]`, and the attention
+/// probabilities are those of the padded sequences.
 pub type BertOutput = crate::blocks::EncoderOutput;
 
 /// The BERT encoder: embeddings, layers, pooler.
@@ -151,32 +151,32 @@ pub struct Bert<A: Attention = MultiHeadAttention, P: Positions = LearnedPositio
     pub embeddings: BertEmbeddings<P>,
     /// The layers.
     pub encoder: Encoder<A>,
-    /// The first position's summary, where the family has one.
+    /// Summarises the first position, in families that have a pooler.
     pub pooler: Option<Pooler>,
 }
 
 impl<A: Attention, P: Positions> Bert<A, P> {
     /// The same encoder with other [positions](BertEmbeddings::with_positions):
-    /// [`NoPositions`](crate::blocks::NoPositions) if the attention knows them itself.
+    /// [`NoPositions`](crate::blocks::NoPositions) if the attention handles positions itself.
     pub fn with_positions<Q: Positions>(self, positions: Q) -> Bert<A, Q> {
         let Self { embeddings, encoder, pooler } = self;
         Bert { embeddings: embeddings.with_positions(positions), encoder, pooler }
     }
 
-    /// Lets the linear maps of all layers multiply in 8 bits from now on: for inference only. Weights have a
-    /// scale for each output, activations one for each token as it comes; norms, softmax and what stands
-    /// outside the layers stay in FP32.
+    /// Quantises the linear maps of all layers to 8 bits, for inference only. Each output has a scale for its weights,
+    /// and each token one for its activations, computed on the fly. Normalisations, softmax and everything outside the
+    /// layers stay in FP32.
     pub fn quantize_int8(&mut self) {
         self.encoder.linears_mut().for_each(|(_, linear)| linear.quantize_int8());
     }
 
-    /// Lays the weights of all layers' linear maps out for the products to come: for inference only, with as much memory
-    /// again as they take (half of it in bf16). A text of few tokens takes half the time, and less.
+    /// Packs the weights of all layers' linear maps for matrix products, for inference only. It takes as much memory
+    /// again as the weights (half of it in bf16). A text of few tokens takes half the time or less.
     pub fn pack_weights(&mut self) {
         self.encoder.linears_mut().for_each(|(_, linear)| linear.pack());
     }
 
-    /// Contextual vectors of every position.
+    /// The contextual states of all positions.
     ///
     /// # Panics
     /// If the batch has no token, or a sequence is longer than `max_positions`.
@@ -190,13 +190,13 @@ impl<A: Attention, P: Positions> Bert<A, P> {
         }
     }
 
-    /// The last states of some tokens alone, without the work that only the others' need: the last layer's
-    /// feed-forward network, and of packed sequences its queries and output map. Of a layer's arithmetic that is
-    /// two thirds, and five sixths, where few tokens are asked for.
+    /// The last states of some tokens, without the work that only the other tokens need: the last layer's feed-forward
+    /// network and, for packed sequences, its queries and output map. If few tokens are asked for, that saves two
+    /// thirds of the last layer's arithmetic, or five sixths for packed sequences.
     ///
     /// # Shapes
-    /// - `tokens`: `[n]`, indices into the flattened batch: `row · len + column`, of packed sequences the
-    ///   token's number; returns `[n, d_model]`
+    /// - `tokens`: `[n]`, indices into the flattened batch: `row · len + column`, or the token's index in packed
+    ///   sequences; returns `[n, d_model]`
     ///
     /// # Panics
     /// If the batch has no token, or a sequence is longer than `max_positions`.
@@ -234,7 +234,7 @@ impl<A: Attention, P: Positions> Bert<A, P> {
         self.states_at(input, tokens)
     }
 
-    /// The layers on input as it is.
+    /// Applies the encoder to the input as it is, packed or padded.
     fn encode(&self, input: BertInput, wanted: Option<WantedTokens>) -> BertOutput {
         let BertInput { input_ids, token_type_ids, pad_mask, packing, causal, bias, trace } = input;
         let hidden = self.embeddings.forward(input_ids, token_type_ids, packing.as_ref());
@@ -243,18 +243,18 @@ impl<A: Attention, P: Positions> Bert<A, P> {
         self.encoder.forward(hidden, &mask, trace, wanted.as_ref())
     }
 
-    /// Whether packed sequences are worked on as they are, on this device and by these layers' attention, and
-    /// so are faster than padded ones.
+    /// Whether packed sequences are processed without padding on this device and by these layers' attention, which is
+    /// then faster.
     pub fn takes_packed(&self) -> bool {
         self.encoder.layers.iter().all(|layer| layer.attention.takes_packed())
     }
 
-    /// Whether this packed input is worked on as it is. A bias is that of padded sequences.
+    /// Whether this packed input is processed without padding. A bias is for padded sequences.
     fn works_packed(&self, input: &BertInput) -> bool {
         input.bias.is_none() && self.takes_packed()
     }
 
-    /// Packed sequences by way of the padded form.
+    /// Pads packed sequences, applies the encoder, and packs the states again.
     fn forward_padded(&self, input: BertInput, packing: &Packing) -> BertOutput {
         let places = numbers(packing.padded_places(), &input.input_ids.device());
         let pack = |states: Tensor<3>| {
@@ -307,31 +307,31 @@ impl<A: Attention, P: Positions> HasBackbone for Bert<A, P> {
     }
 }
 
-/// Tokens' numbers, to select by, `[n]`.
+/// The indices of tokens, `[n]`.
 fn numbers(of: impl Iterator<Item = usize>, device: &Device) -> Tensor<1, Int> {
     let numbers: Vec<i32> = of.map(|number| number as i32).collect();
     Tensor::from_data(numbers.as_slice(), device)
 }
 
-/// Packed tokens in the order of their sequences, and where among them each is, unless they are so by themselves.
+/// The packed tokens in ascending order, and the place of each among them; no places if they are in that order already.
 fn in_order(tokens: Tensor<1, Int>) -> (WantedTokens, Option<Tensor<1, Int>>) {
     let device = tokens.device();
-    let asked: Vec<usize> = tokens.to_data().iter::<i64>().map(|token| token as usize).collect();
-    if asked.is_sorted() {
-        return (WantedTokens { tokens, numbers: Some(asked.into()) }, None);
+    let indices: Vec<usize> = tokens.to_data().iter::<i64>().map(|token| token as usize).collect();
+    if indices.is_sorted() {
+        return (WantedTokens { tokens, numbers: Some(indices.into()) }, None);
     }
-    let mut order: Vec<usize> = (0..asked.len()).collect();
-    order.sort_by_key(|i| asked[*i]);
-    let mut places = vec![0; asked.len()];
+    let mut order: Vec<usize> = (0..indices.len()).collect();
+    order.sort_by_key(|i| indices[*i]);
+    let mut places = vec![0; indices.len()];
     order.iter().enumerate().for_each(|(place, i)| places[*i] = place);
-    let sorted: Vec<usize> = order.iter().map(|i| asked[*i]).collect();
+    let sorted: Vec<usize> = order.iter().map(|i| indices[*i]).collect();
     (WantedTokens::packed(sorted, &device), Some(numbers(places.into_iter(), &device)))
 }
 
-/// The first token's state of each sequence.
+/// The state of each sequence's first token.
 ///
 /// # Shapes
-/// - `states`: `[batch, len, d_model]`, packed where `packing` says so; returns `[sequences, d_model]`
+/// - `states`: `[batch, len, d_model]`, packed if `packing` is given; returns `[sequences, d_model]`
 pub(super) fn first_states(states: Tensor<3>, packing: Option<&Packing>) -> Tensor<2> {
     match packing {
         Some(packing) => {

@@ -6,7 +6,7 @@ use crate::{ModelError, Result};
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 use serde::{Deserialize, Serialize};
 
-/// How a sequence's states become one vector. Padding is never among them, special tokens always.
+/// How a sequence's states become one vector. Padding never counts; special tokens always do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -15,22 +15,22 @@ pub enum Pooling {
     Mean,
     /// The first token's state.
     Cls,
-    /// Each feature's greatest value over all tokens.
+    /// The maximum of each feature over all tokens.
     Max,
     /// The sum over all tokens, divided by the square root of their number.
     MeanSqrtLen,
-    /// The mean over all tokens, the first of weight 1, the second of weight 2, and so on (Muennighoff 2022).
+    /// The mean over all tokens with weights 1, 2, 3 and so on in their order (Muennighoff 2022).
     WeightedMean,
     /// The last token's state.
     LastToken,
 }
 
 impl Pooling {
-    /// One vector a sequence, of padded or of packed states.
+    /// One vector a sequence, from padded or packed states.
     ///
     /// # Shapes
-    /// - `states`: `[batch, len, d_model]`, packed where `packing` says so; `pad_mask`: `[batch, len]`, `true`
-    ///   = ignored; returns `[sequences, d_model]`
+    /// - `states`: `[batch, len, d_model]`, packed if `packing` is given; `pad_mask`: `[batch, len]`, `true` = ignored;
+    ///   returns `[sequences, d_model]`
     pub fn forward(
         self,
         states: Tensor<3>,
@@ -46,7 +46,7 @@ impl Pooling {
                 states.squeeze_dim::<2>(0).select(0, ends)
             }
             (Self::Max, Some(packing)) => {
-                // A place without a token takes its sequence's first one, which changes no maximum.
+                // Places without a token take their sequence's first token, which does not change the maximum.
                 let starts = packing.starts().flat_map(|start| std::iter::repeat_n(start, packing.longest()));
                 let cells = packing.padded_tokens().into_iter().zip(starts);
                 let tokens: Vec<i32> = cells.map(|(token, start)| token.unwrap_or(start) as i32).collect();
@@ -67,7 +67,7 @@ impl Pooling {
             }
             (_, Some(packing)) => {
                 let n_tokens = packing.n_tokens();
-                // A product with a matrix that has each sequence's weights of the tokens in a row.
+                // A product with a matrix whose rows hold each sequence's weights of the tokens.
                 let mut weights = vec![0f32; packing.lengths().len() * n_tokens];
                 let spans = packing.starts().zip(packing.lengths());
                 for ((start, len), row) in spans.zip(weights.chunks_exact_mut(n_tokens)) {
@@ -85,7 +85,7 @@ impl Pooling {
         }
     }
 
-    /// What a token counts, the `number`-th, from 1, of `len`: of those that are weighted sums of the tokens.
+    /// The weight of the `number`-th token, counted from 1, of `len`, for the poolings that are weighted sums.
     fn weight(self, number: usize, len: usize) -> f32 {
         match self {
             Self::MeanSqrtLen => 1.0 / (len as f32).sqrt(),
@@ -95,7 +95,7 @@ impl Pooling {
         }
     }
 
-    /// The same of padded sequences, `[batch, len]`, wherever their padding is.
+    /// The weights of padded sequences, `[batch, len]`, wherever their padding is.
     fn padded_weights(
         self,
         shape @ [_, len]: [usize; 2],
@@ -106,7 +106,7 @@ impl Pooling {
             Some(ignored) => ignored.bool_not().float(),
             None => Tensor::ones(shape, device),
         };
-        // Tokens are numbered from their sequence's first, so that padding before it counts for nothing.
+        // Tokens are numbered from their sequence's first token, so padding before it does not count.
         let numbers = || {
             let places = Tensor::<1, Int>::arange(1..len as i64 + 1, device).float().unsqueeze_dim::<2>(0);
             let after = places.clone().neg() + (len + 1) as f32;
@@ -128,10 +128,11 @@ impl Pooling {
     }
 }
 
-/// How a sequence's embedding is made: one or several poolings, each of the last layers' states, side by side.
+/// How a sequence's embedding is made: one or more poolings, applied to each of the last layers' states and
+/// concatenated.
 ///
-/// An embedding has `poolings · layers · d_model` features. The layers of a pooling stand beside each other,
-/// the deepest last, as in `torch.cat(hidden_states[-4:], dim=-1)`.
+/// An embedding has `poolings · layers · d_model` features. A pooling's layers are concatenated with the deepest last,
+/// as in `torch.cat(hidden_states[-4:], dim=-1)`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SentencePooling {
     poolings: Vec<Pooling>,
@@ -139,19 +140,19 @@ pub struct SentencePooling {
 }
 
 impl SentencePooling {
-    /// The mean over all tokens of the last four layers' states side by side, `4 · d_model` features: of the ways
-    /// to use BERT without training it the best in Devlin et al. 2019, table 7.
+    /// The mean over all tokens of the last four layers' states, concatenated: `4 · d_model` features. In Devlin et al.
+    /// 2019, table 7, the best way to use BERT without training it.
     pub fn last4() -> Self {
         Self { poolings: vec![Pooling::Mean], layers: 4 }
     }
 
-    /// Poolings of the last states, side by side in this order.
+    /// Poolings of the last states, concatenated in this order.
     ///
     /// # Errors
-    /// [`ModelError::Config`] where there is none.
+    /// [`ModelError::Config`] if there are none.
     pub fn concatenated(poolings: Vec<Pooling>) -> Result<Self> {
         match poolings.is_empty() {
-            true => Err(ModelError::Config("an embedding is of one pooling at least".into())),
+            true => Err(ModelError::Config("an embedding needs at least one pooling".into())),
             false => Ok(Self { poolings, layers: 1 }),
         }
     }
@@ -161,7 +162,7 @@ impl SentencePooling {
         self.poolings.len() * self.layers * d_model
     }
 
-    /// Whether an encoder of `n_layers` has the layers that are asked for.
+    /// Checks that an encoder of `n_layers` layers has as many as are pooled.
     ///
     /// # Errors
     /// [`ModelError::Config`] if it has too few.
@@ -192,7 +193,7 @@ impl SentencePooling {
             n => {
                 input.trace = EncoderTrace { hidden_states: true, ..EncoderTrace::default() };
                 let mut states = bert.forward(input).hidden_states;
-                // The embeddings are no layer.
+                // The first hidden state is the embeddings', not a layer's.
                 assert!(states.len() > n, "the encoder has {n} layers");
                 states.split_off(states.len() - n)
             }

@@ -4,24 +4,24 @@ use crate::blocks::{Attention, LearnedPositions, MultiHeadAttention, Positions};
 use burn::module::Module;
 use burn::tensor::{Int, Tensor};
 
-/// BERT with the two heads it is pretrained with (Devlin et al. 2019, §3.1), or with the first alone, as RoBERTa is
-/// (Liu et al. 2019, §4.2).
+/// BERT with both pretraining heads (Devlin et al. 2019, §3.1), or with the masked-LM head alone, as in RoBERTa (Liu et
+/// al. 2019, §4.2).
 #[derive(Module, Debug)]
 pub struct BertForPreTraining<A: Attention = MultiHeadAttention, P: Positions = LearnedPositions> {
     /// The encoder.
     pub bert: Bert<A, P>,
     /// Predicts the masked pieces.
     pub mlm: MlmHead,
-    /// Predicts whether the segments belong together; none in a model that is not asked.
+    /// Predicts whether the second segment follows the first; none in a model without that objective.
     pub next_sentence: Option<NextSentenceHead>,
 }
 
 /// The two heads' outputs.
 #[derive(Debug, Clone)]
 pub struct PreTrainingLogits {
-    /// `[n_masked, vocab_size]`, in the order of the asked-for positions.
+    /// `[n_masked, vocab_size]`, in the order of the masked positions.
     pub mlm: Tensor<2>,
-    /// `[batch, 2]`; none without the head.
+    /// `[batch, 2]`; none if the model lacks this head.
     pub next_sentence: Option<Tensor<2>>,
 }
 
@@ -34,15 +34,15 @@ impl<A: Attention, P: Positions> BertForPreTraining<A, P> {
         BertForPreTraining { bert: bert.with_positions(positions), mlm, next_sentence }
     }
 
-    /// Logits at the masked positions only: the projection onto the vocabulary is the largest
-    /// product of a small model, and six of seven rows of it would be thrown away.
+    /// Computes logits only at the masked positions: the projection onto the vocabulary is the largest product of a
+    /// small model, and six of seven rows of it would be unused.
     ///
     /// # Shapes
-    /// - `masked_positions`: `[n_masked]`, indices into the flattened batch: `row · len + column`, of
-    ///   packed sequences the token's number
+    /// - `masked_positions`: `[n_masked]`, indices into the flattened batch: `row · len + column`, or the token's index
+    ///   in packed sequences
     ///
     /// # Panics
-    /// If there is a next-sentence head and the encoder has no pooler.
+    /// If the model has a next-sentence head and its encoder no pooler.
     pub fn forward(&self, input: BertInput, masked_positions: Tensor<1, Int>) -> PreTrainingLogits {
         let (mut tokens, [n_masked]) = (masked_positions.clone(), masked_positions.dims());
         if self.next_sentence.is_some() {

@@ -35,7 +35,7 @@ impl Activation {
     /// The activation of `gate` times `x`: the middle of a gated feed-forward network (Shazeer 2020, eq. 5).
     ///
     /// # Shapes
-    /// - `gate`, `x`: the same, any; returns the same
+    /// - `gate`, `x`: the same shape, any; returns the same shape
     pub fn gated<const D: usize>(self, gate: Tensor<D>, x: Tensor<D>) -> Tensor<D> {
         match self {
             Self::Gelu => ops::gated(gate, x, Gate::Gelu),

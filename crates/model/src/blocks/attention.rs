@@ -14,25 +14,25 @@ use std::borrow::Cow;
 pub struct MultiHeadAttentionConfig {
     /// Features of the input and of the output.
     pub d_model: usize,
-    /// Heads that attend side by side.
+    /// Parallel heads.
     pub n_heads: usize,
-    /// Features of a query and a key in one head.
+    /// Features of a query and of a key in one head.
     pub d_k: usize,
     /// Features of a value in one head.
     pub d_v: usize,
-    /// Heads of keys and values, each shared by as many heads of queries: fewer of them make smaller caches (Ainslie et
-    /// al. 2023, "GQA"; Shazeer 2019 with one).
+    /// Heads of keys and values, each shared by equally many heads of queries. Fewer of them make smaller caches
+    /// (Ainslie et al. 2023, "GQA"; with one, Shazeer 2019).
     pub n_kv_heads: usize,
     /// Whether the maps to queries, keys and values have biases.
     pub input_bias: bool,
     /// Whether the output map has a bias.
     pub output_bias: bool,
-    /// Rotary positions, by which the queries and keys of self-attention are turned.
+    /// Rotary positions, which rotate the queries and keys of self-attention.
     pub rotary: Option<Rotary>,
     /// [Relative positions](RelativePositions) of self-attention.
     pub relative: Option<RelativeConfig>,
-    /// Whether scores of self-attention fall with the distance, by a slope of each head (Press et al. 2022, "ALiBi"). It is a
-    /// bias of the scores, so attention is composed on every device.
+    /// Whether scores of self-attention decrease with the distance, with a slope of its own for each head (Press et al.
+    /// 2022, "ALiBi"). This is a bias of the scores, so attention is composed on every device.
     pub alibi: bool,
     /// Dropout on the attention probabilities.
     pub dropout: f64,
@@ -64,49 +64,49 @@ impl MultiHeadAttentionConfig {
         }
     }
 
-    /// Heads of one width, whatever the model's: `n_heads · d_head` need not be `d_model`.
+    /// Sets the width of the heads; `n_heads · d_head` may differ from `d_model`.
     pub fn of_heads(d_model: usize, n_heads: usize, d_head: usize) -> Self {
         Self { d_model, ..Self::new(n_heads * d_head, n_heads) }
     }
 
-    /// Other widths for keys and values.
+    /// Sets the widths of keys and values.
     pub fn with_widths(mut self, d_k: usize, d_v: usize) -> Self {
         (self.d_k, self.d_v) = (d_k, d_v);
         self
     }
 
-    /// Fewer heads of keys and values, see [`n_kv_heads`](Self::n_kv_heads).
+    /// Sets the number of heads of keys and values, see [`n_kv_heads`](Self::n_kv_heads).
     pub fn with_kv_heads(mut self, n_kv_heads: usize) -> Self {
         self.n_kv_heads = n_kv_heads;
         self
     }
 
-    /// Biases in the maps to queries, keys and values, and in the output map, or none.
+    /// Sets whether the maps to queries, keys and values have biases, and whether the output map has one.
     pub fn with_biases(mut self, input: bool, output: bool) -> Self {
         (self.input_bias, self.output_bias) = (input, output);
         self
     }
 
-    /// Rotary positions, of [`RotaryConfig::init`](super::RotaryConfig::init) with this `d_k`: a clone of the same for all
-    /// layers.
+    /// Sets rotary positions, made by [`RotaryConfig::init`](super::RotaryConfig::init) with this `d_k`; clone one
+    /// value for all layers.
     pub fn with_rotary(mut self, rotary: Rotary) -> Self {
         self.rotary = Some(rotary);
         self
     }
 
-    /// Relative positions.
+    /// Sets relative positions.
     pub fn with_relative(mut self, relative: RelativeConfig) -> Self {
         self.relative = Some(relative);
         self
     }
 
-    /// Scores that fall with the distance, see [`alibi`](Self::alibi).
+    /// Sets scores that decrease with the distance, see [`alibi`](Self::alibi).
     pub fn with_alibi(mut self) -> Self {
         self.alibi = true;
         self
     }
 
-    /// Dropout on the probabilities.
+    /// Sets the dropout on the probabilities.
     pub fn with_dropout(mut self, dropout: f64) -> Self {
         self.dropout = dropout;
         self
@@ -115,7 +115,7 @@ impl MultiHeadAttentionConfig {
     /// A new block.
     ///
     /// # Panics
-    /// If `n_kv_heads` does not divide `n_heads`, or more features are turned than a key has.
+    /// If `n_kv_heads` does not divide `n_heads`, or more features are rotated than a key has.
     pub fn init(&self, init: &mut ParamInit) -> MultiHeadAttention {
         let Self { d_model, n_heads, d_k, d_v, n_kv_heads, input_bias, output_bias, dropout, .. } = *self;
         assert!(
@@ -123,7 +123,7 @@ impl MultiHeadAttentionConfig {
             "{n_heads} heads of queries cannot share {n_kv_heads} heads of keys and values"
         );
         if let Some(rotary) = &self.rotary {
-            assert!(rotary.width() <= d_k, "keys of {d_k} features, of which {} are turned", rotary.width());
+            assert!(rotary.width() <= d_k, "keys of {d_k} features, of which {} are rotated", rotary.width());
         }
         MultiHeadAttention {
             query: Linear::with_bias(input_bias, d_model, n_heads * d_k, init),
@@ -143,9 +143,9 @@ impl MultiHeadAttentionConfig {
 /// Multi-head attention, `Concat(head₁ … headₕ)·Wᴼ` with
 /// `headᵢ = Attention(Q·Wᵢ^Q, K·Wᵢ^K, V·Wᵢ^V)` (Vaswani et al. 2017, §3.2.2).
 ///
-/// With rotary positions, queries and keys of self-attention are turned by the positions that the mask tells
-/// ([`AttentionMask::query_positions`]), and a cache holds turned keys. In cross-attention, where queries and keys are
-/// of different sequences, nothing is turned.
+/// Rotary positions rotate queries and keys of self-attention by their positions ([`AttentionMask::query_positions`]),
+/// and a cache holds rotated keys. In cross-attention, where queries and keys are of different sequences, nothing is
+/// rotated.
 #[derive(Module, Debug)]
 pub struct MultiHeadAttention {
     /// `[d_model, n_heads · d_k]`
@@ -161,28 +161,28 @@ pub struct MultiHeadAttention {
     dropout: f64,
     #[module(skip)]
     rotary: Option<Rotary>,
-    /// Vectors of distances, if there are such.
+    /// Relative positions, if there are any.
     pub relative: Option<RelativePositions>,
-    /// Each head's slope, of ALiBi.
+    /// Each head's slope, for ALiBi.
     #[module(skip)]
     pub(super) alibi: Option<Vec<f32>>,
 }
 
 impl MultiHeadAttention {
-    /// The keys and values of a memory for the queries to come, a row a sequence: see
-    /// [`KeyValueCache::of_memory`] for its shapes. With such a cache, no memory is given any more.
+    /// The keys and values of a memory for later queries, one sequence a row: see [`KeyValueCache::of_memory`] for its
+    /// shapes. Calls with such a cache need no memory.
     pub fn remember(&self, memory: Tensor<3>, lengths: &[usize]) -> KeyValueCache {
         let keys = self.split_heads(self.key.forward(memory.clone()), self.n_kv_heads, None);
         let values = self.split_heads(self.value.forward(memory), self.n_kv_heads, None);
         KeyValueCache::of_memory([keys, values], lengths)
     }
 
-    /// Whether its positions are a bias of the scores.
+    /// Whether its positions act as a bias of the scores.
     fn is_biased(&self) -> bool {
         self.relative.is_some() || self.alibi.is_some()
     }
 
-    /// The mask with the positions' bias.
+    /// The mask, with the bias of the positions added.
     fn biased(&self, mask: AttentionMask, query: &Tensor<4>, distances: &Tensor<4, Int>) -> AttentionMask {
         let relative = self.relative.as_ref().map(|relative| relative.scores(query.clone(), distances));
         let alibi = self.alibi.as_ref().map(|slopes| alibi_bias(slopes, distances));
@@ -193,7 +193,7 @@ impl MultiHeadAttention {
         }
     }
 
-    /// `[batch, len, n_heads · d]` → `[batch, n_heads, len, d]`, turned by the positions where there are any.
+    /// `[batch, len, n_heads · d]` → `[batch, n_heads, len, d]`, rotated if there are rotary positions.
     fn split_heads(&self, x: Tensor<3>, n_heads: usize, positions: Option<&TokenPositions>) -> Tensor<4> {
         let [batch, len, width] = x.dims();
         let x = x.reshape([batch, len, n_heads, width / n_heads]);
@@ -222,7 +222,7 @@ impl Attention for MultiHeadAttention {
         };
         let positions = self.rotary.as_ref().filter(|_| !is_cross).map(|_| {
             let of_queries = mask.query_positions(q_len, k_len);
-            // The new keys are the queries' tokens, unless the queries are some tokens' alone.
+            // The new keys are those of the queries' tokens, unless only some tokens are queries.
             let of_keys = if some_tokens { mask.key_positions(k_len) } else { of_queries.clone() };
             [of_queries, of_keys]
         });
@@ -277,8 +277,8 @@ impl Attention for MultiHeadAttention {
     }
 }
 
-/// The mask for the wanted tokens as the only queries. None if all tokens are queries, of whose contexts the wanted ones are
-/// picked afterwards: fused attention knows no positions of some tokens, and the other inputs gain little.
+/// The mask if only the wanted tokens are queries. None if all tokens are queries and the wanted contexts are selected
+/// afterwards: fused attention cannot handle positions of some tokens, and the other inputs gain little.
 fn wanted_alone(input: &AttentionInput<'_>) -> Option<AttentionMask> {
     let AttentionInput { memory, mask, cache, wanted, need_weights, .. } = input;
     let numbers = wanted.as_ref()?.numbers.clone()?;

@@ -4,44 +4,44 @@ use burn::module::{Module, ModuleDisplay};
 use burn::tensor::{Device, Int, Tensor};
 use std::sync::Arc;
 
-/// An attention as a layer sees it: the one piece to implement for another attention.
+/// The trait to implement for a custom attention: the attention as a layer sees it.
 pub trait Attention: Module + ModuleDisplay + Sync + 'static {
-    /// Lets each query look at the positions of the memory that the mask shows it.
+    /// Computes the context of each query over the positions that the mask lets it see.
     ///
-    /// An encoder gives neither a memory nor a cache, so an attention for encoders alone may leave them unread.
-    /// [`AttentionOutput::new`] takes the context of all queries and picks those that are wanted.
+    /// An encoder passes neither a memory nor a cache, so an attention for encoders only may ignore both.
+    /// [`AttentionOutput::new`] takes the context of all queries and selects the wanted ones.
     fn forward(&self, input: AttentionInput<'_>) -> AttentionOutput;
 
-    /// Whether the input may be packed, `[1, n_tokens, d_model]` with [`AttentionMask::packing`], and is faster so than
-    /// padded. If an attention says no, as it does unless implemented, the model pads its input.
+    /// Whether the attention accepts packed input, `[1, n_tokens, d_model]` with [`AttentionMask::packing`], and is
+    /// faster with it. If not, as by default, the model pads its input.
     fn takes_packed(&self) -> bool {
         false
     }
 
-    /// Its linear maps by name: those that adapters are attached to and that may multiply in 8 bits. None
-    /// unless implemented.
+    /// Its linear maps by name, which can have adapters and be quantised to 8 bits. None by default.
     fn linears_mut(&mut self) -> Vec<(&'static str, &mut Linear)> {
         Vec::new()
     }
 }
 
-/// What an attention works on: self-, cross- and causal attention, padded or packed, with or without a cache.
+/// The input of an attention: self-, cross- or causal attention, padded or packed, with or without a cache.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct AttentionInput<'a> {
-    /// The states that look, `[batch, q_len, d_model]`.
+    /// The states that queries are made of, `[batch, q_len, d_model]`.
     pub queries: Tensor<3>,
-    /// The states they look at in cross-attention, `[batch, k_len, d_model]`; none in self-attention, where they look at
-    /// the queries themselves, or at the memory that the cache [holds](KeyValueCache::is_memory).
+    /// The states that keys and values are made of in cross-attention, `[batch, k_len, d_model]`. None in
+    /// self-attention, where these are the queries' states, and if the cache [holds](KeyValueCache::is_memory) a
+    /// memory.
     pub memory: Option<Tensor<3>>,
-    /// What each query sees. With a cache it is about all keys: those of the cache, then those of the queries.
+    /// What each query sees. With a cache, the mask covers all keys: those of the cache, then those of the queries.
     pub mask: &'a AttentionMask,
-    /// The keys and values of earlier calls: in self-attention those of the queries are added to them, in
-    /// cross-attention those of the memory are computed once.
+    /// The keys and values of earlier calls. Self-attention adds those of the queries; cross-attention computes those
+    /// of the memory once.
     pub cache: Option<&'a mut KeyValueCache>,
-    /// The queries whose context is wanted; none: all of them.
+    /// The queries whose context is wanted; none: all queries.
     pub wanted: Option<&'a WantedTokens>,
-    /// Whether the attention's probabilities are wanted as well.
+    /// Whether the attention probabilities are wanted as well.
     pub need_weights: bool,
 }
 
@@ -51,43 +51,44 @@ impl<'a> AttentionInput<'a> {
         Self { queries, memory: None, mask, cache: None, wanted: None, need_weights: false }
     }
 
-    /// Cross-attention: the queries look at these states.
+    /// Cross-attention to the states `memory`.
     pub fn with_memory(mut self, memory: Tensor<3>) -> Self {
         self.memory = Some(memory);
         self
     }
 
-    /// Keeps keys and values for the calls to come.
+    /// Keeps keys and values in `cache` for later calls.
     pub fn with_cache(mut self, cache: &'a mut KeyValueCache) -> Self {
         self.cache = Some(cache);
         self
     }
 
-    /// Asks for the context of these queries alone.
+    /// Restricts the output to the context of these queries.
     pub fn with_wanted(mut self, wanted: &'a WantedTokens) -> Self {
         self.wanted = Some(wanted);
         self
     }
 
-    /// Asks for the probabilities as well.
+    /// Asks for the attention probabilities as well.
     pub fn with_weights(mut self) -> Self {
         self.need_weights = true;
         self
     }
 }
 
-/// What an attention returns.
+/// The output of an attention.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct AttentionOutput {
-    /// `[batch, q_len, d_model]`; of `n` wanted tokens `[1, n, d_model]`.
+    /// `[batch, q_len, d_model]`, or `[1, n, d_model]` for `n` wanted tokens.
     pub context: Tensor<3>,
-    /// Of all queries `[batch, n_heads, q_len, k_len]`, if they were asked for and the attention has such.
+    /// The probabilities of all queries, `[batch, n_heads, q_len, k_len]`, if they were asked for and the attention has
+    /// any.
     pub weights: Option<Tensor<4>>,
 }
 
 impl AttentionOutput {
-    /// The context of all queries, of which those that are wanted are picked.
+    /// Takes the context of all queries and selects the wanted ones.
     ///
     /// # Shapes
     /// - `context`: `[batch, q_len, d_model]`
@@ -95,19 +96,19 @@ impl AttentionOutput {
         Self { context: WantedTokens::pick(wanted, context), weights: None }
     }
 
-    /// The probabilities, if there are any.
+    /// Sets the probabilities.
     pub fn with_weights(self, weights: Option<Tensor<4>>) -> Self {
         Self { weights, ..self }
     }
 }
 
-/// Some tokens of a batch, if the outputs of the others are not needed.
+/// Some tokens of a batch, for when the outputs of the others are not needed.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct WantedTokens {
-    /// `[n]`, each `row · len + column`, of packed sequences the token's number.
+    /// `[n]`: each is `row · len + column`, or the token's index in packed sequences.
     pub tokens: Tensor<1, Int>,
-    /// The same of packed sequences in ascending order, on the host.
+    /// The same indices on the host, in ascending order, for packed sequences.
     pub numbers: Option<Arc<[usize]>>,
 }
 
@@ -117,7 +118,7 @@ impl WantedTokens {
         Self { tokens, numbers: None }
     }
 
-    /// Tokens of packed sequences, in ascending order: the attention then need not work on the others.
+    /// Tokens of packed sequences, in ascending order, so that the attention can skip the others.
     ///
     /// # Panics
     /// If they are not in ascending order.
@@ -135,7 +136,7 @@ impl WantedTokens {
         x.reshape([batch * len, d]).select(0, self.tokens.clone()).unsqueeze_dim::<3>(0)
     }
 
-    /// [`select`](Self::select), or all where no tokens are named.
+    /// [`select`](Self::select), or all tokens if none are named.
     pub(super) fn pick(wanted: Option<&Self>, x: Tensor<3>) -> Tensor<3> {
         match wanted {
             Some(wanted) => wanted.select(x),

@@ -3,16 +3,16 @@ use crate::ops::AttentionMask;
 use burn::module::Module;
 use burn::tensor::Tensor;
 
-/// A stack of decoder layers, with a last normalisation where the layers normalise first.
+/// A stack of decoder layers, with a final normalisation if the layers are pre-norm.
 #[derive(Module, Debug)]
 pub struct Decoder<A: Attention, C: Attention = A> {
     /// From the first layer to the last.
     pub layers: Vec<DecoderLayer<A, C>>,
-    /// The normalisation of the last layer's output.
+    /// Normalises the last layer's output.
     pub final_norm: Option<LayerNorm>,
 }
 
-/// What the decoder returns.
+/// The output of the decoder.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct DecoderOutput {
@@ -36,14 +36,15 @@ impl<A: Attention, C: Attention> Decoder<A, C> {
         })
     }
 
-    /// With `caches`, one of each layer, `x` holds the new tokens only, and the keys and values of the memory are computed
-    /// by the first call, if they are not there yet: then there need be no memory. `need_weights` asks for the last layer's attention to the memory.
+    /// With `caches`, one a layer, `x` holds only the new tokens, and the first call computes the keys and values of
+    /// the memory unless the caches have them; then `memory` may be none. `need_weights` asks for the last layer's
+    /// attention to the memory.
     ///
     /// # Shapes
     /// - `x`: `[batch, q_len, d_model]`; `memory`: `[batch, k_len, d_model]`
     ///
     /// # Panics
-    /// If there are caches, but not as many as layers.
+    /// If there are caches, but not one for each layer.
     pub fn forward(
         &self,
         mut x: Tensor<3>,

@@ -9,7 +9,7 @@ use burn::module::Module;
 use burn::tensor::Tensor;
 
 impl EncoderLayerConfig {
-    /// A decoder's layer around two attentions: to the target's own tokens, and to the memory.
+    /// A decoder layer around two attentions: to the target's own tokens, and to the memory.
     pub fn init_decoder<A: Attention, C: Attention>(
         &self,
         attention: A,
@@ -37,20 +37,20 @@ impl EncoderLayerConfig {
 /// A Transformer decoder layer: attention to the target's own tokens, attention to the encoder's states, and a
 /// feed-forward network, each with dropout, a residual connection and a normalisation (Vaswani et al. 2017, §3.1).
 ///
-/// Whether the first attention sees later tokens, the mask says.
+/// The mask decides whether the first attention sees later tokens.
 #[derive(Module, Debug)]
 pub struct DecoderLayer<A: Attention, C: Attention = A> {
-    /// The first sub-layer: the target looks at itself.
+    /// The first sub-layer: attention to the target's own tokens.
     pub attention: A,
-    /// The normalisation of the first sub-layer, in either placement.
+    /// The normalisation of the first sub-layer, pre-norm or post-norm.
     pub attention_norm: LayerNorm,
-    /// The second sub-layer: the target looks at the memory.
+    /// The second sub-layer: attention to the memory.
     pub cross_attention: C,
-    /// The normalisation of the second sub-layer, in either placement.
+    /// The normalisation of the second sub-layer, pre-norm or post-norm.
     pub cross_attention_norm: LayerNorm,
     /// The third sub-layer.
     pub feed_forward: FeedForward,
-    /// The normalisation of the third sub-layer, in either placement.
+    /// The normalisation of the third sub-layer, pre-norm or post-norm.
     pub feed_forward_norm: LayerNorm,
     attention_output_dropout: f64,
     feed_forward_output_dropout: f64,
@@ -60,17 +60,17 @@ pub struct DecoderLayer<A: Attention, C: Attention = A> {
     cross_attention_type: PartType<C>,
 }
 
-/// What a decoder's layer works on.
+/// The input of a decoder layer.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct DecoderLayerInput<'a> {
     /// The target's states, `[batch, q_len, d_model]`.
     pub x: Tensor<3>,
-    /// What they see of each other; with a cache it is about all tokens so far.
+    /// What they see of each other; with a cache, the mask covers all tokens so far.
     pub mask: &'a AttentionMask,
     /// The encoder's states, `[batch, k_len, d_model]`; none if the cache has their keys and values.
     pub memory: Option<Tensor<3>>,
-    /// What the target sees of the memory: [`Counts`](crate::ops::Queries::Counts) of queries if both are packed.
+    /// What the target sees of the memory: with [`Counts`](crate::ops::Queries::Counts) of queries if both are packed.
     pub memory_mask: &'a AttentionMask,
     /// The layer's keys and values of earlier calls.
     pub cache: Option<&'a mut LayerCache>,
@@ -79,7 +79,7 @@ pub struct DecoderLayerInput<'a> {
 }
 
 impl<'a> DecoderLayerInput<'a> {
-    /// All of the target's tokens, without a cache.
+    /// All tokens of the target, without a cache.
     pub fn new(
         x: Tensor<3>,
         mask: &'a AttentionMask,
@@ -89,7 +89,7 @@ impl<'a> DecoderLayerInput<'a> {
         Self { x, mask, memory, memory_mask, cache: None, need_weights: false }
     }
 
-    /// Keeps keys and values for the calls to come.
+    /// Keeps keys and values in `cache` for later calls.
     pub fn with_cache(self, cache: Option<&'a mut LayerCache>) -> Self {
         Self { cache, ..self }
     }
@@ -100,33 +100,33 @@ impl<'a> DecoderLayerInput<'a> {
     }
 }
 
-/// What a decoder's layer returns.
+/// The output of a decoder layer.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct DecoderLayerOutput {
     /// `[batch, q_len, d_model]`
     pub x: Tensor<3>,
-    /// Of the attention to the memory, `[batch, n_heads, q_len, k_len]`, if asked for.
+    /// The probabilities of the attention to the memory, `[batch, n_heads, q_len, k_len]`, if asked for.
     pub weights: Option<Tensor<4>>,
 }
 
-/// The keys and values of a decoder's layer.
+/// The keys and values of a decoder layer.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct LayerCache {
-    /// Of the target's tokens so far: it grows.
+    /// Those of the target's tokens so far, which grow.
     pub own: KeyValueCache,
-    /// Of the memory: computed by the first call, if it was not before.
+    /// Those of the memory, which the first call computes if they are not there yet.
     pub memory: KeyValueCache,
 }
 
 impl LayerCache {
-    /// The keys and values of a memory, and nothing written yet.
+    /// The keys and values of a memory, with no target tokens yet.
     pub fn new(memory: KeyValueCache) -> Self {
         Self { own: KeyValueCache::of_rows(memory.lengths().len()), memory }
     }
 
-    /// Row `i` goes on where row `rows[i]` was. A row may be named several times, or not at all.
+    /// Row `i` continues row `rows[i]`. A row may be named several times, or not at all.
     ///
     /// # Panics
     /// If there is no such row.
@@ -135,10 +135,10 @@ impl LayerCache {
         self.memory.select(rows);
     }
 
-    /// Puts another cache's rows behind these, of any lengths.
+    /// Appends another cache's rows, of any lengths.
     ///
     /// # Panics
-    /// If it is of another layer, by its heads or widths.
+    /// If the other cache is of a layer with other heads or widths.
     pub fn join(&mut self, other: Self) {
         self.own.join(other.own);
         self.memory.join(other.memory);
@@ -200,7 +200,7 @@ mod tests {
         config.init_decoder(own, cross, init)
     }
 
-    /// What is zero stays zero under dropout.
+    /// Zeros stay zero under dropout.
     fn silence(map: &mut Linear) {
         map.weight = Param::from_tensor(map.weight.val().zeros_like());
     }

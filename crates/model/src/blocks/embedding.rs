@@ -5,12 +5,12 @@ use burn::tensor::{Int, Tensor};
 /// A table of vectors, looked up by index.
 #[derive(Module, Debug)]
 pub struct Embedding {
-    /// `[n, d]`: one row an index.
+    /// `[n, d]`: one row for each index.
     pub weight: Param<Tensor<2>>,
 }
 
 impl Embedding {
-    /// A new table of `n` vectors of `d` features, truncated-normal.
+    /// A new table of `n` vectors of `d` features, initially truncated-normal.
     pub fn new(n: usize, d: usize, init: &mut ParamInit) -> Self {
         Self { weight: init.truncated_normal([n, d]) }
     }

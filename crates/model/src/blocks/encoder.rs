@@ -3,20 +3,19 @@ use crate::ops::{self, AttentionMask};
 use burn::module::Module;
 use burn::tensor::Tensor;
 
-/// A stack of encoder layers, applied once or several times over, with a last normalisation where the layers normalise first.
+/// A stack of encoder layers, applied once or several times, with a final normalisation if the layers are pre-norm.
 #[derive(Module, Debug)]
 pub struct Encoder<A: Attention> {
     /// From the first layer to the last.
     pub layers: Vec<EncoderLayer<A>>,
-    /// The normalisation of the last layer's output; pre-norm stacks need it, post-norm have none.
+    /// Normalises the last layer's output; pre-norm stacks need it, post-norm stacks have none.
     pub final_norm: Option<LayerNorm>,
-    /// How many times `layers` are applied, each time to what they returned: more than once where one set of
-    /// parameters stands for many layers, as in ALBERT (Lan et al. 2020, §3.1).
+    /// How many times `layers` are applied, each time to the previous output: more than once if layers share
+    /// parameters, as in ALBERT (Lan et al. 2020, §3.1).
     pub repeats: usize,
-    /// Whether training [recomputes](ops::recompute) each layer in the backward pass, so that of the forward pass
-    /// only the layers' inputs are kept. The results are the same; it needs a device that
-    /// [can](ops::can_recompute). If attentions are traced or the
-    /// mask has a [bias](AttentionMask::bias), the layers are kept all the same.
+    /// Whether training [recomputes](ops::recompute) each layer in the backward pass, so that only the layers' inputs
+    /// are kept from the forward pass. The results are the same. The device has to [support](ops::can_recompute) it.
+    /// Layers are not recomputed if attention probabilities are traced or the mask has a [bias](AttentionMask::bias).
     pub recompute: bool,
 }
 
@@ -29,10 +28,10 @@ pub struct EncoderTrace {
     pub attentions: bool,
 }
 
-/// What the encoder returns.
+/// The output of the encoder.
 #[derive(Debug, Clone)]
 pub struct EncoderOutput {
-    /// The last states, `[batch, len, d_model]`; of `n` tokens alone `[1, n, d_model]`.
+    /// The last states, `[batch, len, d_model]`, or `[1, n, d_model]` for `n` wanted tokens.
     pub last_hidden_state: Tensor<3>,
     /// `n_layers + 1` tensors `[batch, len, d_model]`, the embeddings first; empty unless traced.
     pub hidden_states: Vec<Tensor<3>>,
@@ -52,7 +51,8 @@ impl<A: Attention> Encoder<A> {
         })
     }
 
-    /// With `wanted` the last states are those of these tokens alone, and the last layer works on no others where it can.
+    /// With `wanted`, the last states are those of these tokens only, and the last layer skips the other tokens where
+    /// it can.
     ///
     /// # Shapes
     /// - `x`: `[batch, len, d_model]`
@@ -71,7 +71,7 @@ impl<A: Attention> Encoder<A> {
                 hidden_states.push(x.clone());
             }
             let wanted = wanted.filter(|_| layers.peek().is_none());
-            // The gradient of a bias would not leave the recomputation.
+            // The gradient of a bias would be lost in the recomputation.
             if self.recompute && !trace.attentions && mask.bias.is_none() {
                 x = recomputed(layer, x, mask, wanted);
                 continue;
@@ -92,7 +92,7 @@ impl<A: Attention> Encoder<A> {
     }
 }
 
-/// The layer's output, to be computed again in the backward pass.
+/// A layer's output, which the backward pass recomputes.
 fn recomputed<A: Attention>(
     layer: &EncoderLayer<A>,
     x: Tensor<3>,
@@ -154,7 +154,7 @@ mod tests {
         }
     }
 
-    /// The logits, and all parameters' gradients where they have one.
+    /// The logits, and the gradients of all parameters that have one.
     fn results<A: Attention>(
         model: &BertForPreTraining<A>,
         input: BertInput,

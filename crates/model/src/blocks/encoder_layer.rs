@@ -15,14 +15,14 @@ pub struct EncoderLayerConfig {
     pub attention_output_dropout: f64,
     /// Dropout on the feed-forward network's output.
     pub feed_forward_output_dropout: f64,
-    /// Before or after the sub-layers.
+    /// Where the sub-layers normalise.
     pub norm: NormPlacement,
     /// Added to the variance in the normalisations.
     pub layer_norm_eps: f64,
 }
 
 impl EncoderLayerConfig {
-    /// A layer around `attention`, which is any block that implements [`Attention`].
+    /// A layer around `attention`, any block that implements [`Attention`].
     pub fn init<A: Attention>(&self, attention: A, init: &mut ParamInit) -> EncoderLayer<A> {
         let d_model = self.feed_forward.d_model;
         EncoderLayer {
@@ -44,11 +44,11 @@ impl EncoderLayerConfig {
 pub struct EncoderLayer<A: Attention> {
     /// The first sub-layer.
     pub attention: A,
-    /// The normalisation of the first sub-layer, in either placement.
+    /// The normalisation of the first sub-layer, pre-norm or post-norm.
     pub attention_norm: LayerNorm,
     /// The second sub-layer.
     pub feed_forward: FeedForward,
-    /// The normalisation of the second sub-layer, in either placement.
+    /// The normalisation of the second sub-layer, pre-norm or post-norm.
     pub feed_forward_norm: LayerNorm,
     attention_output_dropout: f64,
     feed_forward_output_dropout: f64,
@@ -58,13 +58,14 @@ pub struct EncoderLayer<A: Attention> {
 }
 
 impl<A: Attention> EncoderLayer<A> {
-    /// The layer's output in place of the context, with the attention's weights if they are asked for.
+    /// Returns the layer's output as the context, with the attention probabilities if they are asked for.
     ///
-    /// If only some tokens are wanted, the output is theirs alone: the attention may still look at the others, but the
-    /// rest of the layer, five sixths of its work, leaves them out. The memory of cross-attention is not normalised here.
+    /// If only some tokens are wanted, the output holds only these: the attention may still look at the others, but the
+    /// rest of the layer, five sixths of its work, skips them. This function does not normalise the memory of
+    /// cross-attention.
     ///
     /// # Shapes
-    /// - returns `[batch, q_len, d_model]`; of `n` wanted tokens `[1, n, d_model]`
+    /// - returns `[batch, q_len, d_model]`, or `[1, n, d_model]` for `n` wanted tokens
     pub fn forward(&self, input: AttentionInput<'_>) -> AttentionOutput {
         let (x, wanted) = (input.queries.clone(), input.wanted);
         let around = |norm, dropout| SubLayer { placement: self.norm, norm, dropout };
@@ -112,7 +113,7 @@ mod tests {
             run() != run()
         };
         for norm in [NormPlacement::Post, NormPlacement::Pre] {
-            // What is zero stays zero under dropout.
+            // Zeros stay zero under dropout.
             assert!(is_random(0.5, 0.0, |layer| &mut layer.feed_forward.down, norm));
             assert!(!is_random(0.0, 0.5, |layer| &mut layer.feed_forward.down, norm));
             assert!(is_random(0.0, 0.5, |layer| &mut layer.attention.output, norm));

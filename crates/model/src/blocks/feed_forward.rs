@@ -9,11 +9,11 @@ use burn::tensor::Tensor;
 pub struct FeedForwardConfig {
     /// Features of the input and of the output.
     pub d_model: usize,
-    /// Features in between, usually `4 · d_model`.
+    /// Features of the inner layer, usually `4 · d_model`.
     pub d_ff: usize,
-    /// The non-linearity in between.
+    /// The non-linearity of the inner layer.
     pub activation: Activation,
-    /// Whether the non-linearity acts on a map of its own, which is then multiplied with the other: SwiGLU with
+    /// Whether the non-linearity acts on a separate map, whose output is multiplied with the other's: SwiGLU with
     /// [`Activation::Silu`], GeGLU with [`Activation::Gelu`].
     pub gated: bool,
     /// Whether the maps have biases.
@@ -23,24 +23,24 @@ pub struct FeedForwardConfig {
 }
 
 impl FeedForwardConfig {
-    /// The original one: no gate, biases, and no dropout.
+    /// The original network: no gate, with biases, without dropout.
     pub fn new(d_model: usize, d_ff: usize, activation: Activation) -> Self {
         Self { d_model, d_ff, activation, gated: false, bias: true, dropout: 0.0 }
     }
 
-    /// With a gate.
+    /// Adds a gate.
     pub fn with_gate(mut self) -> Self {
         self.gated = true;
         self
     }
 
-    /// Without biases.
+    /// Removes the biases.
     pub fn without_bias(mut self) -> Self {
         self.bias = false;
         self
     }
 
-    /// Dropout after the non-linearity.
+    /// Sets the dropout after the non-linearity.
     pub fn with_dropout(mut self, dropout: f64) -> Self {
         self.dropout = dropout;
         self
@@ -60,15 +60,15 @@ impl FeedForwardConfig {
     }
 }
 
-/// The position-wise feed-forward network, `f(x·W₁ + b₁)·W₂ + b₂` (Vaswani et al. 2017, eq. 2), or with a gate
-/// `(f(x·V) ⊙ x·W₁)·W₂` (Shazeer 2020, "GLU Variants Improve Transformer", eq. 6).
+/// The position-wise feed-forward network, `f(x·W₁ + b₁)·W₂ + b₂` (Vaswani et al. 2017, eq. 2), or `(f(x·V) ⊙ x·W₁)·W₂`
+/// with a gate (Shazeer 2020, "GLU Variants Improve Transformer", eq. 6).
 #[derive(Module, Debug)]
 pub struct FeedForward {
     /// `[d_model, d_ff]`
     pub up: Linear,
     /// `[d_ff, d_model]`
     pub down: Linear,
-    /// `[d_model, d_ff]`, what the non-linearity acts on, if there is a gate.
+    /// `[d_model, d_ff]`, the map that the non-linearity acts on, if there is a gate.
     pub gate: Option<Linear>,
     #[module(skip)]
     activation: Activation,

@@ -1,7 +1,7 @@
 use crate::ops::{self, Int8Weight, PackedWeight};
 use burn::tensor::Tensor;
 
-/// The matrix of a linear map that does not change any more, laid out for many products: for inference.
+/// The matrix of a linear map that is no longer trained, stored for fast inference.
 #[derive(Debug, Clone)]
 pub struct InferenceWeight(Form);
 
@@ -12,20 +12,20 @@ enum Form {
 }
 
 impl InferenceWeight {
-    /// In the order in which products read it, see [`ops::linear_packed`].
+    /// Stored in the order in which products read it, see [`ops::linear_packed`].
     ///
     /// # Shapes
-    /// - `weight`: `[d_in, d_out]`, with any strides: a table of embeddings is transposed for it
+    /// - `weight`: `[d_in, d_out]`, with any strides, such as a transposed table of embeddings
     pub fn packed(weight: Tensor<2>) -> Self {
         Self(Form::Packed(Box::new(PackedWeight::new(weight))))
     }
 
-    /// In 8 bits, see [`ops::linear_int8`]. Shapes as in [`packed`](Self::packed).
+    /// Quantised to 8 bits, see [`ops::linear_int8`]. Shapes are those of [`packed`](Self::packed).
     pub fn int8(weight: Tensor<2>) -> Self {
         Self(Form::Int8(Int8Weight::quantize(weight)))
     }
 
-    /// Whether it multiplies in 8 bits.
+    /// Whether it is quantised to 8 bits.
     pub fn is_int8(&self) -> bool {
         matches!(self.0, Form::Int8(_))
     }

@@ -2,12 +2,12 @@ use crate::ops::{self, AttentionMask, KeyValueStore, Packing, Queries};
 use burn::tensor::Tensor;
 use std::sync::Arc;
 
-/// The keys and values of one attention, kept from call to call, so that decoding computes those of new tokens only.
+/// The keys and values of one attention, kept between calls, so that decoding computes only those of new tokens.
 ///
-/// A row is a sequence: one of a batch, or one of those that are packed. Each has a list of its tokens, whose keys and
-/// values lie in a common store. So rows may have different lengths, [`select`](Self::select) makes several rows go on
-/// from one without copying its keys, rows that began at another time [join](Self::join) them, and beams share what their
-/// source's memory came to. What no row needs any more is removed from time to time.
+/// A row is one sequence of a padded or packed batch. Each row has a list of its tokens, whose keys and values lie in a
+/// common store. So rows may have different lengths, several rows can [continue](Self::select) one row without a copy
+/// of its keys, rows that began at another time can [join](Self::join), and beams share the keys and values of their
+/// source. From time to time, what no row refers to is removed.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -32,51 +32,51 @@ pub struct KeyValueCache {
     store: Option<KeyValueStore>,
     /// The places of each row's tokens in the store.
     rows: Vec<Arc<Vec<u32>>>,
-    /// Whether it holds a memory that does not change: that of cross-attention.
+    /// Whether it holds a memory that does not change, as in cross-attention.
     is_memory: bool,
-    /// At how many places of the store it is time to look for those that no row has.
+    /// The size of the store at which unused places are next looked for.
     next_sweep: usize,
 }
 
-/// Places in the store before any are looked for that no row has.
+/// The smallest store, in places, whose unused places are looked for.
 const FIRST_SWEEP: usize = 4096;
 
 impl KeyValueCache {
-    /// An empty one.
+    /// An empty cache.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// One of as many rows, none of which has a token yet. It can be [selected](Self::select) from and [joined](Self::join).
+    /// A cache of as many rows without tokens. It can be [selected](Self::select) from and [joined](Self::join).
     pub fn of_rows(n_rows: usize) -> Self {
         Self { rows: vec![Arc::default(); n_rows], ..Self::default() }
     }
 
-    /// How many tokens the longest row has: where a batch's next tokens stand if all rows are of one length.
+    /// The number of tokens in the longest row: the position of a batch's next tokens if all rows are of one length.
     pub fn len(&self) -> usize {
         self.rows.iter().map(|row| row.len()).max().unwrap_or(0)
     }
 
-    /// How many tokens each row has: where each row's next token stands.
+    /// The number of tokens in each row: the position of each row's next token.
     pub fn lengths(&self) -> Vec<usize> {
         self.rows.iter().map(|row| row.len()).collect()
     }
 
-    /// Whether it holds nothing yet.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.store.is_none()
     }
 
-    /// Whether it holds a memory that does not change, as cross-attention does, rather than what is written.
+    /// Whether it holds a memory that does not change, as in cross-attention, rather than the tokens written so far.
     pub fn is_memory(&self) -> bool {
         self.is_memory
     }
 
-    /// A memory's keys and values, a row a sequence: packed, `[1, n_heads, n_tokens, d]`, or padded at the sequences' ends,
-    /// `[sequences, n_heads, longest, d]`. Padding is left out of the rows.
+    /// The keys and values of a memory, one sequence a row: packed, `[1, n_heads, n_tokens, d]`, or padded at the
+    /// sequences' ends, `[sequences, n_heads, longest, d]`. Rows leave out the padding.
     ///
     /// # Panics
-    /// If there are not as many tokens as the lengths say.
+    /// If the number of tokens does not match the lengths.
     pub fn of_memory(memory: [Tensor<4>; 2], lengths: &[usize]) -> Self {
         let [batch, _, len, _] = memory[0].dims();
         let (packed, padded) =
@@ -98,7 +98,7 @@ impl KeyValueCache {
         Self { store: Some(KeyValueStore::new(memory)), rows, is_memory: true, next_sweep: FIRST_SWEEP }
     }
 
-    /// The mask of one new token a row, packed: `[1, rows, d_model]`. Of a memory, that of one query a row.
+    /// The mask for one new token a row, packed: `[1, rows, d_model]`. For a memory, the mask for one query a row.
     pub fn step_mask(&self) -> AttentionMask {
         let one = Queries::Counts(vec![1; self.rows.len()].into());
         let new = usize::from(!self.is_memory);
@@ -107,7 +107,7 @@ impl KeyValueCache {
         if self.is_memory { mask } else { mask.with_causal() }
     }
 
-    /// Row `i` goes on where row `rows[i]` was. A row may be named several times, or not at all.
+    /// Row `i` continues row `rows[i]`. A row may be named several times, or not at all.
     ///
     /// # Panics
     /// If there is no such row.
@@ -115,10 +115,10 @@ impl KeyValueCache {
         self.rows = rows.iter().map(|row| self.rows[*row].clone()).collect();
     }
 
-    /// Puts another cache's rows behind these, of any lengths.
+    /// Appends another cache's rows, of any lengths.
     ///
     /// # Panics
-    /// If it is of another attention: of other heads or widths, of a memory and not of what is written, or the other way.
+    /// If the other cache has other heads or widths, or only one of the two holds a memory.
     pub fn join(&mut self, other: Self) {
         let Some(theirs) = other.store else {
             self.rows.extend(other.rows);
@@ -137,10 +137,10 @@ impl KeyValueCache {
         self.sweep();
     }
 
-    /// Forgets each row's tokens behind its first `lengths[i]`, such as the padding of prompts.
+    /// Keeps only the first `lengths[i]` tokens of each row, such as those before a prompt's padding.
     ///
     /// # Panics
-    /// If there are not as many lengths as rows.
+    /// If the number of lengths is not that of the rows.
     pub fn truncate(&mut self, lengths: &[usize]) {
         assert_eq!(lengths.len(), self.rows.len(), "lengths, and rows");
         for (row, len) in self.rows.iter_mut().zip(lengths) {
@@ -150,19 +150,19 @@ impl KeyValueCache {
         }
     }
 
-    /// Attention of new tokens to those before them and themselves; their keys and values are added.
+    /// Adds the keys and values of new tokens, and attends to them and to all earlier ones.
     ///
-    /// New tokens of packed sequences are the last of their sequences: [`packing`](AttentionMask::packing) has all keys'
-    /// lengths and [`queries`](AttentionMask::queries) how many are new.
+    /// New tokens of packed sequences are the last of their sequences: [`packing`](AttentionMask::packing) has the
+    /// number of all keys of each sequence, and [`queries`](AttentionMask::queries) the number of new ones.
     ///
     /// # Shapes
-    /// - `query`: `[batch, n_heads, n_new, d_k]`; `new`: keys and values, `[batch, heads of keys, n_new, d]` each
-    /// - returns `[batch, n_heads, n_new, d_v]` and, if they are asked for, the probabilities. Over rows of a batch they are
-    ///   `[batch, n_heads, n_new, k_len]`; of packed sequences each query's are those of its own sequence's keys,
-    ///   `[1, n_heads, n_new, longest]`, 0 behind their end, but for the first call's, which are over all keys.
+    /// - `query`: `[batch, n_heads, n_new, d_k]`; `new`: keys and values, `[batch, n_kv_heads, n_new, d]` each
+    /// - returns `[batch, n_heads, n_new, d_v]` and, if asked for, the probabilities: `[batch, n_heads, n_new, k_len]`
+    ///   for rows of a batch. For packed sequences they are each query's over its own sequence's keys, `[1, n_heads,
+    ///   n_new, longest]`, with zeros behind the sequence's end; only in the first call they are over all keys.
     ///
     /// # Panics
-    /// If there are other rows, heads or features than before, or the packing has other keys than there are.
+    /// If the rows, heads or features differ from those before, or the packing does not match the number of keys.
     pub fn attend(
         &mut self,
         query: Tensor<4>,
@@ -179,7 +179,8 @@ impl KeyValueCache {
         self.attend_to_held(query, mask, need_weights)
     }
 
-    /// Attention to a memory, whose keys and values the first call makes, unless the cache is [of one](Self::of_memory).
+    /// Attends to a memory. The first call computes its keys and values, unless the cache was made [with
+    /// them](Self::of_memory).
     /// Shapes and panics are those of [`attend`](Self::attend).
     pub fn attend_to_memory(
         &mut self,
@@ -217,7 +218,7 @@ impl KeyValueCache {
         self.sweep();
         let mut next = self.store.as_ref().map_or(0, KeyValueStore::len) as u32;
         for (row, count) in self.rows.iter_mut().zip(counts) {
-            // Rows that are the same up to here part: their lists are copied.
+            // Rows that shared a list until now diverge: their lists are copied.
             let row = Arc::make_mut(row);
             row.extend(next..next + count as u32);
             next += count as u32;
@@ -256,7 +257,7 @@ impl KeyValueCache {
         let seen = self.rows.iter().zip(&counts).flat_map(|(row, count)| {
             let first = row.len() as i64 - *count as i64;
             (0..*count as i64).map(move |i| {
-                // A memory's queries stand nowhere.
+                // Queries of a memory have no position.
                 let position = first + i;
                 let (mut start, mut end) = (0, row.len() as i64);
                 if let Some(window) = mask.window.map(|window| window.min(row.len()) as i64) {
@@ -272,8 +273,7 @@ impl KeyValueCache {
         ops::attention_at(query, store, &seen, need_weights)
     }
 
-    /// All keys and values in the order in which the mask speaks of them: `[1, n_heads, n_tokens, d]` packed, else a
-    /// sequence a row.
+    /// All keys and values in the order of the mask: packed `[1, n_heads, n_tokens, d]`, else one sequence a row.
     fn gathered(&self, store: &KeyValueStore, like: &Tensor<4>, mask: &AttentionMask) -> [Tensor<4>; 2] {
         let places: Vec<u32> = self.rows.iter().flat_map(|row| row.iter().copied()).collect();
         store.gather(&places, like).map(|x| {
@@ -291,7 +291,7 @@ impl KeyValueCache {
         })
     }
 
-    /// Removes what no row has from the store, if that may be much.
+    /// Removes places that no row refers to from the store, if they may be many.
     fn sweep(&mut self) {
         let Some(store) = &mut self.store else { return };
         if store.len() < self.next_sweep {
@@ -302,7 +302,7 @@ impl KeyValueCache {
         let mut kept = Vec::new();
         let mut last: Option<[Arc<Vec<u32>>; 2]> = None;
         for row in &mut self.rows {
-            // Rows that share their list, as beams do that of their source, stand together and go on sharing it.
+            // Rows that share a list, as beams share that of their source, are next to each other and keep sharing it.
             if let Some([_, new]) = last.as_ref().filter(|[old, _]| Arc::ptr_eq(old, row)) {
                 *row = new.clone();
                 continue;
@@ -323,7 +323,7 @@ impl KeyValueCache {
     }
 }
 
-/// Attention without dropout, with the probabilities if they are asked for.
+/// Attention without dropout, with the probabilities if asked for.
 fn attention(
     query: Tensor<4>,
     [key, value]: [Tensor<4>; 2],
@@ -356,7 +356,7 @@ mod tests {
         [Device::flex(), Device::flex().autodiff().gradient_checkpointing()]
     }
 
-    /// Query, key and value of the tokens that numbers stand for, packed.
+    /// The query, key and value of some numbered tokens, packed.
     fn tokens(numbers: &[usize], device: &Device) -> [Tensor<4>; 3] {
         [0, 1, 2].map(|which| {
             let heads = if which == 0 { 4 } else { 2 };
@@ -364,7 +364,7 @@ mod tests {
         })
     }
 
-    /// What the last token of a sequence sees among all.
+    /// What the last token of a sequence sees of all tokens.
     fn uncached(sequence: &[usize], device: &Device) -> Tensor<4> {
         let [query, key, value] = tokens(sequence, device);
         let n = sequence.len();
@@ -374,7 +374,7 @@ mod tests {
     #[test]
     fn rows_part_end_and_join_without_changing_what_they_see() {
         for device in devices() {
-            // What each row has written.
+            // The tokens written in each row.
             let mut written: Vec<Vec<usize>> = vec![vec![1, 2, 3], vec![4], vec![5, 6]];
             let begin = |rows: &[Vec<usize>]| {
                 let mut cache = KeyValueCache::new();
@@ -385,7 +385,7 @@ mod tests {
                 cache
             };
             let mut cache = begin(&written);
-            // Sweeps come often.
+            // Unused places are removed often.
             cache.next_sweep = 0;
             for step in 0..40 {
                 let n = written.len();

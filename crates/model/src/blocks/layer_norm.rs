@@ -6,9 +6,9 @@ use burn::tensor::Tensor;
 /// Layer normalisation over the last axis with a learned scale and shift (Ba et al. 2016).
 #[derive(Module, Debug)]
 pub struct LayerNorm {
-    /// The scale, `[d]`, ones at first.
+    /// The scale, `[d]`, initially ones.
     pub gamma: Param<Tensor<1>>,
-    /// The shift, `[d]`, zeros at first.
+    /// The shift, `[d]`, initially zeros.
     pub beta: Param<Tensor<1>>,
     epsilon: f64,
 }
@@ -25,7 +25,7 @@ impl LayerNorm {
         ops::layer_norm(x, self.gamma.val(), self.beta.val(), self.epsilon)
     }
 
-    /// The normalised sum of a sub-layer's output `x` and the residual connection.
+    /// Normalises the sum of a sub-layer's output `x` and the residual connection.
     ///
     /// # Shapes
     /// - `x`: `[..., d]`; returns the same

@@ -6,17 +6,17 @@ use burn::tensor::Tensor;
 
 /// An affine map of the last axis, `x·W + b`, or `x·W` without a bias.
 ///
-/// Weights start [truncated-normal](ParamInit::matrix) unless `init` says otherwise, biases zero, as in BERT (burn's own
-/// default is Kaiming uniform).
+/// Weights are initially [truncated-normal](ParamInit::matrix) unless `init` says otherwise, biases zero, as in BERT
+/// (burn's own default is Kaiming uniform).
 #[derive(Module, Debug)]
 pub struct Linear {
     /// `[d_in, d_out]`: the transpose of PyTorch's layout.
     pub weight: Param<Tensor<2>>,
     /// `[d_out]`
     pub bias: Option<Param<Tensor<1>>>,
-    /// A trained addition to the weight, where one is attached, see [`lora`](crate::lora).
+    /// A trained addition to the weight, if one is attached, see [`lora`](crate::lora).
     pub lora: Option<LoraAdapter>,
-    /// The weight for inference, once [quantised](Self::quantize_int8) or [packed](Self::pack).
+    /// The weight for inference, if it is [quantised](Self::quantize_int8) or [packed](Self::pack).
     #[module(skip)]
     inference: Option<InferenceWeight>,
 }
@@ -24,12 +24,12 @@ pub struct Linear {
 impl Linear {
     /// A new map from `d_in` to `d_out` features.
     pub fn new(d_in: usize, d_out: usize, init: &mut ParamInit) -> Self {
-        // The weight is drawn first.
+        // The weight is drawn before the bias.
         let map = Self::without_bias(d_in, d_out, init);
         Self { bias: Some(init.zeros([d_out])), ..map }
     }
 
-    /// A new map from `d_in` to `d_out` features that adds nothing.
+    /// A new map from `d_in` to `d_out` features without a bias.
     pub fn without_bias(d_in: usize, d_out: usize, init: &mut ParamInit) -> Self {
         Self { weight: init.matrix([d_in, d_out]), bias: None, lora: None, inference: None }
     }
@@ -42,14 +42,14 @@ impl Linear {
         }
     }
 
-    /// A new map that starts as PyTorch's do: weights and bias uniform between `±1/√d_in`.
+    /// A new map, initialised like PyTorch's: weights and bias uniform between `±1/√d_in`.
     pub fn uniform(d_in: usize, d_out: usize, init: &mut ParamInit) -> Self {
         let bound = 1.0 / (d_in.max(1) as f64).sqrt();
         let weight = init.uniform([d_in, d_out], bound);
         Self::from_parts(weight, Some(init.uniform([d_out], bound)))
     }
 
-    /// A map of these parameters.
+    /// A map with these parameters.
     ///
     /// # Shapes
     /// - `weight`: `[d_in, d_out]`; `bias`: `[d_out]`
@@ -57,19 +57,18 @@ impl Linear {
         Self { weight, bias, lora: None, inference: None }
     }
 
-    /// Multiplies in 8 bits from now on, see [`ops::linear_int8`]: for inference only. The weight itself stays
-    /// as it is.
+    /// Quantises the map to 8 bits, see [`ops::linear_int8`], for inference only. The weight itself does not change.
     pub fn quantize_int8(&mut self) {
         self.inference = Some(InferenceWeight::int8(self.weight.val()));
     }
 
-    /// Lays the weight out for the products to come, see [`ops::linear_packed`]: for inference only. The weight itself
-    /// stays as it is; what is changed in it afterwards counts no more.
+    /// Packs the weight for matrix products, see [`ops::linear_packed`], for inference only. The weight itself does not
+    /// change; later changes of it have no effect on the map.
     pub fn pack(&mut self) {
         self.inference = Some(InferenceWeight::packed(self.weight.val()));
     }
 
-    /// Adds the adapter, where there is one, to the weight, and drops it.
+    /// Adds the adapter, if there is one, to the weight, and removes it.
     pub fn merge_lora(&mut self) {
         let Some(adapter) = self.lora.take() else {
             return;

@@ -12,18 +12,18 @@ pub enum NormKind {
     /// [Layer normalisation](super::LayerNorm).
     #[default]
     Layer,
-    /// By the [root of the mean square](super::RmsNorm).
+    /// Normalisation by the [root mean square](super::RmsNorm).
     Rms,
 }
 
-/// A normalisation of the kind that a model's configuration names.
+/// A normalisation of the kind that a configuration names.
 ///
-/// One struct and no enum of modules: burn would put the variant's name into the parameters' paths.
+/// A struct rather than an enum of modules: burn would put the variant's name into the parameters' paths.
 #[derive(Module, Debug)]
 pub struct Norm {
-    /// The scale, `[d]`, ones at first.
+    /// The scale, `[d]`, initially ones.
     pub gamma: Param<Tensor<1>>,
-    /// The shift, `[d]`, zeros at first; of a layer normalisation alone.
+    /// The shift, `[d]`, initially zeros; none in an RMS norm.
     pub beta: Option<Param<Tensor<1>>>,
     epsilon: f64,
 }
@@ -48,7 +48,7 @@ impl Norm {
         }
     }
 
-    /// The normalised sum of a sub-layer's output `x` and the residual connection.
+    /// Normalises the sum of a sub-layer's output `x` and the residual connection.
     ///
     /// # Shapes
     /// - `x`: `[..., d]`; returns the same

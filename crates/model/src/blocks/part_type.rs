@@ -6,16 +6,16 @@ use std::any::type_name;
 use std::fmt;
 use std::marker::PhantomData;
 
-/// Tells a visitor of any model which type an exchangeable part has, such as a layer's attention. It has no parameters.
+/// Tells a module visitor the type of an exchangeable part, such as a layer's attention. It has no parameters.
 ///
-/// Two attentions may have parameters of the same paths and shapes and compute different things, and positions may have
-/// none at all, so parameters alone do not tell the models apart.
+/// Two attentions may have parameters of the same paths and shapes and still compute different things, and positions
+/// may have no parameters at all, so parameters alone do not identify a model.
 pub(crate) struct PartType<T> {
     kind: PartKind,
     part: PhantomData<fn() -> T>,
 }
 
-/// Which part of a model.
+/// The kind of an exchangeable part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PartKind {
     Attention,
@@ -30,7 +30,7 @@ impl PartKind {
         }
     }
 
-    /// The kind of container under which a visitor enters a [`PartType`]; the name is the part's type.
+    /// The container type with which a visitor enters a [`PartType`]; the container's name is the part's type.
     fn container(self) -> &'static str {
         match self {
             Self::Attention => "AttentionType",
@@ -45,7 +45,7 @@ impl<T> PartType<T> {
     }
 }
 
-/// The exchangeable parts in `model`, those of each layer, and their types as [`type_name`] gives them.
+/// The exchangeable parts in `model`, layer by layer, with their types as [`type_name`] gives them.
 pub(crate) fn part_types<M: Module>(model: &M) -> Vec<(PartKind, String)> {
     struct Types(Vec<(PartKind, String)>);
 
@@ -98,7 +98,7 @@ impl<T> Module for PartType<T> {
     }
 }
 
-// Derived implementations would ask the same of the part.
+// Derived implementations would require the same of the part.
 impl<T> Clone for PartType<T> {
     fn clone(&self) -> Self {
         Self::new(self.kind)

@@ -6,10 +6,10 @@ use burn::tensor::{Device, Int, Tensor, TensorData};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
-/// Something that gives a vector to each position of a sequence, which is added to the token's embedding.
+/// Gives each position of a sequence a vector, which is added to the token's embedding.
 ///
-/// Implement it for a position encoding of your own. An encoding that acts inside the attention, as rotary positions
-/// and ALiBi do, belongs into a [`Attention`](super::Attention); its model has [`NoPositions`] here.
+/// Implement it for a custom position encoding. An encoding inside the attention, such as rotary positions or ALiBi,
+/// belongs in an [`Attention`](super::Attention), and its model has [`NoPositions`] here.
 pub trait Positions: Module + ModuleDisplay + Sync + 'static {
     /// The vectors of positions `0..len`.
     ///
@@ -17,39 +17,40 @@ pub trait Positions: Module + ModuleDisplay + Sync + 'static {
     /// - returns `[1, len, d_model]`
     ///
     /// # Panics
-    /// If `len` is beyond what the encoding covers.
+    /// If `len` exceeds what the encoding covers.
     fn forward(&self, len: usize, device: &Device) -> Tensor<3>;
 
-    /// The vectors of these positions: for tokens whose predecessors came before.
+    /// The vectors of these positions, for tokens that continue a sequence.
     ///
     /// # Shapes
     /// - returns `[1, positions.len(), d_model]`
     ///
     /// # Panics
-    /// If the last one is beyond what the encoding covers.
+    /// If a position exceeds what the encoding covers.
     fn range(&self, positions: Range<usize>, device: &Device) -> Tensor<3> {
         self.forward(positions.end, device).narrow(1, positions.start, positions.len())
     }
 
-    /// The vectors of packed sequences' tokens, each of which begins at position 0.
+    /// The vectors of the tokens of packed sequences, each of which begins at position 0.
     ///
     /// # Shapes
     /// - returns `[1, n_tokens, d_model]`
     ///
     /// # Panics
-    /// If a sequence is longer than what the encoding covers.
+    /// If a sequence is longer than the encoding covers.
     fn packed(&self, packing: &Packing, device: &Device) -> Tensor<3> {
         let table = self.forward(packing.longest(), device).squeeze_dim::<2>(0);
         table.select(0, position_ids(packing, device)).unsqueeze_dim::<3>(0)
     }
 
-    /// Embeddings with the vectors of their positions added to them.
+    /// Adds the vectors of their positions to embeddings.
     ///
     /// # Shapes
-    /// - `embeddings`: `[batch, len, d_model]`, or `[1, n_tokens, d_model]` if `packing` says so; returns the same
+    /// - `embeddings`: `[batch, len, d_model]`, or `[1, n_tokens, d_model]` if `packing` is given; returns the same
+    ///   shape
     ///
     /// # Panics
-    /// If a sequence is longer than what the encoding covers.
+    /// If a sequence is longer than the encoding covers.
     fn add_to(&self, embeddings: Tensor<3>, packing: Option<&Packing>) -> Tensor<3> {
         let ([_, len, _], device) = (embeddings.dims(), embeddings.device());
         let positions = match packing {
@@ -65,7 +66,7 @@ fn position_ids(packing: &Packing, device: &Device) -> Tensor<1, Int> {
     Tensor::from_data(ids.as_slice(), device)
 }
 
-/// One learned vector for each absolute position (Gehring et al. 2017; BERT's).
+/// One learned vector for each absolute position (Gehring et al. 2017; BERT).
 #[derive(Module, Debug)]
 pub struct LearnedPositions {
     /// `[offset + max_positions, d_model]`
@@ -79,8 +80,7 @@ impl LearnedPositions {
         Self::with_offset(max_positions, 0, d_model, init)
     }
 
-    /// A table whose first `offset` rows no token uses: RoBERTa's, whose positions count from the padding
-    /// piece's id plus 1.
+    /// A table whose first `offset` rows are unused: RoBERTa counts positions from the padding piece's id plus 1.
     pub fn with_offset(max_positions: usize, offset: usize, d_model: usize, init: &mut ParamInit) -> Self {
         Self { table: Embedding::new(offset + max_positions, d_model, init), offset }
     }
@@ -113,7 +113,7 @@ impl Positions for LearnedPositions {
 /// Fixed sines and cosines of geometrically spaced wavelengths (Vaswani et al. 2017, §3.5):
 /// `PE(pos, 2i) = sin(pos / 10000^(2i/d))`, `PE(pos, 2i+1) = cos(pos / 10000^(2i/d))`.
 ///
-/// Nothing to learn and no greatest length.
+/// It has no parameters and no greatest length.
 #[derive(Module, Debug)]
 pub struct SinusoidalPositions {
     d_model: usize,
@@ -121,8 +121,8 @@ pub struct SinusoidalPositions {
     order: SinusoidOrder,
 }
 
-/// In which order the sines and cosines of one position stand. Models of different orders compute the same with their
-/// features in another order, and need other weights.
+/// The order of a position's sines and cosines. Models that differ only in it are equivalent, but with their features
+/// in another order, so each needs its own weights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -130,7 +130,7 @@ pub enum SinusoidOrder {
     /// A sine and its cosine side by side, as in the paper's equation.
     #[default]
     Interleaved,
-    /// All sines, then all cosines: Marian's, fairseq's and tensor2tensor's order, with the paper's wavelengths, as in
+    /// All sines, then all cosines: the order of Marian, fairseq and tensor2tensor, with the paper's wavelengths, as in
     /// transformers' Marian.
     SinesFirst,
 }
@@ -141,7 +141,7 @@ impl SinusoidalPositions {
         Self { d_model, order: SinusoidOrder::Interleaved }
     }
 
-    /// Another order of the features.
+    /// Sets the order of the features.
     pub fn with_order(mut self, order: SinusoidOrder) -> Self {
         self.order = order;
         self
@@ -151,7 +151,7 @@ impl SinusoidalPositions {
     pub(crate) fn values(&self, positions: Range<usize>) -> Vec<f32> {
         let d = self.d_model;
         let n_sines = d.div_ceil(2);
-        // Of each feature the wavelength, over 2π, and whether it is a sine.
+        // For each feature the wavelength, divided by 2π, and whether it is a sine.
         let features: Vec<(f64, bool)> = (0..d)
             .map(|feature| match self.order {
                 SinusoidOrder::Interleaved => (feature / 2, feature % 2 == 0),
@@ -181,7 +181,7 @@ impl Positions for SinusoidalPositions {
     }
 }
 
-/// No positions at all: for a model whose attention knows them itself.
+/// No position vectors: for a model whose attention handles positions itself.
 #[derive(Module, Debug, Default)]
 pub struct NoPositions {}
 

@@ -4,17 +4,18 @@ use crate::ops::{self, AttentionMask, TokenPositions};
 use burn::module::Module;
 use burn::tensor::{Device, IndexingUpdateOp, Int, Tensor};
 
-/// Learned vectors for how far a key stands from its query (Shaw et al. 2018, eq. 3 and 4):
-/// `e_ij = q_i·(k_j + a^K_(j−i)) / √d_k` and `z_i = Σ_j α_ij (v_j + a^V_(j−i))`, where distances beyond the greatest count as
-/// that. Heads share the vectors, layers do not, as in tensor2tensor.
+/// Learned vectors for the distance between key and query (Shaw et al. 2018, eq. 3 and 4): `e_ij = q_i·(k_j +
+/// a^K_(j−i)) / √d_k` and `z_i = Σ_j α_ij (v_j + a^V_(j−i))`. Distances are clipped to `max_distance`. Heads share the
+/// vectors, layers do not, as in tensor2tensor.
 ///
-/// The keys' part is a bias of the scores and the values' part needs the probabilities, so attention with relative positions
-/// is composed on every device, and memory grows with the square of the length.
+/// The keys' term is a bias of the scores and the values' term needs the probabilities, so attention with relative
+/// positions is composed on every device, and its memory grows with the square of the length.
 #[derive(Module, Debug)]
 pub struct RelativePositions {
-    /// `[2 · max_distance + 1, d_k]`: of the distances `−max_distance` (the key stands before the query) to `max_distance`.
+    /// `[2 · max_distance + 1, d_k]`: for the distances from `−max_distance` (the key is before the query) to
+    /// `max_distance`.
     pub keys: Embedding,
-    /// `[2 · max_distance + 1, d_v]`, if values have some as well.
+    /// `[2 · max_distance + 1, d_v]`, if there are vectors for values.
     pub values: Option<Embedding>,
     max_distance: usize,
 }
@@ -22,9 +23,9 @@ pub struct RelativePositions {
 /// Configuration of [`RelativePositions`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RelativeConfig {
-    /// The greatest distance with a vector of its own.
+    /// The greatest distance with its own vector.
     pub max_distance: usize,
-    /// Whether values have vectors as well as keys.
+    /// Whether there are vectors for values as well as for keys.
     pub values: bool,
 }
 
@@ -41,10 +42,10 @@ impl RelativeConfig {
 }
 
 impl RelativePositions {
-    /// The keys' part of the scores, to be added to them.
+    /// The keys' term, to be added to the scores.
     ///
     /// # Shapes
-    /// - `query`: `[batch, n_heads, q_len, d_k]`; `distances`: of [`distances`]
+    /// - `query`: `[batch, n_heads, q_len, d_k]`; `distances`: see [`distances`]
     /// - returns `[batch, n_heads, q_len, k_len]`
     pub(super) fn scores(&self, query: Tensor<4>, distances: &Tensor<4, Int>) -> Tensor<4> {
         let [batch, n_heads, q_len, d_k] = query.dims();
@@ -54,7 +55,7 @@ impl RelativePositions {
         of_distances.gather(3, rows).mul_scalar(1.0 / (d_k as f64).sqrt())
     }
 
-    /// The values' part of the context, to be added to it; none if values have no vectors.
+    /// The values' term, to be added to the context; none if there are no vectors for values.
     ///
     /// # Shapes
     /// - `weights`: `[batch, n_heads, q_len, k_len]`; returns `[batch, n_heads, q_len, d_v]`
@@ -68,15 +69,15 @@ impl RelativePositions {
         Some(ops::linear(of_distances, values.weight.val(), None))
     }
 
-    /// The row of the table of each distance.
+    /// The table's row for each distance.
     fn rows(&self, distances: &Tensor<4, Int>) -> Tensor<4, Int> {
         let most = self.max_distance as i64;
         distances.clone().clamp(-most, most).add_scalar(most)
     }
 }
 
-/// How far behind its query each key stands; negative if it stands before. Of tokens of different sequences or of padding
-/// some number.
+/// The distance from each query to each key, negative if the key is before the query. For padding and for tokens of
+/// different sequences it is arbitrary.
 ///
 /// # Shapes
 /// - returns `[batch, 1, q_len, k_len]`, with a batch of 1 if it is the same in all rows
@@ -107,17 +108,18 @@ fn positions(positions: TokenPositions, len: usize, device: &Device) -> Tensor<2
     }
 }
 
-/// The slope of each head's bias (Press et al. 2022, "Train Short, Test Long", §3): of `n` heads, `n` a power of 2, the
-/// geometric sequence that begins with `2^(−8/n)` and has it for its ratio. Between powers of 2 the sequence of the one below
-/// is followed by every other one of the sequence of the power above, as in the authors' code.
+/// The slope of each head's bias (Press et al. 2022, "Train Short, Test Long", §3). For `n` heads, `n` a power of 2, it
+/// is the geometric sequence with first term and ratio `2^(−8/n)`. For other `n`, the sequence of the next lower power
+/// is followed by every other term of that of the next higher power, as in the authors' code.
 pub(super) fn alibi_slopes(n_heads: usize) -> Vec<f32> {
     let sequence = |n: usize| (1..=n).map(move |head| 2f64.powf(-8.0 * head as f64 / n as f64) as f32);
     let below = if n_heads.is_power_of_two() { n_heads } else { n_heads.next_power_of_two() / 2 };
     sequence(below).chain(sequence(2 * below).step_by(2)).take(n_heads).collect()
 }
 
-/// A bias that falls with the distance between query and key (Press et al. 2022): `−slope · |i − j|`. In the paper, which is
-/// about left-to-right models, no key stands behind its query; an encoder's keys do, and count alike.
+/// A bias that decreases with the distance between query and key (Press et al. 2022): `−slope · |i − j|`. The paper is
+/// about left-to-right models, in which no key is behind its query; in an encoder, distances in both directions count
+/// alike.
 ///
 /// # Shapes
 /// - returns `[batch, n_heads, q_len, k_len]`
@@ -155,7 +157,7 @@ mod tests {
         Tensor::from_data(TensorData::new(values, [batch, len, D]), device)
     }
 
-    /// The equations as they stand, with a vector for each pair of tokens.
+    /// The equations as in the paper, with a vector for each pair of tokens.
     fn slow(
         block: &MultiHeadAttention,
         x: Tensor<3>,
@@ -218,7 +220,7 @@ mod tests {
         .into()
     }
 
-    /// The context and the gradients of input and parameters.
+    /// The context, and the gradients of the input and the parameters.
     fn results(
         block: &MultiHeadAttention,
         x: &Tensor<3>,
@@ -256,7 +258,7 @@ mod tests {
             ];
             for block in blocks(&device) {
                 for (mask, seen) in &cases {
-                    // Contexts of padding are nobody's.
+                    // Contexts at padding are arbitrary.
                     let of_tokens = |x: Tensor<3>| {
                         let tokens = if mask.pad_mask.is_some() { 4 } else { 6 };
                         let second = x.clone().narrow(0, 1, 1).narrow(1, 0, tokens);
@@ -301,7 +303,7 @@ mod tests {
     #[test]
     fn slopes_are_the_papers() {
         assert_eq!(alibi_slopes(8), [1, 2, 3, 4, 5, 6, 7, 8].map(|i| 0.5f32.powi(i)));
-        // Of the authors' `get_slopes(12)`: those of 8 heads, then every other one of those of 16.
+        // The authors' `get_slopes(12)`: the slopes of 8 heads, then every other one of those of 16.
         let twelve = alibi_slopes(12);
         assert_eq!(twelve[..8], alibi_slopes(8));
         let expected = [0.5, 1.5, 2.5, 3.5].map(|exponent| 2f32.powf(-exponent));

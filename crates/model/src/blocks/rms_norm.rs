@@ -2,10 +2,10 @@ use crate::{ParamInit, ops};
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 
-/// Normalisation by the root of the mean square over the last axis with a learned scale (Zhang & Sennrich 2019): Llama's.
+/// Normalisation by the root mean square over the last axis with a learned scale (Zhang & Sennrich 2019), as in Llama.
 #[derive(Module, Debug)]
 pub struct RmsNorm {
-    /// The scale, `[d]`, ones at first.
+    /// The scale, `[d]`, initially ones.
     pub gamma: Param<Tensor<1>>,
     epsilon: f64,
 }

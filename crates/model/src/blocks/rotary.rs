@@ -3,25 +3,25 @@ use crate::{ModelError, Result};
 use serde::{Deserialize, Serialize};
 use std::f32::consts::TAU;
 
-/// Configuration of rotary positions (Su et al. 2021), which
-/// [`MultiHeadAttention`](super::MultiHeadAttention) turns queries and keys by.
+/// Configuration of rotary positions (Su et al. 2021), by which [`MultiHeadAttention`](super::MultiHeadAttention)
+/// rotates queries and keys.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RotaryConfig {
-    /// Pair `i` of `n / 2` is turned by `theta^(−2i/n)` radians a position (10,000 in the paper).
+    /// Pair `i` of `n / 2` is rotated by `theta^(−2i/n)` radians a position (10,000 in the paper).
     pub theta: f64,
-    /// How many features of a head are turned, `n`; none for all.
+    /// How many features of a head are rotated, `n`; none: all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub n_features: Option<usize>,
-    /// Whether a pair is made of neighbours, as in the paper and in GPT-J, and not of the halves' features, as in
-    /// GPT-NeoX and in Llama.
+    /// Whether a pair is two neighbouring features, as in the paper and GPT-J, or one feature of each half, as in
+    /// GPT-NeoX and Llama.
     pub interleaved: bool,
-    /// How the angles are changed for sequences that are longer than those of pretraining.
+    /// How the angles change for sequences that are longer than those of pretraining.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scaling: Option<RotaryScaling>,
 }
 
-/// How a model takes longer sequences than it was first trained with.
+/// How a model is extended to longer sequences than those of pretraining.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 #[non_exhaustive]
@@ -29,31 +29,31 @@ pub enum RotaryScaling {
     /// All angles are divided by a factor (Chen et al. 2023, "Extending Context Window of Large Language Models via
     /// Position Interpolation").
     Linear {
-        /// What they are divided by.
+        /// The divisor.
         factor: f64,
     },
-    /// Angles of long waves are divided, those of short waves stay, and those between are mixed (Llama 3.1).
+    /// Angles of long waves are divided, those of short waves kept, and those in between interpolated (Llama 3.1).
     Llama3 {
-        /// What angles of long waves are divided by.
+        /// The divisor of long waves' angles.
         factor: f64,
-        /// Waves longer than `original_positions` divided by this are long.
+        /// Waves longer than `original_positions` divided by this factor are long.
         low_frequency_factor: f64,
-        /// Waves shorter than `original_positions` divided by this are short.
+        /// Waves shorter than `original_positions` divided by this factor are short.
         high_frequency_factor: f64,
-        /// The positions of pretraining.
+        /// The number of positions in pretraining.
         original_positions: usize,
     },
 }
 
 impl Default for RotaryConfig {
-    /// Llama's: all features, halves, `theta` = 10,000.
+    /// Llama's configuration: all features, in halves, `theta` = 10,000.
     fn default() -> Self {
         Self { theta: 10_000.0, n_features: None, interleaved: false, scaling: None }
     }
 }
 
 impl RotaryConfig {
-    /// The turning of heads with `d_k` features. Clone it for all layers, which then share their tables.
+    /// Rotary positions for heads of `d_k` features. Clone the value for all layers, which then share its tables.
     ///
     /// The frequencies are computed in FP32 as in transformers' `modeling_rope_utils`.
     ///
@@ -62,7 +62,7 @@ impl RotaryConfig {
     pub fn init(&self, d_k: usize) -> Rotary {
         assert!(
             self.validate(d_k).is_ok(),
-            "rotary positions of {d_k} features that are not valid: {self:?}"
+            "invalid rotary positions of {d_k} features: {self:?}"
         );
         let n = self.n_features.unwrap_or(d_k);
         let frequency = |i: usize| {
@@ -96,10 +96,10 @@ impl RotaryConfig {
         Rotary::new(frequencies, pairs)
     }
 
-    /// Whether the values fit together and heads of `d_k` features.
+    /// Checks that the values fit together and suit heads of `d_k` features.
     ///
     /// # Errors
-    /// [`ModelError::Setting`] with the field that does not do.
+    /// [`ModelError::Setting`] with the invalid field.
     pub fn validate(&self, d_k: usize) -> Result<()> {
         let refuse = |key, found: String, expected: String| Err(ModelError::Setting { key, found, expected });
         let n = self.n_features.unwrap_or(d_k);

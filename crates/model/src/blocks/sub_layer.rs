@@ -3,34 +3,33 @@ use crate::ops::{self, Residual};
 use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
-/// Where the layer normalisation of a sub-layer stands.
+/// Where a sub-layer is normalised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum NormPlacement {
-    /// `LN(x + f(x))`: the original Transformer's and BERT's.
+    /// `LN(x + f(x))`: the original Transformer and BERT.
     #[default]
     Post,
-    /// `x + f(LN(x))` (Xiong et al. 2020): trains without warm-up; the encoder then ends with a
-    /// normalisation of its own.
+    /// `x + f(LN(x))` (Xiong et al. 2020): trains without warm-up; the stack then ends with a normalisation.
     Pre,
 }
 
-/// What stands around a sub-layer of encoders and decoders: dropout on its output, the residual connection, and a
+/// What surrounds a sub-layer of encoders and decoders: dropout on its output, the residual connection, and a
 /// normalisation (Vaswani et al. 2017, §3.1 and §5.4).
 pub(super) struct SubLayer<'a> {
     pub placement: NormPlacement,
     pub norm: &'a LayerNorm,
-    /// On the output, before it is added to the input.
+    /// Dropout on the output, before it is added to the input.
     pub dropout: f64,
 }
 
 impl SubLayer<'_> {
-    /// `LN(x + dropout(f(x)))` or `x + dropout(f(LN(x)))`. With `wanted`, `f` returns the outputs of these tokens alone, and
-    /// so does this.
+    /// `LN(x + dropout(f(x)))` or `x + dropout(f(LN(x)))`. With `wanted`, both `f` and this function return the outputs
+    /// of these tokens only.
     ///
     /// # Shapes
-    /// - `x`: `[batch, len, d_model]`; returns the same, or of `n` wanted tokens `[1, n, d_model]`
+    /// - `x`: `[batch, len, d_model]`; returns the same, or `[1, n, d_model]` for `n` wanted tokens
     pub fn forward(
         &self,
         x: Tensor<3>,

@@ -1,19 +1,19 @@
-//! A beam search over one text: pure bookkeeping, without tensors.
+//! A beam search for one text: pure bookkeeping, without tensors.
 
 use super::penalty::coverage;
 use super::{BeamSearch, EarlyStopping, Hypothesis};
 use crate::ops::Best;
 use std::sync::Arc;
 
-/// A text under way.
+/// An unfinished hypothesis.
 #[derive(Debug, Clone)]
 pub(super) struct Line {
-    /// Its row among those of the input.
+    /// Its row in the step's input.
     pub row: usize,
-    /// What was written, behind the prefix.
+    /// The tokens written after the prefix.
     pub tokens: Vec<i32>,
     pub log_prob: f64,
-    /// For each token of prefix and text, the attention it was chosen with; empty unless asked for.
+    /// For each token of prefix and text, the attention when it was chosen; empty unless asked for.
     pub alignment: Vec<Arc<[f32]>>,
 }
 
@@ -23,7 +23,7 @@ impl Line {
         Self { row: 0, tokens: Vec::new(), log_prob: 0.0, alignment: Vec::new() }
     }
 
-    /// With one more token, on this line's row.
+    /// This line with one more token, still on the same row.
     pub fn with(&self, token: i32, log_prob: f64, attention: Option<&Arc<[f32]>>) -> Self {
         let mut line = self.clone();
         line.tokens.push(token);
@@ -32,7 +32,7 @@ impl Line {
         line
     }
 
-    /// As a result.
+    /// The finished hypothesis.
     pub fn end(mut self, prefix: &[i32], score: f64, ended: bool) -> Hypothesis {
         if ended {
             self.tokens.pop();
@@ -56,48 +56,48 @@ struct Group {
     live: Vec<Line>,
     /// The best first.
     finished: Vec<Hypothesis>,
-    /// Whether an unfinished one may still become better.
+    /// Whether an unfinished hypothesis can still become better than the finished ones.
     is_open: bool,
 }
 
-/// The search of one input.
+/// The beam search for one input.
 #[derive(Debug, Clone)]
 pub(super) struct Beams {
     groups: Vec<Group>,
 }
 
-/// What a step of an input's search is given.
+/// The input of one step of a search.
 pub(super) struct Step<'a> {
     pub config: &'a BeamSearch,
     pub stop_ids: &'a [i32],
-    /// What the input's text begins with.
+    /// The prefix of the input's text.
     pub prefix: &'a [i32],
     pub max_new: usize,
-    /// Of each row; without the tokens that may not be written.
+    /// The log-probabilities of each row, without forbidden tokens.
     pub best: &'a [Best],
-    /// What each row attended to.
+    /// The attention of each row.
     pub attention: &'a [Option<Arc<[f32]>>],
 }
 
-/// How many of a group's continuations are looked at: enough, if all that could end do.
+/// How many continuations of a group are looked at: enough even if all that can end do so.
 fn n_candidates(config: &BeamSearch, n_stop_ids: usize) -> usize {
     (1 + n_stop_ids).max(2) * config.group_size()
 }
 
-/// How many tokens of each row a search has to know.
+/// How many tokens of each row a search needs.
 pub(super) fn n_best_tokens(config: &BeamSearch, n_stop_ids: usize) -> usize {
-    // Those that the groups before have written may lose their places.
+    // Tokens written by the previous groups may lose their rank.
     n_candidates(config, n_stop_ids) + config.beams - config.group_size()
 }
 
 impl Beams {
-    /// Before anything is written: every group begins on the one row.
+    /// The start: every group begins with the same row.
     pub fn new(config: &BeamSearch, begin: &Line) -> Self {
         let group = || Group { live: vec![begin.clone()], finished: Vec::new(), is_open: true };
         Self { groups: (0..config.groups).map(|_| group()).collect() }
     }
 
-    /// The texts under way, in the order of their rows; the first time all groups have the same one.
+    /// The unfinished hypotheses in the order of their rows; at first, all groups have the same one.
     pub fn live(&self) -> impl Iterator<Item = &Line> {
         self.groups.iter().flat_map(|group| &group.live)
     }
@@ -107,8 +107,8 @@ impl Beams {
         self.groups.iter_mut().flat_map(|group| &mut group.live)
     }
 
-    /// Writes one more token. Returns whether the search goes on; then each live text has a row of its own, and
-    /// [`Line::row`] says which it had before.
+    /// Writes one more token. Returns whether the search continues; if so, each unfinished hypothesis has its own row,
+    /// and [`Line::row`] is the row it continues.
     pub fn advance(&mut self, step: &Step) -> bool {
         let mut written: Vec<i32> = Vec::new();
         for group in &mut self.groups {
@@ -121,7 +121,7 @@ impl Beams {
         self.groups.iter().any(|group| !group.live.is_empty())
     }
 
-    /// The texts of all groups, the best first.
+    /// The finished hypotheses of all groups, the best first.
     pub fn finish(self, n_best: usize) -> Vec<Hypothesis> {
         let mut all: Vec<Hypothesis> = self.groups.into_iter().flat_map(|group| group.finished).collect();
         all.sort_by(|a, b| b.score.total_cmp(&a.score));
@@ -131,11 +131,11 @@ impl Beams {
 }
 
 struct Candidate {
-    /// Among the live texts.
+    /// The index among the unfinished hypotheses.
     parent: usize,
     token: i32,
     log_prob: f64,
-    /// What candidates are ordered by.
+    /// The score that candidates are ordered by.
     key: f64,
 }
 
@@ -174,7 +174,7 @@ impl Group {
                     live.push(line());
                 }
             } else if rank < size && takes_more {
-                // Those behind are there for the search to go on alone.
+                // Later candidates only keep the search going.
                 let line = line();
                 let covered = match config.coverage_penalty {
                     0.0 => 0.0,
@@ -187,7 +187,7 @@ impl Group {
         }
         self.finished.truncate(size);
         if live.is_empty() && self.finished.is_empty() {
-            // Nothing more may be written.
+            // No more tokens may be written.
             for line in std::mem::take(&mut self.live) {
                 let score = line.log_prob / config.length_penalty.at(line.tokens.len().max(1));
                 self.finished.push(line.end(step.prefix, score, false));
@@ -200,7 +200,7 @@ impl Group {
         }
     }
 
-    /// Whether the best unfinished text may end better than the worst finished one.
+    /// Whether the best unfinished hypothesis may end with a better score than the worst finished one.
     fn may_improve(&self, step: &Step, length: usize) -> bool {
         let Step { config, max_new, .. } = *step;
         let (Some(best), Some(worst)) = (self.live.first(), self.finished.last()) else {
@@ -213,7 +213,7 @@ impl Group {
     }
 }
 
-/// What each token of the source got of the attention of all tokens.
+/// The attention that each source token received in total.
 fn received(alignment: &[Arc<[f32]>]) -> Vec<f32> {
     let mut received = vec![0.0; alignment.first().map_or(0, |row| row.len())];
     for row in alignment {

@@ -1,7 +1,7 @@
 use super::LengthPenalty;
 use crate::{ModelError, Result};
 
-/// How a model's next tokens become texts.
+/// How texts are decoded from a model's next-token probabilities.
 ///
 /// ```
 /// use cloze_model::generate::{BeamSearch, DecodeConfig, Search};
@@ -20,21 +20,22 @@ pub struct DecodeConfig {
     pub stop_ids: Vec<i32>,
     /// The ids that are never written, such as padding.
     pub forbidden_ids: Vec<i32>,
-    /// Tokens before one that ends a text may be written.
+    /// The number of tokens that must precede one that ends the text.
     pub min_new: usize,
-    /// Makes tokens less likely that stand in the text already, whose logits are divided by it if positive, and
-    /// multiplied if negative (Keskar et al. 2019, "CTRL", §4.1). In a beam search it is the log-probabilities, as in
-    /// transformers. 1: nothing.
+    /// Makes tokens less likely that are in the text already: their logits are divided by it if positive, and
+    /// multiplied by it if negative (Keskar et al. 2019, "CTRL", §4.1). In a beam search, it acts on log-probabilities,
+    /// as in transformers. 1: no effect.
     pub repetition_penalty: f32,
-    /// Sequences of so many tokens occur once at most; 0: any number of times (Paulus et al. 2018, §2.5).
+    /// No sequence of this many tokens occurs twice (Paulus et al. 2018, §2.5); 0: no limit.
     pub no_repeat_ngram: usize,
-    /// Texts to return for each input, the best first; of a sampling search so many samples.
+    /// The number of texts returned for each input, the best first; in a sampling search, the number of samples.
     pub n_best: usize,
     /// Whether the attention to the source is returned.
     pub alignment: bool,
-    /// Inputs that are worked on at a time, at most.
+    /// The maximum number of inputs decoded at a time.
     pub batch: usize,
-    /// Inputs that are read ahead, at most: of these the longest begin first. As many texts wait for their turn.
+    /// The maximum number of inputs read ahead, of which the longest begin first. Finished texts wait until it is their
+    /// turn.
     pub window: usize,
 }
 
@@ -44,9 +45,9 @@ pub struct DecodeConfig {
 pub enum Search {
     /// The most likely token each time.
     Greedy,
-    /// The most likely hypotheses, several at a time.
+    /// The most likely of several hypotheses at a time.
     Beam(BeamSearch),
-    /// A token drawn by its probability.
+    /// A random token, drawn by its probability.
     Sample(Sampling),
 }
 
@@ -54,23 +55,23 @@ pub enum Search {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct BeamSearch {
-    /// Hypotheses at a time.
+    /// The number of hypotheses.
     pub beams: usize,
     /// What log-probabilities are divided by.
     pub length_penalty: LengthPenalty,
-    /// `β` of the coverage penalty, which needs a model's attention to the source; 0: none.
+    /// `β` of the coverage penalty, which needs a model's attention to the source; 0: no penalty.
     pub coverage_penalty: f64,
     /// When a search ends.
     pub early_stopping: EarlyStopping,
-    /// Groups that the beams are divided into, each of which is discouraged from the tokens that the groups before it
-    /// have just written (Vijayakumar et al. 2018, "Diverse beam search"). 1: an ordinary beam search.
+    /// The number of groups of beams. Each group avoids the tokens that the previous groups have just written
+    /// (Vijayakumar et al. 2018, "Diverse beam search"). 1: an ordinary beam search.
     pub groups: usize,
-    /// What a token's log-probability loses for each time that a group before has just written it.
+    /// The penalty on a token's log-probability for each time that a previous group has just written it.
     pub diversity: f32,
 }
 
 impl BeamSearch {
-    /// An ordinary one, whose score is the mean log-probability of a token.
+    /// An ordinary beam search, whose score is the mean log-probability of a token.
     pub fn new(beams: usize) -> Self {
         Self {
             beams,
@@ -82,72 +83,72 @@ impl BeamSearch {
         }
     }
 
-    /// With another length penalty.
+    /// Sets the length penalty.
     pub fn with_length_penalty(mut self, penalty: LengthPenalty) -> Self {
         self.length_penalty = penalty;
         self
     }
 
-    /// With a coverage penalty.
+    /// Sets the coverage penalty.
     pub fn with_coverage_penalty(mut self, beta: f64) -> Self {
         self.coverage_penalty = beta;
         self
     }
 
-    /// With another end.
+    /// Sets when the search ends.
     pub fn with_early_stopping(mut self, early_stopping: EarlyStopping) -> Self {
         self.early_stopping = early_stopping;
         self
     }
 
-    /// In groups that avoid each other's tokens.
+    /// Divides the beams into groups that avoid each other's tokens.
     pub fn with_groups(mut self, groups: usize, diversity: f32) -> Self {
         (self.groups, self.diversity) = (groups, diversity);
         self
     }
 
-    /// Beams of a group.
+    /// The number of beams in a group.
     pub(super) fn group_size(&self) -> usize {
         self.beams / self.groups.max(1)
     }
 }
 
-/// When a beam search ends before the longest length; as transformers defines it.
+/// When a beam search ends before the maximum length, as transformers defines it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EarlyStopping {
-    /// As soon as there are as many texts as beams (`true`).
+    /// As soon as there are as many finished texts as beams (`true`).
     Full,
-    /// If the best unfinished hypothesis, ended at its present length, would be worse than all finished texts (`false`).
+    /// When the best unfinished hypothesis, ended now, would score worse than all finished texts (`false`).
     #[default]
     Likely,
-    /// If no unfinished hypothesis can become better than the finished texts, whatever it goes on with (`"never"`).
+    /// When no unfinished hypothesis can become better than the finished texts, however it continues (`"never"`).
     Never,
 }
 
-/// How a token is drawn: the settings apply in this order.
+/// How tokens are drawn. The settings apply in this order.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Sampling {
-    /// What logits are divided by: below 1 likely tokens become likelier still.
+    /// What logits are divided by: below 1, likely tokens become more likely.
     pub temperature: f32,
-    /// The most likely tokens to draw from; 0: all (Fan et al. 2018).
+    /// The number of most likely tokens to draw from (Fan et al. 2018); 0: all.
     pub top_k: usize,
-    /// Draw from the fewest tokens whose probabilities sum to this at least; 1: all (Holtzman et al. 2020, "nucleus").
+    /// Draw from the fewest tokens whose probabilities sum to at least this (Holtzman et al. 2020, "nucleus"); 1: all.
     pub top_p: f32,
-    /// Draw from tokens that have this share of the likeliest one's probability; 0: all (Nguyen et al. 2024).
+    /// Draw from tokens whose probability is at least this fraction of the greatest (Nguyen et al. 2024); 0: all.
     pub min_p: f32,
 }
 
 impl Default for Sampling {
-    /// From the model's own probabilities.
+    /// Sampling from the model's own probabilities.
     fn default() -> Self {
         Self { temperature: 1.0, top_k: 0, top_p: 1.0, min_p: 0.0 }
     }
 }
 
 impl DecodeConfig {
-    /// Greedy decoding that ends with one of these ids.
+    /// Greedy decoding; these ids end a text.
     pub fn new(stop_ids: Vec<i32>) -> Self {
         Self {
             search: Search::Greedy,
@@ -163,31 +164,31 @@ impl DecodeConfig {
         }
     }
 
-    /// With another search.
+    /// Sets how tokens are chosen.
     pub fn with_search(mut self, search: Search) -> Self {
         self.search = search;
         self
     }
 
-    /// With so many texts for each input.
+    /// Sets the number of texts for each input.
     pub fn with_n_best(mut self, n_best: usize) -> Self {
         self.n_best = n_best;
         self
     }
 
-    /// With the attention to the source.
+    /// Returns the attention to the source as well.
     pub fn with_alignment(mut self) -> Self {
         self.alignment = true;
         self
     }
 
-    /// With so many inputs at a time.
+    /// Sets the number of inputs decoded at a time.
     pub fn with_batch(mut self, batch: usize) -> Self {
         self.batch = batch;
         self
     }
 
-    /// Rows that one input takes up at most.
+    /// The maximum number of rows for one input.
     pub fn width(&self) -> usize {
         match &self.search {
             Search::Greedy => 1,
@@ -196,7 +197,7 @@ impl DecodeConfig {
         }
     }
 
-    /// Whether the model has to say what it attends to.
+    /// Whether the model has to return its attention.
     pub fn needs_alignment(&self) -> bool {
         self.alignment || matches!(&self.search, Search::Beam(beam) if beam.coverage_penalty != 0.0)
     }
@@ -217,7 +218,7 @@ impl DecodeConfig {
             return refuse(
                 "repetition_penalty",
                 penalty.to_string(),
-                "a positive number; 1 penalises nothing",
+                "a positive number; 1: no penalty",
             );
         }
         match &self.search {
@@ -234,7 +235,7 @@ impl DecodeConfig {
                     return refuse(
                         "n_best",
                         self.n_best.to_string(),
-                        &format!("as many as beams at most, {beams}"),
+                        &format!("at most the number of beams, {beams}"),
                     );
                 }
                 if *groups == 0 || beams % groups != 0 {
@@ -264,7 +265,7 @@ impl DecodeConfig {
                     );
                 }
                 if !(*top_p > 0.0 && *top_p <= 1.0) {
-                    return refuse("top_p", top_p.to_string(), "more than 0 and 1 at most");
+                    return refuse("top_p", top_p.to_string(), "above 0 and at most 1");
                 }
                 if !(*min_p >= 0.0 && *min_p <= 1.0) {
                     return refuse("min_p", min_p.to_string(), "0 to 1");

@@ -10,28 +10,28 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// How a model begins to write.
-pub trait Begin: Send + Sync {
+/// How a model reads inputs and begins to write.
+pub trait ReadInput: Send + Sync {
     /// The model.
     type Model: NextToken;
 
     /// The model.
     fn model(&self) -> &Self::Model;
 
-    /// Reads inputs, a row each: their state, and the logits of each one's first token.
+    /// Reads inputs, one a row: their state, and the logits of each one's first token.
     fn begin(&self, inputs: &Sequences) -> (<Self::Model as NextToken>::State, StepOutput);
 
-    /// How many tokens an input may have; none if there is no limit.
+    /// The maximum number of tokens in an input; none if there is no limit.
     fn max_input(&self) -> Option<usize>;
 
-    /// Where the model's tensors are.
+    /// The device of the model's tensors.
     fn device(&self) -> &Device;
 
-    /// Whether a text goes on from its input.
+    /// Whether a text continues its input.
     fn continues(&self) -> bool;
 
-    /// How many tokens the model's positions have room for behind an input, the last of which is not read; none if there
-    /// is no limit.
+    /// How many tokens fit into the model's positions after an input of this length, of which the last is not read;
+    /// none if there is no limit.
     fn room(&self, input: &[i32]) -> Option<usize>;
 }
 
@@ -44,7 +44,7 @@ pub struct Translating<'m, M> {
     device: &'m Device,
 }
 
-impl<M: EncoderDecoder> Begin for Translating<'_, M> {
+impl<M: EncoderDecoder> ReadInput for Translating<'_, M> {
     type Model = M;
 
     fn model(&self) -> &M {
@@ -74,14 +74,14 @@ impl<M: EncoderDecoder> Begin for Translating<'_, M> {
     }
 }
 
-/// A language model that goes on from prompts.
+/// A language model that continues prompts.
 #[derive(Debug, Clone, Copy)]
 pub struct Continuing<'m, M> {
     model: &'m M,
     device: &'m Device,
 }
 
-impl<M: LanguageModel> Begin for Continuing<'_, M> {
+impl<M: LanguageModel> ReadInput for Continuing<'_, M> {
     type Model = M;
 
     fn model(&self) -> &M {
@@ -111,10 +111,10 @@ impl<M: LanguageModel> Begin for Continuing<'_, M> {
 
 /// Decodes sources with an encoder–decoder: for each request its texts, in the order of the requests.
 ///
-/// `start_id` is the token that every target begins with and that is not written. See [`Decoding`].
+/// `start_id` is the token that begins every target and is not part of the output. See [`Decoding`].
 ///
 /// # Errors
-/// As [`DecodeConfig::validate`].
+/// Those of [`DecodeConfig::validate`].
 pub fn translate<'m, M: EncoderDecoder, I: IntoIterator<Item = Request, IntoIter: Send>>(
     model: &'m M,
     start_id: i32,
@@ -129,12 +129,11 @@ pub fn translate<'m, M: EncoderDecoder, I: IntoIterator<Item = Request, IntoIter
     Decoding::new(Translating { model, start_id, options, device }, config, requests.into_iter())
 }
 
-/// Goes on from prompts with a language model: for each request its texts, in the order of the requests. See
-/// [`Decoding`].
+/// Continues prompts with a language model: for each request its texts, in the order of the requests. See [`Decoding`].
 ///
 /// # Errors
-/// As [`DecodeConfig::validate`].
-pub fn write_on<'m, M: LanguageModel, I: IntoIterator<Item = Request, IntoIter: Send>>(
+/// Those of [`DecodeConfig::validate`].
+pub fn continue_prompts<'m, M: LanguageModel, I: IntoIterator<Item = Request, IntoIter: Send>>(
     model: &'m M,
     config: &'m DecodeConfig,
     device: &'m Device,
@@ -143,45 +142,45 @@ pub fn write_on<'m, M: LanguageModel, I: IntoIterator<Item = Request, IntoIter: 
     Decoding::new(Continuing { model, device }, config, requests.into_iter())
 }
 
-/// Decodes requests side by side, as an iterator over each one's texts in the order of the requests.
+/// Decodes several requests at a time; an iterator over each request's texts, in the order of the requests.
 ///
-/// A text that has ended makes room for the next request at once, while the others go on. Of the requests in a window that
-/// is read ahead the longest begin first, so that few rows are left over in the end. What is decoded beside a request
-/// changes its texts by no more than rounding.
+/// A finished text makes room for the next request at once, while the others continue. Of a window of requests that are
+/// read ahead, the longest begin first, so that few rows are left over in the end. Other requests change a request's
+/// texts by no more than rounding.
 ///
-/// A request without an input has one empty text. [`ModelError::InputTooLong`] and [`ModelError::OutputNotFinite`] are
-/// errors of the one request; the others go on.
-pub struct Decoding<'m, B: Begin, I> {
+/// A request with an empty input has one empty text. [`ModelError::InputTooLong`] and [`ModelError::OutputNotFinite`]
+/// concern a single request; the others continue.
+pub struct Decoding<'m, B: ReadInput, I> {
     begin: B,
     config: &'m DecodeConfig,
     requests: I,
-    /// How many requests were read.
+    /// The number of requests read.
     n_read: usize,
-    /// How many requests' texts were handed out.
+    /// The number of requests whose texts were returned.
     n_done: usize,
-    /// The least of the window's requests, by length.
+    /// The shortest request in the window.
     waiting: BTreeMap<(Reverse<usize>, usize), Request>,
     active: VecDeque<Active>,
-    /// Of the active requests' rows; none if there are none.
+    /// The state of the active requests' rows; none if there are none.
     state: Option<<B::Model as NextToken>::State>,
     results: BTreeMap<usize, Result<Vec<Hypothesis>>>,
     listener: Option<Listener<'m>>,
 }
 
-/// What is called for each token.
-type Listener<'l> = Box<dyn FnMut(Written<'_>) + Send + 'l>;
+/// A listener that is called for each token.
+type Listener<'l> = Box<dyn FnMut(WrittenToken<'_>) + Send + 'l>;
 
-/// A token that was just written, for who wants to see a text grow.
+/// A token that was just written, for displaying a text as it grows.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
-pub struct Written<'a> {
-    /// The request's number, from 0.
+pub struct WrittenToken<'a> {
+    /// The request's index, from 0.
     pub request: usize,
-    /// The sample's number, from 0.
+    /// The sample's index, from 0.
     pub sample: usize,
     /// The request's prefix.
     pub prefix: &'a [i32],
-    /// The text behind it so far.
+    /// The text written so far, without the prefix.
     pub tokens: &'a [i32],
 }
 
@@ -189,35 +188,35 @@ pub struct Written<'a> {
 struct Active {
     number: usize,
     request: Request,
-    /// Of the random numbers.
+    /// The seed of the random numbers.
     stream: [u64; 2],
-    /// How many tokens of the prefix were fed.
+    /// The number of prefix tokens that were read.
     n_forced: usize,
-    /// Whether the text goes on from the input.
+    /// Whether the text continues the input.
     continues: bool,
-    /// Its rows in the state.
+    /// The number of its rows in the state.
     n_rows: usize,
     work: Work,
 }
 
-/// How a request's tokens are chosen.
+/// How a request's next tokens are chosen.
 enum Work {
-    /// As long as the prefix lasts.
+    /// From the prefix, until it ends.
     Prefix(Line),
     Beams(Beams),
-    /// Texts that know nothing of each other, with their numbers.
+    /// Independent texts, with their indices.
     Samples {
         live: Vec<(usize, Line)>,
         finished: Vec<(usize, Hypothesis)>,
     },
 }
 
-/// What is known of a row's next token.
+/// The choice of a row's next token.
 enum Choice {
-    /// The prefix says it.
+    /// The prefix decides.
     Forced,
     Best(Best),
-    /// Of each sample on this row: its number, token and log-probability.
+    /// For each sample on this row: its index, token and log-probability.
     Drawn(Vec<(usize, i32, f64)>),
     /// The logits are not finite.
     NotFinite,
@@ -230,7 +229,7 @@ impl Active {
         Self { number, request, stream, n_forced: 0, continues, n_rows: 1, work: Work::Prefix(Line::new()) }
     }
 
-    /// The texts under way, in the order of their rows.
+    /// The unfinished texts, in the order of their rows.
     fn lines(&self) -> Vec<&Line> {
         match &self.work {
             Work::Prefix(line) => vec![line],
@@ -248,13 +247,13 @@ impl Active {
         tokens.extend(self.lines().into_iter().map(last));
     }
 
-    /// What stands in a text so far, for settings that look back.
+    /// The text so far, for settings that look back.
     fn history(&self, line: &Line) -> Vec<i32> {
         let input = if self.continues { &self.request.input[..] } else { &[] };
         [input, &self.request.prefix, &line.tokens].concat()
     }
 
-    /// The tokens that may not follow.
+    /// The tokens that may not come next.
     fn banned(&self, config: &DecodeConfig, line: &Line, history: &[i32]) -> Vec<i32> {
         let mut banned = config.forbidden_ids.clone();
         if line.tokens.len() < config.min_new {
@@ -270,7 +269,7 @@ impl Active {
         banned
     }
 
-    /// What is known of the next token on a row; its logits are used up.
+    /// Chooses the next tokens on a row; overwrites its logits.
     fn choose(&self, config: &DecodeConfig, row: usize, logits: &mut [f32]) -> Choice {
         let is_first = match &self.work {
             Work::Prefix(_) if self.n_forced < self.request.prefix.len() => return Choice::Forced,
@@ -354,7 +353,8 @@ impl Active {
         }
     }
 
-    /// Writes a token of each text. The result if all of them are done; otherwise each has the row that it goes on from.
+    /// Adds a token to each text. Returns the result if all of them are finished; otherwise, each has the row that it
+    /// continues.
     fn advance(
         &mut self,
         config: &DecodeConfig,
@@ -412,7 +412,7 @@ impl Active {
                     let line = line.with(token, line.log_prob + log_prob, attention[line.row].as_ref());
                     let stops = config.stop_ids.contains(&token);
                     if let Some(listener) = listener.as_mut().filter(|_| !stops) {
-                        listener(Written { request: self.number, sample, prefix, tokens: &line.tokens });
+                        listener(WrittenToken { request: self.number, sample, prefix, tokens: &line.tokens });
                     }
                     if stops || line.tokens.len() == *max_new {
                         let score = line.log_prob;
@@ -431,7 +431,7 @@ impl Active {
         }
     }
 
-    /// Gives each text a row of its own, and says which of the former rows it goes on from.
+    /// Gives each text a row of its own, and returns which of the previous rows each continues.
     fn settle(&mut self) -> Vec<usize> {
         let lines: Vec<&mut Line> = match &mut self.work {
             Work::Prefix(line) => vec![line],
@@ -443,7 +443,7 @@ impl Active {
     }
 }
 
-/// Changes the logits of the tokens that stand in a text, each once.
+/// Changes the logits of the tokens in a text, each once.
 fn penalise(logits: &mut [f32], history: &[i32], change: impl Fn(f32) -> f32) {
     let mut tokens = history.to_vec();
     tokens.sort_unstable();
@@ -455,7 +455,7 @@ fn penalise(logits: &mut [f32], history: &[i32], change: impl Fn(f32) -> f32) {
     }
 }
 
-impl<'m, B: Begin, I: Iterator<Item = Request> + Send> Decoding<'m, B, I> {
+impl<'m, B: ReadInput, I: Iterator<Item = Request> + Send> Decoding<'m, B, I> {
     fn new(begin: B, config: &'m DecodeConfig, requests: I) -> Result<Self> {
         config.validate()?;
         Ok(Self {
@@ -472,13 +472,13 @@ impl<'m, B: Begin, I: Iterator<Item = Request> + Send> Decoding<'m, B, I> {
         })
     }
 
-    /// Calls `listener` for each token that is written, unless it ends its text or is that of a beam.
-    pub fn with_listener(mut self, listener: impl FnMut(Written<'_>) + Send + 'm) -> Self {
+    /// Calls `listener` for each written token, except for those that end a text or are part of a beam.
+    pub fn with_listener(mut self, listener: impl FnMut(WrittenToken<'_>) + Send + 'm) -> Self {
         self.listener = Some(Box::new(listener));
         self
     }
 
-    /// Goes on until the next request is done, or there is none.
+    /// Decodes until the next request is finished; none if there are no more.
     fn work(&mut self) {
         loop {
             self.admit();
@@ -489,7 +489,7 @@ impl<'m, B: Begin, I: Iterator<Item = Request> + Send> Decoding<'m, B, I> {
         }
     }
 
-    /// Reads requests as far ahead as the window reaches.
+    /// Reads ahead as many requests as the window holds.
     fn read_ahead(&mut self) {
         while self.n_read - self.n_done < self.config.window.max(self.config.batch) {
             let Some(request) = self.requests.next() else { return };
@@ -514,11 +514,11 @@ impl<'m, B: Begin, I: Iterator<Item = Request> + Send> Decoding<'m, B, I> {
         }
     }
 
-    /// Begins with waiting requests, if there is room for some.
+    /// Starts waiting requests if there is room.
     fn admit(&mut self) {
         let DecodeConfig { batch, .. } = *self.config;
         let room = batch.saturating_sub(self.active.len());
-        // A few together, so that reading them pays.
+        // Starts several at a time, so that reading them together pays.
         if !self.active.is_empty() && room < batch.div_ceil(8) {
             return;
         }
@@ -545,14 +545,14 @@ impl<'m, B: Begin, I: Iterator<Item = Request> + Send> Decoding<'m, B, I> {
         }
     }
 
-    /// Makes the state that of these rows, unless it is.
+    /// Selects these rows of the state, unless it has exactly these.
     fn select(&self, state: &mut <B::Model as NextToken>::State, rows: Vec<usize>, n_rows: usize) {
         if !rows.iter().copied().eq(0..n_rows) {
             self.begin.model().select(state, &rows);
         }
     }
 
-    /// One more token for every row.
+    /// Reads one more token a row.
     fn step(&mut self) {
         let Some(mut state) = self.state.take() else { return };
         let mut active = std::mem::take(&mut self.active);
@@ -567,8 +567,8 @@ impl<'m, B: Begin, I: Iterator<Item = Request> + Send> Decoding<'m, B, I> {
         self.active = active;
     }
 
-    /// Writes a token of each text, by the logits of its row. Those that are done leave their results, and the others the
-    /// rows that they go on from.
+    /// Adds a token to each text, by its row's logits. Finished requests store their results; the others return the
+    /// rows that they continue.
     fn advance(&mut self, active: &mut VecDeque<Active>, output: StepOutput) -> Vec<usize> {
         let [n_rows, vocab_size] = output.logits.dims();
         let mut logits = host(output.logits);
@@ -604,7 +604,7 @@ impl<'m, B: Begin, I: Iterator<Item = Request> + Send> Decoding<'m, B, I> {
     }
 }
 
-impl<B: Begin, I: Iterator<Item = Request> + Send> Iterator for Decoding<'_, B, I> {
+impl<B: ReadInput, I: Iterator<Item = Request> + Send> Iterator for Decoding<'_, B, I> {
     type Item = Result<Vec<Hypothesis>>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -618,7 +618,7 @@ impl<B: Begin, I: Iterator<Item = Request> + Send> Iterator for Decoding<'_, B, 
     }
 }
 
-/// A tensor's numbers in 32 bits.
+/// The values of a tensor, as FP32.
 fn host(x: Tensor<2>) -> Vec<f32> {
     let data = x.into_data();
     let data = if data.dtype() == DType::F32 { data } else { data.convert_dtype(DType::F32) };
@@ -635,7 +635,7 @@ mod tests {
     const VOCAB: i32 = 5;
     const STOP: i32 = 2;
 
-    /// A model whose logits are random numbers of everything that its row has read.
+    /// A model whose logits are random, as a function of everything that its row has read.
     struct Toy {
         limit: Option<usize>,
     }
@@ -649,7 +649,7 @@ mod tests {
             (0..VOCAB).map(|_| (random.unit() * 4.0) as f32).collect()
         }
 
-        /// To a source as long as the row's input, which is all before -1.
+        /// Attention to a source of the same length as the row's input, which is everything before -1.
         fn attention(&self, history: &[i32]) -> Vec<f32> {
             let n_source = history.iter().position(|id| *id == -1).unwrap();
             let parts: Vec<u64> = history.iter().map(|id| *id as u64).collect();
@@ -693,7 +693,7 @@ mod tests {
         }
     }
 
-    impl Begin for &Toy {
+    impl ReadInput for &Toy {
         type Model = Toy;
 
         fn device(&self) -> &Device {
@@ -735,14 +735,14 @@ mod tests {
             .collect()
     }
 
-    /// Of each next token the logarithm of its probability.
+    /// The log-probability of each next token.
     fn log_probs(request: &Request, written: &[i32]) -> Vec<f64> {
         let logits = TOY.logits(&[&request.input[..], &[-1], &request.prefix, written].concat());
         let total: f64 = logits.iter().map(|x| f64::from(*x).exp()).sum();
         logits.iter().map(|x| f64::from(*x) - total.ln()).collect()
     }
 
-    /// Every text there is, with its score, the best first.
+    /// Every possible text with its score, the best first.
     fn all_texts(request: &Request, score: &dyn Fn(f64, &[i32]) -> f64) -> Vec<(Vec<i32>, f64)> {
         let mut done = Vec::new();
         let mut open = vec![(Vec::new(), 0.0)];
@@ -854,7 +854,7 @@ mod tests {
             text.truncate(text.len() - usize::from(found.ended));
             assert_eq!(found.ids, text);
             assert!((found.score - total).abs() < 1e-5);
-            // Each token with the attention that it was chosen with.
+            // Each token with the attention when it was chosen.
             assert_eq!(found.alignment.len(), text.len());
             for (i, attention) in found.alignment.iter().enumerate() {
                 assert_eq!(attention[..], TOY.attention(&[&request.input[..], &[-1], &text[..i]].concat()));
@@ -864,7 +864,7 @@ mod tests {
 
     #[test]
     fn groups_avoid_each_others_tokens() {
-        // A slow version: each group in turn, with the tokens that the groups before wrote last.
+        // A slow version: group after group, each with the last tokens of the previous ones.
         let (size, groups, diversity, max_new) = (2, 3, 0.7, 5);
         for request in requests(6, max_new) {
             let mut live: Vec<Vec<(Vec<i32>, f64)>> = vec![vec![(Vec::new(), 0.0)]; groups];
@@ -899,11 +899,11 @@ mod tests {
             }
             let mut expected: Vec<(Vec<i32>, f64)> = finished.concat();
             expected.sort_by(|a, b| b.1.total_cmp(&a.1));
-            // Scores are means, so only the greatest length bounds what may still come.
+            // Scores are means, so only the maximum length bounds the scores to come.
             let search = beam(size * groups).with_groups(groups, diversity as f32);
             let config = config(Search::Beam(search)).with_n_best(size * groups);
             let found = decode(&config, std::slice::from_ref(&request)).remove(0);
-            // A group that cannot become better ends before its time, so the best are compared.
+            // A group that cannot improve ends early, so the best are compared.
             assert_eq!(found.len(), expected.len());
             for (found, (text, score)) in found.iter().zip(expected) {
                 let text = text.strip_suffix(&[STOP]).unwrap_or(&text).to_vec();
@@ -978,7 +978,10 @@ mod tests {
         let lengths: Vec<Option<usize>> =
             found.iter().map(|found| found.as_ref().ok().map(|texts| texts[0].ids.len())).collect();
         assert_eq!(lengths, [Some(4), Some(0), None, Some(0), Some(4), Some(4)]);
-        assert_eq!(found[2].as_ref().unwrap_err().to_string(), "5 tokens are more than the model takes, 4");
+        assert_eq!(
+            found[2].as_ref().unwrap_err().to_string(),
+            "5 tokens are too many: the model takes at most 4"
+        );
         assert!(Decoding::new(&toy, &DecodeConfig { batch: 0, ..config }, requests.into_iter()).is_err());
     }
 

@@ -1,7 +1,7 @@
-//! Writing with a model, token by token: greedy, with a beam, or by drawing.
+//! Text generation, token by token: greedy, with a beam, or by sampling.
 //!
-//! [`NextToken`] is what a model gives; [`translate`] and [`write_on`] decode any number of inputs with it, several at a
-//! time.
+//! [`NextToken`] is what a model implements; [`translate`] and [`continue_prompts`] decode any number of inputs with it,
+//! several at a time.
 
 mod beam;
 mod config;
@@ -13,7 +13,7 @@ mod random;
 mod sample;
 
 pub use config::{BeamSearch, DecodeConfig, EarlyStopping, Sampling, Search};
-pub use decoding::{Begin, Continuing, Decoding, Translating, Written, translate, write_on};
+pub use decoding::{Continuing, Decoding, ReadInput, Translating, WrittenToken, continue_prompts, translate};
 pub use hypothesis::{Hypothesis, Request};
 pub use next_token::{LanguageModel, NextToken, StepOutput};
 pub use penalty::LengthPenalty;

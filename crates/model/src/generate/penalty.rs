@@ -2,8 +2,7 @@
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub enum LengthPenalty {
-    /// `length^α`, as Marian and transformers have it: 0 divides by nothing, 1 makes it the mean of the tokens'
-    /// log-probabilities.
+    /// `length^α`, as in Marian and transformers: 0 has no effect, 1 gives the mean log-probability of the tokens.
     Power(f64),
     /// `((5 + length) / 6)^α` (Wu et al. 2016, eq. 14).
     Gnmt(f64),
@@ -16,7 +15,7 @@ impl Default for LengthPenalty {
 }
 
 impl LengthPenalty {
-    /// What the log-probability of a hypothesis of so many tokens is divided by, the token that ends it among them.
+    /// The divisor for a hypothesis of this many tokens, including the one that ends it.
     ///
     /// ```
     /// use cloze_model::generate::LengthPenalty;
@@ -31,7 +30,7 @@ impl LengthPenalty {
         }
     }
 
-    /// `α`: positive where it favours longer hypotheses.
+    /// `α`, positive to favour longer hypotheses.
     pub fn alpha(self) -> f64 {
         match self {
             Self::Power(alpha) | Self::Gnmt(alpha) => alpha,
@@ -39,10 +38,10 @@ impl LengthPenalty {
     }
 }
 
-/// `β · Σᵢ log(min(Σⱼ aᵢⱼ, 1))`, which is added to a hypothesis's score (Wu et al. 2016, eq. 15): `received` is what each
-/// token of the source has got of the written tokens' attention.
+/// `β · Σᵢ log(min(Σⱼ aᵢⱼ, 1))`, which is added to a hypothesis's score (Wu et al. 2016, eq. 15). `received` is the
+/// total attention that each source token has received from the written tokens.
 ///
-/// A source token that got nothing counts as one that got 1e-6, so that scores stay finite.
+/// A source token that received none counts as having received 1e-6, so that scores stay finite.
 pub(super) fn coverage(beta: f64, received: &[f32]) -> f64 {
     beta * received.iter().map(|sum| f64::from(sum.clamp(1e-6, 1.0)).ln()).sum::<f64>()
 }

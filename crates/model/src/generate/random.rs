@@ -1,4 +1,4 @@
-//! Random numbers that depend on a text and a seed alone.
+//! Random numbers that depend only on a text and a seed.
 
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
@@ -8,7 +8,7 @@ use rand_pcg::rand_core::{Rng, SeedableRng};
 pub(super) struct Random(Pcg64Mcg);
 
 impl Random {
-    /// Of a seed and numbers, such as a prompt's tokens; each difference makes another generator.
+    /// A generator for a seed and numbers such as a prompt's tokens; any difference gives another generator.
     pub fn new(seed: u64, parts: &[u64]) -> Self {
         // SplitMix64's finaliser after each part (Steele et al. 2014).
         let mix = |state: u64, part: u64| {
@@ -26,7 +26,7 @@ impl Random {
         [self.0.next_u64(), self.0.next_u64()]
     }
 
-    /// In `0.0..1.0`, uniformly.
+    /// A uniform number in `0.0..1.0`.
     pub fn unit(&mut self) -> f64 {
         (self.0.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }

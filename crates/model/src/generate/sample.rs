@@ -3,11 +3,11 @@
 use super::Sampling;
 use crate::ops;
 
-/// Candidates to look at first, where it is not known how many will be enough.
+/// The number of candidates to look at first if it is unknown how many will suffice.
 const FIRST: usize = 256;
 
 impl Sampling {
-    /// Draws a token. `unit` is uniform in `0.0..1.0`; the logits are used up.
+    /// Draws a token. `unit` is uniform in `0.0..1.0`; the logits are overwritten.
     pub(super) fn draw(&self, logits: &mut [f32], unit: f64) -> u32 {
         if self.top_k == 0 && self.top_p >= 1.0 && self.min_p <= 0.0 {
             let total = ops::exponentials(logits, self.temperature);
@@ -21,7 +21,7 @@ impl Sampling {
             let ops::Best { log_sum, tokens } = ops::best(logits, n);
             let greatest = f64::from(tokens[0].1);
             let relative = |logit: f32| (f64::from(logit) - greatest).exp();
-            // Of the top k alone, or of all.
+            // Of the top k, or of all.
             let total = match self.top_k {
                 0 => (f64::from(log_sum) - greatest).exp(),
                 _ => tokens.iter().map(|(_, logit)| relative(*logit)).sum(),
@@ -29,7 +29,7 @@ impl Sampling {
             let (mut kept, mut sum) = (0, 0.0);
             for (_, logit) in &tokens {
                 let p = relative(*logit);
-                // The likeliest is always kept.
+                // The most likely token is always kept.
                 if kept > 0 && (sum >= f64::from(self.top_p) * total || p < f64::from(self.min_p)) {
                     break;
                 }

@@ -5,9 +5,9 @@ use crate::blocks::{
 };
 use crate::{ModelError, ParamInit, Result};
 
-/// The shape of a left-to-right Transformer. [`gpt2`](Self::gpt2) and [`llama`](Self::llama) are the two usual ones; every
-/// switch may stand by itself, though a folder in Hugging Face's format can only say what some class of transformers
-/// builds.
+/// The configuration of a left-to-right Transformer. [`gpt2`](Self::gpt2) and [`llama`](Self::llama) are the usual
+/// ones. Switches can be combined freely, but a folder in Hugging Face's format can only hold what some class of
+/// transformers builds.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct GptConfig {
@@ -19,7 +19,7 @@ pub struct GptConfig {
     pub d_model: usize,
     /// Heads of queries.
     pub n_heads: usize,
-    /// Heads of keys and values, each shared by as many heads of queries (Ainslie et al. 2023).
+    /// Heads of keys and values, each shared by equally many heads of queries (Ainslie et al. 2023).
     pub n_kv_heads: usize,
     /// Features of a head.
     pub d_head: usize,
@@ -29,17 +29,17 @@ pub struct GptConfig {
     pub max_positions: usize,
     /// Rotary positions; none: a learned vector for each position is added to the embeddings.
     pub rotary: Option<RotaryConfig>,
-    /// A token sees itself and so many tokens before it at most (Mistral's `sliding_window` less 1); none: all before it.
+    /// How many earlier tokens a token sees besides itself (Mistral's `sliding_window` less 1); none: all of them.
     pub window: Option<usize>,
-    /// Layer normalisation, or by the root of the mean square.
+    /// The kind of normalisation: layer norm or RMS norm.
     pub norm_kind: NormKind,
-    /// Where the layers normalise. If they do so first, the last layer's output is normalised too.
+    /// Where the layers are normalised. Pre-norm layers are followed by a final normalisation.
     pub norm: NormPlacement,
     /// Added to the variance or the mean square in every normalisation.
     pub norm_eps: f64,
     /// The non-linearity of the feed-forward networks.
     pub activation: Activation,
-    /// Whether the non-linearity acts on a map of its own, which gates the other (SwiGLU with [`Activation::Silu`]).
+    /// Whether the non-linearity acts on a separate map, which gates the other (SwiGLU with [`Activation::Silu`]).
     pub gated: bool,
     /// Whether the maps to queries, keys and values have biases.
     pub attention_bias: bool,
@@ -58,9 +58,9 @@ pub struct GptConfig {
     /// Standard deviation of the truncated normal that weights start from; the maps that add to the residual stream
     /// start with it divided by `√(2 · n_layers)` (Radford et al. 2019, §2.3).
     pub init_std: f64,
-    /// The id of the piece that a text begins with, which Hugging Face's `config.json` records.
+    /// The id of the piece that begins a text, which Hugging Face's `config.json` records.
     pub begin_token_id: Option<usize>,
-    /// The id of the piece that ends a text, recorded there too.
+    /// The id of the piece that ends a text, which Hugging Face's `config.json` records.
     pub end_token_id: Option<usize>,
 }
 
@@ -119,10 +119,10 @@ impl GptConfig {
         }
     }
 
-    /// Whether the values fit together.
+    /// Checks that the values fit together.
     ///
     /// # Errors
-    /// [`ModelError::Setting`] with the field that does not do.
+    /// [`ModelError::Setting`] with the invalid field.
     pub fn validate(&self) -> Result<()> {
         let refuse = |key, found: String, expected: String| Err(ModelError::Setting { key, found, expected });
         for (key, size) in [
@@ -135,14 +135,14 @@ impl GptConfig {
             ("d_ff", self.d_ff),
             ("max_positions", self.max_positions),
         ] {
-            // Far beyond any model, and small enough to compute with.
+            // Far larger than any model, and small enough not to overflow.
             let most = if key == "n_layers" { 10_000 } else { i32::MAX as usize };
             if size == 0 || size > most {
                 return refuse(key, size.to_string(), format!("from 1 to {most}"));
             }
         }
         if self.n_heads.checked_mul(self.d_head).is_none_or(|width| width > i32::MAX as usize) {
-            return refuse("d_head", self.d_head.to_string(), format!("less with {} heads", self.n_heads));
+            return refuse("d_head", self.d_head.to_string(), format!("a smaller width for {} heads", self.n_heads));
         }
         if !self.n_heads.is_multiple_of(self.n_kv_heads) {
             let expected = format!("a divisor of `n_heads`, which is {}", self.n_heads);
@@ -199,7 +199,7 @@ impl GptConfig {
         let mut feed_forward = FeedForwardConfig::new(d_model, self.d_ff, self.activation);
         (feed_forward.gated, feed_forward.bias) = (self.gated, self.feed_forward_bias);
         let norm = |init: &mut ParamInit| Norm::new(self.norm_kind, d_model, self.norm_eps, init);
-        // What the residual stream is the sum of.
+        // The maps that add to the residual stream.
         let residual = 1.0 / ((2 * n_layers) as f64).sqrt();
         let layers = (0..n_layers).map(|_| {
             let (mut attention, attention_norm) = (attention.init(init), norm(init));

@@ -1,4 +1,4 @@
-//! A model that writes: prompts are read in one pass, then tokens come one a row.
+//! Text generation: prompts are read in one pass, then each step takes one token a row.
 
 use super::Gpt;
 use super::model::flat;
@@ -15,14 +15,14 @@ pub struct GptState {
 }
 
 impl GptState {
-    /// How many tokens each row has.
+    /// The number of tokens in each row.
     pub fn lengths(&self) -> Vec<usize> {
         self.caches.first().map_or_else(Vec::new, KeyValueCache::lengths)
     }
 }
 
 impl Gpt {
-    /// The states of new tokens after all layers, before the last normalisation.
+    /// The states of new tokens after all layers, before the final normalisation.
     fn advance(
         &self,
         ids: Tensor<2, Int>,
@@ -75,7 +75,7 @@ impl LanguageModel for Gpt {
         let mut caches = vec![KeyValueCache::new(); self.layers.len()];
         let [_, len] = ids.dims();
         let x = self.advance(ids, &mask, len, &mut caches);
-        // Where rows were filled up.
+        // Padding at the end of rows.
         caches.iter_mut().for_each(|cache| cache.truncate(prompts.lengths()));
         let ends = prompts.lengths().iter().scan(0, |end, len| {
             *end += *len as i32;
@@ -112,7 +112,7 @@ mod tests {
                 rows.iter_mut().zip(&tokens).for_each(|(row, token)| row.push(*token));
                 close(output.logits, all(&rows));
                 assert_eq!(state.lengths(), rows.iter().map(Vec::len).collect::<Vec<_>>());
-                // Rows that part, end and join.
+                // Rows diverge, end and join.
                 match step {
                     1 => {
                         model.select(&mut state, &[2, 2, 0]);

@@ -5,17 +5,17 @@ use crate::ops::{self, AttentionMask, Residual};
 use burn::module::Module;
 use burn::tensor::Tensor;
 
-/// A layer of a left-to-right model: self-attention and a feed-forward network, each with a normalisation, dropout and a
-/// residual connection.
+/// A layer of a left-to-right model: self-attention and a feed-forward network, each with a normalisation, dropout and
+/// a residual connection.
 #[derive(Module, Debug)]
 pub struct GptLayer {
     /// The first sub-layer.
     pub attention: MultiHeadAttention,
-    /// The normalisation of the first sub-layer, in either placement.
+    /// The normalisation of the first sub-layer, pre-norm or post-norm.
     pub attention_norm: Norm,
     /// The second sub-layer.
     pub feed_forward: FeedForward,
-    /// The normalisation of the second sub-layer, in either placement.
+    /// The normalisation of the second sub-layer, pre-norm or post-norm.
     pub feed_forward_norm: Norm,
     pub(super) dropout: f64,
     #[module(skip)]

@@ -7,18 +7,18 @@ use burn::tensor::{Device, Int, Tensor, TensorData};
 
 /// A left-to-right Transformer with its projection onto the vocabulary: `P(x) = Π_t P(x_t | x_<t)`.
 ///
-/// [`GptConfig`](super::GptConfig) makes one. It is trained by [`losses`](Self::losses), and writes by
-/// [`LanguageModel`](crate::generate::LanguageModel).
+/// [`GptConfig`](super::GptConfig) builds one. [`losses`](Self::losses) trains it, and
+/// [`LanguageModel`](crate::generate::LanguageModel) generates text with it.
 #[derive(Module, Debug)]
 pub struct Gpt {
-    /// Pieces to vectors, `[vocab_size, d_model]`; also the projection onto the vocabulary, unless there is an
+    /// Piece embeddings, `[vocab_size, d_model]`; also the projection onto the vocabulary, unless there is an
     /// [`output`](Self::output).
     pub tokens: Embedding,
-    /// A vector for each position, unless positions are rotary.
+    /// Position vectors, unless positions are rotary.
     pub positions: Option<LearnedPositions>,
     /// From the first layer to the last.
     pub layers: Vec<GptLayer>,
-    /// The normalisation of the last layer's output, if layers normalise first.
+    /// Normalises the last layer's output, if layers are pre-norm.
     pub final_norm: Option<Norm>,
     /// The projection onto the vocabulary, if it is not the embedding table.
     pub output: Option<Linear>,
@@ -28,7 +28,7 @@ pub struct Gpt {
     #[module(skip)]
     pub(super) window: Option<usize>,
     pub(super) max_positions: usize,
-    /// The embedding table as the projection, laid out for inference.
+    /// The embedding table as the projection, packed for inference.
     #[module(skip)]
     pub(super) packed_table: Option<PackedWeight>,
 }
@@ -39,7 +39,7 @@ impl Gpt {
         self.max_positions
     }
 
-    /// The last states of each token, normalised where the model does so.
+    /// The last states of all tokens, after the final normalisation if there is one.
     ///
     /// # Shapes
     /// - returns `[n_tokens, d_model]`, in the order of [`Sequences::ids`]
@@ -73,29 +73,28 @@ impl Gpt {
         self.project(self.states(sequences, device))
     }
 
-    /// The cross-entropy of the token that follows each token, `−log P(x_t | x_<t)`, in nats. Only as many logits as
-    /// there are tokens are made.
+    /// The cross-entropy of the token that follows each token, `−log P(x_t | x_<t)`, in nats.
     ///
     /// # Shapes
-    /// - `next`: the ids that follow, as many as there are tokens, in the order of [`Sequences::ids`]
+    /// - `next`: the id that follows each token, in the order of [`Sequences::ids`]
     /// - returns `[n_tokens]`
     ///
     /// # Panics
-    /// Those of [`states`](Self::states), and if there are not as many ids as tokens.
+    /// Those of [`states`](Self::states), and if the number of ids is not that of the tokens.
     pub fn losses(&self, sequences: &Sequences, next: &[i32], device: &Device) -> Tensor<1> {
         assert_eq!(next.len(), sequences.n_tokens(), "the ids that follow, and the tokens");
         let next = Tensor::<1, Int>::from_data(TensorData::new(next.to_vec(), [next.len()]), device);
         ops::cross_entropy(self.logits(sequences, device), next)
     }
 
-    /// [`losses`](Self::losses) of some tokens alone: only their logits are made.
+    /// [`losses`](Self::losses) of some tokens; only their logits are computed.
     ///
     /// # Shapes
     /// - `next`: the ids that follow the wanted tokens, `n` of them
-    /// - `wanted`: the numbers of `n` tokens, in the order of [`Sequences::ids`]; returns `[n]`
+    /// - `wanted`: the indices of `n` tokens, in the order of [`Sequences::ids`]; returns `[n]`
     ///
     /// # Panics
-    /// Those of [`states`](Self::states), and if there are not as many ids as wanted tokens.
+    /// Those of [`states`](Self::states), and if the number of ids is not that of the wanted tokens.
     pub fn losses_at(
         &self,
         sequences: &Sequences,
@@ -119,7 +118,7 @@ impl Gpt {
         }
     }
 
-    /// Lays the weights out for the products to come, see [`ops::linear_packed`]: for inference only.
+    /// Packs the weights for matrix products, see [`ops::linear_packed`], for inference only.
     pub fn pack_weights(&mut self) {
         self.linears_mut().into_iter().for_each(|(_, linear)| linear.pack());
         match &mut self.output {
@@ -128,8 +127,8 @@ impl Gpt {
         }
     }
 
-    /// The linear maps of all layers multiply in 8 bits from now on: for inference only. The projection onto the
-    /// vocabulary stays in FP32.
+    /// Quantises the linear maps of all layers to 8 bits, for inference only. The projection onto the vocabulary stays
+    /// in FP32.
     pub fn quantize_int8(&mut self) {
         self.linears_mut().into_iter().for_each(|(_, linear)| linear.quantize_int8());
     }
@@ -147,10 +146,10 @@ impl Gpt {
         maps.collect()
     }
 
-    /// The tokens as the model works on them fastest, and what each of them sees: a sequence a row, or packed where they
-    /// differ in length and the device takes that.
+    /// The tokens in the layout that is fastest, and what each of them sees: one sequence a row, or packed if their
+    /// lengths differ and the device supports it.
     ///
-    /// Padding needs no mask: it stands at the sequences' ends, which no token sees.
+    /// Padding needs no mask: it is at the sequences' ends, where no token sees it.
     pub(super) fn input(&self, sequences: &Sequences, device: &Device) -> (Tensor<2, Int>, AttentionMask) {
         assert!(!sequences.is_empty(), "no sequence: nothing to compute");
         let longest = sequences.longest();
@@ -204,12 +203,12 @@ impl Gpt {
     }
 }
 
-/// Whether all sequences are of one length.
+/// Whether all sequences have the same length.
 fn is_even(sequences: &Sequences) -> bool {
     sequences.n_tokens() == sequences.len() * sequences.longest()
 }
 
-/// Packed or padded states to those of the tokens, `[n_tokens, d_model]`.
+/// Selects the states of the tokens, `[n_tokens, d_model]`, from packed or padded states.
 pub(super) fn flat(x: Tensor<3>, sequences: &Sequences) -> Tensor<2> {
     let ([batch, len, d_model], device) = (x.dims(), x.device());
     let x = x.reshape([batch * len, d_model]);
@@ -228,7 +227,7 @@ pub(super) mod tests {
     use crate::gpt::GptConfig;
     use burn::tensor::Tolerance;
 
-    /// One of each kind, small.
+    /// A small model of each kind.
     pub(in crate::gpt) fn configs() -> Vec<GptConfig> {
         let small = |config: GptConfig| GptConfig {
             n_heads: 4,
@@ -297,7 +296,7 @@ pub(super) mod tests {
             let together = model.logits(&rows.into_iter().collect(), &device);
             let alone = rows.map(|row| model.logits(&[row].into_iter().collect(), &device));
             close(together, Tensor::cat(alone.to_vec(), 0));
-            // Of one length, a row each.
+            // Sequences of one length, one a row.
             let rows: [&[i32]; 2] = [&[1, 2, 3], &[7, 8, 9]];
             let together = model.logits(&rows.into_iter().collect(), &device);
             let alone = rows.map(|row| model.logits(&[row].into_iter().collect(), &device));

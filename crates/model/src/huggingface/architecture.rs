@@ -3,7 +3,7 @@ use crate::ParamInit;
 use crate::bert::BertConfig;
 use crate::tasks::SequenceHead;
 
-/// What stands on the encoder: which of transformers' classes a checkpoint belongs to.
+/// The head on the encoder: which kind of class in transformers a checkpoint belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Architecture {
     /// The encoder alone, `BertModel`.
@@ -12,7 +12,7 @@ pub enum Architecture {
     PreTraining,
     /// `BertForMaskedLM`
     MaskedLm,
-    /// `BertForSequenceClassification`, regression too.
+    /// `BertForSequenceClassification`, also for regression
     SequenceClassification,
     /// `BertForMultipleChoice`
     MultipleChoice,
@@ -23,7 +23,7 @@ pub enum Architecture {
 }
 
 impl Architecture {
-    /// All of them.
+    /// All architectures.
     pub const ALL: [Self; 7] = [
         Self::Encoder,
         Self::PreTraining,
@@ -34,21 +34,20 @@ impl Architecture {
         Self::QuestionAnswering,
     ];
 
-    /// The name of transformers' class. A family without a class for two pretraining heads has the masked
-    /// LM's.
+    /// The name of the class in transformers. A family without a class for both pretraining heads has its masked LM's.
     pub fn name(self, family: Family) -> String {
         family.class_name(self)
     }
 
-    /// The family and architecture of a class of transformers; none for a class without a counterpart here.
+    /// The family and architecture of a class in transformers; none if this crate has no counterpart.
     ///
-    /// ELECTRA's discriminator, `ElectraForPreTraining`, is an encoder here.
+    /// ELECTRA's discriminator, `ElectraForPreTraining`, counts as an encoder.
     pub fn parse(name: &str) -> Option<(Family, Self)> {
         Family::ALL.iter().find_map(|family| Some((*family, family.architecture(name)?)))
     }
 
-    /// A new head over sequences as the class of `family` has it, for
-    /// [sequence classification](Self::SequenceClassification) and [multiple choice](Self::MultipleChoice).
+    /// A new head over sequences as in the class of `family`, for [sequence
+    /// classification](Self::SequenceClassification) and [multiple choice](Self::MultipleChoice).
     pub fn sequence_head(
         self,
         family: Family,
@@ -64,7 +63,7 @@ impl Architecture {
         }
     }
 
-    /// What the names of its classes end with.
+    /// The end of the names of its classes.
     pub(super) fn class_suffix(self) -> &'static str {
         match self {
             Self::Encoder => "Model",

@@ -6,39 +6,39 @@ use crate::{ModelError, Result};
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
-/// What a folder's `config.json` says.
+/// The contents of a folder's `config.json`.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct PretrainedConfig {
-    /// Which published encoder it is.
+    /// The encoder's published family.
     pub family: Family,
-    /// The encoder, with a pooler where the [architecture](Self::architecture) has one.
+    /// The encoder, with a pooler if the [architecture](Self::architecture) has one.
     pub encoder: BertConfig,
-    /// The first class of `architectures` that has a counterpart here; the encoder where none has.
+    /// The first class in `architectures` that this crate knows; the bare encoder if it knows none.
     pub architecture: Architecture,
     /// The classes that the weights were saved from, by their names in transformers.
     pub architectures: Vec<String>,
-    /// The classes that a head tells apart, in the order of its outputs; `LABEL_0` and `LABEL_1` where the
+    /// The names of the classes that the head predicts, in the order of its outputs; `LABEL_0` and `LABEL_1` if the
     /// file has none, as in transformers.
     pub labels: Vec<String>,
-    /// What the labels are, where the file says so.
+    /// The kind of labels, if the file states it.
     pub problem_type: Option<ProblemType>,
     /// The name of the task that the model was trained for, such as `"mnli"`.
     pub finetuning_task: Option<String>,
-    /// What the weights are stored as.
+    /// The float type that the weights are stored as.
     pub dtype: FloatType,
-    /// Whether the masked-LM head's projection is the embedding table.
+    /// Whether the masked-LM head projects onto the embedding table.
     pub tied: bool,
-    /// Dropout in the heads that have one of their own, whichever the weights are of.
+    /// Dropout in heads that have a dropout of their own, for all architectures.
     pub head_dropouts: Vec<(Architecture, f64)>,
 }
 
-/// What a sequence's labels are.
+/// The kind of a sequence's labels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProblemType {
     /// Numbers.
     Regression,
-    /// One class of several.
+    /// One of several classes.
     SingleLabel,
     /// Any number of classes.
     MultiLabel,
@@ -52,7 +52,7 @@ impl ProblemType {
     ];
 }
 
-/// What floating-point numbers are stored as. In memory they are FP32.
+/// The float type that weights are stored as. In memory they are FP32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FloatType {
     /// `float32`
@@ -68,28 +68,28 @@ impl FloatType {
     const NAMES: [(Self, &str); 3] =
         [(Self::F32, "float32"), (Self::F16, "float16"), (Self::Bf16, "bfloat16")];
 
-    /// What PyTorch calls it.
+    /// PyTorch's name of the type.
     pub fn name(self) -> &'static str {
         name_of(&Self::NAMES, self)
     }
 }
 
-/// What belongs to a name in one of the tables above.
+/// The value of a name in one of the tables above.
 fn of_name<T: Copy>(table: &[(T, &str)], name: &str) -> Option<T> {
     table.iter().find_map(|(value, known)| (*known == name).then_some(*value))
 }
 
-/// The first name of something in one of the tables above.
+/// The first name of a value in one of the tables above.
 fn name_of<T: Copy + PartialEq>(table: &[(T, &'static str)], value: T) -> &'static str {
     table.iter().find_map(|(known, name)| (*known == value).then_some(*name)).expect("every value has a name")
 }
 
 impl PretrainedConfig {
-    /// Reads a `config.json`: of any family, and of any time. What it leaves out is transformers' default.
+    /// Reads a `config.json` of any family and age. Missing keys have transformers' defaults.
     ///
     /// # Errors
-    /// [`ModelError::Io`] and [`ModelError::Json`] for a file that cannot be read, [`ModelError::Config`] for
-    /// a value that this crate has no model for.
+    /// [`ModelError::Io`] and [`ModelError::Json`] for a file that cannot be read, [`ModelError::Config`] for a value
+    /// that this crate does not support.
     pub fn read(path: &Path) -> Result<Self> {
         let fields = Fields::read(path)?;
         let architectures = architectures(&fields)?;
@@ -136,7 +136,7 @@ impl PretrainedConfig {
         })
     }
 
-    /// Dropout in the head of a model of `architecture`; none where it is the encoder's hidden one.
+    /// Dropout in the head of a model of `architecture`; none if it is the encoder's hidden dropout.
     pub fn head_dropout(&self, architecture: Architecture) -> Option<f64> {
         self.head_dropouts.iter().find_map(|(head, p)| (*head == architecture).then_some(*p))
     }
@@ -149,10 +149,10 @@ fn architectures(fields: &Fields) -> Result<Vec<String>> {
     Ok(fields.typed("architectures", "a list of strings", strings)?.unwrap_or_default())
 }
 
-/// The `config.json` of an encoder with what stands on it.
+/// The `config.json` of an encoder with its head.
 ///
 /// # Errors
-/// [`ModelError::Setting`] for an encoder that does not fit together or that no class of transformers builds.
+/// [`ModelError::Setting`] for an encoder with an invalid value or one that no class of transformers builds.
 pub(super) fn to_json(encoder: &BertConfig, save: &SaveConfig) -> Result<Value> {
     let mut map = Map::new();
     map.insert("architectures".into(), json!([save.architecture.name(save.family)]));

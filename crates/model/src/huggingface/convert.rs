@@ -1,8 +1,8 @@
-//! One folder's format to another: nothing in between but tensors.
+//! Converts a folder from one format to another, tensor by tensor.
 
+use super::atomic::write_text;
 use super::config::FloatType;
 use super::sentence::read_json;
-use super::whole::write_text;
 use super::{MAX_SHARD_SIZE, PretrainedConfig, save_tensors, tensors_of};
 use crate::weights::NamedTensors;
 use crate::{ModelError, Result};
@@ -10,13 +10,13 @@ use burn::tensor::{DType, TensorData};
 use serde_json::{Map, Value};
 use std::path::Path;
 
-/// What is to become of a folder's weights.
+/// How a folder's weights are converted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConvertConfig {
-    /// What weights are stored as. Without it, as `config.json` says they were where that keeps every bit, else
-    /// FP32, which always does.
+    /// The float type that weights are stored as. None: the one in `config.json` if it loses no bit, else FP32, which
+    /// never does.
     pub dtype: Option<FloatType>,
-    /// The size that a file of weights may grow to, in bytes, before there is another.
+    /// The maximum size of a file of weights in bytes, beyond which another is begun.
     pub max_shard_size: usize,
 }
 
@@ -26,27 +26,27 @@ impl Default for ConvertConfig {
     }
 }
 
-/// What was written.
+/// The result of a conversion.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConvertReport {
-    /// What weights are stored as.
+    /// The float type that the weights were stored as.
     pub dtype: FloatType,
-    /// Tensors written.
+    /// The number of tensors written.
     pub n_tensors: usize,
-    /// Tensors left out, which are no weights: old checkpoints' positions in order, `position_ids`.
+    /// Omitted tensors that are no weights: `position_ids` in old checkpoints.
     pub left_out: Vec<String>,
 }
 
-/// Writes the `config.json` and the weights of the folder `from`, in whatever format they are, to the folder `to`,
-/// which is made where it is not there: as safetensors, in one file or in shards with an index.
+/// Writes the `config.json` and the weights of the folder `from`, in any format, to the folder `to`, which is created
+/// if necessary: as safetensors, in one file or in shards with an index.
 ///
-/// Every float tensor keeps its name, those of heads and of classes unknown to this crate among them, and its
-/// values, bit for bit unless they are narrowed. So does every key of `config.json` but the float type's; old files
-/// get the `model_type` that they lack.
+/// Every float tensor keeps its name, even in heads and classes that this crate does not know, and its values, bit for
+/// bit unless they are narrowed. `config.json` keeps every key except the float type's; old files without a
+/// `model_type` get one.
 ///
 /// # Errors
-/// Those of [`PretrainedConfig::read`], [`tensors_of`] and [`save_tensors`]; [`ModelError::Narrowed`] for a
-/// value beyond what the float type asked for can hold.
+/// Those of [`PretrainedConfig::read`], [`tensors_of`] and [`save_tensors`]; [`ModelError::Narrowed`] for a value
+/// outside the range of the requested float type.
 pub fn convert(from: &Path, to: &Path, config: &ConvertConfig) -> Result<ConvertReport> {
     let path = from.join("config.json");
     let pretrained = PretrainedConfig::read(&path)?;
@@ -84,7 +84,7 @@ pub(super) fn stored_as(data: &TensorData, dtype: FloatType) -> TensorData {
     }
 }
 
-/// Whether `stored` widens to the values of `data`, which are FP32; any NaN is as good as another.
+/// Whether widening `stored` gives the values of `data`, which are FP32; all NaNs count as equal.
 fn same_bits(data: &TensorData, stored: &TensorData) -> bool {
     let mut pairs = data.iter::<f32>().zip(stored.iter::<f32>());
     pairs.all(|(a, b)| a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan()))
@@ -145,7 +145,7 @@ mod tests {
         }
     }
 
-    /// What follows the header of a safetensors file.
+    /// The bytes after the header of a safetensors file.
     fn tensor_bytes(file: &[u8]) -> &[u8] {
         let (size, rest) = file.split_first_chunk::<8>().unwrap();
         &rest[u64::from_le_bytes(*size) as usize..]
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn a_float_type_that_the_config_has_wrong_costs_no_bit() {
-        // FP32 weights that say they are FP16, as some that were trained further do.
+        // FP32 weights declared as FP16, as in some checkpoints that were trained further.
         let from = folder(r#"{"torch_dtype": "float16"}"#, &[0.1], DType::F32);
         let (to, report) = converted(&from, ConvertConfig::default()).unwrap();
         assert_eq!(report.dtype, FloatType::F32);

@@ -4,8 +4,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 
-/// A `config.json`, read key by key: `null` is as good as a key that is missing, and what nobody asks for is
-/// passed over.
+/// Reads a `config.json` key by key. `null` counts as a missing key, and keys that are not asked for are ignored.
 #[derive(Debug)]
 pub struct Fields {
     path: PathBuf,
@@ -28,7 +27,7 @@ impl Fields {
         self.map.get(key).filter(|value| !value.is_null())
     }
 
-    /// Whether the key is there, be it with `null`.
+    /// Whether the key is there, even with `null`.
     pub(super) fn has(&self, key: &str) -> bool {
         self.map.contains_key(key)
     }
@@ -37,7 +36,7 @@ impl Fields {
         self.typed(key, "a whole number, 0 or more", |value| usize::try_from(value.as_u64()?).ok())
     }
 
-    /// A size, or the default where the key is missing; none for `null`.
+    /// A size, or the default if the key is missing; none for `null`.
     pub(super) fn size_or(&self, key: &str, default: Option<usize>) -> Result<Option<usize>> {
         if self.map.contains_key(key) { self.size(key) } else { Ok(default) }
     }
@@ -74,12 +73,12 @@ impl Fields {
             .transpose()
     }
 
-    /// The error for a value that does not do.
+    /// The error for an invalid value.
     pub(super) fn refuse(&self, key: &str, found: &Value, expected: &str) -> ModelError {
         ModelError::Config(format!("{}: `{key}` is {found}, expected {expected}", self.path.display()))
     }
 
-    /// The error for values that do not go together.
+    /// The error for values that contradict each other.
     pub(super) fn error(&self, message: &str) -> ModelError {
         ModelError::Config(format!("{}: {message}", self.path.display()))
     }

@@ -1,12 +1,12 @@
-//! Weights are finite numbers: one that is not makes every output NaN, without an error anywhere.
+//! Weights must be finite: a single NaN makes every output NaN, without an error anywhere.
 
 use burn::tensor::TensorData;
 use rayon::prelude::*;
 
-/// Numbers that a thread looks at in one go.
+/// How many numbers a thread checks at a time.
 const BLOCK: usize = 1 << 16;
 
-/// The place, one index an axis, and the value of the first number in FP32 `data` that is NaN or infinite.
+/// The index, one component an axis, and the value of the first number in FP32 `data` that is NaN or infinite.
 pub(super) fn first_non_finite(data: &TensorData) -> Option<(Vec<usize>, f32)> {
     let values = data.as_slice::<f32>().expect("weights are FP32");
     let block = values.par_chunks(BLOCK).position_first(has_non_finite)?;
@@ -14,7 +14,7 @@ pub(super) fn first_non_finite(data: &TensorData) -> Option<(Vec<usize>, f32)> {
     Some((place(at, data.shape()), values[at]))
 }
 
-/// Without a branch for each number, which the compiler turns into vector instructions.
+/// Without a branch for each number, so that the compiler vectorises it.
 fn has_non_finite(values: &[f32]) -> bool {
     const EXPONENT: u32 = 0x7f80_0000;
     values.iter().fold(0, |any, value| any | u32::from(value.to_bits() & EXPONENT == EXPONENT)) != 0

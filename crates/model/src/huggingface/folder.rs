@@ -1,9 +1,9 @@
-//! The weights of a folder: one file or several with an index, in either format.
+//! The weights of a folder: one file, or several with an index, in either format.
 
+use super::atomic::write_text;
 use super::safetensors_file::write_some;
 use super::sentence::read_json;
 use super::torch::map_torch;
-use super::whole::write_text;
 use super::{MappedTensors, map_tensors, write_tensors};
 use crate::weights::NamedTensors;
 use crate::{ModelError, Result};
@@ -13,7 +13,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
 
-/// The size that transformers lets a file of weights grow to, in bytes.
+/// The maximum size of a file of weights in transformers, in bytes.
 pub const MAX_SHARD_SIZE: usize = 5_000_000_000;
 
 const SAFETENSORS: &str = "model.safetensors";
@@ -21,10 +21,10 @@ const SAFETENSORS_INDEX: &str = "model.safetensors.index.json";
 const TORCH: &str = "pytorch_model.bin";
 const TORCH_INDEX: &str = "pytorch_model.bin.index.json";
 
-/// What a file with the name of an index is expected to be.
+/// What an index file should be, for errors.
 const INDEX: &str = "an index of shards, with a `weight_map` of tensors and their files";
 
-/// Where each tensor is, as the file beside several shards says.
+/// The file of each tensor, as the index of several shards says.
 #[derive(Serialize, Deserialize)]
 struct Index {
     #[serde(default)]
@@ -32,15 +32,15 @@ struct Index {
     weight_map: BTreeMap<String, String>,
 }
 
-/// All tensors of a folder, by their names there: of `model.safetensors`, of its shards, of
-/// `pytorch_model.bin` or of its shards, whichever is the first that the folder has.
+/// All tensors of a folder by name, from `model.safetensors`, its shards, `pytorch_model.bin` or its shards, whichever
+/// is found first in this order.
 ///
-/// Nothing is copied that need not be, see [`map_tensors`]. A `pytorch_model.bin` is a program in Python's
-/// pickle format, of which nothing is run: whatever goes beyond a dictionary of tensors is refused.
+/// Tensors are copied only if necessary, see [`map_tensors`]. A `pytorch_model.bin` is a program in Python's pickle
+/// format, none of which is run: anything beyond a dictionary of tensors is refused.
 ///
 /// # Errors
-/// [`ModelError::Weights`] for a folder without weights, in whose files there is no tensor, or with an index that names files that are not
-/// there or lie elsewhere, or tensors that are not in their file; the errors of [`map_tensors`], and
+/// [`ModelError::Weights`] for a folder without weights, for files without a tensor, and for an index that names
+/// missing files, files outside the folder, or tensors that are not in their file; the errors of [`map_tensors`], and
 /// [`ModelError::Torch`].
 pub fn tensors_of(folder: &Path) -> Result<MappedTensors> {
     type Reader = fn(&Path) -> Result<MappedTensors>;
@@ -63,7 +63,7 @@ pub fn tensors_of(folder: &Path) -> Result<MappedTensors> {
     Err(ModelError::Weights { path: folder.into(), reason })
 }
 
-/// The file of a folder that has a tensor, of the files that [`tensors_of`] reads; the folder where none can be told.
+/// The file with a tensor, of those that [`tensors_of`] reads from the folder; the folder itself if it is unknown.
 pub(super) fn file_of(folder: &Path, tensor: &str) -> PathBuf {
     for (single, index) in [(SAFETENSORS, SAFETENSORS_INDEX), (TORCH, TORCH_INDEX)] {
         let (single, index) = (folder.join(single), folder.join(index));
@@ -87,14 +87,14 @@ fn shards(folder: &Path, path: &Path, read: fn(&Path) -> Result<MappedTensors>) 
         let mut parts = Path::new(shard).components();
         if !matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None)) || shard.contains('\\')
         {
-            return Err(wrong(format!("shard `{}` is no file of this folder", shard.escape_debug())));
+            return Err(wrong(format!("shard `{}` is not a file of this folder", shard.escape_debug())));
         }
         let file = folder.join(shard);
         if !file.is_file() {
             return Err(wrong(format!("shard `{shard}` is missing")));
         }
         let found = read(&file)?;
-        // A tensor that the index does not know is there all the same.
+        // Tensors that the index omits are read all the same.
         let is_here = |name: &str| weight_map.get(name).is_none_or(|place| place == shard);
         all.floats.extend(found.floats.into_iter().filter(|(name, _)| is_here(name)));
         all.others.extend(found.others.into_iter().filter(|name| is_here(name)));
@@ -110,11 +110,12 @@ fn shards(folder: &Path, path: &Path, read: fn(&Path) -> Result<MappedTensors>) 
     }
 }
 
-/// Writes float tensors as transformers does: to `model.safetensors`, or, where they take more than
-/// `max_shard_size` bytes, to `model-00001-of-00002.safetensors` and so on with an index.
+/// Writes float tensors as transformers does: to `model.safetensors`, or, if they take more than `max_shard_size`
+/// bytes, to `model-00001-of-00002.safetensors` and so on with an index.
 ///
-/// The folder is made where it is not there. A larger tensor has a file to itself. Each file is written beside its place and renamed; weights of an
-/// earlier saving that these replace are removed at the end. See also [`write_tensors`].
+/// The folder is created if necessary. A tensor larger than that has its own file. Each file is written under a
+/// temporary name and renamed. Weights of an earlier save that these replace are removed at the end. See also
+/// [`write_tensors`].
 ///
 /// # Errors
 /// [`ModelError::Io`], [`ModelError::Safetensors`].
@@ -147,7 +148,7 @@ pub fn save_tensors(folder: &Path, tensors: &NamedTensors, max_shard_size: usize
     remove_replaced(folder, &written)
 }
 
-/// Tensors' names in order, cut where a shard would grow too large; one shard at least.
+/// The tensors' names in order, split where a shard would become too large; at least one shard.
 fn split(tensors: &NamedTensors, max_shard_size: usize) -> Vec<Vec<&str>> {
     let mut shards = vec![Vec::new()];
     let mut size = 0usize;
@@ -165,7 +166,7 @@ fn split(tensors: &NamedTensors, max_shard_size: usize) -> Vec<Vec<&str>> {
     shards
 }
 
-/// Removes the weights of an earlier saving, which a reader would find before these or beside them.
+/// Removes weights of an earlier save that would be read instead of these or beside them.
 fn remove_replaced(folder: &Path, written: &BTreeSet<String>) -> Result<()> {
     for entry in fs::read_dir(folder).map_err(ModelError::io("read", folder))? {
         let entry = entry.map_err(ModelError::io("read", folder))?;
@@ -234,7 +235,7 @@ mod tests {
         assert_eq!(index.metadata["total_size"], 120);
         assert_eq!(index.weight_map["c"], "model-00002-of-00003.safetensors");
 
-        // In one file, in other shards, in one file: no weights of earlier ones stay, other files do.
+        // One file, other shards, one file again: weights of earlier saves are removed, other files are not.
         fs::write(folder.join("model-card.safetensors"), "").unwrap();
         let mapped = tensors_of(folder).unwrap();
         for (max, n_files) in [(120, 2), (119, 4), (MAX_SHARD_SIZE, 2)] {
@@ -268,7 +269,7 @@ mod tests {
         let outside = ["../one.safetensors", "sub/one.safetensors", "sub/../one.safetensors", "..", ".", ""];
         for place in outside.into_iter().chain([&*format!("{}/one.safetensors", folder.display())]) {
             weight_map(&format!(r#""x": "{place}""#));
-            assert!(message().ends_with("is no file of this folder"), "{place}: {}", message());
+            assert!(message().ends_with("is not a file of this folder"), "{place}: {}", message());
         }
         fs::write(&index, r#"{"metadata": {}}"#).unwrap();
         let expected = "index.json: cannot be read as an index of shards, with a `weight_map` of tensors and their files: \
@@ -285,7 +286,7 @@ mod tests {
     #[test]
     fn a_file_that_cannot_be_written_leaves_nothing_behind() {
         let dir = tempfile::tempdir().unwrap();
-        // A folder in the file's place: it is written, and cannot be renamed.
+        // A folder in the file's place: the file is written, but cannot be renamed.
         fs::create_dir_all(dir.path().join(SAFETENSORS).join("x")).unwrap();
         let message = save_tensors(dir.path(), &tensors(), MAX_SHARD_SIZE).unwrap_err().to_string();
         assert!(message.starts_with("cannot write ") && message.contains("model.safetensors: "), "{message}");

@@ -3,26 +3,29 @@ use crate::Result;
 use serde_json::Value;
 use std::path::Path;
 
-/// What `generation_config.json` says of how a model writes, or `config.json` in its place.
+/// The file with a model's settings of decoding.
+pub(super) const GENERATION: &str = "generation_config.json";
+
+/// A model's defaults for text generation, from `generation_config.json` or `config.json`.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct GenerationDefaults {
     /// The ids that end a text.
     pub stop_ids: Vec<i32>,
-    /// Ids that are never written: words to avoid that are one piece each.
+    /// Ids that are never written: the `bad_words_ids` of one piece each.
     pub forbidden_ids: Vec<i32>,
 }
 
 impl GenerationDefaults {
-    /// Reads a folder's; what neither file says is empty. What else they say, such as a temperature, is not read: a search
-    /// is the caller's.
+    /// Reads a folder's defaults; what neither file has is empty. Other settings, such as a temperature, are ignored:
+    /// the caller chooses the search.
     ///
     /// # Errors
-    /// [`ModelError::Io`](crate::ModelError::Io) and [`ModelError::Json`](crate::ModelError::Json) for a file that cannot be
-    /// read, [`ModelError::Config`](crate::ModelError::Config) for a value that is no id.
+    /// [`ModelError::Io`](crate::ModelError::Io) and [`ModelError::Json`](crate::ModelError::Json) for a file that
+    /// cannot be read, [`ModelError::Config`](crate::ModelError::Config) for an invalid id.
     pub fn read(folder: &Path) -> Result<Self> {
         let mut found = Self::default();
-        for file in ["generation_config.json", "config.json"] {
+        for file in [GENERATION, "config.json"] {
             let path = folder.join(file);
             if !path.is_file() {
                 continue;
@@ -44,7 +47,7 @@ impl GenerationDefaults {
     }
 }
 
-/// An id, or several.
+/// One id, or several.
 fn ids(value: &Value) -> Option<Vec<i32>> {
     let id = |value: &Value| i32::try_from(value.as_u64()?).ok();
     match value {

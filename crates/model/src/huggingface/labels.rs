@@ -2,8 +2,8 @@ use super::fields::Fields;
 use crate::Result;
 use serde_json::{Map, Value};
 
-/// The classes that a head tells apart, in the order of its outputs, from `id2label`, `label2id` or
-/// `num_labels`; the two of transformers' defaults where there are none of these.
+/// The names of the classes that a head predicts, in the order of its outputs, from `id2label`, `label2id` or
+/// `num_labels`; transformers' default of two if all three are missing.
 pub(super) fn read(fields: &Fields) -> Result<Vec<String>> {
     if let Some(map) = fields.value("id2label").filter(|map| map.as_object().is_none_or(|m| !m.is_empty())) {
         let expected = "an object of the ids from 0 on and a name each";
@@ -23,7 +23,7 @@ pub(super) fn read(fields: &Fields) -> Result<Vec<String>> {
     Ok((0..n.unwrap_or(2)).map(|id| format!("LABEL_{id}")).collect())
 }
 
-/// Old files have numbers for names.
+/// Old files have numbers as names.
 fn label_text(label: &Value) -> Option<String> {
     match label {
         Value::String(text) => Some(text.clone()),
@@ -32,7 +32,7 @@ fn label_text(label: &Value) -> Option<String> {
     }
 }
 
-/// The names of ids 0, 1, … with none missing and none twice.
+/// The names of ids 0, 1, …; each id must occur exactly once.
 fn in_order(mut pairs: Vec<(usize, String)>) -> Option<Vec<String>> {
     pairs.sort();
     let complete = pairs.iter().enumerate().all(|(place, (id, _))| place == *id);

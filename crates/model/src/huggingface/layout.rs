@@ -1,14 +1,14 @@
-//! How tensors lie in files: transposed, and several in one.
+//! The layout of tensors in files: transposed, and several in one.
 
 use burn::tensor::TensorData;
 
-/// The transpose of a matrix; other tensors as they are.
+/// Transposes a matrix; other tensors are returned unchanged.
 pub(super) fn transpose(data: &TensorData) -> TensorData {
     let &[rows, columns] = &**data.shape() else {
         return data.clone();
     };
     let from = data.as_slice::<f32>().expect("weights are FP32");
-    // In tiles, which stay in the cache while they are read by column.
+    // In tiles, which stay in the cache while they are read column by column.
     const TILE: usize = 32;
     let mut to = vec![0f32; rows * columns];
     for first_row in (0..rows).step_by(TILE) {
@@ -27,7 +27,7 @@ pub(super) fn transpose(data: &TensorData) -> TensorData {
     TensorData::new(to, [columns, rows])
 }
 
-/// One tensor of several, which differ in size along `axis` alone.
+/// Concatenates tensors along `axis`; their other dimensions are equal.
 pub(super) fn concatenated(parts: &[TensorData], axis: usize) -> TensorData {
     let mut shape = parts[0].shape().to_vec();
     shape[axis] = parts.iter().map(|part| part.shape()[axis]).sum();
@@ -44,7 +44,7 @@ pub(super) fn concatenated(parts: &[TensorData], axis: usize) -> TensorData {
     TensorData::new(values, shape)
 }
 
-/// A tensor cut into parts of these `sizes` along `axis`.
+/// Splits a tensor into parts of these `sizes` along `axis`.
 pub(super) fn cut(data: &TensorData, axis: usize, sizes: &[usize]) -> Vec<TensorData> {
     let (shape, from) = (data.shape(), data.as_slice::<f32>().expect("weights are FP32"));
     let inner: usize = shape[axis + 1..].iter().product();

@@ -1,12 +1,12 @@
-//! Models in the Hugging Face format: `config.json` and their weights, and what sentence-transformers puts
-//! beside them.
+//! Models in the Hugging Face format: `config.json`, weights, and the extra files of sentence-transformers.
 //!
-//! [`PretrainedFolder`] reads a folder of any [`Family`] and puts its tensors into a model,
-//! [`save_pretrained`] writes one that transformers loads; [`convert`] takes a folder from one format to
-//! another. The only place where that format's spellings live: each family's in a file of its own, and other models'
-//! in [`TensorRules`] of your own.
+//! [`PretrainedFolder`] reads a folder of any [`Family`] and loads its tensors into a model, [`save_pretrained`] writes
+//! one that transformers loads, and [`convert`] converts a folder from one format to another. This module is the only
+//! place with that format's spellings: those of each family are in its own file, and those of custom models in their
+//! [`TensorRules`].
 
 mod architecture;
+mod atomic;
 mod config;
 mod convert;
 mod families;
@@ -24,7 +24,6 @@ mod save;
 mod sentence;
 mod torch;
 mod transfer;
-mod whole;
 
 pub use architecture::Architecture;
 pub use config::{FloatType, PretrainedConfig, ProblemType};

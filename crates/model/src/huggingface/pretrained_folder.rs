@@ -3,20 +3,20 @@ use crate::bert::{Bert, BertConfig};
 use crate::{HasBackbone, ModelError, ParamInit, Result};
 use std::path::{Path, PathBuf};
 
-/// What did not go from a checkpoint's tensors into a model's parameters one to one.
+/// Tensors and parameters that did not match when a checkpoint was loaded.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LoadReport {
-    /// Parameters that the checkpoint lacks and that keep their initial values, by their names in files of the
-    /// model's architecture; each was declared new.
+    /// Parameters that the checkpoint lacks, which keep their initial values because they were declared new. The names
+    /// are those in files of the model's architecture.
     pub missing: Vec<String>,
-    /// Tensors that the model has no place for, by their names in the checkpoint.
+    /// Tensors that match no parameter of the model, by their names in the checkpoint.
     pub unexpected: Vec<String>,
 }
 
-/// A Hugging Face folder that is open for reading: its configuration and its tensors.
+/// An open Hugging Face folder: its configuration and its tensors.
 ///
-/// The weights stay in their file, see [`map_tensors`](super::map_tensors), but for the linear maps' matrices,
+/// The weights stay in their file, see [`map_tensors`](super::map_tensors), except for the matrices of linear maps,
 /// which are transposed into memory.
 ///
 /// ```no_run
@@ -36,7 +36,7 @@ pub struct LoadReport {
 /// ```
 #[derive(Debug)]
 pub struct PretrainedFolder {
-    /// What `config.json` says.
+    /// The contents of `config.json`.
     pub config: PretrainedConfig,
     folder: PathBuf,
     tensors: MappedTensors,
@@ -53,8 +53,8 @@ impl PretrainedFolder {
         Ok(Self { config, folder: folder.into(), tensors: tensors_of(folder)?, without_weights: false })
     }
 
-    /// The same network untrained: no tensor of the checkpoint is used, and all parameters keep their initial
-    /// values. What pretraining is worth shows beside it.
+    /// The same folder without its weights: no tensor of the checkpoint is used, and all parameters keep their initial
+    /// values. This is the baseline for what pretraining is worth.
     pub fn without_weights(self) -> Self {
         Self { without_weights: true, ..self }
     }
@@ -64,8 +64,8 @@ impl PretrainedFolder {
         &self.folder
     }
 
-    /// The encoder for a model of `architecture`: with a pooler where transformers' class has one, and for the
-    /// bare encoder only if the checkpoint has it.
+    /// The encoder's configuration for a model of `architecture`: with a pooler if the class in transformers has one;
+    /// for the bare encoder, only if the checkpoint has one.
     pub fn encoder(&self, architecture: Architecture) -> BertConfig {
         let family = self.config.family;
         let rules = family.rules(architecture, "");
@@ -76,7 +76,7 @@ impl PretrainedFolder {
         BertConfig { pooler, ..self.config.encoder.clone() }
     }
 
-    /// The encoder alone, with what is its shape. Heads are listed as unexpected.
+    /// Loads the encoder alone. Heads are reported as unexpected.
     ///
     /// # Errors
     /// Those of [`load_into`](Self::load_into).
@@ -87,16 +87,17 @@ impl PretrainedFolder {
         Ok((config, model, report))
     }
 
-    /// Puts the tensors into `model`, a [`Bert`] or a model that has one.
+    /// Loads the tensors into `model`, a [`Bert`] or a model with one.
     ///
-    /// Names are those of `architecture` in the checkpoint's family, with or without a prefix, in the spelling of
-    /// any time. A parameter whose path matches a pattern of `new` may be missing and then keeps its value;
-    /// in a pattern `*` stands for any characters, as in `head.*`. Make the model of
-    /// [deferred](crate::ParamInit::deferred) parameters, which draw no values that are replaced.
+    /// Tensor names are those of `architecture` in the checkpoint's family, with or without a prefix, in any historical
+    /// spelling. A parameter whose path matches a pattern of `new` may be missing and then keeps its value; in a
+    /// pattern, `*` stands for any characters, as in `head.*`. Initialise the model with
+    /// [deferred](crate::ParamInit::deferred) parameters, so that no values are drawn only to be replaced.
     ///
     /// # Errors
     /// [`ModelError::MissingTensors`], [`ModelError::Shape`]; [`ModelError::NonFinite`] for the first of the model's
-    /// tensors with a NaN or an infinity; [`ModelError::Config`] for a pattern that is none and for a masked-LM head whose projection is not the embedding table.
+    /// tensors with a NaN or an infinity; [`ModelError::Config`] for a malformed pattern and for a masked-LM head that
+    /// does not project onto the embedding table.
     pub fn load_into<M: HasBackbone>(
         self,
         model: M,
@@ -111,7 +112,7 @@ impl PretrainedFolder {
         }
         if architecture.has_mlm() && !self.config.tied {
             return Err(ModelError::Config(format!(
-                "{}: `tie_word_embeddings` is false, expected a projection that is the embedding table",
+                "{}: `tie_word_embeddings` is false, expected the projection to be the embedding table",
                 self.folder.join("config.json").display()
             )));
         }
@@ -142,7 +143,7 @@ mod tests {
         (folder, model)
     }
 
-    /// Writes a folder's weights anew.
+    /// Rewrites a folder's weights.
     fn edit(folder: &Path, change: impl FnOnce(NamedTensors) -> NamedTensors) {
         let path = folder.join(FILE);
         write_tensors(&path, &change(read_tensors(&path).unwrap()), &[]).unwrap();
@@ -163,12 +164,12 @@ mod tests {
         assert_eq!(report, LoadReport::default());
         assert_eq!(weights::collect(&loaded), weights::collect(&model));
 
-        // Over its own file: the mapped one stays whole.
+        // Over its own file: the mapped one stays intact.
         let save = SaveConfig::new(Architecture::PreTraining);
         save_pretrained(folder.path(), &loaded, &config(), &save).unwrap();
         assert_eq!(weights::collect(&loaded), weights::collect(&model));
 
-        // A tensor of another shape is named with both shapes, in the file's own layout.
+        // For a tensor of another shape, the error has both shapes, in the file's layout.
         let wide = BertConfig { d_ff: 40, ..config() };
         let model = wide.init(&mut ParamInit::new(&Device::flex(), 6).deferred());
         let pretrained = PretrainedFolder::open(folder.path()).unwrap();
@@ -225,14 +226,19 @@ mod tests {
         let missing = ["bert.pooler.dense.bias", "bert.pooler.dense.weight", "cls.seq_relationship.bias"];
         assert_eq!(report.missing[..3], missing);
         assert_eq!(weights::collect(&loaded.mlm), weights::collect(&model.mlm));
-        assert!(load(folder.path(), &["***"]).unwrap_err().to_string().contains("is no pattern"));
-        // The bare encoder goes without.
+        assert!(
+            load(folder.path(), &["***"])
+                .unwrap_err()
+                .to_string()
+                .contains("is not a valid parameter pattern")
+        );
+        // The bare encoder has none.
         let pretrained = PretrainedFolder::open(folder.path()).unwrap();
         let (config, encoder, _) = pretrained.load_encoder(&mut ParamInit::new(&Device::flex(), 1)).unwrap();
         assert!(!config.pooler && encoder.pooler.is_none());
     }
 
-    /// Makes element `at` of a tensor `value`.
+    /// Sets element `at` of a tensor to `value`.
     fn spoil(tensors: &mut NamedTensors, name: &str, at: usize, value: f32) {
         let data = &tensors[name];
         let (mut values, shape) = (data.iter::<f32>().collect::<Vec<_>>(), data.shape().to_vec());
@@ -260,7 +266,7 @@ mod tests {
             let end =
                 format!("model.safetensors: tensor `{QUERY}` is -inf at [1, 3], expected finite numbers: ");
             assert!(message.contains(&end), "{message}");
-            // In the model's order, not the file's.
+            // In the model's order rather than the file's.
             let message = spoiled(TABLE, 30 * 16 + 15, f32::NAN);
             assert!(message.contains(&format!("tensor `{TABLE}` is NaN at [30, 15], ")), "{message}");
         }
@@ -310,7 +316,7 @@ mod tests {
         let (loaded, report) = load(folder.path(), &[]).unwrap();
         assert_eq!(report, LoadReport::default());
         assert_eq!(weights::collect(&loaded), weights::collect(&model));
-        // One that differs is left over, and said to be.
+        // A copy that differs is left over and reported.
         edit(folder.path(), |mut tensors| {
             tensors.insert(COPY.into(), TensorData::new(vec![0f32; 31 * 16], [31, 16]));
             tensors

@@ -1,12 +1,13 @@
-//! Models whose configuration is not BERT's: decoders, encoder–decoders, and this crate's own, in folders of the same
-//! format. A family is one file in `families/` that implements [`Format`] for its configuration.
+//! Models whose configuration is not BERT's, in folders of the same format: decoders, encoder–decoders, and this
+//! crate's own. Each family is one file in `families/` that implements [`Format`] for its configuration.
 
+use super::atomic::write_text;
 use super::config::FloatType;
 use super::convert::{overflows, stored_as};
 use super::fields::Fields;
 use super::finite::first_non_finite;
+use super::generation::GENERATION;
 use super::transfer::Transfer;
-use super::whole::write_text;
 use super::{LoadReport, MAX_SHARD_SIZE, SaveReport, TensorRules, save_tensors, tensors_of};
 use crate::weights::{self, NamedTensors};
 use crate::{ModelError, ParamInit, Result};
@@ -15,52 +16,52 @@ use burn::tensor::TensorData;
 use serde_json::{Map, Value};
 use std::path::Path;
 
-/// A model's configuration that a folder's `config.json` can hold.
+/// A model configuration that can be stored in a folder's `config.json`.
 pub trait Published: Format {
-    /// What is built of it.
+    /// The model that it builds.
     type Model: Module;
 
     /// A new model.
     fn init(&self, init: &mut ParamInit) -> Self::Model;
 }
 
-/// How a configuration and its model's parameters stand in a folder. Not to be implemented outside this crate:
-/// [`TensorRules`] are what other architectures use.
+/// How a folder stores a configuration and its model's parameters. Crates other than this one cannot implement it; use
+/// [`TensorRules`] for other architectures.
 pub trait Format: Sized {
-    /// What `model_type` in `config.json` may be; the first is written.
+    /// The accepted values of `model_type` in `config.json`; the first is written.
     const MODEL_TYPES: &'static [&'static str];
 
-    /// Reads the configuration; what the file leaves out is transformers' default.
+    /// Reads the configuration. Missing keys have transformers' defaults.
     ///
     /// # Errors
-    /// [`ModelError::Config`] for a value that this crate has no model for, by its name in the file.
+    /// [`ModelError::Config`] for a value that this crate does not support, by its name in the file.
     #[doc(hidden)]
     fn read(fields: &Fields) -> Result<Self>;
 
-    /// Adds the configuration to a `config.json`, `architectures` among it.
+    /// Adds the configuration, with `architectures`, to a `config.json`.
     ///
     /// # Errors
-    /// [`ModelError::Setting`] for a configuration that the format cannot say.
+    /// [`ModelError::Setting`] for a configuration that the format cannot express.
     #[doc(hidden)]
     fn write(&self, config: &mut Map<String, Value>) -> Result<()>;
 
-    /// From the file's tensors to the model's parameters.
+    /// How the file's tensors become the model's parameters.
     #[doc(hidden)]
     fn rules(&self) -> TensorRules;
 
-    /// Patterns of parameters that a file may lack; they then keep their initial values.
+    /// Patterns of parameters that a file may lack, which then keep their initial values.
     #[doc(hidden)]
     fn optional(&self) -> &'static [&'static str] {
         &[]
     }
 
-    /// Tensors that a file may hold although the model computes them itself, and what they have to be.
+    /// Tensors that a file may hold although the model computes them, and their required values.
     #[doc(hidden)]
     fn constants(&self) -> NamedTensors {
         NamedTensors::new()
     }
 
-    /// What `generation_config.json` says of decoding, if there is to be one.
+    /// The contents of `generation_config.json`, if there should be one.
     #[doc(hidden)]
     fn generation(&self) -> Option<Map<String, Value>> {
         None
@@ -70,8 +71,8 @@ pub trait Format: Sized {
 /// Reads the configuration in a folder.
 ///
 /// # Errors
-/// [`ModelError::Io`] and [`ModelError::Json`] for a file that cannot be read, [`ModelError::Config`] for another
-/// model's or for a value that this crate has no model for.
+/// [`ModelError::Io`] and [`ModelError::Json`] for a file that cannot be read, [`ModelError::Config`] for another kind
+/// of model or a value that this crate does not support.
 pub fn read_published<C: Format>(folder: &Path) -> Result<C> {
     let fields = Fields::read(&folder.join("config.json"))?;
     match fields.text("model_type")? {
@@ -83,7 +84,7 @@ pub fn read_published<C: Format>(folder: &Path) -> Result<C> {
     }
 }
 
-/// The `model_type` in a folder's `config.json`, if it has one: which configuration to read it as.
+/// The `model_type` in a folder's `config.json`, if it has one: it tells as which configuration to read it.
 ///
 /// # Errors
 /// [`ModelError::Io`] and [`ModelError::Json`] for a file that cannot be read.
@@ -104,10 +105,12 @@ pub fn load_published<C: Published>(
     Ok((config, model, report))
 }
 
-/// A folder's weights in a model of `config`, which need not be the folder's in what is no parameter, such as dropout.
+/// Loads a folder's weights into a model of `config`, which may differ from the folder's in what is no parameter, such
+/// as dropout.
 ///
 /// # Errors
-/// Those of [`TensorRules::load`]; [`ModelError::Weights`] for a tensor that is not what the model computes in its place.
+/// Those of [`TensorRules::load`]; [`ModelError::Weights`] for a tensor that differs from what the model computes
+/// instead.
 pub fn load_published_as<C: Published>(
     config: &C,
     folder: &Path,
@@ -122,20 +125,20 @@ pub fn load_published_as<C: Published>(
             continue;
         };
         if !is_close(&found, &expected) {
-            let reason = format!("tensor `{name}` is not what the model computes in its place");
+            let reason = format!("tensor `{name}` differs from what the model computes instead");
             return Err(ModelError::Weights { path: folder.into(), reason });
         }
     }
     rules.put(model, folder, tensors, config.optional())
 }
 
-/// Whether two tensors are the same up to rounding, of half precisions too.
+/// Whether two tensors are equal up to rounding, also in half precision.
 fn is_close(found: &TensorData, expected: &TensorData) -> bool {
     let mut pairs = found.iter::<f32>().zip(expected.iter::<f32>());
     found.shape() == expected.shape() && pairs.all(|(found, expected)| (found - expected).abs() <= 1e-2)
 }
 
-/// Whether [`save_published`] can save such a model: for a long run to ask before its first step.
+/// Checks that [`save_published`] can save such a model, before the first step of a long run.
 ///
 /// # Errors
 /// [`ModelError::Setting`] with the key that has to change.
@@ -143,13 +146,13 @@ pub fn check_published<C: Format>(config: &C) -> Result<()> {
     to_json(config, FloatType::F32).map(drop)
 }
 
-/// Saves a model as `config.json` and `model.safetensors` or its shards in `folder`, which is made where it is not
-/// there. Each file is written beside its place and renamed, the weights first.
+/// Saves a model as `config.json` and `model.safetensors` or its shards in `folder`, which is created if necessary.
+/// Each file is written under a temporary name and renamed, the weights first.
 ///
 /// # Errors
-/// Before anything is written: [`ModelError::Setting`] for a configuration that the format cannot say;
-/// [`ModelError::NonFinite`] and [`ModelError::Narrowed`] for weights that are not finite, or would not be in `dtype`.
-/// Then whatever goes wrong in writing.
+/// Before anything is written: [`ModelError::Setting`] for a configuration that the format cannot express;
+/// [`ModelError::NonFinite`] and [`ModelError::Narrowed`] for weights that are not finite, or would not be as `dtype`.
+/// Then any error in writing.
 pub fn save_published<C: Published>(
     folder: &Path,
     model: &C::Model,
@@ -161,7 +164,7 @@ pub fn save_published<C: Published>(
     save_tensors(folder, &tensors, MAX_SHARD_SIZE)?;
     if let Some(generation) = config.generation() {
         let json = serde_json::to_string_pretty(&generation).expect("plain values serialise");
-        write_text(&folder.join("generation_config.json"), &(json + "\n"))?;
+        write_text(&folder.join(GENERATION), &(json + "\n"))?;
     }
     write_text(&folder.join("config.json"), &(json + "\n"))?;
     Ok(report)
@@ -175,7 +178,7 @@ fn to_json<C: Format>(config: &C, dtype: FloatType) -> Result<Value> {
     Ok(Value::Object(map))
 }
 
-/// A model's tensors by their names in a file, as `dtype`; `folder` is where they are to go, for errors.
+/// A model's tensors by their names in a file, as `dtype`; `folder` is their destination, for errors.
 pub(super) fn stored_tensors<M: Module>(
     folder: &Path,
     model: &M,

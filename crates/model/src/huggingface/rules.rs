@@ -12,10 +12,10 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::path::Path;
 
-/// How tensors of a file and parameters of a model belong together.
+/// How tensors of a file correspond to parameters of a model.
 ///
-/// A name or a path may hold one `*`. It stands for one part between dots, such as a layer's number, and it is the
-/// same in everything that a rule names.
+/// A name or a path may contain one `*`, which stands for one part between dots, such as a layer's number. It stands
+/// for the same part everywhere in a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TensorRule {
@@ -38,15 +38,15 @@ pub enum TensorRule {
     Split {
         /// The tensor's name.
         tensor: String,
-        /// The tensor's axis along which the parameters follow each other. How much of it each parameter takes is
-        /// the parameter's shape.
+        /// The tensor's axis along which the parameters follow each other. The parameters' shapes say how much of it
+        /// each takes.
         axis: usize,
         /// The parameters' paths, in their order in the tensor.
         parameters: Vec<String>,
         /// Whether the tensor holds the parameters' transposes.
         transposed: bool,
     },
-    /// Several tensors of the same shape make one parameter, one after another.
+    /// Several tensors of the same shape are concatenated into one parameter.
     Join {
         /// The tensors' names, in their order in the parameter.
         tensors: Vec<String>,
@@ -57,11 +57,11 @@ pub enum TensorRule {
         /// Whether the tensors hold the parameter's transpose.
         transposed: bool,
     },
-    /// A file may hold one tensor under two names. Either of them will do; saving writes the original alone.
+    /// A file may hold one tensor under two names. Reading accepts either; saving writes only the original.
     Tie {
         /// The second name.
         copy: String,
-        /// The name that a rule with a parameter knows.
+        /// The name that has a rule with a parameter.
         original: String,
     },
 }
@@ -83,7 +83,7 @@ impl TensorRule {
         Self::Split { tensor: tensor.into(), axis, parameters, transposed: false }
     }
 
-    /// A [join](Self::Join) along `axis` of tensors that hold the parameter as it is.
+    /// A [join](Self::Join) along `axis` of tensors that hold the parameter untransposed.
     pub fn join(tensors: &[&str], axis: usize, parameter: &str) -> Self {
         let tensors = tensors.iter().map(|name| name.to_string()).collect();
         Self::Join { tensors, axis, parameter: parameter.into(), transposed: false }
@@ -94,7 +94,7 @@ impl TensorRule {
         Self::Tie { copy: copy.into(), original: original.into() }
     }
 
-    /// The same rule where the file holds transposes.
+    /// The same rule for transposed tensors.
     ///
     /// # Panics
     /// For a [tie](Self::Tie), which has no parameter.
@@ -111,7 +111,7 @@ impl TensorRule {
         self
     }
 
-    /// Everything that the rule names: first the names of tensors, then the paths of parameters.
+    /// Everything that the rule names: first tensors, then parameters.
     fn names_mut(&mut self) -> (Vec<&mut String>, Vec<&mut String>) {
         match self {
             Self::Copy { tensor, parameter } | Self::Transpose { tensor, parameter } => {
@@ -124,11 +124,11 @@ impl TensorRule {
     }
 }
 
-/// How a file's tensors become a model's parameters, and the other way round.
+/// How a file's tensors become a model's parameters, and vice versa.
 ///
-/// The [families](super::Family) have such rules for their folders. With rules of your own a folder of any
-/// architecture goes into a model of your own: here the attention of GPT-2 (Radford et al. 2019), whose file has
-/// queries, keys and values in one matrix that is not transposed.
+/// The [families](super::Family) have such rules for their folders. With custom rules, a folder of any architecture can
+/// be loaded into a custom model. The example is the attention of GPT-2 (Radford et al. 2019), whose file has queries,
+/// keys and values in one matrix that is not transposed.
 ///
 /// ```
 /// # use burn::module::Module;
@@ -158,12 +158,12 @@ pub struct TensorRules {
 }
 
 impl TensorRules {
-    /// No rules: each tensor has its parameter's path for a name, and a matrix called `weight` is transposed.
+    /// No rules: each tensor is named like its parameter, and a matrix called `weight` is transposed.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// One rule more. Where several rules are of one parameter, the first counts.
+    /// Adds a rule. If several rules name a parameter, the first applies.
     pub fn with(mut self, rule: TensorRule) -> Self {
         self.rules.push(rule);
         self
@@ -193,7 +193,7 @@ impl TensorRules {
         self.with(TensorRule::copy(&format!("{tensor}.weight"), &format!("{parameter}.weight")))
     }
 
-    /// The same rules with `tensors` before each name and `parameters` before each path: a part's rules in the whole.
+    /// The same rules with prefixes before each tensor name and each parameter path, for use as a part of a model.
     pub fn within(mut self, tensors: &str, parameters: &str) -> Self {
         for rule in &mut self.rules {
             let (names, paths) = rule.names_mut();
@@ -203,7 +203,7 @@ impl TensorRules {
         self
     }
 
-    /// Names that differ in these beginnings alone are the same, in whatever number and order they stand there.
+    /// Ignores these prefixes when names are compared, in any number and order.
     pub fn with_optional_prefixes<'a>(mut self, prefixes: impl IntoIterator<Item = &'a str>) -> Self {
         self.optional_prefixes.extend(prefixes.into_iter().map(str::to_string));
         self
@@ -214,8 +214,8 @@ impl TensorRules {
         &self.rules
     }
 
-    /// A name in the one form that names are compared in: without [optional prefixes](Self::with_optional_prefixes),
-    /// and with the names that a layer norm's parameters have today.
+    /// The canonical form of a name, in which names are compared: without [optional
+    /// prefixes](Self::with_optional_prefixes), and with the current names of a layer norm's parameters.
     pub(super) fn canonical(&self, name: &str) -> String {
         let mut name = name;
         while let Some(inner) =
@@ -237,31 +237,31 @@ impl TensorRules {
 
     /// The tensors of a file for `model`: [`save_tensors`](super::save_tensors) writes them.
     ///
-    /// A parameter without a rule keeps its path for a name, and is transposed if it is a matrix called `weight`.
+    /// A parameter without a rule keeps its path as its name, and is transposed if it is a matrix called `weight`.
     ///
     /// # Errors
-    /// [`ModelError::Config`] for a rule that does not fit the model: one of its parameters is missing there, or
-    /// their shapes do not go together.
+    /// [`ModelError::Config`] for a rule that does not fit the model: the model lacks one of its parameters, or their
+    /// shapes do not fit together.
     pub fn tensors<M: Module>(&self, model: &M) -> Result<NamedTensors> {
         let transfers = Transfer::all(self, &weights::shapes(model))?;
         let mut parameters = weights::collect(model);
         Ok(transfers.iter().flat_map(|transfer| transfer.store(&mut parameters)).collect())
     }
 
-    /// Puts the weights of `folder`, in any of the formats that [`tensors_of`] reads, into `model`.
+    /// Loads the weights of `folder`, in any of the formats that [`tensors_of`] reads, into `model`.
     ///
-    /// A parameter whose path matches a pattern of `new` may be missing and then keeps its value; in a pattern `*`
+    /// A parameter whose path matches a pattern of `new` may be missing and then keeps its value; in a pattern, `*`
     /// stands for any characters.
     ///
     /// # Errors
     /// Those of [`tensors_of`] and [`Self::tensors`]; [`ModelError::MissingTensors`], [`ModelError::Shape`];
-    /// [`ModelError::NonFinite`] for the first of the model's tensors with a NaN or an infinity;
-    /// [`ModelError::Config`] for a pattern that does not parse.
+    /// [`ModelError::NonFinite`] for the first of the model's tensors with a NaN or an infinity; [`ModelError::Config`]
+    /// for a malformed pattern.
     pub fn load<M: Module>(&self, model: M, folder: &Path, new: &[&str]) -> Result<(M, LoadReport)> {
         self.put(model, folder, tensors_of(folder)?, new)
     }
 
-    /// [`Self::load`] of tensors that were read from `folder`.
+    /// [`Self::load`] for tensors that were read from `folder`.
     pub(super) fn put<M: Module>(
         &self,
         model: M,
@@ -273,7 +273,7 @@ impl TensorRules {
         let new = patterns(new)?;
         let MappedTensors { floats, others } = tensors;
         let mut report = LoadReport::default();
-        // Positions in order, which old checkpoints hold, are no weights.
+        // `position_ids` in old checkpoints are no weights.
         report.unexpected.extend(others.into_iter().filter(|name| !name.ends_with("position_ids")));
         let mut found: BTreeMap<String, (String, TensorData)> = BTreeMap::new();
         for (name, data) in floats {
@@ -326,14 +326,14 @@ impl TensorRules {
             }
             Ok(transfer.load(data.into_iter().map(|(_, tensor)| tensor).collect()))
         };
-        // All of them, so that of several errors the first tensor's is returned.
+        // Check all of them, so that the error is always that of the first tensor.
         let loaded: Vec<Result<Vec<_>>> = transfers.into_par_iter().map(loaded).collect();
         let loaded = loaded.into_iter().collect::<Result<Vec<_>>>()?;
         Ok((weights::replace(model, loaded.into_iter().flatten().collect()), report))
     }
 
-    /// Of a tensor that is there under two names one stays: a copy under the original's name where the original is
-    /// missing. A copy that differs stays under its own name, and so is left over.
+    /// Of a tensor with two names, one is kept: a copy gets the original's name if the original is missing. A copy that
+    /// differs keeps its own name, and so is left over.
     fn untie(&self, found: &mut BTreeMap<String, (String, TensorData)>) {
         for rule in &self.rules {
             let TensorRule::Tie { copy, original } = rule else { continue };
@@ -348,7 +348,7 @@ impl TensorRules {
     }
 }
 
-/// Checkpoints converted from TensorFlow call the scale and the shift `gamma` and `beta`, as this crate does.
+/// Checkpoints converted from TensorFlow call scale and shift `gamma` and `beta`, as this crate does.
 fn modern(name: &str) -> String {
     let renamed = |old, new| Some(format!("{}{new}", name.strip_suffix(old)?));
     renamed(".gamma", ".weight").or_else(|| renamed(".beta", ".bias")).unwrap_or_else(|| name.to_string())
@@ -356,8 +356,9 @@ fn modern(name: &str) -> String {
 
 fn patterns(new: &[&str]) -> Result<Vec<glob::Pattern>> {
     let parse = |pattern: &&str| {
-        glob::Pattern::new(pattern)
-            .map_err(|error| ModelError::Config(format!("`{pattern}` is no pattern of parameters: {error}")))
+        glob::Pattern::new(pattern).map_err(|error| {
+            ModelError::Config(format!("`{pattern}` is not a valid parameter pattern: {error}"))
+        })
     };
     new.iter().map(parse).collect()
 }

@@ -1,4 +1,4 @@
-use super::whole::write_whole;
+use super::atomic::write_atomic;
 use crate::weights::{NamedTensors, OnDevice, TensorsOnDevice};
 use crate::{ModelError, Result};
 use burn::tensor::{AllocationProperty, DType, TensorData};
@@ -19,11 +19,11 @@ pub struct MappedTensors {
     pub others: Vec<String>,
 }
 
-/// Opens a safetensors file in memory, copying nothing that is FP32 already: such tensors are read from the
-/// file where they are used, and copied when they are first written to. Half precisions are widened.
+/// Maps a safetensors file into memory. FP32 tensors are not copied: they are read from the file when used, and copied
+/// when first written to. Half precisions are widened.
 ///
-/// The file must keep its content while its tensors live. [`write_tensors`] keeps to that, since it puts a
-/// new file in the old one's place.
+/// The file must not change while its tensors exist. [`write_tensors`] ensures this by replacing the file with a new
+/// one.
 pub fn map_tensors(path: &Path) -> Result<MappedTensors> {
     let map = bytes::Bytes::from_owner(map(path)?);
     let (mut floats, mut others) = (NamedTensors::new(), Vec::new());
@@ -48,8 +48,8 @@ pub fn map_tensors(path: &Path) -> Result<MappedTensors> {
     Ok(MappedTensors { floats, others })
 }
 
-/// Reads every float tensor of a safetensors file as FP32, independent of the file from then on; half
-/// precisions are widened, integer tensors are left out.
+/// Reads every float tensor of a safetensors file as FP32, independent of the file afterwards. Half precisions are
+/// widened, integer tensors omitted.
 pub fn read_tensors(path: &Path) -> Result<NamedTensors> {
     let map = map(path)?;
     let mut tensors = NamedTensors::new();
@@ -61,7 +61,7 @@ pub fn read_tensors(path: &Path) -> Result<NamedTensors> {
     Ok(tensors)
 }
 
-/// FP32 values that stay where they are in `map`; none if they cannot be read from there.
+/// FP32 values read from `map` in place; none if that is impossible.
 pub(super) fn mapped_f32(map: &bytes::Bytes, values: &[u8], shape: &[usize]) -> Option<TensorData> {
     let shareable = cfg!(target_endian = "little") && values.as_ptr().cast::<f32>().is_aligned();
     (shareable && !values.is_empty()).then(|| {
@@ -70,7 +70,7 @@ pub(super) fn mapped_f32(map: &bytes::Bytes, values: &[u8], shape: &[usize]) -> 
     })
 }
 
-/// A file's bytes, in memory as they are read.
+/// A file's bytes, mapped into memory.
 pub(super) fn map(path: &Path) -> Result<Mmap> {
     let file = File::open(path).map_err(ModelError::io("open", path))?;
     // SAFETY: weight files are replaced and not changed, by this crate and by the ecosystem's other writers;
@@ -82,7 +82,7 @@ fn parse<'a>(path: &Path, bytes: &'a [u8]) -> Result<SafeTensors<'a>> {
     SafeTensors::deserialize(bytes).map_err(|source| ModelError::Safetensors { path: path.into(), source })
 }
 
-/// A float tensor's values; none of an integer tensor.
+/// A float tensor's values; none for an integer tensor.
 fn widened(path: &Path, name: &str, view: &TensorView<'_>) -> Result<Option<TensorData>> {
     let values = match view.dtype() {
         Dtype::F32 => widen(view.data(), f32::from_le_bytes),
@@ -100,18 +100,18 @@ fn widened(path: &Path, name: &str, view: &TensorView<'_>) -> Result<Option<Tens
     Ok(Some(TensorData::new(values, view.shape().to_vec())))
 }
 
-/// Writes float tensors, sorted by name so that equal tensors give equal bytes, with `metadata`.
+/// Writes float tensors with `metadata`, sorted by name so that equal tensors give equal bytes.
 ///
-/// The file is written beside its place and renamed: whoever reads the old one, mapped into memory too,
-/// goes on reading it whole.
+/// The file is written under a temporary name and renamed. Readers of the old file, even if they mapped it into memory,
+/// still see all of it.
 ///
 /// # Panics
-/// If a tensor holds something else than FP32, FP16 or bf16.
+/// If a tensor is not FP32, FP16 or bf16.
 pub fn write_tensors(path: &Path, tensors: &NamedTensors, metadata: &[(&str, &str)]) -> Result<()> {
     write_some(path, tensors.iter().map(|(name, data)| (name.as_str(), data)), metadata)
 }
 
-/// [`write_tensors`] of tensors that are copied to the host one by one, each when its turn comes.
+/// [`write_tensors`] for tensors that are copied to the host one at a time.
 pub fn write_from_device(path: &Path, tensors: &TensorsOnDevice, metadata: &[(&str, &str)]) -> Result<()> {
     struct Copied<'a>(&'a OnDevice, Dtype);
 
@@ -140,7 +140,7 @@ pub fn write_from_device(path: &Path, tensors: &TensorsOnDevice, metadata: &[(&s
     write_views(path, views.collect(), metadata)
 }
 
-/// [`write_tensors`] of tensors that are borrowed one by one.
+/// [`write_tensors`] for tensors that are borrowed one at a time.
 pub(super) fn write_some<'a>(
     path: &Path,
     tensors: impl Iterator<Item = (&'a str, &'a TensorData)>,
@@ -155,7 +155,7 @@ pub(super) fn write_some<'a>(
 }
 
 /// # Panics
-/// If it is none of the types that weights have.
+/// If it is not a float type of weights.
 fn float_type(name: &str, dtype: DType) -> Dtype {
     match dtype {
         DType::F32 => Dtype::F32,
@@ -168,9 +168,9 @@ fn float_type(name: &str, dtype: DType) -> Dtype {
 fn write_views(path: &Path, views: Vec<(&str, impl View)>, metadata: &[(&str, &str)]) -> Result<()> {
     let metadata: HashMap<String, String> =
         metadata.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
-    write_whole(path, |partial| {
+    write_atomic(path, |partial| {
         let io = |source| ModelError::io("write", path)(source);
-        // What safetensors puts in place is a temporary file, which is for this user alone: it gets a new file's mode.
+        // safetensors puts a temporary file in place, which only this user may read: it gets a new file's mode.
         let permissions = File::create(partial).and_then(|file| file.metadata()).map_err(io)?.permissions();
         safetensors::serialize_to_file(views, Some(metadata), partial).map_err(|error| match error {
             SafeTensorError::IoError(source) => io(source),

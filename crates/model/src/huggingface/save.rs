@@ -1,6 +1,6 @@
+use super::atomic::write_text;
 use super::config::to_json;
 use super::published::stored_tensors;
-use super::whole::write_text;
 use super::{Architecture, Family, FloatType, MAX_SHARD_SIZE, PretrainedConfig, ProblemType, save_tensors};
 use crate::bert::BertConfig;
 use crate::blocks::{LearnedPositions, MultiHeadAttention, PartKind, part_types};
@@ -9,26 +9,26 @@ use crate::{HasBackbone, ModelError, Result};
 use std::any::type_name;
 use std::path::Path;
 
-/// What a saved folder says of a model besides its encoder.
+/// How a model is saved, besides its encoder.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct SaveConfig {
-    /// Which published encoder it is saved as.
+    /// The published family that it is saved as.
     pub family: Family,
-    /// Which of the family's classes in transformers is to load it.
+    /// The family's class in transformers that can load it.
     pub architecture: Architecture,
-    /// The classes that the head tells apart, in the order of its outputs; none to say nothing.
+    /// The names of the classes that the head predicts, in the order of its outputs; none to omit them.
     pub labels: Vec<String>,
-    /// What the labels are.
+    /// The kind of labels.
     pub problem_type: Option<ProblemType>,
-    /// Dropout in heads, of this architecture and of others that are put on the encoder later; what is not
-    /// here is the family's default.
+    /// Dropout in heads, of this architecture and of others that are put on the encoder later; those not given are the
+    /// family's defaults.
     pub head_dropouts: Vec<(Architecture, f64)>,
     /// The name of the task that the model was trained for.
     pub finetuning_task: Option<String>,
-    /// What the weights are stored as.
+    /// The float type that the weights are stored as.
     pub dtype: FloatType,
-    /// The size that a file of weights may grow to, in bytes, before there is another.
+    /// The maximum size of a file of weights in bytes, beyond which another is begun.
     pub max_shard_size: usize,
 }
 
@@ -44,7 +44,7 @@ with_fields!(SaveConfig {
 });
 
 impl SaveConfig {
-    /// A BERT in FP32, and nothing else to say.
+    /// A BERT in FP32, and nothing else.
     pub fn new(architecture: Architecture) -> Self {
         Self {
             family: Family::BERT,
@@ -59,7 +59,7 @@ impl SaveConfig {
     }
 }
 
-/// As the checkpoint was: saving what was loaded gives the same tensors bit for bit, half precisions too.
+/// The settings of the checkpoint: saving what was loaded gives the same tensors bit for bit, in half precisions too.
 impl From<&PretrainedConfig> for SaveConfig {
     fn from(config: &PretrainedConfig) -> Self {
         Self {
@@ -76,36 +76,36 @@ impl From<&PretrainedConfig> for SaveConfig {
 }
 
 impl SaveConfig {
-    /// Whether [`save_pretrained`] can save a model of this encoder so: for a long run to ask before its first step.
+    /// Checks that [`save_pretrained`] can save a model with this encoder, before the first step of a long run.
     ///
     /// # Errors
-    /// [`ModelError::Setting`] with the key that has to change: an encoder that does not fit together, or that
+    /// [`ModelError::Setting`] with the key that has to change, for an encoder with an invalid value or one that
     /// transformers has no class for.
     pub fn check(&self, encoder: &BertConfig) -> Result<()> {
         to_json(encoder, self).map(drop)
     }
 }
 
-/// What was saved.
+/// The result of saving a model.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SaveReport {
-    /// Parameters that transformers has no place for and that are saved under their paths in this crate, such
-    /// as a conditional random field's.
+    /// Parameters that transformers' class does not have, such as those of a conditional random field. They are saved
+    /// under their paths in this crate.
     pub unknown: Vec<String>,
 }
 
 /// Saves a model as `config.json` and `model.safetensors` or its shards, for the class of transformers that `save`
-/// names, in `folder`, which is made where it is not there; it is one that
-/// [`PretrainedFolder::load_into`](super::PretrainedFolder::load_into) loads.
+/// names, in `folder`, which is created if necessary.
+/// [`PretrainedFolder::load_into`](super::PretrainedFolder::load_into) loads the same class.
 ///
-/// The masked-LM head's tied projection is stored once, as transformers does. Each file is written beside its
-/// place and renamed, the weights first.
+/// The masked-LM head's tied projection is stored once, as in transformers. Each file is written under a temporary name
+/// and renamed, the weights first.
 ///
 /// # Errors
-/// Before anything is written: those of [`SaveConfig::check`]; [`ModelError::ForeignPart`] for an attention or
-/// positions of your own, which the format cannot name; [`ModelError::NonFinite`] and [`ModelError::Narrowed`] for weights that are
-/// not finite, or would not be as `save` has them stored. Then whatever goes wrong in writing.
+/// Before anything is written: those of [`SaveConfig::check`]; [`ModelError::ForeignPart`] for a custom attention or
+/// custom positions, which the format cannot name; [`ModelError::NonFinite`] and [`ModelError::Narrowed`] for weights
+/// that are not finite, or would not be in the type that `save` asks for. Then any error in writing.
 pub fn save_pretrained<M: HasBackbone>(
     folder: &Path,
     model: &M,
@@ -151,7 +151,7 @@ mod tests {
         ParamInit::new(&Device::flex(), 5)
     }
 
-    /// An attention of the same name and parameters as the published one, that computes something else.
+    /// An attention with the name and the parameters of the published one, which computes something else.
     #[derive(Module, Debug)]
     struct MultiHeadAttention {
         query: Linear,
@@ -170,7 +170,7 @@ mod tests {
         }
     }
 
-    /// The published one within another.
+    /// The published attention inside another.
     #[derive(Module, Debug)]
     struct Wrapped {
         inner: blocks::MultiHeadAttention,
@@ -193,7 +193,7 @@ mod tests {
             output: Linear::new(16, 16, init),
         });
         let published = config().init(&mut init());
-        // Nothing that is looked at by name tells them apart.
+        // Nothing but the type tells them apart.
         assert_eq!(weights::shapes(&same_name), weights::shapes(&published));
         let wrapped = config().init_with(&mut init(), |init| Wrapped {
             inner: MultiHeadAttentionConfig::new(16, 1).init(init),

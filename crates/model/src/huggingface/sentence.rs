@@ -7,18 +7,18 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// How a sentence-transformers folder makes embeddings of a model's states: `modules.json` and the files
-/// it names.
+/// How a sentence-transformers folder makes embeddings from a model's states: `modules.json` and the files that it
+/// names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SentenceConfig {
-    /// The ways of pooling that are switched on, such as `mean`, in the order in which they stand side by side;
-    /// empty for a folder without them.
+    /// The enabled ways of pooling, such as `mean`, in the order in which they are concatenated; empty for a folder
+    /// without them.
     pub pooling_modes: Vec<String>,
     /// Whether embeddings are scaled to length 1.
     pub normalize: bool,
-    /// The most tokens of a sentence, special ones among them.
+    /// The maximum number of tokens in a sentence, including special tokens.
     pub max_len: Option<usize>,
-    /// Whether the text is lower-cased before the tokenizer sees it.
+    /// Whether the text is lower-cased before tokenization.
     pub lowercase: bool,
 }
 
@@ -38,11 +38,11 @@ struct SentenceBert {
 }
 
 impl SentenceConfig {
-    /// Reads a folder's `modules.json`, `sentence_bert_config.json` and pooling configuration; none for a
-    /// folder without `modules.json`.
+    /// Reads a folder's `modules.json`, `sentence_bert_config.json` and pooling configuration; none for a folder
+    /// without `modules.json`.
     ///
     /// # Errors
-    /// A file that does not parse; a module other than the encoder, pooling and normalisation.
+    /// A malformed file; a module other than the encoder, pooling and normalisation.
     pub fn load(folder: &Path) -> Result<Option<Self>> {
         let path = folder.join("modules.json");
         if !path.is_file() {
@@ -76,10 +76,10 @@ impl SentenceConfig {
         Ok(Some(config))
     }
 
-    /// The pooling that the folder's modes are; mean, as sentence-transformers has it, where none is named.
+    /// The folder's pooling; mean if it names none, as in sentence-transformers.
     ///
     /// # Errors
-    /// [`ModelError::Config`] for a mode that is not known here.
+    /// [`ModelError::Config`] for an unknown mode.
     pub fn pooling(&self) -> Result<SentencePooling> {
         let known = |mode: &String| {
             MODES.iter().find_map(|(name, _, pooling)| (name == mode).then_some(*pooling)).ok_or_else(|| {
@@ -98,8 +98,8 @@ impl SentenceConfig {
     }
 }
 
-/// The modes by their names in newer files and by their keys in older ones, in the order in which sentence-transformers
-/// puts those of older files side by side.
+/// The modes by their names in newer files and their keys in older ones, in the order in which sentence-transformers
+/// concatenates those of older files.
 const MODES: [(&str, &str, Pooling); 6] = [
     ("cls", "pooling_mode_cls_token", Pooling::Cls),
     ("max", "pooling_mode_max_tokens", Pooling::Max),
@@ -109,7 +109,7 @@ const MODES: [(&str, &str, Pooling); 6] = [
     ("lasttoken", "pooling_mode_lasttoken", Pooling::LastToken),
 ];
 
-/// In newer files `pooling_mode: "mean"`, or a list of modes, else `pooling_mode_mean_tokens: true`.
+/// Newer files have `pooling_mode: "mean"` or a list of modes, older ones `pooling_mode_mean_tokens: true`.
 fn pooling_modes(config: &BTreeMap<String, Value>) -> Vec<String> {
     match config.get("pooling_mode") {
         Some(Value::Array(modes)) => return modes.iter().map(mode).collect(),
@@ -118,18 +118,18 @@ fn pooling_modes(config: &BTreeMap<String, Value>) -> Vec<String> {
     }
     let is_on = |key: &str| config.get(key) == Some(&Value::Bool(true));
     let known = MODES.iter().filter(|(_, key, _)| is_on(key)).map(|(name, ..)| (*name).to_owned());
-    // One that is not known here is an error later on, unless it is off.
+    // An unknown mode is an error later, unless it is off.
     let others = config.keys().filter(|key| key.starts_with("pooling_mode_") && is_on(key));
     let others = others.filter(|key| MODES.iter().all(|(_, known, _)| known != key));
     known.chain(others.cloned()).collect()
 }
 
-/// A mode as it stands in the file.
+/// A mode as the file states it.
 fn mode(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// Reads a JSON file, which is to be `what`; errors name both.
+/// Reads a JSON file that should be `what`; errors name both.
 pub(super) fn read_json<T: DeserializeOwned>(path: &Path, what: &'static str) -> Result<T> {
     let text = fs::read_to_string(path).map_err(ModelError::io("read", path))?;
     serde_json::from_str(&text).map_err(|source| ModelError::Json { path: path.into(), what, source })
@@ -180,7 +180,7 @@ mod tests {
             SentenceConfig::load(folder(MODULES, pooling, "{}").path()).unwrap().unwrap().pooling().unwrap()
         };
         let of = |poolings: &[Pooling]| SentencePooling::concatenated(poolings.to_vec()).unwrap();
-        // Old files have an order of their own, new ones say it; and these win.
+        // Old files have their own order; newer ones state it, and take precedence.
         let old = r#"{"pooling_mode_lasttoken": true, "pooling_mode_mean_tokens": true,
             "pooling_mode_max_tokens": true, "pooling_mode_weightedmean_tokens": false}"#;
         assert_eq!(pooling(old), of(&[Pooling::Max, Pooling::Mean, Pooling::LastToken]));

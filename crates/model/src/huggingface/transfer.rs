@@ -5,14 +5,14 @@ use crate::{ModelError, Result};
 use burn::tensor::TensorData;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a [rule](TensorRule) comes to in a model: tensors of a file and the parameters that they hold.
+/// A [rule](TensorRule) applied to a model: tensors of a file and the parameters that they hold.
 #[derive(Debug)]
 pub(super) struct Transfer {
-    /// The tensors' names as the rules spell them.
+    /// The tensors' names as in the rules.
     pub tensors: Vec<String>,
-    /// The parameters' paths and shapes. Of tensors and parameters one is a single one.
+    /// The parameters' paths and shapes. There is either one tensor or one parameter.
     pub parameters: Vec<(String, Vec<usize>)>,
-    /// Along which axis, in the file, several tensors or parameters follow each other.
+    /// The axis in the file along which several tensors or parameters follow each other.
     axis: usize,
     transposed: bool,
     /// Whether there is a rule for it.
@@ -20,11 +20,11 @@ pub(super) struct Transfer {
 }
 
 impl Transfer {
-    /// All of a model with these paths and shapes, in the order of their first parameters.
+    /// All transfers for a model with these paths and shapes, in the order of their first parameters.
     ///
     /// # Errors
-    /// [`ModelError::Config`] for a rule with a parameter that the model lacks, or whose parameters' shapes do not go
-    /// together.
+    /// [`ModelError::Config`] for a rule with a parameter that the model lacks, or with parameters whose shapes do not
+    /// fit together.
     pub fn all(rules: &TensorRules, shapes: &[(String, Vec<usize>)]) -> Result<Vec<Self>> {
         let by_path: BTreeMap<&str, &Vec<usize>> =
             shapes.iter().map(|(path, shape)| (path.as_str(), shape)).collect();
@@ -48,7 +48,7 @@ impl Transfer {
         Ok(all)
     }
 
-    /// A parameter that no rule is of.
+    /// The transfer of a parameter without a rule.
     fn unknown(path: &str, shape: &[usize]) -> Self {
         Self {
             tensors: vec![path.to_string()],
@@ -59,7 +59,7 @@ impl Transfer {
         }
     }
 
-    /// What a rule comes to where its `*` stands for `part`.
+    /// The transfer of a rule whose `*` stands for `part`.
     fn of(rule: &TensorRule, part: &str, shapes: &BTreeMap<&str, &Vec<usize>>) -> Result<Self> {
         let (tensors, axis, parameters, transposed) = match rule {
             TensorRule::Copy { tensor, parameter } => (vec![tensor], 0, vec![parameter], false),
@@ -87,7 +87,7 @@ impl Transfer {
         Ok(transfer)
     }
 
-    /// Whether the shapes go together.
+    /// Checks that the shapes fit together.
     fn check(&self) -> Result<()> {
         let shapes = self.laid_out();
         let first = &shapes[0];
@@ -106,14 +106,14 @@ impl Transfer {
         }
         let shapes: Vec<String> = shapes.iter().map(|shape| format!("{shape:?}")).collect();
         Err(ModelError::Config(format!(
-            "the rule for the tensor `{}` does not fit the model: {} do not go together along axis {}",
+            "the rule for the tensor `{}` does not fit the model: {} do not fit together along axis {}",
             self.tensors.join("`, `"),
             shapes.join(", "),
             self.axis
         )))
     }
 
-    /// The parameters' shapes as they lie in the file.
+    /// The parameters' shapes in the file's layout.
     fn laid_out(&self) -> Vec<Vec<usize>> {
         let laid_out = |(_, shape): &(String, Vec<usize>)| match self.transposed {
             true => shape.iter().rev().copied().collect(),
@@ -135,7 +135,7 @@ impl Transfer {
         vec![shape; self.tensors.len()]
     }
 
-    /// The parameters' values, of tensors that have the [shapes](Self::shapes).
+    /// The parameters' values, from tensors of the right [shapes](Self::shapes).
     pub fn load(self, tensors: Vec<TensorData>) -> Vec<(String, TensorData)> {
         let sizes: Vec<usize> = match self.parameters.len() {
             1 => Vec::new(),
@@ -146,10 +146,10 @@ impl Transfer {
         paths.zip(parts.into_iter().map(|part| turned(part, self.transposed))).collect()
     }
 
-    /// The tensors' values, of the parameters, which are taken out of `all`.
+    /// The tensors' values, from the parameters, which are removed from `all`.
     ///
     /// # Panics
-    /// If a parameter is not there.
+    /// If a parameter is missing.
     pub fn store(&self, all: &mut NamedTensors) -> Vec<(String, TensorData)> {
         let parts = self.parameters.iter().map(|(path, _)| {
             let data = all.remove(path).unwrap_or_else(|| panic!("`{path}` is a parameter of the model"));
@@ -164,7 +164,8 @@ impl Transfer {
     }
 }
 
-/// Several tensors as one, or one as several that have these `sizes` along the axis; a single one as it is.
+/// Concatenates several tensors, or splits one into parts of these sizes along the axis; a single one is returned
+/// unchanged.
 fn regrouped(mut from: Vec<TensorData>, axis: usize, sizes: &[usize]) -> Vec<TensorData> {
     if from.len() > 1 {
         from = vec![concatenated(&from, axis)];
@@ -176,7 +177,7 @@ fn turned(data: TensorData, transposed: bool) -> TensorData {
     if transposed { transpose(&data) } else { data }
 }
 
-/// What a rule's `*` stands for if `path` is one of its parameters; nothing where it has no `*`.
+/// The part that a rule's `*` stands for if `path` is one of its parameters; empty if the rule has no `*`.
 fn part<'a>(rule: &TensorRule, path: &'a str) -> Option<&'a str> {
     let paths = match rule {
         TensorRule::Copy { parameter, .. }
@@ -204,7 +205,7 @@ mod tests {
     use burn::module::Module;
     use burn::tensor::Device;
 
-    /// As wide as GPT-2's smallest relative would be.
+    /// The width of a small relative of GPT-2.
     const D: usize = 4;
 
     #[derive(Module, Debug)]
@@ -215,13 +216,13 @@ mod tests {
         output: Linear,
     }
 
-    /// A decoder's layers, in the names of this crate.
+    /// A decoder's layers, named as in this crate.
     #[derive(Module, Debug)]
     struct Decoder {
         layers: Vec<Attention>,
     }
 
-    /// Layers whose keys and values are `d_kv` wide.
+    /// Layers whose keys and values have `d_kv` features.
     fn decoder(seed: u64, d_kv: usize) -> Decoder {
         let init = &mut ParamInit::new(&Device::flex(), seed).with_std(0.5);
         let layers = (0..2).map(|_| Attention {
@@ -249,7 +250,7 @@ mod tests {
             .with_optional_prefixes(["transformer."])
     }
 
-    /// The same of a PyTorch `Linear`, which stores `[3 * d, d]`.
+    /// The same for a PyTorch `Linear`, which stores `[3 * d, d]`.
     fn linear() -> TensorRules {
         let weights = ["layers.*.query.weight", "layers.*.key.weight", "layers.*.value.weight"];
         let biases = ["layers.*.query.bias", "layers.*.key.bias", "layers.*.value.bias"];
@@ -272,7 +273,7 @@ mod tests {
         assert_eq!(names[..2], ["transformer.h.0.attn.c_attn.bias", "transformer.h.0.attn.c_attn.weight"]);
         assert_eq!(names.len(), 2 * 4);
 
-        // Row i of the file's matrix is row i of the three maps, one after another.
+        // Row i of the file's matrix is row i of the three maps, concatenated.
         let parameters = weights::collect(&model);
         let fused = &tensors["transformer.h.1.attn.c_attn.weight"];
         assert_eq!(fused.shape().as_slice(), [D, 3 * D]);
@@ -283,7 +284,7 @@ mod tests {
         let output = &tensors["transformer.h.1.attn.c_proj.weight"];
         assert_eq!(output, &parameters["layers.1.output.weight"]);
 
-        // Into another model: the same parameters, with or without the prefix.
+        // Into another model with the same parameters, with and without the prefix.
         for prefix in ["transformer.", ""] {
             let folder = tempfile::tempdir().unwrap();
             let renamed =
@@ -373,7 +374,7 @@ mod tests {
         tensors.remove("transformer.h.1.attn.c_attn.bias");
         save_tensors(folder.path(), &tensors, MAX_SHARD_SIZE).unwrap();
         let load = |new: &[&str]| conv1d().load(decoder(2, D), folder.path(), new);
-        // One part that is new is not enough.
+        // It is not enough that one part is new.
         let message = load(&["layers.*.query.bias"]).unwrap_err().to_string();
         let expected = "1 tensors are missing, the first is `transformer.h.1.attn.c_attn.bias`, for the parameter \
                         `layers.1.key.bias`";
@@ -390,10 +391,10 @@ mod tests {
             "the rule for the tensor `qk` has the parameter `layers.0.keys.bias`, which the model lacks";
         assert!(message.ends_with(expected), "{message}");
         let message = refused(TensorRule::split("qk", 0, &["layers.0.query.weight", "layers.0.key.weight"]));
-        assert!(message.ends_with("[4, 4], [4, 2] do not go together along axis 0"), "{message}");
+        assert!(message.ends_with("[4, 4], [4, 2] do not fit together along axis 0"), "{message}");
         let message = refused(TensorRule::join(&["a", "b", "c"], 0, "layers.0.query.bias"));
         assert!(message.contains("the rule for the tensor `a`, `b`, `c` does not fit"), "{message}");
         let message = refused(TensorRule::join(&["a", "b"], 1, "layers.0.query.bias"));
-        assert!(message.ends_with("[4] do not go together along axis 1"), "{message}");
+        assert!(message.ends_with("[4] do not fit together along axis 1"), "{message}");
     }
 }

@@ -1,4 +1,4 @@
-//! Any of this crate's models that translate, told apart when the program runs.
+//! Any of this crate's translation models, chosen at run time.
 
 use super::{
     DecodeOptions, EncoderDecoder, RecurrentDecoding, RecurrentEncoderDecoder, RecurrentEncoderDecoderConfig,
@@ -14,25 +14,23 @@ use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use std::path::Path;
 
-/// A model that translates, of any kind that this crate has.
-///
-/// In a run, its parameters' paths begin with the variant's name, such as `Transformer.`; in a saved folder they do not.
+/// A translation model of any kind in this crate.
 #[derive(Module, Debug)]
 #[allow(clippy::large_enum_variant, reason = "there is one model, and no list")]
 pub enum AnyEncoderDecoder {
-    /// Of attention layers.
+    /// A Transformer.
     Transformer(Transformer),
-    /// Of recurrent layers.
+    /// A recurrent model.
     Recurrent(RecurrentEncoderDecoder),
 }
 
-/// The configuration of a model that translates.
+/// The configuration of a translation model.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum AnyEncoderDecoderConfig {
-    /// Of attention layers.
+    /// That of a Transformer.
     Transformer(TransformerConfig),
-    /// Of recurrent layers.
+    /// That of a recurrent model.
     Recurrent(RecurrentEncoderDecoderConfig),
 }
 
@@ -48,12 +46,12 @@ impl From<RecurrentEncoderDecoderConfig> for AnyEncoderDecoderConfig {
     }
 }
 
-/// What an [`AnyEncoderDecoder`] keeps of the rows that it writes.
+/// The decoding state of an [`AnyEncoderDecoder`].
 #[allow(clippy::large_enum_variant, reason = "there is one state, and no list")]
 pub enum AnyState {
-    /// A Transformer's.
+    /// That of a Transformer.
     Transformer(TransformerState),
-    /// A recurrent model's.
+    /// That of a recurrent model.
     Recurrent(RecurrentDecoding),
 }
 
@@ -69,7 +67,7 @@ impl AnyEncoderDecoderConfig {
         }
     }
 
-    /// Pieces in the vocabularies of the source and of the target.
+    /// The vocabulary sizes of source and target.
     pub fn vocab_sizes(&self) -> [usize; 2] {
         match self {
             Self::Transformer(config) => [config.source_vocabulary(), config.vocab_size],
@@ -79,7 +77,7 @@ impl AnyEncoderDecoderConfig {
         }
     }
 
-    /// Whether the configuration is valid and such a model can be saved.
+    /// Checks that the configuration is valid and such a model can be saved.
     ///
     /// # Errors
     /// [`ModelError::Setting`] with the key that has to change.
@@ -102,7 +100,7 @@ impl AnyEncoderDecoderConfig {
     /// Those of [`save_published`].
     ///
     /// # Panics
-    /// If the model is of another kind.
+    /// If the model is of a different kind.
     pub fn save(&self, model: &AnyEncoderDecoder, folder: &Path) -> Result<SaveReport> {
         match (self, model) {
             (Self::Transformer(config), AnyEncoderDecoder::Transformer(model)) => {
@@ -111,14 +109,14 @@ impl AnyEncoderDecoderConfig {
             (Self::Recurrent(config), AnyEncoderDecoder::Recurrent(model)) => {
                 save_published(folder, model, config, FloatType::F32)
             }
-            _ => panic!("the model is of another kind than its configuration"),
+            _ => panic!("the model and its configuration are of different kinds"),
         }
     }
 
-    /// Reads a folder's model, of whatever kind its `model_type` says.
+    /// Reads a folder's model of the kind that its `model_type` names.
     ///
     /// # Errors
-    /// [`ModelError::Config`] for a model of another kind; those of [`load_published`].
+    /// [`ModelError::Config`] for a model of any other kind; those of [`load_published`].
     pub fn load(folder: &Path, init: &mut ParamInit) -> Result<(Self, AnyEncoderDecoder)> {
         let found = model_type(folder)?;
         let is_of = |types: &[&str]| found.as_deref().is_some_and(|found| types.contains(&found));
@@ -134,14 +132,14 @@ impl AnyEncoderDecoderConfig {
         let known: Vec<String> = known.iter().map(|known| format!("{known:?}")).collect();
         let (found, known) = (found.unwrap_or_else(|| "absent".into()), known.join(", "));
         Err(ModelError::Config(format!(
-            "{}: `model_type` is {found:?}, expected that of a model that translates, one of {known}",
+            "{}: `model_type` is {found:?}, expected a translation model's, one of {known}",
             folder.join("config.json").display()
         )))
     }
 }
 
 impl AnyEncoderDecoder {
-    /// Lays the weights of the linear maps out for the products to come: for inference only.
+    /// Packs the weights of the linear maps for matrix products, for inference only.
     pub fn pack_weights(&mut self) {
         match self {
             Self::Transformer(model) => model.pack_weights(),
@@ -151,7 +149,7 @@ impl AnyEncoderDecoder {
         }
     }
 
-    /// Lets the linear maps multiply in 8 bits from now on, those within recurrent layers excepted: for inference only.
+    /// Quantises the linear maps to 8 bits, except those in recurrent layers, for inference only.
     pub fn quantize_int8(&mut self) {
         match self {
             Self::Transformer(model) => model.quantize_int8(),
@@ -185,11 +183,11 @@ impl EncoderDecoder for AnyEncoderDecoder {
     }
 }
 
-/// What a state of another kind of model ends with.
-const ANOTHER: &str = "the state is of another kind of model";
+/// The end of the panic message for a state of a different kind of model.
+const ANOTHER: &str = "the state belongs to a different kind of model";
 
 /// # Panics
-/// All of it, if a state is of another kind of model.
+/// The whole message.
 impl NextToken for AnyEncoderDecoder {
     type State = AnyState;
 
@@ -263,15 +261,19 @@ mod tests {
             let target: Sequences = [&[2, 9][..]].into_iter().collect();
             let logits = |model: &AnyEncoderDecoder| model.logits(&source, &target, &device).into_data();
             assert_eq!(logits(&again), logits(&model));
-            // Behind the variant's name.
             let paths = weights::shapes(&model);
-            assert!(paths.iter().any(|(path, _)| path.split_once('.').unwrap().1 == parameter), "{paths:?}");
+            let inner = match &model {
+                AnyEncoderDecoder::Transformer(model) => weights::shapes(model),
+                AnyEncoderDecoder::Recurrent(model) => weights::shapes(model),
+            };
+            assert_eq!(paths, inner);
+            assert!(paths.iter().any(|(path, _)| path == parameter), "{paths:?}");
+            assert_eq!(weights::collect(&model), weights::collect(&again));
+            assert_eq!(logits(&weights::replace(again, weights::collect(&model))), logits(&model));
         }
 
         std::fs::write(path.join("config.json"), r#"{"model_type": "bert"}"#).unwrap();
         let error = AnyEncoderDecoderConfig::load(path, &mut ParamInit::new(&device, 4)).unwrap_err();
-        assert!(
-            error.to_string().contains("`model_type` is \"bert\", expected that of a model that translates")
-        );
+        assert!(error.to_string().contains("`model_type` is \"bert\", expected a translation model's"));
     }
 }

@@ -4,34 +4,35 @@ use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 
 /// A model that reads a source and writes a target, left to right: `P(y | x) = Π_t P(y_t | y_<t, x)`. Recurrent,
-/// convolutional and Transformer models are trained and decoded by it alike.
+/// convolutional and Transformer models are all trained and decoded through it.
 ///
-/// Its [`NextToken`] half decodes: [`begin`](Self::begin) reads the sources, a row each, and the steps write.
+/// Its supertrait [`NextToken`] decodes: [`begin`](Self::begin) reads the sources, one a row, and each step writes a
+/// token.
 pub trait EncoderDecoder: Module + NextToken {
-    /// The logits of the token after each target token, given the target tokens before (teacher forcing).
+    /// The logits of the token after each target token, given the target tokens so far (teacher forcing).
     ///
-    /// Targets begin with the token that decoding begins with, and lack the last token, which is only predicted.
+    /// Targets begin with the start token of decoding, and lack the last token, which is only predicted.
     ///
     /// # Shapes
     /// - returns `[n_target_tokens, vocab_size]`, in the order of [`Sequences::ids`]
     ///
     /// # Panics
-    /// If there are not as many sources as targets, or one is longer than the model's positions.
+    /// If the numbers of sources and targets differ, or one is longer than the model's positions.
     fn logits(&self, source: &Sequences, target: &Sequences, device: &Device) -> Tensor<2>;
 
-    /// Reads the sources: a state of one row each, before any token is written.
+    /// Reads the sources and returns a state of one row each, before any token is written.
     ///
     /// # Panics
     /// If there is no source, or one is longer than the model's positions.
     fn begin(&self, source: &Sequences, options: DecodeOptions, device: &Device) -> Self::State;
 
-    /// How many tokens a source may have; none if there is no limit.
+    /// The maximum number of tokens in a source; none if there is no limit.
     fn max_source_tokens(&self) -> Option<usize> {
         None
     }
 }
 
-/// What decoding is to keep besides the logits.
+/// What decoding keeps besides the logits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DecodeOptions {

@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-/// Which embeddings are one table. The output layer's matrix has the same shape as the target's embeddings.
+/// Which embeddings share one table. The output layer's matrix has the same shape as the target's embeddings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -17,7 +17,7 @@ pub enum TiedEmbeddings {
 }
 
 impl TiedEmbeddings {
-    /// Whether source and target have one table.
+    /// Whether source and target share a table.
     pub fn joins_source(self) -> bool {
         matches!(self, Self::All | Self::SourceTarget)
     }

@@ -2,24 +2,24 @@ use crate::bert::BertConfig;
 use crate::{ModelError, Result};
 use serde::{Deserialize, Serialize};
 
-/// Other dropout in fine-tuning than a checkpoint was pretrained with; what is none stays.
+/// Dropout probabilities for fine-tuning; `None` keeps those of the checkpoint.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct DropoutOverrides {
-    /// On the embeddings and on each sub-layer's output.
+    /// Dropout on the embeddings and on each sub-layer's output.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hidden: Option<f64>,
-    /// On the attention probabilities.
+    /// Dropout on the attention probabilities.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attention: Option<f64>,
-    /// In the head.
+    /// Dropout in the head.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub head: Option<f64>,
 }
 
 impl DropoutOverrides {
-    /// Puts them into the encoder's configuration.
+    /// Sets them in the encoder's configuration.
     ///
     /// # Errors
     /// [`ModelError::Config`] for a probability outside of `0..1`.
@@ -37,7 +37,8 @@ impl DropoutOverrides {
         Ok(())
     }
 
-    /// The head's: these, else the checkpoint's own for heads, else its hidden states', as transformers has it.
+    /// The head's dropout: the one given here, else that of the checkpoint's heads, else that of its hidden states, as
+    /// in transformers.
     pub fn head(&self, of_checkpoint: Option<f64>, config: &BertConfig) -> f64 {
         self.head.or(of_checkpoint).unwrap_or(config.hidden_dropout)
     }

@@ -3,23 +3,23 @@ use crate::blocks::{Attention, LearnedPositions, MultiHeadAttention, Positions};
 use burn::module::Module;
 use burn::tensor::{Int, Tensor};
 
-/// An encoder with the masked-LM head alone: pretraining gone on with, and prompts.
+/// An encoder with only the masked-LM head, for continued pretraining and for prompts.
 ///
 /// Its loss is [`classification_loss`](super::classification_loss) of the logits and the pieces' ids.
 #[derive(Module, Debug)]
 pub struct BertForMaskedLm<A: Attention = MultiHeadAttention, P: Positions = LearnedPositions> {
-    /// The encoder, whose token embeddings the head projects onto.
+    /// The encoder; the head projects onto its token embeddings.
     pub bert: Bert<A, P>,
     /// Predicts pieces.
     pub mlm: MlmHead,
 }
 
 impl<A: Attention, P: Positions> BertForMaskedLm<A, P> {
-    /// The pieces' logits at some tokens.
+    /// The logits of all pieces at some tokens.
     ///
     /// # Shapes
-    /// - `positions`: `[n]`, indices into the flattened batch: `row · len + column`, of packed sequences the
-    ///   token's number; returns `[n, vocab_size]`
+    /// - `positions`: `[n]`, indices into the flattened batch: `row · len + column`, or the token's index in packed
+    ///   sequences; returns `[n, vocab_size]`
     pub fn forward(&self, input: BertInput, positions: Tensor<1, Int>) -> Tensor<2> {
         let states = self.bert.states_at(input, positions);
         self.mlm.forward(states, self.bert.embeddings.tokens.weight.val())

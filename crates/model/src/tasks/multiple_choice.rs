@@ -5,26 +5,27 @@ use crate::blocks::{Attention, LearnedPositions, MultiHeadAttention, Positions};
 use burn::module::Module;
 use burn::tensor::Tensor;
 
-/// An encoder that chooses one of several continuations or answers: each is a sequence with its context and
-/// gets a score, and the softmax is over a question's choices (Devlin et al. 2019, §4.4).
+/// An encoder that chooses one of several continuations or answers. Each choice is a sequence with its context and gets
+/// a score; the softmax is over a question's choices (Devlin et al. 2019, §4.4).
 ///
-/// Its loss is [`classification_loss`](super::classification_loss) of the scores and the right choice's number.
+/// Its loss is [`classification_loss`](super::classification_loss) of the scores and the index of the right choice.
 #[derive(Module, Debug)]
 pub struct BertForMultipleChoice<A: Attention = MultiHeadAttention, P: Positions = LearnedPositions> {
     /// The encoder.
     pub bert: Bert<A, P>,
-    /// On one vector a sequence, with one output.
+    /// Gives each sequence one number.
     pub head: SequenceHead,
 }
 
 impl<A: Attention, P: Positions> BertForMultipleChoice<A, P> {
-    /// The choices' scores; `input` has a question's choices one after another, and of each question as many.
+    /// The choices' scores. `input` holds each question's choices one after another, and every question has the same
+    /// number of them.
     ///
     /// # Shapes
     /// - `input`: `batch · n_choices` sequences; returns `[batch, n_choices]`
     ///
     /// # Panics
-    /// If `n_choices` does not divide the sequences.
+    /// If the number of sequences is not a multiple of `n_choices`.
     pub fn forward(&self, input: BertInput, n_choices: usize) -> Tensor<2> {
         let scores = self.head.forward(summaries(&self.bert, input, None));
         let [sequences, _] = scores.dims();

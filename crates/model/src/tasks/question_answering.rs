@@ -4,16 +4,16 @@ use crate::ops::{CrossEntropy, Packing};
 use burn::module::Module;
 use burn::tensor::{Bool, Int, Tensor, TensorData};
 
-/// The logit of a token that no answer begins or ends at.
+/// The logit of a token that cannot begin or end an answer.
 const OUTSIDE: f32 = -1e9;
 
-/// An encoder that points at the answer to a question in a text: a logit for each token of being its first, and
-/// one of being its last (Devlin et al. 2019, §4.2).
+/// An encoder that finds the answer to a question in a text: each token gets a logit for being the answer's first
+/// token, and one for being its last (Devlin et al. 2019, §4.2).
 #[derive(Module, Debug)]
 pub struct BertForQuestionAnswering<A: Attention = MultiHeadAttention, P: Positions = LearnedPositions> {
     /// The encoder.
     pub bert: Bert<A, P>,
-    /// `[d_model, 2]`: begin and end.
+    /// `[d_model, 2]`: first and last token.
     pub output: Linear,
 }
 
@@ -27,9 +27,9 @@ pub struct SpanLogits {
 }
 
 impl<A: Attention, P: Positions> BertForQuestionAnswering<A, P> {
-    /// A row of logits a sequence, packed input too. Padding is outside, and so is what the caller says: the
-    /// question and the special tokens, but for the first one where it stands for no answer. (transformers'
-    /// model leaves all of that in the softmax.)
+    /// One row of logits a sequence, for packed input too. Besides padding, the tokens in `outside` are excluded: the
+    /// question and the special tokens, except for the first token if it stands for no answer. (transformers' model
+    /// leaves all of them in the softmax.)
     ///
     /// # Shapes
     /// - `outside`: `[sequences, longest]`, see [`BertInput::longest`], `true` where no answer may begin or end
@@ -47,8 +47,8 @@ impl<A: Attention, P: Positions> BertForQuestionAnswering<A, P> {
         SpanLogits { start: side(0), end: side(1) }
     }
 
-    /// Packed sequences' logits, a row each, `[sequences, longest, 2]`, with what of it is padding, where there is
-    /// any. Of a token outside they are another's.
+    /// The logits of packed sequences, one sequence a row, `[sequences, longest, 2]`, and the padding mask, if there is
+    /// any padding. The logits of tokens outside are those of other tokens.
     fn spread_logits(
         &self,
         input: BertInput,
@@ -59,25 +59,25 @@ impl<A: Attention, P: Positions> BertForQuestionAnswering<A, P> {
         let shape = [packing.lengths().len(), packing.longest()];
         let mut tokens = packing.padded_tokens();
         let padding: Vec<bool> = tokens.iter().map(Option::is_none).collect();
-        // Nobody asks for the states of what is outside: on a device that makes some states alone, packed.
+        // States outside are not needed: on devices that can compute some states alone, skip them.
         if let Some(outside) = outside.filter(|_| self.bert.takes_packed()) {
             for (token, outside) in tokens.iter_mut().zip(outside.to_data().iter::<bool>()) {
                 *token = token.filter(|_| !outside);
             }
         }
-        let mut asked: Vec<i32> = Vec::with_capacity(packing.n_tokens());
+        let mut wanted: Vec<i32> = Vec::with_capacity(packing.n_tokens());
         let mut from: Vec<i32> = Vec::with_capacity(tokens.len());
         for token in tokens {
-            // A place without a token takes the first one's logits, and is masked.
-            from.push(token.map_or(0, |_| asked.len() as i32));
-            asked.extend(token.map(|token| token as i32));
+            // Places without a token take the first token's logits and are masked.
+            from.push(token.map_or(0, |_| wanted.len() as i32));
+            wanted.extend(token.map(|token| token as i32));
         }
-        if asked.is_empty() {
-            asked.push(0);
+        if wanted.is_empty() {
+            wanted.push(0);
         }
-        let states = match asked.len() == packing.n_tokens() {
+        let states = match wanted.len() == packing.n_tokens() {
             true => self.bert.forward(input).last_hidden_state.squeeze_dim::<2>(0),
-            false => self.bert.states_at(input, Tensor::from_data(asked.as_slice(), &device)),
+            false => self.bert.states_at(input, Tensor::from_data(wanted.as_slice(), &device)),
         };
         let from = Tensor::<1, Int>::from_data(from.as_slice(), &device);
         let logits = self.output.forward(states).select(0, from).reshape([shape[0], shape[1], 2]);
@@ -86,8 +86,8 @@ impl<A: Attention, P: Positions> BertForQuestionAnswering<A, P> {
     }
 }
 
-/// The mean of the two cross-entropies of each sequence, in nats. A position beyond the window has no part in
-/// it, as in transformers, which puts negative ones at the first token.
+/// The mean of each sequence's two cross-entropies, in nats. A position beyond the window does not contribute, as in
+/// transformers, which moves negative positions to the first token.
 ///
 /// # Shapes
 /// - `starts`, `ends`: `[sequences]`, the answers' first and last tokens; returns `[sequences]`

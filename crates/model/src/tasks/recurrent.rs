@@ -12,7 +12,7 @@ use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use serde::{Deserialize, Serialize};
 
-/// The shape of a recurrent encoder of tokens.
+/// The configuration of a recurrent encoder of tokens.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RecurrentEncoderConfig {
@@ -22,11 +22,11 @@ pub struct RecurrentEncoderConfig {
     pub cell: Cell,
     /// Features of an embedding.
     pub d_embedding: usize,
-    /// Features of a token's state: half of them in each direction where there are two.
+    /// Features of a token's state: half of them for each direction if there are two.
     pub d_model: usize,
     /// Layers.
     pub n_layers: usize,
-    /// From which end.
+    /// In which direction the layers read.
     pub reading: Reading,
     /// Dropout on the embeddings, between layers, and before the head.
     pub dropout: f64,
@@ -34,7 +34,7 @@ pub struct RecurrentEncoderConfig {
 
 impl RecurrentEncoderConfig {
     /// # Errors
-    /// [`ModelError::Setting`] with the field that does not do.
+    /// [`ModelError::Setting`] with the invalid field.
     pub fn validate(&self) -> Result<()> {
         let sizes = [
             ("vocab_size", self.vocab_size),
@@ -49,7 +49,7 @@ impl RecurrentEncoderConfig {
             return Err(ModelError::setting(
                 "d_model",
                 self.d_model,
-                "an even number: half of it a direction",
+                "an even number, half of it for each direction",
             ));
         }
         if !(0.0..1.0).contains(&self.dropout) {
@@ -58,7 +58,7 @@ impl RecurrentEncoderConfig {
         Ok(())
     }
 
-    /// A new encoder, whose embeddings start uniform between ±0.1.
+    /// A new encoder, whose embeddings are initially uniform between ±0.1.
     ///
     /// # Panics
     /// If the configuration is not [valid](Self::validate).
@@ -89,7 +89,8 @@ pub struct RecurrentEncoder {
 }
 
 impl RecurrentEncoder {
-    /// The states of all tokens, `[n_tokens, d_model]`, in the order of [`Sequences::ids`], and the layers' last ones.
+    /// The states of all tokens, `[n_tokens, d_model]`, in the order of [`Sequences::ids`], and the layers' final
+    /// states.
     ///
     /// # Panics
     /// If there is no sequence.
@@ -104,32 +105,32 @@ impl RecurrentEncoder {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum RecurrentPooling {
-    /// The last layer's states after each direction's last step, side by side.
+    /// The final states of the last layer's directions, concatenated.
     #[default]
     Last,
     /// The mean over all tokens.
     Mean,
-    /// Each feature's greatest value over all tokens.
+    /// The maximum of each feature over all tokens.
     Max,
-    /// The mean by the attention to a query that is trained (Yang et al. 2016).
+    /// The mean weighted by attention to a trained query (Yang et al. 2016).
     Attention,
 }
 
-/// The shape of a recurrent classifier.
+/// The configuration of a recurrent classifier.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RecurrentClassifierConfig {
     /// The encoder.
     pub encoder: RecurrentEncoderConfig,
-    /// What of the encoder's states is classified.
+    /// How the encoder's states are pooled.
     pub pooling: RecurrentPooling,
-    /// Classes, or one for a number.
+    /// The number of classes; 1 for a regression.
     pub n_outputs: usize,
 }
 
 impl RecurrentClassifierConfig {
     /// # Errors
-    /// [`ModelError::Setting`] with the field that does not do.
+    /// [`ModelError::Setting`] with the invalid field.
     pub fn validate(&self) -> Result<()> {
         if self.n_outputs == 0 {
             return Err(ModelError::setting("n_outputs", 0, "1 or more"));
@@ -155,12 +156,12 @@ impl RecurrentClassifierConfig {
     }
 }
 
-/// A recurrent encoder that classifies sequences, or gives each a number.
+/// A recurrent encoder that classifies sequences, or predicts a number for each.
 #[derive(Module, Debug)]
 pub struct RecurrentForSequenceClassification {
     /// The encoder.
     pub encoder: RecurrentEncoder,
-    /// Where the states are pooled by attention.
+    /// The pooling's attention, if states are pooled by attention.
     pub attention: Option<AttentionPooling>,
     /// `[d_model, n_outputs]`
     pub output: Linear,
@@ -171,7 +172,7 @@ pub struct RecurrentForSequenceClassification {
 }
 
 impl RecurrentForSequenceClassification {
-    /// One row of logits a sequence, `[sequences, n_outputs]`.
+    /// One row of logits for each sequence, `[sequences, n_outputs]`.
     ///
     /// # Panics
     /// If there is no sequence.
@@ -191,7 +192,7 @@ impl RecurrentForSequenceClassification {
     }
 }
 
-/// The shape of a recurrent tagger.
+/// The configuration of a recurrent tagger.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RecurrentTaggerConfig {
@@ -199,13 +200,13 @@ pub struct RecurrentTaggerConfig {
     pub encoder: RecurrentEncoderConfig,
     /// Tags.
     pub n_tags: usize,
-    /// Whether a conditional random field tags a sentence's words together (Huang et al. 2015; Lample et al. 2016).
+    /// Whether a conditional random field tags all words of a sentence jointly (Huang et al. 2015; Lample et al. 2016).
     pub crf: bool,
 }
 
 impl RecurrentTaggerConfig {
     /// # Errors
-    /// [`ModelError::Setting`] with the field that does not do.
+    /// [`ModelError::Setting`] with the invalid field.
     pub fn validate(&self) -> Result<()> {
         if self.n_tags == 0 {
             return Err(ModelError::setting("n_tags", 0, "1 or more"));
@@ -213,7 +214,7 @@ impl RecurrentTaggerConfig {
         self.encoder.validate()
     }
 
-    /// A new model. A field has no rules yet, see [`Crf::with_rules`].
+    /// A new model. Its conditional random field has no rules yet, see [`Crf::with_rules`].
     ///
     /// # Panics
     /// If the configuration is not [valid](Self::validate).
@@ -235,17 +236,17 @@ pub struct RecurrentForTokenClassification {
     pub encoder: RecurrentEncoder,
     /// `[d_model, n_tags]`
     pub output: Linear,
-    /// Over the output's logits as emissions.
+    /// The conditional random field, whose emissions are the output's logits.
     pub crf: Option<Crf>,
     /// Dropout before the output.
     pub dropout: f64,
 }
 
 impl RecurrentForTokenClassification {
-    /// Logits, or emissions, at some tokens: one row a word.
+    /// The logits, or emissions, of some tokens: one row for each word.
     ///
     /// # Shapes
-    /// - `positions`: `n_words` numbers of tokens in the order of [`Sequences::ids`]; returns `[n_words, n_tags]`
+    /// - `positions`: the indices of `n_words` tokens in the order of [`Sequences::ids`]; returns `[n_words, n_tags]`
     pub fn forward(&self, sequences: &Sequences, positions: &[i32], device: &Device) -> Tensor<2> {
         let states = self.encoder.forward(sequences, device).states;
         let states = states.select(0, Tensor::from_data(positions, device));

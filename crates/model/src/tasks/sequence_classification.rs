@@ -5,32 +5,32 @@ use crate::ops::CrossEntropy;
 use burn::module::Module;
 use burn::tensor::{Int, Tensor};
 
-/// An encoder that classifies sequences or pairs of them (Devlin et al. 2019, §4.1), or with one output puts a
-/// number to them.
+/// An encoder that classifies sequences or pairs of them (Devlin et al. 2019, §4.1), or with one output predicts a
+/// number for each.
 #[derive(Module, Debug)]
 pub struct BertForSequenceClassification<A: Attention = MultiHeadAttention, P: Positions = LearnedPositions> {
     /// The encoder.
     pub bert: Bert<A, P>,
-    /// On one vector a sequence.
+    /// The head on one vector for each sequence.
     pub head: SequenceHead,
-    /// Which vector: none is the pooler's, or the first token's state where the encoder has no pooler.
+    /// How that vector is made; none: the pooler's output, or the first token's state if the encoder has no pooler.
     #[module(skip)]
     pub pooling: Option<Pooling>,
 }
 
 impl<A: Attention, P: Positions> BertForSequenceClassification<A, P> {
-    /// A head on the pooler's output, or on the first state where there is no pooler.
+    /// A model whose head is on the pooler's output, or on the first token's state if there is no pooler.
     pub fn new(bert: Bert<A, P>, head: SequenceHead) -> Self {
         Self { bert, head, pooling: None }
     }
 
-    /// A head on states pooled in this way instead, past the pooler.
+    /// Puts the head on states pooled in this way instead, without the pooler.
     pub fn with_pooling(mut self, pooling: Pooling) -> Self {
         self.pooling = Some(pooling);
         self
     }
 
-    /// Logits, or one number, of each sequence.
+    /// The logits of each sequence, or its one number.
     ///
     /// # Shapes
     /// - returns `[sequences, n_outputs]`
@@ -38,7 +38,7 @@ impl<A: Attention, P: Positions> BertForSequenceClassification<A, P> {
         self.head.forward(self.summaries(input))
     }
 
-    /// What the head sees of each sequence.
+    /// The head's input for each sequence.
     ///
     /// # Shapes
     /// - returns `[sequences, d_model]`
@@ -47,7 +47,7 @@ impl<A: Attention, P: Positions> BertForSequenceClassification<A, P> {
     }
 }
 
-/// One vector a sequence, `[sequences, d_model]`, of padded and of packed input.
+/// One vector for each sequence, `[sequences, d_model]`, from padded or packed input.
 pub(super) fn summaries<A: Attention, P: Positions>(
     bert: &Bert<A, P>,
     input: BertInput,
@@ -59,9 +59,9 @@ pub(super) fn summaries<A: Attention, P: Positions>(
     }
 }
 
-/// The loss of each row of logits, in nats: of sequences' classes, of choices, or of tokens' tags.
+/// The cross-entropy of each row of logits, in nats: of sequences' classes, of choices, or of tokens' tags.
 ///
-/// A mean over them is divided by [`CrossEntropy::total_weight`] of the labels.
+/// For their mean, divide the sum by the labels' [`CrossEntropy::total_weight`].
 ///
 /// # Shapes
 /// - `logits`: `[n, n_classes]`; `labels`: `[n]`; returns `[n]`

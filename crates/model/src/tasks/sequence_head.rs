@@ -3,19 +3,19 @@ use crate::{ParamInit, ops};
 use burn::module::Module;
 use burn::tensor::Tensor;
 
-/// Numbers from one vector a sequence: logits of classes, one score of a regression or of a choice.
+/// Maps one vector for each sequence to numbers: logits of classes, or one score of a regression or a choice.
 ///
-/// BERT and ALBERT have the output alone, after the pooler. RoBERTa has a dense layer with tanh before it,
-/// ELECTRA one with GELU, DistilBERT one with ReLU; it has no dropout before the dense layer there.
+/// BERT and ALBERT have only the output layer, after the pooler. Before it, RoBERTa has a dense layer with tanh,
+/// ELECTRA one with GELU, and DistilBERT one with ReLU and without dropout before it.
 #[derive(Module, Debug)]
 pub struct SequenceHead {
-    /// `[d_model, d_model]`, where there is one.
+    /// The dense layer, `[d_model, d_model]`, if there is one.
     pub dense: Option<Linear>,
-    /// `[d_model, n_outputs]`
+    /// The output layer, `[d_model, n_outputs]`.
     pub output: Linear,
-    /// Dropout before each of the two.
+    /// Dropout before each of the two layers.
     pub dropout: f64,
-    /// After the dense layer.
+    /// The activation after the dense layer.
     #[module(skip)]
     pub activation: Activation,
 }
@@ -27,7 +27,7 @@ impl SequenceHead {
         Self { dense: None, output, dropout, activation: Activation::Tanh }
     }
 
-    /// The head with a new dense layer before the output.
+    /// Adds a new dense layer before the output.
     pub fn with_dense(mut self, activation: Activation, init: &mut ParamInit) -> Self {
         let [d_model, _] = self.output.weight.lazy_shape().dims();
         self.dense = Some(Linear::new(d_model, d_model, init));
@@ -79,7 +79,7 @@ mod tests {
         device.seed(3);
         let init = &mut ParamInit::new(&device, 0);
         let ones = Tensor::<2>::ones([400, 16], &device);
-        // What differs from row to row is dropout's doing.
+        // Rows differ only by dropout.
         let rows = |head: &SequenceHead| {
             let values = head.forward(ones.clone()).into_data();
             let first = values.iter::<f32>().next();

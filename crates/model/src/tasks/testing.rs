@@ -1,11 +1,11 @@
-//! What the tests of the tasks' models share.
+//! Shared helpers of the tests of task models.
 
 use crate::ParamInit;
 use crate::bert::{Bert, BertConfig, BertInput};
 use crate::ops::Packing;
 use burn::tensor::{Device, Tensor, TensorData, Tolerance};
 
-/// `sin((i + 1) · p)`, as the scripts in the tests' comments have it.
+/// `sin((i + 1) · p)`, as in the scripts in the tests' comments.
 pub fn numbers(n: usize, p: f32) -> Vec<f32> {
     (1..=n).map(|i| (i as f32 * p).sin()).collect()
 }

@@ -5,26 +5,26 @@ use crate::ops::{self, CrossEntropy};
 use burn::module::Module;
 use burn::tensor::{Int, Tensor, TensorData};
 
-/// An encoder that tags words: the state of a word's first piece is classified (Devlin et al. 2019, §5.3), and
-/// with a [`Crf`] the tags of a sentence together (Lample et al. 2016).
+/// An encoder that tags words: the state of each word's first piece is classified (Devlin et al. 2019, §5.3). With a
+/// [`Crf`], all tags of a sentence are predicted jointly (Lample et al. 2016).
 #[derive(Module, Debug)]
 pub struct BertForTokenClassification<A: Attention = MultiHeadAttention, P: Positions = LearnedPositions> {
     /// The encoder.
     pub bert: Bert<A, P>,
     /// `[d_model, n_tags]`
     pub output: Linear,
-    /// Over the output's logits as emissions.
+    /// The conditional random field, whose emissions are the output's logits.
     pub crf: Option<Crf>,
     /// Dropout before the output.
     pub dropout: f64,
 }
 
 impl<A: Attention, P: Positions> BertForTokenClassification<A, P> {
-    /// Logits, or emissions, at some tokens: one row a word.
+    /// The logits, or emissions, of some tokens: one row for each word.
     ///
     /// # Shapes
-    /// - `positions`: `[n_words]`, indices into the flattened batch: `row · len + column`, of packed sequences
-    ///   the token's number; returns `[n_words, n_tags]`
+    /// - `positions`: `[n_words]`, indices into the flattened batch: `row · len + column`, or the token's index in
+    ///   packed sequences; returns `[n_words, n_tags]`
     pub fn forward(&self, input: BertInput, positions: Tensor<1, Int>) -> Tensor<2> {
         let hidden = self.bert.forward(input).last_hidden_state;
         let [batch, len, d_model] = hidden.dims();
@@ -32,15 +32,15 @@ impl<A: Attention, P: Positions> BertForTokenClassification<A, P> {
         self.output.forward(ops::dropout(states, self.dropout))
     }
 
-    /// The loss, in nats: of each sentence with a CRF, of each word without one. The CRF has no use for class
-    /// weights, smoothing and ignored labels.
+    /// The loss, in nats: of each sentence with a CRF, of each word without one. The CRF ignores class weights,
+    /// smoothing and ignored labels.
     ///
     /// # Shapes
-    /// - `logits`: `[n_words, n_tags]`, sentence after sentence; `tags`: `n_words` of them; `n_words`: each
-    ///   sentence's words; returns `[sentences]` or `[n_words]`
+    /// - `logits`: `[n_words, n_tags]`, sentence after sentence; `tags`: `n_words` of them; `n_words`: the number of
+    ///   words in each sentence; returns `[sentences]` or `[n_words]`
     ///
     /// # Panics
-    /// If the sentences' words are not as many as the logits' rows, or a tag is not below `n_tags`.
+    /// If the words in all sentences are not as many as the rows of logits, or a tag is not below `n_tags`.
     pub fn loss(
         &self,
         logits: Tensor<2>,
@@ -51,27 +51,27 @@ impl<A: Attention, P: Positions> BertForTokenClassification<A, P> {
         tagging_loss(self.crf.as_ref(), logits, tags, n_words, loss)
     }
 
-    /// The best tags of each sentence: jointly with a CRF, each word's by itself without one.
+    /// The best tags of each sentence: jointly with a CRF, independently for each word without one.
     ///
     /// # Shapes
     /// - as [`loss`](Self::loss)
     ///
     /// # Panics
-    /// If the sentences' words are not as many as the logits' rows.
+    /// If the words in all sentences are not as many as the rows of logits.
     pub fn decode(&self, logits: Tensor<2>, n_words: &[usize]) -> Vec<Vec<usize>> {
         decode_tags(self.crf.as_ref(), logits, n_words)
     }
 }
 
-/// The loss of words' tags, in nats: of each sentence with a CRF, of each word without one. The CRF has no use for class
+/// The loss of words' tags, in nats: of each sentence with a CRF, of each word without one. The CRF ignores class
 /// weights, smoothing and ignored labels.
 ///
 /// # Shapes
-/// - `logits`: `[n_words, n_tags]`, sentence after sentence; `tags`: `n_words` of them; `n_words`: each sentence's words;
-///   returns `[sentences]` or `[n_words]`
+/// - `logits`: `[n_words, n_tags]`, sentence after sentence; `tags`: `n_words` of them; `n_words`: the number of words
+///   in each sentence; returns `[sentences]` or `[n_words]`
 ///
 /// # Panics
-/// If the sentences' words are not as many as the logits' rows, or a tag is not below `n_tags`.
+/// If the words in all sentences are not as many as the rows of logits, or a tag is not below `n_tags`.
 pub fn tagging_loss(
     crf: Option<&Crf>,
     logits: Tensor<2>,
@@ -90,13 +90,13 @@ pub fn tagging_loss(
     }
 }
 
-/// The best tags of each sentence: jointly with a CRF, each word's by itself without one.
+/// The best tags of each sentence: jointly with a CRF, independently for each word without one.
 ///
 /// # Shapes
 /// - as [`tagging_loss`]
 ///
 /// # Panics
-/// If the sentences' words are not as many as the logits' rows.
+/// If the words in all sentences are not as many as the rows of logits.
 pub fn decode_tags(crf: Option<&Crf>, logits: Tensor<2>, n_words: &[usize]) -> Vec<Vec<usize>> {
     match crf {
         Some(crf) => crf.decode(logits, n_words),

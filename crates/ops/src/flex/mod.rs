@@ -130,8 +130,14 @@ pub(crate) fn output<const D: usize, const N: usize, B: Backward<Flex, N>>(
     Tensor::from_primitive::<Autodiff<Flex>>(value)
 }
 
-/// Hands the parents that are tracked their gradients.
-fn register<S, const N: usize>(grads: &mut Gradients, ops: &Ops<S, N>, gradients: [FlexTensor; N]) {
+/// Registers the gradients of the parents that are tracked. Gradients beyond the last parent, as of an initial state
+/// that was not given, are dropped.
+fn register<S, const N: usize, const M: usize>(
+    grads: &mut Gradients,
+    ops: &Ops<S, N>,
+    gradients: [FlexTensor; M],
+) {
+    const { assert!(M >= N) };
     for (parent, gradient) in ops.parents.iter().zip(gradients) {
         if let Some(parent) = parent {
             grads.register::<Flex>(parent.id, gradient);

@@ -83,7 +83,8 @@ impl Unigram {
         if let Some(unk) = unk_id
             && vocab.token(unk).is_none()
         {
-            let message = format!("{unk} is no piece; there are {}, numbered from 0", vocab.len());
+            let message =
+                format!("{unk} is not the id of a piece; there are {}, numbered from 0", vocab.len());
             return Err(Error::invalid("model.unk_id", message));
         }
         let trie = Trie::new(vocab.iter().map(|(id, piece)| (piece.as_bytes(), id)).collect());
@@ -125,7 +126,10 @@ impl Unigram {
     pub(crate) fn set_sampling(&mut self, sampling: Option<Sampling>) -> Result<()> {
         if let Some(Sampling { alpha, nbest }) = sampling {
             if !(alpha.is_finite() && alpha >= 0.0) {
-                return Err(Error::invalid("sampling.alpha", format!("{alpha} is not a number from 0 on")));
+                return Err(Error::invalid(
+                    "sampling.alpha",
+                    format!("{alpha} is not a number of 0 or more"),
+                ));
             }
             if let Some(n) = nbest.filter(|n| !(1..=Sampling::MOST).contains(n)) {
                 let message = format!("{n} ways; expected 1 to {}, or none for all of them", Sampling::MOST);
@@ -339,7 +343,7 @@ mod tests {
         assert!(sampling(1.0, Some(513)).starts_with("sampling.nbest: 513 ways"));
         assert_eq!(
             error(&[("a", 0.0)], Some(1)),
-            "model.unk_id: 1 is no piece; there are 1, numbered from 0"
+            "model.unk_id: 1 is not the id of a piece; there are 1, numbered from 0"
         );
     }
 }

@@ -108,7 +108,7 @@ impl TemplateProcessing {
                             return Err(Error::invalid(at(), message));
                         };
                         if token.ids.len() != token.tokens.len() {
-                            let message = format!("{id:?} has not as many ids as tokens");
+                            let message = format!("{id:?} needs equally many ids and tokens");
                             return Err(Error::invalid(at(), message));
                         }
                     }

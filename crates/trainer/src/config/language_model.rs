@@ -72,11 +72,21 @@ pub enum ObjectiveSection {
 pub enum LanguageModelSection {
     /// A model with random weights.
     New(NewLanguageModel),
-    /// A checkpoint's weights, to go on with.
+    /// A checkpoint's weights, to continue from.
     Pretrained(PretrainedLanguageModel),
 }
 
-/// The published models that a new one is of the shape of.
+impl LanguageModelSection {
+    /// The checkpoint's folder, if there is one.
+    pub fn checkpoint(&self) -> Option<&Path> {
+        match self {
+            Self::New(_) => None,
+            Self::Pretrained(model) => Some(&model.path),
+        }
+    }
+}
+
+/// The published models whose shape a new one can have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -315,11 +325,8 @@ impl FolderConfig for LanguageModelConfig {
         Self::load(path, &[])
     }
 
-    /// With patience, evaluations decide when training ends.
-    fn is_free(&self, key: &str) -> bool {
-        let decides = self.eval.patience.is_some() || matches!(self.average, Some(Averaging::Best { .. }));
-        let watched = decides && key.starts_with("eval.");
-        !watched && FREE_KEYS.iter().any(|free| key.starts_with(free))
+    fn evaluations_decide(&self) -> bool {
+        self.eval.patience.is_some() || matches!(self.average, Some(Averaging::Best { .. }))
     }
 }
 

@@ -131,18 +131,6 @@ impl RunConfig {
         complete_model(&mut merged, &NEW_KEYS)?;
         strict::read(&merged, &known_keys(), |config| validate::validate(config))
     }
-
-    /// A BLAKE3 hash, in hexadecimal, of everything in the config that determines the trained weights.
-    ///
-    /// Left out are the run's name and what only watches it: workers, prefetch, evaluation, checkpoints and
-    /// log. The contents of the corpus and of a loaded tokenizer are not part of it either.
-    pub fn fingerprint(&self) -> String {
-        let mut hasher = blake3::Hasher::new();
-        for (key, value) in self.decisive() {
-            hasher.update(format!("{key} = {value}\n").as_bytes());
-        }
-        hasher.finalize().to_hex().to_string()
-    }
 }
 
 impl FolderConfig for RunConfig {
@@ -152,11 +140,8 @@ impl FolderConfig for RunConfig {
         Self::load(path, &[])
     }
 
-    /// With patience, evaluations decide when training ends; and which models a mean of the best is of.
-    fn is_free(&self, key: &str) -> bool {
-        let decides = self.eval.patience.is_some() || matches!(self.average, Some(Averaging::Best { .. }));
-        let watched = decides && key.starts_with("eval.");
-        !watched && FREE_KEYS.iter().any(|free| key.starts_with(free))
+    fn evaluations_decide(&self) -> bool {
+        self.eval.patience.is_some() || matches!(self.average, Some(Averaging::Best { .. }))
     }
 }
 

@@ -1,6 +1,6 @@
 //! The sections of a run's config that belong to the trainer.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use cloze_model::bert::BertConfig;
 use cloze_model::blocks::{Activation, NormPlacement};
@@ -69,7 +69,7 @@ impl TokenizerSection {
     }
 
     /// The file or folder that it is loaded from, where it is.
-    pub fn path(&self) -> Option<&PathBuf> {
+    pub fn path(&self) -> Option<&Path> {
         match self {
             Self::Load { path } => Some(path),
             Self::TrainWordpiece { .. }
@@ -142,7 +142,7 @@ impl ModelPreset {
 pub enum ModelSection {
     /// An encoder with random weights.
     New(NewModel),
-    /// A checkpoint's weights, to go on with.
+    /// A checkpoint's weights, to continue from.
     Pretrained(PretrainedModel),
 }
 
@@ -161,6 +161,11 @@ impl ModelSection {
             Self::New(_) => None,
             Self::Pretrained(model) => Some(model),
         }
+    }
+
+    /// The checkpoint's folder, if there is one.
+    pub fn checkpoint(&self) -> Option<&Path> {
+        self.as_pretrained().map(|model| model.path.as_path())
     }
 
     /// The checkpoint's, where there is one; programs may put a hub name's folder into its `path`.

@@ -15,7 +15,7 @@ use crate::engine::Averaging;
 use crate::engine::schedule::Schedule;
 use crate::error::{Place, TrainerError};
 
-/// A value that does not do: its dotted key, what it is, and what was expected.
+/// An invalid value: its dotted key, the value, and what was expected.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Complaint {
     pub key: String,
@@ -158,7 +158,7 @@ fn model(config: &RunConfig) -> Check {
             }
             other => Complaint {
                 key: "model".into(),
-                found: "not to be saved".into(),
+                found: "impossible to save".into(),
                 expected: other.to_string(),
             },
         },

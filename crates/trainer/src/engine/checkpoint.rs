@@ -17,7 +17,7 @@ use crate::engine::step::StepReport;
 use crate::{Result, TrainerError};
 use burn::module::Module;
 use cloze_data::{Cursor, file_checksum};
-use cloze_evaluation::whole_file::flush;
+use cloze_evaluation::atomic_file::flush;
 use cloze_model::huggingface::{read_tensors, write_from_device, write_tensors};
 use cloze_model::weights::{self, NamedTensors, TensorsOnDevice};
 use serde::{Deserialize, Serialize};
@@ -378,13 +378,24 @@ fn load(path: &Path) -> std::result::Result<Checkpoint, String> {
     let found = checksums(path, has_average).map_err(|error| describe(&error))?;
     for (name, sum) in &found {
         if recorded.get(name) != Some(sum) {
-            return Err(format!("{name} is not what was written: its checksum differs"));
+            return Err(format!("{name} is damaged: its checksum differs"));
         }
     }
     let state = serde_json::from_slice(&json(STATE)?).map_err(|error| format!("{STATE}: {error}"))?;
-    let tensors = |name: &str| read_tensors(&path.join(name)).map_err(|error| describe(&error));
+    let tensors = |name: &str| {
+        let tensors = read_tensors(&path.join(name)).map_err(|error| describe(&error))?;
+        Ok::<NamedTensors, String>(
+            tensors.into_iter().map(|(path, data)| (without_variants(&path), data)).collect(),
+        )
+    };
     let average = if has_average { tensors(AVERAGE)? } else { NamedTensors::new() };
     Ok(Checkpoint { state, model: tensors(MODEL)?, optimizer: tensors(OPTIMIZER)?, average })
+}
+
+/// A path without variants of enums, such as `Transformer.`, which checkpoints of earlier versions have.
+fn without_variants(path: &str) -> String {
+    let parts = path.split_inclusive(['.', '/']);
+    parts.filter(|part| !part.starts_with(|start: char| start.is_ascii_uppercase())).collect()
 }
 
 /// An error and its causes in one line.
@@ -475,6 +486,26 @@ mod tests {
         let before = RunState { kernel: String::new(), average: Vec::new(), ..checkpoint(7).state };
         assert_eq!(loaded.state, before);
         assert!(loaded.average.is_empty());
+    }
+
+    #[test]
+    fn paths_with_variants_of_enums_are_those_without() {
+        let folder = tempfile::tempdir().unwrap();
+        let checkpoints = Checkpoints::open(folder.path()).unwrap();
+        let mut old = checkpoint(7);
+        let with_variant = |tensors: NamedTensors, start: &str| -> NamedTensors {
+            let path = |path: String| format!("{start}Transformer.{}", path.trim_start_matches(start));
+            tensors.into_iter().map(|(key, data)| (path(key), data)).collect()
+        };
+        old.model = with_variant(old.model, "");
+        old.optimizer = with_variant(old.optimizer, "");
+        old.average = with_variant(old.average, "7/");
+        assert_eq!(old.average.keys().next().unwrap(), "7/Transformer.w");
+        checkpoints.save(&old).unwrap();
+        let loaded = checkpoints.latest().unwrap().0.unwrap();
+        assert_eq!(loaded.model, checkpoint(7).model);
+        assert_eq!(loaded.optimizer, checkpoint(7).optimizer);
+        assert_eq!(loaded.average, checkpoint(7).average);
     }
 
     #[test]

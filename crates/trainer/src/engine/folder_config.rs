@@ -1,4 +1,4 @@
-//! What a run's folder asks of a config: to be written down, and to be compared with what was.
+//! What a run's folder needs of a config: to write it, and to compare it with the one that was written.
 
 use crate::error::Result;
 use serde::Serialize;
@@ -22,7 +22,18 @@ pub trait FolderConfig: Serialize + Sized {
         toml::to_string(self).expect("a config is tables of strings, numbers and lists, all of them TOML")
     }
 
-    /// What `other` has different of what determines the trained weights; empty where the fingerprints match.
+    /// A BLAKE3 hash, in hexadecimal, of everything in the config that determines the trained weights.
+    ///
+    /// The contents of files that the config names are not part of it.
+    fn fingerprint(&self) -> String {
+        let mut hasher = blake3::Hasher::new();
+        for (key, value) in self.decisive() {
+            hasher.update(format!("{key} = {value}\n").as_bytes());
+        }
+        hasher.finalize().to_hex().to_string()
+    }
+
+    /// The differences between the configs in what determines the trained weights; empty if the fingerprints match.
     fn differences(&self, other: &Self) -> Vec<Difference> {
         let (ours, theirs) = (self.decisive(), other.decisive());
         let keys: BTreeSet<_> = ours.keys().chain(theirs.keys()).collect();
@@ -43,9 +54,15 @@ pub trait FolderConfig: Serialize + Sized {
         flat
     }
 
+    /// Whether evaluations influence the result, as with patience: then no key of `eval` is free.
+    fn evaluations_decide(&self) -> bool {
+        false
+    }
+
     /// Whether a key changes no weight, whatever its value.
     fn is_free(&self, key: &str) -> bool {
-        Self::FREE_KEYS.iter().any(|free| key.starts_with(free))
+        let decides = self.evaluations_decide() && key.starts_with("eval.");
+        !decides && Self::FREE_KEYS.iter().any(|free| key.starts_with(free))
     }
 }
 

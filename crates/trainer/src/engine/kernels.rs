@@ -6,7 +6,7 @@ use cloze_ops::{Kernels, Precision, is_fused, kernels};
 /// Of a backend that chooses by itself.
 const OF_THE_DEVICE: &str = "the device's own";
 /// Of one that has no bf16.
-const FP32_OF_THE_DEVICE: &str = "FP32, for the device has no bf16";
+const FP32_OF_THE_DEVICE: &str = "FP32, because the device has no bf16";
 
 /// The name of what multiplies on `device` in a precision.
 pub(crate) fn kernel(device: &Device, precision: Precision) -> &'static str {
@@ -26,7 +26,7 @@ pub(crate) fn introduction(device: &Device, precision: Precision) -> Vec<String>
     let mut lines = Vec::new();
     if is_fused(device) && !refused.is_empty() {
         lines.push(format!(
-            "warning: not used, for its products are wrong on this machine: {}",
+            "warning: not used, because its products are wrong on this machine: {}",
             refused.join(", ")
         ));
     }

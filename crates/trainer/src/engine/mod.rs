@@ -6,7 +6,7 @@
 //! model, and a recipe needs no code of its own for any of this.
 //!
 //! Below a run, [`step::step`] makes one optimisation step of any objective; [`optimizer`], [`schedule`],
-//! [`checkpoint`] and [`run_folder`] are its parts, which a loop of one's own can use too.
+//! [`checkpoint`] and [`run_folder`] are its parts, which custom loops can use too.
 
 mod average;
 pub mod checkpoint;

@@ -4,7 +4,7 @@ use crate::{Result, TrainerError};
 use burn::module::{Module, ModuleMapper, Param, ParamId};
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor, TensorData};
-use cloze_model::weights::{OnDevice, TensorsOnDevice};
+use cloze_model::weights::{ModulePath, OnDevice, TensorsOnDevice};
 use cloze_ops::{self as ops, AdamStep};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
@@ -176,7 +176,7 @@ fn settings(groups: &[ParamGroup], paths: &[(String, ParamId)]) -> Result<HashMa
         let mut members = paths.iter().filter(|(path, _)| pattern.matches(path)).peekable();
         if members.peek().is_none() {
             let example = paths.first().map_or("", |(path, _)| path);
-            return Err(refused(format!("no parameter has such a path; one is called `{example}`")));
+            return Err(refused(format!("it matches no parameter; an existing path is `{example}`")));
         }
         for (_, id) in members {
             let ParamGroup { lr_scale, weight_decay, .. } = *group;
@@ -238,20 +238,20 @@ impl ModuleMapper for Update<'_> {
 fn paths<M: Module>(module: &M) -> Vec<(String, ParamId)> {
     #[derive(Default)]
     struct Paths {
-        path: Vec<String>,
+        path: ModulePath,
         found: Vec<(String, ParamId)>,
     }
     impl burn::module::ModuleVisitor for Paths {
-        fn enter_module(&mut self, name: &str, _container: &str) {
-            self.path.push(name.to_string());
+        fn enter_module(&mut self, name: &str, container: &str) {
+            self.path.enter(name, container);
         }
 
-        fn exit_module(&mut self, _name: &str, _container: &str) {
-            self.path.pop();
+        fn exit_module(&mut self, _name: &str, container: &str) {
+            self.path.exit(container);
         }
 
         fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-            self.found.push((self.path.join("."), param.id));
+            self.found.push((self.path.to_string(), param.id));
         }
     }
     let mut paths = Paths::default();
@@ -334,7 +334,7 @@ mod tests {
         };
         assert_eq!(
             refuse("head.*"),
-            "optimizer.groups[1].parameters = \"head.*\": no parameter has such a path; one is called `weight`"
+            "optimizer.groups[1].parameters = \"head.*\": it matches no parameter; an existing path is `weight`"
         );
         assert!(refuse("a[").starts_with("optimizer.groups[1].parameters = \"a[\": "), "{}", refuse("a["));
     }

@@ -2,8 +2,8 @@
 //! there may be replaced, and what lies in any other folder may not.
 
 use crate::{Result, TrainerError};
-use cloze_data::file_checksum;
-use cloze_evaluation::whole_file::write_whole;
+use cloze_data::{CorpusConfig, file_checksum, input_files};
+use cloze_evaluation::atomic_file::write_atomic;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsStr;
 use std::fs;
@@ -76,7 +76,7 @@ impl Origin {
     /// [`TrainerError::Io`].
     pub fn write(&self, folder: &Path) -> Result<()> {
         let text = serde_json::to_string_pretty(self).expect("strings serialise");
-        Ok(write_whole(&folder.join(ORIGIN_FILE), (text + "\n").as_bytes())?)
+        Ok(write_atomic(&folder.join(ORIGIN_FILE), (text + "\n").as_bytes())?)
     }
 }
 
@@ -92,6 +92,18 @@ impl Input {
         };
         paths.into_iter().map(input).collect()
     }
+}
+
+/// The files of a run that trains on raw text: the corpus, and those of a checkpoint and a tokenizer.
+///
+/// # Errors
+/// A file or a folder that cannot be read.
+pub(crate) fn inputs_of_text(corpus: &CorpusConfig, folders: [Option<&Path>; 2]) -> Result<Vec<Input>> {
+    let mut paths = input_files(corpus, Path::new(""))?;
+    for folder in folders.into_iter().flatten() {
+        paths.extend(model_files(folder)?);
+    }
+    Input::of(paths)
 }
 
 /// The files of a model or a tokenizer in order of name: weights, configuration, tokenizer; of a file, that.

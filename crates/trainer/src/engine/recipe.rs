@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 /// A kind of training: everything that the engine asks of it. The losses are its [`Objective`].
 ///
 /// A recipe holds its data and whatever else it needs; it changes nothing while it is trained. Models are handed to it
-/// without autodiff. A recipe of one's own needs [`data`](Self::data), [`steps`](Self::steps) and an
+/// without autodiff. A custom recipe needs [`data`](Self::data), [`steps`](Self::steps) and an
 /// [`Objective`]; all else has a default.
 pub trait Recipe: Objective {
     /// What is trained on: a key or a hash that differs where the data differs. A checkpoint made with other data is

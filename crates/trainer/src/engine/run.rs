@@ -2,7 +2,7 @@
 
 use super::checkpoint::Best;
 use super::recipe::{Advance, Exported, Position, Recipe, SplitFigures, StepBatches};
-use super::run_folder::{RunFolder, forget, write_whole_folder};
+use super::run_folder::{RunFolder, forget, write_folder_atomic};
 use super::settings::{Export, RunSettings};
 use super::step::{StepConfig, StepReport};
 use super::training::{Start, Training};
@@ -10,8 +10,8 @@ use crate::Result;
 use crate::metrics::progress::{Meter, Pass, RunProgress, Status};
 use crate::metrics::{EvaluationRecord, METRICS_FILE, Record, Timing, TrainRecord, curve, jsonl};
 use burn::tensor::Device;
+use cloze_evaluation::atomic_file::write_atomic;
 use cloze_evaluation::figures::{Better, Figures};
-use cloze_evaluation::whole_file::write_whole;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -114,7 +114,7 @@ pub fn train<R: Recipe>(
     train_in(&folder, recipe, model, settings, options, progress)
 }
 
-/// [Trains](train) in a folder that was taken before, with a config of one's own that the settings come from.
+/// [Trains](train) in a folder that was taken before, with a custom config that the settings come from.
 ///
 /// # Errors
 /// Those of [`train`].
@@ -319,7 +319,7 @@ impl<R: Recipe> Run<'_, R> {
     }
 
     fn export(&self, model: &R::Model) -> Result<()> {
-        write_whole_folder(&self.folder.model(), |folder| self.recipe.save(model, folder))
+        write_folder_atomic(&self.folder.model(), |folder| self.recipe.save(model, folder))
     }
 
     /// The device without autodiff.
@@ -387,7 +387,7 @@ impl<R: Recipe> Run<'_, R> {
         }
         let result: BTreeMap<_, _> = figures.iter().map(|(split, figures)| (split, figures)).collect();
         let text = serde_json::to_string_pretty(&result).expect("figures are strings and numbers");
-        write_whole(&self.folder.result(), (text + "\n").as_bytes())?;
+        write_atomic(&self.folder.result(), (text + "\n").as_bytes())?;
         Ok(Outcome::Done { model: path, figures })
     }
 

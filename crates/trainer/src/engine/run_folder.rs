@@ -17,7 +17,7 @@ use crate::engine::folder_config::FolderConfig;
 use crate::engine::origin::{Input, ORIGIN_FILE, Origin, difference};
 use crate::metrics::METRICS_FILE;
 use crate::{Result, TrainerError};
-use cloze_evaluation::whole_file::{PARTIAL, flush, write_whole};
+use cloze_evaluation::atomic_file::{PARTIAL, flush, write_atomic};
 use std::ffi::OsStr;
 use std::fs::{self, File, TryLockError};
 use std::io::ErrorKind;
@@ -36,7 +36,7 @@ pub struct RunFolder {
 }
 
 impl RunFolder {
-    /// Takes `path` to go on with the run in it, or for a new one.
+    /// Takes `path` to continue the run in it, or for a new one.
     ///
     /// # Errors
     /// Those of [`resume`](Self::resume), or of [`create`](Self::create).
@@ -56,7 +56,7 @@ impl RunFolder {
             return Err(TrainerError::RunExists { path: path.into() });
         }
         mark(path)?;
-        write_whole(&folder.config(), config.to_toml().as_bytes())?;
+        write_atomic(&folder.config(), config.to_toml().as_bytes())?;
         Ok(folder)
     }
 
@@ -80,7 +80,7 @@ impl RunFolder {
         if differences.is_empty() {
             mark(path)?;
             // What may differ, such as how often to log, is as it is now.
-            write_whole(&folder.config(), config.to_toml().as_bytes())?;
+            write_atomic(&folder.config(), config.to_toml().as_bytes())?;
             return Ok(folder);
         }
         let differences: Vec<String> = differences.iter().map(ToString::to_string).collect();
@@ -245,7 +245,7 @@ pub(crate) fn same_inputs(folder: &Path, started: &[Input], now: &[Input]) -> Re
 
 /// Fills a folder that is found whole or not at all: `fill` writes into a folder beside it, which
 /// then takes its place.
-pub(crate) fn write_whole_folder(path: &Path, fill: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+pub(crate) fn write_folder_atomic(path: &Path, fill: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     let partial = path.with_extension(PARTIAL);
     remove(&partial)?;
     replace_folder(path, &partial, fill).inspect_err(|_| drop(fs::remove_dir_all(&partial)))
@@ -297,13 +297,13 @@ mod tests {
         let run = tempfile::tempdir().unwrap();
         let (path, weights) = (run.path().join("model"), "weights");
         let write = |text: &str| {
-            write_whole_folder(&path, |folder| {
+            write_folder_atomic(&path, |folder| {
                 fs::write(folder.join(weights), text).map_err(TrainerError::io("write", folder))
             })
         };
         write("one").unwrap();
         write("two").unwrap();
-        let failed = write_whole_folder(&path, |folder| {
+        let failed = write_folder_atomic(&path, |folder| {
             fs::write(folder.join(weights), "three").unwrap();
             Err(TrainerError::BadInput { problem: "a full disk".into() })
         });

@@ -91,7 +91,7 @@ impl TaskFile {
 fn of_config(config: &PretrainedConfig) -> std::result::Result<TaskSection, String> {
     match (config.architecture, config.problem_type) {
         (Architecture::SequenceClassification, Some(ProblemType::MultiLabel)) => {
-            Err("a text with any number of labels is no task here; expected one label a text".into())
+            Err("multi-label classification is not supported; expected one label a text".into())
         }
         (Architecture::SequenceClassification, problem) => match (problem, config.labels.len()) {
             // As transformers decides where the file does not.
@@ -110,7 +110,9 @@ fn of_config(config: &PretrainedConfig) -> std::result::Result<TaskSection, Stri
             let scheme =
                 TagScheme::detect(labels.iter().map(std::slice::from_ref)).map_err(|error| match error {
                     DataError::Tag { tag, .. } => {
-                        format!("the label `{tag}` is no tag of entities; expected such as O, B-PER, I-PER")
+                        format!(
+                            "the label `{tag}` is not an entity tag; expected tags such as O, B-PER, I-PER"
+                        )
                     }
                     other => other.to_string(),
                 })?;

@@ -438,7 +438,7 @@ mod tests {
         let encoder = error(&[("architectures", vec!["BertModel"].into())]);
         assert!(encoder.contains("no task can be told from `architectures` (BertModel)"), "{encoder}");
         let tags = error(&[("architectures", vec!["BertForTokenClassification"].into())]);
-        assert!(tags.contains("config.json: the label `no` is no tag of entities"), "{tags}");
+        assert!(tags.contains("config.json: the label `no` is not an entity tag"), "{tags}");
         let three = error(&[("id2label", serde_json::json!({"0": "a", "1": "b", "2": "c"}))]);
         assert!(three.contains("classifier.weight` has shape [2, 16]"), "{three}");
     }

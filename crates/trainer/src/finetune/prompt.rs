@@ -64,7 +64,7 @@ impl PromptTask {
     ///
     /// # Errors
     /// [`TrainerError::NoMaskToken`]; a malformed template; words that are not one piece of the vocabulary, or
-    /// that several classes have; a positive class that is none of them.
+    /// that several classes have; a positive class that is not among them.
     pub fn new(section: &PromptSection, tokenizer: &Tokenizer, folder: &Path) -> Result<Self> {
         let mask = tokenizer.special_ids().mask;
         let mask = mask.and_then(|id| Some((tokenizer.id_to_token(id)?.to_owned(), id)));
@@ -81,12 +81,12 @@ impl PromptTask {
             let key = format!("task.verbaliser.{name}");
             let of_class = &section.verbaliser[name];
             if of_class.is_empty() {
-                return Err(bad_setting(&key, "[]", "a word at least".into()));
+                return Err(bad_setting(&key, "[]", "at least one word".into()));
             }
             for word in of_class {
                 let id = piece(word, &key, &template, tokenizer)?;
                 if words.contains(&id) {
-                    return Err(bad_setting(&key, format!("{word:?}"), "words that are there once".into()));
+                    return Err(bad_setting(&key, format!("{word:?}"), "distinct words".into()));
                 }
                 words.push(id);
                 let share = |other: usize| if other == class { 1.0 / of_class.len() as f32 } else { 0.0 };
@@ -104,7 +104,7 @@ impl PromptTask {
     /// The task with this class as the one that precision, recall and F1 are of.
     ///
     /// # Errors
-    /// A name that is none of the classes'.
+    /// A name that is not one of the classes.
     pub fn with_positive(mut self, name: &str) -> Result<Self> {
         let Some(id) = self.labels.id(name) else {
             let expected = format!("one of {}", self.labels.names().join(", "));

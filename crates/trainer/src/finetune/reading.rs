@@ -9,7 +9,7 @@ use crate::metrics::progress::RunProgress;
 use crate::{Result, TrainerError};
 use cloze_data::labelled::{LabelSet, LabelledSource, TextExample};
 use cloze_data::{DataError, SkipReport};
-use cloze_evaluation::whole_file::write_whole;
+use cloze_evaluation::atomic_file::write_atomic;
 use std::path::{Path, PathBuf};
 
 /// A task's splits.
@@ -127,7 +127,7 @@ impl Reading<'_> {
         let held = held_out(examples.len(), share, self.config.run.seed);
         let places = held.iter().enumerate().filter(|(_, held)| **held).map(|(place, _)| place.to_string());
         let places = places.collect::<Vec<_>>().join(",");
-        write_whole(&self.held_out, format!("[{places}]\n").as_bytes())?;
+        write_atomic(&self.held_out, format!("[{places}]\n").as_bytes())?;
         let (out, kept): (Vec<_>, Vec<_>) = held.into_iter().zip(examples).partition(|(held, _)| *held);
         let [out, kept] = [out, kept].map(|part| part.into_iter().map(|(_, example)| example).collect());
         Ok((kept, Some(out)))

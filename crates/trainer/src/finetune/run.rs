@@ -33,7 +33,7 @@ pub fn fine_tune(
     config.task.kind().tune(run, progress)
 }
 
-/// Fine-tunes for a task of one's own on data that is in memory, as `config` says: of its `[task]` and `[data]` only the
+/// Fine-tunes for a custom task on data in memory, as `config` says: of its `[task]` and `[data]` only the
 /// longest sequence counts.
 ///
 /// # Errors

@@ -312,7 +312,7 @@ fn introduce<T: Task>(
         ));
     }
     if data.dev.is_none() && steps > 0 {
-        progress.note("no development data: the last model is saved, whatever it is worth");
+        progress.note("no development data: the last model is saved, good or bad");
     }
 }
 

@@ -81,7 +81,7 @@ impl TextTask {
                 let (loaded, set) = texts(source, base, given.as_ref().map_or(Labels::Found, Labels::Of))?;
                 let set = set.expect("classes are read with their set");
                 if let [label] = set.names() {
-                    let found = format!("examples of the one label {label:?}");
+                    let found = format!("examples of the single label {label:?}");
                     let expected =
                         "two labels or more (`data.train.columns.label`: the column that has them)";
                     return Err(bad_setting("data.train.files", found, expected.into()));
@@ -117,7 +117,7 @@ impl TextTask {
     /// The task of a saved model, whose labels are spelt out, of `pairs` or of single texts where that is known.
     ///
     /// # Errors
-    /// Labels that are no set of names; a positive class that is none of them.
+    /// Labels that do not form a set of names; a positive class that is not among them.
     pub fn saved(section: &TaskSection, pairs: Option<bool>) -> Result<Self> {
         let task = match section {
             TaskSection::Classification { labels, positive, pooling, .. } => {
@@ -136,7 +136,7 @@ impl TextTask {
     /// The task with this class as the one that precision, recall and F1 are of.
     ///
     /// # Errors
-    /// A name that is none of the classes'.
+    /// A name that is not one of the classes.
     pub fn with_positive(mut self, name: &str) -> Result<Self> {
         let names = self.labels.as_ref().map_or(&[][..], LabelSet::names);
         let Some(id) = names.iter().position(|known| known == name) else {

@@ -52,7 +52,7 @@ fn model(config: &FineTuneConfig) -> Check {
         ensure(!has_path, "model.path", section.path.display(), "none beside `[model.recurrent]`")?;
         return recurrent.check(config);
     }
-    ensure(has_path, "model.path", "missing", "a checkpoint's folder, or `[model.recurrent]` in its place")?;
+    ensure(has_path, "model.path", "missing", "a checkpoint's folder, or `[model.recurrent]` instead")?;
     let decay = config.model.layer_decay.unwrap_or(1.0);
     ensure(decay > 0.0 && decay <= 1.0, "model.layer_decay", decay, "a number above 0, at most 1")?;
     match &config.model.lora {

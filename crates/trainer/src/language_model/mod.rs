@@ -7,14 +7,14 @@ mod recipe;
 mod start;
 
 use crate::config::{LanguageModelConfig, LanguageModelSection};
-use crate::engine::origin::{self, Input};
+use crate::engine::origin::{Input, inputs_of_text};
 use crate::engine::run_folder::RunFolder;
 use crate::engine::{Outcome, Plan, RunOptions, train_in};
 use crate::metrics::progress::RunProgress;
 use crate::pretraining::{TokenizerRequest, tokenizer_of};
 use crate::{Result, recompute};
 use burn::module::Module;
-use cloze_data::{BlockBatch, SpecialPieces, input_files};
+use cloze_data::{BlockBatch, SpecialPieces};
 use cloze_evaluation::table;
 use cloze_model::Sequences;
 use cloze_tokenizer::{AddedToken, Tokenizer};
@@ -39,14 +39,10 @@ pub fn train_language_model(
         start::check_memory(config, &section.gpt(1), options)?;
     }
     let folder = RunFolder::open(&options.folder, config, options.resume)?;
-    let checkpoint = match &config.model {
-        LanguageModelSection::New(_) => None,
-        LanguageModelSection::Pretrained(model) => Some(model.path.as_path()),
-    };
     let request = TokenizerRequest {
         section: &config.tokenizer,
         corpus: &config.corpus,
-        checkpoint,
+        checkpoint: config.model.checkpoint(),
         end_of_text: true,
     };
     let mut tokenizer = tokenizer_of(&request, &folder, options.resume, progress)?;
@@ -88,14 +84,7 @@ impl Plan for LanguageModelConfig {
     }
 
     fn inputs(&self) -> Result<Vec<Input>> {
-        let mut paths = input_files(&self.corpus, Path::new(""))?;
-        if let LanguageModelSection::Pretrained(model) = &self.model {
-            paths.extend(origin::model_files(&model.path)?);
-        }
-        if let Some(path) = self.tokenizer.path() {
-            paths.extend(origin::model_files(path)?);
-        }
-        Input::of(paths)
+        inputs_of_text(&self.corpus, [self.model.checkpoint(), self.tokenizer.path()])
     }
 
     fn run(&self, options: &RunOptions<'_>, progress: &mut dyn RunProgress) -> Result<Outcome> {
@@ -103,7 +92,7 @@ impl Plan for LanguageModelConfig {
     }
 }
 
-/// Says which pieces begin and end a text, unless the tokenizer's own files do: for whoever reads the saved folder.
+/// Adds the pieces that begin and end a text to the tokenizer's configuration, unless its own files name them.
 fn declare_special(tokenizer: &mut Tokenizer) {
     let mut config = tokenizer.config().clone();
     if config.bos_token.is_some() || config.eos_token.is_some() {
@@ -116,13 +105,10 @@ fn declare_special(tokenizer: &mut Tokenizer) {
     tokenizer.set_config(config);
 }
 
-/// What the user should know of the model before the first step.
+/// Shows the model before the first step.
 fn introduce(config: &LanguageModelConfig, initial: &InitialModel, progress: &mut dyn RunProgress) {
     let InitialModel { config: gpt, model, report } = initial;
-    let checkpoint = match &config.model {
-        LanguageModelSection::New(_) => String::new(),
-        LanguageModelSection::Pretrained(section) => section.path.display().to_string(),
-    };
+    let checkpoint = config.model.checkpoint().map_or(String::new(), |path| path.display().to_string());
     let tokens = config.train.batch_size * config.train.accumulate * config.blocks.seq_len;
     progress.note(&table::facts(
         "model",
@@ -139,7 +125,7 @@ fn introduce(config: &LanguageModelConfig, initial: &InitialModel, progress: &mu
     ));
 }
 
-/// A batch's tokens as the model takes them.
+/// The model's input from a batch.
 pub(crate) fn sequences(batch: &BlockBatch) -> Sequences {
     let mut sequences = Sequences::new();
     let mut start = 0;

@@ -8,7 +8,8 @@ use crate::engine::{
 use crate::metrics::Record;
 use crate::metrics::curve::{Line, Panel, Source};
 use crate::metrics::progress::RunProgress;
-use crate::pretraining::Pulse;
+use crate::pretraining::PeriodicNotes;
+use crate::pretraining::tables::prepared_corpus;
 use crate::{Result, TrainerError};
 use burn::tensor::{Device, Tensor};
 use cloze_data::{
@@ -16,7 +17,7 @@ use cloze_data::{
     TextBlocks,
 };
 use cloze_evaluation::figures::Figures;
-use cloze_evaluation::table::{duration, facts, grouped};
+use cloze_evaluation::table::{facts, grouped};
 use cloze_model::gpt::{Gpt, GptConfig};
 use cloze_model::huggingface::{FloatType, load_published_as, save_published};
 use cloze_model::{ParamInit, ops};
@@ -62,8 +63,8 @@ impl TextSplits {
         progress: &mut dyn RunProgress,
     ) -> Result<Self> {
         let (corpus, report) = {
-            let pulse = Pulse::new(progress);
-            PreparedCorpus::prepare_documents(&config.corpus, Path::new(""), tokenizer, cache, &pulse)?
+            let notes = PeriodicNotes::new(progress);
+            PreparedCorpus::prepare_documents(&config.corpus, Path::new(""), tokenizer, cache, &notes)?
         };
         let corpus = Arc::new(corpus);
         let (seed, fraction) = (config.run.seed, config.eval.heldout_fraction);
@@ -105,23 +106,18 @@ impl TextSplits {
     }
 }
 
-/// A prepared corpus and how it is split: a table as text for a terminal.
+/// A table of a prepared corpus and its splits.
 fn introduction(report: &PrepareReport, train: &RunningText, held_out: &RunningText) -> String {
     let part = |text: &RunningText| {
         format!("{} tokens, {} documents", grouped(text.len()), grouped(text.n_documents()))
     };
-    let mut rows = vec![
+    let rows = vec![
         ("documents", grouped(report.documents)),
         ("tokens", grouped(report.tokens)),
         ("  trained on", part(train)),
         ("  held out", part(held_out)),
     ];
-    if !report.skipped.is_empty() {
-        rows.push(("left out or cut", report.skipped.to_string()));
-    }
-    let how = if report.reused { "prepared before, opened in" } else { "prepared in" };
-    rows.push((how, duration(report.seconds)));
-    facts("corpus", rows)
+    prepared_corpus(rows, report)
 }
 
 impl LanguageModelConfig {

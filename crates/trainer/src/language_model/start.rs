@@ -2,8 +2,8 @@
 
 use crate::config::{LanguageModelConfig, LanguageModelSection};
 use crate::engine::RunOptions;
-use crate::memory::{self, Keys, Load, MemoryEstimate};
-use crate::{Result, TrainerError, recompute};
+use crate::memory::{self, Keys, Load, MemoryEstimate, Sizes};
+use crate::{Result, TrainerError};
 use burn::tensor::Device;
 use cloze_data::{SpecialPieces, derive_seed};
 use cloze_model::bert::BertConfig;
@@ -116,25 +116,9 @@ pub(super) fn check_memory(
     options: &RunOptions<'_>,
 ) -> Result<()> {
     gpt.validate()?;
-    let model = match &config.model {
-        LanguageModelSection::Pretrained(section) => {
-            format!("the model's size, which `model.path` ({}) decides", section.path.display())
-        }
-        LanguageModelSection::New(_) => format!(
-            "`model.n_layers` ({}), `model.d_model` ({}), `model.d_ff` ({}), `model.max_positions` ({}) or the \
-             vocabulary ({})",
-            gpt.n_layers, gpt.d_model, gpt.d_ff, gpt.max_positions, gpt.vocab_size
-        ),
-    };
-    let train = &config.train;
-    let batch = format!(
-        "`train.batch_size` ({}), `train.accumulate` ({}) or `blocks.seq_len` ({})",
-        train.batch_size, train.accumulate, config.blocks.seq_len
-    );
-    let can_recompute = !train.recompute && recompute::is_possible(&options.device);
-    memory::check(
-        &memory(config, gpt, &options.device),
-        options.memory,
-        &Keys { model, batch, can_recompute },
-    )
+    let GptConfig { n_layers, d_model, d_ff, max_positions, vocab_size, .. } = *gpt;
+    let sizes = Sizes { n_layers, d_model, d_ff, max_positions, vocab_size };
+    let seq_len = ("blocks.seq_len", config.blocks.seq_len);
+    let keys = Keys::of_text(config.model.checkpoint(), &sizes, &config.train, seq_len, &options.device);
+    memory::check(&memory(config, gpt, &options.device), options.memory, &keys)
 }

@@ -9,9 +9,9 @@ use plotters::prelude::*;
 
 use super::Record;
 use crate::error::{Result, TrainerError};
+use cloze_evaluation::atomic_file::write_atomic;
 use cloze_evaluation::figures::{Better, Figures};
 use cloze_evaluation::table;
-use cloze_evaluation::whole_file::write_whole;
 
 /// Width and height of the picture.
 const SIZE: (u32, u32) = (960, 720);
@@ -163,7 +163,7 @@ impl Panel {
 pub fn draw(path: &Path, title: &str, records: &[Record], panels: &[Panel]) -> Result<()> {
     let svg = render(title, records, panels)
         .map_err(|reason| TrainerError::Plot { path: path.to_owned(), reason })?;
-    Ok(write_whole(path, svg.as_bytes())?)
+    Ok(write_atomic(path, svg.as_bytes())?)
 }
 
 /// The picture as SVG text; the error is the plotting library's message.

@@ -1,23 +1,22 @@
 //! Pretraining a BERT: from a config and raw text to the saved model.
 //!
 //! [`RunConfig`] says all of a run, [`pretrain`] carries it out, as a recipe of the [engine](crate::engine). Its losses
-//! are [`BertPretraining`], which a loop of one's own can step with too.
+//! are [`BertPretraining`], which custom loops can use too.
 
 mod objective;
 mod recipe;
-mod tables;
+pub(crate) mod tables;
 mod tokenizer;
 
 use crate::config::{ModelSection, RunConfig};
-use crate::engine::origin::{self, Input};
+use crate::engine::origin::{Input, inputs_of_text};
 use crate::engine::run_folder::RunFolder;
 use crate::engine::{Outcome, Plan, RunOptions, train_in};
 use crate::initial_model::InitialModel;
 use crate::metrics::progress::RunProgress;
-pub(crate) use crate::pulse::Pulse;
+pub(crate) use crate::periodic_notes::PeriodicNotes;
 use crate::{Result, memory, recompute};
 use burn::module::Module;
-use cloze_data::input_files;
 use cloze_evaluation::table;
 pub use objective::{BertPretraining, HeldOutSums, figure};
 pub use recipe::{PretrainingRecipe, PretrainingSplits};
@@ -76,15 +75,7 @@ impl Plan for RunConfig {
     }
 
     fn inputs(&self) -> Result<Vec<Input>> {
-        let mut paths = input_files(&self.corpus, Path::new(""))?;
-        for folder in [self.model.as_pretrained().map(|model| &model.path), self.tokenizer.path()] {
-            folder
-                .map(|folder| origin::model_files(folder))
-                .transpose()?
-                .into_iter()
-                .for_each(|of| paths.extend(of));
-        }
-        Input::of(paths)
+        inputs_of_text(&self.corpus, [self.model.checkpoint(), self.tokenizer.path()])
     }
 
     fn run(&self, options: &RunOptions<'_>, progress: &mut dyn RunProgress) -> Result<Outcome> {
@@ -92,13 +83,10 @@ impl Plan for RunConfig {
     }
 }
 
-/// What the user should know of the model before the first step.
+/// Shows the model before the first step.
 fn introduce(config: &RunConfig, initial: &InitialModel, progress: &mut dyn RunProgress) {
     let InitialModel { encoder: bert, model, report, .. } = initial;
-    let checkpoint = match &config.model {
-        ModelSection::New(_) => String::new(),
-        ModelSection::Pretrained(section) => section.path.display().to_string(),
-    };
+    let checkpoint = config.model.checkpoint().map_or(String::new(), |path| path.display().to_string());
     let sequences = config.train.batch_size * config.train.accumulate;
     progress.note(&table::facts(
         "model",
@@ -116,7 +104,7 @@ fn introduce(config: &RunConfig, initial: &InitialModel, progress: &mut dyn RunP
     ));
 }
 
-/// Tells how much memory the run needs, and refuses one that surely needs more than there is.
+/// Shows how much memory the run needs, and refuses it if it certainly needs more than there is.
 fn check_memory(
     config: &RunConfig,
     initial: &InitialModel,
@@ -128,7 +116,7 @@ fn check_memory(
     let mean_len = splits.mean_len();
     let estimate = memory::pretraining(config, bert, parameters, mean_len);
     progress.note(&format!("memory: {estimate}"));
-    // Held-out examples are as long as those trained on, but for chance.
+    // Held-out examples are about as long as those of training.
     let least = memory::pretraining(config, bert, parameters, mean_len / 2.0);
-    memory::check(&least, options.memory, &memory::keys(config, bert, &options.device))
+    memory::check(&least, options.memory, &memory::pretraining_keys(config, bert, &options.device))
 }

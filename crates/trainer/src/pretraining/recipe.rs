@@ -11,7 +11,7 @@ use crate::engine::{
 use crate::metrics::Record;
 use crate::metrics::curve::{Line, Panel, Source};
 use crate::metrics::progress::RunProgress;
-use crate::pulse::Pulse;
+use crate::periodic_notes::PeriodicNotes;
 use crate::{Result, TrainerError};
 use burn::tensor::{Device, Tensor};
 use cloze_data::{
@@ -60,7 +60,7 @@ impl PretrainingSplits {
         })
     }
 
-    /// The same with examples of one's own: `examples` is given the documents of a part, how often each piece occurs in
+    /// The same with custom examples: `examples` is given the documents of a part, how often each piece occurs in
     /// training, and a seed. It is asked for the held-out part first.
     ///
     /// # Errors
@@ -73,8 +73,8 @@ impl PretrainingSplits {
         examples: impl Fn(Documents, &Arc<UnigramCounts>, u64) -> cloze_data::Result<PretrainingData>,
     ) -> Result<Self> {
         let (corpus, report) = {
-            let pulse = Pulse::new(progress);
-            PreparedCorpus::prepare(&config.corpus, Path::new(""), tokenizer, cache, &pulse)?
+            let notes = PeriodicNotes::new(progress);
+            PreparedCorpus::prepare(&config.corpus, Path::new(""), tokenizer, cache, &notes)?
         };
         let corpus = Arc::new(corpus);
         let seed = config.run.seed;

@@ -5,21 +5,26 @@ use cloze_data::{BatchStats, PrepareReport};
 use cloze_evaluation::figures::Figures;
 use cloze_evaluation::table::{duration, facts, grouped, numbers, percent};
 
-/// A prepared corpus and how it is split, in documents: a table as text for a terminal.
-pub fn corpus(report: &PrepareReport, train: u64, held_out: u64) -> String {
-    let mut rows = vec![
-        ("documents", grouped(report.documents)),
-        ("  trained on", grouped(train)),
-        ("  held out", grouped(held_out)),
-        ("sentences", grouped(report.sentences)),
-        ("tokens", grouped(report.tokens)),
-    ];
+/// A table of a prepared corpus: `rows`, and how it was prepared.
+pub(crate) fn prepared_corpus(mut rows: Vec<(&str, String)>, report: &PrepareReport) -> String {
     if !report.skipped.is_empty() {
         rows.push(("left out or cut", report.skipped.to_string()));
     }
     let how = if report.reused { "prepared before, opened in" } else { "prepared in" };
     rows.push((how, duration(report.seconds)));
     facts("corpus", rows)
+}
+
+/// A table of a prepared corpus and how its documents are split.
+pub fn corpus(report: &PrepareReport, train: u64, held_out: u64) -> String {
+    let rows = vec![
+        ("documents", grouped(report.documents)),
+        ("  trained on", grouped(train)),
+        ("  held out", grouped(held_out)),
+        ("sentences", grouped(report.sentences)),
+        ("tokens", grouped(report.tokens)),
+    ];
+    prepared_corpus(rows, report)
 }
 
 /// What was counted in making examples, `pairs` where they have a second segment: a table as text for a

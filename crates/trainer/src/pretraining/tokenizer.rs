@@ -5,11 +5,11 @@ use crate::engine::checkpoint::Checkpoints;
 use crate::engine::origin::{Origin, PROGRAM, TokenizerOrigin};
 use crate::engine::run_folder::RunFolder;
 use crate::metrics::progress::RunProgress;
-use crate::pulse::{Pulse, training_tokenizer};
+use crate::periodic_notes::{PeriodicNotes, training_tokenizer};
 use crate::{Result, TrainerError};
 use cloze_data::{CorpusConfig, corpus_checksum, file_checksum};
+use cloze_evaluation::atomic_file::write_atomic;
 use cloze_evaluation::table;
-use cloze_evaluation::whole_file::write_whole;
 use cloze_tokenizer::Tokenizer;
 use cloze_tokenizer::train::{BpeTrainer, WordPieceTrainer};
 use std::collections::BTreeSet;
@@ -74,8 +74,8 @@ pub(crate) fn tokenizer_of(
     if trained_from.is_some() {
         progress.note("training the tokenizer");
     }
-    let tokenizer = make_tokenizer(request, &Pulse::new(progress))?;
-    write_whole(&path, tokenizer.to_json().as_bytes())?;
+    let tokenizer = make_tokenizer(request, &PeriodicNotes::new(progress))?;
+    write_atomic(&path, tokenizer.to_json().as_bytes())?;
     let tokenizer_origin = trained_from
         .map(|trained_from| {
             Ok::<_, TrainerError>(TokenizerOrigin { trained_from, blake3: file_checksum(&path)? })
@@ -109,7 +109,7 @@ const END_OF_TEXT: &str = "<|endoftext|>";
 const UNKNOWN: &str = "<unk>";
 
 /// Loads a tokenizer, or trains one on the whole corpus.
-fn make_tokenizer(request: &TokenizerRequest<'_>, pulse: &Pulse<'_>) -> Result<Tokenizer> {
+fn make_tokenizer(request: &TokenizerRequest<'_>, notes: &PeriodicNotes<'_>) -> Result<Tokenizer> {
     let TokenizerRequest { section, corpus, checkpoint, end_of_text } = *request;
     if let Some(path) = checkpoint {
         let mut tokenizer = Tokenizer::load(path)?;
@@ -118,7 +118,7 @@ fn make_tokenizer(request: &TokenizerRequest<'_>, pulse: &Pulse<'_>) -> Result<T
         tokenizer.set_padding(None)?;
         return Ok(tokenizer);
     }
-    let mut report = |progress| pulse.beat(|seconds| training_tokenizer(progress, seconds));
+    let mut report = |progress| notes.note(|seconds| training_tokenizer(progress, seconds));
     let texts = cloze_data::documents(corpus, Path::new(""))?
         .map(|document| document.map(|document| document.text().to_string()));
     Ok(match *section {

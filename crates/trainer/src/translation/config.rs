@@ -284,10 +284,8 @@ impl FolderConfig for TranslationConfig {
         Self::load(path, &[])
     }
 
-    /// With patience or a mean of the best models, evaluations decide about the result.
-    fn is_free(&self, key: &str) -> bool {
-        let decides = self.eval.patience.is_some() || matches!(self.average, Some(Averaging::Best { .. }));
-        !(decides && key.starts_with("eval.")) && Self::FREE_KEYS.iter().any(|free| key.starts_with(free))
+    fn evaluations_decide(&self) -> bool {
+        self.eval.patience.is_some() || matches!(self.average, Some(Averaging::Best { .. }))
     }
 }
 

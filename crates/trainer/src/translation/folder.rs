@@ -10,7 +10,7 @@
 
 use super::vocabulary::Vocabularies;
 use crate::{Result, TrainerError};
-use cloze_evaluation::whole_file::write_whole;
+use cloze_evaluation::atomic_file::write_atomic;
 use cloze_tokenizer::Tokenizer;
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -89,7 +89,7 @@ pub(super) fn save(folder: &Path, vocabularies: &Vocabularies, file: &Translatio
         }
     }
     let json = serde_json::to_string_pretty(file).expect("plain values serialise");
-    Ok(write_whole(&folder.join(TRANSLATION_FILE), (json + "\n").as_bytes())?)
+    Ok(write_atomic(&folder.join(TRANSLATION_FILE), (json + "\n").as_bytes())?)
 }
 
 /// The tokenizers of a folder. One of another program has `source` and `target` in it, or one tokenizer for both.

@@ -119,9 +119,11 @@ impl TranslationModel {
             ModelError::Setting { key, found, expected } => {
                 Complaint { key: format!("model.{}", key_of(key)), found, expected }
             }
-            other => {
-                Complaint { key: "model".into(), found: "not to be made".into(), expected: other.to_string() }
-            }
+            other => Complaint {
+                key: "model".into(),
+                found: "impossible to build".into(),
+                expected: other.to_string(),
+            },
         };
         self.config(VocabularySizes::unknown(is_joint), max_len).check().map_err(complaint)
     }

@@ -12,15 +12,15 @@ use crate::engine::{
 use crate::metrics::Record;
 use crate::metrics::curve::{Line, Panel, Source};
 use crate::metrics::progress::RunProgress;
-use crate::pulse::Pulse;
+use crate::periodic_notes::PeriodicNotes;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use cloze_data::parallel::{
     LoadedPairs, PairBatch, PairReport, PairSettings, ParallelData, ParallelFiles, PreparedPairs, batches_of,
     load_pairs,
 };
 use cloze_data::{Loader, derive_seed};
+use cloze_evaluation::atomic_file::write_atomic;
 use cloze_evaluation::figures::Figures;
-use cloze_evaluation::whole_file::write_whole;
 use cloze_model::Sequences;
 use cloze_model::seq2seq::EncoderDecoder;
 use cloze_ops::CrossEntropy;
@@ -68,8 +68,8 @@ impl TranslationData {
             .on_bad_pair(section.on_bad_pair);
         let base = Path::new("");
         let (train, report) = {
-            let pulse = Pulse::new(progress);
-            PreparedPairs::prepare(&section.train, base, &settings, cache, &pulse)?
+            let notes = PeriodicNotes::new(progress);
+            PreparedPairs::prepare(&section.train, base, &settings, cache, &notes)?
         };
         let mut loaded = |split: &str, files: &ParallelFiles| -> Result<Option<LoadedPairs>> {
             if files.is_empty() {
@@ -348,7 +348,7 @@ impl<M: EncoderDecoder> Recipe for TranslationRecipe<'_, M> {
             let page = exported.page(split, &figures, None)?;
             if let Some(texts) = translated {
                 let path = page.with_file_name("translations.txt");
-                write_whole(&path, (texts.join("\n") + "\n").as_bytes())?;
+                write_atomic(&path, (texts.join("\n") + "\n").as_bytes())?;
             }
             let step = exported.step;
             progress.note(&format!("{split}, the model after step {step}\n{figures}\n{}", page.display()));

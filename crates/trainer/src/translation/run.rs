@@ -35,7 +35,7 @@ pub fn train_translation(
     train_translation_model(config, make, options, progress)
 }
 
-/// The same with a model of one's own in place of the config's `[model]`: `make` is given the tokenizers and the device,
+/// The same with a custom model in place of the config's `[model]`: `make` is given the tokenizers and the device,
 /// with autodiff, and returns the model and how it is saved.
 ///
 /// # Errors

@@ -4,12 +4,12 @@ use super::config::{TranslationConfig, VocabularySection};
 use crate::engine::checkpoint::Checkpoints;
 use crate::engine::run_folder::RunFolder;
 use crate::metrics::progress::RunProgress;
-use crate::pulse::{Pulse, training_tokenizer};
+use crate::periodic_notes::{PeriodicNotes, training_tokenizer};
 use crate::{Result, TrainerError};
 use cloze_data::DataError;
 use cloze_data::parallel::sides;
+use cloze_evaluation::atomic_file::write_atomic;
 use cloze_evaluation::table;
-use cloze_evaluation::whole_file::write_whole;
 use cloze_tokenizer::train::{BpeTrainer, TrainProgress, UnigramTrainer, WordPieceTrainer};
 use cloze_tokenizer::{
     AddedToken, ByteLevel, Decoder, Metaspace, Normalizer, PostProcessor, PreTokenizer, Punctuation,
@@ -158,8 +158,8 @@ pub(super) fn run_vocabularies(
         }
         let start = Instant::now();
         progress.note(&format!("training the {of}tokenizer"));
-        let tokenizer = train(config, section, wanted, &Pulse::new(progress))?;
-        write_whole(&path, tokenizer.to_json().as_bytes())?;
+        let tokenizer = train(config, section, wanted, &PeriodicNotes::new(progress))?;
+        write_atomic(&path, tokenizer.to_json().as_bytes())?;
         let (pieces, seconds) = (tokenizer.vocab_size() as u64, start.elapsed().as_secs_f64());
         progress.note(&format!(
             "{of}tokenizer: {} pieces, {}",
@@ -197,11 +197,11 @@ fn train(
     config: &TranslationConfig,
     section: &VocabularySection,
     wanted: [bool; 2],
-    pulse: &Pulse<'_>,
+    notes: &PeriodicNotes<'_>,
 ) -> Result<Tokenizer> {
     let parallel = &config.parallel;
     let texts = sides(&parallel.train, Path::new(""), parallel.languages(), wanted)?;
-    let mut report = |progress| pulse.beat(|seconds| training_tokenizer(progress, seconds));
+    let mut report = |progress| notes.note(|seconds| training_tokenizer(progress, seconds));
     train_on(section, texts, &mut report).map_err(|error| match error {
         // What is wrong is a file, and no tokenizer.
         TrainerError::Tokenizer(cloze_tokenizer::Error::Corpus { item, source }) => {

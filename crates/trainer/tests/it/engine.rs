@@ -315,7 +315,7 @@ fn steps_that_are_not_finite_can_be_left_out() {
     assert!(last.loss.is_nan());
 }
 
-/// A config of one's own, which says a run and carries it out.
+/// A custom config, which describes a run and carries it out.
 #[derive(Clone, serde::Serialize, serde::Deserialize)]
 struct CurveConfig {
     seed: u64,

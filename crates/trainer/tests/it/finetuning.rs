@@ -316,7 +316,7 @@ fn settings_that_do_not_fit_the_data() {
     fs::write(&one, "text\tlabel\na\tgood\nb\tgood\n").unwrap();
     let one = error("{ kind = \"classification\" }", &[&format!("data.train.files=[\"{}\"]", one.display())]);
     assert!(
-        one.starts_with("`data.train.files` is examples of the one label \"good\"; expected two"),
+        one.starts_with("`data.train.files` is examples of the single label \"good\"; expected two"),
         "{one}"
     );
 }
@@ -443,7 +443,7 @@ fn figures_of_two_data_sets_do_not_meet_in_one_table() {
         fs::write(&path, after).unwrap();
         let error = run(&[1, 2]).unwrap_err();
         assert!(error.contains(&format!("{} has changed since the run in", path.display())), "{error}");
-        assert!(error.contains("seed-1 was started: put the files back"), "{error}");
+        assert!(error.contains("seed-1 was started: restore the files"), "{error}");
         assert_eq!(fs::read(bench.path("all/seeds.json")).unwrap(), table);
         fs::write(&path, before).unwrap();
     }

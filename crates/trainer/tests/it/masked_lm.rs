@@ -1,4 +1,4 @@
-//! The masked-LM head put to use: pretraining gone on with from a checkpoint, and prompts.
+//! The masked-LM head put to use: continued pretraining, and prompts.
 
 use burn::tensor::Device;
 use cloze_evaluation::figures::Figures;
@@ -378,7 +378,7 @@ fn a_few_shots_are_drawn_by_the_seed() {
     let resume = || fine_tune(&config, &bench.options("run", true, &AtomicBool::new(false)), &mut Silent);
     resume().unwrap();
     assert_eq!(of("run"), of("whole"));
-    // Other examples in the same places are not gone on with.
+    // Other examples in the same places are not continued with.
     let rows: String = rows(160, 9).iter().map(|(text, label)| format!("{text}\t{label}\n")).collect();
     fs::write(bench.path("train.tsv"), format!("text\tlabel\n{rows}")).unwrap();
     let error = resume().unwrap_err().to_string();
@@ -408,11 +408,8 @@ fn what_a_prompt_needs_is_said() {
         )
     );
     for (set, expected) in [
-        (
-            "task.verbaliser.good=[\"Film\"]",
-            "`task.verbaliser.good` is \"Film\"; expected words that are there once",
-        ),
-        ("task.verbaliser.good=[]", "`task.verbaliser.good` is []; expected a word at least"),
+        ("task.verbaliser.good=[\"Film\"]", "`task.verbaliser.good` is \"Film\"; expected distinct words"),
+        ("task.verbaliser.good=[]", "`task.verbaliser.good` is []; expected at least one word"),
         (
             "task.verbaliser.good=[\"\"]",
             "`task.verbaliser.good` is \"\", which is nothing to the tokenizer; expected a word that is one piece of the vocabulary",

@@ -291,12 +291,12 @@ fn mistakes_are_named() {
     let error = |sets: &[&str]| bench.run("run", sets, false, None).unwrap_err().to_string();
     let scheme = error(&[r#"task.scheme="bio""#]);
     assert!(
-        scheme.contains(" is not one of BIO there: ") && scheme.contains(", and `scheme` is set"),
+        scheme.contains(" is not valid in BIO here: ") && scheme.contains(" (the `scheme` is set)"),
         "{scheme}"
     );
     let _ = std::fs::remove_dir_all(bench.path("run"));
     let labels = error(&[r#"task.labels=["O", "PER"]"#]);
-    assert!(labels.contains("`PER` is no tag of BIO"), "{labels}");
+    assert!(labels.contains("`PER` is not a tag of BIO"), "{labels}");
     let scale = error(&["task.crf_lr_scale=-1"]);
     assert!(scale.ends_with("`task.crf_lr_scale` is -1; expected a number of 0 or more"), "{scale}");
     let key = error(&["task.crff=true"]);
@@ -308,5 +308,5 @@ fn mistakes_are_named() {
     bench.write("dev.conll", "p O\n\np O\np X-LOC\n");
     let _ = std::fs::remove_dir_all(bench.path("run"));
     let tag = error(&[]);
-    assert!(tag.contains("dev.conll:3: word 2: `X-LOC` is no tag of entities; expected `O`, or a "), "{tag}");
+    assert!(tag.contains("dev.conll:3: word 2: `X-LOC` is not an entity tag; expected `O`, or a "), "{tag}");
 }

@@ -1,4 +1,4 @@
-//! Translation runs: a model of one's own from parallel text to a saved folder; interrupted runs end in the same bits.
+//! Translation runs: a custom model from parallel text to a saved folder; interrupted runs end in the same bits.
 
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Int, Tensor, TensorData, activation};

@@ -12,7 +12,7 @@ use cloze_tokenizer::train::{BpeTrainer, TrainProgress, WordPieceScore, WordPiec
 use cloze_tokenizer::{Normalizer, Tokenizer};
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressStyle};
 
-use crate::output::{Output, say, write_whole};
+use crate::output::{Output, say, write_atomic};
 
 /// Train a tokenizer on text files.
 ///
@@ -98,10 +98,10 @@ pub fn run(args: &Args) -> Result<()> {
 
     fs::create_dir_all(&args.out).with_context(|| format!("cannot make {}", args.out.display()))?;
     if args.model == Kind::Wordpiece {
-        write_whole(&args.out.join("vocab.txt"), &vocabulary(&tokenizer))?;
+        write_atomic(&args.out.join("vocab.txt"), &vocabulary(&tokenizer))?;
     }
     let path = args.out.join("tokenizer.json");
-    write_whole(&path, &tokenizer.to_json())?;
+    write_atomic(&path, &tokenizer.to_json())?;
     say(format_args!("{} tokens", HumanCount(tokenizer.vocab_size() as u64)));
     let mut output = Output::new();
     output.line(path.display())?;

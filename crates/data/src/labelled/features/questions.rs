@@ -57,8 +57,9 @@ pub fn encode_questions(
     let specials = specials(tokenizer, true)?;
     let taken = max_question.saturating_add(specials).saturating_add(stride);
     if max_len <= taken {
-        let problem =
-            format!("expected more than the {taken} of `max_question`, `stride` and the special tokens");
+        let problem = format!(
+            "expected more than {taken}, which `max_question`, `stride` and the special tokens take up"
+        );
         return Err(DataError::FeatureLength { key: "max_len", value: max_len, problem });
     }
     if max_question == 0 {
@@ -177,8 +178,7 @@ mod tests {
         let message = |windows| encode_questions(&letters(), &[], windows).unwrap_err().to_string();
         assert_eq!(
             message(Windows { max_len: 195, ..Windows::default() }),
-            "`max_len` = 195 does not do: expected more than the 195 of `max_question`, `stride` and the special \
-             tokens"
+            "invalid `max_len` = 195: expected more than 195, which `max_question`, `stride` and the special tokens take up"
         );
         assert!(message(Windows { max_question: 0, ..Windows::default() }).contains("above 0"));
     }

@@ -84,7 +84,7 @@ pub fn encode_tags(
         LongSentences::Truncate => 0,
         LongSentences::Windows { stride } if stride < room => stride,
         LongSentences::Windows { stride } => {
-            let problem = format!("a window has {room} tokens besides special ones, and must have more");
+            let problem = format!("a window must hold more than {room} tokens besides the special ones");
             return Err(DataError::FeatureLength { key: "stride", value: stride, problem });
         }
     };

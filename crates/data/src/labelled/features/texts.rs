@@ -79,6 +79,6 @@ mod tests {
         assert_eq!(truncated, [false, true, true, false]);
         assert!(features.iter().all(|feature| feature.target == Target::Class(1)));
         let message = encode_texts(&letters(), &examples, 4).unwrap_err().to_string();
-        assert_eq!(message, "`max_len` = 4 does not do: the special tokens and a token of each text need 5");
+        assert_eq!(message, "invalid `max_len` = 4: the special tokens and a token of each text need 5");
     }
 }

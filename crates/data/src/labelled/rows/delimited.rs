@@ -1,6 +1,6 @@
 //! CSV and TSV: a row a line, or several lines where a quoted field goes on.
 
-use super::{Read, Row, Wanted, file_problem, row_problem};
+use super::{Read, RequestedColumn, Row, file_problem, row_problem};
 use crate::corpus::Problem;
 use crate::corpus::lines::Lines;
 use crate::corpus::shown;
@@ -24,7 +24,7 @@ struct Delimited {
     split_into: Option<usize>,
     /// Columns that a row must have, once that is known.
     n_columns: Option<usize>,
-    wanted: Vec<Wanted>,
+    wanted: Vec<RequestedColumn>,
     /// The columns of the wanted fields, from 0; none before they are found.
     places: Option<Vec<Option<usize>>>,
     header: bool,
@@ -37,7 +37,7 @@ pub(super) fn open(
     source: &LabelledSource,
     delimiter: char,
     quoting: bool,
-    wanted: &[Wanted],
+    wanted: &[RequestedColumn],
 ) -> Result<Read<Row>, Problem> {
     let delimiter = source.delimiter.unwrap_or(delimiter);
     let rows = Delimited {
@@ -62,7 +62,7 @@ impl Delimited {
     fn find_columns(&mut self, first: &Fields) -> Result<(), Problem> {
         let (header, (line, names)) = (self.header, first);
         let n_columns = *self.n_columns.get_or_insert(names.len());
-        let find = |wanted: &Wanted| {
+        let find = |wanted: &RequestedColumn| {
             let missing = |detail| Err(file_problem(Some(*line), "missing column", detail));
             match &wanted.column {
                 Column::Number(number) if *number <= n_columns => Ok(Some(number - 1)),
@@ -71,7 +71,7 @@ impl Delimited {
                 Column::Name(_) if !header => {
                     let field = &wanted.field;
                     missing(format!(
-                        "columns have no names where `header = false`: set `columns.{field}` to a number from 1"
+                        "columns have no names if `header = false`: set `columns.{field}` to a number from 1"
                     ))
                 }
                 Column::Name(name) => {
@@ -165,7 +165,7 @@ impl Delimited {
                 None => {
                     // Perhaps the quotation mark was text, and the lines after it are rows of their own.
                     read.drain(1..).rev().for_each(|line| self.again.push_front(line));
-                    let detail = "a quotation mark opens a field that nothing closes; set `quoting = false` if \
+                    let detail = "a quoted field is not closed; set `quoting = false` if \
                                   quotation marks are text in this file";
                     return Err(row_problem(Some(number), "unclosed quote", detail.into()));
                 }
@@ -186,11 +186,11 @@ impl Delimited {
             let found = fields.len();
             let hint = match (self.quoting, found > expected) {
                 (true, true) => {
-                    "; put a field that holds the delimiter between quotation marks, or set `quoting = false` if they \
+                    "; quote fields that contain the delimiter, or set `quoting = false` if they \
                      are text in this file"
                 }
                 (true, false) => "; set `quoting = false` if quotation marks are text in this file",
-                (false, true) => "; set `quoting = true` if fields stand between quotation marks",
+                (false, true) => "; set `quoting = true` if fields are quoted",
                 (false, false) => "",
             };
             let source =

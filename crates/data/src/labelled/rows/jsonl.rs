@@ -1,6 +1,6 @@
 //! JSON lines: an object a line.
 
-use super::{Read, Row, Wanted, file_problem, row_problem};
+use super::{Read, RequestedColumn, Row, file_problem, row_problem};
 use crate::corpus::lines::Lines;
 use crate::corpus::{Problem, not_an_object, shown};
 use crate::labelled::source::{Column, LabelledSource};
@@ -9,10 +9,14 @@ use std::path::Path;
 
 struct JsonLines {
     lines: Lines,
-    wanted: Vec<Wanted>,
+    wanted: Vec<RequestedColumn>,
 }
 
-pub(super) fn open(path: &Path, source: &LabelledSource, wanted: &[Wanted]) -> Result<Read<Row>, Problem> {
+pub(super) fn open(
+    path: &Path,
+    source: &LabelledSource,
+    wanted: &[RequestedColumn],
+) -> Result<Read<Row>, Problem> {
     if let Some(wanted) = wanted.iter().find(|wanted| matches!(wanted.column, Column::Number(_))) {
         let detail = format!("JSON lines have no numbered columns: set `columns.{}` to a name", wanted.field);
         return Err(file_problem(None, "missing column", detail));
@@ -35,10 +39,10 @@ impl Iterator for JsonLines {
     }
 }
 
-fn row(line: u64, text: &str, wanted: &[Wanted]) -> Result<Row, Problem> {
+fn row(line: u64, text: &str, wanted: &[RequestedColumn]) -> Result<Row, Problem> {
     let object: Map<String, Value> = serde_json::from_str(text)
         .map_err(|error| row_problem(Some(line), "bad JSON", not_an_object(&error)))?;
-    let cell = |wanted: &Wanted| {
+    let cell = |wanted: &RequestedColumn| {
         let Column::Name(name) = &wanted.column else { return Ok(Value::Null) };
         match value(&object, name) {
             Some(value) => Ok(value.clone()),

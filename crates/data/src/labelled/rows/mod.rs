@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 /// A column that a task wants.
 #[derive(Debug, Clone)]
-pub(crate) struct Wanted {
+pub(crate) struct RequestedColumn {
     pub field: String,
     pub column: Column,
     /// Whether a row without it is a bad one; otherwise its cell is null.
@@ -32,7 +32,7 @@ pub(crate) struct Row {
 /// What a file gives, one after the other.
 pub(crate) type Read<R> = Box<dyn Iterator<Item = std::result::Result<R, Problem>>>;
 
-impl Wanted {
+impl RequestedColumn {
     pub fn required(field: &str, source: &LabelledSource) -> Self {
         Self { field: field.into(), column: source.column(field), required: true }
     }
@@ -61,7 +61,7 @@ pub(crate) fn open(
     path: &Path,
     format: DataFormat,
     source: &LabelledSource,
-    wanted: &[Wanted],
+    wanted: &[RequestedColumn],
 ) -> std::result::Result<Read<Row>, Problem> {
     match format {
         DataFormat::Parquet => parquet::open(path, wanted),
@@ -97,12 +97,12 @@ pub(super) fn load<R, T>(
             }
         }
         if !any {
-            return Err(whole(None, "there is no example in it: it is empty, or a header alone".into()));
+            return Err(whole(None, "it has no examples: it is empty or has only a header".into()));
         }
     }
     if loaded.examples.is_empty() {
         let (path, skipped) = (&files[0].0, &loaded.skipped);
-        let problem = format!("no row of the files can be used; left out: {skipped}");
+        let problem = format!("no row of the files is usable; skipped: {skipped}");
         return Err(DataError::LabelledFile { path: path.clone(), line: None, problem });
     }
     Ok(loaded)
@@ -131,7 +131,7 @@ pub(super) fn kind_of(value: &Value) -> &'static str {
 }
 
 /// A cell of text.
-pub(crate) fn text(cell: Value, wanted: &Wanted, line: u64) -> std::result::Result<String, Problem> {
+pub(crate) fn text(cell: Value, wanted: &RequestedColumn, line: u64) -> std::result::Result<String, Problem> {
     match cell {
         Value::String(text) => Ok(text),
         other => Err(wanted.bad(
@@ -143,7 +143,11 @@ pub(crate) fn text(cell: Value, wanted: &Wanted, line: u64) -> std::result::Resu
 }
 
 /// A cell of a list of texts.
-pub(super) fn texts(cell: Value, wanted: &Wanted, line: u64) -> std::result::Result<Vec<String>, Problem> {
+pub(super) fn texts(
+    cell: Value,
+    wanted: &RequestedColumn,
+    line: u64,
+) -> std::result::Result<Vec<String>, Problem> {
     match cell {
         Value::Array(cells) => cells.into_iter().map(|cell| text(cell, wanted, line)).collect(),
         other => {

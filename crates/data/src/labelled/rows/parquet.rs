@@ -1,6 +1,6 @@
 //! Parquet: rows, of which only the wanted columns are read.
 
-use super::{Read, Row, Wanted, file_problem};
+use super::{Read, RequestedColumn, Row, file_problem};
 use crate::corpus::{Problem, shown};
 use crate::labelled::source::Column;
 use crate::not_utf8;
@@ -17,14 +17,14 @@ use std::sync::Arc;
 
 struct Rows {
     rows: RowIter<'static>,
-    wanted: Vec<Wanted>,
+    wanted: Vec<RequestedColumn>,
     /// The name of each wanted column.
     names: Vec<Option<String>>,
     row: u64,
     n_rows: u64,
 }
 
-pub(super) fn open(path: &Path, wanted: &[Wanted]) -> Result<Read<Row>, Problem> {
+pub(super) fn open(path: &Path, wanted: &[RequestedColumn]) -> Result<Read<Row>, Problem> {
     let whole = |kind, detail| file_problem(None, kind, detail);
     let file =
         File::open(path).map_err(|error| whole("unreadable file", format!("cannot be read: {error}")))?;
@@ -49,7 +49,7 @@ pub(super) fn open(path: &Path, wanted: &[Wanted]) -> Result<Read<Row>, Problem>
 }
 
 /// The name of a wanted column, or `None` if the file lacks it and may.
-fn name_of(wanted: &Wanted, fields: &[Arc<Type>]) -> Result<Option<String>, Problem> {
+fn name_of(wanted: &RequestedColumn, fields: &[Arc<Type>]) -> Result<Option<String>, Problem> {
     let found = match &wanted.column {
         Column::Number(number) => fields.get(number.saturating_sub(1)),
         Column::Name(name) => fields.iter().find(|field| field.name() == name),
@@ -75,7 +75,7 @@ impl Iterator for Rows {
         let line = Some(self.row);
         match row {
             Err(reason) => {
-                Some(Err(file_problem(line, "damaged file", format!("cannot be read on: {reason}"))))
+                Some(Err(file_problem(line, "damaged file", format!("reading failed part way: {reason}"))))
             }
             Ok(Some(row)) => Some(self.cells(&row)),
             Ok(None) if self.row <= self.n_rows => {
@@ -89,13 +89,12 @@ impl Iterator for Rows {
 
 impl Rows {
     fn cells(&self, row: &ParquetRow) -> Result<Row, Problem> {
-        let cell = |(wanted, name): (&Wanted, &Option<String>)| {
+        let cell = |(wanted, name): (&RequestedColumn, &Option<String>)| {
             let Some(name) = name else { return Ok(Value::Null) };
             match row.get_column_iter().find(|(column, _)| *column == name) {
                 None => Ok(Value::Null),
-                Some((_, field)) => {
-                    value(field).map_err(|detail| wanted.bad(self.row, "column of another type", detail))
-                }
+                Some((_, field)) => value(field)
+                    .map_err(|detail| wanted.bad(self.row, "column of an unsupported type", detail)),
             }
         };
         let cells = self.wanted.iter().zip(&self.names).map(cell).collect::<Result<_, _>>()?;
@@ -135,8 +134,8 @@ fn value(field: &Field) -> Result<Value, String> {
         other => {
             // The library panics when it writes a date that is too far away.
             let shown = guarded(|| Ok::<_, ParquetError>(other.to_string()));
-            let shown = shown.unwrap_or_else(|_| "one that cannot be shown".into());
-            Err(format!("a value of Parquet that is not read here: {}", super::excerpt(&shown)))
+            let shown = shown.unwrap_or_else(|_| "one that cannot be printed".into());
+            Err(format!("unsupported Parquet value: {}", super::excerpt(&shown)))
         }
     }
 }

@@ -1,6 +1,6 @@
 //! XML: a row for each element in the root, its cells in attributes or in elements of its own.
 
-use super::{Read, Row, Wanted, file_problem, row_problem};
+use super::{Read, RequestedColumn, Row, file_problem, row_problem};
 use crate::corpus::lines;
 use crate::corpus::{Problem, shown};
 use crate::labelled::source::Column;
@@ -10,7 +10,7 @@ use std::io::Read as _;
 use std::path::Path;
 
 /// Opens a file. It is read whole, and none of it is kept but the wanted cells.
-pub(super) fn open(path: &Path, wanted: &[Wanted]) -> Result<Read<Row>, Problem> {
+pub(super) fn open(path: &Path, wanted: &[RequestedColumn]) -> Result<Read<Row>, Problem> {
     if let Some(wanted) = wanted.iter().find(|wanted| matches!(wanted.column, Column::Number(_))) {
         let detail = format!("XML has no numbered columns: set `columns.{}` to a name", wanted.field);
         return Err(file_problem(None, "missing column", detail));
@@ -26,16 +26,16 @@ pub(super) fn open(path: &Path, wanted: &[Wanted]) -> Result<Read<Row>, Problem>
     // A document type may be named, as RTE's files do; what it points to is not read.
     let options = ParsingOptions { allow_dtd: true, ..ParsingOptions::default() };
     let document = Document::parse_with_options(text, options).map_err(|error| {
-        file_problem(Some(error.pos().row.into()), "bad XML", format!("not XML that can be read: {error}"))
+        file_problem(Some(error.pos().row.into()), "bad XML", format!("invalid XML: {error}"))
     })?;
     let elements = document.root_element().children().filter(Node::is_element);
     let rows: Vec<_> = elements.map(|element| row(&document, element, wanted)).collect();
     Ok(Box::new(rows.into_iter()))
 }
 
-fn row(document: &Document<'_>, element: Node<'_, '_>, wanted: &[Wanted]) -> Result<Row, Problem> {
+fn row(document: &Document<'_>, element: Node<'_, '_>, wanted: &[RequestedColumn]) -> Result<Row, Problem> {
     let line = u64::from(document.text_pos_at(element.range().start).row);
-    let cell = |wanted: &Wanted| {
+    let cell = |wanted: &RequestedColumn| {
         let Column::Name(name) = &wanted.column else { return Ok(Value::Null) };
         let inner = || element.children().find(|child| child.is_element() && child.tag_name().name() == name);
         let text = element.attribute(name.as_str()).map(str::to_owned).or_else(|| inner().map(text_of));

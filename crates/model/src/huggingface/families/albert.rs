@@ -29,7 +29,7 @@ const FORMAT: EncoderFormat = EncoderFormat {
     ..bert::FORMAT
 };
 
-/// How many sets of layers there are, and layers in each. One of each is what this crate builds.
+/// The numbers of layer groups and of layers in each. This crate builds one of each.
 const GROUPS: [&str; 2] = ["num_hidden_groups", "inner_group_num"];
 
 impl FamilyDefinition for Albert {

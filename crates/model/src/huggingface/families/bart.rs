@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 pub(super) const MODEL_TYPE: &str = "bart";
 
-/// Two rows of the table of positions are no token's, as in fairseq, where they were the padding's.
+/// Two rows of the position table belong to no token, as in fairseq, where they were the padding's.
 const POSITIONS: PositionsConfig = PositionsConfig::Learned { offset: 2 };
 
 const DEFAULTS: Defaults = Defaults {
@@ -29,7 +29,7 @@ const DEFAULTS: Defaults = Defaults {
     ],
 };
 
-/// Whether transformers' class computes what such a model does.
+/// Checks that transformers' class computes the same as such a model.
 pub(super) fn fits(config: &TransformerConfig) -> bool {
     config.positions == POSITIONS
         && config.norm == NormPlacement::Post

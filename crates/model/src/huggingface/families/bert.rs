@@ -4,7 +4,7 @@ use super::{EncoderFormat, Family, FamilyDefinition};
 use crate::blocks::Activation;
 
 impl Family {
-    /// BERT (Devlin et al. 2019), and MiniLM (Wang et al. 2020), which is one in shape.
+    /// BERT (Devlin et al. 2019), and MiniLM (Wang et al. 2020), which has the same architecture.
     pub const BERT: Self = Self(&Bert);
 }
 
@@ -82,7 +82,7 @@ impl FamilyDefinition for Bert {
     }
 }
 
-/// ALBERT's too.
+/// ALBERT uses it, too.
 pub(super) fn has_pooler(architecture: Architecture) -> bool {
     match architecture {
         Architecture::Encoder
@@ -93,7 +93,7 @@ pub(super) fn has_pooler(architecture: Architecture) -> bool {
     }
 }
 
-/// RoBERTa's too.
+/// RoBERTa uses it, too.
 pub(super) fn classifier_dropout(architecture: Architecture) -> Option<(&'static str, Option<f64>)> {
     match architecture {
         Architecture::SequenceClassification
@@ -103,7 +103,7 @@ pub(super) fn classifier_dropout(architecture: Architecture) -> Option<(&'static
     }
 }
 
-/// The embeddings, which all families call the same.
+/// The embeddings, which have the same names in all families.
 pub(super) fn embeddings() -> TensorRules {
     TensorRules::new()
         .table("embeddings.word_embeddings", "embeddings.tokens")
@@ -112,7 +112,7 @@ pub(super) fn embeddings() -> TensorRules {
         .norm("embeddings.LayerNorm", "embeddings.norm")
 }
 
-/// The encoder, RoBERTa's and ELECTRA's too.
+/// The encoder, also of RoBERTa and ELECTRA.
 pub(super) fn encoder() -> TensorRules {
     embeddings()
         .linear("encoder.layer.*.attention.self.query", "encoder.layers.*.attention.query")
@@ -126,7 +126,7 @@ pub(super) fn encoder() -> TensorRules {
         .linear("pooler.dense", "pooler.dense")
 }
 
-/// The heads of classes over the pooler's output, and those that all families call the same.
+/// The heads of classes over the pooler's output, and those with the same names in all families.
 pub(super) fn pooled(architecture: Architecture) -> TensorRules {
     match architecture {
         Architecture::SequenceClassification | Architecture::MultipleChoice => {

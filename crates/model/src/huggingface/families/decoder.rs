@@ -1,4 +1,4 @@
-//! Left-to-right models: one configuration, whose folder is that of the class which builds it.
+//! Left-to-right models: one configuration, whose folder is that of the class that builds it.
 
 use super::super::fields::Fields;
 use super::super::{Format, Published, TensorRules};
@@ -15,7 +15,7 @@ impl Published for GptConfig {
     }
 }
 
-/// With learned positions it is a GPT-2, with rotary ones a model of Llama's shape.
+/// With learned positions, it is a GPT-2; with rotary positions, a model of Llama's kind.
 impl Format for GptConfig {
     const MODEL_TYPES: &'static [&'static str] = &["gpt2", "llama", "mistral", "qwen2"];
 
@@ -54,7 +54,7 @@ impl Format for GptConfig {
     }
 }
 
-/// The error for a field that the class does not leave open, unless it is as the class has it.
+/// The error for a field that differs from the class's fixed value.
 pub(super) fn only<T: PartialEq + std::fmt::Debug>(
     class: &str,
     key: &'static str,
@@ -69,7 +69,7 @@ pub(super) fn only<T: PartialEq + std::fmt::Debug>(
     Err(ModelError::Setting { key, found: format!("{found:?}"), expected })
 }
 
-/// The error for a window that the class does not have.
+/// The error for a window, which the class does not support.
 pub(super) fn no_window(class: &str, window: Option<usize>) -> Result<()> {
     match window {
         None => Ok(()),
@@ -81,8 +81,8 @@ pub(super) fn no_window(class: &str, window: Option<usize>) -> Result<()> {
     }
 }
 
-/// The ids of the pieces that a text begins and ends with, of several that end one the first; what the file leaves out is
-/// what `config` has.
+/// The ids of the pieces that begin and end a text, the first one if several end it. Missing ones are those of
+/// `config`.
 pub(super) fn read_ends(fields: &Fields, config: GptConfig) -> Result<GptConfig> {
     let id = |key: &str, default: Option<usize>| {
         if !fields.has(key) {
@@ -95,19 +95,19 @@ pub(super) fn read_ends(fields: &Fields, config: GptConfig) -> Result<GptConfig>
     };
     let begin_token_id = id("bos_token_id", config.begin_token_id)?;
     let end_token_id = id("eos_token_id", config.end_token_id)?;
-    // Small models made for tests keep the ids of large ones, which their vocabularies do not have.
+    // Small test models keep the ids of large ones, which are outside their vocabularies.
     let known = |id: Option<usize>| id.filter(|id| *id < config.vocab_size);
     let (begin_token_id, end_token_id) = (known(begin_token_id), known(end_token_id));
     Ok(GptConfig { begin_token_id, end_token_id, ..config })
 }
 
-/// Adds these ids to a `config.json`: none is said, for a class may have others by default.
+/// Adds these ids to a `config.json`, even if there are none, since a class may have other defaults.
 pub(super) fn write_ends(config: &GptConfig, map: &mut Map<String, Value>) {
     map.insert("bos_token_id".into(), config.begin_token_id.into());
     map.insert("eos_token_id".into(), config.end_token_id.into());
 }
 
-/// A size of 1 or more under a key.
+/// A size of 1 or more.
 pub(super) fn size(fields: &Fields, key: &str, default: usize) -> Result<usize> {
     match fields.size(key)?.unwrap_or(default) {
         0 => Err(fields.refuse(key, &0.into(), "at least 1")),
@@ -115,7 +115,7 @@ pub(super) fn size(fields: &Fields, key: &str, default: usize) -> Result<usize> 
     }
 }
 
-/// A flag that has to be as the class of this crate has it.
+/// A flag that must have this crate's value.
 pub(super) fn fixed(fields: &Fields, key: &str, expected: bool) -> Result<()> {
     match fields.flag(key)? {
         Some(found) if found != expected => {

@@ -38,7 +38,7 @@ impl FamilyDefinition for Electra {
         "electra."
     }
 
-    /// The discriminator, of which the encoder is read.
+    /// The class of the discriminator, whose encoder is read.
     fn pretraining_class(&self) -> Option<Architecture> {
         Some(Architecture::Encoder)
     }
@@ -72,7 +72,7 @@ impl FamilyDefinition for Electra {
 
     fn head_rules(&self, architecture: Architecture) -> TensorRules {
         match architecture {
-            // The generator's.
+            // The generator's class.
             Architecture::PreTraining | Architecture::MaskedLm => TensorRules::new()
                 .linear("generator_predictions.dense", "mlm.dense")
                 .norm("generator_predictions.LayerNorm", "mlm.norm")

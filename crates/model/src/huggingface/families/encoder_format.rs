@@ -5,8 +5,8 @@ use crate::bert::BertConfig;
 use crate::blocks::{Activation, NormPlacement};
 use serde_json::{Map, Value};
 
-/// How a `config.json` describes an encoder of BERT's shape: its keys with transformers' defaults, and what the
-/// family's class does not leave open.
+/// How a `config.json` describes an encoder like BERT's: its keys with transformers' defaults, and the fixed values of
+/// the family's class.
 pub(in crate::huggingface) struct EncoderFormat {
     pub d_model: (&'static str, usize),
     pub n_layers: (&'static str, usize),
@@ -15,18 +15,18 @@ pub(in crate::huggingface) struct EncoderFormat {
     pub hidden_dropout: (&'static str, f64),
     pub attention_dropout: (&'static str, f64),
     pub activation: (&'static str, Activation),
-    /// Its default; all families have the same key.
+    /// The key's default; all families have the same key.
     pub vocab_size: usize,
-    /// Its default; all families have the same key.
+    /// The key's default; all families have the same key.
     pub pad_token_id: usize,
-    /// The default of `embedding_size`, where a family has the key.
+    /// The default of `embedding_size`, if the family has the key.
     pub embedding_size: Option<usize>,
     /// Whether there are token types, and the keys `type_vocab_size`, `layer_norm_eps` and
     /// `position_embedding_type`. Without them the layer norms' epsilon is 1e-12.
     pub has_token_types: bool,
     /// Whether the embeddings are projected.
     pub projection: Projection,
-    /// Whether positions are counted from the padding's id plus 1.
+    /// Whether positions start at the padding's id plus 1.
     pub positions_follow_padding: bool,
     /// See [`BertConfig::share_layers`].
     pub share_layers: bool,
@@ -41,16 +41,16 @@ pub(in crate::huggingface) struct EncoderFormat {
 /// When a family's encoder projects its embeddings.
 #[derive(Clone, Copy, PartialEq)]
 pub(in crate::huggingface) enum Projection {
-    /// The embeddings are as wide as the model.
+    /// Never: the embeddings are as wide as the model.
     Never,
-    /// Even to the same width.
+    /// Always, even to the same width.
     Always,
-    /// Where the widths differ.
+    /// If the widths differ.
     ToAnotherWidth,
 }
 
 impl Projection {
-    /// What is expected of [`BertConfig::d_embedding`].
+    /// The required value of [`BertConfig::d_embedding`].
     fn expected(self) -> &'static str {
         match self {
             Self::Never => "none",
@@ -60,7 +60,7 @@ impl Projection {
     }
 }
 
-/// The first name of each is the one that is written.
+/// The first name of each is written.
 const ACTIVATIONS: [(Activation, &str); 8] = [
     (Activation::Gelu, "gelu"),
     (Activation::GeluTanh, "gelu_new"),
@@ -72,16 +72,16 @@ const ACTIVATIONS: [(Activation, &str); 8] = [
     (Activation::Silu, "swish"),
 ];
 
-/// What files call an activation.
+/// The names of an activation in files.
 pub(super) fn activation_name(activation: Activation) -> &'static str {
     let named = ACTIVATIONS.iter().find(|(known, _)| *known == activation);
     named.map(|(_, name)| *name).expect("every activation has a name")
 }
 
-/// The activation that a file has under `key`.
+/// The activation under `key`.
 ///
 /// # Errors
-/// [`ModelError::Config`](crate::ModelError::Config) for a name that none has.
+/// [`ModelError::Config`](crate::ModelError::Config) for an unknown name.
 pub(super) fn activation_of(name: &str, key: &str, fields: &Fields) -> Result<Activation> {
     let known = ACTIVATIONS.iter().find(|(_, known)| *known == name);
     let refused = || fields.refuse(key, &name.into(), &listed(ACTIVATIONS.iter().map(|(_, name)| *name)));
@@ -96,7 +96,7 @@ pub(in crate::huggingface) fn listed<'a>(names: impl Iterator<Item = &'a str>) -
 }
 
 impl EncoderFormat {
-    /// What `config.json` calls a field of [`BertConfig`].
+    /// The name of a [`BertConfig`] field in `config.json`.
     pub fn key_of(&self, field: &'static str) -> &'static str {
         match field {
             "d_model" => self.d_model.0,
@@ -136,7 +136,7 @@ impl EncoderFormat {
     /// The encoder that a file describes, without a pooler.
     ///
     /// # Errors
-    /// [`ModelError::Config`](crate::ModelError::Config) for a value that this crate has no model for.
+    /// [`ModelError::Config`](crate::ModelError::Config) for a value that this crate does not support.
     pub fn read(&self, fields: &Fields) -> Result<BertConfig> {
         let size = |(key, default): (&str, usize)| match fields.size(key)?.unwrap_or(default) {
             0 => Err(fields.refuse(key, &0.into(), "at least 1")),
@@ -188,7 +188,7 @@ impl EncoderFormat {
         Ok(self.switched(sizes))
     }
 
-    /// Adds an encoder that [fits](Self::check) to a `config.json`.
+    /// Adds an encoder that was [checked](Self::check) to a `config.json`.
     pub fn write(&self, encoder: &BertConfig, dtype: FloatType, config: &mut Map<String, Value>) {
         let mut set = |key: &str, value: Value| _ = config.insert(key.to_string(), value);
         set("vocab_size", encoder.vocab_size.into());
@@ -213,10 +213,10 @@ impl EncoderFormat {
         }
     }
 
-    /// Whether the family's class builds such an encoder.
+    /// Checks that the family's class builds such an encoder.
     ///
     /// # Errors
-    /// The field of [`BertConfig`] that is in the way, what it is, and what is expected.
+    /// The offending field of [`BertConfig`], its value, and the expected value.
     pub fn check(&self, encoder: &BertConfig) -> std::result::Result<(), (&'static str, String, String)> {
         let fitting = self.switched(encoder.clone());
         let field = |key, fits: bool, found: String, expected: String| match fits {
@@ -243,7 +243,7 @@ impl EncoderFormat {
         flag("attention_output_dropout", found, expected)?;
         let (found, expected) = (encoder.feed_forward_output_dropout, fitting.feed_forward_output_dropout);
         flag("feed_forward_output_dropout", found, expected)?;
-        // Said or left to the encoder's own: what counts is what the head computes.
+        // Given here or the same as the encoder's: what matters is what the head computes.
         let of = |config: &BertConfig| config.mlm_activation.unwrap_or(config.activation);
         let named = |config: &BertConfig| format!("\"{}\"", activation_name(of(config)));
         field("mlm_activation", of(encoder) == of(&fitting), named(encoder), named(&fitting))

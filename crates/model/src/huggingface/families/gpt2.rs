@@ -1,4 +1,4 @@
-//! GPT-2 (Radford et al. 2019): transformers' `GPT2LMHeadModel`, whose `Conv1D` stores matrices as this crate does, and
+//! GPT-2 (Radford et al. 2019): transformers' `GPT2LMHeadModel`, whose `Conv1D` stores matrices untransposed, and
 //! queries, keys and values in one.
 
 use super::super::fields::Fields;
@@ -10,7 +10,7 @@ use crate::blocks::{Activation, NormKind, NormPlacement};
 use crate::gpt::GptConfig;
 use serde_json::{Map, Value, json};
 
-/// What `config.json` calls a field of [`GptConfig`].
+/// The name of a [`GptConfig`] field in `config.json`.
 pub(super) fn key_of(field: &'static str) -> &'static str {
     match field {
         "n_layers" => "n_layer",
@@ -30,7 +30,7 @@ pub(super) fn key_of(field: &'static str) -> &'static str {
 }
 
 pub(super) fn read(fields: &Fields) -> Result<GptConfig> {
-    // What this crate's model does not do.
+    // Options that this crate does not support.
     fixed(fields, "scale_attn_weights", true)?;
     fixed(fields, "scale_attn_by_inverse_layer_idx", false)?;
     fixed(fields, "add_cross_attention", false)?;

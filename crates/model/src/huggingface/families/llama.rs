@@ -1,5 +1,5 @@
-//! Llama (Touvron et al. 2023) and models of its shape: Mistral (Jiang et al. 2023), with a window, and Qwen2, with biases
-//! in the maps to queries, keys and values.
+//! Llama (Touvron et al. 2023) and models with its architecture: Mistral (Jiang et al. 2023), with a window, and Qwen2,
+//! with biases in the maps to queries, keys and values.
 
 use super::super::fields::Fields;
 use super::super::{TensorRule, TensorRules};
@@ -10,13 +10,13 @@ use crate::gpt::GptConfig;
 use crate::{ModelError, Result};
 use serde_json::{Map, Value, json};
 
-/// What the classes differ in: `model_type` and its defaults.
+/// The differences between the classes: `model_type` and its defaults.
 struct Kind {
     model_type: &'static str,
     class: &'static str,
     vocab_size: usize,
     d_ff: usize,
-    /// None: as many as heads of queries.
+    /// None: the number of heads of queries.
     n_kv_heads: Option<usize>,
     max_positions: usize,
     /// The ids of the pieces that begin and end a text.
@@ -50,7 +50,7 @@ const QWEN2: Kind = Kind {
     ends: None,
 };
 
-/// What `config.json` calls a field of [`GptConfig`].
+/// The name of a [`GptConfig`] field in `config.json`.
 pub(super) fn key_of(field: &'static str) -> &'static str {
     match field {
         "n_layers" => "num_hidden_layers",
@@ -173,7 +173,7 @@ fn scaling(fields: &Fields) -> Result<Option<RotaryScaling>> {
     }
 }
 
-/// The class that builds such a model: Llama where it can.
+/// The class that builds such a model, preferably Llama.
 fn kind_of(config: &GptConfig) -> Kind {
     match () {
         () if config.attention_bias && !config.attention_output_bias => QWEN2,

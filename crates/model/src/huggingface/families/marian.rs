@@ -1,4 +1,4 @@
-//! Marian's translation models (Junczys-Dowmunt et al. 2018), such as those of OPUS-MT: `MarianMTModel` of transformers.
+//! Marian's translation models (Junczys-Dowmunt et al. 2018), such as OPUS-MT's: `MarianMTModel` in transformers.
 
 use super::super::TensorRules;
 use super::super::fields::Fields;
@@ -30,7 +30,7 @@ const DEFAULTS: Defaults = Defaults {
     ],
 };
 
-/// Whether transformers' class computes what such a model does.
+/// Checks that transformers' class computes the same as such a model.
 pub(super) fn fits(config: &TransformerConfig) -> bool {
     config.positions == POSITIONS
         && config.norm == NormPlacement::Post
@@ -50,7 +50,7 @@ pub(super) fn read(fields: &Fields) -> Result<TransformerConfig> {
         Some(0) | None => config.vocab_size,
         Some(target) => target,
     };
-    // transformers builds the decoder's embeddings with the source's number of rows, shared or not.
+    // transformers gives the decoder's embeddings the source's number of rows, shared or not.
     if target != config.vocab_size {
         let expected = format!("{}, as `vocab_size`", config.vocab_size);
         return Err(fields.refuse("decoder_vocab_size", &target.into(), &expected));
@@ -78,7 +78,7 @@ pub(super) fn rules(config: &TransformerConfig) -> TensorRules {
     seq2seq::rules(config)
 }
 
-/// The sinusoids, which old files hold.
+/// The sinusoids, which old files contain.
 pub(super) fn constants(config: &TransformerConfig) -> NamedTensors {
     let positions = SinusoidalPositions::new(config.d_model).with_order(SinusoidOrder::SinesFirst);
     let shape = [config.max_positions, config.d_model];

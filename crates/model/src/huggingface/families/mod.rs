@@ -1,5 +1,5 @@
-//! The published families, a file each: how one's `config.json` is read and written, what its classes and heads are,
-//! and what its tensors are called.
+//! The published families, one file each: how its `config.json` is read and written, and the names of its classes,
+//! heads and tensors.
 
 mod albert;
 mod bart;
@@ -29,10 +29,10 @@ use std::hash::{Hash, Hasher};
 
 pub(super) use encoder_format::listed;
 
-/// A published family of encoders: what a folder's files call things, and which heads its classes have.
+/// A published family of encoders: the names in its folders, and the heads of its classes.
 ///
-/// The encoder itself is a [`Bert`](crate::bert::Bert) whatever the family: where two differ in their arithmetic, the
-/// switches of [`BertConfig`] say so.
+/// The encoder is a [`Bert`](crate::bert::Bert) in every family: switches in [`BertConfig`] express where their
+/// arithmetic differs.
 #[derive(Clone, Copy)]
 pub struct Family(&'static dyn FamilyDefinition);
 
@@ -51,8 +51,8 @@ impl Family {
         self.0.has_pooler(Architecture::Encoder)
     }
 
-    /// An encoder of this family, in the sizes of `sizes`: with the family's switches for whatever its class in
-    /// transformers does not leave open.
+    /// An encoder of this family with the sizes of `sizes`, and the family's switches for everything that its class in
+    /// transformers fixes.
     ///
     /// ```
     /// # use cloze_model::{bert::BertConfig, huggingface::Family};
@@ -64,10 +64,10 @@ impl Family {
         BertConfig { pooler, ..self.0.format().switched(sizes) }
     }
 
-    /// The family of a `model_type`.
+    /// The family with this `model_type`.
     ///
     /// # Errors
-    /// [`ModelError::Config`] for a name that none of them has.
+    /// [`ModelError::Config`] for an unknown name.
     fn of_model_type(name: &str, fields: &Fields) -> Result<Self> {
         let found = Self::ALL.iter().find(|family| family.model_type() == name);
         found.copied().ok_or_else(|| {
@@ -76,11 +76,11 @@ impl Family {
         })
     }
 
-    /// The family of a folder whose classes are `architectures`. Old files have no `model_type`: the class's name says
-    /// it, or else the keys that only one family has.
+    /// The family of a folder whose classes are `architectures`. Old files have no `model_type`: then the class's name
+    /// decides, or else keys that only one family has.
     ///
     /// # Errors
-    /// [`ModelError::Config`] for a `model_type` that no family has.
+    /// [`ModelError::Config`] for an unknown `model_type`.
     pub(super) fn of_config(fields: &Fields, architectures: &[String]) -> Result<Self> {
         if let Some(name) = fields.text("model_type")? {
             return Self::of_model_type(name, fields);
@@ -91,9 +91,9 @@ impl Family {
         Ok(architectures.iter().find_map(by_class).or_else(by_keys).copied().unwrap_or_default())
     }
 
-    /// The class of transformers for an architecture.
+    /// The class in transformers for an architecture.
     pub(super) fn class_name(self, architecture: Architecture) -> String {
-        // A family without a class for two pretraining heads has the masked LM's.
+        // A family without a class for both pretraining heads has its masked LM's.
         let architecture = match architecture {
             Architecture::PreTraining => match self.0.pretraining_class() {
                 Some(Architecture::PreTraining) => Architecture::PreTraining,
@@ -119,12 +119,12 @@ impl Family {
         self.0.has_pooler(architecture)
     }
 
-    /// The activation after the dense layer of a head over sequences; none where the output stands alone.
+    /// The activation after the dense layer of a head over sequences; none if the head has only the output layer.
     pub(super) fn dense_activation(self, architecture: Architecture) -> Option<Activation> {
         self.0.dense_activation(architecture)
     }
 
-    /// Where a head's dropout stands in `config.json`, and its default; no default where that is the encoder's hidden
+    /// The key of a head's dropout in `config.json`, and its default; no default if that is the encoder's hidden
     /// dropout.
     pub(super) fn head_dropout(self, architecture: Architecture) -> Option<(&'static str, Option<f64>)> {
         self.0.head_dropout(architecture)
@@ -133,12 +133,12 @@ impl Family {
     /// The encoder that a `config.json` describes, without a pooler.
     ///
     /// # Errors
-    /// [`ModelError::Config`] for a value that this crate has no model for, by its name in the file.
+    /// [`ModelError::Config`] for a value that this crate does not support, by its name in the file.
     pub(super) fn read(self, fields: &Fields) -> Result<BertConfig> {
         self.0.read(fields)
     }
 
-    /// What `config.json` calls a field of [`BertConfig`].
+    /// The name of a [`BertConfig`] field in `config.json`.
     pub(super) fn key_of(self, field: &'static str) -> &'static str {
         self.0.format().key_of(field)
     }
@@ -146,7 +146,7 @@ impl Family {
     /// Adds an encoder to a `config.json`.
     ///
     /// # Errors
-    /// [`ModelError::Setting`] for an encoder that does not fit together or that no class of transformers builds.
+    /// [`ModelError::Setting`] for an encoder with an invalid value or one that no class of transformers builds.
     pub(super) fn write(
         self,
         encoder: &BertConfig,
@@ -167,8 +167,8 @@ impl Family {
         Ok(())
     }
 
-    /// The rules for a model of `architecture` whose encoder's parameters begin with `backbone`: with a dot at its
-    /// end, or empty in a model that is the encoder alone.
+    /// The rules for a model of `architecture` whose encoder's parameters have the prefix `backbone`: it ends with a
+    /// dot, or is empty if the model is the encoder alone.
     pub(super) fn rules(self, architecture: Architecture, backbone: &str) -> TensorRules {
         let prefix = if backbone.is_empty() { "" } else { self.0.prefix() };
         let wrappers = ["module.", "model."];
@@ -182,7 +182,7 @@ impl Family {
 }
 
 impl Default for Family {
-    /// BERT, which old files mean that do not say.
+    /// BERT, the family of old files that name none.
     fn default() -> Self {
         Self::BERT
     }
@@ -214,21 +214,21 @@ impl fmt::Display for Family {
     }
 }
 
-/// What one family's file says.
+/// The definition of one family.
 trait FamilyDefinition: Sync {
-    /// What its paper calls it, such as `RoBERTa`.
+    /// Its name in the paper, such as `RoBERTa`.
     fn name(&self) -> &'static str;
 
-    /// What `config.json` calls it.
+    /// Its name in `config.json`.
     fn model_type(&self) -> &'static str;
 
-    /// What the names of its classes in transformers begin with.
+    /// The beginning of the names of its classes in transformers.
     fn class_prefix(&self) -> &'static str;
 
-    /// What stands before the encoder's tensors in a model with a head.
+    /// The prefix of the encoder's tensors in a model with a head.
     fn prefix(&self) -> &'static str;
 
-    /// What its class `…ForPreTraining` is; none where there is no such class.
+    /// The kind of its class `…ForPreTraining`; none if there is no such class.
     fn pretraining_class(&self) -> Option<Architecture> {
         None
     }
@@ -244,12 +244,12 @@ trait FamilyDefinition: Sync {
     /// See [`Family::head_dropout`].
     fn head_dropout(&self, architecture: Architecture) -> Option<(&'static str, Option<f64>)>;
 
-    /// Whether an old file that says neither its family nor its class is of this one, by its keys.
+    /// Whether an old file that states neither family nor class is of this family, by its keys.
     fn is_told_by(&self, _: &Fields) -> bool {
         false
     }
 
-    /// The keys and the switches of its encoder.
+    /// The keys and switches of its encoder.
     fn format(&self) -> &'static EncoderFormat;
 
     /// See [`Family::read`].
@@ -257,15 +257,15 @@ trait FamilyDefinition: Sync {
         self.format().read(fields)
     }
 
-    /// Adds an encoder that [fits](EncoderFormat::check) to a `config.json`.
+    /// Adds an encoder that was [checked](EncoderFormat::check) to a `config.json`.
     fn write(&self, encoder: &BertConfig, dtype: FloatType, config: &mut Map<String, Value>) {
         self.format().write(encoder, dtype, config);
     }
 
-    /// The rules of the encoder alone: names and paths begin within it.
+    /// The rules of the encoder alone, with names and paths relative to it.
     fn encoder_rules(&self) -> TensorRules;
 
-    /// The rules of what stands on the encoder.
+    /// The rules of the head.
     fn head_rules(&self, architecture: Architecture) -> TensorRules;
 }
 
@@ -275,7 +275,7 @@ mod tests {
     use crate::huggingface::rules::TensorRule;
     use Architecture::{MultipleChoice, QuestionAnswering, SequenceClassification, TokenClassification};
 
-    /// The tensor's name of a parameter.
+    /// The name of a parameter's tensor.
     fn name(family: Family, architecture: Architecture, backbone: &str, path: &str) -> Option<String> {
         let rules = family.rules(architecture, backbone);
         rules.rules().iter().find_map(|rule| match rule {

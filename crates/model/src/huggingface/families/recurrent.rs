@@ -1,4 +1,4 @@
-//! This project's own recurrent encoder–decoders, which transformers has no class for.
+//! This project's own recurrent encoder–decoders, which have no class in transformers.
 
 use super::super::fields::Fields;
 use super::super::{Format, Published, TensorRules};
@@ -6,7 +6,7 @@ use crate::seq2seq::{RecurrentEncoderDecoder, RecurrentEncoderDecoderConfig, Spe
 use crate::{ParamInit, Result};
 use serde_json::{Map, Value, json};
 
-/// Where the configuration stands.
+/// The key of the configuration.
 const KEY: &str = "recurrent";
 
 impl Format for RecurrentEncoderDecoderConfig {
@@ -37,7 +37,7 @@ impl Format for RecurrentEncoderDecoderConfig {
         Ok(())
     }
 
-    /// Tensors are called by their parameters' paths.
+    /// Tensors are named by their parameters' paths.
     fn rules(&self) -> TensorRules {
         TensorRules::new()
             .table("source_embedding", "source_embedding")

@@ -1,4 +1,4 @@
-//! This project's own recurrent classifiers and taggers, which transformers has no class for.
+//! This project's own recurrent classifiers and taggers, which have no class in transformers.
 
 use super::super::fields::Fields;
 use super::super::{Format, Published, TensorRules};
@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-/// Where the configuration stands.
+/// The key of the configuration.
 const KEY: &str = "recurrent";
 
 fn read<C: DeserializeOwned>(fields: &Fields, validate: impl Fn(&C) -> Result<()>) -> Result<C> {
@@ -27,7 +27,7 @@ fn write(class: &str, of: &impl Serialize, config: &mut Map<String, Value>) {
     config.insert(KEY.into(), serde_json::to_value(of).expect("plain values serialise"));
 }
 
-/// Tensors are called by their parameters' paths.
+/// Tensors are named by their parameters' paths.
 fn rules() -> TensorRules {
     TensorRules::new().table("encoder.embedding", "encoder.embedding")
 }

@@ -3,7 +3,7 @@ use super::{EncoderFormat, Family, FamilyDefinition, bert};
 use crate::blocks::Activation;
 
 impl Family {
-    /// RoBERTa (Liu et al. 2019): positions are counted from the padding's id plus 1, and there is one segment.
+    /// RoBERTa (Liu et al. 2019): positions start at the padding's id plus 1, and there is one segment.
     pub const ROBERTA: Self = Self(&Roberta);
 }
 
@@ -68,7 +68,7 @@ impl FamilyDefinition for Roberta {
     }
 }
 
-/// The head of classes over the first token's state, ELECTRA's too.
+/// The head of classes over the first token's state, also ELECTRA's.
 pub(super) fn first_state() -> TensorRules {
     TensorRules::new().linear("classifier.dense", "head.dense").linear("classifier.out_proj", "head.output")
 }

@@ -1,7 +1,8 @@
-//! What the published encoder–decoders have in common: BART, and Marian's models, whose classes in transformers are copies
-//! of BART's.
+//! The common parts of the published encoder–decoders: BART, and Marian's models, whose classes in transformers are
+//! copies of BART's.
 
 use super::super::fields::Fields;
+use super::super::generation::GENERATION;
 use super::super::{TensorRule, TensorRules};
 use super::encoder_format::{activation_name, activation_of};
 use crate::Result;
@@ -9,7 +10,7 @@ use crate::blocks::Activation;
 use crate::seq2seq::{InitialWeights, SpecialTokens, TransformerConfig};
 use serde_json::{Map, Value, json};
 
-/// What a family's class has where `config.json` is silent.
+/// The defaults of a family's class.
 pub(super) struct Defaults {
     pub vocab_size: usize,
     pub pad: usize,
@@ -17,19 +18,16 @@ pub(super) struct Defaults {
     pub eos: usize,
     pub decoder_start: usize,
     pub forced_eos: Option<usize>,
-    /// Keys of the times when one class was for all models, and the one value that the family's class still computes.
+    /// Keys from the time when one class served all models, and the only value that the family's class still computes.
     pub fixed: &'static [(&'static str, bool)],
 }
 
 const ACTIVATION: &str = "activation_function";
 
-/// The file beside `config.json` that says how to decode.
-pub(super) const GENERATION: &str = "generation_config.json";
-
-/// Reads what the classes have in common: all but positions, normalisations and which embeddings are tied.
+/// Reads what the classes have in common: everything but positions, normalisations and tied embeddings.
 ///
 /// # Errors
-/// [`ModelError::Config`](crate::ModelError::Config) for a value that this crate has no model for.
+/// [`ModelError::Config`](crate::ModelError::Config) for a value that this crate does not support.
 pub(super) fn read(fields: &Fields, defaults: &Defaults) -> Result<TransformerConfig> {
     let size = |key, default| match fields.size(key)?.unwrap_or(default) {
         0 => Err(fields.refuse(key, &0.into(), "at least 1")),
@@ -85,7 +83,7 @@ pub(super) fn read(fields: &Fields, defaults: &Defaults) -> Result<TransformerCo
     Ok(config)
 }
 
-/// The special tokens. What [`GENERATION`] says of decoding counts more than `config.json`, as in transformers.
+/// The special tokens. As in transformers, [`GENERATION`] takes precedence over `config.json` for those of decoding.
 fn tokens(fields: &Fields, defaults: &Defaults) -> Result<SpecialTokens> {
     let mut tokens = SpecialTokens::new(
         fields.size("pad_token_id")?.unwrap_or(defaults.pad),
@@ -95,7 +93,7 @@ fn tokens(fields: &Fields, defaults: &Defaults) -> Result<SpecialTokens> {
     tokens.decoder_start = fields.size("decoder_start_token_id")?.unwrap_or(defaults.decoder_start);
     tokens.forced_bos = fields.size("forced_bos_token_id")?;
     if fields.flag("force_bos_token_to_be_generated")?.unwrap_or(false) {
-        // What it was called before `forced_bos_token_id`.
+        // The former name of `forced_bos_token_id`.
         tokens.forced_bos = tokens.forced_bos.or(tokens.bos);
     }
     tokens.forced_eos = fields.size_or("forced_eos_token_id", defaults.forced_eos)?;
@@ -121,7 +119,7 @@ fn tokens(fields: &Fields, defaults: &Defaults) -> Result<SpecialTokens> {
     Ok(tokens)
 }
 
-/// An id that the file may have in a list, as the only one.
+/// An id that may be the only one of a list.
 fn one_id(fields: &Fields, key: &str) -> Result<Option<usize>> {
     fields.typed(key, "one id", |value| {
         let value = match value.as_array().map(Vec::as_slice) {
@@ -132,7 +130,7 @@ fn one_id(fields: &Fields, key: &str) -> Result<Option<usize>> {
     })
 }
 
-/// The pieces that are never written: those of `bad_words_ids`, each of which has to be a word of one piece.
+/// The pieces that are never written: those of `bad_words_ids`, each of which must be one piece.
 fn suppressed(fields: &Fields) -> Result<Vec<usize>> {
     let id = |value: &Value| usize::try_from(value.as_u64()?).ok();
     let word = |value: &Value| match value.as_array()?.as_slice() {
@@ -179,7 +177,7 @@ pub(super) fn write(config: &TransformerConfig, map: &mut Map<String, Value>) {
     map.extend(token_keys(&config.tokens));
 }
 
-/// `generation_config.json`: how transformers decodes.
+/// `generation_config.json`: the settings of decoding in transformers.
 pub(super) fn generation(config: &TransformerConfig) -> Map<String, Value> {
     token_keys(&config.tokens)
 }

@@ -1,5 +1,5 @@
-//! The encoder–decoder Transformer in folders: as one of the classes of transformers if one computes the same, and in this
-//! crate's own form otherwise.
+//! The encoder–decoder Transformer in folders: as a class of transformers if one computes the same, and in this crate's
+//! own format otherwise.
 
 use super::super::fields::Fields;
 use super::super::{Format, Published, TensorRule, TensorRules};
@@ -9,13 +9,13 @@ use crate::weights::NamedTensors;
 use crate::{ModelError, ParamInit, Result};
 use serde_json::{Map, Value, json};
 
-/// Of a model that no class of transformers computes.
+/// The `model_type` of a model that no class of transformers computes.
 const OWN: &str = "cloze-transformer";
 
-/// The key with the whole configuration.
+/// The key of the whole configuration.
 const CONFIG: &str = "transformer";
 
-/// Which class a model is saved as.
+/// The class that a model is saved as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Class {
     Marian,
@@ -41,9 +41,10 @@ impl Class {
     }
 }
 
-/// A folder of `MarianMTModel` or `BartForConditionalGeneration`, or this crate's own. A model is saved as whichever of the
-/// two classes computes the same, which then loads it; its initial weights are not said there, and a bias of the output
-/// layer is [fixed](crate::seq2seq::OutputBias::Fixed) when it is read again.
+/// A folder of `MarianMTModel` or `BartForConditionalGeneration`, or in this crate's own format. If one of the two
+/// classes computes the same as the model, it is saved as that class, which can then load it. Such a folder does not
+/// contain the initialisation, and when it is read again, a bias of the output layer is
+/// [fixed](crate::seq2seq::OutputBias::Fixed).
 impl Format for TransformerConfig {
     const MODEL_TYPES: &'static [&'static str] = &[OWN, marian::MODEL_TYPE, bart::MODEL_TYPE];
 
@@ -88,7 +89,7 @@ impl Format for TransformerConfig {
         }
     }
 
-    /// What transformers begins with at zero.
+    /// Parameters that transformers initialises with zeros.
     fn optional(&self) -> &'static [&'static str] {
         match Class::of(self) {
             Class::Own => &[],

@@ -1,10 +1,10 @@
-//! The entries of a zip archive, as far as PyTorch writes it: stored, never compressed.
+//! The entries of a zip archive, as PyTorch writes them: stored, never compressed.
 
 use super::Refused;
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// Where the bytes of each entry lie in the file.
+/// The place of each entry's bytes in the file.
 pub(super) struct Archive<'a> {
     entries: HashMap<&'a str, Range<usize>>,
 }
@@ -17,7 +17,7 @@ const ENTRY: &[u8] = b"PK\x01\x02";
 const LOCAL: &[u8] = b"PK\x03\x04";
 
 impl<'a> Archive<'a> {
-    /// Whether the file is an archive at all.
+    /// Whether the file is a zip archive.
     pub(super) fn begins(bytes: &[u8]) -> bool {
         bytes.starts_with(LOCAL)
     }
@@ -34,7 +34,7 @@ impl<'a> Archive<'a> {
         Ok(Self { entries })
     }
 
-    /// The bytes' place of the entry `name`.
+    /// The place of the bytes of the entry `name`.
     pub(super) fn get(&self, name: &str) -> Option<Range<usize>> {
         self.entries.get(name).cloned()
     }
@@ -44,7 +44,7 @@ impl<'a> Archive<'a> {
         self.entries.iter().map(|(name, place)| (*name, place.clone()))
     }
 
-    /// The folder inside the archive that all entries share; torch.save names it after the file.
+    /// The archive's top folder, which all entries share; torch.save names it after the file.
     pub(super) fn folder(&self) -> Option<&'a str> {
         let pickles = self.entries.keys().filter_map(|name| name.strip_suffix("data.pkl"));
         pickles.filter(|folder| folder.is_empty() || folder.ends_with('/')).min()
@@ -55,7 +55,7 @@ fn refused<T>(offset: usize, reason: &str) -> Result<T, Refused> {
     Err(Refused { offset, reason: reason.into() })
 }
 
-/// The number of entries and the place of the first in the directory.
+/// The number of entries and the place of the first one in the directory.
 fn directory(bytes: &[u8]) -> Result<(u64, usize), Refused> {
     // A comment of up to 65,535 bytes may follow.
     let first = bytes.len().saturating_sub(END_LEN + usize::from(u16::MAX));
@@ -64,7 +64,7 @@ fn directory(bytes: &[u8]) -> Result<(u64, usize), Refused> {
     };
     let end = first + end;
     let short = (u64::from(u16_at(bytes, end + 10)?), u64::from(u32_at(bytes, end + 16)?));
-    // Large files have the real figures in a record of their own, which is pointed to from before the end.
+    // Large files have the real numbers in a separate record, which a locator before the end points to.
     let locator = end.checked_sub(20).filter(|at| bytes[*at..].starts_with(END64_LOCATOR));
     let (count, at) = match locator {
         None => short,
@@ -79,7 +79,7 @@ fn directory(bytes: &[u8]) -> Result<(u64, usize), Refused> {
     Ok((count, place(at)))
 }
 
-/// An entry of the directory: its name, the place of its bytes, and of the next entry.
+/// A directory entry: its name, the place of its bytes, and the place of the next entry.
 fn entry(bytes: &[u8], at: usize) -> Result<(&str, Range<usize>, usize), Refused> {
     if !bytes.get(at..).is_some_and(|rest| rest.starts_with(ENTRY)) {
         return refused(at, "the archive's directory is damaged");
@@ -93,7 +93,7 @@ fn entry(bytes: &[u8], at: usize) -> Result<(&str, Range<usize>, usize), Refused
     if u16_at(bytes, at + 8)? & 1 != 0 || u16_at(bytes, at + 10)? != 0 {
         return refused(at, "an entry is compressed or encrypted, which torch.save never does");
     }
-    // Figures of 32 bits that do not suffice are all ones; the real ones follow in the extra field, in order.
+    // Values that exceed 32 bits are all ones; the real ones follow in the extra field, in order.
     let extra = slice(bytes, at + 46 + name_len, extra_len)?;
     let mut wide = extra_field(extra, 1).unwrap_or_default().as_chunks::<8>().0.iter();
     let mut figure = |short: u32| match short {
@@ -130,7 +130,7 @@ fn extra_field(mut extra: &[u8], kind: u16) -> Option<&[u8]> {
     }
 }
 
-/// A place that the file gives; one beyond all memory becomes one beyond the file.
+/// A place in the file; one too large for memory becomes one beyond the file.
 fn place(at: u64) -> usize {
     usize::try_from(at).unwrap_or(usize::MAX).min(isize::MAX as usize)
 }

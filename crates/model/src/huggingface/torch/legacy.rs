@@ -1,14 +1,14 @@
-//! Files of PyTorch before 1.6: pickles of a magic number, a protocol, the writing machine, the tensors and the
+//! Files of PyTorch before 1.6: pickles of a magic number, a protocol, system information, the tensors and the
 //! storages' keys; then, for each key, the number of elements and their bytes.
 
 use super::pickle::{Element, Pickle, Value};
 use super::{Contents, Refused};
 use std::collections::HashMap;
 
-/// The magic number as the first pickle has it, behind the pickle protocol's two bytes.
+/// The magic number in the first pickle, after the two bytes of the pickle protocol.
 const MAGIC: &[u8] = b"\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.";
 
-/// Whether the file is one of these.
+/// Whether the file is in this format.
 pub(super) fn begins(bytes: &[u8]) -> bool {
     bytes.first() == Some(&0x80) && bytes.get(2..).is_some_and(|rest| rest.starts_with(MAGIC))
 }
@@ -34,7 +34,7 @@ pub(super) fn contents(bytes: &[u8]) -> Result<Contents<'_>, Refused> {
     let (pickle_at, pickle) = next()?;
     let (keys_at, keys) = next()?;
     let Some(keys) = keys.items(keys.root()) else {
-        return Err(Refused { offset: keys_at, reason: "the storages' keys are no list".into() });
+        return Err(Refused { offset: keys_at, reason: "the storages' keys are not a list".into() });
     };
 
     let elements: HashMap<&str, Element> = pickle.storages().collect();

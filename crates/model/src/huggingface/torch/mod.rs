@@ -1,7 +1,7 @@
-//! Tensors of a file that `torch.save` wrote: a zip archive since PyTorch 1.6, pickles one after the other before.
+//! Tensors of a file written by `torch.save`: a zip archive since PyTorch 1.6, a sequence of pickles before.
 //!
-//! Such a file holds a pickle, which is a program. None of it is run, see [`pickle`]; what it says about
-//! storages, shapes and strides is believed only as far as the file's bytes bear it out.
+//! Such a file contains a pickle, which is a program. None of it is run, see [`pickle`]; storages, shapes and strides
+//! are checked against the file's size.
 
 mod archive;
 mod legacy;
@@ -18,39 +18,39 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::path::Path;
 
-/// Why a file is refused, and the byte where.
+/// Why a file is refused, and the offset in bytes.
 #[derive(Debug)]
 struct Refused {
     offset: usize,
     reason: String,
 }
 
-/// The most dimensions of a tensor.
+/// The maximum number of dimensions of a tensor.
 const MAX_DIMS: usize = 16;
 
-/// The most bytes that tensors may take that cannot stay in the file, for each of its bytes: widening takes
-/// two, and tied tensors take theirs each. A file may ask for as much memory as it likes, through strides of 0.
+/// The maximum number of bytes for tensors that are not read in place, for each byte of the file: widening takes two,
+/// and each tied tensor is copied. With strides of 0, a file could ask for any amount of memory.
 const MAX_GROWTH: usize = 8;
 
-/// And what any file may take, however small it is.
+/// The number of bytes that is always allowed, however small the file is.
 const MIN_MEMORY: usize = 16 << 20;
 
-/// What a file holds before it is made tensors of.
+/// The contents of a file, from which tensors are made.
 struct Contents<'a> {
     pickle: Pickle<'a>,
-    /// Where the pickle begins.
+    /// The offset of the pickle.
     pickle_at: usize,
-    /// The bytes of each storage.
+    /// The place of each storage's bytes.
     storages: HashMap<&'a str, Range<usize>>,
 }
 
-/// Opens a `pytorch_model.bin` in memory, copying nothing that is FP32 and lies there row by row; see
-/// [`map_tensors`](super::map_tensors), whose promises and demands are the same.
+/// Maps a `pytorch_model.bin` into memory, without copying contiguous FP32 tensors; guarantees and requirements are
+/// those of [`map_tensors`](super::map_tensors).
 ///
 /// # Errors
-/// [`ModelError::Torch`] for a file that is damaged, that imports any name besides those of tensors, that is
-/// no dictionary of tensors, whose tensors reach beyond their storages, or would take many times the file's
-/// size in memory. [`ModelError::Dtype`] as for a safetensors file.
+/// [`ModelError::Torch`] for a file that is damaged, imports any name besides those of tensors, is not a dictionary of
+/// tensors, or whose tensors exceed their storages or would take many times the file's size in memory.
+/// [`ModelError::Dtype`] as for a safetensors file.
 pub(super) fn map_torch(path: &Path) -> Result<MappedTensors> {
     let map = Bytes::from_owner(map(path)?);
     let refused = |Refused { offset, reason }| ModelError::Torch { path: path.into(), offset, reason };
@@ -58,14 +58,14 @@ pub(super) fn map_torch(path: &Path) -> Result<MappedTensors> {
     let pickle = &contents.pickle;
     let nowhere = |reason: String| refused(Refused { offset: contents.pickle_at, reason });
     let Some(entries) = pickle.dict(pickle.root()) else {
-        return Err(nowhere("the file holds something else than a dictionary of tensors".into()));
+        return Err(nowhere("the file is not a dictionary of tensors".into()));
     };
 
     let mut memory = map.len().saturating_mul(MAX_GROWTH).max(MIN_MEMORY);
     let (mut floats, mut others) = (NamedTensors::new(), Vec::new());
     for (key, value) in entries {
         let Value::Text(name) = *key else {
-            return Err(nowhere("a key of the dictionary is no text".into()));
+            return Err(nowhere("a key of the dictionary is not text".into()));
         };
         let Some(&Object::Tensor { storage, offset, shape, strides }) = pickle.object(*value) else {
             others.push(name.to_string());
@@ -73,14 +73,14 @@ pub(super) fn map_torch(path: &Path) -> Result<MappedTensors> {
         };
         let described = |reason: &str| nowhere(format!("tensor `{}`: {reason}", name.escape_debug()));
         let Some(&Object::Storage { key, element, len }) = pickle.object(Value::Object(storage)) else {
-            return Err(described("its storage is none"));
+            return Err(described("it has no valid storage"));
         };
         let layout = Layout::new(pickle, offset, shape, strides).map_err(described)?;
         let Some(bytes) = contents.storages.get(key) else {
             return Err(described(&format!("its storage `{}` is not in the file", key.escape_debug())));
         };
         let bytes = &map[bytes.clone()];
-        // The archive may pad a storage, and never shortens it.
+        // The archive may pad a storage, but never shortens it.
         let len = usize::try_from(len)
             .ok()
             .filter(|len| len.checked_mul(element.size()).is_some_and(|n_bytes| n_bytes <= bytes.len()));
@@ -162,7 +162,7 @@ struct Layout {
     strides: Vec<usize>,
     offset: usize,
     n_elements: usize,
-    /// Behind the last element; 0 where there is none.
+    /// The index after the last element; 0 if there are no elements.
     end: usize,
 }
 
@@ -184,25 +184,25 @@ impl Layout {
         let (Some(shape), Some(strides), Ok(offset)) =
             (numbers(shape), numbers(strides), usize::try_from(offset))
         else {
-            return Err("its shape, strides or offset are no natural numbers");
+            return Err("its shape, strides or offset are not natural numbers");
         };
         if shape.len() != strides.len() {
             return Err("its shape and strides differ in length");
         }
-        // Without its zeros, as whoever multiplies the others would overflow.
+        // Without zeros, since the product of the others could overflow.
         let bound = shape.iter().try_fold(1usize, |product, n| product.checked_mul((*n).max(1)));
         let n_elements = bound.map(|n| if shape.contains(&0) { 0 } else { n });
         let last = shape.iter().zip(&strides).try_fold(offset, |last, (n, stride)| {
             last.checked_add(n.saturating_sub(1).checked_mul(*stride)?)
         });
         let (Some(n_elements), Some(end)) = (n_elements, last.and_then(|last| last.checked_add(1))) else {
-            return Err("its shape is beyond all bounds");
+            return Err("its shape is too large");
         };
         let end = if n_elements == 0 { 0 } else { end };
         Ok(Self { shape, strides, offset, n_elements, end })
     }
 
-    /// The storage's elements that are this tensor's, if they lie there in its order without gaps.
+    /// The storage's elements that are this tensor's, if they are contiguous and in order.
     fn span(&self) -> Option<Range<usize>> {
         if self.n_elements == 0 {
             return None;
@@ -217,7 +217,7 @@ impl Layout {
         Some(self.offset..self.offset + self.n_elements)
     }
 
-    /// The elements in order, widened.
+    /// The elements in order, as FP32.
     fn read(&self, storage: &[u8], element: Element) -> TensorData {
         let values = match element {
             Element::F16 => self.gather(storage, |bytes| f16::from_le_bytes(bytes).to_f32()),
@@ -237,7 +237,8 @@ impl Layout {
         let mut at = self.offset;
         for _ in 0..self.n_elements {
             values.push(convert(elements[at]));
-            // To the next element: the last index that has room counts up, those behind it start anew.
+            // Advances to the next element: increments the last index that is below its bound and resets those after
+            // it.
             for axis in (0..index.len()).rev() {
                 index[axis] += 1;
                 at += self.strides[axis];

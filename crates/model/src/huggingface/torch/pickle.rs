@@ -1,17 +1,17 @@
-//! A machine for the part of Python's pickle that dictionaries of tensors are written in.
+//! An interpreter for the part of Python's pickle format that dictionaries of tensors use.
 //!
-//! Pickle is a program: it may import any function and call it. This machine calls nothing. It knows the
-//! handful of names that `torch.save` writes for a dictionary of tensors, makes plain values of them, and
-//! refuses every other name. Containers lie in one list and are referred to by number, so that neither cycles
-//! nor depth cost more than the file's bytes do, and nothing is ever walked recursively.
+//! Pickle is a program: it may import any function and call it. This interpreter calls nothing. It knows the handful of
+//! names that `torch.save` writes for a dictionary of tensors, makes plain values of them, and refuses every other
+//! name. Containers are stored in one list and referred to by index, so that cycles and depth cost no more than the
+//! file's bytes, and nothing recurses.
 
 use super::Refused;
 use std::collections::HashMap;
 
-/// The longest pickle that is read, in bytes: a state dict takes about a hundred for a tensor.
+/// The maximum length of a pickle in bytes; a state dict takes about a hundred for a tensor.
 pub(super) const MAX_LEN: usize = 16 << 20;
 
-/// What a storage's elements are.
+/// The element type of a storage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Element {
     F64,
@@ -27,7 +27,7 @@ pub(super) enum Element {
 }
 
 impl Element {
-    /// Bytes of one.
+    /// Bytes of an element.
     pub(super) fn size(self) -> usize {
         match self {
             Self::F64 | Self::I64 => 8,
@@ -75,7 +75,7 @@ impl Global {
     }
 }
 
-/// A value on the machine's stack.
+/// A value on the stack.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Value<'a> {
     None,
@@ -84,11 +84,11 @@ pub(super) enum Value<'a> {
     Float,
     Text(&'a str),
     Global(Global),
-    /// The object of this number.
+    /// An object, by its index.
     Object(u32),
 }
 
-/// A value that other values refer to.
+/// An object that values refer to.
 #[derive(Debug)]
 pub(super) enum Object<'a> {
     Tuple(Box<[Value<'a>]>),
@@ -99,7 +99,7 @@ pub(super) enum Object<'a> {
         element: Element,
         len: i64,
     },
-    /// A view of the storage: its first element, shape and strides, tuples both.
+    /// A view of a storage: its first element, and its shape and strides, both tuples.
     Tensor {
         storage: u32,
         offset: i64,
@@ -108,16 +108,16 @@ pub(super) enum Object<'a> {
     },
 }
 
-/// What a pickle says.
+/// The result of a pickle.
 pub(super) struct Pickle<'a> {
     objects: Vec<Object<'a>>,
     root: Value<'a>,
-    /// How many bytes it took.
+    /// Its length in bytes.
     pub(super) len: usize,
 }
 
 impl<'a> Pickle<'a> {
-    /// Reads the pickle that `bytes` begin with; `base` is their place in the file, for errors.
+    /// Reads the pickle at the beginning of `bytes`; `base` is its offset in the file, for errors.
     pub(super) fn read(bytes: &'a [u8], base: usize) -> Result<Self, Refused> {
         let bytes = &bytes[..bytes.len().min(MAX_LEN)];
         let mut machine = Machine {
@@ -138,12 +138,12 @@ impl<'a> Pickle<'a> {
         }
     }
 
-    /// The value of the whole.
+    /// The pickle's value.
     pub(super) fn root(&self) -> Value<'a> {
         self.root
     }
 
-    /// The object behind `value`.
+    /// The object that `value` refers to.
     pub(super) fn object(&self, value: Value<'a>) -> Option<&Object<'a>> {
         match value {
             Value::Object(id) => Some(&self.objects[id as usize]),
@@ -181,20 +181,20 @@ struct Machine<'a> {
     bytes: &'a [u8],
     at: usize,
     stack: Vec<Value<'a>>,
-    /// Where on the stack marks lie.
+    /// The stack heights of the marks.
     marks: Vec<usize>,
     memo: HashMap<u32, Value<'a>>,
     objects: Vec<Object<'a>>,
 }
 
-/// A step's outcome; an error is the reason alone.
+/// The result of a step; an error is only the reason.
 type Step<T> = Result<T, String>;
 
 impl<'a> Machine<'a> {
-    /// Carries out one opcode; the result after the last one.
+    /// Executes one opcode; returns the result after the last one.
     fn step(&mut self) -> Step<Option<Value<'a>>> {
         match self.byte()? {
-            // PROTO, FRAME: nothing to do but to skip the protocol's number, the frame's length.
+            // PROTO, FRAME: skip the protocol number or the frame length.
             0x80 => _ = self.byte()?,
             0x95 => _ = self.take(8)?,
             b'.' => return self.pop().map(Some),
@@ -224,7 +224,7 @@ impl<'a> Machine<'a> {
                 self.take(8)?;
                 self.stack.push(Value::Float);
             }
-            // BINUNICODE and, of Python 2, BINSTRING; their short and long forms.
+            // BINUNICODE and Python 2's BINSTRING, in their short and long forms.
             b'X' | b'T' => {
                 let len = u32::from_le_bytes(self.array()?);
                 self.text(len as usize)?;
@@ -243,7 +243,7 @@ impl<'a> Machine<'a> {
             }
             0x93 => match (self.pop()?, self.pop()?) {
                 (Value::Text(name), Value::Text(module)) => self.global(module, name)?,
-                _ => return Err("a name that is no text is imported".into()),
+                _ => return Err("an imported name is not text".into()),
             },
             b'}' => self.push(Object::Dict(Vec::new()))?,
             b']' => self.push(Object::List(Vec::new()))?,
@@ -303,12 +303,12 @@ impl<'a> Machine<'a> {
                 let (arguments, callee) = (self.pop()?, self.pop()?);
                 self.call(callee, arguments)?;
             }
-            // The attributes of an ordered dictionary: its `_metadata`, of no use here.
+            // The attributes of an ordered dictionary, its `_metadata`, are not needed.
             b'b' => {
                 self.pop()?;
                 self.dict()?;
             }
-            other => return Err(format!("opcode 0x{other:02x} has no place in a dictionary of tensors")),
+            other => return Err(format!("opcode 0x{other:02x} does not occur in dictionaries of tensors")),
         }
         Ok(None)
     }
@@ -327,7 +327,7 @@ impl<'a> Machine<'a> {
         Ok(*self.take(N)?.as_array().expect("as many bytes as asked for"))
     }
 
-    /// Text up to the line's end, which is left out.
+    /// Text up to the end of the line, without the newline.
     fn line(&mut self) -> Step<&'a str> {
         let rest = &self.bytes[self.at..];
         let len = rest.iter().position(|byte| *byte == b'\n').ok_or("the pickle ends too early")?;
@@ -342,7 +342,7 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    /// A whole number in two's complement, of as many bytes as it says.
+    /// An integer in two's complement with as many bytes as its length says.
     fn long(&mut self) -> Step<i64> {
         let len = usize::from(self.byte()?);
         let bytes = self.take(len)?;
@@ -355,7 +355,7 @@ impl<'a> Machine<'a> {
         Ok(i64::from_le_bytes(whole))
     }
 
-    /// Where the stack of the innermost mark begins: what is below is not to be popped.
+    /// The bottom of the stack above the innermost mark: nothing below may be popped.
     fn floor(&self) -> usize {
         self.marks.last().copied().unwrap_or(0)
     }
@@ -394,14 +394,14 @@ impl<'a> Machine<'a> {
     fn list(&mut self) -> Step<&mut Vec<Value<'a>>> {
         match self.top() {
             Some(Object::List(items)) => Ok(items),
-            _ => Err("items are added to what is no list".into()),
+            _ => Err("items are added to something that is not a list".into()),
         }
     }
 
     fn dict(&mut self) -> Step<&mut Vec<(Value<'a>, Value<'a>)>> {
         match self.top() {
             Some(Object::Dict(entries)) => Ok(entries),
-            _ => Err("entries or attributes are given to what is no dictionary".into()),
+            _ => Err("entries or attributes are added to something that is not a dictionary".into()),
         }
     }
 
@@ -412,7 +412,7 @@ impl<'a> Machine<'a> {
     }
 
     fn recall(&mut self, key: u32) -> Step<()> {
-        let value = self.memo.get(&key).ok_or_else(|| format!("nothing was kept under {key}"))?;
+        let value = self.memo.get(&key).ok_or_else(|| format!("the memo has no entry {key}"))?;
         self.stack.push(*value);
         Ok(())
     }
@@ -430,9 +430,9 @@ impl<'a> Machine<'a> {
         match value {
             Value::Object(id) => match &self.objects[id as usize] {
                 Object::Tuple(items) => Ok(items),
-                _ => Err("arguments are no tuple".into()),
+                _ => Err("the arguments are not a tuple".into()),
             },
-            _ => Err("arguments are no tuple".into()),
+            _ => Err("the arguments are not a tuple".into()),
         }
     }
 
@@ -454,15 +454,15 @@ impl<'a> Machine<'a> {
                 Value::Int(len),
                 Value::None,
             ] => Object::Storage { key, element: *element, len: *len },
-            _ => return Err("a storage is not described as torch.save does".into()),
+            _ => return Err("a storage is not described as torch.save describes it".into()),
         };
         self.push(storage)
     }
 
-    /// Makes the value that Python would get from calling `callee`.
+    /// The value that Python would get from calling `callee`.
     fn call(&mut self, callee: Value<'a>, arguments: Value<'a>) -> Step<()> {
         let Value::Global(callee) = callee else {
-            return Err("what is called is no function".into());
+            return Err("the called object is not a function".into());
         };
         let value = match (callee, self.tuple(arguments)?) {
             (Global::OrderedDict, []) => self.new_object(Object::Dict(Vec::new()))?,
@@ -482,7 +482,7 @@ impl<'a> Machine<'a> {
                 self.new_object(tensor)?
             }
             (Global::RebuildParameter, [tensor, ..]) => *tensor,
-            (callee, _) => return Err(format!("{callee:?} is not called as torch.save writes it")),
+            (callee, _) => return Err(format!("{callee:?} is not called as torch.save calls it")),
         };
         self.stack.push(value);
         Ok(())
@@ -554,15 +554,15 @@ mod tests {
 
     #[test]
     fn depth_and_cycles_cost_no_more_than_their_bytes() {
-        // A tuple in a tuple a million times over.
+        // A million nested tuples.
         let deep = [&b")"[..], &[0x85; 1 << 20], b"."].concat();
         assert_eq!(Pickle::read(&deep, 0).unwrap().objects.len(), (1 << 20) + 1);
-        // Tuples of three times the last one: 3^40 leaves for whoever walked them.
+        // Each tuple contains the previous one three times: 3^40 leaves when walked.
         let wide = [&b")"[..], &b"q\x00h\x00h\x00\x87".repeat(40), b"."].concat();
         assert_eq!(Pickle::read(&wide, 0).unwrap().objects.len(), 41);
-        // A list in itself.
+        // A list that contains itself.
         assert_eq!(Pickle::read(b"]q\x00h\x00a.", 0).unwrap().objects.len(), 1);
-        // A memo's key is no index.
+        // A memo key that is no index.
         assert!(Pickle::read(b"Nr\xff\xff\xff\xff.", 0).is_ok());
         // A text longer than the file.
         assert!(reason(b"X\xff\xff\xff\xffa").1.contains("ends too early"));

@@ -4,7 +4,7 @@ use crate::recurrent::{Cell, RecurrentState};
 use burn::module::Module;
 use serde::{Deserialize, Serialize};
 
-/// What starts the decoder.
+/// How the decoder's first states are made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -12,21 +12,21 @@ pub enum BridgeKind {
     /// A map of the encoder's last states, `tanh(W s)` (Bahdanau et al. 2015, §A.2.2).
     #[default]
     Linear,
-    /// The encoder's last states themselves (Sutskever et al. 2014), layer by layer.
+    /// A copy of the encoder's last states, layer by layer (Sutskever et al. 2014).
     Copy,
 }
 
-/// From the encoder's last states to the decoder's first ones.
+/// Makes the decoder's first states of the encoder's last ones.
 #[derive(Module, Debug)]
 pub struct Bridge {
-    /// Of the hidden state of each decoder layer, `[d_model, d_model]`; empty where states are copied.
+    /// The maps for each decoder layer's hidden state, `[d_model, d_model]`; empty if states are copied.
     pub hidden: Vec<Linear>,
-    /// Of each layer's cell, of an LSTM.
+    /// The maps for each layer's cell state, in an LSTM.
     pub cell: Vec<Linear>,
 }
 
 impl Bridge {
-    /// For so many decoder layers.
+    /// A bridge for `n_layers` decoder layers.
     pub(super) fn new(kind: BridgeKind, cell: Cell, n_layers: usize, d: usize, init: &mut ParamInit) -> Self {
         let n = if kind == BridgeKind::Linear { n_layers } else { 0 };
         let mut maps = |n: usize| (0..n).map(|_| Linear::uniform(d, d, init)).collect();
@@ -34,7 +34,7 @@ impl Bridge {
         Self { hidden, cell: maps(if cell == Cell::Lstm { n } else { 0 }) }
     }
 
-    /// A decoder layer starts from the encoder layer of the same number, or from the last one.
+    /// A decoder layer starts from the encoder layer with the same number, or from the last one if there is none.
     pub(super) fn forward(&self, last: &[RecurrentState]) -> Vec<RecurrentState> {
         if self.hidden.is_empty() {
             return last.to_vec();

@@ -5,25 +5,26 @@ use crate::seq2seq::{SpecialTokens, TiedEmbeddings};
 use crate::{ModelError, ParamInit, Result};
 use serde::{Deserialize, Serialize};
 
-/// Where the attention stands between encoder and decoder.
+/// Where the decoder attends to the encoder's states.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Wiring {
-    /// Nowhere: the encoder's last states start the decoder, and that is all it knows (Sutskever et al. 2014; Cho et al.
-    /// 2014).
+    /// No attention: the decoder starts from the encoder's last states and knows nothing else of the source (Sutskever
+    /// et al. 2014; Cho et al. 2014).
     None,
-    /// The lowest layer's state before a token asks; what it gets goes into the cells with the token (Bahdanau et al.
-    /// 2015, §3.1), and into the layers above (Wu et al. 2016, §3.1).
+    /// The query is the lowest layer's previous state. The context is an input of that layer, together with the token
+    /// (Bahdanau et al. 2015, §3.1), and of all layers above (Wu et al. 2016, §3.1).
     #[default]
     Bahdanau,
-    /// The highest layer's state after a token asks, and what it gets goes into the output (Luong et al. 2015, §3.1).
+    /// The query is the highest layer's new state, and the context goes into the output (Luong et al. 2015, §3.1).
     Luong,
-    /// The same, and what goes into the output goes into the lowest cell with the next token (Luong et al. 2015, §3.3).
+    /// As [`Luong`](Self::Luong), and the output layer's input is also an input of the lowest layer in the next step
+    /// (Luong et al. 2015, §3.3).
     LuongInputFeeding,
 }
 
-/// The shape of a recurrent model that reads a source and writes a target.
+/// The configuration of a recurrent model that reads a source and writes a target.
 ///
 /// ```
 /// # use burn::tensor::Device;
@@ -43,44 +44,44 @@ pub enum Wiring {
 pub struct RecurrentEncoderDecoderConfig {
     /// Pieces in the target's vocabulary, and in the source's unless that has [its own](Self::source_vocab_size).
     pub vocab_size: usize,
-    /// Pieces in the source's vocabulary if it is another one than the target's; none: one joint vocabulary.
+    /// Pieces in the source's vocabulary if it differs from the target's; none: one joint vocabulary.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_vocab_size: Option<usize>,
-    /// Which of the source's embeddings, the target's and the output layer are one table.
+    /// Which of source embeddings, target embeddings and output layer share a table.
     pub tied: TiedEmbeddings,
     /// LSTM or GRU.
     pub cell: Cell,
     /// Features of an embedding.
     pub d_embedding: usize,
-    /// Features of a decoder's state, and of an encoder's: half of them in each direction where there are two.
+    /// Features of a decoder's state, and of an encoder's: half of them for each direction if there are two.
     pub d_model: usize,
     /// Encoder layers.
     pub n_encoder_layers: usize,
     /// Decoder layers.
     pub n_decoder_layers: usize,
-    /// From which end the encoder reads.
+    /// In which direction the encoder reads.
     pub reading: Reading,
-    /// What starts the decoder.
+    /// How the decoder's first states are made.
     pub bridge: BridgeKind,
-    /// Where the attention stands.
+    /// Where the decoder attends.
     pub wiring: Wiring,
-    /// How the attention scores; without attention it says nothing.
+    /// How the attention scores; without attention it has no effect.
     pub score: ScoreKind,
-    /// Features by which an additive score compares; none: as many as a state has.
+    /// The width in which an additive score compares; none: that of a state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub d_attention: Option<usize>,
-    /// The longest source in tokens: of a location score, which has a weight for each place, and of no other.
+    /// The longest source, in tokens. Only a location score has it, since it has a weight for each position.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_source_tokens: Option<usize>,
     /// Dropout on the embeddings, between layers, and before the output.
     pub dropout: f64,
-    /// The ids of tokens that mean something.
+    /// The ids of special tokens.
     pub tokens: SpecialTokens,
 }
 
 impl RecurrentEncoderDecoderConfig {
-    /// The model of Bahdanau et al. 2015 in its plainest form, one bidirectional encoder layer and one decoder layer with
-    /// additive attention, of LSTMs, with a joint vocabulary whose table is source's and target's embedding.
+    /// The plainest form of the model of Bahdanau et al. 2015: LSTMs, one bidirectional encoder layer, and one decoder
+    /// layer with additive attention. Source and target have a joint vocabulary and share their embeddings.
     pub fn new(vocab_size: usize, d_embedding: usize, d_model: usize) -> Self {
         Self {
             vocab_size,
@@ -122,13 +123,13 @@ impl RecurrentEncoderDecoderConfig {
         })
     }
 
-    /// Features of what the output layer reads.
+    /// Features of the output layer's input.
     pub(super) fn d_readout(&self) -> usize {
         if self.tied.joins_output() { self.d_embedding } else { self.d_model }
     }
 
     /// # Errors
-    /// [`ModelError::Setting`] with the field that does not do.
+    /// [`ModelError::Setting`] with the invalid field.
     pub fn validate(&self) -> Result<()> {
         let sizes = [
             ("vocab_size", Some(self.vocab_size)),
@@ -151,15 +152,15 @@ impl RecurrentEncoderDecoderConfig {
             return Err(ModelError::setting(
                 "d_model",
                 self.d_model,
-                "an even number: half of it a direction",
+                "an even number, half of it for each direction",
             ));
         }
         if self.tied.joins_source() && self.source_vocab_size.is_some_and(|size| size != self.vocab_size) {
-            let expected = "`target-output` or `none`: source and target have a vocabulary each";
+            let expected = "`target-output` or `none`: source and target have separate vocabularies";
             return Err(ModelError::setting("tied", format!("{:?}", self.tied), expected));
         }
         if self.bridge == BridgeKind::Copy && self.n_encoder_layers != self.n_decoder_layers {
-            let expected = "as many as `n_encoder_layers`, whose states are copied";
+            let expected = "the value of `n_encoder_layers`, whose states are copied";
             return Err(ModelError::setting("n_decoder_layers", self.n_decoder_layers, expected));
         }
         let by_place = self.wiring != Wiring::None && self.score == ScoreKind::Location;
@@ -172,7 +173,7 @@ impl RecurrentEncoderDecoderConfig {
             Some(most) if !by_place => Err(ModelError::setting(
                 "max_source_tokens",
                 most,
-                "none: it is for a `location` score alone",
+                "no value: only a `location` score uses it",
             )),
             _ => self.check_tokens(),
         }
@@ -187,7 +188,7 @@ impl RecurrentEncoderDecoderConfig {
         }
     }
 
-    /// A new model, with one of this crate's scores.
+    /// A new model with one of this crate's scores.
     ///
     /// # Panics
     /// If the configuration is not [valid](Self::validate).

@@ -1,4 +1,4 @@
-//! The recurrent encoder–decoder: one layer or several of LSTM or GRU on both sides, with attention or without.
+//! The recurrent encoder–decoder: one or more layers of LSTMs or GRUs on both sides, with or without attention.
 
 mod bridge;
 mod config;

@@ -10,26 +10,26 @@ use burn::tensor::{Device, Int, Tensor, TensorData};
 
 /// A recurrent encoder, and a recurrent decoder that attends to its states or starts from its last ones.
 ///
-/// What the output layer reads is `tanh(W [s; c])` with Luong's [`Wiring`] (Luong et al. 2015, eq. 5),
-/// `tanh(W [s; c; y])` with Bahdanau's, whose paper has a maxout layer there (§A.2.2), and without attention the state
-/// itself, as wide as the table where they are tied. Embeddings start uniform between ±0.1.
+/// The output layer reads `tanh(W [s; c])` with Luong's [`Wiring`] (Luong et al. 2015, eq. 5) and `tanh(W [s; c; y])`
+/// with Bahdanau's, whose paper has a maxout layer there (§A.2.2). Without attention it reads the state itself,
+/// projected to the embedding's width if they are tied. Embeddings are initially uniform between ±0.1.
 #[derive(Module, Debug)]
 pub struct RecurrentEncoderDecoder<S: Score = AnyScore> {
-    /// Of the source; none where it is the target's.
+    /// Source embeddings; none if they are the target's.
     pub source_embedding: Option<Embedding>,
-    /// Of the target.
+    /// Target embeddings.
     pub target_embedding: Embedding,
     /// The encoder.
     pub encoder: Recurrent,
-    /// From the encoder's last states to the decoder's first.
+    /// Makes the decoder's first states of the encoder's last ones.
     pub bridge: Bridge,
-    /// How the attention scores; none without attention.
+    /// The attention's score; none without attention.
     pub attention: Option<S>,
-    /// From the lowest layer to the highest.
+    /// The decoder's layers, from the lowest to the highest.
     pub decoder: Vec<RecurrentLayer>,
-    /// To what the output layer reads.
+    /// Makes the output layer's input.
     pub readout: Option<Linear>,
-    /// `[d_readout, vocab_size]`; none where it is the target's embedding.
+    /// `[d_readout, vocab_size]`; none if it is the target's embedding table.
     pub output: Option<Linear>,
     /// `[vocab_size]`: the bias of a tied output.
     pub output_bias: Option<Param<Tensor<1>>>,
@@ -40,10 +40,11 @@ pub struct RecurrentEncoderDecoder<S: Score = AnyScore> {
 }
 
 impl RecurrentEncoderDecoderConfig {
-    /// A new model with a score of your own; none without attention.
+    /// A new model with a custom score; none without attention.
     ///
     /// # Panics
-    /// If the configuration is not [valid](Self::validate), or there is a score exactly where there should be none.
+    /// If the configuration is not [valid](Self::validate), or has attention but no score is given, or the other way
+    /// round.
     pub fn init_with<S: Score>(&self, score: Option<S>, init: &mut ParamInit) -> RecurrentEncoderDecoder<S> {
         if let Err(error) = self.validate() {
             panic!("{error}");
@@ -89,18 +90,18 @@ impl RecurrentEncoderDecoderConfig {
     }
 }
 
-/// The decoder between two time steps.
+/// The decoder's state between two time steps.
 #[derive(Debug, Clone)]
-pub(super) struct Running {
-    /// Of each layer.
+pub(super) struct DecoderState {
+    /// The state of each layer.
     pub layers: Vec<RecurrentState>,
-    /// What went into the output last, `[rows, d_readout]`, where it is fed back.
+    /// The output layer's last input, `[rows, d_readout]`, if it is fed back.
     pub fed: Option<Tensor<2>>,
-    /// None without attention.
+    /// The memory; none without attention.
     pub memory: Option<Memory>,
 }
 
-impl Running {
+impl DecoderState {
     /// The first `n` rows.
     fn first(self, n: usize) -> Self {
         if self.layers[0].hidden.dims()[0] == n {
@@ -127,8 +128,8 @@ impl<S: Score> RecurrentEncoderDecoder<S> {
         self.encoder.forward(x, &source.packing(), None)
     }
 
-    /// Reads sources: the decoder before its first step.
-    pub(super) fn encode(&self, source: &Sequences, device: &Device) -> Running {
+    /// Reads sources: the decoder's state before its first step.
+    pub(super) fn encode(&self, source: &Sequences, device: &Device) -> DecoderState {
         let output = self.read(source, device);
         let packing = source.packing();
         let memory = self.attention.as_ref().map(|score| Memory::new(score, output.states, &packing));
@@ -136,7 +137,7 @@ impl<S: Score> RecurrentEncoderDecoder<S> {
             let d_readout = self.readout.as_ref().map_or(0, |map| map.weight.dims()[1]);
             Tensor::zeros([source.len(), d_readout], device)
         });
-        Running { layers: self.bridge.forward(&output.last), fed, memory }
+        DecoderState { layers: self.bridge.forward(&output.last), fed, memory }
     }
 
     /// The target's embeddings, `[n, d_embedding]`.
@@ -144,7 +145,7 @@ impl<S: Score> RecurrentEncoderDecoder<S> {
         ops::dropout(embedded(&self.target_embedding, ids, device), self.dropout)
     }
 
-    /// What the output layer reads.
+    /// The output layer's input.
     ///
     /// # Shapes
     /// - `state`, `context`: `[n, d_model]`; `x`: `[n, d_embedding]`; returns `[n, d_readout]`
@@ -172,8 +173,8 @@ impl<S: Score> RecurrentEncoderDecoder<S> {
         }
     }
 
-    /// What one query a row gets of the memory: context and weights.
-    fn ask(&self, query: Tensor<2>, memory: Option<&Memory>) -> (Tensor<2>, Tensor<2>) {
+    /// The context and the weights of one query a row.
+    fn attend(&self, query: Tensor<2>, memory: Option<&Memory>) -> (Tensor<2>, Tensor<2>) {
         let (Some(score), Some(memory)) = (&self.attention, memory) else {
             panic!("this wiring has attention");
         };
@@ -181,14 +182,14 @@ impl<S: Score> RecurrentEncoderDecoder<S> {
         (attended.context.squeeze_dim::<2>(1), attended.weights.squeeze_dim::<2>(1))
     }
 
-    /// One token more a row: what the output layer reads, and the attention's weights.
+    /// One step of one token a row: the output layer's input, and the attention's weights.
     ///
     /// # Shapes
     /// - `x`: `[rows, d_embedding]`; returns `[rows, d_readout]` and `[rows, longest source]`
-    pub(super) fn advance(&self, x: Tensor<2>, running: &mut Running) -> (Tensor<2>, Option<Tensor<2>>) {
+    pub(super) fn advance(&self, x: Tensor<2>, running: &mut DecoderState) -> (Tensor<2>, Option<Tensor<2>>) {
         let beside = |x: Tensor<2>, more: Tensor<2>| Tensor::cat(vec![x, more], 1);
         if self.wiring == Wiring::Bahdanau {
-            let (context, weights) = self.ask(running.layers[0].hidden.clone(), running.memory.as_ref());
+            let (context, weights) = self.attend(running.layers[0].hidden.clone(), running.memory.as_ref());
             let state =
                 self.step_layers(x.clone(), &mut running.layers, |below| beside(below, context.clone()));
             return (self.read_out(state, Some(context), Some(x)), Some(weights));
@@ -201,7 +202,7 @@ impl<S: Score> RecurrentEncoderDecoder<S> {
         if self.wiring == Wiring::None {
             return (self.read_out(state, None, None), None);
         }
-        let (context, weights) = self.ask(state.clone(), running.memory.as_ref());
+        let (context, weights) = self.attend(state.clone(), running.memory.as_ref());
         let read = self.read_out(state, Some(context), None);
         if self.wiring == Wiring::LuongInputFeeding {
             running.fed = Some(read.clone());
@@ -209,7 +210,7 @@ impl<S: Score> RecurrentEncoderDecoder<S> {
         (read, Some(weights))
     }
 
-    /// One step of all layers; `input` makes a layer's input of what is below it.
+    /// One step of all layers; `input` makes a layer's input from the output of the layer below.
     fn step_layers(
         &self,
         x: Tensor<2>,
@@ -227,7 +228,7 @@ impl<S: Score> RecurrentEncoderDecoder<S> {
         below
     }
 
-    /// What the output layer reads at each target token, `[n_target_tokens, d_readout]`.
+    /// The output layer's input at each target token, `[n_target_tokens, d_readout]`.
     pub(super) fn teach(&self, source: &Sequences, target: &Sequences, device: &Device) -> Tensor<2> {
         assert_eq!(source.len(), target.len(), "as many sources as targets");
         let additive = self.attention.as_ref().and_then(Score::as_additive);
@@ -240,9 +241,9 @@ impl<S: Score> RecurrentEncoderDecoder<S> {
         }
     }
 
-    /// Where no step needs what the one before got from the memory: each layer runs over all of them.
+    /// If no step needs the previous step's context: each layer runs over all time steps.
     fn teach_at_once(&self, source: &Sequences, target: &Sequences, device: &Device) -> Tensor<2> {
-        let Running { layers, memory, .. } = self.encode(source, device);
+        let DecoderState { layers, memory, .. } = self.encode(source, device);
         let packing = target.packing();
         let x = self.embed(target.ids(), device);
         let states = self.run_layers(0, x, &packing, layers, |below| below);
@@ -253,7 +254,7 @@ impl<S: Score> RecurrentEncoderDecoder<S> {
         self.read_out(states, context, None)
     }
 
-    /// Where each step attends with the state before it by an additive score: the lowest layer is one operation.
+    /// If each step's query is the previous state, with an additive score: the lowest layer is one operation.
     fn teach_attentive(
         &self,
         score: &AdditiveScore,
@@ -290,7 +291,7 @@ impl<S: Score> RecurrentEncoderDecoder<S> {
         self.read_out(state, Some(context), Some(x))
     }
 
-    /// The layers from the number `first` on, over all time steps.
+    /// The layers from `first` on, over all time steps.
     fn run_layers(
         &self,
         first: usize,
@@ -309,7 +310,7 @@ impl<S: Score> RecurrentEncoderDecoder<S> {
         below
     }
 
-    /// Where each step needs what the one before left.
+    /// If each step needs the previous step's results.
     fn teach_step_by_step(&self, source: &Sequences, target: &Sequences, device: &Device) -> Tensor<2> {
         let steps = TimeMajor::new(target, !ops::is_fused(device));
         let mut running = self.encode(&steps.ordered(source), device);
@@ -321,8 +322,8 @@ impl<S: Score> RecurrentEncoderDecoder<S> {
             let x = x.clone().narrow(0, start, *count);
             start += count;
             if self.wiring == Wiring::Bahdanau {
-                // The layers above the lowest one follow when all contexts are there.
-                let (context, _) = self.ask(running.layers[0].hidden.clone(), running.memory.as_ref());
+                // The layers above the lowest follow once all contexts are known.
+                let (context, _) = self.attend(running.layers[0].hidden.clone(), running.memory.as_ref());
                 let input = Tensor::cat(vec![x, context.clone()], 1);
                 let state = self.decoder[0].step(input, Some(running.layers[0].clone()));
                 reads.push(state.hidden.clone());

@@ -1,15 +1,15 @@
 use super::RecurrentEncoderDecoder;
-use super::model::Running;
+use super::model::DecoderState;
 use crate::Sequences;
 use crate::generate::{NextToken, StepOutput};
 use crate::scores::Score;
 use crate::seq2seq::{DecodeOptions, EncoderDecoder};
 use burn::tensor::{Device, Int, Tensor};
 
-/// What a [`RecurrentEncoderDecoder`] keeps between the tokens that it writes.
+/// The state of a [`RecurrentEncoderDecoder`] between decoding steps.
 #[derive(Debug, Clone)]
 pub struct RecurrentDecoding {
-    running: Running,
+    running: DecoderState,
     alignment: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Decoding step by step is teacher forcing, whatever the wiring; and what a user can set is checked.
+//! Decoding step by step equals teacher forcing for every wiring, and user settings are checked.
 
 use super::*;
 use crate::generate::NextToken;
@@ -11,7 +11,7 @@ use burn::tensor::{Device, Gradients, Tensor, TensorData, Tolerance};
 
 const WIRINGS: [Wiring; 4] = [Wiring::None, Wiring::Bahdanau, Wiring::Luong, Wiring::LuongInputFeeding];
 
-/// Every switch in some of them.
+/// Configurations that together use every switch.
 fn configs() -> Vec<RecurrentEncoderDecoderConfig> {
     let base = RecurrentEncoderDecoderConfig::new(23, 6, 8);
     let mut all = Vec::new();
@@ -120,7 +120,7 @@ fn rows_are_chosen_and_joined() {
         for (row, of) in [2, 0, 2].into_iter().enumerate() {
             close(found.clone().narrow(0, row, 1), expected.clone().narrow(0, of, 1));
         }
-        // The second sentence begins a token later than the first.
+        // The second sentence begins one token later than the first.
         let alone = |row: usize| [sources().iter().nth(row).unwrap()].into_iter().collect::<Sequences>();
         let mut joined = begin(&alone(1));
         model.step(&[2], &mut joined);
@@ -132,7 +132,7 @@ fn rows_are_chosen_and_joined() {
     }
 }
 
-/// Every parameter's gradient by its path.
+/// The gradient of every parameter by its path.
 struct Collected {
     grads: Gradients,
     path: Vec<String>,
@@ -187,7 +187,7 @@ fn what_does_not_fit_is_named() {
     let odd = RecurrentEncoderDecoderConfig { d_model: 7, ..base.clone() };
     assert_eq!(
         refused(odd),
-        "model configuration: `d_model` is 7, expected an even number: half of it a direction"
+        "model configuration: `d_model` is 7, expected an even number, half of it for each direction"
     );
     let copied =
         RecurrentEncoderDecoderConfig { bridge: BridgeKind::Copy, n_decoder_layers: 2, ..base.clone() };

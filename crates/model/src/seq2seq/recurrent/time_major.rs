@@ -1,23 +1,24 @@
-//! Target tokens step by step: all first tokens, all second ones, and so on.
+//! Target tokens in time-major order: all first tokens, all second ones, and so on.
 
 use crate::Sequences;
 use burn::tensor::{Device, Int, Tensor};
 use std::cmp::Reverse;
 
-/// In which order the tokens of a loop over time steps stand.
+/// The order of the tokens in a loop over time steps.
 pub(super) struct TimeMajor {
-    /// The sequences, the longest first.
+    /// The sequences, longest first.
     pub order: Vec<usize>,
-    /// How many of them each step has.
+    /// How many sequences each step has.
     pub counts: Vec<usize>,
-    /// The token of each place; where a sequence has ended, 0.
+    /// The token of each place; 0 after the end of a sequence.
     pub ids: Vec<i32>,
-    /// The place of each token in the sequences' own order.
+    /// The place of each token in the sequences' original order.
     places: Vec<i32>,
 }
 
 impl TimeMajor {
-    /// Steps of all sequences where `same` says so, so that shapes stay; of those that go on otherwise.
+    /// With `same`, every step has all sequences, so that shapes stay the same; otherwise only those that have not
+    /// ended.
     pub fn new(target: &Sequences, same: bool) -> Self {
         let lengths = target.lengths();
         let mut order: Vec<usize> = (0..lengths.len()).collect();
@@ -44,7 +45,7 @@ impl TimeMajor {
         Self { order, counts, ids, places }
     }
 
-    /// What belongs to the steps' tokens in the order of the sequences' own.
+    /// Puts values of the steps' tokens in the sequences' original order.
     pub fn in_token_order(&self, x: Tensor<2>) -> Tensor<2> {
         let places = Tensor::<1, Int>::from_data(self.places.as_slice(), &x.device());
         x.select(0, places)

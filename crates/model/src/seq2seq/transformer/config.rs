@@ -8,10 +8,10 @@ use crate::seq2seq::{SpecialTokens, TiedEmbeddings};
 use crate::{ModelError, ParamInit, Result};
 use serde::{Deserialize, Serialize};
 
-/// The shape of a Transformer that reads a source and writes a target.
+/// The configuration of a Transformer that reads a source and writes a target.
 ///
-/// [`base`](Self::base) and [`big`](Self::big) are the models of Vaswani et al. 2017, table 3; all else is said with the
-/// fields or the `with_…` methods.
+/// [`base`](Self::base) and [`big`](Self::big) are the models of Vaswani et al. 2017, table 3; fields or the `with_…`
+/// methods set everything else.
 ///
 /// ```
 /// # use burn::tensor::Device;
@@ -32,10 +32,10 @@ use serde::{Deserialize, Serialize};
 pub struct TransformerConfig {
     /// Pieces in the target's vocabulary, and in the source's unless that has [its own](Self::source_vocab_size).
     pub vocab_size: usize,
-    /// Pieces in the source's vocabulary if it is another one than the target's; none: one joint vocabulary.
+    /// Pieces in the source's vocabulary if it differs from the target's; none: one joint vocabulary.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_vocab_size: Option<usize>,
-    /// Which of the source's embeddings, the target's and the output layer are one table.
+    /// Which of source embeddings, target embeddings and output layer share a table.
     pub tied: TiedEmbeddings,
     /// Encoder layers.
     pub n_encoder_layers: usize,
@@ -49,7 +49,7 @@ pub struct TransformerConfig {
     pub d_ff: usize,
     /// The longest source and the longest target, in tokens.
     pub max_positions: usize,
-    /// How positions are told apart.
+    /// How positions are represented.
     pub positions: PositionsConfig,
     /// Dropout on the embeddings and on each sub-layer's output.
     pub dropout: f64,
@@ -71,13 +71,13 @@ pub struct TransformerConfig {
     pub embedding_norm: bool,
     /// The bias of the output layer.
     pub output_bias: OutputBias,
-    /// What the weights start from.
+    /// How the weights are initialised.
     pub initial: InitialWeights,
-    /// The ids of tokens that mean something.
+    /// The ids of special tokens.
     pub tokens: SpecialTokens,
 }
 
-/// How positions are told apart. Encoder and decoder have the same kind.
+/// How positions are represented, in the encoder and in the decoder.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 #[non_exhaustive]
@@ -88,30 +88,32 @@ pub enum PositionsConfig {
         #[serde(default)]
         order: SinusoidOrder,
     },
-    /// A [learned table](crate::blocks::LearnedPositions) each, added to the embeddings.
+    /// [Learned tables](crate::blocks::LearnedPositions), one for the encoder and one for the decoder, added to the
+    /// embeddings.
     Learned {
-        /// Rows of the table before the first token's: 2 in BART.
+        /// Unused rows at the start of the table: 2 in BART.
         #[serde(default)]
         offset: usize,
     },
-    /// Vectors of distances in each layer's self-attention (Shaw et al. 2018), see
+    /// Learned vectors for distances in each layer's self-attention (Shaw et al. 2018), see
     /// [`RelativePositions`](crate::blocks::RelativePositions).
     Relative {
-        /// The greatest distance with a vector of its own; 16 in the paper's base model.
+        /// The greatest distance with its own vector; 16 in the paper's base model.
         max_distance: usize,
-        /// Whether values have vectors as well as keys, as in the paper.
+        /// Whether there are vectors for values as well as for keys, as in the paper.
         #[serde(default = "yes")]
         values: bool,
     },
-    /// Scores of self-attention that fall with the distance (Press et al. 2022). An encoder's keys on both sides count alike.
+    /// Scores of self-attention that decrease with the distance (Press et al. 2022). In the encoder, distances in both
+    /// directions count alike.
     Alibi,
     /// Rotary positions in self-attention (Su et al. 2021).
     Rotary {
-        /// Pair `i` of a head's `d / 2` is turned by `theta^(−2i/d)` a position.
+        /// Pair `i` of a head's `d / 2` is rotated by `theta^(−2i/d)` radians a position.
         #[serde(default = "theta")]
         theta: f64,
     },
-    /// None at all.
+    /// No positions at all.
     None,
 }
 
@@ -124,7 +126,7 @@ fn theta() -> f64 {
 }
 
 impl PositionsConfig {
-    /// The rotary positions, if these are such.
+    /// The rotary positions, if they are of this kind.
     fn rotary(self) -> Option<RotaryConfig> {
         match self {
             Self::Rotary { theta } => Some(RotaryConfig { theta, ..RotaryConfig::default() }),
@@ -133,30 +135,30 @@ impl PositionsConfig {
     }
 }
 
-/// The bias of the output layer, one number a piece of the target's vocabulary.
+/// The bias of the output layer, with one number for each piece of the target's vocabulary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum OutputBias {
-    /// There is none.
+    /// No bias.
     #[default]
     None,
-    /// There is one that training leaves as it is: `final_logits_bias` of transformers' Marian and BART, a buffer there.
+    /// A bias that is not trained: `final_logits_bias` in transformers' Marian and BART, a buffer there.
     Fixed,
-    /// It is trained.
+    /// A trained bias.
     Learned,
 }
 
-/// What the weights of linear maps and embeddings start from. Biases are zero at first, and so is the padding piece's
+/// How the weights of linear maps and embeddings are initialised. Biases start at zero, and so does the padding piece's
 /// embedding.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum InitialWeights {
     /// Xavier's uniform distribution for linear maps (Glorot & Bengio 2010), and a normal one with standard deviation
-    /// `1 / √d_model` for embeddings: those of tensor2tensor and fairseq.
+    /// `1 / √d_model` for embeddings, as in tensor2tensor and fairseq.
     Xavier,
-    /// Truncated normal: BART's and Marian's in transformers, and BERT's, but for the truncation.
+    /// A truncated normal distribution, as in BERT. transformers' BART and Marian use the same without truncation.
     Normal {
         /// The standard deviation before truncation.
         std: f64,
@@ -164,8 +166,8 @@ pub enum InitialWeights {
 }
 
 impl TransformerConfig {
-    /// `n_layers` encoder and as many decoder layers of width `d_model`, with heads of 64 features, `d_ff = 4 · d_model`,
-    /// and all else as in [`base`](Self::base).
+    /// A model of `n_layers` encoder layers, as many decoder layers, width `d_model`, heads of 64 features and `d_ff =
+    /// 4 · d_model`; everything else is as in [`base`](Self::base).
     pub fn new(vocab_size: usize, n_layers: usize, d_model: usize) -> Self {
         Self {
             vocab_size,
@@ -193,8 +195,8 @@ impl TransformerConfig {
         }
     }
 
-    /// The paper's base model: 6 layers of 512, `d_ff` = 2,048, 8 heads, dropout 0.1 (Vaswani et al. 2017, table 3). Sines
-    /// stand before cosines, as in the authors' own code.
+    /// The paper's base model: 6 layers of 512, `d_ff` = 2,048, 8 heads, dropout 0.1 (Vaswani et al. 2017, table 3).
+    /// Sines precede cosines, as in the authors' own code.
     pub fn base(vocab_size: usize) -> Self {
         Self::new(vocab_size, 6, 512)
     }
@@ -216,25 +218,25 @@ impl TransformerConfig {
         }
     }
 
-    /// Other numbers of layers.
+    /// Sets the numbers of layers.
     pub fn with_layers(mut self, n_encoder_layers: usize, n_decoder_layers: usize) -> Self {
         (self.n_encoder_layers, self.n_decoder_layers) = (n_encoder_layers, n_decoder_layers);
         self
     }
 
-    /// Another number of heads.
+    /// Sets the number of heads.
     pub fn with_heads(mut self, n_heads: usize) -> Self {
         self.n_heads = n_heads;
         self
     }
 
-    /// Another width of the feed-forward networks.
+    /// Sets the width of the feed-forward networks.
     pub fn with_d_ff(mut self, d_ff: usize) -> Self {
         self.d_ff = d_ff;
         self
     }
 
-    /// A source vocabulary of its own. Source and target then have a table each.
+    /// Sets a separate source vocabulary. Source and target then have separate tables.
     pub fn with_source_vocab(mut self, source_vocab_size: usize) -> Self {
         self.source_vocab_size = Some(source_vocab_size);
         self.tied = match self.tied.joins_output() {
@@ -244,61 +246,61 @@ impl TransformerConfig {
         self
     }
 
-    /// Which embeddings are one table.
+    /// Sets which embeddings share a table.
     pub fn with_tied(mut self, tied: TiedEmbeddings) -> Self {
         self.tied = tied;
         self
     }
 
-    /// Another kind of positions.
+    /// Sets the kind of positions.
     pub fn with_positions(mut self, positions: PositionsConfig) -> Self {
         self.positions = positions;
         self
     }
 
-    /// Another greatest length.
+    /// Sets the maximum length.
     pub fn with_max_positions(mut self, max_positions: usize) -> Self {
         self.max_positions = max_positions;
         self
     }
 
-    /// Dropout on the embeddings and on each sub-layer's output.
+    /// Sets the dropout on the embeddings and on each sub-layer's output.
     pub fn with_dropout(mut self, dropout: f64) -> Self {
         self.dropout = dropout;
         self
     }
 
-    /// Dropout on the attention probabilities, and after the non-linearity of the feed-forward networks.
+    /// Sets the dropout on the attention probabilities and after the non-linearity of the feed-forward networks.
     pub fn with_inner_dropouts(mut self, attention_dropout: f64, activation_dropout: f64) -> Self {
         (self.attention_dropout, self.activation_dropout) = (attention_dropout, activation_dropout);
         self
     }
 
-    /// Another non-linearity.
+    /// Sets the non-linearity.
     pub fn with_activation(mut self, activation: Activation) -> Self {
         self.activation = activation;
         self
     }
 
-    /// Where the layers normalise; pre-norm stacks end with a normalisation, post-norm stacks do not.
+    /// Sets where the layers normalise; pre-norm stacks end with a normalisation, post-norm stacks do not.
     pub fn with_norm(mut self, norm: NormPlacement) -> Self {
         (self.norm, self.final_norms) = (norm, norm == NormPlacement::Pre);
         self
     }
 
-    /// Another bias of the output layer.
+    /// Sets the bias of the output layer.
     pub fn with_output_bias(mut self, output_bias: OutputBias) -> Self {
         self.output_bias = output_bias;
         self
     }
 
-    /// Other initial weights.
+    /// Sets the initialisation.
     pub fn with_initial(mut self, initial: InitialWeights) -> Self {
         self.initial = initial;
         self
     }
 
-    /// The ids of special tokens.
+    /// Sets the ids of special tokens.
     pub fn with_tokens(mut self, tokens: SpecialTokens) -> Self {
         self.tokens = tokens;
         self
@@ -309,10 +311,10 @@ impl TransformerConfig {
         self.source_vocab_size.unwrap_or(self.vocab_size)
     }
 
-    /// Whether the values fit together.
+    /// Checks that the values fit together.
     ///
     /// # Errors
-    /// [`ModelError::Setting`] with the field that does not do.
+    /// [`ModelError::Setting`] with the invalid field.
     pub fn validate(&self) -> Result<()> {
         let refuse = |key, found: String, expected: String| Err(ModelError::Setting { key, found, expected });
         let sizes = [
@@ -326,7 +328,7 @@ impl TransformerConfig {
             ("max_positions", self.max_positions),
         ];
         for (name, size) in sizes {
-            // Far beyond any model, and small enough to compute with.
+            // Far larger than any model, and small enough not to overflow.
             let most = if name.ends_with("layers") { 10_000 } else { i32::MAX as usize };
             if size == 0 {
                 return refuse(name, "0".into(), "at least 1".into());
@@ -340,7 +342,7 @@ impl TransformerConfig {
             return refuse("n_heads", self.n_heads.to_string(), expected);
         }
         if self.tied.joins_source() && self.source_vocab_size.is_some() {
-            let expected = "one without the source: it has a vocabulary of its own".into();
+            let expected = "a setting that does not tie the source, which has a separate vocabulary".into();
             return refuse("tied", format!("{:?}", self.tied), expected);
         }
         const MOST: usize = i32::MAX as usize / 4;
@@ -473,7 +475,7 @@ impl TransformerConfig {
         }
     }
 
-    /// A table of embeddings, in which the padding piece has zeros.
+    /// An embedding table in which the padding piece's row is zero.
     fn table(&self, n: usize, init: &mut ParamInit) -> Embedding {
         let (d, pad, std) = (self.d_model, self.tokens.pad, self.table_std());
         let mut place = 0;
@@ -486,12 +488,12 @@ impl TransformerConfig {
         Embedding { weight }
     }
 
-    /// An attention to other sequences, which has no positions.
+    /// Attention to other sequences, which has no positions.
     fn cross_attention(&self) -> MultiHeadAttentionConfig {
         MultiHeadAttentionConfig::new(self.d_model, self.n_heads).with_dropout(self.attention_dropout)
     }
 
-    /// Self-attention; `rotary` is one for all layers, which share its tables.
+    /// Self-attention; all layers share `rotary` and its tables.
     fn attention(&self, rotary: Option<&Rotary>) -> MultiHeadAttentionConfig {
         let attention = self.cross_attention();
         match (self.positions, rotary) {
@@ -559,7 +561,7 @@ mod tests {
             (config.clone().with_dropout(1.0), "`dropout` is 1, expected 0 or more and below 1"),
             (
                 config.clone().with_source_vocab(50).with_tied(TiedEmbeddings::All),
-                "`tied` is All, expected one without the source: it has a vocabulary of its own",
+                "`tied` is All, expected a setting that does not tie the source, which has a separate vocabulary",
             ),
             (
                 config.clone().with_tokens(SpecialTokens::new(1, 100)),
@@ -597,7 +599,7 @@ mod tests {
             let shapes = weights::shapes(&model);
             let found = shapes.iter().filter(|(_, shape)| shape.contains(&40)).count();
             assert_eq!(found, tables, "{tied:?}");
-            // The padding piece begins at zero.
+            // The padding piece's embedding starts at zero.
             let row = model.target_embeddings.weight.val().narrow(0, 1, 1);
             assert_eq!(row.abs().sum().into_scalar::<f32>(), 0.0);
         }

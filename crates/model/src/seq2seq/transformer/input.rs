@@ -5,15 +5,15 @@ use crate::{ParamInit, ops};
 use burn::module::Module;
 use burn::tensor::{Bool, Int, Tensor};
 
-/// What makes the states of an encoder or a decoder of tokens: their embeddings, scaled or not, with positions added to
-/// them, normalised or not, and dropout (Vaswani et al. 2017, §3.4, §3.5 and §5.4).
+/// Makes the input states of an encoder or a decoder from tokens: embeddings, scaled or not, with positions added,
+/// normalised or not, and dropout (Vaswani et al. 2017, §3.4, §3.5 and §5.4).
 ///
-/// The table of embeddings is handed in, for encoder, decoder and output layer may share it.
+/// The embedding table is an argument, because encoder, decoder and output layer may share it.
 #[derive(Module, Debug)]
 pub struct StackInput {
-    /// The table of positions, `[offset + max_positions, d_model]`, if positions are learned.
+    /// The position table, `[offset + max_positions, d_model]`, if positions are learned.
     pub positions: Option<LearnedPositions>,
-    /// Over the sum, in BART.
+    /// The normalisation of the sum, in BART.
     pub norm: Option<LayerNorm>,
     sinusoids: Option<SinusoidalPositions>,
     scale: f64,
@@ -21,7 +21,7 @@ pub struct StackInput {
 }
 
 impl StackInput {
-    /// A new one for `config`.
+    /// A new input for `config`.
     pub fn new(config: &TransformerConfig, init: &mut ParamInit) -> Self {
         let d = config.d_model;
         let (mut positions, mut sinusoids) = (None, None);
@@ -32,7 +32,7 @@ impl StackInput {
             PositionsConfig::Learned { offset } => {
                 positions = Some(LearnedPositions::with_offset(config.max_positions, offset, d, init));
             }
-            // The attention knows positions itself, or nobody does.
+            // The attention handles positions itself, or there are none.
             _ => {}
         }
         Self {
@@ -44,15 +44,14 @@ impl StackInput {
         }
     }
 
-    /// The states of tokens that stand from position 0 on: a sequence a row, or packed.
+    /// The states of tokens whose positions start at 0: one sequence a row, or packed.
     ///
     /// # Shapes
-    /// - `ids`: `[batch, len]`, or `[1, n_tokens]` if `packing` says so; returns `[batch, len, d_model]`
-    /// - `padding`: the same, `true` where an id is the padding piece's and so its embedding is not trained; none if there
-    ///   is no such
+    /// - `ids`: `[batch, len]`, or `[1, n_tokens]` if `packing` is given; returns `[batch, len, d_model]`
+    /// - `padding`: the same shape, `true` for the padding piece, whose embedding is not trained; none if there is none
     ///
     /// # Panics
-    /// If a position is beyond what the encoding covers.
+    /// If a position exceeds what the encoding covers.
     pub fn forward(
         &self,
         table: &Embedding,
@@ -78,13 +77,13 @@ impl StackInput {
         self.finished(sum)
     }
 
-    /// The states of one token a row, each at a position of its own.
+    /// The states of one token a row, each at its own position.
     ///
     /// # Shapes
     /// - `ids`: `[1, rows]`; `positions`: `rows`; returns `[1, rows, d_model]`
     ///
     /// # Panics
-    /// If a position is beyond what the encoding covers.
+    /// If a position exceeds what the encoding covers.
     pub fn forward_at(&self, table: &Embedding, ids: Tensor<2, Int>, positions: &[usize]) -> Tensor<3> {
         let scaled = self.scaled(table.forward(ids));
         let sum = match (&self.positions, &self.sinusoids) {

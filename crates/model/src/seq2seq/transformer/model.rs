@@ -11,41 +11,41 @@ use burn::tensor::{Bool, Device, Int, Tensor};
 
 /// The Transformer of Vaswani et al. 2017: an encoder, a decoder, and an output layer over the target's vocabulary.
 ///
-/// [`EncoderDecoder`] is how it is trained, and [`NextToken`](crate::generate::NextToken) how it writes.
+/// It is trained through [`EncoderDecoder`] and decodes through [`NextToken`](crate::generate::NextToken).
 #[derive(Module, Debug)]
 pub struct Transformer {
-    /// `[source vocabulary, d_model]`; none if the target's table is the source's too.
+    /// Source embeddings, `[source vocabulary, d_model]`; none if they are the target's.
     pub source_embeddings: Option<Embedding>,
-    /// `[vocab_size, d_model]`; also the output layer's matrix unless that has its own.
+    /// Target embeddings, `[vocab_size, d_model]`; also the output layer's matrix unless it has its own.
     pub target_embeddings: Embedding,
-    /// From the source's tokens to states.
+    /// Makes the encoder's input of source tokens.
     pub encoder_input: StackInput,
-    /// Over the source.
+    /// The encoder.
     pub encoder: Encoder<MultiHeadAttention>,
-    /// From the target's tokens to states.
+    /// Makes the decoder's input of target tokens.
     pub decoder_input: StackInput,
-    /// Over the target, left to right, and the source.
+    /// The decoder, left to right.
     pub decoder: Decoder<MultiHeadAttention>,
-    /// `[d_model, vocab_size]`; none if it is the target's embeddings.
+    /// The output layer's matrix, `[d_model, vocab_size]`; none if it is the target's embeddings.
     pub output: Option<Linear>,
-    /// `[1, vocab_size]`
+    /// The output layer's bias, `[1, vocab_size]`.
     pub output_bias: Option<Param<Tensor<2>>>,
-    /// The output layer's matrix for inference, once the weights are packed or in 8 bits.
+    /// The output layer's matrix for inference, if the weights are packed or quantised to 8 bits.
     #[module(skip)]
     pub(super) projection: Option<InferenceWeight>,
     #[module(skip)]
     pub(super) config: TransformerConfig,
 }
 
-/// Sequences as a stack takes them: packed into one row, or padded to a rectangle.
+/// Sequences as the layers take them: packed into one row, or padded to a rectangle.
 pub(super) struct Batch {
     /// `[1, n_tokens]` or `[sequences, longest]`
     pub ids: Tensor<2, Int>,
-    /// Which tokens make a sequence, if all are in one row.
+    /// The lengths of the sequences, if they are packed into one row.
     pub packing: Option<Packing>,
-    /// `[sequences, longest]`, `true` where a place is filled up; none if packed or without padding.
+    /// `[sequences, longest]`, `true` = padding; none if the sequences are packed or of one length.
     pub pad_mask: Option<Tensor<2, Bool>>,
-    /// The same shape as `ids`, `true` where a token is the padding piece; none if there is no such.
+    /// The same shape as `ids`, `true` where a token is the padding piece; none if no token is.
     pub padding: Option<Tensor<2, Bool>>,
 }
 
@@ -62,7 +62,7 @@ impl Batch {
         Self { padding: padding(&ids), ids, packing: None, pad_mask }
     }
 
-    /// What tokens of these sequences may look at, as keys.
+    /// The mask under which tokens of these sequences are keys.
     fn mask(&self) -> AttentionMask {
         let mut mask = AttentionMask::default();
         (mask.packing, mask.pad_mask) = (self.packing.clone(), self.pad_mask.clone());
@@ -71,7 +71,7 @@ impl Batch {
 }
 
 impl Transformer {
-    /// What it was made from.
+    /// The sequences that the batch was made from.
     pub fn config(&self) -> &TransformerConfig {
         &self.config
     }
@@ -88,7 +88,7 @@ impl Transformer {
         tokens_of(self.encode_batch(&batch), &batch, source)
     }
 
-    /// Whether packed sequences are worked on as they are, on this device, and so are faster than padded ones.
+    /// Whether packed sequences are processed without padding on this device, which is then faster.
     pub fn takes_packed(&self) -> bool {
         let encoder = self.encoder.layers.iter().map(|layer| &layer.attention);
         let decoder = self.decoder.layers.iter().flat_map(|layer| [&layer.attention, &layer.cross_attention]);
@@ -103,14 +103,14 @@ impl Transformer {
         encoder.chain(decoder).collect()
     }
 
-    /// Lets the linear maps of all layers and the output layer multiply in 8 bits from now on: for inference only.
+    /// Quantises the linear maps of all layers and the output layer to 8 bits, for inference only.
     pub fn quantize_int8(&mut self) {
         self.linears_mut().into_iter().for_each(|(_, linear)| linear.quantize_int8());
         self.projection = Some(InferenceWeight::int8(self.output_matrix()));
     }
 
-    /// Lays the weights of all layers' linear maps out for the products to come: for inference only, with as much memory
-    /// again as they take (half of it in bf16).
+    /// Packs the weights of all layers' linear maps for matrix products, for inference only. It takes as much memory
+    /// again as the weights (half of it in bf16).
     pub fn pack_weights(&mut self) {
         self.linears_mut().into_iter().for_each(|(_, linear)| linear.pack());
         self.projection = Some(InferenceWeight::packed(self.output_matrix()));
@@ -135,7 +135,7 @@ impl Transformer {
         assert!(longest <= most, "a {what} of {longest} tokens, but the model has {most} positions");
     }
 
-    /// `[batch, len, d_model]`, packed or padded as the batch is.
+    /// Decoder states, `[batch, len, d_model]`, packed or padded like the batch.
     pub(super) fn encode_batch(&self, batch: &Batch) -> Tensor<3> {
         let table = self.source_embeddings.as_ref().unwrap_or(&self.target_embeddings);
         let Batch { ids, packing, padding, .. } = batch;
@@ -177,7 +177,7 @@ impl EncoderDecoder for Transformer {
         if memory_mask.packing.is_some() {
             memory_mask = memory_mask.with_queries(Queries::Counts(target.lengths().into()));
         }
-        // What is filled up stands behind all tokens, which therefore do not see it.
+        // Padding comes after all tokens, so no token sees it.
         let mut mask = to.mask().with_causal();
         mask.pad_mask = None;
         let decoded = self.decoder.forward(x, &mask, Some(memory), &memory_mask, None, false);
@@ -198,7 +198,7 @@ impl EncoderDecoder for Transformer {
     }
 }
 
-/// The states of tokens alone, `[n_tokens, d_model]`, of packed or padded states.
+/// Selects the states of tokens, `[n_tokens, d_model]`, from packed or padded states.
 fn tokens_of(states: Tensor<3>, batch: &Batch, sequences: &Sequences) -> Tensor<2> {
     let device = states.device();
     let states = states.flatten::<2>(0, 1);

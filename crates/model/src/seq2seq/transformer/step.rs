@@ -1,4 +1,4 @@
-//! Decoding: one token more a row.
+//! Decoding: one token a row in each step.
 
 use super::Transformer;
 use crate::blocks::LayerCache;
@@ -6,18 +6,17 @@ use crate::generate::{NextToken, StepOutput};
 use crate::seq2seq::DecodeOptions;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 
-/// What a [`Transformer`] keeps of the rows that it writes: keys and values of the sources, computed once, and of the tokens
-/// so far.
+/// The decoding state of a [`Transformer`]: keys and values of the sources, computed once, and of the tokens so far.
 #[derive(Debug, Clone)]
 pub struct TransformerState {
-    /// One of each decoder layer; at least one.
+    /// One cache for each decoder layer; at least one.
     caches: Vec<LayerCache>,
     options: DecodeOptions,
     device: Device,
 }
 
 impl TransformerState {
-    /// Rows without a token, of sources whose keys and values the `caches` have.
+    /// Rows without tokens, for sources whose keys and values are in `caches`.
     pub(super) fn new(caches: Vec<LayerCache>, options: DecodeOptions, device: &Device) -> Self {
         Self { caches, options, device: device.clone() }
     }
@@ -27,14 +26,14 @@ impl NextToken for Transformer {
     type State = TransformerState;
 
     /// # Panics
-    /// If there are not as many tokens as rows, or a row is longer than the model's positions.
+    /// If the number of tokens is not that of the rows, or a row is longer than the model's positions.
     fn step(&self, tokens: &[i32], state: &mut TransformerState) -> StepOutput {
         let LayerCache { own, memory } = &state.caches[0];
         let (positions, most) = (own.lengths(), self.config.max_positions);
         assert_eq!(tokens.len(), positions.len(), "a token for each row");
         let is_full = positions.iter().any(|position| *position >= most);
         assert!(!is_full, "a row has {most} tokens, as many as the model has positions");
-        // All rows are packed: one new token each.
+        // All rows are packed, with one new token each.
         let (mask, memory_mask) = (own.step_mask(), memory.step_mask());
         let ids = TensorData::new(tokens.to_vec(), [1, tokens.len()]);
         let ids = Tensor::<2, Int>::from_data(ids, &state.device);

@@ -1,4 +1,4 @@
-//! What must hold for every configuration, on fused and on composed operations.
+//! Properties of every configuration, with fused and with composed operations.
 
 use super::*;
 use crate::blocks::{Activation, NormPlacement, SinusoidOrder};
@@ -25,7 +25,7 @@ fn small() -> TransformerConfig {
         .with_initial(InitialWeights::Normal { std: 0.3 })
 }
 
-/// One configuration of each kind of positions, and of each switch.
+/// A configuration for each kind of positions and each switch.
 pub(super) fn configs() -> Vec<(&'static str, TransformerConfig)> {
     let sinusoidal = |order| PositionsConfig::Sinusoidal { order };
     let mut bart = small()
@@ -63,7 +63,7 @@ fn targets() -> Sequences {
 }
 
 fn close(what: &str, found: &TensorData, expected: &TensorData, tolerance: f32) {
-    // The keys' biases shift a whole row of scores: their gradients are rounding noise.
+    // The keys' biases shift whole rows of scores: their gradients are rounding noise.
     let scale = expected.iter::<f32>().fold(1e-1, |most: f32, x| most.max(x.abs()));
     assert_eq!(found.shape(), expected.shape(), "{what}");
     for (found, expected) in found.iter::<f32>().zip(expected.iter::<f32>()) {
@@ -82,7 +82,7 @@ impl ModuleVisitor for Gradients {
     }
 }
 
-/// The logits, and the gradients of all parameters of a loss that weighs each logit.
+/// The logits, and the gradients of all parameters of a loss that weights each logit.
 fn results(
     model: &Transformer,
     source: &Sequences,
@@ -209,7 +209,7 @@ fn rows_are_reordered_repeated_and_left_out() {
     for device in devices().map(Device::inner) {
         let model = model(&small(), &device);
         for first in [0, 2] {
-            // Rows are selected before the first step, and after some.
+            // Rows are selected before the first step and after some steps.
             let mut state = model.begin(&sources(), DecodeOptions::default().with_alignment(), &device);
             let written = [[2, 20], [2, 21], [2, 22]];
             for step in 0..first {
@@ -232,7 +232,7 @@ fn rows_are_reordered_repeated_and_left_out() {
             for sum in alignment.clone().sum_dim(1).into_data().iter::<f32>() {
                 assert!((sum - 1.0).abs() < 1e-5);
             }
-            // Nothing of the second source's row beyond its end.
+            // Nothing beyond the end of the second source's row.
             let beyond = alignment.slice([1..3, 5..7]).abs().max().into_scalar::<f32>();
             assert!(beyond < 1e-6, "{beyond}");
             let all: Vec<&[i32]> = sources_of(&rows);
@@ -279,7 +279,7 @@ fn rows_join_others_at_any_time() {
                 let found = output.logits.clone().narrow(0, row, 1);
                 close(name, &found.into_data(), &expected.into_data(), 1e-5);
             }
-            // Those that are left are shorter than those that were there.
+            // The remaining rows are shorter than the removed ones.
             model.select(&mut later, &[2, 0]);
             let output = model.step(&[27, 28], &mut later);
             let to: Sequences = [&[2, 26, 27][..], &[2, 24, 28]].into_iter().collect();

@@ -1,9 +1,9 @@
-//! One sequence's lattice of tags: its sums and its best path, on the host and in 64 bits.
+//! One sequence's lattice of tags: sums over paths and the best path, on the host in 64 bits.
 
 use super::TagRules;
 
-/// The score of what the rules forbid. Finite, so that a gold path that breaks them has a finite loss; beyond
-/// what emissions make up for.
+/// The score of a transition that the rules forbid. It is finite, so that the loss of a gold path that breaks the rules
+/// is finite, but far larger than emissions could make up for.
 const FORBIDDEN: f64 = -10_000.0;
 
 /// The scores that all sequences share.
@@ -17,13 +17,13 @@ pub(super) struct Scores {
     arrivals: Vec<f64>,
 }
 
-/// What a sequence has on average over all paths, weighed by their probabilities.
+/// Expectations over all paths of a sequence, weighted by their probabilities.
 pub(super) struct Expectations {
     /// `log Σ exp(score)` over all paths.
     pub log_partition: f64,
     /// The probability of each tag at each token, `[len, n_tags]`.
     pub tags: Vec<f64>,
-    /// How often each tag follows each other, `[from, to]`.
+    /// How often each tag is expected to follow each other tag, `[from, to]`.
     pub pairs: Vec<f64>,
 }
 
@@ -54,7 +54,7 @@ impl Scores {
         emissions.chunks_exact(self.n_tags)
     }
 
-    /// The score of one path; 0 of an empty one.
+    /// The score of one path; 0 for an empty path.
     pub fn path(&self, emissions: &[f32], tags: &[usize]) -> f64 {
         let (Some(first), Some(last)) = (tags.first(), tags.last()) else {
             return 0.0;
@@ -64,8 +64,8 @@ impl Scores {
         self.start[*first] + emitted + moved + self.end[*last]
     }
 
-    /// For each token and tag the log of the sum over all paths that end there, `[len, n_tags]`:
-    /// `α_t(j) = e_t(j) + log Σ_i exp(α_{t−1}(i) + T(i, j))`.
+    /// For each token and tag, the log of the sum over all paths that end there, `[len, n_tags]`: `α_t(j) = e_t(j) +
+    /// log Σ_i exp(α_{t−1}(i) + T(i, j))`.
     fn forward(&self, emissions: &[f32]) -> Vec<f64> {
         let n = self.n_tags;
         let mut alpha = vec![0.0; emissions.len()];
@@ -95,18 +95,18 @@ impl Scores {
         log_sum_exp(&ends)
     }
 
-    /// `log Σ exp(score)` over all paths; 0 of an empty sequence, which has one.
+    /// `log Σ exp(score)` over all paths; 0 for an empty sequence, whose only path is empty.
     pub fn log_partition(&self, emissions: &[f32]) -> f64 {
         self.log_partition_of(&self.forward(emissions))
     }
 
-    /// The forward-backward algorithm: the gradient of the log partition in all scores.
+    /// The forward–backward algorithm, which gives the gradient of the log partition with respect to all scores.
     pub fn expectations(&self, emissions: &[f32]) -> Expectations {
         let n = self.n_tags;
         let alpha = self.forward(emissions);
         let log_partition = self.log_partition_of(&alpha);
         let (mut tags, mut pairs) = (vec![0.0; alpha.len()], vec![0.0; n * n]);
-        // `β_t(i)`, the log of the sum over all ways on from here.
+        // `β_t(i)`, the log of the sum over all paths onwards from here.
         let mut beta = self.end.clone();
         let (mut onward, mut parts) = (vec![0.0; n], vec![0.0; n]);
         for t in (0..alpha.len() / n.max(1)).rev() {
@@ -133,7 +133,7 @@ impl Scores {
         Expectations { log_partition, tags, pairs }
     }
 
-    /// The best path, by Viterbi's algorithm; of equal ones that of the lower tags.
+    /// The best path, by Viterbi's algorithm; among equal ones, that of the lower tags.
     pub fn best(&self, emissions: &[f32]) -> Vec<usize> {
         let n = self.n_tags;
         let len = emissions.len() / n.max(1);
@@ -170,7 +170,7 @@ fn log_sum_exp(x: &[f64]) -> f64 {
     greatest + x.iter().map(|x| (x - greatest).exp()).sum::<f64>().ln()
 }
 
-/// The greatest number and its place; the first of several.
+/// The greatest number and its index; the first of several.
 fn first_greatest(x: impl Iterator<Item = f64>) -> (usize, f64) {
     x.enumerate().fold((0, f64::NEG_INFINITY), |best, (i, x)| if x > best.1 { (i, x) } else { best })
 }

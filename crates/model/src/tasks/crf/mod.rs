@@ -11,12 +11,12 @@ use burn::tensor::{IndexingUpdateOp, Int, Tensor, TensorData};
 use lattice::{Expectations, Scores};
 use rayon::prelude::*;
 
-/// A linear-chain conditional random field (Lafferty et al. 2001): of a sentence's tags `y` and emissions `e`,
-/// `log p(y) = start(y₁) + Σ e_t(y_t) + Σ T(y_{t−1}, y_t) + end(y_n) − log Z`.
+/// A linear-chain conditional random field (Lafferty et al. 2001). For a sentence's tags `y` and emissions `e`, `log
+/// p(y) = start(y₁) + Σ e_t(y_t) + Σ T(y_{t−1}, y_t) + end(y_n) − log Z`.
 ///
-/// The sums run on the host, sequence by sequence on all cores and in 64 bits: the chain has as many dependent
-/// steps as a sequence has tokens, each far too small for a device. The gradient is that of the
-/// forward-backward algorithm, expected minus observed counts.
+/// The sums run on the host in 64 bits, with the sequences spread over all cores: the chain has as many dependent steps
+/// as a sequence has tokens, each far too small for a device. The gradient comes from the forward–backward algorithm,
+/// as expected minus observed counts.
 #[derive(Module, Debug)]
 pub struct Crf {
     /// The score of one tag after another, `[from, to]`, `[n_tags, n_tags]`.
@@ -30,7 +30,7 @@ pub struct Crf {
 }
 
 impl Crf {
-    /// A new field over `n_tags` tags, in which any tag may follow any.
+    /// A new field over `n_tags` tags, in which any tag may follow any other.
     pub fn new(n_tags: usize, init: &mut ParamInit) -> Self {
         Self {
             transitions: init.truncated_normal([n_tags, n_tags]),
@@ -40,11 +40,11 @@ impl Crf {
         }
     }
 
-    /// What `rules` forbid scores 10,000 less from now on: no decoded sequence has it, and the likelihood
-    /// leaves nothing to it. A gold sequence that breaks the rules costs 10,000 nats: see [`TagRules::allow`].
+    /// Lowers the score of everything that `rules` forbid by 10,000, so that no decoded sequence has it and its
+    /// likelihood is zero in effect. A gold sequence that breaks the rules costs 10,000 nats: see [`TagRules::allow`].
     ///
     /// # Panics
-    /// If the rules are of another number of tags.
+    /// If the rules are for another number of tags.
     pub fn with_rules(mut self, rules: TagRules) -> Self {
         let [n_tags] = self.start.dims();
         assert_eq!(rules.n_tags(), n_tags, "the rules are of another number of tags");
@@ -52,14 +52,14 @@ impl Crf {
         self
     }
 
-    /// The negative log-likelihood of each sequence's tags, in nats; 0 of an empty one.
+    /// The negative log-likelihood of each sequence's tags, in nats; 0 for an empty sequence.
     ///
     /// # Shapes
-    /// - `emissions`: `[n_tokens, n_tags]`, one sequence after another without padding; `tags`: `n_tokens` of
-    ///   them; `lengths`: each sequence's tokens; returns `[sequences]`
+    /// - `emissions`: `[n_tokens, n_tags]`, one sequence after another without padding; `tags`: `n_tokens` of them;
+    ///   `lengths`: the number of tokens in each sequence; returns `[sequences]`
     ///
     /// # Panics
-    /// If the lengths' sum is not that of the tokens, or a tag is not below `n_tags`.
+    /// If the lengths do not add up to the number of tokens, or a tag is not below `n_tags`.
     pub fn loss(&self, emissions: Tensor<2>, tags: &[usize], lengths: &[usize]) -> Tensor<1> {
         let device = emissions.device();
         let [n_tokens, n_tags] = emissions.dims();
@@ -78,8 +78,8 @@ impl Crf {
             let values: Vec<f32> = gradients.iter().flat_map(of).map(|x| *x as f32).collect();
             Tensor::<2>::from_data(TensorData::new(values, shape), &device)
         };
-        // The gradients are known by now. A sum of scores times constants has them too; its value is taken
-        // away again, and the loss put in its place.
+        // The gradients are known by now. A sum of scores times constants has the same gradients; its value is
+        // subtracted again, and the loss added.
         let sequence_of = lengths.iter().enumerate().flat_map(|(i, len)| std::iter::repeat_n(i as i32, *len));
         let sequence_of: Vec<i32> = sequence_of.collect();
         let sequence_of = Tensor::<1, Int>::from_data(TensorData::new(sequence_of, [n_tokens]), &device);
@@ -106,10 +106,11 @@ impl Crf {
     /// The most probable tags of each sequence (Viterbi 1967).
     ///
     /// # Shapes
-    /// - `emissions`: `[n_tokens, n_tags]`, one sequence after another; `lengths`: each sequence's tokens
+    /// - `emissions`: `[n_tokens, n_tags]`, one sequence after another; `lengths`: the number of tokens in each
+    ///   sequence
     ///
     /// # Panics
-    /// If the lengths' sum is not that of the tokens.
+    /// If the lengths do not add up to the number of tokens.
     pub fn decode(&self, emissions: Tensor<2>, lengths: &[usize]) -> Vec<Vec<usize>> {
         let [_, n_tags] = emissions.dims();
         let (scores, values) = (self.scores(), floats(emissions));
@@ -122,7 +123,7 @@ impl Crf {
     /// - as [`decode`](Self::decode); returns `[n_tokens, n_tags]`, without a gradient
     ///
     /// # Panics
-    /// If the lengths' sum is not that of the tokens.
+    /// If the lengths do not add up to the number of tokens.
     pub fn marginals(&self, emissions: Tensor<2>, lengths: &[usize]) -> Tensor<2> {
         let device = emissions.device();
         let [n_tokens, n_tags] = emissions.dims();
@@ -139,7 +140,7 @@ impl Crf {
     }
 }
 
-/// One sequence's loss and its gradients: expected minus observed counts.
+/// One sequence's loss and its gradients, expected minus observed counts.
 struct Gradients {
     loss: f64,
     n_tags: usize,
@@ -147,7 +148,7 @@ struct Gradients {
     tags: Vec<f64>,
     /// `[n_tags, n_tags]`
     pairs: Vec<f64>,
-    /// As many zeros as there are tags, for a sequence without a first and a last one.
+    /// One zero for each tag, for an empty sequence.
     none: Vec<f64>,
 }
 
@@ -160,12 +161,12 @@ impl Gradients {
         Self { loss: log_partition - scores.path(rows, gold), n_tags, tags, pairs, none: vec![0.0; n_tags] }
     }
 
-    /// Of the start scores: that of the first token.
+    /// The gradient of the start scores: that of the first token.
     fn first(&self) -> &[f64] {
         self.tags.get(..self.n_tags).unwrap_or(&self.none)
     }
 
-    /// Of the end scores: that of the last token.
+    /// The gradient of the end scores: that of the last token.
     fn last(&self) -> &[f64] {
         self.tags.rchunks(self.n_tags.max(1)).next().unwrap_or(&self.none)
     }
@@ -175,7 +176,7 @@ fn floats<const D: usize>(x: Tensor<D>) -> Vec<f32> {
     x.into_data().iter::<f32>().collect()
 }
 
-/// Each sequence's part of a table with `width` numbers a token.
+/// Each sequence's part of a table with `width` numbers for each token.
 fn split<'a, T>(mut table: &'a [T], lengths: &[usize], width: usize) -> Vec<&'a [T]> {
     let n_tokens = lengths.iter().sum::<usize>();
     assert_eq!(n_tokens * width, table.len(), "the lengths' sum is not the number of tokens");
@@ -258,7 +259,7 @@ mod tests {
         let rules = || TagRules::new(3, pairs, [0, 1], 0..3);
         let (lengths, gold) = ([2, 0, 5, 1, 0], [1, 2, 0, 0, 1, 2, 1, 0]);
         let values = numbers(8 * 3, 0.9);
-        // The emissions and the transitions moved by as much along a direction.
+        // Emissions and transitions, moved by the same step along a direction.
         let setup = |step: f32, device: &Device| {
             let moved = |values: &[f32], phase: f32| -> Vec<f32> {
                 let direction = numbers(values.len(), phase);
@@ -312,7 +313,7 @@ mod tests {
         let marginals = crf.marginals(emissions.clone(), &lengths);
         let sums = marginals.sum_dim(1).into_data();
         sums.assert_approx_eq::<f32>(&TensorData::ones::<f32, _>([60, 1]), Tolerance::absolute(1e-5));
-        // Gold that breaks the rules has a great loss, but a finite one.
+        // Gold that breaks the rules has a large but finite loss.
         let breaking = crf.loss(emissions.narrow(0, 0, 2), &[0, 2], &[2]).into_scalar::<f32>();
         assert!((9_000.0..11_000.0).contains(&breaking), "{breaking}");
     }

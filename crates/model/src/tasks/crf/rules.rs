@@ -2,7 +2,7 @@
 ///
 /// ```
 /// # use cloze_model::tasks::TagRules;
-/// // O, B and I: I stands after B or I only.
+/// // O, B and I: I may follow only B and I.
 /// let pairs = [(0, 0), (0, 1), (1, 0), (1, 1), (1, 2), (2, 0), (2, 1), (2, 2)];
 /// let rules = TagRules::new(3, pairs, [0, 1], 0..3);
 /// assert!(rules.allow(&[0, 1, 2]));
@@ -41,7 +41,7 @@ impl TagRules {
         Self { begins: can_begin, follows, ends: can_end }
     }
 
-    /// How many tags there are.
+    /// The number of tags.
     pub fn n_tags(&self) -> usize {
         self.begins.len()
     }
@@ -51,7 +51,7 @@ impl TagRules {
         self.begins[tag]
     }
 
-    /// Whether `to` may stand after `from`.
+    /// Whether `to` may follow `from`.
     pub fn follows(&self, from: usize, to: usize) -> bool {
         self.follows[from * self.n_tags() + to]
     }
@@ -61,7 +61,7 @@ impl TagRules {
         self.ends[tag]
     }
 
-    /// Whether a whole sequence keeps to the rules; an empty one does.
+    /// Whether a whole sequence obeys the rules; an empty one does.
     pub fn allow(&self, tags: &[usize]) -> bool {
         tags.first().is_none_or(|tag| self.begins(*tag))
             && tags.windows(2).all(|pair| self.follows(pair[0], pair[1]))

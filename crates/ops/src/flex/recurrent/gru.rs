@@ -3,7 +3,8 @@
 use super::super::gemm::{Matrix, Target};
 use super::super::linear::sum_rows;
 use super::super::vector::{sigmoid, tanh, vectorised};
-use super::super::{Input, dense, filled, op, output, tensor, values, values_mut};
+use super::super::{Input, dense, filled, op, output, register, tensor, values, values_mut};
+use super::lstm::add;
 use super::{Plan, Rows, Weight, copy, part};
 use crate::{Direction, GruOutput, Packing, Precision};
 use burn::tensor::{Shape, Tensor};
@@ -69,12 +70,6 @@ vectorised! {
             (r_sum[j], z_sum[j], n_sum[j]) = (dr, dz, du);
         }
     }
-
-    fn add(x: &[f32], total: &mut [f32]) {
-        for (total, x) in total.iter_mut().zip(x) {
-            *total += x;
-        }
-    }
 }
 
 /// What the backward pass needs.
@@ -104,7 +99,7 @@ impl State {
         let (d, n_tokens, n) = (plan.d, plan.n_tokens, plan.n_sequences);
         let dy = values(gradient);
         let states = values(&y);
-        let zeros = vec![0.0; d];
+        let zeros = vec![0.0; n * d];
         let first_states = initial.as_ref().map(values);
         let mut first = vec![0.0; n * d];
         let to_first = Rows::new(&mut first, d);
@@ -121,12 +116,7 @@ impl State {
                 plan.for_each_row(active, |i| {
                     let row = &group[i];
                     let token = plan.token(row, step);
-                    let before = match step.checked_sub(1) {
-                        Some(step) => &states[plan.token(row, step) * d..][..d],
-                        None => {
-                            first_states.map_or(zeros.as_slice(), |first| &first[row.sequence * d..][..d])
-                        }
-                    };
+                    let before = plan.before(row, step, states, first_states.unwrap_or(&zeros));
                     // SAFETY: this row's, of this token.
                     unsafe {
                         let state = to_states.at(i);
@@ -172,14 +162,10 @@ impl<const N: usize> Backward<Flex, N> for Gru {
     type State = State;
 
     fn backward(self, ops: Ops<State, N>, grads: &mut Gradients, _: &mut Checkpointer) {
-        op!("gru_backward", ops.state.flops());
-        let gradient = dense(grads.consume::<Flex>(&ops.node));
-        let gradients = ops.state.gradients(&gradient);
-        for (parent, gradient) in ops.parents.iter().zip(gradients) {
-            if let Some(parent) = parent {
-                grads.register::<Flex>(parent.id, gradient);
-            }
-        }
+        let Ops { parents, node, state } = ops;
+        op!("gru_backward", state.flops());
+        let gradients = state.gradients(&dense(grads.consume::<Flex>(&node)));
+        register(grads, &Ops { parents, node, state: () }, gradients);
     }
 }
 
@@ -239,12 +225,7 @@ fn forward(
                 let kept = Rows::new(kept, d);
                 plan.for_each_group(|group| {
                     let mut sums = vec![0.0; group.len() * 3 * d];
-                    let mut states = vec![0.0; group.len() * d];
-                    if let Some(first) = first_states {
-                        for (row, state) in group.iter().zip(states.chunks_exact_mut(d)) {
-                            state.copy_from_slice(&first[row.sequence * d..][..d]);
-                        }
-                    }
+                    let mut states = plan.initial_rows(group, first_states);
                     for step in 0..group[0].len {
                         let active = Plan::active(group, step);
                         for (row, sums) in group[..active].iter().zip(sums.chunks_exact_mut(3 * d)) {

@@ -2,7 +2,7 @@
 
 use super::super::gemm::{Matrix, Target};
 use super::super::vector::{sigmoid, tanh, vectorised};
-use super::super::{Input, dense, filled, op, output, tensor, values, values_mut};
+use super::super::{Input, dense, filled, op, output, register, tensor, values, values_mut};
 use super::{Plan, Rows, Weight, copy, part};
 use crate::{Direction, LstmOutput, LstmState, Packing, Precision};
 use burn::tensor::{Shape, Tensor};
@@ -109,7 +109,7 @@ impl State {
         let Self { plan, mut gates, weight, y, cells, initial, precision } = self;
         let (d, n_tokens, n) = (plan.d, plan.n_tokens, plan.n_sequences);
         let dy = values(gradient);
-        let zeros = vec![0.0; d];
+        let zeros = vec![0.0; n * d];
         let first_cells = initial.as_ref().map(|[_, cell]| values(cell));
         let mut first = [vec![0.0; n * d], vec![0.0; n * d]];
         let to_first = first.each_mut().map(|first| Rows::new(first, d));
@@ -132,10 +132,7 @@ impl State {
                 plan.for_each_row(active, |i| {
                     let row = &group[i];
                     let token = plan.token(row, step);
-                    let before = match step.checked_sub(1) {
-                        Some(step) => &cells[plan.token(row, step) * d..][..d],
-                        None => first_cells.map_or(zeros.as_slice(), |cells| &cells[row.sequence * d..][..d]),
-                    };
+                    let before = plan.before(row, step, &cells, first_cells.unwrap_or(&zeros));
                     // SAFETY: this row's, of this token.
                     unsafe {
                         let (state, cell) = (to_states.at(i), to_cells.at(i));
@@ -183,14 +180,10 @@ impl<const N: usize> Backward<Flex, N> for Lstm {
     type State = State;
 
     fn backward(self, ops: Ops<State, N>, grads: &mut Gradients, _: &mut Checkpointer) {
-        op!("lstm_backward", ops.state.flops());
-        let gradient = dense(grads.consume::<Flex>(&ops.node));
-        let gradients = ops.state.gradients(&gradient);
-        for (parent, gradient) in ops.parents.iter().zip(gradients) {
-            if let Some(parent) = parent {
-                grads.register::<Flex>(parent.id, gradient);
-            }
-        }
+        let Ops { parents, node, state } = ops;
+        op!("lstm_backward", state.flops());
+        let gradients = state.gradients(&dense(grads.consume::<Flex>(&node)));
+        register(grads, &Ops { parents, node, state: () }, gradients);
     }
 }
 
@@ -254,12 +247,7 @@ fn forward(
                 let cells = Rows::new(cells, d);
                 plan.for_each_group(|group| {
                     let mut sums = vec![0.0; group.len() * 4 * d];
-                    let mut states = vec![0.0; group.len() * d];
-                    if let Some(first) = first_states {
-                        for (row, state) in group.iter().zip(states.chunks_exact_mut(d)) {
-                            state.copy_from_slice(&first[row.sequence * d..][..d]);
-                        }
-                    }
+                    let mut states = plan.initial_rows(group, first_states);
                     for step in 0..group[0].len {
                         let active = Plan::active(group, step);
                         for (row, sums) in group[..active].iter().zip(sums.chunks_exact_mut(4 * d)) {

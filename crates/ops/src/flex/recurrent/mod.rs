@@ -97,6 +97,26 @@ impl Plan {
         (0..n).for_each(work);
     }
 
+    /// The initial states of a group's sequences, zeros if there are none.
+    fn initial_rows(&self, group: &[Row], initial: Option<&[f32]>) -> Vec<f32> {
+        let d = self.d;
+        let mut states = vec![0.0; group.len() * d];
+        if let Some(initial) = initial {
+            for (row, state) in group.iter().zip(states.chunks_exact_mut(d)) {
+                state.copy_from_slice(&initial[row.sequence * d..][..d]);
+            }
+        }
+        states
+    }
+
+    /// The state before a step, of the states of all tokens and the initial ones of all sequences.
+    fn before<'a>(&self, row: &Row, step: usize, states: &'a [f32], initial: &'a [f32]) -> &'a [f32] {
+        match step.checked_sub(1) {
+            Some(step) => &states[self.token(row, step) * self.d..][..self.d],
+            None => &initial[row.sequence * self.d..][..self.d],
+        }
+    }
+
     /// The state before each token, `[n_tokens, d]`; of the first ones the initial ones.
     fn states_before(&self, states: &[f32], initial: Option<&[f32]>) -> Vec<f32> {
         let d = self.d;

@@ -165,7 +165,7 @@ mod tests {
             (r#""a""#, "not an object"),
             (r#"{"question": "a"}"#, "`context` is missing"),
             (r#"{"context": "a"}"#, "`question` is missing"),
-            (r#"{"question": "a", "context": ["b"]}"#, "`context` is no string"),
+            (r#"{"question": "a", "context": ["b"]}"#, "`context` is not a string"),
             (r#"{"question": "a", "context": "b", "answers": []}"#, "unknown key `answers`"),
         ] {
             let message = refused(folder.path(), line);

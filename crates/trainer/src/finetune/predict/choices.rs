@@ -106,8 +106,8 @@ mod tests {
             (r#"{"text": "a"}"#, "`choices` is missing"),
             (r#"{"choices": ["a", "b"]}"#, "`text` is missing"),
             (r#"{"text": "a", "context": "a", "choices": ["b", "c"]}"#, "both `text` and `context`"),
-            (r#"{"text": "a", "choices": "b"}"#, "`choices` is no list of strings"),
-            (r#"{"text": "a", "choices": ["b", 1]}"#, "`choices` is no list of strings"),
+            (r#"{"text": "a", "choices": "b"}"#, "`choices` is not a list of strings"),
+            (r#"{"text": "a", "choices": ["b", 1]}"#, "`choices` is not a list of strings"),
             (r#"{"text": "a", "choices": ["b"]}"#, "fewer than two `choices`"),
             (r#"{"text": "a", "choices": ["b", "c"], "label": 1}"#, "unknown key `label`"),
         ] {

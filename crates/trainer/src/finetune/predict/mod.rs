@@ -98,12 +98,12 @@ impl Fields {
         match self.0.shift_remove(key) {
             None | Some(Value::Null) => Ok(None),
             Some(Value::String(text)) => Ok(Some(text)),
-            Some(_) => Err(format!("`{key}` is no string")),
+            Some(_) => Err(format!("`{key}` is not a string")),
         }
     }
 
     fn texts(&mut self, key: &str) -> Read<Option<Vec<String>>> {
-        let bad = || format!("`{key}` is no list of strings");
+        let bad = || format!("`{key}` is not a list of strings");
         let text = |value| match value {
             Value::String(text) => Ok(text),
             _ => Err(bad()),

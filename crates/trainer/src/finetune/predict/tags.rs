@@ -247,8 +247,8 @@ mod tests {
         for (line, problem) in [
             ("7", "neither an object nor a string"),
             ("{}", "`words` is missing"),
-            (r#"{"words": "a b"}"#, "`words` is no list of strings"),
-            (r#"{"words": ["a", null]}"#, "`words` is no list of strings"),
+            (r#"{"words": "a b"}"#, "`words` is not a list of strings"),
+            (r#"{"words": ["a", null]}"#, "`words` is not a list of strings"),
             (r#"{"words": ["a"], "text": "a"}"#, "both `words` and `text`"),
             (r#"{"words": ["a"], "tags": ["O"]}"#, "unknown key `tags`"),
         ] {

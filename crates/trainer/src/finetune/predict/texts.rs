@@ -26,8 +26,8 @@ impl PredictTask for TextTask {
         let example = text(line)?;
         match (self.misfit(&example), &example.pair) {
             (false, _) => Ok((example, ())),
-            (true, Some(_)) => Err("the model is trained with single texts, and here is a `pair`".into()),
-            (true, None) => Err("`pair` is missing, and the model is trained with pairs".into()),
+            (true, Some(_)) => Err("`pair` is given, but the model was trained with single texts".into()),
+            (true, None) => Err("`pair` is missing, but the model was trained with pairs".into()),
         }
     }
 
@@ -139,7 +139,7 @@ mod tests {
             ("7", "neither an object nor a string"),
             (r#"{"pair": "a"}"#, "`text` is missing"),
             (r#"{"text": null}"#, "`text` is missing"),
-            (r#"{"text": 7}"#, "`text` is no string"),
+            (r#"{"text": 7}"#, "`text` is not a string"),
             (r#"{"text": "a", "pare": "b"}"#, "unknown key `pare`"),
         ] {
             let message = refused(folder.path(), line);
@@ -150,9 +150,9 @@ mod tests {
             (
                 false,
                 r#"{"text": "a", "pair": "b"}"#,
-                "the model is trained with single texts, and here is a `pair`",
+                "`pair` is given, but the model was trained with single texts",
             ),
-            (true, r#""a""#, "`pair` is missing, and the model is trained with pairs"),
+            (true, r#""a""#, "`pair` is missing, but the model was trained with pairs"),
         ] {
             let target = Target::Class(0);
             let pair = pairs.then(|| "b".to_owned());

@@ -94,7 +94,7 @@ impl RecurrentSection {
         at_least(1, "model.recurrent.n_layers", self.n_layers)?;
         below_one("model.recurrent.dropout", self.dropout)?;
         let even = self.d_model.is_multiple_of(self.reading.directions());
-        let half = "an even number: half of it a direction";
+        let half = "an even number, half of it for each direction";
         ensure(even, "model.recurrent.d_model", self.d_model, half)?;
         if let (true, Some(pooling)) = (is_tagging, self.pooling) {
             let found = format!("{pooling:?}").to_lowercase();

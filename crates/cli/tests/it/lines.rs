@@ -1,7 +1,5 @@
 //! Lines of text that are long, many, or more than a tokenizer can do; and tokenizers that do not fit their model.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests, which clippy does not count as tests")]
-
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -267,7 +265,7 @@ fn a_text_without_a_token_is_named_or_zero() {
     let error = ran.error();
     assert_eq!(
         error,
-        "error: standard input, line 3: the tokenizer makes no token of the text, and puts none around it"
+        "error: standard input, line 3: the tokenizer makes no tokens of the text and adds no special ones"
     );
     assert_eq!(ran.out.lines().count(), 2);
 }

@@ -1,8 +1,6 @@
 //! What no model and no machine can do, refused: weights that are not numbers, sizes that do not fit, full disks,
 //! files that make a library panic.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests, which clippy does not count as tests")]
-
 use cloze_model::ParamInit;
 use cloze_model::bert::{BertConfig, BertForPreTraining};
 use cloze_model::huggingface::{
@@ -204,8 +202,8 @@ fn of_two_that_convert_into_one_folder_the_other_is_told_so() {
         let (done, failed): (Vec<_>, Vec<_>) = both.iter().partition(|output| output.status.success());
         assert_eq!(done.len(), 1, "{both:?}");
         let text = String::from_utf8_lossy(&failed[0].stderr);
-        let late = format!("error: another process has written {out} meanwhile: it is left as it is\n");
-        let later = format!("error: {out} is there already: choose a folder that is new or empty\n");
+        let late = format!("error: another process wrote {out} in the meantime; it is left unchanged\n");
+        let later = format!("error: {out} already exists: choose a new or empty folder\n");
         assert!(text == late || text == later, "{text}");
         assert!(place.path().join(&out).join("config.json").is_file());
     }
@@ -307,5 +305,5 @@ fn a_date_that_no_calendar_has_is_one_error_line() {
     let args =
         ["eval", "--model", "yes-no", "task.toml", "--set", set[0], "--set", set[1], "--out", "report"];
     let line = error(&cloze(place.path(), &args), 1);
-    assert!(line.contains("a value of Parquet that is not read here: one that cannot be shown"), "{line}");
+    assert!(line.contains("unsupported Parquet value: one that cannot be printed"), "{line}");
 }

@@ -12,7 +12,7 @@ pub const PARTIAL: &str = "partial";
 ///
 /// # Errors
 /// [`EvaluationError::Io`]; then the file is what it was before.
-pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
+pub fn write_atomic(path: &Path, bytes: &[u8]) -> Result<()> {
     let partial = path.with_extension(PARTIAL);
     let written = fs::write(&partial, bytes).map_err(EvaluationError::io("write", path));
     written
@@ -38,15 +38,15 @@ mod tests {
     fn a_file_is_replaced_whole_or_stays() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("figures.json");
-        write_whole(&path, b"one").unwrap();
-        write_whole(&path, b"two").unwrap();
+        write_atomic(&path, b"one").unwrap();
+        write_atomic(&path, b"two").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"two");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
 
         // A folder stands where the file is to be: it stays, and nothing half-written is left beside it.
         let taken = folder.path().join("taken");
         fs::create_dir(&taken).unwrap();
-        let error = write_whole(&taken, b"three").unwrap_err();
+        let error = write_atomic(&taken, b"three").unwrap_err();
         assert_eq!(error.to_string(), format!("cannot write {}", taken.display()));
         assert!(taken.is_dir() && !taken.with_extension(PARTIAL).exists());
     }

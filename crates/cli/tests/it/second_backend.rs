@@ -1,6 +1,5 @@
 //! Attention on the second backend, which composes what flex fuses.
 
-#![cfg(all(feature = "flex", feature = "ndarray"))]
 #![allow(
     deprecated,
     reason = "burn calls ndarray deprecated; it is what the fused operations are held against"

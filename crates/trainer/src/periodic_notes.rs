@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 /// Notes on a stretch of work before the first step: none within the first two seconds, then one every
 /// two.
-pub(crate) struct Pulse<'a> {
+pub(crate) struct PeriodicNotes<'a> {
     start: Instant,
     shown: Cell<Instant>,
     progress: RefCell<&'a mut dyn RunProgress>,
 }
 
-impl<'a> Pulse<'a> {
+impl<'a> PeriodicNotes<'a> {
     /// Until the first note, and between two.
     const EVERY: Duration = Duration::from_secs(2);
 
@@ -24,7 +24,7 @@ impl<'a> Pulse<'a> {
     }
 
     /// Shows a note if it is time for one; `note` is given the seconds since the start.
-    pub fn beat(&self, note: impl FnOnce(f64) -> String) {
+    pub fn note(&self, note: impl FnOnce(f64) -> String) {
         let now = Instant::now();
         if now - self.shown.get() >= Self::EVERY {
             self.shown.set(now);
@@ -33,9 +33,9 @@ impl<'a> Pulse<'a> {
     }
 }
 
-impl cloze_data::Progress for Pulse<'_> {
+impl cloze_data::Progress for PeriodicNotes<'_> {
     fn prepared(&self, read: u64, total: u64, tokens: u64) {
-        self.beat(|seconds| {
+        self.note(|seconds| {
             let share = read as f64 / total.max(1) as f64;
             let left = seconds * (1.0 - share) / share.max(f64::EPSILON);
             format!(

@@ -1,18 +1,11 @@
 //! Models by name on the command line, from a hub on the loopback.
 
-#![cfg(feature = "hub")]
-#![allow(clippy::unwrap_used, reason = "helpers of tests, which clippy does not count as tests")]
-
-#[allow(dead_code, reason = "the hub's own tests have bad days too")]
-#[path = "../../hub/tests/hub/server.rs"]
-mod server;
-
 use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use server::{COMMIT, Server};
+use crate::server::{COMMIT, Server};
 use tempfile::TempDir;
 
 const NAME: &str = "someone/mini";
@@ -107,13 +100,13 @@ fn what_is_not_to_be_had_is_one_line() {
     let online = [("HF_ENDPOINT", &*server.url)];
     let (status, _, err) = run(&home, &["embed", "--model", "no/such"], &online);
     let expected = format!(
-        "error: there is no folder \"no/such\", and no such model to be had: {} has no model `no/such`, \
+        "error: there is no folder \"no/such\", and no model of this name was found: {} has no model `no/such`, \
          or shows it only with a token\n",
         server.url
     );
     assert_eq!((status, err), (1, expected));
     let (status, _, err) = run(&home, &["pull", "a/b/c"], &online);
-    assert!(status == 2 && err.contains("is no model's name"), "{err}");
+    assert!(status == 2 && err.contains("is not a model's name"), "{err}");
     let (status, _, err) = run(&home, &["embed", "--model", "no such"], &online);
     assert!(status == 2 && err.contains("there is no folder \"no such\""), "{err}");
     let (status, _, err) = run(&home, &["pull", NAME], &[("HF_HUB_OFFLINE", "1")]);

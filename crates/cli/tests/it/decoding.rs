@@ -1,7 +1,5 @@
 //! `cloze translate` and `cloze generate` with small models of random weights: options, long and empty texts, errors.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests, which clippy does not count as tests")]
-
 use std::io::Write;
 use std::process::{Command, Stdio};
 use std::thread;
@@ -150,7 +148,7 @@ fn long_texts_and_wrong_settings() {
     for (args, input, expected) in [
         (&["--n", "2"][..], &b"a\n"[..], "`n_best` is 2; expected 1 without a beam and without sampling"),
         (&["--temperature", "0"], b"a\n", "`temperature` is 0; expected a positive number"),
-        (&["--top-p", "1.5"], b"a\n", "`top_p` is 1.5; expected more than 0 and 1 at most"),
+        (&["--top-p", "1.5"], b"a\n", "`top_p` is 1.5; expected above 0 and at most 1"),
         (&["--repetition-penalty", "-1"], b"a\n", "`repetition_penalty` is -1"),
         (&["--max-line-bytes", "3"], b"a man\n", "longer than `--max-line-bytes` = 3"),
         (&[], b"a\n\xff\n", "standard input, line 2"),
@@ -265,7 +263,7 @@ fn long_lines_and_bad_ones() {
     for (args, input, expected) in [
         (&[][..], &b"a man\nthe \xff\na\n"[..], "standard input, line 2"),
         (&["--max-line-bytes", "4"], b"a man\n", "longer than `--max-line-bytes` = 4"),
-        (&["--n-best", "7", "--beam", "3"], b"a\n", "`n_best` is 7; expected as many as beams at most, 3"),
+        (&["--n-best", "7", "--beam", "3"], b"a\n", "`n_best` is 7; expected at most the number of beams, 3"),
         (
             &["--groups", "2", "--beam", "3"],
             b"a\n",

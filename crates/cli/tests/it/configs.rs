@@ -1,19 +1,10 @@
 //! Every config runs for a few steps, on a second backend too, and so do the README's commands for fine-tuning.
 
-#![cfg(feature = "flex")]
-#![allow(clippy::unwrap_used, reason = "helpers of tests, which clippy does not count as tests")]
-
-#[cfg(feature = "hub")]
-#[allow(dead_code, reason = "the hub's own tests have bad days too")]
-#[path = "../../hub/tests/hub/server.rs"]
-mod server;
-mod workplace;
-
+use crate::workplace::{self, Workplace};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use toml::Table;
-use workplace::Workplace;
 
 /// What makes a pretraining run a matter of seconds: few steps of few sequences …
 const SHORT: [&str; 5] = [
@@ -260,7 +251,7 @@ fn the_readmes_commands_for_fine_tuning_run() {
     let files = ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"];
     let bytes = files.map(|name| std::fs::read(model.join(name)).unwrap());
     let files: Vec<(&str, &[u8])> = files.into_iter().zip(bytes.iter().map(Vec::as_slice)).collect();
-    let server = server::Server::new(&[("sentence-transformers/all-MiniLM-L6-v2", &files)]);
+    let server = crate::server::Server::new(&[("sentence-transformers/all-MiniLM-L6-v2", &files)]);
     let program = Path::new(env!("CARGO_BIN_EXE_cloze")).parent().unwrap();
     let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
     let commands = commands("Fine-tuning");

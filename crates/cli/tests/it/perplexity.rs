@@ -1,8 +1,5 @@
 //! `cloze perplexity`: figures and failures.
 
-#![cfg(feature = "flex")]
-#![allow(clippy::unwrap_used, reason = "helpers of tests, which clippy does not count as tests")]
-
 use burn::tensor::Device;
 use cloze_model::ParamInit;
 use cloze_model::bert::BertConfig;

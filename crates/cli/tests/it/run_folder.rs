@@ -1,7 +1,5 @@
 //! What lies in the folder that a run is to write to: nothing of a user's is lost, nothing of another run's is used.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests, which clippy does not count as tests")]
-
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -130,8 +128,8 @@ fn a_folder_that_no_run_has_made_is_refused_and_stays_as_it_is() {
                     "error: run holds no run to resume: leave out --resume to start one there\n".to_owned()
                 }
                 false => format!(
-                    "error: run holds files that no run of cloze has made ({top}): choose a folder that is new or \
-                     empty with --out\n"
+                    "error: run holds files that are not from a run of cloze ({top}): choose a new or \
+                     empty folder with --out\n"
                 ),
             };
             assert_eq!(ran.err, expected, "{file}");

@@ -1,6 +1,6 @@
-//! Asking a model for a task: from typed inputs to typed answers.
+//! Predictions with typed inputs and outputs.
 //!
-//! A [`Predictor`] reads and writes the JSON that `cloze predict` does; here it is known what that JSON is.
+//! A [`Predictor`] reads and writes the JSON of `cloze predict`; this module converts it from and to Rust types.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::{Error, Result};
 
-/// The predictor, if its model is for one of the tasks that `expected` names.
+/// Returns the predictor if its model is for one of the expected tasks.
 ///
 /// # Errors
 /// [`Error::WrongTask`].
@@ -28,11 +28,11 @@ pub fn for_task(
     Err(Error::WrongTask { found: section["kind"].as_str().unwrap_or_default().to_owned(), expected })
 }
 
-/// What the model says of inputs.
+/// The model's answers to inputs.
 ///
 /// # Errors
 /// [`Error::Input`] with the first input that the model cannot read; those of [`Predictor::predict`].
-pub fn ask<A: DeserializeOwned>(
+pub fn predict<A: DeserializeOwned>(
     predictor: &Predictor,
     inputs: impl IntoIterator<Item = Value>,
 ) -> Result<Vec<A>> {
@@ -44,11 +44,11 @@ pub fn ask<A: DeserializeOwned>(
     predicted.values.into_iter().map(|value| serde_json::from_value(value).map_err(Error::Answer)).collect()
 }
 
-/// The places of a text in bytes, by its places in characters.
-pub struct Places(HashMap<usize, usize>);
+/// Byte offsets in a text by character offsets.
+pub struct ByteOffsets(HashMap<usize, usize>);
 
-impl Places {
-    /// Those of `text` that are asked for; each is a place between characters, counted from 0.
+impl ByteOffsets {
+    /// The byte offsets in `text` of these character offsets, counted from 0.
     pub fn of(text: &str, chars: impl IntoIterator<Item = usize>) -> Self {
         let mut wanted: Vec<usize> = chars.into_iter().collect();
         wanted.sort_unstable();
@@ -63,7 +63,7 @@ impl Places {
         Self(places)
     }
 
-    /// A range of characters in bytes.
+    /// A range of characters as a range of bytes.
     pub fn range(&self, start: usize, end: usize) -> Option<Range<usize>> {
         Some(*self.0.get(&start)?..*self.0.get(&end)?)
     }
@@ -74,13 +74,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_between_characters() {
+    fn offsets_are_between_characters() {
         let text = "aé日b";
-        let places = Places::of(text, [4, 0, 2, 1, 2, 9]);
+        let places = ByteOffsets::of(text, [4, 0, 2, 1, 2, 9]);
         assert_eq!(places.range(1, 2), Some(1..3));
         assert_eq!(places.range(0, 4), Some(0..text.len()));
-        assert_eq!(places.range(2, 3), None, "3 was not asked for");
+        assert_eq!(places.range(2, 3), None, "3 was not in the list");
         assert_eq!(places.range(0, 9), None);
-        assert_eq!(Places::of("", [0]).range(0, 0), Some(0..0));
+        assert_eq!(ByteOffsets::of("", [0]).range(0, 0), Some(0..0));
     }
 }

@@ -1,7 +1,5 @@
 //! `cloze score`, the program itself.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests, which clippy does not count as tests")]
-
 use std::fs;
 use std::io::Write;
 use std::path::Path;

@@ -1,7 +1,5 @@
 //! A run killed at random points and resumed ends with the bits of one that was never interrupted.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests, which clippy does not count as tests")]
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};

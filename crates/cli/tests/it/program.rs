@@ -1,7 +1,5 @@
 //! The program as a shell sees it: exit status, standard output, standard error.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests, which clippy does not count as tests")]
-
 use std::fs;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -749,7 +747,7 @@ fn words_are_tagged() {
     use cloze_model::huggingface::Architecture;
     let (folder, model) = asked(Architecture::TokenClassification, &["O", "B-x", "I-x"]);
     let lines = "{\"words\": [\"some\", \"words\"]}\n\"a  bc d\"\n{\"text\": \"q r\"}\n";
-    let values = predictions(&model, lines, r#"{"words": "a b"}"#, "`words` is no list of strings");
+    let values = predictions(&model, lines, r#"{"words": "a b"}"#, "`words` is not a list of strings");
     assert_eq!(values[1]["words"], serde_json::json!(["a", "bc", "d"]));
     assert!(
         values
@@ -770,7 +768,7 @@ fn words_are_tagged() {
 
     let (_folder, model) = asked(Architecture::TokenClassification, &["NN", "VB"]);
     let ran = run(&["predict", "--model", &model]);
-    assert!(ran.error_line(1).contains("the label `NN` is no tag of entities"), "{}", ran.err);
+    assert!(ran.error_line(1).contains("the label `NN` is not an entity tag"), "{}", ran.err);
 }
 
 #[test]
@@ -884,7 +882,7 @@ fn a_converted_model_says_the_same() {
     assert!(has("model.safetensors.index.json") && has("tokenizer.json") && !has("model.safetensors"));
     let predict = |model: &str| run_with(&["predict", "--model", model], TEXTS.as_bytes()).done();
     assert_eq!(predict(&out), predict(&model));
-    assert!(convert(&out, &[]).error_line(2).contains("is there already"));
+    assert!(convert(&out, &[]).error_line(2).contains("already exists"));
     assert!(convert("x", &["--max-shard-size", "many"]).error_line(2).contains("5GB"));
 
     // Half precision and back: the same labels, and bits that stay from then on.

@@ -1,8 +1,6 @@
 //! The package's library, with small models of random weights in the places of published ones.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests, which clippy does not count as tests")]
-
-#[path = "../../../tests/outside/src/models.rs"]
+#[path = "../../../../tests/outside/src/models.rs"]
 mod models;
 
 use std::fmt::Debug;

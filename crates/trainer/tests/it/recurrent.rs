@@ -1,6 +1,4 @@
-//! Recurrent classifiers and taggers: trained from scratch, saved, asked.
-#![allow(missing_docs)]
-#![allow(clippy::unwrap_used, reason = "helpers of tests, which clippy does not count as tests")]
+//! Recurrent classifiers and taggers: trained from scratch, saved and loaded.
 
 use burn::tensor::Device;
 use cloze_trainer::engine::{Outcome, RunOptions};
@@ -123,6 +121,7 @@ const CLASSES: &str = "{ kind = \"classification\" }";
 
 #[test]
 fn classes_are_learnt_and_asked_for() {
+    let _held = crate::generator();
     let bench = Bench::new();
     for pooling in ["last", "max", "mean", "attention"] {
         let pooling_set = format!("model.recurrent.pooling={pooling}");
@@ -137,6 +136,7 @@ fn classes_are_learnt_and_asked_for() {
 
 #[test]
 fn tags_are_learnt_with_a_field_and_without() {
+    let _held = crate::generator();
     let bench = Bench::new();
     for (crf, cell) in [(true, "lstm"), (false, "gru")] {
         let task = format!("{{ kind = \"tagging\", crf = {crf}, crf_lr_scale = 10.0 }}");
@@ -162,6 +162,7 @@ fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
 
 #[test]
 fn a_resumed_run_leaves_the_same_bytes() {
+    let _held = crate::generator();
     let bench = Bench::new();
     let config = bench.load(CLASSES, "tsv", &["train.epochs=3"]).unwrap();
     let whole = bench.run("whole", &config, false, &mut Silent, &AtomicBool::new(false));
@@ -178,6 +179,7 @@ fn a_resumed_run_leaves_the_same_bytes() {
 
 #[test]
 fn what_does_not_fit_is_refused_with_its_key() {
+    let _held = crate::generator();
     let bench = Bench::new();
     let refused = |task: &str, sets: &[&str]| bench.load(task, "tsv", sets).unwrap_err().to_string();
     for (set, expected) in [

@@ -1,0 +1,34 @@
+//! The program and the library, in one binary, because each test binary links burn.
+
+#![allow(missing_docs)]
+#![allow(clippy::unwrap_used, reason = "helpers of tests, which clippy does not count as tests")]
+
+#[cfg(all(feature = "program", feature = "flex"))]
+mod configs;
+#[cfg(feature = "program")]
+mod decoding;
+#[cfg(all(feature = "program", feature = "hub"))]
+mod hub;
+mod library;
+#[cfg(feature = "program")]
+mod limits;
+#[cfg(feature = "program")]
+mod lines;
+#[cfg(all(feature = "program", feature = "flex"))]
+mod perplexity;
+#[cfg(feature = "program")]
+mod program;
+#[cfg(feature = "program")]
+mod resume;
+#[cfg(feature = "program")]
+mod run_folder;
+#[cfg(feature = "program")]
+mod score;
+#[cfg(all(feature = "flex", feature = "ndarray"))]
+mod second_backend;
+#[cfg(all(feature = "program", feature = "hub"))]
+#[allow(dead_code, reason = "the hub's own tests use the rest")]
+#[path = "../../../hub/tests/hub/server.rs"]
+mod server;
+#[cfg(all(feature = "program", feature = "flex"))]
+mod workplace;
