@@ -1,8 +1,9 @@
 //! Any of this crate's models that translate, told apart when the program runs.
 
 use super::{
-    DecodeOptions, EncoderDecoder, RecurrentDecoding, RecurrentEncoderDecoder, RecurrentEncoderDecoderConfig,
-    Transformer, TransformerConfig, TransformerState,
+    ConvolutionalDecoding, ConvolutionalEncoderDecoder, ConvolutionalEncoderDecoderConfig, DecodeOptions,
+    EncoderDecoder, RecurrentDecoding, RecurrentEncoderDecoder, RecurrentEncoderDecoderConfig, Transformer,
+    TransformerConfig, TransformerState,
 };
 use crate::blocks::Linear;
 use crate::generate::{NextToken, StepOutput};
@@ -24,6 +25,8 @@ pub enum AnyEncoderDecoder {
     Transformer(Transformer),
     /// Of recurrent layers.
     Recurrent(RecurrentEncoderDecoder),
+    /// Of convolutional layers.
+    Convolutional(ConvolutionalEncoderDecoder),
 }
 
 /// The configuration of a model that translates.
@@ -34,6 +37,8 @@ pub enum AnyEncoderDecoderConfig {
     Transformer(TransformerConfig),
     /// Of recurrent layers.
     Recurrent(RecurrentEncoderDecoderConfig),
+    /// Of convolutional layers.
+    Convolutional(ConvolutionalEncoderDecoderConfig),
 }
 
 impl From<TransformerConfig> for AnyEncoderDecoderConfig {
@@ -48,6 +53,12 @@ impl From<RecurrentEncoderDecoderConfig> for AnyEncoderDecoderConfig {
     }
 }
 
+impl From<ConvolutionalEncoderDecoderConfig> for AnyEncoderDecoderConfig {
+    fn from(config: ConvolutionalEncoderDecoderConfig) -> Self {
+        Self::Convolutional(config)
+    }
+}
+
 /// What an [`AnyEncoderDecoder`] keeps of the rows that it writes.
 #[allow(clippy::large_enum_variant, reason = "there is one state, and no list")]
 pub enum AnyState {
@@ -55,6 +66,8 @@ pub enum AnyState {
     Transformer(TransformerState),
     /// A recurrent model's.
     Recurrent(RecurrentDecoding),
+    /// A convolutional model's.
+    Convolutional(ConvolutionalDecoding),
 }
 
 impl AnyEncoderDecoderConfig {
@@ -66,6 +79,7 @@ impl AnyEncoderDecoderConfig {
         match self {
             Self::Transformer(config) => AnyEncoderDecoder::Transformer(config.init(init)),
             Self::Recurrent(config) => AnyEncoderDecoder::Recurrent(config.init(init)),
+            Self::Convolutional(config) => AnyEncoderDecoder::Convolutional(config.init(init)),
         }
     }
 
@@ -76,6 +90,7 @@ impl AnyEncoderDecoderConfig {
             Self::Recurrent(config) => {
                 [config.source_vocab_size.unwrap_or(config.vocab_size), config.vocab_size]
             }
+            Self::Convolutional(config) => [config.source_vocabulary(), config.vocab_size],
         }
     }
 
@@ -90,6 +105,10 @@ impl AnyEncoderDecoderConfig {
                 check_published(config)
             }
             Self::Recurrent(config) => {
+                config.validate()?;
+                check_published(config)
+            }
+            Self::Convolutional(config) => {
                 config.validate()?;
                 check_published(config)
             }
@@ -111,6 +130,9 @@ impl AnyEncoderDecoderConfig {
             (Self::Recurrent(config), AnyEncoderDecoder::Recurrent(model)) => {
                 save_published(folder, model, config, FloatType::F32)
             }
+            (Self::Convolutional(config), AnyEncoderDecoder::Convolutional(model)) => {
+                save_published(folder, model, config, FloatType::F32)
+            }
             _ => panic!("the model is of another kind than its configuration"),
         }
     }
@@ -130,7 +152,16 @@ impl AnyEncoderDecoderConfig {
             let (config, model, _) = load_published::<RecurrentEncoderDecoderConfig>(folder, init)?;
             return Ok((Self::Recurrent(config), AnyEncoderDecoder::Recurrent(model)));
         }
-        let known = [TransformerConfig::MODEL_TYPES, RecurrentEncoderDecoderConfig::MODEL_TYPES].concat();
+        if is_of(ConvolutionalEncoderDecoderConfig::MODEL_TYPES) {
+            let (config, model, _) = load_published::<ConvolutionalEncoderDecoderConfig>(folder, init)?;
+            return Ok((Self::Convolutional(config), AnyEncoderDecoder::Convolutional(model)));
+        }
+        let known = [
+            TransformerConfig::MODEL_TYPES,
+            RecurrentEncoderDecoderConfig::MODEL_TYPES,
+            ConvolutionalEncoderDecoderConfig::MODEL_TYPES,
+        ]
+        .concat();
         let known: Vec<String> = known.iter().map(|known| format!("{known:?}")).collect();
         let (found, known) = (found.unwrap_or_else(|| "absent".into()), known.join(", "));
         Err(ModelError::Config(format!(
@@ -148,6 +179,7 @@ impl AnyEncoderDecoder {
             Self::Recurrent(model) => {
                 [&mut model.readout, &mut model.output].into_iter().flatten().for_each(Linear::pack)
             }
+            Self::Convolutional(model) => model.pack_weights(),
         }
     }
 
@@ -158,6 +190,7 @@ impl AnyEncoderDecoder {
             Self::Recurrent(model) => {
                 [&mut model.readout, &mut model.output].into_iter().flatten().for_each(Linear::quantize_int8);
             }
+            Self::Convolutional(model) => model.quantize_int8(),
         }
     }
 }
@@ -167,6 +200,7 @@ impl EncoderDecoder for AnyEncoderDecoder {
         match self {
             Self::Transformer(model) => model.logits(source, target, device),
             Self::Recurrent(model) => model.logits(source, target, device),
+            Self::Convolutional(model) => model.logits(source, target, device),
         }
     }
 
@@ -174,6 +208,7 @@ impl EncoderDecoder for AnyEncoderDecoder {
         match self {
             Self::Transformer(model) => AnyState::Transformer(model.begin(source, options, device)),
             Self::Recurrent(model) => AnyState::Recurrent(model.begin(source, options, device)),
+            Self::Convolutional(model) => AnyState::Convolutional(model.begin(source, options, device)),
         }
     }
 
@@ -181,6 +216,7 @@ impl EncoderDecoder for AnyEncoderDecoder {
         match self {
             Self::Transformer(model) => model.max_source_tokens(),
             Self::Recurrent(model) => model.max_source_tokens(),
+            Self::Convolutional(model) => model.max_source_tokens(),
         }
     }
 }
@@ -197,6 +233,7 @@ impl NextToken for AnyEncoderDecoder {
         match (self, state) {
             (Self::Transformer(model), AnyState::Transformer(state)) => model.step(tokens, state),
             (Self::Recurrent(model), AnyState::Recurrent(state)) => model.step(tokens, state),
+            (Self::Convolutional(model), AnyState::Convolutional(state)) => model.step(tokens, state),
             _ => panic!("{ANOTHER}"),
         }
     }
@@ -205,6 +242,7 @@ impl NextToken for AnyEncoderDecoder {
         match (self, state) {
             (Self::Transformer(model), AnyState::Transformer(state)) => model.select(state, rows),
             (Self::Recurrent(model), AnyState::Recurrent(state)) => model.select(state, rows),
+            (Self::Convolutional(model), AnyState::Convolutional(state)) => model.select(state, rows),
             _ => panic!("{ANOTHER}"),
         }
     }
@@ -217,6 +255,9 @@ impl NextToken for AnyEncoderDecoder {
             (Self::Recurrent(model), AnyState::Recurrent(state), AnyState::Recurrent(other)) => {
                 model.join(state, other);
             }
+            (Self::Convolutional(model), AnyState::Convolutional(state), AnyState::Convolutional(other)) => {
+                model.join(state, other);
+            }
             _ => panic!("{ANOTHER}"),
         }
     }
@@ -225,6 +266,7 @@ impl NextToken for AnyEncoderDecoder {
         match self {
             Self::Transformer(model) => model.max_tokens(),
             Self::Recurrent(model) => model.max_tokens(),
+            Self::Convolutional(model) => model.max_tokens(),
         }
     }
 }
@@ -247,11 +289,14 @@ mod tests {
             tied: TiedEmbeddings::TargetOutput,
             ..base.clone()
         };
-        let configs: [(AnyEncoderDecoderConfig, [usize; 2], &str); 4] = [
+        let convolutional = ConvolutionalEncoderDecoderConfig::new(20, 6, 8);
+        let configs: [(AnyEncoderDecoderConfig, [usize; 2], &str); 6] = [
             (transformer.clone().into(), [20, 20], "target_embeddings.weight"),
             (transformer.with_source_vocab(30).into(), [30, 20], "source_embeddings.weight"),
             (base.into(), [20, 20], "target_embedding.weight"),
             (separate.into(), [30, 20], "source_embedding.weight"),
+            (convolutional.clone().into(), [20, 20], "decoder.2.attention.query.v"),
+            (convolutional.with_source_vocab(30).into(), [30, 20], "source_embedding.weight"),
         ];
         for (config, sizes, parameter) in configs {
             config.check().unwrap();
