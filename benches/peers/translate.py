@@ -5,9 +5,10 @@
 
 Trains the network of `[model]`: `kind = "transformer"` is a Transformer of nn.Linear and fused attention, `"recurrent"`
 one of nn.LSTM and nn.LSTMCell, or of nn.GRU and nn.GRUCell, with attention or without, `"convolutional"` one of
-nn.Conv1d and nn.Linear with weight normalisation. Initial weights, the order of the sums, batches by tokens of pairs of similar length, label smoothing, the schedule, clipping and the mean of
-the last weights are those of our side; random numbers are PyTorch's. FOLDER holds the `tokenizer.json` of our run, or
-`source/tokenizer.json` and `target/tokenizer.json`. Run it from the repository's root, as the config's paths are.
+nn.Conv1d and nn.Linear with weight normalisation. Initial weights, the order of the sums, batches by tokens of pairs of
+similar length, label smoothing, the schedule, clipping and the mean of the last weights are those of our side; random
+numbers are PyTorch's. FOLDER holds the `tokenizer.json` of our run, or `source/tokenizer.json` and
+`target/tokenizer.json`. Run it from the repository's root, as the config's paths are.
 
 Writes DIR/model.pt and, of the lines of FILE, DIR/hypotheses.txt: beam search with keys and values kept, sorted
 batches, scores divided by `length^A`. Prints one JSON line: the seconds of the steps, without reading, tokenizing and

@@ -17,7 +17,11 @@ use crate::flex;
 /// If other tokens are packed than there are, or `before` is not below `width`.
 pub fn windows(x: Tensor<2>, packing: &Packing, width: usize, before: usize) -> Tensor<2> {
     assert_eq!(x.dims()[0], packing.n_tokens(), "the tokens that are packed, and that there are");
-    assert!(before < width, "a window of {width} tokens has its own token and at most {} before it", width - 1);
+    assert!(
+        before < width,
+        "a window of {width} tokens has its own token and at most {} before it",
+        width - 1
+    );
     if width == 1 {
         return x;
     }

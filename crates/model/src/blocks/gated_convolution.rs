@@ -1,6 +1,6 @@
 use super::NormedLinear;
-use crate::ops::{self, Packing};
 use crate::ParamInit;
+use crate::ops::{self, Packing};
 use burn::module::Module;
 use burn::tensor::Tensor;
 
@@ -26,7 +26,14 @@ impl GatedConvolution {
     ///
     /// # Panics
     /// If `kernel` is 0.
-    pub fn new(d_in: usize, d_out: usize, kernel: usize, causal: bool, keep: f64, init: &mut ParamInit) -> Self {
+    pub fn new(
+        d_in: usize,
+        d_out: usize,
+        kernel: usize,
+        causal: bool,
+        keep: f64,
+        init: &mut ParamInit,
+    ) -> Self {
         assert!(kernel > 0, "a window has a token at least");
         Self { map: NormedLinear::new(kernel * d_in, 2 * d_out, 4.0 * keep, init), kernel, causal }
     }
@@ -91,7 +98,8 @@ mod tests {
             let all = convolution.forward(x.clone(), &Packing::new([4, 3]));
             let mut before = convolution.begin(2, 5, &x);
             for step in 0..3 {
-                let tokens = Tensor::cat(vec![x.clone().narrow(0, step, 1), x.clone().narrow(0, 4 + step, 1)], 0);
+                let tokens =
+                    Tensor::cat(vec![x.clone().narrow(0, step, 1), x.clone().narrow(0, 4 + step, 1)], 0);
                 let y = convolution.step(tokens, &mut before);
                 let expected =
                     Tensor::cat(vec![all.clone().narrow(0, step, 1), all.clone().narrow(0, 4 + step, 1)], 0);

@@ -10,8 +10,8 @@ mod transformer;
 
 pub use any::{AnyEncoderDecoder, AnyEncoderDecoderConfig, AnyState};
 pub use convolutional::{
-    ConvolutionalDecoderLayer, ConvolutionalDecoding, ConvolutionalEncoderDecoder, ConvolutionalEncoderDecoderConfig,
-    MultiStepAttention,
+    ConvolutionalDecoderLayer, ConvolutionalDecoding, ConvolutionalEncoderDecoder,
+    ConvolutionalEncoderDecoderConfig, MultiStepAttention,
 };
 pub use encoder_decoder::{DecodeOptions, EncoderDecoder};
 pub use recurrent::{

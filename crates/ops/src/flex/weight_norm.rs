@@ -84,7 +84,8 @@ impl Backward<Flex, 2> for WeightNorm {
         let State { v, scales, inverses } = &ops.state;
         let (v, width) = (values(v), scales.len());
         let dots = column_products(values(&gradient), v, width);
-        let along: Vec<f32> = dots.iter().zip(inverses).map(|(dot, inverse)| dot * inverse * inverse).collect();
+        let along: Vec<f32> =
+            dots.iter().zip(inverses).map(|(dot, inverse)| dot * inverse * inverse).collect();
         let lengths: Vec<f32> = dots.iter().zip(inverses).map(|(dot, inverse)| dot * inverse).collect();
         let task = (rows_per_task(width) * width).max(1);
         let tasks = values_mut(&mut gradient).par_chunks_mut(task).zip(v.par_chunks(task));

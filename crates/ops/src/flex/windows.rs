@@ -22,7 +22,11 @@ struct Windows {
 impl Windows {
     /// Each token's position, and its sequence's length.
     fn tokens(&self) -> Vec<(usize, usize)> {
-        self.packing.lengths().iter().flat_map(|len| (0..*len).map(move |position| (position, *len))).collect()
+        self.packing
+            .lengths()
+            .iter()
+            .flat_map(|len| (0..*len).map(move |position| (position, *len)))
+            .collect()
     }
 
     /// The places in a window that have a token.

@@ -235,12 +235,13 @@ impl RecurrentSection {
 
 impl ConvolutionalSection {
     fn config(&self, vocabulary: VocabularySizes, max_len: usize) -> ConvolutionalEncoderDecoderConfig {
-        let config = ConvolutionalEncoderDecoderConfig::new(vocabulary.target, self.d_embedding, self.d_model)
-            .with_layers(self.n_layers, self.n_decoder_layers.unwrap_or(self.n_layers))
-            .with_kernels(self.kernel, self.decoder_kernel.unwrap_or(self.kernel))
-            .with_max_positions(max_len)
-            .with_dropout(self.dropout)
-            .with_tokens(tokens(vocabulary.special));
+        let config =
+            ConvolutionalEncoderDecoderConfig::new(vocabulary.target, self.d_embedding, self.d_model)
+                .with_layers(self.n_layers, self.n_decoder_layers.unwrap_or(self.n_layers))
+                .with_kernels(self.kernel, self.decoder_kernel.unwrap_or(self.kernel))
+                .with_max_positions(max_len)
+                .with_dropout(self.dropout)
+                .with_tokens(tokens(vocabulary.special));
         let config = match vocabulary.source {
             Some(source) => config.with_source_vocab(source),
             None => config,

@@ -14,7 +14,13 @@ pub struct ConvolutionalDecoderLayer {
 }
 
 impl ConvolutionalDecoderLayer {
-    pub(super) fn new(d_model: usize, d_embedding: usize, kernel: usize, keep: f64, init: &mut ParamInit) -> Self {
+    pub(super) fn new(
+        d_model: usize,
+        d_embedding: usize,
+        kernel: usize,
+        keep: f64,
+        init: &mut ParamInit,
+    ) -> Self {
         Self {
             convolution: GatedConvolution::new(d_model, d_model, kernel, true, keep, init),
             attention: MultiStepAttention::new(d_model, d_embedding, init),

@@ -63,7 +63,8 @@ impl ConvolutionalEncoderDecoder {
     }
 
     fn maps_mut(&mut self) -> Vec<&mut NormedLinear> {
-        let Self { encoder_input, encoder, encoder_output, decoder_input, decoder, readout, output, .. } = self;
+        let Self { encoder_input, encoder, encoder_output, decoder_input, decoder, readout, output, .. } =
+            self;
         let mut maps = vec![encoder_input, encoder_output, decoder_input, readout];
         maps.extend(encoder.iter_mut().map(|convolution| &mut convolution.map));
         for ConvolutionalDecoderLayer { convolution, attention } in decoder {

@@ -39,8 +39,7 @@ impl<'a> Reference<'a> {
     /// `x·(g · V / ‖V‖) + b`
     fn normed(&self, map: &str, x: &[f64]) -> Vector {
         let (width, v) = &self.parameters[&format!("{map}.v")];
-        let (g, b) =
-            (&self.parameters[&format!("{map}.g")].1, &self.parameters[&format!("{map}.bias")].1);
+        let (g, b) = (&self.parameters[&format!("{map}.g")].1, &self.parameters[&format!("{map}.bias")].1);
         assert_eq!(v.len(), x.len() * width);
         let output = |j: usize| {
             let column: Vector = (0..x.len()).map(|i| v[i * width + j]).collect();
@@ -111,7 +110,8 @@ impl<'a> Reference<'a> {
             let path = format!("decoder.{layer}");
             let states = self.convolved(&format!("{path}.convolution.map"), &x, kernel, kernel - 1);
             for (token, state) in states.iter().enumerate() {
-                let query = halved(&self.normed(&format!("{path}.attention.query"), state), &of_target[token]);
+                let query =
+                    halved(&self.normed(&format!("{path}.attention.query"), state), &of_target[token]);
                 let scores: Vector = outputs.iter().map(|z| dot(&query, z).exp()).collect();
                 let total: f64 = scores.iter().sum();
                 let mut context = vec![0.0; query.len()];
@@ -129,7 +129,8 @@ impl<'a> Reference<'a> {
     fn projected(&self, read: &[f64]) -> Vector {
         match self.parameters.get("output_bias") {
             Some((_, bias)) => {
-                let logit = |(id, bias): (usize, &f64)| bias + dot(read, self.row("target_embedding.weight", id));
+                let logit =
+                    |(id, bias): (usize, &f64)| bias + dot(read, self.row("target_embedding.weight", id));
                 bias.iter().enumerate().map(logit).collect()
             }
             None => self.normed("output", read),

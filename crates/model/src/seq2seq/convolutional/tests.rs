@@ -100,7 +100,7 @@ fn logits_and_gradients_are_those_of_plain_loops() {
         let bases: Vec<Vec<Vec<f64>>> = SOURCES.iter().map(|source| reference.outputs(source)).collect();
         let all = |reference: &Reference, scaled: bool| -> Vec<f64> {
             let of_pair = |((source, target), base): (&(&[i32], &[i32]), &Vec<Vec<f64>>)| {
-                reference.logits(source, target, scaled.then_some(base)).concat()
+                reference.logits(source, target, scaled.then_some(base.as_slice())).concat()
             };
             pairs.iter().zip(&bases).flat_map(of_pair).collect()
         };
@@ -249,7 +249,8 @@ fn weights_for_inference_are_the_same() {
     let device = Device::flex();
     for config in configs() {
         let mut model = model(&config, &device);
-        let logits = |model: &ConvolutionalEncoderDecoder| model.logits(&of(&SOURCES), &of(&TARGETS), &device);
+        let logits =
+            |model: &ConvolutionalEncoderDecoder| model.logits(&of(&SOURCES), &of(&TARGETS), &device);
         let expected = logits(&model);
         model.pack_weights();
         // Weights are laid out when they are used once more.
