@@ -8,7 +8,6 @@
 
 use burn::tensor::{Device, Tensor, TensorData};
 use cloze_model::blocks::{Attention, AttentionInput, KeyValueCache, MultiHeadAttentionConfig};
-use cloze_model::generate::NextToken;
 use cloze_model::ops::AttentionMask;
 use cloze_model::seq2seq::{
     ConvolutionalEncoderDecoder, ConvolutionalEncoderDecoderConfig, DecodeOptions, EncoderDecoder,
