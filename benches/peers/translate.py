@@ -4,10 +4,11 @@
         [--translate FILE] [--beams N] [--length-penalty A] [--held-out 0|1]
 
 Trains the network of `[model]`: `kind = "transformer"` is a Transformer of nn.Linear and fused attention, `"recurrent"`
-one of nn.LSTM and nn.LSTMCell, or of nn.GRU and nn.GRUCell, with attention or without. Initial weights, the
-order of the sums, batches by tokens of pairs of similar length, label smoothing, the schedule, clipping and the mean of
-the last weights are those of our side; random numbers are PyTorch's. FOLDER holds the `tokenizer.json` of our run, or
-`source/tokenizer.json` and `target/tokenizer.json`. Run it from the repository's root, as the config's paths are.
+one of nn.LSTM and nn.LSTMCell, or of nn.GRU and nn.GRUCell, with attention or without, `"convolutional"` one of
+nn.Conv1d and nn.Linear with weight normalisation. Initial weights, the order of the sums, batches by tokens of pairs of
+similar length, label smoothing, the schedule, clipping and the mean of the last weights are those of our side; random
+numbers are PyTorch's. FOLDER holds the `tokenizer.json` of our run, or `source/tokenizer.json` and
+`target/tokenizer.json`. Run it from the repository's root, as the config's paths are.
 
 Writes DIR/model.pt and, of the lines of FILE, DIR/hypotheses.txt: beam search with keys and values kept, sorted
 batches, scores divided by `length^A`. Prints one JSON line: the seconds of the steps, without reading, tokenizing and
@@ -426,6 +427,96 @@ class Recurrent(nn.Module):
         return {key: pick(value) for key, value in state.items()}
 
 
+class Convolutional(nn.Module):
+    """Gehring et al. 2017, with the choices of fairseq's fconv: nn.Conv1d and nn.Linear with weight normalisation."""
+
+    def __init__(self, settings, vocabularies):
+        super().__init__()
+        d, e, self.pad = settings["d_model"], settings["d_embedding"], vocabularies.pad
+        n_encoder = settings["n_layers"]
+        n_decoder, kernel = settings.get("n_decoder_layers", n_encoder), settings.get("kernel", 3)
+        dropout, tied = settings.get("dropout", 0.2), settings.get("tied", True)
+        sizes = [vocabularies.source.get_vocab_size(), vocabularies.target.get_vocab_size()]
+
+        def normed(map, variance):
+            nn.init.normal_(map.weight, std=math.sqrt(variance / map.weight[0].numel()))
+            nn.init.zeros_(map.bias)
+            return nn.utils.parametrizations.weight_norm(map)
+
+        def table(size):
+            table = nn.Embedding(size, e)
+            nn.init.normal_(table.weight, std=0.1)
+            return table
+
+        def convolution(kernel):
+            return normed(nn.Conv1d(d, 2 * d, kernel), 4 * (1 - dropout))
+
+        self.target_table = table(sizes[1])
+        self.source_table = self.target_table if tied and vocabularies.is_joint else table(sizes[0])
+        self.places = nn.ModuleList([table(settings["max_positions"]) for _ in range(2)])
+        self.first = nn.ModuleList([normed(nn.Linear(e, d), 1 - dropout) for _ in range(2)])
+        self.last = nn.ModuleList([normed(nn.Linear(d, e), 1.0) for _ in range(2)])
+        self.encoder = nn.ModuleList([convolution(kernel) for _ in range(n_encoder)])
+        self.decoder = nn.ModuleList([convolution(settings.get("decoder_kernel", kernel)) for _ in range(n_decoder)])
+        self.queries = nn.ModuleList([normed(nn.Linear(d, e), 1.0) for _ in range(n_decoder)])
+        self.contexts = nn.ModuleList([normed(nn.Linear(e, d), 1.0) for _ in range(n_decoder)])
+        if tied:
+            self.output = nn.Linear(e, sizes[1])
+            self.output.weight = self.target_table.weight
+            nn.init.zeros_(self.output.bias)
+        else:
+            self.output = normed(nn.Linear(e, sizes[1]), 1 - dropout)
+        self.dropout, self.width = nn.Dropout(dropout), d
+
+    @staticmethod
+    def half(x, y):
+        return (x + y) * math.sqrt(0.5)
+
+    def embed(self, side, ids, first=0):
+        table = self.target_table if side else self.source_table
+        return self.dropout(table(ids) + self.places[side].weight[first:first + ids.shape[1]])
+
+    def begin(self, source):
+        mask = source != self.pad
+        embedded = self.embed(0, source)
+        x = self.first[0](embedded)
+        for convolution in self.encoder:
+            k = convolution.kernel_size[0]
+            y = (self.dropout(x) * mask[..., None]).transpose(1, 2)
+            y = F.glu(convolution(F.pad(y, ((k - 1) // 2, k // 2))), 1).transpose(1, 2)
+            x = self.half(y, x)
+        z = self.last[0](x)
+        z = z.detach() + (z - z.detach()) / (2 * len(self.decoder))
+        values = self.half(z, embedded) * mask.sum(1).sqrt()[:, None, None]
+        kept = [z.new_zeros(len(source), self.width, layer.kernel_size[0] - 1) for layer in self.decoder]
+        return {"keys": z, "values": values, "mask": mask[:, None], "kept": kept, "step": 0}
+
+    def decode(self, ids, state):
+        embedded = self.embed(1, ids, state["step"])
+        state["step"] += ids.shape[1]
+        x = self.first[1](embedded)
+        for i, convolution in enumerate(self.decoder):
+            window = torch.cat([state["kept"][i], self.dropout(x).transpose(1, 2)], 2)
+            state["kept"][i] = window[..., window.shape[2] - convolution.kernel_size[0] + 1:]
+            y = F.glu(convolution(window), 1).transpose(1, 2)
+            query = self.half(self.queries[i](y), embedded)
+            scores = (query @ state["keys"].transpose(1, 2)).masked_fill(~state["mask"], -math.inf)
+            y = self.half(self.contexts[i](scores.softmax(-1) @ state["values"]), y)
+            x = self.half(y, x)
+        return self.output(self.dropout(self.last[1](x)))
+
+    def forward(self, source, target):
+        return self.decode(target, self.begin(source))
+
+    def step(self, tokens, state):
+        return self.decode(tokens[:, None], state)[:, 0]
+
+    @staticmethod
+    def select(state, rows):
+        chosen = {name: state[name][rows] for name in ("keys", "values", "mask")}
+        return state | chosen | {"kept": [kept[rows] for kept in state["kept"]]}
+
+
 def rate(schedule, step, steps):
     """The share of the peak rate at a step, from 1; our `Schedule::factor`."""
     peak, kind = max(schedule.get("warmup_steps", 0), 1), schedule["kind"]
@@ -479,8 +570,10 @@ def losses(model, batch, vocabularies, smoothing):
 
 def train(model, pairs, config, vocabularies, args, seed):
     train, optimizer, schedule = config["train"], config["optimizer"], config["schedule"]
-    matrices = [p for p in model.parameters() if p.dim() >= 2]
-    vectors = [p for p in model.parameters() if p.dim() < 2]
+    # The lengths of normalised weights have axes of one number.
+    is_matrix = lambda p: p.dim() >= 2 and p.numel() > len(p)
+    matrices = [p for p in model.parameters() if is_matrix(p)]
+    vectors = [p for p in model.parameters() if not is_matrix(p)]
     adam = torch.optim.AdamW(
         [{"params": matrices, "weight_decay": optimizer.get("weight_decay", 0.01)},
          {"params": vectors, "weight_decay": 0.0}],
@@ -600,10 +693,11 @@ def main():
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "2")))
     torch.manual_seed(seed)
     vocabularies, parallel = Vocabularies(args.tokenizer), config["parallel"]
-    kinds = {"transformer": Transformer, "recurrent": Recurrent}
+    kinds = {"transformer": Transformer, "recurrent": Recurrent, "convolutional": Convolutional}
     if config["model"]["kind"] not in kinds:
         raise SystemExit(f"{args.config}: the peer has no model of kind {config['model']['kind']}")
-    model = kinds[config["model"]["kind"]](config["model"], vocabularies)
+    settings = config["model"] | {"max_positions": parallel.get("max_len", 256)}
+    model = kinds[settings["kind"]](settings, vocabularies)
     pairs = read_pairs(parallel["train"], vocabularies, parallel.get("max_len", 256))
     measured = train(model, pairs, config, vocabularies, args, seed)
     measured["parameters"] = sum(parameter.numel() for parameter in model.parameters())

@@ -16,7 +16,9 @@
 //! | [`rms_norm`] | root mean square and result |
 //! | [`rotate`] | queries and keys turned where they lie |
 //! | [`gelu`], [`gelu_tanh`] | vectorised error function, exponential |
-//! | [`gated`] | activation and product |
+//! | [`gated`], [`glu`] | activation and product |
+//! | [`windows`] | each token's window in its [packed](Packing) sequence in one pass: a convolution is one product more |
+//! | [`weight_norm`] | lengths of all columns in one pass, the weight in another |
 //! | [`dropout`], [`dropout_add`] | masks drawn again in the backward pass, and not kept |
 //! | [`cross_entropy`] | one pass over the logits, whose memory the gradient takes over |
 //! | [`embedding`] | gather; the gradient scattered into that of a tied output layer, where there is one |
@@ -47,6 +49,7 @@ mod flex;
 mod fused;
 mod gated;
 mod gelu;
+mod glu;
 mod gru;
 mod int8;
 mod kernels;
@@ -62,6 +65,8 @@ mod recompute;
 mod rms_norm;
 mod rotary;
 mod time;
+mod weight_norm;
+mod windows;
 
 pub use adam::AdamStep;
 pub use adamw::{adamw, squared_sum};
@@ -77,6 +82,7 @@ pub use embedding::embedding;
 pub use fused::{is_fused, unfused, warn_unfused};
 pub use gated::{Gate, gated};
 pub use gelu::{gelu, gelu_tanh};
+pub use glu::glu;
 pub use gru::{GruOutput, gru};
 pub use int8::{Int8Weight, linear_int8};
 pub use kernels::{Kernels, kernels};
@@ -92,6 +98,8 @@ pub use recompute::{can_recompute, recompute};
 pub use rms_norm::rms_norm;
 pub use rotary::{Rotary, RotaryPairs, TokenPositions, rotate};
 pub use time::Direction;
+pub use weight_norm::weight_norm;
+pub use windows::windows;
 
 /// The README's example, compiled as a test.
 #[cfg(doctest)]

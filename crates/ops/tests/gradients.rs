@@ -152,6 +152,27 @@ proptest! {
     }
 
     #[test]
+    fn glu(rows in 1usize..40, d in 1usize..40) {
+        check(&|x| ops::glu(reshaped(&x[0], [1, rows, 2 * d])).reshape([-1]), &[numbers(rows * 2 * d, 0.0)], true)?;
+    }
+
+    #[test]
+    fn weight_norm(d_in in 1usize..70, d_out in 1usize..40) {
+        // One row alone has a direction that no small change turns.
+        let v = numbers(d_in * d_out, 0.0).iter().map(|v| v + 0.2f32.copysign(*v)).collect();
+        let operation = |x: &[Tensor<1>]| ops::weight_norm(reshaped(&x[0], [d_in, d_out]), x[1].clone()).reshape([-1]);
+        check(&operation, &[v, numbers(d_out, 0.1)], d_in > 3)?;
+    }
+
+    #[test]
+    fn windows(lengths in prop::collection::vec(1usize..9, 1..20), d in 1usize..20, width in 1usize..8, before in 0usize..8) {
+        let packing = Packing::new(lengths);
+        let (n, before) = (packing.n_tokens(), before.min(width - 1));
+        let operation = |x: &[Tensor<1>]| ops::windows(reshaped(&x[0], [n, d]), &packing, width, before).reshape([-1]);
+        check(&operation, &[numbers(n * d, 0.0)], true)?;
+    }
+
+    #[test]
     fn cross_entropy(rows in 1usize..30, n_classes in 1usize..90, smoothing in 0f64..0.5, ignore: bool, weigh: bool) {
         let operation = |x: &[Tensor<1>]| {
             let label = |row: usize| match row % 3 {

@@ -69,6 +69,11 @@ pub const RUNS: [Run; 14] = [
             "average={kind=\"ema\",decay=0.9}",
         ],
     },
+    Run {
+        name: "convolutional-translation",
+        config: "translation.toml",
+        sets: &["model={kind=\"convolutional\",n_layers=2,d_embedding=8,d_model=16,dropout=0.2}"],
+    },
 ];
 
 impl Run {

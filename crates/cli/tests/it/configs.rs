@@ -42,6 +42,7 @@ fn narrow(kind: &str) -> &'static [&'static str] {
     match kind {
         "recurrent" => &["model.d_embedding=16"],
         "transformer" => &["model.n_heads=2", "model.d_ff=64"],
+        "convolutional" => &["model.d_embedding=16", "model.n_layers=2", "model.n_decoder_layers=2"],
         other => panic!("no small model is known of the kind {other}"),
     }
 }

@@ -7,10 +7,10 @@
 
 use burn::tensor::{Device, Tensor, TensorData};
 use cloze_model::blocks::{Attention, AttentionInput, KeyValueCache, MultiHeadAttentionConfig};
-use cloze_model::generate::NextToken;
 use cloze_model::ops::AttentionMask;
 use cloze_model::seq2seq::{
-    DecodeOptions, EncoderDecoder, InitialWeights, PositionsConfig, Transformer, TransformerConfig,
+    ConvolutionalEncoderDecoder, ConvolutionalEncoderDecoderConfig, DecodeOptions, EncoderDecoder,
+    InitialWeights, PositionsConfig, TiedEmbeddings, Transformer, TransformerConfig,
 };
 use cloze_model::{ParamInit, Sequences};
 
@@ -77,7 +77,7 @@ fn values(logits: Tensor<2>) -> Vec<f32> {
 
 /// The logits of sentences of several lengths at once, of each by itself, of each token by itself, and of targets that
 /// differ in their last token.
-fn logits(model: &Transformer, device: &Device) -> [Vec<f32>; 4] {
+fn logits<M: EncoderDecoder>(model: &M, device: &Device) -> [Vec<f32>; 4] {
     let sources: [&[i32]; 3] = [&[5, 6, 7, 8, 2], &[9, 2], &[10, 11, 12, 13, 14, 15, 2]];
     let targets: [&[i32]; 3] = [&[2, 20, 21], &[2, 22, 23, 24, 25, 26], &[2]];
     let of = |all: &[&[i32]]| -> Sequences { all.iter().copied().collect() };
@@ -96,15 +96,35 @@ fn logits(model: &Transformer, device: &Device) -> [Vec<f32>; 4] {
     [values(all), joined(alone), joined(steps), joined(perturbed)]
 }
 
-#[test]
-fn a_transformer_is_the_same_on_both() {
+/// All forms of logits on both devices are within `most` of each other.
+fn assert_same<M: EncoderDecoder>(models: fn(&Device) -> Vec<M>, most: f32) {
     let [flex, ndarray] = [Device::flex(), Device::ndarray()];
-    for (number, (ours, other)) in transformers(&flex).iter().zip(&transformers(&ndarray)).enumerate() {
+    for (number, (ours, other)) in models(&flex).iter().zip(&models(&ndarray)).enumerate() {
         let (ours, other) = (logits(ours, &flex), logits(other, &ndarray));
         for (form, found) in ours[1..].iter().chain(&other).enumerate() {
             let pairs = found.iter().zip(&ours[0]);
             let largest = pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
-            assert!(found.len() == ours[0].len() && largest <= 1e-4, "{number}, {form}: apart by {largest}");
+            assert!(found.len() == ours[0].len() && largest <= most, "{number}, {form}: apart by {largest}");
         }
     }
+}
+
+#[test]
+fn a_transformer_is_the_same_on_both() {
+    assert_same(transformers, 1e-4);
+}
+
+/// Convolutional models with windows of several widths.
+fn convolutional(device: &Device) -> Vec<ConvolutionalEncoderDecoder> {
+    let config = ConvolutionalEncoderDecoderConfig::new(29, 16, 12).with_max_positions(8);
+    let configs = [
+        config.clone(),
+        config.with_kernels(4, 2).with_tied(TiedEmbeddings::None).with_layers(2, 1).with_dropout(0.3),
+    ];
+    configs.map(|config| config.init(&mut ParamInit::new(device, 3))).into()
+}
+
+#[test]
+fn a_convolutional_model_is_the_same_on_both() {
+    assert_same(convolutional, 1e-5);
 }

@@ -1,4 +1,4 @@
-//! The blocks that Transformers are made of, one a file.
+//! The blocks that Transformers and convolutional models are made of, one a file.
 
 mod activation;
 mod attention;
@@ -9,11 +9,13 @@ mod embedding;
 mod encoder;
 mod encoder_layer;
 mod feed_forward;
+mod gated_convolution;
 mod inference_weight;
 mod key_value_cache;
 mod layer_norm;
 mod linear;
 mod norm;
+mod normed_linear;
 mod part_type;
 mod positions;
 mod relative;
@@ -30,11 +32,13 @@ pub use embedding::Embedding;
 pub use encoder::{Encoder, EncoderOutput, EncoderTrace};
 pub use encoder_layer::{EncoderLayer, EncoderLayerConfig};
 pub use feed_forward::{FeedForward, FeedForwardConfig};
+pub use gated_convolution::GatedConvolution;
 pub use inference_weight::InferenceWeight;
 pub use key_value_cache::KeyValueCache;
 pub use layer_norm::LayerNorm;
 pub use linear::Linear;
 pub use norm::{Norm, NormKind};
+pub use normed_linear::NormedLinear;
 pub(crate) use part_type::{PartKind, PartType, part_types};
 pub use positions::{LearnedPositions, NoPositions, Positions, SinusoidOrder, SinusoidalPositions};
 pub use relative::{RelativeConfig, RelativePositions};

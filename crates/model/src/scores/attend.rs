@@ -70,6 +70,15 @@ impl Memory {
         Self { keys: score.keys(states.clone()), values: states, pad_mask }
     }
 
+    /// Of packed states whose keys no score makes of them.
+    ///
+    /// # Shapes
+    /// - `keys`: `[n_tokens, d_key]`; `values`: `[n_tokens, d_memory]`
+    pub fn with_keys(keys: Tensor<2>, values: Tensor<2>, packing: &Packing) -> Self {
+        let mask = pad_mask(packing, &values.device());
+        Self { values: padded(values, packing), keys: padded(keys, packing), pad_mask: mask }
+    }
+
     /// Rows, and tokens of the longest.
     pub fn dims(&self) -> [usize; 2] {
         let [batch, len, _] = self.values.dims();

@@ -1,8 +1,9 @@
 //! Any of this crate's translation models, chosen at run time.
 
 use super::{
-    DecodeOptions, EncoderDecoder, RecurrentDecoding, RecurrentEncoderDecoder, RecurrentEncoderDecoderConfig,
-    Transformer, TransformerConfig, TransformerState,
+    ConvolutionalDecoding, ConvolutionalEncoderDecoder, ConvolutionalEncoderDecoderConfig, DecodeOptions,
+    EncoderDecoder, RecurrentDecoding, RecurrentEncoderDecoder, RecurrentEncoderDecoderConfig, Transformer,
+    TransformerConfig, TransformerState,
 };
 use crate::blocks::Linear;
 use crate::generate::{NextToken, StepOutput};
@@ -22,6 +23,8 @@ pub enum AnyEncoderDecoder {
     Transformer(Transformer),
     /// A recurrent model.
     Recurrent(RecurrentEncoderDecoder),
+    /// A convolutional model.
+    Convolutional(ConvolutionalEncoderDecoder),
 }
 
 /// The configuration of a translation model.
@@ -32,6 +35,8 @@ pub enum AnyEncoderDecoderConfig {
     Transformer(TransformerConfig),
     /// That of a recurrent model.
     Recurrent(RecurrentEncoderDecoderConfig),
+    /// That of a convolutional model.
+    Convolutional(ConvolutionalEncoderDecoderConfig),
 }
 
 impl From<TransformerConfig> for AnyEncoderDecoderConfig {
@@ -46,6 +51,12 @@ impl From<RecurrentEncoderDecoderConfig> for AnyEncoderDecoderConfig {
     }
 }
 
+impl From<ConvolutionalEncoderDecoderConfig> for AnyEncoderDecoderConfig {
+    fn from(config: ConvolutionalEncoderDecoderConfig) -> Self {
+        Self::Convolutional(config)
+    }
+}
+
 /// The decoding state of an [`AnyEncoderDecoder`].
 #[allow(clippy::large_enum_variant, reason = "there is one state, and no list")]
 pub enum AnyState {
@@ -53,6 +64,8 @@ pub enum AnyState {
     Transformer(TransformerState),
     /// That of a recurrent model.
     Recurrent(RecurrentDecoding),
+    /// That of a convolutional model.
+    Convolutional(ConvolutionalDecoding),
 }
 
 impl AnyEncoderDecoderConfig {
@@ -64,6 +77,7 @@ impl AnyEncoderDecoderConfig {
         match self {
             Self::Transformer(config) => AnyEncoderDecoder::Transformer(config.init(init)),
             Self::Recurrent(config) => AnyEncoderDecoder::Recurrent(config.init(init)),
+            Self::Convolutional(config) => AnyEncoderDecoder::Convolutional(config.init(init)),
         }
     }
 
@@ -74,6 +88,7 @@ impl AnyEncoderDecoderConfig {
             Self::Recurrent(config) => {
                 [config.source_vocab_size.unwrap_or(config.vocab_size), config.vocab_size]
             }
+            Self::Convolutional(config) => [config.source_vocabulary(), config.vocab_size],
         }
     }
 
@@ -88,6 +103,10 @@ impl AnyEncoderDecoderConfig {
                 check_published(config)
             }
             Self::Recurrent(config) => {
+                config.validate()?;
+                check_published(config)
+            }
+            Self::Convolutional(config) => {
                 config.validate()?;
                 check_published(config)
             }
@@ -109,6 +128,9 @@ impl AnyEncoderDecoderConfig {
             (Self::Recurrent(config), AnyEncoderDecoder::Recurrent(model)) => {
                 save_published(folder, model, config, FloatType::F32)
             }
+            (Self::Convolutional(config), AnyEncoderDecoder::Convolutional(model)) => {
+                save_published(folder, model, config, FloatType::F32)
+            }
             _ => panic!("the model and its configuration are of different kinds"),
         }
     }
@@ -128,7 +150,16 @@ impl AnyEncoderDecoderConfig {
             let (config, model, _) = load_published::<RecurrentEncoderDecoderConfig>(folder, init)?;
             return Ok((Self::Recurrent(config), AnyEncoderDecoder::Recurrent(model)));
         }
-        let known = [TransformerConfig::MODEL_TYPES, RecurrentEncoderDecoderConfig::MODEL_TYPES].concat();
+        if is_of(ConvolutionalEncoderDecoderConfig::MODEL_TYPES) {
+            let (config, model, _) = load_published::<ConvolutionalEncoderDecoderConfig>(folder, init)?;
+            return Ok((Self::Convolutional(config), AnyEncoderDecoder::Convolutional(model)));
+        }
+        let known = [
+            TransformerConfig::MODEL_TYPES,
+            RecurrentEncoderDecoderConfig::MODEL_TYPES,
+            ConvolutionalEncoderDecoderConfig::MODEL_TYPES,
+        ]
+        .concat();
         let known: Vec<String> = known.iter().map(|known| format!("{known:?}")).collect();
         let (found, known) = (found.unwrap_or_else(|| "absent".into()), known.join(", "));
         Err(ModelError::Config(format!(
@@ -146,6 +177,7 @@ impl AnyEncoderDecoder {
             Self::Recurrent(model) => {
                 [&mut model.readout, &mut model.output].into_iter().flatten().for_each(Linear::pack)
             }
+            Self::Convolutional(model) => model.pack_weights(),
         }
     }
 
@@ -156,6 +188,7 @@ impl AnyEncoderDecoder {
             Self::Recurrent(model) => {
                 [&mut model.readout, &mut model.output].into_iter().flatten().for_each(Linear::quantize_int8);
             }
+            Self::Convolutional(model) => model.quantize_int8(),
         }
     }
 }
@@ -165,6 +198,7 @@ impl EncoderDecoder for AnyEncoderDecoder {
         match self {
             Self::Transformer(model) => model.logits(source, target, device),
             Self::Recurrent(model) => model.logits(source, target, device),
+            Self::Convolutional(model) => model.logits(source, target, device),
         }
     }
 
@@ -172,6 +206,7 @@ impl EncoderDecoder for AnyEncoderDecoder {
         match self {
             Self::Transformer(model) => AnyState::Transformer(model.begin(source, options, device)),
             Self::Recurrent(model) => AnyState::Recurrent(model.begin(source, options, device)),
+            Self::Convolutional(model) => AnyState::Convolutional(model.begin(source, options, device)),
         }
     }
 
@@ -179,6 +214,7 @@ impl EncoderDecoder for AnyEncoderDecoder {
         match self {
             Self::Transformer(model) => model.max_source_tokens(),
             Self::Recurrent(model) => model.max_source_tokens(),
+            Self::Convolutional(model) => model.max_source_tokens(),
         }
     }
 }
@@ -195,6 +231,7 @@ impl NextToken for AnyEncoderDecoder {
         match (self, state) {
             (Self::Transformer(model), AnyState::Transformer(state)) => model.step(tokens, state),
             (Self::Recurrent(model), AnyState::Recurrent(state)) => model.step(tokens, state),
+            (Self::Convolutional(model), AnyState::Convolutional(state)) => model.step(tokens, state),
             _ => panic!("{ANOTHER}"),
         }
     }
@@ -203,6 +240,7 @@ impl NextToken for AnyEncoderDecoder {
         match (self, state) {
             (Self::Transformer(model), AnyState::Transformer(state)) => model.select(state, rows),
             (Self::Recurrent(model), AnyState::Recurrent(state)) => model.select(state, rows),
+            (Self::Convolutional(model), AnyState::Convolutional(state)) => model.select(state, rows),
             _ => panic!("{ANOTHER}"),
         }
     }
@@ -215,6 +253,9 @@ impl NextToken for AnyEncoderDecoder {
             (Self::Recurrent(model), AnyState::Recurrent(state), AnyState::Recurrent(other)) => {
                 model.join(state, other);
             }
+            (Self::Convolutional(model), AnyState::Convolutional(state), AnyState::Convolutional(other)) => {
+                model.join(state, other);
+            }
             _ => panic!("{ANOTHER}"),
         }
     }
@@ -223,6 +264,7 @@ impl NextToken for AnyEncoderDecoder {
         match self {
             Self::Transformer(model) => model.max_tokens(),
             Self::Recurrent(model) => model.max_tokens(),
+            Self::Convolutional(model) => model.max_tokens(),
         }
     }
 }
@@ -245,11 +287,14 @@ mod tests {
             tied: TiedEmbeddings::TargetOutput,
             ..base.clone()
         };
-        let configs: [(AnyEncoderDecoderConfig, [usize; 2], &str); 4] = [
+        let convolutional = ConvolutionalEncoderDecoderConfig::new(20, 6, 8);
+        let configs: [(AnyEncoderDecoderConfig, [usize; 2], &str); 6] = [
             (transformer.clone().into(), [20, 20], "target_embeddings.weight"),
             (transformer.with_source_vocab(30).into(), [30, 20], "source_embeddings.weight"),
             (base.into(), [20, 20], "target_embedding.weight"),
             (separate.into(), [30, 20], "source_embedding.weight"),
+            (convolutional.clone().into(), [20, 20], "decoder.2.attention.query.v"),
+            (convolutional.with_source_vocab(30).into(), [30, 20], "source_embedding.weight"),
         ];
         for (config, sizes, parameter) in configs {
             config.check().unwrap();

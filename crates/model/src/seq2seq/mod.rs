@@ -1,6 +1,7 @@
 //! Models that read one sequence and write another, such as a sentence and its translation.
 
 mod any;
+mod convolutional;
 mod encoder_decoder;
 mod recurrent;
 mod tied;
@@ -8,6 +9,10 @@ mod tokens;
 mod transformer;
 
 pub use any::{AnyEncoderDecoder, AnyEncoderDecoderConfig, AnyState};
+pub use convolutional::{
+    ConvolutionalDecoderLayer, ConvolutionalDecoding, ConvolutionalEncoderDecoder,
+    ConvolutionalEncoderDecoderConfig, MultiStepAttention,
+};
 pub use encoder_decoder::{DecodeOptions, EncoderDecoder};
 pub use recurrent::{
     Bridge, BridgeKind, RecurrentDecoding, RecurrentEncoderDecoder, RecurrentEncoderDecoderConfig, Wiring,

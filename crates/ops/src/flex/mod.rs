@@ -12,6 +12,7 @@ pub(crate) mod embedding;
 pub(crate) mod gated;
 pub(crate) mod gelu;
 mod gemm;
+pub(crate) mod glu;
 pub(crate) mod int8;
 pub(crate) mod key_value;
 pub(crate) mod lamb;
@@ -24,6 +25,8 @@ pub(crate) mod rms_norm;
 pub(crate) mod rotary;
 mod seeds;
 mod vector;
+pub(crate) mod weight_norm;
+pub(crate) mod windows;
 
 /// A span of `tracing` over the rest of the block, for profiles: the operation and, where it is one,
 /// how many floating-point operations its matrix products make.

@@ -413,6 +413,9 @@ every = 10
             message.contains("`model.n_heads` is 3; expected a divisor of `model.d_model`, which is 16"),
             "{message}"
         );
+        let sets = ["model={kind='convolutional', n_layers=2, d_embedding=8, d_model=16}", "model.kernel=0"];
+        let message = load(FILE, &sets).unwrap_err().to_string();
+        assert!(message.contains("`model.kernel` is 0; expected 1 or more"), "{message}");
         let none = of_file("batch_tokens = 4096", "");
         assert!(none.contains("`train.batch_tokens` is absent; expected it or `train.batch_size`"), "{none}");
         let unmeasured = FILE.replace("dev = { files = [\"dev.tsv\"] }", "");

@@ -17,7 +17,7 @@ pub use config::{ParallelSection, TranslationConfig, TranslationEval, Translatio
 pub use folder::{
     DecodingDefaults, TRANSLATION_FILE, TranslationFile, load_vocabularies, read_translation_file,
 };
-pub use model::{RecurrentSection, TransformerSection, TranslationModel};
+pub use model::{ConvolutionalSection, RecurrentSection, TransformerSection, TranslationModel};
 pub use recipe::{ModelFormat, OwnParameters, TranslationData, TranslationRecipe, figure, inputs};
 pub use run::{train_translation, train_translation_model};
 pub use vocabulary::{TargetPieces, Vocabularies, VocabularySizes};

@@ -7,8 +7,8 @@ use cloze_model::blocks::{Activation, NormPlacement};
 use cloze_model::recurrent::{Cell, Reading};
 use cloze_model::scores::ScoreKind;
 use cloze_model::seq2seq::{
-    AnyEncoderDecoderConfig, BridgeKind, RecurrentEncoderDecoderConfig, SpecialTokens, TiedEmbeddings,
-    TransformerConfig, Wiring,
+    AnyEncoderDecoderConfig, BridgeKind, ConvolutionalEncoderDecoderConfig, RecurrentEncoderDecoderConfig,
+    SpecialTokens, TiedEmbeddings, TransformerConfig, Wiring,
 };
 use serde::{Deserialize, Serialize};
 
@@ -21,6 +21,8 @@ pub enum TranslationModel {
     Transformer(TransformerSection),
     /// Recurrent layers, by default with attention between them (Sutskever et al. 2014; Bahdanau et al. 2015).
     Recurrent(RecurrentSection),
+    /// Convolutional layers, with attention in each of the decoder's (Gehring et al. 2017).
+    Convolutional(ConvolutionalSection),
 }
 
 /// A Transformer.
@@ -101,12 +103,43 @@ pub struct RecurrentSection {
     pub tied: bool,
 }
 
+/// A convolutional model.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct ConvolutionalSection {
+    /// Encoder layers, and decoder layers unless they have a number of their own.
+    pub n_layers: usize,
+    /// Decoder layers. Default `n_layers`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub n_decoder_layers: Option<usize>,
+    /// Width of the embeddings.
+    pub d_embedding: usize,
+    /// Width of the states.
+    pub d_model: usize,
+    /// Tokens that a layer sees at a time, in the encoder, and in the decoder unless that has a number of its own.
+    /// Default 3.
+    #[serde(default = "defaults::kernel")]
+    pub kernel: usize,
+    /// Tokens that a decoder layer sees at a time, its own the last. Default `kernel`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decoder_kernel: Option<usize>,
+    /// Dropout of the embeddings, of what the convolutions read, and before the output. Default 0.2.
+    #[serde(default = "defaults::convolutional_dropout")]
+    pub dropout: f64,
+    /// Whether the output layer is the table of the target's embeddings, and with a shared vocabulary the source's too.
+    /// Default true.
+    #[serde(default = "defaults::yes")]
+    pub tied: bool,
+}
+
 impl TranslationModel {
     /// The model for vocabularies of these sizes, of sequences of at most so many tokens.
     pub fn config(&self, vocabulary: VocabularySizes, max_len: usize) -> AnyEncoderDecoderConfig {
         match self {
             Self::Transformer(section) => section.config(vocabulary, max_len).into(),
             Self::Recurrent(section) => section.config(vocabulary, max_len).into(),
+            Self::Convolutional(section) => section.config(vocabulary, max_len).into(),
         }
     }
 
@@ -133,6 +166,7 @@ impl TranslationModel {
 fn key_of(setting: &str) -> &str {
     match setting {
         "n_encoder_layers" => "n_layers",
+        "encoder_kernel" => "kernel",
         other => other,
     }
 }
@@ -201,6 +235,23 @@ impl RecurrentSection {
     }
 }
 
+impl ConvolutionalSection {
+    fn config(&self, vocabulary: VocabularySizes, max_len: usize) -> ConvolutionalEncoderDecoderConfig {
+        let config =
+            ConvolutionalEncoderDecoderConfig::new(vocabulary.target, self.d_embedding, self.d_model)
+                .with_layers(self.n_layers, self.n_decoder_layers.unwrap_or(self.n_layers))
+                .with_kernels(self.kernel, self.decoder_kernel.unwrap_or(self.kernel))
+                .with_max_positions(max_len)
+                .with_dropout(self.dropout)
+                .with_tokens(tokens(vocabulary.special));
+        let config = match vocabulary.source {
+            Some(source) => config.with_source_vocab(source),
+            None => config,
+        };
+        config.with_tied(tied(self.tied, vocabulary.source.is_none()))
+    }
+}
+
 /// Which tables are one.
 fn tied(is_tied: bool, is_joint: bool) -> TiedEmbeddings {
     match (is_tied, is_joint) {
@@ -238,6 +289,14 @@ mod defaults {
 
     pub fn recurrent_dropout() -> f64 {
         0.2
+    }
+
+    pub fn convolutional_dropout() -> f64 {
+        0.2
+    }
+
+    pub fn kernel() -> usize {
+        3
     }
 
     pub fn yes() -> bool {

@@ -186,6 +186,7 @@ const TABLES: &[(&str, &[&str], &str)] = &[
     ("Translation", &["tokenizer={kind=\"load\", path=\"a\"}"], "tokenizer.zzzzzzzz=1"),
     ("Translation", &["model.kind=recurrent"], "model.zzzzzzzz=1"),
     ("Translation", &["model.kind=transformer"], "model.zzzzzzzz=1"),
+    ("Translation", &["model.kind=convolutional"], "model.zzzzzzzz=1"),
     ("Translation", &[], "train.zzzzzzzz=1"),
     ("Translation", &[], "eval.zzzzzzzz=1"),
 ];

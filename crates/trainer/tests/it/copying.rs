@@ -96,3 +96,12 @@ fn a_recurrent_model_with_input_feeding_copies_and_reverses() {
         &[],
     );
 }
+
+#[test]
+fn a_convolutional_model_copies_and_reverses() {
+    let _held = crate::generator();
+    assert_learns(
+        r#"{ kind = "convolutional", n_layers = 2, d_embedding = 64, d_model = 64, dropout = 0.0 }"#,
+        &[],
+    );
+}

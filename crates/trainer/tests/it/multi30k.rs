@@ -1,4 +1,4 @@
-//! A hundred sentences of Multi30k, from text to a model that translates them.
+//! A hundred sentences of Multi30k, from text to models that translate them.
 
 use burn::tensor::Device;
 use cloze_trainer::engine::{Plan, RunOptions};
@@ -7,8 +7,8 @@ use cloze_trainer::translation::TranslationConfig;
 use std::fs;
 use std::path::Path;
 
-#[test]
-fn a_hundred_captions_are_learnt_by_heart() {
+/// Trains this model on a hundred captions, with a config's other settings, and translates them.
+fn learn_by_heart(config: &str, model: &str, lr: f64) {
     let _held = crate::generator();
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/multi30k");
     if !data.is_dir() {
@@ -28,14 +28,14 @@ fn a_hundred_captions_are_learnt_by_heart() {
         format!("parallel.dev={files}"),
         "parallel.test={}".into(),
         "tokenizer.vocab_size=600".into(),
-        "model={kind='transformer', n_layers=2, d_model=128, n_heads=4, d_ff=256, dropout=0.0}".into(),
+        format!("model={model}"),
         "train={steps=300, batch_tokens=1500}".into(),
-        "optimizer.lr=3e-3".into(),
+        format!("optimizer.lr={lr}"),
         "schedule.warmup_steps=50".into(),
         "average={kind='last', checkpoints=2, every=10}".into(),
         "eval.every=300".into(),
     ];
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs/multi30k-transformer.toml");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs").join(config);
     let config = TranslationConfig::load(&path, &sets).unwrap();
     let options =
         RunOptions::new(Device::flex(), folder.path().join("run")).cache(folder.path().join("cache"));
@@ -44,4 +44,16 @@ fn a_hundred_captions_are_learnt_by_heart() {
     assert!(figures.get("loss").unwrap() < 0.5 && figures.get("bleu").unwrap() > 60.0, "{figures}");
     let translations = fs::read_to_string(folder.path().join("run/report/dev/translations.txt")).unwrap();
     assert_eq!(translations.lines().count(), 100);
+}
+
+#[test]
+fn a_transformer_learns_a_hundred_captions_by_heart() {
+    let model = "{kind='transformer', n_layers=2, d_model=128, n_heads=4, d_ff=256, dropout=0.0}";
+    learn_by_heart("multi30k-transformer.toml", model, 3e-3);
+}
+
+#[test]
+fn a_convolutional_model_learns_a_hundred_captions_by_heart() {
+    let model = "{kind='convolutional', n_layers=2, d_embedding=128, d_model=128, dropout=0.0}";
+    learn_by_heart("multi30k-convolutional.toml", model, 3e-3);
 }

@@ -38,12 +38,13 @@ impl Model {
 pub const MODELS: &[Model] = &[
     Model::new("RNN", "multi30k-rnn").beside(2.0),
     Model::new("RNN with attention", "multi30k-rnn-attention").beside(2.0),
+    Model::new("Convolutional", "multi30k-convolutional"),
     Model::new("Transformer", "multi30k-transformer").beside(1.5),
     Model { target: "fr", ..Model::new("Transformer, en→fr", "multi30k-enfr-transformer") },
 ];
 
 /// The model that is used to time decoding.
-pub const TRANSFORMER: &Model = &MODELS[2];
+pub const TRANSFORMER: &Model = &MODELS[3];
 
 #[cfg(test)]
 mod tests {

@@ -4,6 +4,7 @@
 mod albert;
 mod bart;
 mod bert;
+mod convolutional;
 mod decoder;
 mod distilbert;
 mod electra;

@@ -1,0 +1,92 @@
+use super::InferenceWeight;
+use crate::{ParamInit, ops};
+use burn::module::{Module, Param};
+use burn::tensor::Tensor;
+
+/// An affine map of the last axis whose weight is [normalised](ops::weight_norm), `x·(g · V / ‖V‖) + b`: for each output
+/// feature a direction and a length (Salimans & Kingma 2016, "Weight Normalization", eq. 2).
+#[derive(Module, Debug)]
+pub struct NormedLinear {
+    /// `[d_in, d_out]`: a column is an output feature's direction; its length says nothing.
+    pub v: Param<Tensor<2>>,
+    /// `[d_out]`: the lengths.
+    pub g: Param<Tensor<1>>,
+    /// `[d_out]`
+    pub bias: Param<Tensor<1>>,
+    /// The weight for inference, once [quantised](Self::quantize_int8) or [packed](Self::pack).
+    #[module(skip)]
+    inference: Option<InferenceWeight>,
+}
+
+impl NormedLinear {
+    /// A new map from `d_in` to `d_out` features that multiplies the variance of its inputs by `gain`: its directions are
+    /// drawn from `N(0, √(gain / d_in))`. The lengths are all `√gain`, which is what a column of such numbers has on
+    /// average; fairseq takes each column's own, which differs from it by some `1 / √(2 · d_in)`. Biases are zero.
+    pub fn new(d_in: usize, d_out: usize, gain: f64, init: &mut ParamInit) -> Self {
+        let v = init.normal([d_in, d_out], (gain / d_in.max(1) as f64).sqrt());
+        let length = gain.sqrt() as f32;
+        let g = init.param([d_out], move |_| length);
+        Self { v, g, bias: init.zeros([d_out]), inference: None }
+    }
+
+    /// The weight that direction and length make, `[d_in, d_out]`.
+    pub fn weight(&self) -> Tensor<2> {
+        ops::weight_norm(self.v.val(), self.g.val())
+    }
+
+    /// Multiplies in 8 bits from now on, see [`ops::linear_int8`]: for inference only. The parameters stay as they are;
+    /// what is changed in them afterwards counts no more.
+    pub fn quantize_int8(&mut self) {
+        self.inference = Some(InferenceWeight::int8(self.weight()));
+    }
+
+    /// Makes the weight once and lays it out for the products to come, see [`ops::linear_packed`]: for inference only.
+    /// What is changed in the parameters afterwards counts no more.
+    pub fn pack(&mut self) {
+        self.inference = Some(InferenceWeight::packed(self.weight()));
+    }
+
+    /// # Shapes
+    /// - `x`: `[..., d_in]`; returns `[..., d_out]`
+    pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
+        let bias = Some(self.bias.val());
+        match &self.inference {
+            Some(weight) => weight.forward(x, bias),
+            None => ops::linear(x, self.weight(), bias),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use burn::tensor::{Device, Tolerance};
+
+    #[test]
+    fn a_new_map_multiplies_the_variance() {
+        let device = Device::flex();
+        let init = &mut ParamInit::new(&device, 1);
+        let map = NormedLinear::new(200, 300, 4.0, init);
+        let lengths = map.weight().powi_scalar(2).sum_dim(0).sqrt().into_data();
+        assert!(lengths.iter::<f32>().all(|length| (length - 2.0).abs() < 1e-4));
+        let y = map.forward(init.normal([50, 200], 1.0).val()).into_data();
+        let variance = y.iter::<f64>().map(|y| y * y).sum::<f64>() / y.num_elements() as f64;
+        assert!((variance - 4.0).abs() < 0.3, "{variance}");
+    }
+
+    #[test]
+    fn weights_are_made_once_for_inference() {
+        let device = Device::flex();
+        let init = &mut ParamInit::new(&device, 1);
+        let mut map = NormedLinear::new(24, 10, 1.0, init);
+        map.bias = init.uniform([10], 1.0);
+        let x = init.normal([4, 24], 1.0).val();
+        let expected = map.forward(x.clone()).into_data();
+        map.pack();
+        for _ in 0..3 {
+            map.forward(x.clone()).into_data().assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-5));
+        }
+        map.quantize_int8();
+        map.forward(x).into_data().assert_approx_eq::<f32>(&expected, Tolerance::absolute(0.1));
+    }
+}

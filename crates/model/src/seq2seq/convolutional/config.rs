@@ -1,0 +1,214 @@
+use super::{ConvolutionalDecoderLayer, ConvolutionalEncoderDecoder};
+use crate::blocks::{Embedding, GatedConvolution, NormedLinear};
+use crate::seq2seq::{SpecialTokens, TiedEmbeddings};
+use crate::{ModelError, ParamInit, Result};
+use serde::{Deserialize, Serialize};
+
+/// The shape of a convolutional model that reads a source and writes a target.
+///
+/// ```
+/// # use burn::tensor::Device;
+/// # use cloze_model::{ParamInit, Sequences};
+/// use cloze_model::seq2seq::{ConvolutionalEncoderDecoderConfig, EncoderDecoder};
+///
+/// let config = ConvolutionalEncoderDecoderConfig::new(100, 32, 64).with_layers(3, 2).with_kernels(3, 5);
+/// let device = Device::flex();
+/// let model = config.init(&mut ParamInit::new(&device, 1));
+/// let source: Sequences = [&[5, 6, 7, 2][..], &[8, 2]].into_iter().collect();
+/// let target: Sequences = [&[2, 9][..], &[2, 10, 11]].into_iter().collect();
+/// assert_eq!(model.logits(&source, &target, &device).dims(), [5, 100]);
+/// ```
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct ConvolutionalEncoderDecoderConfig {
+    /// Pieces in the target's vocabulary, and in the source's unless that has [its own](Self::source_vocab_size).
+    pub vocab_size: usize,
+    /// Pieces in the source's vocabulary if it is another one than the target's; none: one joint vocabulary.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source_vocab_size: Option<usize>,
+    /// Which of the source's embeddings, the target's and the output layer are one table.
+    pub tied: TiedEmbeddings,
+    /// Features of an embedding, of the encoder's outputs, of queries and of what the output layer reads.
+    pub d_embedding: usize,
+    /// Features of a state between layers.
+    pub d_model: usize,
+    /// Encoder layers.
+    pub n_encoder_layers: usize,
+    /// Decoder layers, each with an attention.
+    pub n_decoder_layers: usize,
+    /// Tokens of the windows that an encoder layer sees.
+    pub encoder_kernel: usize,
+    /// Tokens of the windows that a decoder layer sees, its own the last.
+    pub decoder_kernel: usize,
+    /// The longest source and the longest target, in tokens.
+    pub max_positions: usize,
+    /// Dropout on the embeddings, on the convolutions' inputs, and before the output layer.
+    pub dropout: f64,
+    /// The ids of tokens that mean something.
+    pub tokens: SpecialTokens,
+}
+
+impl ConvolutionalEncoderDecoderConfig {
+    /// Four encoder and three decoder layers with windows of three tokens, with a joint vocabulary whose table is source's and
+    /// target's embedding and the output layer. (fairseq's `fconv` for IWSLT'14 has four and three layers of 256 features.)
+    pub fn new(vocab_size: usize, d_embedding: usize, d_model: usize) -> Self {
+        Self {
+            vocab_size,
+            source_vocab_size: None,
+            tied: TiedEmbeddings::All,
+            d_embedding,
+            d_model,
+            n_encoder_layers: 4,
+            n_decoder_layers: 3,
+            encoder_kernel: 3,
+            decoder_kernel: 3,
+            max_positions: 1024,
+            dropout: 0.1,
+            tokens: SpecialTokens::new(0, 2),
+        }
+    }
+
+    /// Other numbers of layers.
+    pub fn with_layers(mut self, n_encoder_layers: usize, n_decoder_layers: usize) -> Self {
+        (self.n_encoder_layers, self.n_decoder_layers) = (n_encoder_layers, n_decoder_layers);
+        self
+    }
+
+    /// Other windows, in tokens.
+    pub fn with_kernels(mut self, encoder_kernel: usize, decoder_kernel: usize) -> Self {
+        (self.encoder_kernel, self.decoder_kernel) = (encoder_kernel, decoder_kernel);
+        self
+    }
+
+    /// A source vocabulary of its own. Source and target then have a table each.
+    pub fn with_source_vocab(mut self, source_vocab_size: usize) -> Self {
+        self.source_vocab_size = Some(source_vocab_size);
+        self.tied = match self.tied.joins_output() {
+            true => TiedEmbeddings::TargetOutput,
+            false => TiedEmbeddings::None,
+        };
+        self
+    }
+
+    /// Which embeddings are one table.
+    pub fn with_tied(mut self, tied: TiedEmbeddings) -> Self {
+        self.tied = tied;
+        self
+    }
+
+    /// Another greatest length.
+    pub fn with_max_positions(mut self, max_positions: usize) -> Self {
+        self.max_positions = max_positions;
+        self
+    }
+
+    /// Other dropout.
+    pub fn with_dropout(mut self, dropout: f64) -> Self {
+        self.dropout = dropout;
+        self
+    }
+
+    /// The ids of special tokens.
+    pub fn with_tokens(mut self, tokens: SpecialTokens) -> Self {
+        self.tokens = tokens;
+        self
+    }
+
+    /// Pieces in the source's vocabulary.
+    pub fn source_vocabulary(&self) -> usize {
+        self.source_vocab_size.unwrap_or(self.vocab_size)
+    }
+
+    /// Whether the values fit together.
+    ///
+    /// # Errors
+    /// [`ModelError::Setting`] with the field that does not do.
+    pub fn validate(&self) -> Result<()> {
+        // Far beyond any model, and small enough to compute with.
+        const MOST: usize = i32::MAX as usize;
+        let sizes = [
+            ("vocab_size", self.vocab_size, MOST),
+            ("source_vocab_size", self.source_vocabulary(), MOST),
+            ("d_embedding", self.d_embedding, MOST),
+            ("d_model", self.d_model, MOST),
+            ("n_encoder_layers", self.n_encoder_layers, 10_000),
+            ("n_decoder_layers", self.n_decoder_layers, 10_000),
+            ("encoder_kernel", self.encoder_kernel, 10_000),
+            ("decoder_kernel", self.decoder_kernel, 10_000),
+            ("max_positions", self.max_positions, MOST),
+        ];
+        for (key, size, most) in sizes {
+            if size == 0 {
+                return Err(ModelError::setting(key, 0, "1 or more"));
+            }
+            if size > most {
+                return Err(ModelError::setting(key, size, format!("at most {most}")));
+            }
+        }
+        if !(0.0..1.0).contains(&self.dropout) {
+            return Err(ModelError::setting("dropout", self.dropout, "0 or more and below 1"));
+        }
+        if self.tied.joins_source() && self.source_vocab_size.is_some_and(|size| size != self.vocab_size) {
+            let expected = "`target-output` or `none`: source and target have a vocabulary each";
+            return Err(ModelError::setting("tied", format!("{:?}", self.tied), expected));
+        }
+        let SpecialTokens { pad, bos, eos, decoder_start, forced_bos, forced_eos, suppressed } = &self.tokens;
+        let ids = [
+            ("tokens.pad", Some(*pad)),
+            ("tokens.bos", *bos),
+            ("tokens.eos", Some(*eos)),
+            ("tokens.decoder_start", Some(*decoder_start)),
+            ("tokens.forced_bos", *forced_bos),
+            ("tokens.forced_eos", *forced_eos),
+        ];
+        let suppressed = suppressed.iter().map(|id| ("tokens.suppressed", Some(*id)));
+        for (key, id) in ids.into_iter().chain(suppressed) {
+            if let Some(id) = id.filter(|id| *id >= self.vocab_size) {
+                let expected = format!("below `vocab_size`, which is {}", self.vocab_size);
+                return Err(ModelError::setting(key, id, expected));
+            }
+        }
+        Ok(())
+    }
+
+    /// A new model.
+    ///
+    /// # Panics
+    /// If the configuration is not [valid](Self::validate).
+    pub fn init(&self, init: &mut ParamInit) -> ConvolutionalEncoderDecoder {
+        self.validate().unwrap_or_else(|error| panic!("{error}"));
+        let (d_embedding, d, keep) = (self.d_embedding, self.d_model, 1.0 - self.dropout);
+        let table = |n: usize, init: &mut ParamInit| Embedding { weight: init.normal([n, d_embedding], 0.1) };
+        let target_embedding = table(self.vocab_size, init);
+        let source_embedding = (!self.tied.joins_source()).then(|| table(self.source_vocabulary(), init));
+        let [source_positions, target_positions] = [(); 2].map(|()| table(self.max_positions, init));
+        let encoder_input = NormedLinear::new(d_embedding, d, keep, init);
+        let encoder = (0..self.n_encoder_layers)
+            .map(|_| GatedConvolution::new(d, d, self.encoder_kernel, false, keep, init))
+            .collect();
+        let encoder_output = NormedLinear::new(d, d_embedding, 1.0, init);
+        let decoder_input = NormedLinear::new(d_embedding, d, keep, init);
+        let decoder = (0..self.n_decoder_layers)
+            .map(|_| ConvolutionalDecoderLayer::new(d, d_embedding, self.decoder_kernel, keep, init))
+            .collect();
+        let readout = NormedLinear::new(d, d_embedding, 1.0, init);
+        let tied = self.tied.joins_output();
+        ConvolutionalEncoderDecoder {
+            source_embedding,
+            target_embedding,
+            source_positions,
+            target_positions,
+            encoder_input,
+            encoder,
+            encoder_output,
+            decoder_input,
+            decoder,
+            readout,
+            output: (!tied).then(|| NormedLinear::new(d_embedding, self.vocab_size, keep, init)),
+            output_bias: tied.then(|| init.zeros([self.vocab_size])),
+            dropout: self.dropout,
+            projection: None,
+        }
+    }
+}

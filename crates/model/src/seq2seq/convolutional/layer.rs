@@ -1,0 +1,43 @@
+use super::{MultiStepAttention, ROOT_HALF};
+use crate::ParamInit;
+use crate::blocks::GatedConvolution;
+use burn::module::Module;
+use burn::tensor::Tensor;
+
+/// A layer of the decoder: a convolution of the tokens up to each, and an attention to the source.
+#[derive(Module, Debug)]
+pub struct ConvolutionalDecoderLayer {
+    /// Of a window that ends with its token.
+    pub convolution: GatedConvolution,
+    /// To the encoder's outputs.
+    pub attention: MultiStepAttention,
+}
+
+impl ConvolutionalDecoderLayer {
+    pub(super) fn new(
+        d_model: usize,
+        d_embedding: usize,
+        kernel: usize,
+        keep: f64,
+        init: &mut ParamInit,
+    ) -> Self {
+        Self {
+            convolution: GatedConvolution::new(d_model, d_model, kernel, true, keep, init),
+            attention: MultiStepAttention::new(d_model, d_embedding, init),
+        }
+    }
+
+    /// # Shapes
+    /// - `x`: `[n, d_model]`; `embedded`: the target's embeddings, `[n, d_embedding]`; returns `[n, d_model]`
+    /// - `convolve`: from `x` to what the convolution gives; `ask`: from queries to contexts, `[n, d_embedding]` both
+    pub(super) fn forward(
+        &self,
+        x: Tensor<2>,
+        embedded: Tensor<2>,
+        convolve: impl FnOnce(&GatedConvolution, Tensor<2>) -> Tensor<2>,
+        ask: impl FnOnce(Tensor<2>) -> Tensor<2>,
+    ) -> Tensor<2> {
+        let state = convolve(&self.convolution, x.clone());
+        (self.attention.forward(state, embedded, ask) + x).mul_scalar(ROOT_HALF)
+    }
+}

@@ -1,0 +1,209 @@
+use super::attention::{Asked, Encoded};
+use super::{ConvolutionalDecoderLayer, ConvolutionalDecoding, ROOT_HALF};
+use crate::Sequences;
+use crate::blocks::{Embedding, GatedConvolution, InferenceWeight, NormedLinear};
+use crate::ops;
+use crate::seq2seq::{DecodeOptions, EncoderDecoder};
+use burn::module::{Module, Param};
+use burn::tensor::{Device, Int, Tensor, TensorData};
+
+/// The convolutional encoder–decoder of Gehring et al. 2017, "Convolutional Sequence to Sequence Learning".
+///
+/// Each token is embedded with its position, `e_j = w_j + p_j` (§3.1). Encoder and decoder map embeddings to `d_model`
+/// features and back, and have layers of one convolution each with a gated linear unit and a residual connection (§3.2):
+///
+/// `h_i = (v(W [h_(i−k/2); …; h_(i+k/2)] + b) + h_i) · √½`, with `v([A; B]) = A ⊗ σ(B)`
+///
+/// of the layer below, windows of `k` tokens, and zeros beyond the ends. The decoder's windows end with their own token. What
+/// its convolution gives, `h_i`, asks the encoder's outputs `z_j` in every layer, each layer by itself (§3.3; eq. 1, 2):
+///
+/// `d_i = W h_i + b + g_i`, `a_ij = exp(d_i · z_j) / Σ_t exp(d_i · z_t)`, `c_i = Σ_j a_ij (z_j + e_j)`
+///
+/// where `g_i` is the target's own embedding. `c_i` is mapped to `d_model` features and added to `h_i` before the residual
+/// connection. The last layer's output is mapped back to the embeddings' width, and to the vocabulary.
+///
+/// Variances stay what they are (§3.4, §3.5): sums of two are multiplied by `√½`; `c_i` of a source of `m` tokens by
+/// `m · √(1/m) = √m`; gradients of the encoder, its embeddings as values excepted, by `1 / (2 · n)` with `n` attentions.
+/// Linear maps and convolutions are [weight-normalised](crate::blocks::NormedLinear). With `p` of the inputs kept by dropout,
+/// they start from `N(0, √(4p/n))` before a gate and `N(0, √(p/n))` elsewhere, embeddings from `N(0, 0.1)`, biases from 0.
+/// Dropout acts on embeddings, on the convolutions' inputs and before the output layer.
+///
+/// Where the paper leaves a choice, it is that of its authors' code, fairseq's `fconv`: `d_i` and `z_j + e_j` are sums of two
+/// and multiplied by `√½`, and the gradients' factor has the 2. Layers have one width here, where the paper's largest models
+/// grow wider with depth.
+///
+/// [`EncoderDecoder`] is how it is trained, and [`NextToken`](crate::generate::NextToken) how it writes.
+#[derive(Module, Debug)]
+pub struct ConvolutionalEncoderDecoder {
+    /// Of the source; none where it is the target's.
+    pub source_embedding: Option<Embedding>,
+    /// Of the target.
+    pub target_embedding: Embedding,
+    /// Of the source's positions, `[max_positions, d_embedding]`.
+    pub source_positions: Embedding,
+    /// Of the target's positions, `[max_positions, d_embedding]`.
+    pub target_positions: Embedding,
+    /// From embeddings to states.
+    pub encoder_input: NormedLinear,
+    /// From the lowest layer to the highest.
+    pub encoder: Vec<GatedConvolution>,
+    /// From states to the width of embeddings.
+    pub encoder_output: NormedLinear,
+    /// From embeddings to states.
+    pub decoder_input: NormedLinear,
+    /// From the lowest layer to the highest.
+    pub decoder: Vec<ConvolutionalDecoderLayer>,
+    /// To what the output layer reads, `[d_model, d_embedding]`.
+    pub readout: NormedLinear,
+    /// `[d_embedding, vocab_size]`; none where it is the target's embedding, which is not normalised.
+    pub output: Option<NormedLinear>,
+    /// `[vocab_size]`: the bias of a tied output.
+    pub output_bias: Option<Param<Tensor<1>>>,
+    /// Dropout on the embeddings, on the convolutions' inputs, and before the output layer.
+    pub dropout: f64,
+    /// A tied output's matrix for inference, once the weights are packed or in 8 bits.
+    #[module(skip)]
+    pub(super) projection: Option<InferenceWeight>,
+}
+
+impl ConvolutionalEncoderDecoder {
+    /// Makes the normalised weights once and lays all maps' weights out for the products to come: for inference only.
+    pub fn pack_weights(&mut self) {
+        self.maps_mut().into_iter().for_each(NormedLinear::pack);
+        self.projection = self.tied_matrix().map(InferenceWeight::packed);
+    }
+
+    /// Lets all maps, those of the convolutions too, multiply in 8 bits from now on: for inference only. The attention's
+    /// products stay in FP32.
+    pub fn quantize_int8(&mut self) {
+        self.maps_mut().into_iter().for_each(NormedLinear::quantize_int8);
+        self.projection = self.tied_matrix().map(InferenceWeight::int8);
+    }
+
+    /// `[d_embedding, vocab_size]`; none where the output has a matrix of its own.
+    fn tied_matrix(&self) -> Option<Tensor<2>> {
+        self.output.is_none().then(|| self.target_embedding.weight.val().transpose())
+    }
+
+    fn maps_mut(&mut self) -> Vec<&mut NormedLinear> {
+        let Self { encoder_input, encoder, encoder_output, decoder_input, decoder, readout, output, .. } =
+            self;
+        let mut maps = vec![encoder_input, encoder_output, decoder_input, readout];
+        maps.extend(encoder.iter_mut().map(|convolution| &mut convolution.map));
+        for ConvolutionalDecoderLayer { convolution, attention } in decoder {
+            maps.extend([&mut convolution.map, &mut attention.query, &mut attention.output]);
+        }
+        maps.extend(output);
+        maps
+    }
+
+    /// How many tokens a source and a target may have.
+    pub(super) fn max_positions(&self) -> usize {
+        self.target_positions.weight.lazy_shape()[0]
+    }
+
+    fn check(&self, what: &str, sequences: &Sequences) {
+        assert!(!sequences.is_empty(), "a batch without a {what}: leave it out");
+        let (longest, most) = (sequences.longest(), self.max_positions());
+        assert!(longest <= most, "a {what} of {longest} tokens, but the model has {most} positions");
+    }
+
+    /// The encoder's outputs and values.
+    pub(super) fn encode(&self, source: &Sequences, device: &Device) -> Encoded {
+        self.check("source", source);
+        let packing = source.packing();
+        let table = self.source_embedding.as_ref().unwrap_or(&self.target_embedding);
+        let positions = packing.positions();
+        let embedded = self.embed(table, &self.source_positions, source.ids(), positions, device);
+        let mut x = self.encoder_input.forward(embedded.clone());
+        for convolution in &self.encoder {
+            let y = convolution.forward(ops::dropout(x.clone(), self.dropout), &packing);
+            x = (y + x).mul_scalar(ROOT_HALF);
+        }
+        let outputs = self.encoder_output.forward(x);
+        // Each attention asks the same outputs, twice.
+        let outputs = scaled_gradient(outputs, 0.5 / self.decoder.len() as f64);
+        Encoded::new(outputs, embedded, packing)
+    }
+
+    /// The embeddings of target tokens at these positions, `[n, d_embedding]`.
+    pub(super) fn embed_target(
+        &self,
+        ids: &[i32],
+        positions: impl Iterator<Item = usize>,
+        device: &Device,
+    ) -> Tensor<2> {
+        self.embed(&self.target_embedding, &self.target_positions, ids, positions, device)
+    }
+
+    fn embed(
+        &self,
+        table: &Embedding,
+        places: &Embedding,
+        ids: &[i32],
+        positions: impl Iterator<Item = usize>,
+        device: &Device,
+    ) -> Tensor<2> {
+        let positions = positions.map(|position| position as i32).collect();
+        let embedded = looked_up(table, ids.to_vec(), device) + looked_up(places, positions, device);
+        ops::dropout(embedded, self.dropout)
+    }
+
+    /// The logits of the highest layer's states.
+    ///
+    /// # Shapes
+    /// - `states`: `[n, d_model]`; returns `[n, vocab_size]`
+    pub(super) fn project(&self, states: Tensor<2>) -> Tensor<2> {
+        let read = ops::dropout(self.readout.forward(states), self.dropout);
+        let bias = || self.output_bias.as_ref().map(Param::val);
+        match (&self.output, &self.projection) {
+            (Some(output), _) => output.forward(read),
+            (None, Some(projection)) => projection.forward(read, bias()),
+            (None, None) => ops::linear_tied(read, self.target_embedding.weight.val(), bias()),
+        }
+    }
+}
+
+impl EncoderDecoder for ConvolutionalEncoderDecoder {
+    fn logits(&self, source: &Sequences, target: &Sequences, device: &Device) -> Tensor<2> {
+        assert_eq!(source.len(), target.len(), "as many sources as targets");
+        self.check("target", target);
+        let packing = target.packing();
+        let asked = Asked::new(self.encode(source, device), &packing);
+        let embedded = self.embed_target(target.ids(), packing.positions(), device);
+        let mut x = self.decoder_input.forward(embedded.clone());
+        for layer in &self.decoder {
+            x = layer.forward(
+                x,
+                embedded.clone(),
+                |convolution, x| convolution.forward(ops::dropout(x, self.dropout), &packing),
+                |query| asked.contexts(query),
+            );
+        }
+        self.project(x)
+    }
+
+    fn begin(&self, source: &Sequences, options: DecodeOptions, device: &Device) -> ConvolutionalDecoding {
+        ConvolutionalDecoding::new(self, source, options, device)
+    }
+
+    fn max_source_tokens(&self) -> Option<usize> {
+        Some(self.max_positions())
+    }
+}
+
+/// `[n, d]`
+fn looked_up(table: &Embedding, ids: Vec<i32>, device: &Device) -> Tensor<2> {
+    let shape = [1, ids.len()];
+    table.forward(Tensor::<2, Int>::from_data(TensorData::new(ids, shape), device)).squeeze_dim::<2>(0)
+}
+
+/// `x` as it is, bit for bit, with a gradient of `factor` times its own.
+fn scaled_gradient(x: Tensor<2>, factor: f64) -> Tensor<2> {
+    if !x.device().is_autodiff() {
+        return x;
+    }
+    let value = x.clone().detach();
+    // The difference is zero.
+    value.clone() + (x - value).mul_scalar(factor)
+}
