@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests, which clippy does not count as tests")]
 
+use std::fs;
 use std::io::Write;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
 
@@ -11,7 +13,7 @@ use cloze_model::ParamInit;
 use cloze_model::gpt::GptConfig;
 use cloze_model::huggingface::{FloatType, save_published};
 use cloze_model::seq2seq::{SpecialTokens, TransformerConfig};
-use cloze_tokenizer::Tokenizer;
+use cloze_tokenizer::{MarianTokenizers, Tokenizer};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -200,6 +202,49 @@ fn a_line_has_a_translation() {
     for other in [&["--int8"][..], &["--precision", "bf16"], &["--beam", "1"], &["--penalty", "gnmt"]] {
         assert_eq!(done("translate", &folder, other, SOURCES).len(), 4);
     }
+}
+
+/// A folder as the OPUS-MT models have it: no `tokenizer.json`, but two SentencePiece models and one vocabulary.
+fn opus() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let tokenizers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tokenizer/tests/data/marian/joint");
+    for entry in fs::read_dir(tokenizers).unwrap() {
+        let entry = entry.unwrap();
+        fs::copy(entry.path(), folder.path().join(entry.file_name())).unwrap();
+    }
+    let size = MarianTokenizers::load(folder.path()).unwrap().source.vocab_size();
+    let config = TransformerConfig::new(size, 2, 16).with_d_ff(24).with_heads(2).with_max_positions(24);
+    let config = config.with_tokens(SpecialTokens::new(size - 1, 0));
+    let model = config.init(&mut ParamInit::new(&Device::flex(), 3).with_std(0.7));
+    save_published(folder.path(), &model, &config, FloatType::F32).unwrap();
+    folder
+}
+
+#[test]
+fn a_folder_of_marians_needs_nothing_more() {
+    let folder = opus();
+    let found = done("translate", &folder, &["--json"], ">>fr<< The old sea\n\nships ☃\n");
+    assert_eq!(found.len(), 3);
+    let tokenizers = MarianTokenizers::load(folder.path()).unwrap();
+    for (line, is_empty) in found.iter().zip([false, true, false]) {
+        let found: Value = serde_json::from_str(line).unwrap();
+        let translation = &found["translations"][0];
+        let pieces: Vec<&str> =
+            translation["tokens"].as_array().unwrap().iter().map(|x| x.as_str().unwrap()).collect();
+        assert_eq!(pieces.is_empty(), is_empty);
+        let ids: Vec<u32> =
+            pieces.iter().map(|piece| tokenizers.target.token_to_id(piece).unwrap()).collect();
+        let text = tokenizers.target.decode(&ids, true).unwrap();
+        assert_eq!(translation["text"].as_str().unwrap(), text);
+        assert!(!text.contains('▁') && !text.contains("</s>"), "{text}");
+    }
+    // What translations begin with is cut as the target's language is.
+    let prefixed = done("translate", &folder, &["--prefix", "la mer"], "The sea\n");
+    assert!(prefixed[0].starts_with("la mer"), "{prefixed:?}");
+    // A text whose first megabyte is enough.
+    let long = format!("{}\n", "The old sea ".repeat(100_000));
+    let ran = run("translate", &folder, &["--max-len", "2"], long.as_bytes());
+    assert_eq!((ran.status, ran.out.lines().count()), (Some(0), 1), "{}", ran.err);
 }
 
 #[test]
