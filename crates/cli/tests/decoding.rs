@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests, which clippy does not count as tests")]
 
+#[cfg(target_os = "linux")]
+mod peak;
+
 use std::fs;
 use std::io::Write;
 use std::path::Path;
@@ -328,4 +331,30 @@ fn long_lines_and_bad_ones() {
     }
     // The lines before a bad one are translated.
     assert_eq!(run("translate", &folder, &[], b"a man\nthe \xff\n").out.lines().count(), 1);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn memory_does_not_grow_with_the_input() {
+    let place = tempfile::tempdir().unwrap();
+    let input = |text: String| {
+        let path = place.path().join("text");
+        fs::write(&path, text).unwrap();
+        Some(fs::File::open(path).unwrap())
+    };
+    for (folder, command) in
+        [(translator(), "translate"), (opus(), "translate"), (language_model(), "generate")]
+    {
+        let limit = if command == "translate" { "--max-len" } else { "--max-new" };
+        let args = [command, "--model", folder.path().to_str().unwrap(), limit, "1", "--beam", "1"];
+        let short = peak::of(&args, input("a man\n".to_owned()));
+        // What generate goes on from is the end of a line, so that it has to fit.
+        let longest = if command == "translate" { 32 << 20 } else { 1 << 19 };
+        for text in ["a man ".repeat(longest / 6) + "\n", "a\n".repeat(6_000)] {
+            let n = text.len();
+            let grown = peak::of(&args, input(text)).saturating_sub(short);
+            println!("{command}, {n} bytes: {grown} kB");
+            assert!(grown < 100_000, "{command}, {n} bytes: {grown} kB");
+        }
+    }
 }

@@ -3,6 +3,9 @@
 #![cfg(feature = "flex")]
 #![allow(clippy::unwrap_used, reason = "helpers of tests, which clippy does not count as tests")]
 
+#[cfg(target_os = "linux")]
+mod peak;
+
 use burn::tensor::Device;
 use cloze_model::ParamInit;
 use cloze_model::bert::BertConfig;
@@ -101,4 +104,17 @@ fn failures_are_one_line() {
         assert!(out.is_empty() && err.contains(expected), "{args:?}: {err}");
         assert!(err.lines().count() == 1 || code == 2, "{err}");
     }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn memory_does_not_grow_with_a_words_length() {
+    let place = place();
+    let path = |name: &str| place.path().join(name).to_str().unwrap().to_owned();
+    fs::write(path("word.txt"), format!("to be {}", "x".repeat(48 << 20))).unwrap();
+    let peak = |name: &str| peak::of(&["perplexity", "--model", &path("bert"), &path(name)], None);
+    let (short, long) = (peak("a.txt"), peak("word.txt"));
+    let grown = long.saturating_sub(short);
+    println!("{grown} kB");
+    assert!(grown < 40_000, "{grown} kB");
 }

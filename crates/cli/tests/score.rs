@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests, which clippy does not count as tests")]
 
+#[cfg(target_os = "linux")]
+mod peak;
+
 use std::fs;
 use std::io::Write;
 use std::path::Path;
@@ -150,4 +153,21 @@ fn what_cannot_be_scored_is_one_line() {
     ] {
         assert_eq!(refused(args, hyp).0, Some(2), "{args}");
     }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn memory_does_not_grow_with_the_lines_length() {
+    let folder = folder();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    fs::write(path("long"), format!("{}\n", "x".repeat(1_000_000)).repeat(96)).unwrap();
+    let peak = |name: &str| {
+        let file = path(name);
+        let args = ["score", "bleu", "--tokenize", "none", "--input", &file, "--reference", &file];
+        peak::of(&args, None)
+    };
+    let (short, long) = (peak("ref"), peak("long"));
+    let grown = long.saturating_sub(short);
+    println!("{grown} kB");
+    assert!(grown < 80_000, "{grown} kB");
 }

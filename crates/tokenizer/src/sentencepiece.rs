@@ -253,7 +253,7 @@ impl Spm {
         let normal = self.pieces.iter().filter(|piece| piece.kind == NORMAL);
         let best = normal.map(|piece| piece.score).fold(f32::NEG_INFINITY, f32::max);
         let score = move |piece: &SpmPiece| match piece.kind {
-            USER_DEFINED => piece.text.chars().count() as f32 * best.max(f32::MIN) - 0.1,
+            USER_DEFINED => piece.text.len() as f32 * best.max(f32::MIN) - 0.1,
             _ => piece.score,
         };
         let used = self.pieces.iter().filter(|piece| matches!(piece.kind, NORMAL | USER_DEFINED));
