@@ -80,6 +80,7 @@ impl Marian {
             };
             return Err(Error::invalid(format!("model.pieces[{place}]"), message));
         }
+        drop(seen);
         let id = |piece: &str| vocab.id(piece).unwrap_or(unk_id);
         let ids = pieces.iter().map(|piece| id(piece)).collect();
         let bytes = byte_fallback.then(|| (0..=255u8).map(|byte| id(&format!("<0x{byte:02X}>"))).collect());
