@@ -163,7 +163,8 @@ fn memory_does_not_grow_with_the_lines_length() {
     fs::write(path("long"), format!("{}\n", "x".repeat(1_000_000)).repeat(96)).unwrap();
     let peak = |name: &str| {
         let file = path(name);
-        let args = ["score", "bleu", "--tokenize", "none", "--input", &file, "--reference", &file];
+        let file = file.as_str();
+        let args = ["score", "bleu", "--tokenize", "none", "--input", file, "--reference", file];
         peak::of(&args, None)
     };
     let (short, long) = (peak("ref"), peak("long"));

@@ -356,7 +356,7 @@ impl World {
             ("translation", "recurrent-translator", Some(RECURRENT)),
         ] {
             let (config, run) = (format!("seeds/{config}.toml"), format!("runs/{model}"));
-            let mut args = vec!["train", &config, "--out", &run, "--set", SHORT.0];
+            let mut args: Vec<&str> = vec!["train", &config, "--out", &run, "--set", SHORT.0];
             args.extend(set.iter().flat_map(|set| ["--set", *set]));
             self.cloze(&args)?;
             case::copy(&self.path(&format!("{run}/model")), &self.path(&format!("models/{model}")))?;

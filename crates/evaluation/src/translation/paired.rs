@@ -150,5 +150,5 @@ fn total(lines: &[impl Copy + Into<f64>], width: usize) -> Vec<f64> {
 }
 
 fn add(sums: &mut [f64], line: &[impl Copy + Into<f64>]) {
-    sums.iter_mut().zip(line).for_each(|(sum, value)| *sum += (*value).into());
+    sums.iter_mut().zip(line).for_each(|(sum, value)| *sum += Into::<f64>::into(*value));
 }
