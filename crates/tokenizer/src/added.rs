@@ -102,6 +102,11 @@ struct Matcher {
 }
 
 impl AddedVocabulary {
+    /// Without tokens, for texts that may begin with codes.
+    pub fn with_codes(codes: Option<Codes>) -> Self {
+        Self { codes, ..Self::default() }
+    }
+
     /// Adds tokens: with the id that the model gives them, else the wanted one, else the next free one.
     pub fn add(
         &mut self,

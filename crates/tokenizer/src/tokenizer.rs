@@ -59,7 +59,7 @@ impl Tokenizer {
         Self {
             normalizer: None,
             pre_tokenizer: None,
-            added: AddedVocabulary { codes: model.codes(), ..AddedVocabulary::default() },
+            added: AddedVocabulary::with_codes(model.codes()),
             model,
             post_processor: None,
             decoder: None,
