@@ -27,6 +27,10 @@ pub(crate) const OPTIONAL: &[&str] = &[
     "spiece.model",
     "sentencepiece.bpe.model",
     "spm.model",
+    "source.spm",
+    "target.spm",
+    "target_vocab.json",
+    "generation_config.json",
 ];
 
 /// Weights, or indices of their shards, the first that there is being taken.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Error, Model, Normalizer, Result,
-    models::MAX_ID,
+    models::{Codes, MAX_ID},
     normalized::NormalizedText,
     splits::{Split, Splits},
     unicode::{SPACE, WORD, is},
@@ -81,6 +81,8 @@ pub(crate) struct AddedVocabulary {
     normalized: Option<Matcher>,
     /// Special tokens are not searched for.
     pub ignore_special: bool,
+    /// What texts, and parts of texts behind an added token, may begin with.
+    pub codes: Option<Codes>,
 }
 
 #[derive(Debug, Clone)]
@@ -100,6 +102,11 @@ struct Matcher {
 }
 
 impl AddedVocabulary {
+    /// Without tokens, for texts that may begin with codes.
+    pub fn with_codes(codes: Option<Codes>) -> Self {
+        Self { codes, ..Self::default() }
+    }
+
     /// Adds tokens: with the id that the model gives them, else the wanted one, else the next free one.
     pub fn add(
         &mut self,
@@ -205,6 +212,14 @@ impl AddedVocabulary {
     pub fn split(&self, text: &str, normalizer: Option<&Normalizer>, track: bool) -> Result<Splits> {
         let mut splits = Splits::new(track);
         self.find(self.raw.as_ref(), text, &mut |range, added| {
+            let mut range = range;
+            let code = self.codes.as_ref().filter(|_| added.is_none());
+            if let Some((end, id)) = code.and_then(|codes| codes.first(&text[range.clone()])) {
+                let code = range.start..range.start + end;
+                range.start = code.end;
+                let piece = NormalizedText::new(&text[code.clone()], code.start, track);
+                splits.push(piece, [Split { range: 0..code.len(), added: Some(id) }]);
+            }
             let mut piece = NormalizedText::new(&text[range.clone()], range.start, track);
             if added.is_some() {
                 splits.push(piece, [Split { range: 0..range.len(), added }]);
@@ -226,7 +241,8 @@ impl AddedVocabulary {
 
     /// The length in bytes of the longest token that texts are searched for.
     pub fn longest(&self) -> usize {
-        self.tokens.iter().map(|e| e.token.content.len().max(e.text.len())).max().unwrap_or(0)
+        let code = self.codes.as_ref().map_or(0, |_| Codes::LONGEST);
+        self.tokens.iter().map(|e| e.token.content.len().max(e.text.len())).max().unwrap_or(0).max(code)
     }
 
     /// Whether any token is in a text, as it stands or normalised.

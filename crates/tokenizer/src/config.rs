@@ -6,7 +6,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    AddedToken, Error, Normalizer, PostProcessor, PreTokenizer, Result, TemplateProcessing, Tokenizer,
+    AddedToken, Decoder, Error, Normalizer, PostProcessor, PreTokenizer, Result, TemplateProcessing,
+    Tokenizer,
 };
 
 /// Lengths from here on are how transformers writes "no limit".
@@ -229,6 +230,41 @@ impl TokenizerConfig {
             let template = PostProcessor::TemplateProcessing(TemplateProcessing::prefix((&bos.content, id)));
             tokenizer = tokenizer.with_post_processor(template)?;
         }
+        tokenizer.config = self;
+        Ok(tokenizer)
+    }
+
+    /// Names the tokens of Marian's that the file does not name.
+    pub(crate) fn with_marian_names(mut self) -> Self {
+        for (token, usual) in
+            [(&mut self.unk_token, "<unk>"), (&mut self.eos_token, "</s>"), (&mut self.pad_token, "<pad>")]
+        {
+            token.get_or_insert_with(|| AddedToken::special(usual));
+        }
+        self
+    }
+
+    /// Sets the special tokens of Marian's tokenizers, one of which ends every text.
+    pub(crate) fn set_marian(mut self, mut tokenizer: Tokenizer, byte_fallback: bool) -> Result<Tokenizer> {
+        let vocab = tokenizer.model.vocab();
+        // The ids may be those of the other language's vocabulary.
+        self.added_tokens_decoder.retain(|id, token| vocab.id(&token.content).is_none_or(|own| own == *id));
+        for token in [&self.eos_token, &self.pad_token].into_iter().flatten() {
+            if vocab.id(&token.content).is_none() {
+                let message = format!("there is no {:?}, which is needed", token.content);
+                return Err(Error::invalid("the vocabulary", message));
+            }
+        }
+        self.add_tokens(&mut tokenizer)?;
+        if let Some(eos) = &self.eos_token
+            && let Some(id) = tokenizer.token_to_id(&eos.content)
+        {
+            let template = TemplateProcessing::suffix((&eos.content, id));
+            tokenizer = tokenizer.with_post_processor(PostProcessor::TemplateProcessing(template))?;
+        }
+        let special = tokenizer.added_tokens().filter(|(_, token)| token.special);
+        let special_tokens = special.map(|(_, token)| token.content.clone()).collect();
+        tokenizer.decoder = Some(Decoder::Marian { special_tokens, byte_fallback });
         tokenizer.config = self;
         Ok(tokenizer)
     }

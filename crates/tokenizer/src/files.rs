@@ -1,5 +1,5 @@
 //! The ecosystem's files: `tokenizer.json`, `vocab.txt`, `vocab.json` with `merges.txt`, SentencePiece's
-//! `.model`.
+//! `.model`. Marian's are read in `marian`.
 
 use std::{
     fs,
@@ -13,13 +13,13 @@ use serde::{
 use serde_json::Value;
 
 use crate::{
-    AddedToken, Bpe, BpeConfig, Decoder, Error, Model, Normalizer, Padding, PostProcessor, PreTokenizer,
-    Result, Tokenizer, TokenizerConfig, Truncation, Unigram, Vocab, WordLevel, WordPiece, json_path,
-    sentencepiece,
+    AddedToken, Bpe, BpeConfig, Decoder, Error, Marian, MarianTokenizers, Model, Normalizer, Padding,
+    PostProcessor, PreTokenizer, Result, Tokenizer, TokenizerConfig, Truncation, Unigram, Vocab, WordLevel,
+    WordPiece, json_path, sentencepiece,
 };
 
 const JSON: &str = "tokenizer.json";
-const CONFIG: &str = "tokenizer_config.json";
+pub(crate) const CONFIG: &str = "tokenizer_config.json";
 const SPECIAL: &str = "special_tokens_map.json";
 const ADDED: &str = "added_tokens.json";
 /// The names that transformers' models give SentencePiece's files.
@@ -46,6 +46,8 @@ pub(crate) fn load(path: &Path) -> Result<Tokenizer> {
         load_vocab_txt(&vocab_txt, &config)
     } else if vocab_json.is_file() && merges.is_file() {
         load_bpe(&vocab_json, &merges, &config)
+    } else if MarianTokenizers::are_in(path) {
+        Ok(MarianTokenizers::load(path)?.source)
     } else if let Some(model) = SENTENCEPIECE.map(|f| path.join(f)).into_iter().find(|f| f.is_file()) {
         load_sentencepiece(&model, &config)
     } else {
@@ -70,7 +72,7 @@ fn read(path: &Path) -> Result<String> {
 }
 
 /// Reads a file and parses it; errors name it.
-fn in_file<T>(path: &Path, parse: impl FnOnce(&str) -> Result<T>) -> Result<T> {
+pub(crate) fn in_file<T>(path: &Path, parse: impl FnOnce(&str) -> Result<T>) -> Result<T> {
     parse(&read(path)?).map_err(|error| error.in_file(path))
 }
 
@@ -95,7 +97,7 @@ fn read_if_there<T>(path: &Path, parse: impl FnOnce(&str) -> Result<T>) -> Resul
 }
 
 /// The `tokenizer_config.json` with what the files beside it add, if there is any of them.
-fn read_config(path: &Path) -> Result<Option<TokenizerConfig>> {
+pub(crate) fn read_config(path: &Path) -> Result<Option<TokenizerConfig>> {
     fn json<T: DeserializeOwned>(what: &'static str) -> impl FnOnce(&str) -> Result<T> {
         move |text| serde_json::from_str(text).map_err(|error| Error::json(what, &error))
     }
@@ -217,6 +219,8 @@ struct ModelFile {
     #[serde(default)]
     fuse_unk: Option<bool>,
     ignore_merges: Option<bool>,
+    /// Marian's, with log probabilities.
+    pieces: Option<Vec<(String, f64)>>,
     byte_fallback: Option<bool>,
     dropout: Option<f32>,
     unk_id: Option<u32>,
@@ -337,6 +341,14 @@ fn model(file: ModelFile) -> Result<Model> {
         (VocabField::Ids(vocab), _) => vocab,
         _ => return Err(Error::invalid("model.vocab", "expected an object of pieces and ids")),
     };
+    if kind == "Marian" {
+        let pieces = file.pieces.ok_or_else(|| {
+            Error::invalid("model.pieces", "a Marian model needs a list of pairs of piece and score")
+        })?;
+        let unk = file.unk_token.as_deref().unwrap_or("<unk>");
+        let byte_fallback = file.byte_fallback.unwrap_or(false);
+        return Ok(Model::Marian(Marian::new(pieces, vocab, unk, byte_fallback)?));
+    }
     if kind == "WordLevel" {
         let unk = file.unk_token.ok_or_else(|| {
             Error::invalid("model.unk_token", "a WordLevel model needs the token of unknown words")
@@ -456,6 +468,12 @@ pub(crate) fn to_json(tokenizer: &Tokenizer) -> String {
             vocab: &'a Vocab,
             unk_token: &'a str,
         },
+        Marian {
+            unk_token: &'a str,
+            byte_fallback: bool,
+            pieces: Vec<(&'a str, f64)>,
+            vocab: &'a Vocab,
+        },
     }
     let out = Out {
         version: "1.0",
@@ -486,6 +504,12 @@ pub(crate) fn to_json(tokenizer: &Tokenizer) -> String {
             Model::WordLevel(model) => {
                 OutModel::WordLevel { vocab: model.vocab(), unk_token: model.unk_token() }
             }
+            Model::Marian(model) => OutModel::Marian {
+                unk_token: model.vocab().token(model.unk_id()).unwrap_or_default(),
+                byte_fallback: model.byte_fallback(),
+                pieces: model.scored().collect(),
+                vocab: model.vocab(),
+            },
         },
     };
     serde_json::to_string_pretty(&out).expect("strings, numbers and maps with string keys")

@@ -4,11 +4,11 @@
 //!
 //! | stage | does | types |
 //! | --- | --- | --- |
-//! | [`Normalizer`] | text to plainer text | `BertNormalizer`, `NFC`, `NFD`, `NFKC`, `NFKD`, `Lowercase`, `StripAccents`, `Strip`, `Replace`, `Prepend`, `ByteLevel`, `Nmt`, `Precompiled`, `Sequence` |
+//! | [`Normalizer`] | text to plainer text | `BertNormalizer`, `NFC`, `NFD`, `NFKC`, `NFKD`, `Lowercase`, `StripAccents`, `Strip`, `Replace`, `Prepend`, `ByteLevel`, `Nmt`, `Precompiled`, `SentencePiece`, `Sequence` |
 //! | [`PreTokenizer`] | text to words | `BertPreTokenizer`, `ByteLevel`, `Whitespace`, `WhitespaceSplit`, `Split`, `Punctuation`, `Digits`, `CharDelimiterSplit`, `FixedLength`, `UnicodeScripts`, `Metaspace`, `Sequence` |
-//! | [`Model`] | words to pieces with ids | `WordPiece`, `BPE`, `Unigram`, `WordLevel` |
+//! | [`Model`] | words to pieces with ids | `WordPiece`, `BPE`, `Unigram`, `WordLevel`, `Marian` |
 //! | [`PostProcessor`] | special tokens | `TemplateProcessing`, `BertProcessing`, `RobertaProcessing`, `ByteLevel`, `Sequence` |
-//! | [`Decoder`] | pieces back to text | `WordPiece`, `ByteLevel`, `BPEDecoder`, `ByteFallback`, `Fuse`, `Strip`, `Replace`, `Metaspace`, `CTC`, `Sequence` |
+//! | [`Decoder`] | pieces back to text | `WordPiece`, `ByteLevel`, `BPEDecoder`, `ByteFallback`, `Fuse`, `Strip`, `Replace`, `Metaspace`, `CTC`, `Marian`, `Sequence` |
 //!
 //! Before them, added and special tokens are cut out of the text; after them, an encoding is truncated and
 //! padded as set. A file with anything else in it is refused, with the JSON path of what is not supported.
@@ -95,6 +95,7 @@ mod error;
 mod files;
 mod input;
 mod json_path;
+mod marian;
 mod models;
 mod normalized;
 mod normalizers;
@@ -117,9 +118,12 @@ pub use decoders::Decoder;
 pub use encoding::Encoding;
 pub use error::{Error, Result};
 pub use input::{Input, OffsetUnit, Sequence};
-pub use models::{Bpe, BpeConfig, Model, Sampling, Segmentation, Unigram, Vocab, WordLevel, WordPiece};
+pub use marian::MarianTokenizers;
+pub use models::{
+    Bpe, BpeConfig, Marian, Model, Sampling, Segmentation, Unigram, Vocab, WordLevel, WordPiece,
+};
 pub use normalized::Span;
-pub use normalizers::{BertNormalizer, Normalizer, Precompiled, Prepend, Replace, Strip};
+pub use normalizers::{BertNormalizer, Normalizer, Precompiled, Prepend, Replace, SentencePiece, Strip};
 pub use padding::{Padding, PaddingDirection, PaddingStrategy};
 pub use pattern::{Pattern, SplitBehavior};
 pub use post_processors::{PostProcessor, SpecialToken, TemplatePiece, TemplateProcessing, TemplateSequence};

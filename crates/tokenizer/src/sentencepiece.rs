@@ -8,7 +8,8 @@ use hashbrown::HashMap;
 use serde_json::{Value, json};
 
 use crate::{
-    AddedToken, Error, Model, Normalizer, Precompiled, Result, Tokenizer, Unigram, files,
+    AddedToken, Error, Marian, Metaspace, Model, Normalizer, PreTokenizer, Precompiled, PrependScheme,
+    Result, SentencePiece, Tokenizer, Unigram, Vocab, files,
     protobuf::{Field, Message},
 };
 
@@ -39,6 +40,7 @@ const UNIGRAM: i64 = 1;
 const BPE: i64 = 2;
 const CONTROL: i64 = 3;
 const USER_DEFINED: i64 = 4;
+const NORMAL: i64 = 1;
 
 impl Spm {
     fn parse(bytes: &[u8]) -> Result<Self> {
@@ -244,6 +246,51 @@ impl Spm {
         )?;
         Ok(tokenizer)
     }
+
+    /// The pieces that texts are spelt with, with their log probabilities. One that the user defined is taken wherever
+    /// it fits.
+    fn spelling(&self) -> impl Iterator<Item = (&str, f64)> {
+        let normal = self.pieces.iter().filter(|piece| piece.kind == NORMAL);
+        let best = normal.map(|piece| piece.score).fold(f32::NEG_INFINITY, f32::max);
+        let score = move |piece: &SpmPiece| match piece.kind {
+            USER_DEFINED => piece.text.len() as f32 * best.max(f32::MIN) - 0.1,
+            _ => piece.score,
+        };
+        let used = self.pieces.iter().filter(|piece| matches!(piece.kind, NORMAL | USER_DEFINED));
+        used.map(move |piece| (piece.text.as_str(), f64::from(score(piece))))
+    }
+
+    /// The tokenizer that SentencePiece itself is, with the ids of `vocab`.
+    fn marian(&self, vocab: Vocab, unk_token: &str) -> Result<Tokenizer> {
+        self.check()?;
+        if self.model_type != UNIGRAM {
+            return Err(Error::invalid(
+                "trainer_spec.model_type",
+                "expected 1 (UNIGRAM), as Marian's models have",
+            ));
+        }
+        let model = Marian::new(self.spelling(), vocab, unk_token, self.byte_fallback)?;
+        // Words can be cut first where no piece goes beyond one.
+        let spans_words =
+            self.spelling().any(|(piece, _)| piece.chars().skip(1).any(|c| SPACE.starts_with(c)));
+        let split = !spans_words && self.spelling().any(|(piece, _)| piece == SPACE);
+        let rules = match self.charsmap.is_empty() {
+            true => None,
+            false => Some(Precompiled::new(self.charsmap.clone())?),
+        };
+        let tokenizer = Tokenizer::new(Model::Marian(model))
+            .with_normalizer(Normalizer::SentencePiece(SentencePiece {
+                rules,
+                add_dummy_prefix: self.add_dummy_prefix,
+                remove_extra_whitespaces: self.remove_extra_whitespaces,
+            }))?
+            .with_pre_tokenizer(PreTokenizer::Metaspace(Metaspace {
+                prepend_scheme: PrependScheme::Never,
+                split,
+                ..Metaspace::default()
+            }));
+        Ok(tokenizer)
+    }
 }
 
 /// Calls `read` with every field of a message.
@@ -256,6 +303,13 @@ fn each<'a>(mut message: Message<'a>, mut read: impl FnMut(Field<'a>) -> Result<
 
 pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Tokenizer> {
     Spm::parse(bytes)?.tokenizer()
+}
+
+/// A tokenizer of SentencePiece's pieces with the ids of `vocab`, without a decoder, and whether it spells unknown
+/// characters in bytes.
+pub(crate) fn marian(bytes: &[u8], vocab: Vocab, unk_token: &str) -> Result<(Tokenizer, bool)> {
+    let spm = Spm::parse(bytes)?;
+    Ok((spm.marian(vocab, unk_token)?, spm.byte_fallback))
 }
 
 #[cfg(test)]

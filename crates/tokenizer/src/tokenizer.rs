@@ -59,10 +59,10 @@ impl Tokenizer {
         Self {
             normalizer: None,
             pre_tokenizer: None,
+            added: AddedVocabulary::with_codes(model.codes()),
             model,
             post_processor: None,
             decoder: None,
-            added: AddedVocabulary::default(),
             truncation: None,
             padding: None,
             config: TokenizerConfig::default(),
@@ -129,8 +129,8 @@ impl Tokenizer {
 
     /// Reads a `tokenizer.json`, a `vocab.txt` (any other file name ending in `.txt`), a SentencePiece model
     /// (any file name ending in `.model`), or a folder: its `tokenizer.json`, else `vocab.txt`, else
-    /// `vocab.json` and `merges.txt`, else a SentencePiece model, each with what a `tokenizer_config.json`
-    /// declares.
+    /// `vocab.json` and `merges.txt`, else the source's part of [`MarianTokenizers`](crate::MarianTokenizers), else a
+    /// SentencePiece model, each with what a `tokenizer_config.json` declares.
     ///
     /// # Errors
     /// Names the file, and the line or JSON path in it.

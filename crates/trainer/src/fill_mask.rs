@@ -135,7 +135,7 @@ impl FillMask {
     /// # Errors
     /// A text that the tokenizer refuses.
     pub(crate) fn pseudo_losses(&self, text: &str, batch_tokens: usize) -> Result<(f64, u64)> {
-        let ids: Vec<i32> = self.tokenizer.encode(text, false)?.ids.iter().map(|id| *id as i32).collect();
+        let ids: Vec<i32> = self.tokenizer.encode_ids(text, false)?.iter().map(|id| *id as i32).collect();
         let special = self.tokenizer.special_ids();
         let [begin, end] = [special.cls, special.sep].map(|id| id.map(|id| id as i32));
         let around = usize::from(begin.is_some()) + usize::from(end.is_some());

@@ -12,7 +12,8 @@ use serde::Serialize;
 use std::io::{BufRead, ErrorKind, Read};
 use std::path::Path;
 
-/// Bytes of text that are tokenised at a time, about: a piece ends at a line's end where there is one.
+/// Bytes of text that are tokenised at a time, at most: a piece ends at a line's end where there is one, else before a
+/// word. A word that is longer is read in parts.
 const PIECE: usize = 1 << 20;
 
 /// Tokens that a model works on at a time, about.
@@ -134,13 +135,13 @@ impl Perplexity {
     /// A left-to-right model reads windows of as many tokens as it has positions, which begin a stride apart; of each, the
     /// tokens are predicted that no window before had (transformers, "Perplexity of fixed-length models"). A masked model
     /// reads lines, longer ones in parts, and predicts each token with that token alone masked, given all others
-    /// (Salazar et al. 2020, "Masked Language Model Scoring", eq. 1 and 3).
+    /// (Salazar et al. 2020, "Masked Language Model Scoring", eq. 1 and 3). A word of more than a megabyte is read in parts.
     ///
     /// # Errors
     /// [`TrainerError::Io`]; [`TrainerError::Text`] for a text that is not UTF-8 or in which no token is predicted;
     /// [`TrainerError::OutputNotFinite`].
     pub fn score(&self, text: impl BufRead, path: &Path) -> Result<TextScore> {
-        let mut pieces = Pieces { text, path, rest: Vec::new(), first: true, done: false };
+        let mut pieces = Pieces { text, path, rest: Vec::new(), first: true, in_word: false, done: false };
         let mut score = match self {
             Self::LeftToRight(model) => model.score(&mut pieces)?,
             Self::Masked(model) => masked_score(model, &mut pieces)?,
@@ -171,8 +172,8 @@ impl LeftToRightPerplexity {
             let is_last = piece.is_none();
             if let Some(piece) = &piece {
                 score.bytes += piece.len() as u64;
-                score.words += piece.split_whitespace().count() as u64;
-                let new = self.tokenizer.encode(piece, false)?.ids;
+                score.words += pieces.words(piece);
+                let new = self.tokenizer.encode_ids(piece, false)?;
                 ids.extend(new.iter().map(|id| *id as i32));
             }
             let mut start = 0;
@@ -237,7 +238,7 @@ fn masked_score<R: BufRead>(model: &FillMask, pieces: &mut Pieces<'_, R>) -> Res
     let mut score = TextScore::default();
     while let Some(piece) = pieces.next()? {
         score.bytes += piece.len() as u64;
-        score.words += piece.split_whitespace().count() as u64;
+        score.words += pieces.words(&piece);
         for line in piece.lines().filter(|line| !line.trim().is_empty()) {
             let (nats, tokens) = model.pseudo_losses(line, BATCH_TOKENS)?;
             score.nats += nats;
@@ -254,6 +255,8 @@ struct Pieces<'a, R> {
     /// What was read and not handed out.
     rest: Vec<u8>,
     first: bool,
+    /// Whether the last piece ends within a word.
+    in_word: bool,
     done: bool,
 }
 
@@ -262,14 +265,16 @@ impl<R: BufRead> Pieces<'_, R> {
         TrainerError::Text { path: self.path.into(), reason }
     }
 
+    /// How many words begin in a piece, which is the last one that was handed out.
+    fn words(&mut self, piece: &str) -> u64 {
+        let goes_on = self.in_word && !piece.starts_with(char::is_whitespace);
+        self.in_word = !piece.ends_with(char::is_whitespace);
+        piece.split_whitespace().count() as u64 - u64::from(goes_on)
+    }
+
     fn next(&mut self) -> Result<Option<String>> {
         while !self.done {
-            // Of a word that is longer than a piece, twice as much.
-            let wanted = match PIECE.checked_sub(self.rest.len()) {
-                Some(missing @ 1..) => missing as u64,
-                _ => self.rest.len() as u64,
-            };
-            let before = self.rest.len();
+            let wanted = PIECE.saturating_sub(self.rest.len()) as u64;
             let read = loop {
                 match self.text.by_ref().take(wanted).read_to_end(&mut self.rest) {
                     Err(error) if error.kind() == ErrorKind::Interrupted => (),
@@ -278,11 +283,6 @@ impl<R: BufRead> Pieces<'_, R> {
             };
             self.done = (read as u64) < wanted;
             let end = if self.done { self.rest.len() } else { cut(&self.rest) };
-            if end == 0 && !self.done {
-                // No white space at all so far: one word, of which more is read.
-                debug_assert!(self.rest.len() > before);
-                continue;
-            }
             let behind = self.rest.split_off(end);
             let mut piece = std::mem::replace(&mut self.rest, behind);
             if std::mem::take(&mut self.first) && piece.starts_with("\u{feff}".as_bytes()) {
@@ -304,14 +304,18 @@ impl<R: BufRead> Pieces<'_, R> {
 }
 
 /// Where a piece ends: behind the last line's end that has text on both sides, so that the pieces' tokens are those of the
-/// whole text for tokenizers that take white space together; else before the last white space; 0 for neither.
+/// whole text for tokenizers that take white space together; else before the last white space; else, of a word without an
+/// end, before the last character.
 fn cut(bytes: &[u8]) -> usize {
     let is_text = |byte: &u8| !byte.is_ascii_whitespace();
     let line = (2..bytes.len())
         .rev()
         .find(|end| bytes[end - 1] == b'\n' && is_text(&bytes[end - 2]) && is_text(&bytes[*end]));
-    line.or_else(|| (1..bytes.len()).rev().find(|end| !is_text(&bytes[*end]) && is_text(&bytes[end - 1])))
-        .unwrap_or(0)
+    let word = || (1..bytes.len()).rev().find(|end| !is_text(&bytes[*end]) && is_text(&bytes[end - 1]));
+    let begins = |byte: u8| byte & 0xC0 != 0x80;
+    // What is no text at all is told when it is read as text.
+    line.or_else(word)
+        .unwrap_or_else(|| (1..bytes.len()).rev().find(|end| begins(bytes[*end])).unwrap_or(bytes.len()))
 }
 
 #[cfg(test)]
@@ -409,6 +413,7 @@ mod tests {
                 path,
                 rest: Vec::new(),
                 first: true,
+                in_word: false,
                 done: false,
             };
             let mut all = Vec::new();
@@ -423,7 +428,9 @@ mod tests {
         // Of words and of one word.
         let words = "word ".repeat(PIECE / 2);
         assert!(pieces(&words).iter().skip(1).all(|piece| piece.starts_with(' ')));
-        assert_eq!(pieces(&"é".repeat(2 * PIECE)).len(), 1);
+        let word = "é".repeat(2 * PIECE);
+        let parts = pieces(&word);
+        assert!(parts.len() == 5 && parts.concat() == word && parts.iter().all(|part| part.len() <= PIECE));
         let part = &text[..40_000];
         let (nats, tokens) = expected(&model, part);
         let found = score(&model, part);

@@ -8,6 +8,7 @@ mod formats;
 mod judge;
 mod kinds;
 mod mutate;
+mod patience;
 mod program;
 mod random;
 mod world;

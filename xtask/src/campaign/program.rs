@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
+use super::patience::Patience;
+
 /// Bytes of standard output that are read back at most.
 const READ_BACK: u64 = 64 << 20;
 
@@ -29,6 +31,7 @@ pub struct Attempt {
 /// What a call may take.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
+    /// By the clock; more where the processor was busy with others, see [`Patience`].
     pub time: Duration,
     /// Memory of its own, in MB: file mappings are not counted.
     pub memory: u64,
@@ -221,14 +224,14 @@ pub fn run(program: &Path, folder: &Path, streams: &Path, attempt: &Attempt) -> 
 fn watch(child: &mut Child, folder: &Path, attempt: &Attempt, start: Instant) -> Result<Ran> {
     let mut ran = Ran::default();
     let mut ending = attempt.ending.clone();
-    let mut limit = attempt.limits.time;
+    let mut patience = Patience::new(child.id(), attempt.limits.time);
     let status = loop {
         if let Some(status) = child.try_wait()? {
             break status;
         }
         ran.peak = ran.peak.max(peak(child.id()).unwrap_or(0));
         let elapsed = start.elapsed();
-        if elapsed > limit {
+        if patience.is_over(elapsed) {
             child.kill()?;
             ran.timed_out = true;
             break child.wait()?;
@@ -246,7 +249,7 @@ fn watch(child: &mut Child, folder: &Path, attempt: &Attempt, start: Instant) ->
                     send("STOP", child.id());
                     sleep(time);
                     send("CONT", child.id());
-                    limit += time;
+                    patience.leave_out(time);
                     continue;
                 }
             }

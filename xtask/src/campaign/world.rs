@@ -30,6 +30,9 @@ pub struct Run {
     pub sets: &'static [&'static str],
 }
 
+/// The setting that makes the translation model a recurrent one.
+const RECURRENT: &str = "model={kind=\"recurrent\",d_embedding=8,d_model=16,dropout=0.2}";
+
 /// The runs that are killed, filled disks under, resumed.
 pub const RUNS: [Run; 14] = [
     Run { name: "pretraining", config: "pretrain.toml", sets: &[] },
@@ -64,10 +67,7 @@ pub const RUNS: [Run; 14] = [
     Run {
         name: "recurrent-translation",
         config: "translation.toml",
-        sets: &[
-            "model={kind=\"recurrent\",d_embedding=8,d_model=16,dropout=0.2}",
-            "average={kind=\"ema\",decay=0.9}",
-        ],
+        sets: &[RECURRENT, "average={kind=\"ema\",decay=0.9}"],
     },
     Run {
         name: "convolutional-translation",
@@ -355,9 +355,15 @@ impl World {
             self.cloze(&["train", &config, "--out", &run, "--set", SHORT.1])?;
             case::copy(&self.path(&format!("{run}/model")), &self.path(&format!("models/{task}")))?;
         }
-        for (config, model) in [("left-to-right", "left-to-right"), ("translation", "translator")] {
+        for (config, model, set) in [
+            ("left-to-right", "left-to-right", None),
+            ("translation", "translator", None),
+            ("translation", "recurrent-translator", Some(RECURRENT)),
+        ] {
             let (config, run) = (format!("seeds/{config}.toml"), format!("runs/{model}"));
-            self.cloze(&["train", &config, "--out", &run, "--set", SHORT.0])?;
+            let mut args: Vec<&str> = vec!["train", &config, "--out", &run, "--set", SHORT.0];
+            args.extend(set.iter().flat_map(|set| ["--set", *set]));
+            self.cloze(&args)?;
             case::copy(&self.path(&format!("{run}/model")), &self.path(&format!("models/{model}")))?;
         }
         case::copy(&self.path("seeds/mlm"), &self.path("models/mlm"))?;

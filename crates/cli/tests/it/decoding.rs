@@ -1,6 +1,8 @@
 //! `cloze translate` and `cloze generate` with small models of random weights: options, long and empty texts, errors.
 
+use std::fs;
 use std::io::Write;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
 
@@ -9,7 +11,7 @@ use cloze_model::ParamInit;
 use cloze_model::gpt::GptConfig;
 use cloze_model::huggingface::{FloatType, save_published};
 use cloze_model::seq2seq::{SpecialTokens, TransformerConfig};
-use cloze_tokenizer::Tokenizer;
+use cloze_tokenizer::{MarianTokenizers, Tokenizer};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -200,6 +202,49 @@ fn a_line_has_a_translation() {
     }
 }
 
+/// A folder as the OPUS-MT models have it: no `tokenizer.json`, but two SentencePiece models and one vocabulary.
+fn opus() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let tokenizers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tokenizer/tests/data/marian/joint");
+    for entry in fs::read_dir(tokenizers).unwrap() {
+        let entry = entry.unwrap();
+        fs::copy(entry.path(), folder.path().join(entry.file_name())).unwrap();
+    }
+    let size = MarianTokenizers::load(folder.path()).unwrap().source.vocab_size();
+    let config = TransformerConfig::new(size, 2, 16).with_d_ff(24).with_heads(2).with_max_positions(24);
+    let config = config.with_tokens(SpecialTokens::new(size - 1, 0));
+    let model = config.init(&mut ParamInit::new(&Device::flex(), 3).with_std(0.7));
+    save_published(folder.path(), &model, &config, FloatType::F32).unwrap();
+    folder
+}
+
+#[test]
+fn a_folder_of_marians_needs_nothing_more() {
+    let folder = opus();
+    let found = done("translate", &folder, &["--json"], ">>fr<< The old sea\n\nships ☃\n");
+    assert_eq!(found.len(), 3);
+    let tokenizers = MarianTokenizers::load(folder.path()).unwrap();
+    for (line, is_empty) in found.iter().zip([false, true, false]) {
+        let found: Value = serde_json::from_str(line).unwrap();
+        let translation = &found["translations"][0];
+        let pieces: Vec<&str> =
+            translation["tokens"].as_array().unwrap().iter().map(|x| x.as_str().unwrap()).collect();
+        assert_eq!(pieces.is_empty(), is_empty);
+        let ids: Vec<u32> =
+            pieces.iter().map(|piece| tokenizers.target.token_to_id(piece).unwrap()).collect();
+        let text = tokenizers.target.decode(&ids, true).unwrap();
+        assert_eq!(translation["text"].as_str().unwrap(), text);
+        assert!(!text.contains('▁') && !text.contains("</s>"), "{text}");
+    }
+    // What translations begin with is cut as the target's language is.
+    let prefixed = done("translate", &folder, &["--prefix", "la mer"], "The sea\n");
+    assert!(prefixed[0].starts_with("la mer"), "{prefixed:?}");
+    // A text whose first megabyte is enough.
+    let long = format!("{}\n", "The old sea ".repeat(100_000));
+    let ran = run("translate", &folder, &["--max-len", "2"], long.as_bytes());
+    assert_eq!((ran.status, ran.out.lines().count()), (Some(0), 1), "{}", ran.err);
+}
+
 #[test]
 fn lists_of_the_best_and_alignments() {
     let folder = translator();
@@ -281,4 +326,30 @@ fn long_lines_and_bad_ones() {
     }
     // The lines before a bad one are translated.
     assert_eq!(run("translate", &folder, &[], b"a man\nthe \xff\n").out.lines().count(), 1);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn memory_does_not_grow_with_the_input() {
+    let place = tempfile::tempdir().unwrap();
+    let input = |text: String| {
+        let path = place.path().join("text");
+        fs::write(&path, text).unwrap();
+        Some(fs::File::open(path).unwrap())
+    };
+    for (folder, command) in
+        [(translator(), "translate"), (opus(), "translate"), (language_model(), "generate")]
+    {
+        let limit = if command == "translate" { "--max-len" } else { "--max-new" };
+        let args = [command, "--model", folder.path().to_str().unwrap(), limit, "1", "--beam", "1"];
+        let short = crate::peak::of(&args, input("a man\n".to_owned()));
+        // What generate goes on from is the end of a line, so that it has to fit.
+        let longest = if command == "translate" { 32 << 20 } else { 1 << 19 };
+        for text in ["a man ".repeat(longest / 6) + "\n", "a\n".repeat(6_000)] {
+            let n = text.len();
+            let grown = crate::peak::of(&args, input(text)).saturating_sub(short);
+            println!("{command}, {n} bytes: {grown} kB");
+            assert!(grown < 100_000, "{command}, {n} bytes: {grown} kB");
+        }
+    }
 }

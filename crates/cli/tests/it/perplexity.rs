@@ -99,3 +99,16 @@ fn failures_are_one_line() {
         assert!(err.lines().count() == 1 || code == 2, "{err}");
     }
 }
+
+#[test]
+#[cfg(target_os = "linux")]
+fn memory_does_not_grow_with_a_words_length() {
+    let place = place();
+    let path = |name: &str| place.path().join(name).to_str().unwrap().to_owned();
+    fs::write(path("word.txt"), format!("to be {}", "x".repeat(48 << 20))).unwrap();
+    let peak = |name: &str| crate::peak::of(&["perplexity", "--model", &path("bert"), &path(name)], None);
+    let (short, long) = (peak("a.txt"), peak("word.txt"));
+    let grown = long.saturating_sub(short);
+    println!("{grown} kB");
+    assert!(grown < 40_000, "{grown} kB");
+}

@@ -149,3 +149,21 @@ fn what_cannot_be_scored_is_one_line() {
         assert_eq!(refused(args, hyp).0, Some(2), "{args}");
     }
 }
+
+#[test]
+#[cfg(target_os = "linux")]
+fn memory_does_not_grow_with_the_lines_length() {
+    let folder = folder();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    fs::write(path("long"), format!("{}\n", "x".repeat(1_000_000)).repeat(96)).unwrap();
+    let peak = |name: &str| {
+        let file = path(name);
+        let file = file.as_str();
+        let args = ["score", "bleu", "--tokenize", "none", "--input", file, "--reference", file];
+        crate::peak::of(&args, None)
+    };
+    let (short, long) = (peak("ref"), peak("long"));
+    let grown = long.saturating_sub(short);
+    println!("{grown} kB");
+    assert!(grown < 80_000, "{grown} kB");
+}

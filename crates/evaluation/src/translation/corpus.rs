@@ -1,5 +1,6 @@
 //! The statistics of a corpus: sums over its lines, and each line's where they are drawn again.
 
+use super::lines::Lines;
 use super::samples::Samples;
 use super::{Metric, Score, Signature};
 use crate::{EvaluationError, Result};
@@ -11,8 +12,8 @@ pub struct Corpus {
     n_lines: usize,
     /// How many references the lines have: least and most.
     n_references: Option<(usize, usize)>,
-    /// Each line's statistics, one after another, unless sums are enough.
-    lines: Option<Vec<f64>>,
+    /// Each line's statistics, unless sums are enough.
+    lines: Option<Lines>,
 }
 
 impl Corpus {
@@ -21,9 +22,10 @@ impl Corpus {
         Self::default()
     }
 
-    /// An empty corpus that keeps the statistics of its lines, as resampling needs them.
+    /// An empty corpus that keeps the statistics of its lines, as resampling needs them: [`Metric::width`] numbers of
+    /// four bytes a line, of eight where a mean over several references is no binary fraction.
     pub fn of_lines() -> Self {
-        Self { lines: Some(Vec::new()), ..Self::default() }
+        Self { lines: Some(Lines::default()), ..Self::default() }
     }
 
     /// Hypotheses and references, the lines' statistics kept.
@@ -63,7 +65,7 @@ impl Corpus {
         let (least, most) = self.n_references.unwrap_or((n_references, n_references));
         self.n_references = Some((least.min(n_references), most.max(n_references)));
         if let Some(lines) = &mut self.lines {
-            lines.extend_from_slice(statistics);
+            lines.extend(statistics);
         }
     }
 
@@ -111,7 +113,7 @@ impl Corpus {
         Ok(score)
     }
 
-    pub(crate) fn lines(&self) -> &[f64] {
+    pub(crate) fn lines(&self) -> &Lines {
         let Some(lines) = &self.lines else { panic!("the corpus has kept sums alone") };
         lines
     }

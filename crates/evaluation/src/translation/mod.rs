@@ -16,6 +16,7 @@ mod by_length;
 mod chrf;
 mod corpus;
 mod generator;
+mod lines;
 mod ngrams;
 mod number;
 mod paired;

@@ -1,6 +1,7 @@
 //! Whether two systems differ by more than chance: tests that compare their scores on samples of the same lines.
 
 use super::generator::Generator;
+use super::lines::Lines;
 use super::number::Whole;
 use super::samples::{Samples, share_of_chance};
 use super::{Confidence, Corpus, Metric, Signature};
@@ -71,7 +72,7 @@ pub fn compare(
     signature.sampled(test.key(), n_samples, seed);
     let lines = baseline.lines();
     let value = |corpus: &Corpus| -> f64 { metric.value(corpus.sums()) };
-    let samples = |lines: &[f64]| Samples::bootstrap(metric, lines, n_samples, seed);
+    let samples = |lines: &Lines| Samples::bootstrap(metric, lines, n_samples, seed);
     let of_baseline = (test == PairedTest::Bootstrap).then(|| samples(lines));
     let confidence = of_baseline.as_ref().map(Samples::confidence_of_paired);
     let mut compared = vec![Compared { value: value(baseline), p_value: None, confidence }];
@@ -86,7 +87,23 @@ pub fn compare(
                 let of_system = samples(system.lines());
                 (of_system.p_value(of_baseline, difference), Some(of_system.confidence_of_paired()))
             }
-            None => (randomization(metric, lines, system.lines(), difference, n_samples, seed), None),
+            None => {
+                let p = match (lines, system.lines()) {
+                    (Lines::Single(a), Lines::Single(b)) => {
+                        randomization(metric, a, b, difference, n_samples, seed)
+                    }
+                    (Lines::Single(a), Lines::Double(b)) => {
+                        randomization(metric, a, b, difference, n_samples, seed)
+                    }
+                    (Lines::Double(a), Lines::Single(b)) => {
+                        randomization(metric, a, b, difference, n_samples, seed)
+                    }
+                    (Lines::Double(a), Lines::Double(b)) => {
+                        randomization(metric, a, b, difference, n_samples, seed)
+                    }
+                };
+                (p, None)
+            }
         };
         compared.push(Compared { value: value(system), p_value: Some(p_value), confidence });
     }
@@ -96,19 +113,14 @@ pub fn compare(
 /// The p-value: how often two mixtures of the systems' lines differ by more than the systems do.
 fn randomization(
     metric: &impl Metric,
-    baseline: &[f64],
-    system: &[f64],
+    baseline: &[impl Copy + Into<f64>],
+    system: &[impl Copy + Into<f64>],
     difference: f64,
     n_samples: usize,
     seed: u64,
 ) -> f64 {
     let width = metric.width();
-    let total = |lines: &[f64]| {
-        let mut sums = vec![0.0; width];
-        lines.chunks_exact(width).for_each(|line| add(&mut sums, line));
-        sums
-    };
-    let totals = [total(baseline), total(system)];
+    let totals = [total(baseline, width), total(system, width)];
     let mut bits = Generator::new(seed).bits();
     let mut chosen = [vec![0.0; width], vec![0.0; width]];
     let mut larger = 0;
@@ -131,6 +143,12 @@ fn randomization(
     share_of_chance(larger, n_samples)
 }
 
-fn add(sums: &mut [f64], line: &[f64]) {
-    sums.iter_mut().zip(line).for_each(|(sum, value)| *sum += value);
+fn total(lines: &[impl Copy + Into<f64>], width: usize) -> Vec<f64> {
+    let mut sums = vec![0.0; width];
+    lines.chunks_exact(width).for_each(|line| add(&mut sums, line));
+    sums
+}
+
+fn add(sums: &mut [f64], line: &[impl Copy + Into<f64>]) {
+    sums.iter_mut().zip(line).for_each(|(sum, value)| *sum += Into::<f64>::into(*value));
 }

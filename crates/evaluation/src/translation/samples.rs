@@ -1,6 +1,7 @@
 //! Scores of samples of a corpus's lines, and what sacreBLEU computes of them, bit for bit.
 
 use super::generator::Generator;
+use super::lines::Lines;
 use super::number::Single;
 use super::{Confidence, Metric};
 
@@ -15,11 +16,10 @@ pub(crate) struct Samples {
 impl Samples {
     /// Scores of `n` samples with replacement, each with as many lines as there are.
     ///
-    /// sacreBLEU adds up the statistics of a sample in `float32`, in the order drawn. `lines` are the statistics of the
-    /// lines one after another.
-    pub(crate) fn bootstrap(metric: &impl Metric, lines: &[f64], n: usize, seed: u64) -> Self {
+    /// sacreBLEU adds up the statistics of a sample in `float32`, in the order drawn.
+    pub(crate) fn bootstrap(metric: &impl Metric, lines: &Lines, n: usize, seed: u64) -> Self {
         let width = metric.width();
-        let lines: Vec<f32> = lines.iter().map(|value| *value as f32).collect();
+        let lines = lines.singles();
         // Statistics of more than 2^32 lines do not fit into any memory.
         let n_lines = u32::try_from(lines.len() / width).unwrap_or(u32::MAX);
         let mut generator = Generator::new(seed);

@@ -1,6 +1,7 @@
 //! The last stage: pieces back to text.
 
 mod bytes;
+mod marian;
 mod wordpiece;
 
 use serde::{Deserialize, Serialize};
@@ -52,6 +53,14 @@ pub enum Decoder {
         /// Whether to drop spaces before punctuation and in contractions.
         cleanup: bool,
     },
+    /// SentencePiece's pieces become text, and what is special has a space behind it, as in transformers'
+    /// `MarianTokenizer`. Only cloze knows it.
+    Marian {
+        /// What is special.
+        special_tokens: Vec<String>,
+        /// Whether `<0xE5>` is a byte.
+        byte_fallback: bool,
+    },
     /// One decoder after the other.
     Sequence {
         /// In this order.
@@ -71,6 +80,7 @@ impl Decoder {
         "Replace",
         "Metaspace",
         "CTC",
+        "Marian",
         "Sequence",
     ];
 
@@ -145,6 +155,9 @@ impl Decoder {
                 }
                 tokens.retain(|token| !token.is_empty());
                 tokens
+            }
+            Self::Marian { special_tokens, byte_fallback } => {
+                vec![marian::decode(tokens, special_tokens, *byte_fallback)]
             }
             Self::Sequence { decoders } => {
                 decoders.iter().try_fold(tokens, |tokens, decoder| decoder.chain(tokens))?

@@ -2,6 +2,7 @@
 
 mod bpe;
 pub(crate) mod lattice;
+mod marian;
 pub(crate) mod trie;
 mod unigram;
 mod vocab;
@@ -9,6 +10,8 @@ mod word_level;
 mod wordpiece;
 
 pub use bpe::{Bpe, BpeConfig};
+pub(crate) use marian::Codes;
+pub use marian::Marian;
 pub use unigram::{Sampling, Segmentation, Unigram};
 pub(crate) use vocab::MAX_ID;
 pub use vocab::Vocab;
@@ -38,11 +41,13 @@ pub enum Model {
     Unigram(Unigram),
     /// Whole words.
     WordLevel(WordLevel),
+    /// The most probable pieces, with ids from another vocabulary. Only cloze knows it.
+    Marian(Marian),
 }
 
 impl Model {
     /// The `type`s that exist here.
-    pub(crate) const TYPES: &[&str] = &["WordPiece", "BPE", "Unigram", "WordLevel"];
+    pub(crate) const TYPES: &[&str] = &["WordPiece", "BPE", "Unigram", "WordLevel", "Marian"];
 
     /// The pieces and their ids.
     pub fn vocab(&self) -> &Vocab {
@@ -51,6 +56,7 @@ impl Model {
             Self::Bpe(model) => model.vocab(),
             Self::Unigram(model) => model.vocab(),
             Self::WordLevel(model) => model.vocab(),
+            Self::Marian(model) => model.vocab(),
         }
     }
 
@@ -61,6 +67,7 @@ impl Model {
             Self::Bpe(model) => model.config().unk_token.as_deref(),
             Self::Unigram(model) => model.unk_id().and_then(|id| model.vocab().token(id)),
             Self::WordLevel(model) => Some(model.unk_token()),
+            Self::Marian(model) => model.vocab().token(model.unk_id()),
         }
     }
 
@@ -92,14 +99,24 @@ impl Model {
             Self::Bpe(model) => model.pieces(word, rng, out),
             Self::Unigram(model) => model.pieces(word, rng, out),
             Self::WordLevel(model) => model.pieces(word, out),
+            Self::Marian(model) => model.pieces(word, out),
         }
     }
 
-    /// The token of a piece that stands for `text`: what the vocabulary has, but for Unigram's unknown
+    /// The codes that texts may begin with.
+    pub(crate) fn codes(&self) -> Option<Codes> {
+        match self {
+            Self::Marian(model) => Some(model.codes()),
+            _ => None,
+        }
+    }
+
+    /// The token of a piece that stands for `text`: what the vocabulary has, but for Unigram's and Marian's unknown
     /// token the text itself.
     pub(crate) fn token<'a>(&'a self, id: u32, text: &'a str) -> &'a str {
         match self {
             Self::Unigram(model) if model.unk_id() == Some(id) => text,
+            Self::Marian(model) if model.unk_id() == id => text,
             _ => self.vocab().token(id).unwrap_or_default(),
         }
     }

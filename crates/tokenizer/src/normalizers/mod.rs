@@ -3,11 +3,13 @@
 mod bert;
 mod edit;
 mod precompiled;
+mod sentencepiece;
 mod unicode;
 
 pub use bert::BertNormalizer;
 pub use edit::{Prepend, Replace, Strip};
 pub use precompiled::Precompiled;
+pub use sentencepiece::SentencePiece;
 
 use serde::{Deserialize, Serialize};
 use unicode_normalization_alignments::char::is_combining_mark;
@@ -43,8 +45,10 @@ pub enum Normalizer {
     ByteLevel,
     /// Drops control characters, makes spaces of other white space.
     Nmt,
-    /// SentencePiece's rules.
+    /// SentencePiece's rules for characters, as `tokenizers` applies them.
     Precompiled(Precompiled),
+    /// SentencePiece's rules for characters and spaces, as its own library applies them. Only cloze knows it.
+    SentencePiece(SentencePiece),
     /// One normaliser after the other.
     Sequence {
         /// In this order.
@@ -68,6 +72,7 @@ impl Normalizer {
         "ByteLevel",
         "Nmt",
         "Precompiled",
+        "SentencePiece",
         "Sequence",
     ];
 
@@ -140,6 +145,7 @@ impl Normalizer {
             Self::ByteLevel => edit::byte_level(text),
             Self::Nmt => edit::nmt(text),
             Self::Precompiled(rules) => rules.apply(text),
+            Self::SentencePiece(rules) => rules.apply(text),
             Self::Sequence { normalizers } => normalizers.iter().try_for_each(|n| n.apply(text))?,
         }
         Ok(())
@@ -166,6 +172,7 @@ mod tests {
                 "Sequence" => r#"{"type":"Sequence","normalizers":[]}"#.to_owned(),
                 // A trie of one unit, without rules.
                 "Precompiled" => r#"{"type":"Precompiled","precompiled_charsmap":"BAAAAAAAAAA="}"#.to_owned(),
+                "SentencePiece" => r#"{"type":"SentencePiece","rules":null,"add_dummy_prefix":true,"remove_extra_whitespaces":true}"#.to_owned(),
                 "Strip" => r#"{"type":"Strip","strip_left":true,"strip_right":true}"#.to_owned(),
                 "Replace" => r#"{"type":"Replace","pattern":{"String":"a"},"content":"b"}"#.to_owned(),
                 "Prepend" => r#"{"type":"Prepend","prepend":"a"}"#.to_owned(),

@@ -162,6 +162,28 @@ impl Precompiled {
         None
     }
 
+    /// The longest rule that `text` begins with: its length, and what it becomes.
+    pub(super) fn longest(&self, text: &str) -> Option<(usize, &str)> {
+        let mut node = Unit(self.units[0]).offset();
+        let mut longest = None;
+        for (at, &byte) in text.as_bytes().iter().enumerate() {
+            // The trie's own end mark.
+            if byte == 0 {
+                break;
+            }
+            let Some((next, value)) = self.child(node, byte) else {
+                break;
+            };
+            if let Some(start) = value.filter(|_| text.is_char_boundary(at + 1)) {
+                longest = Some((at + 1, start));
+            }
+            node = next;
+        }
+        let (len, start) = longest?;
+        let rest = self.replacements.get(start..)?;
+        Some((len, rest.split('\0').next().unwrap_or(rest)))
+    }
+
     /// Calls `part` with the parts of `text` in order, and what those become that change.
     fn parts<'a>(&'a self, text: &'a str, mut part: impl FnMut(&'a str, Option<&'a str>)) {
         let bytes = text.as_bytes();

@@ -86,6 +86,17 @@ impl TemplateProcessing {
         Self { single, pair, special_tokens: [(token, special)].into() }
     }
 
+    /// `A eos`, or `A B eos`, from the token and its id.
+    pub fn suffix(eos: (&str, u32)) -> Self {
+        let token = eos.0.to_owned();
+        let special = SpecialToken { id: token.clone(), ids: vec![eos.1], tokens: vec![token.clone()] };
+        let text = |id| TemplatePiece::Sequence { id, type_id: 0 };
+        let end = TemplatePiece::SpecialToken { id: token.clone(), type_id: 0 };
+        let single = vec![text(TemplateSequence::A), end.clone()];
+        let pair = vec![text(TemplateSequence::A), text(TemplateSequence::B), end];
+        Self { single, pair, special_tokens: [(token, special)].into() }
+    }
+
     /// How many tokens are added.
     pub(super) fn added_tokens(&self, pair: bool) -> usize {
         let template = if pair { &self.pair } else { &self.single };

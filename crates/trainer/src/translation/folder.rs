@@ -11,7 +11,7 @@
 use super::vocabulary::Vocabularies;
 use crate::{Result, TrainerError};
 use cloze_evaluation::atomic_file::write_atomic;
-use cloze_tokenizer::Tokenizer;
+use cloze_tokenizer::{MarianTokenizers, Tokenizer};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::Path;
@@ -92,22 +92,28 @@ pub(super) fn save(folder: &Path, vocabularies: &Vocabularies, file: &Translatio
     Ok(write_atomic(&folder.join(TRANSLATION_FILE), (json + "\n").as_bytes())?)
 }
 
-/// The tokenizers of a folder. One of another program has `source` and `target` in it, or one tokenizer for both.
+/// The tokenizers of a folder. One of another program has `source` and `target` in it, or one tokenizer for both, or
+/// Marian's files: `source.spm`, `target.spm` and `vocab.json`.
 ///
 /// # Errors
 /// A tokenizer that is not there, cannot be read, or that translations cannot be made with.
 pub fn load_vocabularies(folder: &Path) -> Result<Vocabularies> {
-    let load = |path: &Path| -> Result<Tokenizer> {
-        let mut tokenizer = Tokenizer::load(path)?;
+    let whole = |mut tokenizer: Tokenizer| -> Result<Tokenizer> {
         tokenizer.set_truncation(None)?;
         tokenizer.set_padding(None)?;
         Ok(tokenizer)
     };
+    let load = |path: &Path| whole(Tokenizer::load(path)?);
     let [source, target] = SIDES.map(|side| folder.join(side));
-    match source.is_dir() && target.is_dir() {
-        true => Vocabularies::separate(load(&source)?, load(&target)?),
-        false => Vocabularies::joint(load(folder)?),
+    if source.is_dir() && target.is_dir() {
+        return Vocabularies::separate(load(&source)?, load(&target)?);
     }
+    if !folder.join(TOKENIZER).exists() && MarianTokenizers::are_in(folder) {
+        // Two tokenizers, even where the ids of both are those of one vocabulary.
+        let MarianTokenizers { source, target, .. } = MarianTokenizers::load(folder)?;
+        return Vocabularies::separate(whole(source)?, whole(target)?);
+    }
+    Vocabularies::joint(load(folder)?)
 }
 
 /// What a folder's `translation.json` says; none if it has none.

@@ -18,11 +18,13 @@ mod perplexity;
 mod pickle;
 mod races;
 mod reports;
+mod score;
 mod seeds;
 mod sentencepiece;
 mod texts;
 mod tokenizers;
 mod weights;
+mod writing;
 
 use anyhow::Result;
 use serde_json::Value;
@@ -39,7 +41,7 @@ pub struct Kind {
 }
 
 /// All of them, in the order of their first cases.
-pub const KINDS: [Kind; 28] = [
+pub const KINDS: [Kind; 31] = [
     Kind { name: "tokenizer-json", attack: tokenizers::json },
     Kind { name: "tokenizer-files", attack: tokenizers::files },
     Kind { name: "sentencepiece", attack: sentencepiece::attack },
@@ -61,6 +63,9 @@ pub const KINDS: [Kind; 28] = [
     Kind { name: "numbers", attack: numbers::attack },
     Kind { name: "parallel", attack: parallel::attack },
     Kind { name: "perplexity", attack: perplexity::attack },
+    Kind { name: "score", attack: score::attack },
+    Kind { name: "translate", attack: writing::translate },
+    Kind { name: "generate", attack: writing::generate },
     Kind { name: "archives", attack: archives::attack },
     Kind { name: "reports", attack: reports::attack },
     Kind { name: "seeds", attack: seeds::attack },

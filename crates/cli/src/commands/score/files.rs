@@ -13,6 +13,12 @@ use crate::lines::{Batch, Lines};
 /// Lines that are worked on together: enough for all cores.
 const TOGETHER: usize = 1 << 13;
 
+/// Lines of a file that are read before it is looked at how long they are.
+const AT_ONCE: usize = 16;
+
+/// Bytes that are worked on together, about: fewer lines where they are long.
+const BYTES: usize = 4 << 20;
+
 /// A file of which the next lines are at hand.
 struct Stream {
     name: String,
@@ -29,15 +35,17 @@ impl Stream {
         Ok(Self { name, lines, batch: Batch::default(), at_hand: Vec::new(), count: 0 })
     }
 
-    /// Reads the next lines, fewer than asked for only where the file ends. White space at their ends is left out, as
-    /// sacreBLEU's program does.
-    fn read(&mut self, n: usize) -> Result<()> {
-        self.at_hand.clear();
-        while self.at_hand.len() < n && self.lines.read(n - self.at_hand.len(), &mut self.batch)? {
-            self.at_hand.extend(self.batch.iter().map(|line| trimmed(line.text).to_owned()));
+    /// Adds the next lines to those at hand, fewer than asked for only where the file ends; how many bytes they have.
+    /// White space at their ends is left out, as sacreBLEU's program does.
+    fn read(&mut self, n: usize) -> Result<usize> {
+        let (mut left, mut bytes) = (n, 0);
+        while left > 0 && self.lines.read(left, &mut self.batch)? {
+            left -= self.batch.len();
+            let new = self.batch.iter().map(|line| trimmed(line.text).to_owned());
+            self.at_hand.extend(new.inspect(|line| bytes += line.len()));
         }
-        self.count += self.at_hand.len();
-        Ok(())
+        self.count += n - left;
+        Ok(bytes)
     }
 }
 
@@ -81,7 +89,17 @@ impl Files {
     /// # Errors
     /// One of the files ends before the others, beside what reading leads to.
     pub fn read(&mut self) -> Result<bool> {
-        self.streams.iter_mut().try_for_each(|stream| stream.read(TOGETHER))?;
+        self.streams.iter_mut().for_each(|stream| stream.at_hand.clear());
+        let (mut lines, mut bytes) = (0, 0);
+        while lines < TOGETHER && bytes < BYTES {
+            for stream in &mut self.streams {
+                bytes += stream.read(AT_ONCE)?;
+            }
+            lines += AT_ONCE;
+            if self.streams.iter().any(|stream| stream.at_hand.len() < lines) {
+                break;
+            }
+        }
         let by_count = |stream: &&Stream| stream.count;
         let (Some(short), Some(long)) =
             (self.streams.iter().min_by_key(by_count), self.streams.iter().max_by_key(by_count))

@@ -113,7 +113,8 @@ struct Common {
     /// The translations (default: standard input).
     #[arg(long, value_name = "FILE")]
     input: Option<PathBuf>,
-    /// Estimate how far the score can be trusted, by bootstrap resampling.
+    /// Estimate how far the score can be trusted, by bootstrap resampling. This and `--paired` keep the statistics of each
+    /// line in memory: 4 bytes for each of BLEU's 10, chrF's 18 (chrF++: 24) and TER's 2.
     #[arg(long, conflicts_with_all = ["paired", "sentences"])]
     confidence: bool,
     /// Translations by other systems: tell whether they differ from the first ones by more than chance.
