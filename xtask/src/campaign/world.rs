@@ -34,7 +34,7 @@ pub struct Run {
 const RECURRENT: &str = "model={kind=\"recurrent\",d_embedding=8,d_model=16,dropout=0.2}";
 
 /// The runs that are killed, filled disks under, resumed.
-pub const RUNS: [Run; 14] = [
+pub const RUNS: [Run; 15] = [
     Run { name: "pretraining", config: "pretrain.toml", sets: &[] },
     Run { name: "pretraining-lamb", config: "pretrain.toml", sets: &["optimizer.algorithm=\"lamb\""] },
     Run {

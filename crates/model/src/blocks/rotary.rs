@@ -60,10 +60,7 @@ impl RotaryConfig {
     /// # Panics
     /// If the configuration is not [valid](Self::validate).
     pub fn init(&self, d_k: usize) -> Rotary {
-        assert!(
-            self.validate(d_k).is_ok(),
-            "invalid rotary positions of {d_k} features: {self:?}"
-        );
+        assert!(self.validate(d_k).is_ok(), "invalid rotary positions of {d_k} features: {self:?}");
         let n = self.n_features.unwrap_or(d_k);
         let frequency = |i: usize| {
             let exponent = (2 * i) as f32 / n as f32;

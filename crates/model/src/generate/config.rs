@@ -215,11 +215,7 @@ impl DecodeConfig {
         }
         let penalty = self.repetition_penalty;
         if !(penalty.is_finite() && penalty > 0.0) {
-            return refuse(
-                "repetition_penalty",
-                penalty.to_string(),
-                "a positive number; 1: no penalty",
-            );
+            return refuse("repetition_penalty", penalty.to_string(), "a positive number; 1: no penalty");
         }
         match &self.search {
             Search::Greedy if self.n_best > 1 => {

@@ -142,7 +142,11 @@ impl GptConfig {
             }
         }
         if self.n_heads.checked_mul(self.d_head).is_none_or(|width| width > i32::MAX as usize) {
-            return refuse("d_head", self.d_head.to_string(), format!("a smaller width for {} heads", self.n_heads));
+            return refuse(
+                "d_head",
+                self.d_head.to_string(),
+                format!("a smaller width for {} heads", self.n_heads),
+            );
         }
         if !self.n_heads.is_multiple_of(self.n_kv_heads) {
             let expected = format!("a divisor of `n_heads`, which is {}", self.n_heads);

@@ -310,6 +310,7 @@ mod tests {
             let inner = match &model {
                 AnyEncoderDecoder::Transformer(model) => weights::shapes(model),
                 AnyEncoderDecoder::Recurrent(model) => weights::shapes(model),
+                AnyEncoderDecoder::Convolutional(model) => weights::shapes(model),
             };
             assert_eq!(paths, inner);
             assert!(paths.iter().any(|(path, _)| path == parameter), "{paths:?}");
