@@ -1,6 +1,9 @@
 use super::LengthPenalty;
 use crate::{ModelError, Result};
 
+/// The largest coverage penalty and diversity that a search accepts: scores of any length are finite up to it.
+const MAX_PENALTY: f64 = 1_000.0;
+
 /// How texts are decoded from a model's next-token probabilities.
 ///
 /// ```
@@ -241,14 +244,17 @@ impl DecodeConfig {
                         &format!("a divisor of the number of beams, {beams}"),
                     );
                 }
-                if !length_penalty.alpha().is_finite() {
-                    return refuse("length_penalty", length_penalty.alpha().to_string(), "a finite number");
+                if !length_penalty.is_valid() {
+                    let expected = format!("a number from -{max} to {max}", max = LengthPenalty::MAX_ALPHA);
+                    return refuse("length_penalty", length_penalty.alpha().to_string(), &expected);
                 }
-                if !(coverage_penalty.is_finite() && *coverage_penalty >= 0.0) {
-                    return refuse("coverage_penalty", coverage_penalty.to_string(), "0 or more");
+                if !(0.0..=MAX_PENALTY).contains(coverage_penalty) {
+                    let expected = format!("a number from 0 to {MAX_PENALTY}");
+                    return refuse("coverage_penalty", coverage_penalty.to_string(), &expected);
                 }
-                if !(diversity.is_finite() && *diversity >= 0.0) {
-                    return refuse("diversity", diversity.to_string(), "0 or more");
+                if !(0.0..=MAX_PENALTY).contains(&f64::from(*diversity)) {
+                    let expected = format!("a number from 0 to {MAX_PENALTY}");
+                    return refuse("diversity", diversity.to_string(), &expected);
                 }
                 Ok(())
             }
@@ -299,6 +305,8 @@ mod tests {
             (beam(|beam| beam.groups = 3), "`groups` is 3"),
             (beam(|beam| beam.groups = 0), "`groups` is 0"),
             (beam(|beam| beam.length_penalty = LengthPenalty::Gnmt(f64::NAN)), "`length_penalty` is NaN"),
+            (beam(|beam| beam.length_penalty = LengthPenalty::Power(-300.0)), "`length_penalty` is -300"),
+            (beam(|beam| beam.coverage_penalty = 1e300), "a number from 0 to 1000"),
             (beam(|beam| beam.coverage_penalty = -1.0), "`coverage_penalty` is -1"),
             (beam(|beam| beam.diversity = f32::INFINITY), "`diversity` is inf"),
             (sample(|sampling| sampling.temperature = 0.0), "`temperature` is 0"),

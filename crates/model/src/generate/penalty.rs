@@ -15,6 +15,9 @@ impl Default for LengthPenalty {
 }
 
 impl LengthPenalty {
+    /// The largest `|α|` that a search accepts; scores of any length are finite up to it.
+    pub const MAX_ALPHA: f64 = 10.0;
+
     /// The divisor for a hypothesis of this many tokens, including the one that ends it.
     ///
     /// ```
@@ -28,6 +31,11 @@ impl LengthPenalty {
             Self::Power(alpha) => (length as f64).powf(alpha),
             Self::Gnmt(alpha) => ((5.0 + length as f64) / 6.0).powf(alpha),
         }
+    }
+
+    /// Whether `α` is a number of at most [`MAX_ALPHA`](Self::MAX_ALPHA) either way.
+    pub fn is_valid(self) -> bool {
+        self.alpha().abs() <= Self::MAX_ALPHA
     }
 
     /// `α`, positive to favour longer hypotheses.

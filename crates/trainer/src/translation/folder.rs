@@ -11,6 +11,7 @@
 use super::vocabulary::Vocabularies;
 use crate::{Result, TrainerError};
 use cloze_evaluation::atomic_file::write_atomic;
+use cloze_model::generate::LengthPenalty;
 use cloze_tokenizer::{MarianTokenizers, Tokenizer};
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -130,7 +131,7 @@ pub fn read_translation_file(folder: &Path) -> Result<Option<TranslationFile>> {
     let file: TranslationFile = serde_json::from_str(&text).map_err(|error| bad(error.to_string()))?;
     let DecodingDefaults { beams, length_penalty, max_ratio, .. } = file.decoding;
     let decodes = (1..=1_000).contains(&beams)
-        && length_penalty.is_finite()
+        && LengthPenalty::Power(length_penalty).is_valid()
         && (0.0..=1_000.0).contains(&max_ratio)
         && file.max_len > 0;
     match decodes {
