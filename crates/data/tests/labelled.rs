@@ -524,9 +524,9 @@ fn xml_has_its_cells_in_attributes_and_elements() {
     // Entities that grow, and elements deeper than any stack.
     let bomb =
         "<!DOCTYPE c [<!ENTITY a \"0123456789\"><!ENTITY b \"&a;&a;&a;&a;&a;&a;&a;&a;&a;&a;\">]><c><p>&b;";
-    assert!(bad(bomb).0.contains("not XML that can be read"));
+    assert!(bad(bomb).0.contains("invalid XML"));
     let deep = format!("<c>{}", "<p>".repeat(300_000));
-    assert!(bad(&deep).0.contains("not XML that can be read"));
+    assert!(bad(&deep).0.contains("invalid XML"));
     let deep = format!("<c>{}{}</c>", "<p>".repeat(300_000), "</p>".repeat(300_000));
     let (message, _) = bad(&deep);
     assert!(message.starts_with("a.xml:1: "), "{message}");

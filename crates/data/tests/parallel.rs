@@ -186,7 +186,7 @@ fn settings_that_do_not_go_together_are_refused() {
     );
     assert_eq!(
         set(&|files| files.source = vec!["*.en".into()]),
-        "`target` of the parallel data: 2 source files and 1 target files, expected as many"
+        "`target` of the parallel data: 2 source files and 1 target files, expected equally many"
     );
     assert!(
         set(&|files| files.files = vec!["a.tsv".into()]).contains("not allowed beside `source` and `target`")

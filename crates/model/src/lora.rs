@@ -389,7 +389,7 @@ mod tests {
             (LoraConfig { rank: 0, ..config.clone() }, "`rank` is 0"),
             (LoraConfig { alpha: f64::NAN, ..config.clone() }, "`alpha` = NaN"),
             (LoraConfig { dropout: 1.0, ..config.clone() }, "`dropout` = 1"),
-            (LoraConfig { targets: Vec::new(), ..config.clone() }, "`targets` are none"),
+            (LoraConfig { targets: Vec::new(), ..config.clone() }, "`targets` are empty"),
             (
                 LoraConfig { targets: vec!["*.queries".into()], ..config.clone() },
                 "pattern `*.queries`: nothing",

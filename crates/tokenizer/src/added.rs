@@ -85,6 +85,12 @@ pub(crate) struct AddedVocabulary {
     pub codes: Option<Codes>,
 }
 
+/// The bytes that an added token may have. The automaton that finds the tokens takes dozens of bytes for each of theirs.
+const MAX_TOKEN_BYTES: usize = 10_000;
+
+/// The bytes that all added tokens may have together.
+const MAX_BYTES: usize = 4 << 20;
+
 #[derive(Debug, Clone)]
 struct Entry {
     id: u32,
@@ -120,6 +126,13 @@ impl AddedVocabulary {
             if token.content.is_empty() {
                 return Err(Error::invalid(at(), "an added token cannot be empty"));
             }
+            if token.content.len() > MAX_TOKEN_BYTES {
+                let message = format!(
+                    "an added token of {} bytes; expected at most {MAX_TOKEN_BYTES}",
+                    token.content.len()
+                );
+                return Err(Error::invalid(at(), message));
+            }
             let known = self.id(&token.content).or_else(|| model.vocab().id(&token.content));
             if let (Some(known), Some(wanted)) = (known, wanted)
                 && known != wanted
@@ -149,6 +162,12 @@ impl AddedVocabulary {
                     added += 1;
                 }
             }
+        }
+        let bytes: usize = self.tokens.iter().map(|entry| entry.token.content.len()).sum();
+        if bytes > MAX_BYTES {
+            let message =
+                format!("the added tokens have {bytes} bytes together; expected at most {MAX_BYTES}");
+            return Err(Error::invalid("added_tokens", message));
         }
         self.refresh(normalizer)?;
         Ok(added)
@@ -334,6 +353,7 @@ mod tests {
         assert!(error(0, "a").contains("is given id 0, but has id 1"));
         assert!(error(1, "x").contains("cannot have id 1, which is \"a\""));
         assert!(error(7, "").contains("cannot be empty"));
+        assert!(error(7, &"ab".repeat(6_000)).contains("12000 bytes; expected at most 10000"));
         assert!(error(u32::MAX, "x").contains("is above"));
     }
 }

@@ -50,6 +50,10 @@ impl Default for TranslateConfig {
     }
 }
 
+/// The tokens of a source where neither the folder nor the model says how many it may have. Time grows with the source's
+/// length times the translation's.
+const MAX_SOURCE_TOKENS: usize = 1_024;
+
 /// Tokenizers and a model that translates from one folder.
 ///
 /// The model multiplies in the precision of the caller's scope, [`with_precision`](cloze_ops::with_precision).
@@ -162,7 +166,7 @@ impl Translator {
             true => model.quantize_int8(),
             false => model.pack_weights(),
         }
-        let max_positions = model.max_source_tokens().unwrap_or(usize::MAX);
+        let max_positions = model.max_source_tokens().unwrap_or(MAX_SOURCE_TOKENS);
         let max_len = file.as_ref().map_or(max_positions, |file| file.max_len.min(max_positions));
         let mut source = Tokenizer::clone(&source);
         source.set_truncation(Some(Truncation::to(max_len)))?;

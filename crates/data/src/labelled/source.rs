@@ -401,7 +401,7 @@ mod tests {
         );
         assert!(
             message(LabelledSource { comment: Some("#".into()), ..source("b.jsonl") }, Task::Tags)
-                .contains("no use")
+                .contains("not used by this task")
         );
         assert!(
             message(LabelledSource { columns: name("id"), ..source("d.json") }, Task::Questions)

@@ -8,17 +8,36 @@ fn byte(token: &str) -> Option<u8> {
     hexadecimal.then(|| u8::from_str_radix(digits, 16).ok()).flatten()
 }
 
-/// Runs of bytes become text, or one U+FFFD a byte where they are no UTF-8.
+/// Runs of bytes become text. A run that is not UTF-8 becomes one U+FFFD a byte, as in the `tokenizers` crate.
 pub(super) fn decode(tokens: Vec<String>) -> Vec<String> {
+    decode_runs(tokens, |run, out| {
+        let length = run.len();
+        match String::from_utf8(run) {
+            Ok(text) => out.push(text),
+            Err(_) => out.extend((0..length).map(|_| '\u{fffd}'.to_string())),
+        }
+    })
+}
+
+/// Runs of bytes become text. Of a run that is not UTF-8, only the bytes of no character become U+FFFD, as in
+/// SentencePiece.
+pub(super) fn decode_characters(tokens: Vec<String>) -> Vec<String> {
+    decode_runs(tokens, |run, out| {
+        let mut text = String::new();
+        for chunk in run.utf8_chunks() {
+            text.push_str(chunk.valid());
+            text.extend(chunk.invalid().iter().map(|_| '\u{fffd}'));
+        }
+        out.push(text);
+    })
+}
+
+fn decode_runs(tokens: Vec<String>, text: impl Fn(Vec<u8>, &mut Vec<String>)) -> Vec<String> {
     let mut out = Vec::with_capacity(tokens.len());
     let mut bytes = Vec::new();
     let flush = |bytes: &mut Vec<u8>, out: &mut Vec<String>| {
-        let run = std::mem::take(bytes);
-        let length = run.len();
-        match String::from_utf8(run) {
-            Ok(text) if text.is_empty() => {}
-            Ok(text) => out.push(text),
-            Err(_) => out.extend((0..length).map(|_| '\u{fffd}'.to_string())),
+        if !bytes.is_empty() {
+            text(std::mem::take(bytes), out);
         }
     };
     for token in tokens {

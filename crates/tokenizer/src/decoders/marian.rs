@@ -22,7 +22,7 @@ pub(super) fn decode(tokens: Vec<String>, special_tokens: &[String], byte_fallba
 
 /// The text of pieces without the space that the first begins with.
 fn pieces(run: Vec<String>, byte_fallback: bool) -> String {
-    let run = if byte_fallback { bytes::decode(run) } else { run };
+    let run = if byte_fallback { bytes::decode_characters(run) } else { run };
     run.concat().trim_start_matches('▁').replace('▁', " ")
 }
 
@@ -39,6 +39,7 @@ mod tests {
         assert_eq!(run(&["▁a", "b", "▁c", "</s>"]), "ab c</s>");
         assert_eq!(run(&["▁a", "<unk>", "b", "<unk>", "▁c"]), "a<unk> b<unk> c");
         assert_eq!(run(&["▁", "▁a", "<0xC3>", "<0xA9>", "▁"]), "aé");
+        assert_eq!(run(&["<0xE2>", "<0x82>", "<0xC3>", "<0xA9>", "<0xC3>"]), "\u{fffd}\u{fffd}é\u{fffd}");
         assert_eq!(run(&[]), "");
     }
 }

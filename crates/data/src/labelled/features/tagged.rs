@@ -287,8 +287,8 @@ mod tests {
             let long = LongSentences::Windows { stride };
             encode_tags(&letters(), &sentences, &labels, max_len, long).unwrap_err().to_string()
         };
-        assert!(message(labels(), 2, 0).starts_with("`max_len` = 2 "));
-        assert!(message(labels(), 6, 4).starts_with("`stride` = 4 "));
+        assert!(message(labels(), 2, 0).starts_with("invalid `max_len` = 2: "));
+        assert!(message(labels(), 6, 4).starts_with("invalid `stride` = 4: "));
         let labels = LabelSet::given(["O", "B-y"]).unwrap();
         assert_eq!(message(labels, 6, 0), "sentence 2, word 1: tag `B-x`, expected one of O, B-y");
     }
