@@ -199,7 +199,7 @@ fn settings_that_do_not_go_together_are_refused() {
         set(&|files| files.source = vec!["none".into()]).contains("there is no file `none` of parallel data")
     );
     let rows = |file: &str| refusal(&folder, &ParallelFiles::rows([file]));
-    assert!(rows("a.xml").contains("does not hold"), "{}", rows("a.xml"));
+    assert!(rows("a.xml").contains("cannot hold"), "{}", rows("a.xml"));
     assert!(rows("a.en").contains("set `format`"), "{}", rows("a.en"));
     assert!(serde_json::from_str::<ParallelFiles>(r#"{"sources": []}"#).is_err());
 }

@@ -392,7 +392,7 @@ mod tests {
             (LoraConfig { targets: Vec::new(), ..config.clone() }, "`targets` are empty"),
             (
                 LoraConfig { targets: vec!["*.queries".into()], ..config.clone() },
-                "pattern `*.queries`: nothing",
+                "pattern `*.queries`: it matches nothing",
             ),
         ] {
             assert!(refused(config).contains(expected), "{expected}");

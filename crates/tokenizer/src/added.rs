@@ -346,7 +346,7 @@ mod tests {
         let tokenizer = Tokenizer::bert(vocab, true).unwrap();
         let model = tokenizer.model();
         let mut added = AddedVocabulary::default();
-        let mut error = |id, content| {
+        let mut error = |id, content: &str| {
             let token = (Some(id), AddedToken::special(content));
             added.add([token], model, None).unwrap_err().to_string()
         };

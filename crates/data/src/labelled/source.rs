@@ -407,7 +407,7 @@ mod tests {
             message(LabelledSource { columns: name("id"), ..source("d.json") }, Task::Questions)
                 .contains("own fields")
         );
-        assert!(message(source("c.conll"), Task::Texts).contains("does not hold"));
+        assert!(message(source("c.conll"), Task::Texts).contains("cannot hold"));
         assert!(message(source("f"), Task::Tags).contains("set `format`"));
         assert!(message(source("e.txt"), Task::Texts).contains("set `format`"));
         assert!(message(source("none.csv"), Task::Texts).contains("there is no file"));

@@ -314,8 +314,13 @@ mod tests {
             };
             assert_eq!(paths, inner);
             assert!(paths.iter().any(|(path, _)| path == parameter), "{paths:?}");
-            assert_eq!(weights::collect(&model), weights::collect(&again));
-            assert_eq!(logits(&weights::replace(again, weights::collect(&model))), logits(&model));
+            // Marian's folders have a bias of the output, zeros where the model has none.
+            let (of_model, mut read) = (weights::collect(&model), weights::collect(&again));
+            read.retain(|path, _| of_model.contains_key(path));
+            assert_eq!(read, of_model);
+            let other = config.init(&mut ParamInit::new(&device, 5));
+            assert_ne!(logits(&other), logits(&model));
+            assert_eq!(logits(&weights::replace(other, read)), logits(&model));
         }
 
         std::fs::write(path.join("config.json"), r#"{"model_type": "bert"}"#).unwrap();

@@ -17,7 +17,12 @@ pub(super) fn decode(tokens: Vec<String>, special_tokens: &[String], byte_fallba
         }
     }
     text.push_str(&pieces(run, byte_fallback));
-    text.trim().to_owned()
+    text.trim_matches(is_space).to_owned()
+}
+
+/// What Python's `str.strip` removes: beside white space, the separators of files, groups, records and units.
+fn is_space(char: char) -> bool {
+    char.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&char)
 }
 
 /// The text of pieces without the space that the first begins with.
