@@ -57,3 +57,9 @@ fn a_convolutional_model_learns_a_hundred_captions_by_heart() {
     let model = "{kind='convolutional', n_layers=2, d_embedding=128, d_model=128, dropout=0.0}";
     learn_by_heart("multi30k-convolutional.toml", model, 3e-3);
 }
+
+#[test]
+fn a_recurrent_model_with_attention_learns_a_hundred_captions_by_heart() {
+    let model = "{kind='recurrent', cell='gru', d_embedding=128, d_model=128, dropout=0.0}";
+    learn_by_heart("multi30k-rnn-attention.toml", model, 1e-2);
+}

@@ -64,13 +64,14 @@ impl Encoded {
     }
 }
 
-/// What queries of packed targets are asked of, laid out as the device is fastest with.
-pub(super) enum Asked {
+/// Encoded sources that the queries of packed targets attend to, in the layout that the device is fastest with.
+#[allow(clippy::large_enum_variant, reason = "there is one for each pass, and no list")]
+pub(super) enum AttendedSource {
     Packed { keys: Tensor<4>, values: Tensor<4>, mask: AttentionMask },
     Padded { memory: Memory, targets: Packing },
 }
 
-impl Asked {
+impl AttendedSource {
     pub fn new(encoded: Encoded, targets: &Packing) -> Self {
         if !ops::takes_packed(&encoded.keys) {
             return Self::Padded { memory: encoded.memory(), targets: targets.clone() };

@@ -1,4 +1,4 @@
-use super::attention::{Asked, Encoded};
+use super::attention::{AttendedSource, Encoded};
 use super::{ConvolutionalDecoderLayer, ConvolutionalDecoding, ROOT_HALF};
 use crate::Sequences;
 use crate::blocks::{Embedding, GatedConvolution, InferenceWeight, NormedLinear};
@@ -169,7 +169,7 @@ impl EncoderDecoder for ConvolutionalEncoderDecoder {
         assert_eq!(source.len(), target.len(), "as many sources as targets");
         self.check("target", target);
         let packing = target.packing();
-        let asked = Asked::new(self.encode(source, device), &packing);
+        let attended = AttendedSource::new(self.encode(source, device), &packing);
         let embedded = self.embed_target(target.ids(), packing.positions(), device);
         let mut x = self.decoder_input.forward(embedded.clone());
         for layer in &self.decoder {
@@ -177,7 +177,7 @@ impl EncoderDecoder for ConvolutionalEncoderDecoder {
                 x,
                 embedded.clone(),
                 |convolution, x| convolution.forward(ops::dropout(x, self.dropout), &packing),
-                |query| asked.contexts(query),
+                |query| attended.contexts(query),
             );
         }
         self.project(x)

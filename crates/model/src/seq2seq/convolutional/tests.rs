@@ -96,13 +96,13 @@ fn logits_and_gradients_are_those_of_plain_loops() {
         let (logits, gradients) = run(&config, &fused);
         let parameters = weights::collect(&model(&config, &Device::flex()));
         let mut reference = Reference::new(&config, &parameters);
-        let pairs: Vec<_> = SOURCES.into_iter().zip(TARGETS).collect();
         let bases: Vec<Vec<Vec<f64>>> = SOURCES.iter().map(|source| reference.outputs(source)).collect();
         let all = |reference: &Reference, scaled: bool| -> Vec<f64> {
-            let of_pair = |((source, target), base): (&(&[i32], &[i32]), &Vec<Vec<f64>>)| {
-                reference.logits(source, target, scaled.then_some(base.as_slice())).concat()
+            let of_pair = |i: usize| {
+                let base = scaled.then_some(bases[i].as_slice());
+                reference.logits(SOURCES[i], TARGETS[i], base).concat()
             };
-            pairs.iter().zip(&bases).flat_map(of_pair).collect()
+            (0..SOURCES.len()).flat_map(of_pair).collect()
         };
         let expected = all(&reference, false);
         assert_eq!(logits.num_elements(), expected.len());
