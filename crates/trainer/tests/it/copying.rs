@@ -80,9 +80,10 @@ fn a_transformer_copies_and_reverses() {
 #[test]
 fn recurrent_models_with_attention_copy_and_reverse() {
     let _held = crate::generator();
+    // At first, attention is nearly even, and it takes longer than a Transformer to find its place.
     assert_learns(
         r#"{ kind = "recurrent", d_embedding = 32, d_model = 64, dropout = 0.0 }"#,
-        &["optimizer.lr=1e-2"],
+        &["train.steps=1500"],
     );
 }
 
