@@ -21,15 +21,26 @@ pub(super) enum Edit {
     LeaveOut,
 }
 
-/// The fewest edits that end in a cell, and the last of them.
+/// The fewest edits that end in a cell, and the last of them, in one number: a long line has millions of cells.
 #[derive(Clone, Copy, Debug)]
-struct Cell {
-    cost: u32,
-    edit: Edit,
-}
+struct Cell(u32);
 
 /// No way is known to lead here.
-const NOWHERE: Cell = Cell { cost: u32::MAX / 2, edit: Edit::Keep };
+const NOWHERE: Cell = Cell::new(u32::MAX / 8, Edit::Keep);
+
+impl Cell {
+    const fn new(cost: u32, edit: Edit) -> Self {
+        Self(cost << 2 | edit as u32)
+    }
+
+    fn cost(self) -> u32 {
+        self.0 >> 2
+    }
+
+    fn edit(self) -> Edit {
+        [Edit::Keep, Edit::Replace, Edit::PutIn, Edit::LeaveOut][(self.0 & 3) as usize]
+    }
+}
 
 /// Cells of the hypotheses with one beginning, for so much of the reference as the search looks at.
 #[derive(Clone, Debug, Default)]
@@ -67,7 +78,7 @@ pub(super) struct EditDistance<'a> {
 impl<'a> EditDistance<'a> {
     /// For hypotheses of `len` words.
     pub(super) fn new(reference: &'a [u32], len: usize) -> Self {
-        let cells = (0..=reference.len() as u32).map(|cost| Cell { cost, edit: Edit::PutIn }).collect();
+        let cells = (0..=reference.len() as u32).map(|cost| Cell::new(cost, Edit::PutIn)).collect();
         let rows = vec![Row { start: 0, cells }];
         Self { reference, len, rows, longer: HashMap::new(), n_cells: 0, unkept: Vec::new() }
     }
@@ -76,7 +87,7 @@ impl<'a> EditDistance<'a> {
     pub(super) fn of(&mut self, hypothesis: &[u32]) -> usize {
         let whole = self.reference.len();
         let row = self.rows_of(hypothesis).last().map(|row| row.cell(whole));
-        row.map_or(0, |cell| cell.cost as usize)
+        row.map_or(0, |cell| cell.cost() as usize)
     }
 
     /// The edits one by one, from the first word on.
@@ -85,7 +96,7 @@ impl<'a> EditDistance<'a> {
         let rows = self.rows_of(hypothesis);
         let mut trace = Vec::with_capacity(i.max(j));
         while i > 0 || j > 0 {
-            let edit = rows[i].cell(j).edit;
+            let edit = rows[i].cell(j).edit();
             trace.push(edit);
             let (down, right) = match edit {
                 Edit::Keep | Edit::Replace => (1, 1),
@@ -144,21 +155,21 @@ impl<'a> EditDistance<'a> {
         };
         let mut cells: Vec<Cell> = Vec::with_capacity(end.saturating_sub(start));
         for j in start..end {
-            let above = before.cell(j).cost + 1;
+            let above = before.cell(j).cost() + 1;
             let Some(last) = j.checked_sub(1) else {
-                cells.push(Cell { cost: above, edit: Edit::LeaveOut });
+                cells.push(Cell::new(above, Edit::LeaveOut));
                 continue;
             };
             let same = self.reference[last] == word;
             let (kept, edit) = if same { (0, Edit::Keep) } else { (1, Edit::Replace) };
             let ways = [
-                Cell { cost: before.cell(last).cost + kept, edit },
-                Cell { cost: above, edit: Edit::LeaveOut },
-                Cell { cost: cells.last().map_or(NOWHERE.cost, |left| left.cost) + 1, edit: Edit::PutIn },
+                Cell::new(before.cell(last).cost() + kept, edit),
+                Cell::new(above, Edit::LeaveOut),
+                Cell::new(cells.last().map_or(NOWHERE.cost(), |left| left.cost()) + 1, Edit::PutIn),
             ];
             // Of equals the first, as Tercom has it.
             let best =
-                ways.into_iter().fold(NOWHERE, |best, way| if best.cost > way.cost { way } else { best });
+                ways.into_iter().fold(NOWHERE, |best, way| if best.cost() > way.cost() { way } else { best });
             cells.push(best);
         }
         Row { start, cells }
