@@ -582,7 +582,8 @@ def train(model, pairs, config, vocabularies, args, seed):
     steps, clip = train["steps"], optimizer.get("clip_norm", 1.0)
     last = min(args.steps or steps, steps)
     mean, batches = Mean(config.get("average"), model), iter(Buckets(pairs, train, seed))
-    seconds, tokens, step, rates = 0.0, 0, 0, []
+    bf16 = torch.autocast("cpu", torch.bfloat16, enabled=train.get("precision") == "bf16")
+    seconds, tokens, step = 0.0, 0, 0
     model.train()
     while step < last and (args.minutes is None or seconds < 60 * args.minutes):
         begin = time.perf_counter()
@@ -593,7 +594,8 @@ def train(model, pairs, config, vocabularies, args, seed):
         n_targets = sum(len(target) for batch in micro for _, target in batch)
         adam.zero_grad()
         for batch in micro:
-            loss, _ = losses(model, batch, vocabularies, train.get("label_smoothing", 0.0))
+            with bf16:
+                loss, _ = losses(model, batch, vocabularies, train.get("label_smoothing", 0.0))
             (loss / n_targets).backward()
         if clip:
             nn.utils.clip_grad_norm_(model.parameters(), clip)

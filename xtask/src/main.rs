@@ -4,6 +4,7 @@
 //! seconds and stays usable while they do not compile. Each step prints a heading and its time;
 //! the first failure ends the task with that step's exit code.
 
+mod backends;
 mod bench;
 #[cfg(unix)]
 mod campaign;
@@ -34,6 +35,7 @@ enum Task {
     Train(train::Args),
     Test(test::Args),
     Check(check::Args),
+    Backends(backends::Args),
     Bench(bench::Args),
     #[cfg(unix)]
     Campaign(campaign::Args),
@@ -53,6 +55,7 @@ fn main() -> ExitCode {
         Task::Train(args) => train::run(&args),
         Task::Test(args) => test::run(&args),
         Task::Check(args) => check::run(&args),
+        Task::Backends(args) => backends::run(&args),
         Task::Bench(args) => bench::run(&args),
         #[cfg(unix)]
         Task::Campaign(args) => campaign::run(&args),

@@ -28,7 +28,7 @@ pub const FEATURES: [&str; 4] =
 ///
 /// Crates that instantiate burn's generic code are barely optimised, and then take what others have instantiated:
 /// otherwise each test binary would optimise it anew, for tests whose time is spent in dependencies and in cloze-ops.
-pub const PROFILE: [&str; 27] = [
+pub const PROFILE: [&str; 29] = [
     "--release",
     "--config",
     "profile.release.debug-assertions=true",
@@ -40,6 +40,8 @@ pub const PROFILE: [&str; 27] = [
     "profile.release.package.'*'.overflow-checks=false",
     "--config",
     "profile.release.package.cloze.opt-level=1",
+    "--config",
+    "profile.release.package.cloze-backends.opt-level=1",
     "--config",
     "profile.release.package.cloze-data.opt-level=1",
     "--config",

@@ -165,12 +165,14 @@ impl Generator {
             true => model.quantize_int8(),
             false => model.pack_weights(),
         }
-        let GenerationDefaults { mut stop_ids, .. } = GenerationDefaults::read(folder)?;
+        let GenerationDefaults { mut stop_ids, forbidden_ids, .. } = GenerationDefaults::read(folder)?;
         if stop_ids.is_empty() {
             let end = tokenizer.config().eos_token.as_ref();
             stop_ids.extend(end.and_then(|end| tokenizer.token_to_id(&end.content)).map(|id| id as i32));
         }
-        Self::new(tokenizer, model, stop_ids, config, device)
+        let mut generator = Self::new(tokenizer, model, stop_ids, config, device)?;
+        generator.decode.forbidden_ids = forbidden_ids;
+        Ok(generator)
     }
 
     /// With a model that is there, and the ids that end its texts.

@@ -10,9 +10,9 @@ use std::fmt;
 use std::path::Path;
 
 /// Bytes of an FP32 number.
-const FLOAT: u64 = 4;
+pub(crate) const FLOAT: u64 = 4;
 /// Numbers that an optimiser keeps for each one that it trains: both moments.
-const MOMENTS: u64 = 2;
+pub(crate) const MOMENTS: u64 = 2;
 /// Bytes of a token in a batch: its id, its type, and whether it is ignored.
 const TOKEN: u64 = 9;
 /// The shortest possible sequence, in tokens: one token between two special ones.
@@ -236,7 +236,7 @@ fn whole(number: f64) -> u64 {
     number.ceil() as u64
 }
 
-fn product(numbers: impl IntoIterator<Item = u64>) -> u64 {
+pub(crate) fn product(numbers: impl IntoIterator<Item = u64>) -> u64 {
     numbers.into_iter().fold(1, u64::saturating_mul)
 }
 

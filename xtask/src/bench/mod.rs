@@ -4,7 +4,7 @@ mod attention;
 mod finetune;
 mod generate;
 mod infer;
-mod kept;
+pub mod kept;
 mod load;
 pub mod measure;
 pub mod processor;

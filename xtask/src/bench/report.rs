@@ -11,7 +11,10 @@ use super::processor::{Class, Processor};
 use crate::step;
 
 /// A table in Markdown, which is also readable as it is; all columns but the first are numbers.
-pub fn table<const N: usize>(header: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
+pub fn table<'a>(
+    header: impl IntoIterator<Item = &'a str>,
+    rows: impl IntoIterator<Item: IntoIterator<Item = String>>,
+) -> String {
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN);
     table.set_header(header);

@@ -1,10 +1,7 @@
 //! `cloze translate` and `cloze generate` with small models of random weights: options, long and empty texts, errors.
 
 use std::fs;
-use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Stdio};
-use std::thread;
 
 use burn::tensor::Device;
 use cloze_model::ParamInit;
@@ -14,6 +11,8 @@ use cloze_model::seq2seq::{SpecialTokens, TransformerConfig};
 use cloze_tokenizer::{MarianTokenizers, Tokenizer};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+
+use crate::ran::{self, Ran};
 
 const NAMES: [&str; 12] =
     ["<pad>", "</s>", "<unk>", "<s>", "a", "man", "rides", "the", "bicycle", "red", "sea", "."];
@@ -44,31 +43,15 @@ fn words(end: Option<&str>) -> Tokenizer {
     Tokenizer::from_json(&file.to_string()).unwrap()
 }
 
-struct Ran {
-    status: Option<i32>,
-    out: String,
-    err: String,
-}
-
 fn run(command: &str, folder: &TempDir, args: &[&str], input: &[u8]) -> Ran {
     let folder = folder.path().to_str().unwrap();
-    let mut program = Command::new(env!("CARGO_BIN_EXE_cloze"));
-    program.args([command, "--model", folder]).args(args);
-    program.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = program.spawn().unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    let input = input.to_vec();
-    let writer = thread::spawn(move || drop(stdin.write_all(&input)));
-    let output = child.wait_with_output().unwrap();
-    writer.join().unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    Ran { status: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+    ran::run([&[command, "--model", folder][..], args].concat(), input)
 }
 
 #[track_caller]
 fn done(command: &str, folder: &TempDir, args: &[&str], input: &str) -> Vec<String> {
     let ran = run(command, folder, args, input.as_bytes());
-    assert_eq!(ran.status, Some(0), "{}", ran.err);
+    assert_eq!(ran.status, 0, "{}", ran.err);
     ran.out.lines().map(str::to_owned).collect()
 }
 
@@ -84,6 +67,21 @@ fn language_model() -> TempDir {
 }
 
 const PROMPTS: &str = "a man rides the\n\nthe sea\na red sea\n";
+
+#[test]
+fn words_that_a_folder_forbids_are_not_written() {
+    let folder = language_model();
+    let words = |folder: &TempDir| {
+        let lines = done("generate", folder, &["--min-new", "8", "--max-new", "8"], "a man\n");
+        lines[0].split_whitespace().skip(2).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let written = words(&folder);
+    let first = NAMES.iter().position(|name| *name == written[0]).unwrap();
+    let settings = json!({ "eos_token_id": 1, "bad_words_ids": [[first]] });
+    fs::write(folder.path().join("generation_config.json"), settings.to_string()).unwrap();
+    let others = words(&folder);
+    assert!(!others.is_empty() && !others.contains(&written[0]), "{others:?}");
+}
 
 #[test]
 fn texts_go_on() {
@@ -142,7 +140,7 @@ fn a_seed_and_a_text_give_the_same_samples() {
 fn long_texts_and_wrong_settings() {
     let folder = language_model();
     let ran = run("generate", &folder, &["--max-new", "4"], "a man ".repeat(10_000).as_bytes());
-    assert_eq!(ran.status, Some(0), "{}", ran.err);
+    assert_eq!(ran.status, 0, "{}", ran.err);
     assert_eq!(
         ran.err,
         "1 of 1 texts are longer than 20 tokens and were continued without their beginnings\n"
@@ -157,12 +155,12 @@ fn long_texts_and_wrong_settings() {
     ] {
         let args: Vec<&str> = args.to_vec();
         let ran = run("generate", &folder, &args, input);
-        assert_eq!(ran.status, Some(if expected.starts_with('`') { 2 } else { 1 }), "{args:?} {}", ran.err);
+        assert_eq!(ran.status, if expected.starts_with('`') { 2 } else { 1 }, "{args:?} {}", ran.err);
         let is_line = ran.err.starts_with("error: ") && ran.err.lines().count() == 1;
         assert!(is_line && ran.err.contains(expected), "{}", ran.err);
     }
     // Wrong usage.
-    assert_eq!(run("generate", &folder, &["--beam", "2", "--top-k", "3"], b"a\n").status, Some(2));
+    assert_eq!(run("generate", &folder, &["--beam", "2", "--top-k", "3"], b"a\n").status, 2);
 }
 
 fn translator() -> TempDir {
@@ -242,7 +240,7 @@ fn a_folder_of_marians_needs_nothing_more() {
     // A text whose first megabyte is enough.
     let long = format!("{}\n", "The old sea ".repeat(100_000));
     let ran = run("translate", &folder, &["--max-len", "2"], long.as_bytes());
-    assert_eq!((ran.status, ran.out.lines().count()), (Some(0), 1), "{}", ran.err);
+    assert_eq!((ran.status, ran.out.lines().count()), (0, 1), "{}", ran.err);
 }
 
 #[test]
@@ -299,12 +297,12 @@ fn long_lines_and_bad_ones() {
     let folder = translator();
     let long = format!("{}\nthe sea\n", "a man ".repeat(5_000));
     let ran = run("translate", &folder, &[], long.as_bytes());
-    assert_eq!((ran.status, ran.out.lines().count()), (Some(0), 2), "{}", ran.err);
+    assert_eq!((ran.status, ran.out.lines().count()), (0, 2), "{}", ran.err);
     let said = "1 of 2 lines are longer than 16 tokens and were translated without their ends\n";
     assert!(ran.err.ends_with(said), "{}", ran.err);
     // Longer than a line may be: its beginning is enough.
     let ran = run("translate", &folder, &["--max-line-bytes", "200"], long.as_bytes());
-    assert!(ran.status == Some(0) && ran.err.ends_with(said), "{}", ran.err);
+    assert!(ran.status == 0 && ran.err.ends_with(said), "{}", ran.err);
     for (args, input, expected) in [
         (&[][..], &b"a man\nthe \xff\na\n"[..], "standard input, line 2"),
         (&["--max-line-bytes", "4"], b"a man\n", "longer than `--max-line-bytes` = 4"),
@@ -317,7 +315,7 @@ fn long_lines_and_bad_ones() {
         (&["--length-penalty", "nan"], b"a\n", "`length_penalty` is NaN"),
     ] {
         let ran = run("translate", &folder, args, input);
-        assert_eq!(ran.status, Some(if expected.starts_with('`') { 2 } else { 1 }), "{}", ran.err);
+        assert_eq!(ran.status, if expected.starts_with('`') { 2 } else { 1 }, "{}", ran.err);
         assert!(
             ran.err.starts_with("error: ") && ran.err.lines().count() == 1 && ran.err.contains(expected),
             "{}",

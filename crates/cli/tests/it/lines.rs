@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 use std::thread;
 
 use burn::tensor::Device;
@@ -14,6 +14,8 @@ use cloze_model::tasks::{BertForMaskedLm, BertForSequenceClassification};
 use cloze_tokenizer::{Tokenizer, Vocab};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+
+use crate::ran::{Ran, run, spawn};
 
 const SPECIALS: [&str; 5] = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"];
 
@@ -65,45 +67,12 @@ fn classifier() -> TempDir {
     folder
 }
 
-fn program(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_cloze"));
-    command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command
-}
-
-struct Ran {
-    status: Option<i32>,
-    out: String,
-    err: String,
-}
-
-fn run(args: &[&str], input: &[u8]) -> Ran {
-    let mut child = program(args).spawn().unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    let input = input.to_vec();
-    // A program that fails early reads no input: that is its affair.
-    let writer = thread::spawn(move || drop(stdin.write_all(&input)));
-    let output = child.wait_with_output().unwrap();
-    writer.join().unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    Ran { status: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
-}
-
-impl Ran {
-    #[track_caller]
-    fn done(self) -> String {
-        assert_eq!(self.status, Some(0), "{}", self.err);
-        self.out
-    }
-
-    /// The one line of a failure.
-    #[track_caller]
-    fn error(&self) -> &str {
-        assert_eq!(self.status, Some(1), "{}", self.err);
-        let lines: Vec<&str> = self.err.lines().collect();
-        assert!(lines.len() == 1 && lines[0].starts_with("error: "), "{}", self.err);
-        lines[0]
-    }
+/// The one line of a failure, which nothing else is said beside.
+#[track_caller]
+fn error(ran: &Ran) -> &str {
+    let line = ran.error_line(1);
+    assert_eq!(ran.err.lines().count(), 1, "{}", ran.err);
+    line
 }
 
 /// A change to a `tokenizer.json`.
@@ -138,7 +107,7 @@ fn a_line_that_a_pattern_gives_up_on_is_named() {
     ] {
         change(folder.path(), |file| file["pre_tokenizer"] = split(HOPELESS));
         let ran = run(&[command, &[folder.path().to_str().unwrap()]].concat(), input.as_bytes());
-        let error = ran.error();
+        let error = error(&ran);
         assert!(error.contains("standard input, line 3: "), "{error}");
         assert!(
             error.contains(r#"the tokenizer's pattern "(?:(a+)+\\1b)|c" gave up on a text of 4"#),
@@ -240,7 +209,7 @@ fn a_tokenizer_that_does_not_fit_is_named_when_it_is_loaded() {
                 }
                 _ => run(&[command, &[model]].concat(), input.as_bytes()),
             };
-            assert_eq!(ran.status, Some(1), "{command:?} {problem}: {}", ran.err);
+            assert_eq!(ran.status, 1, "{command:?} {problem}: {}", ran.err);
             let error = ran.err.lines().find(|line| line.starts_with("error: ")).unwrap();
             let expected = format!(
                 "{}: the tokenizer does not fit the model: {problem}",
@@ -262,7 +231,7 @@ fn a_text_without_a_token_is_named_or_zero() {
     let zero: Value = serde_json::from_str(lines.lines().nth(1).unwrap()).unwrap();
     assert!(zero["embedding"].as_array().unwrap().iter().all(|x| *x == 0.0));
     let ran = run(&["predict", "--model", classifier.path().to_str().unwrap()], b"\"a\"\n\"b\"\n\"\"\n");
-    let error = ran.error();
+    let error = error(&ran);
     assert_eq!(
         error,
         "error: standard input, line 3: the tokenizer makes no tokens of the text and adds no special ones"
@@ -283,7 +252,7 @@ fn a_long_line_is_an_error_unless_its_beginning_is_enough() {
     let long = "standard input, line 2: longer than `--max-line-bytes` = 1048576";
     let letters = "x".repeat(2_000_000);
     let ran = run(&["embed", "--model", model], format!("a\n{letters}\n").as_bytes());
-    assert!(ran.error().contains(&format!("{long}: the first 1048576 bytes do not decide")), "{}", ran.err);
+    assert!(error(&ran).contains(&format!("{long}: the first 1048576 bytes do not decide")), "{}", ran.err);
     assert_eq!(ran.out.lines().count(), 1);
     for (args, first) in [
         (["predict", "--model", classifier.path().to_str().unwrap()], "\"a\""),
@@ -293,7 +262,7 @@ fn a_long_line_is_an_error_unless_its_beginning_is_enough() {
     ] {
         let args = if args[0] == "tokenizer" { [&args[..], &[model]].concat() } else { args.to_vec() };
         let ran = run(&args, format!("{first}\n{letters}\n").as_bytes());
-        assert!(ran.error().ends_with(&format!("{long}; cut the line, or raise the limit")), "{}", ran.err);
+        assert!(error(&ran).ends_with(&format!("{long}; cut the line, or raise the limit")), "{}", ran.err);
         let raised = [&args[..], &["--max-line-bytes", "3000000"]].concat();
         let ran = run(&raised, format!("{first}\n{letters}\n").as_bytes());
         assert!(!ran.err.contains("longer than"), "{}", ran.err);
@@ -320,7 +289,7 @@ fn peak(child: &Child) -> u64 {
 /// The most memory that a command takes for the `lines` of its input, while it waits for more.
 #[cfg(target_os = "linux")]
 fn peak_of(args: &[&str], input: Vec<u8>, lines: usize) -> u64 {
-    let mut child = program(args).spawn().unwrap();
+    let mut child = spawn(args);
     let mut stdin = child.stdin.take().unwrap();
     let writer = thread::spawn(move || {
         stdin.write_all(&input).unwrap();

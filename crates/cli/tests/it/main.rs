@@ -21,6 +21,8 @@ mod perplexity;
 #[cfg(feature = "program")]
 mod program;
 #[cfg(feature = "program")]
+mod ran;
+#[cfg(feature = "program")]
 mod resume;
 #[cfg(feature = "program")]
 mod run_folder;

@@ -3,63 +3,16 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::thread;
 
 use cloze_tokenizer::{Padding, PaddingDirection, PaddingStrategy, Tokenizer};
 use tempfile::TempDir;
 
-/// What a run of the program left behind.
-struct Ran {
-    status: i32,
-    out: String,
-    err: String,
-}
-
-fn spawn<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = S>) -> Child {
-    Command::new(env!("CARGO_BIN_EXE_cloze"))
-        .args(args)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap()
-}
-
-fn run_with(args: &[&str], input: &[u8]) -> Ran {
-    let mut child = spawn(args);
-    let mut stdin = child.stdin.take().unwrap();
-    let input = input.to_vec();
-    // A program that fails early reads no input: that is its affair.
-    let writer = thread::spawn(move || drop(stdin.write_all(&input)));
-    let output = child.wait_with_output().unwrap();
-    writer.join().unwrap();
-    Ran {
-        status: output.status.code().unwrap(),
-        out: String::from_utf8(output.stdout).unwrap(),
-        err: String::from_utf8(output.stderr).unwrap(),
-    }
-}
+use crate::ran::{self, Ran};
 
 fn run(args: &[&str]) -> Ran {
-    run_with(args, b"")
-}
-
-impl Ran {
-    /// The one line that a failure is told in.
-    #[track_caller]
-    fn error_line(&self, status: i32) -> &str {
-        assert_eq!(self.status, status, "{}", self.err);
-        let errors: Vec<&str> = self.err.lines().filter(|line| line.starts_with("error:")).collect();
-        assert_eq!(errors.len(), 1, "{}", self.err);
-        errors[0]
-    }
-
-    #[track_caller]
-    fn done(self) -> String {
-        assert_eq!(self.status, 0, "{}", self.err);
-        self.out
-    }
+    ran::run(args, b"")
 }
 
 /// A folder with a small uncased BERT vocabulary.
@@ -197,13 +150,13 @@ fn completions_are_printed_for_every_shell() {
 fn lines_are_encoded_in_every_format() {
     let (_folder, vocab) = vocabulary();
     let input = b"The cats sat.\n\non the mat\n";
-    let ids = run_with(&encode(&vocab, &[]), input).done();
+    let ids = ran::run(&encode(&vocab, &[]), input).done();
     assert_eq!(ids, "2 5 6 8 7 12 3\n2 3\n2 9 5 10 3\n");
-    let bare = run_with(&encode(&vocab, &["--no-special"]), input).done();
+    let bare = ran::run(&encode(&vocab, &["--no-special"]), input).done();
     assert_eq!(bare, "5 6 8 7 12\n\n9 5 10\n");
-    let tokens = run_with(&encode(&vocab, &["--format", "tokens"]), input).done();
+    let tokens = ran::run(&encode(&vocab, &["--format", "tokens"]), input).done();
     assert_eq!(tokens.lines().next(), Some("[CLS] the cat ##s sat . [SEP]"));
-    let json = run_with(&encode(&vocab, &["--format", "json", "--no-special"]), input).done();
+    let json = ran::run(&encode(&vocab, &["--format", "json", "--no-special"]), input).done();
     let json: serde_json::Value = serde_json::from_str(json.lines().next().unwrap()).unwrap();
     assert_eq!(json["ids"], serde_json::json!([5, 6, 8, 7, 12]));
     assert_eq!(json["offsets"][2], serde_json::json!([7, 8]));
@@ -219,10 +172,10 @@ fn ids_are_written_as_numbers_of_16_and_32_bits() {
     let bytes32: Vec<u8> = ids.iter().flat_map(|id| u32::from(*id).to_le_bytes()).collect();
     let written = |format: &str| {
         let path = text(folder.path().join("ids"));
-        run_with(&encode(&vocab, &["--format", format, "--output", &path]), input).done();
+        ran::run(&encode(&vocab, &["--format", format, "--output", &path]), input).done();
         let found = fs::read(&path).unwrap();
         // Standard output gets the same.
-        let mut child = spawn(encode(&vocab, &["--format", format]));
+        let mut child = ran::spawn(encode(&vocab, &["--format", format]));
         child.stdin.take().unwrap().write_all(input).unwrap();
         assert_eq!(child.wait_with_output().unwrap().stdout, found, "{format}");
         found
@@ -245,12 +198,12 @@ fn ids_that_16_bits_do_not_hold_are_refused() {
     let path = text(&ids);
     let args = encode(&vocab, &["--format", "u16", "--output", &path]);
     fs::write(&vocab, tokens(65_537)).unwrap();
-    let ran = run_with(&args, b"word7\n");
+    let ran = ran::run(&args, b"word7\n");
     let message = "the tokenizer's \"[SEP]\" has the id 65536, and `--format u16` holds ids up to 65535: use `--format u32`";
     assert!(ran.error_line(2).ends_with(message), "{}", ran.err);
     assert!(!ids.exists());
     fs::write(&vocab, tokens(65_536)).unwrap();
-    run_with(&args, b"word7\n").done();
+    ran::run(&args, b"word7\n").done();
     assert_eq!(fs::read(&ids).unwrap(), [254, 255, 7, 0, 255, 255]);
 }
 
@@ -268,9 +221,9 @@ fn padding_is_in_every_format() {
         tokenizer.set_padding(Some(padding)).unwrap();
         tokenizer.save(&saved).unwrap();
         let path = text(folder.path().join("ids"));
-        run_with(&encode(&saved, &["--format", "u16", "--output", &path]), b"the cat\nsat\n").done();
+        ran::run(&encode(&saved, &["--format", "u16", "--output", &path]), b"the cat\nsat\n").done();
         let ids: Vec<u8> = fs::read(&path).unwrap().into_iter().step_by(2).collect();
-        (run_with(&encode(&saved, &[]), b"the cat\nsat\n").done(), ids)
+        (ran::run(&encode(&saved, &[]), b"the cat\nsat\n").done(), ids)
     };
     let fixed = ("2 5 6 3 0\n2 7 3 0 0\n".to_owned(), vec![2, 5, 6, 3, 0, 2, 7, 3, 0, 0]);
     assert_eq!(padded(PaddingStrategy::Fixed(5)), fixed);
@@ -282,38 +235,38 @@ fn padding_is_in_every_format() {
 fn ids_are_decoded_with_special_tokens_on_request() {
     let (_folder, vocab) = vocabulary();
     let input = b"2 5 6 8 7 12 3\n\n5, 10\n";
-    assert_eq!(run_with(&decode(&vocab, &[]), input).done(), "the cats sat.\n\nthe mat\n");
-    let special = run_with(&decode(&vocab, &["--keep-special"]), b"2 5 3\n").done();
+    assert_eq!(ran::run(&decode(&vocab, &[]), input).done(), "the cats sat.\n\nthe mat\n");
+    let special = ran::run(&decode(&vocab, &["--keep-special"]), b"2 5 3\n").done();
     assert_eq!(special, "[CLS] the [SEP]\n");
 }
 
 #[test]
 fn bad_lines_are_named_and_those_before_them_answered() {
     let (_folder, vocab) = vocabulary();
-    let ran = run_with(&encode(&vocab, &[]), b"the cat\n\xff\xfe\nthe mat\n");
+    let ran = ran::run(&encode(&vocab, &[]), b"the cat\n\xff\xfe\nthe mat\n");
     assert_eq!(ran.out, "2 5 6 3\n");
     assert_eq!(ran.error_line(1), "error: standard input, line 2: not UTF-8 (byte 1 is 0xff)");
-    let ran = run_with(&decode(&vocab, &[]), b"5 6\n5 six\n");
+    let ran = ran::run(&decode(&vocab, &[]), b"5 6\n5 six\n");
     assert_eq!(ran.out, "the cat\n");
     assert!(ran.error_line(1).contains("line 2: `six` is not a token id"), "{}", ran.err);
-    let ran = run_with(&decode(&vocab, &[]), b"5 13\n");
+    let ran = ran::run(&decode(&vocab, &[]), b"5 13\n");
     assert_eq!(
         ran.error_line(1),
         "error: standard input, line 1: id 13 is not in the vocabulary, which has 13 tokens"
     );
-    run_with(&decode(&vocab, &[]), b"4294967296\n").error_line(1);
-    run_with(&decode(&vocab, &[]), b"-1\n").error_line(1);
+    ran::run(&decode(&vocab, &[]), b"4294967296\n").error_line(1);
+    ran::run(&decode(&vocab, &[]), b"-1\n").error_line(1);
 }
 
 #[test]
 fn a_tokenizer_that_is_not_there_is_one_line() {
     let folder = tempfile::tempdir().unwrap();
     let empty = text(folder.path());
-    let ran = run_with(&encode(&empty, &[]), b"the cat\n");
+    let ran = ran::run(&encode(&empty, &[]), b"the cat\n");
     assert!(ran.error_line(1).contains(&empty), "{}", ran.err);
     let broken = text(folder.path().join("tokenizer.json"));
     fs::write(&broken, "{\"version\": ").unwrap();
-    let ran = run_with(&encode(&broken, &[]), b"the cat\n");
+    let ran = ran::run(&encode(&broken, &[]), b"the cat\n");
     assert!(ran.error_line(1).contains("tokenizer.json"), "{}", ran.err);
 }
 
@@ -321,7 +274,7 @@ fn a_tokenizer_that_is_not_there_is_one_line() {
 #[test]
 fn a_closed_pipe_ends_it_quietly() {
     let (_folder, vocab) = vocabulary();
-    let mut child = spawn(encode(&vocab, &[]));
+    let mut child = ran::spawn(encode(&vocab, &[]));
     let mut stdin = child.stdin.take().unwrap();
     let writer = thread::spawn(move || {
         // Far more than pipes hold; the program stops reading at some point.
@@ -390,8 +343,8 @@ fn a_trained_tokenizer_gives_its_text_back() {
         let out = text(out);
         // Without punctuation: plain BPE does not remember what stood before it.
         let line = "The cat sat naïvely under the mat";
-        let ids = run_with(&encode(&out, &[]), format!("{line}\n").as_bytes()).done();
-        let again = run_with(&decode(&out, &[]), ids.as_bytes()).done();
+        let ids = ran::run(&encode(&out, &[]), format!("{line}\n").as_bytes()).done();
+        let again = ran::run(&decode(&out, &[]), ids.as_bytes()).done();
         assert_eq!(again.trim(), line, "{model}: {ids}");
     }
 }
@@ -405,7 +358,7 @@ fn lower_casing_is_the_choice_of_the_one_who_trains() {
         let (out, ran) = train(&folder, &[&arguments, more].concat());
         assert_eq!(ran.status, 0, "{}", ran.err);
         let out = text(out);
-        run_with(&encode(&out, &["--format", "tokens", "--no-special"]), b"The\n").done()
+        ran::run(&encode(&out, &["--format", "tokens", "--no-special"]), b"The\n").done()
     };
     assert!(tokens(&["--lowercase"]).starts_with('t'));
     assert!(tokens(&["--cased"]).starts_with('T'));
@@ -475,7 +428,7 @@ fn encoder() -> (TempDir, String) {
 fn lines_are_embedded_in_both_formats() {
     let (_folder, model) = encoder();
     let input = b"a long line of words first\n\nb\na long line of words first\n";
-    let ran = run_with(&["embed", "--model", &model], input);
+    let ran = ran::run(&["embed", "--model", &model], input);
     assert!(ran.err.contains("2 of 4 lines are longer than 20 tokens"), "{}", ran.err);
     let lines = ran.done();
     let rows: Vec<Vec<f32>> = lines
@@ -491,7 +444,7 @@ fn lines_are_embedded_in_both_formats() {
     assert_ne!(rows[1], rows[2]);
 
     // An array holds the same bits.
-    let mut child = spawn(["embed", "--model", &model, "--format", "npy"]);
+    let mut child = ran::spawn(["embed", "--model", &model, "--format", "npy"]);
     child.stdin.take().unwrap().write_all(input).unwrap();
     let out = child.wait_with_output().unwrap().stdout;
     let (header, values) = out.split_at(out.len() - 4 * 4 * 24);
@@ -501,9 +454,9 @@ fn lines_are_embedded_in_both_formats() {
     );
     let values: Vec<f32> = values.as_chunks::<4>().0.iter().map(|x| f32::from_le_bytes(*x)).collect();
     assert_eq!(values, rows.concat());
-    let most = run_with(&["embed", "--model", &model, "--pooling", "max"], b"b\n").done();
+    let most = ran::run(&["embed", "--model", &model, "--pooling", "max"], b"b\n").done();
     assert!(most.starts_with("{\"embedding\":[") && lines.lines().all(|line| line != most.trim_end()));
-    let none = run_with(&["embed", "--model", &model], b"").done();
+    let none = ran::run(&["embed", "--model", &model], b"").done();
     assert_eq!(none, "");
 }
 
@@ -526,7 +479,7 @@ fn masks_are_filled_alike_in_bf16() {
 /// The vectors that `embed` prints of some lines.
 fn embeddings(model: &str, more: &[&str]) -> Vec<Vec<f32>> {
     let lines = b"a long line of words first\n\nb\nx y z\n";
-    let printed = run_with(&[&["embed", "--model", model], more].concat(), lines).done();
+    let printed = ran::run(&[&["embed", "--model", model], more].concat(), lines).done();
     let vector = |line: &str| {
         let line: serde_json::Value = serde_json::from_str(line).unwrap();
         serde_json::from_value(line["embedding"].clone()).unwrap()
@@ -585,11 +538,11 @@ fn a_device_without_bf16_refuses_it() {
 fn embed_refuses_what_it_cannot_do() {
     let (folder, model) = encoder();
     run(&["embed", "--model", &model, "--pooling", "median"]).error_line(2);
-    let ran = run_with(&["embed", "--model", &model, "--pooling", "last4"], b"a\n");
+    let ran = ran::run(&["embed", "--model", &model, "--pooling", "last4"], b"a\n");
     assert!(ran.error_line(1).contains("the last 4 layers, but the model has 2"), "{}", ran.err);
     run(&["embed", "--model", &model, "--batch-tokens", "0"]).error_line(2);
     fs::write(folder.path().join("modules.json"), "{").unwrap();
-    let ran = run_with(&["embed", "--model", &model], b"a\n");
+    let ran = ran::run(&["embed", "--model", &model], b"a\n");
     assert!(ran.error_line(1).contains("modules.json"), "{}", ran.err);
 }
 
@@ -621,7 +574,7 @@ const TEXTS: &str = "{\"text\": \"some words\"}\n\n\"b\"\n{\"text\": \"a\", \"pa
 #[test]
 fn each_line_of_input_has_its_prediction() {
     let (folder, model) = classifier();
-    let printed = run_with(&["predict", "--model", &model], TEXTS.as_bytes()).done();
+    let printed = ran::run(&["predict", "--model", &model], TEXTS.as_bytes()).done();
     let lines: Vec<serde_json::Value> =
         printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines.len(), 4);
@@ -641,9 +594,9 @@ fn each_line_of_input_has_its_prediction() {
     let files = ["predict", "--model", &model, "--input", &text(&input), "--output", &text(&output)];
     assert_eq!(run(&files).done(), "");
     assert_eq!(fs::read_to_string(&output).unwrap(), printed);
-    assert_eq!(run_with(&["predict", "--model", &model], b"").done(), "");
+    assert_eq!(ran::run(&["predict", "--model", &model], b"").done(), "");
 
-    let bf16 = run_with(&["predict", "--model", &model, "--precision", "bf16"], TEXTS.as_bytes()).done();
+    let bf16 = ran::run(&["predict", "--model", &model, "--precision", "bf16"], TEXTS.as_bytes()).done();
     assert_ne!(bf16, printed);
     for (line, exact) in bf16.lines().zip(&lines) {
         let line: serde_json::Value = serde_json::from_str(line).unwrap();
@@ -658,7 +611,7 @@ fn each_line_of_input_has_its_prediction() {
     assert!(line.contains("in.jsonl, line 2: unknown key `txt`; expected {\"text\""), "{line}");
     assert_eq!(fs::read_to_string(&output).unwrap(), printed);
     assert!(!folder.path().join("out.jsonl.partial").exists());
-    let ran = run_with(&["predict", "--model", &model], b"\"some words\"\nb\n");
+    let ran = ran::run(&["predict", "--model", &model], b"\"some words\"\nb\n");
     assert_eq!(ran.out.lines().count(), 1, "lines before it are answered");
     assert!(ran.error_line(1).contains("standard input, line 2: not JSON"), "{}", ran.err);
     let absent = text(folder.path().join("absent.jsonl"));
@@ -704,7 +657,7 @@ fn asked(architecture: cloze_model::huggingface::Architecture, labels: &[&str]) 
 /// The lines that a model prints, in FP32, bf16 and 8 bits with the same keys; a bad line is named after those before it.
 fn predictions(model: &str, lines: &str, bad: &str, problem: &str) -> Vec<serde_json::Value> {
     let values = |more: &[&str]| -> Vec<serde_json::Value> {
-        let printed = run_with(&[&["predict", "--model", model], more].concat(), lines.as_bytes()).done();
+        let printed = ran::run(&[&["predict", "--model", model], more].concat(), lines.as_bytes()).done();
         printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     };
     let [exact, bf16, int8] = [&[][..], &["--precision", "bf16"], &["--int8"]].map(values);
@@ -712,7 +665,7 @@ fn predictions(model: &str, lines: &str, bad: &str, problem: &str) -> Vec<serde_
         values.iter().map(|value| value.as_object().unwrap().keys().cloned().collect()).collect()
     };
     assert_eq!((keys(&exact), keys(&exact)), (keys(&bf16), keys(&int8)));
-    let ran = run_with(&["predict", "--model", model], format!("{lines}{bad}\n").as_bytes());
+    let ran = ran::run(&["predict", "--model", model], format!("{lines}{bad}\n").as_bytes());
     assert_eq!(ran.out.lines().count(), exact.len());
     let place = format!("standard input, line {}: {problem}; expected ", exact.len() + 1);
     assert!(ran.error_line(1).contains(&place), "{}", ran.err);
@@ -781,7 +734,7 @@ fn questions_are_answered() {
     let place = |key: &str| values[0][key].as_u64().unwrap() as usize;
     let cut: String = context.chars().skip(place("start")).take(place("end") - place("start")).collect();
     assert_eq!(values[0]["answer"], cut);
-    let printed = run_with(&["predict", "--model", &model, "--n-best", "3"], line.as_bytes()).done();
+    let printed = ran::run(&["predict", "--model", &model, "--n-best", "3"], line.as_bytes()).done();
     let listed: serde_json::Value = serde_json::from_str(&printed).unwrap();
     assert_eq!(listed["n_best"].as_array().unwrap().len(), 3);
     assert_eq!(listed["n_best"][0]["answer"], values[0]["answer"]);
@@ -817,7 +770,7 @@ fn choices_are_made() {
 #[test]
 fn a_model_without_a_task_predicts_nothing() {
     let (_folder, model) = encoder();
-    let ran = run_with(&["predict", "--model", &model], b"\"a\"\n");
+    let ran = ran::run(&["predict", "--model", &model], b"\"a\"\n");
     assert!(ran.error_line(1).contains("no task can be told from `architectures` (BertForPreTraining)"));
 }
 
@@ -835,7 +788,7 @@ fn a_model_is_measured_as_its_predictions_say() {
     fs::write(place("run.toml"), config).unwrap();
     let run_toml = place("run.toml");
     let eval = |more: &[&str]| run(&[&["eval", "--model", &model, run_toml.as_str()], more].concat());
-    let predicted = run_with(&["predict", "--model", &model], b"\"some words\"\n\"b\"\n\"q r s\"\n").done();
+    let predicted = ran::run(&["predict", "--model", &model], b"\"some words\"\n\"b\"\n\"q r s\"\n").done();
     let right = predicted.matches("\"label\":\"yes\"").count();
 
     let report = place("report");
@@ -880,7 +833,7 @@ fn a_converted_model_says_the_same() {
     assert_eq!(convert(&out, &["--max-shard-size", "4KB"]).done(), format!("{out}\n"));
     let has = |name: &str| Path::new(&out).join(name).is_file();
     assert!(has("model.safetensors.index.json") && has("tokenizer.json") && !has("model.safetensors"));
-    let predict = |model: &str| run_with(&["predict", "--model", model], TEXTS.as_bytes()).done();
+    let predict = |model: &str| ran::run(&["predict", "--model", model], TEXTS.as_bytes()).done();
     assert_eq!(predict(&out), predict(&model));
     assert!(convert(&out, &[]).error_line(2).contains("already exists"));
     assert!(convert("x", &["--max-shard-size", "many"]).error_line(2).contains("5GB"));

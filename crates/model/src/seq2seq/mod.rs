@@ -4,6 +4,7 @@ mod any;
 mod convolutional;
 mod encoder_decoder;
 mod recurrent;
+mod sizes;
 mod tied;
 mod tokens;
 mod transformer;

@@ -1,3 +1,4 @@
+use crate::{ModelError, Result};
 use serde::{Deserialize, Serialize};
 
 /// The ids of special tokens.
@@ -37,6 +38,30 @@ impl SpecialTokens {
             forced_eos: None,
             suppressed: Vec::new(),
         }
+    }
+
+    /// Checks the ids against the number of target pieces.
+    ///
+    /// # Errors
+    /// [`ModelError::Setting`] for an id beyond them, by its key.
+    pub(super) fn validate(&self, vocab_size: usize) -> Result<()> {
+        let Self { pad, bos, eos, decoder_start, forced_bos, forced_eos, suppressed } = self;
+        let ids = [
+            ("tokens.pad", Some(*pad)),
+            ("tokens.bos", *bos),
+            ("tokens.eos", Some(*eos)),
+            ("tokens.decoder_start", Some(*decoder_start)),
+            ("tokens.forced_bos", *forced_bos),
+            ("tokens.forced_eos", *forced_eos),
+        ];
+        let suppressed = suppressed.iter().map(|id| ("tokens.suppressed", Some(*id)));
+        for (key, id) in ids.into_iter().chain(suppressed) {
+            if let Some(id) = id.filter(|id| *id >= vocab_size) {
+                let expected = format!("below `vocab_size`, which is {vocab_size}");
+                return Err(ModelError::setting(key, id, expected));
+            }
+        }
+        Ok(())
     }
 
     /// Sets a piece that begins sequences, and targets too.

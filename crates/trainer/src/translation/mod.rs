@@ -7,6 +7,7 @@
 mod config;
 mod decode;
 mod folder;
+mod memory;
 mod model;
 mod recipe;
 mod run;

@@ -1,12 +1,14 @@
 //! A translation run from the config to the saved model.
 
 use super::config::TranslationConfig;
+use super::memory::Size;
 use super::recipe::{ModelFormat, TranslationData, TranslationRecipe};
 use super::vocabulary::{Vocabularies, run_vocabularies};
 use crate::Result;
 use crate::engine::origin::{self, Input};
 use crate::engine::run_folder::RunFolder;
 use crate::engine::{Outcome, Plan, RunOptions, train_in};
+use crate::memory::n_parameters;
 use crate::metrics::progress::RunProgress;
 use burn::module::Module;
 use burn::tensor::Device;
@@ -30,6 +32,9 @@ pub fn train_translation(
     let make = |vocabularies: &Vocabularies, device: &Device| {
         let model = config.model.config(vocabularies.sizes(), config.parallel.max_len);
         model.check()?;
+        let deferred = model.init(&mut ParamInit::new(device, 0).deferred());
+        let size = Size { parameters: n_parameters(&deferred), vocab_size: vocabularies.target.vocab_size() };
+        size.check(&config.train, None, options.memory)?;
         Ok((model.init(&mut ParamInit::new(device, config.run.seed)), model))
     };
     train_translation_model(config, make, options, progress)
@@ -56,6 +61,8 @@ pub fn train_translation_model<M: EncoderDecoder, F: ModelFormat<M>>(
         return Ok(Outcome::Stopped { step: 0 });
     }
     let parameters = model.num_params();
+    let size = Size { parameters: parameters as u64, vocab_size: vocabularies.target.vocab_size() };
+    size.check(&config.train, Some((&report).into()), options.memory)?;
     let recipe = TranslationRecipe::new(config, vocabularies.clone(), data, format);
     introduce(config, &vocabularies, &report, parameters, recipe.batches_an_epoch(), progress);
     train_in(&folder, &recipe, model, &config.run_settings(), options, progress)

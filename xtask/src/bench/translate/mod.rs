@@ -116,7 +116,7 @@ impl Bench {
             self.ours.train(model, sets, &folder, self.again)?;
             self.ours.measure(model, &folder, &self.data)
         })?;
-        let (Some(theirs), Some(_)) = (&self.theirs, model.peer) else { return Ok(()) };
+        let Some(theirs) = self.theirs.as_ref().filter(|_| model.is_trained_by_both) else { return Ok(()) };
         let key = self.key(model, "theirs", &theirs.version, sets)?;
         // As many steps as ours made: it may have stopped early.
         let steps = format!("train.steps={}", trained.steps);
@@ -154,7 +154,7 @@ impl Bench {
         for model in models {
             let trained = self.kept.read(&self.key(model, "ours", &self.ours.version, sets)?)?;
             rows.push(table::Row { name: model.name.into(), trained });
-            if let (Some(theirs), Some(_)) = (&self.theirs, model.peer) {
+            if let Some(theirs) = self.theirs.as_ref().filter(|_| model.is_trained_by_both) {
                 let trained = self.kept.read(&self.key(model, "theirs", &theirs.version, sets)?)?;
                 rows.push(table::Row { name: format!("{}, PyTorch", model.name), trained });
             }

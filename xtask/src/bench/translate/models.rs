@@ -16,16 +16,23 @@ pub struct Model {
     pub target: &'static str,
     /// Whether the peer has the same network, and how many times its training's rate ours is to be.
     pub peer: Option<f64>,
+    /// Whether the peer's network is trained to its end, too.
+    pub is_trained_by_both: bool,
 }
 
 impl Model {
     const fn new(name: &'static str, config: &'static str) -> Self {
-        Self { name, config, sets: &[], target: "de", peer: None }
+        Self { name, config, sets: &[], target: "de", peer: None, is_trained_by_both: false }
     }
 
     /// With the same network in PyTorch.
     const fn beside(self, floor: f64) -> Self {
         Self { peer: Some(floor), ..self }
+    }
+
+    /// And that one trained for as many steps.
+    const fn trained_by_both(self) -> Self {
+        Self { is_trained_by_both: true, ..self }
     }
 
     /// Its config.
@@ -39,7 +46,7 @@ pub const MODELS: &[Model] = &[
     Model::new("RNN", "multi30k-rnn").beside(2.0),
     Model::new("RNN with attention", "multi30k-rnn-attention").beside(2.0),
     Model::new("Convolutional", "multi30k-convolutional"),
-    Model::new("Transformer", "multi30k-transformer").beside(1.5),
+    Model::new("Transformer", "multi30k-transformer").beside(1.5).trained_by_both(),
     Model { target: "fr", ..Model::new("Transformer, en→fr", "multi30k-enfr-transformer") },
 ];
 

@@ -12,6 +12,7 @@ mod encoder_format;
 mod gpt2;
 mod llama;
 mod marian;
+mod own;
 mod recurrent;
 mod recurrent_tasks;
 mod roberta;

@@ -1,5 +1,6 @@
 use super::{ConvolutionalDecoderLayer, ConvolutionalEncoderDecoder};
 use crate::blocks::{Embedding, GatedConvolution, NormedLinear};
+use crate::seq2seq::sizes::check_sizes;
 use crate::seq2seq::{SpecialTokens, TiedEmbeddings};
 use crate::{ModelError, ParamInit, Result};
 use serde::{Deserialize, Serialize};
@@ -125,27 +126,17 @@ impl ConvolutionalEncoderDecoderConfig {
     /// # Errors
     /// [`ModelError::Setting`] with the field that does not do.
     pub fn validate(&self) -> Result<()> {
-        // Far beyond any model, and small enough to compute with.
-        const MOST: usize = i32::MAX as usize;
-        let sizes = [
-            ("vocab_size", self.vocab_size, MOST),
-            ("source_vocab_size", self.source_vocabulary(), MOST),
-            ("d_embedding", self.d_embedding, MOST),
-            ("d_model", self.d_model, MOST),
-            ("n_encoder_layers", self.n_encoder_layers, 10_000),
-            ("n_decoder_layers", self.n_decoder_layers, 10_000),
-            ("encoder_kernel", self.encoder_kernel, 10_000),
-            ("decoder_kernel", self.decoder_kernel, 10_000),
-            ("max_positions", self.max_positions, MOST),
-        ];
-        for (key, size, most) in sizes {
-            if size == 0 {
-                return Err(ModelError::setting(key, 0, "1 or more"));
-            }
-            if size > most {
-                return Err(ModelError::setting(key, size, format!("at most {most}")));
-            }
-        }
+        check_sizes([
+            ("vocab_size", self.vocab_size),
+            ("source_vocab_size", self.source_vocabulary()),
+            ("d_embedding", self.d_embedding),
+            ("d_model", self.d_model),
+            ("n_encoder_layers", self.n_encoder_layers),
+            ("n_decoder_layers", self.n_decoder_layers),
+            ("encoder_kernel", self.encoder_kernel),
+            ("decoder_kernel", self.decoder_kernel),
+            ("max_positions", self.max_positions),
+        ])?;
         if !(0.0..1.0).contains(&self.dropout) {
             return Err(ModelError::setting("dropout", self.dropout, "0 or more and below 1"));
         }
@@ -153,23 +144,7 @@ impl ConvolutionalEncoderDecoderConfig {
             let expected = "`target-output` or `none`: source and target have a vocabulary each";
             return Err(ModelError::setting("tied", format!("{:?}", self.tied), expected));
         }
-        let SpecialTokens { pad, bos, eos, decoder_start, forced_bos, forced_eos, suppressed } = &self.tokens;
-        let ids = [
-            ("tokens.pad", Some(*pad)),
-            ("tokens.bos", *bos),
-            ("tokens.eos", Some(*eos)),
-            ("tokens.decoder_start", Some(*decoder_start)),
-            ("tokens.forced_bos", *forced_bos),
-            ("tokens.forced_eos", *forced_eos),
-        ];
-        let suppressed = suppressed.iter().map(|id| ("tokens.suppressed", Some(*id)));
-        for (key, id) in ids.into_iter().chain(suppressed) {
-            if let Some(id) = id.filter(|id| *id >= self.vocab_size) {
-                let expected = format!("below `vocab_size`, which is {}", self.vocab_size);
-                return Err(ModelError::setting(key, id, expected));
-            }
-        }
-        Ok(())
+        self.tokens.validate(self.vocab_size)
     }
 
     /// A new model.

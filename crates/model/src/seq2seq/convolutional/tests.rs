@@ -293,10 +293,10 @@ fn what_does_not_fit_is_named() {
     base.validate().unwrap();
     let refused = |config: ConvolutionalEncoderDecoderConfig| config.validate().unwrap_err().to_string();
     for (config, expected) in [
-        (base.clone().with_layers(0, 1), "`n_encoder_layers` is 0, expected 1 or more"),
+        (base.clone().with_layers(0, 1), "`n_encoder_layers` is 0, expected at least 1"),
         (base.clone().with_layers(1, 10_001), "`n_decoder_layers` is 10001, expected at most 10000"),
-        (base.clone().with_kernels(3, 0), "`decoder_kernel` is 0, expected 1 or more"),
-        (base.clone().with_max_positions(0), "`max_positions` is 0, expected 1 or more"),
+        (base.clone().with_kernels(3, 0), "`decoder_kernel` is 0, expected at least 1"),
+        (base.clone().with_max_positions(0), "`max_positions` is 0, expected at least 1"),
         (base.clone().with_dropout(1.0), "`dropout` is 1, expected 0 or more and below 1"),
         (
             base.clone().with_source_vocab(40).with_tied(TiedEmbeddings::All),

@@ -1,6 +1,7 @@
 use super::{BridgeKind, RecurrentEncoderDecoder};
 use crate::recurrent::{Cell, Reading, RecurrentConfig};
 use crate::scores::{ScoreConfig, ScoreKind};
+use crate::seq2seq::sizes::check_sizes;
 use crate::seq2seq::{SpecialTokens, TiedEmbeddings};
 use crate::{ModelError, ParamInit, Result};
 use serde::{Deserialize, Serialize};
@@ -141,9 +142,7 @@ impl RecurrentEncoderDecoderConfig {
             ("d_attention", self.d_attention),
             ("max_source_tokens", self.max_source_tokens),
         ];
-        if let Some((key, _)) = sizes.iter().find(|(_, size)| *size == Some(0)) {
-            return Err(ModelError::setting(key, 0, "1 or more"));
-        }
+        check_sizes(sizes.into_iter().filter_map(|(key, size)| Some((key, size?))))?;
         if !(0.0..1.0).contains(&self.dropout) {
             return Err(ModelError::setting("dropout", self.dropout, "0 or more and below 1"));
         }
@@ -175,16 +174,7 @@ impl RecurrentEncoderDecoderConfig {
                 most,
                 "no value: only a `location` score uses it",
             )),
-            _ => self.check_tokens(),
-        }
-    }
-
-    fn check_tokens(&self) -> Result<()> {
-        let SpecialTokens { pad, bos, eos, decoder_start, forced_bos, forced_eos, .. } = &self.tokens;
-        let ids = [Some(*pad), *bos, Some(*eos), Some(*decoder_start), *forced_bos, *forced_eos];
-        match ids.into_iter().flatten().find(|id| *id >= self.vocab_size) {
-            Some(id) => Err(ModelError::setting("tokens", id, format!("ids below {}", self.vocab_size))),
-            None => Ok(()),
+            _ => self.tokens.validate(self.vocab_size),
         }
     }
 

@@ -199,7 +199,7 @@ fn what_does_not_fit_is_named() {
     let unread = RecurrentEncoderDecoderConfig { max_source_tokens: Some(4), ..base.clone() };
     assert!(refused(unread).contains("`max_source_tokens` is 4"));
     let empty = RecurrentEncoderDecoderConfig { n_encoder_layers: 0, ..base };
-    assert!(refused(empty).contains("`n_encoder_layers` is 0, expected 1 or more"));
+    assert!(refused(empty).contains("`n_encoder_layers` is 0, expected at least 1"));
 }
 
 #[test]

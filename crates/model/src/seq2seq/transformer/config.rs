@@ -4,6 +4,7 @@ use crate::blocks::{
     MultiHeadAttentionConfig, NormPlacement, RelativeConfig, RotaryConfig, SinusoidOrder,
 };
 use crate::ops::Rotary;
+use crate::seq2seq::sizes::check_sizes;
 use crate::seq2seq::{SpecialTokens, TiedEmbeddings};
 use crate::{ModelError, ParamInit, Result};
 use serde::{Deserialize, Serialize};
@@ -317,7 +318,7 @@ impl TransformerConfig {
     /// [`ModelError::Setting`] with the invalid field.
     pub fn validate(&self) -> Result<()> {
         let refuse = |key, found: String, expected: String| Err(ModelError::Setting { key, found, expected });
-        let sizes = [
+        check_sizes([
             ("vocab_size", self.vocab_size),
             ("source_vocab_size", self.source_vocabulary()),
             ("n_encoder_layers", self.n_encoder_layers),
@@ -326,17 +327,7 @@ impl TransformerConfig {
             ("n_heads", self.n_heads),
             ("d_ff", self.d_ff),
             ("max_positions", self.max_positions),
-        ];
-        for (name, size) in sizes {
-            // Far larger than any model, and small enough not to overflow.
-            let most = if name.ends_with("layers") { 10_000 } else { i32::MAX as usize };
-            if size == 0 {
-                return refuse(name, "0".into(), "at least 1".into());
-            }
-            if size > most {
-                return refuse(name, size.to_string(), format!("at most {most}"));
-            }
-        }
+        ])?;
         if !self.d_model.is_multiple_of(self.n_heads) {
             let expected = format!("a divisor of `d_model`, which is {}", self.d_model);
             return refuse("n_heads", self.n_heads.to_string(), expected);
@@ -378,31 +369,12 @@ impl TransformerConfig {
                 return refuse(name, p.to_string(), "0 or more and below 1".into());
             }
         }
-        let SpecialTokens { pad, bos, eos, decoder_start, forced_bos, forced_eos, suppressed } = &self.tokens;
-        let ids = [
-            ("tokens.pad", Some(*pad)),
-            ("tokens.bos", *bos),
-            ("tokens.eos", Some(*eos)),
-            ("tokens.decoder_start", Some(*decoder_start)),
-            ("tokens.forced_bos", *forced_bos),
-            ("tokens.forced_eos", *forced_eos),
-        ];
-        if *pad >= self.source_vocabulary() {
+        let pad = self.tokens.pad;
+        if pad >= self.source_vocabulary() {
             let expected = format!("below `source_vocab_size`, which is {}", self.source_vocabulary());
             return refuse("tokens.pad", pad.to_string(), expected);
         }
-        let suppressed = suppressed.iter().map(|id| ("tokens.suppressed", Some(*id)));
-        for (name, id) in ids.into_iter().chain(suppressed) {
-            let beyond = id.filter(|id| *id >= self.vocab_size);
-            if let Some(id) = beyond {
-                return refuse(
-                    name,
-                    id.to_string(),
-                    format!("below `vocab_size`, which is {}", self.vocab_size),
-                );
-            }
-        }
-        Ok(())
+        self.tokens.validate(self.vocab_size)
     }
 
     /// A new model.

@@ -112,6 +112,10 @@ impl Way {
     /// As [`Product::run`]; the machine has the way's instructions, the target's rows or columns lie next to each
     /// other, and no size is zero. Where the right operand is packed, it is the product's, and the target's rows are
     /// dense.
+    #[cfg_attr(
+        not(target_arch = "x86_64"),
+        allow(unused, reason = "no kernel of ours takes the packed operand")
+    )]
     pub unsafe fn run(self, product: Product, packed: Option<&PackedRight>) {
         // SAFETY: the caller's promise.
         unsafe {
@@ -125,6 +129,7 @@ impl Way {
     ///
     /// # Safety
     /// The machine has the way's instructions, and the matrix this size, no part of which is zero.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(unused, reason = "no kernel of ours packs operands"))]
     pub unsafe fn pack(self, precision: Precision, b: Matrix, sizes: [usize; 2]) -> Option<PackedRight> {
         // SAFETY: the caller's promise.
         unsafe {

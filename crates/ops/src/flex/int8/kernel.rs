@@ -157,8 +157,6 @@ impl Kernel {
     /// Puts a tile's rows of steps into a panel.
     pub fn pack(self, rows: &[u8], panel: &mut [u32]) {
         assert_eq!(rows.len(), panel.len() * DEPTH);
-        let [height, _] = self.tile();
-        let lanes = panel.len() / height;
         match self {
             #[cfg(target_arch = "x86_64")]
             Self::Amx => {
@@ -168,7 +166,7 @@ impl Kernel {
             }
             #[cfg(target_arch = "x86_64")]
             Self::Vnni => {
-                let start = rows.as_ptr().cast();
+                let (start, lanes) = (rows.as_ptr().cast(), panel.len() / ROWS);
                 let lines = Lines { start, line: lanes as isize, step: 1, n: ROWS, len: lanes };
                 // SAFETY: the machine was found to have AVX-512 and VNNI; rows and panel have as many lanes,
                 // which are read without regard to alignment.

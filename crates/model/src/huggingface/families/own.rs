@@ -1,0 +1,84 @@
+//! Folders of this project's own encoder–decoders, which transformers has no class for.
+
+use super::super::fields::Fields;
+use crate::Result;
+use crate::seq2seq::SpecialTokens;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+
+/// Reads a configuration that stands whole below `key`.
+///
+/// # Errors
+/// [`ModelError::Config`](crate::ModelError::Config) if it is missing, or has a value that `validate` refuses.
+pub(super) fn read<C: DeserializeOwned>(
+    fields: &Fields,
+    key: &str,
+    validate: impl Fn(&C) -> Result<()>,
+) -> Result<C> {
+    let Some(config) = fields.nested(key)? else {
+        return Err(fields.refuse(key, &Value::Null, "the model's configuration"));
+    };
+    validate(&config).map_err(|error| fields.error(&error.to_string()))?;
+    Ok(config)
+}
+
+/// Adds a configuration below `key`, and what other programs look for beside it.
+pub(super) fn write(
+    config: &impl Serialize,
+    key: &str,
+    class: &str,
+    vocab_size: usize,
+    tokens: &SpecialTokens,
+    file: &mut Map<String, Value>,
+) {
+    let SpecialTokens { pad, bos, eos, decoder_start, .. } = tokens;
+    let entries = json!({
+        "architectures": [class],
+        "is_encoder_decoder": true,
+        "vocab_size": vocab_size,
+        "pad_token_id": pad,
+        "bos_token_id": bos,
+        "eos_token_id": eos,
+        "decoder_start_token_id": decoder_start,
+        key: config,
+    });
+    file.extend(entries.as_object().cloned().unwrap_or_default());
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use crate::huggingface::{
+        FloatType, Published, load_published, model_type, read_published, save_published,
+    };
+    use crate::seq2seq::EncoderDecoder;
+    use crate::{ParamInit, Sequences, weights};
+    use burn::tensor::Device;
+    use serde_json::Value;
+
+    /// A model comes back from its folder with the same configuration, parameters and logits.
+    pub fn is_saved_and_read<C>(config: &C)
+    where
+        C: Published<Model: EncoderDecoder> + PartialEq + std::fmt::Debug,
+    {
+        let (device, folder) = (Device::flex(), tempfile::tempdir().unwrap());
+        let model = config.init(&mut ParamInit::new(&device, 4));
+        save_published(folder.path(), &model, config, FloatType::F32).unwrap();
+        assert_eq!(model_type(folder.path()).unwrap().as_deref(), Some(C::MODEL_TYPES[0]));
+        let (read, loaded, report) =
+            load_published::<C>(folder.path(), &mut ParamInit::new(&device, 5)).unwrap();
+        assert_eq!(&read, config);
+        assert!(report.missing.is_empty() && report.unexpected.is_empty());
+        assert_eq!(weights::collect(&loaded), weights::collect(&model));
+        let source: Sequences = [&[5, 6, 2][..], &[7, 2]].into_iter().collect();
+        let logits = |model: &C::Model| model.logits(&source, &source, &device).into_data();
+        assert_eq!(logits(&loaded), logits(&model));
+    }
+
+    /// What reading a `config.json` is refused with.
+    pub fn refused<C: Published + std::fmt::Debug>(json: &Value) -> String {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("config.json"), json.to_string()).unwrap();
+        read_published::<C>(folder.path()).unwrap_err().to_string()
+    }
+}

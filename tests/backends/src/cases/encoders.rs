@@ -1,0 +1,81 @@
+//! The encoders of BERT's family: the states of all tokens, projected onto a few classes.
+
+use crate::Values;
+use crate::values::{classified, sequences};
+use burn::module::Module;
+use burn::tensor::{Device, Tensor};
+use cloze_model::bert::{Bert, BertConfig, BertInput};
+use cloze_model::blocks::Linear;
+use cloze_model::huggingface::Family;
+
+/// Odd sizes, none a multiple of a tile's.
+pub(super) fn config() -> BertConfig {
+    let mut config = BertConfig::new(37, 2, 20).with_n_heads(4).with_d_ff(44).with_max_positions(310);
+    (config.hidden_dropout, config.attention_dropout) = (0.0, 0.0);
+    config
+}
+
+/// Three sequences of different lengths, padded.
+pub(super) fn input(lengths: &[usize], device: &Device) -> BertInput {
+    let (ids, mask) = sequences(lengths, config().vocab_size).padded(0, device);
+    match mask {
+        Some(mask) => BertInput::new(ids).with_pad_mask(mask),
+        None => BertInput::new(ids),
+    }
+}
+
+/// An encoder and a map onto classes.
+#[derive(Module, Debug)]
+struct Projected {
+    bert: Bert,
+    output: Linear,
+}
+
+fn states(config: &BertConfig, lengths: &[usize], device: &Device) -> Values {
+    classified(
+        device,
+        |init| Projected { bert: config.init_encoder(init), output: Linear::new(config.d_model, 5, init) },
+        |model, device| {
+            // What is computed of padding counts for nothing.
+            let longest = lengths.iter().copied().max().unwrap_or_default();
+            let rows = lengths.iter().enumerate();
+            let tokens: Vec<i32> =
+                rows.flat_map(|(row, len)| (row * longest) as i32..(row * longest + len) as i32).collect();
+            let states = model.bert.forward(input(lengths, device)).last_hidden_state;
+            let states = states.reshape([-1, config.d_model as i32]);
+            model.output.forward(states.select(0, Tensor::from_data(tokens.as_slice(), device)))
+        },
+    )
+}
+
+fn family(family: Family, sizes: BertConfig, device: &Device) -> Values {
+    states(&family.encoder(sizes), &[7, 3, 5], device)
+}
+
+pub fn bert(device: &Device) -> Values {
+    states(&config(), &[7, 3, 5], device)
+}
+
+pub fn long(device: &Device) -> Values {
+    states(&config(), &[300, 171], device)
+}
+
+pub fn least(device: &Device) -> Values {
+    states(&config(), &[1], device)
+}
+
+pub fn roberta(device: &Device) -> Values {
+    family(Family::ROBERTA, config(), device)
+}
+
+pub fn distilbert(device: &Device) -> Values {
+    family(Family::DISTILBERT, config(), device)
+}
+
+pub fn albert(device: &Device) -> Values {
+    family(Family::ALBERT, config().with_d_embedding(Some(12)), device)
+}
+
+pub fn electra(device: &Device) -> Values {
+    family(Family::ELECTRA, config().with_d_embedding(Some(12)), device)
+}

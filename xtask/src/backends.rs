@@ -1,0 +1,161 @@
+//! `cargo xtask backends`: every model on every device, held against flex.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+
+use crate::bench::report;
+use crate::step;
+
+/// The largest difference of rounding, of a tensor's largest number: that of the cases' own test.
+const TOLERANCE: f64 = 1e-4;
+
+/// Compute every model on devices and hold outputs, losses, gradients and an update against flex.
+///
+/// Each backend is built in, in a target folder of its own, so that no other build changes. Software devices do for
+/// graphics: Mesa's lavapipe for `wgpu`, libtorch's CPU for `tch`.
+#[derive(clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  cargo xtask backends
+  cargo xtask backends wgpu --only Transformer
+  cargo xtask backends cuda:0 tch")]
+pub struct Args {
+    /// The devices, by the names that `cloze --device` takes [default: flex ndarray]
+    devices: Vec<String>,
+    /// Only cases with this in their names.
+    #[arg(long, default_value = "")]
+    only: String,
+}
+
+/// A case on a device, as the package `cloze-backends` prints it.
+#[derive(Deserialize)]
+struct Line {
+    device: String,
+    case: String,
+    seconds: f64,
+    difference: Option<Difference>,
+    panic: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Difference {
+    /// None is not a number.
+    relative: Option<f64>,
+    tensor: String,
+}
+
+impl Line {
+    fn passes(&self) -> bool {
+        let relative = self.difference.as_ref().and_then(|found| found.relative);
+        relative.is_some_and(|relative| relative <= TOLERANCE)
+    }
+
+    /// The cell of the table.
+    fn shown(&self) -> String {
+        match (&self.difference, &self.panic) {
+            (Some(Difference { relative: Some(relative), .. }), _) if self.passes() => {
+                format!("{relative:.1e}")
+            }
+            (Some(Difference { relative: Some(relative), tensor }), _) => {
+                format!("FAILED: {relative:.1e}, {tensor}")
+            }
+            (Some(Difference { tensor, .. }), _) => format!("FAILED: not finite, {tensor}"),
+            (None, panic) => format!("FAILED: {}", panic.as_deref().unwrap_or("panic")),
+        }
+    }
+}
+
+pub fn run(args: &Args) -> Result<()> {
+    let devices: Vec<&str> = match args.devices.is_empty() {
+        true => vec!["flex", "ndarray"],
+        false => args.devices.iter().map(String::as_str).collect(),
+    };
+    let mut lines = Vec::new();
+    for device in &devices {
+        let feature = device.split(':').next().unwrap_or_default();
+        let program = build(feature)?;
+        lines.extend(computed(&program, device, &args.only)?);
+    }
+    let Some(first) = lines.first() else { bail!("no case has {:?} in its name", args.only) };
+    let cases = lines.iter().filter(|line| line.device == first.device).map(|line| &line.case);
+    let rows = cases.map(|case| {
+        let cells = lines.iter().filter(|line| line.case == *case).map(Line::shown);
+        std::iter::once(case.clone()).chain(cells).collect::<Vec<_>>()
+    });
+    let header = std::iter::once("largest difference from flex").chain(devices.iter().copied());
+    println!("{}", report::table(header, rows));
+    for device in &devices {
+        let of_device = || lines.iter().filter(|line| line.device == *device);
+        let seconds: f64 = of_device().map(|line| line.seconds).sum();
+        let passed = of_device().filter(|line| line.passes()).count();
+        println!("{device}: {passed} of {} cases within {TOLERANCE:e}, {seconds:.1} s", of_device().count());
+    }
+    match lines.iter().filter(|line| !line.passes()).count() {
+        0 => Ok(()),
+        failed => {
+            bail!("{failed} cases differ from flex by more than {TOLERANCE:e} of a tensor's largest number")
+        }
+    }
+}
+
+/// Builds the cases with a backend; where the program lies.
+fn build(feature: &str) -> Result<PathBuf> {
+    let mut build = step::cargo("build");
+    build.args(["--release", "--package", "cloze-backends"]);
+    if feature != "flex" {
+        build.args(["--features", &format!("cloze-backends/{feature}")]);
+        build.arg("--target-dir").arg(crate::bench::kept::target().join(format!("backend-{feature}")));
+    }
+    step::executable(&format!("build the cases for {feature}"), &mut build, "cloze-backends")
+}
+
+/// What a device computes, with a line on standard error for each case as it comes.
+fn computed(program: &Path, device: &str, only: &str) -> Result<Vec<Line>> {
+    let mut command = Command::new(program);
+    command.arg(device).args(["--only", only]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().with_context(|| format!("cannot run {}", program.display()))?;
+    // Panics tell their places on it, and a graphics loader whatever it likes: kept for a program that dies.
+    let mut errors = child.stderr.take().context("no standard error")?;
+    let said = thread::spawn(move || {
+        let mut text = Vec::new();
+        errors.read_to_end(&mut text).ok();
+        String::from_utf8_lossy(&text).into_owned()
+    });
+    let mut lines = Vec::new();
+    for line in BufReader::new(child.stdout.take().context("no standard output")?).lines() {
+        let line: Line = serde_json::from_str(&line?)?;
+        eprintln!("{device}, {}: {} ({:.1} s)", line.case, line.shown(), line.seconds);
+        lines.push(line);
+    }
+    let (status, said) = (child.wait()?, said.join().unwrap_or_default());
+    if !status.success() {
+        let last = said.lines().last().unwrap_or("it said nothing");
+        bail!("{device}: the program ended with {status} after {} cases: {last}", lines.len())
+    }
+    Ok(lines)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(json: &str) -> Line {
+        serde_json::from_str(json).unwrap()
+    }
+
+    #[test]
+    fn a_cell_is_a_difference_or_what_failed() {
+        let cell = |rest: &str| {
+            line(&format!(r#"{{"device": "wgpu", "case": "BERT", "seconds": 1.0, {rest}}}"#)).shown()
+        };
+        assert_eq!(cell(r#""difference": {"relative": 2.5e-7, "tensor": "loss"}"#), "2.5e-7");
+        assert_eq!(cell(r#""difference": {"relative": 0.5, "tensor": "loss"}"#), "FAILED: 5.0e-1, loss");
+        assert_eq!(cell(r#""difference": {"relative": null, "tensor": "loss"}"#), "FAILED: not finite, loss");
+        assert_eq!(cell(r#""panic": "no such operation""#), "FAILED: no such operation");
+    }
+}
