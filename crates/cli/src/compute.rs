@@ -9,10 +9,11 @@ use cloze_model::ops::{self, is_fused, with_precision};
 
 use crate::device::{self, DeviceName};
 use crate::failure::WrongUsage;
+use crate::output::say;
 
 /// Help for `--device`.
-pub const DEVICE: &str = "Device to compute on: flex, ndarray, wgpu[:N], tch[:cpu|:cuda:N] or \
-                          cuda[:N]; see `cloze devices` for what this build has";
+pub const DEVICE: &str = "Device to compute on: auto (the best there is), flex, ndarray, wgpu[:N], \
+                          tch[:cpu|:cuda:N] or cuda[:N]; see `cloze devices` for what this build has";
 
 #[derive(clap::Args)]
 pub struct Compute {
@@ -35,13 +36,27 @@ enum Precision {
     Bf16,
 }
 
+/// The device, without automatic differentiation; which it is, where the program chooses.
+///
+/// # Errors
+/// As [`device::open`].
+pub fn open(name: Option<DeviceName>) -> cloze::Result<Device> {
+    match (name, device::best()) {
+        (Some(DeviceName::Auto), Some(best)) => {
+            say(format_args!("device: {}, {}", best.name, best.description));
+            best.name.open()
+        }
+        _ => device::open(name),
+    }
+}
+
 impl Compute {
     /// The device, without automatic differentiation.
     ///
     /// # Errors
     /// As [`device::open`]; [`WrongUsage`] for a device without the precision.
     pub fn open(&self) -> Result<Device> {
-        let device = device::open(self.device)?;
+        let device = open(self.device)?;
         let has_bf16 = || is_fused(&device) || device.supports_dtype(DType::BF16);
         if self.precision == Precision::Bf16 && !has_bf16() {
             let device = match self.device {

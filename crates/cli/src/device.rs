@@ -20,6 +20,8 @@ use crate::{Error, Result};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DeviceName {
+    /// `auto`: the [best](best) that there is.
+    Auto,
     /// `flex`: the CPU, pure Rust.
     Flex,
     /// `ndarray`: the CPU, the older pure-Rust backend.
@@ -63,6 +65,7 @@ impl FromStr for DeviceName {
             parsed.flatten().ok_or_else(|| format!("`{digits}` is not a device number (0, 1, ...)"))
         };
         match (backend, rest) {
+            ("auto", None) => Ok(Self::Auto),
             ("flex", None) => Ok(Self::Flex),
             ("ndarray", None) => Ok(Self::NdArray),
             ("wgpu", rest) => Ok(Self::Wgpu(rest.map(index).transpose()?)),
@@ -73,17 +76,17 @@ impl FromStr for DeviceName {
                 Some(digits) => Ok(Self::Tch(Some(index(digits)?))),
                 None => Err("expected tch, tch:cpu or tch:cuda:N".to_owned()),
             },
-            ("flex" | "ndarray", Some(_)) => Err(format!("there is only one `{backend}` device")),
-            _ => Err("expected flex, ndarray, wgpu[:N], tch[:cpu|:cuda:N] or cuda[:N]".to_owned()),
+            ("auto" | "flex" | "ndarray", Some(_)) => Err(format!("there is only one `{backend}` device")),
+            _ => Err("expected auto, flex, ndarray, wgpu[:N], tch[:cpu|:cuda:N] or cuda[:N]".to_owned()),
         }
     }
 }
 
 impl fmt::Display for DeviceName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.feature())?;
+        f.write_str(self.backend())?;
         match self {
-            Self::Flex | Self::NdArray | Self::Wgpu(None) | Self::Tch(None) => Ok(()),
+            Self::Auto | Self::Flex | Self::NdArray | Self::Wgpu(None) | Self::Tch(None) => Ok(()),
             Self::Wgpu(Some(index)) | Self::Cuda(index) => write!(f, ":{index}"),
             Self::Tch(Some(index)) => write!(f, ":cuda:{index}"),
         }
@@ -91,9 +94,10 @@ impl fmt::Display for DeviceName {
 }
 
 impl DeviceName {
-    /// The Cargo feature that builds it in, also the first part of its name.
-    fn feature(self) -> &'static str {
+    /// The first part of its name, also the Cargo feature that builds its backend in.
+    fn backend(self) -> &'static str {
         match self {
+            Self::Auto => "auto",
             Self::Flex => "flex",
             Self::NdArray => "ndarray",
             Self::Wgpu(_) => "wgpu",
@@ -109,6 +113,7 @@ impl DeviceName {
     /// when the machine has no such device.
     pub fn open(self) -> Result<Device> {
         let device = match self {
+            Self::Auto => return best().ok_or(Error::NoDevice)?.name.open(),
             #[cfg(feature = "flex")]
             Self::Flex => Some(Device::flex()),
             #[cfg(feature = "ndarray")]
@@ -121,7 +126,7 @@ impl DeviceName {
             #[cfg(feature = "cuda")]
             Self::Cuda(index) => Device::enumerate(burn::tensor::DeviceType::Cuda).into_iter().nth(index),
             #[allow(unreachable_patterns, reason = "reached only where a feature is off")]
-            _ => return Err(Error::NotBuiltIn { device: self, feature: self.feature() }),
+            _ => return Err(Error::NotBuiltIn { device: self, feature: self.backend() }),
         };
         device.ok_or(Error::NoSuchDevice { device: self })
     }
@@ -177,6 +182,28 @@ pub fn available() -> Vec<Available> {
     found
 }
 
+/// The device that is probably the fastest: an NVIDIA GPU, another GPU, the CPU. Software that only behaves like a GPU
+/// comes last. None if the build has no backend at all.
+pub fn best() -> Option<Available> {
+    // Of equals the first.
+    available().into_iter().rev().max_by_key(Available::preference)
+}
+
+impl Available {
+    fn preference(&self) -> u32 {
+        const SOFTWARE: [&str; 4] = ["llvmpipe", "lavapipe", "swiftshader", "microsoft basic render"];
+        let name = self.description.to_lowercase();
+        match self.name {
+            DeviceName::Cuda(_) => 5,
+            DeviceName::Tch(Some(_)) => 4,
+            DeviceName::Wgpu(_) if SOFTWARE.iter().any(|software| name.contains(software)) => 0,
+            DeviceName::Wgpu(_) => 3,
+            DeviceName::Flex => 2,
+            _ => 1,
+        }
+    }
+}
+
 /// The backends that this build leaves out.
 pub fn missing_features() -> Vec<&'static str> {
     BACKENDS.iter().filter(|(_, built_in, _)| !built_in).map(|(feature, ..)| *feature).collect()
@@ -223,7 +250,7 @@ mod tests {
 
     #[test]
     fn every_form_is_understood_and_written_back() {
-        for text in ["flex", "ndarray", "wgpu", "wgpu:2", "tch", "tch:cuda:1", "cuda:0", "cuda:3"] {
+        for text in ["auto", "flex", "ndarray", "wgpu", "wgpu:2", "tch", "tch:cuda:1", "cuda:0", "cuda:3"] {
             assert_eq!(parsed(text).unwrap().to_string(), text);
         }
         assert_eq!(parsed("tch:cpu"), Ok(DeviceName::Tch(None)));
@@ -232,9 +259,19 @@ mod tests {
 
     #[test]
     fn other_forms_are_refused() {
-        for text in
-            ["", "cpu", "Flex", "flex:0", "wgpu:", "wgpu:x", "wgpu:-1", "cuda:+1", "tch:gpu", "tch:cuda:"]
-        {
+        for text in [
+            "",
+            "cpu",
+            "Flex",
+            "auto:1",
+            "flex:0",
+            "wgpu:",
+            "wgpu:x",
+            "wgpu:-1",
+            "cuda:+1",
+            "tch:gpu",
+            "tch:cuda:",
+        ] {
             assert!(parsed(text).is_err(), "{text}");
         }
         assert_eq!(parsed("wgpu:x").unwrap_err(), "`x` is not a device number (0, 1, ...)");
@@ -243,9 +280,24 @@ mod tests {
     #[test]
     fn every_backend_is_a_device_name_and_listed_or_missing() {
         for (feature, built_in, _) in BACKENDS {
-            assert_eq!(parsed(feature).unwrap().feature(), feature);
+            assert_eq!(parsed(feature).unwrap().backend(), feature);
             assert_eq!(missing_features().contains(&feature), !built_in);
         }
+    }
+
+    #[test]
+    fn a_gpu_is_better_than_the_cpu_and_software_is_not() {
+        let preference = |text: &str, description: &str| {
+            Available { name: parsed(text).unwrap(), description: description.into() }.preference()
+        };
+        let falling = [
+            preference("cuda:1", "NVIDIA H100"),
+            preference("wgpu:0", "AMD Radeon"),
+            preference("flex", "CPU"),
+            preference("tch", "CPU"),
+            preference("wgpu:1", "llvmpipe (LLVM 15.0.6, 256 bits)"),
+        ];
+        assert!(falling.is_sorted_by(|a, b| a > b), "{falling:?}");
     }
 
     #[cfg(feature = "flex")]
@@ -257,6 +309,7 @@ mod tests {
             device.name.open().unwrap();
         }
         open(None).unwrap();
+        open(DeviceName::Auto).unwrap();
     }
 
     #[cfg(not(feature = "wgpu"))]

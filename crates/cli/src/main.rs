@@ -6,6 +6,7 @@
 // Documentation of the arguments is their `--help`, where [CLS] is no link and <mask> no HTML.
 #![allow(rustdoc::broken_intra_doc_links, rustdoc::invalid_html_tags)]
 
+mod check;
 mod chunks;
 mod commands;
 mod compute;

@@ -11,7 +11,7 @@ use cloze_trainer::metrics::progress::StderrProgress;
 use cloze_trainer::translation::TranslationConfig;
 
 use crate::compute;
-use crate::device::{self, DeviceName};
+use crate::device::DeviceName;
 use crate::failure::WrongUsage;
 use crate::memory;
 use crate::model;
@@ -100,7 +100,7 @@ fn carry_out<P: Plan>(args: &Args) -> Result<()> {
     if let Some(path) = plan.checkpoint_mut() {
         *path = model::folder(&path.to_string_lossy()).context("`model.path`")?;
     }
-    let device = device::open(args.device)?;
+    let device = compute::open(args.device)?;
     let stop = stop::on_ctrl_c()?;
     let folder = args.out.clone().unwrap_or_else(|| Path::new(RUNS).join(plan.name()));
     let memory = memory::of(&device);

@@ -48,7 +48,7 @@ fn wrong_usage_is_one_error_line_and_status_2() {
     assert!(run(&["devices", "--fast"]).error_line(2).contains("--fast"));
     let ran = run(&["train", "run.toml", "--device", "abacus"]);
     assert!(ran.error_line(2).contains("abacus"), "{}", ran.err);
-    assert!(ran.error_line(2).contains("expected flex, ndarray, wgpu[:N]"), "{}", ran.err);
+    assert!(ran.error_line(2).contains("expected auto, flex, ndarray, wgpu[:N]"), "{}", ran.err);
     assert!(run(&["tokenizer", "train", "--model", "wordpiece"]).error_line(2).contains("required"));
     assert_eq!(run(&[]).status, 2);
 }

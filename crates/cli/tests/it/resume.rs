@@ -224,6 +224,27 @@ fn damaged_checkpoints_are_named_and_the_one_before_is_used() {
     bench.assert_same("whole", "run");
 }
 
+/// Dropout draws other numbers on another device, so that there is none.
+#[cfg(feature = "ndarray")]
+#[test]
+fn a_run_goes_on_on_another_device() {
+    let bench = Bench::new();
+    let sets = ["--set", "model.hidden_dropout=0", "--set", "model.attention_dropout=0"];
+    bench.finish("flex", &sets);
+    let killed = bench.kill("both", &sets, |_| bench.checkpoints("both").len() > 1);
+    let elsewhere = [&sets[..], &["--device", "ndarray"]].concat();
+    bench.finish("both", &[&elsewhere[..], &["--resume"]].concat());
+    assert!(killed, "the run was over before it was killed");
+    let losses = |out: &str| -> Vec<f64> {
+        bench.metrics(out).iter().filter_map(|record| record["loss"].as_f64()).collect()
+    };
+    let (flex, both) = (losses("flex"), losses("both"));
+    assert!(flex.len() >= 18 && flex.len() == both.len(), "{flex:?}, {both:?}");
+    for (flex, both) in flex.iter().zip(&both) {
+        assert!((flex - both).abs() <= 1e-3 * flex, "{flex} on flex alone, {both}");
+    }
+}
+
 #[test]
 fn workers_and_prefetch_change_no_bit() {
     let bench = Bench::new();
