@@ -97,7 +97,7 @@ fn trained(device: &Device) -> NamedTensors {
     // A large ε: Adam's first step is else as long for a gradient of rounding as for any other.
     let config = OptimizerConfig { eps: 1e-2, ..OptimizerConfig::default() };
     let mut optimizer = Optimizer::new(config, &model).expect("no groups");
-    values.extend(weights::collect(&optimizer.step(model, gradients, 1e-1, 1.0)));
+    values.extend(weights::collect(&optimizer.step(model, gradients, 1e-2, 1.0)));
     values
 }
 

@@ -138,7 +138,7 @@ impl Bench<'_> {
             ),
             (
                 "bf16",
-                &["--bf16"][..],
+                &["--precision", "bf16"][..],
                 "transformers",
                 by(&["transformers", &model, &source, "--precision", "bf16"]),
                 3.0,
@@ -217,17 +217,17 @@ impl Bench<'_> {
         let bandwidth = bandwidth();
         let new = (NEW[1] - NEW[0]).to_string();
         let (mut rows, mut limits) = (Vec::new(), Vec::new());
-        for (precision, option, peer, floor, width) in [
-            ("f32", None, "transformers", 3.0, 4.0),
-            ("bf16", Some("--bf16"), "transformers", 3.0, 2.0),
-            ("int8", Some("--int8"), "CTranslate2", 0.0, 1.0),
+        for (precision, options, peer, floor, width) in [
+            ("f32", &[][..], "transformers", 3.0, 4.0),
+            ("bf16", &["--precision", "bf16"], "transformers", 3.0, 2.0),
+            ("int8", &["--int8"], "CTranslate2", 0.0, 1.0),
         ] {
             let work = format!("GPT-2, {layers} layers, greedy, {precision}");
             eprintln!("{work}");
             let (mut a, mut b) = (Vec::new(), Vec::new());
             for _ in 0..self.rounds {
                 let [short, long] =
-                    [self.generate(&folder, option, NEW[0])?, self.generate(&folder, option, NEW[1])?];
+                    [self.generate(&folder, options, NEW[0])?, self.generate(&folder, options, NEW[1])?];
                 a.push((long - short) / f64::from(NEW[1] - NEW[0]));
                 let arguments = [
                     "gpt2",
@@ -260,10 +260,10 @@ impl Bench<'_> {
     }
 
     /// The milliseconds of the program that continues the prompt by so many tokens.
-    fn generate(&self, folder: &Path, option: Option<&str>, new: u32) -> Result<f64> {
+    fn generate(&self, folder: &Path, options: &[&str], new: u32) -> Result<f64> {
         let mut command = Command::new(&self.ours.program);
         command.env("RAYON_NUM_THREADS", THREADS).arg("generate").arg("--model").arg(folder);
-        command.args(["--max-new", &new.to_string(), "--temperature", "0"]).args(option).arg(PROMPT);
+        command.args(["--max-new", &new.to_string()]).args(options).arg(PROMPT);
         let (input, output) = (self.place.join("nothing.txt"), self.place.join("continued.txt"));
         fs::write(&input, "").with_context(|| format!("cannot write {}", input.display()))?;
         measure::process(&mut command, &input, &output)
