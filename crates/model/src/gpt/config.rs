@@ -234,7 +234,7 @@ impl GptConfig {
             dropout: self.embedding_dropout,
             window: self.window,
             max_positions: self.max_positions,
-            packed_table: None,
+            inference_table: None,
         }
     }
 }

@@ -1,7 +1,7 @@
 use super::GptLayer;
 use crate::Sequences;
-use crate::blocks::{Attention, Embedding, LearnedPositions, Linear, Norm};
-use crate::ops::{self, AttentionMask, PackedWeight, TokenPositions};
+use crate::blocks::{Attention, Embedding, InferenceWeight, LearnedPositions, Linear, Norm};
+use crate::ops::{self, AttentionMask, TokenPositions};
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Int, Tensor, TensorData};
 
@@ -28,9 +28,9 @@ pub struct Gpt {
     #[module(skip)]
     pub(super) window: Option<usize>,
     pub(super) max_positions: usize,
-    /// The embedding table as the projection, packed for inference.
+    /// The embedding table as the projection, stored for inference.
     #[module(skip)]
-    pub(super) packed_table: Option<PackedWeight>,
+    pub(super) inference_table: Option<InferenceWeight>,
 }
 
 impl Gpt {
@@ -111,9 +111,9 @@ impl Gpt {
 
     /// The logits of states, `[n, d_model]` → `[n, vocab_size]`.
     pub fn project(&self, states: Tensor<2>) -> Tensor<2> {
-        match (&self.output, &self.packed_table) {
+        match (&self.output, &self.inference_table) {
             (Some(output), _) => output.forward(states),
-            (None, Some(table)) => ops::linear_packed(states, table, None),
+            (None, Some(table)) => table.forward(states, None),
             (None, None) => ops::linear_tied(states, self.tokens.weight.val(), None),
         }
     }
@@ -123,14 +123,18 @@ impl Gpt {
         self.linears_mut().into_iter().for_each(|(_, linear)| linear.pack());
         match &mut self.output {
             Some(output) => output.pack(),
-            None => self.packed_table = Some(PackedWeight::new(self.tokens.weight.val().transpose())),
+            None => self.inference_table = Some(InferenceWeight::packed(self.tokens.weight.val().transpose())),
         }
     }
 
-    /// Quantises the linear maps of all layers to 8 bits, for inference only. The projection onto the vocabulary stays
-    /// in FP32.
+    /// Quantises the linear maps of all layers and the projection onto the vocabulary to 8 bits, for inference only. The
+    /// projection has a scale for each piece; embeddings are looked up in FP32.
     pub fn quantize_int8(&mut self) {
         self.linears_mut().into_iter().for_each(|(_, linear)| linear.quantize_int8());
+        match &mut self.output {
+            Some(output) => output.quantize_int8(),
+            None => self.inference_table = Some(InferenceWeight::int8(self.tokens.weight.val().transpose())),
+        }
     }
 
     /// The layers' linear maps by their paths, such as `layers.0.attention.query`.
@@ -342,6 +346,21 @@ pub(super) mod tests {
             close(model.logits(&sequences, &device), expected.clone());
             // From the second use on.
             close(model.logits(&sequences, &device), expected);
+        }
+    }
+
+    #[test]
+    fn eight_bits_change_logits_a_little() {
+        for config in configs() {
+            let device = Device::flex();
+            let mut model = config.init(&mut ParamInit::new(&device, 3).with_std(0.4));
+            let sequences: Sequences = [&[1, 2, 3][..], &[4, 5]].into_iter().collect();
+            let expected = model.logits(&sequences, &device);
+            model.quantize_int8();
+            let found = model.logits(&sequences, &device);
+            let largest = expected.clone().abs().max().into_scalar::<f32>();
+            let apart = (found - expected).abs().max().into_scalar::<f32>();
+            assert!(apart > 0.0 && apart < 0.1 * largest, "{apart} of {largest}");
         }
     }
 
