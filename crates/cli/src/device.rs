@@ -20,7 +20,7 @@ use crate::{Error, Result};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DeviceName {
-    /// `auto`: the [best](best) that there is.
+    /// `auto`: the [best] that there is.
     Auto,
     /// `flex`: the CPU, pure Rust.
     Flex,

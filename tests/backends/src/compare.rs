@@ -30,8 +30,9 @@ pub fn compare(found: &Values, expected: &Values) -> Difference {
         let scale = expected.iter::<f32>().fold(SMALL, |scale, value| scale.max(value.abs()));
         for (found, expected) in found.iter::<f32>().zip(expected.iter::<f32>()) {
             let relative = (found - expected).abs() / scale;
-            // Negated, so that what is no number is the worst.
-            if !(relative <= worst.relative) && !worst.relative.is_nan() {
+            // What is no number is the worst.
+            let is_worse = relative.is_nan() || relative > worst.relative;
+            if is_worse && !worst.relative.is_nan() {
                 worst = Difference { relative, tensor: name.clone() };
             }
         }

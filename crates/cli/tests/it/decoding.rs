@@ -45,7 +45,7 @@ fn words(end: Option<&str>) -> Tokenizer {
 
 fn run(command: &str, folder: &TempDir, args: &[&str], input: &[u8]) -> Ran {
     let folder = folder.path().to_str().unwrap();
-    ran::run([&[command, "--model", folder][..], args].concat(), input)
+    ran::run(&[&[command, "--model", folder][..], args].concat(), input)
 }
 
 #[track_caller]

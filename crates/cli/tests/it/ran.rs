@@ -24,7 +24,7 @@ pub fn spawn<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Child {
 }
 
 /// Runs the program to its end.
-pub fn run<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>, input: &[u8]) -> Ran {
+pub fn run(args: &[&str], input: &[u8]) -> Ran {
     let mut child = spawn(args);
     let mut stdin = child.stdin.take().unwrap();
     let input = input.to_vec();

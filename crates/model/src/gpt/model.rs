@@ -123,7 +123,9 @@ impl Gpt {
         self.linears_mut().into_iter().for_each(|(_, linear)| linear.pack());
         match &mut self.output {
             Some(output) => output.pack(),
-            None => self.inference_table = Some(InferenceWeight::packed(self.tokens.weight.val().transpose())),
+            None => {
+                self.inference_table = Some(InferenceWeight::packed(self.tokens.weight.val().transpose()))
+            }
         }
     }
 

@@ -61,11 +61,12 @@ struct Bench {
 pub fn run(args: &Args) -> Result<()> {
     let models = chosen(&args.models)?;
     let python = measure::python();
+    let data = args.data.clone().unwrap_or_else(|| step::root().join("../shared/data/multi30k"));
     let bench = Bench {
         ours: Ours::new(program::build(None)?)?,
         theirs: python.as_ref().map(Theirs::new).transpose()?,
         kept: Kept::open(target().join("translate-bench"))?,
-        data: Data(args.data.clone().unwrap_or_else(|| step::root().join("../shared/data/multi30k"))),
+        data: Data(std::path::absolute(data)?),
         again: args.again,
     };
     let sets: &[&str] = if args.quick { &SHORT } else { &[] };
@@ -75,7 +76,8 @@ pub fn run(args: &Args) -> Result<()> {
         }
     }
     let mut text = table::quality(&bench.rows(&models, sets)?);
-    text += "\n\nmulti30k, en→de unless the name says otherwise; test 2016, beam 5. Minutes are those of training's steps.";
+    text += "\n\nmulti30k, en→de unless the name says otherwise; test 2016, beam 5. Minutes are those of \
+             training's steps, beside whatever else the machine did.";
     let rounds = if args.quick { 1 } else { args.rounds };
     let outcomes = bench.times(&models, rounds)?;
     if !outcomes.is_empty() {
@@ -204,10 +206,10 @@ impl Bench {
             let key = self.key(model, "ours", &self.ours.version, sets)?;
             let path = self.kept.scratch(&key).join("hypotheses.txt");
             if self.kept.read::<Trained>(&key)?.is_some() && path.exists() {
-                // The picture's legend has the files' names.
-                let named = self.place(&format!("{}.txt", model.name));
+                // The table and the picture's legend have the files' names.
+                let named = self.place(model.name);
                 fs::copy(&path, &named).with_context(|| format!("cannot write {}", named.display()))?;
-                hypotheses.push(named);
+                hypotheses.push(model.name.to_owned());
             }
         }
         if hypotheses.is_empty() {
@@ -217,7 +219,13 @@ impl Bench {
             true => step::root().join("benches/bleu-by-length.svg"),
             false => self.place("bleu-by-length.svg"),
         };
-        let table = self.ours.by_length(&self.data, "de", &hypotheses, &picture)?;
+        let table = self.ours.by_length(
+            &self.data,
+            "de",
+            &target().join("translate-bench"),
+            &hypotheses,
+            &picture,
+        )?;
         eprintln!("{}", shown(&picture));
         Ok(Some(format!("```text\n{}\n```", table.trim_end())))
     }

@@ -126,15 +126,18 @@ impl Ours {
         line["score"].as_f64().with_context(|| format!("{command:?} printed no score"))
     }
 
-    /// BLEU against the length of sources: a table, and a picture of several systems.
+    /// BLEU against the length of sources: a table, and a picture of several systems, which are called by the names of
+    /// their files in `folder`.
     pub fn by_length(
         &self,
         data: &Data,
         target: &str,
-        hypotheses: &[PathBuf],
+        folder: &Path,
+        hypotheses: &[String],
         picture: &Path,
     ) -> Result<String> {
         let mut command = Command::new(&self.program);
+        command.current_dir(folder);
         command.args(["score", "bleu", "--reference"]).arg(data.test(target));
         command.arg("--by-length").arg(data.test("en")).args(["--lengths", LENGTHS]);
         command.arg("--plot").arg(picture);
