@@ -380,7 +380,7 @@ every = 10
         for (set, expected) in [
             ("train.steps=0", "`train.steps` is 0; expected a whole number of 1 or more"),
             ("train.label_smoothing=1", "`train.label_smoothing` is 1; expected a number from 0 to below 1"),
-            ("model.n_layers=0", "`model.n_layers` is 0; expected 1 or more"),
+            ("model.n_layers=0", "`model.n_layers` is 0; expected at least 1"),
             ("model.dropout=1", "`model.dropout` is 1; expected"),
             ("model.d_model=3", "`model.d_model` is 3; expected an even number"),
             ("model.kind=rnn", "`model.kind` is \"rnn\"; expected"),
@@ -415,7 +415,7 @@ every = 10
         );
         let sets = ["model={kind='convolutional', n_layers=2, d_embedding=8, d_model=16}", "model.kernel=0"];
         let message = load(FILE, &sets).unwrap_err().to_string();
-        assert!(message.contains("`model.kernel` is 0; expected 1 or more"), "{message}");
+        assert!(message.contains("`model.kernel` is 0; expected at least 1"), "{message}");
         let none = of_file("batch_tokens = 4096", "");
         assert!(none.contains("`train.batch_tokens` is absent; expected it or `train.batch_size`"), "{none}");
         let unmeasured = FILE.replace("dev = { files = [\"dev.tsv\"] }", "");
