@@ -41,13 +41,11 @@ enum Precision {
 /// # Errors
 /// As [`device::open`].
 pub fn open(name: Option<DeviceName>) -> cloze::Result<Device> {
-    match (name, device::best()) {
-        (Some(DeviceName::Auto), Some(best)) => {
-            say(format_args!("device: {}, {}", best.name, best.description));
-            best.name.open()
-        }
-        _ => device::open(name),
-    }
+    // Only then: graphics adapters take their time to be listed.
+    let best = if name == Some(DeviceName::Auto) { device::best() } else { None };
+    let Some(best) = best else { return device::open(name) };
+    say(format_args!("device: {}, {}", best.name, best.description));
+    best.name.open()
 }
 
 impl Compute {

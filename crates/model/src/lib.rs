@@ -37,6 +37,7 @@ pub mod recurrent;
 pub mod scores;
 pub mod seq2seq;
 mod sequences;
+mod sizes;
 pub mod tasks;
 pub mod weights;
 mod with_fields;

@@ -3,6 +3,7 @@ use crate::blocks::{
     Activation, Attention, Encoder, EncoderLayerConfig, FeedForwardConfig, LayerNorm,
     MultiHeadAttentionConfig, NormPlacement,
 };
+use crate::sizes::check_sizes;
 use crate::with_fields::with_fields;
 use crate::{ModelError, ParamInit, Result};
 use serde::{Deserialize, Serialize};
@@ -191,7 +192,7 @@ impl BertConfig {
     /// # Errors
     /// [`ModelError::Setting`] with the invalid field.
     pub fn validate(&self) -> Result<()> {
-        let sizes = [
+        check_sizes([
             ("vocab_size", self.vocab_size),
             ("n_layers", self.n_layers),
             ("d_model", self.d_model),
@@ -199,17 +200,12 @@ impl BertConfig {
             ("d_ff", self.d_ff),
             ("max_positions", self.max_positions),
             ("d_embedding", self.embedding_width()),
-        ];
+        ])?;
         let refuse = |key, found: String, expected: String| Err(ModelError::Setting { key, found, expected });
-        if let Some((name, _)) = sizes.iter().find(|(_, size)| *size == 0) {
-            return refuse(name, "0".into(), "at least 1".into());
-        }
-        // Far larger than any model, and small enough not to overflow.
-        let sizes = sizes
-            .into_iter()
-            .chain([("n_token_types", self.n_token_types), ("position_offset", self.position_offset)]);
-        for (name, size) in sizes {
-            let most = if name == "n_layers" { 10_000 } else { i32::MAX as usize };
+        // These may be 0.
+        for (name, size) in [("n_token_types", self.n_token_types), ("position_offset", self.position_offset)]
+        {
+            let most = i32::MAX as usize;
             if size > most {
                 return refuse(name, size.to_string(), format!("at most {most}"));
             }

@@ -4,7 +4,6 @@ mod any;
 mod convolutional;
 mod encoder_decoder;
 mod recurrent;
-mod sizes;
 mod tied;
 mod tokens;
 mod transformer;

@@ -1,7 +1,7 @@
 use super::{ConvolutionalDecoderLayer, ConvolutionalEncoderDecoder};
 use crate::blocks::{Embedding, GatedConvolution, NormedLinear};
-use crate::seq2seq::sizes::check_sizes;
 use crate::seq2seq::{SpecialTokens, TiedEmbeddings};
+use crate::sizes::check_sizes;
 use crate::{ModelError, ParamInit, Result};
 use serde::{Deserialize, Serialize};
 

@@ -1,8 +1,8 @@
 use super::{BridgeKind, RecurrentEncoderDecoder};
 use crate::recurrent::{Cell, Reading, RecurrentConfig};
 use crate::scores::{ScoreConfig, ScoreKind};
-use crate::seq2seq::sizes::check_sizes;
 use crate::seq2seq::{SpecialTokens, TiedEmbeddings};
+use crate::sizes::check_sizes;
 use crate::{ModelError, ParamInit, Result};
 use serde::{Deserialize, Serialize};
 

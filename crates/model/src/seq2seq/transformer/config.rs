@@ -4,8 +4,8 @@ use crate::blocks::{
     MultiHeadAttentionConfig, NormPlacement, RelativeConfig, RotaryConfig, SinusoidOrder,
 };
 use crate::ops::Rotary;
-use crate::seq2seq::sizes::check_sizes;
 use crate::seq2seq::{SpecialTokens, TiedEmbeddings};
+use crate::sizes::check_sizes;
 use crate::{ModelError, ParamInit, Result};
 use serde::{Deserialize, Serialize};
 

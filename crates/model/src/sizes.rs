@@ -6,7 +6,7 @@ use crate::{ModelError, Result};
 ///
 /// # Errors
 /// [`ModelError::Setting`] for the first that is not, by its key.
-pub(super) fn check_sizes(sizes: impl IntoIterator<Item = (&'static str, usize)>) -> Result<()> {
+pub(crate) fn check_sizes(sizes: impl IntoIterator<Item = (&'static str, usize)>) -> Result<()> {
     for (key, size) in sizes {
         // Far larger than any model.
         let most =
