@@ -1,5 +1,6 @@
 //! `cargo xtask backends`: every model on every device, held against flex.
 
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -9,15 +10,15 @@ use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
 use crate::bench::report;
-use crate::step;
+use crate::{program, step};
 
 /// The largest difference of rounding, of a tensor's largest number: that of the cases' own test.
 const TOLERANCE: f64 = 1e-4;
 
 /// Compute every model on devices and hold outputs, losses, gradients and an update against flex.
 ///
-/// Each backend is built in, in a target folder of its own, so that no other build changes. Software devices do for
-/// graphics: Mesa's lavapipe for `wgpu`, libtorch's CPU for `tch`.
+/// Each backend is built in by itself. Software devices do for graphics: Mesa's lavapipe for `wgpu`, libtorch's CPU for
+/// `tch`, once `cargo xtask tch setup` has found it.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -30,6 +31,13 @@ pub struct Args {
     /// Only cases with this in their names.
     #[arg(long, default_value = "")]
     only: String,
+}
+
+impl Args {
+    /// All cases on one device.
+    pub fn of(device: &str) -> Self {
+        Self { devices: vec![device.to_owned()], only: String::new() }
+    }
 }
 
 /// A case on a device, as the package `cloze-backends` prints it.
@@ -79,7 +87,7 @@ pub fn run(args: &Args) -> Result<()> {
     for device in &devices {
         let feature = device.split(':').next().unwrap_or_default();
         let program = build(feature)?;
-        lines.extend(computed(&program, device, &args.only)?);
+        lines.extend(computed(&program, device, &args.only, program::environment(feature)?)?);
     }
     let Some(first) = lines.first() else { bail!("no case has {:?} in its name", args.only) };
     let cases = lines.iter().filter(|line| line.device == first.device).map(|line| &line.case);
@@ -108,16 +116,25 @@ fn build(feature: &str) -> Result<PathBuf> {
     let mut build = step::cargo("build");
     build.args(["--release", "--package", "cloze-backends"]);
     if feature != "flex" {
-        build.args(["--features", &format!("cloze-backends/{feature}")]);
-        build.arg("--target-dir").arg(crate::bench::kept::target().join(format!("backend-{feature}")));
+        build.args(["--features", &format!("cloze-backends/{feature}")]).envs(program::environment(feature)?);
     }
     step::executable(&format!("build the cases for {feature}"), &mut build, "cloze-backends")
 }
 
 /// What a device computes, with a line on standard error for each case as it comes.
-fn computed(program: &Path, device: &str, only: &str) -> Result<Vec<Line>> {
+fn computed(
+    program: &Path,
+    device: &str,
+    only: &str,
+    environment: Vec<(&'static str, OsString)>,
+) -> Result<Vec<Line>> {
     let mut command = Command::new(program);
-    command.arg(device).args(["--only", only]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .envs(environment)
+        .arg(device)
+        .args(["--only", only])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     let mut child = command.spawn().with_context(|| format!("cannot run {}", program.display()))?;
     // Panics tell their places on it, and a graphics loader whatever it likes: kept for a program that dies.
     let mut errors = child.stderr.take().context("no standard error")?;

@@ -2,12 +2,13 @@
 
 use anyhow::Result;
 
-use crate::{package, step, test};
+use crate::{backends, package, step, test};
 
 /// Format, lints, documentation, packages, licences and sources of dependencies, advisories, tests.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Add the slow, full-size tests, and an hour of `cargo xtask campaign`.
+    /// Add the slow, full-size tests, every model on a graphics adapter (software will do), and an hour of
+    /// `cargo xtask campaign`.
     #[arg(long)]
     full: bool,
     /// Leave the tests out.
@@ -38,6 +39,9 @@ pub fn run(args: &Args) -> Result<()> {
         return Ok(());
     }
     test::run(&test::Args { full: args.full, args: Vec::new() })?;
+    if args.full {
+        backends::run(&backends::Args::of("wgpu"))?;
+    }
     #[cfg(unix)]
     if args.full {
         crate::campaign::run(&crate::campaign::Args::lasting(60.0))?;

@@ -14,6 +14,7 @@ mod outside;
 mod package;
 mod program;
 mod step;
+mod tch;
 mod test;
 mod train;
 
@@ -42,6 +43,7 @@ enum Task {
     Fixtures(fixtures::Args),
     Outside(outside::Args),
     Package(package::Args),
+    Tch(tch::Args),
 }
 
 fn main() -> ExitCode {
@@ -62,6 +64,7 @@ fn main() -> ExitCode {
         Task::Fixtures(args) => fixtures::run(&args),
         Task::Outside(args) => outside::run(&args),
         Task::Package(args) => package::run(&args),
+        Task::Tch(args) => tch::run(&args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

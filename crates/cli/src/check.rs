@@ -27,25 +27,31 @@ pub struct Check {
     outcome: Result<Option<f32>>,
 }
 
-/// Computes a small model's logits, loss and gradients on a device, updates it, and compares all of it with flex.
-pub fn check(name: DeviceName) -> Check {
-    let began = Instant::now();
-    let compute = |name: DeviceName| -> Result<NamedTensors> {
-        let device = name.open()?;
-        // A backend that lacks an operation, or whose device is lost, panics.
-        panic::catch_unwind(AssertUnwindSafe(|| trained(&device))).map_err(|panic| {
-            let said = panic.downcast_ref::<String>().map(String::as_str);
-            anyhow!("{}", said.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("it panicked"))
-        })
+/// Computes a small model's logits, loss and gradients on each device, updates it, and compares all of it with flex.
+pub fn check(names: &[DeviceName]) -> Vec<Check> {
+    let flex = if cfg!(feature = "flex") { Some(computed(DeviceName::Flex)) } else { None };
+    let one = |name: &DeviceName| {
+        let began = Instant::now();
+        let found = computed(*name);
+        let seconds = began.elapsed().as_secs_f64();
+        let outcome = found.and_then(|found| match &flex {
+            Some(Ok(expected)) => Ok(Some(difference(&found, expected))),
+            Some(Err(error)) => Err(anyhow!("flex: {error}")),
+            None => Ok(None),
+        });
+        Check { seconds, outcome }
     };
-    let found = compute(name);
-    let seconds = began.elapsed().as_secs_f64();
-    let outcome = found.and_then(|found| match compute(DeviceName::Flex) {
-        Ok(expected) => Ok(Some(difference(&found, &expected))),
-        Err(_) if cfg!(not(feature = "flex")) => Ok(None),
-        Err(error) => Err(error),
-    });
-    Check { seconds, outcome }
+    names.iter().map(one).collect()
+}
+
+/// What a device computes.
+fn computed(name: DeviceName) -> Result<NamedTensors> {
+    let device = name.open()?;
+    // A backend that lacks an operation, or whose device is lost, panics.
+    panic::catch_unwind(AssertUnwindSafe(|| trained(&device))).map_err(|panic| {
+        let said = panic.downcast_ref::<String>().map(String::as_str);
+        anyhow!("{}", said.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("it panicked"))
+    })
 }
 
 impl Check {
@@ -121,7 +127,7 @@ mod tests {
     #[cfg(feature = "flex")]
     #[test]
     fn cpus_pass_and_a_wrong_number_does_not() {
-        let check = check(DeviceName::Flex);
+        let check = &check(&[DeviceName::Flex])[0];
         assert!(check.passes() && check.json()["difference"] == 0.0, "{check}");
         assert!(check.to_string().starts_with("computes right: 0.0e0 from flex"), "{check}");
         let device = DeviceName::Flex.open().unwrap();
@@ -135,14 +141,14 @@ mod tests {
     #[cfg(feature = "ndarray")]
     #[test]
     fn ndarray_passes() {
-        let check = check(DeviceName::NdArray);
+        let check = &check(&[DeviceName::NdArray])[0];
         assert!(check.passes() && check.json()["difference"] != 0.0, "{check}");
     }
 
     #[cfg(not(feature = "wgpu"))]
     #[test]
     fn a_device_that_is_not_there_fails() {
-        let check = check(DeviceName::Wgpu(None));
+        let check = &check(&[DeviceName::Wgpu(None)])[0];
         assert!(
             !check.passes() && check.to_string().starts_with("FAILED: device `wgpu` is not in this build"),
             "{check}"

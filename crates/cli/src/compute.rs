@@ -8,7 +8,7 @@ use clap::ValueEnum;
 use cloze_model::ops::{self, is_fused, with_precision};
 
 use crate::device::{self, DeviceName};
-use crate::failure::WrongUsage;
+use crate::failure::{self, WrongUsage};
 use crate::output::say;
 
 /// Help for `--device`.
@@ -43,9 +43,27 @@ enum Precision {
 pub fn open(name: Option<DeviceName>) -> cloze::Result<Device> {
     // Only then: graphics adapters take their time to be listed.
     let best = if name == Some(DeviceName::Auto) { device::best() } else { None };
-    let Some(best) = best else { return device::open(name) };
-    say(format_args!("device: {}, {}", best.name, best.description));
-    best.name.open()
+    if let Some(best) = &best {
+        say(format_args!("device: {}, {}", best.name, best.description));
+    }
+    let name = best.map(|best| best.name).or(name);
+    if let Some(name) = name
+        .or_else(device::default_name)
+        .filter(|name| !matches!(name, DeviceName::Flex | DeviceName::NdArray))
+    {
+        failure::computes_on(name);
+    }
+    device::open(name)
+}
+
+/// What a device multiplies in.
+pub fn precisions(device: &Device) -> Vec<&'static str> {
+    let has = [("FP32", true), ("bf16", has_bf16(device)), ("8-bit", is_fused(device))];
+    has.into_iter().filter(|(_, has)| *has).map(|(name, _)| name).collect()
+}
+
+fn has_bf16(device: &Device) -> bool {
+    is_fused(device) || device.supports_dtype(DType::BF16)
 }
 
 impl Compute {
@@ -55,8 +73,7 @@ impl Compute {
     /// As [`device::open`]; [`WrongUsage`] for a device without the precision.
     pub fn open(&self) -> Result<Device> {
         let device = open(self.device)?;
-        let has_bf16 = || is_fused(&device) || device.supports_dtype(DType::BF16);
-        if self.precision == Precision::Bf16 && !has_bf16() {
+        if self.precision == Precision::Bf16 && !has_bf16(&device) {
             let device = match self.device {
                 Some(name) => format!("device `{name}`"),
                 None => "the default device".to_owned(),

@@ -128,20 +128,35 @@ impl DeviceName {
             #[allow(unreachable_patterns, reason = "reached only where a feature is off")]
             _ => return Err(Error::NotBuiltIn { device: self, feature: self.backend() }),
         };
-        device.ok_or(Error::NoSuchDevice { device: self })
+        device.ok_or(Error::NoSuchDevice { device: self, needs: self.needs() })
+    }
+
+    /// What a machine without such a device lacks.
+    fn needs(self) -> &'static str {
+        match self {
+            Self::Wgpu(_) => {
+                "a graphics adapter with its driver, or software in place of one, such as Mesa's lavapipe (on \
+                 Debian the package mesa-vulkan-drivers)"
+            }
+            Self::Cuda(_) => "an NVIDIA GPU with its driver",
+            Self::Tch(Some(_)) => "an NVIDIA GPU with its driver, and a libtorch with CUDA",
+            _ => "its backend",
+        }
     }
 }
 
-/// The device named, else that of the first backend in this build.
+/// The device of this build's first backend; none if it has no backend at all.
+pub fn default_name() -> Option<DeviceName> {
+    let (feature, ..) = BACKENDS.iter().find(|(_, built_in, _)| *built_in)?;
+    feature.parse().ok()
+}
+
+/// The device named, else the [default](default_name).
 ///
 /// # Errors
 /// As [`DeviceName::open`]; [`Error::NoDevice`] when the build has no backend at all.
 pub fn open(name: impl Into<Option<DeviceName>>) -> Result<Device> {
-    let first = || BACKENDS.iter().find(|(_, built_in, _)| *built_in);
-    match name.into().or_else(|| first().and_then(|(feature, ..)| feature.parse().ok())) {
-        Some(name) => name.open(),
-        None => Err(Error::NoDevice),
-    }
+    name.into().or_else(default_name).ok_or(Error::NoDevice)?.open()
 }
 
 /// The devices that this build and this machine offer, in the order of preference.
@@ -190,13 +205,18 @@ pub fn best() -> Option<Available> {
 }
 
 impl Available {
-    fn preference(&self) -> u32 {
+    /// Whether it is software that only behaves like a GPU: of use for tests.
+    pub fn is_software(&self) -> bool {
         const SOFTWARE: [&str; 4] = ["llvmpipe", "lavapipe", "swiftshader", "microsoft basic render"];
         let name = self.description.to_lowercase();
+        matches!(self.name, DeviceName::Wgpu(_)) && SOFTWARE.iter().any(|software| name.contains(software))
+    }
+
+    fn preference(&self) -> u32 {
         match self.name {
             DeviceName::Cuda(_) => 5,
             DeviceName::Tch(Some(_)) => 4,
-            DeviceName::Wgpu(_) if SOFTWARE.iter().any(|software| name.contains(software)) => 0,
+            DeviceName::Wgpu(_) if self.is_software() => 0,
             DeviceName::Wgpu(_) => 3,
             DeviceName::Flex => 2,
             _ => 1,

@@ -25,10 +25,12 @@ pub enum Error {
     },
 
     /// A device that the machine lacks.
-    #[error("this machine has no device `{device}`; `cloze devices` lists those it has")]
+    #[error("this machine has no device `{device}`, which needs {needs}; `cloze devices` lists those it has")]
     NoSuchDevice {
         /// The device.
         device: DeviceName,
+        /// What it needs.
+        needs: &'static str,
     },
 
     /// A build without any backend.

@@ -1,9 +1,13 @@
 //! How a failure is told and what exit status it gets.
 
 use std::fmt;
+use std::panic::{self, AssertUnwindSafe};
 use std::process::ExitCode;
+use std::sync::OnceLock;
 
+use anyhow::anyhow;
 use clap::error::ErrorKind;
+use cloze::device::DeviceName;
 use cloze_trainer::TrainerError;
 
 use crate::output::say;
@@ -47,14 +51,54 @@ impl fmt::Display for ClosedPipe {
 
 impl std::error::Error for ClosedPipe {}
 
-/// Keeps standard error free of the message of a panic that a library catches and returns an error for.
+/// The device that computes, where its backend tells by panics what it cannot do: that it is lost, or has too little
+/// memory.
+static DEVICE: OnceLock<DeviceName> = OnceLock::new();
+
+/// The first panic since there is a device of that kind. Those that follow say that the first one was.
+static FIRST_PANIC: OnceLock<String> = OnceLock::new();
+
+/// Takes panics for failures of this device from now on.
+pub fn computes_on(device: DeviceName) {
+    DEVICE.set(device).ok();
+}
+
+/// Keeps standard error free of the message of a panic that becomes an error: a library catches it, or it is the
+/// failure of a device. `RUST_BACKTRACE` shows the latter nevertheless.
 pub fn hide_panics_that_become_errors() {
-    let default = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |panic| {
-        if !cloze_data::panic_becomes_error() {
-            default(panic);
+    let default = panic::take_hook();
+    panic::set_hook(Box::new(move |panic| {
+        if cloze_data::panic_becomes_error() {
+            return;
         }
+        if DEVICE.get().is_some() {
+            let said = panic.payload_as_str().unwrap_or("it said no more");
+            FIRST_PANIC.set(said.to_owned()).ok();
+            if std::env::var_os("RUST_BACKTRACE").is_none() {
+                return;
+            }
+        }
+        default(panic);
     }));
+}
+
+/// The result of `work`; a panic within it is an error that names the device, where one computes that fails in this way.
+pub fn of_device<T>(work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
+    let result = panic::catch_unwind(AssertUnwindSafe(work));
+    let Some(device) = DEVICE.get() else {
+        return result.unwrap_or_else(|panic| panic::resume_unwind(panic));
+    };
+    let first = || FIRST_PANIC.get().map_or("it said no more", String::as_str);
+    let Ok(result) = result else {
+        return Err(anyhow!(
+            "device `{device}` failed: {}; a smaller --batch needs less memory, and another --device may do",
+            first()
+        ));
+    };
+    result.map_err(|error| match error.downcast_ref() {
+        Some(TrainerError::DeviceFailed { .. }) => error.context(format!("device `{device}`")),
+        _ => error,
+    })
 }
 
 /// Prints the `error:` line of `error` and returns the exit status it stands for.
@@ -123,7 +167,7 @@ fn one_line(error: &anyhow::Error) -> String {
 
 #[cfg(test)]
 mod tests {
-    use anyhow::{Context, anyhow};
+    use anyhow::Context;
     use cloze_data::DataError;
     use cloze_evaluation::EvaluationError;
     use cloze_model::ModelError;

@@ -11,6 +11,8 @@ mod chunks;
 mod commands;
 mod compute;
 mod failure;
+#[cfg(feature = "wgpu")]
+mod graphics;
 #[cfg(feature = "hub")]
 mod hub;
 mod lines;
@@ -65,13 +67,15 @@ fn join_pool() -> anyhow::Result<()> {
 
 fn main() -> ExitCode {
     cloze_allocator::keep_freed();
+    #[cfg(feature = "wgpu")]
+    graphics::look_for_no_desktop();
     stop::ignore_file_size_signal();
     failure::hide_panics_that_become_errors();
     let cli = match commands::Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return failure::report_usage(&error),
     };
-    match join_pool().and_then(|()| commands::run(cli.command)) {
+    match join_pool().and_then(|()| failure::of_device(|| commands::run(cli.command))) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => failure::report(&error),
     }

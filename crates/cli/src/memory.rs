@@ -1,7 +1,12 @@
 //! How much memory a device has.
 
+#[cfg(any(feature = "wgpu", feature = "cuda"))]
+use std::path::Path;
+#[cfg(any(feature = "wgpu", feature = "cuda"))]
+use std::process::{Command, Stdio};
+
 use burn::tensor::Device;
-use cloze::device::DeviceName;
+use cloze::device::{Available, DeviceName};
 use sysinfo::{ProcessRefreshKind, ProcessesToUpdate, System};
 
 /// How many bytes of memory a device has, swapped ones among them, as far as the machine and this process's control
@@ -22,6 +27,46 @@ pub fn of(device: &Device) -> Option<u64> {
     (memory > 0).then(|| memory.saturating_add(system.total_swap()))
 }
 
+/// How many bytes of memory an available device has: the machine's, or those of its card as far as drivers tell.
+pub fn of_available(available: &Available, device: &Device) -> Option<u64> {
+    match available.is_software() {
+        true => of(&DeviceName::Flex.open().ok()?),
+        false => of(device).or_else(|| of_card(device)),
+    }
+}
+
+/// What the driver says of a card's own memory: AMD's in a file, NVIDIA's by its program.
+#[cfg(any(feature = "wgpu", feature = "cuda"))]
+fn of_card(device: &Device) -> Option<u64> {
+    let address = device.identity()?.physical?.pci_address?.to_string();
+    let file = Path::new("/sys/bus/pci/devices").join(&address).join("mem_info_vram_total");
+    if let Ok(text) = std::fs::read_to_string(file) {
+        return text.trim().parse().ok();
+    }
+    let mut asked = Command::new("nvidia-smi");
+    asked
+        .args(["--query-gpu=pci.bus_id,memory.total", "--format=csv,noheader,nounits"])
+        .stderr(Stdio::null());
+    let said = asked.stdin(Stdio::null()).output().ok()?;
+    of_nvidia_card(&String::from_utf8_lossy(&said.stdout), &address)
+}
+
+#[cfg(not(any(feature = "wgpu", feature = "cuda")))]
+fn of_card(_: &Device) -> Option<u64> {
+    None
+}
+
+/// From lines such as `00000000:65:00.0, 81559`, in MiB. Domains have four digits or eight.
+#[cfg(any(feature = "wgpu", feature = "cuda", test))]
+fn of_nvidia_card(lines: &str, address: &str) -> Option<u64> {
+    let mebibytes = lines.lines().find_map(|line| {
+        let (found, mebibytes) = line.split_once(',')?;
+        let found = found.trim().to_lowercase();
+        found.ends_with(address).then(|| mebibytes.trim().parse::<u64>().ok())?
+    });
+    Some(mebibytes? << 20)
+}
+
 /// Whether the device computes in the machine's main memory.
 fn uses_main_memory(device: &Device) -> bool {
     let is_open = |name: DeviceName| name.open().is_ok_and(|found| found == device.clone().inner());
@@ -38,5 +83,13 @@ mod tests {
         let memory = of(&Device::flex()).unwrap();
         assert!((1 << 26..1 << 50).contains(&memory), "{memory}");
         assert_eq!(of(&Device::flex().autodiff()), Some(memory));
+    }
+
+    #[test]
+    fn a_card_is_found_by_its_address() {
+        let said = "00000000:04:00.0, 24576\n00000000:65:00.0, 81559\n00000000:B1:00.0, [N/A]\n";
+        assert_eq!(of_nvidia_card(said, "0000:65:00.0"), Some(81559 << 20));
+        assert_eq!(of_nvidia_card(said, "0000:b1:00.0"), None);
+        assert_eq!(of_nvidia_card("No devices were found\n", "0000:65:00.0"), None);
     }
 }

@@ -1,5 +1,6 @@
 //! The crate's errors: each one line that says where, what was found, what was expected.
 
+use crate::engine::Kept;
 use cloze_data::DataError;
 use cloze_evaluation::EvaluationError;
 use cloze_model::ModelError;
@@ -256,6 +257,17 @@ pub enum TrainerError {
         example: u64,
         /// The newest checkpoint.
         checkpoint: Option<PathBuf>,
+    },
+
+    /// A device that failed in the middle of a run.
+    #[error("step {step}: the device failed: {reason}; {kept}")]
+    DeviceFailed {
+        /// The step that was not made.
+        step: u64,
+        /// What the backend said.
+        reason: String,
+        /// What is left of the run.
+        kept: Kept,
     },
 
     /// The corpus, its preparation or its batches.

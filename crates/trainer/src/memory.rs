@@ -245,7 +245,7 @@ fn sum(numbers: impl IntoIterator<Item = u64>) -> u64 {
 }
 
 /// Bytes for people, in powers of ten: `512 kB`, `1.85 GB`.
-fn bytes(n: u64) -> String {
+pub fn bytes(n: u64) -> String {
     const UNITS: [&str; 7] = ["bytes", "kB", "MB", "GB", "TB", "PB", "EB"];
     let mut value = n as f64;
     let mut unit = 0;

@@ -1,6 +1,7 @@
 //! `cargo xtask bench`: what is measured, beside its peers.
 
 mod attention;
+mod backends;
 mod finetune;
 mod generate;
 mod infer;
@@ -58,6 +59,8 @@ enum What {
     Scaling(scaling::Args),
     /// Pretraining steps with recomputed layers and with kept ones: time and memory.
     Recompute(recompute::Args),
+    /// Training and inference on every backend beside flex, and what a backend costs to build.
+    Backends(backends::Args),
     /// Tokenizers beside the `tokenizers` crate and package: `--megabytes N` of text, `--rounds N`.
     Tokenizer(Rest),
     /// The whole program, from file to file, beside the library and the `tokenizers` package.
@@ -87,6 +90,7 @@ pub fn run(args: &Args) -> Result<()> {
         Some(What::Attention(args)) => attention::run(args),
         Some(What::Scaling(args)) => scaling::run(args),
         Some(What::Recompute(args)) => recompute::run(args),
+        Some(What::Backends(args)) => backends::run(args),
         Some(What::Whole(args)) => whole::run(args),
         Some(What::Tokenizer(rest)) => {
             let mut bench = step::cargo("bench");

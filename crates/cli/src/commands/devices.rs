@@ -2,18 +2,22 @@
 
 use anyhow::{Result, bail};
 use cloze_model::ops::{Kernels, kernels};
+use cloze_trainer::memory::bytes;
 use comfy_table::{Table, presets};
 use serde_json::json;
 
 use crate::check::{Check, check};
+use crate::compute;
 use crate::device::{self, Available, DeviceName};
+use crate::memory;
 use crate::output::{Output, say};
 
 /// List the devices that this build and this machine offer, the default first.
 ///
-/// A line each: the name that --device takes, and what it is. Of flex, also by which of the processor's
-/// instructions it multiplies matrices in each format. The backends that this build leaves out are named on
-/// standard error, with how to add them. With --check a small model is trained for a step on each.
+/// Of each: the name that --device takes, what it is, its memory as far as the machine tells, and the precisions that it
+/// multiplies in. Of flex, also by which of the processor's instructions it multiplies matrices in each format. The
+/// backends that this build leaves out are named on standard error, with how to add them. With --check a small model is
+/// trained for a step on each.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -30,12 +34,12 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Result<()> {
-    let (devices, missing) = (device::available(), device::missing_features());
-    let checked: Option<Vec<Check>> =
-        args.check.then(|| devices.iter().map(|device| check(device.name)).collect());
-    let checks = checked.as_deref().unwrap_or_default();
+    let (available, missing) = (device::available(), device::missing_features());
+    let names: Vec<DeviceName> = available.iter().map(|device| device.name).collect();
+    let checks = if args.check { check(&names) } else { Vec::new() };
+    let devices: Vec<Row> = available.into_iter().map(Row::new).collect();
     let mut output = Output::new();
-    output.line(if args.json { json(&devices, checks, &missing) } else { table(&devices, checks) })?;
+    output.line(if args.json { json(&devices, &checks, &missing) } else { table(&devices, &checks) })?;
     output.flush()?;
     if let Some(first) = missing.first() {
         say(format_args!(
@@ -43,11 +47,11 @@ pub fn run(args: &Args) -> Result<()> {
             missing.join(", ")
         ));
     }
-    let wrong: Vec<String> = devices
+    let wrong: Vec<String> = names
         .iter()
-        .zip(checks)
+        .zip(&checks)
         .filter(|(_, check)| !check.passes())
-        .map(|(device, _)| device.name.to_string())
+        .map(|(name, _)| name.to_string())
         .collect();
     match wrong.is_empty() {
         true => Ok(()),
@@ -55,22 +59,51 @@ pub fn run(args: &Args) -> Result<()> {
     }
 }
 
-/// What multiplies matrices on a device, where that is ours to choose.
-fn kernels_of(device: &Available) -> Option<&'static Kernels> {
-    (device.name == DeviceName::Flex).then(kernels)
+/// What is told of a device.
+struct Row {
+    name: DeviceName,
+    description: String,
+    /// In bytes, where it is known.
+    memory: Option<u64>,
+    /// That it multiplies in; none of a device that does not open.
+    precisions: Vec<&'static str>,
+}
+
+impl Row {
+    fn new(available: Available) -> Self {
+        let device = available.name.open().ok();
+        let memory = device.as_ref().and_then(|device| memory::of_available(&available, device));
+        let precisions = device.as_ref().map_or_else(Vec::new, compute::precisions);
+        Self { name: available.name, description: available.description, memory, precisions }
+    }
+
+    /// What multiplies matrices on it, where that is ours to choose.
+    fn kernels(&self) -> Option<&'static Kernels> {
+        (self.name == DeviceName::Flex).then(kernels)
+    }
+
+    /// Memory and precisions.
+    fn abilities(&self) -> String {
+        let memory = self.memory.map_or_else(|| "memory unknown".to_owned(), bytes);
+        match self.precisions.is_empty() {
+            true => "cannot be opened".to_owned(),
+            false => format!("{memory}; {}", self.precisions.join(", ")),
+        }
+    }
 }
 
 /// A line for each device, and for each format of the kernels below it.
-fn table(devices: &[Available], checks: &[Check]) -> String {
+fn table(devices: &[Row], checks: &[Check]) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     for (place, device) in devices.iter().enumerate() {
         let default = if place == 0 { " (default)" } else { "" };
         table.add_row([device.name.to_string(), format!("{}{default}", device.description)]);
+        table.add_row([String::new(), device.abilities()]);
         if let Some(check) = checks.get(place) {
             table.add_row([String::new(), check.to_string()]);
         }
-        let Some(Kernels { fp32, bf16, int8, refused, .. }) = kernels_of(device) else {
+        let Some(Kernels { fp32, bf16, int8, refused, .. }) = device.kernels() else {
             continue;
         };
         for (format, kernel) in [("FP32", fp32), ("bf16", bf16), ("8-bit", int8)] {
@@ -84,17 +117,20 @@ fn table(devices: &[Available], checks: &[Check]) -> String {
     table.trim_fmt()
 }
 
-/// `{"devices": [{"name": ..., "description": ..., "default": ..., "kernels": {"fp32": ..., "bf16": ..., "int8": ...,
-/// "refused": [...]}, "check": {"passed": ..., "difference": ..., "seconds": ..., "error": ...}}], "missing": [...]}`,
-/// without `kernels` where the backend chooses them.
-fn json(devices: &[Available], checks: &[Check], missing: &[&str]) -> String {
+/// `{"devices": [{"name": ..., "description": ..., "default": ..., "memory": ..., "precisions": [...], "kernels": {"fp32":
+/// ..., "bf16": ..., "int8": ..., "refused": [...]}, "check": {"passed": ..., "difference": ..., "seconds": ..., "error":
+/// ...}}], "missing": [...]}`, without `kernels` where the backend chooses them; `memory` is in bytes, null where it is
+/// unknown.
+fn json(devices: &[Row], checks: &[Check], missing: &[&str]) -> String {
     let devices = devices.iter().enumerate().map(|(place, device)| {
         let mut entry = json!({
             "name": device.name.to_string(),
             "description": device.description,
             "default": place == 0,
+            "memory": device.memory,
+            "precisions": device.precisions,
         });
-        if let Some(Kernels { fp32, bf16, int8, refused, .. }) = kernels_of(device) {
+        if let Some(Kernels { fp32, bf16, int8, refused, .. }) = device.kernels() {
             entry["kernels"] = json!({ "fp32": fp32, "bf16": bf16, "int8": int8, "refused": refused });
         }
         if let Some(check) = checks.get(place) {
@@ -109,9 +145,15 @@ fn json(devices: &[Available], checks: &[Check], missing: &[&str]) -> String {
 mod tests {
     use super::*;
 
-    fn devices() -> Vec<Available> {
-        let device = |name, description: &str| Available { name, description: description.to_owned() };
-        vec![device(DeviceName::Flex, "CPU"), device(DeviceName::Cuda(1), "a GPU")]
+    fn devices() -> Vec<Row> {
+        let device = |name, description: &str, memory, precisions| Row {
+            name,
+            description: description.to_owned(),
+            memory,
+            precisions,
+        };
+        let flex = device(DeviceName::Flex, "CPU", Some(25_300_000_000), vec!["FP32", "bf16", "8-bit"]);
+        vec![flex, device(DeviceName::Cuda(1), "a GPU", None, vec!["FP32"])]
     }
 
     #[test]
@@ -120,9 +162,12 @@ mod tests {
         let table = table(&devices(), &[]);
         let lines: Vec<&str> = table.lines().map(str::trim).collect();
         assert!(lines[0].starts_with("flex") && lines[0].ends_with("CPU (default)"), "{table}");
+        assert_eq!(lines[1], "25.3 GB; FP32, bf16, 8-bit");
         let expected = [("FP32", fp32), ("bf16", bf16), ("8-bit", int8)];
-        assert_eq!(lines[1..4], expected.map(|(format, kernel)| format!("{format} products: {kernel}")));
-        assert!(lines.last().unwrap().starts_with("cuda:1") && table.ends_with("a GPU"), "{table}");
+        assert_eq!(lines[2..5], expected.map(|(format, kernel)| format!("{format} products: {kernel}")));
+        let last = lines.len() - 2;
+        assert!(lines[last].starts_with("cuda:1") && lines[last].ends_with("a GPU"), "{table}");
+        assert_eq!(lines[last + 1], "memory unknown; FP32");
     }
 
     #[test]
@@ -130,8 +175,21 @@ mod tests {
         let value: serde_json::Value = serde_json::from_str(&json(&devices(), &[], &["wgpu"])).unwrap();
         assert_eq!(value["devices"][0]["kernels"]["bf16"], kernels().bf16);
         assert_eq!(value["devices"][0]["default"], true);
-        let other = json!({ "name": "cuda:1", "description": "a GPU", "default": false });
+        let other = json!({
+            "name": "cuda:1", "description": "a GPU", "default": false, "memory": null, "precisions": ["FP32"],
+        });
         assert_eq!(value["devices"][1], other);
         assert_eq!(value["missing"], json!(["wgpu"]));
+    }
+
+    #[cfg(feature = "flex")]
+    #[test]
+    fn the_cpu_tells_its_memory_and_precisions() {
+        let row = Row::new(Available { name: DeviceName::Flex, description: "CPU".into() });
+        assert!(
+            row.memory > Some(1 << 26) && row.precisions == ["FP32", "bf16", "8-bit"],
+            "{}",
+            row.abilities()
+        );
     }
 }

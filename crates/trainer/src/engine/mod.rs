@@ -10,6 +10,7 @@
 
 mod average;
 pub mod checkpoint;
+mod failure;
 pub mod folder_config;
 pub mod gradients;
 mod kernels;
@@ -27,6 +28,7 @@ pub mod step;
 mod training;
 
 pub use average::Averaging;
+pub use failure::Kept;
 pub use folder_config::{Difference, FolderConfig};
 pub use objective::Objective;
 pub use recipe::{

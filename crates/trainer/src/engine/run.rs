@@ -1,14 +1,15 @@
 //! A run: the steps of a recipe, with metrics, evaluations, checkpoints and the exported model.
 
 use super::checkpoint::Best;
+use super::failure::{Kept, guarded};
 use super::recipe::{Advance, Exported, Position, Recipe, SplitFigures, StepBatches};
 use super::run_folder::{RunFolder, forget, write_folder_atomic};
 use super::settings::{Export, RunSettings};
 use super::step::{StepConfig, StepReport};
 use super::training::{Start, Training};
-use crate::Result;
 use crate::metrics::progress::{Meter, Pass, RunProgress, Status};
 use crate::metrics::{EvaluationRecord, METRICS_FILE, Record, Timing, TrainRecord, curve, jsonl};
+use crate::{Result, TrainerError};
 use burn::tensor::Device;
 use cloze_evaluation::atomic_file::write_atomic;
 use cloze_evaluation::figures::{Better, Figures};
@@ -102,7 +103,8 @@ impl Outcome {
 ///
 /// # Errors
 /// A folder that holds something else; a checkpoint of other settings or other data; a loss that is not finite, where
-/// the settings say to stop on one; a file that cannot be written; the recipe's own.
+/// the settings say to stop on one; a file that cannot be written; a device that fails, after a checkpoint where its
+/// memory can still be read; the recipe's own.
 pub fn train<R: Recipe>(
     recipe: &R,
     model: R::Model,
@@ -138,10 +140,19 @@ pub fn train_in<R: Recipe>(
     };
     let training = Training::begin(start, model, |checkpoint| recipe.data_changed(checkpoint), progress)?;
     let mut run = Run { recipe, settings, folder, training };
-    let all_made = run.steps(options.stop, progress);
+    let all_made = run.steps(options.stop, progress).map_err(|error| run.after_failure(error));
     progress.finish();
     match all_made? {
-        true => run.finish(progress),
+        true => {
+            let last = run.training.state.step;
+            guarded(last, move || run.finish(progress)).map_err(|error| match error {
+                // The last step has a checkpoint.
+                TrainerError::DeviceFailed { step, reason, .. } => {
+                    TrainerError::DeviceFailed { step, reason, kept: Kept::All { step: last } }
+                }
+                error => error,
+            })
+        }
         false => Ok(Outcome::Stopped { step: run.training.state.step }),
     }
 }
@@ -159,7 +170,13 @@ impl<R: Recipe> Run<'_, R> {
     fn steps(&mut self, stop: &AtomicBool, progress: &mut dyn RunProgress) -> Result<bool> {
         let Self { settings, .. } = *self;
         let steps = settings.steps;
-        if self.training.state.step == 0 && settings.evaluate_untrained {
+        let first = self.training.state.step;
+        let unmeasured = match first {
+            0 => settings.evaluate_untrained,
+            // A device failed in it, after the step.
+            _ => settings.is_evaluated_after(first) && self.measured(first)?.is_none(),
+        };
+        if unmeasured {
             self.evaluate(progress)?;
         }
         let position = Position { step: self.training.state.step, cursor: self.training.state.cursor };
@@ -268,9 +285,28 @@ impl<R: Recipe> Run<'_, R> {
         }))
     }
 
+    /// Saves what can be saved where the error is that of a device, which then says what is kept.
+    fn after_failure(&mut self, error: TrainerError) -> TrainerError {
+        let TrainerError::DeviceFailed { step, reason, .. } = error else { return error };
+        let made = self.training.state.step;
+        let newest = self.training.newest_checkpoint().ok().flatten();
+        let has_all = newest == Some(made) || made > 0 && guarded(step, || self.checkpoint()).is_ok();
+        let kept = match newest {
+            _ if has_all => Kept::All { step: made },
+            Some(step) => Kept::Checkpoint { step },
+            None => Kept::Nothing,
+        };
+        TrainerError::DeviceFailed { step, reason, kept }
+    }
+
+    /// [Measures](Self::measure) the model. A device that fails in it leaves the model as it is.
+    fn evaluate(&mut self, progress: &mut dyn RunProgress) -> Result<bool> {
+        guarded(self.training.state.step, || self.measure(progress))
+    }
+
     /// Measures the model, where there is data to measure it on. Returns whether it is better than all before; it is
     /// saved then, if the best one is the result.
-    fn evaluate(&mut self, progress: &mut dyn RunProgress) -> Result<bool> {
+    fn measure(&mut self, progress: &mut dyn RunProgress) -> Result<bool> {
         let Some(split) = self.recipe.split() else { return Ok(false) };
         let _evaluation = trace_span!("evaluate").entered();
         let start = Instant::now();

@@ -1,5 +1,6 @@
 //! One optimisation step: forward and backward over micro-batches, clipping, update.
 
+use crate::engine::failure::guarded;
 use crate::engine::gradients;
 use crate::engine::objective::Objective;
 use crate::engine::optimizer::Optimizer;
@@ -50,7 +51,8 @@ pub struct StepConfig {
 /// The model comes back in either case, and as it was where there is an error.
 ///
 /// # Errors
-/// [`TrainerError::Objective`] for an objective whose counts or sums are not one for each of its terms.
+/// [`TrainerError::Objective`] for an objective whose counts or sums are not one for each of its terms;
+/// [`TrainerError::DeviceFailed`] where the device does not compute the loss or the gradients.
 pub fn step<O: Objective>(
     objective: &O,
     model: O::Model,
@@ -60,12 +62,16 @@ pub fn step<O: Objective>(
     config: StepConfig,
     replicas: &impl Replicas,
 ) -> (O::Model, Result<StepReport>) {
-    let (losses, gradients) = match losses(objective, &model, batches, device, config, replicas) {
-        Ok(found) => found,
+    let computed = guarded(config.step, || {
+        let (losses, gradients) = losses(objective, &model, batches, device, config, replicas)?;
+        let update = trace_span!("update").entered();
+        let grad_norm = gradients::global_norm(&model, &gradients);
+        Ok((losses, gradients, grad_norm, update))
+    });
+    let (losses, gradients, grad_norm, _update) = match computed {
+        Ok(computed) => computed,
         Err(error) => return (model, Err(error)),
     };
-    let _update = trace_span!("update").entered();
-    let grad_norm = gradients::global_norm(&model, &gradients);
     let updated = grad_norm.is_finite() && losses.iter().all(|loss| loss.is_finite());
     let model = if updated {
         let clips = config.clip_norm > 0.0 && grad_norm > config.clip_norm;

@@ -161,6 +161,11 @@ impl<M: Module> Training<M> {
         Ok(report)
     }
 
+    /// The last step that a checkpoint has.
+    pub fn newest_checkpoint(&self) -> Result<Option<u64>> {
+        Ok(self.checkpoints.steps()?.last().copied())
+    }
+
     /// Saves all of it; of the checkpoints before, the last ones and that of step `best` stay.
     pub fn checkpoint(&mut self, keep_last: usize, best: Option<u64>) -> Result<()> {
         let _checkpoint = tracing::trace_span!("checkpoint").entered();

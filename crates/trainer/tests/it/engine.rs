@@ -52,9 +52,19 @@ struct Points {
     measured: bool,
     /// From this step on the points are not numbers.
     broken_from: u64,
+    /// In this step the device fails.
+    lost_in: u64,
+    /// In the evaluation after this step the device fails.
+    lost_after: u64,
 }
 
-const POINTS: Points = Points { name: "parabola", measured: true, broken_from: u64::MAX };
+const POINTS: Points = Points {
+    name: "parabola",
+    measured: true,
+    broken_from: u64::MAX,
+    lost_in: u64::MAX,
+    lost_after: u64::MAX,
+};
 
 impl Points {
     fn at(places: impl Iterator<Item = u64>) -> Vec<[f32; 2]> {
@@ -83,6 +93,7 @@ impl Objective for Points {
     }
 
     fn sums(&self, model: &Curve, batch: &Self::Batch, device: &Device) -> Vec<Tensor<1>> {
+        assert!(batch[0][0].is_finite() || batch[0][0].is_nan(), "the device is lost");
         let [x, y] = Self::tensors(batch, device);
         let error = (model.forward(x) - y).powf_scalar(2.0).sum();
         vec![error, model.inner.weight.val().powf_scalar(2.0).sum()]
@@ -103,6 +114,9 @@ impl Recipe for Points {
             if step >= self.broken_from {
                 points[0] = [f32::NAN; 2];
             }
+            if step + 1 == self.lost_in {
+                points[0] = [f32::INFINITY; 2];
+            }
             let two = points.chunks(8).map(<[_]>::to_vec).collect();
             Ok(StepBatches { batches: two, ..StepBatches::one(Vec::new(), 16, step) })
         }))
@@ -110,6 +124,17 @@ impl Recipe for Points {
 
     fn split(&self) -> Option<&str> {
         self.measured.then_some("grid")
+    }
+
+    fn evaluate_after(
+        &self,
+        step: u64,
+        model: &Curve,
+        device: &Device,
+        advanced: &mut dyn FnMut(Advance),
+    ) -> cloze_trainer::Result<Figures> {
+        assert_ne!(step, self.lost_after, "the device is lost");
+        self.evaluate(model, device, advanced)
     }
 
     fn evaluate(
@@ -124,6 +149,44 @@ impl Recipe for Points {
         let mean = errors.iter().map(|error| error * error).sum::<f64>() / errors.len() as f64;
         let worst = errors.iter().fold(0.0, |worst: f64, error| worst.max(error.abs()));
         Ok(Figures::new(errors.len(), [("mse", mean), ("worst", worst)]))
+    }
+}
+
+/// What a run says whose device fails, and whether it goes on to the same end.
+fn lost(recipe: &Points, settings: &RunSettings, whole: &Path) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run");
+    let error = run(recipe, settings, &options(&path), &mut Silent).unwrap_err().to_string();
+    run(&POINTS, settings, &options(&path).resume(true), &mut Silent).unwrap();
+    assert_eq!(weights(&path), weights(whole), "{error}");
+    assert_eq!(records(&path), records(whole), "{error}");
+    error
+}
+
+#[test]
+fn a_device_that_fails_is_an_error_and_no_step_is_lost() {
+    let _held = crate::generator();
+    let folder = tempfile::tempdir().unwrap();
+    let whole = folder.path().join("whole");
+    let mut settings = settings(40);
+    (settings.export, settings.checkpoint.keep_best) = (Export::Best, true);
+    run(&POINTS, &settings, &options(&whole), &mut Silent).unwrap();
+    for step in [2, 8, 13, 40] {
+        let error = lost(&Points { lost_in: step, ..POINTS }, &settings, &whole);
+        let made = step - 1;
+        let expected = format!(
+            "step {step}: the device failed: the device is lost; all is saved after step {made}: go on with \
+             --resume, on another device if need be (--device)"
+        );
+        assert_eq!(error, expected);
+    }
+    for step in [10, 40] {
+        let error = lost(&Points { lost_after: step, ..POINTS }, &settings, &whole);
+        assert!(error.contains(&format!("all is saved after step {step}: go on")), "{error}");
+    }
+    for nothing in [Points { lost_in: 1, ..POINTS }, Points { lost_after: 0, ..POINTS }] {
+        let error = lost(&nothing, &settings, &whole);
+        assert!(error.contains("there is no checkpoint yet: start again"), "{error}");
     }
 }
 
