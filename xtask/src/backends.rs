@@ -1,6 +1,6 @@
 //! `cargo xtask backends`: every model on every device, held against flex.
 
-use std::ffi::OsString;
+use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -24,6 +24,7 @@ const TOLERANCE: f64 = 1e-4;
 Examples:
   cargo xtask backends
   cargo xtask backends wgpu --only Transformer
+  cargo xtask backends wgpu --unfused
   cargo xtask backends cuda:0 tch")]
 pub struct Args {
     /// The devices, by the names that `cloze --device` takes [default: flex ndarray]
@@ -31,19 +32,42 @@ pub struct Args {
     /// Only cases with this in their names.
     #[arg(long, default_value = "")]
     only: String,
+    /// Also with each operation by itself, on devices whose backend fuses operations (wgpu, cuda).
+    #[arg(long)]
+    unfused: bool,
 }
+
+/// A column of the table.
+struct Column<'a> {
+    device: &'a str,
+    /// Whether the backend is kept from fusing operations.
+    unfused: bool,
+}
+
+impl Column<'_> {
+    /// The Cargo feature of its backend.
+    fn feature(&self) -> &str {
+        self.device.split(':').next().unwrap_or_default()
+    }
+
+    fn name(&self) -> String {
+        format!("{}{}", self.device, if self.unfused { ", unfused" } else { "" })
+    }
+}
+
+/// What burn reads from the folder that a program is started in: with no exploration each operation runs by itself.
+const UNFUSED: &str = "[fusion.beam_search]\nmax_explorations = 0\n";
 
 impl Args {
     /// All cases on one device.
     pub fn of(device: &str) -> Self {
-        Self { devices: vec![device.to_owned()], only: String::new() }
+        Self { devices: vec![device.to_owned()], only: String::new(), unfused: true }
     }
 }
 
 /// A case on a device, as the package `cloze-backends` prints it.
 #[derive(Deserialize)]
 struct Line {
-    device: String,
     case: String,
     seconds: f64,
     difference: Option<Difference>,
@@ -83,27 +107,33 @@ pub fn run(args: &Args) -> Result<()> {
         true => vec!["flex", "ndarray"],
         false => args.devices.iter().map(String::as_str).collect(),
     };
-    let mut lines = Vec::new();
-    for device in &devices {
-        let feature = device.split(':').next().unwrap_or_default();
-        let program = build(feature)?;
-        lines.extend(computed(&program, device, &args.only, program::environment(feature)?)?);
-    }
-    let Some(first) = lines.first() else { bail!("no case has {:?} in its name", args.only) };
-    let cases = lines.iter().filter(|line| line.device == first.device).map(|line| &line.case);
-    let rows = cases.map(|case| {
-        let cells = lines.iter().filter(|line| line.case == *case).map(Line::shown);
-        std::iter::once(case.clone()).chain(cells).collect::<Vec<_>>()
+    let fuses = |device: &str| device.starts_with("wgpu") || device.starts_with("cuda");
+    let columns = devices.iter().flat_map(|device| {
+        let unfused = (args.unfused && fuses(device)).then_some(Column { device, unfused: true });
+        std::iter::once(Column { device, unfused: false }).chain(unfused)
     });
-    let header = std::iter::once("largest difference from flex").chain(devices.iter().copied());
-    println!("{}", report::table(header, rows));
-    for device in &devices {
-        let of_device = || lines.iter().filter(|line| line.device == *device);
-        let seconds: f64 = of_device().map(|line| line.seconds).sum();
-        let passed = of_device().filter(|line| line.passes()).count();
-        println!("{device}: {passed} of {} cases within {TOLERANCE:e}, {seconds:.1} s", of_device().count());
+    let columns: Vec<Column> = columns.collect();
+    let mut lines = Vec::new();
+    for column in &columns {
+        let program = build(column.feature())?;
+        lines.push(computed(&program, column, &args.only)?);
     }
-    match lines.iter().filter(|line| !line.passes()).count() {
+    let Some(cases) = lines.first().filter(|lines| !lines.is_empty()) else {
+        bail!("no case has {:?} in its name", args.only)
+    };
+    let rows = cases.iter().enumerate().map(|(place, line)| {
+        let cells = lines.iter().map(|lines| lines[place].shown());
+        std::iter::once(line.case.clone()).chain(cells).collect::<Vec<_>>()
+    });
+    let names: Vec<String> = columns.iter().map(Column::name).collect();
+    let header = std::iter::once("largest difference from flex").chain(names.iter().map(String::as_str));
+    println!("{}", report::table(header, rows));
+    for (name, lines) in names.iter().zip(&lines) {
+        let seconds: f64 = lines.iter().map(|line| line.seconds).sum();
+        let passed = lines.iter().filter(|line| line.passes()).count();
+        println!("{name}: {passed} of {} cases within {TOLERANCE:e}, {seconds:.1} s", lines.len());
+    }
+    match lines.iter().flatten().filter(|line| !line.passes()).count() {
         0 => Ok(()),
         failed => {
             bail!("{failed} cases differ from flex by more than {TOLERANCE:e} of a tensor's largest number")
@@ -122,20 +152,28 @@ fn build(feature: &str) -> Result<PathBuf> {
 }
 
 /// What a device computes, with a line on standard error for each case as it comes.
-fn computed(
-    program: &Path,
-    device: &str,
-    only: &str,
-    environment: Vec<(&'static str, OsString)>,
-) -> Result<Vec<Line>> {
+fn computed(program: &Path, column: &Column, only: &str) -> Result<Vec<Line>> {
     let mut command = Command::new(program);
-    command
-        .envs(environment)
-        .arg(device)
-        .args(["--only", only])
+    command.envs(program::environment(column.feature())?).arg(column.device).args(["--only", only]);
+    let name = column.name();
+    let folder = std::env::temp_dir().join(format!("cloze-backends-{}", std::process::id()));
+    if column.unfused {
+        fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        fs::write(folder.join("burn.toml"), UNFUSED)?;
+        command.current_dir(&folder);
+    }
+    let lines = read_lines(&mut command, &name);
+    // Nobody needs what is left in it.
+    let _ = fs::remove_dir_all(&folder);
+    lines
+}
+
+fn read_lines(command: &mut Command, name: &str) -> Result<Vec<Line>> {
+    let mut child = command
         .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    let mut child = command.spawn().with_context(|| format!("cannot run {}", program.display()))?;
+        .stderr(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("cannot run {command:?}"))?;
     // Panics tell their places on it, and a graphics loader whatever it likes: kept for a program that dies.
     let mut errors = child.stderr.take().context("no standard error")?;
     let said = thread::spawn(move || {
@@ -146,13 +184,13 @@ fn computed(
     let mut lines = Vec::new();
     for line in BufReader::new(child.stdout.take().context("no standard output")?).lines() {
         let line: Line = serde_json::from_str(&line?)?;
-        eprintln!("{device}, {}: {} ({:.1} s)", line.case, line.shown(), line.seconds);
+        eprintln!("{name}, {}: {} ({:.1} s)", line.case, line.shown(), line.seconds);
         lines.push(line);
     }
     let (status, said) = (child.wait()?, said.join().unwrap_or_default());
     if !status.success() {
         let last = said.lines().last().unwrap_or("it said nothing");
-        bail!("{device}: the program ended with {status} after {} cases: {last}", lines.len())
+        bail!("{name}: the program ended with {status} after {} cases: {last}", lines.len())
     }
     Ok(lines)
 }

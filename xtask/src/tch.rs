@@ -89,11 +89,10 @@ fn torch(python: &Path) -> Result<PathBuf> {
     let shown = python.display();
     let asked = Command::new(python).args(["-c", ASK]).stdin(Stdio::null()).output();
     let how = format!(
-        "install it with `{shown} -m pip install torch=={VERSION}`, in a virtual environment of its own (`python3 -m \
-         venv venv`, then `cargo xtask tch setup --python venv/bin/python`)"
+        "get it with `python3 -m venv venv && venv/bin/pip install torch=={VERSION}`, then run `cargo xtask tch setup \
+         --python venv/bin/python`"
     );
-    let said =
-        asked.with_context(|| format!("cannot run {shown}, which should have PyTorch {VERSION}: {how}"))?;
+    let said = asked.with_context(|| format!("{shown} does not run; expected PyTorch {VERSION}: {how}"))?;
     let said = String::from_utf8_lossy(&said.stdout);
     let Some((version, folder)) = said.trim().split_once('\n') else {
         bail!("{shown} has no PyTorch; expected {VERSION}: {how}")
@@ -189,9 +188,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let error = |answer: &str| format!("{:#}", torch(&python(folder.path(), answer)).unwrap_err());
         let shown = folder.path().join("python").display().to_string();
+        let none = error("");
         assert!(
-            error("")
-                .starts_with(&format!("{shown} has no PyTorch; expected 2.9.0: install it with `{shown} -m"))
+            none.starts_with(&format!("{shown} has no PyTorch; expected 2.9.0: get it with `python3 -m")),
+            "{none}"
         );
         let old = error("2.8.0+cu128\\n/packages/torch");
         assert!(
@@ -200,10 +200,7 @@ mod tests {
             ))
         );
         let nowhere = torch(&folder.path().join("nowhere")).unwrap_err().to_string();
-        assert!(
-            nowhere.starts_with("cannot run ") && nowhere.contains("should have PyTorch 2.9.0"),
-            "{nowhere}"
-        );
+        assert!(nowhere.contains("nowhere does not run; expected PyTorch 2.9.0: get it with"), "{nowhere}");
     }
 
     #[test]

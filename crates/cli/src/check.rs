@@ -48,10 +48,8 @@ pub fn check(names: &[DeviceName]) -> Vec<Check> {
 fn computed(name: DeviceName) -> Result<NamedTensors> {
     let device = name.open()?;
     // A backend that lacks an operation, or whose device is lost, panics.
-    panic::catch_unwind(AssertUnwindSafe(|| trained(&device))).map_err(|panic| {
-        let said = panic.downcast_ref::<String>().map(String::as_str);
-        anyhow!("{}", said.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("it panicked"))
-    })
+    let trained = panic::catch_unwind(AssertUnwindSafe(|| trained(&device)));
+    trained.map_err(|panic| anyhow!("{}", cloze_data::panic_message(panic.as_ref())))
 }
 
 impl Check {

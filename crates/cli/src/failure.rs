@@ -55,9 +55,6 @@ impl std::error::Error for ClosedPipe {}
 /// memory.
 static DEVICE: OnceLock<DeviceName> = OnceLock::new();
 
-/// The first panic since there is a device of that kind. Those that follow say that the first one was.
-static FIRST_PANIC: OnceLock<String> = OnceLock::new();
-
 /// Takes panics for failures of this device from now on.
 pub fn computes_on(device: DeviceName) {
     DEVICE.set(device).ok();
@@ -68,32 +65,26 @@ pub fn computes_on(device: DeviceName) {
 pub fn hide_panics_that_become_errors() {
     let default = panic::take_hook();
     panic::set_hook(Box::new(move |panic| {
-        if cloze_data::panic_becomes_error() {
-            return;
+        let of_device = DEVICE.get().is_some() && std::env::var_os("RUST_BACKTRACE").is_none();
+        if !cloze_data::panic_becomes_error() && !of_device {
+            default(panic);
         }
-        if DEVICE.get().is_some() {
-            let said = panic.payload_as_str().unwrap_or("it said no more");
-            FIRST_PANIC.set(said.to_owned()).ok();
-            if std::env::var_os("RUST_BACKTRACE").is_none() {
-                return;
-            }
-        }
-        default(panic);
     }));
 }
 
 /// The result of `work`; a panic within it is an error that names the device, where one computes that fails in this way.
 pub fn of_device<T>(work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
     let result = panic::catch_unwind(AssertUnwindSafe(work));
-    let Some(device) = DEVICE.get() else {
-        return result.unwrap_or_else(|panic| panic::resume_unwind(panic));
-    };
-    let first = || FIRST_PANIC.get().map_or("it said no more", String::as_str);
-    let Ok(result) = result else {
-        return Err(anyhow!(
-            "device `{device}` failed: {}; a smaller --batch needs less memory, and another --device may do",
-            first()
-        ));
+    let (result, device) = match (result, DEVICE.get()) {
+        (Err(panic), None) => panic::resume_unwind(panic),
+        (Err(panic), Some(device)) => {
+            let said = cloze_data::panic_message(panic.as_ref());
+            return Err(anyhow!(
+                "device `{device}` failed: {said}; a smaller --batch needs less memory, and another --device may do"
+            ));
+        }
+        (Ok(result), None) => return result,
+        (Ok(result), Some(device)) => (result, device),
     };
     result.map_err(|error| match error.downcast_ref() {
         Some(TrainerError::DeviceFailed { .. }) => error.context(format!("device `{device}`")),

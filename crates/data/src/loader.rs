@@ -1,7 +1,8 @@
 //! Worker threads make batches ahead of their use; they are handed out in order.
 
-use crate::{DataError, Result};
+use crate::{DataError, Result, panic_message};
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -143,7 +144,7 @@ impl<A: Assemble> Loader<A> {
                     let _batch = tracing::trace_span!("make a batch").entered();
                     let batch = parts.and_then(|parts| {
                         catch_unwind(AssertUnwindSafe(|| data.assemble(&placed(&parts))))
-                            .unwrap_or_else(|panic| Err(DataError::Worker { message: message(&*panic) }))
+                            .unwrap_or_else(|panic| Err(failed(&*panic)))
                     });
                     if finished.send(Done { number, batch, next }).is_err() {
                         return;
@@ -290,7 +291,7 @@ fn sequence<A: Assemble>(
                     // The next epoch's plan is made while this one is used.
                     let following = build(cursor.epoch + 1);
                     let made = std::mem::replace(&mut ahead, following).join();
-                    match made.unwrap_or_else(|panic| Err(DataError::Worker { message: message(&*panic) })) {
+                    match made.unwrap_or_else(|panic| Err(failed(&*panic))) {
                         Ok(made) => current.insert(made),
                         Err(error) => {
                             failure = Some(error);
@@ -316,9 +317,8 @@ fn sequence<A: Assemble>(
     }
 }
 
-fn message(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("no message").to_string()
+fn failed(panic: &(dyn Any + Send)) -> DataError {
+    DataError::Worker { message: panic_message(panic).to_owned() }
 }
 
 #[cfg(test)]

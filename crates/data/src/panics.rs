@@ -1,5 +1,6 @@
 //! Panics of another library, turned into errors.
 
+use std::any::Any;
 use std::cell::Cell;
 use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -26,6 +27,12 @@ pub fn panic_becomes_error() -> bool {
     GUARDED.try_with(Cell::get).unwrap_or(false)
 }
 
+/// What a caught panic said.
+pub fn panic_message(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("no message")
+}
+
 /// The result of `read`. A panic within it is an error too.
 pub(crate) fn guarded<T, E: Display>(read: impl FnOnce() -> Result<T, E>) -> Result<T, String> {
     let outer = GUARDED.replace(true);
@@ -40,6 +47,15 @@ pub(crate) fn guarded<T, E: Display>(read: impl FnOnce() -> Result<T, E>) -> Res
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_panic_says_is_text_where_it_is_any() {
+        let said = |panic: Box<dyn Any + Send>| panic_message(panic.as_ref()).to_owned();
+        assert_eq!(
+            [said(Box::new("lost")), said(Box::new("lost".to_owned())), said(Box::new(3))],
+            ["lost", "lost", "no message"]
+        );
+    }
 
     #[test]
     fn a_panic_is_an_error_and_only_within() {

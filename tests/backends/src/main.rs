@@ -40,10 +40,7 @@ fn main() -> ExitCode {
             let mut line = json!({ "device": name.to_string(), "case": case.name, "seconds": seconds });
             match difference.map(|found| compare(&found, &(case.run)(&flex))) {
                 Ok(difference) => line["difference"] = json!(difference),
-                Err(panic) => {
-                    let message = panic.downcast_ref::<String>().map(String::as_str);
-                    line["panic"] = json!(message.or_else(|| panic.downcast_ref::<&str>().copied()));
-                }
+                Err(panic) => line["panic"] = json!(cloze::data::panic_message(panic.as_ref())),
             }
             println!("{line}");
             std::io::stdout().flush().ok();

@@ -3,6 +3,7 @@
 //! burn's operations return no errors. A backend that fails panics, in the operation or later, where a number is read.
 
 use crate::{Result, TrainerError};
+use cloze_data::panic_message;
 use std::any::Any;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -46,9 +47,7 @@ pub(crate) fn guarded<T>(step: u64, work: impl FnOnce() -> Result<T>) -> Result<
 
 /// What a panic said, on one line, with what to do where that is known.
 fn reason(panic: &(dyn Any + Send)) -> String {
-    let said = panic.downcast_ref::<String>().map(String::as_str);
-    let said = said.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("it said no more");
-    let line = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    let line = panic_message(panic).split_whitespace().collect::<Vec<_>>().join(" ");
     let lower = line.to_lowercase();
     match ["memory", "alloc", "buffer size"].iter().any(|word| lower.contains(word)) {
         true => format!(
@@ -83,7 +82,7 @@ mod tests {
             error.contains("Out of memory: 7 bytes; if it is short of memory, lower the batch"),
             "{error}"
         );
-        assert!(failure(|| std::panic::panic_any(3)).contains("it said no more"));
+        assert!(failure(|| std::panic::panic_any(3)).contains("no message"));
         assert_eq!(guarded(1, || Ok(5)).unwrap(), 5);
     }
 }
