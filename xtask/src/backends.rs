@@ -55,7 +55,10 @@ impl Column<'_> {
     }
 }
 
-/// What burn reads from the folder that a program is started in: with no exploration each operation runs by itself.
+/// What CubeCL and burn read from the folder that a program is started in. Each kernel that is tried for its speed is
+/// compiled first, which takes most of the time on a software device: as few as possible are. Without explorations no
+/// operations are fused.
+const SETTINGS: &str = "[autotune]\nlevel = \"minimal\"\n";
 const UNFUSED: &str = "[fusion.beam_search]\nmax_explorations = 0\n";
 
 impl Args {
@@ -65,7 +68,19 @@ impl Args {
     }
 }
 
-/// A case on a device, as the package `cloze-backends` prints it.
+/// What the package `cloze-backends` prints.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Printed {
+    Case(Line),
+    /// What goes around a mistake of burn's; whether the device still has it, if that could be computed.
+    Workaround {
+        workaround: String,
+        needed: Option<bool>,
+    },
+}
+
+/// A case on a device.
 #[derive(Deserialize)]
 struct Line {
     case: String,
@@ -144,9 +159,11 @@ pub fn run(args: &Args) -> Result<()> {
 /// Builds the cases with a backend; where the program lies.
 fn build(feature: &str) -> Result<PathBuf> {
     let mut build = step::cargo("build");
-    build.args(["--release", "--package", "cloze-backends"]);
+    // Beside the program, so that both are made from the same builds of their dependencies.
+    build.args(["--release", "--package", "cloze-backends", "--package", "cloze"]);
     if feature != "flex" {
-        build.args(["--features", &format!("cloze-backends/{feature}")]).envs(program::environment(feature)?);
+        let features = format!("cloze-backends/{feature},cloze/{feature}");
+        build.args(["--features", &features]).envs(program::environment(feature)?);
     }
     step::executable(&format!("build the cases for {feature}"), &mut build, "cloze-backends")
 }
@@ -157,11 +174,12 @@ fn computed(program: &Path, column: &Column, only: &str) -> Result<Vec<Line>> {
     command.envs(program::environment(column.feature())?).arg(column.device).args(["--only", only]);
     let name = column.name();
     let folder = std::env::temp_dir().join(format!("cloze-backends-{}", std::process::id()));
+    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    fs::write(folder.join("cubecl.toml"), SETTINGS)?;
     if column.unfused {
-        fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
         fs::write(folder.join("burn.toml"), UNFUSED)?;
-        command.current_dir(&folder);
     }
+    command.current_dir(&folder);
     let lines = read_lines(&mut command, &name);
     // Nobody needs what is left in it.
     let _ = fs::remove_dir_all(&folder);
@@ -183,7 +201,18 @@ fn read_lines(command: &mut Command, name: &str) -> Result<Vec<Line>> {
     });
     let mut lines = Vec::new();
     for line in BufReader::new(child.stdout.take().context("no standard output")?).lines() {
-        let line: Line = serde_json::from_str(&line?)?;
+        let line = match serde_json::from_str(&line?)? {
+            Printed::Case(line) => line,
+            Printed::Workaround { workaround, needed } => {
+                let verdict = match needed {
+                    Some(true) => "still needed",
+                    Some(false) => "not needed here",
+                    None => "cannot be told: it panicked",
+                };
+                eprintln!("{name}, {workaround}: {verdict}");
+                continue;
+            }
+        };
         eprintln!("{name}, {}: {} ({:.1} s)", line.case, line.shown(), line.seconds);
         lines.push(line);
     }

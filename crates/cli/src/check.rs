@@ -8,7 +8,7 @@ use anyhow::{Result, anyhow};
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor, TensorData};
 use cloze_model::bert::{BertConfig, BertInput, MlmHead};
-use cloze_model::ops::cross_entropy;
+use cloze_model::ops::{cross_entropy, read};
 use cloze_model::tasks::BertForMaskedLm;
 use cloze_model::weights::{self, NamedTensors};
 use cloze_model::{ParamInit, Sequences};
@@ -96,7 +96,7 @@ fn trained(device: &Device) -> NamedTensors {
     let labels = Tensor::from_data([3, 17, 52].as_slice(), device);
     let loss = cross_entropy(logits.clone(), labels).mean();
     let mut values: NamedTensors =
-        [("logits".to_owned(), logits.into_data()), ("loss".to_owned(), loss.clone().into_data())].into();
+        [("logits".to_owned(), read(logits)), ("loss".to_owned(), read(loss.clone()))].into();
     let gradients = GradientsParams::from_grads(loss.backward(), &model);
     // A large ε: Adam's first step is else as long for a gradient of rounding as for any other.
     let config = OptimizerConfig { eps: 1e-2, ..OptimizerConfig::default() };

@@ -1,5 +1,6 @@
 //! A model's parameters by path, which all file formats read and write.
 
+use crate::ops;
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::tensor::{DType, Tensor, TensorData};
 use std::collections::BTreeMap;
@@ -128,7 +129,7 @@ impl ModuleVisitor for Collect {
     }
 
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        self.tensors.insert(self.path.to_string(), param.val().into_data());
+        self.tensors.insert(self.path.to_string(), ops::read(param.val()));
     }
 }
 

@@ -6,7 +6,9 @@
 pub mod cases;
 mod compare;
 mod values;
+mod workarounds;
 
 pub use cases::{CASES, Case};
 pub use compare::{Difference, TOLERANCE, compare};
 pub use values::Values;
+pub use workarounds::{WORKAROUNDS, Workaround};

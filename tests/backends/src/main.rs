@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use clap::Parser;
 use cloze::device::DeviceName;
-use cloze_backends::{CASES, compare};
+use cloze_backends::{CASES, WORKAROUNDS, compare};
 use serde_json::json;
 
 /// Hold devices against flex.
@@ -44,6 +44,10 @@ fn main() -> ExitCode {
             }
             println!("{line}");
             std::io::stdout().flush().ok();
+        }
+        for workaround in WORKAROUNDS {
+            let needed = panic::catch_unwind(AssertUnwindSafe(|| (workaround.is_needed)(&device)));
+            println!("{}", json!({ "workaround": workaround.name, "needed": needed.ok() }));
         }
     }
     ExitCode::SUCCESS

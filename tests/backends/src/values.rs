@@ -3,7 +3,7 @@
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Int, Tensor, TensorData};
-use cloze_model::ops::cross_entropy;
+use cloze_model::ops::{cross_entropy, read};
 use cloze_model::weights::{self, ModulePath};
 use cloze_model::{ParamInit, Sequences};
 use cloze_trainer::engine::optimizer::{Optimizer, OptimizerConfig};
@@ -62,13 +62,13 @@ pub fn trained<M: Module>(
 ) -> Values {
     let mut values = Values::new();
     let plain = make(&mut init(device));
-    values.insert("logits in inference".into(), logits(&plain, device).into_data());
+    values.insert("logits in inference".into(), read(logits(&plain, device)));
     let device = device.clone().autodiff();
     let model = make(&mut init(&device));
     let found = logits(&model, &device);
-    values.insert("logits".into(), found.clone().into_data());
+    values.insert("logits".into(), read(found.clone()));
     let loss = loss(&model, found).mean();
-    values.insert("loss".into(), loss.clone().into_data());
+    values.insert("loss".into(), read(loss.clone()));
     let gradients = GradientsParams::from_grads(loss.backward(), &model);
     let mut visitor = GradientsOf { gradients: &gradients, path: ModulePath::default(), values: &mut values };
     model.visit(&mut visitor);
@@ -98,7 +98,7 @@ impl ModuleVisitor for GradientsOf<'_> {
 
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         if let Some(gradient) = self.gradients.get::<D>(param.id) {
-            self.values.insert(format!("gradient of {}", self.path), gradient.into_data());
+            self.values.insert(format!("gradient of {}", self.path), read(gradient));
         }
     }
 }

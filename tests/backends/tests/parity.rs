@@ -2,9 +2,8 @@
 
 #![allow(missing_docs)]
 
-use burn::tensor::{Tensor, activation};
 use cloze::device::DeviceName;
-use cloze_backends::{CASES, TOLERANCE, compare};
+use cloze_backends::{CASES, TOLERANCE, WORKAROUNDS, compare};
 
 #[test]
 fn ndarray_computes_what_flex_does() {
@@ -27,16 +26,14 @@ fn flex_computes_the_same_again() {
     }
 }
 
-/// When this fails, burn's own operations may be used again where `cloze_ops` goes around them.
+/// When this fails, burn's own GELU may be used again.
 #[test]
 fn what_is_gone_around_is_still_wrong() {
     let Ok(device) = DeviceName::NdArray.open() else {
         println!("skipped: this build has no ndarray");
         return;
     };
-    let x = Tensor::<1>::from_data([0.5], &device.autodiff()).require_grad();
-    let gradients = activation::gelu(x.clone()).sum().backward();
-    let found = x.grad(&gradients).unwrap().into_scalar::<f32>();
-    // Φ(x) + x · φ(x), see `ops::gelu`.
-    assert!((found - 0.867_495_1).abs() > 1e-5, "burn's GELU has an exact gradient now: {found}");
+    let needed = WORKAROUNDS.iter().map(|workaround| (workaround.is_needed)(&device));
+    // Reads are late on graphics adapters alone.
+    assert_eq!(needed.collect::<Vec<_>>(), [true, false], "of {WORKAROUNDS:?}");
 }

@@ -190,7 +190,7 @@ fn run_logged(command: &mut Command, place: &Path, log: &Path) -> Result<()> {
 /// How many kernels a log has; nothing where no device logs any.
 fn compiled(log: &Path) -> Option<usize> {
     let text = fs::read_to_string(log).ok()?;
-    Some(text.lines().filter(|line| line.contains("KERNEL_COMPILATION")).count())
+    Some(text.lines().filter(|line| line.starts_with("[Compiling kernel]")).count())
 }
 
 /// Minutes and gigabytes of a build from an empty folder.

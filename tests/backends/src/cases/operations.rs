@@ -24,16 +24,16 @@ fn with_gradients<const I: usize, const O: usize>(
     let leaves = |device: &Device| -> Vec<Tensor<I>> {
         shapes.iter().enumerate().map(|(i, shape)| tensor(*shape, i as f32, device)).collect()
     };
-    values.insert(format!("{name} in inference"), compute(&leaves(device), device).into_data());
+    values.insert(format!("{name} in inference"), ops::read(compute(&leaves(device), device)));
     let device = device.clone().autodiff();
     let leaves: Vec<Tensor<I>> = leaves(&device).into_iter().map(Tensor::require_grad).collect();
     let output = compute(&leaves, &device);
-    values.insert(name.into(), output.clone().into_data());
+    values.insert(name.into(), ops::read(output.clone()));
     let weights = tensor(output.dims(), 0.4, &device);
     let gradients = (output * weights).sum().backward();
     for (i, leaf) in leaves.iter().enumerate() {
         let gradient = leaf.grad(&gradients).expect("every leaf is used");
-        values.insert(format!("gradient {i} of {name}"), gradient.into_data());
+        values.insert(format!("gradient {i} of {name}"), ops::read(gradient));
     }
 }
 
