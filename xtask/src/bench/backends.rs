@@ -56,10 +56,17 @@ struct Outcome {
     kernels: Option<[usize; 2]>,
     /// Texts embedded in a second, of the whole process.
     texts: Vec<f64>,
+    build: Option<Build>,
+}
+
+/// A build from an empty folder.
+#[derive(Clone, Copy)]
+struct Build {
+    minutes: f64,
     /// Megabytes of the program.
     program: f64,
-    /// Minutes of a build from an empty folder, and the folder's gigabytes.
-    build: Option<[f64; 2]>,
+    /// Gigabytes of the folder.
+    folder: f64,
 }
 
 pub fn run(args: &Args) -> Result<()> {
@@ -69,8 +76,7 @@ pub fn run(args: &Args) -> Result<()> {
         false => devices.extend(args.devices.iter().map(String::as_str).filter(|device| *device != "flex")),
     }
     let place = std::env::temp_dir().join(format!("cloze-bench-backends-{}", std::process::id()));
-    let measured: Result<Vec<Outcome>> =
-        devices.iter().map(|device| measure_device(device, args, &place)).collect();
+    let measured = measure_devices(&devices, args, &place);
     // It holds nothing that is needed any more; that it cannot be removed is no failure.
     let _ = fs::remove_dir_all(&place);
     let mut text = table(&devices, &measured?);
@@ -85,25 +91,36 @@ pub fn run(args: &Args) -> Result<()> {
     if args.write { report::write_class("backends", &text) } else { Ok(()) }
 }
 
-fn measure_device(device: &str, args: &Args, place: &Path) -> Result<Outcome> {
-    let backend = device.split(':').next().unwrap_or(device);
-    let feature = (backend != "flex").then_some(backend);
-    let cloze = program::build(feature)?;
-    let mut outcome = Outcome { program: megabytes(&cloze)?, ..Outcome::default() };
+fn measure_devices(devices: &[&str], args: &Args, place: &Path) -> Result<Vec<Outcome>> {
+    let feature =
+        |device: &str| device.split(':').next().filter(|backend| *backend != "flex").map(str::to_owned);
+    let mut outcomes = Vec::new();
+    for (number, device) in devices.iter().enumerate() {
+        // Flex is in every program: that of the next device will do.
+        let built = feature(device).or_else(|| feature(devices.get(number + 1)?));
+        let cloze = program::build(built.as_deref())?;
+        let mut outcome = measure_device(&cloze, device, args, place)?;
+        if args.build {
+            outcome.build = Some(build_anew(feature(device).as_deref())?);
+        }
+        outcomes.push(outcome);
+    }
+    Ok(outcomes)
+}
+
+fn measure_device(cloze: &Path, device: &str, args: &Args, place: &Path) -> Result<Outcome> {
+    let mut outcome = Outcome::default();
     for round in 0..args.rounds {
         let folder = place.join(format!("{}-{round}", device.replace(':', "-")));
         fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
         eprintln!("{device}, round {}", round + 1);
-        let one = train(&cloze, device, 1, &folder)?;
-        let all = train(&cloze, device, STEPS, &folder)?;
+        let one = train(cloze, device, 1, &folder)?;
+        let all = train(cloze, device, STEPS, &folder)?;
         outcome.first.extend(one.seconds.first());
         let last = all.seconds.iter().rev().take(LAST).map(|seconds| 1e3 * seconds);
         outcome.step.extend(measure::median(last));
         outcome.kernels = one.kernels.zip(all.kernels).map(|(one, all)| [one, all]);
-        outcome.texts.push(embed(&cloze, device, &all.folder, &folder)?);
-    }
-    if args.build {
-        outcome.build = Some(build_anew(feature)?);
+        outcome.texts.push(embed(cloze, device, &all.folder, &folder)?);
     }
     Ok(outcome)
 }
@@ -193,8 +210,7 @@ fn compiled(log: &Path) -> Option<usize> {
     Some(text.lines().filter(|line| line.starts_with("[Compiling kernel]")).count())
 }
 
-/// Minutes and gigabytes of a build from an empty folder.
-fn build_anew(feature: Option<&str>) -> Result<[f64; 2]> {
+fn build_anew(feature: Option<&str>) -> Result<Build> {
     let folder = kept::target().join(format!("bench-build-{}", feature.unwrap_or("flex")));
     if folder.exists() {
         fs::remove_dir_all(&folder).with_context(|| format!("cannot empty {}", folder.display()))?;
@@ -205,11 +221,12 @@ fn build_anew(feature: Option<&str>) -> Result<[f64; 2]> {
         build.args(["--features", &format!("cloze/{feature}")]).envs(program::environment(feature)?);
     }
     let began = Instant::now();
-    step::run("build from an empty folder", &mut build)?;
+    let cloze = step::executable("build from an empty folder", &mut build, "cloze")?;
     let minutes = began.elapsed().as_secs_f64() / 60.0;
-    let gigabytes = bytes(&folder)? as f64 / 1e9;
+    let program = fs::metadata(&cloze).with_context(|| format!("cannot read {}", cloze.display()))?.len();
+    let built = Build { minutes, program: program as f64 / 1e6, folder: bytes(&folder)? as f64 / 1e9 };
     fs::remove_dir_all(&folder).with_context(|| format!("cannot empty {}", folder.display()))?;
-    Ok([minutes, gigabytes])
+    Ok(built)
 }
 
 /// Of all files in a folder; two links to one file count twice.
@@ -221,11 +238,6 @@ fn bytes(folder: &Path) -> Result<u64> {
         sum += if entry.is_dir() { bytes(&path)? } else { entry.len() };
     }
     Ok(sum)
-}
-
-fn megabytes(file: &Path) -> Result<f64> {
-    let size = fs::metadata(file).with_context(|| format!("cannot read {}", file.display()))?.len();
-    Ok(size as f64 / 1e6)
 }
 
 fn table(devices: &[&str], outcomes: &[Outcome]) -> String {
@@ -240,24 +252,55 @@ fn table(devices: &[&str], outcomes: &[Outcome]) -> String {
         "kernels",
         "texts/s",
         "× flex",
-        "program, MB",
         "build, min",
+        "program, MB",
         "folder, GB",
     ];
+    let built = |outcome: &Outcome, of: fn(&Build) -> f64| {
+        outcome.build.as_ref().map_or("–".into(), |b| short(of(b)))
+    };
     let rows = devices.iter().zip(outcomes).map(|(device, outcome)| {
         let (step, texts) = (median(&outcome.step), median(&outcome.texts));
         [
             (*device).to_owned(),
             short(median(&outcome.first)),
             short(step),
-            format!("{:.2}", flex_step / step),
+            ratio(flex_step / step),
             outcome.kernels.map_or("–".into(), |[one, all]| format!("{one}, {all}")),
             short(texts),
-            format!("{:.2}", texts / flex_texts),
-            short(outcome.program),
-            outcome.build.map_or("–".into(), |[minutes, _]| short(minutes)),
-            outcome.build.map_or("–".into(), |[_, gigabytes]| short(gigabytes)),
+            ratio(texts / flex_texts),
+            built(outcome, |build| build.minutes),
+            built(outcome, |build| build.program),
+            built(outcome, |build| build.folder),
         ]
     });
     report::table(header, rows)
+}
+
+/// Two digits that count: a software adapter is a hundred times as slow.
+fn ratio(value: f64) -> String {
+    let digits = (1.0 - value.log10().floor()).clamp(1.0, 6.0) as usize;
+    format!("{value:.digits$}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_ratios_keep_two_digits() {
+        assert_eq!(
+            [12.34, 1.0, 0.456, 0.012_08, 0.000_89].map(ratio),
+            ["12.3", "1.0", "0.46", "0.012", "0.00089"]
+        );
+    }
+
+    #[test]
+    fn kernels_are_counted_in_a_log() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("kernels.log");
+        assert_eq!(compiled(&log), None);
+        fs::write(&log, "[Compiling kernel] a::Fill\nother\n[Compiling kernel] a::Fill\n").unwrap();
+        assert_eq!(compiled(&log), Some(2));
+    }
 }
