@@ -178,8 +178,8 @@ mod tests {
     /// A program that answers as a Python would.
     fn python(folder: &Path, answer: &str) -> PathBuf {
         let path = folder.join("python");
-        fs::write(&path, format!("#!/bin/sh\nprintf '{answer}'\n")).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        fs::write(&path, format!("#!/bin/sh\nprintf '{answer}'\n")).expect("a temporary folder");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("a temporary folder");
         path
     }
 
