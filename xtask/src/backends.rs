@@ -46,8 +46,8 @@ struct Column<'a> {
 
 impl Column<'_> {
     /// The Cargo feature of its backend.
-    fn feature(&self) -> &str {
-        self.device.split(':').next().unwrap_or_default()
+    fn feature(&self) -> Option<&str> {
+        program::feature(self.device)
     }
 
     fn name(&self) -> String {
@@ -157,15 +157,19 @@ pub fn run(args: &Args) -> Result<()> {
 }
 
 /// Builds the cases with a backend; where the program lies.
-fn build(feature: &str) -> Result<PathBuf> {
+fn build(feature: Option<&str>) -> Result<PathBuf> {
     let mut build = step::cargo("build");
     // Beside the program, so that both are made from the same builds of their dependencies.
     build.args(["--release", "--package", "cloze-backends", "--package", "cloze"]);
-    if feature != "flex" {
+    if let Some(feature) = feature {
         let features = format!("cloze-backends/{feature},cloze/{feature}");
-        build.args(["--features", &features]).envs(program::environment(feature)?);
+        build.args(["--features", &features]).envs(program::environment(Some(feature))?);
     }
-    step::executable(&format!("build the cases for {feature}"), &mut build, "cloze-backends")
+    step::executable(
+        &format!("build the cases for {}", feature.unwrap_or("flex")),
+        &mut build,
+        "cloze-backends",
+    )
 }
 
 /// What a device computes, with a line on standard error for each case as it comes.

@@ -37,7 +37,7 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<()> {
     let args = &args.args;
     let device = option(args, "--device");
-    let cloze = program::build(device.and_then(feature))?;
+    let cloze = program::build(device.and_then(program::feature))?;
 
     if args.first().is_some_and(|first| !first.starts_with('-')) {
         return step::run("train", Command::new(&cloze).arg("train").args(args));
@@ -76,13 +76,6 @@ fn default_out(root: &Path, resume: bool) -> PathBuf {
     folder(if resume { free.saturating_sub(1).max(1) } else { free })
 }
 
-/// The Cargo feature that a device needs beyond the default ones. For a name it does not know,
-/// none: `cloze` then says what is wrong with it.
-fn feature(device: &str) -> Option<&str> {
-    let backend = device.split(':').next().unwrap_or(device);
-    ["ndarray", "wgpu", "tch", "cuda"].into_iter().find(|feature| *feature == backend)
-}
-
 /// The value of `--name VALUE` or `--name=VALUE`.
 fn option<'a>(args: &'a [String], name: &str) -> Option<&'a str> {
     args.iter().enumerate().find_map(|(at, arg)| match arg.strip_prefix(name)? {
@@ -94,14 +87,6 @@ fn option<'a>(args: &'a [String], name: &str) -> Option<&'a str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_device_asks_for_its_backend_only_where_it_is_not_the_default() {
-        assert_eq!(feature("flex"), None);
-        assert_eq!(feature("wgpu:1"), Some("wgpu"));
-        assert_eq!(feature("tch:cuda:0"), Some("tch"));
-        assert_eq!(feature("abacus"), None);
-    }
 
     #[test]
     fn the_default_run_takes_the_next_free_folder() {

@@ -92,16 +92,14 @@ pub fn run(args: &Args) -> Result<()> {
 }
 
 fn measure_devices(devices: &[&str], args: &Args, place: &Path) -> Result<Vec<Outcome>> {
-    let feature =
-        |device: &str| device.split(':').next().filter(|backend| *backend != "flex").map(str::to_owned);
     let mut outcomes = Vec::new();
     for (number, device) in devices.iter().enumerate() {
         // Flex is in every program: that of the next device will do.
-        let built = feature(device).or_else(|| feature(devices.get(number + 1)?));
-        let cloze = program::build(built.as_deref())?;
+        let feature = program::feature(device);
+        let cloze = program::build(feature.or_else(|| program::feature(devices.get(number + 1)?)))?;
         let mut outcome = measure_device(&cloze, device, args, place)?;
         if args.build {
-            outcome.build = Some(build_anew(feature(device).as_deref())?);
+            outcome.build = Some(build_anew(feature)?);
         }
         outcomes.push(outcome);
     }
@@ -218,7 +216,7 @@ fn build_anew(feature: Option<&str>) -> Result<Build> {
     let mut build = step::cargo("build");
     build.args(["--release", "--package", "cloze", "--bin", "cloze"]).arg("--target-dir").arg(&folder);
     if let Some(feature) = feature {
-        build.args(["--features", &format!("cloze/{feature}")]).envs(program::environment(feature)?);
+        build.args(["--features", &format!("cloze/{feature}")]).envs(program::environment(Some(feature))?);
     }
     let began = Instant::now();
     let cloze = step::executable("build from an empty folder", &mut build, "cloze")?;
