@@ -1,8 +1,9 @@
-//! What AdamW and LAMB share: Adam's moments and the direction they give.
+//! What AdamW, LAMB and StableAdamW share: Adam's moments and the direction they give.
 
 use burn::tensor::Tensor;
 
-/// The constants of one update by [`adamw`](crate::adamw()) or [`lamb`](crate::lamb()).
+/// The constants of one update by [`adamw`](crate::adamw()), [`lamb`](crate::lamb()) or
+/// [`stable_adamw`](crate::stable_adamw()).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct AdamStep {
     /// Decay of the first moment.

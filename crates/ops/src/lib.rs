@@ -22,7 +22,7 @@
 //! | [`dropout`], [`dropout_add`] | masks drawn again in the backward pass, and not kept |
 //! | [`cross_entropy`] | one pass over the logits, whose memory the gradient takes over |
 //! | [`embedding`] | gather; the gradient scattered into that of a tied output layer, where there is one |
-//! | [`adamw`], [`lamb`], [`squared_sum`] | the whole update in one pass, LAMB's in two |
+//! | [`adamw`], [`lamb`], [`stable_adamw`], [`squared_sum`] | the whole update in one pass, the two others' in two |
 //! | [`lstm`], [`gru`] | all time steps of a layer as one operation: of [packed](Packing) sequences each step's rows that are still going on, groups of rows side by side on all cores, one product for the weight's gradient |
 //! | [`additive_scores`] | no tensor of every pair's features; the hyperbolic tangents once more in the backward pass |
 //! | [`moving_average`] | in place, in one pass |
@@ -65,6 +65,7 @@ mod read;
 mod recompute;
 mod rms_norm;
 mod rotary;
+mod stable_adamw;
 mod time;
 mod weight_norm;
 mod windows;
@@ -99,6 +100,7 @@ pub use read::read;
 pub use recompute::{can_recompute, recompute};
 pub use rms_norm::rms_norm;
 pub use rotary::{Rotary, RotaryPairs, TokenPositions, rotate};
+pub use stable_adamw::stable_adamw;
 pub use time::Direction;
 pub use weight_norm::weight_norm;
 pub use windows::windows;

@@ -24,6 +24,7 @@ pub(crate) mod recurrent;
 pub(crate) mod rms_norm;
 pub(crate) mod rotary;
 mod seeds;
+pub(crate) mod stable_adamw;
 mod vector;
 pub(crate) mod weight_norm;
 pub(crate) mod windows;

@@ -209,6 +209,16 @@ pub(crate) fn final_fraction(schedule: &Schedule) -> Check {
             share("schedule.final_fraction", final_fraction)
         }
         Schedule::InverseSqrt { warmup_steps } => at_least(1, "schedule.warmup_steps", warmup_steps),
+        Schedule::Trapezoidal { decay_steps, final_fraction, .. } => {
+            at_least(1, "schedule.decay_steps", decay_steps)?;
+            share("schedule.final_fraction", final_fraction)
+        }
+        Schedule::SlantedTriangular { ratio, .. } => ensure(
+            ratio >= 1.0 && ratio.is_finite(),
+            "schedule.ratio",
+            ratio,
+            "a number of 1 or more, such as 32",
+        ),
         Schedule::Constant { .. } => Ok(()),
     }
 }

@@ -1,4 +1,4 @@
-//! Adam with decoupled weight decay, LAMB, and groups of parameters with settings of their own.
+//! Adam with decoupled weight decay, its variants, and groups of parameters with settings of their own.
 
 use crate::{Result, TrainerError};
 use burn::module::{Module, ModuleMapper, Param, ParamId};
@@ -19,6 +19,9 @@ pub enum Algorithm {
     /// LAMB (You et al. 2020, algorithm 2): AdamW's direction at the length of the parameter, for large
     /// batches. Parameters without weight decay move as by AdamW, as in its authors' BERT.
     Lamb,
+    /// StableAdamW (Wortsman et al. 2023, algorithm 2): AdamW with a smaller step for a parameter whose gradient has
+    /// just grown. It takes the place of gradient clipping: `clip_norm` is then 0, as in ModernBERT.
+    StableAdamw,
 }
 
 /// Parameters with settings of their own.
@@ -71,7 +74,7 @@ impl Default for OptimizerConfig {
     }
 }
 
-/// AdamW or LAMB over the parameters of a module.
+/// AdamW, LAMB or StableAdamW over the parameters of a module.
 ///
 /// Unless a group says otherwise, weight decay spares parameters of one dimension, that is biases and
 /// norms, as BERT's `AdamWeightDecayOptimizer` does by name. Unlike in that optimiser, and as in
@@ -217,6 +220,7 @@ impl ModuleMapper for Update<'_> {
         };
         let rule = match config.algorithm {
             Algorithm::Lamb if constants.weight_decay > 0.0 => ops::lamb,
+            Algorithm::StableAdamw => ops::stable_adamw,
             Algorithm::Adamw | Algorithm::Lamb => ops::adamw,
         };
 
@@ -308,6 +312,27 @@ mod tests {
         // above.
         let lamb = OptimizerConfig { algorithm: Algorithm::Lamb, ..config() };
         assert_close(&three_steps(lamb), &[0.541_21, 0.711_959_4, -0.753_489_4]);
+    }
+
+    #[test]
+    fn a_gradient_that_grows_makes_steps_of_stable_adamw_smaller() {
+        // numpy in 64 bits after the paper's algorithm 2: gradients of 1, 4 and 16 times the loss, RMS of
+        // 1, 1.32 and 1.60.
+        let stable = OptimizerConfig { algorithm: Algorithm::StableAdamw, ..config() };
+        let device = Device::flex().autodiff();
+        let run = |config| {
+            let (mut linear, _) = setup(&device);
+            let mut optimizer = Optimizer::new(config, &linear).unwrap();
+            for scale in [1.0, 4.0, 16.0] {
+                let grads = grads(&linear, &device);
+                linear = optimizer.step(linear, grads, 0.1, scale);
+            }
+            values(&linear)
+        };
+        let expected = [0.474_276_69, 0.710_659_14, -0.753_929_1];
+        assert_close(&run(stable), &expected);
+        let plain = run(config());
+        assert!(plain.iter().zip(expected).any(|(plain, stable)| (plain - stable).abs() > 1e-3));
     }
 
     #[test]

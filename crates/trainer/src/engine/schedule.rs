@@ -52,6 +52,60 @@ pub enum Schedule {
         /// Steps of linear warm-up; the decay is measured in them too.
         warmup_steps: u64,
     },
+    /// The peak, and a decay over the last steps alone: warm-up, stable, decay (Hu et al. 2024, "MiniCPM", §4.2).
+    /// ModernBERT's schedule, whose decay follows a square root. A run can be made longer from a checkpoint of the
+    /// stable part without a restart of the rate.
+    #[serde(alias = "wsd")]
+    Trapezoidal {
+        /// Steps of linear warm-up.
+        #[serde(default)]
+        warmup_steps: u64,
+        /// The last steps, over which the rate decays.
+        decay_steps: u64,
+        /// How it decays. Default `"linear"`.
+        #[serde(default)]
+        decay: Decay,
+        /// Where the decay ends, as a share of the peak.
+        #[serde(default)]
+        final_fraction: f64,
+    },
+    /// Slanted triangles (Howard & Ruder 2018, §3.2, eq. 3): `peak · (1 + p · (ratio − 1)) / ratio`, where `p` rises
+    /// from 0 to 1 over the warm-up and falls back to 0 over the rest. The paper warms up over a tenth of the steps.
+    ///
+    /// Deviation: `p` is 0 one step after the last, as with every schedule here, not at the last.
+    SlantedTriangular {
+        /// Steps of linear warm-up: the paper's `cut`.
+        #[serde(default)]
+        warmup_steps: u64,
+        /// How much smaller than the peak the lowest rate is. Default 32, the paper's.
+        #[serde(default = "ratio")]
+        ratio: f64,
+    },
+}
+
+/// How a [trapezoidal](Schedule::Trapezoidal) schedule decays; `p` is the share of the decay that is over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Decay {
+    /// `1 − p`
+    #[default]
+    Linear,
+    /// `1 − √p` (Hägele et al. 2024, eq. 1), as in ModernBERT.
+    Sqrt,
+}
+
+impl Decay {
+    fn factor(self, progress: f64) -> f64 {
+        match self {
+            Self::Linear => 1.0 - progress,
+            Self::Sqrt => 1.0 - progress.sqrt(),
+        }
+    }
+}
+
+fn ratio() -> f64 {
+    32.0
 }
 
 impl Schedule {
@@ -61,7 +115,9 @@ impl Schedule {
             Self::Linear { warmup_steps, .. }
             | Self::Cosine { warmup_steps, .. }
             | Self::Constant { warmup_steps }
-            | Self::InverseSqrt { warmup_steps } => warmup_steps,
+            | Self::InverseSqrt { warmup_steps }
+            | Self::Trapezoidal { warmup_steps, .. }
+            | Self::SlantedTriangular { warmup_steps, .. } => warmup_steps,
         }
     }
 
@@ -69,7 +125,7 @@ impl Schedule {
     pub fn factor(&self, step: u64, steps: u64) -> f64 {
         let peak_step = self.warmup_steps().max(1);
         if step < peak_step {
-            return step as f64 / peak_step as f64;
+            return self.above_lowest(step as f64 / peak_step as f64);
         }
         match *self {
             Self::Linear { final_fraction, .. } => {
@@ -81,6 +137,25 @@ impl Schedule {
             }
             Self::Constant { .. } => 1.0,
             Self::InverseSqrt { .. } => (peak_step as f64 / step as f64).sqrt(),
+            Self::Trapezoidal { decay_steps, decay, final_fraction, .. } => {
+                let last_of_peak = (steps + 1).saturating_sub(decay_steps).max(peak_step);
+                match step <= last_of_peak {
+                    true => 1.0,
+                    false => {
+                        let left = decay.factor(progress(step, last_of_peak, steps));
+                        final_fraction + (1.0 - final_fraction) * left
+                    }
+                }
+            }
+            Self::SlantedTriangular { .. } => self.above_lowest(1.0 - progress(step, peak_step, steps)),
+        }
+    }
+
+    /// The factor at a share of the way from the lowest rate, which is 0 but for slanted triangles, to the peak.
+    fn above_lowest(&self, share: f64) -> f64 {
+        match *self {
+            Self::SlantedTriangular { ratio, .. } => (1.0 + share * (ratio - 1.0)) / ratio,
+            _ => share,
         }
     }
 
@@ -158,11 +233,56 @@ mod tests {
     }
 
     #[test]
+    fn trapezoidal_stays_at_the_peak_until_the_decay() {
+        let of = |decay, final_fraction| Schedule::Trapezoidal {
+            warmup_steps: 2,
+            decay_steps: 4,
+            decay,
+            final_fraction,
+        };
+        // The decay ends one step after the last: the 4 last of 8 steps are at 3/4, 1/2, 1/4 of the way up, after a
+        // step at the peak.
+        assert_eq!(percents(&of(Decay::Linear, 0.0), 8), [50, 100, 100, 100, 100, 75, 50, 25]);
+        assert_eq!(percents(&of(Decay::Linear, 0.2), 8), [50, 100, 100, 100, 100, 80, 60, 40]);
+        // 1 − √¼, 1 − √½, 1 − √¾
+        assert_eq!(percents(&of(Decay::Sqrt, 0.0), 8), [50, 100, 100, 100, 100, 50, 29, 13]);
+        assert_eq!(of(Decay::Sqrt, 0.1).factor(9, 8), 0.1);
+        // A decay longer than the run begins at the peak.
+        let all = Schedule::Trapezoidal {
+            warmup_steps: 1,
+            decay_steps: 50,
+            decay: Decay::Linear,
+            final_fraction: 0.0,
+        };
+        assert_eq!(percents(&all, 4), [100, 75, 50, 25]);
+    }
+
+    #[test]
+    fn slanted_triangles_rise_from_a_share_of_the_peak_and_fall_back_to_it() {
+        let schedule = Schedule::SlantedTriangular { warmup_steps: 4, ratio: 32.0 };
+        for step in 0..=13 {
+            // The paper's p, with cut = 4 and the end at 13.
+            let p = if step < 4 { f64::from(step) / 4.0 } else { 1.0 - f64::from(step - 4) / 9.0 };
+            let expected = (1.0 + p * 31.0) / 32.0;
+            assert!((schedule.factor(step as u64, 12) - expected).abs() < 1e-12, "{step}");
+        }
+        assert_eq!(schedule.factor(0, 12), 1.0 / 32.0);
+        assert_eq!(schedule.factor(13, 12), 1.0 / 32.0);
+    }
+
+    #[test]
     fn a_schedule_longer_than_the_run_never_leaves_zero_to_one() {
         for schedule in [
             Schedule::Linear { warmup_steps: 10, final_fraction: 0.0 },
             Schedule::Cosine { warmup_steps: 10, final_fraction: 0.5 },
             Schedule::InverseSqrt { warmup_steps: 10 },
+            Schedule::SlantedTriangular { warmup_steps: 10, ratio: 8.0 },
+            Schedule::Trapezoidal {
+                warmup_steps: 10,
+                decay_steps: 10,
+                decay: Decay::Sqrt,
+                final_fraction: 0.0,
+            },
         ] {
             for step in 0..40 {
                 assert!((0.0..=1.0).contains(&schedule.factor(step, 5)));

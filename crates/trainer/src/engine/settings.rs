@@ -221,7 +221,7 @@ impl From<Precision> for cloze_ops::Precision {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct OptimizerSection {
-    /// The rule: `"adamw"` or `"lamb"`. Default `"adamw"`.
+    /// The rule: `"adamw"`, `"lamb"` or `"stable-adamw"`. Default `"adamw"`.
     #[serde(default)]
     pub algorithm: Algorithm,
     /// Peak learning rate; `[schedule]` says how the rate gets there and leaves.
