@@ -1,6 +1,6 @@
 //! What a pretraining run starts from: random weights, or those of a checkpoint.
 
-use crate::config::{ModelSection, PretrainedModel, RunConfig};
+use crate::config::{ModelSection, ObjectiveSection, PretrainedModel, RunConfig};
 use crate::fit::check_fit;
 use crate::memory::check_new;
 use crate::{Result, TrainerError};
@@ -21,6 +21,21 @@ fn check_saving(encoder: &BertConfig, save: &SaveConfig) -> Result<()> {
             TrainerError::Setting { key: format!("model.{key}"), found, expected }
         }
         other => other.into(),
+    })
+}
+
+/// Refuses a span boundary objective on examples that nothing stands around.
+fn check_boundaries(config: &RunConfig, tokenizer: &Tokenizer) -> Result<()> {
+    let special = config.examples.special(tokenizer)?;
+    if special.begin.is_some() && special.end.is_some() {
+        return Ok(());
+    }
+    Err(TrainerError::Setting {
+        key: "objective.kind".into(),
+        found: "\"span-boundary\"".into(),
+        expected: "\"masked\", or pieces that begin and end an example: name them by `examples.begin` and \
+                   `examples.end`"
+            .into(),
     })
 }
 
@@ -55,7 +70,12 @@ impl InitialModel {
                 let save = SaveConfig::new(Architecture::PreTraining);
                 check_saving(&encoder, &save)?;
                 check_new(config, &encoder, device, memory)?;
-                let model = encoder.init(&mut init.with_std(encoder.init_std));
+                let init = &mut init.with_std(encoder.init_std);
+                let mut model = encoder.init(init);
+                if config.objective == (ObjectiveSection::SpanBoundary {}) {
+                    check_boundaries(config, tokenizer)?;
+                    model = model.with_span_boundary(&encoder, init);
+                }
                 let report = LoadReport::default();
                 Ok(Self { encoder, model, save, report })
             }
@@ -102,9 +122,17 @@ impl InitialModel {
             bert: encoder.init_encoder(init),
             mlm: MlmHead::new(&encoder, init),
             next_sentence: has_pairs.then(|| NextSentenceHead::new(encoder.d_model, init)),
+            span_boundary: None,
+        };
+        let model = match config.objective {
+            ObjectiveSection::SpanBoundary {} => {
+                check_boundaries(config, tokenizer)?;
+                model.with_span_boundary(&encoder, init)
+            }
+            _ => model,
         };
         let pooler = <BertForPreTraining>::path_of("pooler.*");
-        let new = ["mlm.*", "next_sentence.*", &pooler];
+        let new = ["mlm.*", "next_sentence.*", "span_boundary.*", &pooler];
         let (model, report) = pretrained.load_into(model, architecture, &new)?;
         Ok(Self { encoder, model, save, report })
     }

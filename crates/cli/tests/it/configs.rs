@@ -63,7 +63,9 @@ fn run(place: &Workplace, (name, config): (&String, &Table), out: &str, more: &[
     let tunes = config.contains_key("task");
     let has = |section: &str, key: &str| config.get(section).is_some_and(|table| table.get(key).is_some());
     let translates = config.contains_key("parallel");
-    let mut sets = match (tunes, translates, config.contains_key("objective")) {
+    let is_language_model =
+        config.get("objective").is_some_and(|objective| objective["kind"].as_str() == Some("left-to-right"));
+    let mut sets = match (tunes, translates, is_language_model) {
         (true, ..) => vec!["train.epochs=1"],
         (_, true, _) => SHORT_TRANSLATION.to_vec(),
         (.., true) => SHORT_LANGUAGE_MODEL.to_vec(),

@@ -20,6 +20,10 @@ use std::sync::Arc;
 pub struct MaskingConfig {
     /// What is masked together.
     pub unit: MaskUnit,
+    /// Of spans: the chance that a span ends with a word, `p` of the geometric distribution of their lengths.
+    pub span_p: f64,
+    /// Of spans: the most words of one.
+    pub max_span: usize,
     /// Share of an example's tokens that is predicted.
     pub probability: f64,
     /// At most this many a sequence; 0 sets no limit.
@@ -39,6 +43,8 @@ impl Default for MaskingConfig {
     fn default() -> Self {
         Self {
             unit: MaskUnit::Token,
+            span_p: 0.2,
+            max_span: 10,
             probability: 0.15,
             max_predictions: 0,
             mask_share: 0.8,
@@ -59,6 +65,13 @@ pub enum MaskUnit {
     Token,
     /// All pieces of a word (google-research/bert, `do_whole_word_mask`).
     WholeWord,
+    /// Spans of whole words, which the mask or random pieces replace as a whole or not at all (Joshi et al. 2020,
+    /// "SpanBERT", §3.1). A span begins at any word with the same chance; it has `ℓ` words with a chance in proportion to
+    /// `p·(1 − p)^(ℓ−1)`, up to `max_span`: 3.8 words on average with the paper's 0.2 and 10.
+    ///
+    /// Deviations: a span ends early where the next word would be too much in all, where the reference cuts the word,
+    /// and at another span.
+    Span,
 }
 
 /// Where random replacements come from.
@@ -80,6 +93,8 @@ pub struct MaskStats {
     pub maskable: u64,
     /// Tokens of the originals that were replaced.
     pub predicted: u64,
+    /// Spans that they came in: tokens, words, or spans of words.
+    pub spans: u64,
     /// Of these, replaced by the mask.
     pub masked: u64,
     /// Of these, replaced by a random piece.
@@ -94,6 +109,7 @@ impl MaskStats {
         let ReplacementCounts { masked, random, kept } = corrupted.counts();
         self.maskable += original.maskable.iter().filter(|may| **may).count() as u64;
         self.predicted += corrupted.spans().iter().map(|span| span.original.len() as u64).sum::<u64>();
+        self.spans += corrupted.spans().len() as u64;
         self.masked += masked;
         self.random += random;
         self.kept += kept;
@@ -104,6 +120,7 @@ impl std::ops::AddAssign<&MaskStats> for MaskStats {
     fn add_assign(&mut self, other: &MaskStats) {
         self.maskable += other.maskable;
         self.predicted += other.predicted;
+        self.spans += other.spans;
         self.masked += other.masked;
         self.random += other.random;
         self.kept += other.kept;
@@ -127,7 +144,7 @@ impl MaskingConfig {
 }
 
 /// BERT's masking (Devlin et al. 2019, §3.1; `create_masked_lm_predictions`). A span is a token, or a word of which
-/// all pieces are masked.
+/// all pieces are masked; or as [`MaskUnit::Span`] says.
 ///
 /// Deviations:
 /// - A sequence whose words all have more pieces than are to be predicted is not left without predictions:
@@ -161,7 +178,7 @@ impl BertMasking {
     fn units(&self, original: &Original<'_>) -> Vec<Range<usize>> {
         let mut units: Vec<Range<usize>> = Vec::new();
         for position in (0..original.len()).filter(|position| original.maskable[*position]) {
-            let continues = self.config.unit == MaskUnit::WholeWord && !original.word_starts[position];
+            let continues = self.config.unit != MaskUnit::Token && !original.word_starts[position];
             match units.last_mut() {
                 Some(unit) if continues && unit.end == position => unit.end += 1,
                 _ => units.push(position..position + 1),
@@ -170,49 +187,119 @@ impl BertMasking {
         units
     }
 
-    /// What stands in the place of a token that is predicted.
-    fn replacement(&self, id: u32, random: &mut Random, counts: &mut ReplacementCounts) -> u32 {
+    /// What happens to a token that is predicted, or to a span.
+    fn fate(&self, random: &mut Random) -> Fate {
         let draw = random.unit();
         if draw < self.config.mask_share {
-            counts.masked += 1;
-            self.mask
+            Fate::Masked
         } else if draw < self.config.mask_share + self.config.random_share {
-            counts.random += 1;
-            self.random_piece(random)
+            Fate::Random
         } else {
-            counts.kept += 1;
-            id
+            Fate::Kept
         }
     }
+
+    /// What stands in the place of a token that is predicted.
+    fn replacement(&self, id: u32, fate: Fate, random: &mut Random, counts: &mut ReplacementCounts) -> u32 {
+        match fate {
+            Fate::Masked => {
+                counts.masked += 1;
+                self.mask
+            }
+            Fate::Random => {
+                counts.random += 1;
+                self.random_piece(random)
+            }
+            Fate::Kept => {
+                counts.kept += 1;
+                id
+            }
+        }
+    }
+
+    /// The words of a new span, from 1 to `max_span`.
+    fn span_len(&self, random: &mut Random) -> usize {
+        let MaskingConfig { span_p, max_span, .. } = self.config;
+        let goes_on = 1.0 - span_p;
+        let all = 1.0 - goes_on.powi(max_span as i32);
+        let (draw, mut left, mut words) = (1.0 - random.unit() * all, goes_on, 1);
+        // Longer than `words` with the chance `left`, before the lengths beyond the greatest are left out.
+        while words < max_span && draw < left {
+            left *= goes_on;
+            words += 1;
+        }
+        words
+    }
+
+    /// The units of a span that begins with one of them: those that follow without a gap, are not `taken`, and have
+    /// `room` tokens at most.
+    fn span(
+        &self,
+        units: &[Range<usize>],
+        first: usize,
+        taken: &[bool],
+        room: usize,
+        random: &mut Random,
+    ) -> Range<usize> {
+        let words = self.span_len(random);
+        let start = units[first].start;
+        let fits = |unit: &usize| {
+            let follows = *unit == first || units[*unit].start == units[*unit - 1].end;
+            follows && !taken[*unit] && units[*unit].end - start <= room
+        };
+        let last = (first..units.len().min(first + words)).take_while(fits).count();
+        first..first + last
+    }
+}
+
+/// What happens to tokens that are predicted.
+#[derive(Debug, Clone, Copy)]
+enum Fate {
+    Masked,
+    Random,
+    Kept,
 }
 
 impl Corruption for BertMasking {
     fn corrupt(&self, original: &Original<'_>, random: &mut Random) -> Corrupted {
         let config = &self.config;
-        let mut units = self.units(original);
+        let units = self.units(original);
         // As the reference counts: of all tokens, the special ones too; at least one.
         let most = if config.max_predictions > 0 { config.max_predictions } else { usize::MAX };
         let wanted = ((original.len() as f64 * config.probability).round() as usize).max(1).min(most);
         let mut n_predicted = 0;
-        // Each unit, and where its replacement begins in `drawn`.
+        // Each span, and where its replacement begins in `drawn`.
         let (mut replaced, mut drawn) = (Vec::with_capacity(units.len().min(wanted)), Vec::new());
         let mut counts = ReplacementCounts::default();
-        let mut replace = |unit: Range<usize>, random: &mut Random| {
-            replaced.push((unit.clone(), drawn.len()));
-            let tokens = original.ids[unit].iter();
-            drawn.extend(tokens.map(|id| self.replacement(*id, random, &mut counts)));
+        let mut replace = |span: Range<usize>, random: &mut Random| {
+            replaced.push((span.clone(), drawn.len()));
+            let together = (config.unit == MaskUnit::Span).then(|| self.fate(random));
+            for id in &original.ids[span] {
+                let fate = together.unwrap_or_else(|| self.fate(random));
+                drawn.push(self.replacement(*id, fate, random, &mut counts));
+            }
         };
+        let mut order: Vec<usize> = (0..units.len()).collect();
+        let mut taken = vec![false; units.len()];
         for place in 0..units.len() {
             if n_predicted >= wanted {
                 break;
             }
             let other = place + random.below((units.len() - place) as u64) as usize;
-            units.swap(place, other);
-            let unit = units[place].clone();
-            // A word that does not fit any more is passed over for a shorter one.
-            if n_predicted + unit.len() <= wanted {
-                n_predicted += unit.len();
-                replace(unit, random);
+            order.swap(place, other);
+            let (first, room) = (order[place], wanted - n_predicted);
+            let chosen = match config.unit {
+                _ if taken[first] => continue,
+                MaskUnit::Span => self.span(&units, first, &taken, room, random),
+                // A word that does not fit any more is passed over for a shorter one.
+                MaskUnit::Token | MaskUnit::WholeWord if units[first].len() > room => continue,
+                MaskUnit::Token | MaskUnit::WholeWord => first..first + 1,
+            };
+            if let (Some(first), Some(last)) = (units[chosen.clone()].first(), units[chosen.clone()].last()) {
+                let span = first.start..last.end;
+                taken[chosen].fill(true);
+                n_predicted += span.len();
+                replace(span, random);
             }
         }
         if n_predicted == 0
@@ -220,11 +307,11 @@ impl Corruption for BertMasking {
         {
             replace(unit.start..unit.end.min(unit.start.saturating_add(most)), random);
         }
-        replaced.sort_unstable_by_key(|(unit, _)| unit.start);
+        replaced.sort_unstable_by_key(|(span, _)| span.start);
         let mut edits = Edits::new(original.ids);
-        for (unit, start) in replaced {
-            let with = &drawn[start..start + unit.len()];
-            edits.replace(unit, with);
+        for (span, start) in replaced {
+            let with = &drawn[start..start + span.len()];
+            edits.replace(span, with);
         }
         edits.finish().with_counts(counts)
     }
@@ -345,6 +432,73 @@ mod tests {
         assert_share(stats.masked, 60_000, 0.5);
         assert_share(stats.random, 60_000, 0.3);
         assert_share(stats.kept, 60_000, 0.2);
+    }
+
+    proptest! {
+        #[test]
+        fn spans_are_whole_words_with_one_fate(
+            (ids, starts, maskable) in sequence(),
+            probability in 0.0..=1.0f64,
+            max_span in 1..6usize,
+            seed: u64,
+        ) {
+            let config = MaskingConfig { unit: MaskUnit::Span, probability, max_span, ..Default::default() };
+            let original = Original::new(&ids, &starts, &maskable);
+            let corrupted = corruption(&config, &[1; VOCAB as usize]).corrupt(&original, &mut Random::derive(seed, &[]));
+            let wanted = ((ids.len() as f64 * probability).round() as usize).max(1);
+            let (predictions, stats) = predictions(&original, &corrupted);
+            prop_assert!(predictions.len() <= wanted || corrupted.spans().len() == 1);
+            prop_assert_eq!(predictions.is_empty(), !maskable.contains(&true));
+            prop_assert_eq!(stats.spans, corrupted.spans().len() as u64);
+            // A word begins at its start, at the first token, and behind what is not masked.
+            let begins = |at: usize| at == ids.len() || !maskable[at] || starts[at] || at == 0 || !maskable[at - 1];
+            for span in corrupted.spans() {
+                let span = span.original.clone();
+                prop_assert!(span.clone().all(|at| maskable[at]));
+                prop_assert!(begins(span.start) && begins(span.end));
+                prop_assert!(span.clone().filter(|at| begins(*at)).count() <= max_span);
+                let masked = &corrupted.ids()[span.clone()];
+                prop_assert!(masked.iter().all(|id| *id == MASK) || !masked.contains(&MASK));
+            }
+        }
+    }
+
+    #[test]
+    fn spans_have_the_papers_lengths_and_begin_anywhere() {
+        let config = MaskingConfig { unit: MaskUnit::Span, ..Default::default() };
+        let (special, unigram) = ((0..SPECIAL).collect(), Arc::new(UnigramCounts::from_counts(&[1; 60])));
+        let masking = BertMasking { config, mask: MASK, special, unigram, has_ordinary: true };
+        let mut random = Random::derive(4, &[]);
+        let mut lengths = [0u64; 11];
+        (0..100_000).for_each(|_| lengths[masking.span_len(&mut random)] += 1);
+        // SpanBERT's `len_distrib`: p·(1 − p)^(ℓ − 1) for ℓ of 1 to 10, as shares of their sum; a mean of 3.8.
+        let shares: Vec<f64> = (0..10).map(|longer| 0.2 * 0.8f64.powi(longer)).collect();
+        let all: f64 = shares.iter().sum();
+        assert_eq!(lengths[0], 0);
+        for (length, share) in lengths[1..].iter().zip(&shares) {
+            assert_share(*length, 100_000, share / all);
+        }
+        let mean = (1..=10).map(|length| length as f64 * lengths[length] as f64).sum::<f64>() / 100_000.0;
+        assert!((mean - 3.797).abs() < 0.04, "{mean}");
+
+        // In a long text 15 % of the tokens are masked, 80 % of the spans by the mask.
+        let (ids, starts) = ([SPECIAL + 1; 512], [true; 512]);
+        let (mut stats, mut masked, mut at) = (MaskStats::default(), 0, [0u64; 4]);
+        for _ in 0..2_000 {
+            let original = Original::new(&ids, &starts, &starts);
+            let corrupted = masking.corrupt(&original, &mut random);
+            stats.add(&original, &corrupted);
+            for span in corrupted.spans() {
+                masked += u64::from(corrupted.ids()[span.corrupted.start] == MASK);
+                at[span.original.start / 128] += 1;
+            }
+        }
+        assert_eq!(stats.predicted, 2_000 * 77);
+        assert_share(masked, stats.spans, 0.8);
+        at.iter().for_each(|quarter| assert_share(*quarter, stats.spans, 0.25));
+        // Some end early, at another span or with what is to be masked in all.
+        let mean = stats.predicted as f64 / stats.spans as f64;
+        assert!((3.2..3.8).contains(&mean), "{mean}");
     }
 
     #[test]

@@ -303,6 +303,7 @@ impl BertConfig {
             bert,
             mlm: MlmHead::new(self, init),
             next_sentence: Some(NextSentenceHead::new(self.d_model, init)),
+            span_boundary: None,
         }
     }
 }

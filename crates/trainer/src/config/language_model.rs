@@ -3,8 +3,8 @@
 use super::layers::Node;
 use super::validate::{self, Check, Complaint, at_least, below_one, ensure, positive};
 use super::{
-    Averaging, CheckpointSection, LogSection, NEW, OptimizerSection, PRETRAINED, RunSection,
-    TokenizerSection, TrainSection, complete_model, layered, mark_model, strict,
+    Averaging, CheckpointSection, LogSection, NEW, ObjectiveSection, OptimizerSection, PRETRAINED,
+    RunSection, TokenizerSection, TrainSection, complete_model, layered, mark_model, strict,
 };
 use crate::engine::FolderConfig;
 use crate::engine::schedule::Schedule;
@@ -54,15 +54,6 @@ pub struct LanguageModelConfig {
     /// `[log]`: how often metrics are written.
     #[serde(default)]
     pub log: LogSection,
-}
-
-/// `[objective]`: what is predicted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
-#[non_exhaustive]
-pub enum ObjectiveSection {
-    /// Each token, from those before it.
-    LeftToRight {},
 }
 
 /// `[model]`: what is trained. The `kind` need not be written: with a `path` it is `"pretrained"`, else `"new"`.
@@ -286,7 +277,7 @@ impl LanguageModelConfig {
     /// # Errors
     /// A file that cannot be read or is no TOML.
     pub fn is_at(path: &Path) -> Result<bool> {
-        layered::has_table(path, "objective")
+        ObjectiveSection::is_of_a_language_model(path)
     }
 
     /// Resolves the config file at `path` with the `sets` (`section.key=value`) laid over it.
@@ -331,6 +322,7 @@ impl FolderConfig for LanguageModelConfig {
 }
 
 fn validate(config: &LanguageModelConfig) -> Check {
+    config.objective.check(false)?;
     validate::corpus(&config.corpus)?;
     let language = &config.corpus.language;
     let expected = "no such key: running text is not cut into sentences";

@@ -1,6 +1,6 @@
 //! Reading a config from its layers: the file, and the arguments over it.
 
-use super::layers::Node;
+use super::layers::{Node, TAG, Value};
 use super::strict;
 use super::validate::Check;
 use crate::error::{Place, Result, TrainerError};
@@ -57,4 +57,13 @@ pub(crate) fn text(path: &Path) -> Result<String> {
 /// The name that the file at `path` gives a run.
 pub(crate) fn stem(path: &Path) -> String {
     path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// The `kind` of the file's table of this name, empty where the table has none; none where the file has no such table.
+pub(super) fn kind_of(path: &Path, name: &str) -> Result<Option<String>> {
+    let root = Node::parse(&text(path)?, &Place::file(path))?;
+    Ok(root.get(name).map(|table| match table.get(TAG).map(|kind| &kind.value) {
+        Some(Value::Scalar(toml::Value::String(kind))) => kind.clone(),
+        _ => String::new(),
+    }))
 }

@@ -32,6 +32,7 @@
 mod language_model;
 pub(crate) mod layered;
 mod layers;
+mod objective;
 mod sections;
 mod strict;
 pub(crate) mod validate;
@@ -50,9 +51,10 @@ use crate::error::{Place, Result, TrainerError};
 pub use cloze_model::blocks::{Activation, NormPlacement};
 pub use language_model::{
     HeldOut, LanguageModelConfig, LanguageModelEval, LanguageModelSection, LanguageModelShape,
-    NewLanguageModel, ObjectiveSection, PretrainedLanguageModel,
+    NewLanguageModel, PretrainedLanguageModel,
 };
 use layers::{Node, TAG, Value};
+pub use objective::ObjectiveSection;
 pub use sections::{
     EvalSection, ModelPreset, ModelSection, NewModel, PretrainedModel, RunSection, TokenizerSection,
     TrainSection,
@@ -68,6 +70,9 @@ pub use sections::{
 pub struct RunConfig {
     /// `[run]`: name and seed.
     pub run: RunSection,
+    /// `[objective]`: what is predicted. Default masked tokens, and pairs where there are any.
+    #[serde(default, skip_serializing_if = "ObjectiveSection::is_default")]
+    pub objective: ObjectiveSection,
     /// `[corpus]`: the text.
     pub corpus: CorpusConfig,
     /// `[tokenizer]`: the vocabulary.
@@ -388,6 +393,26 @@ final_fraction = 0.1
     }
 
     #[test]
+    fn an_objective_is_one_of_encoders() {
+        assert_eq!(resolved(&[]).objective, ObjectiveSection::Masked {});
+        let spans = resolved(&["objective.kind=span-boundary"]);
+        assert_eq!(spans.objective, ObjectiveSection::SpanBoundary {});
+        assert_eq!(resolve(&spans.to_toml(), &[]).unwrap(), spans);
+        // Runs of before there was a choice are resumed.
+        assert!(!resolved(&[]).to_toml().contains("objective"));
+        assert_eq!(
+            error_of_set("objective.kind=left-to-right"),
+            "--set objective.kind=left-to-right: `objective.kind` is \"left-to-right\"; expected \"masked\" or \
+             \"span-boundary\": only a decoder is trained left to right"
+        );
+        assert_eq!(
+            error_of_set("objective.kind=spans"),
+            "--set objective.kind=spans: `objective.kind` is \"spans\"; expected one of \"left-to-right\", \"masked\" or \
+             \"span-boundary\""
+        );
+    }
+
+    #[test]
     fn every_preset_has_the_published_size() {
         let sizes = [(2, 128, 2), (4, 256, 4), (4, 512, 8), (8, 512, 8), (12, 768, 12), (24, 1024, 16)];
         for (preset, (n_layers, d_model, n_heads)) in ModelPreset::ALL.into_iter().zip(sizes) {
@@ -697,7 +722,7 @@ final_fraction = 0.1
                 "kind = \"linear\"",
                 "kind = \"liner\"",
                 "run.toml:24: `schedule.kind` is \"liner\"; expected one of \"linear\", \"cosine\", \"constant\", \
-                 \"inverse-sqrt\" or \"noam\"; did you mean \"linear\"?",
+                 \"inverse-sqrt\", \"noam\", \"trapezoidal\", \"wsd\" or \"slanted-triangular\"; did you mean \"linear\"?",
             ),
         ];
         for (from, to, message) in cases {
@@ -912,7 +937,10 @@ final_fraction = 0.1
             ("optimizer.lr", "a number above 0"),
             ("eval.heldout_fraction", "a number above 0 and below 1"),
             ("model.hidden_dropout", "a number from 0 to below 1"),
-            ("schedule.kind", r#"one of "linear", "cosine", "constant", "inverse-sqrt" or "noam""#),
+            (
+                "schedule.kind",
+                r#"one of "linear", "cosine", "constant", "inverse-sqrt", "noam", "trapezoidal", "wsd" or "slanted-triangular""#,
+            ),
             ("train.precision", r#"one of "f32" or "bf16""#),
             ("train.recompute", "true or false"),
             ("corpus", "a table"),

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
-use cloze_data::{CorpusConfig, MaskingConfig, PairConfig};
+use cloze_data::{CorpusConfig, MaskUnit, MaskingConfig, PairConfig};
 use cloze_model::ModelError;
 use cloze_model::huggingface::{Architecture, SaveConfig};
 
@@ -38,6 +38,7 @@ pub(crate) type Check = Result<(), Complaint>;
 
 /// Checks every value of `config` and how they go together; the first complaint is returned.
 pub(super) fn validate(config: &RunConfig) -> Check {
+    config.objective.check(true)?;
     corpus(&config.corpus)?;
     let expected = "another one: characters have no mask";
     let has_mask = config.tokenizer != TokenizerSection::TrainCharacters {};
@@ -117,6 +118,25 @@ fn masking(masking: &MaskingConfig) -> Check {
         probability,
         "a number above 0, at most 1",
     )?;
+    let default = MaskingConfig::default();
+    if masking.unit != MaskUnit::Span {
+        let expected = "no such key unless `examples.masking.unit` is \"span\"";
+        ensure(masking.span_p == default.span_p, "examples.masking.span_p", masking.span_p, expected)?;
+        ensure(
+            masking.max_span == default.max_span,
+            "examples.masking.max_span",
+            masking.max_span,
+            expected,
+        )?;
+    }
+    let expected = "a number above 0, at most 1";
+    ensure(
+        masking.span_p > 0.0 && masking.span_p <= 1.0,
+        "examples.masking.span_p",
+        masking.span_p,
+        expected,
+    )?;
+    within(1..=1_000, "examples.masking.max_span", masking.max_span)?;
     share("examples.masking.mask_share", mask_share)?;
     share("examples.masking.random_share", random_share)?;
     // A hair more than 1, for shares like 0.9 and 0.1 that binary fractions only come near.

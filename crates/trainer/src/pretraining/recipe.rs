@@ -1,8 +1,8 @@
 //! BERT's pretraining as a recipe of the engine: examples made from a prepared corpus, masked pieces and sentence pairs.
 
-use super::objective::{BertPretraining, HeldOutSums, figure, sums};
+use super::objective::{HeldOutSums, Terms, figure};
 use super::tables;
-use crate::config::{RunConfig, TrainSection};
+use crate::config::{ObjectiveSection, RunConfig, TrainSection};
 use crate::engine::run_folder::RunFolder;
 use crate::engine::{
     Advance, Cadence, Export, Exported, Objective, Position, Recipe, RunSettings, SplitFigures, StepBatches,
@@ -133,7 +133,7 @@ impl RunConfig {
 pub struct PretrainingRecipe<'a, A: Attention = MultiHeadAttention, P: Positions = LearnedPositions> {
     splits: PretrainingSplits,
     train: &'a TrainSection,
-    has_pairs: bool,
+    terms: Terms,
     published: Option<Published<'a>>,
     /// What this process has trained on.
     stats: Mutex<BatchStats>,
@@ -153,9 +153,10 @@ struct Published<'a> {
 impl<'a, A: Attention, P: Positions> PretrainingRecipe<'a, A, P> {
     /// On these examples, in the batches that the config says. The model is saved with its own paths as names.
     pub fn new(config: &'a RunConfig, splits: PretrainingSplits) -> Self {
-        let (train, has_pairs) = (&config.train, config.examples.has_pairs());
+        let boundaries = config.objective == ObjectiveSection::SpanBoundary {};
+        let terms = Terms { boundaries, pairs: config.examples.has_pairs() };
         let stats = Mutex::new(BatchStats::default());
-        Self { splits, train, has_pairs, published: None, stats, attention: PhantomData }
+        Self { splits, train: &config.train, terms, published: None, stats, attention: PhantomData }
     }
 
     /// Saves the model as a Hugging Face folder, with its tokenizer, which lies in the run's `folder`.
@@ -169,11 +170,6 @@ impl<'a, A: Attention, P: Positions> PretrainingRecipe<'a, A, P> {
         let tokenizer_path = folder.tokenizer();
         Self { published: Some(Published { bert, save, tokenizer, tokenizer_path }), ..self }
     }
-
-    /// How many terms the loss has: that of the pairs last, where there are pairs.
-    fn n_terms(&self) -> usize {
-        BertPretraining.terms().len() - usize::from(!self.has_pairs)
-    }
 }
 
 impl<A: Attention, P: Positions> Objective for PretrainingRecipe<'_, A, P> {
@@ -181,13 +177,11 @@ impl<A: Attention, P: Positions> Objective for PretrainingRecipe<'_, A, P> {
     type Batch = PretrainingBatch;
 
     fn terms(&self) -> &'static [&'static str] {
-        &BertPretraining.terms()[..self.n_terms()]
+        self.terms.names()
     }
 
     fn counts(&self, batch: &PretrainingBatch) -> Vec<f64> {
-        let mut counts = BertPretraining.counts(batch);
-        counts.truncate(self.n_terms());
-        counts
+        self.terms.counts(batch)
     }
 
     fn sums(
@@ -196,9 +190,7 @@ impl<A: Attention, P: Positions> Objective for PretrainingRecipe<'_, A, P> {
         batch: &PretrainingBatch,
         device: &Device,
     ) -> Vec<Tensor<1>> {
-        let mut sums = sums(model, batch, device);
-        sums.truncate(self.n_terms());
-        sums
+        self.terms.sums(model, batch, device)
     }
 }
 
@@ -260,10 +252,12 @@ impl<A: Attention, P: Positions> Recipe for PretrainingRecipe<'_, A, P> {
         let losses = vec![
             line("training (smoothed)", Source::LossTerm(figure::MASKED_LOSS.into())),
             line("held out", held_out(figure::MASKED_LOSS)),
+            line("from spans' boundaries, held out", held_out(figure::BOUNDARY_LOSS)),
             line("unigram baseline", unigram(figure::UNIGRAM_LOSS)),
         ];
         let accuracies = vec![
             line("masked tokens, held out", held_out(figure::MASKED_ACCURACY)),
+            line("from spans' boundaries, held out", held_out(figure::BOUNDARY_ACCURACY)),
             line("sentence pairs, held out", held_out(figure::PAIR_ACCURACY)),
             line("unigram baseline", unigram(figure::UNIGRAM_ACCURACY)),
         ];
@@ -296,7 +290,7 @@ impl<A: Attention, P: Positions> Recipe for PretrainingRecipe<'_, A, P> {
         progress: &mut dyn RunProgress,
     ) -> Result<Vec<SplitFigures>> {
         let stats = self.stats.lock().unwrap_or_else(PoisonError::into_inner);
-        progress.note(&tables::examples(&stats, self.has_pairs));
+        progress.note(&tables::examples(&stats, self.terms.pairs));
         let Some(figures) = exported.figures else { return Ok(Vec::new()) };
         progress.note(&tables::results(exported.step, figures));
         exported.page(HELD_OUT, figures, None)?;

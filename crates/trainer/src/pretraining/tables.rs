@@ -34,6 +34,10 @@ pub fn examples(stats: &BatchStats, pairs: bool) -> String {
         0 => "–".to_owned(),
         _ => percent(part as f64 / whole as f64),
     };
+    let mean = |tokens: u64, spans: u64| match spans {
+        0 => "–".to_owned(),
+        _ => format!("{:.2}", tokens as f64 / spans as f64),
+    };
     let mut rows = vec![
         ("examples", grouped(stats.examples)),
         ("tokens", grouped(stats.tokens)),
@@ -49,6 +53,7 @@ pub fn examples(stats: &BatchStats, pairs: bool) -> String {
     let masking = &stats.masking;
     rows.extend([
         ("predicted, of the maskable tokens", of(masking.predicted, masking.maskable)),
+        ("  tokens of a span on average", mean(masking.predicted, masking.spans)),
         ("  replaced by the mask", of(masking.masked, masking.predicted)),
         ("  replaced at random", of(masking.random, masking.predicted)),
         ("  left as they are", of(masking.kept, masking.predicted)),
@@ -85,6 +90,9 @@ pub fn results(step: u64, figures: &Figures) -> String {
         percent(baseline),
         if ratio.is_finite() { format!("× {ratio:.2}") } else { String::new() },
     );
+    if let Some(accuracy) = figures.get(figure::BOUNDARY_ACCURACY) {
+        row("  from spans' boundaries", percent(accuracy), percent(baseline), String::new());
+    }
     if let Some(accuracy) = figures.get(figure::PAIR_ACCURACY) {
         row("sentence-pair accuracy", percent(accuracy), String::new(), String::new());
     }
@@ -103,6 +111,9 @@ pub fn line(step: u64, figures: &Figures) -> String {
         percent(value(figure::MASKED_ACCURACY)),
         percent(value(figure::UNIGRAM_ACCURACY)),
     );
+    if let Some(accuracy) = figures.get(figure::BOUNDARY_ACCURACY) {
+        line += &format!(", from spans' boundaries {}", percent(accuracy));
+    }
     if let Some(accuracy) = figures.get(figure::PAIR_ACCURACY) {
         line += &format!(", sentence pairs {}", percent(accuracy));
     }
@@ -188,7 +199,14 @@ mod tests {
 
     #[test]
     fn examples_are_counted() {
-        let masking = MaskStats { maskable: 10_000, predicted: 1_500, masked: 1_200, random: 150, kept: 150 };
+        let masking = MaskStats {
+            maskable: 10_000,
+            predicted: 1_500,
+            spans: 500,
+            masked: 1_200,
+            random: 150,
+            kept: 150,
+        };
         let stats = BatchStats {
             examples: 200,
             tokens: 11_000,
@@ -209,6 +227,7 @@ mod tests {
 │ from a short target               ┆ 10.0 % │
 │ truncated                         ┆ 15.0 % │
 │ predicted, of the maskable tokens ┆ 15.0 % │
+│   tokens of a span on average     ┆   3.00 │
 │   replaced by the mask            ┆ 80.0 % │
 │   replaced at random              ┆ 10.0 % │
 │   left as they are                ┆ 10.0 % │

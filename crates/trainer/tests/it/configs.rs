@@ -44,7 +44,15 @@ fn every_config_resolves_and_reads_back_as_itself() {
         names.push(config.run.name);
     }
     names.sort();
-    assert_eq!(names, ["bert-base", "bert-mini-corpus", "bert-tiny-sample", "domain-mlm", "roberta-base"]);
+    let expected = [
+        "bert-base",
+        "bert-mini-corpus",
+        "bert-tiny-sample",
+        "domain-mlm",
+        "roberta-base",
+        "spanbert-mini-corpus",
+    ];
+    assert_eq!(names, expected);
 }
 
 #[test]
@@ -131,6 +139,8 @@ const TABLES: &[(&str, &[&str], &str)] = &[
     ("Both", &["schedule.kind=cosine"], "schedule.zzzzzzzz=1"),
     ("Both", &["schedule.kind=constant"], "schedule.zzzzzzzz=1"),
     ("Both", &["schedule.kind=inverse-sqrt"], "schedule.zzzzzzzz=1"),
+    ("Both", &["schedule={kind=\"trapezoidal\", decay_steps=9}"], "schedule.zzzzzzzz=1"),
+    ("Both", &["schedule.kind=slanted-triangular"], "schedule.zzzzzzzz=1"),
     ("Both", &["average={kind=\"ema\", decay=0.9}"], "average.zzzzzzzz=1"),
     ("Both", &["average={kind=\"last\", checkpoints=2, every=3}"], "average.zzzzzzzz=1"),
     ("Both", &["average={kind=\"best\", checkpoints=2}"], "average.zzzzzzzz=1"),

@@ -529,6 +529,36 @@ fn how_often_a_run_is_evaluated_changes_no_bit() {
 }
 
 #[test]
+fn spans_are_learnt_from_their_boundaries_and_an_interruption_changes_no_bit() {
+    let _held = crate::generator();
+    let bench = Bench::new();
+    let sets = [
+        "objective.kind=span-boundary",
+        "examples.pairs={ kind = \"doc-sentences\" }",
+        "examples.masking.unit=whole-word",
+        "train.steps=40",
+        "optimizer.lr=1e-2",
+        "checkpoint.every=4",
+    ];
+    let whole = bench.finish("whole", &sets);
+    assert!(whole.contains_key("span_boundary.first.weight"), "{:?}", whole.keys());
+    stop_after(&bench, "stopped", &sets, false, 6);
+    let outcome = bench.run("stopped", &sets, true, &AtomicBool::new(false), &mut Silent).unwrap();
+    let Outcome::Done { model, .. } = outcome else { panic!("{outcome:?}") };
+    assert!(whole == huggingface::read_tensors(&model.join("model.safetensors")).unwrap());
+
+    let losses: Vec<f64> = records(&bench.path("whole"))
+        .iter()
+        .filter_map(|record| match record {
+            Record::Evaluation(evaluation) => evaluation.figures.get("boundary_loss"),
+            _ => None,
+        })
+        .collect();
+    let (first, last) = (losses[0], *losses.last().unwrap());
+    assert!(last < first - 0.3, "{first} to {last}");
+}
+
+#[test]
 fn a_loss_that_is_not_finite_stops_the_run_and_names_where() {
     let _held = crate::generator();
     let bench = Bench::new();

@@ -5,7 +5,7 @@ use crate::Values;
 use crate::values::{classified, trained};
 use burn::tensor::{Device, Int, Tensor};
 use cloze_model::ParamInit;
-use cloze_model::bert::{BertConfig, BertInput, MlmHead};
+use cloze_model::bert::{BertConfig, BertInput, MlmHead, SpanBoundaries};
 use cloze_model::blocks::Linear;
 use cloze_model::ops::CrossEntropy;
 use cloze_model::tasks::{
@@ -39,6 +39,18 @@ pub fn pretraining(device: &Device) -> Values {
             // Two pieces' logits below those of the next sentence, as one matrix of two classes.
             let next = logits.next_sentence.expect("BERT has the head");
             Tensor::cat(vec![logits.mlm.narrow(1, 5, 2), next], 0)
+        },
+    )
+}
+
+pub fn span_boundary(device: &Device) -> Values {
+    classified(
+        device,
+        |init| with_pooler().init(init).with_span_boundary(&with_pooler(), init),
+        |model, device| {
+            let spans = SpanBoundaries::new(&[1..2, 8..9, 15..17]);
+            let logits = model.forward_with_spans(padded(device), positions(device), Some(&spans));
+            Tensor::cat(vec![logits.mlm, logits.span_boundary.expect("the model has the head")], 0)
         },
     )
 }

@@ -35,6 +35,7 @@ pub const CASES: &[Case] = &[
     Case { name: "ALBERT", run: encoders::albert },
     Case { name: "ELECTRA", run: encoders::electra },
     Case { name: "pretraining heads", run: heads::pretraining },
+    Case { name: "span boundaries", run: heads::span_boundary },
     Case { name: "masked LM", run: heads::masked_lm },
     Case { name: "sequence classification", run: heads::sequence },
     Case { name: "regression", run: heads::regression },
