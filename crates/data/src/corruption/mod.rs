@@ -1,10 +1,17 @@
 //! Corruptions: what is done to a sequence that a model learns to restore.
 
 mod corrupted;
+mod lengths;
 mod masking;
+mod ngrams;
+mod pieces;
+mod replacement;
+mod spans;
+mod words;
 
 pub use corrupted::{Corrupted, Edits, ReplacedSpan, ReplacementCounts};
 pub use masking::{MaskStats, MaskUnit, MaskingConfig, RandomFrom};
+use pieces::RandomPieces;
 
 use crate::random::Random;
 
@@ -78,5 +85,47 @@ impl<'a> Original<'a> {
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.ids.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::unigram::UnigramCounts;
+    use proptest::prelude::*;
+    use std::sync::Arc;
+
+    pub const MASK: u32 = 4;
+    /// The first piece that is not special.
+    pub const SPECIAL: u32 = 5;
+    pub const VOCAB: usize = 60;
+
+    /// A masking of a vocabulary of 60 pieces, of which five are special.
+    pub fn corruption(config: &MaskingConfig) -> Box<dyn Corruption> {
+        corruption_of(config, &[1; VOCAB])
+    }
+
+    pub fn corruption_of(config: &MaskingConfig, counts: &[u64]) -> Box<dyn Corruption> {
+        config.corruption(MASK, (0..SPECIAL).collect(), Arc::new(UnigramCounts::from_counts(counts)))
+    }
+
+    /// Ids, word starts and what may be masked.
+    pub fn sequence() -> impl Strategy<Value = (Vec<u32>, Vec<bool>, Vec<bool>)> {
+        prop::collection::vec((0..VOCAB as u32, any::<bool>()), 1..80).prop_map(|tokens| {
+            let (ids, starts): (Vec<u32>, Vec<bool>) = tokens.into_iter().unzip();
+            let maskable = ids.iter().map(|id| *id >= SPECIAL).collect();
+            (ids, starts, maskable)
+        })
+    }
+
+    /// Five standard deviations of a binomial.
+    #[track_caller]
+    pub fn assert_share(hits: u64, n: u64, p: f64) {
+        let (mean, deviation) = (n as f64 * p, (n as f64 * p * (1.0 - p)).sqrt());
+        // One hit where hardly any is expected.
+        assert!(
+            (hits as f64 - mean).abs() <= (5.0 * deviation).max(if p > 0.0 { 1.0 } else { 0.0 }),
+            "{hits} of {n}, expected {mean} ± {deviation}"
+        );
     }
 }

@@ -850,8 +850,20 @@ final_fraction = 0.1
                 "`corpus.on_error` is \"ignore\"; expected one of \"fail\" or \"skip\"",
             ),
             (
+                "examples.masking.max_span=5",
+                "`examples.masking.max_span` is 5; expected no such key unless `examples.masking.unit` is \"span\"",
+            ),
+            (
+                "examples.masking={ unit = \"span\", span_p = 0 }",
+                "`examples.masking.span_p` is 0; expected a number above 0, at most 1",
+            ),
+            (
+                "examples.masking={ unit = \"n-gram\", max_ngram = 0 }",
+                "`examples.masking.max_ngram` is 0; expected a whole number from 1 to 1000",
+            ),
+            (
                 "examples.masking.unit=whole-words",
-                "`examples.masking.unit` is \"whole-words\"; expected one of \"token\" or \"whole-word\"; did you mean \
+                "`examples.masking.unit` is \"whole-words\"; expected one of \"token\", \"whole-word\", \"span\" or \"n-gram\"; did you mean \
                  \"whole-word\"?",
             ),
         ];

@@ -118,25 +118,25 @@ fn masking(masking: &MaskingConfig) -> Check {
         probability,
         "a number above 0, at most 1",
     )?;
-    let default = MaskingConfig::default();
-    if masking.unit != MaskUnit::Span {
-        let expected = "no such key unless `examples.masking.unit` is \"span\"";
-        ensure(masking.span_p == default.span_p, "examples.masking.span_p", masking.span_p, expected)?;
-        ensure(
-            masking.max_span == default.max_span,
-            "examples.masking.max_span",
-            masking.max_span,
-            expected,
-        )?;
+    let of_unit = |key: &'static str, given: Option<String>, unit: MaskUnit, named: &str| match given {
+        Some(found) if masking.unit != unit => {
+            let expected = format!("no such key unless `examples.masking.unit` is \"{named}\"");
+            ensure(false, key, found, expected)
+        }
+        _ => Ok(()),
+    };
+    let MaskingConfig { span_p, max_span, max_ngram, .. } = *masking;
+    let shown = |length: Option<usize>| length.map(|length| length.to_string());
+    of_unit("examples.masking.span_p", span_p.map(|p| p.to_string()), MaskUnit::Span, "span")?;
+    of_unit("examples.masking.max_span", shown(max_span), MaskUnit::Span, "span")?;
+    of_unit("examples.masking.max_ngram", shown(max_ngram), MaskUnit::NGram, "n-gram")?;
+    if let Some(p) = span_p {
+        ensure(p > 0.0 && p <= 1.0, "examples.masking.span_p", p, "a number above 0, at most 1")?;
     }
-    let expected = "a number above 0, at most 1";
-    ensure(
-        masking.span_p > 0.0 && masking.span_p <= 1.0,
-        "examples.masking.span_p",
-        masking.span_p,
-        expected,
-    )?;
-    within(1..=1_000, "examples.masking.max_span", masking.max_span)?;
+    for (key, length) in [("examples.masking.max_span", max_span), ("examples.masking.max_ngram", max_ngram)]
+    {
+        length.map_or(Ok(()), |length| within(1..=1_000, key, length))?;
+    }
     share("examples.masking.mask_share", mask_share)?;
     share("examples.masking.random_share", random_share)?;
     // A hair more than 1, for shares like 0.9 and 0.1 that binary fractions only come near.
