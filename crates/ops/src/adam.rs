@@ -48,6 +48,20 @@ impl AdamStep {
     }
 }
 
+/// The body of an update: its fused form, the function `$name` of the module `$name` of `flex`, where flex takes the
+/// tensors, else the function `composed` beside it. The moments begin at zero.
+macro_rules! update {
+    ($name:ident, $value:ident, $gradient:ident, $moments:ident, $step:ident) => {{
+        let moments = $moments.unwrap_or_else(|| [$gradient.zeros_like(), $gradient.zeros_like()]);
+        #[cfg(feature = "flex")]
+        if $crate::flex::takes(&$value) && $crate::flex::takes(&$gradient) {
+            return $crate::flex::$name::$name($value, $gradient, moments, $step);
+        }
+        composed($value, $gradient, moments, $step)
+    }};
+}
+pub(crate) use update;
+
 /// Three updates by the fused and by the composed form, which must agree.
 #[cfg(all(test, feature = "flex"))]
 pub(crate) fn assert_forms_agree(

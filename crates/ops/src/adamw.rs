@@ -1,8 +1,8 @@
 use burn::tensor::Tensor;
 
-use crate::AdamStep;
 #[cfg(feature = "flex")]
 use crate::flex;
+use crate::{AdamStep, adam};
 
 /// One update of AdamW (Loshchilov & Hutter 2019, algorithm 2) with Adam's bias correction.
 ///
@@ -17,12 +17,7 @@ pub fn adamw(
     moments: Option<[Tensor<1>; 2]>,
     step: AdamStep,
 ) -> (Tensor<1>, [Tensor<1>; 2]) {
-    let moments = moments.unwrap_or_else(|| [gradient.zeros_like(), gradient.zeros_like()]);
-    #[cfg(feature = "flex")]
-    if flex::takes(&value) && flex::takes(&gradient) {
-        return flex::adamw::adamw(value, gradient, moments, step);
-    }
-    composed(value, gradient, moments, step)
+    adam::update!(adamw, value, gradient, moments, step)
 }
 
 fn composed(
@@ -56,7 +51,7 @@ mod tests {
 
     #[test]
     fn fused_and_composed_agree() {
-        crate::adam::assert_forms_agree(adamw, composed, 1e-5);
+        adam::assert_forms_agree(adamw, composed, 1e-5);
     }
 
     #[test]

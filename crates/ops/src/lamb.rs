@@ -1,8 +1,6 @@
 use burn::tensor::Tensor;
 
-use crate::AdamStep;
-#[cfg(feature = "flex")]
-use crate::flex;
+use crate::{AdamStep, adam};
 
 /// One update of LAMB (You et al. 2020, "Large Batch Optimization for Deep Learning: Training BERT in 76
 /// minutes", algorithm 2), with φ the identity.
@@ -21,12 +19,7 @@ pub fn lamb(
     moments: Option<[Tensor<1>; 2]>,
     step: AdamStep,
 ) -> (Tensor<1>, [Tensor<1>; 2]) {
-    let moments = moments.unwrap_or_else(|| [gradient.zeros_like(), gradient.zeros_like()]);
-    #[cfg(feature = "flex")]
-    if flex::takes(&value) && flex::takes(&gradient) {
-        return flex::lamb::lamb(value, gradient, moments, step);
-    }
-    composed(value, gradient, moments, step)
+    adam::update!(lamb, value, gradient, moments, step)
 }
 
 /// `‖x‖/‖r‖`, 1 where it is undefined.
@@ -64,6 +57,6 @@ mod tests {
     #[cfg(feature = "flex")]
     #[test]
     fn fused_and_composed_agree() {
-        crate::adam::assert_forms_agree(lamb, composed, 1e-4);
+        adam::assert_forms_agree(lamb, composed, 1e-4);
     }
 }

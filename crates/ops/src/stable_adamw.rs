@@ -1,8 +1,6 @@
 use burn::tensor::Tensor;
 
-use crate::AdamStep;
-#[cfg(feature = "flex")]
-use crate::flex;
+use crate::{AdamStep, adam};
 
 /// One update of StableAdamW (Wortsman et al. 2023, "Stable and low-precision training for large-scale vision-language
 /// models", algorithm 2): AdamW with Adafactor's update clipping in place of a clipped gradient.
@@ -22,12 +20,7 @@ pub fn stable_adamw(
     moments: Option<[Tensor<1>; 2]>,
     step: AdamStep,
 ) -> (Tensor<1>, [Tensor<1>; 2]) {
-    let moments = moments.unwrap_or_else(|| [gradient.zeros_like(), gradient.zeros_like()]);
-    #[cfg(feature = "flex")]
-    if flex::takes(&value) && flex::takes(&gradient) {
-        return flex::stable_adamw::stable_adamw(value, gradient, moments, step);
-    }
-    composed(value, gradient, moments, step)
+    adam::update!(stable_adamw, value, gradient, moments, step)
 }
 
 /// `1 / max(1, RMS)` of the mean of the `g² / max(v̂, ε²)`. A mean that is not finite clips nothing: the update shows
@@ -66,6 +59,6 @@ mod tests {
     #[cfg(feature = "flex")]
     #[test]
     fn fused_and_composed_agree() {
-        crate::adam::assert_forms_agree(stable_adamw, composed, 1e-4);
+        adam::assert_forms_agree(stable_adamw, composed, 1e-4);
     }
 }

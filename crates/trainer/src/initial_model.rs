@@ -6,7 +6,7 @@ use crate::memory::check_new;
 use crate::{Result, TrainerError};
 use burn::tensor::Device;
 use cloze_data::derive_seed;
-use cloze_model::bert::{BertConfig, BertForPreTraining, MlmHead, NextSentenceHead};
+use cloze_model::bert::{BertConfig, BertForPreTraining, MlmHead, NextSentenceHead, SpanBoundaryHead};
 use cloze_model::huggingface::{Architecture, LoadReport, PretrainedFolder, SaveConfig};
 use cloze_model::{HasBackbone, ModelError, ParamInit};
 use cloze_tokenizer::Tokenizer;
@@ -64,6 +64,10 @@ impl InitialModel {
         memory: Option<u64>,
     ) -> Result<Self> {
         let init = ParamInit::new(device, derive_seed(config.run.seed, &[INIT_STREAM]));
+        let boundaries = config.objective == ObjectiveSection::SpanBoundary {};
+        if boundaries {
+            check_boundaries(config, tokenizer)?;
+        }
         match &config.model {
             ModelSection::New(section) => {
                 let encoder = section.bert(tokenizer);
@@ -72,23 +76,23 @@ impl InitialModel {
                 check_new(config, &encoder, device, memory)?;
                 let init = &mut init.with_std(encoder.init_std);
                 let mut model = encoder.init(init);
-                if config.objective == (ObjectiveSection::SpanBoundary {}) {
-                    check_boundaries(config, tokenizer)?;
-                    model = model.with_span_boundary(&encoder, init);
-                }
+                model.span_boundary = boundaries.then(|| SpanBoundaryHead::new(&encoder, init));
                 let report = LoadReport::default();
                 Ok(Self { encoder, model, save, report })
             }
-            ModelSection::Pretrained(section) => Self::pretrained(config, section, tokenizer, init),
+            ModelSection::Pretrained(section) => {
+                Self::pretrained(config, section, tokenizer, boundaries, init)
+            }
         }
     }
 
-    /// With a head for pairs if there are pairs, otherwise with the masked-LM head alone. Heads that the checkpoint
-    /// lacks are new.
+    /// With a head for pairs if there are pairs, and one for spans' `boundaries` if they are asked for. Heads that the
+    /// checkpoint lacks are new.
     fn pretrained(
         config: &RunConfig,
         section: &PretrainedModel,
         tokenizer: &Tokenizer,
+        boundaries: bool,
         init: ParamInit,
     ) -> Result<Self> {
         let pretrained = PretrainedFolder::open(&section.path)?;
@@ -122,14 +126,7 @@ impl InitialModel {
             bert: encoder.init_encoder(init),
             mlm: MlmHead::new(&encoder, init),
             next_sentence: has_pairs.then(|| NextSentenceHead::new(encoder.d_model, init)),
-            span_boundary: None,
-        };
-        let model = match config.objective {
-            ObjectiveSection::SpanBoundary {} => {
-                check_boundaries(config, tokenizer)?;
-                model.with_span_boundary(&encoder, init)
-            }
-            _ => model,
+            span_boundary: boundaries.then(|| SpanBoundaryHead::new(&encoder, init)),
         };
         let pooler = <BertForPreTraining>::path_of("pooler.*");
         let new = ["mlm.*", "next_sentence.*", "span_boundary.*", &pooler];

@@ -1,6 +1,6 @@
 //! How much memory a run needs, computed before it allocates.
 
-use crate::config::{RunConfig, TrainSection};
+use crate::config::{ObjectiveSection, RunConfig, TrainSection};
 use crate::{Result, TrainerError, recompute};
 use burn::module::Module;
 use burn::tensor::Device;
@@ -158,10 +158,12 @@ pub(crate) fn pretraining(
     mean_len: f64,
 ) -> MemoryEstimate {
     let train = &config.train;
+    // A masked token is predicted a second time from its span's boundaries.
+    let predictions = if config.objective == (ObjectiveSection::SpanBoundary {}) { 2.0 } else { 1.0 };
     let load = Load {
         sequences: train.batch_size as u64,
         mean_len,
-        predicted: config.examples.masking.probability,
+        predicted: config.examples.masking.probability * predictions,
         batches: train.accumulate as u64,
         recompute: train.recompute,
     };

@@ -29,7 +29,7 @@ const CACHE: &str = "cache";
 /// resolved configuration, the metrics, checkpoints and, at the end, the model with its tokenizer
 /// as a Hugging Face folder, whose path is printed on standard output.
 ///
-/// A configuration with the [objective] "left-to-right" trains a language model.
+/// A configuration with objective.kind = "left-to-right" trains a language model.
 /// A configuration with a [task] fine-tunes a checkpoint on labelled data: the folder then receives the best
 /// model and, for development and test data, a report with every prediction.
 ///

@@ -150,7 +150,7 @@ impl MaskingConfig {
         special: Vec<u32>,
         unigram: Arc<UnigramCounts>,
     ) -> Box<dyn Corruption> {
-        let pieces = RandomPieces::from_counts(self.random_from, unigram, special);
+        let pieces = RandomPieces::new(self.random_from, unigram, special);
         let (budget, replacement) = (Budget::new(self), Replacement::new(self, mask, pieces));
         match self.unit {
             MaskUnit::Token => Box::new(BertMasking { whole_words: false, budget, replacement }),

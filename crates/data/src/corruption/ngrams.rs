@@ -2,10 +2,9 @@
 
 use super::lengths::Lengths;
 use super::replacement::{Budget, FateOf, Replacement};
-use super::words::words;
+use super::words::{self, Start};
 use super::{Corrupted, Corruption, Original};
 use crate::random::Random;
-use std::ops::Range;
 
 /// ALBERT's n-gram masking (Lan et al. 2020, §4.1; google-research/albert, `create_masked_lm_predictions`).
 ///
@@ -33,45 +32,18 @@ impl NGramMasking {
         Self { budget, max_ngram, lengths: Lengths::harmonic(max_ngram), replacement }
     }
 
-    /// The n-grams, in the order in which they are drawn.
-    fn ngrams(&self, original: &Original<'_>, random: &mut Random) -> Vec<Range<usize>> {
-        let words = words(original);
-        let mut wanted = self.budget.wanted(original);
-        let (mut starts, mut taken): (Vec<usize>, _) = ((0..words.len()).collect(), vec![false; words.len()]);
-        let mut ngrams = Vec::new();
-        for place in 0..starts.len() {
-            if wanted == 0 {
-                break;
-            }
-            let other = place + random.below((starts.len() - place) as u64) as usize;
-            starts.swap(place, other);
-            let first = starts[place];
-            // The words from here on that touch.
-            let last = (first + self.max_ngram).min(words.len());
-            let touching =
-                1 + words[first..last].windows(2).take_while(|pair| pair[0].end == pair[1].start).count();
-            let mut n = self.lengths.draw_at_most(touching, random);
-            let ngram = |n: usize| words[first].start..words[first + n - 1].end;
-            while n > 0 && ngram(n).len() > wanted {
-                n -= 1;
-            }
-            if n == 0 || taken[first..first + n].contains(&true) {
-                continue;
-            }
-            taken[first..first + n].fill(true);
-            wanted -= ngram(n).len();
-            ngrams.push(ngram(n));
-        }
-        if ngrams.is_empty() {
-            ngrams.extend(starts.first().map(|first| self.budget.cut(&words[*first])));
-        }
-        ngrams
+    /// The words of an n-gram.
+    fn length(&self, start: &Start<'_>, random: &mut Random) -> usize {
+        let drawn = self.lengths.draw_at_most(start.touching(self.max_ngram), random);
+        let fits = |n: &usize| start.span(*n).len() <= start.wanted;
+        let n = (1..=drawn).rev().find(fits).unwrap_or(0);
+        if start.meets_another(n) { 0 } else { n }
     }
 }
 
 impl Corruption for NGramMasking {
     fn corrupt(&self, original: &Original<'_>, random: &mut Random) -> Corrupted {
-        let ngrams = self.ngrams(original, random);
+        let ngrams = words::spans(original, self.budget, random, |start, random| self.length(start, random));
         self.replacement.replace(original, ngrams, FateOf::Token, random)
     }
 }

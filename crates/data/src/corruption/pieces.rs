@@ -17,13 +17,11 @@ pub(super) struct RandomPieces {
 }
 
 impl RandomPieces {
-    pub fn from_counts(from: RandomFrom, unigram: Arc<UnigramCounts>, special: Vec<u32>) -> Self {
+    /// The pieces of `unigram`'s vocabulary but the `special` ones.
+    pub fn new(from: RandomFrom, unigram: Arc<UnigramCounts>, special: Vec<u32>) -> Self {
         let vocab_size = unigram.vocab_size();
-        Self::new(vocab_size, (from == RandomFrom::Unigram).then_some(unigram), special)
-    }
-
-    fn new(vocab_size: usize, unigram: Option<Arc<UnigramCounts>>, special: Vec<u32>) -> Self {
         let has_ordinary = (0..vocab_size as u32).any(|id| !special.contains(&id));
+        let unigram = (from == RandomFrom::Unigram).then_some(unigram);
         Self { vocab_size, unigram, special, has_ordinary }
     }
 
@@ -58,7 +56,7 @@ mod tests {
             [(RandomFrom::Uniform, vec![1; VOCAB as usize]), (RandomFrom::Unigram, counts.clone())]
         {
             let unigram = Arc::new(UnigramCounts::from_counts(&counts));
-            let pieces = RandomPieces::from_counts(from, unigram, (0..5).collect());
+            let pieces = RandomPieces::new(from, unigram, (0..5).collect());
             let mut random = Random::derive(8, &[]);
             let mut drawn = vec![0u64; VOCAB as usize];
             for _ in 0..100_000 {

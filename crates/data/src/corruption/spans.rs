@@ -2,10 +2,9 @@
 
 use super::lengths::Lengths;
 use super::replacement::{Budget, FateOf, Replacement};
-use super::words::words;
+use super::words::{self, Start};
 use super::{Corrupted, Corruption, Original};
 use crate::random::Random;
-use std::ops::Range;
 
 /// SpanBERT's span masking (Joshi et al. 2020, §3.1).
 ///
@@ -34,48 +33,21 @@ impl SpanMasking {
         Self { budget, lengths: Lengths::geometric(p, max_span), replacement }
     }
 
-    /// The spans, in the order in which they are drawn.
-    fn spans(&self, original: &Original<'_>, random: &mut Random) -> Vec<Range<usize>> {
-        let words = words(original);
-        let mut wanted = self.budget.wanted(original);
-        let (mut starts, mut taken): (Vec<usize>, _) = ((0..words.len()).collect(), vec![false; words.len()]);
-        let mut spans = Vec::new();
-        for place in 0..starts.len() {
-            if wanted == 0 {
-                break;
-            }
-            // Drawn without replacement: a word that starts no span now is taken or too long, and stays so.
-            let other = place + random.below((starts.len() - place) as u64) as usize;
-            starts.swap(place, other);
-            let first = starts[place];
-            if taken[first] {
-                continue;
-            }
-            let last = (first + self.lengths.draw(random)).min(words.len());
-            let mut span = words[first].start..words[first].start;
-            for at in first..last {
-                let word = &words[at];
-                if taken[at] || word.start != span.end || word.len() > wanted {
-                    break;
-                }
-                taken[at] = true;
-                wanted -= word.len();
-                span.end = word.end;
-            }
-            if !span.is_empty() {
-                spans.push(span);
-            }
+    /// The words of a span.
+    fn length(&self, start: &Start<'_>, random: &mut Random) -> usize {
+        // A word that starts no span now is taken or too long, and stays so.
+        if start.meets_another(1) {
+            return 0;
         }
-        if spans.is_empty() {
-            spans.extend(starts.first().map(|first| self.budget.cut(&words[*first])));
-        }
-        spans
+        let most = start.touching(self.lengths.draw(random));
+        let fits = |n: &usize| !start.meets_another(*n) && start.span(*n).len() <= start.wanted;
+        (1..=most).take_while(fits).count()
     }
 }
 
 impl Corruption for SpanMasking {
     fn corrupt(&self, original: &Original<'_>, random: &mut Random) -> Corrupted {
-        let spans = self.spans(original, random);
+        let spans = words::spans(original, self.budget, random, |start, random| self.length(start, random));
         self.replacement.replace(original, spans, FateOf::Span, random)
     }
 }
@@ -122,7 +94,7 @@ mod tests {
             prop_assert_eq!(predicted == 0, !maskable.contains(&true));
             // More would have been masked had there been a word that fits.
             if predicted < wanted {
-                let words = super::words(&original);
+                let words = super::words::words(&original);
                 let replaced = |at: usize| corrupted.spans().iter().any(|span| span.original.contains(&at));
                 let fits = |word: &std::ops::Range<usize>| word.len() <= wanted - predicted;
                 prop_assert!(!words.iter().any(|word| fits(word) && !replaced(word.start)));

@@ -1,6 +1,8 @@
-//! The words of a sequence.
+//! The words of a sequence, and spans of them.
 
 use super::Original;
+use super::replacement::Budget;
+use crate::random::Random;
 use std::ops::Range;
 
 /// The whole words that may be replaced. Two that follow each other without a token between them touch; a special token,
@@ -19,6 +21,71 @@ pub(super) fn units(original: &Original<'_>, starts: impl Fn(usize) -> bool) -> 
         }
     }
     units
+}
+
+/// A word that was drawn as the first of a span.
+pub(super) struct Start<'a> {
+    words: &'a [Range<usize>],
+    /// Which words are in a span already.
+    taken: &'a [bool],
+    first: usize,
+    /// How many more tokens are wanted.
+    pub wanted: usize,
+}
+
+impl Start<'_> {
+    /// The words from here on that follow one another without a gap, at most so many.
+    pub fn touching(&self, most: usize) -> usize {
+        let last = (self.first + most).min(self.words.len());
+        let pairs = self.words[self.first..last].windows(2);
+        1 + pairs.take_while(|pair| pair[0].end == pair[1].start).count()
+    }
+
+    /// The tokens of the span of `n` words, one or more.
+    pub fn span(&self, n: usize) -> Range<usize> {
+        self.words[self.first].start..self.words[self.first + n - 1].end
+    }
+
+    /// Whether one of the span's `n` words is in a span already.
+    pub fn meets_another(&self, n: usize) -> bool {
+        self.taken[self.first..self.first + n].contains(&true)
+    }
+}
+
+/// Spans of whole words, in the order in which they are drawn, until as many tokens as are wanted are in them or every
+/// word was tried. Each word is the first of a span with the same chance; `length` says how many words it has, 0 for no
+/// span, which no other span may have and which may not be too long.
+///
+/// If no word fits, the first one that was drawn is cut.
+pub(super) fn spans(
+    original: &Original<'_>,
+    budget: Budget,
+    random: &mut Random,
+    length: impl Fn(&Start<'_>, &mut Random) -> usize,
+) -> Vec<Range<usize>> {
+    let words = words(original);
+    let mut wanted = budget.wanted(original);
+    let (mut order, mut taken): (Vec<usize>, _) = ((0..words.len()).collect(), vec![false; words.len()]);
+    let mut spans = Vec::new();
+    for place in 0..order.len() {
+        if wanted == 0 {
+            break;
+        }
+        let other = place + random.below((order.len() - place) as u64) as usize;
+        order.swap(place, other);
+        let start = Start { words: &words, taken: &taken, first: order[place], wanted };
+        let n = length(&start, random);
+        if n > 0 {
+            let (first, span) = (start.first, start.span(n));
+            taken[first..first + n].fill(true);
+            wanted -= span.len();
+            spans.push(span);
+        }
+    }
+    if spans.is_empty() {
+        spans.extend(order.first().map(|first| budget.cut(&words[*first])));
+    }
+    spans
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ pub struct BertForPreTraining<A: Attention = MultiHeadAttention, P: Positions = 
     pub span_boundary: Option<SpanBoundaryHead>,
 }
 
-/// The two heads' outputs.
+/// The heads' outputs.
 #[derive(Debug, Clone)]
 pub struct PreTrainingLogits {
     /// `[n_masked, vocab_size]`, in the order of the masked positions.

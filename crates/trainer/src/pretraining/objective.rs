@@ -9,7 +9,6 @@ use cloze_evaluation::figures::Figures;
 use cloze_model::bert::{BertForPreTraining, BertInput, PreTrainingLogits, SpanBoundaries};
 use cloze_model::blocks::{Attention, Positions};
 use cloze_model::ops;
-use std::ops::Range;
 
 /// The mean cross-entropy of the masked pieces plus, where there are pairs and a head for them, that of the
 /// sentence pairs.
@@ -122,29 +121,23 @@ fn input<A: Attention, P: Positions>(
     device: &Device,
 ) -> Input {
     let tokens = &batch.tokens;
-    let spans = model.span_boundary.as_ref().map(|_| batch.masked_spans.as_slice());
-    match model.bert.takes_packed() && tokens.n_padding() > 0 {
-        true => Input {
-            input: input::packed(tokens, device),
-            positions: batch.masked_positions.clone(),
-            spans: spans.map(SpanBoundaries::new),
-        },
-        false => {
-            let starts = |spans: &[Range<i32>]| {
-                let starts: Vec<i32> = spans.iter().map(|span| span.start).collect();
-                tokens.padded_places(&starts)
-            };
-            let padded = |spans: &[Range<i32>]| {
-                let moved = starts(spans).into_iter().zip(spans);
-                moved.map(|(start, span)| start..start + span.len() as i32).collect::<Vec<_>>()
-            };
-            Input {
-                input: input::padded(tokens, device),
-                positions: tokens.padded_places(&batch.masked_positions),
-                spans: spans.map(|spans| SpanBoundaries::new(&padded(spans))),
-            }
-        }
-    }
+    let (input, positions) = match model.bert.takes_packed() && tokens.n_padding() > 0 {
+        true => (input::packed(tokens, device), batch.masked_positions.clone()),
+        false => (input::padded(tokens, device), tokens.padded_places(&batch.masked_positions)),
+    };
+    let spans = model.span_boundary.as_ref().map(|_| {
+        // The masked tokens are those of the spans, one span after another.
+        let ends = batch.masked_spans.iter().scan(0, |end, span| {
+            *end += span.len();
+            Some(*end)
+        });
+        let places = ends.zip(&batch.masked_spans).map(|(end, span)| {
+            let start = positions[end - span.len()];
+            start..start + span.len() as i32
+        });
+        SpanBoundaries::new(&places.collect::<Vec<_>>())
+    });
+    Input { input, positions, spans }
 }
 
 fn vector(values: &[i32], device: &Device) -> Tensor<1, Int> {
