@@ -32,6 +32,7 @@ pub mod gpt;
 pub mod huggingface;
 mod init;
 pub mod lora;
+mod nearest;
 mod patterns;
 pub mod recurrent;
 pub mod scores;
@@ -47,6 +48,7 @@ pub use cloze_ops as ops;
 pub use error::{ModelError, Result};
 pub use freeze::{first_layers, freeze};
 pub use init::ParamInit;
+pub use nearest::nearest;
 pub use sequences::Sequences;
 
 /// The README's example, compiled as a test.

@@ -73,15 +73,15 @@ pub fn make(folder: &Path) -> Made {
 
     let labels = ["O", "B-PER", "I-PER", "B-LOC", "I-LOC"].map(String::from).to_vec();
     let output = Linear::new(config.d_model, labels.len(), init);
-    let tagger =
-        BertForTokenClassification { bert: config.init_encoder(init), output, crf: None, dropout: 0.1 };
+    let bert = config.init_encoder(init);
+    let tagger = BertForTokenClassification { bert, transform: None, output, crf: None, dropout: 0.1 };
     save(TAGGER, &|at| {
         let save = SaveConfig::new(Architecture::TokenClassification).with_labels(labels.clone());
         written(at, &tagger, &config, save)
     })?;
 
     let output = Linear::new(config.d_model, 2, init);
-    let answerer = BertForQuestionAnswering { bert: config.init_encoder(init), output };
+    let answerer = BertForQuestionAnswering { bert: config.init_encoder(init), transform: None, output };
     save(ANSWERER, &|at| written(at, &answerer, &config, SaveConfig::new(Architecture::QuestionAnswering)))?;
 
     // BERT's tokenizer ends texts with [SEP].

@@ -636,11 +636,12 @@ fn asked(architecture: cloze_model::huggingface::Architecture, labels: &[&str]) 
     match architecture {
         Architecture::TokenClassification => {
             let output = Linear::new(config.d_model, save.labels.len(), init);
-            let model = BertForTokenClassification { bert, output, crf: None, dropout: 0.1 };
+            let model = BertForTokenClassification { bert, transform: None, output, crf: None, dropout: 0.1 };
             save_pretrained(place, &model, &config, &save).unwrap();
         }
         Architecture::QuestionAnswering => {
-            let model = BertForQuestionAnswering { bert, output: Linear::new(config.d_model, 2, init) };
+            let output = Linear::new(config.d_model, 2, init);
+            let model = BertForQuestionAnswering { bert, transform: None, output };
             save_pretrained(place, &model, &config, &save).unwrap();
         }
         _ => {

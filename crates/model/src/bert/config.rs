@@ -1,7 +1,7 @@
-use super::{Bert, BertEmbeddings, BertForPreTraining, MlmHead, NextSentenceHead, Pooler};
+use super::{Bert, BertEmbeddings, BertForPreTraining, MlmHead, NextSentenceHead, Pooler, Pooling};
 use crate::blocks::{
-    Activation, Attention, Encoder, EncoderLayerConfig, FeedForwardConfig, LayerNorm,
-    MultiHeadAttentionConfig, NormPlacement,
+    Activation, Attention, DisentangledConfig, Encoder, EncoderLayerConfig, FeedForwardConfig, LayerNorm,
+    MultiHeadAttentionConfig, NormPlacement, RelativeBiasConfig, RotaryConfig,
 };
 use crate::sizes::check_sizes;
 use crate::with_fields::with_fields;
@@ -77,6 +77,73 @@ pub struct BertConfig {
     /// and ELECTRA, whatever the layers have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mlm_activation: Option<Activation>,
+    /// Whether vectors of absolute positions are added to the embeddings.
+    #[serde(default = "yes")]
+    pub absolute_positions: bool,
+    /// Rotary positions in the attention.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rotary: Option<RotaryConfig>,
+    /// Which layers attend to a neighbourhood only; none: all attend to the whole sequence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub local: Option<LocalAttention>,
+    /// A bias of all layers' scores by distance (MPNet). Attention with it is composed on every device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub relative_bias: Option<RelativeBiasConfig>,
+    /// Disentangled attention (DeBERTa). It is composed on every device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disentangled: Option<DisentangledConfig>,
+    /// Whether the feed-forward networks have a [gate](FeedForwardConfig::gated).
+    #[serde(default)]
+    pub gated: bool,
+    /// Whether the attention's maps have biases.
+    #[serde(default = "yes")]
+    pub attention_bias: bool,
+    /// Whether the feed-forward networks' maps have biases.
+    #[serde(default = "yes")]
+    pub feed_forward_bias: bool,
+    /// Whether the layer normalisations have a learned shift.
+    #[serde(default = "yes")]
+    pub norm_bias: bool,
+    /// Whether the first layer normalises what goes into its attention; in ModernBERT, whose embeddings are normalised,
+    /// it does not.
+    #[serde(default = "yes")]
+    pub first_norm: bool,
+    /// Whether the dropout on the attention's output has the probability of
+    /// [`attention_dropout`](Self::attention_dropout) instead (ModernBERT).
+    #[serde(default)]
+    pub attention_dropout_on_output: bool,
+    /// Dropout inside the feed-forward networks, after the non-linearity.
+    #[serde(default)]
+    pub feed_forward_dropout: f64,
+    /// Whether the dense layers of the masked-LM head and of those over states have biases.
+    #[serde(default = "yes")]
+    pub head_bias: bool,
+    /// Whether the masked-LM head has a bias for each piece.
+    #[serde(default = "yes")]
+    pub mlm_bias: bool,
+    /// How heads over sequences summarise a sequence if there is no pooler; none: by the first token's state.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pooling: Option<Pooling>,
+}
+
+/// Which layers attend to a neighbourhood only (ModernBERT, Warner et al. 2024, §2.1.1): all but every
+/// `global_every`-th, counted from the first.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LocalAttention {
+    /// How many tokens each way a token of these layers sees.
+    pub window: usize,
+    /// Every so many layers one attends to the whole sequence; the first does.
+    pub global_every: usize,
+    /// The base of these layers' rotary angles if it differs from the others', see [`RotaryConfig::theta`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub theta: Option<f64>,
+}
+
+impl LocalAttention {
+    fn is_global(&self, layer: usize) -> bool {
+        layer.is_multiple_of(self.global_every)
+    }
 }
 
 with_fields!(BertConfig {
@@ -101,6 +168,21 @@ with_fields!(BertConfig {
     with_attention_output_dropout => attention_output_dropout: bool,
     with_feed_forward_output_dropout => feed_forward_output_dropout: bool,
     with_mlm_activation => mlm_activation: Option<Activation>,
+    with_absolute_positions => absolute_positions: bool,
+    with_rotary => rotary: Option<RotaryConfig>,
+    with_local => local: Option<LocalAttention>,
+    with_relative_bias => relative_bias: Option<RelativeBiasConfig>,
+    with_disentangled => disentangled: Option<DisentangledConfig>,
+    with_gated => gated: bool,
+    with_attention_bias => attention_bias: bool,
+    with_feed_forward_bias => feed_forward_bias: bool,
+    with_norm_bias => norm_bias: bool,
+    with_first_norm => first_norm: bool,
+    with_attention_dropout_on_output => attention_dropout_on_output: bool,
+    with_feed_forward_dropout => feed_forward_dropout: f64,
+    with_head_bias => head_bias: bool,
+    with_mlm_bias => mlm_bias: bool,
+    with_pooling => pooling: Option<Pooling>,
 });
 
 fn yes() -> bool {
@@ -132,6 +214,21 @@ impl BertConfig {
             attention_output_dropout: true,
             feed_forward_output_dropout: true,
             mlm_activation: None,
+            absolute_positions: true,
+            rotary: None,
+            local: None,
+            relative_bias: None,
+            disentangled: None,
+            gated: false,
+            attention_bias: true,
+            feed_forward_bias: true,
+            norm_bias: true,
+            first_norm: true,
+            attention_dropout_on_output: false,
+            feed_forward_dropout: 0.0,
+            head_bias: true,
+            mlm_bias: true,
+            pooling: None,
         }
     }
 
@@ -218,14 +315,38 @@ impl BertConfig {
             let expected = "a number of 0 or more, such as 1e-12".into();
             return refuse("layer_norm_eps", self.layer_norm_eps.to_string(), expected);
         }
-        for (name, p) in
-            [("hidden_dropout", self.hidden_dropout), ("attention_dropout", self.attention_dropout)]
-        {
+        for (name, p) in [
+            ("hidden_dropout", self.hidden_dropout),
+            ("attention_dropout", self.attention_dropout),
+            ("feed_forward_dropout", self.feed_forward_dropout),
+        ] {
             if !(0.0..1.0).contains(&p) {
                 return refuse(name, p.to_string(), "0 or more and below 1".into());
             }
         }
-        Ok(())
+        self.validate_positions()
+    }
+
+    /// Checks the positions that are the attention's.
+    fn validate_positions(&self) -> Result<()> {
+        let refuse = |key, found: String, expected: String| Err(ModelError::Setting { key, found, expected });
+        if let Some(rotary) = &self.rotary {
+            rotary.validate(self.d_model / self.n_heads)?;
+        }
+        if let Some(LocalAttention { window, global_every, theta }) = self.local {
+            check_sizes([("local.global_every", global_every)])?;
+            if window > i32::MAX as usize {
+                return refuse("local.window", window.to_string(), format!("at most {}", i32::MAX));
+            }
+            if let Some(theta) = theta.filter(|theta| !(theta.is_finite() && *theta > 0.0)) {
+                return refuse("local.theta", theta.to_string(), "a number above 0".into());
+            }
+            if self.share_layers && global_every != 1 {
+                return refuse("share_layers", "true".into(), "false: some layers attend locally".into());
+            }
+        }
+        self.relative_bias.map_or(Ok(()), |bias| bias.validate())?;
+        self.disentangled.map_or(Ok(()), |terms| terms.validate())
     }
 
     /// A new model with its pretraining heads.
@@ -255,9 +376,37 @@ impl BertConfig {
     /// # Panics
     /// If the configuration is not [valid](Self::validate).
     pub fn init_encoder(&self, init: &mut ParamInit) -> Bert {
-        let attention =
-            || MultiHeadAttentionConfig::new(self.d_model, self.n_heads).with_dropout(self.attention_dropout);
-        self.init_encoder_with(init, |init| attention().init(init))
+        self.validate().unwrap_or_else(|error| panic!("{error}"));
+        let [global, local] = self.attentions();
+        let mut layers = 0..;
+        self.init_encoder_with(init, |init| {
+            let layer = layers.next().unwrap_or_default();
+            let is_local = self.local.is_some_and(|of| !of.is_global(layer));
+            if is_local { local.init(init) } else { global.init(init) }
+        })
+    }
+
+    /// The attention of layers that see the whole sequence, and of local ones.
+    fn attentions(&self) -> [MultiHeadAttentionConfig; 2] {
+        let config = MultiHeadAttentionConfig::new(self.d_model, self.n_heads)
+            .with_biases(self.attention_bias, self.attention_bias)
+            .with_dropout(self.attention_dropout);
+        let config = match self.disentangled {
+            Some(terms) => config.with_disentangled(terms, self.hidden_dropout),
+            None => config,
+        };
+        let rotated = |theta: Option<f64>| match &self.rotary {
+            Some(rotary) => {
+                let rotary = RotaryConfig { theta: theta.unwrap_or(rotary.theta), ..rotary.clone() };
+                config.clone().with_rotary(rotary.init(self.d_model / self.n_heads))
+            }
+            None => config.clone(),
+        };
+        let local = match self.local {
+            Some(local) => rotated(local.theta).with_window(local.window),
+            None => config.clone(),
+        };
+        [rotated(None), local]
     }
 
     /// A new encoder without heads and with a custom attention, see [`init_with`](Self::init_with).
@@ -271,9 +420,17 @@ impl BertConfig {
     ) -> Bert<A> {
         self.validate().unwrap_or_else(|error| panic!("{error}"));
         let dropout = |acts: bool| if acts { self.hidden_dropout } else { 0.0 };
+        let feed_forward = FeedForwardConfig {
+            gated: self.gated,
+            bias: self.feed_forward_bias,
+            ..FeedForwardConfig::new(self.d_model, self.d_ff, self.activation)
+        };
         let layer = EncoderLayerConfig {
-            feed_forward: FeedForwardConfig::new(self.d_model, self.d_ff, self.activation),
-            attention_output_dropout: dropout(self.attention_output_dropout),
+            feed_forward: feed_forward.with_dropout(self.feed_forward_dropout),
+            attention_output_dropout: match self.attention_dropout_on_output {
+                true => self.attention_dropout,
+                false => dropout(self.attention_output_dropout),
+            },
             feed_forward_output_dropout: dropout(self.feed_forward_output_dropout),
             norm: self.norm,
             layer_norm_eps: self.layer_norm_eps,
@@ -283,17 +440,23 @@ impl BertConfig {
             embeddings: BertEmbeddings::new(self, init),
             encoder: Encoder {
                 layers: (0..n_sets)
-                    .map(|_| {
+                    .map(|number| {
                         let attention = attention(init);
-                        layer.init(attention, init)
+                        let mut layer = layer.init(attention, init);
+                        let kept = layer.attention_norm.filter(|_| self.first_norm || number > 0);
+                        layer.attention_norm = kept.map(|norm| norm.with_bias(self.norm_bias));
+                        layer.feed_forward_norm = layer.feed_forward_norm.with_bias(self.norm_bias);
+                        layer
                     })
                     .collect(),
-                final_norm: (self.norm == NormPlacement::Pre)
-                    .then(|| LayerNorm::new(self.d_model, self.layer_norm_eps, init)),
+                final_norm: (self.norm == NormPlacement::Pre).then(|| {
+                    LayerNorm::new(self.d_model, self.layer_norm_eps, init).with_bias(self.norm_bias)
+                }),
                 repeats,
                 recompute: false,
             },
             pooler: self.pooler.then(|| Pooler::new(self.d_model, init)),
+            pooling: self.pooling.unwrap_or(Pooling::Cls),
         }
     }
 

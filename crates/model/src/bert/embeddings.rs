@@ -1,5 +1,8 @@
 use super::BertConfig;
-use crate::blocks::{Embedding, LayerNorm, LearnedPositions, Linear, PartKind, PartType, Positions};
+use crate::blocks::{
+    DistanceVectors, Embedding, LayerNorm, LearnedPositions, Linear, PartKind, PartType, Positions,
+    RelativeBias,
+};
 use crate::ops::Packing;
 use crate::{ParamInit, ops};
 use burn::module::Module;
@@ -15,12 +18,17 @@ pub struct BertEmbeddings<P: Positions = LearnedPositions> {
     pub tokens: Embedding,
     /// `[n_token_types, d_embedding]`; DistilBERT has none.
     pub token_types: Option<Embedding>,
-    /// Position vectors: in BERT a learned table, `[position_offset + max_positions, d_embedding]`.
-    pub positions: P,
+    /// Position vectors: in BERT a learned table, `[position_offset + max_positions, d_embedding]`. None where positions
+    /// are the attention's alone.
+    pub positions: Option<P>,
     /// The normalisation of the sum.
     pub norm: LayerNorm,
     /// `[d_embedding, d_model]`, after normalisation and dropout.
     pub projection: Option<Linear>,
+    /// The bias of all layers' scores by distance, in MPNet.
+    pub relative_bias: Option<RelativeBias>,
+    /// The vectors of distances that all layers share, in DeBERTa.
+    pub distances: Option<DistanceVectors>,
     dropout: f64,
     positions_type: PartType<P>,
 }
@@ -33,9 +41,15 @@ impl BertEmbeddings {
         Self {
             tokens: Embedding::new(config.vocab_size, d, init),
             token_types: (config.n_token_types > 0).then(|| token_types(init)),
-            positions: LearnedPositions::with_offset(config.max_positions, config.position_offset, d, init),
-            norm: LayerNorm::new(d, config.layer_norm_eps, init),
+            positions: config.absolute_positions.then(|| {
+                LearnedPositions::with_offset(config.max_positions, config.position_offset, d, init)
+            }),
+            norm: LayerNorm::new(d, config.layer_norm_eps, init).with_bias(config.norm_bias),
             projection: config.d_embedding.map(|d| Linear::new(d, config.d_model, init)),
+            relative_bias: config.relative_bias.map(|bias| bias.init(config.n_heads, init)),
+            distances: config.disentangled.map(|distances| {
+                DistanceVectors::new(&distances, config.d_model, config.layer_norm_eps, init)
+            }),
             dropout: config.hidden_dropout,
             positions_type: PartType::new(PartKind::Positions),
         }
@@ -45,13 +59,15 @@ impl BertEmbeddings {
 impl<P: Positions> BertEmbeddings<P> {
     /// The same embeddings with other positions, whose vectors must have `d_embedding` features.
     pub fn with_positions<Q: Positions>(self, positions: Q) -> BertEmbeddings<Q> {
-        let Self { tokens, token_types, norm, projection, dropout, .. } = self;
+        let Self { tokens, token_types, norm, projection, relative_bias, distances, dropout, .. } = self;
         BertEmbeddings {
             tokens,
             token_types,
-            positions,
+            positions: Some(positions),
             norm,
             projection,
+            relative_bias,
+            distances,
             dropout,
             positions_type: PartType::new(PartKind::Positions),
         }
@@ -77,7 +93,10 @@ impl<P: Positions> BertEmbeddings<P> {
                 _ => sum + table.forward(token_type_ids),
             };
         }
-        let sum = self.positions.add_to(sum, packing);
+        let sum = match &self.positions {
+            Some(positions) => positions.add_to(sum, packing),
+            None => sum,
+        };
         let states = ops::dropout(self.norm.forward(sum), self.dropout);
         match &self.projection {
             Some(projection) => projection.forward(states),

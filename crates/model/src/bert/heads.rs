@@ -35,8 +35,8 @@ pub struct MlmHead {
     pub dense: Linear,
     /// The normalisation after the transform.
     pub norm: LayerNorm,
-    /// One output bias a piece, `[vocab_size]`.
-    pub bias: Param<Tensor<1>>,
+    /// One output bias a piece, `[vocab_size]`, unless the head has none.
+    pub bias: Option<Param<Tensor<1>>>,
     #[module(skip)]
     activation: Activation,
 }
@@ -45,9 +45,10 @@ impl MlmHead {
     /// A new head for `config`.
     pub fn new(config: &BertConfig, init: &mut ParamInit) -> Self {
         Self {
-            dense: Linear::new(config.d_model, config.embedding_width(), init),
-            norm: LayerNorm::new(config.embedding_width(), config.layer_norm_eps, init),
-            bias: init.zeros([config.vocab_size]),
+            dense: Linear::with_bias(config.head_bias, config.d_model, config.embedding_width(), init),
+            norm: LayerNorm::new(config.embedding_width(), config.layer_norm_eps, init)
+                .with_bias(config.norm_bias),
+            bias: config.mlm_bias.then(|| init.zeros([config.vocab_size])),
             activation: config.mlm_activation.unwrap_or(config.activation),
         }
     }
@@ -58,7 +59,7 @@ impl MlmHead {
     pub fn forward(&self, states: Tensor<2>, token_embeddings: Tensor<2>) -> Tensor<2> {
         let states = self.activation.forward(self.dense.forward(states));
         let states = self.norm.forward(states);
-        ops::linear_tied(states, token_embeddings, Some(self.bias.val()))
+        ops::linear_tied(states, token_embeddings, self.bias.as_ref().map(|bias| bias.val()))
     }
 }
 

@@ -1,6 +1,7 @@
 //! BERT (Devlin et al. 2019) and its relatives: encoder, pooler, and the heads it is pretrained with.
 //!
-//! RoBERTa, DistilBERT, ALBERT and ELECTRA are the same encoder with other switches in [`BertConfig`].
+//! The other published [families](crate::huggingface::Family) of encoders, from RoBERTa to ModernBERT, are the same
+//! encoder with other switches in [`BertConfig`].
 
 mod config;
 mod embeddings;
@@ -10,7 +11,7 @@ mod pooling;
 mod pretraining;
 mod span_boundary;
 
-pub use config::BertConfig;
+pub use config::{BertConfig, LocalAttention};
 pub use embeddings::BertEmbeddings;
 pub use heads::{MlmHead, NextSentenceHead, Pooler};
 pub use model::{Bert, BertInput, BertOutput};

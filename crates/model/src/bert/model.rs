@@ -1,4 +1,4 @@
-use super::{BertEmbeddings, Pooler};
+use super::{BertEmbeddings, Pooler, Pooling};
 use crate::blocks::{
     Attention, Encoder, EncoderTrace, LearnedPositions, Linear, MultiHeadAttention, Positions, WantedTokens,
 };
@@ -153,14 +153,17 @@ pub struct Bert<A: Attention = MultiHeadAttention, P: Positions = LearnedPositio
     pub encoder: Encoder<A>,
     /// Summarises the first position, in families that have a pooler.
     pub pooler: Option<Pooler>,
+    /// How a head over sequences summarises a sequence if there is no pooler.
+    #[module(skip)]
+    pub pooling: Pooling,
 }
 
 impl<A: Attention, P: Positions> Bert<A, P> {
     /// The same encoder with other [positions](BertEmbeddings::with_positions):
     /// [`NoPositions`](crate::blocks::NoPositions) if the attention handles positions itself.
     pub fn with_positions<Q: Positions>(self, positions: Q) -> Bert<A, Q> {
-        let Self { embeddings, encoder, pooler } = self;
-        Bert { embeddings: embeddings.with_positions(positions), encoder, pooler }
+        let Self { embeddings, encoder, pooler, pooling } = self;
+        Bert { embeddings: embeddings.with_positions(positions), encoder, pooler, pooling }
     }
 
     /// Quantises the linear maps of all layers to 8 bits, for inference only. Each output has a scale for its weights,
@@ -237,16 +240,24 @@ impl<A: Attention, P: Positions> Bert<A, P> {
     /// Applies the encoder to the input as it is, packed or padded.
     fn encode(&self, input: BertInput, wanted: Option<WantedTokens>) -> BertOutput {
         let BertInput { input_ids, token_type_ids, pad_mask, packing, causal, bias, trace } = input;
+        let ([_, len], device) = (input_ids.dims(), input_ids.device());
         let hidden = self.embeddings.forward(input_ids, token_type_ids, packing.as_ref());
+        let relative = self.embeddings.relative_bias.as_ref().map(|bias| bias.forward(len, &device));
+        let bias = match (bias, relative) {
+            (Some(bias), Some(relative)) => Some(bias + relative),
+            (bias, relative) => bias.or(relative),
+        };
+        let distances = self.embeddings.distances.as_ref().map(|vectors| vectors.forward(len, &device));
         let mut mask = AttentionMask::default();
         (mask.pad_mask, mask.packing, mask.causal, mask.bias) = (pad_mask, packing, causal, bias);
-        self.encoder.forward(hidden, &mask, trace, wanted.as_ref())
+        self.encoder.forward_with_distances(hidden, &mask, distances.as_ref(), trace, wanted.as_ref())
     }
 
     /// Whether packed sequences are processed without padding on this device and by these layers' attention, which is
     /// then faster.
     pub fn takes_packed(&self) -> bool {
-        self.encoder.layers.iter().all(|layer| layer.attention.takes_packed())
+        self.embeddings.relative_bias.is_none()
+            && self.encoder.layers.iter().all(|layer| layer.attention.takes_packed())
     }
 
     /// Whether this packed input is processed without padding. A bias is for padded sequences.
@@ -401,7 +412,7 @@ mod tests {
         let mut grads = GradientsParams::from_grads(loss.backward(), model);
         let mut all = vec![logits.mlm.into_data(), next_sentence.into_data()];
         let weights = [
-            &model.bert.embeddings.positions.table.weight,
+            &model.bert.embeddings.positions.as_ref().unwrap().table.weight,
             &model.bert.embeddings.tokens.weight,
             &model.bert.encoder.layers[0].feed_forward.up.weight,
             &model.bert.pooler.as_ref().unwrap().dense.weight,

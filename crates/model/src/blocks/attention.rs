@@ -1,6 +1,7 @@
 use super::relative::{alibi_bias, alibi_slopes, distances};
 use super::{
-    Attention, AttentionInput, AttentionOutput, KeyValueCache, Linear, RelativeConfig, RelativePositions,
+    Attention, AttentionInput, AttentionOutput, Disentangled, DisentangledConfig, Distances, KeyValueCache,
+    Linear, RelativeConfig, RelativePositions,
 };
 use crate::ParamInit;
 use crate::ops::{self, AttentionMask, Queries, Rotary, TokenPositions};
@@ -34,6 +35,10 @@ pub struct MultiHeadAttentionConfig {
     /// Whether scores of self-attention decrease with the distance, with a slope of its own for each head (Press et al.
     /// 2022, "ALiBi"). This is a bias of the scores, so attention is composed on every device.
     pub alibi: bool,
+    /// The terms of [disentangled attention](Disentangled), and the dropout on the distances' vectors.
+    pub disentangled: Option<(DisentangledConfig, f64)>,
+    /// How many keys each way a query of self-attention sees, see [`AttentionMask::window`]; none: all of them.
+    pub window: Option<usize>,
     /// Dropout on the attention probabilities.
     pub dropout: f64,
 }
@@ -60,6 +65,8 @@ impl MultiHeadAttentionConfig {
             rotary: None,
             relative: None,
             alibi: false,
+            disentangled: None,
+            window: None,
             dropout: 0.0,
         }
     }
@@ -106,6 +113,18 @@ impl MultiHeadAttentionConfig {
         self
     }
 
+    /// Adds the terms of disentangled attention, with this dropout on the distances' vectors.
+    pub fn with_disentangled(mut self, config: DisentangledConfig, dropout: f64) -> Self {
+        self.disentangled = Some((config, dropout));
+        self
+    }
+
+    /// Sets how many keys each way a query sees.
+    pub fn with_window(mut self, window: usize) -> Self {
+        self.window = Some(window);
+        self
+    }
+
     /// Sets the dropout on the probabilities.
     pub fn with_dropout(mut self, dropout: f64) -> Self {
         self.dropout = dropout;
@@ -136,6 +155,10 @@ impl MultiHeadAttentionConfig {
             rotary: self.rotary.clone(),
             relative: self.relative.map(|relative| relative.init(d_k, d_v, init)),
             alibi: self.alibi.then(|| alibi_slopes(n_heads)),
+            disentangled: self
+                .disentangled
+                .map(|(config, dropout)| Disentangled::new(&config, [d_model, n_heads * d_k], dropout, init)),
+            window: self.window,
         }
     }
 }
@@ -166,6 +189,9 @@ pub struct MultiHeadAttention {
     /// Each head's slope, for ALiBi.
     #[module(skip)]
     pub(super) alibi: Option<Vec<f32>>,
+    /// The terms of disentangled attention, if it has any.
+    pub disentangled: Option<Disentangled>,
+    window: Option<usize>,
 }
 
 impl MultiHeadAttention {
@@ -182,15 +208,26 @@ impl MultiHeadAttention {
         self.relative.is_some() || self.alibi.is_some()
     }
 
+    /// The terms of the scores that distances add to `q·k`, `[batch, n_heads, q_len, k_len]`, for queries and keys that
+    /// were split into heads.
+    fn disentangled_scores(
+        &self,
+        terms: &Disentangled,
+        [q, k]: [&Tensor<4>; 2],
+        distances: &Distances,
+    ) -> Option<Tensor<4>> {
+        let vectors = ops::dropout(distances.vectors.clone(), terms.dropout).unsqueeze_dim::<3>(0);
+        let split = |map: &Linear| self.split_heads(map.forward(vectors.clone()), self.n_heads, None);
+        let keys = terms.content_to_position.then(|| split(terms.key.as_ref().unwrap_or(&self.key)));
+        let queries = terms.position_to_content.then(|| split(terms.query.as_ref().unwrap_or(&self.query)));
+        terms.scores([q, k], [keys, queries], &distances.rows)
+    }
+
     /// The mask, with the bias of the positions added.
     fn biased(&self, mask: AttentionMask, query: &Tensor<4>, distances: &Tensor<4, Int>) -> AttentionMask {
         let relative = self.relative.as_ref().map(|relative| relative.scores(query.clone(), distances));
         let alibi = self.alibi.as_ref().map(|slopes| alibi_bias(slopes, distances));
-        let biases = [mask.bias.clone(), relative, alibi].into_iter().flatten();
-        match biases.reduce(|sum, bias| sum + bias) {
-            Some(bias) => mask.with_bias(bias),
-            None => mask,
-        }
+        with_bias(with_bias(mask, relative), alibi)
     }
 
     /// `[batch, len, n_heads · d]` → `[batch, n_heads, len, d]`, rotated if there are rotary positions.
@@ -207,10 +244,14 @@ impl MultiHeadAttention {
 
 impl Attention for MultiHeadAttention {
     fn forward(&self, input: AttentionInput<'_>) -> AttentionOutput {
-        let alone = wanted_alone(&input);
-        let AttentionInput { queries, memory, mask, cache, wanted, need_weights } = input;
+        let alone = wanted_alone(&input).filter(|_| self.window.is_none());
+        let AttentionInput { queries, memory, mask, cache, distances: given, wanted, need_weights } = input;
         let is_cross = memory.is_some() || cache.as_ref().is_some_and(|cache| cache.is_memory());
         let some_tokens = alone.is_some();
+        assert!(
+            self.disentangled.is_none() || !is_cross && cache.is_none(),
+            "disentangled attention is for encoders: it has neither a memory nor a cache"
+        );
         let (queries, memory, mask, wanted) = match (alone, wanted) {
             (Some(mask), Some(wanted)) => (wanted.select(queries.clone()), queries, Cow::Owned(mask), None),
             _ => (queries.clone(), memory.unwrap_or(queries), Cow::Borrowed(mask), wanted),
@@ -228,6 +269,15 @@ impl Attention for MultiHeadAttention {
         });
         let [of_queries, of_keys] = positions.map_or([None, None], |of| of.map(Some));
         let q = self.split_heads(self.query.forward(queries), self.n_heads, of_queries.as_ref());
+        let q = match &self.disentangled {
+            // All terms of the scores are divided by the root of their number.
+            Some(terms) => q.mul_scalar(1.0 / (terms.n_terms() as f64).sqrt()),
+            None => q,
+        };
+        let mask = match self.window.filter(|_| !is_cross) {
+            Some(window) => Cow::Owned(mask.into_owned().with_window(window)),
+            None => mask,
+        };
         let project = || {
             let k = self.key.forward(memory.clone());
             let k = self.split_heads(k, self.n_kv_heads, of_keys.as_ref());
@@ -245,6 +295,14 @@ impl Attention for MultiHeadAttention {
             Some(cache) => cache.attend(q, project(), &mask, need_weights),
             None => {
                 let [k, v] = project();
+                let mask = match &self.disentangled {
+                    Some(terms) => {
+                        let distances = given.expect("disentangled attention needs distances");
+                        let scores = self.disentangled_scores(terms, [&q, &k], distances);
+                        Cow::Owned(with_bias(mask.into_owned(), scores))
+                    }
+                    None => mask,
+                };
                 match need_weights {
                     true => {
                         let (context, weights) = ops::attention_with_weights(q, k, v, &mask, self.dropout);
@@ -268,12 +326,21 @@ impl Attention for MultiHeadAttention {
     }
 
     fn takes_packed(&self) -> bool {
-        !self.is_biased() && ops::takes_packed(&self.query.weight.val())
+        !self.is_biased() && self.disentangled.is_none() && ops::takes_packed(&self.query.weight.val())
     }
 
     fn linears_mut(&mut self) -> Vec<(&'static str, &mut Linear)> {
         let Self { query, key, value, output, .. } = self;
         vec![("query", query), ("key", key), ("value", value), ("output", output)]
+    }
+}
+
+/// The mask with one more bias, if there is one.
+fn with_bias(mask: AttentionMask, bias: Option<Tensor<4>>) -> AttentionMask {
+    match (mask.bias.clone(), bias) {
+        (Some(sum), Some(bias)) => mask.with_bias(sum + bias),
+        (None, Some(bias)) => mask.with_bias(bias),
+        (_, None) => mask,
     }
 }
 

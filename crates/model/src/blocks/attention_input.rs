@@ -1,4 +1,4 @@
-use super::{KeyValueCache, Linear};
+use super::{Distances, KeyValueCache, Linear};
 use crate::ops::AttentionMask;
 use burn::module::{Module, ModuleDisplay};
 use burn::tensor::{Device, Int, Tensor};
@@ -39,6 +39,8 @@ pub struct AttentionInput<'a> {
     /// The keys and values of earlier calls. Self-attention adds those of the queries; cross-attention computes those
     /// of the memory once.
     pub cache: Option<&'a mut KeyValueCache>,
+    /// The distances between queries and keys, with a vector for each, if the model has such vectors.
+    pub distances: Option<&'a Distances>,
     /// The queries whose context is wanted; none: all queries.
     pub wanted: Option<&'a WantedTokens>,
     /// Whether the attention probabilities are wanted as well.
@@ -48,7 +50,7 @@ pub struct AttentionInput<'a> {
 impl<'a> AttentionInput<'a> {
     /// Self-attention.
     pub fn new(queries: Tensor<3>, mask: &'a AttentionMask) -> Self {
-        Self { queries, memory: None, mask, cache: None, wanted: None, need_weights: false }
+        Self { queries, memory: None, mask, cache: None, distances: None, wanted: None, need_weights: false }
     }
 
     /// Cross-attention to the states `memory`.
@@ -60,6 +62,12 @@ impl<'a> AttentionInput<'a> {
     /// Keeps keys and values in `cache` for later calls.
     pub fn with_cache(mut self, cache: &'a mut KeyValueCache) -> Self {
         self.cache = Some(cache);
+        self
+    }
+
+    /// Gives vectors for the distances between tokens.
+    pub fn with_distances(mut self, distances: &'a Distances) -> Self {
+        self.distances = Some(distances);
         self
     }
 

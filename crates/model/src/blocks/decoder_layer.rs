@@ -153,7 +153,7 @@ impl<A: Attention, C: Attention> DecoderLayer<A, C> {
             Some(LayerCache { own, memory }) => (Some(own), Some(memory)),
             None => (None, None),
         };
-        let around = |norm, dropout| SubLayer { placement: self.norm, norm, dropout };
+        let around = |norm, dropout| SubLayer { placement: self.norm, norm: Some(norm), dropout };
         let x = around(&self.attention_norm, self.attention_output_dropout).forward(x, None, |queries| {
             self.attention
                 .forward(AttentionInput { cache: own, ..AttentionInput::new(queries, mask) })

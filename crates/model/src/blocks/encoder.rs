@@ -1,4 +1,4 @@
-use super::{Attention, AttentionInput, EncoderLayer, LayerNorm, Linear, WantedTokens};
+use super::{Attention, AttentionInput, Distances, EncoderLayer, LayerNorm, Linear, WantedTokens};
 use crate::ops::{self, AttentionMask};
 use burn::module::Module;
 use burn::tensor::Tensor;
@@ -15,7 +15,8 @@ pub struct Encoder<A: Attention> {
     pub repeats: usize,
     /// Whether training [recomputes](ops::recompute) each layer in the backward pass, so that only the layers' inputs
     /// are kept from the forward pass. The results are the same. The device has to [support](ops::can_recompute) it.
-    /// Layers are not recomputed if attention probabilities are traced or the mask has a [bias](AttentionMask::bias).
+    /// Layers are not recomputed if attention probabilities are traced, the mask has a [bias](AttentionMask::bias), or
+    /// the layers share vectors of [distances](Distances).
     pub recompute: bool,
 }
 
@@ -58,8 +59,20 @@ impl<A: Attention> Encoder<A> {
     /// - `x`: `[batch, len, d_model]`
     pub fn forward(
         &self,
+        x: Tensor<3>,
+        mask: &AttentionMask,
+        trace: EncoderTrace,
+        wanted: Option<&WantedTokens>,
+    ) -> EncoderOutput {
+        self.forward_with_distances(x, mask, None, trace, wanted)
+    }
+
+    /// [`forward`](Self::forward), with vectors for the distances between tokens that all layers share.
+    pub fn forward_with_distances(
+        &self,
         mut x: Tensor<3>,
         mask: &AttentionMask,
+        distances: Option<&Distances>,
         trace: EncoderTrace,
         wanted: Option<&WantedTokens>,
     ) -> EncoderOutput {
@@ -71,14 +84,14 @@ impl<A: Attention> Encoder<A> {
                 hidden_states.push(x.clone());
             }
             let wanted = wanted.filter(|_| layers.peek().is_none());
-            // The gradient of a bias would be lost in the recomputation.
-            if self.recompute && !trace.attentions && mask.bias.is_none() {
+            // The gradient of a bias, or of the distances' vectors, would be lost in the recomputation.
+            if self.recompute && !trace.attentions && mask.bias.is_none() && distances.is_none() {
                 x = recomputed(layer, x, mask, wanted);
                 continue;
             }
             let need_weights = trace.attentions;
-            let output =
-                layer.forward(AttentionInput { wanted, need_weights, ..AttentionInput::new(x, mask) });
+            let input = AttentionInput::new(x, mask);
+            let output = layer.forward(AttentionInput { distances, wanted, need_weights, ..input });
             attentions.extend(output.weights);
             x = output.context;
         }

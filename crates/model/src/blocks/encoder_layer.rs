@@ -27,7 +27,7 @@ impl EncoderLayerConfig {
         let d_model = self.feed_forward.d_model;
         EncoderLayer {
             attention,
-            attention_norm: LayerNorm::new(d_model, self.layer_norm_eps, init),
+            attention_norm: Some(LayerNorm::new(d_model, self.layer_norm_eps, init)),
             feed_forward: self.feed_forward.init(init),
             feed_forward_norm: LayerNorm::new(d_model, self.layer_norm_eps, init),
             attention_output_dropout: self.attention_output_dropout,
@@ -44,8 +44,9 @@ impl EncoderLayerConfig {
 pub struct EncoderLayer<A: Attention> {
     /// The first sub-layer.
     pub attention: A,
-    /// The normalisation of the first sub-layer, pre-norm or post-norm.
-    pub attention_norm: LayerNorm,
+    /// The normalisation of the first sub-layer, pre-norm or post-norm; none in the first layer of ModernBERT, whose
+    /// embeddings are normalised.
+    pub attention_norm: Option<LayerNorm>,
     /// The second sub-layer.
     pub feed_forward: FeedForward,
     /// The normalisation of the second sub-layer, pre-norm or post-norm.
@@ -70,13 +71,17 @@ impl<A: Attention> EncoderLayer<A> {
         let (x, wanted) = (input.queries.clone(), input.wanted);
         let around = |norm, dropout| SubLayer { placement: self.norm, norm, dropout };
         let mut weights = None;
-        let x = around(&self.attention_norm, self.attention_output_dropout).forward(x, wanted, |queries| {
-            let attended = self.attention.forward(AttentionInput { queries, ..input });
-            weights = attended.weights;
-            attended.context
-        });
+        let x = around(self.attention_norm.as_ref(), self.attention_output_dropout).forward(
+            x,
+            wanted,
+            |queries| {
+                let attended = self.attention.forward(AttentionInput { queries, ..input });
+                weights = attended.weights;
+                attended.context
+            },
+        );
         let context =
-            around(&self.feed_forward_norm, self.feed_forward_output_dropout)
+            around(Some(&self.feed_forward_norm), self.feed_forward_output_dropout)
                 .forward(x, None, |x| self.feed_forward.forward(x));
         AttentionOutput { context, weights }
     }

@@ -19,7 +19,8 @@ pub enum NormPlacement {
 /// normalisation (Vaswani et al. 2017, §3.1 and §5.4).
 pub(super) struct SubLayer<'a> {
     pub placement: NormPlacement,
-    pub norm: &'a LayerNorm,
+    /// None: nothing is normalised.
+    pub norm: Option<&'a LayerNorm>,
     /// Dropout on the output, before it is added to the input.
     pub dropout: f64,
 }
@@ -40,10 +41,14 @@ impl SubLayer<'_> {
             NormPlacement::Post => {
                 let y = f(x.clone());
                 let residual = Residual { input: WantedTokens::pick(wanted, x), dropout: self.dropout };
-                self.norm.add_forward(y, residual)
+                match self.norm {
+                    Some(norm) => norm.add_forward(y, residual),
+                    None => ops::dropout_add(y, residual.input, residual.dropout),
+                }
             }
             NormPlacement::Pre => {
-                let y = f(self.norm.forward(x.clone()));
+                let normed = self.norm.map_or_else(|| x.clone(), |norm| norm.forward(x.clone()));
+                let y = f(normed);
                 ops::dropout_add(y, WantedTokens::pick(wanted, x), self.dropout)
             }
         }

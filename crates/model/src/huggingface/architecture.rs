@@ -1,7 +1,8 @@
 use super::Family;
 use crate::ParamInit;
 use crate::bert::BertConfig;
-use crate::tasks::SequenceHead;
+use crate::blocks::LayerNorm;
+use crate::tasks::{HeadTransform, SequenceHead};
 
 /// The head on the encoder: which kind of class in transformers a checkpoint belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -57,10 +58,30 @@ impl Architecture {
         init: &mut ParamInit,
     ) -> SequenceHead {
         let head = SequenceHead::new(encoder.d_model, n_outputs, dropout, init);
-        match family.dense_activation(self) {
-            Some(activation) => head.with_dense(activation, init),
-            None => head,
+        let Some(layer) = family.head_layer(self) else { return head };
+        let mut head = head.with_dense(layer.activation, init);
+        if !layer.has_dropout_before {
+            head.dense_dropout = 0.0;
         }
+        if let Some(dense) = head.dense.as_mut().filter(|_| !encoder.head_bias) {
+            dense.bias = None;
+        }
+        head.norm = layer.is_normalised.then(|| {
+            LayerNorm::new(encoder.d_model, encoder.layer_norm_eps, init).with_bias(encoder.norm_bias)
+        });
+        head
+    }
+
+    /// What the class of `family` does to a state before the output layer, for [tokens](Self::TokenClassification) and
+    /// [answers](Self::QuestionAnswering); none if there is nothing, as in most families.
+    pub fn head_transform(
+        self,
+        family: Family,
+        encoder: &BertConfig,
+        init: &mut ParamInit,
+    ) -> Option<HeadTransform> {
+        let is_of_states = matches!(self, Self::TokenClassification | Self::QuestionAnswering);
+        (is_of_states && family.transforms_states()).then(|| HeadTransform::new(encoder, init))
     }
 
     /// The end of the names of its classes.

@@ -31,6 +31,7 @@
 
 mod crf;
 mod dropout;
+mod head_transform;
 mod masked_lm;
 mod multiple_choice;
 mod question_answering;
@@ -45,6 +46,7 @@ use crate::backbone::has_bert;
 
 pub use crf::{Crf, TagRules};
 pub use dropout::DropoutOverrides;
+pub use head_transform::HeadTransform;
 pub use masked_lm::BertForMaskedLm;
 pub use multiple_choice::BertForMultipleChoice;
 pub use question_answering::{BertForQuestionAnswering, SpanLogits, span_loss};

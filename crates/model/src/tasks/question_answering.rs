@@ -1,3 +1,4 @@
+use super::HeadTransform;
 use crate::bert::{Bert, BertInput};
 use crate::blocks::{Attention, LearnedPositions, Linear, MultiHeadAttention, Positions};
 use crate::ops::{CrossEntropy, Packing};
@@ -13,6 +14,8 @@ const OUTSIDE: f32 = -1e9;
 pub struct BertForQuestionAnswering<A: Attention = MultiHeadAttention, P: Positions = LearnedPositions> {
     /// The encoder.
     pub bert: Bert<A, P>,
+    /// What comes before the output, in families whose heads have more than that.
+    pub transform: Option<HeadTransform>,
     /// `[d_model, 2]`: first and last token.
     pub output: Linear,
 }
@@ -37,7 +40,7 @@ impl<A: Attention, P: Positions> BertForQuestionAnswering<A, P> {
         let pad_mask = input.pad_mask.clone();
         let (logits, padding) = match input.packing.clone() {
             Some(packing) => self.spread_logits(input, &packing, outside.as_ref()),
-            None => (self.output.forward(self.bert.forward(input).last_hidden_state), pad_mask),
+            None => (self.head(self.bert.forward(input).last_hidden_state), pad_mask),
         };
         let masked: Vec<Tensor<2, Bool>> = [padding, outside].into_iter().flatten().collect();
         let side = |side: usize| {
@@ -80,9 +83,14 @@ impl<A: Attention, P: Positions> BertForQuestionAnswering<A, P> {
             false => self.bert.states_at(input, Tensor::from_data(wanted.as_slice(), &device)),
         };
         let from = Tensor::<1, Int>::from_data(from.as_slice(), &device);
-        let logits = self.output.forward(states).select(0, from).reshape([shape[0], shape[1], 2]);
+        let logits = self.head(states).select(0, from).reshape([shape[0], shape[1], 2]);
         let padding = padding.contains(&true).then(|| TensorData::new(padding, shape));
         (logits, padding.map(|padding| Tensor::from_data(padding, &device)))
+    }
+
+    /// `[..., d_model]` to `[..., 2]`.
+    fn head<const D: usize>(&self, states: Tensor<D>) -> Tensor<D> {
+        self.output.forward(HeadTransform::apply(self.transform.as_ref(), states))
     }
 }
 
@@ -109,7 +117,7 @@ mod tests {
     fn packed_and_padded_have_the_same_logits_within_the_context() {
         let device = Device::flex().autodiff();
         let output = Linear::new(8, 2, &mut ParamInit::new(&device, 1).with_std(0.4));
-        let model = BertForQuestionAnswering { bert: bert(&device), output };
+        let model = BertForQuestionAnswering { bert: bert(&device), transform: None, output };
         let lengths = [3, 6];
         let inputs = inputs(&lengths, &device);
         // Of each the second token, and of the second sequence the last, too.

@@ -13,13 +13,14 @@ pub struct BertForSequenceClassification<A: Attention = MultiHeadAttention, P: P
     pub bert: Bert<A, P>,
     /// The head on one vector for each sequence.
     pub head: SequenceHead,
-    /// How that vector is made; none: the pooler's output, or the first token's state if the encoder has no pooler.
+    /// How that vector is made; none: the pooler's output, or the encoder's own [pooling](Bert::pooling) if it has no
+    /// pooler.
     #[module(skip)]
     pub pooling: Option<Pooling>,
 }
 
 impl<A: Attention, P: Positions> BertForSequenceClassification<A, P> {
-    /// A model whose head is on the pooler's output, or on the first token's state if there is no pooler.
+    /// A model whose head is on the pooler's output, or on states pooled as the [encoder's family](Bert::pooling) does.
     pub fn new(bert: Bert<A, P>, head: SequenceHead) -> Self {
         Self { bert, head, pooling: None }
     }
@@ -55,7 +56,7 @@ pub(super) fn summaries<A: Attention, P: Positions>(
 ) -> Tensor<2> {
     match (pooling, &bert.pooler) {
         (None, Some(pooler)) => pooler.forward(bert.first_states(input)),
-        (pooling, _) => SentencePooling::from(pooling.unwrap_or(Pooling::Cls)).forward(bert, input),
+        (pooling, _) => SentencePooling::from(pooling.unwrap_or(bert.pooling)).forward(bert, input),
     }
 }
 

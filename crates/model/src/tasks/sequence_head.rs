@@ -1,4 +1,4 @@
-use crate::blocks::{Activation, Linear};
+use crate::blocks::{Activation, LayerNorm, Linear};
 use crate::{ParamInit, ops};
 use burn::module::Module;
 use burn::tensor::Tensor;
@@ -6,15 +6,20 @@ use burn::tensor::Tensor;
 /// Maps one vector for each sequence to numbers: logits of classes, or one score of a regression or a choice.
 ///
 /// BERT and ALBERT have only the output layer, after the pooler. Before it, RoBERTa has a dense layer with tanh,
-/// ELECTRA one with GELU, and DistilBERT one with ReLU and without dropout before it.
+/// ELECTRA one with GELU, DeBERTa the same and DistilBERT one with ReLU, both without dropout before it, and ModernBERT
+/// one with GELU and a normalisation.
 #[derive(Module, Debug)]
 pub struct SequenceHead {
     /// The dense layer, `[d_model, d_model]`, if there is one.
     pub dense: Option<Linear>,
+    /// The normalisation of the dense layer's output, if there is one.
+    pub norm: Option<LayerNorm>,
     /// The output layer, `[d_model, n_outputs]`.
     pub output: Linear,
-    /// Dropout before each of the two layers.
+    /// Dropout before the output layer.
     pub dropout: f64,
+    /// Dropout before the dense layer.
+    pub dense_dropout: f64,
     /// The activation after the dense layer.
     #[module(skip)]
     pub activation: Activation,
@@ -24,10 +29,17 @@ impl SequenceHead {
     /// A new head without a dense layer.
     pub fn new(d_model: usize, n_outputs: usize, dropout: f64, init: &mut ParamInit) -> Self {
         let output = Linear::new(d_model, n_outputs, init);
-        Self { dense: None, output, dropout, activation: Activation::Tanh }
+        Self {
+            dense: None,
+            norm: None,
+            output,
+            dropout,
+            dense_dropout: dropout,
+            activation: Activation::Tanh,
+        }
     }
 
-    /// Adds a new dense layer before the output.
+    /// Adds a new dense layer before the output, with the same dropout before it.
     pub fn with_dense(mut self, activation: Activation, init: &mut ParamInit) -> Self {
         let [d_model, _] = self.output.weight.lazy_shape().dims();
         self.dense = Some(Linear::new(d_model, d_model, init));
@@ -38,11 +50,14 @@ impl SequenceHead {
     /// # Shapes
     /// - `states`: `[n, d_model]`; returns `[n, n_outputs]`
     pub fn forward(&self, states: Tensor<2>) -> Tensor<2> {
-        let mut states = ops::dropout(states, self.dropout);
-        if let Some(dense) = &self.dense {
-            states = ops::dropout(self.activation.forward(dense.forward(states)), self.dropout);
-        }
-        self.output.forward(states)
+        let Some(dense) = &self.dense else { return self.output.forward(ops::dropout(states, self.dropout)) };
+        let states = dense.forward(ops::dropout(states, self.dense_dropout));
+        let states = self.activation.forward(states);
+        let states = match &self.norm {
+            Some(norm) => norm.forward(states),
+            None => states,
+        };
+        self.output.forward(ops::dropout(states, self.dropout))
     }
 }
 
@@ -87,8 +102,11 @@ mod tests {
         };
         let head = SequenceHead::new(16, 1, 0.3, init);
         assert!(rows(&head) > 350);
-        assert_eq!(rows(&SequenceHead { dropout: 0.0, ..head.clone() }), 0);
+        assert_eq!(rows(&SequenceHead { dropout: 0.0, dense_dropout: 0.5, ..head.clone() }), 0);
         let dense = head.with_dense(Activation::Relu, init);
         assert!(rows(&dense) > 350);
+        assert!(rows(&SequenceHead { dropout: 0.0, ..dense.clone() }) > 350);
+        assert!(rows(&SequenceHead { dense_dropout: 0.0, ..dense.clone() }) > 350);
+        assert_eq!(rows(&SequenceHead { dropout: 0.0, dense_dropout: 0.0, ..dense }), 0);
     }
 }

@@ -1,4 +1,4 @@
-use super::{Crf, classification_loss};
+use super::{Crf, HeadTransform, classification_loss};
 use crate::bert::{Bert, BertInput};
 use crate::blocks::{Attention, LearnedPositions, Linear, MultiHeadAttention, Positions};
 use crate::ops::{self, CrossEntropy};
@@ -11,6 +11,8 @@ use burn::tensor::{Int, Tensor, TensorData};
 pub struct BertForTokenClassification<A: Attention = MultiHeadAttention, P: Positions = LearnedPositions> {
     /// The encoder.
     pub bert: Bert<A, P>,
+    /// What comes before the output, in families whose heads have more than that.
+    pub transform: Option<HeadTransform>,
     /// `[d_model, n_tags]`
     pub output: Linear,
     /// The conditional random field, whose emissions are the output's logits.
@@ -29,6 +31,7 @@ impl<A: Attention, P: Positions> BertForTokenClassification<A, P> {
         let hidden = self.bert.forward(input).last_hidden_state;
         let [batch, len, d_model] = hidden.dims();
         let states = hidden.reshape([batch * len, d_model]).select(0, positions);
+        let states = HeadTransform::apply(self.transform.as_ref(), states);
         self.output.forward(ops::dropout(states, self.dropout))
     }
 
@@ -122,7 +125,8 @@ mod tests {
         let device = Device::flex();
         let init = &mut ParamInit::new(&device, 1).with_std(0.4);
         let output = Linear::new(8, 4, init);
-        let model = BertForTokenClassification { bert: bert(&device), output, crf: None, dropout: 0.1 };
+        let bert = bert(&device);
+        let model = BertForTokenClassification { bert, transform: None, output, crf: None, dropout: 0.1 };
         let [packed, padded] = inputs(&[6, 4], &device);
         // Words begin at tokens 1, 2 and 4 of the first sentence, and at 1 of the second.
         let n_words = [3, 1];

@@ -13,6 +13,7 @@ use serde::de::{
 use super::layers::{Node, TAG, Value};
 use super::validate::Check;
 use crate::error::TrainerError;
+use cloze_model::nearest;
 
 /// Reads `root` as a `T`, which `finish` completes and checks. `keys` are all dotted keys there are, for suggestions
 /// across sections.
@@ -321,20 +322,6 @@ fn hint(name: &str, dotted: &dyn Fn(&str) -> String, known: &[&str], keys: &[Str
         None if known.is_empty() => "expected no key here".to_owned(),
         None => format!("expected one of {}", list(known, '`')),
     }
-}
-
-/// The one of `names` that is near enough to `name` to be meant: a slip or two away, or a part of it.
-fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let name = name.to_lowercase();
-    names
-        .filter_map(|known| {
-            let distance = strsim::damerau_levenshtein(&name, known);
-            let slips = (known.len().max(name.len()) / 3).max(1);
-            let part = name.len() >= 3 && (known.contains(&name) || name.contains(known));
-            (distance <= slips || part).then_some((distance, known))
-        })
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, known)| known)
 }
 
 /// `one of "a", "b" or "c"`.

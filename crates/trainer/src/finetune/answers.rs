@@ -276,9 +276,10 @@ impl PretrainedTask for AnswerTask {
         }
         let mut init = init.deferred();
         let (config, bert, _) = pretrained_encoder(&pretrained, ARCHITECTURE, dropout, &mut init)?;
+        let transform = ARCHITECTURE.head_transform(pretrained.config.family, &config, &mut init);
         let output = Linear::new(config.d_model, 2, &mut init);
-        let model = BertForQuestionAnswering { bert, output };
-        let (model, report) = pretrained.load_into(model, ARCHITECTURE, &["output.*"])?;
+        let model = BertForQuestionAnswering { bert, transform, output };
+        let (model, report) = pretrained.load_into(model, ARCHITECTURE, &["transform.*", "output.*"])?;
         Ok((config, model, report))
     }
 }

@@ -498,10 +498,12 @@ impl PretrainedTask for TagTask {
         let n_tags = self.labels.len();
         let mut init = init.deferred();
         let (config, bert, dropout) = pretrained_encoder(&pretrained, ARCHITECTURE, dropout, &mut init)?;
+        let transform = ARCHITECTURE.head_transform(pretrained.config.family, &config, &mut init);
         let output = Linear::new(config.d_model, n_tags, &mut init);
         let crf = self.section.crf.then(|| Crf::new(n_tags, &mut init).with_rules(self.rules.clone()));
-        let model = BertForTokenClassification { bert, output, crf, dropout };
-        let (model, report) = pretrained.load_into(model, ARCHITECTURE, &["output.*", "crf.*"])?;
+        let model = BertForTokenClassification { bert, transform, output, crf, dropout };
+        let new = ["transform.*", "output.*", "crf.*"];
+        let (model, report) = pretrained.load_into(model, ARCHITECTURE, &new)?;
         Ok((config, model, report))
     }
 }

@@ -8,7 +8,7 @@ use burn::tensor::Device;
 use cloze_evaluation::figures::Figures;
 use cloze_model::ParamInit;
 use cloze_model::bert::BertConfig;
-use cloze_model::huggingface::{Architecture, PretrainedFolder, SaveConfig, save_pretrained};
+use cloze_model::huggingface::{Architecture, Family, PretrainedFolder, SaveConfig, save_pretrained};
 use cloze_tokenizer::{Tokenizer, Vocab};
 use cloze_trainer::Result;
 use cloze_trainer::engine::{Outcome, RunOptions};
@@ -19,6 +19,11 @@ use tempfile::TempDir;
 
 /// A folder with an encoder of random weights, without dropout, and its tokenizer of letters and digits.
 fn checkpoint() -> TempDir {
+    checkpoint_of(Family::BERT)
+}
+
+/// The same of another family.
+fn checkpoint_of(family: Family) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"].map(String::from);
     let vocab = specials.into_iter().chain(('a'..='z').chain('0'..='9').map(String::from));
@@ -29,10 +34,12 @@ fn checkpoint() -> TempDir {
         .with_max_positions(32)
         .with_hidden_dropout(0.0)
         .with_attention_dropout(0.0);
+    let config = family.encoder(config);
     let model = config.init_encoder(&mut ParamInit::new(&Device::flex(), 7).with_std(0.1));
     let path = folder.path().join("model");
     fs::create_dir(&path).unwrap();
-    save_pretrained(&path, &model, &config, &SaveConfig::new(Architecture::Encoder)).unwrap();
+    let save = SaveConfig::new(Architecture::Encoder).with_family(family);
+    save_pretrained(&path, &model, &config, &save).unwrap();
     tokenizer.save(&path).unwrap();
     folder
 }
@@ -113,6 +120,23 @@ fn answers_are_learned_over_windows() {
 }
 
 #[test]
+fn a_head_of_several_layers_learns_answers_and_choices() {
+    let _held = crate::generator();
+    let folder = checkpoint_of(Family::MODERNBERT);
+    let path = folder.path();
+    fs::write(path.join("squad.json"), squad(false).to_string()).unwrap();
+    let figures = dev(run(path, ANSWERS, "squad.json", &[]).unwrap());
+    assert!(figures.get("exact").unwrap() > 0.9, "{figures}");
+    let saved = PretrainedFolder::open(&path.join("out/model")).unwrap();
+    assert_eq!(saved.config.architectures, ["ModernBertForQuestionAnswering"]);
+
+    fs::remove_dir_all(path.join("out")).unwrap();
+    fs::write(path.join("choices.jsonl"), choices()).unwrap();
+    let figures = dev(run(path, "kind = 'multiple-choice'", "choices.jsonl", &[]).unwrap());
+    assert!(figures.main().1 > 0.9, "{figures}");
+}
+
+#[test]
 fn questions_without_an_answer_make_it_squad_2() {
     let _held = crate::generator();
     let folder = checkpoint();
@@ -126,11 +150,8 @@ fn questions_without_an_answer_make_it_squad_2() {
     assert!(matches!(task, TaskSection::Answers { null_threshold: Some(0.0), .. }));
 }
 
-#[test]
-fn choices_are_learned_whatever_their_number() {
-    let _held = crate::generator();
-    let folder = checkpoint();
-    let path = folder.path();
+/// Texts that end with a digit are right.
+fn choices() -> String {
     let lines = (0..48usize).map(|i| {
         let n = 2 + i % 2;
         let right = i / 2 % n;
@@ -142,7 +163,15 @@ fn choices_are_learned_whatever_their_number() {
             .collect();
         json!({"context": "x y z", "choices": choices, "label": right}).to_string() + "\n"
     });
-    fs::write(path.join("choices.jsonl"), lines.collect::<String>()).unwrap();
+    lines.collect()
+}
+
+#[test]
+fn choices_are_learned_whatever_their_number() {
+    let _held = crate::generator();
+    let folder = checkpoint();
+    let path = folder.path();
+    fs::write(path.join("choices.jsonl"), choices()).unwrap();
     let figures = dev(run(path, "kind = 'multiple-choice'", "choices.jsonl", &[]).unwrap());
     assert_eq!(figures.main().0, "accuracy");
     assert!(figures.main().1 > 0.9, "{figures}");

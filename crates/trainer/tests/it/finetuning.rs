@@ -4,11 +4,11 @@ use burn::tensor::Device;
 use cloze_evaluation::seeds::Seeds;
 use cloze_model::ParamInit;
 use cloze_model::bert::BertConfig;
-use cloze_model::huggingface::{Architecture, PretrainedFolder, SaveConfig, save_pretrained};
+use cloze_model::huggingface::{Architecture, Family, PretrainedFolder, SaveConfig, save_pretrained};
 use cloze_model::weights::NamedTensors;
 use cloze_tokenizer::train::WordPieceTrainer;
 use cloze_trainer::engine::{Outcome, OverSeeds, RunOptions, train_seeds};
-use cloze_trainer::finetune::{FineTuneConfig, TaskFile, fine_tune};
+use cloze_trainer::finetune::{EvaluationData, FineTuneConfig, Predictor, TaskFile, fine_tune};
 use cloze_trainer::metrics::progress::{RunProgress, Silent, Status};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,6 +21,11 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
+        Self::of(Family::BERT)
+    }
+
+    /// With a checkpoint of this family.
+    fn of(family: Family) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let model = folder.path().join("model");
         fs::create_dir(&model).unwrap();
@@ -33,9 +38,12 @@ impl Bench {
         let config = BertConfig::new(tokenizer.vocab_size(), 2, 32)
             .with_d_ff(64)
             .with_n_heads(2)
-            .with_max_positions(32);
+            .with_max_positions(32)
+            .with_d_embedding((family == Family::ALBERT).then_some(24));
+        let config = family.encoder(config);
         let encoder = config.init_encoder(&mut ParamInit::new(&device, 3).with_std(0.1));
-        save_pretrained(&model, &encoder, &config, &SaveConfig::new(Architecture::Encoder)).unwrap();
+        let save = SaveConfig::new(Architecture::Encoder).with_family(family);
+        save_pretrained(&model, &encoder, &config, &save).unwrap();
         for (name, rows) in [("train.tsv", &train), ("dev.tsv", &dev)] {
             let lines: String =
                 rows.iter().map(|(text, label, score)| format!("{text}\t{label}\t{score}\n")).collect();
@@ -136,6 +144,27 @@ fn classes_are_learnt_and_the_folder_says_them() {
         assert!(report.join(file).exists(), "{file}");
     }
     assert_eq!(fs::read_to_string(report.join("predictions.jsonl")).unwrap().lines().count(), 60);
+}
+
+#[test]
+fn every_family_learns_classes() {
+    let _held = crate::generator();
+    for &family in Family::ALL {
+        let bench = Bench::of(family);
+        let config = bench.config("{ kind = \"classification\" }", "label", &[]);
+        let outcome = bench.run_whole("run", &config);
+        let dev = outcome.figures("dev").unwrap().clone();
+        let Outcome::Done { model, .. } = outcome else { panic!("not stopped") };
+        assert!(dev.get("accuracy").unwrap() > 0.9, "{family}: {dev}");
+        let pretrained = PretrainedFolder::open(&model).unwrap();
+        let found = (pretrained.config.family, pretrained.config.architecture);
+        assert_eq!(found, (family, Architecture::SequenceClassification));
+        // What was saved computes what was measured.
+        let predictor = Predictor::load(&model, &Device::flex(), false).unwrap();
+        let files = [bench.path("dev.tsv").display().to_string()];
+        let again = predictor.evaluate(&config, EvaluationData::Files(&files), &mut |_| {}).unwrap();
+        assert_eq!(again.figures.get("accuracy"), dev.get("accuracy"), "{family}");
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use cloze_data::labelled::LabelledSource;
 use cloze_evaluation::figures::Figures;
 use cloze_model::ParamInit;
 use cloze_model::bert::BertConfig;
-use cloze_model::huggingface::{self, Architecture, PretrainedFolder, SaveConfig, save_pretrained};
+use cloze_model::huggingface::{self, Architecture, Family, PretrainedFolder, SaveConfig, save_pretrained};
 use cloze_model::tasks::DropoutOverrides;
 use cloze_model::weights::NamedTensors;
 use cloze_tokenizer::{Tokenizer, Vocab};
@@ -73,6 +73,11 @@ kind = "linear"
 
 impl Bench {
     fn new() -> Self {
+        Self::of(Family::BERT)
+    }
+
+    /// With a checkpoint of this family.
+    fn of(family: Family) -> Self {
         let bench = Self { folder: tempfile::tempdir().unwrap() };
         let specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"].map(String::from);
         let pieces = ["a", "##b", "c", ".", "p", "q", "##q", "l"].map(String::from);
@@ -82,10 +87,12 @@ impl Bench {
             .with_n_heads(2)
             .with_d_ff(32)
             .with_max_positions(16);
+        let shape = family.encoder(shape);
         let model = shape.init_encoder(&mut ParamInit::new(&Device::flex(), 7).with_std(0.3));
         let path = bench.path("checkpoint");
         std::fs::create_dir(&path).unwrap();
-        save_pretrained(&path, &model, &shape, &SaveConfig::new(Architecture::Encoder)).unwrap();
+        let save = SaveConfig::new(Architecture::Encoder).with_family(family);
+        save_pretrained(&path, &model, &shape, &save).unwrap();
         tokenizer.save(&path).unwrap();
         bench.write("train.conll", &sentences(60, 0));
         bench.write("dev.conll", &sentences(20, 60));
@@ -196,6 +203,15 @@ fn learns_and_is_saved_whole(crf: &str) {
 fn softmax_learns_and_is_saved_whole() {
     let _held = crate::generator();
     learns_and_is_saved_whole("task.crf=false");
+}
+
+#[test]
+fn a_head_of_several_layers_learns() {
+    let _held = crate::generator();
+    let bench = Bench::of(Family::MODERNBERT);
+    let (tensors, dev) = bench.finish("run", &["task.crf=false"], false);
+    assert!(dev.main().1 > 0.9, "{dev}");
+    assert!(tensors.contains_key("head.dense.weight") && tensors.contains_key("classifier.bias"));
 }
 
 #[test]

@@ -377,7 +377,7 @@ impl Objective for Given {
     }
 
     fn sums(&self, model: &Self::Model, (): &(), _: &Device) -> Vec<Tensor<1>> {
-        let loss = model.mlm.bias.val().sum();
+        let loss = model.mlm.bias.as_ref().unwrap().val().sum();
         self.sums.iter().map(|n| loss.clone().expand([*n])).collect()
     }
 }

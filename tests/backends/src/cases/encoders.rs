@@ -4,8 +4,8 @@ use crate::Values;
 use crate::values::{classified, sequences};
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
-use cloze_model::bert::{Bert, BertConfig, BertInput};
-use cloze_model::blocks::Linear;
+use cloze_model::bert::{Bert, BertConfig, BertInput, LocalAttention};
+use cloze_model::blocks::{DisentangledConfig, Linear};
 use cloze_model::huggingface::Family;
 
 /// Odd sizes, none a multiple of a tile's.
@@ -78,4 +78,33 @@ pub fn albert(device: &Device) -> Values {
 
 pub fn electra(device: &Device) -> Values {
     family(Family::ELECTRA, config().with_d_embedding(Some(12)), device)
+}
+
+pub fn modernbert(device: &Device) -> Values {
+    let local = LocalAttention { window: 2, global_every: 2, theta: Some(100.0) };
+    family(Family::MODERNBERT, config().with_local(Some(local)), device)
+}
+
+pub fn modernbert_long(device: &Device) -> Values {
+    states(&Family::MODERNBERT.encoder(config()), &[300, 171], device)
+}
+
+pub fn mpnet(device: &Device) -> Values {
+    // Beyond the last bucket.
+    states(&Family::MPNET.encoder(config()), &[150, 7], device)
+}
+
+pub fn deberta(device: &Device) -> Values {
+    let terms = DisentangledConfig { n_buckets: Some(4), max_distance: 6, ..DisentangledConfig::v3() };
+    family(Family::DEBERTA_V2, config().with_disentangled(Some(terms)), device)
+}
+
+pub fn deberta_with_maps(device: &Device) -> Values {
+    let terms = DisentangledConfig {
+        n_buckets: None,
+        max_distance: 4,
+        share_maps: false,
+        ..DisentangledConfig::v3()
+    };
+    family(Family::DEBERTA_V2, config().with_disentangled(Some(terms)), device)
 }

@@ -109,6 +109,7 @@ pub fn choice(device: &Device) -> Values {
 fn tagger(with_crf: bool, init: &mut ParamInit) -> BertForTokenClassification {
     BertForTokenClassification {
         bert: config().init_encoder(init),
+        transform: None,
         output: Linear::new(config().d_model, 4, init),
         crf: with_crf.then(|| Crf::new(4, init)),
         dropout: 0.0,
@@ -137,6 +138,7 @@ pub fn spans(device: &Device) -> Values {
         device,
         |init| BertForQuestionAnswering {
             bert: config().init_encoder(init),
+            transform: None,
             output: Linear::new(config().d_model, 2, init),
         },
         |model, device| {

@@ -70,7 +70,7 @@ impl FamilyDefinition for Albert {
         fields.value("embedding_size").is_some() && fields.value("num_hidden_groups").is_some()
     }
 
-    fn format(&self) -> &'static EncoderFormat {
+    fn format(&self) -> &EncoderFormat {
         &FORMAT
     }
 

@@ -1,5 +1,5 @@
 use super::super::{Architecture, TensorRule, TensorRules};
-use super::encoder_format::Projection;
+use super::encoder_format::{FirstPosition, Projection, without_switches};
 use super::{EncoderFormat, Family, FamilyDefinition};
 use crate::blocks::Activation;
 
@@ -19,16 +19,20 @@ pub(super) const FORMAT: EncoderFormat = EncoderFormat {
     hidden_dropout: ("hidden_dropout_prob", 0.1),
     attention_dropout: ("attention_probs_dropout_prob", 0.1),
     activation: ("hidden_act", Activation::Gelu),
+    max_positions: ("max_position_embeddings", 512),
+    layer_norm_eps: Some(("layer_norm_eps", 1e-12)),
     vocab_size: 30_522,
     pad_token_id: 0,
     embedding_size: None,
-    has_token_types: true,
+    token_types: Some((2, 1)),
+    has_position_type: true,
     projection: Projection::Never,
-    positions_follow_padding: false,
+    first_position: FirstPosition::Zero,
     share_layers: false,
     attention_output_dropout: true,
     feed_forward_output_dropout: true,
     mlm_activation: None,
+    switch: without_switches,
 };
 
 impl FamilyDefinition for Bert {
@@ -60,7 +64,7 @@ impl FamilyDefinition for Bert {
         classifier_dropout(architecture)
     }
 
-    fn format(&self) -> &'static EncoderFormat {
+    fn format(&self) -> &EncoderFormat {
         &FORMAT
     }
 
@@ -70,13 +74,9 @@ impl FamilyDefinition for Bert {
 
     fn head_rules(&self, architecture: Architecture) -> TensorRules {
         match architecture {
-            Architecture::PreTraining | Architecture::MaskedLm => TensorRules::new()
-                .linear("cls.predictions.transform.dense", "mlm.dense")
-                .norm("cls.predictions.transform.LayerNorm", "mlm.norm")
-                .with(TensorRule::copy("cls.predictions.bias", "mlm.bias"))
-                .linear("cls.seq_relationship", "next_sentence.classifier")
-                .with(TensorRule::tie("cls.predictions.decoder.weight", "embeddings.word_embeddings.weight"))
-                .with(TensorRule::tie("cls.predictions.decoder.bias", "cls.predictions.bias")),
+            Architecture::PreTraining | Architecture::MaskedLm => {
+                masked_lm().linear("cls.seq_relationship", "next_sentence.classifier")
+            }
             other => pooled(other),
         }
     }
@@ -124,6 +124,16 @@ pub(super) fn encoder() -> TensorRules {
         .linear("encoder.layer.*.output.dense", "encoder.layers.*.feed_forward.down")
         .norm("encoder.layer.*.output.LayerNorm", "encoder.layers.*.feed_forward_norm")
         .linear("pooler.dense", "pooler.dense")
+}
+
+/// The masked-LM head, also DeBERTa's.
+pub(super) fn masked_lm() -> TensorRules {
+    TensorRules::new()
+        .linear("cls.predictions.transform.dense", "mlm.dense")
+        .norm("cls.predictions.transform.LayerNorm", "mlm.norm")
+        .with(TensorRule::copy("cls.predictions.bias", "mlm.bias"))
+        .with(TensorRule::tie("cls.predictions.decoder.weight", "embeddings.word_embeddings.weight"))
+        .with(TensorRule::tie("cls.predictions.decoder.bias", "cls.predictions.bias"))
 }
 
 /// The heads of classes over the pooler's output, and those with the same names in all families.

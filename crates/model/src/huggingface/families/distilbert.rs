@@ -1,6 +1,6 @@
 use super::super::fields::Fields;
 use super::super::{Architecture, FloatType, TensorRule, TensorRules};
-use super::{EncoderFormat, Family, FamilyDefinition, bert};
+use super::{EncoderFormat, Family, FamilyDefinition, HeadLayer, bert};
 use crate::bert::BertConfig;
 use crate::blocks::Activation;
 use serde_json::{Map, Value};
@@ -20,7 +20,9 @@ const FORMAT: EncoderFormat = EncoderFormat {
     hidden_dropout: ("dropout", 0.1),
     attention_dropout: ("attention_dropout", 0.1),
     activation: ("activation", Activation::Gelu),
-    has_token_types: false,
+    layer_norm_eps: None,
+    token_types: None,
+    has_position_type: false,
     attention_output_dropout: false,
     ..bert::FORMAT
 };
@@ -46,8 +48,8 @@ impl FamilyDefinition for DistilBert {
         false
     }
 
-    fn dense_activation(&self, _: Architecture) -> Option<Activation> {
-        Some(Activation::Relu)
+    fn head_layer(&self, _: Architecture) -> Option<HeadLayer> {
+        Some(HeadLayer { has_dropout_before: false, ..HeadLayer::new(Activation::Relu) })
     }
 
     fn head_dropout(&self, architecture: Architecture) -> Option<(&'static str, Option<f64>)> {
@@ -64,7 +66,7 @@ impl FamilyDefinition for DistilBert {
         fields.value("dim").is_some() && fields.value("n_layers").is_some()
     }
 
-    fn format(&self) -> &'static EncoderFormat {
+    fn format(&self) -> &EncoderFormat {
         &FORMAT
     }
 

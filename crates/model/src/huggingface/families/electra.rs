@@ -1,7 +1,7 @@
 use super::super::fields::Fields;
 use super::super::{Architecture, TensorRule, TensorRules};
 use super::encoder_format::Projection;
-use super::{EncoderFormat, Family, FamilyDefinition, bert, roberta};
+use super::{EncoderFormat, Family, FamilyDefinition, HeadLayer, bert, roberta};
 use crate::blocks::Activation;
 
 impl Family {
@@ -47,8 +47,8 @@ impl FamilyDefinition for Electra {
         false
     }
 
-    fn dense_activation(&self, _: Architecture) -> Option<Activation> {
-        Some(Activation::Gelu)
+    fn head_layer(&self, _: Architecture) -> Option<HeadLayer> {
+        Some(HeadLayer::new(Activation::Gelu))
     }
 
     fn head_dropout(&self, architecture: Architecture) -> Option<(&'static str, Option<f64>)> {
@@ -62,7 +62,7 @@ impl FamilyDefinition for Electra {
         fields.value("embedding_size").is_some()
     }
 
-    fn format(&self) -> &'static EncoderFormat {
+    fn format(&self) -> &EncoderFormat {
         &FORMAT
     }
 

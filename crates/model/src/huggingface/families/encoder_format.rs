@@ -15,19 +15,23 @@ pub(in crate::huggingface) struct EncoderFormat {
     pub hidden_dropout: (&'static str, f64),
     pub attention_dropout: (&'static str, f64),
     pub activation: (&'static str, Activation),
+    pub max_positions: (&'static str, usize),
+    /// Added to the variance in the layer normalisations; none: no key, and 1e-12.
+    pub layer_norm_eps: Option<(&'static str, f64)>,
     /// The key's default; all families have the same key.
     pub vocab_size: usize,
     /// The key's default; all families have the same key.
     pub pad_token_id: usize,
     /// The default of `embedding_size`, if the family has the key.
     pub embedding_size: Option<usize>,
-    /// Whether there are token types, and the keys `type_vocab_size`, `layer_norm_eps` and
-    /// `position_embedding_type`. Without them the layer norms' epsilon is 1e-12.
-    pub has_token_types: bool,
+    /// The default of `type_vocab_size` and the least number that is allowed, if the family has token types.
+    pub token_types: Option<(usize, usize)>,
+    /// Whether there is the key `position_embedding_type`.
+    pub has_position_type: bool,
     /// Whether the embeddings are projected.
     pub projection: Projection,
-    /// Whether positions start at the padding's id plus 1.
-    pub positions_follow_padding: bool,
+    /// Where positions start in their table.
+    pub first_position: FirstPosition,
     /// See [`BertConfig::share_layers`].
     pub share_layers: bool,
     /// See [`BertConfig::attention_output_dropout`].
@@ -36,6 +40,60 @@ pub(in crate::huggingface) struct EncoderFormat {
     pub feed_forward_output_dropout: bool,
     /// See [`BertConfig::mlm_activation`].
     pub mlm_activation: Option<Activation>,
+    /// Sets the switches that BERT does not have, or resets them if the family does not have them either
+    /// ([`without_switches`]).
+    pub switch: fn(BertConfig) -> BertConfig,
+}
+
+/// Where positions start in their table.
+#[derive(Clone, Copy, PartialEq)]
+pub(in crate::huggingface) enum FirstPosition {
+    /// At its first row.
+    Zero,
+    /// At the row of the padding's id plus 1.
+    AfterPadding,
+}
+
+/// The names of the fields of [`BertConfig`] that a family's `switch` may set.
+const SWITCHES: [&str; 16] = [
+    "pad_token_id",
+    "absolute_positions",
+    "rotary",
+    "local",
+    "relative_bias",
+    "disentangled",
+    "gated",
+    "attention_bias",
+    "feed_forward_bias",
+    "norm_bias",
+    "first_norm",
+    "attention_dropout_on_output",
+    "feed_forward_dropout",
+    "head_bias",
+    "mlm_bias",
+    "pooling",
+];
+
+/// The same encoder with BERT's value of every switch that only later families have.
+pub(super) fn without_switches(config: BertConfig) -> BertConfig {
+    BertConfig {
+        absolute_positions: true,
+        rotary: None,
+        local: None,
+        relative_bias: None,
+        disentangled: None,
+        gated: false,
+        attention_bias: true,
+        feed_forward_bias: true,
+        norm_bias: true,
+        first_norm: true,
+        attention_dropout_on_output: false,
+        feed_forward_dropout: 0.0,
+        head_bias: true,
+        mlm_bias: true,
+        pooling: None,
+        ..config
+    }
 }
 
 /// When a family's encoder projects its embeddings.
@@ -105,7 +163,8 @@ impl EncoderFormat {
             "d_ff" => self.d_ff.0,
             "hidden_dropout" => self.hidden_dropout.0,
             "attention_dropout" => self.attention_dropout.0,
-            "max_positions" | "position_offset" => "max_position_embeddings",
+            "max_positions" | "position_offset" => self.max_positions.0,
+            "layer_norm_eps" => self.layer_norm_eps.map_or(field, |(key, _)| key),
             "n_token_types" => "type_vocab_size",
             "d_embedding" => "embedding_size",
             other => other,
@@ -115,10 +174,10 @@ impl EncoderFormat {
     /// See [`Family::encoder`](super::Family::encoder).
     pub fn switched(&self, sizes: BertConfig) -> BertConfig {
         let d_model = sizes.d_model;
-        BertConfig {
-            n_token_types: if self.has_token_types { sizes.n_token_types.max(1) } else { 0 },
+        (self.switch)(BertConfig {
+            n_token_types: self.token_types.map_or(0, |(_, least)| sizes.n_token_types.max(least)),
             norm: NormPlacement::Post,
-            layer_norm_eps: if self.has_token_types { sizes.layer_norm_eps } else { 1e-12 },
+            layer_norm_eps: if self.layer_norm_eps.is_some() { sizes.layer_norm_eps } else { 1e-12 },
             d_embedding: match self.projection {
                 Projection::Never => None,
                 Projection::Always => Some(sizes.embedding_width()),
@@ -130,7 +189,7 @@ impl EncoderFormat {
             feed_forward_output_dropout: self.feed_forward_output_dropout,
             mlm_activation: self.mlm_activation,
             ..sizes
-        }
+        })
     }
 
     /// The encoder that a file describes, without a pooler.
@@ -143,7 +202,8 @@ impl EncoderFormat {
             size => Ok(size),
         };
         let number = |(key, default): (&str, f64)| Ok(fields.number(key)?.unwrap_or(default));
-        if let Some(kind) = fields.text("position_embedding_type")?.filter(|kind| *kind != "absolute") {
+        let kind = fields.text("position_embedding_type")?.filter(|kind| *kind != "absolute");
+        if let Some(kind) = kind.filter(|_| self.has_position_type) {
             return Err(fields.refuse("position_embedding_type", &kind.into(), "\"absolute\""));
         }
         let (key, default) = self.activation;
@@ -156,16 +216,19 @@ impl EncoderFormat {
             None => None,
         };
         let pad_token_id = fields.size("pad_token_id")?.unwrap_or(self.pad_token_id);
-        let rows = size(("max_position_embeddings", 512))?;
+        let rows = size(self.max_positions)?;
         let max_positions = rows.checked_sub(self.position_offset(pad_token_id)).ok_or_else(|| {
             fields.error(&format!(
-                "`max_position_embeddings` = {rows} has no place beyond `pad_token_id` = {pad_token_id}"
+                "`{}` = {rows} has no place beyond `pad_token_id` = {pad_token_id}",
+                self.max_positions.0
             ))
         })?;
-        let (n_token_types, layer_norm_eps) = match self.has_token_types {
-            true => (size(("type_vocab_size", 2))?, number(("layer_norm_eps", 1e-12))?),
-            false => (0, 1e-12),
+        let n_token_types = match self.token_types {
+            Some((default, 0)) => fields.size("type_vocab_size")?.unwrap_or(default),
+            Some((default, _)) => size(("type_vocab_size", default))?,
+            None => 0,
         };
+        let layer_norm_eps = self.layer_norm_eps.map_or(Ok(1e-12), number)?;
         let sizes = BertConfig {
             n_heads: size(self.n_heads)?,
             d_ff: size(self.d_ff)?,
@@ -199,13 +262,17 @@ impl EncoderFormat {
         set(self.hidden_dropout.0, encoder.hidden_dropout.into());
         set(self.attention_dropout.0, encoder.attention_dropout.into());
         set(self.activation.0, activation_name(encoder.activation).into());
-        set("max_position_embeddings", (encoder.position_offset + encoder.max_positions).into());
+        set(self.max_positions.0, (encoder.position_offset + encoder.max_positions).into());
         set("initializer_range", encoder.init_std.into());
         set("pad_token_id", encoder.pad_token_id.into());
         set("torch_dtype", dtype.name().into());
-        if self.has_token_types {
+        if self.token_types.is_some() {
             set("type_vocab_size", encoder.n_token_types.into());
-            set("layer_norm_eps", encoder.layer_norm_eps.into());
+        }
+        if let Some((key, _)) = self.layer_norm_eps {
+            set(key, encoder.layer_norm_eps.into());
+        }
+        if self.has_position_type {
             set("position_embedding_type", "absolute".into());
         }
         if self.embedding_size.is_some() {
@@ -226,8 +293,8 @@ impl EncoderFormat {
         let flag = |key, found: bool, expected: bool| {
             field(key, found == expected, found.to_string(), expected.to_string())
         };
-        let norm = if encoder.norm == NormPlacement::Pre { "\"pre\"" } else { "\"post\"" };
-        field("norm", encoder.norm == fitting.norm, norm.into(), "\"post\"".into())?;
+        let norm = |norm| if norm == NormPlacement::Pre { "\"pre\"" } else { "\"post\"" }.to_string();
+        field("norm", encoder.norm == fitting.norm, norm(encoder.norm), norm(fitting.norm))?;
         let (offset, expected) = (encoder.position_offset, fitting.position_offset);
         field("position_offset", offset == expected, offset.to_string(), expected.to_string())?;
         let width = encoder.d_embedding.map_or("none".into(), |width| width.to_string());
@@ -235,7 +302,7 @@ impl EncoderFormat {
         field("d_embedding", encoder.d_embedding == fitting.d_embedding, width, expected)?;
         flag("share_layers", encoder.share_layers, fitting.share_layers)?;
         let types = encoder.n_token_types;
-        let expected = if self.has_token_types { "1 or more" } else { "0" };
+        let expected = if self.token_types.is_some() { "1 or more" } else { "0" };
         field("n_token_types", types == fitting.n_token_types, types.to_string(), expected.into())?;
         let (eps, expected) = (encoder.layer_norm_eps, fitting.layer_norm_eps);
         field("layer_norm_eps", eps == expected, eps.to_string(), format!("{expected:e}"))?;
@@ -246,10 +313,20 @@ impl EncoderFormat {
         // Given here or the same as the encoder's: what matters is what the head computes.
         let of = |config: &BertConfig| config.mlm_activation.unwrap_or(config.activation);
         let named = |config: &BertConfig| format!("\"{}\"", activation_name(of(config)));
-        field("mlm_activation", of(encoder) == of(&fitting), named(encoder), named(&fitting))
+        field("mlm_activation", of(encoder) == of(&fitting), named(encoder), named(&fitting))?;
+        let json = |config: &BertConfig| serde_json::to_value(config).expect("plain values serialise");
+        let (found, expected) = (json(encoder), json(&fitting));
+        let named = |value: Option<&Value>| value.map_or("none".into(), Value::to_string);
+        SWITCHES.into_iter().try_for_each(|key| {
+            let (found, expected) = (found.get(key), expected.get(key));
+            field(key, found == expected, named(found), named(expected))
+        })
     }
 
     fn position_offset(&self, pad_token_id: usize) -> usize {
-        if self.positions_follow_padding { pad_token_id.saturating_add(1) } else { 0 }
+        match self.first_position {
+            FirstPosition::Zero => 0,
+            FirstPosition::AfterPadding => pad_token_id.saturating_add(1),
+        }
     }
 }

@@ -5,6 +5,7 @@ mod albert;
 mod bart;
 mod bert;
 mod convolutional;
+mod deberta;
 mod decoder;
 mod distilbert;
 mod electra;
@@ -12,6 +13,8 @@ mod encoder_format;
 mod gpt2;
 mod llama;
 mod marian;
+mod modernbert;
+mod mpnet;
 mod own;
 mod recurrent;
 mod recurrent_tasks;
@@ -23,6 +26,7 @@ use super::fields::Fields;
 use super::{Architecture, FloatType, TensorRules};
 use crate::bert::BertConfig;
 use crate::blocks::Activation;
+use crate::nearest;
 use crate::{ModelError, Result};
 use encoder_format::EncoderFormat;
 use serde_json::{Map, Value};
@@ -40,8 +44,18 @@ pub struct Family(&'static dyn FamilyDefinition);
 
 impl Family {
     /// All of them.
-    pub const ALL: &'static [Self] =
-        &[Self::BERT, Self::ROBERTA, Self::DISTILBERT, Self::ALBERT, Self::ELECTRA];
+    pub const ALL: &'static [Self] = &[
+        Self::BERT,
+        Self::ROBERTA,
+        Self::XLM_ROBERTA,
+        Self::CAMEMBERT,
+        Self::DISTILBERT,
+        Self::ALBERT,
+        Self::ELECTRA,
+        Self::MODERNBERT,
+        Self::MPNET,
+        Self::DEBERTA_V2,
+    ];
 
     /// The family in `config.json`, such as `"roberta"`.
     pub fn model_type(self) -> &'static str {
@@ -63,7 +77,7 @@ impl Family {
     /// ```
     pub fn encoder(self, sizes: BertConfig) -> BertConfig {
         let pooler = sizes.pooler && self.may_pool();
-        BertConfig { pooler, ..self.0.format().switched(sizes) }
+        BertConfig { pooler, ..self.0.format().switched(self.0.with_defaults(sizes)) }
     }
 
     /// The family with this `model_type`.
@@ -73,8 +87,10 @@ impl Family {
     fn of_model_type(name: &str, fields: &Fields) -> Result<Self> {
         let found = Self::ALL.iter().find(|family| family.model_type() == name);
         found.copied().ok_or_else(|| {
-            let known = Self::ALL.iter().map(|family| family.model_type());
-            fields.refuse("model_type", &name.into(), &listed(known))
+            let known = || Self::ALL.iter().map(|family| family.model_type());
+            let meant = nearest(name, known()).map(|near| format!("; did you mean \"{near}\"?"));
+            let expected = listed(known()) + &meant.unwrap_or_default();
+            fields.refuse("model_type", &name.into(), &expected)
         })
     }
 
@@ -121,9 +137,14 @@ impl Family {
         self.0.has_pooler(architecture)
     }
 
-    /// The activation after the dense layer of a head over sequences; none if the head has only the output layer.
-    pub(super) fn dense_activation(self, architecture: Architecture) -> Option<Activation> {
-        self.0.dense_activation(architecture)
+    /// The layer before the output of a head over sequences; none if the head has only the output layer.
+    pub(super) fn head_layer(self, architecture: Architecture) -> Option<HeadLayer> {
+        self.0.head_layer(architecture)
+    }
+
+    /// Whether the heads over single states have a [transform](crate::tasks::HeadTransform).
+    pub(super) fn transforms_states(self) -> bool {
+        self.0.transforms_states()
     }
 
     /// The key of a head's dropout in `config.json`, and its default; no default if that is the encoder's hidden
@@ -216,6 +237,23 @@ impl fmt::Display for Family {
     }
 }
 
+/// The layer before the output of a head over sequences.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct HeadLayer {
+    pub activation: Activation,
+    /// Whether the head's dropout acts before this layer as well as behind it.
+    pub has_dropout_before: bool,
+    /// Whether its output is normalised.
+    pub is_normalised: bool,
+}
+
+impl HeadLayer {
+    /// With dropout before it and without a normalisation.
+    fn new(activation: Activation) -> Self {
+        Self { activation, has_dropout_before: true, is_normalised: false }
+    }
+}
+
 /// The definition of one family.
 trait FamilyDefinition: Sync {
     /// Its name in the paper, such as `RoBERTa`.
@@ -238,9 +276,14 @@ trait FamilyDefinition: Sync {
     /// Whether the class for an architecture has a pooler.
     fn has_pooler(&self, architecture: Architecture) -> bool;
 
-    /// See [`Family::dense_activation`].
-    fn dense_activation(&self, _: Architecture) -> Option<Activation> {
+    /// See [`Family::head_layer`].
+    fn head_layer(&self, _: Architecture) -> Option<HeadLayer> {
         None
+    }
+
+    /// See [`Family::transforms_states`].
+    fn transforms_states(&self) -> bool {
+        false
     }
 
     /// See [`Family::head_dropout`].
@@ -252,7 +295,12 @@ trait FamilyDefinition: Sync {
     }
 
     /// The keys and switches of its encoder.
-    fn format(&self) -> &'static EncoderFormat;
+    fn format(&self) -> &EncoderFormat;
+
+    /// The sizes with what the family's published models have, where the class in transformers leaves a choice.
+    fn with_defaults(&self, sizes: BertConfig) -> BertConfig {
+        sizes
+    }
 
     /// See [`Family::read`].
     fn read(&self, fields: &Fields) -> Result<BertConfig> {
@@ -296,7 +344,6 @@ mod tests {
             for other in &Family::ALL[..i] {
                 assert!(family != other && family.to_string() != other.to_string());
                 assert_ne!(family.0.class_prefix(), other.0.class_prefix());
-                assert_ne!(family.0.prefix(), other.0.prefix());
             }
         }
     }
@@ -304,7 +351,7 @@ mod tests {
     #[test]
     fn a_model_without_a_head_has_no_prefix() {
         for &family in Family::ALL {
-            let path = "encoder.layers.*.attention.query.weight";
+            let path = "encoder.layers.*.attention.output.weight";
             let inner = name(family, Architecture::Encoder, "", path).unwrap();
             let whole = name(family, Architecture::MaskedLm, "bert.", &format!("bert.{path}")).unwrap();
             assert!(whole.len() > inner.len() && whole.ends_with(&inner));

@@ -1,33 +1,61 @@
 use super::super::{Architecture, TensorRule, TensorRules};
-use super::{EncoderFormat, Family, FamilyDefinition, bert};
+use super::encoder_format::FirstPosition;
+use super::{EncoderFormat, Family, FamilyDefinition, HeadLayer, bert};
 use crate::blocks::Activation;
 
 impl Family {
-    /// RoBERTa (Liu et al. 2019): positions start at the padding's id plus 1, and there is one segment.
-    pub const ROBERTA: Self = Self(&Roberta);
+    /// RoBERTa (Liu et al. 2019), and DistilRoBERTa, which has fewer layers: positions start at the padding's id plus 1,
+    /// and there is one segment.
+    pub const ROBERTA: Self = Self(&Roberta {
+        name: "RoBERTa",
+        model_type: "roberta",
+        class_prefix: "Roberta",
+        format: EncoderFormat { vocab_size: 50_265, ..FORMAT },
+    });
+
+    /// XLM-RoBERTa (Conneau et al. 2020): RoBERTa of a hundred languages.
+    pub const XLM_ROBERTA: Self = Self(&Roberta {
+        name: "XLM-RoBERTa",
+        model_type: "xlm-roberta",
+        class_prefix: "XLMRoberta",
+        format: FORMAT,
+    });
+
+    /// CamemBERT (Martin et al. 2020): RoBERTa of French.
+    pub const CAMEMBERT: Self = Self(&Roberta {
+        name: "CamemBERT",
+        model_type: "camembert",
+        class_prefix: "Camembert",
+        format: FORMAT,
+    });
 }
 
-struct Roberta;
+/// A family whose classes in transformers differ from RoBERTa's in name alone.
+struct Roberta {
+    name: &'static str,
+    model_type: &'static str,
+    class_prefix: &'static str,
+    format: EncoderFormat,
+}
 
 const FORMAT: EncoderFormat = EncoderFormat {
-    vocab_size: 50_265,
     pad_token_id: 1,
-    positions_follow_padding: true,
+    first_position: FirstPosition::AfterPadding,
     mlm_activation: Some(Activation::Gelu),
     ..bert::FORMAT
 };
 
 impl FamilyDefinition for Roberta {
     fn name(&self) -> &'static str {
-        "RoBERTa"
+        self.name
     }
 
     fn model_type(&self) -> &'static str {
-        "roberta"
+        self.model_type
     }
 
     fn class_prefix(&self) -> &'static str {
-        "Roberta"
+        self.class_prefix
     }
 
     fn prefix(&self) -> &'static str {
@@ -38,16 +66,16 @@ impl FamilyDefinition for Roberta {
         matches!(architecture, Architecture::Encoder | Architecture::MultipleChoice)
     }
 
-    fn dense_activation(&self, architecture: Architecture) -> Option<Activation> {
-        (architecture != Architecture::MultipleChoice).then_some(Activation::Tanh)
+    fn head_layer(&self, architecture: Architecture) -> Option<HeadLayer> {
+        (architecture != Architecture::MultipleChoice).then(|| HeadLayer::new(Activation::Tanh))
     }
 
     fn head_dropout(&self, architecture: Architecture) -> Option<(&'static str, Option<f64>)> {
         bert::classifier_dropout(architecture)
     }
 
-    fn format(&self) -> &'static EncoderFormat {
-        &FORMAT
+    fn format(&self) -> &EncoderFormat {
+        &self.format
     }
 
     fn encoder_rules(&self) -> TensorRules {
@@ -56,12 +84,7 @@ impl FamilyDefinition for Roberta {
 
     fn head_rules(&self, architecture: Architecture) -> TensorRules {
         match architecture {
-            Architecture::PreTraining | Architecture::MaskedLm => TensorRules::new()
-                .linear("lm_head.dense", "mlm.dense")
-                .norm("lm_head.layer_norm", "mlm.norm")
-                .with(TensorRule::copy("lm_head.bias", "mlm.bias"))
-                .with(TensorRule::tie("lm_head.decoder.weight", "embeddings.word_embeddings.weight"))
-                .with(TensorRule::tie("lm_head.decoder.bias", "lm_head.bias")),
+            Architecture::PreTraining | Architecture::MaskedLm => lm_head(),
             Architecture::SequenceClassification => first_state(),
             other => bert::pooled(other),
         }
@@ -71,4 +94,14 @@ impl FamilyDefinition for Roberta {
 /// The head of classes over the first token's state, also ELECTRA's.
 pub(super) fn first_state() -> TensorRules {
     TensorRules::new().linear("classifier.dense", "head.dense").linear("classifier.out_proj", "head.output")
+}
+
+/// The masked-LM head, also MPNet's.
+pub(super) fn lm_head() -> TensorRules {
+    TensorRules::new()
+        .linear("lm_head.dense", "mlm.dense")
+        .norm("lm_head.layer_norm", "mlm.norm")
+        .with(TensorRule::copy("lm_head.bias", "mlm.bias"))
+        .with(TensorRule::tie("lm_head.decoder.weight", "embeddings.word_embeddings.weight"))
+        .with(TensorRule::tie("lm_head.decoder.bias", "lm_head.bias"))
 }

@@ -1,0 +1,165 @@
+use super::Linear;
+use crate::sizes::check_sizes;
+use crate::{ModelError, ParamInit, Result};
+use burn::module::Module;
+use burn::tensor::{Int, Tensor};
+use serde::{Deserialize, Serialize};
+
+/// Configuration of disentangled attention (He et al. 2021, "DeBERTa", §3.1), whose scores have terms of content and
+/// distance besides those of content alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DisentangledConfig {
+    /// Distances have this many buckets each way: exact ones up to half of it, logarithmic ones beyond. None: each
+    /// distance up to `max_distance` has its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub n_buckets: Option<usize>,
+    /// The distance at which buckets end.
+    pub max_distance: usize,
+    /// Whether a query meets the keys of distances.
+    pub content_to_position: bool,
+    /// Whether a key meets the queries of distances.
+    pub position_to_content: bool,
+    /// Whether the layer's own maps make keys and queries of the distances' vectors (v2, v3), rather than maps for them
+    /// alone.
+    pub share_maps: bool,
+    /// Whether the distances' vectors are normalised.
+    pub norm: bool,
+}
+
+impl DisentangledConfig {
+    /// DeBERTa v3's: 256 buckets for 512 positions, both terms.
+    pub fn v3() -> Self {
+        Self {
+            n_buckets: Some(256),
+            max_distance: 512,
+            content_to_position: true,
+            position_to_content: true,
+            share_maps: true,
+            norm: true,
+        }
+    }
+
+    /// Vectors each way.
+    pub fn span(&self) -> usize {
+        self.n_buckets.unwrap_or(self.max_distance)
+    }
+
+    /// Checks that the values fit together.
+    ///
+    /// # Errors
+    /// [`ModelError::Setting`] with the invalid field.
+    pub fn validate(&self) -> Result<()> {
+        check_sizes([
+            ("disentangled.n_buckets", self.span()),
+            ("disentangled.max_distance", self.max_distance),
+        ])?;
+        if let Some(n) = self.n_buckets {
+            if n < 4 {
+                return Err(ModelError::setting("disentangled.n_buckets", n, "at least 4, or none"));
+            }
+            if self.max_distance <= n / 2 + 1 {
+                let expected = format!("more than {}, half of `n_buckets` and 1", n / 2 + 1);
+                return Err(ModelError::setting("disentangled.max_distance", self.max_distance, expected));
+            }
+        }
+        if !(self.content_to_position || self.position_to_content) {
+            let expected = "true, unless `position_to_content` is";
+            return Err(ModelError::setting("disentangled.content_to_position", false, expected));
+        }
+        Ok(())
+    }
+}
+
+/// The terms that distances add to the scores of a layer: `q_i · K(r) + k_j · Q(r)`, where `r` is the vector of the
+/// distance from `i` to `j`, and `K` and `Q` are maps to keys and queries (He et al. 2021, eq. 4).
+///
+/// All terms are divided by `√(d_k · n)`, where `n` is their number with that of content alone.
+#[derive(Module, Debug)]
+pub struct Disentangled {
+    /// `K`, `[d_model, n_heads · d_k]`; none: the layer's own map, or there is no such term.
+    pub key: Option<Linear>,
+    /// `Q`, likewise.
+    pub query: Option<Linear>,
+    pub(super) content_to_position: bool,
+    pub(super) position_to_content: bool,
+    pub(super) dropout: f64,
+}
+
+impl Disentangled {
+    /// New maps for `config`, of this width.
+    pub(super) fn new(
+        config: &DisentangledConfig,
+        [d_in, d_out]: [usize; 2],
+        dropout: f64,
+        init: &mut ParamInit,
+    ) -> Self {
+        let mut map = |there: bool| (there && !config.share_maps).then(|| Linear::new(d_in, d_out, init));
+        Self {
+            key: map(config.content_to_position),
+            query: map(config.position_to_content),
+            content_to_position: config.content_to_position,
+            position_to_content: config.position_to_content,
+            dropout,
+        }
+    }
+
+    /// The number of the scores' terms.
+    pub(super) fn n_terms(&self) -> usize {
+        1 + usize::from(self.content_to_position) + usize::from(self.position_to_content)
+    }
+
+    /// The sum of the terms, without those whose keys or queries of distances are not given; none without any. The
+    /// queries `q` are divided by the root of the number of terms.
+    ///
+    /// # Shapes
+    /// - `q`, `k`: `[batch, n_heads, len, d_k]`; `keys`, `queries`: `[1, n_heads, n_rows, d_k]`; `rows`:
+    ///   `[1, 1, len, len]`; returns `[batch, n_heads, len, len]`
+    pub(super) fn scores(
+        &self,
+        [q, k]: [&Tensor<4>; 2],
+        [keys, queries]: [Option<Tensor<4>>; 2],
+        rows: &Tensor<4, Int>,
+    ) -> Option<Tensor<4>> {
+        let [batch, n_heads, len, d_k] = q.dims();
+        let meet = |x: &Tensor<4>, of_distances: Tensor<4>, rows: Tensor<4, Int>| {
+            let [_, _, n_rows, _] = of_distances.dims();
+            let of_distances = of_distances.expand([batch, n_heads, n_rows, d_k]);
+            let scores = x.clone().matmul(of_distances.swap_dims(2, 3));
+            scores.gather(3, rows.expand([batch, n_heads, len, len]))
+        };
+        let root = (d_k as f64).sqrt();
+        let of_queries = keys.map(|keys| meet(q, keys, rows.clone()).mul_scalar(1.0 / root));
+        let of_keys = queries.map(|queries| {
+            // A key's row of scores is over queries: its distances are the columns.
+            let scores = meet(k, queries, rows.clone().swap_dims(2, 3)).swap_dims(2, 3);
+            scores.mul_scalar(1.0 / (root * (self.n_terms() as f64).sqrt()))
+        });
+        match (of_queries, of_keys) {
+            (Some(a), Some(b)) => Some(a + b),
+            (a, b) => a.or(b),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_fit_is_named() {
+        let v3 = DisentangledConfig::v3();
+        v3.validate().unwrap();
+        DisentangledConfig { n_buckets: None, ..v3 }.validate().unwrap();
+        let none = DisentangledConfig { content_to_position: false, position_to_content: false, ..v3 };
+        for (config, key) in [
+            (DisentangledConfig { n_buckets: Some(2), ..v3 }, "n_buckets"),
+            (DisentangledConfig { max_distance: 129, ..v3 }, "max_distance"),
+            (DisentangledConfig { max_distance: 0, ..v3 }, "max_distance"),
+            (none, "content_to_position"),
+        ] {
+            let message = config.validate().unwrap_err().to_string();
+            assert!(message.contains(&format!("`disentangled.{key}`")), "{message}");
+        }
+    }
+}

@@ -1,0 +1,179 @@
+use super::{DisentangledConfig, Embedding, LayerNorm};
+use crate::sizes::check_sizes;
+use crate::{ModelError, ParamInit, Result};
+use burn::module::Module;
+use burn::tensor::{Device, Int, Tensor};
+use serde::{Deserialize, Serialize};
+
+/// How distances are put into buckets, each of which has one number a head (Raffel et al. 2020, §2.1): half of the
+/// buckets for keys up to the query, half for keys after it. Of each half, half are exact distances, and the others grow
+/// with the logarithm up to `max_distance`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RelativeBiasConfig {
+    /// The number of buckets (32 in MPNet).
+    pub n_buckets: usize,
+    /// The distance from which on all are in the last bucket (128 in MPNet).
+    pub max_distance: usize,
+}
+
+impl RelativeBiasConfig {
+    /// A new table for `n_heads` heads.
+    pub fn init(&self, n_heads: usize, init: &mut ParamInit) -> RelativeBias {
+        let table = Embedding::new(self.n_buckets, n_heads, init);
+        RelativeBias { table, max_distance: self.max_distance }
+    }
+
+    /// Checks that the values fit together.
+    ///
+    /// # Errors
+    /// [`ModelError::Setting`] with the invalid field.
+    pub fn validate(&self) -> Result<()> {
+        check_sizes([
+            ("relative_bias.n_buckets", self.n_buckets),
+            ("relative_bias.max_distance", self.max_distance),
+        ])?;
+        if self.n_buckets < 4 || !self.n_buckets.is_multiple_of(2) {
+            let expected = "an even number, at least 4";
+            return Err(ModelError::setting("relative_bias.n_buckets", self.n_buckets, expected));
+        }
+        let exact = self.n_buckets / 4;
+        if self.max_distance <= exact {
+            let expected = format!("more than a quarter of `n_buckets`, which is {exact}");
+            return Err(ModelError::setting("relative_bias.max_distance", self.max_distance, expected));
+        }
+        Ok(())
+    }
+}
+
+/// A number for each head and bucket of distances, which is added to the scores of every layer: MPNet's relative
+/// positions (Song et al. 2020), which are T5's.
+#[derive(Module, Debug)]
+pub struct RelativeBias {
+    /// `[n_buckets, n_heads]`
+    pub table: Embedding,
+    max_distance: usize,
+}
+
+impl RelativeBias {
+    /// The bias of the scores among `len` tokens. Attention with it is composed on every device.
+    ///
+    /// # Shapes
+    /// - returns `[1, n_heads, len, len]`
+    pub fn forward(&self, len: usize, device: &Device) -> Tensor<4> {
+        let [n_buckets, n_heads] = self.table.weight.dims();
+        let row = |distance| bucket(distance, n_buckets, self.max_distance);
+        let rows = pairs(len, row, device).reshape([1, len * len]);
+        self.table.forward(rows).reshape([1, len, len, n_heads]).permute([0, 3, 1, 2])
+    }
+}
+
+/// Vectors for the distances between tokens, which the attention of every layer maps to keys and queries of its own
+/// (He et al. 2021, "DeBERTa", §3.1).
+#[derive(Module, Debug)]
+pub struct DistanceVectors {
+    /// `[2 · span, d_model]`: row `span + r` is of queries that stand `r` after their key.
+    pub table: Embedding,
+    /// The normalisation of the table, in DeBERTa v2 and v3.
+    pub norm: Option<LayerNorm>,
+    max_distance: usize,
+    is_bucketed: bool,
+}
+
+impl DistanceVectors {
+    /// New vectors for `config`.
+    pub fn new(config: &DisentangledConfig, d_model: usize, epsilon: f64, init: &mut ParamInit) -> Self {
+        Self {
+            table: Embedding::new(2 * config.span(), d_model, init),
+            norm: config.norm.then(|| LayerNorm::new(d_model, epsilon, init)),
+            max_distance: config.max_distance,
+            is_bucketed: config.n_buckets.is_some(),
+        }
+    }
+
+    /// The vectors, and the row of each pair among `len` tokens.
+    pub fn forward(&self, len: usize, device: &Device) -> Distances {
+        let vectors = self.table.weight.val();
+        let span = (vectors.dims()[0] / 2) as i64;
+        let row = |distance: i64| {
+            let distance = match self.is_bucketed {
+                true => log_bucket(-distance, span as usize, self.max_distance),
+                false => -distance,
+            };
+            (distance + span).clamp(0, 2 * span - 1)
+        };
+        let vectors = match &self.norm {
+            Some(norm) => norm.forward(vectors),
+            None => vectors,
+        };
+        Distances { vectors, rows: pairs(len, row, device).reshape([1, 1, len, len]) }
+    }
+}
+
+/// The distances between the tokens of padded sequences, each with a vector.
+#[derive(Debug, Clone)]
+pub struct Distances {
+    /// `[n_rows, d_model]`
+    pub vectors: Tensor<2>,
+    /// The row of each query and key, `[1, 1, len, len]`.
+    pub rows: Tensor<4, Int>,
+}
+
+/// `row` of the distance from each query to each key, negative if the key is before the query, `[len · len]`.
+fn pairs(len: usize, row: impl Fn(i64) -> i64, device: &Device) -> Tensor<1, Int> {
+    let n = len as i64;
+    let of_distance: Vec<i32> = (1 - n..n).map(|distance| row(distance) as i32).collect();
+    // The keys of a query are a run of all distances, which begins at that of the first key.
+    let rows: Vec<i32> =
+        (0..len).flat_map(|query| of_distance[len - 1 - query..][..len].iter().copied()).collect();
+    Tensor::from_data(rows.as_slice(), device)
+}
+
+/// The bucket of a distance, in FP32 as in transformers (`MPNetEncoder.relative_position_bucket`).
+fn bucket(distance: i64, n_buckets: usize, max_distance: usize) -> i64 {
+    let half = (n_buckets / 2) as i64;
+    let exact = half / 2;
+    let far = distance.abs();
+    let after = if distance > 0 { half } else { 0 };
+    if far < exact {
+        return after + far;
+    }
+    let logs = (far as f32 / exact as f32).ln() / (max_distance as f64 / exact as f64).ln() as f32;
+    after + (exact + (logs * (half - exact) as f32) as i64).min(half - 1)
+}
+
+/// A distance as it is up to half of `n_buckets`, beyond that one that grows with the logarithm, so that
+/// `max_distance − 1` becomes `n_buckets − 1` (transformers' `make_log_bucket_position`, in FP32).
+fn log_bucket(distance: i64, n_buckets: usize, max_distance: usize) -> i64 {
+    let middle = (n_buckets / 2) as i64;
+    let far = distance.abs();
+    if far <= middle {
+        return distance;
+    }
+    let scale = ((max_distance as f64 - 1.0) / middle as f64) as f32;
+    let logs = (far as f32 / middle as f32).ln() / scale.ln() * (middle - 1) as f32;
+    (logs.ceil() as i64 + middle) * distance.signum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_of_the_distance_from_query_to_key() {
+        let device = Device::flex();
+        let rows = pairs(3, |distance| distance + 10, &device).into_data();
+        assert_eq!(rows.iter::<i64>().collect::<Vec<_>>(), [10, 11, 12, 9, 10, 11, 8, 9, 10]);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_named() {
+        for (n_buckets, max_distance, key) in
+            [(0, 128, "n_buckets"), (2, 128, "n_buckets"), (7, 128, "n_buckets"), (32, 8, "max_distance")]
+        {
+            let message = RelativeBiasConfig { n_buckets, max_distance }.validate().unwrap_err().to_string();
+            assert!(message.contains(&format!("`relative_bias.{key}`")), "{message}");
+        }
+        RelativeBiasConfig { n_buckets: 32, max_distance: 128 }.validate().unwrap();
+    }
+}
