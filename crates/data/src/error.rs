@@ -305,6 +305,32 @@ pub enum DataError {
         name: &'static str,
     },
 
+    /// A value of [`DenoisingConfig`](crate::DenoisingConfig) that is out of its range.
+    #[error("`denoising.{key}` is {found}; expected {expected}")]
+    DenoisingSetting {
+        /// The key, below `denoising`.
+        key: String,
+        /// Its value.
+        found: String,
+        /// What is possible.
+        expected: &'static str,
+    },
+
+    /// A tokenizer with fewer sentinels than span corruption needs.
+    #[error(
+        "the tokenizer has {found} of the pieces <extra_id_0>, <extra_id_1> and so on, but `denoising.kind` = \"t5\" needs \
+         {needed} of them with `examples.seq_len` = {seq_len}: add them to the tokenizer, lower `examples.seq_len` or \
+         `denoising.density`, or raise `denoising.mean_span`"
+    )]
+    Sentinels {
+        /// Sentinels of the tokenizer, without a gap from the first.
+        found: usize,
+        /// The most that an example needs.
+        needed: usize,
+        /// The longest example, in tokens.
+        seq_len: usize,
+    },
+
     /// A special piece that the config names and the tokenizer lacks.
     #[error("the tokenizer has no piece `{name}`, which `examples.{key}` names")]
     NoPiece {

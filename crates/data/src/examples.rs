@@ -50,6 +50,9 @@ pub struct ExampleTokens {
     pub word_starts: Vec<bool>,
     /// `[len]`: whether a token is not special.
     pub maskable: Vec<bool>,
+    /// `[len]`: the number of the sentence that a token is of, in the corpus, modulo 2³²; a special token has that of the
+    /// token before, or 0.
+    pub sentences: Vec<u32>,
 }
 
 impl ExampleTokens {
@@ -58,9 +61,14 @@ impl ExampleTokens {
         Original::new(&self.ids, &self.word_starts, &self.maskable)
     }
 
-    fn push(&mut self, id: u32, starts_word: bool) {
+    fn push(&mut self, id: u32, starts_word: bool, sentence: u32) {
         self.ids.push(id);
         self.word_starts.push(starts_word);
+        self.sentences.push(sentence);
+    }
+
+    fn push_special(&mut self, id: u32) {
+        self.push(id, true, self.sentences.last().copied().unwrap_or(0));
     }
 }
 
@@ -153,13 +161,13 @@ impl CorpusExamples {
     pub fn tokens(&self, example: &Example) -> ExampleTokens {
         let special = &self.special;
         let mut tokens = ExampleTokens::default();
-        special.begin.iter().for_each(|piece| tokens.push(*piece, true));
+        special.begin.iter().for_each(|piece| tokens.push_special(*piece));
         self.append(example.first.clone(), &mut tokens);
-        special.end.iter().for_each(|piece| tokens.push(*piece, true));
+        special.end.iter().for_each(|piece| tokens.push_special(*piece));
         let first_len = tokens.ids.len();
         if !example.second.is_empty() {
             self.append(example.second.clone(), &mut tokens);
-            special.end.iter().for_each(|piece| tokens.push(*piece, true));
+            special.end.iter().for_each(|piece| tokens.push_special(*piece));
         }
         tokens.token_type_ids = (0..tokens.ids.len()).map(|at| i32::from(at >= first_len)).collect();
         tokens.maskable = tokens.ids.iter().map(|id| !special.is_special(*id)).collect();
@@ -176,10 +184,13 @@ impl CorpusExamples {
                 continue;
             }
             if let Some(separator) = self.special.separator.filter(|_| !first) {
-                to.push(separator, true);
+                to.push_special(separator);
             }
             first = false;
-            corpus.tokens(tokens).for_each(|(id, starts_word)| to.push(id, starts_word));
+            for (number, sentence) in corpus.sentences_of(tokens) {
+                let number = number as u32;
+                corpus.tokens(sentence).for_each(|(id, starts_word)| to.push(id, starts_word, number));
+            }
         }
     }
 }

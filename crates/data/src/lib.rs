@@ -10,13 +10,15 @@
 //!   ─ Loader ─► Batches, ahead of time and in order
 //! ```
 //!
-//! Three parts may be your own, and each is handed to a constructor: an [`ExampleSampler`] cuts documents into
-//! examples, a [`Corruption`] replaces tokens, and an [`Assemble`] says what a [`Loader`] makes batches of.
+//! Four parts may be your own, and each is handed to a constructor: an [`ExampleSampler`] cuts documents into
+//! examples, a [`Corruption`] replaces tokens, a [`Noise`] changes a text that is to be restored, and an [`Assemble`] says
+//! what a [`Loader`] makes batches of.
 
 mod blocks;
 mod checksum;
 mod corpus;
 mod corruption;
+mod denoising;
 mod error;
 mod examples;
 pub mod labelled;
@@ -44,10 +46,15 @@ pub use checksum::{corpus_checksum, file_checksum};
 pub use corpus::{
     CorpusConfig, Document, DocumentStream, Format, OnError, SkipReport, documents, input_files,
 };
+pub use corruption::noise::{
+    Deletion, Infilling, Insertion, Noise, NoiseCounts, NoisyText, Reordering, Rotation, SentencePermutation,
+    Sentinels, SpanCorruption, Substitution, TokenMasking,
+};
 pub use corruption::{
     Corrupted, Corruption, Edits, MaskStats, MaskUnit, MaskingConfig, Original, RandomFrom, ReplacedSpan,
     ReplacementCounts,
 };
+pub use denoising::{DenoisedPair, DenoisingConfig, DenoisingData, DenoisingStats, NoiseConfig};
 pub use error::{DataError, Result};
 pub use examples::{CorpusExamples, ExampleTokens};
 pub use loader::{Assemble, Batches, Cursor, Loader, Placed};

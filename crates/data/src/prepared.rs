@@ -183,6 +183,15 @@ impl PreparedCorpus {
         })
     }
 
+    /// The sentences that a range of tokens runs through, each with its part of the range.
+    pub fn sentences_of(&self, range: Range<u64>) -> impl Iterator<Item = (u64, Range<u64>)> + '_ {
+        (self.sentences.first_beyond(range.start)..self.n_sentences()).map_while(move |number| {
+            let sentence = self.sentence(number);
+            let part = sentence.start.max(range.start)..sentence.end.min(range.end);
+            (part.start < part.end).then_some((number, part))
+        })
+    }
+
     /// A text that tells this prepared corpus from any other.
     pub fn key(&self) -> &str {
         &self.meta.key

@@ -4,8 +4,9 @@
 
 use cloze_data::labelled::{BatchSize, Buckets};
 use cloze_data::{
-    CorpusConfig, Cursor, Documents, ExampleConfig, Loader, MaskUnit, MaskingConfig, PairConfig, Permutation,
-    PreparedCorpus, PretrainingBatch, PretrainingData, RandomFrom, Silent, Split, UnigramCounts,
+    CorpusConfig, Cursor, DenoisingConfig, DenoisingData, Documents, ExampleConfig, Loader, MaskUnit,
+    MaskingConfig, PairConfig, Permutation, PreparedCorpus, PretrainingBatch, PretrainingData, RandomFrom,
+    Sentinels, Silent, Split, UnigramCounts,
 };
 use cloze_tokenizer::Tokenizer;
 use cloze_tokenizer::train::{BpeTrainer, WordPieceTrainer};
@@ -122,6 +123,56 @@ fn batches_are_the_same_in_every_version() {
             "0d620adb51dd08db",
         ]
     );
+}
+
+/// 60 batches of noisy texts, which run over epochs.
+fn denoised(tokenizer: &Tokenizer, pairs: PairConfig, config: &str) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("corpus.txt"), text()).unwrap();
+    let corpus = CorpusConfig { files: vec!["corpus.txt".into()], ..Default::default() };
+    let cache = folder.path().join("cache");
+    let (corpus, _) = PreparedCorpus::prepare(&corpus, folder.path(), tokenizer, &cache, &Silent).unwrap();
+    let documents = Documents::new(Arc::new(corpus), Split::Train, 0.25, 11).unwrap();
+    let unigram = Arc::new(UnigramCounts::new(&documents, tokenizer.vocab_size()));
+    let config: DenoisingConfig = serde_json::from_str(config).unwrap();
+    let data =
+        DenoisingData::new(documents, SEQ_LEN, &pairs, &config, tokenizer, &unigram, 11, cache).unwrap();
+    let mut sum = Sum::default();
+    for batch in Loader::new(Arc::new(data), 8).with_workers(2).batches(Cursor::default()).take(60) {
+        let batch = batch.unwrap();
+        for side in [&batch.source, &batch.target] {
+            sum.add(side.ids.iter().map(|id| i64::from(*id)));
+            sum.add(side.lengths.iter().map(|length| *length as i64));
+        }
+    }
+    sum.end()
+}
+
+#[test]
+fn noise_is_the_same_in_every_version() {
+    let special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"].map(String::from);
+    let special_tokens = special.into_iter().chain((0..20).map(Sentinels::name)).collect();
+    let tokenizer =
+        BpeTrainer { vocab_size: 320, special_tokens, ..Default::default() }.train([text()]).unwrap();
+    let bart = |noises: &str| format!("{{\"kind\": \"bart\", \"noises\": [{noises}]}}");
+    let found = [
+        denoised(&tokenizer, PairConfig::FullSentences, r#"{"kind": "bart"}"#),
+        denoised(&tokenizer, PairConfig::FullSentences, r#"{"kind": "t5"}"#),
+        denoised(&tokenizer, PairConfig::DocSentences, &bart(r#"{"kind": "masking"}, {"kind": "rotation"}"#)),
+        denoised(
+            &tokenizer,
+            PairConfig::DocSentences,
+            &bart(r#"{"kind": "deletion"}, {"kind": "insertion"}, {"kind": "reordering"}"#),
+        ),
+        denoised(
+            &tokenizer,
+            PairConfig::DocSentences,
+            &bart(
+                r#"{"kind": "substitution", "random_from": "unigram"}, {"kind": "infilling", "whole_words": true}"#,
+            ),
+        ),
+    ];
+    assert_eq!(found, ["", "", "", "", ""]);
 }
 
 #[test]

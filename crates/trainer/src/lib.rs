@@ -18,6 +18,7 @@ pub mod language_model;
 pub mod layer_decay;
 pub mod memory;
 pub mod metrics;
+mod pairs;
 mod periodic_notes;
 pub mod perplexity;
 pub mod pretraining;

@@ -27,15 +27,39 @@ impl ReplacedSpan {
     }
 }
 
-/// How tokens were replaced, for a run's summary.
+/// What was done to tokens, for a run's summary.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ReplacementCounts {
-    /// Tokens that the mask replaced.
+    /// Tokens that a mask, or a sentinel, replaced.
     pub masked: u64,
+    /// Of these, tokens of spans that have one mask or sentinel each.
+    pub in_spans: u64,
+    /// The masks and sentinels of such spans, empty ones among them.
+    pub span_masks: u64,
     /// Tokens that a random piece replaced.
     pub random: u64,
     /// Tokens that are to be predicted and were left as they are.
     pub kept: u64,
+    /// Tokens that were deleted.
+    pub deleted: u64,
+    /// Random pieces that were inserted.
+    pub inserted: u64,
+    /// Tokens that stand at another place among their neighbours.
+    pub moved: u64,
+}
+
+impl std::ops::AddAssign for ReplacementCounts {
+    fn add_assign(&mut self, other: Self) {
+        let Self { masked, in_spans, span_masks, random, kept, deleted, inserted, moved } = other;
+        self.masked += masked;
+        self.in_spans += in_spans;
+        self.span_masks += span_masks;
+        self.random += random;
+        self.kept += kept;
+        self.deleted += deleted;
+        self.inserted += inserted;
+        self.moved += moved;
+    }
 }
 
 impl Corrupted {
@@ -49,12 +73,12 @@ impl Corrupted {
         &self.spans
     }
 
-    /// How tokens were replaced; zeros if the corruption does not count that.
+    /// What was done to tokens; zeros if the corruption does not count that.
     pub fn counts(&self) -> ReplacementCounts {
         self.counts
     }
 
-    /// Says how tokens were replaced.
+    /// Says what was done to tokens.
     pub fn with_counts(mut self, counts: ReplacementCounts) -> Self {
         self.counts = counts;
         self

@@ -35,6 +35,20 @@ impl Lengths {
         Self::new(1, (1..=most).map(|n| 1.0 / n as f64))
     }
 
+    /// `0..` with `P(n) ∝ λⁿ/n!`, cut off where what is left out is less than one length in a thousand million.
+    pub fn poisson(mean: f64) -> Self {
+        assert!(
+            mean > 0.0 && mean <= 100.0,
+            "a Poisson distribution of lengths has a mean above 0, at most 100"
+        );
+        let most = (mean + 10.0 * mean.sqrt() + 15.0) as usize;
+        let weights = (1..=most).scan(1.0, |weight, n| {
+            *weight *= mean / n as f64;
+            Some(*weight)
+        });
+        Self::new(0, std::iter::once(1.0).chain(weights))
+    }
+
     /// A length.
     pub fn draw(&self, random: &mut Random) -> usize {
         self.draw_of(self.cumulative.len(), random)
@@ -96,5 +110,21 @@ mod tests {
             |random| lengths.draw_at_most(9, random),
             |n| [0.0, 6.0, 3.0, 2.0].get(n).unwrap_or(&0.0) / 11.0,
         );
+    }
+
+    #[test]
+    fn bart_draws_3_tokens_on_average() {
+        let lengths = Lengths::poisson(3.0);
+        let factorial = |n: usize| (1..=n).map(|n| n as f64).product::<f64>();
+        let expected = |n: usize| (-3.0f64).exp() * 3.0f64.powi(n as i32) / factorial(n);
+        // 35 and more never happen.
+        let mean = drawn(|random| lengths.draw(random), |n| if n < 35 { expected(n) } else { 0.0 });
+        assert!((mean - 3.0).abs() < 0.02, "{mean}");
+        assert!((drawn_mean(100.0) - 100.0).abs() < 0.2 && (drawn_mean(1.0) - 1.0).abs() < 0.02);
+    }
+
+    fn drawn_mean(mean: f64) -> f64 {
+        let (lengths, mut random) = (Lengths::poisson(mean), Random::derive(9, &[]));
+        (0..DRAWS).map(|_| lengths.draw(&mut random) as f64).sum::<f64>() / DRAWS as f64
     }
 }

@@ -118,7 +118,7 @@ pub struct MaskStats {
 impl MaskStats {
     /// Counts a sequence.
     pub fn add(&mut self, original: &Original<'_>, corrupted: &Corrupted) {
-        let ReplacementCounts { masked, random, kept } = corrupted.counts();
+        let ReplacementCounts { masked, random, kept, .. } = corrupted.counts();
         self.maskable += original.maskable.iter().filter(|may| **may).count() as u64;
         self.predicted += corrupted.spans().iter().map(|span| span.original.len() as u64).sum::<u64>();
         self.spans += corrupted.spans().len() as u64;

@@ -4,6 +4,7 @@ mod corrupted;
 mod lengths;
 mod masking;
 mod ngrams;
+pub(crate) mod noise;
 mod pieces;
 mod replacement;
 mod spans;
@@ -17,8 +18,9 @@ use crate::random::Random;
 
 /// Replaces tokens of a sequence, so that a model can learn to restore them.
 ///
-/// [`MaskingConfig::corruption`] makes BERT's maskings. Implement the trait for a corruption of your own: spans
-/// (SpanBERT), infilling (BART, T5), deletion. It may change the sequence's length.
+/// [`MaskingConfig::corruption`] makes the maskings of encoders; [`Deletion`](crate::Deletion),
+/// [`Infilling`](crate::Infilling) and others are noises. Implement the trait for a corruption of your own. It may change
+/// the sequence's length.
 ///
 /// ```
 /// use cloze_data::{Corrupted, Corruption, Edits, Original, Random};
@@ -53,6 +55,12 @@ pub trait Corruption: Send + Sync {
     /// The result is a function of `original` and `random` alone: batches can then be made in any order, and again
     /// when a run is resumed.
     fn corrupt(&self, original: &Original<'_>, random: &mut Random) -> Corrupted;
+}
+
+impl<C: Corruption + ?Sized> Corruption for Box<C> {
+    fn corrupt(&self, original: &Original<'_>, random: &mut Random) -> Corrupted {
+        (**self).corrupt(original, random)
+    }
 }
 
 /// A sequence before its corruption.

@@ -1,6 +1,7 @@
 //! Batches of pairs of similar length, in another order each epoch.
 
 use super::prepared::PreparedPairs;
+use crate::denoising::DenoisingStats;
 use crate::labelled::{BatchSize, Buckets};
 use crate::loader::{Assemble, Placed};
 use crate::{DataError, Result};
@@ -44,13 +45,15 @@ impl TokenLists {
     }
 }
 
-/// Some pairs: as many sources as targets.
+/// Some pairs: as many sources as targets. A target is a translation, or what is to be restored of a noisy source.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PairBatch {
     /// The sources, with what the tokenizer puts around them.
     pub source: TokenLists,
-    /// Their translations, likewise.
+    /// The targets, likewise.
     pub target: TokenLists,
+    /// What was done to the sources, if they are noisy texts; else zeros.
+    pub noise: DenoisingStats,
 }
 
 impl PairBatch {

@@ -19,6 +19,7 @@ pub use folder::{
     DecodingDefaults, TRANSLATION_FILE, TranslationFile, load_vocabularies, read_translation_file,
 };
 pub use model::{ConvolutionalSection, RecurrentSection, TransformerSection, TranslationModel};
-pub use recipe::{ModelFormat, OwnParameters, TranslationData, TranslationRecipe, figure, inputs};
+pub use crate::pairs::{ModelFormat, OwnParameters, inputs};
+pub use recipe::{TranslationData, TranslationRecipe, figure};
 pub use run::{train_translation, train_translation_model};
 pub use vocabulary::{TargetPieces, Vocabularies, VocabularySizes};

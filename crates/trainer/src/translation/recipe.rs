@@ -6,14 +6,14 @@ use super::folder::{self, TranslationFile};
 use super::vocabulary::Vocabularies;
 use crate::Result;
 use crate::engine::{
-    Advance, Exported, Objective, Position, Recipe, SplitFigures, StepBatches, load_parameters,
-    save_parameters, watched,
+    Advance, Exported, Objective, Position, Recipe, SplitFigures, StepBatches, watched,
 };
 use crate::metrics::Record;
 use crate::metrics::curve::{Line, Panel, Source};
 use crate::metrics::progress::RunProgress;
+use crate::pairs::{ModelFormat, PairLoss};
 use crate::periodic_notes::PeriodicNotes;
-use burn::tensor::{Device, Int, Tensor, TensorData};
+use burn::tensor::{Device, Tensor};
 use cloze_data::parallel::{
     LoadedPairs, PairBatch, PairReport, PairSettings, ParallelData, ParallelFiles, PreparedPairs, batches_of,
     load_pairs,
@@ -21,7 +21,6 @@ use cloze_data::parallel::{
 use cloze_data::{Loader, derive_seed};
 use cloze_evaluation::atomic_file::write_atomic;
 use cloze_evaluation::figures::Figures;
-use cloze_model::Sequences;
 use cloze_model::seq2seq::EncoderDecoder;
 use cloze_ops::CrossEntropy;
 use std::path::Path;
@@ -33,12 +32,8 @@ const ORDER_STREAM: u64 = 0x7A15;
 
 /// The figures of a translation model.
 pub mod figure {
-    /// The mean cross-entropy of a target token, in nats, of the very target: no label is smoothed.
-    pub const LOSS: &str = "loss";
-    /// Its exponential: among how many tokens the model wavers.
-    pub const PERPLEXITY: &str = "perplexity";
-    /// Share of the target tokens that are predicted first, given those before.
-    pub const TOKEN_ACCURACY: &str = "token_accuracy";
+    pub use crate::pairs::figure::{LOSS, PERPLEXITY, TOKEN_ACCURACY};
+
     /// BLEU of the translations, from 0 to 100.
     pub const BLEU: &str = "bleu";
 }
@@ -91,42 +86,13 @@ impl TranslationData {
     }
 }
 
-/// How a kind of model is saved and read.
-pub trait ModelFormat<M>: Sync {
-    /// Saves a model in a folder that is there and empty.
-    ///
-    /// # Errors
-    /// A file that cannot be written.
-    fn save(&self, model: &M, folder: &Path) -> Result<()>;
-
-    /// The parameters that were saved, in a model like this one.
-    ///
-    /// # Errors
-    /// A file that cannot be read.
-    fn load(&self, model: M, folder: &Path) -> Result<M>;
-}
-
-/// A model's parameters by their own paths.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct OwnParameters;
-
-impl<M: burn::module::Module> ModelFormat<M> for OwnParameters {
-    fn save(&self, model: &M, folder: &Path) -> Result<()> {
-        save_parameters(model, folder)
-    }
-
-    fn load(&self, model: M, folder: &Path) -> Result<M> {
-        load_parameters(model, folder)
-    }
-}
-
 /// The training of a model that translates: any [`EncoderDecoder`].
 pub struct TranslationRecipe<'a, M> {
     config: &'a TranslationConfig,
     data: TranslationData,
     vocabularies: Vocabularies,
     loader_data: Arc<ParallelData>,
-    loss: CrossEntropy,
+    loss: PairLoss,
     format: Box<dyn ModelFormat<M> + 'a>,
 }
 
@@ -140,61 +106,15 @@ impl<'a, M: EncoderDecoder> TranslationRecipe<'a, M> {
     ) -> Self {
         let seed = derive_seed(config.run.seed, &[ORDER_STREAM]);
         let loader_data = Arc::new(ParallelData::new(data.train.clone(), config.train.size(), seed));
-        let loss = CrossEntropy { label_smoothing: config.train.label_smoothing, ..CrossEntropy::default() };
+        let training =
+            CrossEntropy { label_smoothing: config.train.label_smoothing, ..CrossEntropy::default() };
+        let loss = PairLoss { begin: vocabularies.special.begin, training };
         Self { config, data, vocabularies, loader_data, loss, format: Box::new(format) }
     }
 
     /// How many batches a pass over the training pairs has, about.
     pub fn batches_an_epoch(&self) -> usize {
         self.loader_data.batches_an_epoch()
-    }
-
-    /// The loss of each target token of a batch, and the logits they come from.
-    fn losses(
-        &self,
-        model: &M,
-        batch: &PairBatch,
-        loss: &CrossEntropy,
-        device: &Device,
-    ) -> (Tensor<1>, Tensor<2>) {
-        let (source, target) = inputs(batch, self.vocabularies.special.begin);
-        let logits = model.logits(&source, &target, device);
-        let labels = Tensor::<1, Int>::from_data(
-            TensorData::new(batch.target.ids.clone(), [batch.target.ids.len()]),
-            device,
-        );
-        (loss.forward(logits.clone(), labels), logits)
-    }
-
-    fn measure(
-        &self,
-        model: &M,
-        pairs: &LoadedPairs,
-        device: &Device,
-        advanced: &mut dyn FnMut(Advance),
-    ) -> Vec<(&'static str, f64)> {
-        let (batches, _) = batches_of(&pairs.ids, self.config.eval.batch_tokens);
-        let plain = CrossEntropy::default();
-        let all: usize = batches.iter().map(PairBatch::n_tokens).sum();
-        let (mut sum, mut right, mut tokens) = (0.0, 0, 0);
-        let (mut done, mut read) = (0, 0);
-        for batch in &batches {
-            let (losses, logits) =
-                cloze_ops::on_awake_cores(device, || self.losses(model, batch, &plain, device));
-            sum += losses.into_data().iter::<f64>().sum::<f64>();
-            let predicted = logits.argmax(1).into_data();
-            right += predicted.iter::<i32>().zip(&batch.target.ids).filter(|(a, b)| a == *b).count();
-            tokens += batch.target.ids.len();
-            done += batch.source.len();
-            read += batch.n_tokens();
-            advanced(Advance { done, share: read as f64 / all.max(1) as f64 });
-        }
-        let mean = sum / tokens.max(1) as f64;
-        vec![
-            (figure::LOSS, mean),
-            (figure::PERPLEXITY, mean.exp()),
-            (figure::TOKEN_ACCURACY, right as f64 / tokens.max(1) as f64),
-        ]
     }
 
     /// The figures of a model on a split, and its translations if there are to be any.
@@ -206,7 +126,8 @@ impl<'a, M: EncoderDecoder> TranslationRecipe<'a, M> {
         device: &Device,
         advanced: &mut dyn FnMut(Advance),
     ) -> Result<(Figures, Option<Vec<String>>)> {
-        let mut figures = self.measure(model, pairs, device, advanced);
+        let (batches, _) = batches_of(&pairs.ids, self.config.eval.batch_tokens);
+        let mut figures = self.loss.measure(model, &batches, device, advanced);
         let mut translated = None;
         if translates {
             let beams = self.config.eval.beams;
@@ -233,20 +154,6 @@ impl<'a, M: EncoderDecoder> TranslationRecipe<'a, M> {
     }
 }
 
-/// What a model reads of a batch: the sources, and the targets behind the piece that decoding begins with, without their
-/// last tokens.
-pub fn inputs(batch: &PairBatch, begin: u32) -> (Sequences, Sequences) {
-    let mut shifted = Vec::new();
-    let mut target = Sequences::new();
-    for ids in batch.target.iter() {
-        shifted.clear();
-        shifted.push(begin as i32);
-        shifted.extend(&ids[..ids.len() - 1]);
-        target.push(&shifted);
-    }
-    (batch.source.iter().collect(), target)
-}
-
 impl<M: EncoderDecoder> Objective for TranslationRecipe<'_, M> {
     type Model = M;
     type Batch = PairBatch;
@@ -256,11 +163,11 @@ impl<M: EncoderDecoder> Objective for TranslationRecipe<'_, M> {
     }
 
     fn counts(&self, batch: &PairBatch) -> Vec<f64> {
-        vec![batch.target.ids.len() as f64]
+        PairLoss::counts(batch)
     }
 
     fn sums(&self, model: &M, batch: &PairBatch, device: &Device) -> Vec<Tensor<1>> {
-        vec![self.losses(model, batch, &self.loss, device).0.sum()]
+        self.loss.sums(model, batch, device)
     }
 }
 

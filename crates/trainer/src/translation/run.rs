@@ -2,7 +2,7 @@
 
 use super::config::TranslationConfig;
 use super::memory::Size;
-use super::recipe::{ModelFormat, TranslationData, TranslationRecipe};
+use super::recipe::{TranslationData, TranslationRecipe};
 use super::vocabulary::{Vocabularies, run_vocabularies};
 use crate::Result;
 use crate::engine::origin::{self, Input};
@@ -10,12 +10,13 @@ use crate::engine::run_folder::RunFolder;
 use crate::engine::{Outcome, Plan, RunOptions, train_in};
 use crate::memory::n_parameters;
 use crate::metrics::progress::RunProgress;
+use crate::pairs::ModelFormat;
 use burn::module::Module;
 use burn::tensor::Device;
 use cloze_data::parallel::PairReport;
 use cloze_evaluation::table;
-use cloze_model::seq2seq::{AnyEncoderDecoder, AnyEncoderDecoderConfig, EncoderDecoder};
-use cloze_model::{ParamInit, weights};
+use cloze_model::ParamInit;
+use cloze_model::seq2seq::EncoderDecoder;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
@@ -105,18 +106,6 @@ fn introduce(
             ("steps an epoch", table::grouped(batches.div_ceil(config.train.accumulate) as u64)),
         ],
     ));
-}
-
-impl ModelFormat<AnyEncoderDecoder> for AnyEncoderDecoderConfig {
-    fn save(&self, model: &AnyEncoderDecoder, folder: &Path) -> Result<()> {
-        Ok(Self::save(self, model, folder).map(drop)?)
-    }
-
-    fn load(&self, model: AnyEncoderDecoder, folder: &Path) -> Result<AnyEncoderDecoder> {
-        let device = model.devices().into_iter().next().unwrap_or_default();
-        let (_, saved) = Self::load(folder, &mut ParamInit::new(&device, 0))?;
-        Ok(weights::replace(model, weights::collect(&saved)))
-    }
 }
 
 impl Plan for TranslationConfig {

@@ -1,0 +1,54 @@
+//! The pieces that stand for missing spans.
+
+use cloze_tokenizer::Tokenizer;
+
+/// Pieces that tell spans apart, in the order in which they are used: T5's `<extra_id_0>`, `<extra_id_1>` and so on.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Sentinels(Vec<u32>);
+
+impl Sentinels {
+    /// These pieces.
+    pub fn new(ids: Vec<u32>) -> Self {
+        Self(ids)
+    }
+
+    /// Those that a tokenizer has as T5's does: `<extra_id_0>` and on, as far as there is no gap.
+    pub fn find(tokenizer: &Tokenizer) -> Self {
+        Self((0..).map_while(|n| tokenizer.token_to_id(&Self::name(n))).collect())
+    }
+
+    /// How T5 spells the sentinel with a number.
+    pub fn name(number: usize) -> String {
+        format!("<extra_id_{number}>")
+    }
+
+    /// The pieces.
+    pub fn ids(&self) -> &[u32] {
+        &self.0
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cloze_tokenizer::Vocab;
+
+    #[test]
+    fn sentinels_are_found_up_to_a_gap() {
+        let names = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "<extra_id_1>", "<extra_id_0>", "<extra_id_3>"];
+        let tokenizer = Tokenizer::bert(Vocab::from_tokens(names).unwrap(), true).unwrap();
+        assert_eq!(Sentinels::find(&tokenizer).ids(), [5, 4]);
+        let none = Vocab::from_tokens(&names[..4]).unwrap();
+        assert!(Sentinels::find(&Tokenizer::bert(none, true).unwrap()).is_empty());
+    }
+}
