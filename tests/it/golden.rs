@@ -70,7 +70,13 @@ pub fn relative_error(actual: &TensorData, expected: &TensorData) -> f32 {
 
 /// The gradients of a model's parameters by their paths; each parameter that is trained must have one.
 pub fn gradients_of<M: Module>(model: &M, grads: GradientsParams) -> NamedTensors {
-    let mut gradients = GradientsOf { grads, path: Vec::new(), found: NamedTensors::new() };
+    gradients_but(model, grads, "")
+}
+
+/// The same for a model with a parameter, by its path, that has no part in the loss.
+pub fn gradients_but<M: Module>(model: &M, grads: GradientsParams, unused: &str) -> NamedTensors {
+    let unused = unused.to_string();
+    let mut gradients = GradientsOf { grads, path: Vec::new(), unused, found: NamedTensors::new() };
     model.visit(&mut gradients);
     gradients.found
 }
@@ -78,6 +84,7 @@ pub fn gradients_of<M: Module>(model: &M, grads: GradientsParams) -> NamedTensor
 struct GradientsOf {
     grads: GradientsParams,
     path: Vec<String>,
+    unused: String,
     found: NamedTensors,
 }
 
@@ -95,6 +102,10 @@ impl ModuleVisitor for GradientsOf {
             return;
         }
         let path = self.path.join(".");
+        if path == self.unused {
+            assert!(self.grads.get::<D>(param.id).is_none(), "a gradient of `{path}`");
+            return;
+        }
         let gradient = self.grads.get::<D>(param.id).unwrap_or_else(|| panic!("no gradient of `{path}`"));
         self.found.insert(path, gradient.into_data());
     }

@@ -10,3 +10,4 @@ mod golden;
 mod ops_parity;
 mod recurrent_parity;
 mod seq2seq_families;
+mod xlnet;

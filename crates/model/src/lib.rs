@@ -2,8 +2,8 @@
 //!
 //! Everything takes a [`Device`](burn::tensor::Device) and runs on whatever backend the program
 //! was built with; this crate enables none. A model is assembled from [`blocks`], whose heavy
-//! arithmetic goes through [`ops`]; [`bert`] is such an assembly, [`tasks`] puts heads on it, and
-//! [`huggingface`] reads and writes it in the ecosystem's format.
+//! arithmetic goes through [`ops`]; [`bert`] is such an assembly, [`tasks`] puts heads on it, [`xlnet`] has its own
+//! attention, and [`huggingface`] reads and writes it in the ecosystem's format.
 //!
 //! ```
 //! use burn::tensor::{Device, Int, Tensor};
@@ -42,6 +42,7 @@ mod sizes;
 pub mod tasks;
 pub mod weights;
 mod with_fields;
+pub mod xlnet;
 
 pub use backbone::{Backbone, BackboneShape, HasBackbone};
 pub use cloze_ops as ops;

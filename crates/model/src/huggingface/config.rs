@@ -50,6 +50,21 @@ impl ProblemType {
         (Self::SingleLabel, "single_label_classification"),
         (Self::MultiLabel, "multi_label_classification"),
     ];
+
+    /// Its name in files.
+    pub(super) fn name(self) -> &'static str {
+        name_of(&Self::NAMES, self)
+    }
+
+    /// The kind of labels, if the file states it.
+    pub(super) fn read(fields: &Fields) -> Result<Option<Self>> {
+        let Some(name) = fields.text("problem_type")? else { return Ok(None) };
+        let refused = || {
+            let known = Self::NAMES.iter().map(|(_, name)| *name);
+            fields.refuse("problem_type", &name.into(), &listed(known))
+        };
+        of_name(&Self::NAMES, name).ok_or_else(refused).map(Some)
+    }
 }
 
 /// The float type that weights are stored as. In memory they are FP32.
@@ -106,13 +121,7 @@ impl PretrainedConfig {
             other => other,
         })?;
 
-        let problem_type = match fields.text("problem_type")? {
-            Some(name) => Some(of_name(&ProblemType::NAMES, name).ok_or_else(|| {
-                let known = ProblemType::NAMES.iter().map(|(_, name)| *name);
-                fields.refuse("problem_type", &name.into(), &listed(known))
-            })?),
-            None => None,
-        };
+        let problem_type = ProblemType::read(&fields)?;
         let dtype_key = if fields.value("dtype").is_some() { "dtype" } else { "torch_dtype" };
         let dtype = fields.text(dtype_key)?.and_then(|name| of_name(&FloatType::NAMES, name));
         let mut head_dropouts = Vec::new();
@@ -165,7 +174,7 @@ pub(super) fn to_json(encoder: &BertConfig, save: &SaveConfig) -> Result<Value> 
         }
     }
     if let Some(problem) = save.problem_type {
-        set("problem_type", name_of(&ProblemType::NAMES, problem).into());
+        set("problem_type", problem.name().into());
     }
     if let Some(task) = &save.finetuning_task {
         set("finetuning_task", task.clone().into());

@@ -57,6 +57,18 @@ pub enum TensorRule {
         /// Whether the tensors hold the parameter's transpose.
         transposed: bool,
     },
+    /// The tensor has the parameter's numbers in their order, but with other axes, as where heads have an axis of their
+    /// own.
+    Reshape {
+        /// The tensor's name.
+        tensor: String,
+        /// The tensor's shape.
+        shape: Vec<usize>,
+        /// The parameter's path.
+        parameter: String,
+        /// Whether the tensor holds the parameter's transpose.
+        transposed: bool,
+    },
     /// A file may hold one tensor under two names. Reading accepts either; saving writes only the original.
     Tie {
         /// The second name.
@@ -89,6 +101,16 @@ impl TensorRule {
         Self::Join { tensors, axis, parameter: parameter.into(), transposed: false }
     }
 
+    /// A [tensor of this shape](Self::Reshape) that holds the parameter untransposed.
+    pub fn reshape(tensor: &str, shape: &[usize], parameter: &str) -> Self {
+        Self::Reshape {
+            tensor: tensor.into(),
+            shape: shape.to_vec(),
+            parameter: parameter.into(),
+            transposed: false,
+        }
+    }
+
     /// A [tie](Self::Tie).
     pub fn tie(copy: &str, original: &str) -> Self {
         Self::Tie { copy: copy.into(), original: original.into() }
@@ -105,7 +127,9 @@ impl TensorRule {
                 return Self::Transpose { tensor, parameter };
             }
             Self::Transpose { .. } => (),
-            Self::Split { transposed, .. } | Self::Join { transposed, .. } => *transposed = true,
+            Self::Split { transposed, .. }
+            | Self::Join { transposed, .. }
+            | Self::Reshape { transposed, .. } => *transposed = true,
             Self::Tie { .. } => panic!("a tie has no parameter that could be transposed"),
         }
         self
@@ -114,9 +138,9 @@ impl TensorRule {
     /// Everything that the rule names: first tensors, then parameters.
     fn names_mut(&mut self) -> (Vec<&mut String>, Vec<&mut String>) {
         match self {
-            Self::Copy { tensor, parameter } | Self::Transpose { tensor, parameter } => {
-                (vec![tensor], vec![parameter])
-            }
+            Self::Copy { tensor, parameter }
+            | Self::Transpose { tensor, parameter }
+            | Self::Reshape { tensor, parameter, .. } => (vec![tensor], vec![parameter]),
             Self::Split { tensor, parameters, .. } => (vec![tensor], parameters.iter_mut().collect()),
             Self::Join { tensors, parameter, .. } => (tensors.iter_mut().collect(), vec![parameter]),
             Self::Tie { copy, original } => (vec![copy, original], Vec::new()),

@@ -15,6 +15,8 @@ pub(super) struct Transfer {
     /// The axis in the file along which several tensors or parameters follow each other.
     axis: usize,
     transposed: bool,
+    /// The one tensor's shape, if its axes are not the one parameter's.
+    shape: Option<Vec<usize>>,
     /// Whether there is a rule for it.
     pub known: bool,
 }
@@ -55,6 +57,7 @@ impl Transfer {
             parameters: vec![(path.to_string(), shape.to_vec())],
             axis: 0,
             transposed: path.ends_with(".weight"),
+            shape: None,
             known: false,
         }
     }
@@ -70,6 +73,9 @@ impl Transfer {
             TensorRule::Join { tensors, axis, parameter, transposed } => {
                 (tensors.iter().collect(), *axis, vec![parameter], *transposed)
             }
+            TensorRule::Reshape { tensor, parameter, transposed, .. } => {
+                (vec![tensor], 0, vec![parameter], *transposed)
+            }
             TensorRule::Tie { .. } => unreachable!("a tie has no parameter"),
         };
         let spelt_out = |name: &String| name.replace('*', part);
@@ -82,7 +88,11 @@ impl Transfer {
             ))),
         });
         let parameters = parameters.collect::<Result<Vec<_>>>()?;
-        let transfer = Self { tensors, parameters, axis, transposed, known: true };
+        let shape = match rule {
+            TensorRule::Reshape { shape, .. } => Some(shape.clone()),
+            _ => None,
+        };
+        let transfer = Self { tensors, parameters, axis, transposed, shape, known: true };
         transfer.check()?;
         Ok(transfer)
     }
@@ -91,6 +101,12 @@ impl Transfer {
     fn check(&self) -> Result<()> {
         let shapes = self.laid_out();
         let first = &shapes[0];
+        if let Some(shape) = self.shape.as_ref().filter(|shape| n_elements(shape) != n_elements(first)) {
+            return Err(ModelError::Config(format!(
+                "the rule for the tensor `{}` does not fit the model: {first:?} has not as many numbers as {shape:?}",
+                self.tensors[0]
+            )));
+        }
         let several = self.tensors.len() > 1 || shapes.len() > 1;
         let but_axis = |shape: &Vec<usize>| -> Vec<usize> {
             shape.iter().enumerate().filter(|(axis, _)| *axis != self.axis).map(|(_, size)| *size).collect()
@@ -124,6 +140,9 @@ impl Transfer {
 
     /// The tensors' shapes in the file.
     pub fn shapes(&self) -> Vec<Vec<usize>> {
+        if let Some(shape) = &self.shape {
+            return vec![shape.clone()];
+        }
         let parts = self.laid_out();
         let mut shape = parts[0].clone();
         if parts.len() > 1 {
@@ -136,7 +155,11 @@ impl Transfer {
     }
 
     /// The parameters' values, from tensors of the right [shapes](Self::shapes).
-    pub fn load(self, tensors: Vec<TensorData>) -> Vec<(String, TensorData)> {
+    pub fn load(self, mut tensors: Vec<TensorData>) -> Vec<(String, TensorData)> {
+        if self.shape.is_some() {
+            let laid_out = self.laid_out().swap_remove(0);
+            tensors = tensors.into_iter().map(|tensor| reshaped(tensor, laid_out.clone())).collect();
+        }
         let sizes: Vec<usize> = match self.parameters.len() {
             1 => Vec::new(),
             _ => self.laid_out().iter().map(|part| part[self.axis]).collect(),
@@ -159,7 +182,10 @@ impl Transfer {
             1 => Vec::new(),
             _ => self.shapes().iter().map(|shape| shape[self.axis]).collect(),
         };
-        let tensors = regrouped(parts.collect(), self.axis, &sizes);
+        let mut tensors = regrouped(parts.collect(), self.axis, &sizes);
+        if let Some(shape) = &self.shape {
+            tensors = tensors.into_iter().map(|tensor| reshaped(tensor, shape.clone())).collect();
+        }
         self.tensors.iter().cloned().zip(tensors).collect()
     }
 }
@@ -173,6 +199,16 @@ fn regrouped(mut from: Vec<TensorData>, axis: usize, sizes: &[usize]) -> Vec<Ten
     if sizes.is_empty() { from } else { cut(&from[0], axis, sizes) }
 }
 
+/// The same numbers with other axes.
+fn reshaped(data: TensorData, shape: Vec<usize>) -> TensorData {
+    let (bytes, _, dtype) = data.into_parts();
+    TensorData::from_bytes(bytes, shape, dtype)
+}
+
+fn n_elements(shape: &[usize]) -> usize {
+    shape.iter().product()
+}
+
 fn turned(data: TensorData, transposed: bool) -> TensorData {
     if transposed { transpose(&data) } else { data }
 }
@@ -182,6 +218,7 @@ fn part<'a>(rule: &TensorRule, path: &'a str) -> Option<&'a str> {
     let paths = match rule {
         TensorRule::Copy { parameter, .. }
         | TensorRule::Transpose { parameter, .. }
+        | TensorRule::Reshape { parameter, .. }
         | TensorRule::Join { parameter, .. } => std::slice::from_ref(parameter),
         TensorRule::Split { parameters, .. } => parameters,
         TensorRule::Tie { .. } => &[],
@@ -356,6 +393,30 @@ mod tests {
                 .collect();
             assert_eq!(loaded, parameters);
         }
+    }
+
+    #[test]
+    fn a_tensor_may_have_other_axes() {
+        let model = decoder(1, D);
+        let heads = |tensor: &str, parameter: &str| TensorRule::reshape(tensor, &[D, 2, D / 2], parameter);
+        let rules = TensorRules::new()
+            .with(heads("h.*.q", "layers.*.query.weight"))
+            .with(heads("h.*.o", "layers.*.output.weight").transposed());
+        let tensors = rules.tensors(&model).unwrap();
+        let parameters = weights::collect(&model);
+        assert_eq!(tensors["h.1.q"].shape().as_slice(), [D, 2, D / 2]);
+        let values = |data: &TensorData| data.as_slice::<f32>().unwrap().to_vec();
+        assert_eq!(values(&tensors["h.1.q"]), values(&parameters["layers.1.query.weight"]));
+        assert_eq!(values(&tensors["h.1.o"]), values(&transpose(&parameters["layers.1.output.weight"])));
+
+        let folder = tempfile::tempdir().unwrap();
+        save_tensors(folder.path(), &tensors, MAX_SHARD_SIZE).unwrap();
+        let (loaded, _) = rules.load(decoder(2, D), folder.path(), &[]).unwrap();
+        assert_eq!(weights::collect(&loaded), parameters);
+
+        let wide = TensorRules::new().with(TensorRule::reshape("q", &[D, 3], "layers.0.query.weight"));
+        let message = wide.tensors(&model).unwrap_err().to_string();
+        assert!(message.ends_with("[4, 4] has not as many numbers as [4, 3]"), "{message}");
     }
 
     #[test]

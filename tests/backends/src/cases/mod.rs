@@ -6,6 +6,7 @@ mod heads;
 mod operations;
 mod recurrent;
 mod seq2seq;
+mod xlnet;
 
 use crate::Values;
 use burn::tensor::Device;
@@ -52,6 +53,8 @@ pub const CASES: &[Case] = &[
     Case { name: "Llama", run: decoders::llama },
     Case { name: "Mistral's window", run: decoders::window },
     Case { name: "GPT-2 token by token", run: decoders::token_by_token },
+    Case { name: "XLNet, both streams with a memory", run: xlnet::streams },
+    Case { name: "XLNet, padding and segments", run: xlnet::classes },
     Case { name: "Transformer", run: seq2seq::transformer },
     Case { name: "Transformer, pre-norm, GELU", run: seq2seq::pre_norm },
     Case { name: "Transformer, learned positions", run: seq2seq::learned },

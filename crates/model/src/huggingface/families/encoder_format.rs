@@ -146,10 +146,13 @@ pub(super) fn activation_of(name: &str, key: &str, fields: &Fields) -> Result<Ac
     Ok(known.ok_or_else(refused)?.0)
 }
 
-/// `"a", "b" or "c"`
+/// `"a", "b" or "c"`, or `"a"` alone
 pub(in crate::huggingface) fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
     let names: Vec<String> = names.map(|name| format!("\"{name}\"")).collect();
     let (last, rest) = names.split_last().expect("no table is empty");
+    if rest.is_empty() {
+        return last.clone();
+    }
     format!("{} or {last}", rest.join(", "))
 }
 

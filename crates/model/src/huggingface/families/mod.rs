@@ -21,6 +21,7 @@ mod recurrent_tasks;
 mod roberta;
 mod seq2seq;
 mod transformer;
+mod xlnet;
 
 use super::fields::Fields;
 use super::{Architecture, FloatType, TensorRules};

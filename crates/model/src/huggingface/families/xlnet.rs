@@ -1,0 +1,348 @@
+//! XLNet (Yang et al. 2019): transformers' `XLNetLMHeadModel` and `XLNetForSequenceClassification`, whose attention stores
+//! matrices untransposed, with an axis for the heads.
+
+use super::super::config::ProblemType;
+use super::super::fields::Fields;
+use super::super::labels;
+use super::super::{Format, Published, TensorRule, TensorRules};
+use super::decoder::{fixed, size};
+use super::encoder_format::{activation_name, activation_of};
+use crate::blocks::Activation;
+use crate::xlnet::{XlnetClassifierConfig, XlnetConfig, XlnetForSequenceClassification, XlnetLanguageModel};
+use crate::{ModelError, ParamInit, Result};
+use serde_json::{Map, Value, json};
+
+const MODEL_TYPE: &str = "xlnet";
+
+/// The name of an [`XlnetConfig`] or [`XlnetClassifierConfig`] field in `config.json`.
+fn key_of(field: &'static str) -> &'static str {
+    match field {
+        "n_layers" => "n_layer",
+        "n_heads" => "n_head",
+        "d_ff" => "d_inner",
+        "norm_eps" => "layer_norm_eps",
+        "memory_len" => "mem_len",
+        "init_std" => "initializer_range",
+        "begin_token_id" => "bos_token_id",
+        "end_token_id" => "eos_token_id",
+        "summary_dropout" => "summary_last_dropout",
+        other => other,
+    }
+}
+
+/// An invalid value by its name in the file.
+fn named_as_in_the_file(error: ModelError, fields: &Fields) -> ModelError {
+    match error {
+        ModelError::Setting { key, found, expected } => {
+            fields.error(&format!("`{}` is {found}, expected {expected}", key_of(key)))
+        }
+        other => other,
+    }
+}
+
+fn read(fields: &Fields) -> Result<XlnetConfig> {
+    // Options that this crate does not support. Whether the biases `u` and `v` of the layers are tied (`untie_r`) is
+    // nothing that transformers' class reads: each layer has its own.
+    fixed(fields, "bi_data", false)?;
+    fixed(fields, "tie_word_embeddings", true)?;
+    let vocab_size = size(fields, "vocab_size", 32_000)?;
+    let (d_model, n_heads) = (size(fields, "d_model", 1024)?, size(fields, "n_head", 16)?);
+    if let Some(d_head) = fields.size("d_head")?
+        && d_head.checked_mul(n_heads) != Some(d_model)
+    {
+        let expected = "the quotient of `d_model` and `n_head`";
+        return Err(fields.refuse("d_head", &d_head.into(), expected));
+    }
+    let activation = match fields.text("ff_activation")? {
+        None => Activation::Gelu,
+        Some(name) => activation_of(name, "ff_activation", fields)?,
+    };
+    let causal = match fields.text("attn_type")? {
+        None | Some("bi") => false,
+        Some("uni") => true,
+        Some(other) => return Err(fields.refuse("attn_type", &other.into(), "\"bi\" or \"uni\"")),
+    };
+    let number = |key: &str, default: f64| Ok::<_, ModelError>(fields.number(key)?.unwrap_or(default));
+    // 0 is no limit, and so is a negative clamp.
+    let no_limit = |len: &usize| *len > 0;
+    let clamp = fields.typed("clamp_len", "a whole number", Value::as_i64)?;
+    // Small test models keep the ids of large ones, which are outside their vocabularies.
+    let id = |key: &str, default: usize| {
+        let id = fields.size_or(key, Some(default))?;
+        Ok::<_, ModelError>(id.filter(|id| *id < vocab_size))
+    };
+    let config = XlnetConfig {
+        n_heads,
+        d_ff: size(fields, "d_inner", 4096)?,
+        activation,
+        norm_eps: number("layer_norm_eps", 1e-12)?,
+        dropout: number("dropout", 0.1)?,
+        causal,
+        // A model that is not causal has no use for it.
+        same_length: causal && fields.flag("same_length")?.unwrap_or(false),
+        clamp_len: clamp.and_then(|len| usize::try_from(len).ok()).filter(no_limit),
+        memory_len: fields.size_or("mem_len", Some(512))?.filter(no_limit),
+        reuse_len: fields.size("reuse_len")?.filter(no_limit),
+        init_std: number("initializer_range", 0.02)?,
+        begin_token_id: id("bos_token_id", 1)?,
+        end_token_id: id("eos_token_id", 2)?,
+        pad_token_id: id("pad_token_id", 5)?,
+        ..XlnetConfig::new(vocab_size, size(fields, "n_layer", 24)?, d_model)
+    };
+    config.validate().map_err(|error| named_as_in_the_file(error, fields))?;
+    Ok(config)
+}
+
+fn write(config: &XlnetConfig, class: &str, map: &mut Map<String, Value>) -> Result<()> {
+    config.validate()?;
+    let mut set = |key: &str, value: Value| _ = map.insert(key.to_string(), value);
+    set("architectures", json!([class]));
+    set("vocab_size", config.vocab_size.into());
+    set("n_layer", config.n_layers.into());
+    set("d_model", config.d_model.into());
+    set("n_head", config.n_heads.into());
+    set("d_head", (config.d_model / config.n_heads).into());
+    set("d_inner", config.d_ff.into());
+    set("ff_activation", activation_name(config.activation).into());
+    set("layer_norm_eps", config.norm_eps.into());
+    set("dropout", config.dropout.into());
+    set("attn_type", if config.causal { "uni" } else { "bi" }.into());
+    set("same_length", config.same_length.into());
+    set("clamp_len", config.clamp_len.map_or(Value::from(-1), Value::from));
+    set("mem_len", config.memory_len.into());
+    set("reuse_len", config.reuse_len.into());
+    set("bi_data", false.into());
+    set("untie_r", true.into());
+    set("initializer_range", config.init_std.into());
+    set("bos_token_id", config.begin_token_id.into());
+    set("eos_token_id", config.end_token_id.into());
+    set("pad_token_id", config.pad_token_id.into());
+    Ok(())
+}
+
+/// The rules of the model without a head, which is `xlnet` in models with one.
+fn rules(config: &XlnetConfig) -> TensorRules {
+    let XlnetConfig { d_model, n_heads, .. } = *config;
+    let heads = [d_model, n_heads, d_model / n_heads];
+    let mut rules = TensorRules::new()
+        .table("word_embedding", "tokens")
+        .with(TensorRule::reshape("mask_emb", &[1, 1, d_model], "query"));
+    for (tensor, parameter) in [("q", "query"), ("k", "key"), ("v", "value"), ("r", "position")] {
+        let parameter = format!("layers.*.attention.{parameter}.weight");
+        rules =
+            rules.with(TensorRule::reshape(&format!("layer.*.rel_attn.{tensor}"), &heads, &parameter));
+    }
+    let output = TensorRule::reshape("layer.*.rel_attn.o", &heads, "layers.*.attention.output.weight");
+    rules = rules.with(output.transposed());
+    for (tensor, parameter) in [
+        ("r_w_bias", "content_bias"),
+        ("r_r_bias", "position_bias"),
+        ("r_s_bias", "segment_bias"),
+        ("seg_embed", "segments"),
+    ] {
+        let (tensor, parameter) =
+            (format!("layer.*.rel_attn.{tensor}"), format!("layers.*.attention.{parameter}"));
+        rules = rules.with(TensorRule::copy(&tensor, &parameter));
+    }
+    rules
+        .norm("layer.*.rel_attn.layer_norm", "layers.*.attention_norm")
+        .linear("layer.*.ff.layer_1", "layers.*.feed_forward.up")
+        .linear("layer.*.ff.layer_2", "layers.*.feed_forward.down")
+        .norm("layer.*.ff.layer_norm", "layers.*.feed_forward_norm")
+        .within("transformer.", "xlnet.")
+        .with_optional_prefixes(["module.", "transformer."])
+}
+
+impl Format for XlnetConfig {
+    const MODEL_TYPES: &'static [&'static str] = &[MODEL_TYPE];
+
+    fn read(fields: &Fields) -> Result<Self> {
+        read(fields)
+    }
+
+    fn write(&self, config: &mut Map<String, Value>) -> Result<()> {
+        write(self, "XLNetLMHeadModel", config)
+    }
+
+    fn rules(&self) -> TensorRules {
+        rules(self)
+            .with(TensorRule::copy("lm_loss.bias", "bias"))
+            .with(TensorRule::tie("lm_loss.weight", "transformer.word_embedding.weight"))
+    }
+}
+
+impl Published for XlnetConfig {
+    type Model = XlnetLanguageModel;
+
+    fn init(&self, init: &mut ParamInit) -> XlnetLanguageModel {
+        self.init(init)
+    }
+}
+
+impl Format for XlnetClassifierConfig {
+    const MODEL_TYPES: &'static [&'static str] = &[MODEL_TYPE];
+
+    fn read(fields: &Fields) -> Result<Self> {
+        // Heads that this crate does not have.
+        for (key, only) in [("summary_type", "last"), ("summary_activation", "tanh")] {
+            if let Some(found) = fields.text(key)?.filter(|found| *found != only) {
+                return Err(fields.refuse(key, &found.into(), &format!("\"{only}\"")));
+            }
+        }
+        fixed(fields, "summary_use_proj", true)?;
+        let config = Self {
+            xlnet: read(fields)?,
+            summary_dropout: fields.number("summary_last_dropout")?.unwrap_or(0.1),
+            labels: labels::read(fields)?,
+            problem_type: ProblemType::read(fields)?,
+        };
+        config.validate().map_err(|error| named_as_in_the_file(error, fields))?;
+        Ok(config)
+    }
+
+    fn write(&self, config: &mut Map<String, Value>) -> Result<()> {
+        self.validate()?;
+        write(&self.xlnet, "XLNetForSequenceClassification", config)?;
+        config.insert("summary_type".into(), "last".into());
+        config.insert("summary_use_proj".into(), true.into());
+        config.insert("summary_activation".into(), "tanh".into());
+        config.insert("summary_last_dropout".into(), self.summary_dropout.into());
+        if let Some(problem) = self.problem_type {
+            config.insert("problem_type".into(), problem.name().into());
+        }
+        labels::write(&self.labels, config);
+        Ok(())
+    }
+
+    fn rules(&self) -> TensorRules {
+        rules(&self.xlnet).linear("sequence_summary.summary", "summary").linear("logits_proj", "output")
+    }
+}
+
+impl Published for XlnetClassifierConfig {
+    type Model = XlnetForSequenceClassification;
+
+    fn init(&self, init: &mut ParamInit) -> XlnetForSequenceClassification {
+        self.init(init)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::huggingface::{
+        FloatType, LoadReport, load_published, read_published, read_tensors, save_published, write_tensors,
+    };
+    use crate::weights;
+    use burn::tensor::Device;
+
+    fn config<C: Format>(json: &str) -> Result<C> {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("config.json"), json).unwrap();
+        read_published(folder.path())
+    }
+
+    fn init() -> ParamInit {
+        ParamInit::new(&Device::flex(), 5)
+    }
+
+    fn small() -> XlnetConfig {
+        XlnetConfig { d_ff: 12, n_heads: 2, pad_token_id: Some(3), ..XlnetConfig::new(31, 2, 8) }
+    }
+
+    #[test]
+    fn what_is_left_out_is_transformers_default() {
+        let found: XlnetConfig = config(r#"{"model_type": "xlnet"}"#).unwrap();
+        let expected = XlnetConfig {
+            memory_len: Some(512),
+            begin_token_id: Some(1),
+            end_token_id: Some(2),
+            pad_token_id: Some(5),
+            ..XlnetConfig::new(32_000, 24, 1024)
+        };
+        assert_eq!(found, expected);
+        let found: XlnetConfig =
+            config(r#"{"model_type": "xlnet", "mem_len": null, "clamp_len": -1, "reuse_len": 0}"#).unwrap();
+        assert_eq!((found.memory_len, found.clamp_len, found.reuse_len), (None, None, None));
+        let found: XlnetClassifierConfig = config(r#"{"model_type": "xlnet"}"#).unwrap();
+        assert_eq!(found, XlnetClassifierConfig::new(expected, vec!["LABEL_0".into(), "LABEL_1".into()]));
+    }
+
+    #[test]
+    fn what_is_written_reads_the_same() {
+        let others = XlnetConfig {
+            causal: true,
+            same_length: true,
+            clamp_len: Some(7),
+            memory_len: Some(9),
+            reuse_len: Some(4),
+            activation: Activation::Relu,
+            ..small()
+        };
+        for config in [small(), others] {
+            let folder = tempfile::tempdir().unwrap();
+            let model = config.init(&mut init());
+            save_published(folder.path(), &model, &config, FloatType::F32).unwrap();
+            let (found, loaded, report) = load_published::<XlnetConfig>(folder.path(), &mut init()).unwrap();
+            assert_eq!((found, report), (config, LoadReport::default()));
+            assert!(weights::collect(&loaded) == weights::collect(&model));
+        }
+        let labels = ["no", "yes", "perhaps"].map(String::from).to_vec();
+        let config = XlnetClassifierConfig {
+            problem_type: Some(ProblemType::SingleLabel),
+            ..XlnetClassifierConfig::new(small(), labels)
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let model = config.init(&mut init());
+        save_published(folder.path(), &model, &config, FloatType::F32).unwrap();
+        let (found, loaded, report) =
+            load_published::<XlnetClassifierConfig>(folder.path(), &mut init()).unwrap();
+        assert_eq!((found, report), (config, LoadReport::default()));
+        assert!(weights::collect(&loaded) == weights::collect(&model));
+    }
+
+    #[test]
+    fn a_tied_copy_may_be_there_and_other_shapes_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let model = small().init(&mut init());
+        save_published(folder.path(), &model, &small(), FloatType::F32).unwrap();
+        let path = folder.path().join("model.safetensors");
+        let mut tensors = read_tensors(&path).unwrap();
+        tensors.insert("lm_loss.weight".into(), tensors["transformer.word_embedding.weight"].clone());
+        write_tensors(&path, &tensors, &[]).unwrap();
+        let (.., report) = load_published::<XlnetConfig>(folder.path(), &mut init()).unwrap();
+        assert_eq!(report, LoadReport::default());
+
+        let query = "transformer.layer.1.rel_attn.q";
+        tensors.insert(query.into(), burn::tensor::TensorData::new(vec![0f32; 64], [8, 8]));
+        write_tensors(&path, &tensors, &[]).unwrap();
+        let message = load_published::<XlnetConfig>(folder.path(), &mut init()).unwrap_err().to_string();
+        let expected =
+            format!("tensor `{query}` has shape [8, 8], the configuration asks for [8, 2, 4]");
+        assert!(message.ends_with(&expected), "{message}");
+    }
+
+    #[test]
+    fn what_there_is_no_model_for_is_named() {
+        for (json, expected) in [
+            (r#""n_head": 3"#, "`n_head` is 3, expected a divisor of `d_model`, which is 1024"),
+            (r#""n_layer": 0"#, "`n_layer` is 0, expected at least 1"),
+            (r#""d_head": 7"#, "`d_head` is 7, expected the quotient of `d_model` and `n_head`"),
+            (r#""bi_data": true"#, "`bi_data` is true, expected false"),
+            (r#""tie_word_embeddings": false"#, "`tie_word_embeddings` is false, expected true"),
+            (r#""attn_type": "tri""#, "`attn_type` is \"tri\", expected \"bi\" or \"uni\""),
+            (r#""ff_activation": "mish""#, "`ff_activation` is \"mish\""),
+            (r#""mem_len": -1"#, "`mem_len` is -1, expected a whole number"),
+            (r#""dropout": 1"#, "`dropout` is 1, expected 0 or more"),
+            (r#""summary_type": "mean""#, "`summary_type` is \"mean\", expected \"last\""),
+            (r#""summary_use_proj": false"#, "`summary_use_proj` is false, expected true"),
+            (r#""summary_last_dropout": 2"#, "`summary_last_dropout` is 2, expected 0 or more"),
+        ] {
+            let json = format!(r#"{{"model_type": "xlnet", {json}}}"#);
+            let message = config::<XlnetClassifierConfig>(&json).unwrap_err().to_string();
+            assert!(message.contains(expected) && !message.contains('\n'), "{message}");
+        }
+        let message = config::<XlnetConfig>(r#"{"model_type": "bert"}"#).unwrap_err().to_string();
+        assert!(message.contains("`model_type` is \"bert\", expected"), "{message}");
+    }
+}

@@ -1,0 +1,30 @@
+//! XLNet (Yang et al. 2019): a Transformer-XL (Dai et al. 2019) that is pretrained to predict tokens in a random order.
+//!
+//! A permutation `z` of the positions is the order in which a text's probability is factorised, `Π_t P(x_(z_t) |
+//! x_(z_<t))` (eq. 3). Tokens keep their places; the [masks](XlnetInput::with_order) of the attention alone follow the
+//! order. So that a prediction knows its place and not its token, there are two streams of states (eq. 5 and 6): the
+//! content stream `h`, which sees its own token, and the query stream `g`, which starts from one trained vector and sees
+//! only the content of tokens before it in the order. Fine-tuning uses the content stream alone, without an order.
+//!
+//! Attention is by the distance between tokens ([`RelativeAttention`]), and sees the states of earlier segments
+//! ([`XlnetMemory`]). It is composed on every device.
+
+mod classification;
+mod config;
+mod distances;
+mod input;
+mod language_model;
+mod layer;
+mod memory;
+mod model;
+mod relative_attention;
+mod stream;
+
+pub use classification::{XlnetClassifierConfig, XlnetForSequenceClassification};
+pub use config::XlnetConfig;
+pub use input::XlnetInput;
+pub use language_model::XlnetLanguageModel;
+pub use layer::XlnetLayer;
+pub use memory::XlnetMemory;
+pub use model::{Predictions, Xlnet, XlnetOutput};
+pub use relative_attention::RelativeAttention;
