@@ -192,8 +192,7 @@ fn what_is_saved_is_what_was_loaded() {
             load_published::<C>(&folder, &mut ParamInit::new(&Device::flex(), 1)).unwrap();
         let saved = tempfile::tempdir().unwrap();
         save_published(saved.path(), &model, &config, FloatType::F32).unwrap();
-        let tensors =
-            |folder: &std::path::Path| read_tensors(&folder.join("model.safetensors")).unwrap();
+        let tensors = |folder: &std::path::Path| read_tensors(&folder.join("model.safetensors")).unwrap();
         assert!(tensors(saved.path()) == tensors(&folder), "{class}");
         let json = |folder: &std::path::Path| -> serde_json::Value {
             serde_json::from_str(&std::fs::read_to_string(folder.join("config.json")).unwrap()).unwrap()

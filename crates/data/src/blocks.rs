@@ -149,9 +149,8 @@ impl RunningText {
         self.stretches.len() as u64
     }
 
-    /// The ids of a range, with whether a sequence begins at each: at the end piece before a document, or without such a
-    /// piece at its first token.
-    fn tokens(&self, range: Range<u64>) -> impl Iterator<Item = (u32, bool)> + '_ {
+    /// The tokens of a range.
+    pub(crate) fn tokens(&self, range: Range<u64>) -> impl Iterator<Item = TextToken> + '_ {
         let Range { start: from, end: to } = range;
         let first = self.ends.partition_point(|end| *end <= from);
         let stretches = (first..self.stretches.len()).take_while(move |i| self.start(*i) < to);
@@ -161,9 +160,15 @@ impl RunningText {
             let (skipped, taken) = (from.saturating_sub(start).min(len), (to - start).min(len));
             let begins = self.end.is_none();
             let ids = self.corpus.tokens(tokens.start + skipped..tokens.start + taken);
-            let ids = ids.enumerate().map(move |(at, (id, _))| (id, begins && skipped + at as u64 == 0));
+            let ids = ids.enumerate().map(move |(at, (id, starts_word))| TextToken {
+                id,
+                starts_word,
+                is_end: false,
+                begins: begins && skipped + at as u64 == 0,
+            });
             let has_end = (from..to).contains(&(start + len));
-            ids.chain(self.end.filter(|_| has_end).map(|end| (end, true)))
+            let end = self.end.filter(|_| has_end);
+            ids.chain(end.map(|id| TextToken { id, starts_word: true, is_end: true, begins: true }))
         })
     }
 
@@ -171,6 +176,18 @@ impl RunningText {
     fn start(&self, stretch: usize) -> u64 {
         stretch.checked_sub(1).map_or(0, |before| self.ends[before])
     }
+}
+
+/// A token of running text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TextToken {
+    pub id: u32,
+    /// Whether a word starts with it.
+    pub starts_word: bool,
+    /// Whether it is the piece that ends a document.
+    pub is_end: bool,
+    /// Whether a sequence begins with it: the end piece before a document, or without such a piece its first token.
+    pub begins: bool,
 }
 
 /// Running text as blocks, each a function of the seed, the epoch and its place in it. [`Loader`](crate::Loader) makes the
@@ -191,7 +208,7 @@ impl TextBlocks {
     /// [`DataError::ShortText`] for a text of fewer than two tokens.
     pub fn new(text: RunningText, config: &BlockConfig, seed: u64) -> Result<Self> {
         if text.len() < 2 {
-            return Err(DataError::ShortText { tokens: text.len() });
+            return Err(DataError::ShortText { tokens: text.len(), needed: 2 });
         }
         let seq_len = (config.seq_len.max(1) as u64).min(text.len() - 1);
         Ok(Self { text, seq_len, order: config.order, documents: config.documents, seed })
@@ -215,22 +232,33 @@ impl TextBlocks {
         starts.chunks(batch_size.max(1)).map(batch).collect()
     }
 
+    /// Where a block of an epoch begins in the text.
+    pub(crate) fn start(&self, (shift, order): &(u64, Permutation), epoch: u64, place: u64) -> u64 {
+        match self.order {
+            BlockOrder::Shuffled => shift + order.get(place) * self.seq_len,
+            BlockOrder::Random => {
+                let places = self.text.len() - self.seq_len;
+                Random::derive(self.seed, &[OFFSET, epoch, place]).below(places)
+            }
+        }
+    }
+
     /// Adds the tokens of a range, each with the one that follows.
     fn add(&self, range: Range<u64>, batch: &mut BlockBatch) {
-        let tokens: Vec<(u32, bool)> = self.text.tokens(range.start..range.end + 1).collect();
+        let tokens: Vec<TextToken> = self.text.tokens(range.start..range.end + 1).collect();
         let mut len = 0;
         for (at, pair) in tokens.windows(2).enumerate() {
-            let [(id, begins), (next, next_begins)] = [pair[0], pair[1]];
+            let [token, next] = [pair[0], pair[1]];
             let apart = self.documents == BlockDocuments::Apart;
-            if apart && begins && at > 0 && len > 0 {
+            if apart && token.begins && at > 0 && len > 0 {
                 batch.lengths.push(std::mem::take(&mut len));
             }
             // Without an end piece nothing tells that another document follows.
-            if apart && next_begins && self.text.end.is_none() {
+            if apart && next.begins && self.text.end.is_none() {
                 continue;
             }
-            batch.ids.push(id as i32);
-            batch.next.push(next as i32);
+            batch.ids.push(token.id as i32);
+            batch.next.push(next.id as i32);
             len += 1;
         }
         if len > 0 {
@@ -258,14 +286,8 @@ impl Assemble for TextBlocks {
 
     fn assemble(&self, blocks: &[Placed<'_, Self::Plan>]) -> Result<BlockBatch> {
         let mut batch = BlockBatch::default();
-        for Placed { plan: (shift, order), epoch, place } in blocks {
-            let start = match self.order {
-                BlockOrder::Shuffled => shift + order.get(*place) * self.seq_len,
-                BlockOrder::Random => {
-                    let places = self.text.len() - self.seq_len;
-                    Random::derive(self.seed, &[OFFSET, *epoch, *place]).below(places)
-                }
-            };
+        for Placed { plan, epoch, place } in blocks {
+            let start = self.start(plan, *epoch, *place);
             self.add(start..start + self.seq_len, &mut batch);
         }
         Ok(batch)

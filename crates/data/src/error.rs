@@ -279,12 +279,14 @@ pub enum DataError {
 
     /// Running text that is too short to predict any token.
     #[error(
-        "the text has {tokens} token{}, but a language model needs at least 2",
+        "the text has {tokens} token{}, but a language model needs at least {needed}",
         if *tokens == 1 { "" } else { "s" }
     )]
     ShortText {
         /// Its tokens.
         tokens: u64,
+        /// The fewest that will do.
+        needed: u64,
     },
 
     /// A tokenizer whose ids are not `0..vocab_size`.

@@ -100,6 +100,16 @@ impl PairConfig {
         }
     }
 
+    /// Its name in configs.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::NextSentence { .. } => "next-sentence",
+            Self::SentenceOrder { .. } => "sentence-order",
+            Self::DocSentences => "doc-sentences",
+            Self::FullSentences => "full-sentences",
+        }
+    }
+
     /// Whether the examples are pairs with a label.
     pub fn has_pairs(&self) -> bool {
         matches!(self, Self::NextSentence { .. } | Self::SentenceOrder { .. })

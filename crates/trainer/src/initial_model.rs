@@ -70,15 +70,18 @@ impl InitialModel {
         }
         match &config.model {
             ModelSection::New(section) => {
-                let encoder = section.bert(tokenizer);
-                let save = SaveConfig::new(Architecture::PreTraining);
+                // A config whose family has no head for its pairs is refused when it is read.
+                let architecture =
+                    section.architecture(config.examples.has_pairs()).unwrap_or(Architecture::MaskedLm);
+                let has_pair_head = architecture == Architecture::PreTraining;
+                let encoder = section.bert(tokenizer).with_pooler(has_pair_head);
+                let save = SaveConfig::new(architecture).with_family(section.family);
                 check_saving(&encoder, &save)?;
                 check_new(config, &encoder, device, memory)?;
                 let init = &mut init.with_std(encoder.init_std);
                 let mut model = encoder.init(init);
                 model.span_boundary = boundaries.then(|| SpanBoundaryHead::new(&encoder, init));
-                let report = LoadReport::default();
-                Ok(Self { encoder, model, save, report })
+                Ok(Self { encoder, model, save, report: LoadReport::default() })
             }
             ModelSection::Pretrained(section) => {
                 Self::pretrained(config, section, tokenizer, boundaries, init)

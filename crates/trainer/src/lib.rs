@@ -20,9 +20,11 @@ pub mod memory;
 pub mod metrics;
 mod pairs;
 mod periodic_notes;
+pub mod permutation;
 pub mod perplexity;
 pub mod pretraining;
 mod recompute;
+mod running_text;
 pub mod translate;
 pub mod translation;
 

@@ -8,6 +8,7 @@ mod infer;
 pub mod kept;
 mod load;
 pub mod measure;
+mod objectives;
 pub mod processor;
 mod recompute;
 mod records;
@@ -49,6 +50,8 @@ enum What {
     Spin,
     /// Fine-tuning beside transformers' Trainer: how good, and how long.
     Finetune(finetune::Args),
+    /// Objectives of pretraining beside one another: each for the same time, its result fine-tuned.
+    Objectives(objectives::Args),
     /// Translation models beside one another and beside PyTorch's: how good, and how fast they are trained.
     Translate(translate::Args),
     /// Decoding beside transformers' `generate` and CTranslate2, and nanoGPT's configuration beside PyTorch.
@@ -85,6 +88,7 @@ pub fn run(args: &Args) -> Result<()> {
             Ok(())
         }
         Some(What::Finetune(args)) => finetune::run(args),
+        Some(What::Objectives(args)) => objectives::run(args),
         Some(What::Translate(args)) => translate::run(args),
         Some(What::Generate(args)) => generate::run(args),
         Some(What::Attention(args)) => attention::run(args),

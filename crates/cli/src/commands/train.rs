@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
-use cloze_trainer::config::{LanguageModelConfig, RunConfig};
+use cloze_trainer::config::{LanguageModelConfig, PermutationConfig, RunConfig};
 use cloze_trainer::engine::{Outcome, OverSeeds, Plan, RunOptions, train_seeds};
 use cloze_trainer::finetune::FineTuneConfig;
 use cloze_trainer::metrics::progress::StderrProgress;
@@ -78,6 +78,9 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Result<()> {
+    if PermutationConfig::is_at(&args.config).map_err(WrongUsage::new)? {
+        return carry_out::<PermutationConfig>(args);
+    }
     if LanguageModelConfig::is_at(&args.config).map_err(WrongUsage::new)? {
         return carry_out::<LanguageModelConfig>(args);
     }

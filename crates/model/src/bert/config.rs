@@ -197,7 +197,7 @@ impl BertConfig {
             n_layers,
             d_model,
             n_heads: (d_model / 64).max(1),
-            d_ff: 4 * d_model,
+            d_ff: d_model.saturating_mul(4),
             max_positions: 512,
             n_token_types: 2,
             hidden_dropout: 0.1,
@@ -349,10 +349,10 @@ impl BertConfig {
         self.disentangled.map_or(Ok(()), |terms| terms.validate())
     }
 
-    /// A new model with its pretraining heads.
+    /// A new model with its pretraining heads; that for pairs needs a pooler, without which there is none.
     ///
     /// # Panics
-    /// If the configuration is not [valid](Self::validate) or has no pooler.
+    /// If the configuration is not [valid](Self::validate).
     pub fn init(&self, init: &mut ParamInit) -> BertForPreTraining {
         let bert = self.init_encoder(init);
         self.with_heads(bert, init)
@@ -361,7 +361,7 @@ impl BertConfig {
     /// A new model with a custom attention: `attention` makes that of each layer, from first to last.
     ///
     /// # Panics
-    /// If the configuration is not [valid](Self::validate) or has no pooler.
+    /// If the configuration is not [valid](Self::validate).
     pub fn init_with<A: Attention>(
         &self,
         init: &mut ParamInit,
@@ -461,11 +461,10 @@ impl BertConfig {
     }
 
     fn with_heads<A: Attention>(&self, bert: Bert<A>, init: &mut ParamInit) -> BertForPreTraining<A> {
-        assert!(self.pooler, "the next-sentence head needs a pooler");
         BertForPreTraining {
             bert,
             mlm: MlmHead::new(self, init),
-            next_sentence: Some(NextSentenceHead::new(self.d_model, init)),
+            next_sentence: self.pooler.then(|| NextSentenceHead::new(self.d_model, init)),
             span_boundary: None,
         }
     }

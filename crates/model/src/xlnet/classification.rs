@@ -31,7 +31,11 @@ impl XlnetClassifierConfig {
             return Err(ModelError::setting("labels", "empty", "at least one label"));
         }
         if !(0.0..1.0).contains(&self.summary_dropout) {
-            return Err(ModelError::setting("summary_dropout", self.summary_dropout, "0 or more and below 1"));
+            return Err(ModelError::setting(
+                "summary_dropout",
+                self.summary_dropout,
+                "0 or more and below 1",
+            ));
         }
         self.xlnet.validate()
     }

@@ -53,7 +53,7 @@ impl XlnetConfig {
             n_layers,
             d_model,
             n_heads: (d_model / 64).max(1),
-            d_ff: 4 * d_model,
+            d_ff: d_model.saturating_mul(4),
             activation: Activation::Gelu,
             norm_eps: 1e-12,
             dropout: 0.1,

@@ -17,9 +17,8 @@ pub(super) fn sinusoids(
     d_model: usize,
     device: &Device,
 ) -> Tensor<2> {
-    let frequencies: Vec<f32> = (0..d_model / 2)
-        .map(|i| 1.0 / 10_000f32.powf((2 * i) as f32 / d_model as f32))
-        .collect();
+    let frequencies: Vec<f32> =
+        (0..d_model / 2).map(|i| 1.0 / 10_000f32.powf((2 * i) as f32 / d_model as f32)).collect();
     let mut values = Vec::with_capacity((k_len + len) * d_model);
     for p in 0..k_len + len {
         let mut distance = k_len as i64 - 1 - p as i64;
@@ -84,12 +83,12 @@ mod tests {
         assert_eq!(table.dims(), [5, 4]);
         // Distances 2, 1, 0, −1, −2; frequencies 1 and 0.01.
         for (row, distance) in [2f32, 1.0, 0.0, -1.0, -2.0].into_iter().enumerate() {
-            let expected =
-                [distance.sin(), (distance * 0.01).sin(), distance.cos(), (distance * 0.01).cos()];
-            table.clone().narrow(0, row, 1).into_data().assert_approx_eq::<f32>(
-                &TensorData::from([expected]),
-                Tolerance::absolute(1e-6),
-            );
+            let expected = [distance.sin(), (distance * 0.01).sin(), distance.cos(), (distance * 0.01).cos()];
+            table
+                .clone()
+                .narrow(0, row, 1)
+                .into_data()
+                .assert_approx_eq::<f32>(&TensorData::from([expected]), Tolerance::absolute(1e-6));
         }
         let clamped = values(sinusoids(2, 3, Some(1), 4, &device));
         assert_eq!(clamped[..4], clamped[4..8]);

@@ -28,7 +28,10 @@ impl XlnetInput {
     /// # Panics
     /// If the segments are empty or unequal.
     pub fn new(ids: Vec<i32>, batch: usize) -> Self {
-        assert!(batch > 0 && !ids.is_empty() && ids.len().is_multiple_of(batch), "equal segments with tokens");
+        assert!(
+            batch > 0 && !ids.is_empty() && ids.len().is_multiple_of(batch),
+            "equal segments with tokens"
+        );
         let len = ids.len() / batch;
         Self { ids, batch, len, ignored: None, segments: None, hidden: None, targets: Vec::new() }
     }

@@ -144,7 +144,11 @@ impl Xlnet {
     ) -> Context<'a> {
         if let Some(memory) = memory {
             assert_eq!(memory.batch(), input.batch, "the texts of the memory, and of the batch");
-            assert_eq!(memory.layers().len(), self.layers.len(), "the layers of the memory, and of the model");
+            assert_eq!(
+                memory.layers().len(),
+                self.layers.len(),
+                "the layers of the memory, and of the model"
+            );
         }
         let memory_len = memory.map_or(0, XlnetMemory::len);
         let k_len = memory_len + input.len;
@@ -317,8 +321,7 @@ mod tests {
         for device in devices() {
             let model = model(&config, &device);
             let all = ids(10);
-            let order: Vec<Option<u32>> =
-                [None, Some(1), None, Some(0), None, Some(2)].into_iter().collect();
+            let order: Vec<Option<u32>> = [None, Some(1), None, Some(0), None, Some(2)].into_iter().collect();
             let first = model.forward(&XlnetInput::new(all[..4].to_vec(), 1), None, &device);
             let second = XlnetInput::new(all[4..].to_vec(), 1).with_order(&order);
             let found = model.predict(&second, Some(&first.memory), &device).states;
@@ -368,12 +371,8 @@ mod tests {
         let states = model.predict(&second, Some(&first.memory), &device).states;
         let grads = states.powi_scalar(2).sum().backward();
         let table = model.tokens.weight.val().grad(&grads).unwrap().abs().sum_dim(1).into_data();
-        let reached: Vec<usize> = table
-            .iter::<f32>()
-            .enumerate()
-            .filter(|(_, sum)| *sum > 0.0)
-            .map(|(id, _)| id)
-            .collect();
+        let reached: Vec<usize> =
+            table.iter::<f32>().enumerate().filter(|(_, sum)| *sum > 0.0).map(|(id, _)| id).collect();
         // The last prediction's content is seen by nothing.
         assert_eq!(reached, [4, 5]);
     }
@@ -412,7 +411,8 @@ mod tests {
         let mut model = model(&config(), &Device::flex());
         let paths: Vec<String> = weights::shapes(&model).into_iter().map(|(path, _)| path).collect();
         assert_eq!(model.shape(), BackboneShape::new(16, 3, VOCAB as usize));
-        let below = |prefix: &str| paths.iter().filter(|path| path.starts_with(&format!("{prefix}."))).count();
+        let below =
+            |prefix: &str| paths.iter().filter(|path| path.starts_with(&format!("{prefix}."))).count();
         assert_eq!(below(&model.embeddings_path()), 1);
         // Five maps, three biases and segments; two maps with biases; two norms.
         assert!(model.layer_paths().iter().all(|path| below(path) == 9 + 4 + 4));

@@ -110,7 +110,8 @@ impl RelativeAttention {
         let batch = of_keys / n_heads;
         // The query is scaled and not the scores: it is the smaller tensor.
         let scale = 1.0 / (d_k as f64).sqrt();
-        let biased = |bias: &Param<Tensor<2>>| (query.clone() + bias.val().unsqueeze_dim(1)).mul_scalar(scale);
+        let biased =
+            |bias: &Param<Tensor<2>>| (query.clone() + bias.val().unsqueeze_dim(1)).mul_scalar(scale);
 
         let by_content = biased(&self.content_bias).reshape([of_keys, n, d_k]).matmul(key);
         let by_distance = biased(&self.position_bias).matmul(position);

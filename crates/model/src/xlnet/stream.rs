@@ -67,9 +67,8 @@ impl Stream {
         let hidden: Vec<bool> = pairs().map(is_hidden).collect();
         let seeing: Vec<f32> =
             hidden.chunks(k_len).map(|keys| f32::from(u8::from(keys.contains(&false)))).collect();
-        let matrix = |values: Vec<f32>| {
-            Tensor::from_data(TensorData::new(values, [1, batch, n, k_len]), device)
-        };
+        let matrix =
+            |values: Vec<f32>| Tensor::from_data(TensorData::new(values, [1, batch, n, k_len]), device);
         let of_others = input.segments.as_ref().and_then(|segments| {
             let differs = |(row, place, key): (usize, usize, usize)| {
                 let other = if key < memory_len { 0 } else { segments[row * len + key - memory_len] };

@@ -1,6 +1,7 @@
 //! A language-model run's configuration, read as strictly as a [pretraining run's](super::RunConfig).
 
 use super::layers::Node;
+use super::objective::Trained;
 use super::validate::{self, Check, Complaint, at_least, below_one, ensure, positive};
 use super::{
     Averaging, CheckpointSection, LogSection, NEW, ObjectiveSection, OptimizerSection, PRETRAINED,
@@ -322,7 +323,7 @@ impl FolderConfig for LanguageModelConfig {
 }
 
 fn validate(config: &LanguageModelConfig) -> Check {
-    config.objective.check(false)?;
+    config.objective.check(Trained::Decoder)?;
     validate::corpus(&config.corpus)?;
     let language = &config.corpus.language;
     let expected = "no such key: running text is not cut into sentences";
@@ -336,14 +337,18 @@ fn validate(config: &LanguageModelConfig) -> Check {
     validate::optimizer(&config.optimizer)?;
     validate::schedule(&config.schedule, config.train.steps)?;
     validate::averaging(config.average.as_ref(), true)?;
-    let eval = &config.eval;
+    eval(&config.eval)?;
+    validate::records(&config.checkpoint, &config.log)
+}
+
+/// `[eval]` of a run on running text.
+pub(super) fn eval(eval: &LanguageModelEval) -> Check {
     let heldout = eval.heldout_fraction;
     ensure(heldout > 0.0 && heldout < 1.0, "eval.heldout_fraction", heldout, "a number above 0 and below 1")?;
     at_least(1, "eval.every", eval.every)?;
     at_least(1, "eval.batch_size", eval.batch_size)?;
     at_least(1, "eval.max_blocks", eval.max_blocks)?;
-    at_least(1, "eval.patience", eval.patience.unwrap_or(1))?;
-    validate::records(&config.checkpoint, &config.log)
+    at_least(1, "eval.patience", eval.patience.unwrap_or(1))
 }
 
 fn tokenizer(section: &TokenizerSection) -> Check {

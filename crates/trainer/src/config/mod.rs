@@ -33,6 +33,7 @@ mod language_model;
 pub(crate) mod layered;
 mod layers;
 mod objective;
+mod permutation;
 mod sections;
 mod strict;
 pub(crate) mod validate;
@@ -55,6 +56,7 @@ pub use language_model::{
 };
 use layers::{Node, TAG, Value};
 pub use objective::ObjectiveSection;
+pub use permutation::{NewXlnet, PermutationConfig, PretrainedXlnet, SegmentSection, XlnetSection};
 pub use sections::{
     EvalSection, ModelPreset, ModelSection, NewModel, PretrainedModel, RunSection, TokenizerSection,
     TrainSection,
@@ -134,7 +136,19 @@ impl RunConfig {
     pub fn parse(text: &str, name: &str, file: &Place, sets: &[String]) -> Result<Self> {
         let mut merged = layered::merge(text, name, file, sets, expand_model)?;
         complete_model(&mut merged, &NEW_KEYS)?;
-        strict::read(&merged, &known_keys(), |config| validate::validate(config))
+        strict::read(&merged, &known_keys(), |config: &mut Self| {
+            config.complete();
+            validate::validate(config)
+        })
+    }
+}
+
+impl RunConfig {
+    /// Writes out what depends on other keys.
+    fn complete(&mut self) {
+        if let ModelSection::New(model) = &mut self.model {
+            model.complete();
+        }
     }
 }
 
@@ -233,12 +247,16 @@ fn complete_model(merged: &mut Node, new_keys: &[&str]) -> Result<()> {
 }
 
 /// The keys of a [`NewModel`] that a checkpoint decides.
-const NEW_KEYS: [&str; 9] = [
+const NEW_KEYS: [&str; 13] = [
+    "family",
     "n_layers",
     "d_model",
     "n_heads",
     "d_ff",
+    "d_embedding",
     "max_positions",
+    "local_window",
+    "global_every",
     "activation",
     "norm",
     "layer_norm_eps",
@@ -262,7 +280,10 @@ fn known_keys() -> Vec<String> {
     let config = Node::parse(MINIMAL, &Place::argument("")).and_then(|mut node| {
         expand_model(&mut node);
         complete_model(&mut node, &NEW_KEYS)?;
-        strict::read::<RunConfig>(&node, &[], |_| Ok(()))
+        strict::read(&node, &[], |config: &mut RunConfig| {
+            config.complete();
+            Ok(())
+        })
     });
     config.map_or_else(|_| Vec::new(), |config| flatten(&config).into_keys().collect())
 }
@@ -270,6 +291,7 @@ fn known_keys() -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cloze_model::huggingface::Family;
 
     /// A config as a user writes it; the tests below change a line of it.
     const FILE: &str = r#"[corpus]
@@ -407,8 +429,8 @@ final_fraction = 0.1
         );
         assert_eq!(
             error_of_set("objective.kind=spans"),
-            "--set objective.kind=spans: `objective.kind` is \"spans\"; expected one of \"left-to-right\", \"masked\" or \
-             \"span-boundary\""
+            "--set objective.kind=spans: `objective.kind` is \"spans\"; expected one of \"left-to-right\", \"masked\", \
+             \"span-boundary\" or \"permutation\""
         );
     }
 
@@ -938,6 +960,54 @@ final_fraction = 0.1
         assert_eq!((bert.activation, bert.norm), (Activation::Relu, NormPlacement::Post));
         assert_eq!((bert.hidden_dropout, bert.attention_dropout), (0.0, 0.1));
         bert.validate().unwrap();
+    }
+
+    #[test]
+    fn a_family_gives_the_model_its_architecture() {
+        let masked = "examples.pairs={kind=\"doc-sentences\"}";
+        let model = |sets: &[&str]| new(&resolved(&[&[masked], sets].concat())).with_vocabulary(1_000, 7);
+        let albert = model(&["model.family=albert", "model.d_embedding=32"]);
+        assert_eq!((albert.share_layers, albert.d_embedding), (true, Some(32)));
+        assert_eq!(model(&["model.family=roberta"]).position_offset, 8);
+        let sets =
+            ["model.family=modernbert", "model.local_window=16", "model.global_every=2", "model.norm=pre"];
+        let modern = model(&sets);
+        assert_eq!((modern.norm, modern.gated, modern.attention_bias), (NormPlacement::Pre, true, false));
+        let local = modern.local.unwrap();
+        assert_eq!((local.window, local.global_every), (16, 2));
+        assert_eq!(model(&["model.family=bert"]), model(&[]));
+        assert_eq!(new(&resolved(&[])).family, Family::BERT);
+    }
+
+    #[test]
+    fn what_a_family_lacks_is_refused() {
+        let masked = "examples.pairs={kind=\"doc-sentences\"}";
+        for (sets, expected) in [
+            (
+                &["model.family=roberta"][..],
+                "`examples.pairs.kind` is \"next-sentence\"; expected \"doc-sentences\" or \"full-sentences\": \
+                 `model.family` = \"roberta\" has no head for pairs",
+            ),
+            (
+                &[masked, "model.family=roberta", "model.local_window=8"],
+                "`model.local_window` is 8; expected no such key unless `model.family` is \"modernbert\"",
+            ),
+            (
+                &["model.global_every=2"],
+                "`model.global_every` is 2; expected no such key unless `model.family` is \"modernbert\"",
+            ),
+            (&["model.d_embedding=16"], "`model.d_embedding` is 16; expected none"),
+            (
+                &[masked, "model.family=modernbert", "model.norm=post"],
+                "`model.norm` is \"post\"; expected \"pre\"",
+            ),
+            (&["model.family=robert"], "did you mean \"roberta\"?"),
+        ] {
+            let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
+            let place = Place::file(Path::new("run.toml"));
+            let error = RunConfig::parse(FILE, "run", &place, &sets).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
     }
 
     #[test]

@@ -20,6 +20,16 @@ pub enum ObjectiveSection {
     /// span boundary objective (Joshi et al. 2020, §3.2, eq. 1), `−log P(x | y₍place₎)` added to the masked tokens'
     /// loss.
     SpanBoundary {},
+    /// Each predicted token, from those before it in a random order and its place: XLNet (Yang et al. 2019, eq. 3).
+    Permutation {},
+}
+
+/// The kinds of models that are trained on raw text.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Trained {
+    Encoder,
+    Decoder,
+    Xlnet,
 }
 
 impl Default for ObjectiveSection {
@@ -35,25 +45,31 @@ impl ObjectiveSection {
             Self::LeftToRight {} => "left-to-right",
             Self::Masked {} => "masked",
             Self::SpanBoundary {} => "span-boundary",
+            Self::Permutation {} => "permutation",
         }
     }
 
-    /// Whether an encoder is pretrained so.
-    fn is_of_encoders(self) -> bool {
-        self != Self::LeftToRight {}
+    /// What is trained so.
+    fn trains(self) -> Trained {
+        match self {
+            Self::Masked {} | Self::SpanBoundary {} => Trained::Encoder,
+            Self::LeftToRight {} => Trained::Decoder,
+            Self::Permutation {} => Trained::Xlnet,
+        }
     }
 
     pub(super) fn is_default(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Refuses an objective of the other kind of config.
-    pub(super) fn check(self, encoder: bool) -> Check {
-        let expected = match encoder {
-            true => "\"masked\" or \"span-boundary\": only a decoder is trained left to right",
-            false => "\"left-to-right\", the only objective of a decoder",
+    /// Refuses an objective of another kind of config.
+    pub(super) fn check(self, trained: Trained) -> Check {
+        let expected = match trained {
+            Trained::Encoder => "\"masked\" or \"span-boundary\": only a decoder is trained left to right",
+            Trained::Decoder => "\"left-to-right\", the only objective of a decoder",
+            Trained::Xlnet => "\"permutation\", the only objective of XLNet",
         };
-        match self.is_of_encoders() == encoder {
+        match self.trains() == trained {
             true => Ok(()),
             false => Err(Complaint {
                 key: "objective.kind".into(),
@@ -65,7 +81,12 @@ impl ObjectiveSection {
 
     /// Whether the config file at `path` has an objective, and none of pretraining's.
     pub(super) fn is_of_a_language_model(path: &Path) -> Result<bool> {
-        let kinds = [Self::Masked {}, Self::SpanBoundary {}].map(Self::kind);
+        let kinds = [Self::Masked {}, Self::SpanBoundary {}, Self::Permutation {}].map(Self::kind);
         Ok(layered::kind_of(path, "objective")?.is_some_and(|kind| !kinds.contains(&kind.as_str())))
+    }
+
+    /// Whether the config file at `path` has XLNet's objective.
+    pub(super) fn is_of_xlnet(path: &Path) -> Result<bool> {
+        Ok(layered::kind_of(path, "objective")?.is_some_and(|kind| kind == Self::Permutation {}.kind()))
     }
 }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use cloze_model::bert::BertConfig;
 use cloze_model::blocks::{Activation, NormPlacement};
+use cloze_model::huggingface::{Architecture, Family};
 use cloze_tokenizer::Tokenizer;
 use serde::{Deserialize, Serialize};
 
@@ -200,6 +201,9 @@ pub struct NewModel {
     /// A published size: gives `n_layers`, `d_model`, `n_heads` and `d_ff` where their own keys do not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preset: Option<ModelPreset>,
+    /// The published family whose architecture it has and as which it is saved, such as `"albert"`. Default `"bert"`.
+    #[serde(default, skip_serializing_if = "is_bert")]
+    pub family: Family,
     /// Encoder layers.
     pub n_layers: usize,
     /// Width of the hidden states.
@@ -208,9 +212,18 @@ pub struct NewModel {
     pub n_heads: usize,
     /// Inner width of the feed-forward.
     pub d_ff: usize,
+    /// Width of the embeddings where they are narrower than the hidden states (ALBERT, ELECTRA). Default `d_model`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub d_embedding: Option<usize>,
     /// Longest sequence, in tokens. Default 512.
     #[serde(default = "defaults::max_positions")]
     pub max_positions: usize,
+    /// How many tokens each way a token sees in layers with local attention (ModernBERT). Default 64.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub local_window: Option<usize>,
+    /// Every so many layers one attends to the whole sequence, the first too (ModernBERT). Default 3.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub global_every: Option<usize>,
     /// Dropout of embeddings and of each sublayer's output. Default 0.1.
     #[serde(default = "defaults::dropout")]
     pub hidden_dropout: f64,
@@ -220,10 +233,10 @@ pub struct NewModel {
     /// The feed-forward's activation. Default `"gelu"`.
     #[serde(default)]
     pub activation: Activation,
-    /// Where layer norms stand. Default `"post"`, after each sublayer; with `"pre"` the model could not be saved,
-    /// so it is refused.
-    #[serde(default)]
-    pub norm: NormPlacement,
+    /// Where layer norms stand. Default the family's: `"post"`, after each sublayer, or `"pre"` in ModernBERT. With
+    /// another one the model could not be saved, so it is refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub norm: Option<NormPlacement>,
     /// Added to the variance in layer norms. Default 1e-12.
     #[serde(default = "defaults::layer_norm_eps")]
     pub layer_norm_eps: f64,
@@ -233,7 +246,17 @@ pub struct NewModel {
     pub init_std: f64,
 }
 
+/// Runs of before there was a choice are resumed.
+fn is_bert(family: &Family) -> bool {
+    *family == Family::BERT
+}
+
 impl NewModel {
+    /// Writes out what depends on other keys.
+    pub(super) fn complete(&mut self) {
+        self.norm = Some(self.with_vocabulary(1, 0).norm);
+    }
+
     /// The model for a tokenizer's vocabulary.
     pub fn bert(&self, tokenizer: &Tokenizer) -> BertConfig {
         let pad = tokenizer.special_ids().pad.unwrap_or(0);
@@ -241,18 +264,35 @@ impl NewModel {
     }
 
     /// The model for a vocabulary of `vocab_size` whose padding piece has the id `pad_token_id`.
+    ///
+    /// What the config gives is taken even where the family has no such thing: checking whether the model can be saved
+    /// refuses it then, by its key.
     pub(crate) fn with_vocabulary(&self, vocab_size: usize, pad_token_id: usize) -> BertConfig {
-        BertConfig::new(vocab_size, self.n_layers, self.d_model)
+        let sizes = BertConfig::new(vocab_size, self.n_layers, self.d_model)
             .with_n_heads(self.n_heads)
             .with_d_ff(self.d_ff)
+            .with_d_embedding(self.d_embedding)
             .with_max_positions(self.max_positions)
             .with_hidden_dropout(self.hidden_dropout)
             .with_attention_dropout(self.attention_dropout)
             .with_activation(self.activation)
-            .with_norm(self.norm)
             .with_layer_norm_eps(self.layer_norm_eps)
             .with_init_std(self.init_std)
-            .with_pad_token_id(pad_token_id)
+            .with_pad_token_id(pad_token_id);
+        let mut encoder = self.family.encoder(sizes).with_layer_norm_eps(self.layer_norm_eps);
+        encoder.d_embedding = self.d_embedding.or(encoder.d_embedding);
+        encoder.norm = self.norm.unwrap_or(encoder.norm);
+        if let Some(local) = &mut encoder.local {
+            local.window = self.local_window.unwrap_or(local.window);
+            local.global_every = self.global_every.unwrap_or(local.global_every);
+        }
+        encoder
+    }
+
+    /// What the model is pretrained and saved as; none for sentence `pairs` that its family has no head for.
+    pub(crate) fn architecture(&self, pairs: bool) -> Option<Architecture> {
+        // A new BERT always has both heads.
+        self.family.pretraining(pairs || self.family == Family::BERT)
     }
 }
 

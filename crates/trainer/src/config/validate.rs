@@ -5,8 +5,9 @@ use std::ops::RangeInclusive;
 
 use cloze_data::{CorpusConfig, MaskUnit, MaskingConfig, PairConfig};
 use cloze_model::ModelError;
-use cloze_model::huggingface::{Architecture, SaveConfig};
+use cloze_model::huggingface::{Family, SaveConfig};
 
+use super::objective::Trained;
 use super::{
     CheckpointSection, LogSection, ModelSection, NewModel, OptimizerSection, RunConfig, TokenizerSection,
     TrainSection,
@@ -38,7 +39,7 @@ pub(crate) type Check = Result<(), Complaint>;
 
 /// Checks every value of `config` and how they go together; the first complaint is returned.
 pub(super) fn validate(config: &RunConfig) -> Check {
-    config.objective.check(true)?;
+    config.objective.check(Trained::Encoder)?;
     corpus(&config.corpus)?;
     let expected = "another one: characters have no mask";
     let has_mask = config.tokenizer != TokenizerSection::TrainCharacters {};
@@ -170,8 +171,17 @@ fn model(config: &RunConfig) -> Check {
     below_one("model.attention_dropout", model.attention_dropout)?;
     positive("model.layer_norm_eps", model.layer_norm_eps)?;
     positive("model.init_std", model.init_std)?;
+    of_the_family(model)?;
+    let architecture = model.architecture(config.examples.has_pairs()).ok_or_else(|| Complaint {
+        key: "examples.pairs.kind".into(),
+        found: format!("\"{}\"", config.examples.pairs.kind()),
+        expected: format!(
+            "\"doc-sentences\" or \"full-sentences\": `model.family` = \"{}\" has no head for pairs",
+            model.family.model_type()
+        ),
+    })?;
     // What could not be saved is not trained. It is so with any vocabulary.
-    SaveConfig::new(Architecture::PreTraining).check(&model.with_vocabulary(1, 0)).map_err(
+    SaveConfig::new(architecture).with_family(model.family).check(&model.with_vocabulary(1, 0)).map_err(
         |error| match error {
             ModelError::Setting { key, found, expected } => {
                 Complaint { key: format!("model.{key}"), found, expected }
@@ -183,6 +193,20 @@ fn model(config: &RunConfig) -> Check {
             },
         },
     )
+}
+
+/// Refuses keys of local attention for a family that has none.
+fn of_the_family(model: &NewModel) -> Check {
+    let is_local = model.family == Family::MODERNBERT;
+    let expected = "no such key unless `model.family` is \"modernbert\"";
+    for (key, given, least) in
+        [("model.local_window", model.local_window, 0), ("model.global_every", model.global_every, 1)]
+    {
+        let Some(found) = given else { continue };
+        ensure(is_local, key, found, expected)?;
+        at_least(least, key, found)?;
+    }
+    Ok(())
 }
 
 /// `[train]` with sequences of so many tokens.

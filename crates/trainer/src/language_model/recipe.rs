@@ -1,21 +1,17 @@
 //! Left-to-right training as a recipe of the engine: blocks of running text, each token predicted from those before it.
 
 use super::sequences;
-use crate::config::{HeldOut, LanguageModelConfig, TrainSection};
+use crate::config::{LanguageModelConfig, TrainSection};
 use crate::engine::{
     Advance, Cadence, Export, Exported, Objective, Position, Recipe, RunSettings, SplitFigures, StepBatches,
 };
 use crate::metrics::Record;
 use crate::metrics::curve::{Line, Panel, Source};
 use crate::metrics::progress::RunProgress;
-use crate::pretraining::PeriodicNotes;
-use crate::pretraining::tables::prepared_corpus;
+use crate::running_text::{TextParts, TextSource};
 use crate::{Result, TrainerError};
 use burn::tensor::{Device, Tensor};
-use cloze_data::{
-    BlockBatch, Documents, Loader, PrepareReport, PreparedCorpus, RunningText, SpecialPieces, Split,
-    TextBlocks,
-};
+use cloze_data::{BlockBatch, Loader, TextBlocks};
 use cloze_evaluation::figures::Figures;
 use cloze_evaluation::table::{facts, grouped};
 use cloze_model::gpt::{Gpt, GptConfig};
@@ -62,31 +58,10 @@ impl TextSplits {
         cache: &Path,
         progress: &mut dyn RunProgress,
     ) -> Result<Self> {
-        let (corpus, report) = {
-            let notes = PeriodicNotes::new(progress);
-            PreparedCorpus::prepare_documents(&config.corpus, Path::new(""), tokenizer, cache, &notes)?
-        };
-        let corpus = Arc::new(corpus);
-        let (seed, fraction) = (config.run.seed, config.eval.heldout_fraction);
-        let end = match &config.blocks.end {
-            Some(name) => Some(tokenizer.token_to_id(name).ok_or_else(|| TrainerError::Setting {
-                key: "blocks.end".into(),
-                found: format!("{name:?}"),
-                expected: "a piece of the tokenizer".into(),
-            })?),
-            None => SpecialPieces::find(tokenizer).end,
-        };
-        let [train, held_out] = match config.eval.heldout {
-            HeldOut::End => RunningText::cut(&corpus, fraction, end)?,
-            HeldOut::Documents => {
-                let part = |split| {
-                    let documents = Documents::new(corpus.clone(), split, fraction, seed)?;
-                    Ok::<_, TrainerError>(RunningText::of_documents(&documents, end))
-                };
-                [part(Split::Train)?, part(Split::HeldOut)?]
-            }
-        };
-        progress.note(&introduction(&report, &train, &held_out));
+        let seed = config.run.seed;
+        let end = ("blocks.end", config.blocks.end.as_deref());
+        let source = TextSource { corpus: &config.corpus, end, eval: &config.eval, seed };
+        let TextParts { train, held_out, key } = source.prepare(tokenizer, cache, progress)?;
         let held_out = TextBlocks::new(held_out, &config.blocks, seed)?;
         let held_out = held_out.in_order(config.eval.batch_size, config.eval.max_blocks);
         let predicted: Vec<u32> =
@@ -96,7 +71,7 @@ impl TextSplits {
             train: Arc::new(TextBlocks::new(train, &config.blocks, seed)?),
             held_out,
             size: [text.len() as u64, text.chars().count() as u64],
-            key: corpus.key().to_string(),
+            key,
         })
     }
 
@@ -104,20 +79,6 @@ impl TextSplits {
     pub fn held_out(&self) -> &[BlockBatch] {
         &self.held_out
     }
-}
-
-/// A table of a prepared corpus and its splits.
-fn introduction(report: &PrepareReport, train: &RunningText, held_out: &RunningText) -> String {
-    let part = |text: &RunningText| {
-        format!("{} tokens, {} documents", grouped(text.len()), grouped(text.n_documents()))
-    };
-    let rows = vec![
-        ("documents", grouped(report.documents)),
-        ("tokens", grouped(report.tokens)),
-        ("  trained on", part(train)),
-        ("  held out", part(held_out)),
-    ];
-    prepared_corpus(rows, report)
 }
 
 impl LanguageModelConfig {

@@ -14,7 +14,6 @@ use crate::engine::run_folder::RunFolder;
 use crate::engine::{Outcome, Plan, RunOptions, train_in};
 use crate::initial_model::InitialModel;
 use crate::metrics::progress::RunProgress;
-pub(crate) use crate::periodic_notes::PeriodicNotes;
 use crate::{Result, memory, recompute};
 use burn::module::Module;
 use cloze_evaluation::table;

@@ -14,12 +14,12 @@ mod run;
 mod validate;
 mod vocabulary;
 
+pub use crate::pairs::{ModelFormat, OwnParameters, inputs};
 pub use config::{ParallelSection, TranslationConfig, TranslationEval, TranslationTrain, VocabularySection};
 pub use folder::{
     DecodingDefaults, TRANSLATION_FILE, TranslationFile, load_vocabularies, read_translation_file,
 };
 pub use model::{ConvolutionalSection, RecurrentSection, TransformerSection, TranslationModel};
-pub use crate::pairs::{ModelFormat, OwnParameters, inputs};
 pub use recipe::{TranslationData, TranslationRecipe, figure};
 pub use run::{train_translation, train_translation_model};
 pub use vocabulary::{TargetPieces, Vocabularies, VocabularySizes};

@@ -5,9 +5,7 @@ use super::decode::{bleu, translations};
 use super::folder::{self, TranslationFile};
 use super::vocabulary::Vocabularies;
 use crate::Result;
-use crate::engine::{
-    Advance, Exported, Objective, Position, Recipe, SplitFigures, StepBatches, watched,
-};
+use crate::engine::{Advance, Exported, Objective, Position, Recipe, SplitFigures, StepBatches, watched};
 use crate::metrics::Record;
 use crate::metrics::curve::{Line, Panel, Source};
 use crate::metrics::progress::RunProgress;

@@ -11,7 +11,6 @@ use crate::engine::{Outcome, Plan, RunOptions, train_in};
 use crate::memory::n_parameters;
 use crate::metrics::progress::RunProgress;
 use crate::pairs::ModelFormat;
-use burn::module::Module;
 use burn::tensor::Device;
 use cloze_data::parallel::PairReport;
 use cloze_evaluation::table;

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use cloze_trainer::config::{FolderConfig, LanguageModelConfig, ModelPreset, RunConfig};
+use cloze_trainer::config::{FolderConfig, LanguageModelConfig, ModelPreset, PermutationConfig, RunConfig};
 use cloze_trainer::engine::schedule::Schedule;
 use cloze_trainer::finetune::FineTuneConfig;
 use cloze_trainer::translation::TranslationConfig;
@@ -30,6 +30,7 @@ fn every_config_resolves_and_reads_back_as_itself() {
         if FineTuneConfig::is_at(&path).unwrap()
             || LanguageModelConfig::is_at(&path).unwrap()
             || TranslationConfig::is_at(&path).unwrap()
+            || PermutationConfig::is_at(&path).unwrap()
         {
             continue;
         }
@@ -45,10 +46,12 @@ fn every_config_resolves_and_reads_back_as_itself() {
     }
     names.sort();
     let expected = [
+        "albert-mini-corpus",
         "bert-base",
         "bert-mini-corpus",
         "bert-tiny-sample",
         "domain-mlm",
+        "modernbert-mini-corpus",
         "roberta-base",
         "spanbert-mini-corpus",
     ];
@@ -84,6 +87,21 @@ fn every_language_model_config_resolves_and_reads_back_as_itself() {
     }
     names.sort();
     assert_eq!(names, ["gpt-mini-corpus", "gpt-shakespeare-char", "llama-mini-corpus"]);
+}
+
+#[test]
+fn every_xlnet_config_resolves_and_reads_back_as_itself() {
+    let paths: Vec<PathBuf> =
+        paths().into_iter().filter(|path| PermutationConfig::is_at(path).unwrap()).collect();
+    assert!(!paths.is_empty());
+    for path in paths {
+        let config = PermutationConfig::load(&path, &[]).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(path.file_stem().unwrap(), config.run.name.as_str());
+        let resolved = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
+        std::fs::write(&resolved, config.to_toml()).unwrap();
+        let again = PermutationConfig::load(resolved.path(), &[]).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(again, config);
+    }
 }
 
 #[test]
@@ -175,6 +193,9 @@ const TABLES: &[(&str, &[&str], &str)] = &[
     ("Language models", &["model={ path = \"a\" }", "tokenizer.kind=checkpoint"], "model.zzzzzzzz=1"),
     ("Language models", &[], "train.zzzzzzzz=1"),
     ("Language models", &[], "eval.zzzzzzzz=1"),
+    ("XLNet", &[], "segments.zzzzzzzz=1"),
+    ("XLNet", &[], "model.zzzzzzzz=1"),
+    ("XLNet", &["model={ path = \"a\" }", "tokenizer.kind=checkpoint"], "model.zzzzzzzz=1"),
     ("Fine-tuning", &["task.kind=classification"], "task.zzzzzzzz=1"),
     ("Fine-tuning", &["task.kind=regression"], "task.zzzzzzzz=1"),
     ("Fine-tuning", &["task.kind=tagging"], "task.zzzzzzzz=1"),
@@ -212,6 +233,7 @@ fn keys(part: &str, sets: &[&str], unknown: &str) -> Vec<String> {
     let error = match part {
         "Fine-tuning" => FineTuneConfig::load(&folder().join("sst2.toml"), &sets).err(),
         "Language models" => LanguageModelConfig::load(folder().join("gpt-mini-corpus.toml"), &sets).err(),
+        "XLNet" => PermutationConfig::load(folder().join("xlnet-mini-corpus.toml"), &sets).err(),
         "Translation" => TranslationConfig::load(&folder().join("multi30k-rnn-attention.toml"), &sets).err(),
         _ => RunConfig::load(folder().join("bert-tiny-sample.toml"), &sets).err(),
     };

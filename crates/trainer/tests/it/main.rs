@@ -12,6 +12,7 @@ mod finetuning;
 mod language_model;
 mod masked_lm;
 mod multi30k;
+mod permutation;
 mod recurrent;
 mod tagging;
 mod training;

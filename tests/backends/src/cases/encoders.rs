@@ -82,11 +82,12 @@ pub fn electra(device: &Device) -> Values {
 
 pub fn modernbert(device: &Device) -> Values {
     let local = LocalAttention { window: 2, global_every: 2, theta: Some(100.0) };
-    family(Family::MODERNBERT, config().with_local(Some(local)), device)
+    // Rotary positions need heads of an even width.
+    family(Family::MODERNBERT, config().with_n_heads(2).with_local(Some(local)), device)
 }
 
 pub fn modernbert_long(device: &Device) -> Values {
-    states(&Family::MODERNBERT.encoder(config()), &[300, 171], device)
+    states(&Family::MODERNBERT.encoder(config().with_n_heads(2)), &[300, 171], device)
 }
 
 pub fn mpnet(device: &Device) -> Values {

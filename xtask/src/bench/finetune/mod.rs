@@ -1,8 +1,8 @@
 //! Fine-tuning beside transformers' Trainer: how good, and how long.
 
-mod side;
-mod table;
-mod tasks;
+pub mod side;
+pub mod table;
+pub mod tasks;
 
 use std::fs;
 

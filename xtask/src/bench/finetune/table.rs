@@ -111,7 +111,7 @@ impl Row {
 }
 
 /// A figure over the seeds.
-struct Spread {
+pub struct Spread {
     n: usize,
     mean: f64,
     /// With n - 1; 0 of a single one.
@@ -119,7 +119,7 @@ struct Spread {
 }
 
 impl Spread {
-    fn of<'a>(values: impl Iterator<Item = &'a f64>) -> Self {
+    pub fn of<'a>(values: impl Iterator<Item = &'a f64>) -> Self {
         let values: Vec<f64> = values.copied().collect();
         let n = values.len();
         let mean = values.iter().sum::<f64>() / n as f64;
@@ -127,7 +127,7 @@ impl Spread {
         Self { n, mean, deviation: (squares / (n.max(2) - 1) as f64).sqrt() }
     }
 
-    fn shown(&self) -> String {
+    pub fn shown(&self) -> String {
         match self.n {
             0 => none(),
             1 => format!("{:.4}", self.mean),

@@ -48,7 +48,7 @@ mod tests {
         let names = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "<extra_id_1>", "<extra_id_0>", "<extra_id_3>"];
         let tokenizer = Tokenizer::bert(Vocab::from_tokens(names).unwrap(), true).unwrap();
         assert_eq!(Sentinels::find(&tokenizer).ids(), [5, 4]);
-        let none = Vocab::from_tokens(&names[..4]).unwrap();
+        let none = Vocab::from_tokens(names[..4].iter().copied()).unwrap();
         assert!(Sentinels::find(&Tokenizer::bert(none, true).unwrap()).is_empty());
     }
 }

@@ -30,6 +30,7 @@ use crate::blocks::Activation;
 use crate::nearest;
 use crate::{ModelError, Result};
 use encoder_format::EncoderFormat;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::{Map, Value};
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -81,17 +82,25 @@ impl Family {
         BertConfig { pooler, ..self.0.format().switched(self.0.with_defaults(sizes)) }
     }
 
+    /// The architecture that an encoder of this family is pretrained as: its class with a head for sentence pairs where
+    /// there are `pairs`, else that with the masked-LM head alone. None for pairs that the family has no head for.
+    pub fn pretraining(self, pairs: bool) -> Option<Architecture> {
+        match pairs {
+            true => self.0.pretraining_class().filter(|class| *class == Architecture::PreTraining),
+            false => Some(Architecture::MaskedLm),
+        }
+    }
+
     /// The family with this `model_type`.
     ///
     /// # Errors
-    /// [`ModelError::Config`] for an unknown name.
-    fn of_model_type(name: &str, fields: &Fields) -> Result<Self> {
+    /// For an unknown name, those that are known.
+    fn of_model_type(name: &str) -> std::result::Result<Self, String> {
         let found = Self::ALL.iter().find(|family| family.model_type() == name);
         found.copied().ok_or_else(|| {
             let known = || Self::ALL.iter().map(|family| family.model_type());
             let meant = nearest(name, known()).map(|near| format!("; did you mean \"{near}\"?"));
-            let expected = listed(known()) + &meant.unwrap_or_default();
-            fields.refuse("model_type", &name.into(), &expected)
+            listed(known()) + &meant.unwrap_or_default()
         })
     }
 
@@ -102,7 +111,8 @@ impl Family {
     /// [`ModelError::Config`] for an unknown `model_type`.
     pub(super) fn of_config(fields: &Fields, architectures: &[String]) -> Result<Self> {
         if let Some(name) = fields.text("model_type")? {
-            return Self::of_model_type(name, fields);
+            let refused = |expected: String| fields.refuse("model_type", &name.into(), &expected);
+            return Self::of_model_type(name).map_err(refused);
         }
         let by_class =
             |name: &String| Self::ALL.iter().find(|family| name.starts_with(family.0.class_prefix()));
@@ -223,6 +233,21 @@ impl Eq for Family {}
 impl Hash for Family {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.model_type().hash(state);
+    }
+}
+
+/// As its `model_type`.
+impl Serialize for Family {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.model_type())
+    }
+}
+
+impl<'de> Deserialize<'de> for Family {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        Self::of_model_type(&name)
+            .map_err(|expected| de::Error::invalid_value(de::Unexpected::Str(&name), &expected.as_str()))
     }
 }
 
@@ -347,6 +372,24 @@ mod tests {
                 assert_ne!(family.0.class_prefix(), other.0.class_prefix());
             }
         }
+    }
+
+    #[test]
+    fn serde_names_families_by_their_model_type() {
+        for &family in Family::ALL {
+            let json = serde_json::to_string(&family).unwrap();
+            assert_eq!(json, format!("\"{}\"", family.model_type()));
+            assert_eq!(serde_json::from_str::<Family>(&json).unwrap(), family);
+        }
+        let error = serde_json::from_str::<Family>("\"robert\"").unwrap_err().to_string();
+        assert!(error.contains("\"robert\"") && error.contains("did you mean \"roberta\"?"), "{error}");
+    }
+
+    #[test]
+    fn some_families_have_a_head_for_pairs() {
+        assert_eq!(Family::ALBERT.pretraining(true), Some(Architecture::PreTraining));
+        assert_eq!(Family::ROBERTA.pretraining(true), None);
+        assert_eq!(Family::ROBERTA.pretraining(false), Some(Architecture::MaskedLm));
     }
 
     #[test]

@@ -124,13 +124,14 @@ fn write(config: &XlnetConfig, class: &str, map: &mut Map<String, Value>) -> Res
 fn rules(config: &XlnetConfig) -> TensorRules {
     let XlnetConfig { d_model, n_heads, .. } = *config;
     let heads = [d_model, n_heads, d_model / n_heads];
-    let mut rules = TensorRules::new()
-        .table("word_embedding", "tokens")
-        .with(TensorRule::reshape("mask_emb", &[1, 1, d_model], "query"));
+    let mut rules = TensorRules::new().table("word_embedding", "tokens").with(TensorRule::reshape(
+        "mask_emb",
+        &[1, 1, d_model],
+        "query",
+    ));
     for (tensor, parameter) in [("q", "query"), ("k", "key"), ("v", "value"), ("r", "position")] {
         let parameter = format!("layers.*.attention.{parameter}.weight");
-        rules =
-            rules.with(TensorRule::reshape(&format!("layer.*.rel_attn.{tensor}"), &heads, &parameter));
+        rules = rules.with(TensorRule::reshape(&format!("layer.*.rel_attn.{tensor}"), &heads, &parameter));
     }
     let output = TensorRule::reshape("layer.*.rel_attn.o", &heads, "layers.*.attention.output.weight");
     rules = rules.with(output.transposed());
@@ -317,8 +318,7 @@ mod tests {
         tensors.insert(query.into(), burn::tensor::TensorData::new(vec![0f32; 64], [8, 8]));
         write_tensors(&path, &tensors, &[]).unwrap();
         let message = load_published::<XlnetConfig>(folder.path(), &mut init()).unwrap_err().to_string();
-        let expected =
-            format!("tensor `{query}` has shape [8, 8], the configuration asks for [8, 2, 4]");
+        let expected = format!("tensor `{query}` has shape [8, 8], the configuration asks for [8, 2, 4]");
         assert!(message.ends_with(&expected), "{message}");
     }
 

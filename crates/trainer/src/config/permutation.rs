@@ -1,0 +1,375 @@
+//! The configuration of a run that trains an XLNet, read as strictly as a [pretraining run's](super::RunConfig).
+
+use super::language_model::eval;
+use super::objective::Trained;
+use super::validate::{self, Check, Complaint, at_least, below_one, ensure, positive, within};
+use super::{
+    Averaging, CheckpointSection, LanguageModelEval, LogSection, NEW, ObjectiveSection, OptimizerSection,
+    PRETRAINED, RunSection, TokenizerSection, TrainSection, complete_model, layered, mark_model, strict,
+};
+use crate::engine::FolderConfig;
+use crate::engine::schedule::Schedule;
+use crate::error::{Place, Result};
+use cloze_data::{CorpusConfig, OrderConfig};
+use cloze_model::ModelError;
+use cloze_model::blocks::Activation;
+use cloze_model::huggingface::check_published;
+use cloze_model::xlnet::XlnetConfig;
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+/// Everything that a run is told which trains an XLNet on running text.
+///
+/// [`PermutationConfig::load`] resolves one from a file, whose `objective.kind` is `"permutation"`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct PermutationConfig {
+    /// `[run]`: name and seed.
+    pub run: RunSection,
+    /// `[objective]`: what is predicted.
+    pub objective: ObjectiveSection,
+    /// `[corpus]`: the text.
+    pub corpus: CorpusConfig,
+    /// `[tokenizer]`: the vocabulary.
+    pub tokenizer: TokenizerSection,
+    /// `[segments]`: how running text is cut, and how much of it is predicted.
+    pub segments: SegmentSection,
+    /// `[model]`: the model, new or a checkpoint's.
+    pub model: XlnetSection,
+    /// `[train]`: steps and batches.
+    pub train: TrainSection,
+    /// `[optimizer]`: how weights are updated.
+    pub optimizer: OptimizerSection,
+    /// `[schedule]`: the learning rate over the steps.
+    pub schedule: Schedule,
+    /// `[average]`: the mean of the weights that is the result. Default none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub average: Option<Averaging>,
+    /// `[eval]`: evaluation on held-out text.
+    #[serde(default)]
+    pub eval: LanguageModelEval,
+    /// `[checkpoint]`: what is kept to resume from.
+    #[serde(default)]
+    pub checkpoint: CheckpointSection,
+    /// `[log]`: how often metrics are written.
+    #[serde(default)]
+    pub log: LogSection,
+}
+
+/// `[segments]`: how running text is cut, and how much of it is predicted.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct SegmentSection {
+    /// Tokens of a segment.
+    pub seq_len: usize,
+    /// Tokens before each segment that the model remembers. Default 0.
+    #[serde(default)]
+    pub memory_len: usize,
+    /// One of so many tokens is predicted. Default 6.
+    #[serde(default = "one_in")]
+    pub one_in: usize,
+    /// The most words that are predicted together. Default 5.
+    #[serde(default = "max_span")]
+    pub max_span: usize,
+    /// The piece that ends each document. Default the one that ends texts, if the tokenizer has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end: Option<String>,
+}
+
+fn one_in() -> usize {
+    6
+}
+
+fn max_span() -> usize {
+    5
+}
+
+impl SegmentSection {
+    /// What the data is told.
+    pub fn order(&self) -> OrderConfig {
+        let mut order = OrderConfig::new(self.seq_len);
+        order.memory_len = self.memory_len;
+        order.one_in = self.one_in;
+        order.max_span = self.max_span;
+        order
+    }
+}
+
+/// `[model]`: what is trained. The `kind` need not be written: with a `path` it is `"pretrained"`, else `"new"`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum XlnetSection {
+    /// A model with random weights.
+    New(NewXlnet),
+    /// A checkpoint's weights, to continue from.
+    Pretrained(PretrainedXlnet),
+}
+
+impl XlnetSection {
+    /// The checkpoint's folder, if there is one.
+    pub fn checkpoint(&self) -> Option<&Path> {
+        match self {
+            Self::New(_) => None,
+            Self::Pretrained(model) => Some(&model.path),
+        }
+    }
+}
+
+/// A new XLNet. The vocabulary's size is the tokenizer's.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct NewXlnet {
+    /// Layers.
+    pub n_layers: usize,
+    /// Width of the hidden states; even.
+    pub d_model: usize,
+    /// Attention heads; divides `d_model`.
+    pub n_heads: usize,
+    /// Inner width of the feed-forward. Default `4 · d_model`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub d_ff: Option<usize>,
+    /// The feed-forward's activation. Default `"gelu"`.
+    #[serde(default)]
+    pub activation: Activation,
+    /// The greatest distance between tokens that is told from greater ones. Default none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clamp_len: Option<usize>,
+    /// Dropout of embeddings, positions, attention probabilities and each sublayer's output. Default 0.1.
+    #[serde(default = "dropout")]
+    pub dropout: f64,
+    /// Added to the variance in layer norms. Default 1e-12.
+    #[serde(default = "norm_eps")]
+    pub norm_eps: f64,
+    /// Standard deviation of the truncated normal that weights start from. Default 0.02.
+    #[serde(default = "init_std")]
+    pub init_std: f64,
+}
+
+fn dropout() -> f64 {
+    0.1
+}
+
+fn norm_eps() -> f64 {
+    1e-12
+}
+
+fn init_std() -> f64 {
+    0.02
+}
+
+impl NewXlnet {
+    /// The model for a vocabulary of so many pieces.
+    pub fn xlnet(&self, vocab_size: usize) -> XlnetConfig {
+        let mut config = XlnetConfig::new(vocab_size, self.n_layers, self.d_model);
+        config.n_heads = self.n_heads;
+        config.d_ff = self.d_ff.unwrap_or(config.d_ff);
+        config.activation = self.activation;
+        config.clamp_len = self.clamp_len;
+        config.dropout = self.dropout;
+        config.norm_eps = self.norm_eps;
+        config.init_std = self.init_std;
+        config
+    }
+}
+
+/// A checkpoint that training goes on from. Its sizes and its tokenizer are its own.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct PretrainedXlnet {
+    /// The Hugging Face folder, relative to the current directory; programs may take a hub's name too.
+    pub path: PathBuf,
+    /// Dropout, as of a [new model](NewXlnet::dropout). Default the checkpoint's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dropout: Option<f64>,
+}
+
+/// The keys of a [`NewXlnet`] that a checkpoint decides.
+const NEW_KEYS: [&str; 8] =
+    ["n_layers", "d_model", "n_heads", "d_ff", "activation", "clamp_len", "norm_eps", "init_std"];
+
+/// Keys, or starts of keys, that change no weight.
+const FREE_KEYS: [&str; 8] = [
+    "run.name",
+    "train.workers",
+    "train.prefetch",
+    "eval.every",
+    "eval.batch_size",
+    "eval.max_blocks",
+    "checkpoint.",
+    "log.",
+];
+
+impl PermutationConfig {
+    /// Whether the config file at `path` is of such a run, by its `[objective]`.
+    ///
+    /// # Errors
+    /// A file that cannot be read or is no TOML.
+    pub fn is_at(path: &Path) -> Result<bool> {
+        ObjectiveSection::is_of_xlnet(path)
+    }
+
+    /// Resolves the config file at `path` with the `sets` (`section.key=value`) laid over it.
+    ///
+    /// # Errors
+    /// Those of [`RunConfig::load`](super::RunConfig::load).
+    pub fn load(path: impl AsRef<Path>, sets: &[String]) -> Result<Self> {
+        let path = path.as_ref();
+        Self::parse(&layered::text(path)?, &layered::stem(path), &Place::file(path), sets)
+    }
+
+    /// Resolves a config's `text`, which stands in `file`, with the `sets` laid over it; `name` is the run's where the
+    /// text gives none.
+    ///
+    /// # Errors
+    /// Those of [`load`](Self::load).
+    pub fn parse(text: &str, name: &str, file: &Place, sets: &[String]) -> Result<Self> {
+        let mut merged = layered::merge(text, name, file, sets, |layer| {
+            mark_model(layer, &[("path", PRETRAINED)]);
+            // A whole config has an objective; what is laid over one may have one key of a model of either kind.
+            if layer.get("objective").is_some() {
+                mark_model(layer, &NEW_KEYS.map(|key| (key, NEW)));
+            }
+        })?;
+        complete_model(&mut merged, &NEW_KEYS)?;
+        strict::read(&merged, &[], |config| validate(config))
+    }
+}
+
+impl FolderConfig for PermutationConfig {
+    const FREE_KEYS: &[&str] = &FREE_KEYS;
+
+    fn load(path: &Path) -> Result<Self> {
+        Self::load(path, &[])
+    }
+
+    fn evaluations_decide(&self) -> bool {
+        self.eval.patience.is_some() || matches!(self.average, Some(Averaging::Best { .. }))
+    }
+}
+
+fn validate(config: &PermutationConfig) -> Check {
+    config.objective.check(Trained::Xlnet)?;
+    validate::corpus(&config.corpus)?;
+    let language = &config.corpus.language;
+    let expected = "no such key: running text is not cut into sentences";
+    ensure(*language == CorpusConfig::default().language, "corpus.language", language, expected)?;
+    validate::tokenizer(&config.tokenizer)?;
+    let is_new = matches!(config.model, XlnetSection::New(_));
+    validate::goes_with_the_model(&config.tokenizer, is_new)?;
+    segments(&config.segments)?;
+    model(config)?;
+    let whole = config.segments.seq_len.saturating_add(config.segments.memory_len);
+    validate::train(&config.train, whole)?;
+    let expected = "false: layers of XLNet are not recomputed";
+    ensure(!config.train.recompute, "train.recompute", true, expected)?;
+    validate::optimizer(&config.optimizer)?;
+    validate::schedule(&config.schedule, config.train.steps)?;
+    validate::averaging(config.average.as_ref(), true)?;
+    eval(&config.eval)?;
+    validate::records(&config.checkpoint, &config.log)
+}
+
+fn segments(segments: &SegmentSection) -> Check {
+    at_least(2, "segments.seq_len", segments.seq_len)?;
+    within(0..=1 << 20, "segments.memory_len", segments.memory_len)?;
+    within(1..=segments.seq_len, "segments.one_in", segments.one_in)?;
+    within(1..=1_000, "segments.max_span", segments.max_span)
+}
+
+fn model(config: &PermutationConfig) -> Check {
+    let model = match &config.model {
+        XlnetSection::New(model) => model,
+        XlnetSection::Pretrained(model) => return below_one("model.dropout", model.dropout.unwrap_or(0.0)),
+    };
+    positive("model.init_std", model.init_std)?;
+    // What could not be saved is not trained. It is so with any vocabulary.
+    check_published(&model.xlnet(1)).map_err(|error| match error {
+        ModelError::Setting { key, found, expected } => {
+            Complaint { key: format!("model.{key}"), found, expected }
+        }
+        other => {
+            Complaint { key: "model".into(), found: "impossible to save".into(), expected: other.to_string() }
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = r#"
+[objective]
+kind = "permutation"
+
+[corpus]
+files = ["data/*.txt"]
+
+[tokenizer]
+kind = "train-wordpiece"
+vocab_size = 4096
+
+[segments]
+seq_len = 64
+
+[model]
+n_layers = 2
+d_model = 64
+n_heads = 2
+
+[train]
+steps = 100
+batch_size = 8
+
+[optimizer]
+lr = 1e-3
+
+[schedule]
+kind = "linear"
+"#;
+
+    fn resolve(sets: &[&str]) -> Result<PermutationConfig> {
+        let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
+        PermutationConfig::parse(FILE, "run", &Place::file(Path::new("run.toml")), &sets)
+    }
+
+    #[test]
+    fn a_file_is_completed_and_reads_back_the_same() {
+        for sets in [
+            &[][..],
+            &["segments.memory_len=32", "segments.one_in=4", "segments.end=\"[SEP]\"", "model.clamp_len=9"],
+            &["model.path=some/model", "tokenizer.kind=checkpoint", "model.dropout=0.2"],
+        ] {
+            let config = resolve(sets).unwrap_or_else(|error| panic!("{sets:?}: {error}"));
+            let text = toml::to_string(&config).unwrap();
+            let again =
+                PermutationConfig::parse(&text, "other", &Place::file(Path::new("a.toml")), &[]).unwrap();
+            assert_eq!(again, config);
+        }
+        assert_eq!(resolve(&[]).unwrap().segments.order(), OrderConfig::new(64));
+    }
+
+    #[test]
+    fn what_does_not_go_is_named() {
+        for (set, expected) in [
+            (
+                "objective.kind=masked",
+                "`objective.kind` is \"masked\"; expected \"permutation\", the only objective",
+            ),
+            ("segments.one_in=65", "`segments.one_in` is 65; expected a whole number from 1 to 64"),
+            ("segments.seq_len=1", "`segments.seq_len` is 1; expected a whole number of 2 or more"),
+            ("model.n_heads=3", "`model.n_heads` is 3; expected a divisor of `d_model`, which is 64"),
+            ("model.clamp_len=0", "`model.clamp_len` is 0; expected at least 1, or none"),
+            ("train.recompute=true", "`train.recompute` is true; expected false: layers of XLNet"),
+            ("examples.seq_len=9", "examples"),
+            ("model.path=some/model", "expected no `[tokenizer]` beside `model.path`"),
+        ] {
+            let error = resolve(&[set]).unwrap_err().to_string();
+            assert!(error.contains(expected), "{set}: {error}");
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! XLNet's loss.
+
+use super::recipe::figure;
+use crate::engine::Objective;
+use burn::tensor::{Device, Tensor};
+use cloze_data::OrderedBatch;
+use cloze_model::xlnet::{XlnetInput, XlnetLanguageModel};
+
+/// The mean cross-entropy of the predicted tokens, each given those before it in a random order `z`, in nats:
+/// `−1/n · Σ_(t > c) log P(x_(z_t) | x_(z_<t))` (Yang et al. 2019, eq. 7), where the first `c` tokens of the order are not
+/// predicted.
+///
+/// What a segment remembers are the states of the tokens before it, computed in the same step without a gradient. The
+/// reference code keeps the states of the step before, which are of older weights, and makes what a step computes depend
+/// on the steps before it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Permutation;
+
+impl Permutation {
+    /// The cross-entropy of each predicted token of a batch, segment by segment.
+    ///
+    /// # Shapes
+    /// - returns `[n_predicted]`
+    pub fn losses(model: &XlnetLanguageModel, batch: &OrderedBatch, device: &Device) -> Tensor<1> {
+        let memory = (!batch.before.is_empty()).then(|| {
+            let before = XlnetInput::new(batch.before.clone(), batch.n);
+            model.xlnet.forward(&before, None, device).memory
+        });
+        let segments = XlnetInput::new(batch.ids.clone(), batch.n).with_order(&batch.order);
+        model.losses(&segments, memory.as_ref(), device).0
+    }
+}
+
+impl Objective for Permutation {
+    type Model = XlnetLanguageModel;
+    type Batch = OrderedBatch;
+
+    fn terms(&self) -> &'static [&'static str] {
+        &[figure::LOSS]
+    }
+
+    fn counts(&self, batch: &OrderedBatch) -> Vec<f64> {
+        vec![batch.n_predicted() as f64]
+    }
+
+    fn sums(&self, model: &XlnetLanguageModel, batch: &OrderedBatch, device: &Device) -> Vec<Tensor<1>> {
+        vec![Self::losses(model, batch, device).sum()]
+    }
+}

@@ -1,0 +1,118 @@
+//! What a run starts from: random weights, or a checkpoint's.
+
+use crate::config::{PermutationConfig, XlnetSection};
+use crate::engine::RunOptions;
+use crate::memory::{self, Keys, Load, MemoryEstimate, Sizes};
+use crate::{Result, TrainerError};
+use burn::tensor::Device;
+use cloze_data::{SpecialPieces, derive_seed};
+use cloze_model::bert::BertConfig;
+use cloze_model::huggingface::{LoadReport, check_published, load_published_as, read_published};
+use cloze_model::xlnet::{XlnetConfig, XlnetLanguageModel};
+use cloze_model::{ModelError, ParamInit};
+use cloze_tokenizer::Tokenizer;
+
+/// Tells the initial parameters' random numbers from all others that a seed gives.
+const INIT_STREAM: u64 = 0x8217;
+
+/// A model before its first step.
+#[derive(Debug)]
+pub(super) struct InitialModel {
+    pub config: XlnetConfig,
+    pub model: XlnetLanguageModel,
+    /// What of a checkpoint is not used.
+    pub report: LoadReport,
+}
+
+impl InitialModel {
+    /// The model that `config` says, for `tokenizer`.
+    ///
+    /// # Errors
+    /// Sizes that do not fit together or into memory; a model that could not be saved; those of the checkpoint;
+    /// [`TrainerError::VocabularyMismatch`].
+    pub fn new(config: &PermutationConfig, tokenizer: &Tokenizer, options: &RunOptions<'_>) -> Result<Self> {
+        let device = options.device.clone().autodiff();
+        let mut init = ParamInit::new(&device, derive_seed(config.run.seed, &[INIT_STREAM]));
+        match &config.model {
+            XlnetSection::New(section) => {
+                let mut xlnet = section.xlnet(tokenizer.vocab_size());
+                let special = SpecialPieces::find(tokenizer);
+                let id = |piece: Option<u32>| piece.map(|id| id as usize);
+                xlnet.begin_token_id = id(special.begin);
+                xlnet.end_token_id = id(special.end);
+                xlnet.pad_token_id = id(tokenizer.special_ids().pad);
+                xlnet.memory_len = Some(config.segments.memory_len).filter(|len| *len > 0);
+                check(&xlnet)?;
+                check_memory(config, &xlnet, options)?;
+                let model = xlnet.init(&mut init.with_std(xlnet.init_std));
+                Ok(Self { config: xlnet, model, report: LoadReport::default() })
+            }
+            XlnetSection::Pretrained(section) => {
+                let mut xlnet: XlnetConfig = read_published(&section.path)?;
+                if tokenizer.vocab_size() > xlnet.vocab_size {
+                    return Err(TrainerError::VocabularyMismatch {
+                        folder: section.path.clone(),
+                        tokenizer: tokenizer.vocab_size(),
+                        model: xlnet.vocab_size,
+                    });
+                }
+                xlnet.dropout = section.dropout.unwrap_or(xlnet.dropout);
+                // What is remembered is what the run says.
+                xlnet.memory_len = Some(config.segments.memory_len).filter(|len| *len > 0);
+                xlnet.reuse_len = None;
+                check(&xlnet)?;
+                check_memory(config, &xlnet, options)?;
+                let (model, report) = load_published_as(&xlnet, &section.path, &mut init)?;
+                Ok(Self { config: xlnet, model, report })
+            }
+        }
+    }
+}
+
+/// Refuses a model that could not be saved at the end of its run, with the key that has to change.
+fn check(config: &XlnetConfig) -> Result<()> {
+    check_published(config).map_err(|error| match error {
+        ModelError::Setting { key, found, expected } => {
+            TrainerError::Setting { key: format!("model.{key}"), found, expected }
+        }
+        other => other.into(),
+    })
+}
+
+/// What the run needs of memory, at the least: its attention keeps more than an encoder's.
+pub(super) fn memory(config: &PermutationConfig, xlnet: &XlnetConfig, device: &Device) -> MemoryEstimate {
+    let model = xlnet.init(&mut ParamInit::new(device, 0).deferred());
+    let parameters = memory::n_parameters(&model);
+    let mut encoder = BertConfig::new(xlnet.vocab_size, xlnet.n_layers, xlnet.d_model);
+    encoder.n_heads = xlnet.n_heads;
+    encoder.d_ff = xlnet.d_ff;
+    let (train, order) = (&config.train, config.segments.order());
+    // Both streams.
+    let tokens = (order.seq_len + order.n_predicted()) as f64;
+    let load = Load {
+        sequences: train.batch_size as u64,
+        mean_len: tokens,
+        predicted: order.n_predicted() as f64 / tokens,
+        batches: (train.accumulate + train.prefetch + train.workers) as u64,
+        recompute: false,
+    };
+    MemoryEstimate::new(&encoder, parameters, parameters, load)
+}
+
+/// Refuses a run that surely needs more memory than there is.
+///
+/// # Errors
+/// [`TrainerError::Memory`]; sizes that do not fit together.
+pub(super) fn check_memory(
+    config: &PermutationConfig,
+    xlnet: &XlnetConfig,
+    options: &RunOptions<'_>,
+) -> Result<()> {
+    xlnet.validate()?;
+    let XlnetConfig { n_layers, d_model, d_ff, vocab_size, .. } = *xlnet;
+    let sizes = Sizes { n_layers, d_model, d_ff, max_positions: config.segments.seq_len, vocab_size };
+    let seq_len = ("segments.seq_len", config.segments.seq_len);
+    let mut keys = Keys::of_text(config.model.checkpoint(), &sizes, &config.train, seq_len, &options.device);
+    keys.can_recompute = false;
+    memory::check(&memory(config, xlnet, &options.device), options.memory, &keys)
+}
