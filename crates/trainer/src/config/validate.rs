@@ -5,11 +5,10 @@ use std::ops::RangeInclusive;
 
 use cloze_data::{CorpusConfig, MaskUnit, MaskingConfig, PairConfig};
 use cloze_model::ModelError;
-use cloze_model::huggingface::{Architecture, SaveConfig};
 
 use super::{
-    CheckpointSection, LogSection, ModelSection, NewModel, OptimizerSection, RunConfig, TokenizerSection,
-    TrainSection,
+    CheckpointSection, LogSection, ModelSection, NewModel, ObjectiveSection, OptimizerSection, RunConfig,
+    TokenizerSection, TrainSection,
 };
 use crate::engine::Averaging;
 use crate::engine::schedule::Schedule;
@@ -107,6 +106,11 @@ fn examples(config: &RunConfig) -> Check {
         }
         _ => {}
     }
+    if let ObjectiveSection::ReplacedTokens { .. } = config.objective {
+        let expected = "\"doc-sentences\" or \"full-sentences\": `objective.kind` = \"replaced-tokens\" has no head for \
+                        pairs";
+        ensure(!config.examples.has_pairs(), "examples.pairs.kind", "of sentence pairs", expected)?;
+    }
     masking(&config.examples.masking)
 }
 
@@ -171,18 +175,16 @@ fn model(config: &RunConfig) -> Check {
     positive("model.layer_norm_eps", model.layer_norm_eps)?;
     positive("model.init_std", model.init_std)?;
     // What could not be saved is not trained. It is so with any vocabulary.
-    SaveConfig::new(Architecture::PreTraining).check(&model.with_vocabulary(1, 0)).map_err(
-        |error| match error {
-            ModelError::Setting { key, found, expected } => {
-                Complaint { key: format!("model.{key}"), found, expected }
-            }
-            other => Complaint {
-                key: "model".into(),
-                found: "impossible to save".into(),
-                expected: other.to_string(),
-            },
-        },
-    )
+    let (encoder, save) = config.objective.published(model.with_vocabulary(1, 0));
+    save.check(&encoder).map_err(|error| match error {
+        ModelError::Setting { key, found, expected } => {
+            Complaint { key: format!("model.{key}"), found, expected }
+        }
+        other => {
+            let (key, found) = ("model".into(), "impossible to save".into());
+            Complaint { key, found, expected: other.to_string() }
+        }
+    })
 }
 
 /// `[train]` with sequences of so many tokens.
