@@ -49,6 +49,7 @@ fn every_config_resolves_and_reads_back_as_itself() {
         "bert-mini-corpus",
         "bert-tiny-sample",
         "domain-mlm",
+        "electra-mini-corpus",
         "roberta-base",
         "spanbert-mini-corpus",
     ];
@@ -146,6 +147,7 @@ const TABLES: &[(&str, &[&str], &str)] = &[
     ("Both", &["average={kind=\"best\", checkpoints=2}"], "average.zzzzzzzz=1"),
     ("Both", &[], "checkpoint.zzzzzzzz=1"),
     ("Both", &[], "log.zzzzzzzz=1"),
+    ("Pretraining", &["objective.kind=replaced-tokens"], "objective.zzzzzzzz=1"),
     ("Pretraining", &[], "corpus.zzzzzzzz=1"),
     ("Pretraining", &["tokenizer.kind=train-wordpiece"], "tokenizer.zzzzzzzz=1"),
     ("Pretraining", &["tokenizer.kind=train-byte-bpe"], "tokenizer.zzzzzzzz=1"),
