@@ -9,7 +9,9 @@
 use crate::golden::{Golden, fixture, gradients_of, relative_error};
 use burn::optim::GradientsParams;
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
-use cloze_model::bert::{BertConfig, BertInput, MlmHead};
+use cloze_model::bert::{
+    BertConfig, BertInput, MlmHead, ReplacedTokenDetector, ReplacedTokenHead, replaced_token_loss,
+};
 use cloze_model::blocks::{EncoderTrace, Linear};
 use cloze_model::huggingface::{
     Architecture, Family, FloatType, LoadReport, PretrainedConfig, PretrainedFolder, SaveConfig,
@@ -41,6 +43,8 @@ const FAMILIES: [(&str, &str); 9] = [
     ("modernbert-biased", "model."),
 ];
 const HEADS: [&str; 5] = ["mlm", "sequence", "tokens", "spans", "choice"];
+/// The head that ELECTRA alone has.
+const REPLACED: (&str, &str) = ("electra", "replaced");
 
 /// Logits, of padded or of packed input: a sequence or a token that is not padding a row.
 trait Logits: HasBackbone {
@@ -101,6 +105,13 @@ impl Logits for BertForMaskedLm {
     }
 }
 
+impl Logits for ReplacedTokenDetector {
+    fn logits(&self, input: BertInput) -> Tensor<2> {
+        let positions = token_positions(&input);
+        self.forward(input, positions).unsqueeze_dim(1)
+    }
+}
+
 impl Logits for BertForQuestionAnswering {
     fn logits(&self, input: BertInput) -> Tensor<2> {
         let device = input.input_ids.device();
@@ -137,7 +148,8 @@ impl Case {
     }
 
     fn all() -> impl Iterator<Item = Self> {
-        FAMILIES.into_iter().flat_map(|(family, _)| HEADS.map(|head| Self::new(family, head)))
+        let common = FAMILIES.into_iter().flat_map(|(family, _)| HEADS.map(|head| Self::new(family, head)));
+        common.chain([Self::new(REPLACED.0, REPLACED.1)])
     }
 
     fn open(&self) -> PretrainedFolder {
@@ -274,8 +286,30 @@ fn every_head_of_every_family_equals_transformers() {
                 transform: Architecture::QuestionAnswering.head_transform(family, config, init),
                 output: Linear::new(config.d_model, 2, init),
             }),
+            "replaced" => case.check(Architecture::ReplacedTokens, |config, init| ReplacedTokenDetector {
+                bert: config.init_encoder(init),
+                head: ReplacedTokenHead::new(config, init),
+            }),
             other => unreachable!("{other}"),
         }
+    }
+}
+
+#[test]
+fn the_loss_of_replaced_tokens_equals_transformers() {
+    let device = Device::flex();
+    let case = Case::new(REPLACED.0, REPLACED.1);
+    let checkpoint = case.open();
+    let config = checkpoint.encoder(Architecture::ReplacedTokens);
+    let init = &mut ParamInit::new(&device, 0).deferred();
+    let (bert, head) = (config.init_encoder(init), ReplacedTokenHead::new(&config, init));
+    let model = ReplacedTokenDetector { bert, head };
+    let (model, _) = checkpoint.load_into(model, Architecture::ReplacedTokens, &[]).unwrap();
+    let labels = case.golden.int::<1>("replaced.labels", &device);
+    for input in [case.packed(&device), case.padded(&device)] {
+        let positions = token_positions(&input);
+        let loss = replaced_token_loss(model.forward(input, positions), labels.clone()).mean();
+        case.assert_close("the loss", &loss.into_data(), &case.golden.data("replaced.loss"));
     }
 }
 

@@ -91,6 +91,8 @@ pub struct PretrainingBatch {
     pub masked_positions: Vec<i32>,
     /// `[masked]`: the pieces that stood there.
     pub masked_labels: Vec<i32>,
+    /// `[masked]`: for each of them a number, uniform from 0 to below 1: what a generator's sample is drawn by (ELECTRA).
+    pub uniform: Vec<f32>,
     /// The spans that the masked positions come in, as ranges of tokens' numbers, ascending: what a boundary objective
     /// needs (SpanBERT). Spans whose replacement is longer or shorter are not among them, as no token of it stands for
     /// one of theirs.
@@ -200,6 +202,9 @@ impl PretrainingData {
         batch.stats.add(example, corrupted.ids().len());
         batch.stats.masking.add(&original, &corrupted);
         batch.predict(&tokens.ids, &corrupted);
+        // After everything else that the example's generator draws.
+        let drawn = batch.masked_positions.len() - batch.uniform.len();
+        batch.uniform.extend((0..drawn).map(|_| random.unit_f32()));
         let types: Vec<i32> =
             corrupted.origins().into_iter().map(|origin| tokens.token_type_ids[origin]).collect();
         batch.tokens.push(&signed(corrupted.ids()), &types);

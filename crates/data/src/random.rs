@@ -52,6 +52,11 @@ impl Random {
         (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
+    /// The same in single precision: 24 random bits, which a 64-bit number would be rounded up to 1 from.
+    pub fn unit_f32(&mut self) -> f32 {
+        (self.next_u64() >> 40) as f32 / (1u32 << 24) as f32
+    }
+
     /// `true` with probability `p`.
     pub fn chance(&mut self, p: f64) -> bool {
         self.unit() < p
@@ -70,6 +75,7 @@ mod tests {
         assert_eq!([random.next_u64(), random.next_u64()], [0x8239_E7B3_F61C_1138, 0x5E1F_8802_16CF_3B2D]);
         assert_eq!([random.below(1_000), random.below(7)], [794, 1]);
         assert_eq!(random.unit(), 0.37524924590840036);
+        assert_eq!(Random::derive(42, &[1]).unit_f32(), 8_534_503.0 / 16_777_216.0);
     }
 
     #[test]

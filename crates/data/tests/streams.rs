@@ -125,6 +125,34 @@ fn batches_are_the_same_in_every_version() {
     );
 }
 
+#[test]
+fn each_masked_token_has_a_number_to_sample_by() {
+    let tokenizer = WordPieceTrainer { vocab_size: 60, ..Default::default() }.train([text()]).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("corpus.txt"), text()).unwrap();
+    let corpus = CorpusConfig { files: vec!["corpus.txt".into()], ..Default::default() };
+    let cache = folder.path().join("cache");
+    let (corpus, _) = PreparedCorpus::prepare(&corpus, folder.path(), &tokenizer, &cache, &Silent).unwrap();
+    let documents = Documents::new(Arc::new(corpus), Split::Train, 0.25, 11).unwrap();
+    let unigram = Arc::new(UnigramCounts::new(&documents, tokenizer.vocab_size()));
+    let config = ExampleConfig::new(SEQ_LEN);
+    let data = Arc::new(PretrainingData::new(documents, config, &tokenizer, unigram, 11, cache).unwrap());
+    let drawn = |workers| -> Vec<f32> {
+        let loader = Loader::new(data.clone(), 8).with_workers(workers);
+        let batches = loader.batches(Cursor::default()).take(60).map(|batch| batch.unwrap());
+        let numbers = batches.map(|batch| {
+            assert_eq!(batch.uniform.len(), batch.masked_positions.len());
+            batch.uniform
+        });
+        numbers.flatten().collect()
+    };
+    let numbers = drawn(2);
+    assert!(numbers == drawn(1), "they depend on the number of workers");
+    assert!(numbers.iter().all(|number| (0.0..1.0).contains(number)));
+    let mean = numbers.iter().sum::<f32>() / numbers.len() as f32;
+    assert!(numbers.len() > 1_000 && (mean - 0.5).abs() < 0.04, "{mean}, of {}", numbers.len());
+}
+
 /// 60 batches of noisy texts, which run over epochs.
 fn denoised(tokenizer: &Tokenizer, pairs: PairConfig, config: &str) -> String {
     let folder = tempfile::tempdir().unwrap();

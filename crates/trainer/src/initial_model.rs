@@ -3,11 +3,14 @@
 use crate::config::{ModelSection, ObjectiveSection, PretrainedModel, RunConfig};
 use crate::fit::check_fit;
 use crate::memory::check_new;
+use crate::pretraining::GENERATOR;
 use crate::{Result, TrainerError};
 use burn::tensor::Device;
 use cloze_data::derive_seed;
-use cloze_model::bert::{BertConfig, BertForPreTraining, MlmHead, NextSentenceHead, SpanBoundaryHead};
-use cloze_model::huggingface::{Architecture, LoadReport, PretrainedFolder, SaveConfig};
+use cloze_model::bert::{
+    BertConfig, BertForPreTraining, Electra, ElectraConfig, MlmHead, NextSentenceHead, SpanBoundaryHead,
+};
+use cloze_model::huggingface::{Architecture, Family, LoadReport, PretrainedFolder, SaveConfig};
 use cloze_model::{HasBackbone, ModelError, ParamInit};
 use cloze_tokenizer::Tokenizer;
 
@@ -30,28 +33,33 @@ fn check_boundaries(config: &RunConfig, tokenizer: &Tokenizer) -> Result<()> {
     if special.begin.is_some() && special.end.is_some() {
         return Ok(());
     }
-    Err(TrainerError::Setting {
-        key: "objective.kind".into(),
-        found: "\"span-boundary\"".into(),
-        expected: "\"masked\", or pieces that begin and end an example: name them by `examples.begin` and \
-                   `examples.end`"
-            .into(),
-    })
+    let expected = "\"masked\", or pieces that begin and end an example: name them by `examples.begin` and \
+                    `examples.end`";
+    Err(refused("objective.kind", "\"span-boundary\"", expected))
 }
 
 /// A model before its first step.
 #[derive(Debug)]
-pub(crate) struct InitialModel {
+pub(crate) struct InitialModel<M> {
     pub encoder: BertConfig,
-    pub model: BertForPreTraining,
+    pub model: M,
     /// What it is saved as.
     pub save: SaveConfig,
     /// Which parameters the checkpoint lacks, and which of its tensors are not used.
     pub report: LoadReport,
 }
 
-impl InitialModel {
-    /// The model that `config` says, for `tokenizer`, on a device with so many bytes of `memory`.
+/// The error of a config's key.
+fn refused(key: &str, found: impl Into<String>, expected: impl Into<String>) -> TrainerError {
+    TrainerError::Setting { key: key.into(), found: found.into(), expected: expected.into() }
+}
+
+fn new_parameters(config: &RunConfig, device: &Device) -> ParamInit {
+    ParamInit::new(device, derive_seed(config.run.seed, &[INIT_STREAM]))
+}
+
+impl InitialModel<BertForPreTraining> {
+    /// The BERT that `config` says, for `tokenizer`, on a device with so many bytes of `memory`.
     ///
     /// # Errors
     /// Sizes that do not fit together or into memory; a model that could not be saved; those of the checkpoint; a
@@ -63,19 +71,14 @@ impl InitialModel {
         device: &Device,
         memory: Option<u64>,
     ) -> Result<Self> {
-        let init = ParamInit::new(device, derive_seed(config.run.seed, &[INIT_STREAM]));
+        let init = new_parameters(config, device);
         let boundaries = config.objective == ObjectiveSection::SpanBoundary {};
         if boundaries {
             check_boundaries(config, tokenizer)?;
         }
         match &config.model {
             ModelSection::New(section) => {
-                // A config whose family has no head for its pairs is refused when it is read.
-                let architecture =
-                    section.architecture(config.examples.has_pairs()).unwrap_or(Architecture::MaskedLm);
-                let has_pair_head = architecture == Architecture::PreTraining;
-                let encoder = section.bert(tokenizer).with_pooler(has_pair_head);
-                let save = SaveConfig::new(architecture).with_family(section.family);
+                let (encoder, save) = section.published(config, section.bert(tokenizer));
                 check_saving(&encoder, &save)?;
                 check_new(config, &encoder, device, memory)?;
                 let init = &mut init.with_std(encoder.init_std);
@@ -101,29 +104,8 @@ impl InitialModel {
         let pretrained = PretrainedFolder::open(&section.path)?;
         let has_pairs = config.examples.has_pairs();
         let architecture = if has_pairs { Architecture::PreTraining } else { Architecture::MaskedLm };
-        let mut encoder = pretrained.encoder(architecture);
         let save = SaveConfig::new(architecture).with_family(pretrained.config.family);
-        let bad = |key: &str, found: String, expected: String| {
-            Err(TrainerError::Setting { key: key.into(), found, expected })
-        };
-        if has_pairs && !encoder.pooler {
-            let expected = format!("doc-sentences or full-sentences: {} has no head for pairs", save.family);
-            return bad("examples.pairs.kind", "of sentence pairs".into(), expected);
-        }
-        if has_pairs && encoder.n_token_types == 1 {
-            let expected = "doc-sentences or full-sentences: the checkpoint knows one type of tokens, and the second \
-                            sentence needs another";
-            return bad("examples.pairs.kind", "of sentence pairs".into(), expected.into());
-        }
-        let seq_len = config.examples.seq_len;
-        if seq_len > encoder.max_positions {
-            let expected = format!("at most {}, the checkpoint's positions", encoder.max_positions);
-            return bad("examples.seq_len", seq_len.to_string(), expected);
-        }
-        check_fit(tokenizer, &encoder, &section.path, has_pairs)?;
-        encoder.hidden_dropout = section.hidden_dropout.unwrap_or(encoder.hidden_dropout);
-        encoder.attention_dropout = section.attention_dropout.unwrap_or(encoder.attention_dropout);
-        check_saving(&encoder, &save)?;
+        let encoder = encoder_of(&pretrained, config, section, tokenizer, &save)?;
         let init = &mut init.with_std(encoder.init_std).deferred();
         let model = BertForPreTraining {
             bert: encoder.init_encoder(init),
@@ -136,4 +118,93 @@ impl InitialModel {
         let (model, report) = pretrained.load_into(model, architecture, &new)?;
         Ok(Self { encoder, model, save, report })
     }
+}
+
+impl InitialModel<Electra> {
+    /// The ELECTRA that `config` says, with a generator of this size, for `tokenizer`, on a device with so many bytes of
+    /// `memory`; and the configurations of both encoders.
+    ///
+    /// A checkpoint is that of a discriminator. Its generator is in a folder of it, as such runs save it, or else new.
+    ///
+    /// # Errors
+    /// As for BERT; a checkpoint of another family; a generator of another size in the checkpoint.
+    pub fn electra(
+        config: &RunConfig,
+        generator_size: f64,
+        tokenizer: &Tokenizer,
+        device: &Device,
+        memory: Option<u64>,
+    ) -> Result<(Self, ElectraConfig)> {
+        let init = new_parameters(config, device);
+        match &config.model {
+            ModelSection::New(section) => {
+                let (encoder, save) = section.published(config, section.bert(tokenizer));
+                check_saving(&encoder, &save)?;
+                check_new(config, &encoder, device, memory)?;
+                let electra = ElectraConfig::new(encoder.clone(), generator_size)?;
+                let model = electra.init(&mut init.with_std(encoder.init_std));
+                let report = LoadReport::default();
+                Ok((Self { encoder, model, save, report }, electra))
+            }
+            ModelSection::Pretrained(section) => {
+                let pretrained = PretrainedFolder::open(&section.path)?;
+                let family = pretrained.config.family;
+                if family != Family::ELECTRA {
+                    let expected =
+                        format!("\"masked\" or \"span-boundary\": {family} has no class of discriminators");
+                    return Err(refused("objective.kind", "\"replaced-tokens\"", expected));
+                }
+                let save = SaveConfig::new(Architecture::ReplacedTokens).with_family(family);
+                let encoder = encoder_of(&pretrained, config, section, tokenizer, &save)?;
+                let electra = ElectraConfig::new(encoder.clone(), generator_size)?;
+                let model = electra.init(&mut init.with_std(encoder.init_std).deferred());
+                let (discriminator, mut report) =
+                    pretrained.load_into(model.discriminator.clone(), save.architecture, &["head.*"])?;
+                let mut model = Electra { discriminator, ..model };
+                let generator = section.path.join(GENERATOR);
+                if generator.is_dir() {
+                    let masked_lm = model.masked_lm();
+                    let generator = PretrainedFolder::open(&generator)?;
+                    let (masked_lm, of_generator) =
+                        generator.load_into(masked_lm, Architecture::MaskedLm, &[])?;
+                    model = model.with_masked_lm(masked_lm);
+                    report.unexpected.extend(of_generator.unexpected);
+                } else {
+                    report.missing.push(GENERATOR.into());
+                }
+                Ok((Self { encoder, model, save, report }, electra))
+            }
+        }
+    }
+}
+
+/// The encoder of a checkpoint that pretraining goes on from, with the config's dropout.
+fn encoder_of(
+    pretrained: &PretrainedFolder,
+    config: &RunConfig,
+    section: &PretrainedModel,
+    tokenizer: &Tokenizer,
+    save: &SaveConfig,
+) -> Result<BertConfig> {
+    let mut encoder = pretrained.encoder(save.architecture);
+    let has_pairs = config.examples.has_pairs();
+    if has_pairs && !encoder.pooler {
+        let expected = format!("doc-sentences or full-sentences: {} has no head for pairs", save.family);
+        return Err(refused("examples.pairs.kind", "of sentence pairs", expected));
+    }
+    if has_pairs && encoder.n_token_types == 1 {
+        let expected = "doc-sentences or full-sentences: the checkpoint knows one type of tokens, and the second \
+                        sentence needs another";
+        return Err(refused("examples.pairs.kind", "of sentence pairs", expected));
+    }
+    let seq_len = config.examples.seq_len;
+    if seq_len > encoder.max_positions {
+        let expected = format!("at most {}, the checkpoint's positions", encoder.max_positions);
+        return Err(refused("examples.seq_len", seq_len.to_string(), expected));
+    }
+    check_fit(tokenizer, &encoder, &section.path, has_pairs)?;
+    encoder.hidden_dropout = section.hidden_dropout.unwrap_or(encoder.hidden_dropout);
+    encoder.attention_dropout = section.attention_dropout.unwrap_or(encoder.attention_dropout);
+    check_saving(&encoder, save)?;
+    Ok(encoder)
 }

@@ -4,7 +4,7 @@ use crate::config::{ObjectiveSection, RunConfig, TrainSection};
 use crate::{Result, TrainerError, recompute};
 use burn::module::Module;
 use burn::tensor::Device;
-use cloze_model::bert::BertConfig;
+use cloze_model::bert::{BertConfig, ElectraConfig};
 use cloze_model::{ParamInit, weights};
 use std::fmt;
 use std::path::Path;
@@ -94,6 +94,15 @@ impl MemoryEstimate {
         }
     }
 
+    /// With the forward pass of a second encoder, whose parameters are among those of the first, in the same steps.
+    fn with_activations_of(self, other: &Self) -> Self {
+        Self {
+            activations: self.activations.saturating_add(other.activations),
+            recomputed: self.recomputed.saturating_add(other.recomputed),
+            ..self
+        }
+    }
+
     /// What a step needs at the moment when it needs most: in the backward pass gradients take the place of
     /// activations.
     pub fn step(&self) -> u64 {
@@ -158,16 +167,29 @@ pub(crate) fn pretraining(
     mean_len: f64,
 ) -> MemoryEstimate {
     let train = &config.train;
-    // A masked token is predicted a second time from its span's boundaries.
-    let predictions = if config.objective == (ObjectiveSection::SpanBoundary {}) { 2.0 } else { 1.0 };
+    let predicted = config.examples.masking.probability;
     let load = Load {
         sequences: train.batch_size as u64,
         mean_len,
-        predicted: config.examples.masking.probability * predictions,
+        predicted,
         batches: train.accumulate as u64,
         recompute: train.recompute,
     };
-    MemoryEstimate::new(encoder, parameters, parameters, load)
+    let estimate = |encoder: &BertConfig, load| MemoryEstimate::new(encoder, parameters, parameters, load);
+    match config.objective {
+        // A masked token is predicted a second time from its span's boundaries.
+        ObjectiveSection::SpanBoundary {} => estimate(encoder, Load { predicted: 2.0 * predicted, ..load }),
+        ObjectiveSection::ReplacedTokens { generator_size, .. } => {
+            // The discriminator's last layer goes on with every token, as an inner one does.
+            let whole = encoder.clone().with_n_layers(encoder.n_layers.saturating_add(1));
+            let discriminator = estimate(&whole, Load { predicted: 0.0, ..load });
+            match ElectraConfig::new(encoder.clone(), generator_size) {
+                Ok(electra) => discriminator.with_activations_of(&estimate(electra.generator(), load)),
+                Err(_) => discriminator,
+            }
+        }
+        _ => estimate(encoder, load),
+    }
 }
 
 /// Refuses a new model that cannot be pretrained here, however short its examples are. Nothing is allocated for it.
@@ -181,8 +203,14 @@ pub(crate) fn check_new(
     memory: Option<u64>,
 ) -> Result<()> {
     encoder.validate()?;
-    let model = encoder.init(&mut ParamInit::new(device, 0).deferred());
-    let least = pretraining(config, encoder, n_parameters(&model), SHORTEST);
+    let init = &mut ParamInit::new(device, 0).deferred();
+    let parameters = match config.objective {
+        ObjectiveSection::ReplacedTokens { generator_size, .. } => {
+            n_parameters(&ElectraConfig::new(encoder.clone(), generator_size)?.init(init))
+        }
+        _ => n_parameters(&encoder.init(init)),
+    };
+    let least = pretraining(config, encoder, parameters, SHORTEST);
     check(&least, memory, &pretraining_keys(config, encoder, device))
 }
 

@@ -2,7 +2,7 @@
 
 use crate::{Result, TrainerError};
 use burn::tensor::Device;
-use cloze_model::bert::Bert;
+use cloze_model::blocks::{Encoder, MultiHeadAttention};
 use cloze_ops::can_recompute;
 
 /// Whether a run on `device`, with autodiff or without, could recompute.
@@ -25,7 +25,7 @@ pub(crate) fn check(wanted: bool, device: &Device) -> Result<()> {
     })
 }
 
-/// Lets the encoder recompute its layers, or keep them.
-pub(crate) fn set(bert: &mut Bert, wanted: bool) {
-    bert.encoder.recompute = wanted;
+/// Lets an encoder recompute its layers, or keep them.
+pub(crate) fn set(encoder: &mut Encoder<MultiHeadAttention>, wanted: bool) {
+    encoder.recompute = wanted;
 }

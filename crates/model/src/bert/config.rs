@@ -1,7 +1,7 @@
 use super::{Bert, BertEmbeddings, BertForPreTraining, MlmHead, NextSentenceHead, Pooler, Pooling};
 use crate::blocks::{
     Activation, Attention, DisentangledConfig, Encoder, EncoderLayerConfig, FeedForwardConfig, LayerNorm,
-    MultiHeadAttentionConfig, NormPlacement, RelativeBiasConfig, RotaryConfig,
+    MultiHeadAttention, MultiHeadAttentionConfig, NormPlacement, RelativeBiasConfig, RotaryConfig,
 };
 use crate::sizes::check_sizes;
 use crate::with_fields::with_fields;
@@ -377,13 +377,23 @@ impl BertConfig {
     /// If the configuration is not [valid](Self::validate).
     pub fn init_encoder(&self, init: &mut ParamInit) -> Bert {
         self.validate().unwrap_or_else(|error| panic!("{error}"));
+        self.init_encoder_with(init, self.attention_of_layers())
+    }
+
+    /// The layers of a new encoder, without embeddings.
+    pub(super) fn init_layers(&self, init: &mut ParamInit) -> Encoder<MultiHeadAttention> {
+        self.init_layers_with(init, self.attention_of_layers())
+    }
+
+    /// Makes the attention of each layer, from first to last.
+    fn attention_of_layers(&self) -> impl FnMut(&mut ParamInit) -> MultiHeadAttention {
         let [global, local] = self.attentions();
         let mut layers = 0..;
-        self.init_encoder_with(init, |init| {
+        move |init| {
             let layer = layers.next().unwrap_or_default();
             let is_local = self.local.is_some_and(|of| !of.is_global(layer));
             if is_local { local.init(init) } else { global.init(init) }
-        })
+        }
     }
 
     /// The attention of layers that see the whole sequence, and of local ones.
@@ -416,9 +426,22 @@ impl BertConfig {
     pub fn init_encoder_with<A: Attention>(
         &self,
         init: &mut ParamInit,
-        mut attention: impl FnMut(&mut ParamInit) -> A,
+        attention: impl FnMut(&mut ParamInit) -> A,
     ) -> Bert<A> {
         self.validate().unwrap_or_else(|error| panic!("{error}"));
+        Bert {
+            embeddings: BertEmbeddings::new(self, init),
+            encoder: self.init_layers_with(init, attention),
+            pooler: self.pooler.then(|| Pooler::new(self.d_model, init)),
+            pooling: self.pooling.unwrap_or(Pooling::Cls),
+        }
+    }
+
+    fn init_layers_with<A: Attention>(
+        &self,
+        init: &mut ParamInit,
+        mut attention: impl FnMut(&mut ParamInit) -> A,
+    ) -> Encoder<A> {
         let dropout = |acts: bool| if acts { self.hidden_dropout } else { 0.0 };
         let feed_forward = FeedForwardConfig {
             gated: self.gated,
@@ -436,27 +459,21 @@ impl BertConfig {
             layer_norm_eps: self.layer_norm_eps,
         };
         let (n_sets, repeats) = if self.share_layers { (1, self.n_layers) } else { (self.n_layers, 1) };
-        Bert {
-            embeddings: BertEmbeddings::new(self, init),
-            encoder: Encoder {
-                layers: (0..n_sets)
-                    .map(|number| {
-                        let attention = attention(init);
-                        let mut layer = layer.init(attention, init);
-                        let kept = layer.attention_norm.filter(|_| self.first_norm || number > 0);
-                        layer.attention_norm = kept.map(|norm| norm.with_bias(self.norm_bias));
-                        layer.feed_forward_norm = layer.feed_forward_norm.with_bias(self.norm_bias);
-                        layer
-                    })
-                    .collect(),
-                final_norm: (self.norm == NormPlacement::Pre).then(|| {
-                    LayerNorm::new(self.d_model, self.layer_norm_eps, init).with_bias(self.norm_bias)
-                }),
-                repeats,
-                recompute: false,
-            },
-            pooler: self.pooler.then(|| Pooler::new(self.d_model, init)),
-            pooling: self.pooling.unwrap_or(Pooling::Cls),
+        Encoder {
+            layers: (0..n_sets)
+                .map(|number| {
+                    let attention = attention(init);
+                    let mut layer = layer.init(attention, init);
+                    let kept = layer.attention_norm.filter(|_| self.first_norm || number > 0);
+                    layer.attention_norm = kept.map(|norm| norm.with_bias(self.norm_bias));
+                    layer.feed_forward_norm = layer.feed_forward_norm.with_bias(self.norm_bias);
+                    layer
+                })
+                .collect(),
+            final_norm: (self.norm == NormPlacement::Pre)
+                .then(|| LayerNorm::new(self.d_model, self.layer_norm_eps, init).with_bias(self.norm_bias)),
+            repeats,
+            recompute: false,
         }
     }
 

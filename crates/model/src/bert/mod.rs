@@ -4,6 +4,7 @@
 //! encoder with other switches in [`BertConfig`].
 
 mod config;
+mod electra;
 mod embeddings;
 mod heads;
 mod model;
@@ -12,6 +13,10 @@ mod pretraining;
 mod span_boundary;
 
 pub use config::{BertConfig, LocalAttention};
+pub use electra::{
+    Electra, ElectraConfig, Generator, ReplacedTokenDetector, ReplacedTokenHead, replaced_token_loss,
+    sampled_pieces, with_pieces,
+};
 pub use embeddings::BertEmbeddings;
 pub use heads::{MlmHead, NextSentenceHead, Pooler};
 pub use model::{Bert, BertInput, BertOutput};

@@ -11,6 +11,8 @@ pub enum Architecture {
     Encoder,
     /// The heads that BERT and ALBERT are pretrained with, `BertForPreTraining`.
     PreTraining,
+    /// The discriminator of replaced tokens, `ElectraForPreTraining`
+    ReplacedTokens,
     /// `BertForMaskedLM`
     MaskedLm,
     /// `BertForSequenceClassification`, also for regression
@@ -25,9 +27,10 @@ pub enum Architecture {
 
 impl Architecture {
     /// All architectures.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Encoder,
         Self::PreTraining,
+        Self::ReplacedTokens,
         Self::MaskedLm,
         Self::SequenceClassification,
         Self::MultipleChoice,
@@ -35,14 +38,13 @@ impl Architecture {
         Self::QuestionAnswering,
     ];
 
-    /// The name of the class in transformers. A family without a class for both pretraining heads has its masked LM's.
+    /// The name of the class in transformers. A family without a class for both pretraining heads has its masked LM's, one
+    /// without a discriminator its bare encoder's.
     pub fn name(self, family: Family) -> String {
         family.class_name(self)
     }
 
     /// The family and architecture of a class in transformers; none if this crate has no counterpart.
-    ///
-    /// ELECTRA's discriminator, `ElectraForPreTraining`, counts as an encoder.
     pub fn parse(name: &str) -> Option<(Family, Self)> {
         Family::ALL.iter().find_map(|family| Some((*family, family.architecture(name)?)))
     }
@@ -88,7 +90,8 @@ impl Architecture {
     pub(super) fn class_suffix(self) -> &'static str {
         match self {
             Self::Encoder => "Model",
-            Self::PreTraining => "ForPreTraining",
+            // A family has the one or the other.
+            Self::PreTraining | Self::ReplacedTokens => "ForPreTraining",
             Self::MaskedLm => "ForMaskedLM",
             Self::SequenceClassification => "ForSequenceClassification",
             Self::MultipleChoice => "ForMultipleChoice",
@@ -121,7 +124,7 @@ mod tests {
         assert_eq!(parsed, Some((Family::ROBERTA, Architecture::MaskedLm)));
         assert_eq!(
             Architecture::parse("ElectraForPreTraining"),
-            Some((Family::ELECTRA, Architecture::Encoder))
+            Some((Family::ELECTRA, Architecture::ReplacedTokens))
         );
         for none in ["GPT2LMHeadModel", "RobertaForPreTraining", "Bert", ""] {
             assert_eq!(Architecture::parse(none), None, "{none}");

@@ -424,13 +424,44 @@ final_fraction = 0.1
         assert!(!resolved(&[]).to_toml().contains("objective"));
         assert_eq!(
             error_of_set("objective.kind=left-to-right"),
-            "--set objective.kind=left-to-right: `objective.kind` is \"left-to-right\"; expected \"masked\" or \
-             \"span-boundary\": only a decoder is trained left to right"
+            "--set objective.kind=left-to-right: `objective.kind` is \"left-to-right\"; expected \"masked\", \
+             \"span-boundary\" or \"replaced-tokens\": only a decoder is trained left to right"
         );
         assert_eq!(
             error_of_set("objective.kind=spans"),
             "--set objective.kind=spans: `objective.kind` is \"spans\"; expected one of \"left-to-right\", \"masked\", \
-             \"span-boundary\" or \"permutation\""
+             \"span-boundary\", \"permutation\" or \"replaced-tokens\""
+        );
+    }
+
+    #[test]
+    fn replaced_tokens_are_detected_with_the_papers_numbers() {
+        let sets = ["objective.kind=replaced-tokens", "examples.pairs={ kind = \"doc-sentences\" }"];
+        let config = resolved(&sets);
+        assert_eq!(config.objective, ObjectiveSection::ReplacedTokens { generator_size: 0.25, weight: 50.0 });
+        assert_eq!(resolve(&config.to_toml(), &[]).unwrap(), config);
+        let error = |set: &str| resolve(FILE, &[&sets[..], &[set]].concat()).unwrap_err().to_string();
+        let no_wider =
+            "expected a number above 0, at most 1: the generator is no wider than the discriminator";
+        for size in ["1.5", "0", "-0.5", "nan"] {
+            let message = error(&format!("objective.generator_size={size}"));
+            assert!(
+                message.contains("`objective.generator_size` is ") && message.ends_with(no_wider),
+                "{message}"
+            );
+        }
+        assert_eq!(
+            error("objective.weight=-1"),
+            "--set objective.weight=-1: `objective.weight` is -1; expected a number above 0"
+        );
+        let message = error("model.norm=pre");
+        assert!(
+            message.contains("`model.norm` is \"pre\"; expected \"post\": transformers has no other ELECTRA")
+        );
+        assert_eq!(
+            error_of_set("objective.kind=replaced-tokens"),
+            "run.toml:10: `examples.pairs.kind` is of sentence pairs; expected \"doc-sentences\" or \"full-sentences\": \
+             `objective.kind` = \"replaced-tokens\" has no head for pairs"
         );
     }
 

@@ -1,13 +1,13 @@
 //! `[objective]`: what a run predicts.
 
 use super::layered;
-use super::validate::{Check, Complaint};
+use super::validate::{Check, Complaint, ensure, positive};
 use crate::Result;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
 /// `[objective]`: what is predicted, and so which kind of config it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum ObjectiveSection {
@@ -22,6 +22,24 @@ pub enum ObjectiveSection {
     SpanBoundary {},
     /// Each predicted token, from those before it in a random order and its place: XLNet (Yang et al. 2019, eq. 3).
     Permutation {},
+    /// Which tokens a small generator, trained on the masked tokens, replaced: ELECTRA's replaced token detection (Clark
+    /// et al. 2020, §2).
+    ReplacedTokens {
+        /// The generator's width and feed-forward networks over the discriminator's, above 0, at most 1. Default 0.25.
+        #[serde(default = "generator_size")]
+        generator_size: f64,
+        /// What the discriminator's loss counts beside the generator's, `λ` in the paper. Default 50.
+        #[serde(default = "weight")]
+        weight: f64,
+    },
+}
+
+fn generator_size() -> f64 {
+    0.25
+}
+
+fn weight() -> f64 {
+    50.0
 }
 
 /// The kinds of models that are trained on raw text.
@@ -46,13 +64,14 @@ impl ObjectiveSection {
             Self::Masked {} => "masked",
             Self::SpanBoundary {} => "span-boundary",
             Self::Permutation {} => "permutation",
+            Self::ReplacedTokens { .. } => "replaced-tokens",
         }
     }
 
     /// What is trained so.
     fn trains(self) -> Trained {
         match self {
-            Self::Masked {} | Self::SpanBoundary {} => Trained::Encoder,
+            Self::Masked {} | Self::SpanBoundary {} | Self::ReplacedTokens { .. } => Trained::Encoder,
             Self::LeftToRight {} => Trained::Decoder,
             Self::Permutation {} => Trained::Xlnet,
         }
@@ -62,26 +81,30 @@ impl ObjectiveSection {
         *self == Self::default()
     }
 
-    /// Refuses an objective of another kind of config.
+    /// Refuses an objective of another kind of config, and values out of range.
     pub(super) fn check(self, trained: Trained) -> Check {
         let expected = match trained {
-            Trained::Encoder => "\"masked\" or \"span-boundary\": only a decoder is trained left to right",
+            Trained::Encoder => {
+                "\"masked\", \"span-boundary\" or \"replaced-tokens\": only a decoder is trained left to right"
+            }
             Trained::Decoder => "\"left-to-right\", the only objective of a decoder",
             Trained::Xlnet => "\"permutation\", the only objective of XLNet",
         };
-        match self.trains() == trained {
-            true => Ok(()),
-            false => Err(Complaint {
-                key: "objective.kind".into(),
-                found: format!("\"{}\"", self.kind()),
-                expected: expected.into(),
-            }),
+        if self.trains() != trained {
+            let (key, found) = ("objective.kind".into(), format!("\"{}\"", self.kind()));
+            return Err(Complaint { key, found, expected: expected.into() });
         }
+        let Self::ReplacedTokens { generator_size, weight } = self else { return Ok(()) };
+        let expected = "a number above 0, at most 1: the generator is no wider than the discriminator";
+        let is_narrower = generator_size > 0.0 && generator_size <= 1.0;
+        ensure(is_narrower, "objective.generator_size", generator_size, expected)?;
+        positive("objective.weight", weight)
     }
 
     /// Whether the config file at `path` has an objective, and none of pretraining's.
     pub(super) fn is_of_a_language_model(path: &Path) -> Result<bool> {
-        let kinds = [Self::Masked {}, Self::SpanBoundary {}, Self::Permutation {}].map(Self::kind);
+        let replaced = Self::ReplacedTokens { generator_size: generator_size(), weight: weight() };
+        let kinds = [Self::Masked {}, Self::SpanBoundary {}, Self::Permutation {}, replaced].map(Self::kind);
         Ok(layered::kind_of(path, "objective")?.is_some_and(|kind| !kinds.contains(&kind.as_str())))
     }
 

@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 
 use cloze_model::bert::BertConfig;
 use cloze_model::blocks::{Activation, NormPlacement};
-use cloze_model::huggingface::{Architecture, Family};
+use cloze_model::huggingface::{Architecture, Family, SaveConfig};
 use cloze_tokenizer::Tokenizer;
 use serde::{Deserialize, Serialize};
 
+use super::{ObjectiveSection, RunConfig};
 use crate::engine::{NonFinite, Precision};
 
 /// `[run]`: which run this is.
@@ -289,10 +290,17 @@ impl NewModel {
         encoder
     }
 
-    /// What the model is pretrained and saved as; none for sentence `pairs` that its family has no head for.
-    pub(crate) fn architecture(&self, pairs: bool) -> Option<Architecture> {
-        // A new BERT always has both heads.
-        self.family.pretraining(pairs || self.family == Family::BERT)
+    /// The encoder as the objective of a run `config` trains it, and the class of transformers that it is saved as.
+    pub(crate) fn published(&self, config: &RunConfig, encoder: BertConfig) -> (BertConfig, SaveConfig) {
+        if matches!(config.objective, ObjectiveSection::ReplacedTokens { .. }) {
+            let encoder = encoder.with_pooler(false).with_mlm_activation(Some(Activation::Gelu));
+            return (encoder, SaveConfig::new(Architecture::ReplacedTokens).with_family(Family::ELECTRA));
+        }
+        // A new BERT always has both heads. Pairs that a family has no head for are refused when a config is read.
+        let pairs = config.examples.has_pairs() || self.family == Family::BERT;
+        let architecture = self.family.pretraining(pairs).unwrap_or(Architecture::MaskedLm);
+        let encoder = encoder.with_pooler(architecture == Architecture::PreTraining);
+        (encoder, SaveConfig::new(architecture).with_family(self.family))
     }
 }
 

@@ -5,12 +5,12 @@ use std::ops::RangeInclusive;
 
 use cloze_data::{CorpusConfig, MaskUnit, MaskingConfig, PairConfig};
 use cloze_model::ModelError;
-use cloze_model::huggingface::{Family, SaveConfig};
+use cloze_model::huggingface::Family;
 
 use super::objective::Trained;
 use super::{
-    CheckpointSection, LogSection, ModelSection, NewModel, OptimizerSection, RunConfig, TokenizerSection,
-    TrainSection,
+    CheckpointSection, LogSection, ModelSection, NewModel, ObjectiveSection, OptimizerSection, RunConfig,
+    TokenizerSection, TrainSection,
 };
 use crate::engine::Averaging;
 use crate::engine::schedule::Schedule;
@@ -108,6 +108,11 @@ fn examples(config: &RunConfig) -> Check {
         }
         _ => {}
     }
+    if let ObjectiveSection::ReplacedTokens { .. } = config.objective {
+        let expected = "\"doc-sentences\" or \"full-sentences\": `objective.kind` = \"replaced-tokens\" has no head for \
+                        pairs";
+        ensure(!config.examples.has_pairs(), "examples.pairs.kind", "of sentence pairs", expected)?;
+    }
     masking(&config.examples.masking)
 }
 
@@ -171,32 +176,36 @@ fn model(config: &RunConfig) -> Check {
     below_one("model.attention_dropout", model.attention_dropout)?;
     positive("model.layer_norm_eps", model.layer_norm_eps)?;
     positive("model.init_std", model.init_std)?;
-    of_the_family(model)?;
-    let architecture = model.architecture(config.examples.has_pairs()).ok_or_else(|| Complaint {
-        key: "examples.pairs.kind".into(),
-        found: format!("\"{}\"", config.examples.pairs.kind()),
-        expected: format!(
+    of_the_family(model, config.objective)?;
+    if config.examples.has_pairs() && model.family.pretraining(true).is_none() {
+        let expected = format!(
             "\"doc-sentences\" or \"full-sentences\": `model.family` = \"{}\" has no head for pairs",
             model.family.model_type()
-        ),
-    })?;
+        );
+        let found = format!("\"{}\"", config.examples.pairs.kind());
+        return ensure(false, "examples.pairs.kind", found, expected);
+    }
     // What could not be saved is not trained. It is so with any vocabulary.
-    SaveConfig::new(architecture).with_family(model.family).check(&model.with_vocabulary(1, 0)).map_err(
-        |error| match error {
-            ModelError::Setting { key, found, expected } => {
-                Complaint { key: format!("model.{key}"), found, expected }
-            }
-            other => Complaint {
-                key: "model".into(),
-                found: "impossible to save".into(),
-                expected: other.to_string(),
-            },
-        },
-    )
+    let (encoder, save) = model.published(config, model.with_vocabulary(1, 0));
+    save.check(&encoder).map_err(|error| match error {
+        ModelError::Setting { key, found, expected } => {
+            Complaint { key: format!("model.{key}"), found, expected }
+        }
+        other => {
+            let (key, found) = ("model".into(), "impossible to save".into());
+            Complaint { key, found, expected: other.to_string() }
+        }
+    })
 }
 
-/// Refuses keys of local attention for a family that has none.
-fn of_the_family(model: &NewModel) -> Check {
+/// Refuses a family that the objective does not train, and keys of local attention for one that has none.
+fn of_the_family(model: &NewModel, objective: ObjectiveSection) -> Check {
+    if matches!(objective, ObjectiveSection::ReplacedTokens { .. }) {
+        let is_electra = [Family::BERT, Family::ELECTRA].contains(&model.family);
+        let found = format!("\"{}\"", model.family.model_type());
+        let expected = "\"electra\", or no such key: `objective.kind` is \"replaced-tokens\"";
+        ensure(is_electra, "model.family", found, expected)?;
+    }
     let is_local = model.family == Family::MODERNBERT;
     let expected = "no such key unless `model.family` is \"modernbert\"";
     for (key, given, least) in

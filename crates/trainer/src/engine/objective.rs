@@ -17,10 +17,21 @@ pub trait Objective: Sync {
     /// The terms' names, as metrics call them: one at least.
     fn terms(&self) -> &'static [&'static str];
 
-    /// For each term, in the order of [`terms`](Self::terms), how many things it is a mean over in this batch, or
+    /// For each term, in the order of [`terms`](Self::terms), what its mean counts in the loss; by default 1. Reports have
+    /// the terms as they are, and the loss with their weights.
+    fn weights(&self) -> Vec<f64> {
+        vec![1.0; self.terms().len()]
+    }
+
+    /// For each term, in the same order, how many things it is a mean over in this batch, or
     /// what they weigh; may be 0.
     fn counts(&self, batch: &Self::Batch) -> Vec<f64>;
 
     /// For each term, in the same order, its sum over the batch, `[1]`, in nats.
     fn sums(&self, model: &Self::Model, batch: &Self::Batch, device: &Device) -> Vec<Tensor<1>>;
+}
+
+/// The loss of terms with these means.
+pub(crate) fn weighted<O: Objective>(objective: &O, means: &[f64]) -> f64 {
+    means.iter().zip(objective.weights()).map(|(mean, weight)| mean * weight).sum()
 }

@@ -2,6 +2,7 @@
 
 use super::checkpoint::Best;
 use super::failure::{Kept, guarded};
+use super::objective::weighted;
 use super::recipe::{Advance, Exported, Position, Recipe, SplitFigures, StepBatches};
 use super::run_folder::{RunFolder, forget, write_folder_atomic};
 use super::settings::{Export, RunSettings};
@@ -200,7 +201,8 @@ impl<R: Recipe> Run<'_, R> {
             let now = Instant::now();
             since_log.step(now, batches.tokens, waited);
             let pace = meter.step(now, batches.tokens, waited, steps - step);
-            let (loss, learning_rate) = (report.losses.iter().sum(), settings.learning_rate(step));
+            let loss = weighted(self.recipe, &report.losses);
+            let learning_rate = settings.learning_rate(step);
             progress.step(&Status { step, steps, loss, learning_rate, pace });
 
             let (last, stopping) = (step == steps, stop.load(Ordering::Relaxed));
@@ -275,7 +277,7 @@ impl<R: Recipe> Run<'_, R> {
         let state = &self.training.state;
         self.training.log.write(&Record::Train(TrainRecord {
             step: state.step,
-            loss: mean(window.losses.iter().sum()),
+            loss: mean(weighted(self.recipe, &window.losses)),
             losses: names.map(|(place, name)| ((*name).to_owned(), term(place))).collect(),
             learning_rate: self.settings.learning_rate(state.step),
             grad_norm: mean(window.grad_norm),

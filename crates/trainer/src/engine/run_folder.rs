@@ -254,9 +254,7 @@ pub(crate) fn write_folder_atomic(path: &Path, fill: impl FnOnce(&Path) -> Resul
 fn replace_folder(path: &Path, partial: &Path, fill: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     fs::create_dir_all(partial).map_err(TrainerError::io("make", partial))?;
     fill(partial)?;
-    for entry in fs::read_dir(partial).map_err(TrainerError::io("read", partial))?.flatten() {
-        flush(&entry.path())?;
-    }
+    flush_all(partial)?;
     // Moved aside and not removed in its place: a reader, and a run that is killed here, finds one of the two.
     let replaced = path.with_extension(REPLACED);
     remove(&replaced)?;
@@ -268,6 +266,15 @@ fn replace_folder(path: &Path, partial: &Path, fill: impl FnOnce(&Path) -> Resul
         let _ = fs::rename(&replaced, path);
     })?;
     remove(&replaced)
+}
+
+/// Flushes the files of a folder, and of the folders in it.
+fn flush_all(folder: &Path) -> Result<()> {
+    for entry in fs::read_dir(folder).map_err(TrainerError::io("read", folder))?.flatten() {
+        let path = entry.path();
+        if path.is_dir() { flush_all(&path)? } else { flush(&path)? }
+    }
+    Ok(())
 }
 
 /// Removes a file, if it is there.

@@ -51,7 +51,7 @@ pub struct StepConfig {
 /// The model comes back in either case, and as it was where there is an error.
 ///
 /// # Errors
-/// [`TrainerError::Objective`] for an objective whose counts or sums are not one for each of its terms;
+/// [`TrainerError::Objective`] for an objective whose weights, counts or sums are not one for each of its terms;
 /// [`TrainerError::DeviceFailed`] where the device does not compute the loss or the gradients.
 pub fn step<O: Objective>(
     objective: &O,
@@ -83,7 +83,7 @@ pub fn step<O: Objective>(
     (model, Ok(StepReport { losses, grad_norm, updated }))
 }
 
-/// For each term its mean over all `batches`, and the gradients of the sum of these.
+/// For each term its mean over all `batches`, and the gradients of the weighted sum of these.
 fn losses<O: Objective>(
     objective: &O,
     model: &O::Model,
@@ -96,6 +96,8 @@ fn losses<O: Objective>(
     if terms.is_empty() {
         return Err(TrainerError::Objective { problem: "has no terms; expected one at least".into() });
     }
+    let weights = objective.weights();
+    one_for_each(terms, "weights", weights.len())?;
     let mut totals = vec![0.0; terms.len()];
     for batch in batches {
         let counts = objective.counts(batch);
@@ -127,7 +129,7 @@ fn losses<O: Objective>(
         let means = Tensor::cat(means, 0);
         drop(forward);
         let backward = trace_span!("backward").entered();
-        let more = means.clone().sum().backward();
+        let more = weighted_sum(means.clone(), &weights).backward();
         let more = GradientsParams::from_grads(more, model);
         gradients = Some(match gradients {
             Some(sum) => gradients::add(model, sum, more),
@@ -140,6 +142,16 @@ fn losses<O: Objective>(
     }
     replicas.sum(&mut losses);
     Ok((losses, replicas.sum_gradients(model, gradients.unwrap_or_default())))
+}
+
+/// The loss. Weights that are all 1 are left out.
+fn weighted_sum(means: Tensor<1>, weights: &[f64]) -> Tensor<1> {
+    if weights.iter().all(|weight| *weight == 1.0) {
+        return means.sum();
+    }
+    let weights: Vec<f32> = weights.iter().map(|weight| *weight as f32).collect();
+    let weights = Tensor::from_data(weights.as_slice(), &means.device());
+    (means * weights).sum()
 }
 
 /// Whether an objective gave as many of something as it has terms.

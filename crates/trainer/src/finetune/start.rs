@@ -78,7 +78,7 @@ pub(super) fn prepare<'a, T: PretrainedTask>(
         return Err(bad_setting("data.max_len", config.data.max_len, expected));
     }
     let mut model = prepare_model(config, task, model, &mut init)?;
-    recompute::set(model.backbone_mut(), config.train.recompute);
+    recompute::set(&mut model.backbone_mut().encoder, config.train.recompute);
 
     let buckets = buckets(config, task, &data);
     let load = Load {

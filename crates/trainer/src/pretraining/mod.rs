@@ -1,14 +1,17 @@
-//! Pretraining a BERT: from a config and raw text to the saved model.
+//! Pretraining an encoder: from a config and raw text to the saved model.
 //!
 //! [`RunConfig`] says all of a run, [`pretrain`] carries it out, as a recipe of the [engine](crate::engine). Its losses
-//! are [`BertPretraining`], which custom loops can use too.
+//! are [`BertPretraining`] or [`ReplacedTokenPretraining`], which custom loops can use too; an [`EncoderObjective`] of
+//! your own goes into [`PretrainingRecipe::with_objective`].
 
+mod encoder_objective;
 mod objective;
 mod recipe;
+mod replaced_tokens;
 pub(crate) mod tables;
 mod tokenizer;
 
-use crate::config::{ModelSection, RunConfig};
+use crate::config::{ModelSection, ObjectiveSection, RunConfig};
 use crate::engine::origin::{Input, inputs_of_text};
 use crate::engine::run_folder::RunFolder;
 use crate::engine::{Outcome, Plan, RunOptions, train_in};
@@ -17,14 +20,18 @@ use crate::metrics::progress::RunProgress;
 use crate::{Result, memory, recompute};
 use burn::module::Module;
 use cloze_evaluation::table;
+use cloze_tokenizer::Tokenizer;
+pub use encoder_objective::EncoderObjective;
 pub use objective::{BertPretraining, HeldOutSums, figure};
 pub use recipe::{PretrainingRecipe, PretrainingSplits};
+pub(crate) use replaced_tokens::GENERATOR;
+pub use replaced_tokens::{ReplacedTokenPretraining, ReplacedTokenSums};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 pub use tokenizer::run_tokenizer;
 pub(crate) use tokenizer::{TokenizerRequest, tokenizer_of};
 
-/// Pretrains a BERT as `config` says: tokenizer, corpus, steps, evaluations, checkpoints, export.
+/// Pretrains an encoder as `config` says: tokenizer, corpus, steps, evaluations, checkpoints, export.
 ///
 /// # Errors
 /// Whatever is wrong with the config's corpus, tokenizer, or run folder; a non-finite loss where the
@@ -37,22 +44,60 @@ pub fn pretrain(
     recompute::check(config.train.recompute, &options.device)?;
     if let ModelSection::New(section) = &config.model {
         // With the smallest vocabulary: what is too large by itself is refused before one is trained.
-        memory::check_new(config, &section.with_vocabulary(1, 0), &options.device, options.memory)?;
+        let (encoder, _) = section.published(config, section.with_vocabulary(1, 0));
+        memory::check_new(config, &encoder, &options.device, options.memory)?;
     }
     let folder = RunFolder::open(&options.folder, config, options.resume)?;
     let tokenizer = run_tokenizer(config, &folder, options.resume, progress)?;
     // Whatever is wrong with a checkpoint is known before the corpus is prepared.
-    let initial = InitialModel::new(config, &tokenizer, &options.device.clone().autodiff(), options.memory)?;
-    let splits = PretrainingSplits::prepare(config, &tokenizer, &options.cache, progress)?;
-    if options.stop.load(Ordering::Relaxed) {
-        return Ok(Outcome::Stopped { step: 0 });
+    let (device, memory) = (options.device.clone().autodiff(), options.memory);
+    let run = Run { config, folder: &folder, tokenizer: &tokenizer, options };
+    match config.objective {
+        ObjectiveSection::ReplacedTokens { generator_size, weight } => {
+            let (mut initial, electra) =
+                InitialModel::electra(config, generator_size, &tokenizer, &device, memory)?;
+            recompute::set(&mut initial.model.discriminator.bert.encoder, config.train.recompute);
+            recompute::set(&mut initial.model.generator.encoder, config.train.recompute);
+            let objective = <ReplacedTokenPretraining>::new(weight).published(electra, initial.save.clone());
+            run.carry_out(initial, objective, progress)
+        }
+        _ => {
+            let mut initial = InitialModel::new(config, &tokenizer, &device, memory)?;
+            recompute::set(&mut initial.model.bert.encoder, config.train.recompute);
+            let (encoder, save) = (initial.encoder.clone(), initial.save.clone());
+            let objective = <BertPretraining>::new(config).published(encoder, save);
+            run.carry_out(initial, objective, progress)
+        }
     }
-    introduce(config, &initial, progress);
-    check_memory(config, &initial, &splits, options, progress)?;
-    let InitialModel { encoder: bert, mut model, save, .. } = initial;
-    recompute::set(&mut model.bert, config.train.recompute);
-    let recipe = PretrainingRecipe::new(config, splits).published(bert, save, &tokenizer, &folder);
-    train_in(&folder, &recipe, model, &config.run_settings(), options, progress)
+}
+
+/// A run whose folder and tokenizer are there.
+struct Run<'a> {
+    config: &'a RunConfig,
+    folder: &'a RunFolder,
+    tokenizer: &'a Tokenizer,
+    options: &'a RunOptions<'a>,
+}
+
+impl Run<'_> {
+    /// Prepares the corpus and trains.
+    fn carry_out<O: EncoderObjective>(
+        self,
+        initial: InitialModel<O::Model>,
+        objective: O,
+        progress: &mut dyn RunProgress,
+    ) -> Result<Outcome> {
+        let Self { config, folder, tokenizer, options } = self;
+        let splits = PretrainingSplits::prepare(config, tokenizer, &options.cache, progress)?;
+        if options.stop.load(Ordering::Relaxed) {
+            return Ok(Outcome::Stopped { step: 0 });
+        }
+        introduce(config, &initial, progress);
+        check_memory(config, &initial, &splits, options, progress)?;
+        let recipe =
+            PretrainingRecipe::with_objective(config, splits, objective).published(tokenizer, folder);
+        train_in(folder, &recipe, initial.model, &config.run_settings(), options, progress)
+    }
 }
 
 impl Plan for RunConfig {
@@ -83,7 +128,7 @@ impl Plan for RunConfig {
 }
 
 /// Shows the model before the first step.
-fn introduce(config: &RunConfig, initial: &InitialModel, progress: &mut dyn RunProgress) {
+fn introduce<M: Module>(config: &RunConfig, initial: &InitialModel<M>, progress: &mut dyn RunProgress) {
     let InitialModel { encoder: bert, model, report, .. } = initial;
     let checkpoint = config.model.checkpoint().map_or(String::new(), |path| path.display().to_string());
     let sequences = config.train.batch_size * config.train.accumulate;
@@ -104,9 +149,9 @@ fn introduce(config: &RunConfig, initial: &InitialModel, progress: &mut dyn RunP
 }
 
 /// Shows how much memory the run needs, and refuses it if it certainly needs more than there is.
-fn check_memory(
+fn check_memory<M: Module>(
     config: &RunConfig,
-    initial: &InitialModel,
+    initial: &InitialModel<M>,
     splits: &PretrainingSplits,
     options: &RunOptions<'_>,
     progress: &mut dyn RunProgress,

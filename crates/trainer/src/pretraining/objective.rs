@@ -1,50 +1,160 @@
 //! BERT's pretraining objective, masked pieces and sentence pairs (Devlin et al. 2019, §3.1), and SpanBERT's, which adds
 //! the pieces of masked spans from their boundaries (Joshi et al. 2020, §3.2).
 
-use crate::engine::Objective;
-use crate::input;
+use super::encoder_objective::EncoderObjective;
+use super::tables;
+use crate::config::{ObjectiveSection, RunConfig};
+use crate::engine::{Objective, load_parameters, save_parameters};
+use crate::metrics::curve::Panel;
+use crate::{Result, input};
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use cloze_data::{PretrainingBatch, UnigramCounts};
 use cloze_evaluation::figures::Figures;
-use cloze_model::bert::{BertForPreTraining, BertInput, PreTrainingLogits, SpanBoundaries};
-use cloze_model::blocks::{Attention, Positions};
+use cloze_model::bert::{Bert, BertConfig, BertForPreTraining, BertInput, PreTrainingLogits, SpanBoundaries};
+use cloze_model::blocks::{Attention, LearnedPositions, MultiHeadAttention, Positions};
+use cloze_model::huggingface::{PretrainedFolder, SaveConfig, save_pretrained};
 use cloze_model::ops;
+use cloze_tokenizer::Tokenizer;
+use std::marker::PhantomData;
+use std::path::Path;
 
 /// The mean cross-entropy of the masked pieces plus, where there are pairs and a head for them, that of the
-/// sentence pairs.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct BertPretraining;
+/// sentence pairs; with SpanBERT's, that of the masked spans from their boundaries too.
+#[derive(Debug, Clone)]
+pub struct BertPretraining<A: Attention = MultiHeadAttention, P: Positions = LearnedPositions> {
+    terms: Terms,
+    /// The encoder, and how it is saved, if it is published.
+    published: Option<(BertConfig, SaveConfig)>,
+    parts: PhantomData<fn() -> (A, P)>,
+}
 
-impl Objective for BertPretraining {
-    type Model = BertForPreTraining;
+/// BERT's: masked pieces and sentence pairs.
+impl<A: Attention, P: Positions> Default for BertPretraining<A, P> {
+    fn default() -> Self {
+        Self { terms: Terms::BERT, published: None, parts: PhantomData }
+    }
+}
+
+impl<A: Attention, P: Positions> BertPretraining<A, P> {
+    /// The terms that a config says. The model is saved with its own paths as names.
+    pub fn new(config: &RunConfig) -> Self {
+        let boundaries = config.objective == ObjectiveSection::SpanBoundary {};
+        let terms = Terms { boundaries, pairs: config.examples.has_pairs() };
+        Self { terms, ..Self::default() }
+    }
+
+    /// Saves the model as a Hugging Face folder.
+    pub(super) fn published(self, bert: BertConfig, save: SaveConfig) -> Self {
+        Self { published: Some((bert, save)), ..self }
+    }
+}
+
+impl<A: Attention, P: Positions> Objective for BertPretraining<A, P> {
+    type Model = BertForPreTraining<A, P>;
     type Batch = PretrainingBatch;
 
     fn terms(&self) -> &'static [&'static str] {
-        Terms::BERT.names()
+        self.terms.names()
     }
 
     fn counts(&self, batch: &PretrainingBatch) -> Vec<f64> {
-        Terms::BERT.counts(batch)
+        self.terms.counts(batch)
     }
 
-    fn sums(&self, model: &BertForPreTraining, batch: &PretrainingBatch, device: &Device) -> Vec<Tensor<1>> {
-        Terms::BERT.sums(model, batch, device)
+    fn sums(
+        &self,
+        model: &BertForPreTraining<A, P>,
+        batch: &PretrainingBatch,
+        device: &Device,
+    ) -> Vec<Tensor<1>> {
+        self.terms.sums(model, batch, device)
     }
+}
+
+impl<A: Attention, P: Positions> EncoderObjective for BertPretraining<A, P> {
+    type Sums = HeldOutSums;
+
+    fn measure(
+        &self,
+        sums: &mut HeldOutSums,
+        model: &BertForPreTraining<A, P>,
+        batch: &PretrainingBatch,
+        unigram: &UnigramCounts,
+        device: &Device,
+    ) {
+        sums.add(model, batch, unigram, device);
+    }
+
+    fn figures(&self, sums: &HeldOutSums) -> Figures {
+        sums.figures()
+    }
+
+    fn has_pairs(&self) -> bool {
+        self.terms.pairs
+    }
+
+    fn line(&self, step: u64, figures: &Figures) -> String {
+        tables::line(step, figures)
+    }
+
+    /// The masked-token loss in training and held out, and held-out accuracies, each beside the unigram baseline's.
+    fn panels(&self, split: &str) -> Vec<Panel> {
+        let mut losses = tables::loss_panel(split);
+        losses
+            .lines
+            .insert(2, tables::held_out(split, "from spans' boundaries, held out", figure::BOUNDARY_LOSS));
+        let mut accuracies = tables::accuracy_panel(split);
+        let more = [
+            tables::held_out(split, "from spans' boundaries, held out", figure::BOUNDARY_ACCURACY),
+            tables::held_out(split, "sentence pairs, held out", figure::PAIR_ACCURACY),
+        ];
+        accuracies.lines.splice(1..1, more);
+        vec![losses, accuracies]
+    }
+
+    fn results(&self, step: u64, figures: &Figures) -> String {
+        tables::results(step, figures)
+    }
+
+    fn save(
+        &self,
+        model: &BertForPreTraining<A, P>,
+        folder: &Path,
+        tokenizer: Option<&Tokenizer>,
+    ) -> Result<()> {
+        let Some((bert, save)) = &self.published else { return save_parameters(model, folder) };
+        save_pretrained(folder, model, bert, save)?;
+        save_tokenizer(tokenizer, folder)
+    }
+
+    fn load(&self, model: BertForPreTraining<A, P>, folder: &Path) -> Result<BertForPreTraining<A, P>> {
+        match &self.published {
+            Some((_, save)) => {
+                Ok(PretrainedFolder::open(folder)?.load_into(model, save.architecture, &[])?.0)
+            }
+            None => load_parameters(model, folder),
+        }
+    }
+}
+
+/// Puts a published model's tokenizer beside it.
+pub(super) fn save_tokenizer(tokenizer: Option<&Tokenizer>, folder: &Path) -> Result<()> {
+    Ok(tokenizer.map_or(Ok(()), |tokenizer| tokenizer.save(folder.join("tokenizer.json")))?)
 }
 
 /// The terms of a loss: the masked pieces, and what is added to them.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Terms {
+struct Terms {
     /// The pieces of masked spans, from their boundaries.
-    pub boundaries: bool,
+    boundaries: bool,
     /// The sentence pairs.
-    pub pairs: bool,
+    pairs: bool,
 }
 
 impl Terms {
     const BERT: Self = Self { boundaries: false, pairs: true };
 
-    pub fn names(self) -> &'static [&'static str] {
+    fn names(self) -> &'static [&'static str] {
         use figure::{BOUNDARY_LOSS, MASKED_LOSS, PAIR_LOSS};
         match (self.boundaries, self.pairs) {
             (false, false) => &[MASKED_LOSS],
@@ -62,13 +172,13 @@ impl Terms {
         terms
     }
 
-    pub fn counts(self, batch: &PretrainingBatch) -> Vec<f64> {
+    fn counts(self, batch: &PretrainingBatch) -> Vec<f64> {
         let masked = batch.masked_labels.len() as f64;
         self.of(masked, || masked, || batch.pair_labels.len() as f64)
     }
 
     /// The sums of the losses; 0 where a batch has nothing of the kind.
-    pub fn sums<A: Attention, P: Positions>(
+    fn sums<A: Attention, P: Positions>(
         self,
         model: &BertForPreTraining<A, P>,
         batch: &PretrainingBatch,
@@ -93,7 +203,8 @@ fn losses<A: Attention, P: Positions>(
     batch: &PretrainingBatch,
     device: &Device,
 ) -> Losses {
-    let Input { input, positions, spans } = input(model, batch, device);
+    let (input, positions) = masked_input(&model.bert, batch, device);
+    let spans = model.span_boundary.as_ref().map(|_| boundaries(batch, &positions));
     let logits = model.forward_with_spans(input, vector(&positions, device), spans.as_ref());
     let masked = ops::cross_entropy(logits.mlm.clone(), vector(&batch.masked_labels, device));
     // The spans' tokens are the masked ones, in the same order.
@@ -105,56 +216,85 @@ fn losses<A: Attention, P: Positions>(
     Losses { logits, masked, boundaries, pairs }
 }
 
-/// A batch as a model takes it.
-struct Input {
-    input: BertInput,
-    /// `[masked]`: the masked tokens, as they are counted in the input.
-    positions: Vec<i32>,
-    /// The masked spans, if the model has a head for them.
-    spans: Option<SpanBoundaries>,
-}
-
-/// The batch's tokens as the model takes them fastest. Packing a batch without padding would gain nothing.
-fn input<A: Attention, P: Positions>(
-    model: &BertForPreTraining<A, P>,
+/// The batch's tokens as the model takes them fastest, and `[masked]` the masked tokens, as they are counted in these.
+/// Packing a batch without padding would gain nothing.
+pub(super) fn masked_input<A: Attention, P: Positions>(
+    bert: &Bert<A, P>,
     batch: &PretrainingBatch,
     device: &Device,
-) -> Input {
+) -> (BertInput, Vec<i32>) {
     let tokens = &batch.tokens;
-    let (input, positions) = match model.bert.takes_packed() && tokens.n_padding() > 0 {
+    match bert.takes_packed() && tokens.n_padding() > 0 {
         true => (input::packed(tokens, device), batch.masked_positions.clone()),
         false => (input::padded(tokens, device), tokens.padded_places(&batch.masked_positions)),
-    };
-    let spans = model.span_boundary.as_ref().map(|_| {
-        // The masked tokens are those of the spans, one span after another.
-        let ends = batch.masked_spans.iter().scan(0, |end, span| {
-            *end += span.len();
-            Some(*end)
-        });
-        let places = ends.zip(&batch.masked_spans).map(|(end, span)| {
-            let start = positions[end - span.len()];
-            start..start + span.len() as i32
-        });
-        SpanBoundaries::new(&places.collect::<Vec<_>>())
-    });
-    Input { input, positions, spans }
+    }
 }
 
-fn vector(values: &[i32], device: &Device) -> Tensor<1, Int> {
+/// The masked spans, whose tokens are at these `positions`, one span after another.
+fn boundaries(batch: &PretrainingBatch, positions: &[i32]) -> SpanBoundaries {
+    let ends = batch.masked_spans.iter().scan(0, |end, span| {
+        *end += span.len();
+        Some(*end)
+    });
+    let places = ends.zip(&batch.masked_spans).map(|(end, span)| {
+        let start = positions[end - span.len()];
+        start..start + span.len() as i32
+    });
+    SpanBoundaries::new(&places.collect::<Vec<_>>())
+}
+
+pub(super) fn vector(values: &[i32], device: &Device) -> Tensor<1, Int> {
     Tensor::from_data(TensorData::new(values.to_vec(), [values.len()]), device)
+}
+
+/// Sums over the masked tokens of held-out batches.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct MaskedSums {
+    masked: u64,
+    loss: f64,
+    right: u64,
+    unigram_loss: f64,
+    unigram_right: u64,
+}
+
+impl MaskedSums {
+    /// Takes in the masked tokens of a batch.
+    pub fn add(&mut self, logits: Tensor<2>, losses: Tensor<1>, labels: &[i32], unigram: &UnigramCounts) {
+        self.masked += labels.len() as u64;
+        self.loss += sum(losses);
+        self.right += right(logits, labels);
+        for label in labels {
+            self.unigram_loss -= unigram.log_prob(*label as u32);
+            self.unigram_right += u64::from(*label as u32 == unigram.most_frequent());
+        }
+    }
+
+    /// Masked tokens, or 1 if there is none.
+    fn n(&self) -> f64 {
+        self.masked.max(1) as f64
+    }
+
+    pub fn figures(&self) -> [(&'static str, f64); 6] {
+        let masked = self.n();
+        let loss = self.loss / masked;
+        [
+            (figure::MASKED_LOSS, loss),
+            (figure::PERPLEXITY, loss.exp()),
+            (figure::MASKED_ACCURACY, self.right as f64 / masked),
+            (figure::MASKED_TOKENS, self.masked as f64),
+            (figure::UNIGRAM_LOSS, self.unigram_loss / masked),
+            (figure::UNIGRAM_ACCURACY, self.unigram_right as f64 / masked),
+        ]
+    }
 }
 
 /// Sums over held-out batches; see the methods for what they make.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct HeldOutSums {
     examples: usize,
-    masked: u64,
-    masked_loss: f64,
-    masked_right: u64,
+    masked: MaskedSums,
     boundary_loss: Option<f64>,
     boundary_right: u64,
-    unigram_loss: f64,
-    unigram_right: u64,
     pairs: u64,
     pair_loss: f64,
     pair_right: u64,
@@ -173,13 +313,7 @@ impl HeldOutSums {
             ops::on_awake_cores(device, || losses(model, batch, device));
         let PreTrainingLogits { mlm, next_sentence, span_boundary } = logits;
         self.examples += batch.tokens.n_sequences();
-        self.masked += batch.masked_labels.len() as u64;
-        self.masked_loss += sum(masked);
-        self.masked_right += right(mlm, &batch.masked_labels);
-        for label in &batch.masked_labels {
-            self.unigram_loss -= unigram.log_prob(*label as u32);
-            self.unigram_right += u64::from(*label as u32 == unigram.most_frequent());
-        }
+        self.masked.add(mlm, masked, &batch.masked_labels, unigram);
         if let (Some(boundaries), Some(logits)) = (boundaries, span_boundary) {
             *self.boundary_loss.get_or_insert_default() += sum(boundaries);
             self.boundary_right += right(logits, &batch.masked_labels);
@@ -193,18 +327,8 @@ impl HeldOutSums {
 
     /// The means, under the names of [`figure`].
     pub fn figures(&self) -> Figures {
-        let masked = self.masked.max(1) as f64;
-        let loss = self.masked_loss / masked;
-        let of_masked = [
-            (figure::MASKED_LOSS, loss),
-            (figure::PERPLEXITY, loss.exp()),
-            (figure::MASKED_ACCURACY, self.masked_right as f64 / masked),
-            (figure::MASKED_TOKENS, self.masked as f64),
-            (figure::UNIGRAM_LOSS, self.unigram_loss / masked),
-            (figure::UNIGRAM_ACCURACY, self.unigram_right as f64 / masked),
-        ];
         let of_boundaries = self.boundary_loss.into_iter().flat_map(|loss| {
-            let right = self.boundary_right as f64;
+            let (masked, right) = (self.masked.n(), self.boundary_right as f64);
             [(figure::BOUNDARY_LOSS, loss / masked), (figure::BOUNDARY_ACCURACY, right / masked)]
         });
         let per_pair = |name, sum: f64| (self.pairs > 0).then(|| (name, sum / self.pairs as f64));
@@ -212,6 +336,7 @@ impl HeldOutSums {
             per_pair(figure::PAIR_LOSS, self.pair_loss),
             per_pair(figure::PAIR_ACCURACY, self.pair_right as f64),
         ];
+        let of_masked = self.masked.figures();
         Figures::new(
             self.examples,
             of_masked.into_iter().chain(of_boundaries).chain(of_pairs.into_iter().flatten()),
@@ -241,9 +366,19 @@ pub mod figure {
     pub const PAIR_LOSS: &str = "pair_loss";
     /// Share of the sentence pairs classified rightly, where there are any.
     pub const PAIR_ACCURACY: &str = "pair_accuracy";
+    /// Binary cross-entropy of the tokens, replaced or original, where a discriminator is trained.
+    pub const REPLACED_LOSS: &str = "replaced_loss";
+    /// Share of the tokens that are rightly called replaced or original.
+    pub const REPLACED_ACCURACY: &str = "replaced_accuracy";
+    /// Share of the tokens called replaced that are; 0 if none is called so.
+    pub const REPLACED_PRECISION: &str = "replaced_precision";
+    /// Share of the replaced tokens that are called so.
+    pub const REPLACED_RECALL: &str = "replaced_recall";
+    /// Share of the tokens that a generator replaced by another one.
+    pub const REPLACED_SHARE: &str = "replaced_share";
 }
 
-fn sum(values: Tensor<1>) -> f64 {
+pub(super) fn sum(values: Tensor<1>) -> f64 {
     values.into_data().iter::<f64>().sum()
 }
 

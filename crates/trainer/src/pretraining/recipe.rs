@@ -1,15 +1,15 @@
-//! BERT's pretraining as a recipe of the engine: examples made from a prepared corpus, masked pieces and sentence pairs.
+//! An encoder's pretraining as a recipe of the engine: examples made from a prepared corpus, and an objective over them.
 
-use super::objective::{HeldOutSums, Terms, figure};
+use super::encoder_objective::EncoderObjective;
+use super::objective::BertPretraining;
 use super::tables;
-use crate::config::{ObjectiveSection, RunConfig, TrainSection};
+use crate::config::{RunConfig, TrainSection};
 use crate::engine::run_folder::RunFolder;
 use crate::engine::{
     Advance, Cadence, Export, Exported, Objective, Position, Recipe, RunSettings, SplitFigures, StepBatches,
-    load_parameters, save_parameters,
 };
 use crate::metrics::Record;
-use crate::metrics::curve::{Line, Panel, Source};
+use crate::metrics::curve::Panel;
 use crate::metrics::progress::RunProgress;
 use crate::periodic_notes::PeriodicNotes;
 use crate::{Result, TrainerError};
@@ -19,11 +19,8 @@ use cloze_data::{
     derive_seed,
 };
 use cloze_evaluation::figures::Figures;
-use cloze_model::bert::{BertConfig, BertForPreTraining};
-use cloze_model::blocks::{Attention, LearnedPositions, MultiHeadAttention, Positions};
-use cloze_model::huggingface::{PretrainedFolder, SaveConfig, save_pretrained};
+use cloze_model::blocks::{Attention, Positions};
 use cloze_tokenizer::Tokenizer;
-use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -127,82 +124,77 @@ impl RunConfig {
     }
 }
 
-/// A BERT's pretraining: masked pieces and, where there are any, sentence pairs (Devlin et al. 2019, §3.1). The
-/// attention may be your own.
+/// An encoder's pretraining on masked examples, by any [objective](EncoderObjective); by default BERT's, whose attention
+/// and positions may be your own.
 #[derive(Debug)]
-pub struct PretrainingRecipe<'a, A: Attention = MultiHeadAttention, P: Positions = LearnedPositions> {
+pub struct PretrainingRecipe<'a, O: EncoderObjective = BertPretraining> {
+    objective: O,
     splits: PretrainingSplits,
     train: &'a TrainSection,
-    terms: Terms,
     published: Option<Published<'a>>,
     /// What this process has trained on.
     stats: Mutex<BatchStats>,
-    attention: PhantomData<fn() -> (A, P)>,
 }
 
-/// A model that is saved as a Hugging Face folder.
+/// What a model is saved with as a Hugging Face folder.
 #[derive(Debug)]
 struct Published<'a> {
-    bert: BertConfig,
-    save: SaveConfig,
     tokenizer: &'a Tokenizer,
     /// Where the tokenizer lies.
-    tokenizer_path: PathBuf,
+    path: PathBuf,
 }
 
-impl<'a, A: Attention, P: Positions> PretrainingRecipe<'a, A, P> {
-    /// On these examples, in the batches that the config says. The model is saved with its own paths as names.
+impl<'a, A: Attention, P: Positions> PretrainingRecipe<'a, BertPretraining<A, P>> {
+    /// BERT's objective, with the terms that the config says, on these examples, in the config's batches. The model is
+    /// saved with its own paths as names.
     pub fn new(config: &'a RunConfig, splits: PretrainingSplits) -> Self {
-        let boundaries = config.objective == ObjectiveSection::SpanBoundary {};
-        let terms = Terms { boundaries, pairs: config.examples.has_pairs() };
-        let stats = Mutex::new(BatchStats::default());
-        Self { splits, train: &config.train, terms, published: None, stats, attention: PhantomData }
-    }
-
-    /// Saves the model as a Hugging Face folder, with its tokenizer, which lies in the run's `folder`.
-    pub(super) fn published(
-        self,
-        bert: BertConfig,
-        save: SaveConfig,
-        tokenizer: &'a Tokenizer,
-        folder: &RunFolder,
-    ) -> Self {
-        let tokenizer_path = folder.tokenizer();
-        Self { published: Some(Published { bert, save, tokenizer, tokenizer_path }), ..self }
+        Self::with_objective(config, splits, BertPretraining::new(config))
     }
 }
 
-impl<A: Attention, P: Positions> Objective for PretrainingRecipe<'_, A, P> {
-    type Model = BertForPreTraining<A, P>;
+impl<'a, O: EncoderObjective> PretrainingRecipe<'a, O> {
+    /// An objective on these examples, in the batches that the config says.
+    pub fn with_objective(config: &'a RunConfig, splits: PretrainingSplits, objective: O) -> Self {
+        let stats = Mutex::new(BatchStats::default());
+        Self { objective, splits, train: &config.train, published: None, stats }
+    }
+
+    /// Saves the tokenizer, which lies in the run's `folder`, with the model.
+    pub(super) fn published(self, tokenizer: &'a Tokenizer, folder: &RunFolder) -> Self {
+        Self { published: Some(Published { tokenizer, path: folder.tokenizer() }), ..self }
+    }
+}
+
+impl<O: EncoderObjective> Objective for PretrainingRecipe<'_, O> {
+    type Model = O::Model;
     type Batch = PretrainingBatch;
 
     fn terms(&self) -> &'static [&'static str] {
-        self.terms.names()
+        self.objective.terms()
+    }
+
+    fn weights(&self) -> Vec<f64> {
+        self.objective.weights()
     }
 
     fn counts(&self, batch: &PretrainingBatch) -> Vec<f64> {
-        self.terms.counts(batch)
+        self.objective.counts(batch)
     }
 
-    fn sums(
-        &self,
-        model: &BertForPreTraining<A, P>,
-        batch: &PretrainingBatch,
-        device: &Device,
-    ) -> Vec<Tensor<1>> {
-        self.terms.sums(model, batch, device)
+    fn sums(&self, model: &O::Model, batch: &PretrainingBatch, device: &Device) -> Vec<Tensor<1>> {
+        self.objective.sums(model, batch, device)
     }
 }
 
-impl<A: Attention, P: Positions> Recipe for PretrainingRecipe<'_, A, P> {
+impl<O: EncoderObjective> Recipe for PretrainingRecipe<'_, O> {
     fn data(&self) -> String {
         self.splits.key.clone()
     }
 
     fn data_changed(&self, checkpoint: PathBuf) -> TrainerError {
         match &self.published {
-            Some(Published { tokenizer_path, .. }) => {
-                TrainerError::CorpusChanged { checkpoint, tokenizer: tokenizer_path.clone() }
+            Some(Published { path, .. }) => {
+                TrainerError::CorpusChanged { checkpoint, tokenizer: path.clone() }
             }
             None => TrainerError::ExamplesChanged { checkpoint },
         }
@@ -225,74 +217,45 @@ impl<A: Attention, P: Positions> Recipe for PretrainingRecipe<'_, A, P> {
 
     fn evaluate(
         &self,
-        model: &BertForPreTraining<A, P>,
+        model: &O::Model,
         device: &Device,
         advanced: &mut dyn FnMut(Advance),
     ) -> Result<Figures> {
-        let mut evaluation = HeldOutSums::default();
+        let mut sums = O::Sums::default();
         let (mut done, all) = (0, self.splits.n_held_out());
         for batch in &self.splits.held_out {
-            evaluation.add(model, batch, &self.splits.unigram, device);
+            self.objective.measure(&mut sums, model, batch, &self.splits.unigram, device);
             done += batch.tokens.n_sequences();
             advanced(Advance { done, share: done as f64 / all as f64 });
         }
-        Ok(evaluation.figures())
+        Ok(self.objective.figures(&sums))
     }
 
     fn evaluation_line(&self, step: u64, figures: &Figures) -> String {
-        tables::line(step, figures)
+        self.objective.line(step, figures)
     }
 
-    /// The masked-token loss in training and held out, and held-out accuracies, each beside the unigram baseline's.
     fn panels(&self, _: &[Record]) -> Vec<Panel> {
-        let line = |label: &str, source| Line { label: label.into(), source };
-        let split = || HELD_OUT.to_owned();
-        let held_out = |figure: &str| Source::Figure { split: split(), figure: figure.into() };
-        let unigram = |figure: &str| Source::Baseline { split: split(), figure: figure.into() };
-        let losses = vec![
-            line("training (smoothed)", Source::LossTerm(figure::MASKED_LOSS.into())),
-            line("held out", held_out(figure::MASKED_LOSS)),
-            line("from spans' boundaries, held out", held_out(figure::BOUNDARY_LOSS)),
-            line("unigram baseline", unigram(figure::UNIGRAM_LOSS)),
-        ];
-        let accuracies = vec![
-            line("masked tokens, held out", held_out(figure::MASKED_ACCURACY)),
-            line("from spans' boundaries, held out", held_out(figure::BOUNDARY_ACCURACY)),
-            line("sentence pairs, held out", held_out(figure::PAIR_ACCURACY)),
-            line("unigram baseline", unigram(figure::UNIGRAM_ACCURACY)),
-        ];
-        vec![
-            Panel { axis: "masked-token loss (nats)".into(), lines: losses },
-            Panel { axis: "accuracy".into(), lines: accuracies },
-        ]
+        self.objective.panels(HELD_OUT)
     }
 
-    fn save(&self, model: &BertForPreTraining<A, P>, folder: &Path) -> Result<()> {
-        let Some(Published { bert, save, tokenizer, .. }) = &self.published else {
-            return save_parameters(model, folder);
-        };
-        save_pretrained(folder, model, bert, save)?;
-        Ok(tokenizer.save(folder.join("tokenizer.json"))?)
+    fn save(&self, model: &O::Model, folder: &Path) -> Result<()> {
+        self.objective.save(model, folder, self.published.as_ref().map(|published| published.tokenizer))
     }
 
-    fn load(&self, model: BertForPreTraining<A, P>, folder: &Path) -> Result<BertForPreTraining<A, P>> {
-        match &self.published {
-            Some(Published { save, .. }) => {
-                Ok(PretrainedFolder::open(folder)?.load_into(model, save.architecture, &[])?.0)
-            }
-            None => load_parameters(model, folder),
-        }
+    fn load(&self, model: O::Model, folder: &Path) -> Result<O::Model> {
+        self.objective.load(model, folder)
     }
 
     fn report(
         &self,
-        exported: &Exported<'_, BertForPreTraining<A, P>>,
+        exported: &Exported<'_, O::Model>,
         progress: &mut dyn RunProgress,
     ) -> Result<Vec<SplitFigures>> {
         let stats = self.stats.lock().unwrap_or_else(PoisonError::into_inner);
-        progress.note(&tables::examples(&stats, self.terms.pairs));
+        progress.note(&tables::examples(&stats, self.objective.has_pairs()));
         let Some(figures) = exported.figures else { return Ok(Vec::new()) };
-        progress.note(&tables::results(exported.step, figures));
+        progress.note(&self.objective.results(exported.step, figures));
         exported.page(HELD_OUT, figures, None)?;
         Ok(vec![SplitFigures { split: HELD_OUT.into(), figures: figures.clone(), seconds: 0.0 }])
     }

@@ -1,6 +1,7 @@
 //! Tables of a pretraining run: what went in, and what came out.
 
 use super::objective::figure;
+use crate::metrics::curve::{Line, Panel, Source};
 use cloze_data::{BatchStats, PrepareReport};
 use cloze_evaluation::figures::Figures;
 use cloze_evaluation::table::{duration, facts, grouped, numbers, percent};
@@ -96,8 +97,49 @@ pub fn results(step: u64, figures: &Figures) -> String {
     if let Some(accuracy) = figures.get(figure::PAIR_ACCURACY) {
         row("sentence-pair accuracy", percent(accuracy), String::new(), String::new());
     }
+    for (name, figure) in [
+        ("replaced tokens: accuracy", figure::REPLACED_ACCURACY),
+        ("  precision", figure::REPLACED_PRECISION),
+        ("  recall", figure::REPLACED_RECALL),
+        ("  share of all tokens", figure::REPLACED_SHARE),
+    ] {
+        if let Some(share) = figures.get(figure) {
+            row(name, percent(share), String::new(), String::new());
+        }
+    }
     row("masked tokens", grouped(value(figure::MASKED_TOKENS) as u64), String::new(), String::new());
     numbers([measured.as_str(), "model", "unigram baseline", "gain"], rows)
+}
+
+/// A line of the learning curve: a figure on `split`.
+pub fn held_out(split: &str, label: &str, figure: &str) -> Line {
+    let source = Source::Figure { split: split.into(), figure: figure.into() };
+    Line { label: label.into(), source }
+}
+
+fn baseline(split: &str, figure: &str) -> Line {
+    let source = Source::Baseline { split: split.into(), figure: figure.into() };
+    Line { label: "unigram baseline".into(), source }
+}
+
+/// The masked-token loss in training and on `split`, and the unigram baseline's.
+pub fn loss_panel(split: &str) -> Panel {
+    let source = Source::LossTerm(figure::MASKED_LOSS.into());
+    let lines = vec![
+        Line { label: "training (smoothed)".into(), source },
+        held_out(split, "held out", figure::MASKED_LOSS),
+        baseline(split, figure::UNIGRAM_LOSS),
+    ];
+    Panel { axis: "masked-token loss (nats)".into(), lines }
+}
+
+/// The accuracy of masked tokens on `split`, and the unigram baseline's.
+pub fn accuracy_panel(split: &str) -> Panel {
+    let lines = vec![
+        held_out(split, "masked tokens, held out", figure::MASKED_ACCURACY),
+        baseline(split, figure::UNIGRAM_ACCURACY),
+    ];
+    Panel { axis: "accuracy".into(), lines }
 }
 
 /// An evaluation on one line, with the unigram baseline's figures in brackets.
@@ -116,6 +158,11 @@ pub fn line(step: u64, figures: &Figures) -> String {
     }
     if let Some(accuracy) = figures.get(figure::PAIR_ACCURACY) {
         line += &format!(", sentence pairs {}", percent(accuracy));
+    }
+    if let Some(loss) = figures.get(figure::REPLACED_LOSS) {
+        let [precision, recall] =
+            [figure::REPLACED_PRECISION, figure::REPLACED_RECALL].map(value).map(percent);
+        line += &format!(", replaced tokens: loss {loss:.3}, precision {precision}, recall {recall}");
     }
     line
 }
@@ -159,6 +206,25 @@ mod tests {
         let masked = "evaluation after step 2,000: masked-token loss 5.500 (unigram 6.250), accuracy 15.0 % (unigram 6.0 %)";
         assert_eq!(line(2_000, &figures(5.5, 6.25, None)), masked);
         assert_eq!(line(2_000, &figures(5.5, 6.25, Some(0.5))), format!("{masked}, sentence pairs 50.0 %"));
+    }
+
+    #[test]
+    fn replaced_tokens_are_told_of() {
+        let of_replaced = [
+            (figure::REPLACED_LOSS, 0.25),
+            (figure::REPLACED_ACCURACY, 0.925),
+            (figure::REPLACED_PRECISION, 0.75),
+            (figure::REPLACED_RECALL, 0.5),
+            (figure::REPLACED_SHARE, 0.1),
+        ];
+        let masked = figures(5.5, 6.25, None);
+        let figures = Figures::new(100, masked.iter().chain(of_replaced));
+        let told = line(2_000, &figures);
+        assert!(told.ends_with(", replaced tokens: loss 0.250, precision 75.0 %, recall 50.0 %"), "{told}");
+        let table = results(2_000, &figures);
+        for row in ["replaced tokens: accuracy ┆ 92.5 %", "  recall                  ┆ 50.0 %"] {
+            assert!(table.contains(row), "{table}");
+        }
     }
 
     #[test]

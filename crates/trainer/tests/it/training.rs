@@ -8,7 +8,7 @@ use burn::module::Module;
 use burn::tensor::{Device, Distribution, Int, Tensor, TensorData, Tolerance};
 use cloze_data::{PretrainingBatch, TokenBatch};
 use cloze_model::bert::{BertConfig, BertForPreTraining, BertInput};
-use cloze_model::huggingface::{self, Architecture, SaveConfig, save_pretrained};
+use cloze_model::huggingface::{self, Architecture, Family, SaveConfig, save_pretrained};
 use cloze_model::ops::{Precision, kernels};
 use cloze_model::weights::{self, NamedTensors};
 use cloze_model::{ModelError, ParamInit};
@@ -84,8 +84,15 @@ fn train(
     let mut optimizer = Optimizer::new(optimizer, &model).unwrap();
     let mut report = None;
     let trained = (1..=steps).fold(model, |model, number| {
-        let (model, done) =
-            step(&BertPretraining, model, &mut optimizer, micro, &device(), constants(number), &Alone);
+        let (model, done) = step(
+            &<BertPretraining>::default(),
+            model,
+            &mut optimizer,
+            micro,
+            &device(),
+            constants(number),
+            &Alone,
+        );
         report = Some(done.unwrap());
         model
     });
@@ -265,7 +272,8 @@ fn dropout_is_a_function_of_seed_step_and_micro_batch() {
     let loss = |constants: StepConfig, micro: &[PretrainingBatch]| {
         let model = model(&config);
         let mut optimizer = optimizer(&model);
-        let (_, report) = step(&BertPretraining, model, &mut optimizer, micro, &device(), constants, &Alone);
+        let (_, report) =
+            step(&<BertPretraining>::default(), model, &mut optimizer, micro, &device(), constants, &Alone);
         report.unwrap().losses[0]
     };
     let same = || batch(0..6);
@@ -317,15 +325,15 @@ impl Objective for Poisoned {
     type Batch = (PretrainingBatch, bool);
 
     fn terms(&self) -> &'static [&'static str] {
-        BertPretraining.terms()
+        <BertPretraining>::default().terms()
     }
 
     fn counts(&self, (batch, _): &Self::Batch) -> Vec<f64> {
-        BertPretraining.counts(batch)
+        <BertPretraining>::default().counts(batch)
     }
 
     fn sums(&self, model: &Self::Model, (batch, bad): &Self::Batch, device: &Device) -> Vec<Tensor<1>> {
-        let mut sums = BertPretraining.sums(model, batch, device);
+        let mut sums = <BertPretraining>::default().sums(model, batch, device);
         if *bad {
             sums[0] = sums[0].clone().mul_scalar(f64::NAN);
         }
@@ -356,9 +364,64 @@ fn a_step_that_is_not_finite_leaves_no_trace() {
     assert!(clean == bumpy, "the parameters or moments differ");
 }
 
+/// The pretraining objective with its second term counted `weight` times, or with a sum that is so many times as large.
+struct Weighed {
+    weight: f64,
+    factor: f64,
+}
+
+impl Objective for Weighed {
+    type Model = BertForPreTraining;
+    type Batch = PretrainingBatch;
+
+    fn terms(&self) -> &'static [&'static str] {
+        <BertPretraining>::default().terms()
+    }
+
+    fn weights(&self) -> Vec<f64> {
+        vec![1.0, self.weight]
+    }
+
+    fn counts(&self, batch: &PretrainingBatch) -> Vec<f64> {
+        <BertPretraining>::default().counts(batch)
+    }
+
+    fn sums(&self, model: &Self::Model, batch: &PretrainingBatch, device: &Device) -> Vec<Tensor<1>> {
+        let mut sums = <BertPretraining>::default().sums(model, batch, device);
+        sums[1] = sums[1].clone().mul_scalar(self.factor);
+        sums
+    }
+}
+
+#[test]
+fn a_terms_weight_counts_in_the_loss_and_not_in_its_report() {
+    let _held = crate::generator();
+    let config = bert(0.0);
+    let done = |weight, factor| {
+        let model = model(&config);
+        // The keys' biases have gradients of rounding alone.
+        let settings = OptimizerConfig { eps: 1e-2, ..OptimizerConfig::default() };
+        let mut optimizer = Optimizer::new(settings, &model).unwrap();
+        let batches = [batch(0..3), batch(3..6)];
+        let objective = Weighed { weight, factor };
+        let (model, report) =
+            step(&objective, model, &mut optimizer, &batches, &device(), constants(1), &Alone);
+        (weights::collect(&model), report.unwrap())
+    };
+    let (plain, weighed, scaled) = (done(1.0, 1.0), done(3.0, 1.0), done(1.0, 3.0));
+    assert_eq!(weighed.1.losses, plain.1.losses);
+    assert!((scaled.1.losses[1] / plain.1.losses[1] - 3.0).abs() < 1e-5);
+    assert!((weighed.1.grad_norm / scaled.1.grad_norm - 1.0).abs() < 1e-5);
+    assert!((weighed.1.grad_norm / plain.1.grad_norm - 1.0).abs() > 1e-3);
+    for (name, weighed) in &weighed.0 {
+        weighed.assert_approx_eq::<f32>(&scaled.0[name], Tolerance::absolute(1e-6));
+    }
+}
+
 /// An objective that gives what its fields say, whatever it is asked of.
 struct Given {
     terms: &'static [&'static str],
+    weights: usize,
     counts: usize,
     /// How many numbers each sum has.
     sums: &'static [usize],
@@ -370,6 +433,10 @@ impl Objective for Given {
 
     fn terms(&self) -> &'static [&'static str] {
         self.terms
+    }
+
+    fn weights(&self) -> Vec<f64> {
+        vec![1.0; self.weights]
     }
 
     fn counts(&self, (): &()) -> Vec<f64> {
@@ -397,7 +464,7 @@ fn an_objective_gives_one_count_and_one_sum_for_each_term() {
         report.map_err(|error| error.to_string())
     };
     const TERMS: &[&str] = &["a_loss", "b_loss"];
-    done(Given { terms: TERMS, counts: 2, sums: &[1, 1] }).unwrap();
+    done(Given { terms: TERMS, weights: 2, counts: 2, sums: &[1, 1] }).unwrap();
     let expected = |given: &str| format!("the training objective {given}");
     for (counts, sums, problem) in [
         (1, &[1, 1][..], "gives 1 counts for its 2 terms (a_loss, b_loss); expected one each"),
@@ -406,9 +473,11 @@ fn an_objective_gives_one_count_and_one_sum_for_each_term() {
         (2, &[1, 1, 1], "gives 3 sums for its 2 terms (a_loss, b_loss); expected one each"),
         (2, &[1, 4], "has 4 numbers as the sum of its term `b_loss`; expected one"),
     ] {
-        assert_eq!(done(Given { terms: TERMS, counts, sums }).unwrap_err(), expected(problem));
+        assert_eq!(done(Given { terms: TERMS, weights: 2, counts, sums }).unwrap_err(), expected(problem));
     }
-    let none = done(Given { terms: &[], counts: 0, sums: &[] }).unwrap_err();
+    let one = done(Given { terms: TERMS, weights: 1, counts: 2, sums: &[1, 1] }).unwrap_err();
+    assert_eq!(one, expected("gives 1 weights for its 2 terms (a_loss, b_loss); expected one each"));
+    let none = done(Given { terms: &[], weights: 0, counts: 0, sums: &[] }).unwrap_err();
     assert_eq!(none, expected("has no terms; expected one at least"));
 }
 
@@ -558,6 +627,132 @@ fn spans_are_learnt_from_their_boundaries_and_an_interruption_changes_no_bit() {
     assert!(last < first - 0.3, "{first} to {last}");
 }
 
+/// What makes the bench's run one of ELECTRA's.
+const REPLACED: [&str; 4] = [
+    "objective={ kind = \"replaced-tokens\", generator_size = 0.5 }",
+    "examples.pairs={ kind = \"doc-sentences\" }",
+    "examples.masking={ mask_share = 0.85, random_share = 0.0 }",
+    "checkpoint.every=4",
+];
+
+/// The tensors of both models that an ELECTRA's run leaves in its model's folder.
+fn both(model: &Path) -> [NamedTensors; 2] {
+    [model, &model.join("generator")]
+        .map(|folder| huggingface::read_tensors(&folder.join("model.safetensors")).unwrap())
+}
+
+#[test]
+fn replaced_tokens_are_detected_and_an_interruption_changes_no_bit() {
+    let _held = crate::generator();
+    let bench = Bench::new();
+    let sets = [&REPLACED[..], &["train.steps=60", "optimizer.lr=1e-2", "eval.every=10"]].concat();
+    bench.finish("whole", &sets);
+    let whole = both(&bench.path("whole/model"));
+    stop_after(&bench, "stopped", &sets, false, 6);
+    let outcome = bench.run("stopped", &sets, true, &AtomicBool::new(false), &mut Silent).unwrap();
+    let Outcome::Done { model, figures } = outcome else { panic!("{outcome:?}") };
+    assert!(whole == both(&model), "the trained parameters differ");
+
+    // Both are folders of transformers', with the same embeddings and their tokenizer.
+    for (folder, architecture) in
+        [(model.clone(), Architecture::ReplacedTokens), (model.join("generator"), Architecture::MaskedLm)]
+    {
+        let opened = huggingface::PretrainedFolder::open(&folder).unwrap();
+        assert_eq!((opened.config.family, opened.config.architecture), (Family::ELECTRA, architecture));
+        assert!(folder.join("tokenizer.json").is_file());
+    }
+    let [discriminator, generator] = &whole;
+    let shared: Vec<&String> = generator.keys().filter(|name| name.contains(".embeddings.")).collect();
+    assert_eq!(shared.len(), 5, "{:?}", generator.keys());
+    assert!(shared.iter().all(|name| generator[*name] == discriminator[*name]));
+
+    let records = records(&bench.path("whole"));
+    let of = |figure: &str| -> Vec<f64> {
+        let figures = records.iter().filter_map(|record| match record {
+            Record::Evaluation(evaluation) => evaluation.figures.get(figure),
+            _ => None,
+        });
+        figures.collect()
+    };
+    for figure in ["masked_loss", "replaced_loss"] {
+        let losses = of(figure);
+        let (first, last) = (losses[0], *losses.last().unwrap());
+        assert!(last < first - 0.1, "{figure}: {first} to {last}");
+    }
+    assert!(of("replaced_share").iter().all(|share| (0.01..0.2).contains(share)));
+    // The loss that is told has the weight, its terms have not.
+    let trained = records.iter().find_map(|record| match record {
+        Record::Train(record) => Some(record.clone()),
+        _ => None,
+    });
+    let TrainRecord { loss, losses, .. } = trained.unwrap();
+    let term = |name: &str| losses.iter().find(|(known, _)| *known == name).unwrap().1;
+    let expected = term("masked_loss") + 50.0 * term("replaced_loss");
+    assert!((loss / expected - 1.0).abs() < 1e-9, "{loss} is not {expected}");
+    assert!(figures.iter().any(|(split, _)| split == "heldout"));
+}
+
+#[test]
+fn the_best_discriminator_is_the_result_and_is_gone_on_with() {
+    let _held = crate::generator();
+    let bench = Bench::new();
+    let sets = [&REPLACED[..], &["eval.patience=9", "optimizer.lr=1e-2"]].concat();
+    let outcome = bench.run("best", &sets, false, &AtomicBool::new(false), &mut Silent).unwrap();
+    let Outcome::Done { model, .. } = outcome else { panic!("{outcome:?}") };
+    let before = both(&model);
+
+    let path = format!("model={{ path = {model:?} }}");
+    let more = ["tokenizer={ kind = \"checkpoint\" }", "train.steps=1", "optimizer.lr=1e-50"];
+    let sets = [&REPLACED[..], &[path.as_str()], &more[..]].concat();
+    bench.finish("further", &sets);
+    assert!(before == both(&bench.path("further/model")), "a rate of next to nothing changes nothing");
+    let narrower = [&sets[..], &["objective.generator_size=0.25"]].concat();
+    let refused = |out: &str, sets: &[&str]| {
+        bench.run(out, sets, false, &AtomicBool::new(false), &mut Silent).unwrap_err().to_string()
+    };
+    let message = refused("narrower", &narrower);
+    assert!(message.contains("generator") && message.contains("has shape"), "{message}");
+    // Without its generator it has a new one.
+    std::fs::remove_dir_all(model.join("generator")).unwrap();
+    bench.finish("anew", &narrower);
+    let after = both(&bench.path("anew/model"));
+    assert!(before[0] == after[0] && before[1] != after[1]);
+
+    bench.finish("bert", &["examples.pairs={ kind = \"doc-sentences\" }"]);
+    let path = format!("model={{ path = {:?} }}", bench.path("bert/model"));
+    let message = refused("of-bert", &[&REPLACED[..], &[path.as_str()], &more[..]].concat());
+    assert_eq!(
+        message,
+        "`objective.kind` is \"replaced-tokens\"; expected \"masked\" or \"span-boundary\": BERT has no class of \
+         discriminators"
+    );
+}
+
+#[test]
+fn a_generator_takes_memory() {
+    let _held = crate::generator();
+    let bench = Bench::new();
+    let needed = |sets: &[&str]| -> f64 {
+        let large = ["model.n_layers=12", "model.d_model=64", "train.batch_size=400"];
+        let sets: Vec<String> = REPLACED.iter().chain(&large).chain(sets).map(ToString::to_string).collect();
+        let config = RunConfig::load(bench.path("run.toml"), &sets).unwrap();
+        let stop = AtomicBool::new(true);
+        let options = RunOptions::new(Device::flex(), bench.path("out"))
+            .cache(bench.path("cache"))
+            .memory(Some(1))
+            .stop(&stop);
+        let error = pretrain(&config, &options, &mut Silent).unwrap_err();
+        let TrainerError::Memory { needs, .. } = error else { panic!("{error}") };
+        needs.strip_suffix(" MB").unwrap().parse().unwrap()
+    };
+    let (small, half, whole) = (
+        needed(&["objective.generator_size=0.01"]),
+        needed(&["objective.generator_size=0.5"]),
+        needed(&["objective.generator_size=1"]),
+    );
+    assert!(small < 0.9 * half && half < 0.9 * whole, "{small}, {half}, {whole} MB");
+}
+
 #[test]
 fn a_loss_that_is_not_finite_stops_the_run_and_names_where() {
     let _held = crate::generator();
@@ -698,8 +893,15 @@ fn bf16_trains_as_f32_does_up_to_its_rounding() {
         let mut losses = Vec::new();
         for number in 1..=20 {
             let constants = StepConfig { precision, ..constants(number) };
-            let done =
-                step(&BertPretraining, model, &mut optimizer, &[batch(0..6)], &device(), constants, &Alone);
+            let done = step(
+                &<BertPretraining>::default(),
+                model,
+                &mut optimizer,
+                &[batch(0..6)],
+                &device(),
+                constants,
+                &Alone,
+            );
             model = done.0;
             losses.push(done.1.unwrap().losses[0]);
         }

@@ -5,9 +5,9 @@ use crate::Values;
 use crate::values::{classified, trained};
 use burn::tensor::{Device, Int, Tensor};
 use cloze_model::ParamInit;
-use cloze_model::bert::{BertConfig, BertInput, MlmHead, SpanBoundaries};
+use cloze_model::bert::{BertConfig, BertInput, ElectraConfig, MlmHead, SpanBoundaries, replaced_token_loss};
 use cloze_model::blocks::Linear;
-use cloze_model::ops::CrossEntropy;
+use cloze_model::ops::{CrossEntropy, cross_entropy};
 use cloze_model::tasks::{
     BertForMaskedLm, BertForMultipleChoice, BertForQuestionAnswering, BertForSequenceClassification,
     BertForTokenClassification, Crf, SequenceHead, SpanLogits, classification_loss, regression_loss,
@@ -51,6 +51,27 @@ pub fn span_boundary(device: &Device) -> Values {
             let spans = SpanBoundaries::new(&[1..2, 8..9, 15..17]);
             let logits = model.forward_with_spans(padded(device), positions(device), Some(&spans));
             Tensor::cat(vec![logits.mlm, logits.span_boundary.expect("the model has the head")], 0)
+        },
+    )
+}
+
+/// Both encoders, whose embeddings are shared; the pieces are given, as a sample may turn on a rounding.
+pub fn replaced_tokens(device: &Device) -> Values {
+    trained(
+        device,
+        |init| ElectraConfig::new(config(), 0.4).expect("sizes that fit").init(init),
+        |model, device| {
+            let masked = model.masked_lm().forward(padded(device), positions(device)).narrow(1, 5, 4);
+            let detected = model.discriminator.forward(padded(device), positions(device));
+            Tensor::cat(vec![masked, detected.unsqueeze_dim(1)], 1)
+        },
+        |_, logits| {
+            let [n, _] = logits.dims();
+            let device = logits.device();
+            let labels = Tensor::from_data([0, 3, 1, 2, 2, 0].as_slice(), &device);
+            let replaced = Tensor::from_data([1, 0, 0, 1, 0, 1].as_slice(), &device);
+            let detected = logits.clone().narrow(1, 4, 1).reshape([n]);
+            cross_entropy(logits.narrow(1, 0, 4), labels) + replaced_token_loss(detected, replaced)
         },
     )
 }

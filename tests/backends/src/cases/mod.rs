@@ -42,6 +42,7 @@ pub const CASES: &[Case] = &[
     Case { name: "DeBERTa v2 with maps for distances", run: encoders::deberta_with_maps },
     Case { name: "pretraining heads", run: heads::pretraining },
     Case { name: "span boundaries", run: heads::span_boundary },
+    Case { name: "generator and discriminator", run: heads::replaced_tokens },
     Case { name: "masked LM", run: heads::masked_lm },
     Case { name: "sequence classification", run: heads::sequence },
     Case { name: "regression", run: heads::regression },

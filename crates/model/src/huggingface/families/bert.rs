@@ -87,6 +87,7 @@ pub(super) fn has_pooler(architecture: Architecture) -> bool {
     match architecture {
         Architecture::Encoder
         | Architecture::PreTraining
+        | Architecture::ReplacedTokens
         | Architecture::SequenceClassification
         | Architecture::MultipleChoice => true,
         Architecture::MaskedLm | Architecture::TokenClassification | Architecture::QuestionAnswering => false,
@@ -144,6 +145,9 @@ pub(super) fn pooled(architecture: Architecture) -> TensorRules {
         }
         Architecture::TokenClassification => TensorRules::new().linear("classifier", "output"),
         Architecture::QuestionAnswering => TensorRules::new().linear("qa_outputs", "output"),
-        Architecture::Encoder | Architecture::PreTraining | Architecture::MaskedLm => TensorRules::new(),
+        Architecture::Encoder
+        | Architecture::PreTraining
+        | Architecture::ReplacedTokens
+        | Architecture::MaskedLm => TensorRules::new(),
     }
 }

@@ -5,7 +5,7 @@ use super::{EncoderFormat, Family, FamilyDefinition, HeadLayer, bert, roberta};
 use crate::blocks::Activation;
 
 impl Family {
-    /// ELECTRA's discriminator (Clark et al. 2020): narrow embeddings in the small size, and no pooler.
+    /// ELECTRA's discriminator and generator (Clark et al. 2020): narrow embeddings in the small size, and no pooler.
     pub const ELECTRA: Self = Self(&Electra);
 }
 
@@ -38,9 +38,9 @@ impl FamilyDefinition for Electra {
         "electra."
     }
 
-    /// The class of the discriminator, whose encoder is read.
+    /// The class of the discriminator.
     fn pretraining_class(&self) -> Option<Architecture> {
-        Some(Architecture::Encoder)
+        Some(Architecture::ReplacedTokens)
     }
 
     fn has_pooler(&self, _: Architecture) -> bool {
@@ -78,6 +78,9 @@ impl FamilyDefinition for Electra {
                 .norm("generator_predictions.LayerNorm", "mlm.norm")
                 .with(TensorRule::copy("generator_lm_head.bias", "mlm.bias"))
                 .with(TensorRule::tie("generator_lm_head.weight", "embeddings.word_embeddings.weight")),
+            Architecture::ReplacedTokens => TensorRules::new()
+                .linear("discriminator_predictions.dense", "head.dense")
+                .linear("discriminator_predictions.dense_prediction", "head.output"),
             Architecture::SequenceClassification => roberta::first_state(),
             Architecture::MultipleChoice => TensorRules::new()
                 .linear("sequence_summary.summary", "head.dense")

@@ -122,12 +122,12 @@ impl Family {
 
     /// The class in transformers for an architecture.
     pub(super) fn class_name(self, architecture: Architecture) -> String {
-        // A family without a class for both pretraining heads has its masked LM's.
+        // A family without a class for both pretraining heads has its masked LM's, one without a discriminator its bare
+        // encoder's.
         let architecture = match architecture {
-            Architecture::PreTraining => match self.0.pretraining_class() {
-                Some(Architecture::PreTraining) => Architecture::PreTraining,
-                _ => Architecture::MaskedLm,
-            },
+            one if self.0.pretraining_class() == Some(one) => one,
+            Architecture::PreTraining => Architecture::MaskedLm,
+            Architecture::ReplacedTokens => Architecture::Encoder,
             other => other,
         };
         format!("{}{}", self.0.class_prefix(), architecture.class_suffix())
@@ -138,7 +138,7 @@ impl Family {
         let suffix = class_name.strip_prefix(self.0.class_prefix())?;
         let found = Architecture::ALL.into_iter().find(|found| found.class_suffix() == suffix)?;
         match found {
-            Architecture::PreTraining => self.0.pretraining_class(),
+            Architecture::PreTraining | Architecture::ReplacedTokens => self.0.pretraining_class(),
             other => Some(other),
         }
     }

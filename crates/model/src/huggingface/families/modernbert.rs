@@ -102,7 +102,10 @@ impl FamilyDefinition for ModernBert {
 
     fn head_dropout(&self, architecture: Architecture) -> Option<(&'static str, Option<f64>)> {
         match architecture {
-            Architecture::Encoder | Architecture::PreTraining | Architecture::MaskedLm => None,
+            Architecture::Encoder
+            | Architecture::PreTraining
+            | Architecture::ReplacedTokens
+            | Architecture::MaskedLm => None,
             _ => Some(("classifier_dropout", Some(0.0))),
         }
     }
@@ -236,7 +239,7 @@ impl FamilyDefinition for ModernBert {
             Architecture::TokenClassification | Architecture::QuestionAnswering => {
                 head("transform.dense", "transform.norm", "output")
             }
-            Architecture::Encoder => TensorRules::new(),
+            Architecture::Encoder | Architecture::ReplacedTokens => TensorRules::new(),
         }
     }
 }
