@@ -29,6 +29,7 @@
 //! # Ok::<(), cloze_trainer::TrainerError>(())
 //! ```
 
+mod denoising;
 mod language_model;
 pub(crate) mod layered;
 mod layers;
@@ -50,6 +51,7 @@ use crate::engine::schedule::Schedule;
 pub use crate::engine::{Averaging, CheckpointSection, LogSection, NonFinite, OptimizerSection, Precision};
 use crate::error::{Place, Result, TrainerError};
 pub use cloze_model::blocks::{Activation, NormPlacement};
+pub use denoising::{DenoisingExamples, DenoisingRunConfig};
 pub use language_model::{
     HeldOut, LanguageModelConfig, LanguageModelEval, LanguageModelSection, LanguageModelShape,
     NewLanguageModel, PretrainedLanguageModel,

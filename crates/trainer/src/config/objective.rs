@@ -22,6 +22,9 @@ pub enum ObjectiveSection {
     SpanBoundary {},
     /// Each predicted token, from those before it in a random order and its place: XLNet (Yang et al. 2019, eq. 3).
     Permutation {},
+    /// A text, or spans of it, from a noisy one: the objective of an encoder–decoder (Lewis et al. 2020; Raffel et al.
+    /// 2020), `−Σ log P(yᵢ | y₍<i₎, x̃)` over the tokens of the target `y` of a noisy text `x̃`.
+    Denoising {},
 }
 
 /// The kinds of models that are trained on raw text.
@@ -30,6 +33,7 @@ pub(super) enum Trained {
     Encoder,
     Decoder,
     Xlnet,
+    EncoderDecoder,
 }
 
 impl Default for ObjectiveSection {
@@ -46,6 +50,7 @@ impl ObjectiveSection {
             Self::Masked {} => "masked",
             Self::SpanBoundary {} => "span-boundary",
             Self::Permutation {} => "permutation",
+            Self::Denoising {} => "denoising",
         }
     }
 
@@ -55,6 +60,7 @@ impl ObjectiveSection {
             Self::Masked {} | Self::SpanBoundary {} => Trained::Encoder,
             Self::LeftToRight {} => Trained::Decoder,
             Self::Permutation {} => Trained::Xlnet,
+            Self::Denoising {} => Trained::EncoderDecoder,
         }
     }
 
@@ -68,6 +74,7 @@ impl ObjectiveSection {
             Trained::Encoder => "\"masked\" or \"span-boundary\": only a decoder is trained left to right",
             Trained::Decoder => "\"left-to-right\", the only objective of a decoder",
             Trained::Xlnet => "\"permutation\", the only objective of XLNet",
+            Trained::EncoderDecoder => "\"denoising\", the only objective of an encoder–decoder on raw text",
         };
         match self.trains() == trained {
             true => Ok(()),
@@ -79,14 +86,20 @@ impl ObjectiveSection {
         }
     }
 
-    /// Whether the config file at `path` has an objective, and none of pretraining's.
+    /// Whether the config file at `path` has an objective, and none of the others'.
     pub(super) fn is_of_a_language_model(path: &Path) -> Result<bool> {
-        let kinds = [Self::Masked {}, Self::SpanBoundary {}, Self::Permutation {}].map(Self::kind);
+        let kinds = [Self::Masked {}, Self::SpanBoundary {}, Self::Permutation {}, Self::Denoising {}];
+        let kinds = kinds.map(Self::kind);
         Ok(layered::kind_of(path, "objective")?.is_some_and(|kind| !kinds.contains(&kind.as_str())))
     }
 
     /// Whether the config file at `path` has XLNet's objective.
     pub(super) fn is_of_xlnet(path: &Path) -> Result<bool> {
         Ok(layered::kind_of(path, "objective")?.is_some_and(|kind| kind == Self::Permutation {}.kind()))
+    }
+
+    /// Whether the config file at `path` has the objective of denoising.
+    pub(super) fn is_of_denoising(path: &Path) -> Result<bool> {
+        Ok(layered::kind_of(path, "objective")?.is_some_and(|kind| kind == Self::Denoising {}.kind()))
     }
 }
