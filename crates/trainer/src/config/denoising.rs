@@ -302,7 +302,7 @@ warmup_steps = 10
         };
         assert_eq!((bart.n_encoder_layers, bart.n_decoder_layers, bart.max_positions), (2, 1, 64));
         assert!(bart.embedding_norm && !bart.scaled_embeddings);
-        assert_eq!((bart.tokens.decoder_start, bart.tokens.forced_bos), (2, Some(0)));
+        assert_eq!((bart.tokens.eos, bart.tokens.forced_bos), (2, Some(0)));
     }
 
     #[test]

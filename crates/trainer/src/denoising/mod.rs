@@ -12,7 +12,7 @@ mod tables;
 mod tokenizer;
 
 use crate::Result;
-pub use crate::config::DenoisingRunConfig;
+use crate::config::DenoisingRunConfig;
 use crate::engine::origin::{Input, inputs_of_text};
 use crate::engine::run_folder::RunFolder;
 use crate::engine::{Outcome, Plan, RunOptions, train_in};
