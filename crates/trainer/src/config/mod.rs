@@ -432,7 +432,7 @@ final_fraction = 0.1
         assert_eq!(
             error_of_set("objective.kind=spans"),
             "--set objective.kind=spans: `objective.kind` is \"spans\"; expected one of \"left-to-right\", \"masked\", \
-             \"span-boundary\" or \"permutation\""
+             \"span-boundary\", \"permutation\" or \"denoising\""
         );
     }
 
