@@ -378,6 +378,8 @@ impl TrainerError {
             Self::Data(error) => matches!(
                 error,
                 DataError::LabelledSetting { .. }
+                    | DataError::DenoisingSetting { .. }
+                    | DataError::Sentinels { .. }
                     | DataError::FeatureLength { .. }
                     | DataError::Pattern { .. }
                     | DataError::SeqLen { .. }

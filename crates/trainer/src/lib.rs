@@ -5,6 +5,7 @@
 //! [`engine::Recipe`]: steps, metrics, evaluations, checkpoints, early stopping, the exported model.
 
 pub mod config;
+pub mod denoising;
 pub mod embed;
 pub mod engine;
 mod error;

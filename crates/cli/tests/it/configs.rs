@@ -177,8 +177,9 @@ fn every_config_learns_the_same_on_a_second_backend() {
                 let drops = !["answers", "prompt"].contains(&kind);
                 sets.extend(drops.then_some("model.dropout.head=0"));
             }
-            false if config.contains_key("parallel") => sets.push("model.dropout=0"),
-            false if config.contains_key("segments") => sets.push("model.dropout=0"),
+            false if ["parallel", "segments", "denoising"].iter().any(|key| config.contains_key(*key)) => {
+                sets.push("model.dropout=0");
+            }
             false => sets.extend(["model.hidden_dropout=0", "model.attention_dropout=0"]),
         }
         let sets: Vec<&str> = sets.into_iter().flat_map(|set| ["--set", set]).collect();

@@ -133,7 +133,10 @@ impl DenoisingConfig {
             Self::Bart { noises } => {
                 let expected = "one noise or more";
                 require(!noises.is_empty(), "noises".into(), "empty", expected)?;
-                noises.iter().enumerate().try_for_each(|(at, noise)| noise.check(at))
+                noises.iter().enumerate().try_for_each(|(at, noise)| noise.check(at))?;
+                let expected = "a noise whose `share` or `probability` is above 0";
+                let has_effect = !noises.iter().all(NoiseConfig::is_idle);
+                require(has_effect, "noises".into(), "without effect", expected)
             }
             Self::T5 { density, mean_span } => {
                 let expected = "a number above 0 and below 1";
@@ -176,6 +179,20 @@ impl NoiseConfig {
     /// Whether it puts masks.
     pub fn needs_mask(&self) -> bool {
         matches!(self, Self::Infilling { .. } | Self::Masking { .. })
+    }
+
+    /// Whether it changes no text.
+    fn is_idle(&self) -> bool {
+        match *self {
+            Self::Infilling { share, .. }
+            | Self::Masking { share, .. }
+            | Self::Deletion { share, .. }
+            | Self::Substitution { share, .. }
+            | Self::Insertion { share, .. }
+            | Self::SentencePermutation { share } => share == 0.0,
+            Self::Rotation { probability } => probability == 0.0,
+            Self::Reordering { .. } => false,
+        }
     }
 
     fn check(&self, at: usize) -> Result<()> {
@@ -317,6 +334,11 @@ mod tests {
             (bart(r#"{"kind": "rotation", "probability": 2}"#), "`denoising.noises[1].probability` is 2"),
             (bart(r#"{"kind": "reordering", "distance": 0}"#), "`denoising.noises[1].distance` is 0"),
             (r#"{"kind": "bart", "noises": []}"#.into(), "`denoising.noises` is empty; expected one noise"),
+            (
+                r#"{"kind": "bart", "noises": [{"kind": "deletion", "share": 0}, {"kind": "rotation", "probability": 0}]}"#
+                    .into(),
+                "`denoising.noises` is without effect; expected a noise whose `share` or `probability` is above 0",
+            ),
             (r#"{"kind": "t5", "density": 1}"#.into(), "`denoising.density` is 1; expected a number above 0"),
             (r#"{"kind": "t5", "mean_span": 0.5}"#.into(), "`denoising.mean_span` is 0.5; expected"),
         ] {

@@ -29,6 +29,7 @@
 //! # Ok::<(), cloze_trainer::TrainerError>(())
 //! ```
 
+mod denoising;
 mod language_model;
 pub(crate) mod layered;
 mod layers;
@@ -50,6 +51,7 @@ use crate::engine::schedule::Schedule;
 pub use crate::engine::{Averaging, CheckpointSection, LogSection, NonFinite, OptimizerSection, Precision};
 use crate::error::{Place, Result, TrainerError};
 pub use cloze_model::blocks::{Activation, NormPlacement};
+pub use denoising::{DenoisingExamples, DenoisingRunConfig};
 pub use language_model::{
     HeldOut, LanguageModelConfig, LanguageModelEval, LanguageModelSection, LanguageModelShape,
     NewLanguageModel, PretrainedLanguageModel,
@@ -430,7 +432,7 @@ final_fraction = 0.1
         assert_eq!(
             error_of_set("objective.kind=spans"),
             "--set objective.kind=spans: `objective.kind` is \"spans\"; expected one of \"left-to-right\", \"masked\", \
-             \"span-boundary\", \"permutation\" or \"replaced-tokens\""
+             \"span-boundary\", \"permutation\", \"replaced-tokens\" or \"denoising\""
         );
     }
 

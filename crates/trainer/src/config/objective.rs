@@ -32,6 +32,9 @@ pub enum ObjectiveSection {
         #[serde(default = "weight")]
         weight: f64,
     },
+    /// A text, or spans of it, from a noisy one: the objective of an encoder–decoder (Lewis et al. 2020; Raffel et al.
+    /// 2020), `−Σ log P(yᵢ | y₍<i₎, x̃)` over the tokens of the target `y` of a noisy text `x̃`.
+    Denoising {},
 }
 
 fn generator_size() -> f64 {
@@ -48,6 +51,7 @@ pub(super) enum Trained {
     Encoder,
     Decoder,
     Xlnet,
+    EncoderDecoder,
 }
 
 impl Default for ObjectiveSection {
@@ -65,6 +69,7 @@ impl ObjectiveSection {
             Self::SpanBoundary {} => "span-boundary",
             Self::Permutation {} => "permutation",
             Self::ReplacedTokens { .. } => "replaced-tokens",
+            Self::Denoising {} => "denoising",
         }
     }
 
@@ -74,6 +79,7 @@ impl ObjectiveSection {
             Self::Masked {} | Self::SpanBoundary {} | Self::ReplacedTokens { .. } => Trained::Encoder,
             Self::LeftToRight {} => Trained::Decoder,
             Self::Permutation {} => Trained::Xlnet,
+            Self::Denoising {} => Trained::EncoderDecoder,
         }
     }
 
@@ -89,6 +95,7 @@ impl ObjectiveSection {
             }
             Trained::Decoder => "\"left-to-right\", the only objective of a decoder",
             Trained::Xlnet => "\"permutation\", the only objective of XLNet",
+            Trained::EncoderDecoder => "\"denoising\", the only objective of an encoder–decoder on raw text",
         };
         if self.trains() != trained {
             let (key, found) = ("objective.kind".into(), format!("\"{}\"", self.kind()));
@@ -101,15 +108,22 @@ impl ObjectiveSection {
         positive("objective.weight", weight)
     }
 
-    /// Whether the config file at `path` has an objective, and none of pretraining's.
+    /// Whether the config file at `path` has an objective, and none of the others'.
     pub(super) fn is_of_a_language_model(path: &Path) -> Result<bool> {
         let replaced = Self::ReplacedTokens { generator_size: generator_size(), weight: weight() };
-        let kinds = [Self::Masked {}, Self::SpanBoundary {}, Self::Permutation {}, replaced].map(Self::kind);
+        let others =
+            [Self::Masked {}, Self::SpanBoundary {}, Self::Permutation {}, Self::Denoising {}, replaced];
+        let kinds = others.map(Self::kind);
         Ok(layered::kind_of(path, "objective")?.is_some_and(|kind| !kinds.contains(&kind.as_str())))
     }
 
     /// Whether the config file at `path` has XLNet's objective.
     pub(super) fn is_of_xlnet(path: &Path) -> Result<bool> {
         Ok(layered::kind_of(path, "objective")?.is_some_and(|kind| kind == Self::Permutation {}.kind()))
+    }
+
+    /// Whether the config file at `path` has the objective of denoising.
+    pub(super) fn is_of_denoising(path: &Path) -> Result<bool> {
+        Ok(layered::kind_of(path, "objective")?.is_some_and(|kind| kind == Self::Denoising {}.kind()))
     }
 }

@@ -347,8 +347,8 @@ pub struct EvalSection {
     pub batch_size: usize,
     /// Sequences evaluated at most, the same ones each time. Default 2,000.
     pub max_examples: usize,
-    /// Evaluations in a row without a lower masked-token loss after which training ends; the best model is then the
-    /// result. Without it, all steps are made, and the last model is the result.
+    /// Evaluations in a row without a lower loss, that of masked tokens in pretraining, after which training ends; the
+    /// best model is then the result. Without it, all steps are made, and the last model is the result.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub patience: Option<u64>,
 }

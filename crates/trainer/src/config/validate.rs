@@ -9,8 +9,8 @@ use cloze_model::huggingface::Family;
 
 use super::objective::Trained;
 use super::{
-    CheckpointSection, LogSection, ModelSection, NewModel, ObjectiveSection, OptimizerSection, RunConfig,
-    TokenizerSection, TrainSection,
+    CheckpointSection, EvalSection, LogSection, ModelSection, NewModel, ObjectiveSection, OptimizerSection,
+    RunConfig, TokenizerSection, TrainSection,
 };
 use crate::engine::Averaging;
 use crate::engine::schedule::Schedule;
@@ -295,13 +295,18 @@ pub(crate) fn averaging(average: Option<&Averaging>, is_measured: bool) -> Check
 
 /// `[eval]`, `[checkpoint]` and `[log]`.
 fn reports(config: &RunConfig) -> Check {
-    let heldout = config.eval.heldout_fraction;
-    ensure(heldout > 0.0 && heldout < 1.0, "eval.heldout_fraction", heldout, "a number above 0 and below 1")?;
-    at_least(1, "eval.every", config.eval.every)?;
-    at_least(1, "eval.batch_size", config.eval.batch_size)?;
-    at_least(1, "eval.max_examples", config.eval.max_examples)?;
-    at_least(1, "eval.patience", config.eval.patience.unwrap_or(1))?;
+    held_out(&config.eval)?;
     records(&config.checkpoint, &config.log)
+}
+
+/// `[eval]` of a run on documents, some of which are held out.
+pub(super) fn held_out(eval: &EvalSection) -> Check {
+    let heldout = eval.heldout_fraction;
+    ensure(heldout > 0.0 && heldout < 1.0, "eval.heldout_fraction", heldout, "a number above 0 and below 1")?;
+    at_least(1, "eval.every", eval.every)?;
+    at_least(1, "eval.batch_size", eval.batch_size)?;
+    at_least(1, "eval.max_examples", eval.max_examples)?;
+    at_least(1, "eval.patience", eval.patience.unwrap_or(1))
 }
 
 /// `[checkpoint]` and `[log]`.

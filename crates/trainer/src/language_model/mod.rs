@@ -44,6 +44,7 @@ pub fn train_language_model(
         corpus: &config.corpus,
         checkpoint: config.model.checkpoint(),
         end_of_text: true,
+        sentinels: 0,
     };
     let mut tokenizer = tokenizer_of(&request, &folder, options.resume, progress)?;
     declare_special(&mut tokenizer);

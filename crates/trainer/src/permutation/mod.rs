@@ -42,6 +42,7 @@ pub fn train_xlnet(
         corpus: &config.corpus,
         checkpoint: config.model.checkpoint(),
         end_of_text: false,
+        sentinels: 0,
     };
     let tokenizer = tokenizer_of(&request, &folder, options.resume, progress)?;
     // Whatever is wrong with a checkpoint is known before the corpus is prepared.

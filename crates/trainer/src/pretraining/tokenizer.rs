@@ -7,7 +7,7 @@ use crate::engine::run_folder::RunFolder;
 use crate::metrics::progress::RunProgress;
 use crate::periodic_notes::{PeriodicNotes, training_tokenizer};
 use crate::{Result, TrainerError};
-use cloze_data::{CorpusConfig, corpus_checksum, file_checksum};
+use cloze_data::{CorpusConfig, Sentinels, corpus_checksum, file_checksum};
 use cloze_evaluation::atomic_file::write_atomic;
 use cloze_evaluation::table;
 use cloze_tokenizer::Tokenizer;
@@ -34,6 +34,7 @@ pub fn run_tokenizer(
         corpus: &config.corpus,
         checkpoint: config.model.as_pretrained().map(|model| model.path.as_path()),
         end_of_text: false,
+        sentinels: 0,
     };
     tokenizer_of(&request, folder, resume, progress)
 }
@@ -47,6 +48,8 @@ pub(crate) struct TokenizerRequest<'a> {
     /// Whether a trained vocabulary of bytes has `<|endoftext|>` for its only special piece, as GPT-2's, and not
     /// RoBERTa's.
     pub end_of_text: bool,
+    /// How many [sentinels](cloze_data::Sentinels) a trained vocabulary has.
+    pub sentinels: usize,
 }
 
 /// [`run_tokenizer`] of any run.
@@ -93,14 +96,15 @@ pub(crate) fn tokenizer_of(
 /// What tells a trained tokenizer from any other: the program, the settings and the texts. `None` for one that is
 /// loaded.
 fn trained_from(request: &TokenizerRequest<'_>) -> Result<Option<String>> {
-    let TokenizerRequest { section, corpus, end_of_text, .. } = request;
+    let TokenizerRequest { section, corpus, end_of_text, sentinels, .. } = request;
     if matches!(section, TokenizerSection::Load { .. } | TokenizerSection::Checkpoint {}) {
         return Ok(None);
     }
     let section = serde_json::to_string(section).expect("a section serialises");
     let corpus = corpus_checksum(corpus, Path::new(""))?;
     let special = if *end_of_text { format!(", {END_OF_TEXT}") } else { String::new() };
-    Ok(Some(format!("{PROGRAM}, {section}{special}, corpus {corpus}")))
+    let sentinels = if *sentinels > 0 { format!(", {sentinels} sentinels") } else { String::new() };
+    Ok(Some(format!("{PROGRAM}, {section}{special}{sentinels}, corpus {corpus}")))
 }
 
 /// The piece that begins and ends a text in GPT-2's vocabulary.
@@ -110,7 +114,7 @@ const UNKNOWN: &str = "<unk>";
 
 /// Loads a tokenizer, or trains one on the whole corpus.
 fn make_tokenizer(request: &TokenizerRequest<'_>, notes: &PeriodicNotes<'_>) -> Result<Tokenizer> {
-    let TokenizerRequest { section, corpus, checkpoint, end_of_text } = *request;
+    let TokenizerRequest { section, corpus, checkpoint, end_of_text, sentinels } = *request;
     if let Some(path) = checkpoint {
         let mut tokenizer = Tokenizer::load(path)?;
         // What it was last used for may have been shorter texts than the model takes.
@@ -121,16 +125,19 @@ fn make_tokenizer(request: &TokenizerRequest<'_>, notes: &PeriodicNotes<'_>) -> 
     let mut report = |progress| notes.note(|seconds| training_tokenizer(progress, seconds));
     let texts = cloze_data::documents(corpus, Path::new(""))?
         .map(|document| document.map(|document| document.text().to_string()));
+    let sentinels = (0..sentinels).map(Sentinels::name);
     Ok(match *section {
         TokenizerSection::TrainWordpiece { vocab_size, lowercase, min_frequency } => {
-            WordPieceTrainer { vocab_size, lowercase, min_frequency, ..Default::default() }
-                .train_with(texts, &mut report)?
+            let mut trainer = WordPieceTrainer { vocab_size, lowercase, min_frequency, ..Default::default() };
+            trainer.special_tokens.extend(sentinels);
+            trainer.train_with(texts, &mut report)?
         }
         TokenizerSection::TrainByteBpe { vocab_size, min_frequency } => {
             let mut trainer = BpeTrainer { vocab_size, min_frequency, ..Default::default() };
             if end_of_text {
                 trainer.special_tokens = vec![END_OF_TEXT.into()];
             }
+            trainer.special_tokens.extend(sentinels);
             trainer.train_with(texts, &mut report)?
         }
         TokenizerSection::TrainCharacters {} => {

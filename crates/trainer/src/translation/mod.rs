@@ -8,11 +8,11 @@ mod config;
 mod decode;
 mod folder;
 mod memory;
-mod model;
+pub(crate) mod model;
 mod recipe;
 mod run;
 mod validate;
-mod vocabulary;
+pub(crate) mod vocabulary;
 
 pub use crate::pairs::{ModelFormat, OwnParameters, inputs};
 pub use config::{ParallelSection, TranslationConfig, TranslationEval, TranslationTrain, VocabularySection};

@@ -144,21 +144,25 @@ impl TranslationModel {
     }
 
     /// Whether its values go together, whatever the vocabularies.
-    pub(super) fn check(&self, is_joint: bool, max_len: usize) -> Check {
+    pub(crate) fn check(&self, is_joint: bool, max_len: usize) -> Check {
         if let Self::Transformer(section) = self {
             section.check()?;
         }
-        let complaint = |error| match error {
-            ModelError::Setting { key, found, expected } => {
-                Complaint { key: format!("model.{}", key_of(key)), found, expected }
-            }
-            other => Complaint {
-                key: "model".into(),
-                found: "impossible to build".into(),
-                expected: other.to_string(),
-            },
-        };
         self.config(VocabularySizes::unknown(is_joint), max_len).check().map_err(complaint)
+    }
+}
+
+/// What is wrong with a model, by its key in `[model]`.
+pub(crate) fn complaint(error: ModelError) -> Complaint {
+    match error {
+        ModelError::Setting { key, found, expected } => {
+            Complaint { key: format!("model.{}", key_of(key)), found, expected }
+        }
+        other => Complaint {
+            key: "model".into(),
+            found: "impossible to build".into(),
+            expected: other.to_string(),
+        },
     }
 }
 
@@ -172,7 +176,7 @@ fn key_of(setting: &str) -> &str {
 }
 
 /// The ids that mean something to a model.
-fn tokens(special: TargetPieces) -> SpecialTokens {
+pub(crate) fn tokens(special: TargetPieces) -> SpecialTokens {
     let tokens = SpecialTokens::new(special.pad as usize, special.end as usize);
     let tokens = match special.bos {
         Some(bos) => tokens.with_bos(bos as usize),

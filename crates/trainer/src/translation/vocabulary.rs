@@ -60,7 +60,7 @@ pub struct VocabularySizes {
 
 impl VocabularySizes {
     /// Of a vocabulary that is yet to be trained, for what does not depend on its size.
-    pub(super) fn unknown(is_joint: bool) -> Self {
+    pub(crate) fn unknown(is_joint: bool) -> Self {
         let special = TargetPieces { begin: 0, end: 2, pad: 1, bos: Some(0) };
         Self { target: 32, source: (!is_joint).then_some(32), special }
     }
@@ -290,18 +290,33 @@ fn ends_texts(mut tokenizer: Tokenizer) -> Result<Tokenizer> {
     };
     let all = [&config.bos_token, &config.eos_token, &config.pad_token, &config.unk_token];
     tokenizer.add_tokens(all.into_iter().flatten().cloned().collect::<Vec<_>>())?;
-    let end = tokenizer.token_to_id("</s>").unwrap_or_default();
-    let text = |id, type_id| TemplatePiece::Sequence { id, type_id };
-    let ends = || TemplatePiece::SpecialToken { id: "</s>".into(), type_id: 0 };
-    let end = SpecialToken { id: "</s>".into(), ids: vec![end], tokens: vec!["</s>".into()] };
-    let template = TemplateProcessing {
-        single: vec![text(TemplateSequence::A, 0), ends()],
-        pair: vec![text(TemplateSequence::A, 0), text(TemplateSequence::B, 0), ends()],
-        special_tokens: [("</s>".to_owned(), end)].into(),
-    };
-    let mut tokenizer = tokenizer.with_post_processor(PostProcessor::TemplateProcessing(template))?;
+    let mut tokenizer = surrounded(tokenizer, None, "</s>")?;
     tokenizer.set_config(config);
     Ok(tokenizer)
+}
+
+/// The tokenizer with its piece `end` behind each text, and its piece `begin` before it if there is to be one.
+///
+/// # Errors
+/// A name that no template can have.
+pub(crate) fn surrounded(tokenizer: Tokenizer, begin: Option<&str>, end: &str) -> Result<Tokenizer> {
+    let special = |name: &str, type_id| TemplatePiece::SpecialToken { id: name.into(), type_id };
+    let text = |id| TemplatePiece::Sequence { id, type_id: 0 };
+    let template = |texts: &[TemplateSequence]| {
+        let begin = begin.map(|name| special(name, 0));
+        let texts = texts.iter().map(|id| text(*id));
+        begin.into_iter().chain(texts).chain([special(end, 0)]).collect::<Vec<_>>()
+    };
+    let piece = |name: &str| {
+        let id = tokenizer.token_to_id(name).unwrap_or_default();
+        (name.to_owned(), SpecialToken { id: name.into(), ids: vec![id], tokens: vec![name.into()] })
+    };
+    let template = TemplateProcessing {
+        single: template(&[TemplateSequence::A]),
+        pair: template(&[TemplateSequence::A, TemplateSequence::B]),
+        special_tokens: begin.into_iter().chain([end]).map(piece).collect(),
+    };
+    Ok(tokenizer.with_post_processor(PostProcessor::TemplateProcessing(template))?)
 }
 
 #[cfg(test)]

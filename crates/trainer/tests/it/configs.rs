@@ -4,7 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use cloze_trainer::config::{FolderConfig, LanguageModelConfig, ModelPreset, PermutationConfig, RunConfig};
+use cloze_data::DenoisingConfig;
+use cloze_trainer::config::{
+    DenoisingRunConfig, FolderConfig, LanguageModelConfig, ModelPreset, PermutationConfig, RunConfig,
+};
 use cloze_trainer::engine::schedule::Schedule;
 use cloze_trainer::finetune::FineTuneConfig;
 use cloze_trainer::translation::TranslationConfig;
@@ -29,6 +32,7 @@ fn every_config_resolves_and_reads_back_as_itself() {
     for path in paths() {
         if FineTuneConfig::is_at(&path).unwrap()
             || LanguageModelConfig::is_at(&path).unwrap()
+            || DenoisingRunConfig::is_at(&path).unwrap()
             || TranslationConfig::is_at(&path).unwrap()
             || PermutationConfig::is_at(&path).unwrap()
         {
@@ -103,6 +107,36 @@ fn every_xlnet_config_resolves_and_reads_back_as_itself() {
         let again = PermutationConfig::load(resolved.path(), &[]).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(again, config);
     }
+}
+
+#[test]
+fn every_denoising_config_resolves_and_reads_back_as_itself() {
+    let mut names = Vec::new();
+    for path in paths().into_iter().filter(|path| DenoisingRunConfig::is_at(path).unwrap()) {
+        let config = DenoisingRunConfig::load(&path, &[]).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(path.file_stem().unwrap(), config.run.name.as_str());
+        let resolved = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
+        std::fs::write(&resolved, config.to_toml()).unwrap();
+        let again = DenoisingRunConfig::load(resolved.path(), &[]).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(again, config);
+        names.push(config.run.name);
+    }
+    names.sort();
+    assert_eq!(names, ["bart-mini-corpus", "t5-mini-corpus"]);
+}
+
+#[test]
+fn the_denoising_configs_have_the_papers_noise() {
+    let load = |name: &str| {
+        DenoisingRunConfig::load(folder().join(name), &[]).unwrap_or_else(|error| panic!("{error}"))
+    };
+    assert_eq!(load("bart-mini-corpus.toml").denoising, DenoisingConfig::default());
+    let t5 = load("t5-mini-corpus.toml");
+    assert!(
+        matches!(t5.denoising, DenoisingConfig::T5 { density: 0.15, mean_span: 3.0 }),
+        "{:?}",
+        t5.denoising
+    );
 }
 
 #[test]
@@ -198,6 +232,14 @@ const TABLES: &[(&str, &[&str], &str)] = &[
     ("XLNet", &[], "segments.zzzzzzzz=1"),
     ("XLNet", &[], "model.zzzzzzzz=1"),
     ("XLNet", &["model={ path = \"a\" }", "tokenizer.kind=checkpoint"], "model.zzzzzzzz=1"),
+    ("Denoising", &[], "examples.zzzzzzzz=1"),
+    ("Denoising", &["denoising.kind=bart"], "denoising.zzzzzzzz=1"),
+    ("Denoising", &["denoising={ kind = \"t5\" }"], "denoising.zzzzzzzz=1"),
+    ("Denoising", &[], "denoising.noises=[{ kind = \"infilling\", zzzzzzzz = 1 }]"),
+    ("Denoising", &[], "denoising.noises=[{ kind = \"substitution\", zzzzzzzz = 1 }]"),
+    ("Denoising", &[], "denoising.noises=[{ kind = \"reordering\", zzzzzzzz = 1 }]"),
+    ("Denoising", &[], "denoising.noises=[{ kind = \"rotation\", zzzzzzzz = 1 }]"),
+    ("Denoising", &["model.kind=bart"], "model.zzzzzzzz=1"),
     ("Fine-tuning", &["task.kind=classification"], "task.zzzzzzzz=1"),
     ("Fine-tuning", &["task.kind=regression"], "task.zzzzzzzz=1"),
     ("Fine-tuning", &["task.kind=tagging"], "task.zzzzzzzz=1"),
@@ -234,6 +276,7 @@ fn keys(part: &str, sets: &[&str], unknown: &str) -> Vec<String> {
     let sets: Vec<String> = sets.iter().chain([&unknown]).map(|set| (*set).to_owned()).collect();
     let error = match part {
         "Fine-tuning" => FineTuneConfig::load(&folder().join("sst2.toml"), &sets).err(),
+        "Denoising" => DenoisingRunConfig::load(folder().join("bart-mini-corpus.toml"), &sets).err(),
         "Language models" => LanguageModelConfig::load(folder().join("gpt-mini-corpus.toml"), &sets).err(),
         "XLNet" => PermutationConfig::load(folder().join("xlnet-mini-corpus.toml"), &sets).err(),
         "Translation" => TranslationConfig::load(&folder().join("multi30k-rnn-attention.toml"), &sets).err(),

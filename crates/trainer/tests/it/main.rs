@@ -6,6 +6,7 @@
 mod asking;
 mod configs;
 mod copying;
+mod denoising;
 mod engine;
 mod finetune_answers;
 mod finetuning;

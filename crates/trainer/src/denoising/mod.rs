@@ -1,0 +1,170 @@
+//! Training encoder–decoders to undo noise: from a config and raw text to the saved model (BART, Lewis et al. 2020; T5,
+//! Raffel et al. 2020).
+//!
+//! [`DenoisingRunConfig`] says all of a run, [`train_denoising`] carries it out, as a recipe of the
+//! [engine](crate::engine). [`DenoisingRecipe`] takes any [`EncoderDecoder`], one of your own too.
+
+mod memory;
+mod model;
+mod recipe;
+mod samples;
+mod tables;
+mod tokenizer;
+
+use crate::Result;
+use crate::config::DenoisingRunConfig;
+use crate::engine::origin::{Input, inputs_of_text};
+use crate::engine::run_folder::RunFolder;
+use crate::engine::{Outcome, Plan, RunOptions, train_in};
+use crate::memory::n_parameters;
+use crate::metrics::progress::RunProgress;
+use crate::pairs::ModelFormat;
+use crate::pretraining::{TokenizerRequest, tokenizer_of};
+use crate::translation::{Vocabularies, VocabularySizes};
+use burn::tensor::Device;
+use cloze_data::derive_seed;
+use cloze_evaluation::table;
+use cloze_model::ParamInit;
+use cloze_model::seq2seq::{AnyEncoderDecoderConfig, EncoderDecoder};
+use memory::{SHORTEST, Size};
+pub use model::{BartSection, DenoisingModel};
+pub use recipe::{DenoisingRecipe, DenoisingSplits, figure};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use tokenizer::{first_piece, vocabularies};
+
+/// Tells the initial parameters' random numbers from all others that a seed gives.
+const INIT_STREAM: u64 = 0xDE17;
+
+/// Trains a model to undo noise as `config` says: tokenizer, corpus, steps, evaluations, checkpoints, export.
+///
+/// # Errors
+/// Whatever is wrong with the config's corpus, tokenizer, or run folder; a non-finite loss where the config says to stop
+/// on one.
+pub fn train_denoising(
+    config: &DenoisingRunConfig,
+    options: &RunOptions<'_>,
+    progress: &mut dyn RunProgress,
+) -> Result<Outcome> {
+    // With the smallest vocabulary: what is too large by itself is refused before one is trained.
+    let smallest = config.model.config(VocabularySizes::unknown(true), config.max_len(), true);
+    size(&smallest, &options.device)?.check(config, SHORTEST, options.memory)?;
+    let make = |vocabularies: &Vocabularies, device: &Device| {
+        let begins = first_piece(vocabularies, &config.denoising).is_some();
+        let model = config.model.config(vocabularies.sizes(), config.max_len(), begins);
+        let size = size(&model, device)?;
+        size.check(config, SHORTEST, options.memory)?;
+        let mut init = ParamInit::new(device, derive_seed(config.run.seed, &[INIT_STREAM]));
+        Ok((model.init(&mut init), model, size))
+    };
+    train(config, make, options, progress)
+}
+
+/// The same with a custom model in place of the config's `[model]`: `make` is given the tokenizer, as source's and
+/// target's, and the device, with autodiff, and returns the model and how it is saved.
+///
+/// # Errors
+/// Those of [`train_denoising`] and of `make`.
+pub fn train_denoising_model<M: EncoderDecoder, F: ModelFormat<M>>(
+    config: &DenoisingRunConfig,
+    make: impl FnOnce(&Vocabularies, &Device) -> Result<(M, F)>,
+    options: &RunOptions<'_>,
+    progress: &mut dyn RunProgress,
+) -> Result<Outcome> {
+    let make = |vocabularies: &Vocabularies, device: &Device| {
+        let (model, format) = make(vocabularies, device)?;
+        let (parameters, vocab_size) = (n_parameters(&model), vocabularies.target.vocab_size());
+        Ok((model, format, Size { parameters, vocab_size, network: None }))
+    };
+    train(config, make, options, progress)
+}
+
+/// The size of a model, for which nothing is allocated.
+fn size(model: &AnyEncoderDecoderConfig, device: &Device) -> Result<Size> {
+    model.check()?;
+    let deferred = model.init(&mut ParamInit::new(device, 0).deferred());
+    Ok(Size::new(n_parameters(&deferred), model))
+}
+
+fn train<M: EncoderDecoder, F: ModelFormat<M>>(
+    config: &DenoisingRunConfig,
+    make: impl FnOnce(&Vocabularies, &Device) -> Result<(M, F, Size)>,
+    options: &RunOptions<'_>,
+    progress: &mut dyn RunProgress,
+) -> Result<Outcome> {
+    let folder = RunFolder::open(&options.folder, config, options.resume)?;
+    let request = TokenizerRequest {
+        section: &config.tokenizer,
+        corpus: &config.corpus,
+        checkpoint: None,
+        end_of_text: false,
+        sentinels: config.n_sentinels(),
+    };
+    let tokenizer = tokenizer_of(&request, &folder, options.resume, progress)?;
+    let vocabularies = vocabularies(tokenizer, &config.denoising)?;
+    // Whatever is wrong with the model is known before the corpus is prepared.
+    let (model, format, size) = make(&vocabularies, &options.device.clone().autodiff())?;
+    let splits = DenoisingSplits::prepare(config, &vocabularies, &options.cache, progress)?;
+    if options.stop.load(Ordering::Relaxed) {
+        return Ok(Outcome::Stopped { step: 0 });
+    }
+    introduce(config, &size, &splits, progress);
+    // Held-out texts are about as long as those of training.
+    size.check(config, splits.mean_lengths().map(|len| len / 2.0), options.memory)?;
+    let recipe = DenoisingRecipe::new(config, vocabularies, splits, format, folder.tokenizer());
+    train_in(&folder, &recipe, model, &config.run_settings(), options, progress)
+}
+
+/// Shows the model before the first step, and how much memory the run needs.
+fn introduce(
+    config: &DenoisingRunConfig,
+    size: &Size,
+    splits: &DenoisingSplits,
+    progress: &mut dyn RunProgress,
+) {
+    let layers = size.network.as_ref().map_or(String::new(), |network| {
+        format!("{} + {} × {}", network.n_encoder_layers, network.n_decoder_layers, network.d_model)
+    });
+    let lengths = splits.mean_lengths();
+    let texts = config.train.batch_size * config.train.accumulate;
+    progress.note(&table::facts(
+        "model",
+        [
+            ("layers × width", layers),
+            ("parameters", table::grouped(size.parameters)),
+            ("vocabulary", table::grouped(size.vocab_size as u64)),
+            ("texts a step", table::grouped(texts as u64)),
+            ("tokens of a source, of a target", lengths.map(|len| format!("{len:.1}")).join(", ")),
+        ]
+        .into_iter()
+        .filter(|(_, value)| !value.is_empty()),
+    ));
+    progress.note(&format!("memory: {}", size.estimate(&config.train, lengths)));
+}
+
+impl Plan for DenoisingRunConfig {
+    fn resolve(path: &Path, sets: &[String]) -> Result<Self> {
+        Self::load(path, sets)
+    }
+
+    fn name(&self) -> &str {
+        &self.run.name
+    }
+
+    fn with_seed(mut self, seed: u64) -> Self {
+        self.run.seed = seed;
+        self
+    }
+
+    fn checkpoint_mut(&mut self) -> Option<&mut PathBuf> {
+        None
+    }
+
+    fn inputs(&self) -> Result<Vec<Input>> {
+        inputs_of_text(&self.corpus, [None, self.tokenizer.path()])
+    }
+
+    fn run(&self, options: &RunOptions<'_>, progress: &mut dyn RunProgress) -> Result<Outcome> {
+        train_denoising(self, options, progress)
+    }
+}
