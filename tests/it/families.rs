@@ -30,8 +30,10 @@ use std::path::{Path, PathBuf};
 
 /// Largest error allowed, relative to the largest absolute value of the tensor.
 const TOLERANCE: f32 = 1e-4;
+/// Below it a gradient is rounding.
+const ROUNDING: f32 = 1e-5;
 /// The folders of the fixtures, each with the prefix of its encoder's tensors.
-const FAMILIES: [(&str, &str); 9] = [
+const FAMILIES: [(&str, &str); 13] = [
     ("bert", "bert."),
     ("roberta", "roberta."),
     ("distilbert", "distilbert."),
@@ -41,6 +43,10 @@ const FAMILIES: [(&str, &str); 9] = [
     ("camembert", "roberta."),
     ("modernbert", "model."),
     ("modernbert-biased", "model."),
+    ("mpnet", "mpnet."),
+    ("deberta-v2", "deberta."),
+    ("deberta-v3", "deberta."),
+    ("deberta-plain", "deberta."),
 ];
 const HEADS: [&str; 5] = ["mlm", "sequence", "tokens", "spans", "choice"];
 /// The head that ELECTRA alone has.
@@ -221,11 +227,7 @@ impl Case {
         let path = folder.join("config.json");
         assert_eq!(PretrainedConfig::read(&path).unwrap(), config, "{}", self.name);
         // And the configuration is the one that was saved before, to the byte.
-        let saved =
-            fs::read_to_string(fixture("families").join(family).join("saved.json")).unwrap_or("TEMP".into());
-        if saved == "TEMP" {
-            return;
-        }
+        let saved = fs::read_to_string(fixture("families").join(family).join("saved.json")).unwrap();
         let saved: Value = serde_json::from_str(&saved).unwrap();
         let lines = saved[self.head].as_array().unwrap().iter().map(|line| line.as_str().unwrap());
         let expected = lines.map(|line| format!("{line}\n")).collect::<String>();
@@ -240,7 +242,12 @@ impl Case {
         let mut n = 0;
         for name in self.golden.names().iter().filter_map(|name| name.strip_prefix(&prefix)) {
             let expected = self.golden.data(&format!("{prefix}{name}"));
-            self.assert_close(&format!("gradient of {name}"), &found[name], &expected);
+            let is_rounding = |data: &TensorData| data.iter::<f32>().all(|value| value.abs() < ROUNDING);
+            match is_rounding(&expected) {
+                // Nothing in exact arithmetic, as that of the keys' biases, which shift all scores alike.
+                true => assert!(is_rounding(&found[name]), "{}: gradient of {name}", self.name),
+                false => self.assert_close(&format!("gradient of {name}"), &found[name], &expected),
+            }
             n += 1;
         }
         assert!(n >= 5, "{}: {n} gradients", self.name);

@@ -21,10 +21,11 @@ struct Objective {
 }
 
 /// Those whose result is an encoder that is fine-tuned.
-const OBJECTIVES: [Objective; 4] = [
+const OBJECTIVES: [Objective; 5] = [
     Objective { name: "BERT", config: "bert-mini-corpus" },
     Objective { name: "SpanBERT", config: "spanbert-mini-corpus" },
     Objective { name: "ALBERT", config: "albert-mini-corpus" },
+    Objective { name: "ELECTRA", config: "electra-mini-corpus" },
     Objective { name: "ModernBERT's recipe", config: "modernbert-mini-corpus" },
 ];
 
@@ -39,7 +40,7 @@ const BEFORE: u64 = 5;
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 Each finished run is kept in target/objectives-bench, and one that was interrupted goes on where it was. With the defaults
-all of it takes about three hours on two cores. Needs the corpus and the data sets that the configs name.")]
+all of it takes about four hours on two cores. Needs the corpus and the data sets that the configs name.")]
 pub struct Args {
     /// How long each objective is pretrained, in minutes of its steps on this machine.
     #[arg(long, default_value_t = 30.0, value_name = "MINUTES")]
