@@ -67,8 +67,8 @@ mod tests {
             let mut noisy = text.clone();
             Deletion::new(0.5).with_whole_words(true).apply(&mut noisy, &mut Random::new(seed));
             let starts = text.original().word_starts;
-            for place in 1..starts.len() {
-                if !starts[place] {
+            for (place, starts) in starts.iter().enumerate().skip(1) {
+                if !starts {
                     let is_left = |place: usize| noisy.ids().contains(&text.ids()[place]);
                     prop_assert_eq!(is_left(place), is_left(place - 1));
                 }
