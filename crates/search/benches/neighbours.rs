@@ -70,7 +70,8 @@ fn make(rows: usize, width: usize, queries: usize, folder: &Path) {
 }
 
 fn measure(precision: Precision, with_graph: bool, folder: &Path, k: usize) {
-    let width: usize = fs::read_to_string(folder.join("width")).expect("`make` first").parse().expect("a number");
+    let width: usize =
+        fs::read_to_string(folder.join("width")).expect("`make` first").parse().expect("a number");
     let floats = |name: &str| -> Vec<f32> {
         let bytes = fs::read(folder.join(name)).expect("`make` first");
         bytes.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
@@ -101,7 +102,8 @@ fn measure(precision: Precision, with_graph: bool, folder: &Path, k: usize) {
         let found = index.find(&queries, config).expect("neighbours");
         ((queries.len() / width) as f64 / start.elapsed().as_secs_f64(), found)
     };
-    let of = |method, breadth, rescored| SearchConfig { k, method, breadth, rescored, ..SearchConfig::default() };
+    let of =
+        |method, breadth, rescored| SearchConfig { k, method, breadth, rescored, ..SearchConfig::default() };
     let (exact_per_s, truth) = ask(&of(Method::Exact, 1, 1));
     let mut ways = vec![json!({"way": "exact", "per_s": exact_per_s, "recall": 1.0})];
     let mut add = |way: String, config: &SearchConfig| {

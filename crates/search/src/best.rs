@@ -85,12 +85,12 @@ mod tests {
     proptest! {
         #[test]
         fn the_best_are_those_of_a_sorted_list(scores in prop::collection::vec(-4i8..4, 0..60), most in 1usize..20) {
-            let all = scores.iter().zip(0..).map(|(score, row)| Scored { score: f32::from(*score), row });
-            let mut sorted: Vec<Scored> = all.clone().collect();
+            let all: Vec<Scored> = scores.iter().zip(0..).map(|(score, row)| Scored { score: f32::from(*score), row }).collect();
+            let mut sorted = all.clone();
             sorted.sort_by(|a, b| b.cmp(a));
             sorted.truncate(most);
             // In whichever order they come.
-            for all in [all.clone().collect::<Vec<_>>(), all.rev().collect()] {
+            for all in [all.clone(), all.into_iter().rev().collect()] {
                 let mut best = Best::new(most);
                 all.into_iter().for_each(|scored| best.push(scored));
                 prop_assert_eq!(best.is_full(), sorted.len() == most);

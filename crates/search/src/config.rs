@@ -2,6 +2,8 @@
 
 use crate::{Condition, Result, SearchError};
 use serde::{Deserialize, Serialize};
+use std::fs;
+use std::path::Path;
 
 /// How near two vectors are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -63,6 +65,39 @@ pub struct ModelIdentity {
     pub pooling: String,
     /// Whether vectors are scaled to length 1.
     pub normalize: bool,
+}
+
+impl ModelIdentity {
+    /// A hash of a model's folder: of its weights, its configuration and its tokenizer, with their names.
+    ///
+    /// # Errors
+    /// [`SearchError::Io`].
+    pub fn hash_of(folder: &Path) -> Result<String> {
+        let decides = |name: &str| {
+            let endings = [".safetensors", ".bin", ".model", ".txt", ".json"];
+            endings.iter().any(|ending| name.ends_with(ending))
+        };
+        let mut names = Vec::new();
+        for entry in fs::read_dir(folder).map_err(SearchError::io("read", folder))? {
+            let entry = entry.map_err(SearchError::io("read", folder))?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if decides(&name) && entry.path().is_file() {
+                names.push(name);
+            }
+        }
+        names.sort();
+        let mut all = blake3::Hasher::new();
+        for name in names {
+            let path = folder.join(&name);
+            let mut hasher = blake3::Hasher::new();
+            hasher.update_mmap_rayon(&path).map_err(SearchError::io("read", &path))?;
+            // The name with its length, so that it does not run into the hash.
+            all.update(&(name.len() as u64).to_le_bytes())
+                .update(name.as_bytes())
+                .update(hasher.finalize().as_bytes());
+        }
+        Ok(all.finalize().to_hex().to_string())
+    }
 }
 
 /// What an index is made of.

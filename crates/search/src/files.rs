@@ -29,7 +29,12 @@ impl Writer {
     /// Begins a file, in place of what a killed writer may have left.
     pub fn create(path: PathBuf) -> Result<Self> {
         let file = File::create(&path).map_err(SearchError::io("write", &path))?;
-        Ok(Self { path, file: BufWriter::with_capacity(1 << 20, file), hasher: blake3::Hasher::new(), bytes: 0 })
+        Ok(Self {
+            path,
+            file: BufWriter::with_capacity(1 << 20, file),
+            hasher: blake3::Hasher::new(),
+            bytes: 0,
+        })
     }
 
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
@@ -68,7 +73,10 @@ impl Mapped {
         let mut hasher = blake3::Hasher::new();
         hasher.update_rayon(mapped.bytes());
         if hasher.finalize().to_hex().as_str() != record.hash {
-            return Err(SearchError::damaged(&folder.join(&record.name), "its contents are not as they were written"));
+            return Err(SearchError::damaged(
+                &folder.join(&record.name),
+                "its contents are not as they were written",
+            ));
         }
         Ok(mapped)
     }

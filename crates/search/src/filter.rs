@@ -118,7 +118,10 @@ pub(crate) fn rows_of(entries: &[u8], hash: &Hash) -> impl Iterator<Item = u32> 
     let entries = entries.as_chunks::<ENTRY>().0;
     let start = entries.partition_point(|entry| entry[..16] < hash[..]);
     let of_hash = entries[start..].iter().take_while(|entry| entry[..16] == hash[..]);
-    of_hash.map(|entry| u32::from_le_bytes([entry[16], entry[17], entry[18], entry[19]])).collect::<Vec<_>>().into_iter()
+    of_hash
+        .map(|entry| u32::from_le_bytes([entry[16], entry[17], entry[18], entry[19]]))
+        .collect::<Vec<_>>()
+        .into_iter()
 }
 
 #[cfg(test)]
@@ -127,11 +130,17 @@ mod tests {
 
     #[test]
     fn conditions_are_read_as_they_are_shown() {
-        for (text, key, value, is_not) in
-            [("a=b", "a", "b", false), ("a!=b", "a", "b", true), ("a==b", "a", "=b", false), ("a=", "a", "", false)]
-        {
+        for (text, key, value, is_not) in [
+            ("a=b", "a", "b", false),
+            ("a!=b", "a", "b", true),
+            ("a==b", "a", "=b", false),
+            ("a=", "a", "", false),
+        ] {
             let condition: Condition = text.parse().unwrap();
-            assert_eq!((condition.key.as_str(), condition.value.as_str(), condition.is_not), (key, value, is_not));
+            assert_eq!(
+                (condition.key.as_str(), condition.value.as_str(), condition.is_not),
+                (key, value, is_not)
+            );
             assert_eq!(condition.to_string(), text);
         }
         for text in ["", "a", "=b", "!=b"] {

@@ -87,18 +87,21 @@ pub(crate) fn prepared(vectors: &[f32], config: &IndexConfig, what: &'static str
     let width = config.width;
     let wrong = |place, problem| Err(SearchError::Vector { what, place, problem });
     if vectors.len() % width != 0 {
-        let problem = format!("{} features for vectors of {width}; the index has {width} a vector", vectors.len());
+        let problem =
+            format!("{} features for vectors of {width}; the index has {width} a vector", vectors.len());
         return wrong(vectors.len() / width, problem);
     }
     let mut prepared = vectors.to_vec();
     for (place, vector) in prepared.chunks_exact_mut(width).enumerate() {
         if let Some(feature) = vector.iter().position(|x| !x.is_finite()) {
-            let problem = format!("feature {feature} of the vector is {}; expected a finite number", vector[feature]);
+            let problem =
+                format!("feature {feature} of the vector is {}; expected a finite number", vector[feature]);
             return wrong(place, problem);
         }
         // A product of two vectors stays finite in 32 bits.
         if let Some(feature) = vector.iter().position(|x| x.abs() > 1e16) {
-            let problem = format!("feature {feature} of the vector is {}; expected at most 1e16", vector[feature]);
+            let problem =
+                format!("feature {feature} of the vector is {}; expected at most 1e16", vector[feature]);
             return wrong(place, problem);
         }
         if config.metric == Metric::Cosine {
@@ -171,7 +174,8 @@ fn of_segment(
         });
         return found.collect();
     }
-    let is_exact = config.method == Method::Exact || matches!(space.rows, crate::space::Rows::F32(_) | crate::space::Rows::Bf16(_));
+    let is_exact = config.method == Method::Exact
+        || matches!(space.rows, crate::space::Rows::F32(_) | crate::space::Rows::Bf16(_));
     let most = if is_exact { config.k + MARGIN } else { rescored };
     let asked: Vec<Query> = queries.iter().map(|query| space.query(query)).collect();
     let candidates = scan(&space, &asked, segment.rows(), allowed, most);
@@ -215,7 +219,9 @@ fn scan(
             for number in *start..(start + part).min(n_blocks) {
                 let rows = number * BLOCK..((number + 1) * BLOCK).min(rows);
                 block.clear();
-                block.extend(rows.filter(|row| allowed.is_none_or(|allowed| allowed.has(*row))).map(|row| row as u32));
+                block.extend(
+                    rows.filter(|row| allowed.is_none_or(|allowed| allowed.has(*row))).map(|row| row as u32),
+                );
                 if block.is_empty() {
                     continue;
                 }

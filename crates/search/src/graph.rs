@@ -98,7 +98,11 @@ impl<'a> Graph<'a> {
     pub fn of_words(words: &'a [u32], rows: usize) -> Option<Self> {
         let (&[magic, found, m, n_upper], words) = words.split_first_chunk()?;
         let m = m as usize;
-        if magic != MAGIC || found as usize != rows || !(2..=256).contains(&m) || n_upper as usize > MOST_LAYERS {
+        if magic != MAGIC
+            || found as usize != rows
+            || !(2..=256).contains(&m)
+            || n_upper as usize > MOST_LAYERS
+        {
             return None;
         }
         let (counts, words) = words.split_at_checked(n_upper as usize)?;
@@ -176,7 +180,11 @@ impl<'a> Graph<'a> {
                 let links = self.links(layer, nearest.row).iter().take_while(|row| **row != NONE);
                 walk.rows.extend(links);
                 walk.score(space, query);
-                let scored = walk.scores.iter().zip(&walk.rows).map(|(score, row)| Scored { score: *score, row: *row });
+                let scored = walk
+                    .scores
+                    .iter()
+                    .zip(&walk.rows)
+                    .map(|(score, row)| Scored { score: *score, row: *row });
                 match scored.max().filter(|best| best.score > nearest.score) {
                     Some(better) => nearest = better,
                     None => break,
@@ -273,7 +281,13 @@ impl GraphBuilder {
     }
 
     /// Puts in the rows up to `to`; `progress` is told how many there are.
-    pub fn extend(&mut self, space: &Space<'_>, to: usize, config: &GraphConfig, progress: &mut dyn FnMut(usize)) {
+    pub fn extend(
+        &mut self,
+        space: &Space<'_>,
+        to: usize,
+        config: &GraphConfig,
+        progress: &mut dyn FnMut(usize),
+    ) {
         while self.rows() < to {
             let start = self.rows();
             let group = (start / 16).clamp(1, GROUP).min(to - start);
@@ -314,8 +328,7 @@ impl GraphBuilder {
             }
         }
         back.sort_unstable_by_key(|(layer, at, new)| (*layer, *at, new.row));
-        let groups: Vec<&[(usize, u32, Scored)]> =
-            back.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)).collect();
+        let groups: Vec<&[(usize, u32, Scored)]> = back.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)).collect();
         let graph = self.graph();
         let part = groups.len().div_ceil(8 * rayon::current_num_threads()).max(1);
         let linked: Vec<(usize, u32, Vec<u32>)> = groups
@@ -347,7 +360,13 @@ impl GraphBuilder {
 
 impl Graph<'_> {
     /// The neighbours that a new row is to have in each of its layers, the lowest one first (algorithm 1).
-    fn neighbours(&self, space: &Space<'_>, row: u32, config: &GraphConfig, walk: &mut Walk) -> Vec<Vec<Scored>> {
+    fn neighbours(
+        &self,
+        space: &Space<'_>,
+        row: u32,
+        config: &GraphConfig,
+        walk: &mut Walk,
+    ) -> Vec<Vec<Scored>> {
         let top = top_layer(row, self.m, config.seed);
         let mut layers = vec![Vec::new(); top + 1];
         if self.ground.is_empty() {
@@ -392,7 +411,12 @@ impl Graph<'_> {
     }
 
     /// A row's neighbours in a layer once `new` ones, all of that row and layer, have linked to it.
-    fn linked(&self, space: &Space<'_>, new: &[(usize, u32, Scored)], walk: &mut Walk) -> (usize, u32, Vec<u32>) {
+    fn linked(
+        &self,
+        space: &Space<'_>,
+        new: &[(usize, u32, Scored)],
+        walk: &mut Walk,
+    ) -> (usize, u32, Vec<u32>) {
         let (layer, row, _) = new[0];
         let old: Vec<u32> = self.links(layer, row).iter().copied().take_while(|row| *row != NONE).collect();
         if old.len() + new.len() <= self.places(layer) {
@@ -490,7 +514,10 @@ mod tests {
         assert_eq!(built[0], built[1]);
         // Stopped between, groups are others: the same layers, and as good a graph.
         let grown = build(&values, &halves, &[300, 700]);
-        assert_eq!(grown.upper.iter().map(|(nodes, _)| nodes).collect::<Vec<_>>(), built[0].upper.iter().map(|(nodes, _)| nodes).collect::<Vec<_>>());
+        assert_eq!(
+            grown.upper.iter().map(|(nodes, _)| nodes).collect::<Vec<_>>(),
+            built[0].upper.iter().map(|(nodes, _)| nodes).collect::<Vec<_>>()
+        );
         let again = GraphBuilder::of(&grown.graph());
         assert_eq!(again, grown);
     }

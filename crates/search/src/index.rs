@@ -115,7 +115,8 @@ impl Index {
     /// Some vectors of the index, evenly spread over its rows: queries to measure recall by.
     pub fn sample(&self, most: usize) -> Vec<f32> {
         let width = self.config().width;
-        let live = |segment: &Arc<Segment>| (0..segment.rows() as u32).filter(|row| segment.is_live(*row)).collect();
+        let live =
+            |segment: &Arc<Segment>| (0..segment.rows() as u32).filter(|row| segment.is_live(*row)).collect();
         let places: Vec<(usize, Vec<u32>)> = self.segments.iter().map(live).enumerate().collect();
         let step = self.len().div_ceil(most.max(1)).max(1);
         let all = places.iter().flat_map(|(segment, rows)| rows.iter().map(|row| (*segment, *row)));
@@ -146,7 +147,8 @@ impl Index {
     /// # Errors
     /// [`SearchError::OtherModel`].
     pub fn check_model(&self, model: &ModelIdentity, width: usize) -> Result<()> {
-        let other = |part, expected: String, found: String| Err(SearchError::OtherModel { part, expected, found });
+        let other =
+            |part, expected: String, found: String| Err(SearchError::OtherModel { part, expected, found });
         if self.config().width != width {
             return other("width", self.config().width.to_string(), width.to_string());
         }

@@ -69,7 +69,9 @@ impl Manifest {
             _ => SearchError::io("read", &path)(error),
         })?;
         let damaged = |problem: &str| SearchError::damaged(&path, problem);
-        let rest = bytes.strip_prefix(MAGIC.as_bytes()).ok_or_else(|| damaged("it is no manifest of this version"))?;
+        let rest = bytes
+            .strip_prefix(MAGIC.as_bytes())
+            .ok_or_else(|| damaged("it is no manifest of this version"))?;
         let (hash, json) = rest.split_at_checked(64).ok_or_else(|| damaged("it is cut short"))?;
         let json = json.strip_prefix(b"\n").ok_or_else(|| damaged("it is no manifest of this version"))?;
         if hash != blake3::hash(json).to_hex().as_bytes() {

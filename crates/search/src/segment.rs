@@ -55,7 +55,8 @@ impl Segment {
         let deleted = match (&record.deleted, maybe(&record.deleted)?) {
             (Some(file), Some(mapped)) => {
                 let bits = Bits::of_words(mapped.numbers::<u64>().to_vec(), record.rows);
-                let wrong = || SearchError::damaged(&folder.join(&file.name), "it is no list of deleted rows");
+                let wrong =
+                    || SearchError::damaged(&folder.join(&file.name), "it is no list of deleted rows");
                 Some(bits.ok_or_else(wrong)?)
             }
             _ => None,
@@ -84,13 +85,19 @@ impl Segment {
         let (rows, record) = (self.record.rows, &self.record);
         let size = |file: &FileRecord, bytes: Option<usize>| match bytes == Some(file.bytes as usize) {
             true => Ok(()),
-            false => Err(SearchError::damaged(&folder.join(&file.name), format!("it has another size than {rows} rows"))),
+            false => Err(SearchError::damaged(
+                &folder.join(&file.name),
+                format!("it has another size than {rows} rows"),
+            )),
         };
         let bytes = |each: usize| rows.checked_mul(each);
         let each = |file: &Option<FileRecord>, wanted: bool, each: usize| match (file, wanted) {
             (Some(file), true) => size(file, bytes(each)),
             (None, false) => Ok(()),
-            _ => Err(SearchError::damaged(&folder.join(crate::manifest::NAME), "a part lacks a file, or has one too many")),
+            _ => Err(SearchError::damaged(
+                &folder.join(crate::manifest::NAME),
+                "a part lacks a file, or has one too many",
+            )),
         };
         let precision = config.precision;
         size(&record.vectors, bytes(config.width * if precision == Precision::Bf16 { 2 } else { 4 }))?;
@@ -100,20 +107,22 @@ impl Segment {
         each(&record.codes, matches!(precision, Precision::Int8 | Precision::Binary), code)?;
         size(&record.ids, bytes(ENTRY))?;
         size(&record.ends, bytes(8))?;
-        let wrong = |file: &FileRecord| SearchError::damaged(&folder.join(&file.name), "it leads out of the index");
+        let wrong =
+            |file: &FileRecord| SearchError::damaged(&folder.join(&file.name), "it leads out of the index");
         let ends = self.ends.numbers::<u64>();
         if !ends.is_sorted() || ends.last().copied().unwrap_or(0) != record.texts.bytes {
             return Err(wrong(&record.ends));
         }
         for (mapped, file) in [(&self.ids, &record.ids), (&self.fields, &record.fields)] {
             let entries = mapped.bytes().as_chunks::<ENTRY>();
-            let row = |entry: &[u8; ENTRY]| u64::from_le_bytes(*entry.last_chunk().expect("an entry is longer"));
+            let row =
+                |entry: &[u8; ENTRY]| u64::from_le_bytes(*entry.last_chunk().expect("an entry is longer"));
             if !entries.1.is_empty() || entries.0.iter().any(|entry| row(entry) >= rows as u64) {
                 return Err(wrong(file));
             }
         }
-        match (&record.graph, self.graph()) {
-            (Some(file), graph) if !graph.is_some_and(|graph| graph.is_sound()) => Err(wrong(file)),
+        match &record.graph {
+            Some(file) if !self.graph().is_some_and(|graph| graph.is_sound()) => Err(wrong(file)),
             _ => Ok(()),
         }
     }
@@ -178,7 +187,8 @@ impl Segment {
         let start = row.checked_sub(1).map_or(0, |before| ends[before as usize]);
         let json = &self.texts.bytes()[start as usize..ends[row as usize] as usize];
         let path = || folder.join(&self.record.texts.name);
-        serde_json::from_slice(json).map_err(|error| SearchError::damaged(&path(), format!("row {row}: {error}")))
+        serde_json::from_slice(json)
+            .map_err(|error| SearchError::damaged(&path(), format!("row {row}: {error}")))
     }
 }
 

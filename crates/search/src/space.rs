@@ -116,7 +116,9 @@ impl<'a> Space<'a> {
                 let listed = Listed::new(rows, |row| of(codes, self.width, row));
                 scratch.sums.resize(n, 0);
                 for (query, out) in queries.iter().zip(out.chunks_exact_mut(n.max(1))) {
-                    let Query::Int8 { values, scale, .. } = query else { unreachable!("a query of this space") };
+                    let Query::Int8 { values, scale, .. } = query else {
+                        unreachable!("a query of this space")
+                    };
                     kernels::products_int8(values, listed.as_slice(), &mut scratch.sums);
                     for ((sum, row), out) in scratch.sums.iter().zip(rows).zip(out) {
                         *out = *sum as f32 * (scale * scales[*row as usize]);

@@ -181,7 +181,9 @@ impl IndexWriter {
         let mut start = rows.len();
         let mut joined = 0;
         // Geometric sizes: a part is joined with those after it once they have half its rows.
-        while start > 0 && (rows[start - 1] <= 2 * joined || joined + rows[start - 1] < SMALL || start == rows.len()) {
+        while start > 0
+            && (rows[start - 1] <= 2 * joined || joined + rows[start - 1] < SMALL || start == rows.len())
+        {
             start -= 1;
             joined += rows[start];
         }
