@@ -1,146 +1,251 @@
 //! Products of queries and rows, compiled for several instruction sets and chosen when the program runs.
 //!
-//! All of it is safe code that the compiler makes vector code of; `unsafe` is the call of what is compiled for
-//! instructions that the machine was found to have. With the plain instruction set the same work takes four times as
-//! long.
+//! A tile of queries by rows keeps its sums in registers: each number that is loaded serves several products. Left to the
+//! compiler, the sums went through memory, and an exact search of 32-bit floats took twelve times as long; so tiles are made
+//! of vector instructions by name. All of it is safe code but for the calls of what is compiled for instructions that the
+//! machine was found to have.
 
-/// Defines a function whose body is compiled for AVX-512, AVX2 and the plain instruction set, and which calls the best
-/// one that the machine has. (NEON is part of AArch64's plain set.) A body may use `LANES`, as many 32-bit numbers as
-/// a register holds, and `ROWS`, the rows of a tile.
-macro_rules! vectorised {
-    ($($(#[$doc:meta])* fn $name:ident($($arg:ident : $type:ty),* $(,)?) = $body:ident;)*) => {$(
-        $(#[$doc])*
-        pub(crate) fn $name($($arg: $type),*) {
-            #[cfg(target_arch = "x86_64")]
+/// Calls a function of the best instruction set that the machine has: of module `avx512`, `avx2`, or `plain`.
+/// (NEON is part of AArch64's plain set.)
+macro_rules! best_of {
+    ($name:ident($($arg:expr),*)) => {{
+        #[cfg(target_arch = "x86_64")]
+        {
+            if std::is_x86_feature_detected!("avx2")
+                && std::is_x86_feature_detected!("fma")
+                && std::is_x86_feature_detected!("popcnt")
             {
-                #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx2,fma,popcnt")]
-                fn avx512($($arg: $type),*) { $body::<16, 4>($($arg),*) }
-
-                #[target_feature(enable = "avx2,fma,popcnt")]
-                fn avx2($($arg: $type),*) { $body::<8, 3>($($arg),*) }
-
-                if std::is_x86_feature_detected!("avx2")
-                    && std::is_x86_feature_detected!("fma")
-                    && std::is_x86_feature_detected!("popcnt")
+                if std::is_x86_feature_detected!("avx512f")
+                    && std::is_x86_feature_detected!("avx512vl")
+                    && std::is_x86_feature_detected!("avx512dq")
+                    && std::is_x86_feature_detected!("avx512bw")
                 {
-                    if std::is_x86_feature_detected!("avx512f")
-                        && std::is_x86_feature_detected!("avx512vl")
-                        && std::is_x86_feature_detected!("avx512dq")
-                        && std::is_x86_feature_detected!("avx512bw")
-                    {
-                        // SAFETY: the machine has these instructions.
-                        return unsafe { avx512($($arg),*) };
+                    // SAFETY: the machine has these instructions.
+                    return unsafe { avx512::$name($($arg),*) };
+                }
+                // SAFETY: as above.
+                return unsafe { avx2::$name($($arg),*) };
+            }
+        }
+        plain::$name($($arg),*)
+    }};
+}
+
+/// `out[q·rows + r] = queries[q] · rows[r]`, of vectors of one length. What else is multiplied changes no bit of a product.
+pub(crate) fn products(queries: &[&[f32]], rows: &[&[f32]], out: &mut [f32]) {
+    best_of!(products(queries, rows, out))
+}
+
+/// `out[q·rows + r] = queries[q] · rows[r]`, of 8-bit numbers, the queries' in 16 bits; exact.
+pub(crate) fn products_int8(queries: &[&[i16]], rows: &[&[i8]], out: &mut [i32]) {
+    best_of!(products_int8(queries, rows, out))
+}
+
+/// `out[r]` = the bits in which `query` and `rows[r]` differ.
+pub(crate) fn distances(query: &[u64], rows: &[&[u64]], out: &mut [u32]) {
+    best_of!(distances(query, rows, out))
+}
+
+/// Four queries by a few rows at a time, then queries one by one, by `$tile`.
+macro_rules! by_tiles {
+    ($tile:ident, $rows_of_a_tile:literal, $queries:ident, $rows:ident, $out:ident) => {{
+        let (fours, rest) = $queries.as_chunks::<4>();
+        let n = $rows.len();
+        for (four, out) in fours.iter().zip($out.chunks_exact_mut(4 * n.max(1))) {
+            let (whole, last) = $rows.as_chunks::<$rows_of_a_tile>();
+            for (place, rows) in whole.iter().enumerate() {
+                for (q, sums) in $tile::<4, $rows_of_a_tile>(four, rows).into_iter().enumerate() {
+                    out[q * n + place * $rows_of_a_tile..][..$rows_of_a_tile].copy_from_slice(&sums);
+                }
+            }
+            for (place, row) in (whole.len() * $rows_of_a_tile..).zip(last) {
+                for (q, [sum]) in $tile::<4, 1>(four, &[*row]).into_iter().enumerate() {
+                    out[q * n + place] = sum;
+                }
+            }
+        }
+        for (query, out) in rest.iter().zip($out[4 * fours.len() * n..].chunks_exact_mut(n.max(1))) {
+            let (whole, last) = $rows.as_chunks::<4>();
+            for (rows, out) in whole.iter().zip(out.as_chunks_mut::<4>().0) {
+                [*out] = $tile::<1, 4>(&[*query], rows);
+            }
+            for (place, row) in (whole.len() * 4..).zip(last) {
+                [[out[place]]] = $tile::<1, 1>(&[*query], &[*row]);
+            }
+        }
+    }};
+}
+
+/// Differing bits of rows.
+macro_rules! by_bits {
+    ($query:ident, $rows:ident, $out:ident) => {
+        for (row, out) in $rows.iter().zip($out) {
+            *out = $query.iter().zip(*row).map(|(a, b)| (a ^ b).count_ones()).sum();
+        }
+    };
+}
+
+/// The sum of eight numbers, in the order in which all of this file adds up registers.
+#[inline(always)]
+fn sum_of(x: [f32; 8]) -> f32 {
+    ((x[0] + x[1]) + (x[2] + x[3])) + ((x[4] + x[5]) + (x[6] + x[7]))
+}
+
+/// On any machine.
+mod plain {
+    use super::sum_of;
+
+    pub(super) fn products(queries: &[&[f32]], rows: &[&[f32]], out: &mut [f32]) {
+        by_tiles!(tile, 2, queries, rows, out);
+    }
+
+    pub(super) fn products_int8(queries: &[&[i16]], rows: &[&[i8]], out: &mut [i32]) {
+        by_tiles!(tile_int8, 2, queries, rows, out);
+    }
+
+    pub(super) fn distances(query: &[u64], rows: &[&[u64]], out: &mut [u32]) {
+        by_bits!(query, rows, out);
+    }
+
+    fn tile<const Q: usize, const R: usize>(queries: &[&[f32]; Q], rows: &[&[f32]; R]) -> [[f32; R]; Q] {
+        queries.map(|query| {
+            rows.map(|row| {
+                let (a, b) = (query.as_chunks::<8>(), row.as_chunks::<8>());
+                let mut sums = [0f32; 8];
+                for (a, b) in a.0.iter().zip(b.0) {
+                    for lane in 0..8 {
+                        sums[lane] += a[lane] * b[lane];
                     }
-                    // SAFETY: as above.
-                    return unsafe { avx2($($arg),*) };
                 }
+                a.1.iter().zip(b.1).fold(sum_of(sums), |sum, (a, b)| sum + a * b)
+            })
+        })
+    }
+
+    fn tile_int8<const Q: usize, const R: usize>(queries: &[&[i16]; Q], rows: &[&[i8]; R]) -> [[i32; R]; Q] {
+        queries.map(|query| {
+            rows.map(|row| query.iter().zip(row).map(|(a, b)| i32::from(*a) * i32::from(*b)).sum())
+        })
+    }
+}
+
+/// A module of one of x86's instruction sets: its name and features, the registers of floats and of integers and what
+/// they hold, and its instructions.
+macro_rules! x86 {
+    (
+        $name:ident, $features:literal, rows of a tile: $tile_rows:literal,
+        floats: $floats:ty, $lanes:literal, $zero:ident, $fused:ident,
+        integers: $integers:ty, $half:ty, $words:literal, $zero_integers:ident, $widen:ident, $pairs:ident, $add:ident
+    ) => {
+        #[cfg(target_arch = "x86_64")]
+        mod $name {
+            use super::sum_of;
+            use std::arch::x86_64::*;
+
+            #[target_feature(enable = $features)]
+            pub(super) fn products(queries: &[&[f32]], rows: &[&[f32]], out: &mut [f32]) {
+                by_tiles!(tile, $tile_rows, queries, rows, out);
             }
-            $body::<4, 3>($($arg),*)
-        }
-    )*};
-}
 
-vectorised! {
-    /// `out[q·rows + r] = queries[q] · rows[r]`, of vectors of one length.
-    fn products(queries: &[&[f32]], rows: &[&[f32]], out: &mut [f32]) = products_of;
+            #[target_feature(enable = $features)]
+            pub(super) fn products_int8(queries: &[&[i16]], rows: &[&[i8]], out: &mut [i32]) {
+                by_tiles!(tile_int8, $tile_rows, queries, rows, out);
+            }
 
-    /// `out[r] = query · rows[r]`, of 8-bit numbers; exact.
-    fn products_int8(query: &[i16], rows: &[&[i8]], out: &mut [i32]) = products_int8_of;
+            #[target_feature(enable = $features)]
+            pub(super) fn distances(query: &[u64], rows: &[&[u64]], out: &mut [u32]) {
+                by_bits!(query, rows, out);
+            }
 
-    /// `out[r]` = the bits in which `query` and `rows[r]` differ.
-    fn distances(query: &[u64], rows: &[&[u64]], out: &mut [u32]) = distances_of;
-}
-
-#[inline(always)]
-fn products_of<const LANES: usize, const ROWS: usize>(queries: &[&[f32]], rows: &[&[f32]], out: &mut [f32]) {
-    let mut place = 0;
-    // Four queries by a few rows: as many sums as registers, and two loads for three products.
-    let (fours, rest) = queries.as_chunks::<4>();
-    for four in fours {
-        tiles::<LANES, 4, ROWS>(four, rows, &mut out[place * rows.len()..]);
-        place += 4;
-    }
-    for query in rest {
-        tiles::<LANES, 1, 4>(&[query], rows, &mut out[place * rows.len()..]);
-        place += 1;
-    }
-}
-
-/// So many queries by all rows.
-#[inline(always)]
-fn tiles<const LANES: usize, const Q: usize, const R: usize>(
-    queries: &[&[f32]; Q],
-    rows: &[&[f32]],
-    out: &mut [f32],
-) {
-    let (whole, rest) = rows.as_chunks::<R>();
-    for (place, tile_rows) in whole.iter().enumerate() {
-        let sums = tile::<LANES, Q, R>(queries, tile_rows);
-        for (q, sums) in sums.iter().enumerate() {
-            out[q * rows.len() + place * R..][..R].copy_from_slice(sums);
-        }
-    }
-    for (place, row) in (whole.len() * R..).zip(rest) {
-        let sums = tile::<LANES, Q, 1>(queries, &[row]);
-        for (q, [sum]) in sums.into_iter().enumerate() {
-            out[q * rows.len() + place] = sum;
-        }
-    }
-}
-
-#[inline(always)]
-fn tile<const LANES: usize, const Q: usize, const R: usize>(
-    queries: &[&[f32]; Q],
-    rows: &[&[f32]; R],
-) -> [[f32; R]; Q] {
-    let n = queries[0].len() / LANES;
-    let queries = queries.map(|query| query.as_chunks::<LANES>());
-    let rows = rows.map(|row| row.as_chunks::<LANES>());
-    let (whole_queries, whole_rows) = (queries.map(|query| &query.0[..n]), rows.map(|row| &row.0[..n]));
-    let mut sums = [[[0f32; LANES]; R]; Q];
-    for i in 0..n {
-        for q in 0..Q {
-            let query = &whole_queries[q][i];
-            for r in 0..R {
-                let row = &whole_rows[r][i];
-                for lane in 0..LANES {
-                    sums[q][r][lane] = query[lane].mul_add(row[lane], sums[q][r][lane]);
+            #[inline]
+            #[target_feature(enable = $features)]
+            fn tile<const Q: usize, const R: usize>(
+                queries: &[&[f32]; Q],
+                rows: &[&[f32]; R],
+            ) -> [[f32; R]; Q] {
+                const LANES: usize = $lanes;
+                let n = queries[0].len() / LANES;
+                let (q, r) = (queries.map(|x| x.as_chunks::<LANES>()), rows.map(|x| x.as_chunks::<LANES>()));
+                // Slices of one length: the compiler checks no index.
+                let (whole_q, whole_r) = (q.map(|(whole, _)| &whole[..n]), r.map(|(whole, _)| &whole[..n]));
+                let mut sums = [[$zero(); R]; Q];
+                for i in 0..n {
+                    let mut row = [$zero(); R];
+                    for (row, whole) in row.iter_mut().zip(&whole_r) {
+                        *row = bytemuck::cast::<[f32; LANES], $floats>(whole[i]);
+                    }
+                    for (sums, whole) in sums.iter_mut().zip(&whole_q) {
+                        let query = bytemuck::cast::<[f32; LANES], $floats>(whole[i]);
+                        for (sum, row) in sums.iter_mut().zip(&row) {
+                            *sum = $fused(query, *row, *sum);
+                        }
+                    }
                 }
-            }
-        }
-    }
-    let mut out = [[0f32; R]; Q];
-    for q in 0..Q {
-        for r in 0..R {
-            let mut lanes = sums[q][r];
-            let mut half = LANES / 2;
-            while half > 0 {
-                for lane in 0..half {
-                    lanes[lane] += lanes[lane + half];
+                let mut out = [[0f32; R]; Q];
+                for (i, (sums, out)) in sums.iter().zip(&mut out).enumerate() {
+                    for (j, (sum, out)) in sums.iter().zip(out).enumerate() {
+                        let eights: [[f32; 8]; LANES / 8] = bytemuck::cast(*sum);
+                        let mut eight = eights[0];
+                        for other in &eights[1..] {
+                            for lane in 0..8 {
+                                eight[lane] += other[lane];
+                            }
+                        }
+                        let rest = q[i].1.iter().zip(r[j].1);
+                        *out = rest.fold(sum_of(eight), |sum, (a, b)| a.mul_add(*b, sum));
+                    }
                 }
-                half /= 2;
+                out
             }
-            let rest = queries[q].1.iter().zip(rows[r].1);
-            out[q][r] = rest.fold(lanes[0], |sum, (a, b)| a.mul_add(*b, sum));
+
+            #[inline]
+            #[target_feature(enable = $features)]
+            fn tile_int8<const Q: usize, const R: usize>(
+                queries: &[&[i16]; Q],
+                rows: &[&[i8]; R],
+            ) -> [[i32; R]; Q] {
+                const WORDS: usize = $words;
+                let n = queries[0].len() / WORDS;
+                let (q, r) = (queries.map(|x| x.as_chunks::<WORDS>()), rows.map(|x| x.as_chunks::<WORDS>()));
+                let (whole_q, whole_r) = (q.map(|(whole, _)| &whole[..n]), r.map(|(whole, _)| &whole[..n]));
+                let mut sums = [[$zero_integers(); R]; Q];
+                for i in 0..n {
+                    let mut row = [$zero_integers(); R];
+                    for (row, whole) in row.iter_mut().zip(&whole_r) {
+                        *row = $widen(bytemuck::cast::<[i8; WORDS], $half>(whole[i]));
+                    }
+                    for (sums, whole) in sums.iter_mut().zip(&whole_q) {
+                        let query = bytemuck::cast::<[i16; WORDS], $integers>(whole[i]);
+                        for (sum, row) in sums.iter_mut().zip(&row) {
+                            // Two products of 8-bit numbers are far from what 32 bits hold.
+                            *sum = $add(*sum, $pairs(query, *row));
+                        }
+                    }
+                }
+                let mut out = [[0i32; R]; Q];
+                for (i, (sums, out)) in sums.iter().zip(&mut out).enumerate() {
+                    for (j, (sum, out)) in sums.iter().zip(out).enumerate() {
+                        let lanes: [i32; WORDS / 2] = bytemuck::cast(*sum);
+                        let rest = q[i].1.iter().zip(r[j].1).map(|(a, b)| i32::from(*a) * i32::from(*b));
+                        *out = lanes.iter().sum::<i32>() + rest.sum::<i32>();
+                    }
+                }
+                out
+            }
         }
-    }
-    out
+    };
 }
 
-#[inline(always)]
-fn products_int8_of<const LANES: usize, const ROWS: usize>(query: &[i16], rows: &[&[i8]], out: &mut [i32]) {
-    for (row, out) in rows.iter().zip(out) {
-        let row = &row[..query.len()];
-        *out = query.iter().zip(row).map(|(a, b)| i32::from(*a) * i32::from(*b)).sum();
-    }
-}
-
-#[inline(always)]
-fn distances_of<const LANES: usize, const ROWS: usize>(query: &[u64], rows: &[&[u64]], out: &mut [u32]) {
-    for (row, out) in rows.iter().zip(out) {
-        *out = query.iter().zip(*row).map(|(a, b)| (a ^ b).count_ones()).sum();
-    }
-}
+x86!(
+    avx2, "avx2,fma,popcnt", rows of a tile: 3,
+    floats: __m256, 8, _mm256_setzero_ps, _mm256_fmadd_ps,
+    integers: __m256i, __m128i, 16, _mm256_setzero_si256, _mm256_cvtepi8_epi16, _mm256_madd_epi16, _mm256_add_epi32
+);
+x86!(
+    avx512, "avx512f,avx512vl,avx512dq,avx512bw,avx2,fma,popcnt", rows of a tile: 6,
+    floats: __m512, 16, _mm512_setzero_ps, _mm512_fmadd_ps,
+    integers: __m512i, __m256i, 32, _mm512_setzero_si512, _mm512_cvtepi8_epi16, _mm512_madd_epi16, _mm512_add_epi32
+);
 
 #[cfg(test)]
 mod tests {
@@ -168,10 +273,15 @@ mod tests {
             let bytes: Vec<&[i8]> = rows.iter().map(Vec::as_slice).collect();
             for (i, query) in queries.iter().enumerate() {
                 let wide: Vec<i16> = query.iter().map(|x| i16::from(*x)).collect();
-                let mut exact = vec![0; rows.len()];
-                products_int8(&wide, &bytes, &mut exact);
+                // Alone, and beside others.
+                let (mut exact, mut alone) = (vec![0; 5 * rows.len()], vec![f32::NAN; rows.len()]);
+                products_int8(&[&wide[..]; 5], &bytes, &mut exact);
+                products(&q[i..=i], &r, &mut alone);
+                prop_assert_eq!(&alone[..], &out[i * rows.len()..][..rows.len()]);
+                plain::products(&q[i..=i], &r, &mut alone);
                 for (j, row) in rows.iter().enumerate() {
-                    prop_assert_eq!(exact[j], naive(query, row));
+                    prop_assert!((0..5).all(|q| exact[q * rows.len() + j] == naive(query, row)));
+                    prop_assert_eq!(alone[j], naive(query, row) as f32);
                     prop_assert_eq!(out[i * rows.len() + j], naive(query, row) as f32);
                 }
             }

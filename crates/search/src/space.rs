@@ -95,7 +95,7 @@ impl<'a> Space<'a> {
     }
 
     /// `out[q·rows + r]`, the score of each query and row.
-    pub fn scores(&self, queries: &[&Query], rows: &[u32], scratch: &mut Scratch, out: &mut [f32]) {
+    pub fn scores<'q>(&self, queries: &[&'q Query], rows: &[u32], scratch: &mut Scratch, out: &mut [f32]) {
         let n = rows.len();
         match self.rows {
             Rows::F32(values) => {
@@ -114,13 +114,16 @@ impl<'a> Space<'a> {
             }
             Rows::Int8 { scales, codes } => {
                 let listed = Listed::new(rows, |row| of(codes, self.width, row));
-                scratch.sums.resize(n, 0);
-                for (query, out) in queries.iter().zip(out.chunks_exact_mut(n.max(1))) {
-                    let Query::Int8 { values, scale, .. } = query else {
-                        unreachable!("a query of this space")
-                    };
-                    kernels::products_int8(values, listed.as_slice(), &mut scratch.sums);
-                    for ((sum, row), out) in scratch.sums.iter().zip(rows).zip(out) {
+                scratch.sums.resize(queries.len() * n, 0);
+                let codes_of = |query: &&'q Query| match *query {
+                    Query::Int8 { values, scale, .. } => (values.as_slice(), *scale),
+                    _ => unreachable!("a query of this space"),
+                };
+                let (values, query_scales): (Vec<&[i16]>, Vec<f32>) = queries.iter().map(codes_of).unzip();
+                kernels::products_int8(&values, listed.as_slice(), &mut scratch.sums);
+                let parts = scratch.sums.chunks_exact(n.max(1)).zip(out.chunks_exact_mut(n.max(1)));
+                for ((sums, out), scale) in parts.zip(query_scales) {
+                    for ((sum, row), out) in sums.iter().zip(rows).zip(out) {
                         *out = *sum as f32 * (scale * scales[*row as usize]);
                     }
                 }
