@@ -39,6 +39,7 @@ mod sentences;
 mod special;
 mod split;
 mod store;
+mod streams;
 mod tokens;
 mod unigram;
 
@@ -73,6 +74,7 @@ pub use seed::derive_seed;
 pub use sentences::sentences;
 pub use special::SpecialPieces;
 pub use split::{Documents, Split};
+pub use streams::{StreamBatch, StreamConfig, TextStreams};
 pub use tokens::{Padded, TokenBatch, TokenSequence};
 pub use unigram::UnigramCounts;
 

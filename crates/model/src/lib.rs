@@ -22,6 +22,7 @@
 //! and `d_v` a value; `d_ff` features inside a feed-forward block; `vocab_size` pieces; `n_masked`
 //! masked positions over the whole batch.
 
+pub mod awd_lstm;
 mod backbone;
 pub mod bert;
 pub mod blocks;

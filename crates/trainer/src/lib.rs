@@ -13,6 +13,7 @@ pub mod fill_mask;
 pub mod finetune;
 mod fit;
 pub mod generate;
+pub mod gradual_unfreezing;
 mod initial_model;
 pub mod input;
 pub mod language_model;
