@@ -4,6 +4,7 @@
 //! [`finetune`] has the like for labelled data. Both are recipes of the [`engine`], which trains any
 //! [`engine::Recipe`]: steps, metrics, evaluations, checkpoints, early stopping, the exported model.
 
+pub mod awd_lstm;
 pub mod config;
 pub mod denoising;
 pub mod embed;
@@ -27,6 +28,7 @@ pub mod perplexity;
 pub mod pretraining;
 mod recompute;
 mod running_text;
+mod text_figures;
 pub mod translate;
 pub mod translation;
 
