@@ -8,7 +8,7 @@ use burn::tensor::{Device, Tensor};
 /// The state of each stream of text after its last stretch. It is part of the module, and so of its checkpoints, but is
 /// not trained: no gradient goes through it.
 ///
-/// A training step changes it in place ([`write`](Self::write)); copies of the module for evaluation
+/// A training step changes it in place ([`write`](Self::write)), and if its device fails after that it stays changed. Copies of the module for evaluation
 /// (`Module::valid`) have a copy of it.
 #[derive(Module, Debug)]
 pub struct StreamMemory {
