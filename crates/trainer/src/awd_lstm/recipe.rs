@@ -52,7 +52,7 @@ impl StreamSplits {
         // A short text has fewer streams.
         let streams = eval.batch_size.min(held_out.len().saturating_sub(1).max(1) as usize);
         let held_out = TextStreams::new(held_out, streams, &config.streams, seed)?;
-        let held_out = held_out.in_order(eval.max_blocks.div_ceil(streams));
+        let held_out = held_out.in_order((eval.max_blocks / streams).max(1));
         let mut size = TextSize::default();
         for stream in 0..streams {
             let of_stream = held_out.iter().flat_map(|batch| {
