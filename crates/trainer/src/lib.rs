@@ -25,7 +25,7 @@ pub mod permutation;
 pub mod perplexity;
 pub mod pretraining;
 mod recompute;
-mod running_text;
+pub mod running_text;
 pub mod translate;
 pub mod translation;
 

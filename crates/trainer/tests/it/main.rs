@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests, which clippy does not count as tests")]
 
 mod asking;
+mod bench;
 mod configs;
 mod copying;
 mod denoising;
