@@ -27,8 +27,7 @@ pub mod permutation;
 pub mod perplexity;
 pub mod pretraining;
 mod recompute;
-mod running_text;
-mod text_figures;
+pub mod running_text;
 pub mod translate;
 pub mod translation;
 

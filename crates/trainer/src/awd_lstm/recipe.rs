@@ -2,15 +2,13 @@
 
 use super::StreamedLeftToRight;
 use crate::config::AwdLstmRunConfig;
-use crate::engine::{
-    Advance, Cadence, Export, Exported, Objective, Position, Recipe, RunSettings, SplitFigures, StepBatches,
-};
+use crate::engine::{Advance, Exported, Objective, Position, Recipe, SplitFigures, StepBatches};
 use crate::language_model::sequences;
 use crate::metrics::Record;
 use crate::metrics::curve::Panel;
 use crate::metrics::progress::RunProgress;
-use crate::running_text::{TextParts, TextSource};
-use crate::text_figures::{self, TextSize};
+use crate::running_text::figures::{self, HELD_OUT};
+use crate::running_text::{TextParts, TextSource, TextSplits};
 use crate::{Result, TrainerError};
 use burn::tensor::{Device, Tensor};
 use cloze_data::{Loader, StreamBatch, TextStreams};
@@ -21,25 +19,15 @@ use cloze_model::huggingface::{FloatType, load_published_as, save_published};
 use cloze_model::ops;
 use cloze_tokenizer::Tokenizer;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-/// The two parts of a corpus, as streams of running text.
-#[derive(Debug)]
-pub struct StreamSplits {
-    train: Arc<TextStreams>,
-    /// All streams of the held-out text, stretch by stretch.
-    held_out: Vec<StreamBatch>,
-    size: TextSize,
-    /// Which texts, and which tokenizer.
-    key: String,
-}
-
-impl StreamSplits {
-    /// Prepares the config's corpus, and cuts it into streams as the config says.
+impl TextSplits<TextStreams> {
+    /// Prepares the config's corpus, and cuts it into streams as the config says. All streams of the held-out text are read
+    /// side by side.
     ///
     /// # Errors
-    /// Whatever is wrong with the corpus; an end piece that the tokenizer does not have.
-    pub fn prepare(
+    /// Whatever is wrong with the corpus; an end piece that the tokenizer does not have; a text without a token for each
+    /// stream.
+    pub fn of_streams(
         config: &AwdLstmRunConfig,
         tokenizer: &Tokenizer,
         cache: &Path,
@@ -53,42 +41,25 @@ impl StreamSplits {
         let streams = eval.batch_size.min(held_out.len().saturating_sub(1).max(1) as usize);
         let held_out = TextStreams::new(held_out, streams, &config.streams, seed)?;
         let held_out = held_out.in_order((eval.max_blocks / streams).max(1));
-        let mut size = TextSize::default();
+        let (mut bytes, mut characters) = (0, 0);
         for stream in 0..streams {
-            let of_stream = held_out.iter().flat_map(|batch| {
-                let len = batch.tokens.lengths[stream];
-                &batch.tokens.next[stream * len..(stream + 1) * len]
+            let predicted = held_out.iter().flat_map(|StreamBatch { tokens, .. }| {
+                let len = tokens.lengths[stream];
+                tokens.next[stream * len..(stream + 1) * len].iter().map(|id| *id as u32)
             });
-            size.add(&of_stream.copied().collect::<Vec<_>>(), tokenizer)?;
+            let text = tokenizer.decode(&predicted.collect::<Vec<_>>(), true)?;
+            bytes += text.len() as u64;
+            characters += text.chars().count() as u64;
         }
-        let train = Arc::new(TextStreams::new(train, config.n_streams(), &config.streams, seed)?);
-        Ok(Self { train, held_out, size, key })
-    }
-}
-
-impl AwdLstmRunConfig {
-    /// What the engine is told of the run. With patience the best model is the result.
-    pub fn run_settings(&self) -> RunSettings {
-        let mut settings = RunSettings::new(&self.run.name, self.train.steps, self.optimizer.lr);
-        settings.seed = self.run.seed;
-        settings.non_finite = self.train.non_finite;
-        settings.precision = self.train.precision;
-        settings.evaluate = Cadence::Every(self.eval.every);
-        settings.patience = self.eval.patience;
-        settings.export = if self.eval.patience.is_some() { Export::Best } else { Export::Last };
-        settings.optimizer = self.optimizer.clone();
-        settings.schedule = self.schedule.clone();
-        settings.average = self.average.clone();
-        settings.checkpoint = self.checkpoint.clone();
-        settings.log = self.log.clone();
-        settings
+        let train = TextStreams::new(train, config.n_streams(), &config.streams, seed)?;
+        Ok(Self::new(train, held_out, key).with_size(bytes, characters))
     }
 }
 
 /// The training of an AWD-LSTM on streams of text.
 #[derive(Debug)]
 pub struct AwdLstmRecipe<'a> {
-    splits: StreamSplits,
+    splits: TextSplits<TextStreams>,
     run: &'a AwdLstmRunConfig,
     objective: StreamedLeftToRight,
     shape: AwdLstmConfig,
@@ -102,7 +73,7 @@ impl<'a> AwdLstmRecipe<'a> {
     /// which lies at `tokenizer_path`.
     pub fn new(
         run: &'a AwdLstmRunConfig,
-        splits: StreamSplits,
+        splits: TextSplits<TextStreams>,
         shape: AwdLstmConfig,
         tokenizer: &'a Tokenizer,
         tokenizer_path: PathBuf,
@@ -154,7 +125,7 @@ impl Recipe for AwdLstmRecipe<'_> {
     }
 
     fn split(&self) -> Option<&str> {
-        Some(text_figures::HELD_OUT)
+        Some(HELD_OUT)
     }
 
     /// Each stream is read from its beginning to its end.
@@ -177,15 +148,15 @@ impl Recipe for AwdLstmRecipe<'_> {
             done += tokens.ids.len();
             advanced(Advance { done, share: done as f64 / all as f64 });
         }
-        Ok(text_figures::figures(sum, all, self.splits.size))
+        Ok(figures::figures(sum, all, self.splits.size))
     }
 
     fn evaluation_line(&self, step: u64, figures: &Figures) -> String {
-        text_figures::evaluation_line(step, figures)
+        figures::evaluation_line(step, figures)
     }
 
     fn panels(&self, _: &[Record]) -> Vec<Panel> {
-        text_figures::panels()
+        figures::panels(true)
     }
 
     fn save(&self, model: &StreamedAwdLstm, folder: &Path) -> Result<()> {
@@ -204,6 +175,6 @@ impl Recipe for AwdLstmRecipe<'_> {
         exported: &Exported<'_, StreamedAwdLstm>,
         progress: &mut dyn RunProgress,
     ) -> Result<Vec<SplitFigures>> {
-        text_figures::report(exported, progress)
+        figures::report(exported, "token", progress)
     }
 }

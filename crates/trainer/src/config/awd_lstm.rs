@@ -4,9 +4,8 @@ use super::objective::Trained;
 use super::validate::{self, Check, at_least, ensure, not_negative};
 use super::{
     Averaging, CheckpointSection, LanguageModelEval, LogSection, ObjectiveSection, OptimizerSection,
-    RunSection, TokenizerSection, TrainSection, language_model, layered,
+    RunSection, TokenizerSection, TrainSection, language_model, layered, run_in_steps,
 };
-use crate::engine::FolderConfig;
 use crate::engine::schedule::Schedule;
 use crate::error::{Place, Result};
 use cloze_data::{CorpusConfig, StreamConfig};
@@ -125,15 +124,6 @@ impl AwdLstmRunConfig {
         layered::has_table(path, "streams")
     }
 
-    /// Resolves the config file at `path` with the `sets` (`section.key=value`) laid over it.
-    ///
-    /// # Errors
-    /// Those of [`RunConfig::load`](super::RunConfig::load).
-    pub fn load(path: impl AsRef<Path>, sets: &[String]) -> Result<Self> {
-        let path = path.as_ref();
-        Self::parse(&layered::text(path)?, &layered::stem(path), &Place::file(path), sets)
-    }
-
     /// Resolves a config's `text`, which stands in `file`, with the `sets` laid over it; `name` is the run's where the
     /// text gives none.
     ///
@@ -149,26 +139,19 @@ impl AwdLstmRunConfig {
     }
 }
 
-impl FolderConfig for AwdLstmRunConfig {
-    const FREE_KEYS: &[&str] = &[
-        "run.name",
-        "train.workers",
-        "train.prefetch",
-        "eval.every",
-        "eval.batch_size",
-        "eval.max_blocks",
-        "checkpoint.",
-        "log.",
-    ];
+run_in_steps!(AwdLstmRunConfig, free: &FREE_KEYS);
 
-    fn load(path: &Path) -> Result<Self> {
-        Self::load(path, &[])
-    }
-
-    fn evaluations_decide(&self) -> bool {
-        self.eval.patience.is_some() || matches!(self.average, Some(Averaging::Best { .. }))
-    }
-}
+/// Keys, or starts of keys, that change no weight.
+const FREE_KEYS: [&str; 8] = [
+    "run.name",
+    "train.workers",
+    "train.prefetch",
+    "eval.every",
+    "eval.batch_size",
+    "eval.max_blocks",
+    "checkpoint.",
+    "log.",
+];
 
 fn validate(config: &AwdLstmRunConfig) -> Check {
     config.objective.check(Trained::Decoder)?;
@@ -176,13 +159,7 @@ fn validate(config: &AwdLstmRunConfig) -> Check {
     let language = &config.corpus.language;
     let expected = "no such key: running text is not cut into sentences";
     ensure(*language == CorpusConfig::default().language, "corpus.language", language, expected)?;
-    match &config.tokenizer {
-        // The end piece and all bytes, and a pair that is joined.
-        TokenizerSection::TrainByteBpe { vocab_size, .. } => {
-            at_least(258, "tokenizer.vocab_size", *vocab_size)?;
-        }
-        other => validate::tokenizer(other)?,
-    }
+    language_model::tokenizer(&config.tokenizer)?;
     validate::goes_with_the_model(&config.tokenizer, config.model.path.is_none())?;
     at_least(1, "streams.seq_len", config.streams.seq_len)?;
     model(&config.model)?;
@@ -230,6 +207,7 @@ fn model(model: &AwdLstmSection) -> Check {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::FolderConfig;
 
     const FILE: &str = r#"[objective]
 kind = "left-to-right"

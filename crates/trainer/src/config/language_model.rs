@@ -5,9 +5,8 @@ use super::objective::Trained;
 use super::validate::{self, Check, Complaint, at_least, below_one, ensure, positive};
 use super::{
     Averaging, CheckpointSection, LogSection, NEW, ObjectiveSection, OptimizerSection, PRETRAINED,
-    RunSection, TokenizerSection, TrainSection, complete_model, layered, mark_model, strict,
+    RunSection, TokenizerSection, TrainSection, complete_model, layered, mark_model, run_in_steps, strict,
 };
-use crate::engine::FolderConfig;
 use crate::engine::schedule::Schedule;
 use crate::error::{Place, Result};
 use cloze_data::{BlockConfig, CorpusConfig};
@@ -281,15 +280,6 @@ impl LanguageModelConfig {
         ObjectiveSection::is_of_a_language_model(path)
     }
 
-    /// Resolves the config file at `path` with the `sets` (`section.key=value`) laid over it.
-    ///
-    /// # Errors
-    /// Those of [`RunConfig::load`](super::RunConfig::load).
-    pub fn load(path: impl AsRef<Path>, sets: &[String]) -> Result<Self> {
-        let path = path.as_ref();
-        Self::parse(&layered::text(path)?, &layered::stem(path), &Place::file(path), sets)
-    }
-
     /// Resolves a config's `text`, which stands in `file`, with the `sets` laid over it; `name` is the run's where the
     /// text gives none.
     ///
@@ -310,17 +300,7 @@ impl LanguageModelConfig {
     }
 }
 
-impl FolderConfig for LanguageModelConfig {
-    const FREE_KEYS: &[&str] = &FREE_KEYS;
-
-    fn load(path: &Path) -> Result<Self> {
-        Self::load(path, &[])
-    }
-
-    fn evaluations_decide(&self) -> bool {
-        self.eval.patience.is_some() || matches!(self.average, Some(Averaging::Best { .. }))
-    }
-}
+run_in_steps!(LanguageModelConfig, free: &FREE_KEYS);
 
 fn validate(config: &LanguageModelConfig) -> Check {
     config.objective.check(Trained::Decoder)?;
@@ -351,7 +331,8 @@ pub(super) fn eval(eval: &LanguageModelEval) -> Check {
     at_least(1, "eval.patience", eval.patience.unwrap_or(1))
 }
 
-fn tokenizer(section: &TokenizerSection) -> Check {
+/// `[tokenizer]` of a run on running text.
+pub(super) fn tokenizer(section: &TokenizerSection) -> Check {
     match section {
         // The end piece and all bytes, and a pair that is joined.
         TokenizerSection::TrainByteBpe { vocab_size, .. } => {
@@ -401,6 +382,7 @@ fn of_shape(model: &NewLanguageModel, seq_len: usize) -> Check {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::FolderConfig;
 
     const FILE: &str = r#"[objective]
 kind = "left-to-right"

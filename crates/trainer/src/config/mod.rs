@@ -36,12 +36,12 @@ pub(crate) mod layered;
 mod layers;
 mod objective;
 mod permutation;
+mod run_in_steps;
 mod sections;
 mod strict;
 pub(crate) mod validate;
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use cloze_data::{CorpusConfig, ExampleConfig};
 use serde::{Deserialize, Serialize};
@@ -61,6 +61,7 @@ pub use language_model::{
 use layers::{Node, TAG, Value};
 pub use objective::ObjectiveSection;
 pub use permutation::{NewXlnet, PermutationConfig, PretrainedXlnet, SegmentSection, XlnetSection};
+pub(crate) use run_in_steps::run_in_steps;
 pub use sections::{
     EvalSection, ModelPreset, ModelSection, NewModel, PretrainedModel, RunSection, TokenizerSection,
     TrainSection,
@@ -121,17 +122,6 @@ const FREE_KEYS: [&str; 9] = [
 ];
 
 impl RunConfig {
-    /// Resolves the config file at `path` with the `sets` (`section.key=value`) laid over it.
-    ///
-    /// # Errors
-    /// [`TrainerError::Io`] for an unreadable file; [`TrainerError::ConfigSyntax`],
-    /// [`TrainerError::UnknownKey`], [`TrainerError::MissingKey`] and [`TrainerError::BadValue`] with the
-    /// file and line, or the argument, at fault.
-    pub fn load(path: impl AsRef<Path>, sets: &[String]) -> Result<Self> {
-        let path = path.as_ref();
-        Self::parse(&layered::text(path)?, &layered::stem(path), &Place::file(path), sets)
-    }
-
     /// Resolves a config's `text`, which stands in `file`, with the `sets` laid over it; `name` is the run's where the
     /// text gives none.
     ///
@@ -156,17 +146,7 @@ impl RunConfig {
     }
 }
 
-impl FolderConfig for RunConfig {
-    const FREE_KEYS: &[&str] = &FREE_KEYS;
-
-    fn load(path: &Path) -> Result<Self> {
-        Self::load(path, &[])
-    }
-
-    fn evaluations_decide(&self) -> bool {
-        self.eval.patience.is_some() || matches!(self.average, Some(Averaging::Best { .. }))
-    }
-}
+run_in_steps!(RunConfig, free: &FREE_KEYS);
 
 /// The table `[model]` of a layer.
 fn model_table(layer: &mut Node) -> Option<&mut BTreeMap<String, Node>> {
@@ -296,6 +276,7 @@ fn known_keys() -> Vec<String> {
 mod tests {
     use super::*;
     use cloze_model::huggingface::Family;
+    use std::path::Path;
 
     /// A config as a user writes it; the tests below change a line of it.
     const FILE: &str = r#"[corpus]

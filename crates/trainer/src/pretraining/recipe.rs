@@ -5,9 +5,7 @@ use super::objective::BertPretraining;
 use super::tables;
 use crate::config::{RunConfig, TrainSection};
 use crate::engine::run_folder::RunFolder;
-use crate::engine::{
-    Advance, Cadence, Export, Exported, Objective, Position, Recipe, RunSettings, SplitFigures, StepBatches,
-};
+use crate::engine::{Advance, Exported, Objective, Position, Recipe, SplitFigures, StepBatches};
 use crate::metrics::Record;
 use crate::metrics::curve::Panel;
 use crate::metrics::progress::RunProgress;
@@ -103,25 +101,6 @@ impl PretrainingSplits {
 
 fn tokens(batches: &[PretrainingBatch]) -> u64 {
     batches.iter().map(|batch| batch.tokens.n_tokens() as u64).sum()
-}
-
-impl RunConfig {
-    /// What the engine is told of the run. With patience the best model is the result.
-    pub fn run_settings(&self) -> RunSettings {
-        let mut settings = RunSettings::new(&self.run.name, self.train.steps, self.optimizer.lr);
-        settings.seed = self.run.seed;
-        settings.non_finite = self.train.non_finite;
-        settings.precision = self.train.precision;
-        settings.evaluate = Cadence::Every(self.eval.every);
-        settings.patience = self.eval.patience;
-        settings.export = if self.eval.patience.is_some() { Export::Best } else { Export::Last };
-        settings.optimizer = self.optimizer.clone();
-        settings.schedule = self.schedule.clone();
-        settings.average = self.average.clone();
-        settings.checkpoint = self.checkpoint.clone();
-        settings.log = self.log.clone();
-        settings
-    }
 }
 
 /// An encoder's pretraining on masked examples, by any [objective](EncoderObjective); by default BERT's, whose attention

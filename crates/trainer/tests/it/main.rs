@@ -5,6 +5,7 @@
 
 mod asking;
 mod awd_lstm;
+mod bench;
 mod configs;
 mod copying;
 mod denoising;
