@@ -82,12 +82,12 @@ fn figure(outcome: &Outcome, split: &str, name: &str) -> f64 {
 fn a_run_learns_and_its_model_writes() {
     let _generator = crate::generator();
     let bench = bench();
-    let sets = ["train.steps=150", "eval.every=1000"];
+    let sets = ["train.steps=200", "eval.every=1000"];
     let long = [&sets[..], &["regularisation={ activation = 2.0, temporal = 1.0 }"]].concat();
     let untrained = figure(&bench.run("short", &["train.steps=1"]).unwrap(), "heldout", "loss");
     for (out, sets) in [("lm", &sets[..]), ("regularised", &long)] {
         let trained = figure(&bench.run(out, sets).unwrap(), "heldout", "loss");
-        assert!(trained < 0.6 * untrained, "{out}: {trained} from {untrained}");
+        assert!(trained < 0.7 * untrained, "{out}: {trained} from {untrained}");
     }
     let metrics = std::fs::read_to_string(bench.path("regularised/metrics.jsonl")).unwrap();
     let train: serde_json::Value = serde_json::from_str(metrics.lines().nth(1).unwrap()).unwrap();
@@ -156,7 +156,7 @@ fn training_goes_on_from_a_checkpoint_with_slower_lower_layers() {
 fn a_classifier_begins_with_the_language_model() {
     let _generator = crate::generator();
     let bench = bench();
-    bench.run("lm", &["train.steps=150", "eval.every=1000"]).unwrap();
+    bench.run("lm", &["train.steps=200", "eval.every=1000"]).unwrap();
     let sets = ["model.layer_decay=0.3846", "model.gradual_unfreezing=true"];
     let config = task(&bench, &sets);
     let tuned = fine_tune(&config, &options(&bench, "tuned"), &mut Silent).unwrap();
