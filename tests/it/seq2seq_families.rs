@@ -347,7 +347,7 @@ fn what_would_be_computed_otherwise_is_refused() {
             CONFIG,
             "is_gated_act",
             json!(true),
-            "6 tensors are missing, the first is `encoder.block.0.layer.1.DenseReluDense.wi_0.weight`",
+            "10 tensors are missing, the first is `decoder.block.0.layer.2.DenseReluDense.wi_0.weight`",
         ),
         ("t5_gated", GENERATION, "decoder_start_token_id", json!(5), "is 5, expected 0, as in config.json"),
         (
