@@ -5,6 +5,7 @@ use burn::tensor::Device;
 use cloze_data::Sentinels;
 use cloze_model::generate::{BeamSearch, Search};
 use cloze_tokenizer::Tokenizer;
+use cloze_trainer::embed::{EmbedConfig, Embedder};
 use cloze_trainer::translate::{TranslateConfig, Translator};
 use serde_json::Value;
 
@@ -42,5 +43,19 @@ fn what_a_t5_writes_is_what_transformers_does() {
         let found = translator.translate(&sources, &[]).unwrap();
         let found: Vec<String> = found.map(|found| found.unwrap().remove(0).text).collect();
         assert_eq!(found, texts(&expected[name]), "{name}");
+    }
+}
+
+#[test]
+fn the_encoder_of_a_t5_embeds_as_transformers_does() {
+    let expected = expected();
+    let folder = fixture("t5_translation");
+    let embedder = Embedder::load(&folder, EmbedConfig::default(), &Device::flex()).unwrap();
+    let found = embedder.embed(&texts(&expected["texts"])).unwrap().values;
+    let means = expected["means"].as_array().unwrap().iter().flat_map(|row| row.as_array().unwrap());
+    let means: Vec<f64> = means.map(|value| value.as_f64().unwrap()).collect();
+    assert_eq!(found.len(), means.len());
+    for (found, expected) in found.into_iter().zip(means) {
+        assert!((f64::from(found) - expected).abs() < 1e-4, "{found} is not {expected}");
     }
 }

@@ -1,6 +1,4 @@
-use super::relative::distances;
 use super::{DisentangledConfig, Embedding, LayerNorm};
-use crate::ops::AttentionMask;
 use crate::sizes::check_sizes;
 use crate::{ModelError, ParamInit, Result};
 use burn::module::Module;
@@ -75,26 +73,17 @@ impl RelativeBias {
         self.table.forward(rows).reshape([1, len, len, n_heads]).permute([0, 3, 1, 2])
     }
 
-    /// The bias of the scores of queries and keys that stand where the mask says, such as new tokens and those of a
-    /// cache.
+    /// The bias of the scores of keys that stand 0, 1 and so on up to `furthest` places before their query, or up to the
+    /// distance from which on all are alike: what a [cache](super::KeyValueCache::with_bias) of new tokens takes.
     ///
     /// # Shapes
-    /// - returns `[batch, n_heads, q_len, k_len]`, with a batch of 1 if it is the same in all rows
-    ///
-    /// # Panics
-    /// If the mask does not fit the sizes.
-    pub fn at(&self, mask: &AttentionMask, q_len: usize, k_len: usize, device: &Device) -> Tensor<4> {
-        let [n_buckets, n_heads] = self.table.weight.dims();
-        let distances = distances(mask, q_len, k_len, device);
-        let [batch, ..] = distances.dims();
-        // No two tokens are further apart than there are keys, and beyond the greatest distance all are alike.
-        let most = k_len.min(self.max_distance) as i64;
-        let buckets: Vec<i32> =
-            (-most..=most).map(|distance| self.bucket(distance, n_buckets) as i32).collect();
-        let places = distances.clamp(-most, most).add_scalar(most).reshape([-1]);
-        let rows = Tensor::<1, Int>::from_data(buckets.as_slice(), device).select(0, places);
-        let bias = self.table.forward(rows.unsqueeze_dim::<2>(0));
-        bias.reshape([batch, q_len, k_len, n_heads]).permute([0, 3, 1, 2])
+    /// - returns `[n_heads, n]`
+    pub fn before(&self, furthest: usize, device: &Device) -> Tensor<2> {
+        let n_buckets = self.table.weight.dims()[0];
+        let most = furthest.min(self.max_distance) as i64;
+        let rows: Vec<i32> = (0..=most).map(|distance| self.bucket(-distance, n_buckets) as i32).collect();
+        let rows = Tensor::<1, Int>::from_data(rows.as_slice(), device);
+        self.table.weight.val().select(0, rows).transpose()
     }
 
     /// The bucket of a distance.
@@ -198,7 +187,6 @@ fn log_bucket(distance: i64, n_buckets: usize, max_distance: usize) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::{Packing, Queries};
 
     #[test]
     fn rows_are_of_the_distance_from_query_to_key() {
@@ -222,24 +210,19 @@ mod tests {
         assert_eq!([both, causal], expected);
     }
 
-    /// Distances by a mask's positions are those among all tokens: alone, packed, and of new tokens behind a cache.
     #[test]
-    fn the_bias_of_some_queries_is_a_part_of_that_of_all() {
+    fn the_bias_of_keys_before_a_query_is_a_row_of_that_of_all() {
         let device = Device::flex();
         let init = &mut ParamInit::new(&device, 1).with_std(1.0);
         let config = RelativeBiasConfig { n_buckets: 6, max_distance: 5 };
         for bias in [config.init(2, init), config.init_causal(2, init)] {
-            let whole = bias.forward(9, &device);
-            let mask = AttentionMask::default();
-            assert_eq!(bias.at(&mask, 9, 9, &device).into_data(), whole.clone().into_data());
-            let last = whole.clone().narrow(2, 7, 2).into_data();
-            assert_eq!(bias.at(&mask, 2, 9, &device).into_data(), last);
-            let packed = mask.with_packing(Packing::new([4, 9]));
-            let packed = packed.with_queries(Queries::Counts([1, 2].into()));
-            let found = bias.at(&packed, 3, 13, &device);
-            let first = whole.clone().slice([0..1, 0..2, 3..4, 0..4]).into_data();
-            assert_eq!(found.clone().slice([0..1, 0..2, 0..1, 0..4]).into_data(), first);
-            assert_eq!(found.slice([0..1, 0..2, 1..3, 4..13]).into_data(), last);
+            let last = bias.forward(9, &device).slice([0..1, 0..2, 8..9, 0..9]).reshape([2, 9]).flip([1]);
+            let found = bias.before(8, &device);
+            assert_eq!(found.dims(), [2, 6]);
+            assert_eq!(found.clone().into_data(), last.clone().narrow(1, 0, 6).into_data());
+            let furthest = found.narrow(1, 5, 1).expand([2, 3]);
+            assert_eq!(furthest.into_data(), last.clone().narrow(1, 6, 3).into_data());
+            assert_eq!(bias.before(2, &device).into_data(), last.narrow(1, 0, 3).into_data());
         }
     }
 

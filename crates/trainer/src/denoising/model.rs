@@ -296,6 +296,7 @@ mod tests {
     use super::*;
     use crate::Result;
     use crate::config::DenoisingRunConfig;
+    use crate::engine::FolderConfig;
     use crate::error::Place;
 
     const FILE: &str = r#"

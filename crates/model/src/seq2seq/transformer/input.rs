@@ -121,15 +121,6 @@ impl StackInput {
         }
     }
 
-    /// The same for new tokens, one a row, of which the mask says where they stand among all.
-    pub(super) fn biased_step(&self, mask: AttentionMask, device: &Device) -> AttentionMask {
-        let Some(bias) = &self.relative_bias else { return mask };
-        let packing = mask.packing.as_ref().expect("the rows of a step are packed");
-        let (rows, n_keys) = (packing.lengths().len(), packing.n_tokens());
-        let bias = bias.at(&mask, rows, n_keys, device);
-        mask.with_bias(bias)
-    }
-
     fn scaled(&self, embeddings: Tensor<3>) -> Tensor<3> {
         if self.scale == 1.0 { embeddings } else { embeddings.mul_scalar(self.scale) }
     }

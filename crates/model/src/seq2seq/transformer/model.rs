@@ -204,9 +204,15 @@ impl EncoderDecoder for Transformer {
     fn begin(&self, source: &Sequences, options: DecodeOptions, device: &Device) -> TransformerState {
         let batch = self.source_batch(source, device);
         let memory = self.encode_batch(&batch);
-        let layers = self.decoder.layers.iter();
-        let caches = layers
-            .map(|layer| LayerCache::new(layer.cross_attention.remember(memory.clone(), source.lengths())));
+        let bias = self.decoder_input.relative_bias.as_ref();
+        let bias = bias.map(|bias| bias.before(self.config.max_positions, device));
+        let caches = self.decoder.layers.iter().map(|layer| {
+            let mut cache = LayerCache::new(layer.cross_attention.remember(memory.clone(), source.lengths()));
+            if let Some(bias) = &bias {
+                cache.own = cache.own.with_bias(bias.clone());
+            }
+            cache
+        });
         TransformerState::new(caches.collect(), options, device)
     }
 

@@ -34,8 +34,7 @@ impl NextToken for Transformer {
         let is_full = positions.iter().any(|position| *position >= most);
         assert!(!is_full, "a row has {most} tokens, as many as the model has positions");
         // All rows are packed, with one new token each.
-        let mask = self.decoder_input.biased_step(own.step_mask(), &state.device);
-        let memory_mask = memory.step_mask();
+        let (mask, memory_mask) = (own.step_mask(), memory.step_mask());
         let ids = TensorData::new(tokens.to_vec(), [1, tokens.len()]);
         let ids = Tensor::<2, Int>::from_data(ids, &state.device);
         let x = self.decoder_input.forward_at(&self.target_embeddings, ids, &positions);
