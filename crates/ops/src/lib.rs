@@ -11,7 +11,7 @@
 //! | [`linear_packed`] | the weight laid out once for the kernel; for inference |
 //! | [`linear_int8`] | the weight in 8 bits, the tokens rounded to 8 bits as they come; for inference |
 //! | [`attention`] | products, masks, softmax and dropout head by head, without the transposed copies; long sequences in blocks, without a matrix of all scores; of [packed](Packing) sequences each by itself |
-//! | [`attention_at`] | one query a row, over keys and values that stay where they are; for decoding |
+//! | [`attention_at`], [`attention_at_with_bias`] | one query a row, over keys and values that stay where they are; for decoding |
 //! | [`layer_norm`], [`add_layer_norm`] | statistics and result; with dropout and the residual connection before it |
 //! | [`rms_norm`] | root mean square and result |
 //! | [`rotate`] | queries and keys turned where they lie |
@@ -88,7 +88,7 @@ pub use glu::glu;
 pub use gru::{GruOutput, gru};
 pub use int8::{Int8Weight, linear_int8};
 pub use kernels::{Kernels, kernels};
-pub use key_value::{KeyValueStore, attention_at};
+pub use key_value::{KeyValueStore, attention_at, attention_at_with_bias};
 pub use lamb::lamb;
 pub use layer_norm::{Residual, add_layer_norm, layer_norm};
 pub use linear::{linear, linear_tied};

@@ -21,11 +21,11 @@ pub struct BertEmbeddings<P: Positions = LearnedPositions> {
     /// Position vectors: in BERT a learned table, `[position_offset + max_positions, d_embedding]`. None where positions
     /// are the attention's alone.
     pub positions: Option<P>,
-    /// The normalisation of the sum.
-    pub norm: LayerNorm,
+    /// The normalisation of the sum; T5 has none.
+    pub norm: Option<LayerNorm>,
     /// `[d_embedding, d_model]`, after normalisation and dropout.
     pub projection: Option<Linear>,
-    /// The bias of all layers' scores by distance, in MPNet.
+    /// The bias of all layers' scores by distance, in MPNet and T5.
     pub relative_bias: Option<RelativeBias>,
     /// The vectors of distances that all layers share, in DeBERTa.
     pub distances: Option<DistanceVectors>,
@@ -44,7 +44,9 @@ impl BertEmbeddings {
             positions: config.absolute_positions.then(|| {
                 LearnedPositions::with_offset(config.max_positions, config.position_offset, d, init)
             }),
-            norm: LayerNorm::new(d, config.layer_norm_eps, init).with_bias(config.norm_bias),
+            norm: config
+                .embedding_norm
+                .then(|| LayerNorm::new(d, config.layer_norm_eps, init).with_bias(config.norm_bias)),
             projection: config.d_embedding.map(|d| Linear::new(d, config.d_model, init)),
             relative_bias: config.relative_bias.map(|bias| bias.init(config.n_heads, init)),
             distances: config.disentangled.map(|distances| {
@@ -97,7 +99,11 @@ impl<P: Positions> BertEmbeddings<P> {
             Some(positions) => positions.add_to(sum, packing),
             None => sum,
         };
-        let states = ops::dropout(self.norm.forward(sum), self.dropout);
+        let sum = match &self.norm {
+            Some(norm) => norm.forward(sum),
+            None => sum,
+        };
+        let states = ops::dropout(sum, self.dropout);
         match &self.projection {
             Some(projection) => projection.forward(states),
             None => states,

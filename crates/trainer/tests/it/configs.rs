@@ -240,6 +240,7 @@ const TABLES: &[(&str, &[&str], &str)] = &[
     ("Denoising", &[], "denoising.noises=[{ kind = \"reordering\", zzzzzzzz = 1 }]"),
     ("Denoising", &[], "denoising.noises=[{ kind = \"rotation\", zzzzzzzz = 1 }]"),
     ("Denoising", &["model.kind=bart"], "model.zzzzzzzz=1"),
+    ("Denoising", &["model.kind=t5"], "model.zzzzzzzz=1"),
     ("Fine-tuning", &["task.kind=classification"], "task.zzzzzzzz=1"),
     ("Fine-tuning", &["task.kind=regression"], "task.zzzzzzzz=1"),
     ("Fine-tuning", &["task.kind=tagging"], "task.zzzzzzzz=1"),

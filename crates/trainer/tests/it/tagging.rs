@@ -215,6 +215,15 @@ fn a_head_of_several_layers_learns() {
 }
 
 #[test]
+fn the_encoder_of_a_t5_learns() {
+    let _held = crate::generator();
+    let bench = Bench::of(Family::T5);
+    let (tensors, dev) = bench.finish("run", &["task.crf=false"], false);
+    assert!(dev.main().1 > 0.9, "{dev}");
+    assert!(tensors.contains_key("transformer.shared.weight") && tensors.contains_key("classifier.bias"));
+}
+
+#[test]
 fn a_crf_learns_and_is_saved_whole() {
     let _held = crate::generator();
     learns_and_is_saved_whole("task.crf=true");
