@@ -12,6 +12,7 @@
 //! | [`linear_int8`] | the weight in 8 bits, the tokens rounded to 8 bits as they come; for inference |
 //! | [`attention`] | products, masks, softmax and dropout head by head, without the transposed copies; long sequences in blocks, without a matrix of all scores; of [packed](Packing) sequences each by itself |
 //! | [`attention_at`], [`attention_at_with_bias`] | one query a row, over keys and values that stay where they are; for decoding |
+//! | [`relative_attention`] | scores by content, distance and segment, masks, softmax and dropout head by head; keys of distances are met in one product, and nothing is gathered |
 //! | [`layer_norm`], [`add_layer_norm`] | statistics and result; with dropout and the residual connection before it |
 //! | [`rms_norm`] | root mean square and result |
 //! | [`rotate`] | queries and keys turned where they lie |
@@ -63,6 +64,7 @@ mod packing;
 mod precision;
 mod read;
 mod recompute;
+mod relative;
 mod rms_norm;
 mod rotary;
 mod stable_adamw;
@@ -98,6 +100,7 @@ pub use packing::Packing;
 pub use precision::{Precision, with_precision};
 pub use read::read;
 pub use recompute::{can_recompute, recompute};
+pub use relative::{RelativeInput, RelativeMask, relative_attention};
 pub use rms_norm::rms_norm;
 pub use rotary::{Rotary, RotaryPairs, TokenPositions, rotate};
 pub use stable_adamw::stable_adamw;

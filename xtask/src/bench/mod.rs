@@ -14,6 +14,7 @@ mod recompute;
 mod records;
 pub mod report;
 mod scaling;
+mod steps;
 mod train;
 mod translate;
 mod whole;
@@ -41,6 +42,8 @@ pub struct Args {
 enum What {
     /// Pretraining steps beside PyTorch's.
     Train(measure::Rounds),
+    /// Steps of ELECTRA, XLNet and BART beside those of transformers' classes.
+    Steps(measure::Rounds),
     /// Sentence embeddings beside PyTorch's and ONNX Runtime's.
     Infer(infer::Args),
     /// How much a pretraining step slows down beside busy processes, ours and PyTorch's.
@@ -81,6 +84,7 @@ struct Rest {
 pub fn run(args: &Args) -> Result<()> {
     match &args.what {
         Some(What::Train(args)) => train::run(args),
+        Some(What::Steps(args)) => steps::run(args),
         Some(What::Infer(args)) => infer::run(args),
         Some(What::Load(args)) => load::run(args),
         Some(What::Spin) => {

@@ -5,10 +5,10 @@
 //! sequence's length alone.
 
 mod blocked;
-mod rows;
+pub(super) mod rows;
 #[cfg(test)]
 mod tests;
-mod view;
+pub(super) mod view;
 mod whole;
 
 use super::gemm::{Begin, Matrix, PARALLEL, Product, Target};
@@ -291,7 +291,7 @@ impl Buffers {
 
 /// Memory that parts of the work write, each elements of its own.
 #[derive(Clone, Copy)]
-struct Shared(*mut f32);
+pub(super) struct Shared(pub(super) *mut f32);
 
 // SAFETY: every part writes its own sequence's, head's and block's elements only.
 unsafe impl Send for Shared {}
@@ -301,7 +301,7 @@ unsafe impl Sync for Shared {}
 impl Shared {
     /// # Safety
     /// There are so many elements.
-    unsafe fn at(self, i: usize) -> *mut f32 {
+    pub(super) unsafe fn at(self, i: usize) -> *mut f32 {
         // SAFETY: the caller's promise.
         unsafe { self.0.add(i) }
     }
