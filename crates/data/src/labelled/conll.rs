@@ -87,7 +87,11 @@ impl ParseLine for Columns {
         let columns = self.columns(line);
         let comment = match &self.comment {
             Some(start) => !start.is_empty() && line.starts_with(start.as_str()),
-            None => place == Some(0) && line.starts_with('#') && !columns.last().is_some_and(|tag| looks_like_tag(tag)),
+            None => {
+                place == Some(0)
+                    && line.starts_with('#')
+                    && !columns.last().is_some_and(|tag| looks_like_tag(tag))
+            }
         };
         if comment {
             return Ok(Line::Comment);

@@ -51,7 +51,10 @@ impl ParseLine for Words {
         let columns: Vec<&str> = line.split('\t').map(str::trim).collect();
         if columns.len() != COLUMNS.len() {
             let (found, expected) = (columns.len(), COLUMNS.len());
-            return Err(problem("number of columns", format!("{found} columns between tabs, expected {expected}")));
+            return Err(problem(
+                "number of columns",
+                format!("{found} columns between tabs, expected {expected}"),
+            ));
         }
         let id = columns[0];
         let is_number = |text: &str| text.parse::<u32>().is_ok();
@@ -63,7 +66,10 @@ impl ParseLine for Words {
         let expected = place.map(|place| (place + 1).to_string());
         if expected.as_ref().is_some_and(|expected| expected != id) {
             let expected = expected.unwrap_or_default();
-            return Err(problem("number of a word", format!("column `id` is `{id}`, expected {expected}, the word's number")));
+            return Err(problem(
+                "number of a word",
+                format!("column `id` is `{id}`, expected {expected}, the word's number"),
+            ));
         }
         let column = |place: usize, field: &str| match columns[place] {
             "" => {
@@ -76,7 +82,8 @@ impl ParseLine for Words {
         let tag = match self.labelled {
             false => String::new(),
             true if columns[self.tags] == UNSPECIFIED => {
-                let detail = format!("column `{}` is `_`, which gives none: expected the tag", COLUMNS[self.tags]);
+                let detail =
+                    format!("column `{}` is `_`, which gives none: expected the tag", COLUMNS[self.tags]);
                 return Err(problem("no label", detail));
             }
             true => column(self.tags, "tag")?,

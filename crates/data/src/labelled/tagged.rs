@@ -1,10 +1,10 @@
 //! Sentences of words with a tag each.
 
-use super::{conll, conllu};
 use super::labels::LabelSet;
 use super::rows::{self, Read, RequestedColumn, Row, kind_of, row_problem};
 use super::source::{DataFormat, LabelledSource, Loaded, Task};
 use super::tags::{TagScheme, bad_entity_tag, unknown_tag};
+use super::{conll, conllu};
 use crate::Result;
 use crate::corpus::Problem;
 use serde_json::Value;

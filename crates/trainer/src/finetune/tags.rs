@@ -17,8 +17,8 @@ use cloze_data::labelled::{
     TokenSequence, encode_tags, entity_sentences,
 };
 use cloze_data::{DataError, SkipReport};
-use cloze_evaluation::report::{EntityExample, EntityPredictions, Predictions};
 use cloze_evaluation::entities::Span;
+use cloze_evaluation::report::{EntityExample, EntityPredictions, Predictions};
 use cloze_evaluation::tags::entities;
 use cloze_model::ParamInit;
 use cloze_model::bert::BertConfig;

@@ -93,9 +93,11 @@ impl PredictTask for TagTask {
             if of_words(config.scheme) != self.is_of_words() {
                 let (found, expected) = match self.is_of_words() {
                     true => ("of entities", "\"words\": the model's tags are classes of words"),
-                    false => ("\"words\"", "a scheme of entities, or no such key: the model's tags mark entities"),
+                    false => {
+                        ("\"words\"", "a scheme of entities, or no such key: the model's tags mark entities")
+                    }
                 };
-                return Err(bad_setting("task.scheme", found.into(), expected.into()));
+                return Err(bad_setting("task.scheme", found, expected.into()));
             }
             task.section.scheme = config.scheme;
             task.section.long_sentences = config.long_sentences;
