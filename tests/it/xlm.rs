@@ -3,13 +3,15 @@
 use crate::golden::{Golden, fixture, gradients_of, relative_error};
 use burn::module::Module;
 use burn::optim::GradientsParams;
-use burn::tensor::{Bool, Device, Int, Tensor};
+use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 use cloze_model::bert::{Bert, BertInput};
 use cloze_model::huggingface::{Architecture, PretrainedFolder, SaveConfig, read_tensors, save_pretrained};
 use cloze_model::{ParamInit, weights};
 
 /// Largest error allowed, relative to the largest absolute value of the tensor.
 const TOLERANCE: f32 = 1e-4;
+/// Below it a gradient is rounding: a key's bias shifts all scores of a query alike, which changes nothing.
+const ROUNDING: f32 = 1e-5;
 
 /// XLM's encoder, which has no pooler.
 fn load(device: &Device) -> Bert {
@@ -57,7 +59,14 @@ fn states_and_gradients_equal_xlms() {
     let found = read_tensors(&folder.path().join("model.safetensors")).unwrap();
     assert_eq!(found.len(), 37, "all parameters of the reference model");
     for (name, gradient) in &found {
-        let error = relative_error(gradient, &golden.data(&format!("grad.{name}")));
+        let expected = golden.data(&format!("grad.{name}"));
+        let largest =
+            |values: &TensorData| values.iter::<f32>().fold(0f32, |most, value| most.max(value.abs()));
+        if largest(&expected) < ROUNDING {
+            assert!(name.ends_with("key.bias") && largest(gradient) < ROUNDING, "gradient of {name}");
+            continue;
+        }
+        let error = relative_error(gradient, &expected);
         assert!(error <= TOLERANCE, "gradient of {name}: off by {error:e} of its scale");
     }
 }

@@ -62,7 +62,7 @@ pub use error::{DataError, Result};
 pub use examples::{CorpusExamples, ExampleTokens};
 pub use languages::{
     LanguageSampling, LanguageStream, MultilingualData, MultilingualPlan, TranslationFiles, Translations,
-    sampled_texts,
+    check_languages, sampled_texts,
 };
 pub use loader::{Assemble, Batches, Cursor, Loader, Placed};
 pub use not_utf8::not_utf8;

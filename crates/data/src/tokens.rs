@@ -281,7 +281,7 @@ mod tests {
         batch.push_at(&[5, 6, 7], &[0, 0, 1], &[0, 1, 0]);
         batch.push_at(&[8], &[1], &[0]);
         assert_eq!(batch.position_ids(), Some(&[0, 1, 0, 0][..]));
-        assert_eq!(batch.padded().position_ids, [0, 1, 0, 0, 0, 0]);
+        assert_eq!(batch.padded().position_ids, [0, 1, 0, 0, 0, 0, 0, 0]);
         let mut plain = TokenBatch::new();
         plain.push(&[8], &[1]);
         assert!(plain.position_ids().is_none() && plain.padded().position_ids.is_empty());

@@ -236,11 +236,9 @@ fn every_second_batch_is_of_translations_side_by_side() {
             predicted[types[*position as usize] as usize] += 1;
         }
     }
-    // Of both sides alike, with some rounding in each sequence.
-    for side in 0..2 {
-        let share = predicted[side] as f64 / tokens[side] as f64;
-        assert!((0.12..0.18).contains(&share), "{predicted:?} of {tokens:?}");
-    }
+    // Of both sides alike. Of so short sequences more than 15 % are predicted, as special tokens count in the number.
+    let [first, second] = [0, 1].map(|side| predicted[side] as f64 / tokens[side] as f64);
+    assert!((0.14..0.26).contains(&first) && (first - second).abs() < 0.03, "{predicted:?} of {tokens:?}");
     // Pass after pass. Sentences of different numbers may be the same.
     let (least, most) = (pairs.values().min().unwrap(), pairs.values().max().unwrap());
     assert!(*least > 1 && pairs.len() > 40, "{least} to {most} of {}", pairs.len());

@@ -13,5 +13,5 @@ mod translations;
 
 pub use data::{LanguageStream, MultilingualData, MultilingualPlan};
 pub use sampling::LanguageSampling;
-pub use texts::sampled_texts;
+pub use texts::{check_languages, sampled_texts};
 pub use translations::{TranslationFiles, Translations};

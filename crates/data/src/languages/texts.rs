@@ -1,6 +1,6 @@
 //! The texts that one tokenizer learns several languages from.
 
-use crate::corpus::{CorpusConfig, Document, documents};
+use crate::corpus::{CorpusConfig, Document, OnError, documents};
 use crate::random::Random;
 use crate::sentences::sentences;
 use crate::{DataError, LanguageSampling, Result};
@@ -23,8 +23,7 @@ pub fn sampled_texts(config: &CorpusConfig, base: &Path) -> Result<Box<dyn Itera
     if config.languages.is_empty() {
         return Ok(Box::new(documents(config, base)?.map(text)));
     }
-    // Says which language a missing file is of.
-    crate::input_files(config, base)?;
+    check_languages(config, base)?;
     let parts = config.parts();
     let counts = parts.iter().map(|part| n_sentences(part, base)).collect::<Result<Vec<u64>>>()?;
     let sampling = LanguageSampling::new(&counts, config.sampling_alpha.unwrap_or(LanguageSampling::ALPHA));
@@ -46,6 +45,33 @@ pub fn sampled_texts(config: &CorpusConfig, base: &Path) -> Result<Box<dyn Itera
     Ok(Box::new(streams.into_iter().enumerate().flat_map(of_language)))
 }
 
+/// Checks that each language of a corpus of several has some text; of other corpora there is nothing to check. Of what is
+/// wrong inside the files nothing is said.
+///
+/// # Errors
+/// [`DataError::NoLanguageText`]; [`DataError::NoLanguageFiles`], [`DataError::Pattern`].
+pub fn check_languages(config: &CorpusConfig, base: &Path) -> Result<()> {
+    if config.languages.is_empty() {
+        return Ok(());
+    }
+    // Says which language a missing file is of.
+    crate::input_files(config, base)?;
+    for part in config.parts() {
+        let part = CorpusConfig { on_error: OnError::Skip, ..part };
+        let mut stream = documents(&part, base)?;
+        let has_text =
+            |document: Result<Document>| document.is_ok_and(|text| text.paragraphs().next().is_some());
+        if !stream.any(has_text) {
+            let reason = match stream.skipped().is_empty() {
+                true => "its files have none".into(),
+                false => format!("its files have {}", stream.skipped()),
+            };
+            return Err(DataError::NoLanguageText { language: part.language, reason });
+        }
+    }
+    Ok(())
+}
+
 /// How many sentences a language has.
 fn n_sentences(part: &CorpusConfig, base: &Path) -> Result<u64> {
     let mut n = 0;
@@ -55,13 +81,12 @@ fn n_sentences(part: &CorpusConfig, base: &Path) -> Result<u64> {
         n += document.paragraphs().map(of).sum::<u64>();
     }
     match n {
-        0 => Err(no_text(&part.language)),
+        0 => {
+            let (language, reason) = (part.language.clone(), "its files have no sentence".into());
+            Err(DataError::NoLanguageText { language, reason })
+        }
         n => Ok(n),
     }
-}
-
-pub(super) fn no_text(language: &str) -> DataError {
-    DataError::NoLanguageText { language: language.into(), reason: "its files have no sentence".into() }
 }
 
 #[cfg(test)]
@@ -99,7 +124,7 @@ mod tests {
         let message = texts("empty", None).unwrap_err().to_string();
         assert_eq!(
             message,
-            "\"de\" of `corpus.languages` has no text: its files have no sentence; give it files with text, or leave the \
+            "\"de\" of `corpus.languages` has no text: its files have 1 × empty file; give it files with text, or leave the \
              language out"
         );
     }

@@ -45,11 +45,11 @@ pub(super) fn check(config: &RunConfig) -> Check {
 fn texts(corpus: &CorpusConfig) -> Check {
     let CorpusConfig { files, languages, sampling_alpha, language, .. } = corpus;
     if languages.is_empty() {
+        let expected = "at least one file, folder or glob, or texts in `corpus.languages`";
+        ensure(!files.is_empty(), "corpus.files", "[]", expected)?;
         let alpha = sampling_alpha.unwrap_or_default();
         let expected = "no such key without `corpus.languages`";
-        ensure(sampling_alpha.is_none(), "corpus.sampling_alpha", alpha, expected)?;
-        let expected = "at least one file, folder or glob, or texts in `corpus.languages`";
-        return ensure(!files.is_empty(), "corpus.files", "[]", expected);
+        return ensure(sampling_alpha.is_none(), "corpus.sampling_alpha", alpha, expected);
     }
     let expected = "no such key beside `corpus.languages`: each language has its own `files`";
     ensure(files.is_empty(), "corpus.files", format!("{files:?}"), expected)?;

@@ -935,7 +935,10 @@ final_fraction = 0.1
             ("train.accumulate=0", "`train.accumulate` is 0; expected a whole number from 1 to 2147483647"),
             ("train.workers=0", "`train.workers` is 0; expected a whole number from 1 to 256"),
             ("train.prefetch=0", "`train.prefetch` is 0; expected a whole number from 1 to 65536"),
-            ("corpus.files=[]", "`corpus.files` is []; expected at least one file, folder or glob"),
+            (
+                "corpus.files=[]",
+                "`corpus.files` is []; expected at least one file, folder or glob, or texts in `corpus.languages`",
+            ),
             ("tokenizer.vocab_size=5", "`tokenizer.vocab_size` is 5; expected a whole number of 32 or more"),
             (
                 "examples.seq_len=513",

@@ -8,7 +8,7 @@ use crate::periodic_notes::PeriodicNotes;
 use crate::{Result, TrainerError};
 use cloze_data::{
     DataError, Documents, LanguageSampling, LanguageStream, Loader, MultilingualData, PreparedCorpus,
-    PretrainingBatch, PretrainingData, Split, Translations, UnigramCounts, derive_seed,
+    PretrainingBatch, PretrainingData, Split, Translations, UnigramCounts, check_languages, derive_seed,
 };
 use cloze_tokenizer::Tokenizer;
 use std::path::Path;
@@ -28,6 +28,7 @@ pub(super) fn prepare(
     cache: &Path,
     progress: &mut dyn RunProgress,
 ) -> Result<PretrainingSplits> {
+    check_languages(&config.corpus, Path::new(""))?;
     let seed = config.run.seed;
     let mut parts = Vec::new();
     for corpus in config.corpus.parts() {

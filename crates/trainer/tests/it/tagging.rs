@@ -215,7 +215,7 @@ fn classes_of_words_are_learnt_measured_and_asked_for() {
     let measured = measure(&bench.config(&[]).unwrap()).unwrap();
     assert_eq!(measured.figures.main(), ("accuracy", accuracy));
     bench.write("run.toml", CONFIG);
-    let error = measure(&bench.config(&[]).unwrap()).unwrap_err().to_string();
+    let error = measure(&bench.config(&[]).unwrap()).err().unwrap().to_string();
     assert_eq!(
         error,
         "`task.scheme` is of entities; expected \"words\": the model's tags are classes of words"
