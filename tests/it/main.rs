@@ -11,4 +11,5 @@ mod ops_parity;
 mod recurrent_parity;
 mod seq2seq_families;
 mod t5_translation;
+mod xlm;
 mod xlnet;

@@ -22,6 +22,7 @@ mod denoising;
 mod error;
 mod examples;
 pub mod labelled;
+mod languages;
 mod loader;
 mod not_utf8;
 mod ordered;
@@ -45,7 +46,8 @@ mod unigram;
 pub use blocks::{BlockBatch, BlockConfig, BlockDocuments, BlockOrder, RunningText, TextBlocks};
 pub use checksum::{corpus_checksum, file_checksum};
 pub use corpus::{
-    CorpusConfig, Document, DocumentStream, Format, OnError, SkipReport, documents, input_files,
+    CorpusConfig, Document, DocumentStream, Format, LanguageFiles, OnError, SkipReport, documents,
+    input_files,
 };
 pub use corruption::noise::{
     Deletion, Infilling, Insertion, Noise, NoiseCounts, NoisyText, Reordering, Rotation, SentencePermutation,
@@ -58,6 +60,10 @@ pub use corruption::{
 pub use denoising::{DenoisedPair, DenoisingConfig, DenoisingData, DenoisingStats, NoiseConfig};
 pub use error::{DataError, Result};
 pub use examples::{CorpusExamples, ExampleTokens};
+pub use languages::{
+    LanguageSampling, LanguageStream, MultilingualData, MultilingualPlan, TranslationFiles, Translations,
+    check_languages, sampled_texts,
+};
 pub use loader::{Assemble, Batches, Cursor, Loader, Placed};
 pub use not_utf8::not_utf8;
 pub use ordered::{OrderConfig, OrderedBatch, OrderedBlocks};

@@ -1,6 +1,6 @@
 //! Masked examples with the labels of pairs, as BERT is pretrained on them.
 
-use crate::corruption::{Corrupted, Corruption, MaskStats, MaskingConfig, ReplacedSpan};
+use crate::corruption::{Corrupted, Corruption, MaskStats, MaskingConfig, Original, ReplacedSpan};
 use crate::examples::CorpusExamples;
 use crate::loader::{Assemble, Placed};
 use crate::pairs::PairConfig;
@@ -99,6 +99,8 @@ pub struct PretrainingBatch {
     pub masked_spans: Vec<Range<i32>>,
     /// `[sequences]`: the pairs' labels, see [`Example::label`]; empty where examples are no pairs.
     pub pair_labels: Vec<i32>,
+    /// Which of the [sources](crate::MultilingualData::sources) it was drawn from, where there are several.
+    pub source: Option<usize>,
     /// What was counted in making it.
     pub stats: BatchStats,
 }
@@ -150,6 +152,8 @@ impl std::ops::AddAssign<&BatchStats> for BatchStats {
 pub struct PretrainingData {
     examples: CorpusExamples,
     corruption: Box<dyn Corruption>,
+    /// The type of all tokens, in place of the segments' numbers.
+    language: Option<i32>,
 }
 
 impl std::fmt::Debug for PretrainingData {
@@ -184,7 +188,14 @@ impl PretrainingData {
 
     /// Examples and a corruption, each of which may be your own.
     pub fn from_parts(examples: CorpusExamples, corruption: Box<dyn Corruption>) -> Self {
-        Self { examples, corruption }
+        Self { examples, corruption, language: None }
+    }
+
+    /// Gives all tokens the type `language`, for a model whose types are languages (XLM's `langs`; Conneau & Lample 2019,
+    /// §3), in place of the segments' numbers.
+    pub fn with_language(mut self, language: i32) -> Self {
+        self.language = Some(language);
+        self
     }
 
     /// The examples before their corruption.
@@ -193,28 +204,55 @@ impl PretrainingData {
     }
 
     /// Adds an example to a batch.
-    fn add(&self, epoch: u64, place: u64, example: &Example, batch: &mut PretrainingBatch) {
+    pub(crate) fn add(&self, epoch: u64, place: u64, example: &Example, batch: &mut PretrainingBatch) {
         let examples = &self.examples;
-        let tokens = examples.tokens(example);
+        let mut tokens = examples.tokens(example);
+        if let Some(language) = self.language {
+            tokens.token_type_ids.fill(language);
+        }
         let original = tokens.original();
         let mut random = Random::derive(examples.seed(), &[MASKS, examples.source_epoch(epoch), place]);
         let corrupted = self.corruption.corrupt(&original, &mut random);
         batch.stats.add(example, corrupted.ids().len());
-        batch.stats.masking.add(&original, &corrupted);
-        batch.predict(&tokens.ids, &corrupted);
-        // After everything else that the example's generator draws.
-        let drawn = batch.masked_positions.len() - batch.uniform.len();
-        batch.uniform.extend((0..drawn).map(|_| random.unit_f32()));
-        let types: Vec<i32> =
-            corrupted.origins().into_iter().map(|origin| tokens.token_type_ids[origin]).collect();
-        batch.tokens.push(&signed(corrupted.ids()), &types);
+        batch.push(&original, &tokens.token_type_ids, None, &corrupted, &mut random);
         if examples.has_pairs() {
             batch.pair_labels.push(i32::from(example.label));
         }
     }
+
+    /// A batch without examples.
+    pub(crate) fn empty_batch(&self) -> PretrainingBatch {
+        let pad_id = self.examples.special().pad.unwrap_or(0) as i32;
+        let tokens = TokenBatch::new().with_pad_id(pad_id).with_max_len(self.examples.seq_len());
+        PretrainingBatch { tokens, ..PretrainingBatch::default() }
+    }
 }
 
 impl PretrainingBatch {
+    /// Adds a corrupted sequence, with the types of its original tokens and their positions where they are not the places
+    /// in the sequence. `random` is the generator that it was corrupted with.
+    pub(crate) fn push(
+        &mut self,
+        original: &Original<'_>,
+        token_types: &[i32],
+        positions: Option<&[i32]>,
+        corrupted: &Corrupted,
+        random: &mut Random,
+    ) {
+        self.stats.masking.add(original, corrupted);
+        self.predict(original.ids, corrupted);
+        // After everything else that the example's generator draws.
+        let drawn = self.masked_positions.len() - self.uniform.len();
+        self.uniform.extend((0..drawn).map(|_| random.unit_f32()));
+        let origins = corrupted.origins();
+        let of = |values: &[i32]| -> Vec<i32> { origins.iter().map(|origin| values[*origin]).collect() };
+        let (ids, types) = (signed(corrupted.ids()), of(token_types));
+        match positions {
+            Some(positions) => self.tokens.push_at(&ids, &types, &of(positions)),
+            None => self.tokens.push(&ids, &types),
+        }
+    }
+
     /// Adds the tokens to predict of the sequence that comes next.
     fn predict(&mut self, original: &[u32], corrupted: &Corrupted) {
         let before = self.tokens.n_tokens();
@@ -241,9 +279,7 @@ impl Assemble for PretrainingData {
     }
 
     fn assemble(&self, examples: &[Placed<'_, Plan>]) -> Result<PretrainingBatch> {
-        let pad_id = self.examples.special().pad.unwrap_or(0) as i32;
-        let tokens = TokenBatch::new().with_pad_id(pad_id).with_max_len(self.examples.seq_len());
-        let mut batch = PretrainingBatch { tokens, ..PretrainingBatch::default() };
+        let mut batch = self.empty_batch();
         for Placed { plan, epoch, place } in examples {
             self.add(*epoch, *place, &plan.example(*place), &mut batch);
         }

@@ -25,9 +25,15 @@ pub fn input<A: Attention, P: Positions>(
 /// # Panics
 /// If the batch has no sequence.
 pub fn packed(tokens: &TokenBatch, device: &Device) -> BertInput {
-    let types = TensorData::new(tokens.token_type_ids().to_vec(), [1, tokens.n_tokens()]);
-    BertInput::packed(tokens.input_ids(), tokens.lengths(), device)
-        .with_token_types(Tensor::from_data(types, device))
+    let row = |values: &[i32]| {
+        Tensor::<2, Int>::from_data(TensorData::new(values.to_vec(), [1, tokens.n_tokens()]), device)
+    };
+    let input = BertInput::packed(tokens.input_ids(), tokens.lengths(), device)
+        .with_token_types(row(tokens.token_type_ids()));
+    match tokens.position_ids() {
+        Some(positions) => input.with_positions(row(positions)),
+        None => input,
+    }
 }
 
 /// A batch with a sequence a row, `[batch, len]`; [`TokenBatch::padded_places`] says where its tokens are. A batch
@@ -36,7 +42,10 @@ pub fn padded(tokens: &TokenBatch, device: &Device) -> BertInput {
     let padded = tokens.padded();
     let shape = [padded.batch_size, padded.seq_len];
     let matrix = |values: Vec<i32>| Tensor::<2, Int>::from_data(TensorData::new(values, shape), device);
-    let input = BertInput::new(matrix(padded.input_ids)).with_token_types(matrix(padded.token_type_ids));
+    let mut input = BertInput::new(matrix(padded.input_ids)).with_token_types(matrix(padded.token_type_ids));
+    if !padded.position_ids.is_empty() {
+        input = input.with_positions(matrix(padded.position_ids));
+    }
     match tokens.n_padding() > 0 {
         true => {
             input.with_pad_mask(Tensor::<2, Bool>::from_data(TensorData::new(padded.pad_mask, shape), device))

@@ -6,6 +6,7 @@ mod finetune;
 mod generate;
 mod infer;
 pub mod kept;
+mod languages;
 mod load;
 pub mod measure;
 mod objectives;
@@ -55,6 +56,9 @@ enum What {
     Finetune(finetune::Args),
     /// Objectives of pretraining beside one another: each for the same time, its result fine-tuned.
     Objectives(objectives::Args),
+    /// Several languages: parts of speech learned in English, in the others, by encoders pretrained with translations and
+    /// without.
+    Languages(languages::Args),
     /// Translation models beside one another and beside PyTorch's: how good, and how fast they are trained.
     Translate(translate::Args),
     /// Decoding beside transformers' `generate` and CTranslate2, and nanoGPT's configuration beside PyTorch.
@@ -93,6 +97,7 @@ pub fn run(args: &Args) -> Result<()> {
         }
         Some(What::Finetune(args)) => finetune::run(args),
         Some(What::Objectives(args)) => objectives::run(args),
+        Some(What::Languages(args)) => languages::run(args),
         Some(What::Translate(args)) => translate::run(args),
         Some(What::Generate(args)) => generate::run(args),
         Some(What::Attention(args)) => attention::run(args),

@@ -16,7 +16,8 @@ use burn::tensor::{Int, Tensor};
 pub struct BertEmbeddings<P: Positions = LearnedPositions> {
     /// `[vocab_size, d_embedding]`; the masked-LM head projects onto this very parameter.
     pub tokens: Embedding,
-    /// `[n_token_types, d_embedding]`; DistilBERT has none.
+    /// `[n_token_types, d_embedding]`: of segments, or in a model with language embeddings of languages (XLM). DistilBERT
+    /// has none.
     pub token_types: Option<Embedding>,
     /// Position vectors: in BERT a learned table, `[position_offset + max_positions, d_embedding]`. None where positions
     /// are the attention's alone.
@@ -86,6 +87,20 @@ impl<P: Positions> BertEmbeddings<P> {
         token_type_ids: Tensor<2, Int>,
         packing: Option<&Packing>,
     ) -> Tensor<3> {
+        self.forward_at(input_ids, token_type_ids, packing, None)
+    }
+
+    /// [`forward`](Self::forward) with each token's position, `[batch, len]`, if it is not its place in its sequence.
+    ///
+    /// # Panics
+    /// If a position is beyond those that there are.
+    pub fn forward_at(
+        &self,
+        input_ids: Tensor<2, Int>,
+        token_type_ids: Tensor<2, Int>,
+        packing: Option<&Packing>,
+        position_ids: Option<Tensor<2, Int>>,
+    ) -> Tensor<3> {
         let mut sum = self.tokens.forward(input_ids);
         if let Some(table) = &self.token_types {
             let [n, d] = table.weight.dims();
@@ -95,9 +110,10 @@ impl<P: Positions> BertEmbeddings<P> {
                 _ => sum + table.forward(token_type_ids),
             };
         }
-        let sum = match &self.positions {
-            Some(positions) => positions.add_to(sum, packing),
-            None => sum,
+        let sum = match (&self.positions, position_ids) {
+            (Some(positions), Some(ids)) => sum + positions.at(ids),
+            (Some(positions), None) => positions.add_to(sum, packing),
+            (None, _) => sum,
         };
         let sum = match &self.norm {
             Some(norm) => norm.forward(sum),

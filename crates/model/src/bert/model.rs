@@ -14,8 +14,12 @@ use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 pub struct BertInput {
     /// `[batch, len]`, or `[1, n_tokens]`
     pub input_ids: Tensor<2, Int>,
-    /// `[batch, len]`, or `[1, n_tokens]`: 0 for the first segment, 1 for the second.
+    /// `[batch, len]`, or `[1, n_tokens]`: 0 for the first segment, 1 for the second; in a model with language embeddings
+    /// the language's number.
     pub token_type_ids: Tensor<2, Int>,
+    /// `[batch, len]`, or `[1, n_tokens]`: the position of each token, counted from 0. None: its place in its sequence.
+    /// Positions that are the attention's, such as rotary ones, are always the place in the sequence.
+    pub position_ids: Option<Tensor<2, Int>>,
     /// `[batch, len]`, `true` = ignored; none if there is no padding.
     pub pad_mask: Option<Tensor<2, Bool>>,
     /// The lengths of the sequences, if they are packed into one row.
@@ -36,6 +40,7 @@ impl BertInput {
         Self {
             input_ids,
             token_type_ids,
+            position_ids: None,
             pad_mask: None,
             packing: None,
             causal: false,
@@ -61,6 +66,12 @@ impl BertInput {
     /// Sets the token types.
     pub fn with_token_types(mut self, token_type_ids: Tensor<2, Int>) -> Self {
         self.token_type_ids = token_type_ids;
+        self
+    }
+
+    /// Sets the positions, see [`position_ids`](Self::position_ids).
+    pub fn with_positions(mut self, position_ids: Tensor<2, Int>) -> Self {
+        self.position_ids = Some(position_ids);
         self
     }
 
@@ -133,6 +144,7 @@ impl BertInput {
         Self {
             input_ids: spread(self.input_ids.clone()),
             token_type_ids: spread(self.token_type_ids.clone()),
+            position_ids: self.position_ids.clone().map(spread),
             pad_mask,
             packing: None,
             ..self
@@ -239,9 +251,10 @@ impl<A: Attention, P: Positions> Bert<A, P> {
 
     /// Applies the encoder to the input as it is, packed or padded.
     fn encode(&self, input: BertInput, wanted: Option<WantedTokens>) -> BertOutput {
-        let BertInput { input_ids, token_type_ids, pad_mask, packing, causal, bias, trace } = input;
+        let BertInput { input_ids, token_type_ids, position_ids, pad_mask, packing, causal, bias, trace } =
+            input;
         let ([_, len], device) = (input_ids.dims(), input_ids.device());
-        let hidden = self.embeddings.forward(input_ids, token_type_ids, packing.as_ref());
+        let hidden = self.embeddings.forward_at(input_ids, token_type_ids, packing.as_ref(), position_ids);
         let relative = self.embeddings.relative_bias.as_ref().map(|bias| bias.forward(len, &device));
         let bias = match (bias, relative) {
             (Some(bias), Some(relative)) => Some(bias + relative),
@@ -575,6 +588,43 @@ mod tests {
         let logits = model.forward(input, none);
         assert_eq!(logits.mlm.dims(), [0, 41]);
         assert_eq!(logits.next_sentence.unwrap().dims(), [2, 2]);
+    }
+
+    /// Positions are all that tells which of two sentences side by side comes first.
+    #[test]
+    fn sentences_side_by_side_may_each_begin_at_position_0() {
+        let device = Device::flex();
+        let bert = config().init_encoder(&mut ParamInit::new(&device, 5));
+        let (first, second) = ([5, 9, 12, 7], [8, 6, 11]);
+        let row = |values: Vec<i32>| data(&values, [1, 7], &device);
+        let side_by_side = |ids: [&[i32]; 2], types: [i32; 2]| {
+            let of = |value: &dyn Fn(usize, usize) -> i32| {
+                let each = |(side, ids): (usize, &&[i32])| {
+                    (0..ids.len()).map(|at| value(side, at)).collect::<Vec<_>>()
+                };
+                row(ids.iter().enumerate().flat_map(each).collect())
+            };
+            BertInput::new(row(ids.concat()))
+                .with_token_types(of(&|side, _| types[side]))
+                .with_positions(of(&|_, at| at as i32))
+        };
+        let forth = bert.forward(side_by_side([&first, &second], [0, 1])).last_hidden_state;
+        let back = bert.forward(side_by_side([&second, &first], [1, 0])).last_hidden_state;
+        let swapped = Tensor::cat(vec![back.clone().narrow(1, 3, 4), back.narrow(1, 0, 3)], 1);
+        forth.clone().into_data().assert_approx_eq::<f32>(&swapped.into_data(), Tolerance::absolute(1e-5));
+        // They are seen from the first to the last all the same.
+        let alone = bert.forward(BertInput::new(data(&first, [1, 4], &device))).last_hidden_state;
+        let difference = (forth.clone().narrow(1, 0, 4) - alone).abs().max();
+        assert!(difference.into_data().iter::<f32>().all(|value| value > 1e-3));
+        // Packed with another sequence, on this device without padding, and on one that pads.
+        let mut packed = BertInput::packed(&[&first[..], &second, &[9, 9]].concat(), &[7, 2], &device);
+        let many = |values: &[i32]| data(values, [1, 9], &device);
+        packed = packed.with_token_types(many(&[0, 0, 0, 0, 1, 1, 1, 0, 0]));
+        packed = packed.with_positions(many(&[0, 1, 2, 3, 0, 1, 2, 0, 1]));
+        for packed in [packed.clone(), packed.with_bias(Tensor::zeros([1, 1, 7, 7], &device))] {
+            let states = bert.forward(packed).last_hidden_state.narrow(1, 0, 7).into_data();
+            forth.clone().into_data().assert_approx_eq::<f32>(&states, Tolerance::absolute(1e-5));
+        }
     }
 
     #[test]

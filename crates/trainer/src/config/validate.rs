@@ -7,6 +7,7 @@ use cloze_data::{CorpusConfig, MaskUnit, MaskingConfig, PairConfig};
 use cloze_model::ModelError;
 use cloze_model::huggingface::Family;
 
+use super::languages;
 use super::objective::Trained;
 use super::{
     CheckpointSection, EvalSection, LogSection, ModelSection, NewModel, ObjectiveSection, OptimizerSection,
@@ -40,7 +41,7 @@ pub(crate) type Check = Result<(), Complaint>;
 /// Checks every value of `config` and how they go together; the first complaint is returned.
 pub(super) fn validate(config: &RunConfig) -> Check {
     config.objective.check(Trained::Encoder)?;
-    corpus(&config.corpus)?;
+    languages::check(config)?;
     let expected = "another one: characters have no mask";
     let has_mask = config.tokenizer != TokenizerSection::TrainCharacters {};
     ensure(has_mask, "tokenizer.kind", config.tokenizer.kind(), expected)?;
@@ -55,8 +56,18 @@ pub(super) fn validate(config: &RunConfig) -> Check {
     reports(config)
 }
 
+/// `[corpus]` of a run that is not of several languages.
 pub(super) fn corpus(corpus: &CorpusConfig) -> Check {
+    let expected = "no such key: only an encoder is pretrained on several languages";
+    ensure(corpus.languages.is_empty(), "corpus.languages", "a list", expected)?;
+    let alpha = corpus.sampling_alpha;
+    ensure(alpha.is_none(), "corpus.sampling_alpha", alpha.unwrap_or_default(), expected)?;
     ensure(!corpus.files.is_empty(), "corpus.files", "[]", "at least one file, folder or glob")?;
+    corpus_bounds(corpus)
+}
+
+/// What is read of any corpus.
+pub(super) fn corpus_bounds(corpus: &CorpusConfig) -> Check {
     at_least(1, "corpus.max_line_bytes", corpus.max_line_bytes)?;
     at_least(1, "corpus.max_document_bytes", corpus.max_document_bytes)
 }
@@ -176,7 +187,7 @@ fn model(config: &RunConfig) -> Check {
     below_one("model.attention_dropout", model.attention_dropout)?;
     positive("model.layer_norm_eps", model.layer_norm_eps)?;
     positive("model.init_std", model.init_std)?;
-    of_the_family(model, config.objective)?;
+    of_the_family(model, &config.objective)?;
     if config.examples.has_pairs() && model.family.pretraining(true).is_none() {
         let expected = format!(
             "\"doc-sentences\" or \"full-sentences\": `model.family` = \"{}\" has no head for pairs",
@@ -199,7 +210,7 @@ fn model(config: &RunConfig) -> Check {
 }
 
 /// Refuses a family that the objective does not train, and keys of local attention for one that has none.
-fn of_the_family(model: &NewModel, objective: ObjectiveSection) -> Check {
+fn of_the_family(model: &NewModel, objective: &ObjectiveSection) -> Check {
     if matches!(objective, ObjectiveSection::ReplacedTokens { .. }) {
         let is_electra = [Family::BERT, Family::ELECTRA].contains(&model.family);
         let found = format!("\"{}\"", model.family.model_type());

@@ -59,6 +59,7 @@ fn every_config_resolves_and_reads_back_as_itself() {
         "modernbert-mini-corpus",
         "roberta-base",
         "spanbert-mini-corpus",
+        "xlm-mini-multi30k",
     ];
     assert_eq!(names, expected);
 }
@@ -200,7 +201,14 @@ const TABLES: &[(&str, &[&str], &str)] = &[
     ("Both", &[], "checkpoint.zzzzzzzz=1"),
     ("Both", &[], "log.zzzzzzzz=1"),
     ("Pretraining", &["objective.kind=replaced-tokens"], "objective.zzzzzzzz=1"),
+    ("Pretraining", &["objective.kind=translation-language-model"], "objective.zzzzzzzz=1"),
+    (
+        "Pretraining",
+        &["objective.kind=translation-language-model"],
+        "objective.parallel=[{ languages = [\"a\", \"b\"], text = {}, zzzzzzzz = 1 }]",
+    ),
     ("Pretraining", &[], "corpus.zzzzzzzz=1"),
+    ("Pretraining", &[], "corpus.languages=[{ name = \"en\", zzzzzzzz = 1 }]"),
     ("Pretraining", &["tokenizer.kind=train-wordpiece"], "tokenizer.zzzzzzzz=1"),
     ("Pretraining", &["tokenizer.kind=train-byte-bpe"], "tokenizer.zzzzzzzz=1"),
     ("Pretraining", &["tokenizer.kind=load"], "tokenizer.zzzzzzzz=1"),
