@@ -10,4 +10,5 @@ mod golden;
 mod ops_parity;
 mod recurrent_parity;
 mod seq2seq_families;
+mod unilm;
 mod xlnet;

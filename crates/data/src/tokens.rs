@@ -1,5 +1,6 @@
 //! Token sequences, one by one and as a batch.
 
+use crate::sight::Sight;
 use cloze_tokenizer::Encoding;
 
 /// A sequence as a model takes it, without padding.
@@ -55,6 +56,7 @@ pub struct TokenBatch {
     lengths: Vec<usize>,
     input_ids: Vec<i32>,
     token_type_ids: Vec<i32>,
+    sights: Vec<Sight>,
     pad_id: i32,
     max_len: usize,
 }
@@ -80,6 +82,7 @@ impl Default for TokenBatch {
             lengths: Vec::new(),
             input_ids: Vec::new(),
             token_type_ids: Vec::new(),
+            sights: Vec::new(),
             pad_id: 0,
             max_len: usize::MAX,
         }
@@ -108,16 +111,25 @@ impl TokenBatch {
         self
     }
 
-    /// Adds a sequence.
+    /// Adds a sequence whose tokens all see each other.
     ///
     /// # Panics
     /// If there is no token, or not one type for each.
     pub fn push(&mut self, input_ids: &[i32], token_type_ids: &[i32]) {
+        self.push_seen(input_ids, token_type_ids, Sight::All);
+    }
+
+    /// Adds a sequence, and which of its tokens each of them sees.
+    ///
+    /// # Panics
+    /// If there is no token, or not one type for each.
+    pub fn push_seen(&mut self, input_ids: &[i32], token_type_ids: &[i32], sight: Sight) {
         assert!(!input_ids.is_empty(), "a sequence without tokens: leave it out");
         assert_eq!(input_ids.len(), token_type_ids.len(), "one type a token");
         self.lengths.push(input_ids.len());
         self.input_ids.extend(input_ids);
         self.token_type_ids.extend(token_type_ids);
+        self.sights.push(sight);
     }
 
     /// `[sequences]`: how many tokens each sequence has.
@@ -133,6 +145,11 @@ impl TokenBatch {
     /// `[tokens]`: the segments, one sequence after another.
     pub fn token_type_ids(&self) -> &[i32] {
         &self.token_type_ids
+    }
+
+    /// `[sequences]`: what the tokens of each sequence see.
+    pub fn sights(&self) -> &[Sight] {
+        &self.sights
     }
 
     /// How many sequences there are.

@@ -242,9 +242,11 @@ impl KeyValueCache {
         need_weights: bool,
     ) -> (Tensor<4>, Option<Tensor<4>>) {
         let store = self.store.as_ref().expect("a first call came before");
-        let by_position = mask.causal || mask.window.is_some();
-        let whole =
-            mask.bias.is_some() || mask.pad_mask.is_some() || matches!(mask.queries, Queries::Tokens(_));
+        let by_position = mask.is_by_position();
+        let whole = mask.bias.is_some()
+            || mask.sights.is_some()
+            || mask.pad_mask.is_some()
+            || matches!(mask.queries, Queries::Tokens(_));
         if whole || self.is_memory && by_position {
             return attention(query.clone(), self.gathered(store, &query, mask), mask, need_weights);
         }
