@@ -137,7 +137,7 @@ fn attention(config: &RunConfig) -> Check {
     if config.examples.attention.is_bidirectional() {
         return Ok(());
     }
-    if config.objective.kind() != (ObjectiveSection::Masked {}).kind() {
+    if config.objective != (ObjectiveSection::Masked {}) {
         let (key, share) = shares.into_iter().skip(1).find(|(_, share)| *share > 0.0).unwrap_or(shares[1]);
         let expected = format!(
             "0: `objective.kind` = \"{}\" is trained with bidirectional attention alone",
@@ -382,7 +382,7 @@ pub(crate) fn within(range: RangeInclusive<usize>, key: &'static str, value: usi
 
 // Comparisons with NaN are false, so that these refuse it.
 
-fn share(key: &'static str, value: f64) -> Check {
+pub(crate) fn share(key: &'static str, value: f64) -> Check {
     ensure((0.0..=1.0).contains(&value), key, value, "a number from 0 to 1")
 }
 
