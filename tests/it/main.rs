@@ -11,5 +11,6 @@ mod ops_parity;
 mod recurrent_parity;
 mod seq2seq_families;
 mod t5_translation;
+mod unilm;
 mod xlm;
 mod xlnet;

@@ -1,5 +1,6 @@
 //! Token sequences, one by one and as a batch.
 
+use crate::sight::Sight;
 use cloze_tokenizer::Encoding;
 
 /// A sequence as a model takes it, without padding.
@@ -57,6 +58,7 @@ pub struct TokenBatch {
     token_type_ids: Vec<i32>,
     /// Of all tokens, or of none.
     position_ids: Vec<i32>,
+    sights: Vec<Sight>,
     pad_id: i32,
     max_len: usize,
 }
@@ -85,6 +87,7 @@ impl Default for TokenBatch {
             input_ids: Vec::new(),
             token_type_ids: Vec::new(),
             position_ids: Vec::new(),
+            sights: Vec::new(),
             pad_id: 0,
             max_len: usize::MAX,
         }
@@ -113,21 +116,30 @@ impl TokenBatch {
         self
     }
 
-    /// Adds a sequence.
+    /// Adds a sequence whose tokens all see each other.
     ///
     /// # Panics
     /// If there is no token, or not one type for each; if an earlier sequence has [positions](Self::push_at).
     pub fn push(&mut self, input_ids: &[i32], token_type_ids: &[i32]) {
-        assert!(self.position_ids.is_empty(), "positions for all sequences or for none");
-        self.add(input_ids, token_type_ids);
+        self.push_seen(input_ids, token_type_ids, Sight::All);
     }
 
-    fn add(&mut self, input_ids: &[i32], token_type_ids: &[i32]) {
+    /// Adds a sequence, and which of its tokens each of them sees.
+    ///
+    /// # Panics
+    /// As [`push`](Self::push).
+    pub fn push_seen(&mut self, input_ids: &[i32], token_type_ids: &[i32], sight: Sight) {
+        assert!(self.position_ids.is_empty(), "positions for all sequences or for none");
+        self.add(input_ids, token_type_ids, sight);
+    }
+
+    fn add(&mut self, input_ids: &[i32], token_type_ids: &[i32], sight: Sight) {
         assert!(!input_ids.is_empty(), "a sequence without tokens: leave it out");
         assert_eq!(input_ids.len(), token_type_ids.len(), "one type a token");
         self.lengths.push(input_ids.len());
         self.input_ids.extend(input_ids);
         self.token_type_ids.extend(token_type_ids);
+        self.sights.push(sight);
     }
 
     /// Adds a sequence whose tokens' positions are not their places in it, as of two sentences side by side. A batch has
@@ -138,7 +150,7 @@ impl TokenBatch {
     pub fn push_at(&mut self, input_ids: &[i32], token_type_ids: &[i32], position_ids: &[i32]) {
         assert_eq!(input_ids.len(), position_ids.len(), "one position a token");
         assert_eq!(self.position_ids.len(), self.n_tokens(), "positions for all sequences or for none");
-        self.add(input_ids, token_type_ids);
+        self.add(input_ids, token_type_ids, Sight::All);
         self.position_ids.extend(position_ids);
     }
 
@@ -160,6 +172,11 @@ impl TokenBatch {
     /// `[tokens]`: the positions, one sequence after another; `None` where they are the places in the sequences.
     pub fn position_ids(&self) -> Option<&[i32]> {
         (!self.position_ids.is_empty()).then_some(&self.position_ids)
+    }
+
+    /// `[sequences]`: what the tokens of each sequence see.
+    pub fn sights(&self) -> &[Sight] {
+        &self.sights
     }
 
     /// How many sequences there are.

@@ -5,6 +5,7 @@ use crate::labelled::{BatchSize, Buckets};
 use crate::parallel::{OnBadPair, PairReport, PairSettings, ParallelFiles, PreparedPairs};
 use crate::pretraining::PretrainingBatch;
 use crate::random::Random;
+use crate::sight::Sight;
 use crate::special::SpecialPieces;
 use crate::tokens::TokenBatch;
 use crate::{DataError, Progress, Result};
@@ -116,7 +117,7 @@ impl Translations {
             let corrupted = corruption.corrupt(&original, &mut random);
             batch.stats.examples += 1;
             batch.stats.tokens += corrupted.ids().len() as u64;
-            batch.push(&original, &token_types, Some(&positions), &corrupted, &mut random);
+            batch.push(&original, &token_types, Some(&positions), &corrupted, &mut random, Sight::All);
         }
         batch.stats.padding = batch.tokens.n_padding() as u64;
         batch

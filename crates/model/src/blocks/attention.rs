@@ -361,7 +361,7 @@ fn with_bias(mask: AttentionMask, bias: Option<Tensor<4>>) -> AttentionMask {
 fn wanted_alone(input: &AttentionInput<'_>) -> Option<AttentionMask> {
     let AttentionInput { memory, mask, cache, wanted, need_weights, .. } = input;
     let numbers = wanted.as_ref()?.numbers.clone()?;
-    let by_position = mask.causal || mask.window.is_some() || mask.bias.is_some();
+    let by_position = mask.is_by_position() || mask.bias.is_some();
     let all = mask.packing.is_some() && mask.queries == Queries::Last && memory.is_none() && cache.is_none();
     let alone = all && !by_position && !need_weights;
     alone.then(|| (*mask).clone().with_queries(Queries::Tokens(numbers)))

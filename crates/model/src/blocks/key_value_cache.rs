@@ -253,9 +253,11 @@ impl KeyValueCache {
         need_weights: bool,
     ) -> (Tensor<4>, Option<Tensor<4>>) {
         let store = self.store.as_ref().expect("a first call came before");
-        let by_position = mask.causal || mask.window.is_some();
-        let whole =
-            mask.bias.is_some() || mask.pad_mask.is_some() || matches!(mask.queries, Queries::Tokens(_));
+        let by_position = mask.is_by_position();
+        let whole = mask.bias.is_some()
+            || mask.sights.is_some()
+            || mask.pad_mask.is_some()
+            || matches!(mask.queries, Queries::Tokens(_));
         if self.bias.is_some() {
             let fits = mask.causal && mask.window.is_none() && !whole;
             assert!(fits, "a cache with a bias by distance is for causal attention alone");

@@ -582,6 +582,54 @@ final_fraction = 0.1
     }
 
     #[test]
+    fn attention_masks_have_shares() {
+        let unilm = "examples.attention={ bidirectional = 1, left_to_right = 1, right_to_left = 1, \
+                     sequence_to_sequence = 2 }";
+        let config = resolved(&[unilm]);
+        assert_eq!(config.examples.attention.shares(), [0.2, 0.2, 0.2, 0.4]);
+        assert_eq!(resolve(&config.to_toml(), &[]).unwrap(), config);
+        let plain = resolved(&[]);
+        assert!(plain.examples.attention.is_bidirectional() && !plain.to_toml().contains("attention]"));
+        let packed = "examples.pairs={ kind = \"doc-sentences\" }";
+        let directions = "examples.attention={ left_to_right = 2 }";
+        assert_eq!(resolved(&[packed, directions]).examples.attention.shares(), [0.0, 1.0, 0.0, 0.0]);
+        for (sets, expected) in [
+            (
+                &["examples.attention.left_to_right=-1"][..],
+                "`examples.attention.left_to_right` is -1; expected 0, or a",
+            ),
+            (
+                &["examples.attention.bidirectional=nan"],
+                "`examples.attention.bidirectional` is NaN; expected 0, or a",
+            ),
+            (&["examples.attention.bidirectional=1e9"], "expected 0, or a number of 1e-6 to 1e6"),
+            (
+                &["examples.attention={}"],
+                "`examples.attention` is without shares; expected a share above 0 at least",
+            ),
+            (
+                &[packed, unilm],
+                "`examples.attention.sequence_to_sequence` is 2; expected 0: `examples.pairs.kind` = \"doc-sentences\" has \
+                 no second segment",
+            ),
+            (
+                &[directions],
+                "`examples.attention.bidirectional` is 0; expected a number above 0: the labels of \
+                 `examples.pairs.kind` = \"next-sentence\" are predicted with bidirectional attention alone",
+            ),
+            (
+                &[packed, "examples.attention={ right_to_left = 1 }", "objective.kind=replaced-tokens"],
+                "`examples.attention.right_to_left` is 1; expected 0: `objective.kind` = \"replaced-tokens\" is trained \
+                 with bidirectional attention alone",
+            ),
+            (&["examples.attention={ causal = 1 }"], "unknown key `examples.attention.causal`"),
+        ] {
+            let message = resolve(FILE, sets).unwrap_err().to_string();
+            assert!(message.contains(expected), "{message}");
+        }
+    }
+
+    #[test]
     fn every_preset_has_the_published_size() {
         let sizes = [(2, 128, 2), (4, 256, 4), (4, 512, 8), (8, 512, 8), (12, 768, 12), (24, 1024, 16)];
         for (preset, (n_layers, d_model, n_heads)) in ModelPreset::ALL.into_iter().zip(sizes) {

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
-use cloze_data::{CorpusConfig, MaskUnit, MaskingConfig, PairConfig};
+use cloze_data::{AttentionConfig, CorpusConfig, MaskUnit, MaskingConfig, PairConfig};
 use cloze_model::ModelError;
 use cloze_model::huggingface::Family;
 
@@ -124,7 +124,49 @@ fn examples(config: &RunConfig) -> Check {
                         pairs";
         ensure(!config.examples.has_pairs(), "examples.pairs.kind", "of sentence pairs", expected)?;
     }
-    masking(&config.examples.masking)
+    masking(&config.examples.masking)?;
+    attention(config)
+}
+
+/// UniLM's attention masks.
+fn attention(config: &RunConfig) -> Check {
+    let AttentionConfig { bidirectional, left_to_right, right_to_left, sequence_to_sequence, .. } =
+        config.examples.attention;
+    let shares = [
+        ("examples.attention.bidirectional", bidirectional),
+        ("examples.attention.left_to_right", left_to_right),
+        ("examples.attention.right_to_left", right_to_left),
+        ("examples.attention.sequence_to_sequence", sequence_to_sequence),
+    ];
+    for (key, share) in shares {
+        // Sums and quotients of what is larger or smaller would not be exact enough to draw by.
+        let expected = "0, or a number of 1e-6 to 1e6";
+        ensure(share == 0.0 || (1e-6..=1e6).contains(&share), key, share, expected)?;
+    }
+    let (some, expected) = (shares.iter().any(|(_, share)| *share > 0.0), "a share above 0 at least");
+    ensure(some, "examples.attention", "without shares", expected)?;
+    if config.examples.attention.is_bidirectional() {
+        return Ok(());
+    }
+    if config.objective != (ObjectiveSection::Masked {}) {
+        let (key, share) = shares.into_iter().skip(1).find(|(_, share)| *share > 0.0).unwrap_or(shares[1]);
+        let expected = format!(
+            "0: `objective.kind` = \"{}\" is trained with bidirectional attention alone",
+            config.objective.kind()
+        );
+        return ensure(false, key, share, expected);
+    }
+    let kind = config.examples.pairs.kind();
+    let expected = format!("0: `examples.pairs.kind` = \"{kind}\" has no second segment");
+    let has_pairs = config.examples.has_pairs();
+    let key = "examples.attention.sequence_to_sequence";
+    ensure(has_pairs || sequence_to_sequence == 0.0, key, sequence_to_sequence, expected)?;
+    let expected = format!(
+        "a number above 0: the labels of `examples.pairs.kind` = \"{kind}\" are predicted with bidirectional \
+         attention alone"
+    );
+    let key = "examples.attention.bidirectional";
+    ensure(!has_pairs || bidirectional > 0.0, key, bidirectional, expected)
 }
 
 fn masking(masking: &MaskingConfig) -> Check {
@@ -351,7 +393,7 @@ pub(crate) fn within(range: RangeInclusive<usize>, key: &'static str, value: usi
 
 // Comparisons with NaN are false, so that these refuse it.
 
-fn share(key: &'static str, value: f64) -> Check {
+pub(crate) fn share(key: &'static str, value: f64) -> Check {
     ensure((0.0..=1.0).contains(&value), key, value, "a number from 0 to 1")
 }
 

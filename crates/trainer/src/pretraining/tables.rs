@@ -3,7 +3,7 @@
 use super::objective::figure;
 use crate::metrics::curve::{Line, Panel, Source};
 use cloze_data::parallel::PairReport;
-use cloze_data::{BatchStats, LanguageSampling, PrepareReport};
+use cloze_data::{AttentionStats, BatchStats, LanguageSampling, PrepareReport};
 use cloze_evaluation::figures::Figures;
 use cloze_evaluation::table::{duration, facts, grouped, numbers, percent};
 use std::collections::BTreeMap;
@@ -107,6 +107,16 @@ pub fn examples(stats: &BatchStats, pairs: bool) -> String {
         ("  replaced at random", of(masking.random, masking.predicted)),
         ("  left as they are", of(masking.kept, masking.predicted)),
     ]);
+    let AttentionStats { bidirectional, left_to_right, right_to_left, sequence_to_sequence } =
+        stats.attention;
+    if left_to_right + right_to_left + sequence_to_sequence > 0 {
+        rows.extend([
+            ("attention bidirectional", of(bidirectional, stats.examples)),
+            ("  left to right", of(left_to_right, stats.examples)),
+            ("  right to left", of(right_to_left, stats.examples)),
+            ("  from the first segment to the second", of(sequence_to_sequence, stats.examples)),
+        ]);
+    }
     facts("examples", rows)
 }
 
@@ -350,7 +360,7 @@ mod tests {
             random: 150,
             kept: 150,
         };
-        let stats = BatchStats {
+        let mut stats = BatchStats {
             examples: 200,
             tokens: 11_000,
             padding: 1_000,
@@ -358,6 +368,7 @@ mod tests {
             short: 20,
             truncated: 30,
             masking,
+            attention: AttentionStats { bidirectional: 200, ..AttentionStats::default() },
         };
         let expected = "
 ┌───────────────────────────────────┬────────┐
@@ -376,6 +387,22 @@ mod tests {
 │   left as they are                ┆ 10.0 % │
 └───────────────────────────────────┴────────┘";
         assert_eq!(examples(&stats, true), expected.trim_start());
+
+        stats.attention = AttentionStats {
+            bidirectional: 67,
+            left_to_right: 33,
+            right_to_left: 34,
+            sequence_to_sequence: 66,
+        };
+        let mixed = examples(&stats, true).split_whitespace().collect::<Vec<_>>().join(" ");
+        for row in [
+            "attention bidirectional ┆ 33.5 %",
+            "left to right ┆ 16.5 %",
+            "right to left ┆ 17.0 %",
+            "from the first segment to the second ┆ 33.0 %",
+        ] {
+            assert!(mixed.contains(row), "{mixed}");
+        }
 
         let none = examples(&BatchStats::default(), false);
         assert!(!none.contains("second segment") && !none.contains("NaN"), "{none}");

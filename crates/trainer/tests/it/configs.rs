@@ -59,6 +59,7 @@ fn every_config_resolves_and_reads_back_as_itself() {
         "modernbert-mini-corpus",
         "roberta-base",
         "spanbert-mini-corpus",
+        "unilm-mini-corpus",
         "xlm-mini-multi30k",
     ];
     assert_eq!(names, expected);
@@ -216,6 +217,7 @@ const TABLES: &[(&str, &[&str], &str)] = &[
     ("Pretraining", &["examples.pairs.kind=next-sentence"], "examples.pairs.zzzzzzzz=1"),
     ("Pretraining", &["examples.pairs.kind=sentence-order"], "examples.pairs.zzzzzzzz=1"),
     ("Pretraining", &[], "examples.masking.zzzzzzzz=1"),
+    ("Pretraining", &[], "examples.attention.zzzzzzzz=1"),
     ("Pretraining", &[], "model.zzzzzzzz=1"),
     ("Pretraining", &["model.path=a", "tokenizer.kind=checkpoint"], "model.zzzzzzzz=1"),
     ("Pretraining", &[], "train.zzzzzzzz=1"),
