@@ -41,6 +41,7 @@ mod sight;
 mod special;
 mod split;
 mod store;
+mod streams;
 mod tokens;
 mod unigram;
 
@@ -81,6 +82,7 @@ pub use sentences::sentences;
 pub use sight::{AttentionConfig, AttentionStats, Sight};
 pub use special::SpecialPieces;
 pub use split::{Documents, Split};
+pub use streams::{StreamBatch, StreamConfig, TextStreams};
 pub use tokens::{Padded, TokenBatch, TokenSequence};
 pub use unigram::UnigramCounts;
 

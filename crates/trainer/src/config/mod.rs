@@ -29,6 +29,7 @@
 //! # Ok::<(), cloze_trainer::TrainerError>(())
 //! ```
 
+mod awd_lstm;
 mod denoising;
 mod language_model;
 pub(crate) mod languages;
@@ -51,6 +52,7 @@ pub use crate::engine::folder_config::{Difference, FolderConfig};
 use crate::engine::schedule::Schedule;
 pub use crate::engine::{Averaging, CheckpointSection, LogSection, NonFinite, OptimizerSection, Precision};
 use crate::error::{Place, Result, TrainerError};
+pub use awd_lstm::{AwdLstmRunConfig, AwdLstmSection, RegularisationSection};
 pub use cloze_model::blocks::{Activation, NormPlacement};
 pub use denoising::{DenoisingExamples, DenoisingRunConfig};
 pub use language_model::{

@@ -95,8 +95,7 @@ impl Default for TaggingSection {
 impl TaggingSection {
     /// The parameters that learn at a rate of their own.
     pub(super) fn group(&self) -> Option<ParamGroup> {
-        let group =
-            ParamGroup { parameters: "crf.*".into(), lr_scale: self.crf_lr_scale, weight_decay: None };
+        let group = ParamGroup { lr_scale: self.crf_lr_scale, ..ParamGroup::new("crf.*") };
         self.crf.then_some(group)
     }
 }

@@ -251,6 +251,14 @@ fn what_is_frozen_stays_and_adapters_are_merged() {
     let [a, b, c] = encoder("first");
     assert_eq!([a, b], [words.clone(), query.clone()]);
     assert_ne!(c, output);
+    // One more layer each epoch, the last model being the result.
+    for (epochs, moved) in [(1, [false, false, false]), (2, [false, false, true]), (3, [false, true, true])] {
+        let (name, epochs) = (format!("gradual-{epochs}"), format!("train.epochs={epochs}"));
+        let sets = ["model.gradual_unfreezing=true", "model.layer_decay=0.5", "data.dev=[]", &epochs];
+        bench.run_whole(&name, &bench.config(task, "label", &sets));
+        let [a, b, c] = encoder(&name);
+        assert_eq!([a != words, b != query, c != output], moved, "{name}");
+    }
     let lora = bench.config(task, "label", &["model.lora={ rank = 2, alpha = 4.0 }", "train.epochs=3"]);
     bench.run_whole("lora", &lora);
     let [a, b, c] = encoder("lora");

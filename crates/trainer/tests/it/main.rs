@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests, which clippy does not count as tests")]
 
 mod asking;
+mod awd_lstm;
 mod bench;
 mod configs;
 mod copying;

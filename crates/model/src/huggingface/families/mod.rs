@@ -2,6 +2,7 @@
 //! heads and tensors.
 
 mod albert;
+mod awd_lstm;
 mod bart;
 mod bert;
 mod convolutional;
