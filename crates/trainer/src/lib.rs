@@ -28,7 +28,6 @@ pub mod perplexity;
 pub mod pretraining;
 mod recompute;
 pub mod running_text;
-mod text_figures;
 pub mod translate;
 pub mod translation;
 

@@ -14,15 +14,16 @@ use crate::engine::optimizer::ParamGroup;
 use crate::engine::origin::{Input, inputs_of_text};
 use crate::engine::run_folder::RunFolder;
 use crate::engine::{Outcome, Plan, RunOptions, train_in};
+use crate::language_model::declare_special;
 use crate::layer_decay::layer_decay;
 use crate::metrics::progress::RunProgress;
 use crate::pretraining::{TokenizerRequest, tokenizer_of};
+use crate::running_text::initial::InitialModel;
 use burn::module::Module;
 use cloze_evaluation::table;
-use cloze_model::awd_lstm::{StreamMemory, StreamedAwdLstm};
+use cloze_model::awd_lstm::{AwdLstmConfig, StreamMemory, StreamedAwdLstm};
 pub use objective::StreamedLeftToRight;
 pub use recipe::{AwdLstmRecipe, StreamSplits};
-use start::{InitialModel, declare_special};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
@@ -47,13 +48,13 @@ pub fn train_awd_lstm(
     let mut tokenizer = tokenizer_of(&request, &folder, options.resume, progress)?;
     declare_special(&mut tokenizer);
     // Whatever is wrong with a checkpoint is known before the corpus is prepared.
-    let initial = InitialModel::new(config, &tokenizer, options)?;
+    let initial = start::initial_model(config, &tokenizer, options)?;
     let splits = StreamSplits::prepare(config, &tokenizer, &options.cache, progress)?;
     if options.stop.load(Ordering::Relaxed) {
         return Ok(Outcome::Stopped { step: 0 });
     }
     introduce(config, &initial, progress);
-    let InitialModel { shape, model, .. } = initial;
+    let InitialModel { config: shape, model, .. } = initial;
     let mut settings = config.run_settings();
     if let Some(decay) = config.model.layer_decay.filter(|decay| *decay < 1.0) {
         let groups = layer_decay(&model, decay).into_iter();
@@ -95,8 +96,12 @@ impl Plan for AwdLstmRunConfig {
 }
 
 /// Shows the model before the first step.
-fn introduce(config: &AwdLstmRunConfig, initial: &InitialModel, progress: &mut dyn RunProgress) {
-    let InitialModel { shape, model, unused } = initial;
+fn introduce(
+    config: &AwdLstmRunConfig,
+    initial: &InitialModel<AwdLstmConfig>,
+    progress: &mut dyn RunProgress,
+) {
+    let InitialModel { config: shape, model, report } = initial;
     let widths: Vec<String> = shape.widths().iter().map(ToString::to_string).collect();
     let tokens = config.n_streams() * config.streams.seq_len;
     progress.note(&table::facts(
@@ -112,7 +117,7 @@ fn introduce(config: &AwdLstmRunConfig, initial: &InitialModel, progress: &mut d
                 "checkpoint",
                 config.model.path.as_ref().map_or(String::new(), |path| path.display().to_string()),
             ),
-            ("not used", unused.join(", ")),
+            ("not used", report.unexpected.join(", ")),
         ]
         .into_iter()
         .filter(|(_, value)| !value.is_empty()),

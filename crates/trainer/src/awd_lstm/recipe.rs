@@ -2,15 +2,12 @@
 
 use super::StreamedLeftToRight;
 use crate::config::AwdLstmRunConfig;
-use crate::engine::{
-    Advance, Cadence, Export, Exported, Objective, Position, Recipe, RunSettings, SplitFigures, StepBatches,
-};
+use crate::engine::{Advance, Exported, Objective, Position, Recipe, SplitFigures, StepBatches};
 use crate::language_model::sequences;
 use crate::metrics::Record;
 use crate::metrics::curve::Panel;
 use crate::metrics::progress::RunProgress;
-use crate::running_text::{TextParts, TextSource};
-use crate::text_figures::{self, TextSize};
+use crate::running_text::{TextParts, TextSize, TextSource, figures};
 use crate::{Result, TrainerError};
 use burn::tensor::{Device, Tensor};
 use cloze_data::{Loader, StreamBatch, TextStreams};
@@ -59,29 +56,10 @@ impl StreamSplits {
                 let len = batch.tokens.lengths[stream];
                 &batch.tokens.next[stream * len..(stream + 1) * len]
             });
-            size.add(&of_stream.copied().collect::<Vec<_>>(), tokenizer)?;
+            size.add(of_stream.copied(), tokenizer)?;
         }
         let train = Arc::new(TextStreams::new(train, config.n_streams(), &config.streams, seed)?);
         Ok(Self { train, held_out, size, key })
-    }
-}
-
-impl AwdLstmRunConfig {
-    /// What the engine is told of the run. With patience the best model is the result.
-    pub fn run_settings(&self) -> RunSettings {
-        let mut settings = RunSettings::new(&self.run.name, self.train.steps, self.optimizer.lr);
-        settings.seed = self.run.seed;
-        settings.non_finite = self.train.non_finite;
-        settings.precision = self.train.precision;
-        settings.evaluate = Cadence::Every(self.eval.every);
-        settings.patience = self.eval.patience;
-        settings.export = if self.eval.patience.is_some() { Export::Best } else { Export::Last };
-        settings.optimizer = self.optimizer.clone();
-        settings.schedule = self.schedule.clone();
-        settings.average = self.average.clone();
-        settings.checkpoint = self.checkpoint.clone();
-        settings.log = self.log.clone();
-        settings
     }
 }
 
@@ -154,7 +132,7 @@ impl Recipe for AwdLstmRecipe<'_> {
     }
 
     fn split(&self) -> Option<&str> {
-        Some(text_figures::HELD_OUT)
+        Some(figures::HELD_OUT)
     }
 
     /// Each stream is read from its beginning to its end.
@@ -177,15 +155,15 @@ impl Recipe for AwdLstmRecipe<'_> {
             done += tokens.ids.len();
             advanced(Advance { done, share: done as f64 / all as f64 });
         }
-        Ok(text_figures::figures(sum, all, self.splits.size))
+        Ok(figures::figures(sum, all, Some(self.splits.size)))
     }
 
     fn evaluation_line(&self, step: u64, figures: &Figures) -> String {
-        text_figures::evaluation_line(step, figures)
+        figures::evaluation_line(step, figures)
     }
 
     fn panels(&self, _: &[Record]) -> Vec<Panel> {
-        text_figures::panels()
+        figures::panels(true)
     }
 
     fn save(&self, model: &StreamedAwdLstm, folder: &Path) -> Result<()> {
@@ -204,6 +182,6 @@ impl Recipe for AwdLstmRecipe<'_> {
         exported: &Exported<'_, StreamedAwdLstm>,
         progress: &mut dyn RunProgress,
     ) -> Result<Vec<SplitFigures>> {
-        text_figures::report(exported, progress)
+        figures::report(exported, "token", progress)
     }
 }

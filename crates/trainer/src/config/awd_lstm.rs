@@ -4,9 +4,8 @@ use super::objective::Trained;
 use super::validate::{self, Check, at_least, ensure, not_negative};
 use super::{
     Averaging, CheckpointSection, LanguageModelEval, LogSection, ObjectiveSection, OptimizerSection,
-    RunSection, TokenizerSection, TrainSection, language_model, layered,
+    RunSection, TokenizerSection, TrainSection, language_model, layered, run_in_steps,
 };
-use crate::engine::FolderConfig;
 use crate::engine::schedule::Schedule;
 use crate::error::{Place, Result};
 use cloze_data::{CorpusConfig, StreamConfig};
@@ -125,15 +124,6 @@ impl AwdLstmRunConfig {
         layered::has_table(path, "streams")
     }
 
-    /// Resolves the config file at `path` with the `sets` (`section.key=value`) laid over it.
-    ///
-    /// # Errors
-    /// Those of [`RunConfig::load`](super::RunConfig::load).
-    pub fn load(path: impl AsRef<Path>, sets: &[String]) -> Result<Self> {
-        let path = path.as_ref();
-        Self::parse(&layered::text(path)?, &layered::stem(path), &Place::file(path), sets)
-    }
-
     /// Resolves a config's `text`, which stands in `file`, with the `sets` laid over it; `name` is the run's where the
     /// text gives none.
     ///
@@ -149,26 +139,19 @@ impl AwdLstmRunConfig {
     }
 }
 
-impl FolderConfig for AwdLstmRunConfig {
-    const FREE_KEYS: &[&str] = &[
-        "run.name",
-        "train.workers",
-        "train.prefetch",
-        "eval.every",
-        "eval.batch_size",
-        "eval.max_blocks",
-        "checkpoint.",
-        "log.",
-    ];
+/// Keys, or starts of keys, that change no weight.
+const FREE_KEYS: [&str; 8] = [
+    "run.name",
+    "train.workers",
+    "train.prefetch",
+    "eval.every",
+    "eval.batch_size",
+    "eval.max_blocks",
+    "checkpoint.",
+    "log.",
+];
 
-    fn load(path: &Path) -> Result<Self> {
-        Self::load(path, &[])
-    }
-
-    fn evaluations_decide(&self) -> bool {
-        self.eval.patience.is_some() || matches!(self.average, Some(Averaging::Best { .. }))
-    }
-}
+run_in_steps!(AwdLstmRunConfig, free: &FREE_KEYS);
 
 fn validate(config: &AwdLstmRunConfig) -> Check {
     config.objective.check(Trained::Decoder)?;
@@ -230,6 +213,7 @@ fn model(model: &AwdLstmSection) -> Check {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::FolderConfig;
 
     const FILE: &str = r#"[objective]
 kind = "left-to-right"

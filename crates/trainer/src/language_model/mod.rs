@@ -97,7 +97,7 @@ impl Plan for LanguageModelConfig {
 }
 
 /// Adds the pieces that begin and end a text to the tokenizer's configuration, unless its own files name them.
-fn declare_special(tokenizer: &mut Tokenizer) {
+pub(crate) fn declare_special(tokenizer: &mut Tokenizer) {
     let mut config = tokenizer.config().clone();
     if config.bos_token.is_some() || config.eos_token.is_some() {
         return;

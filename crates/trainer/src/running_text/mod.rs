@@ -3,12 +3,14 @@
 //! A [`TextObjective`] says what is predicted, a [`TextRecipe`] trains it on [`TextSplits`]. Left-to-right models
 //! ([`language_model`](crate::language_model)) and XLNet ([`permutation`](crate::permutation)) are two of them.
 
+pub(crate) mod figures;
 pub(crate) mod initial;
 mod objective;
 mod recipe;
 mod source;
 mod splits;
 
+pub use figures::TextSize;
 pub use objective::TextObjective;
 pub use recipe::TextRecipe;
 pub(crate) use source::{TextParts, TextSource};

@@ -1,26 +1,21 @@
 //! Training on running text as a recipe of the engine.
 
-use super::figure::{BITS_PER_BYTE, BITS_PER_CHARACTER, LOSS, PERPLEXITY};
-use super::{TextObjective, TextSplits};
+use super::{TextObjective, TextSplits, figures};
 use crate::config::TrainSection;
 use crate::engine::{Advance, Exported, Objective, Position, Recipe, SplitFigures, StepBatches};
 use crate::metrics::Record;
-use crate::metrics::curve::{Line, Panel, Source};
+use crate::metrics::curve::Panel;
 use crate::metrics::progress::RunProgress;
 use crate::{Result, TrainerError};
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use cloze_data::{Assemble, Loader};
 use cloze_evaluation::figures::Figures;
-use cloze_evaluation::table::{facts, grouped};
 use cloze_model::huggingface::{FloatType, Published, load_published_as, save_published};
 use cloze_model::{ParamInit, ops};
 use cloze_tokenizer::Tokenizer;
 use std::fmt;
 use std::path::{Path, PathBuf};
-
-/// What the data is called that the model is measured on.
-const HELD_OUT: &str = "heldout";
 
 /// The training of a model on running text: any [`TextObjective`], on the batches of any data, whose model a Hugging Face
 /// folder can hold.
@@ -114,7 +109,7 @@ where
     }
 
     fn split(&self) -> Option<&str> {
-        Some(HELD_OUT)
+        Some(figures::HELD_OUT)
     }
 
     fn evaluate(
@@ -132,40 +127,15 @@ where
             done += self.n_predicted(batch);
             advanced(Advance { done, share: done as f64 / all as f64 });
         }
-        let loss = sum / all as f64;
-        let mut figures = vec![(LOSS, loss), (PERPLEXITY, loss.exp())];
-        if let Some([bytes, characters]) = self.splits.size {
-            let bits = |of: u64| if of == 0 { f64::NAN } else { sum / std::f64::consts::LN_2 / of as f64 };
-            figures.extend([(BITS_PER_BYTE, bits(bytes)), (BITS_PER_CHARACTER, bits(characters))]);
-        }
-        Ok(Figures::new(all, figures))
+        Ok(figures::figures(sum, all, self.splits.size))
     }
 
     fn evaluation_line(&self, step: u64, figures: &Figures) -> String {
-        let value = |name: &str| figures.get(name).unwrap_or(f64::NAN);
-        let bits = figures.get(BITS_PER_BYTE).map(|bits| format!(", {bits:.3} bits a byte"));
-        format!(
-            "evaluation after step {}: loss {:.4}, perplexity {:.2}{}",
-            grouped(step),
-            value(LOSS),
-            value(PERPLEXITY),
-            bits.unwrap_or_default()
-        )
+        figures::evaluation_line(step, figures)
     }
 
     fn panels(&self, _: &[Record]) -> Vec<Panel> {
-        let line = |label: &str, source| Line { label: label.into(), source };
-        let held_out = |figure: &str| Source::Figure { split: HELD_OUT.into(), figure: figure.into() };
-        let losses = vec![line("training (smoothed)", Source::Loss), line("held out", held_out(LOSS))];
-        let mut panels = vec![Panel { axis: "loss (nats)".into(), lines: losses }];
-        if self.splits.size.is_some() {
-            let lines = vec![
-                line("a byte, held out", held_out(BITS_PER_BYTE)),
-                line("a character, held out", held_out(BITS_PER_CHARACTER)),
-            ];
-            panels.push(Panel { axis: "bits".into(), lines });
-        }
-        panels
+        figures::panels(self.splits.size.is_some())
     }
 
     fn save(&self, model: &O::Model, folder: &Path) -> Result<()> {
@@ -183,19 +153,6 @@ where
         exported: &Exported<'_, O::Model>,
         progress: &mut dyn RunProgress,
     ) -> Result<Vec<SplitFigures>> {
-        let Some(figures) = exported.figures else { return Ok(Vec::new()) };
-        let value = |name: &str| figures.get(name).unwrap_or(f64::NAN);
-        let mut rows = vec![
-            (format!("loss (nats a {})", O::PREDICTION), format!("{:.4}", value(LOSS))),
-            ("perplexity".into(), format!("{:.2}", value(PERPLEXITY))),
-        ];
-        if self.splits.size.is_some() {
-            rows.push(("bits a byte".into(), format!("{:.4}", value(BITS_PER_BYTE))));
-            rows.push(("bits a character".into(), format!("{:.4}", value(BITS_PER_CHARACTER))));
-        }
-        rows.push((format!("{}s", O::PREDICTION), grouped(figures.examples() as u64)));
-        progress.note(&facts(&format!("held out, after step {}", grouped(exported.step)), rows));
-        exported.page(HELD_OUT, figures, None)?;
-        Ok(vec![SplitFigures { split: HELD_OUT.into(), figures: figures.clone(), seconds: 0.0 }])
+        figures::report(exported, O::PREDICTION, progress)
     }
 }

@@ -1,5 +1,6 @@
 //! The two parts of a corpus, cut into batches.
 
+use super::TextSize;
 use cloze_data::Assemble;
 use std::fmt;
 use std::sync::Arc;
@@ -8,8 +9,8 @@ use std::sync::Arc;
 pub struct TextSplits<D: Assemble> {
     pub(super) train: Arc<D>,
     pub(super) held_out: Vec<D::Batch>,
-    /// Bytes and characters of the held-out text that is predicted, if that is all of it.
-    pub(super) size: Option<[u64; 2]>,
+    /// Of the held-out text that is predicted, if that is all of it.
+    pub(super) size: Option<TextSize>,
     /// Which texts, and which tokenizer.
     pub(super) key: String,
 }
@@ -20,9 +21,9 @@ impl<D: Assemble> TextSplits<D> {
         Self { train: Arc::new(train), held_out, size: None, key }
     }
 
-    /// With the bytes and characters of the held-out text, all of which is predicted: the loss is told in bits too.
-    pub fn with_size(self, bytes: u64, characters: u64) -> Self {
-        Self { size: Some([bytes, characters]), ..self }
+    /// With the size of the held-out text, all of which is predicted: the loss is told in bits too.
+    pub fn with_size(self, size: TextSize) -> Self {
+        Self { size: Some(size), ..self }
     }
 
     /// Held-out batches, from the text's beginning.
