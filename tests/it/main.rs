@@ -11,4 +11,7 @@ mod golden;
 mod ops_parity;
 mod recurrent_parity;
 mod seq2seq_families;
+mod t5_translation;
+mod unilm;
+mod xlm;
 mod xlnet;

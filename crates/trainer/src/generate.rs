@@ -35,6 +35,9 @@ pub struct GenerateConfig {
     pub batch: usize,
     /// Whether linear maps multiply in 8 bits: faster, and a little less exact.
     pub int8: bool,
+    /// Whether the tokens of a text see one another, and not only those before them: for a model that was trained so,
+    /// with prefixes (Raffel et al. 2020, §3.2.1). What is written sees what is before it in either case.
+    pub bidirectional_prompts: bool,
 }
 
 impl Default for GenerateConfig {
@@ -50,6 +53,7 @@ impl Default for GenerateConfig {
             seed: 0,
             batch: 16,
             int8: false,
+            bidirectional_prompts: false,
         }
     }
 }
@@ -175,6 +179,7 @@ impl Generator {
         }
         let (shape, mut model, _) = load_published::<GptConfig>(folder, init)?;
         check(shape.vocab_size)?;
+        model.bidirectional_prompts = config.bidirectional_prompts;
         match config.int8 {
             true => model.quantize_int8(),
             false => model.pack_weights(),
@@ -200,7 +205,7 @@ impl Generator {
         Ok(generator)
     }
 
-    /// With a model that is there, and the ids that end its texts.
+    /// With a model that is there, and the ids that end its texts. How the model reads prompts is its own affair.
     ///
     /// # Errors
     /// An invalid `config`.

@@ -258,7 +258,7 @@ impl Bench {
 }
 
 /// The settings of a run of so many steps: those of the config's schedule in proportion.
-fn scaled(config: &str, steps: u64) -> Result<Vec<String>> {
+pub fn scaled(config: &str, steps: u64) -> Result<Vec<String>> {
     let table: toml::Table = config.parse()?;
     let of = |section: &str, key: &str| table.get(section)?.get(key)?.as_integer();
     let whole = of("train", "steps").context("no train.steps")?.max(1) as f64;

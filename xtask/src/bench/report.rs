@@ -195,7 +195,7 @@ mod tests {
     fn the_page_has_the_sections_that_are_written_by_class() {
         let page = include_str!("../../../benches/README.md");
         for (name, class) in
-            ["train", "infer", "scaling", "load", "whole", "translate", "generate", "backends"]
+            ["train", "steps", "infer", "scaling", "load", "whole", "translate", "generate", "backends"]
                 .into_iter()
                 .flat_map(|n| Class::ALL.map(|c| (n, c)))
         {

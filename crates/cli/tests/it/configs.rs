@@ -82,6 +82,8 @@ fn command(place: &Workplace, (name, config): (&String, &Table), out: &str, more
         sets.extend(narrow(config["model"]["kind"].as_str().unwrap()));
     }
     sets.extend(has("train", "accumulate").then_some("train.accumulate=2"));
+    // The stand-ins for captions have a line each, and are short: they are to be several documents.
+    sets.extend(has("corpus", "languages").then_some("corpus.max_document_bytes=300"));
     let small: &[&str] = if config.contains_key("streams") { &SMALL_AWD_LSTM } else { &SMALL };
     let small = small.iter().filter(|set| !set.starts_with("tokenizer.") || has("tokenizer", "vocab_size"));
     sets.extend(small.filter(|_| !tunes && !translates && !has("model", "path")));
@@ -110,6 +112,24 @@ fn every_config_runs() {
     for (name, _) in in_order(&configs) {
         run(&place, (name, &configs[name]), &format!("runs/{name}"), &[]);
     }
+}
+
+/// What the file of several languages says is possible with it.
+#[test]
+fn languages_may_go_without_translations_or_with_embeddings_of_their_own() {
+    let place = Workplace::new();
+    let configs = place.configs();
+    let name = "xlm-mini-multi30k".to_owned();
+    let config = (&name, &configs[&name]);
+    let types = |folder: PathBuf| {
+        let text = std::fs::read_to_string(folder.join("model/config.json")).unwrap();
+        let config: serde_json::Value = serde_json::from_str(&text).unwrap();
+        config["type_vocab_size"].as_u64()
+    };
+    let alone = run(&place, config, "runs/alone", &["--set", "objective.kind=masked"]);
+    assert_eq!(types(alone), Some(2));
+    let embedded = run(&place, config, "runs/embedded", &["--set", "model.language_embeddings=true"]);
+    assert_eq!(types(embedded), Some(3));
 }
 
 fn has_checkpoint(folder: &Path) -> bool {

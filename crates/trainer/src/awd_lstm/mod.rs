@@ -18,13 +18,12 @@ use crate::language_model::declare_special;
 use crate::layer_decay::layer_decay;
 use crate::metrics::progress::RunProgress;
 use crate::pretraining::{TokenizerRequest, tokenizer_of};
-use crate::running_text::TextSplits;
 use crate::running_text::initial::InitialModel;
 use burn::module::Module;
 use cloze_evaluation::table;
 use cloze_model::awd_lstm::{AwdLstmConfig, StreamMemory, StreamedAwdLstm};
 pub use objective::StreamedLeftToRight;
-pub use recipe::AwdLstmRecipe;
+pub use recipe::{AwdLstmRecipe, StreamSplits};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
@@ -50,7 +49,7 @@ pub fn train_awd_lstm(
     declare_special(&mut tokenizer);
     // Whatever is wrong with a checkpoint is known before the corpus is prepared.
     let initial = start::initial_model(config, &tokenizer, options)?;
-    let splits = TextSplits::of_streams(config, &tokenizer, &options.cache, progress)?;
+    let splits = StreamSplits::prepare(config, &tokenizer, &options.cache, progress)?;
     if options.stop.load(Ordering::Relaxed) {
         return Ok(Outcome::Stopped { step: 0 });
     }

@@ -1,7 +1,6 @@
 use crate::config::RegularisationSection;
 use crate::engine::Objective;
-use crate::language_model::sequences;
-use crate::running_text::figure;
+use crate::language_model::{figure, sequences};
 use burn::tensor::{Device, Tensor};
 use cloze_data::StreamBatch;
 use cloze_model::awd_lstm::{StreamedAwdLstm, activation_squares, temporal_squares};

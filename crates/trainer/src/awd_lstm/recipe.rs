@@ -7,8 +7,7 @@ use crate::language_model::sequences;
 use crate::metrics::Record;
 use crate::metrics::curve::Panel;
 use crate::metrics::progress::RunProgress;
-use crate::running_text::figures::{self, HELD_OUT};
-use crate::running_text::{TextParts, TextSource, TextSplits};
+use crate::running_text::{TextParts, TextSize, TextSource, figures};
 use crate::{Result, TrainerError};
 use burn::tensor::{Device, Tensor};
 use cloze_data::{Loader, StreamBatch, TextStreams};
@@ -19,15 +18,25 @@ use cloze_model::huggingface::{FloatType, load_published_as, save_published};
 use cloze_model::ops;
 use cloze_tokenizer::Tokenizer;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-impl TextSplits<TextStreams> {
-    /// Prepares the config's corpus, and cuts it into streams as the config says. All streams of the held-out text are read
-    /// side by side.
+/// The two parts of a corpus, as streams of running text.
+#[derive(Debug)]
+pub struct StreamSplits {
+    train: Arc<TextStreams>,
+    /// All streams of the held-out text, stretch by stretch.
+    held_out: Vec<StreamBatch>,
+    size: TextSize,
+    /// Which texts, and which tokenizer.
+    key: String,
+}
+
+impl StreamSplits {
+    /// Prepares the config's corpus, and cuts it into streams as the config says.
     ///
     /// # Errors
-    /// Whatever is wrong with the corpus; an end piece that the tokenizer does not have; a text without a token for each
-    /// stream.
-    pub fn of_streams(
+    /// Whatever is wrong with the corpus; an end piece that the tokenizer does not have.
+    pub fn prepare(
         config: &AwdLstmRunConfig,
         tokenizer: &Tokenizer,
         cache: &Path,
@@ -41,25 +50,23 @@ impl TextSplits<TextStreams> {
         let streams = eval.batch_size.min(held_out.len().saturating_sub(1).max(1) as usize);
         let held_out = TextStreams::new(held_out, streams, &config.streams, seed)?;
         let held_out = held_out.in_order((eval.max_blocks / streams).max(1));
-        let (mut bytes, mut characters) = (0, 0);
+        let mut size = TextSize::default();
         for stream in 0..streams {
-            let predicted = held_out.iter().flat_map(|StreamBatch { tokens, .. }| {
-                let len = tokens.lengths[stream];
-                tokens.next[stream * len..(stream + 1) * len].iter().map(|id| *id as u32)
+            let of_stream = held_out.iter().flat_map(|batch| {
+                let len = batch.tokens.lengths[stream];
+                &batch.tokens.next[stream * len..(stream + 1) * len]
             });
-            let text = tokenizer.decode(&predicted.collect::<Vec<_>>(), true)?;
-            bytes += text.len() as u64;
-            characters += text.chars().count() as u64;
+            size.add(of_stream.copied(), tokenizer)?;
         }
-        let train = TextStreams::new(train, config.n_streams(), &config.streams, seed)?;
-        Ok(Self::new(train, held_out, key).with_size(bytes, characters))
+        let train = Arc::new(TextStreams::new(train, config.n_streams(), &config.streams, seed)?);
+        Ok(Self { train, held_out, size, key })
     }
 }
 
 /// The training of an AWD-LSTM on streams of text.
 #[derive(Debug)]
 pub struct AwdLstmRecipe<'a> {
-    splits: TextSplits<TextStreams>,
+    splits: StreamSplits,
     run: &'a AwdLstmRunConfig,
     objective: StreamedLeftToRight,
     shape: AwdLstmConfig,
@@ -73,7 +80,7 @@ impl<'a> AwdLstmRecipe<'a> {
     /// which lies at `tokenizer_path`.
     pub fn new(
         run: &'a AwdLstmRunConfig,
-        splits: TextSplits<TextStreams>,
+        splits: StreamSplits,
         shape: AwdLstmConfig,
         tokenizer: &'a Tokenizer,
         tokenizer_path: PathBuf,
@@ -125,7 +132,7 @@ impl Recipe for AwdLstmRecipe<'_> {
     }
 
     fn split(&self) -> Option<&str> {
-        Some(HELD_OUT)
+        Some(figures::HELD_OUT)
     }
 
     /// Each stream is read from its beginning to its end.
@@ -148,7 +155,7 @@ impl Recipe for AwdLstmRecipe<'_> {
             done += tokens.ids.len();
             advanced(Advance { done, share: done as f64 / all as f64 });
         }
-        Ok(figures::figures(sum, all, self.splits.size))
+        Ok(figures::figures(sum, all, Some(self.splits.size)))
     }
 
     fn evaluation_line(&self, step: u64, figures: &Figures) -> String {

@@ -3,7 +3,7 @@
 use crate::Result;
 use crate::config::AwdLstmRunConfig;
 use crate::engine::RunOptions;
-use crate::running_text::initial::{InitialModel, check, check_vocabulary};
+use crate::running_text::initial::{InitialModel, check_vocabulary};
 use cloze_data::derive_seed;
 use cloze_model::ParamInit;
 use cloze_model::awd_lstm::AwdLstmConfig;
@@ -16,7 +16,8 @@ const INIT_STREAM: u64 = 0xA3D1;
 /// The model that `config` says, for `tokenizer`.
 ///
 /// # Errors
-/// Sizes that do not do; those of the checkpoint; [`TrainerError::VocabularyMismatch`](crate::TrainerError).
+/// Sizes that do not do; those of the checkpoint;
+/// [`TrainerError::VocabularyMismatch`](crate::TrainerError::VocabularyMismatch).
 pub(super) fn initial_model(
     config: &AwdLstmRunConfig,
     tokenizer: &Tokenizer,
@@ -27,7 +28,7 @@ pub(super) fn initial_model(
     let section = &config.model;
     let Some(path) = &section.path else {
         let shape = section.shape(tokenizer.vocab_size());
-        check(&shape)?;
+        shape.validate()?;
         return Ok(InitialModel::new(shape, &mut init));
     };
     let mut shape: AwdLstmConfig = read_published(path)?;

@@ -139,8 +139,6 @@ impl AwdLstmRunConfig {
     }
 }
 
-run_in_steps!(AwdLstmRunConfig, free: &FREE_KEYS);
-
 /// Keys, or starts of keys, that change no weight.
 const FREE_KEYS: [&str; 8] = [
     "run.name",
@@ -153,13 +151,21 @@ const FREE_KEYS: [&str; 8] = [
     "log.",
 ];
 
+run_in_steps!(AwdLstmRunConfig, free: &FREE_KEYS);
+
 fn validate(config: &AwdLstmRunConfig) -> Check {
     config.objective.check(Trained::Decoder)?;
     validate::corpus(&config.corpus)?;
     let language = &config.corpus.language;
     let expected = "no such key: running text is not cut into sentences";
     ensure(*language == CorpusConfig::default().language, "corpus.language", language, expected)?;
-    language_model::tokenizer(&config.tokenizer)?;
+    match &config.tokenizer {
+        // The end piece and all bytes, and a pair that is joined.
+        TokenizerSection::TrainByteBpe { vocab_size, .. } => {
+            at_least(258, "tokenizer.vocab_size", *vocab_size)?;
+        }
+        other => validate::tokenizer(other)?,
+    }
     validate::goes_with_the_model(&config.tokenizer, config.model.path.is_none())?;
     at_least(1, "streams.seq_len", config.streams.seq_len)?;
     model(&config.model)?;

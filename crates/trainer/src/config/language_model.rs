@@ -331,8 +331,7 @@ pub(super) fn eval(eval: &LanguageModelEval) -> Check {
     at_least(1, "eval.patience", eval.patience.unwrap_or(1))
 }
 
-/// `[tokenizer]` of a run on running text.
-pub(super) fn tokenizer(section: &TokenizerSection) -> Check {
+fn tokenizer(section: &TokenizerSection) -> Check {
     match section {
         // The end piece and all bytes, and a pair that is joined.
         TokenizerSection::TrainByteBpe { vocab_size, .. } => {

@@ -5,7 +5,7 @@ use crate::Result;
 use crate::config::LanguageModelConfig;
 use crate::engine::Objective;
 use crate::metrics::progress::RunProgress;
-use crate::running_text::{TextObjective, TextParts, TextRecipe, TextSource, TextSplits, figure};
+use crate::running_text::{TextObjective, TextParts, TextRecipe, TextSize, TextSource, TextSplits, figure};
 use burn::tensor::{Device, Tensor};
 use cloze_data::{BlockBatch, TextBlocks};
 use cloze_model::gpt::{Gpt, GptConfig};
@@ -32,11 +32,10 @@ impl TextSplits<TextBlocks> {
         let TextParts { train, held_out, key } = source.prepare(tokenizer, cache, progress)?;
         let held_out = TextBlocks::new(held_out, &config.blocks, seed)?;
         let held_out = held_out.in_order(config.eval.batch_size, config.eval.max_blocks);
-        let predicted: Vec<u32> =
-            held_out.iter().flat_map(|batch| &batch.next).map(|id| *id as u32).collect();
-        let text = tokenizer.decode(&predicted, true)?;
+        let mut size = TextSize::default();
+        size.add(held_out.iter().flat_map(|batch| &batch.next).copied(), tokenizer)?;
         let train = TextBlocks::new(train, &config.blocks, seed)?;
-        Ok(Self::new(train, held_out, key).with_size(text.len() as u64, text.chars().count() as u64))
+        Ok(Self::new(train, held_out, key).with_size(size))
     }
 }
 

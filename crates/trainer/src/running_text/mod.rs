@@ -1,8 +1,7 @@
 //! Training on running text: a corpus as one stream of tokens, and the recipe of whatever is predicted in it.
 //!
 //! A [`TextObjective`] says what is predicted, a [`TextRecipe`] trains it on [`TextSplits`]. Left-to-right models
-//! ([`language_model`](crate::language_model)) and XLNet ([`permutation`](crate::permutation)) are two of them. AWD-LSTM
-//! ([`awd_lstm`](crate::awd_lstm)), which remembers what it has read, has a recipe of its own.
+//! ([`language_model`](crate::language_model)) and XLNet ([`permutation`](crate::permutation)) are two of them.
 
 pub(crate) mod figures;
 pub(crate) mod initial;
@@ -11,6 +10,7 @@ mod recipe;
 mod source;
 mod splits;
 
+pub use figures::TextSize;
 pub use objective::TextObjective;
 pub use recipe::TextRecipe;
 pub(crate) use source::{TextParts, TextSource};

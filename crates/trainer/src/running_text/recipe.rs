@@ -1,7 +1,6 @@
 //! Training on running text as a recipe of the engine.
 
-use super::figures::{self, HELD_OUT};
-use super::{TextObjective, TextSplits};
+use super::{TextObjective, TextSplits, figures};
 use crate::config::TrainSection;
 use crate::engine::{Advance, Exported, Objective, Position, Recipe, SplitFigures, StepBatches};
 use crate::metrics::Record;
@@ -110,7 +109,7 @@ where
     }
 
     fn split(&self) -> Option<&str> {
-        Some(HELD_OUT)
+        Some(figures::HELD_OUT)
     }
 
     fn evaluate(

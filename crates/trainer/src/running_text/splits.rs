@@ -1,17 +1,18 @@
 //! The two parts of a corpus, cut into batches.
 
+use super::TextSize;
 use cloze_data::Assemble;
 use std::fmt;
 use std::sync::Arc;
 
 /// The two parts of a corpus as running text: what is trained on, and batches to measure with.
 pub struct TextSplits<D: Assemble> {
-    pub(crate) train: Arc<D>,
-    pub(crate) held_out: Vec<D::Batch>,
-    /// Bytes and characters of the held-out text that is predicted, if that is all of it.
-    pub(crate) size: Option<[u64; 2]>,
+    pub(super) train: Arc<D>,
+    pub(super) held_out: Vec<D::Batch>,
+    /// Of the held-out text that is predicted, if that is all of it.
+    pub(super) size: Option<TextSize>,
     /// Which texts, and which tokenizer.
-    pub(crate) key: String,
+    pub(super) key: String,
 }
 
 impl<D: Assemble> TextSplits<D> {
@@ -20,9 +21,9 @@ impl<D: Assemble> TextSplits<D> {
         Self { train: Arc::new(train), held_out, size: None, key }
     }
 
-    /// With the bytes and characters of the held-out text, all of which is predicted: the loss is told in bits too.
-    pub fn with_size(self, bytes: u64, characters: u64) -> Self {
-        Self { size: Some([bytes, characters]), ..self }
+    /// With the size of the held-out text, all of which is predicted: the loss is told in bits too.
+    pub fn with_size(self, size: TextSize) -> Self {
+        Self { size: Some(size), ..self }
     }
 
     /// Held-out batches, from the text's beginning.

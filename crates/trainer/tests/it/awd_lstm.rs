@@ -1,14 +1,18 @@
 //! AWD-LSTMs in training on streams of text, and ULMFiT's classifiers with their encoders.
 
-use crate::bench::Bench;
 use burn::tensor::Device;
 use cloze_model::huggingface::read_tensors;
+use cloze_trainer::Result;
+use cloze_trainer::awd_lstm::train_awd_lstm;
 use cloze_trainer::config::AwdLstmRunConfig;
 use cloze_trainer::engine::{Outcome, RunOptions};
 use cloze_trainer::finetune::{EvaluationData, FineTuneConfig, Predictor, fine_tune};
 use cloze_trainer::generate::{GenerateConfig, Generator};
 use cloze_trainer::metrics::progress::{RunProgress, Silent, Status};
+use std::fmt::Write;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
+use tempfile::TempDir;
 
 const CONFIG: &str = r#"
 objective.kind = "left-to-right"
@@ -30,37 +34,74 @@ schedule = { kind = "slanted-triangular", warmup_steps = 10 }
 log.every = 5
 "#;
 
-/// A text that is good or bad by one word of it.
-fn row(i: usize) -> (String, &'static str) {
-    let (word, label) = [("dull", "bad"), ("weak", "bad"), ("fine", "good"), ("great", "good")][i * 7 % 4];
-    let thing = ["ship", "film", "story", "sea", "song"][i * 3 % 5];
-    (format!("the {thing} was {word}"), label)
-}
+/// A folder with a text, rows that are good or bad by one word of theirs, and the runs on them.
+struct Bench(TempDir);
 
-type Runs = Bench<AwdLstmRunConfig>;
-
-fn bench() -> Runs {
-    Bench::new(CONFIG, |i| row(i).0 + "\n")
-}
-
-fn options(bench: &Runs, out: &str) -> RunOptions<'static> {
-    RunOptions::new(Device::flex(), bench.path(out)).cache(bench.path("cache"))
-}
-
-/// A classifier that begins with the language model of the run `lm`.
-fn task(bench: &Runs, sets: &[&str]) -> FineTuneConfig {
-    for (name, range) in [("train.tsv", 0..120), ("dev.tsv", 120..160)] {
-        let rows = range.map(row).map(|(text, label)| format!("{text}\t{label}\n"));
-        std::fs::write(bench.path(name), "text\tlabel\n".to_owned() + &rows.collect::<String>()).unwrap();
+impl Bench {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let words = [("dull", "bad"), ("weak", "bad"), ("fine", "good"), ("great", "good")];
+        let row = |i: usize| {
+            let (word, label) = words[i * 7 % 4];
+            let thing = ["ship", "film", "story", "sea", "song"][i * 3 % 5];
+            (format!("the {thing} was {word}"), label)
+        };
+        let mut text = String::new();
+        (0..200).for_each(|i| writeln!(text, "{}\n", row(i).0).unwrap());
+        std::fs::write(folder.path().join("text.txt"), text).unwrap();
+        for (name, range) in [("train.tsv", 0..120), ("dev.tsv", 120..160)] {
+            let mut rows = "text\tlabel\n".to_owned();
+            range.map(row).for_each(|(text, label)| writeln!(rows, "{text}\t{label}").unwrap());
+            std::fs::write(folder.path().join(name), rows).unwrap();
+        }
+        Self(folder)
     }
-    let [train, dev, model] = ["train.tsv", "dev.tsv", "lm/model"].map(|name| bench.path(name));
-    let data = format!(
-        "data = {{ train = {{ files = [{train:?}] }}, dev = [{dev:?}], max_len = 64 }}\nmodel.path = {model:?}\n"
-    );
-    let path = bench.path("task.toml");
-    std::fs::write(&path, data + TASK).unwrap();
-    let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
-    FineTuneConfig::load(&path, &sets).unwrap_or_else(|error| panic!("{error}"))
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn options(&self, out: &str) -> RunOptions<'static> {
+        RunOptions::new(Device::flex(), self.path(out)).cache(self.path("cache"))
+    }
+
+    fn config(&self, sets: &[&str]) -> AwdLstmRunConfig {
+        let path = self.path("config.toml");
+        let files = format!("corpus.files = [{:?}]\n", self.path("text.txt"));
+        std::fs::write(&path, files + CONFIG).unwrap();
+        let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
+        AwdLstmRunConfig::load(&path, &sets).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    fn run(&self, out: &str, sets: &[&str]) -> Result<Outcome> {
+        train_awd_lstm(&self.config(sets), &self.options(out), &mut Silent)
+    }
+
+    /// Stops a run after its third step, and goes on with it.
+    fn interrupted(&self, out: &str, sets: &[&str]) {
+        let (config, stop) = (self.config(sets), AtomicBool::new(false));
+        let options = self.options(out).stop(&stop);
+        let stopped = train_awd_lstm(&config, &options, &mut StopAfter(3, &stop)).unwrap();
+        assert_eq!(stopped, Outcome::Stopped { step: 3 });
+        train_awd_lstm(&config, &self.options(out).resume(true), &mut Silent).unwrap();
+    }
+
+    fn task(&self, sets: &[&str]) -> FineTuneConfig {
+        let path = self.path("task.toml");
+        let [train, dev] = ["train.tsv", "dev.tsv"].map(|name| self.path(name));
+        let data = format!(
+            "data = {{ train = {{ files = [{train:?}] }}, dev = [{dev:?}], max_len = 64 }}\nmodel.path = {:?}\n",
+            self.path("lm/model")
+        );
+        std::fs::write(&path, data + TASK).unwrap();
+        let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
+        FineTuneConfig::load(&path, &sets).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// The model's file, bit for bit.
+    fn weights(&self, out: &str) -> Vec<u8> {
+        std::fs::read(self.path(out).join("model/model.safetensors")).unwrap()
+    }
 }
 
 /// Asks the run to stop after a step.
@@ -81,7 +122,7 @@ fn figure(outcome: &Outcome, split: &str, name: &str) -> f64 {
 #[test]
 fn a_run_learns_and_its_model_writes() {
     let _generator = crate::generator();
-    let bench = bench();
+    let bench = Bench::new();
     let sets = ["train.steps=200", "eval.every=1000"];
     let long = [&sets[..], &["regularisation={ activation = 2.0, temporal = 1.0 }"]].concat();
     let untrained = figure(&bench.run("short", &["train.steps=1"]).unwrap(), "heldout", "loss");
@@ -111,21 +152,32 @@ fn a_run_learns_and_its_model_writes() {
 #[test]
 fn a_run_is_the_same_wherever_it_is_stopped() {
     let _generator = crate::generator();
-    let bench = bench();
-    let regularised = "regularisation={ activation = 2.0, temporal = 1.0 }";
-    bench.assert_same_bits_after_a_stop("plain", &[]);
-    bench.assert_same_bits_after_a_stop(
-        "regularised",
-        &[regularised, "average={ kind = \"ema\", decay = 0.5 }"],
-    );
-    // Several epochs.
-    bench.assert_same_bits_after_a_stop("epochs", &["streams.seq_len=500", "train.workers=2"]);
+    let bench = Bench::new();
+    for (name, sets) in [
+        ("plain", &[][..]),
+        (
+            "regularised",
+            &[
+                "regularisation={ activation = 2.0, temporal = 1.0 }",
+                "average={ kind = \"ema\", decay = 0.5 }",
+            ],
+        ),
+        // Several epochs.
+        ("epochs", &["streams.seq_len=500", "train.workers=2"]),
+    ] {
+        let whole = format!("{name}-whole");
+        bench.run(&whole, sets).unwrap();
+        bench.interrupted(name, sets);
+        assert!(bench.weights(&whole) == bench.weights(name), "{name}: other weights after a stop");
+    }
+    bench.run("other", &["run.seed=7"]).unwrap();
+    assert!(bench.weights("other") != bench.weights("plain"));
 }
 
 #[test]
 fn training_goes_on_from_a_checkpoint_with_slower_lower_layers() {
     let _generator = crate::generator();
-    let bench = bench();
+    let bench = Bench::new();
     bench.run("lm", &["train.steps=2"]).unwrap();
     let model = bench.path("lm/model");
     let path = format!("model={{ path = {model:?}, layer_decay = 0.1 }}");
@@ -155,11 +207,11 @@ fn training_goes_on_from_a_checkpoint_with_slower_lower_layers() {
 #[test]
 fn a_classifier_begins_with_the_language_model() {
     let _generator = crate::generator();
-    let bench = bench();
+    let bench = Bench::new();
     bench.run("lm", &["train.steps=200", "eval.every=1000"]).unwrap();
     let sets = ["model.layer_decay=0.3846", "model.gradual_unfreezing=true"];
-    let config = task(&bench, &sets);
-    let tuned = fine_tune(&config, &options(&bench, "tuned"), &mut Silent).unwrap();
+    let config = bench.task(&sets);
+    let tuned = fine_tune(&config, &bench.options("tuned"), &mut Silent).unwrap();
     assert!(figure(&tuned, "dev", "accuracy") > 0.9, "{:?}", tuned.figures("dev"));
     // The saved model says what the run said, and answers.
     let Outcome::Done { model, .. } = &tuned else { panic!("stopped") };
@@ -172,7 +224,7 @@ fn a_classifier_begins_with_the_language_model() {
     assert_eq!([&answers.values[0]["label"], &answers.values[1]["label"]], ["bad", "good"]);
     // Stopped in the epoch of the second layer, and gone on with.
     let stop = AtomicBool::new(false);
-    let options = options(&bench, "stopped");
+    let options = bench.options("stopped");
     let stopped = fine_tune(&config, &options.clone().stop(&stop), &mut StopAfter(37, &stop)).unwrap();
     assert_eq!(stopped, Outcome::Stopped { step: 37 });
     fine_tune(&config, &options.resume(true), &mut Silent).unwrap();
@@ -182,7 +234,7 @@ fn a_classifier_begins_with_the_language_model() {
 #[test]
 fn layers_are_unfrozen_one_epoch_after_another() {
     let _generator = crate::generator();
-    let bench = bench();
+    let bench = Bench::new();
     bench.run("lm", &["train.steps=1"]).unwrap();
     let before = read_tensors(&bench.path("lm/model/model.safetensors")).unwrap();
     for (epochs, moved) in [
@@ -194,8 +246,8 @@ fn layers_are_unfrozen_one_epoch_after_another() {
         let out = format!("epochs-{epochs}");
         let epochs = format!("train.epochs={epochs}");
         // Without development data the last model is the result.
-        let config = task(&bench, &["model.gradual_unfreezing=true", &epochs, "data.dev=[]"]);
-        fine_tune(&config, &options(&bench, &out), &mut Silent).unwrap();
+        let config = bench.task(&["model.gradual_unfreezing=true", &epochs, "data.dev=[]"]);
+        fine_tune(&config, &bench.options(&out), &mut Silent).unwrap();
         let after = read_tensors(&bench.path(&out).join("model/model.safetensors")).unwrap();
         let names = ["encoder.embedding.weight", "encoder.layers.0.recurrent", "encoder.layers.1.recurrent"];
         assert_eq!(names.map(|name| after[name] != before[name]), moved, "{epochs}");
@@ -205,7 +257,7 @@ fn layers_are_unfrozen_one_epoch_after_another() {
 #[test]
 fn what_a_classifier_does_not_have_is_refused() {
     let _generator = crate::generator();
-    let bench = bench();
+    let bench = Bench::new();
     bench.run("lm", &["train.steps=1"]).unwrap();
     for (set, expected) in [
         (
@@ -216,9 +268,9 @@ fn what_a_classifier_does_not_have_is_refused() {
         ("task.pooling=mean", "`task.pooling` is Mean; expected none"),
         ("train.recompute=true", "`train.recompute` is true; expected false"),
     ] {
-        let config = task(&bench, &[set]);
+        let config = bench.task(&[set]);
         let error =
-            fine_tune(&config, &options(&bench, &set.replace(['.', '='], "-")), &mut Silent).unwrap_err();
+            fine_tune(&config, &bench.options(&set.replace(['.', '='], "-")), &mut Silent).unwrap_err();
         assert!(error.to_string().contains(expected), "{error}");
     }
     let path = bench.path("lm/model");

@@ -61,6 +61,8 @@ fn every_config_resolves_and_reads_back_as_itself() {
         "modernbert-mini-corpus",
         "roberta-base",
         "spanbert-mini-corpus",
+        "unilm-mini-corpus",
+        "xlm-mini-multi30k",
     ];
     assert_eq!(names, expected);
 }
@@ -219,7 +221,14 @@ const TABLES: &[(&str, &[&str], &str)] = &[
     ("Both", &[], "checkpoint.zzzzzzzz=1"),
     ("Both", &[], "log.zzzzzzzz=1"),
     ("Pretraining", &["objective.kind=replaced-tokens"], "objective.zzzzzzzz=1"),
+    ("Pretraining", &["objective.kind=translation-language-model"], "objective.zzzzzzzz=1"),
+    (
+        "Pretraining",
+        &["objective.kind=translation-language-model"],
+        "objective.parallel=[{ languages = [\"a\", \"b\"], text = {}, zzzzzzzz = 1 }]",
+    ),
     ("Pretraining", &[], "corpus.zzzzzzzz=1"),
+    ("Pretraining", &[], "corpus.languages=[{ name = \"en\", zzzzzzzz = 1 }]"),
     ("Pretraining", &["tokenizer.kind=train-wordpiece"], "tokenizer.zzzzzzzz=1"),
     ("Pretraining", &["tokenizer.kind=train-byte-bpe"], "tokenizer.zzzzzzzz=1"),
     ("Pretraining", &["tokenizer.kind=load"], "tokenizer.zzzzzzzz=1"),
@@ -227,6 +236,7 @@ const TABLES: &[(&str, &[&str], &str)] = &[
     ("Pretraining", &["examples.pairs.kind=next-sentence"], "examples.pairs.zzzzzzzz=1"),
     ("Pretraining", &["examples.pairs.kind=sentence-order"], "examples.pairs.zzzzzzzz=1"),
     ("Pretraining", &[], "examples.masking.zzzzzzzz=1"),
+    ("Pretraining", &[], "examples.attention.zzzzzzzz=1"),
     ("Pretraining", &[], "model.zzzzzzzz=1"),
     ("Pretraining", &["model.path=a", "tokenizer.kind=checkpoint"], "model.zzzzzzzz=1"),
     ("Pretraining", &[], "train.zzzzzzzz=1"),
@@ -263,6 +273,7 @@ const TABLES: &[(&str, &[&str], &str)] = &[
     ("Denoising", &[], "denoising.noises=[{ kind = \"reordering\", zzzzzzzz = 1 }]"),
     ("Denoising", &[], "denoising.noises=[{ kind = \"rotation\", zzzzzzzz = 1 }]"),
     ("Denoising", &["model.kind=bart"], "model.zzzzzzzz=1"),
+    ("Denoising", &["model.kind=t5"], "model.zzzzzzzz=1"),
     ("Fine-tuning", &["task.kind=classification"], "task.zzzzzzzz=1"),
     ("Fine-tuning", &["task.kind=regression"], "task.zzzzzzzz=1"),
     ("Fine-tuning", &["task.kind=tagging"], "task.zzzzzzzz=1"),

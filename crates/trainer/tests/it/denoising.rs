@@ -31,6 +31,9 @@ log.every = 1
 /// T5's noise in place of BART's.
 const T5: &str = "denoising={ kind = \"t5\" }";
 
+/// T5's network in place of BART's, narrow and with heads of a width of their own.
+const T5_NETWORK: &str = "model={ kind = \"t5\", n_layers = 1, d_model = 32, n_heads = 2, d_head = 12, d_ff = 64, max_positions = 32, dropout = 0.0, max_distance = 20 }";
+
 fn bench() -> Bench<DenoisingRunConfig> {
     Bench::new(CONFIG, |i| format!("The ship number {i} sailed.\nNo ship sank.\nAll of them came home.\n"))
 }
@@ -55,6 +58,7 @@ fn a_stopped_run_ends_with_the_same_bits() {
     for (number, sets) in [
         vec!["model.dropout=0.1", "model.attention_dropout=0.1", "train.accumulate=2"],
         vec![T5, "train.precision=bf16", "train.workers=2"],
+        vec![T5, T5_NETWORK, "model.dropout=0.1", "model.gated=true", "model.tied=false"],
         vec![
             noises,
             "model={ kind = \"recurrent\", d_embedding = 8, d_model = 16 }",
@@ -130,6 +134,37 @@ fn spans_are_learnt_behind_their_sentinels() {
         targets.clone().count() > 0 && targets.clone().all(|line| line.starts_with("<extra_id_0>")),
         "{samples}"
     );
+}
+
+#[test]
+fn a_t5_learns_spans_and_is_asked_for_them() {
+    let _generator = crate::generator();
+    let bench = bench();
+    let sets = [T5, T5_NETWORK, "train.batch_size=8", "optimizer.lr=1e-2", "eval.every=200"];
+    let loss = |steps: &str, out: &str| {
+        let done = bench.run(out, &[&sets[..], &[steps]].concat()).unwrap();
+        done.figures("heldout").unwrap().get(figure::LOSS).unwrap()
+    };
+    let (early, late) = (loss("train.steps=2", "early"), loss("train.steps=150", "late"));
+    assert!(late < early - 1.5, "{early}, then {late}");
+    // What the run leaves is a folder of transformers' T5, whose targets begin with padding.
+    let folder = bench.path("late/model");
+    let json = std::fs::read_to_string(folder.join("config.json")).unwrap();
+    assert!(json.contains("\"T5ForConditionalGeneration\"") && json.contains("\"d_kv\": 12"), "{json}");
+    let (config, _) =
+        AnyEncoderDecoderConfig::load(&folder, &mut ParamInit::new(&Device::flex(), 1)).unwrap();
+    let AnyEncoderDecoderConfig::Transformer(t5) = config else { panic!("{config:?}") };
+    let tokenizer = Tokenizer::load(&folder).unwrap();
+    let id = |name: &str| tokenizer.token_to_id(name).unwrap() as usize;
+    assert_eq!(
+        (t5.tokens.decoder_start, t5.tokens.pad, t5.tokens.eos),
+        (id("<pad>"), id("<pad>"), id("</s>"))
+    );
+    // A text with a sentinel is asked for as a translation is.
+    let translator = Translator::load(&folder, TranslateConfig::default(), &Device::flex()).unwrap();
+    let text = "No ship<extra_id_0> All of them came home.";
+    let spans = translator.translate(&[text.into()], &[]).unwrap().next().unwrap().unwrap().remove(0);
+    assert!(spans.text.contains("sank"), "{spans:?}");
 }
 
 #[test]

@@ -13,6 +13,7 @@ mod engine;
 mod finetune_answers;
 mod finetuning;
 mod language_model;
+mod languages;
 mod masked_lm;
 mod multi30k;
 mod permutation;
