@@ -61,9 +61,10 @@ impl Objective for StreamedLeftToRight {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use burn::tensor::TensorData;
     use cloze_data::BlockBatch;
-    use cloze_model::ParamInit;
     use cloze_model::awd_lstm::{AwdLstmConfig, AwdLstmDropout, StreamMemory};
+    use cloze_model::{ParamInit, weights};
 
     /// Two streams: a stretch of them.
     fn batch(range: std::ops::Range<i32>, begins: bool) -> StreamBatch {
@@ -83,6 +84,12 @@ mod tests {
         let shape =
             AwdLstmConfig { d_embedding: 6, d_hidden: 9, n_layers: 2, dropout, ..AwdLstmConfig::new(40) };
         let model = shape.init(&mut ParamInit::new(&device, 3));
+        // Larger weights, so that states tell much of the tokens before.
+        let larger = weights::collect(&model).into_iter().map(|(path, data)| {
+            let values: Vec<f32> = data.iter::<f32>().map(|x| 4.0 * x).collect();
+            (path, TensorData::new(values, data.shape().clone()))
+        });
+        let model = weights::replace(model.clone(), larger.collect());
         let memory = StreamMemory::new(&shape, 4, &device);
         let model = StreamedAwdLstm { model, memory };
         let mut regularisation = RegularisationSection::default();
