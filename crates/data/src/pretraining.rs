@@ -43,7 +43,7 @@ pub struct ExampleConfig {
     #[serde(default)]
     pub masking: MaskingConfig,
     /// What tokens see. Default all of their example.
-    #[serde(default, skip_serializing_if = "AttentionConfig::is_bidirectional")]
+    #[serde(default, skip_serializing_if = "AttentionConfig::is_default")]
     pub attention: AttentionConfig,
 }
 

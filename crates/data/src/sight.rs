@@ -98,6 +98,11 @@ impl AttentionConfig {
         shares.map(|share| share / sum)
     }
 
+    /// Runs of before there was a choice are resumed.
+    pub(crate) fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+
     /// Whether every example is bidirectional.
     pub fn is_bidirectional(&self) -> bool {
         self.left_to_right == 0.0 && self.right_to_left == 0.0 && self.sequence_to_sequence == 0.0

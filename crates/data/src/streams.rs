@@ -114,6 +114,7 @@ impl TextStreams {
             of_all.ids.extend(&ids[..ids.len() - 1]);
             of_all.next.extend(&ids[1..]);
             of_all.lengths.push(ids.len() - 1);
+            of_all.prefixes.push(0);
         }
         StreamBatch { tokens: of_all, first, begins }
     }

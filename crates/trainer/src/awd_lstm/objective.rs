@@ -73,6 +73,7 @@ mod tests {
             ids: stream(0).chain(stream(20)).collect(),
             next: stream(1).chain(stream(21)).collect(),
             lengths: vec![range.len(); 2],
+            prefixes: vec![0; 2],
         };
         StreamBatch { tokens, first: 1, begins }
     }

@@ -2,7 +2,7 @@
 
 use super::layers::Node;
 use super::objective::Trained;
-use super::validate::{self, Check, Complaint, at_least, below_one, ensure, positive};
+use super::validate::{self, Check, Complaint, at_least, below_one, ensure, positive, share};
 use super::{
     Averaging, CheckpointSection, LogSection, NEW, ObjectiveSection, OptimizerSection, PRETRAINED,
     RunSection, TokenizerSection, TrainSection, complete_model, layered, mark_model, run_in_steps, strict,
@@ -312,6 +312,7 @@ fn validate(config: &LanguageModelConfig) -> Check {
     let is_new = matches!(config.model, LanguageModelSection::New(_));
     validate::goes_with_the_model(&config.tokenizer, is_new)?;
     at_least(1, "blocks.seq_len", config.blocks.seq_len)?;
+    share("blocks.prefix_share", config.blocks.prefix_share)?;
     model(config)?;
     validate::train(&config.train, config.blocks.seq_len)?;
     validate::optimizer(&config.optimizer)?;
@@ -430,7 +431,7 @@ warmup_steps = 10
             ],
             vec!["model.path=some/model", "tokenizer.kind=checkpoint", "model.hidden_dropout=0.2"],
             vec!["blocks.order=random", "blocks.documents=apart", "eval.heldout=end", "eval.patience=3"],
-            vec!["tokenizer={ kind = \"train-characters\" }", "blocks.end=\"|\""],
+            vec!["tokenizer={ kind = \"train-characters\" }", "blocks.end=\"|\"", "blocks.prefix_share=0.5"],
         ] {
             let config = resolve(FILE, &sets).unwrap_or_else(|error| panic!("{sets:?}: {error}"));
             assert_eq!(resolve(&config.to_toml(), &[]).unwrap(), config);
@@ -483,6 +484,7 @@ warmup_steps = 10
             (&["objective.kind=masked"], "`objective.kind` is \"masked\"; expected"),
             (&["model.layers=3"], "unknown key `model.layers`; did you mean `model.n_layers`?"),
             (&["blocks.order=\"sorted\""], "`blocks.order` is \"sorted\"; expected"),
+            (&["blocks.prefix_share=1.5"], "`blocks.prefix_share` is 1.5; expected"),
             (&["eval.heldout_fraction=0"], "expected a number above 0 and below 1"),
             (&["train.steps=-1"], "`train.steps` is -1; expected a whole number of 1 or more"),
         ] {

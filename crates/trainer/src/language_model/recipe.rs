@@ -32,14 +32,19 @@ impl TextSplits<TextBlocks> {
         let TextParts { train, held_out, key } = source.prepare(tokenizer, cache, progress)?;
         let held_out = TextBlocks::new(held_out, &config.blocks, seed)?;
         let held_out = held_out.in_order(config.eval.batch_size, config.eval.max_blocks);
+        let train = TextBlocks::new(train, &config.blocks, seed)?;
+        if config.blocks.prefix_share > 0.0 {
+            // Prefixes are not predicted, so a loss in bits would not be one of the text.
+            return Ok(Self::new(train, held_out, key));
+        }
         let mut size = TextSize::default();
         size.add(held_out.iter().flat_map(|batch| &batch.next).copied(), tokenizer)?;
-        let train = TextBlocks::new(train, &config.blocks, seed)?;
         Ok(Self::new(train, held_out, key).with_size(size))
     }
 }
 
-/// The mean cross-entropy of each token given those before it, in nats.
+/// The mean cross-entropy of each token given those before it, in nats; of a sequence with a prefix that of the tokens
+/// behind the prefix, whose own tokens see one another (Raffel et al. 2020, §3.2.1).
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LeftToRight;
 
@@ -52,7 +57,7 @@ impl Objective for LeftToRight {
     }
 
     fn counts(&self, batch: &BlockBatch) -> Vec<f64> {
-        vec![batch.next.len() as f64]
+        vec![batch.n_targets() as f64]
     }
 
     fn sums(&self, model: &Gpt, batch: &BlockBatch, device: &Device) -> Vec<Tensor<1>> {
@@ -64,7 +69,10 @@ impl TextObjective for LeftToRight {
     const PREDICTION: &str = "token";
 
     fn losses(&self, model: &Gpt, batch: &BlockBatch, device: &Device) -> Tensor<1> {
-        model.losses(&sequences(batch), &batch.next, device)
+        match batch.prefixes.iter().all(|prefix| *prefix == 0) {
+            true => model.losses(&sequences(batch), &batch.next, device),
+            false => model.prefix_losses(&sequences(batch), &batch.prefixes, &batch.next, device),
+        }
     }
 
     fn n_tokens(batch: &BlockBatch) -> u64 {

@@ -8,6 +8,7 @@ use cloze_model::huggingface::{load_published, read_tensors};
 use cloze_tokenizer::Tokenizer;
 use cloze_trainer::config::LanguageModelConfig;
 use cloze_trainer::engine::{FolderConfig, Outcome, RunOptions};
+use cloze_trainer::generate::{GenerateConfig, Generator};
 use cloze_trainer::language_model::{figure, train_language_model};
 use cloze_trainer::metrics::progress::Silent;
 use std::path::Path;
@@ -36,6 +37,8 @@ fn a_stopped_run_ends_with_the_same_bits() {
         vec!["model.hidden_dropout=0.1", "model.attention_dropout=0.1"],
         vec!["blocks.order=random", "blocks.documents=apart", "train.precision=bf16", "train.accumulate=2"],
         vec!["model.shape=llama", "model.n_kv_heads=1", "train.recompute=true", "train.workers=2"],
+        vec!["blocks.prefix_share=0.5", "train.recompute=true", "train.workers=2"],
+        vec!["blocks.prefix_share=1", "blocks.documents=apart", "model.shape=llama"],
     ]
     .into_iter()
     .enumerate()
@@ -84,6 +87,31 @@ fn a_model_learns_its_text_and_is_gone_on_with() {
     let refused = |sets: &[&str]| bench.run("third", sets).unwrap_err().to_string();
     let long = [&path, "tokenizer={ kind = \"checkpoint\" }", "blocks.seq_len=40"];
     assert_eq!(refused(&long), "`blocks.seq_len` is 40; expected at most 32, the positions of `model.path`");
+}
+
+#[test]
+fn what_is_behind_a_prefix_is_learned() {
+    let _generator = crate::generator();
+    let bench = bench();
+    let sets = ["train.steps=150", "eval.every=200", "optimizer.lr=1e-2", "blocks.prefix_share=1"];
+    let done = bench.run("prefixes", &sets).unwrap();
+    let figures = done.figures("heldout").unwrap();
+    assert!(figures.get(figure::LOSS).unwrap() < 1.0, "{figures:?}");
+    // What is in prefixes is not predicted: a little less than half of 40 blocks of 24 tokens.
+    assert!((280..720).contains(&figures.examples()), "{figures:?}");
+    assert_eq!(figures.get(figure::BITS_PER_BYTE), None);
+
+    // The folder is a left-to-right model's, whose prompts may be read in both directions.
+    let folder = bench.path("prefixes/model");
+    let written = |both: bool| {
+        let mut config = GenerateConfig::default();
+        (config.max_new, config.bidirectional_prompts) = (6, both);
+        let generator = Generator::load(&folder, config, &Device::flex()).unwrap();
+        generator.generate(&["No ship "], None).unwrap().next().unwrap().unwrap().remove(0)
+    };
+    let (both, one) = (written(true), written(false));
+    assert!(both.text.starts_with("s"), "{both:?}");
+    assert_ne!(both.log_prob, one.log_prob);
 }
 
 #[test]
