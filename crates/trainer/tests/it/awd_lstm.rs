@@ -142,7 +142,8 @@ fn a_run_learns_and_its_model_writes() {
     // What is remembered of the streams is no part of the result.
     let tensors = read_tensors(&bench.path("lm/model/model.safetensors")).unwrap();
     assert!(tensors.keys().all(|name| !name.contains("memory")), "{:?}", tensors.keys());
-    let config = GenerateConfig { max_new: 6, ..GenerateConfig::default() };
+    let mut config = GenerateConfig::default();
+    config.max_new = 6;
     let generator = Generator::load(&bench.path("lm/model"), config, &Device::flex()).unwrap();
     let written = generator.generate(&["the story was "], None).unwrap().next().unwrap().unwrap();
     let next = written[0].text.chars().next().unwrap();
@@ -274,7 +275,8 @@ fn what_a_classifier_does_not_have_is_refused() {
         assert!(error.to_string().contains(expected), "{error}");
     }
     let path = bench.path("lm/model");
-    let options = GenerateConfig { int8: true, ..GenerateConfig::default() };
+    let mut options = GenerateConfig::default();
+    options.int8 = true;
     let error = Generator::load(&path, options, &Device::flex()).unwrap_err().to_string();
     assert!(error.contains("`int8` is true; expected false: the model is recurrent"), "{error}");
 }
