@@ -11,7 +11,7 @@ mod common;
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use cloze_data::parallel::{PairBatch, TokenLists};
-use cloze_data::{BatchStats, DenoisingStats, OrderedBatch, PretrainingBatch, TokenBatch};
+use cloze_data::{DenoisingStats, OrderedBatch, PretrainingBatch, TokenBatch};
 use cloze_model::bert::{BertConfig, ElectraConfig};
 use cloze_model::seq2seq::{
     EncoderDecoder, InitialWeights, OutputBias, PositionsConfig, SpecialTokens, TiedEmbeddings, Transformer,
@@ -141,9 +141,7 @@ fn masked(batch: usize, len: usize) -> PretrainingBatch {
         masked_positions,
         masked_labels,
         uniform: (0..n_masked).map(|i| (i * 7919 % n_masked) as f32 / n_masked as f32).collect(),
-        masked_spans: Vec::new(),
-        pair_labels: Vec::new(),
-        stats: BatchStats::default(),
+        ..PretrainingBatch::default()
     }
 }
 
