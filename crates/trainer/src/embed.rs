@@ -127,6 +127,16 @@ impl Embedder {
         self.max_len
     }
 
+    /// How a text's states become one vector.
+    pub fn pooling(&self) -> &SentencePooling {
+        &self.pooling
+    }
+
+    /// Whether embeddings are scaled to length 1.
+    pub fn normalizes(&self) -> bool {
+        self.normalize
+    }
+
     /// Which parameters the checkpoint lacks, and which of its tensors are not used.
     pub fn report(&self) -> &LoadReport {
         &self.report

@@ -15,6 +15,7 @@ mod recompute;
 mod records;
 pub mod report;
 mod scaling;
+mod search;
 mod steps;
 mod train;
 mod translate;
@@ -31,7 +32,7 @@ use crate::step;
 The tables need a Python with the peers, named by CLOZE_PYTHON:
   python3 -m venv peers
   peers/bin/pip install torch==2.9.0 transformers==4.57.6 tokenizers onnx onnxruntime \\
-    accelerate scikit-learn scipy seqeval ctranslate2
+    accelerate scikit-learn scipy seqeval ctranslate2 faiss-cpu
   CLOZE_PYTHON=$PWD/peers/bin/python cargo xtask bench train
 Without one, our side alone is measured.")]
 pub struct Args {
@@ -69,6 +70,8 @@ enum What {
     Scaling(scaling::Args),
     /// Pretraining steps with recomputed layers and with kept ones: time and memory.
     Recompute(recompute::Args),
+    /// Nearest neighbours beside FAISS: how fast indexes are built and asked, and how much memory.
+    Search(search::Args),
     /// Training and inference on every backend beside flex, and what a backend costs to build.
     Backends(backends::Args),
     /// Tokenizers beside the `tokenizers` crate and package: `--megabytes N` of text, `--rounds N`.
@@ -103,6 +106,7 @@ pub fn run(args: &Args) -> Result<()> {
         Some(What::Attention(args)) => attention::run(args),
         Some(What::Scaling(args)) => scaling::run(args),
         Some(What::Recompute(args)) => recompute::run(args),
+        Some(What::Search(args)) => search::run(args),
         Some(What::Backends(args)) => backends::run(args),
         Some(What::Whole(args)) => whole::run(args),
         Some(What::Tokenizer(rest)) => {

@@ -12,6 +12,7 @@ mod predict;
 #[cfg(feature = "hub")]
 mod pull;
 mod score;
+mod search;
 mod tokenizer;
 mod train;
 mod translate;
@@ -57,6 +58,8 @@ pub enum Command {
     Perplexity(perplexity::Args),
     #[command(subcommand)]
     Score(score::Command),
+    #[command(subcommand)]
+    Search(search::Command),
     Convert(convert::Args),
     #[cfg(feature = "hub")]
     Pull(pull::Args),
@@ -77,6 +80,7 @@ pub fn run(command: Command) -> Result<()> {
         Command::Embed(args) => embed::run(&args),
         Command::Perplexity(args) => perplexity::run(&args),
         Command::Score(command) => score::run(&command),
+        Command::Search(command) => search::run(&command),
         Command::Convert(args) => convert::run(&args),
         #[cfg(feature = "hub")]
         Command::Pull(args) => pull::run(&args),

@@ -28,6 +28,8 @@ mod resume;
 mod run_folder;
 #[cfg(feature = "program")]
 mod score;
+#[cfg(all(feature = "program", feature = "flex"))]
+mod search;
 #[cfg(all(feature = "flex", feature = "ndarray"))]
 mod second_backend;
 #[cfg(all(feature = "program", feature = "hub"))]

@@ -15,6 +15,7 @@ mod conllu;
 mod features;
 mod labels;
 mod questions;
+mod records;
 pub(crate) mod rows;
 pub(crate) mod source;
 mod squad;
@@ -32,6 +33,7 @@ pub use features::{
 };
 pub use labels::LabelSet;
 pub use questions::{Answer, Question, questions};
+pub use records::{Record, RecordColumn, Records, records};
 pub use source::{Column, Columns, DataFormat, LabelledSource, Loaded, OnBadRow};
 pub use tagged::{EntityTags, TaggedSentence, entity_sentences, tagged_sentences};
 pub use tags::{TagScheme, TagSpan, Transitions, tag_spans};

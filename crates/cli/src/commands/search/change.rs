@@ -1,0 +1,278 @@
+//! `cloze search index`, `add`, `delete` and `compact`.
+
+use std::path::PathBuf;
+
+use anyhow::{Result, anyhow, bail};
+use clap::ValueEnum;
+use clap::builder::RangedU64ValueParser;
+use cloze_search::{
+    GraphConfig, IndexConfig, IndexWriter, Metric, OnId, Precision, SearchConfig, SearchError,
+};
+use cloze_tokenizer::Sequence;
+use indicatif::HumanCount;
+use serde_json::json;
+
+use super::embedding::Embedding;
+use super::rows::{Placed, RowArgs};
+use super::with_progress;
+use crate::compute::Compute;
+use crate::lines::{self, BATCH, Batch, Lines, Longer};
+use crate::model;
+use crate::output::{Output, say};
+use crate::progress::Progress;
+
+/// Make an index of texts: each gets a vector.
+///
+/// Prints {"added": N} each time that so many rows, from the first one, are on the disk and stay.
+#[derive(clap::Args)]
+pub struct IndexArgs {
+    #[command(flatten)]
+    rows: RowArgs,
+    /// The folder of the new index.
+    #[arg(long, value_name = "DIR")]
+    index: PathBuf,
+    #[arg(long, value_name = "MODEL", help = model::HELP)]
+    model: String,
+    /// How near two vectors are.
+    #[arg(long, value_enum, default_value_t = MetricName::Cosine)]
+    metric: MetricName,
+    /// What vectors are compared by, and stored as.
+    #[arg(long, value_enum, default_value_t = PrecisionName::Int8)]
+    vectors: PrecisionName,
+    /// Make no graph: every search looks at all rows.
+    #[arg(long)]
+    no_graph: bool,
+    /// Neighbours of a row in the graph; more find more, and take more time and memory.
+    #[arg(long, value_name = "M", default_value_t = GraphConfig::default().neighbours, conflicts_with = "no_graph",
+        value_parser = RangedU64ValueParser::<usize>::new().range(2..=256))]
+    neighbours: usize,
+    /// Rows that are looked at for a new row's neighbours.
+    #[arg(long, value_name = "N", default_value_t = GraphConfig::default().breadth, conflicts_with = "no_graph",
+        value_parser = RangedU64ValueParser::<usize>::new().range(2..=100_000))]
+    build_breadth: usize,
+    /// Tell at the end which share of the true ten nearest rows a search finds, of a sample of the rows.
+    #[arg(long)]
+    recall: bool,
+    #[command(flatten)]
+    commit: CommitArgs,
+    #[command(flatten)]
+    compute: Compute,
+}
+
+/// Add texts to an index.
+///
+/// Prints {"added": N} each time that so many rows, from the first one, are on the disk and stay. If a row's id is in the
+/// index already, that row and those after the last such line are not added.
+#[derive(clap::Args)]
+pub struct AddArgs {
+    #[command(flatten)]
+    rows: RowArgs,
+    /// The index's folder.
+    #[arg(long, value_name = "DIR")]
+    index: PathBuf,
+    /// The model (default: the one that the index was made with).
+    #[arg(long, value_name = "MODEL")]
+    model: Option<String>,
+    /// Replace rows whose ids are in the index already.
+    #[arg(long)]
+    replace: bool,
+    #[command(flatten)]
+    commit: CommitArgs,
+    #[command(flatten)]
+    compute: Compute,
+}
+
+#[derive(clap::Args)]
+struct CommitArgs {
+    /// Rows that are put on the disk at a time.
+    #[arg(long, value_name = "N", default_value_t = 65_536, value_parser = RangedU64ValueParser::<usize>::new().range(1..=10_000_000))]
+    commit_every: usize,
+}
+
+/// Delete rows by their ids.
+///
+/// Prints {"deleted": N} when that is on the disk. If an id is not in the index, nothing is deleted.
+#[derive(clap::Args)]
+pub struct DeleteArgs {
+    /// The ids; standard input, with one a line, if there is none.
+    #[arg(value_name = "ID")]
+    ids: Vec<String>,
+    /// The index's folder.
+    #[arg(long, value_name = "DIR")]
+    index: PathBuf,
+    /// Pass over ids that are not in the index.
+    #[arg(long)]
+    ignore_unknown: bool,
+}
+
+/// Make one part of all rows, without deleted ones, and its graph.
+#[derive(clap::Args)]
+pub struct CompactArgs {
+    /// The index's folder.
+    #[arg(long, value_name = "DIR")]
+    index: PathBuf,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum MetricName {
+    /// The cosine of the angle between them.
+    Cosine,
+    /// Their product.
+    Dot,
+    /// Their distance; the smaller, the nearer.
+    Euclidean,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum PrecisionName {
+    /// 32-bit floats.
+    F32,
+    /// bfloat16.
+    Bf16,
+    /// 8-bit numbers; of the best rows the 32-bit vectors, which are stored too.
+    Int8,
+    /// One bit a feature; of the best rows the 32-bit vectors, which are stored too.
+    Binary,
+}
+
+/// Makes an index.
+pub fn index(args: &IndexArgs) -> Result<()> {
+    let mut rows = args.rows.open()?;
+    let mut embedding = Embedding::load(&args.model, &args.compute)?;
+    let graph = (!args.no_graph).then(|| GraphConfig {
+        neighbours: args.neighbours,
+        breadth: args.build_breadth.max(args.neighbours),
+        ..GraphConfig::default()
+    });
+    let config = IndexConfig {
+        metric: match args.metric {
+            MetricName::Cosine => Metric::Cosine,
+            MetricName::Dot => Metric::Dot,
+            MetricName::Euclidean => Metric::Euclidean,
+        },
+        precision: match args.vectors {
+            PrecisionName::F32 => Precision::F32,
+            PrecisionName::Bf16 => Precision::Bf16,
+            PrecisionName::Int8 => Precision::Int8,
+            PrecisionName::Binary => Precision::Binary,
+        },
+        graph,
+        model: Some(embedding.identity().clone()),
+        ..IndexConfig::new(embedding.width())
+    };
+    // Before the index is made: none is left behind by a file that has no rows.
+    let first = rows.next()?;
+    if first.is_empty() {
+        bail!("there is no row to index");
+    }
+    let mut writer = IndexWriter::create(&args.index, config)?;
+    put_in(&mut writer, &mut embedding, first, || rows.next(), OnId::Error, args.commit.commit_every)?;
+    if args.recall {
+        let index = writer.index();
+        let recall = index.recall(&index.sample(1000), &SearchConfig::default())?;
+        Output::new().line(json!({"recall": recall}))?;
+    }
+    Ok(())
+}
+
+/// Adds rows.
+pub fn add(args: &AddArgs) -> Result<()> {
+    let mut writer = IndexWriter::open(&args.index)?;
+    let mut rows = args.rows.open()?;
+    let mut embedding = Embedding::of_index(writer.index(), args.model.as_deref(), &args.compute)?;
+    let on_id = if args.replace { OnId::Accept } else { OnId::Error };
+    let first = rows.next()?;
+    put_in(&mut writer, &mut embedding, first, || rows.next(), on_id, args.commit.commit_every)
+}
+
+/// Embeds rows and adds them, so many at a time.
+fn put_in(
+    writer: &mut IndexWriter,
+    embedding: &mut Embedding<'_>,
+    first: Vec<Placed>,
+    mut next: impl FnMut() -> Result<Vec<Placed>>,
+    on_id: OnId,
+    commit_every: usize,
+) -> Result<()> {
+    let mut output = Output::new();
+    let mut progress = Progress::new("rows", false);
+    let (mut places, mut new, mut vectors) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut added, mut read) = (0, 0);
+    let mut batch = first;
+    while !batch.is_empty() {
+        let texts: Vec<Sequence> = batch.iter().map(|placed| Sequence::Text(&placed.row.text)).collect();
+        let values = embedding.embed(&texts).map_err(|(index, error)| match index {
+            Some(index) => error.context(batch[index].place.clone()),
+            None => error,
+        })?;
+        vectors.extend(values);
+        read += batch.len();
+        for Placed { place, row } in batch {
+            places.push(place);
+            new.push(row);
+        }
+        progress.show(read, None);
+        batch = next()?;
+        let is_last = batch.is_empty();
+        while new.len() >= commit_every || is_last && !new.is_empty() {
+            let n = commit_every.min(new.len());
+            let width = embedding.width();
+            writer.add(&new[..n], &vectors[..n * width], on_id).map_err(|error| at(error, &places))?;
+            (new.drain(..n), places.drain(..n), vectors.drain(..n * width));
+            added += n;
+            output.line(json!({"added": added}))?;
+            output.flush()?;
+        }
+    }
+    progress.finish();
+    if embedding.truncated > 0 {
+        say(format_args!(
+            "{} of {} texts are longer than {} tokens: only their beginnings are embedded",
+            HumanCount(embedding.truncated as u64),
+            HumanCount(read as u64),
+            embedding.max_len()
+        ));
+    }
+    with_progress(writer, |writer, progress| writer.maintain(progress))
+}
+
+/// An error of a row, with where the row was read.
+fn at(error: SearchError, places: &[String]) -> anyhow::Error {
+    let place = match &error {
+        SearchError::DuplicateId { place, .. } | SearchError::Vector { place, .. } => {
+            places.get(*place).cloned()
+        }
+        _ => None,
+    };
+    match (place, error) {
+        (Some(place), SearchError::DuplicateId { id, found, .. }) => {
+            anyhow!("{place}: the id {id:?} {found}; ids are unique (`add --replace` replaces rows)")
+        }
+        (Some(place), SearchError::Vector { problem, .. }) => anyhow!("{place}: {problem}"),
+        (_, error) => error.into(),
+    }
+}
+
+/// Deletes rows.
+pub fn delete(args: &DeleteArgs) -> Result<()> {
+    let mut writer = IndexWriter::open(&args.index)?;
+    let mut ids = args.ids.clone();
+    if ids.is_empty() {
+        let mut lines = Lines::stdin(lines::MAX_LINE_BYTES, Longer::Refused);
+        let mut batch = Batch::default();
+        while lines.read(BATCH, &mut batch)? {
+            ids.extend(batch.iter().map(|line| line.text.to_owned()));
+        }
+    }
+    let on_id = if args.ignore_unknown { OnId::Accept } else { OnId::Error };
+    let deleted = writer.delete(&ids, on_id)?;
+    let mut output = Output::new();
+    output.line(json!({"deleted": deleted}))?;
+    output.finish()
+}
+
+/// Makes one part of all rows.
+pub fn compact(args: &CompactArgs) -> Result<()> {
+    let mut writer = IndexWriter::open(&args.index)?;
+    with_progress(&mut writer, |writer, progress| writer.compact(progress))
+}

@@ -1,0 +1,62 @@
+//! `cloze search`: texts in an index, and the nearest ones to a query.
+
+mod change;
+mod embedding;
+mod info;
+mod query;
+mod rows;
+
+use anyhow::{Error, Result};
+use clap::Subcommand;
+use cloze_search::{IndexWriter, SearchError};
+
+use crate::failure::WrongUsage;
+use crate::progress::Progress;
+
+/// Find texts by their meanings: keep their vectors in an index on the disk, and ask it.
+///
+/// An index is a folder. Rows are added and deleted without building it anew. What `index`, `add` and `delete` have
+/// printed as done stays, whenever they are killed after.
+#[derive(Subcommand)]
+#[command(after_long_help = "\
+Examples:
+  cloze search index --index my-index --model sentence-transformers/all-MiniLM-L6-v2 --field year articles.jsonl
+  echo 'a storm at sea' | cloze search query --index my-index -k 5 --where year=1999
+  cloze search query --index my-index --exact 'a storm at sea'
+  cloze search add --index my-index --replace more.jsonl
+  cloze search delete --index my-index 17 23")]
+pub enum Command {
+    Index(change::IndexArgs),
+    Add(change::AddArgs),
+    Delete(change::DeleteArgs),
+    Compact(change::CompactArgs),
+    Query(query::Args),
+    Info(info::Args),
+}
+
+/// Carries out `command`.
+pub fn run(command: &Command) -> Result<()> {
+    let done = match command {
+        Command::Index(args) => change::index(args),
+        Command::Add(args) => change::add(args),
+        Command::Delete(args) => change::delete(args),
+        Command::Compact(args) => change::compact(args),
+        Command::Query(args) => query::run(args),
+        Command::Info(args) => info::run(args),
+    };
+    done.map_err(|error| match error.downcast_ref::<SearchError>() {
+        Some(found) if found.is_wrong_usage() => Error::from(WrongUsage::new(error)),
+        _ => error,
+    })
+}
+
+/// Does work on an index, such as building its graph, and shows how far it has got.
+fn with_progress(
+    writer: &mut IndexWriter,
+    work: impl FnOnce(&mut IndexWriter, &mut dyn FnMut(usize, usize)) -> Result<(), SearchError>,
+) -> Result<()> {
+    let mut progress = Progress::new("rows in the graph", false);
+    let done = work(writer, &mut |done, all| progress.show(done, Some(done as f64 / all.max(1) as f64)));
+    progress.finish();
+    Ok(done?)
+}

@@ -1,0 +1,162 @@
+//! `cloze search query`.
+
+use std::path::PathBuf;
+
+use anyhow::{Result, anyhow};
+use clap::builder::RangedU64ValueParser;
+use cloze_search::{Condition, Found, Index, Method, SearchConfig, recall};
+use cloze_tokenizer::Sequence;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::embedding::Embedding;
+use crate::compute::Compute;
+use crate::lines::{self, BATCH, Batch, Lines, Longer};
+use crate::output::{Output, say};
+
+/// Find the texts that are nearest to each query.
+///
+/// Prints a JSON line for each query: {"query": …, "found": [{"id": …, "score": …, "text": …, "fields": {…}}, …]}, the
+/// nearest first. The score is the cosine, the product or the Euclidean distance.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Queries; standard input, with one a line, if there is none.
+    #[arg(value_name = "TEXT")]
+    texts: Vec<String>,
+    /// The index's folder.
+    #[arg(long, value_name = "DIR")]
+    index: PathBuf,
+    /// The model (default: the one that the index was made with).
+    #[arg(long, value_name = "MODEL")]
+    model: Option<String>,
+    /// How many texts are wanted.
+    #[arg(short, value_name = "K", default_value_t = SearchConfig::default().k, value_parser = up_to_a_million())]
+    k: usize,
+    /// Only texts with this value of a field, or without it: key=value, key!=value. Several must all hold.
+    #[arg(long = "where", value_name = "KEY=VALUE")]
+    conditions: Vec<Condition>,
+    /// Compare every vector.
+    #[arg(long)]
+    exact: bool,
+    /// Rows that the graph's search keeps; more find more of the nearest, and take longer.
+    #[arg(long, value_name = "N", default_value_t = SearchConfig::default().breadth, value_parser = up_to_a_million(),
+        conflicts_with = "exact")]
+    breadth: usize,
+    /// Of how many times K rows that codes found the vectors are compared.
+    #[arg(long, value_name = "N", default_value_t = SearchConfig::default().rescored, value_parser = up_to_a_million(),
+        conflicts_with = "exact")]
+    rescored: usize,
+    /// Tell at the end, on standard error, which share of the texts is that of an exact search.
+    #[arg(long)]
+    recall: bool,
+    /// Bytes of a query that are kept. A longer one is encoded from its beginning if the model's length cuts it there;
+    /// else it is an error.
+    #[arg(long, value_name = "N", default_value_t = lines::MAX_LINE_BYTES, value_parser = lines::limit())]
+    max_line_bytes: usize,
+    #[command(flatten)]
+    compute: Compute,
+}
+
+fn up_to_a_million() -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..=1_000_000)
+}
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    query: &'a str,
+    found: Vec<Neighbour>,
+}
+
+#[derive(Serialize)]
+struct Neighbour {
+    id: String,
+    score: f64,
+    text: String,
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    fields: Map<String, Value>,
+}
+
+/// An index that is asked.
+struct Asked<'a> {
+    index: Index,
+    embedding: Embedding<'a>,
+    config: SearchConfig,
+    output: Output,
+    /// Of all queries so far, where recall is wanted: what was found, and what is nearest.
+    compared: Option<[Vec<Vec<Found>>; 2]>,
+}
+
+pub fn run(args: &Args) -> Result<()> {
+    let index = Index::open(&args.index)?;
+    let embedding = Embedding::of_index(&index, args.model.as_deref(), &args.compute)?;
+    let config = SearchConfig {
+        k: args.k,
+        method: if args.exact { Method::Exact } else { Method::Auto },
+        breadth: args.breadth,
+        rescored: args.rescored,
+        conditions: args.conditions.clone(),
+    };
+    let compared = args.recall.then(<[Vec<Vec<Found>>; 2]>::default);
+    let mut asked = Asked { index, embedding, config, output: Output::new(), compared };
+    if args.texts.is_empty() {
+        let mut lines = Lines::stdin(args.max_line_bytes, Longer::Cut);
+        let mut batch = Batch::default();
+        while lines.read(BATCH, &mut batch)? {
+            let texts: Vec<(&str, Sequence)> =
+                batch.iter().map(|line| (line.text, Sequence::from(line))).collect();
+            asked.answer(&texts, |place| format!("standard input, line {}", batch.first() + place))?;
+        }
+    } else {
+        let texts: Vec<(&str, Sequence)> =
+            args.texts.iter().map(|text| (text.as_str(), Sequence::Text(text))).collect();
+        asked.answer(&texts, |place| format!("query {}", place + 1))?;
+    }
+    if let Some([found, truth]) = &asked.compared {
+        say(format_args!(
+            "recall at {}: {:.4} of {} queries",
+            args.k,
+            recall(found, truth),
+            indicatif::HumanCount(found.len() as u64)
+        ));
+    }
+    asked.output.finish()
+}
+
+impl Asked<'_> {
+    /// Answers queries that were read together. Those before one that fails have their answers.
+    fn answer(&mut self, texts: &[(&str, Sequence<'_>)], place: impl Fn(usize) -> String) -> Result<()> {
+        let mut failed = None;
+        let mut good = texts;
+        if let Some(empty) = texts.iter().position(|(text, _)| text.trim().is_empty()) {
+            failed = Some(anyhow!("{}: the query is empty", place(empty)));
+            good = &texts[..empty];
+        }
+        let vectors = loop {
+            let sequences: Vec<Sequence> = good.iter().map(|(_, sequence)| *sequence).collect();
+            match self.embedding.embed(&sequences) {
+                Ok(vectors) => break vectors,
+                Err((Some(index), error)) => {
+                    failed = Some(error.context(place(index)));
+                    good = &good[..index];
+                }
+                Err((None, error)) => return Err(error),
+            }
+        };
+        let found = self.index.find(&vectors, &self.config)?;
+        for ((query, _), found) in good.iter().zip(&found) {
+            let neighbour = |found: &Found| {
+                let row = self.index.row(found.place)?;
+                Ok(Neighbour { id: row.id, score: found.score, text: row.text, fields: row.fields })
+            };
+            let found = found.iter().map(neighbour).collect::<Result<_>>()?;
+            self.output.line(serde_json::to_string(&Answer { query, found })?)?;
+        }
+        self.output.flush()?;
+        if let Some([all, truth]) = &mut self.compared {
+            let exact = SearchConfig { method: Method::Exact, ..self.config.clone() };
+            truth.extend(self.index.find(&vectors, &exact)?);
+            all.extend(found);
+        }
+        failed.map_or(Ok(()), Err)
+    }
+}

@@ -1,0 +1,222 @@
+//! `cloze search`: what is found, and failures.
+
+use crate::ran::run;
+use burn::tensor::Device;
+use cloze_model::ParamInit;
+use cloze_model::bert::BertConfig;
+use cloze_model::huggingface::{Architecture, SaveConfig, save_pretrained};
+use cloze_tokenizer::train::WordPieceTrainer;
+use serde_json::{Value, json};
+use std::fs;
+use std::path::Path;
+
+const TEXTS: [&str; 6] = [
+    "the old sea and the old boats",
+    "a storm at sea",
+    "boats in the harbour",
+    "the king and the queen",
+    "bread and butter for the king",
+    "the harbour at night",
+];
+
+/// A folder with two models and files of texts.
+fn place() -> tempfile::TempDir {
+    let place = tempfile::tempdir().unwrap();
+    let tokenizer = WordPieceTrainer { vocab_size: 90, ..Default::default() }
+        .train([TEXTS.join("\n").repeat(9)])
+        .unwrap();
+    for (name, seed, width) in [("model", 1, 16), ("other", 2, 16), ("wide", 1, 32)] {
+        let folder = place.path().join(name);
+        let mut config = BertConfig::new(tokenizer.vocab_size(), 1, width);
+        (config.n_heads, config.max_positions) = (2, 16);
+        let model = config.init_encoder(&mut ParamInit::new(&Device::flex(), seed));
+        save_pretrained(&folder, &model, &config, &SaveConfig::new(Architecture::Encoder)).unwrap();
+        tokenizer.save(&folder).unwrap();
+    }
+    let object = |(i, text): (usize, &&str)| {
+        json!({"id": format!("t{i}"), "text": text, "year": 1999 + i % 2}).to_string()
+    };
+    let lines: Vec<String> = TEXTS.iter().enumerate().map(object).collect();
+    fs::write(place.path().join("texts.jsonl"), lines.join("\n")).unwrap();
+    fs::write(place.path().join("more.tsv"), "title\tkey\nthe night sea\tm1\nthe queen at night\t7\n")
+        .unwrap();
+    fs::write(place.path().join("lines.txt"), "one boat\ntwo boats\n").unwrap();
+    fs::write(place.path().join("none.jsonl"), "").unwrap();
+    fs::write(
+        place.path().join("twice.jsonl"),
+        "{\"id\": 1, \"text\": \"a\"}\n{\"id\": \"1\", \"text\": \"b\"}\n",
+    )
+    .unwrap();
+    fs::write(place.path().join("known.jsonl"), "{\"id\": \"t3\", \"text\": \"the queen\"}\n").unwrap();
+    place
+}
+
+/// `cloze search COMMAND`, with names of files and folders where they are.
+fn search(place: &Path, args: &[&str], input: &str) -> crate::ran::Ran {
+    let is_path = |arg: &str| {
+        ["model", "other", "wide", "index", "more-index", "absent"].contains(&arg)
+            || [".jsonl", ".tsv", ".txt"].iter().any(|ending| arg.ends_with(ending))
+    };
+    let mut all = vec!["search".to_owned(), args[0].to_owned()];
+    all.extend(args[1..].iter().map(|arg| match is_path(arg) {
+        true => place.join(arg).to_str().unwrap().to_owned(),
+        false => (*arg).to_owned(),
+    }));
+    run(&all.iter().map(String::as_str).collect::<Vec<_>>(), input.as_bytes())
+}
+
+fn answers(out: &str) -> Vec<Value> {
+    out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn ids(answer: &Value) -> Vec<&str> {
+    answer["found"].as_array().unwrap().iter().map(|found| found["id"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn texts_are_found_added_and_deleted() {
+    let place = place();
+    let place = place.path();
+    let made = search(
+        place,
+        &[
+            "index",
+            "--index",
+            "index",
+            "--model",
+            "model",
+            "--field",
+            "year",
+            "--recall",
+            "--commit-every",
+            "4",
+            "texts.jsonl",
+        ],
+        "",
+    );
+    assert_eq!(made.done(), "{\"added\":4}\n{\"added\":6}\n{\"recall\":1.0}\n");
+    // A text is nearest to itself; queries are answered in their order.
+    let queries = format!("{}\n{}\n", TEXTS[4], TEXTS[1]);
+    for exact in [&[][..], &["--exact"]] {
+        let ran =
+            search(place, &[&["query", "--index", "index", "-k", "2", "--recall"], exact].concat(), &queries);
+        assert!(ran.err.contains("recall at 2: 1.0000 of 2 queries"), "{}", ran.err);
+        let found = answers(&ran.done());
+        for (answer, (id, text, year)) in found.iter().zip([("t4", TEXTS[4], 1999), ("t1", TEXTS[1], 2000)]) {
+            assert_eq!((answer["query"].as_str(), ids(answer).len()), (Some(text), 2));
+            let first = &answer["found"][0];
+            assert!((first["score"].as_f64().unwrap() - 1.0).abs() < 1e-5, "{first}");
+            assert_eq!(
+                (&first["id"], &first["text"], &first["fields"]),
+                (&json!(id), &json!(text), &json!({"year": year}))
+            );
+        }
+    }
+    let found = search(
+        place,
+        &["query", "--index", "index", "--where", "year=2000", "--where", "year!=1999", TEXTS[0]],
+        "",
+    )
+    .done();
+    let mut odd = ids(&answers(&found)[0]).into_iter().map(str::to_owned).collect::<Vec<_>>();
+    odd.sort();
+    assert_eq!(odd, ["t1", "t3", "t5"]);
+
+    let added = search(place, &["add", "--index", "index", "--columns", "text=title,id=key", "more.tsv"], "");
+    assert_eq!(added.done(), "{\"added\":2}\n");
+    assert_eq!(search(place, &["add", "--index", "index"], "lines of\ntexts\n").done(), "{\"added\":2}\n");
+    assert_eq!(
+        search(place, &["add", "--index", "index", "--replace", "known.jsonl"], "").done(),
+        "{\"added\":1}\n"
+    );
+    assert_eq!(search(place, &["delete", "--index", "index", "t0", "7"], "").done(), "{\"deleted\":2}\n");
+    assert_eq!(
+        search(place, &["delete", "--index", "index", "--ignore-unknown"], "t0\nt1\n").done(),
+        "{\"deleted\":1}\n"
+    );
+    search(place, &["compact", "--index", "index"], "").done();
+    let info: Value = serde_json::from_str(&search(place, &["info", "--index", "index"], "").done()).unwrap();
+    assert_eq!((&info["rows"], &info["deleted"], &info["parts"]), (&json!(7), &json!(0), &json!(1)));
+    let all = search(place, &["query", "--index", "index", "-k", "20", "the queen"], "").done();
+    let all = answers(&all);
+    assert_eq!((ids(&all[0])[0], ids(&all[0]).len()), ("t3", 7));
+    assert!(!ids(&all[0]).iter().any(|id| ["t0", "t1", "7"].contains(id)));
+}
+
+#[test]
+fn failures_are_one_line_and_change_nothing() {
+    let place = place();
+    let place = place.path();
+    search(place, &["index", "--index", "index", "--model", "model", "texts.jsonl"], "").done();
+    let manifest = || fs::read(place.join("index/manifest")).unwrap();
+    let before = manifest();
+    for (args, input, status, expected) in [
+        (&["query", "--index", "absent", "x"][..], "", 2, "is no index"),
+        (&["query", "--index", "index", ""], "", 1, "query 1: the query is empty"),
+        (&["query", "--index", "index"], "a\n \n", 1, "standard input, line 2: the query is empty"),
+        (
+            &["query", "--index", "index", "--model", "other", "x"],
+            "",
+            1,
+            "made with another model: its hash is",
+        ),
+        (
+            &["query", "--index", "index", "--model", "wide", "x"],
+            "",
+            1,
+            "another model: its width is 16, that of this model is 32",
+        ),
+        (&["query", "--index", "index", "--where", "year", "x"], "", 2, "expected key=value"),
+        (&["query", "--index", "index", "-k", "0", "x"], "", 2, "-k <K>"),
+        (&["index", "--index", "index", "--model", "model", "texts.jsonl"], "", 2, "has an index already"),
+        (
+            &["index", "--index", "more-index", "--model", "model", "none.jsonl"],
+            "",
+            1,
+            "there is no row to index",
+        ),
+        (
+            &["index", "--index", "more-index", "--model", "model", "more.tsv"],
+            "",
+            1,
+            "no column `text` (the header has: title, key)",
+        ),
+        (
+            &["index", "--index", "more-index", "--model", "model", "--field", "year"],
+            "x\n",
+            2,
+            "lines of text have none",
+        ),
+        (
+            &["add", "--index", "index", "twice.jsonl"],
+            "",
+            1,
+            "twice.jsonl:2: the id \"1\" is that of another new row",
+        ),
+        (
+            &["add", "--index", "index", "known.jsonl"],
+            "",
+            1,
+            "known.jsonl:1: the id \"t3\" is in the index already",
+        ),
+        (&["add", "--index", "index", "--model", "other", "lines.txt"], "", 1, "made with another model"),
+        (&["add", "--index", "index", "absent.jsonl"], "", 1, "absent.jsonl"),
+        (&["delete", "--index", "index", "t1", "nobody"], "", 1, "no row with the id \"nobody\""),
+    ] {
+        let ran = search(place, args, input);
+        assert!(ran.error_line(status).contains(expected), "{args:?}: {}", ran.err);
+        assert_eq!(manifest(), before, "{args:?}");
+    }
+    assert!(!place.join("more-index/manifest").exists());
+    // The query before the empty one has its answer.
+    assert_eq!(search(place, &["query", "--index", "index"], "a\n\n").out.lines().count(), 1);
+    let texts = place.join("index/000000.texts");
+    let mut bytes = fs::read(&texts).unwrap();
+    bytes[3] ^= 1;
+    fs::write(&texts, bytes).unwrap();
+    let ran = search(place, &["query", "--index", "index", "x"], "");
+    assert!(
+        ran.out.is_empty()
+            && ran.error_line(1).contains("000000.texts: its contents are not as they were written")
+    );
+}

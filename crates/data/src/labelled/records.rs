@@ -1,0 +1,130 @@
+//! Rows of any format with the columns that are asked for, one after the other.
+
+use super::rows::{self, Read, RequestedColumn, Row};
+use super::source::{Column, DataFormat, LabelledSource, Task};
+use crate::{DataError, Result};
+use serde_json::Value;
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+
+/// A column that is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecordColumn {
+    /// What messages call it.
+    pub field: String,
+    /// Which one it is.
+    pub column: Column,
+    /// Whether a row without it is an error; otherwise its cell is null.
+    pub required: bool,
+}
+
+/// A row of a file.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Record {
+    /// The line that it begins on, or its number in a Parquet file, from 1.
+    pub line: u64,
+    /// A cell for each column that was asked for.
+    pub cells: Vec<Value>,
+}
+
+/// The rows of files, one after the other; nothing is kept. It ends with the first error.
+pub struct Records {
+    source: LabelledSource,
+    columns: Vec<RequestedColumn>,
+    files: VecDeque<(PathBuf, DataFormat)>,
+    current: Option<(PathBuf, Read<Row>)>,
+    failed: bool,
+}
+
+/// Opens files of rows: CSV, TSV, JSON lines, Parquet or XML. Relative paths begin at `base`. Columns are those of
+/// `columns`; `source.columns` is not read.
+///
+/// # Errors
+/// A pattern without files; a file whose ending does not tell its format; settings that the formats have no use for.
+pub fn records(source: &LabelledSource, base: &Path, columns: Vec<RecordColumn>) -> Result<Records> {
+    let requested = |RecordColumn { field, column, required }| RequestedColumn { field, column, required };
+    Ok(Records {
+        files: source.open(Task::Texts, base)?.into(),
+        source: source.clone(),
+        columns: columns.into_iter().map(requested).collect(),
+        current: None,
+        failed: false,
+    })
+}
+
+impl Records {
+    /// The file of the last row.
+    pub fn path(&self) -> Option<&Path> {
+        self.current.as_ref().map(|(path, _)| path.as_path())
+    }
+
+    fn read(&mut self) -> Result<Option<Record>> {
+        loop {
+            let Some((path, rows)) = &mut self.current else {
+                let Some((path, format)) = self.files.pop_front() else { return Ok(None) };
+                let rows = rows::open(&path, format, &self.source, &self.columns);
+                let rows = rows.map_err(|problem| DataError::LabelledFile {
+                    path: path.clone(),
+                    line: problem.line,
+                    problem: problem.detail,
+                })?;
+                self.current = Some((path, rows));
+                continue;
+            };
+            match rows.next() {
+                Some(Ok(Row { line, cells })) => return Ok(Some(Record { line, cells })),
+                Some(Err(problem)) => {
+                    let (path, line) = (path.clone(), problem.line);
+                    return Err(DataError::LabelledFile { path, line, problem: problem.detail });
+                }
+                None => self.current = None,
+            }
+        }
+    }
+}
+
+impl Iterator for Records {
+    type Item = Result<Record>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.failed {
+            return None;
+        }
+        let record = self.read();
+        self.failed = record.is_err();
+        record.transpose()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn rows_of_several_files_have_the_columns_asked_for() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("a.tsv"), "id\ttext\n1\tone\n2\ttwo\n").unwrap();
+        fs::write(folder.path().join("b.jsonl"), "{\"text\": \"three\", \"year\": 3}\n{\"id\": 4}\n")
+            .unwrap();
+        let source = LabelledSource::new(["a.tsv", "b.jsonl"]);
+        let column = |name: &str, required| RecordColumn {
+            field: name.into(),
+            column: Column::Name(name.into()),
+            required,
+        };
+        let columns = vec![column("text", true), column("id", false), column("year", false)];
+        let mut records = records(&source, folder.path(), columns).unwrap();
+        let mut next = || {
+            records
+                .next()
+                .map(|record| record.map(|record| (record.line, Value::from(record.cells).to_string())))
+        };
+        assert_eq!(next().unwrap().unwrap(), (2, r#"["one","1",null]"#.into()));
+        assert_eq!(next().unwrap().unwrap(), (3, r#"["two","2",null]"#.into()));
+        assert_eq!(next().unwrap().unwrap(), (1, r#"["three",null,3]"#.into()));
+        let error = next().unwrap().unwrap_err().to_string();
+        assert!(error.ends_with("b.jsonl:2: no column `text` (it has: id); set `columns.text`"), "{error}");
+        assert!(next().is_none());
+    }
+}

@@ -1,0 +1,195 @@
+//! What an index is made of, and what it is asked.
+
+use crate::{Condition, Result, SearchError};
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::path::Path;
+
+/// How near two vectors are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Metric {
+    /// The cosine of the angle between them: vectors are scaled to length 1.
+    #[default]
+    Cosine,
+    /// Their product.
+    Dot,
+    /// Their distance; the smaller, the nearer.
+    Euclidean,
+}
+
+/// What rows are compared by. Codes come with the vectors in 32 bits, by which the best ones are compared again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Precision {
+    /// 32-bit floats.
+    F32,
+    /// bfloat16; nothing else is stored.
+    Bf16,
+    /// 8-bit numbers, then the vectors.
+    #[default]
+    Int8,
+    /// A bit for each feature, its sign, then the vectors.
+    Binary,
+}
+
+/// Of the graph (hierarchical navigable small worlds, Malkov and Yashunin 2018).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GraphConfig {
+    /// The neighbours of a row in the upper layers, the paper's `M`; in the lowest one twice as many.
+    pub neighbours: usize,
+    /// How many rows are looked at for a new row's neighbours, the paper's `efConstruction`.
+    pub breadth: usize,
+    /// Fewer rows than this have no graph.
+    pub from_rows: usize,
+    /// Decides in which layers a row is.
+    pub seed: u64,
+}
+
+impl Default for GraphConfig {
+    fn default() -> Self {
+        Self { neighbours: 16, breadth: 100, from_rows: 10_000, seed: 0 }
+    }
+}
+
+/// Which model made the vectors, so that no other one's are compared with them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelIdentity {
+    /// What the model was called; not compared.
+    pub name: String,
+    /// A hash of its files.
+    pub hash: String,
+    /// How a text's states become one vector.
+    pub pooling: String,
+    /// Whether vectors are scaled to length 1.
+    pub normalize: bool,
+}
+
+impl ModelIdentity {
+    /// A hash of a model's folder: of its weights, its configuration and its tokenizer, with their names.
+    ///
+    /// # Errors
+    /// [`SearchError::Io`].
+    pub fn hash_of(folder: &Path) -> Result<String> {
+        let decides = |name: &str| {
+            let endings = [".safetensors", ".bin", ".model", ".txt", ".json"];
+            endings.iter().any(|ending| name.ends_with(ending))
+        };
+        let mut names = Vec::new();
+        for entry in fs::read_dir(folder).map_err(SearchError::io("read", folder))? {
+            let entry = entry.map_err(SearchError::io("read", folder))?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if decides(&name) && entry.path().is_file() {
+                names.push(name);
+            }
+        }
+        names.sort();
+        let mut all = blake3::Hasher::new();
+        for name in names {
+            let path = folder.join(&name);
+            let mut hasher = blake3::Hasher::new();
+            hasher.update_mmap_rayon(&path).map_err(SearchError::io("read", &path))?;
+            // The name with its length, so that it does not run into the hash.
+            all.update(&(name.len() as u64).to_le_bytes())
+                .update(name.as_bytes())
+                .update(hasher.finalize().as_bytes());
+        }
+        Ok(all.finalize().to_hex().to_string())
+    }
+}
+
+/// What an index is made of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct IndexConfig {
+    /// The features of a vector.
+    pub width: usize,
+    /// How near two vectors are.
+    pub metric: Metric,
+    /// What rows are compared by.
+    pub precision: Precision,
+    /// The graph; none if all rows are compared with each query.
+    pub graph: Option<GraphConfig>,
+    /// Which model made the vectors, if that is known.
+    pub model: Option<ModelIdentity>,
+}
+
+impl IndexConfig {
+    /// Cosines by 8-bit numbers, with a graph, of vectors of any model.
+    pub fn new(width: usize) -> Self {
+        Self {
+            width,
+            metric: Metric::default(),
+            precision: Precision::default(),
+            graph: Some(GraphConfig::default()),
+            model: None,
+        }
+    }
+
+    pub(crate) fn check(&self) -> Result<()> {
+        range("width", self.width, 1, MOST_FEATURES)?;
+        if let Some(graph) = &self.graph {
+            range("graph.neighbours", graph.neighbours, 2, 256)?;
+            range("graph.breadth", graph.breadth, graph.neighbours, 100_000)?;
+        }
+        Ok(())
+    }
+}
+
+/// The most features of a vector: so many products of 8-bit numbers can be added in 32 bits.
+pub(crate) const MOST_FEATURES: usize = 1 << 16;
+
+/// How rows are found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Method {
+    /// By the graph where a part of the index has one, else by codes, else all vectors.
+    #[default]
+    Auto,
+    /// Each vector is compared with the query: the true neighbours.
+    Exact,
+    /// Each code is compared with the query, and the best ones' vectors after that.
+    Codes,
+}
+
+/// What an index is asked.
+#[derive(Debug, Clone)]
+pub struct SearchConfig {
+    /// How many rows are wanted.
+    pub k: usize,
+    /// How rows are found.
+    pub method: Method,
+    /// How many rows the graph's search keeps, the paper's `ef`: more of them find more of the true neighbours, and
+    /// take longer. At least `k` are kept.
+    pub breadth: usize,
+    /// Of codes, how many times `k` rows have their vectors compared.
+    pub rescored: usize,
+    /// What all rows must have.
+    pub conditions: Vec<Condition>,
+}
+
+impl Default for SearchConfig {
+    fn default() -> Self {
+        Self { k: 10, method: Method::Auto, breadth: 64, rescored: 4, conditions: Vec::new() }
+    }
+}
+
+impl SearchConfig {
+    pub(crate) fn check(&self) -> Result<()> {
+        range("k", self.k, 1, MOST)?;
+        range("breadth", self.breadth, 1, MOST)?;
+        range("rescored", self.rescored, 1, MOST)
+    }
+}
+
+/// The most rows that can be asked for.
+const MOST: usize = 1_000_000;
+
+fn range(setting: &'static str, value: usize, least: usize, most: usize) -> Result<()> {
+    if (least..=most).contains(&value) {
+        return Ok(());
+    }
+    let expected = format!("a number from {least} to {most}");
+    Err(SearchError::Setting { setting, found: value.to_string(), expected })
+}

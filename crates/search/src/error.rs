@@ -1,0 +1,127 @@
+use std::path::{Path, PathBuf};
+
+/// The result of this crate's fallible functions.
+pub type Result<T> = std::result::Result<T, SearchError>;
+
+/// Errors in an index, in what is put into it, and in what it is asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SearchError {
+    /// A file or folder could not be read, written or created.
+    #[error("cannot {action} {}", path.display())]
+    Io {
+        /// What was tried, as a verb.
+        action: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+
+    /// A folder without an index.
+    #[error("{} is no index: it has no file `manifest`; make one with `cloze search index`", folder.display())]
+    NoIndex {
+        /// The folder.
+        folder: PathBuf,
+    },
+
+    /// A folder that has an index, or other files.
+    #[error("{} {found}: a new index needs a folder of its own", folder.display())]
+    Taken {
+        /// The folder.
+        folder: PathBuf,
+        /// What is in it.
+        found: &'static str,
+    },
+
+    /// An index that another process is writing.
+    #[error("another process is writing the index {}: try again when it is done", folder.display())]
+    Busy {
+        /// The folder.
+        folder: PathBuf,
+    },
+
+    /// A file that is not as it was written.
+    #[error("{}: {problem}; the index is damaged: restore it from a copy, or make it anew", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        problem: String,
+    },
+
+    /// A setting without a meaning.
+    #[error("{setting} is {found}; expected {expected}")]
+    Setting {
+        /// The setting.
+        setting: &'static str,
+        /// What it is.
+        found: String,
+        /// What was expected.
+        expected: String,
+    },
+
+    /// Another model than that which made the index's vectors.
+    #[error("the index was made with another model: its {part} is {expected}, that of this model is {found}")]
+    OtherModel {
+        /// What differs.
+        part: &'static str,
+        /// What it is in the index.
+        expected: String,
+        /// What it is in the model.
+        found: String,
+    },
+
+    /// A vector that cannot be used.
+    #[error("{what} {place}: {problem}")]
+    Vector {
+        /// `query` or `row`.
+        what: &'static str,
+        /// Its place among those given, from 0.
+        place: usize,
+        /// What is wrong, and what was expected.
+        problem: String,
+    },
+
+    /// An id that is there already, or twice among the new ones.
+    #[error("row {place}: the id {id:?} {found}; ids are unique")]
+    DuplicateId {
+        /// The row's place among those given, from 0.
+        place: usize,
+        /// The id.
+        id: String,
+        /// Where else it is.
+        found: &'static str,
+    },
+
+    /// An id that is not there.
+    #[error("the index has no row with the id {id:?}")]
+    UnknownId {
+        /// The id.
+        id: String,
+    },
+
+    /// More rows than an index can have.
+    #[error("a part of an index has at most {most} rows")]
+    TooMany {
+        /// The most.
+        most: usize,
+    },
+}
+
+impl SearchError {
+    /// Makes an [`Io`](Self::Io) of a system's error.
+    pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::Io { action, path, source }
+    }
+
+    pub(crate) fn damaged(path: &Path, problem: impl Into<String>) -> Self {
+        Self::Damaged { path: path.to_owned(), problem: problem.into() }
+    }
+
+    /// Whether the caller asked for something impossible, rather than something failed.
+    pub fn is_wrong_usage(&self) -> bool {
+        matches!(self, Self::Setting { .. } | Self::Taken { .. } | Self::NoIndex { .. })
+    }
+}

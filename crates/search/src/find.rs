@@ -1,0 +1,259 @@
+//! The nearest rows of an index.
+
+use crate::best::{Best, Scored};
+use crate::bits::Bits;
+use crate::graph::Walk;
+use crate::segment::Segment;
+use crate::space::{BLOCK, Query, Scratch, Space, exact};
+use crate::{Index, IndexConfig, Method, Metric, Result, SearchConfig, SearchError};
+use rayon::prelude::*;
+
+/// A row that was found.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Found {
+    /// The cosine, the product, or the Euclidean distance, of the stored vector.
+    pub score: f64,
+    /// Which row it is, for [`Index::row`].
+    pub place: Place,
+}
+
+/// A row's place in an index, as long as the index is open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Place {
+    pub(crate) segment: usize,
+    pub(crate) row: u32,
+}
+
+/// Queries that go through the rows together.
+const TOGETHER: usize = 64;
+/// Queries whose best rows are kept at a time.
+const AT_ONCE: usize = 1024;
+/// Rows beyond `k` whose scores are computed again in 64 bits, so that rounding leaves out none.
+const MARGIN: usize = 8;
+/// With fewer allowed rows than one in so many, and a few more, each of them is looked at instead of the graph.
+const RARE: usize = 32;
+const FEW: usize = 1000;
+
+impl Index {
+    /// The `k` nearest rows of each query, the nearest one first; fewer if the index has fewer that meet the conditions.
+    /// Of rows that are as near, those that were added first.
+    ///
+    /// `queries` are vectors of [`width`](IndexConfig::width) features, one after the other.
+    ///
+    /// # Errors
+    /// [`SearchError::Setting`]; [`SearchError::Vector`] for queries of another width, with features that are not finite,
+    /// or without length if cosines are wanted.
+    pub fn find(&self, queries: &[f32], config: &SearchConfig) -> Result<Vec<Vec<Found>>> {
+        config.check()?;
+        let index = self.config();
+        let queries = prepared(queries, index, "query")?;
+        let mut found = Vec::with_capacity(queries.len() / index.width);
+        for queries in queries.chunks(AT_ONCE * index.width) {
+            let mut all: Vec<Vec<Found>> = vec![Vec::new(); queries.len() / index.width];
+            for (number, segment) in self.segments().iter().enumerate() {
+                let of_segment = of_segment(number, segment, queries, index, config);
+                for (all, of_segment) in all.iter_mut().zip(of_segment) {
+                    all.extend(of_segment);
+                }
+            }
+            all.iter_mut().for_each(|all| keep_best(all, index.metric, config.k));
+            found.extend(all);
+        }
+        Ok(found)
+    }
+
+    /// Which share of the true neighbours `config` finds: the mean over all queries that have any.
+    ///
+    /// # Errors
+    /// As [`find`](Self::find).
+    pub fn recall(&self, queries: &[f32], config: &SearchConfig) -> Result<f64> {
+        let truth = self.find(queries, &SearchConfig { method: Method::Exact, ..config.clone() })?;
+        Ok(recall(&self.find(queries, config)?, &truth))
+    }
+}
+
+/// Which share of the true neighbours of each query was found: the mean over all queries that have any, 1 if none has.
+pub fn recall(found: &[Vec<Found>], truth: &[Vec<Found>]) -> f64 {
+    let shares = found.iter().zip(truth).filter(|(_, truth)| !truth.is_empty()).map(|(found, truth)| {
+        let hits = truth.iter().filter(|truth| found.iter().any(|found| found.place == truth.place));
+        hits.count() as f64 / truth.len() as f64
+    });
+    let (sum, n) = shares.fold((0.0, 0), |(sum, n), share| (sum + share, n + 1));
+    if n == 0 { 1.0 } else { sum / f64::from(n) }
+}
+
+/// Vectors as they are compared and stored: finite, and for cosines of length 1.
+pub(crate) fn prepared(vectors: &[f32], config: &IndexConfig, what: &'static str) -> Result<Vec<f32>> {
+    let width = config.width;
+    let wrong = |place, problem| Err(SearchError::Vector { what, place, problem });
+    if vectors.len() % width != 0 {
+        let problem =
+            format!("{} features for vectors of {width}; the index has {width} a vector", vectors.len());
+        return wrong(vectors.len() / width, problem);
+    }
+    let mut prepared = vectors.to_vec();
+    for (place, vector) in prepared.chunks_exact_mut(width).enumerate() {
+        if let Some(feature) = vector.iter().position(|x| !x.is_finite()) {
+            let problem =
+                format!("feature {feature} of the vector is {}; expected a finite number", vector[feature]);
+            return wrong(place, problem);
+        }
+        // A product of two vectors stays finite in 32 bits.
+        if let Some(feature) = vector.iter().position(|x| x.abs() > 1e16) {
+            let problem =
+                format!("feature {feature} of the vector is {}; expected at most 1e16", vector[feature]);
+            return wrong(place, problem);
+        }
+        if config.metric == Metric::Cosine {
+            let norm = vector.iter().map(|x| f64::from(*x) * f64::from(*x)).sum::<f64>().sqrt();
+            if norm < 1e-30 {
+                return wrong(place, "the vector is zero, which has no direction to compare".into());
+            }
+            vector.iter_mut().for_each(|x| *x = (f64::from(*x) / norm) as f32);
+        }
+    }
+    Ok(prepared)
+}
+
+/// Sorts rows, and keeps the `k` best.
+fn keep_best(found: &mut Vec<Found>, metric: Metric, k: usize) {
+    found.sort_unstable_by(|a, b| {
+        let order = match metric {
+            Metric::Euclidean => a.score.total_cmp(&b.score),
+            Metric::Cosine | Metric::Dot => b.score.total_cmp(&a.score),
+        };
+        order.then(a.place.cmp(&b.place))
+    });
+    found.truncate(k);
+}
+
+/// The best rows of a segment for each query.
+fn of_segment(
+    number: usize,
+    segment: &Segment,
+    queries: &[f32],
+    index: &IndexConfig,
+    config: &SearchConfig,
+) -> Vec<Vec<Found>> {
+    let allowed = allowed(segment, config);
+    let n_allowed = allowed.as_ref().map_or(segment.rows(), Bits::count);
+    if n_allowed == 0 {
+        return Vec::new();
+    }
+    let allowed = allowed.as_ref();
+    let graph = segment.graph().filter(|_| config.method == Method::Auto);
+    let graph = graph.filter(|_| n_allowed > segment.rows() / RARE + FEW);
+    let space = match config.method {
+        Method::Exact => segment.vectors(index),
+        Method::Auto | Method::Codes => segment.short(index),
+    };
+    let queries: Vec<&[f32]> = queries.chunks_exact(index.width).collect();
+    let vectors = segment.vectors(index);
+    let again = |query: &[f32], candidates: Vec<Scored>| {
+        let mut vector = vec![0.0; index.width];
+        let rows = candidates.into_iter().map(|Scored { row, .. }| {
+            vectors.read(row, &mut vector);
+            Found { score: exact(index.metric, query, &vector), place: Place { segment: number, row } }
+        });
+        let mut found: Vec<Found> = rows.collect();
+        keep_best(&mut found, index.metric, config.k);
+        found
+    };
+    let rescored = config.k.saturating_mul(config.rescored).max(config.k + MARGIN);
+    if let Some(graph) = graph {
+        let part = queries.len().div_ceil(4 * rayon::current_num_threads()).max(1);
+        let found = queries.par_chunks(part).flat_map_iter(|queries| {
+            let mut walk = Walk::default();
+            let found = queries.iter().map(|query| {
+                let breadth = config.breadth.max(config.k);
+                let mut candidates = graph.search(&space, &space.query(query), breadth, allowed, &mut walk);
+                candidates.truncate(rescored);
+                again(query, candidates)
+            });
+            found.collect::<Vec<_>>()
+        });
+        return found.collect();
+    }
+    let is_exact = config.method == Method::Exact
+        || matches!(space.rows, crate::space::Rows::F32(_) | crate::space::Rows::Bf16(_));
+    let most = if is_exact { config.k + MARGIN } else { rescored };
+    let asked: Vec<Query> = queries.iter().map(|query| space.query(query)).collect();
+    let candidates = scan(&space, &asked, segment.rows(), allowed, most);
+    queries.par_iter().zip(candidates).map(|(query, candidates)| again(query, candidates)).collect()
+}
+
+/// The rows that may be found; none if all may.
+fn allowed(segment: &Segment, config: &SearchConfig) -> Option<Bits> {
+    if config.conditions.is_empty() && segment.deleted().is_none() {
+        return None;
+    }
+    let mut allowed = Bits::all(segment.rows());
+    if let Some(deleted) = segment.deleted() {
+        allowed.remove(deleted);
+    }
+    for condition in &config.conditions {
+        allowed.keep(&condition.rows(segment.fields(), segment.rows()));
+    }
+    Some(allowed)
+}
+
+/// The best rows of each query, of all that are allowed: a block of rows at a time, which stays in the cache for all
+/// queries.
+fn scan(
+    space: &Space<'_>,
+    queries: &[Query],
+    rows: usize,
+    allowed: Option<&Bits>,
+    most: usize,
+) -> Vec<Vec<Scored>> {
+    // Parts that are as long as can be, so that the best rows of each soon leave few to look at.
+    let n_blocks = rows.div_ceil(BLOCK);
+    let part = n_blocks.div_ceil(2 * rayon::current_num_threads()).max(1);
+    let starts: Vec<usize> = (0..n_blocks).step_by(part).collect();
+    let parts: Vec<Vec<Best>> = starts
+        .par_iter()
+        .map(|start| {
+            let mut best = vec![Best::new(most); queries.len()];
+            let (mut scratch, mut scores) = (Scratch::default(), Vec::new());
+            let mut block = Vec::with_capacity(BLOCK);
+            for number in *start..(start + part).min(n_blocks) {
+                let rows = number * BLOCK..((number + 1) * BLOCK).min(rows);
+                block.clear();
+                block.extend(
+                    rows.filter(|row| allowed.is_none_or(|allowed| allowed.has(*row))).map(|row| row as u32),
+                );
+                if block.is_empty() {
+                    continue;
+                }
+                for (queries, best) in queries.chunks(TOGETHER).zip(best.chunks_mut(TOGETHER)) {
+                    let queries: Vec<&Query> = queries.iter().collect();
+                    scores.resize(queries.len() * block.len(), 0.0);
+                    space.scores(&queries, &block, &mut scratch, &mut scores);
+                    for (scores, best) in scores.chunks_exact(block.len()).zip(best) {
+                        keep(scores, &block, best);
+                    }
+                }
+            }
+            best
+        })
+        .collect();
+    let mut parts = parts.into_iter();
+    let mut all = parts.next().unwrap_or_else(|| vec![Best::new(most); queries.len()]);
+    for part in parts {
+        for (all, best) in all.iter_mut().zip(part) {
+            best.into_sorted().into_iter().for_each(|scored| all.push(scored));
+        }
+    }
+    all.into_iter().map(Best::into_sorted).collect()
+}
+
+/// Keeps the best rows of a block, which come after all that were seen.
+fn keep(scores: &[f32], rows: &[u32], best: &mut Best) {
+    let mut floor = best.floor();
+    for (score, row) in scores.iter().zip(rows) {
+        if *score > floor || !best.is_full() {
+            best.push(Scored { score: *score, row: *row });
+            floor = best.floor();
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! An index that is open for reading.
+
+use crate::manifest::Manifest;
+use crate::segment::{Row, Segment};
+use crate::{IndexConfig, ModelIdentity, Place, Result, SearchError};
+use rayon::prelude::*;
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// An index as it was when it was opened: what is written later changes nothing in it. Threads may share one.
+#[derive(Debug, Clone)]
+pub struct Index {
+    folder: PathBuf,
+    pub(crate) manifest: Manifest,
+    pub(crate) segments: Vec<Arc<Segment>>,
+}
+
+/// What is in an index.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct IndexInfo {
+    /// Rows that can be found.
+    pub rows: usize,
+    /// Rows that are deleted, and still take space.
+    pub deleted: usize,
+    /// Parts that are searched one after the other.
+    pub parts: usize,
+    /// Rows of parts with a graph.
+    pub rows_with_graph: usize,
+    /// Bytes of all files.
+    pub bytes: u64,
+    /// What the index is made of.
+    pub config: IndexConfig,
+}
+
+impl Index {
+    /// Opens an index, once each of its files is found to be as it was written.
+    ///
+    /// # Errors
+    /// [`SearchError::NoIndex`], [`SearchError::Damaged`] with the file, [`SearchError::Io`].
+    pub fn open(folder: impl AsRef<Path>) -> Result<Self> {
+        let folder = folder.as_ref();
+        let mut manifest = Manifest::read(folder)?;
+        loop {
+            let opened = Self::open_as(folder, manifest.clone());
+            // A writer may have replaced files between.
+            let now = Manifest::read(folder)?;
+            match opened {
+                Err(_) if now != manifest => manifest = now,
+                opened => return opened,
+            }
+        }
+    }
+
+    fn open_as(folder: &Path, manifest: Manifest) -> Result<Self> {
+        if cfg!(target_endian = "big") {
+            let path = folder.join(crate::manifest::NAME);
+            return Err(SearchError::damaged(&path, "its numbers are of little-endian machines"));
+        }
+        let path = folder.join(crate::manifest::NAME);
+        manifest.config.check().map_err(|error| SearchError::damaged(&path, error.to_string()))?;
+        if manifest.files().any(|file| file.name.contains(['/', '\\'])) {
+            return Err(SearchError::damaged(&path, "it names a file outside of the folder"));
+        }
+        let open = |record| Segment::open(folder, record, &manifest.config, true).map(Arc::new);
+        let segments = manifest.segments.par_iter().map(open).collect::<Result<_>>()?;
+        Ok(Self { folder: folder.into(), manifest, segments })
+    }
+
+    pub(crate) fn of(folder: &Path, manifest: Manifest, segments: Vec<Arc<Segment>>) -> Self {
+        Self { folder: folder.into(), manifest, segments }
+    }
+
+    /// The folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// What the index is made of.
+    pub fn config(&self) -> &IndexConfig {
+        &self.manifest.config
+    }
+
+    pub(crate) fn segments(&self) -> &[Arc<Segment>] {
+        &self.segments
+    }
+
+    /// Rows that can be found.
+    pub fn len(&self) -> usize {
+        self.segments.iter().map(|segment| segment.live()).sum()
+    }
+
+    /// Whether no row can be found.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// A row that was found.
+    ///
+    /// # Errors
+    /// [`SearchError::Damaged`].
+    ///
+    /// # Panics
+    /// If the place is one of another index.
+    pub fn row(&self, place: Place) -> Result<Row> {
+        self.segments[place.segment].row(&self.folder, place.row)
+    }
+
+    /// Whether a row has this id.
+    pub fn contains(&self, id: &str) -> bool {
+        let hash = crate::filter::hash_id(id);
+        self.segments.iter().any(|segment| segment.find(&hash).is_some())
+    }
+
+    /// Some vectors of the index, evenly spread over its rows: queries to measure recall by.
+    pub fn sample(&self, most: usize) -> Vec<f32> {
+        let width = self.config().width;
+        let live =
+            |segment: &Arc<Segment>| (0..segment.rows() as u32).filter(|row| segment.is_live(*row)).collect();
+        let places: Vec<(usize, Vec<u32>)> = self.segments.iter().map(live).enumerate().collect();
+        let step = self.len().div_ceil(most.max(1)).max(1);
+        let all = places.iter().flat_map(|(segment, rows)| rows.iter().map(|row| (*segment, *row)));
+        let mut values = Vec::new();
+        for (segment, row) in all.step_by(step) {
+            let start = values.len();
+            values.resize(start + width, 0.0);
+            self.segments[segment].vectors(self.config()).read(row, &mut values[start..]);
+        }
+        values
+    }
+
+    /// What is in it.
+    pub fn info(&self) -> IndexInfo {
+        let with_graph = self.segments.iter().filter(|segment| segment.record.graph.is_some());
+        IndexInfo {
+            rows: self.len(),
+            deleted: self.manifest.rows() - self.len(),
+            parts: self.segments.len(),
+            rows_with_graph: with_graph.map(|segment| segment.rows()).sum(),
+            bytes: self.manifest.files().map(|file| file.bytes).sum(),
+            config: self.config().clone(),
+        }
+    }
+
+    /// Checks that a model is the one that made the vectors, where that is known.
+    ///
+    /// # Errors
+    /// [`SearchError::OtherModel`].
+    pub fn check_model(&self, model: &ModelIdentity, width: usize) -> Result<()> {
+        let other =
+            |part, expected: String, found: String| Err(SearchError::OtherModel { part, expected, found });
+        if self.config().width != width {
+            return other("width", self.config().width.to_string(), width.to_string());
+        }
+        let Some(expected) = &self.config().model else { return Ok(()) };
+        if expected.hash != model.hash {
+            let short = |model: &ModelIdentity| {
+                format!("{} ({})", model.hash.get(..12).unwrap_or(&model.hash), model.name)
+            };
+            return other("hash", short(expected), short(model));
+        }
+        if expected.pooling != model.pooling {
+            return other("pooling", expected.pooling.clone(), model.pooling.clone());
+        }
+        if expected.normalize != model.normalize {
+            return other("`normalize`", expected.normalize.to_string(), model.normalize.to_string());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,231 @@
+//! How rows are compared: by their vectors, or by shorter codes of these.
+
+use crate::Metric;
+use crate::codes::{encode_binary, encode_int8};
+use crate::kernels;
+
+/// Rows to a block: of 384 features they stay in the second-level cache for all queries.
+pub(crate) const BLOCK: usize = 48;
+
+/// Numbers of a row.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Rows<'a> {
+    /// 32-bit floats.
+    F32(&'a [f32]),
+    /// The upper halves of 32-bit floats.
+    Bf16(&'a [u16]),
+    /// 8-bit numbers and what to multiply each row's by.
+    Int8 { scales: &'a [f32], codes: &'a [i8] },
+    /// The signs of the features.
+    Binary(&'a [u64]),
+}
+
+/// Rows of a segment, in one form. Scores are greater where rows are nearer: the product of query and row, or for
+/// Euclidean distances minus half the square of the distance. Binary codes' are minus the differing bits.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Space<'a> {
+    pub rows: Rows<'a>,
+    pub width: usize,
+    /// Half the square of each row's length; of Euclidean distances only.
+    pub halves: Option<&'a [f32]>,
+}
+
+/// A query as rows are compared with it.
+#[derive(Debug, Clone)]
+pub(crate) enum Query {
+    Floats { values: Vec<f32>, half: f32 },
+    Int8 { values: Vec<i16>, scale: f32, half: f32 },
+    Binary(Vec<u64>),
+}
+
+/// Memory that comparing needs, kept from one call to the next.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    floats: Vec<f32>,
+    sums: Vec<i32>,
+    bits: Vec<u32>,
+}
+
+impl<'a> Space<'a> {
+    /// The query of a vector. Vectors for cosines have length 1 already.
+    pub fn query(&self, vector: &[f32]) -> Query {
+        let half = if self.halves.is_some() { half_square(vector) } else { 0.0 };
+        match self.rows {
+            Rows::F32(_) | Rows::Bf16(_) => Query::Floats { values: vector.to_vec(), half },
+            Rows::Int8 { .. } => {
+                let mut codes = vec![0; vector.len()];
+                let scale = encode_int8(vector, &mut codes);
+                Query::Int8 { values: codes.into_iter().map(i16::from).collect(), scale, half }
+            }
+            Rows::Binary(_) => Query::Binary(encode_binary(vector)),
+        }
+    }
+
+    /// The query of a row.
+    pub fn query_of(&self, row: u32) -> Query {
+        let half = self.half(row);
+        match self.rows {
+            Rows::F32(_) | Rows::Bf16(_) => {
+                let mut values = vec![0.0; self.width];
+                self.read(row, &mut values);
+                Query::Floats { values, half }
+            }
+            Rows::Int8 { scales, codes } => {
+                let values = of(codes, self.width, row).iter().map(|code| i16::from(*code)).collect();
+                Query::Int8 { values, scale: scales[row as usize], half }
+            }
+            Rows::Binary(codes) => Query::Binary(of(codes, self.width.div_ceil(64), row).to_vec()),
+        }
+    }
+
+    /// The numbers of a row of floats.
+    ///
+    /// # Panics
+    /// If rows are codes.
+    pub fn read(&self, row: u32, to: &mut [f32]) {
+        match self.rows {
+            Rows::F32(values) => to.copy_from_slice(of(values, self.width, row)),
+            Rows::Bf16(values) => widen(of(values, self.width, row), to),
+            Rows::Int8 { .. } | Rows::Binary(_) => panic!("codes are no vectors"),
+        }
+    }
+
+    fn half(&self, row: u32) -> f32 {
+        self.halves.map_or(0.0, |halves| halves[row as usize])
+    }
+
+    /// `out[q·rows + r]`, the score of each query and row.
+    pub fn scores(&self, queries: &[&Query], rows: &[u32], scratch: &mut Scratch, out: &mut [f32]) {
+        let n = rows.len();
+        match self.rows {
+            Rows::F32(values) => {
+                let rows: Listed<&[f32]> = Listed::new(rows, |row| of(values, self.width, row));
+                products(queries, rows.as_slice(), out);
+            }
+            Rows::Bf16(values) => {
+                scratch.floats.resize(n * self.width, 0.0);
+                for (row, to) in rows.iter().zip(scratch.floats.chunks_exact_mut(self.width)) {
+                    widen(of(values, self.width, *row), to);
+                }
+                let floats = &scratch.floats;
+                let places: Vec<u32> = (0..n as u32).collect();
+                let rows = Listed::new(&places, |place| of(floats, self.width, place));
+                products(queries, rows.as_slice(), out);
+            }
+            Rows::Int8 { scales, codes } => {
+                let listed = Listed::new(rows, |row| of(codes, self.width, row));
+                scratch.sums.resize(n, 0);
+                for (query, out) in queries.iter().zip(out.chunks_exact_mut(n.max(1))) {
+                    let Query::Int8 { values, scale, .. } = query else {
+                        unreachable!("a query of this space")
+                    };
+                    kernels::products_int8(values, listed.as_slice(), &mut scratch.sums);
+                    for ((sum, row), out) in scratch.sums.iter().zip(rows).zip(out) {
+                        *out = *sum as f32 * (scale * scales[*row as usize]);
+                    }
+                }
+            }
+            Rows::Binary(codes) => {
+                let listed = Listed::new(rows, |row| of(codes, self.width.div_ceil(64), row));
+                scratch.bits.resize(n, 0);
+                for (query, out) in queries.iter().zip(out.chunks_exact_mut(n.max(1))) {
+                    let Query::Binary(values) = query else { unreachable!("a query of this space") };
+                    kernels::distances(values, listed.as_slice(), &mut scratch.bits);
+                    scratch.bits.iter().zip(out).for_each(|(bits, out)| *out = -(*bits as f32));
+                }
+                return;
+            }
+        }
+        if let Some(halves) = self.halves {
+            for (query, out) in queries.iter().zip(out.chunks_exact_mut(n.max(1))) {
+                let half = query.half();
+                for (row, out) in rows.iter().zip(out) {
+                    *out -= half + halves[*row as usize];
+                }
+            }
+        }
+    }
+}
+
+/// The rows of a block as slices, without memory of their own on the heap where they are few.
+enum Listed<T> {
+    Few([T; BLOCK], usize),
+    Many(Vec<T>),
+}
+
+impl<T: Copy + Default> Listed<T> {
+    fn new(rows: &[u32], row: impl Fn(u32) -> T) -> Self {
+        if rows.len() > BLOCK {
+            return Self::Many(rows.iter().map(|i| row(*i)).collect());
+        }
+        let mut few = [T::default(); BLOCK];
+        few.iter_mut().zip(rows).for_each(|(to, i)| *to = row(*i));
+        Self::Few(few, rows.len())
+    }
+
+    fn as_slice(&self) -> &[T] {
+        match self {
+            Self::Few(few, n) => &few[..*n],
+            Self::Many(many) => many,
+        }
+    }
+}
+
+impl Query {
+    fn half(&self) -> f32 {
+        match self {
+            Self::Floats { half, .. } | Self::Int8 { half, .. } => *half,
+            Self::Binary(_) => 0.0,
+        }
+    }
+}
+
+fn products(queries: &[&Query], rows: &[&[f32]], out: &mut [f32]) {
+    if let [Query::Floats { values, .. }] = queries {
+        return kernels::products(&[values], rows, out);
+    }
+    let queries: Vec<&[f32]> = queries
+        .iter()
+        .map(|query| match query {
+            Query::Floats { values, .. } => values.as_slice(),
+            _ => unreachable!("a query of this space"),
+        })
+        .collect();
+    kernels::products(&queries, rows, out);
+}
+
+/// The row's part of `values`, which has `width` for each.
+#[inline]
+fn of<T>(values: &[T], width: usize, row: u32) -> &[T] {
+    &values[row as usize * width..][..width]
+}
+
+fn widen(from: &[u16], to: &mut [f32]) {
+    for (from, to) in from.iter().zip(to) {
+        *to = f32::from_bits(u32::from(*from) << 16);
+    }
+}
+
+/// Half the square of a vector's length.
+pub(crate) fn half_square(vector: &[f32]) -> f32 {
+    (vector.iter().map(|x| f64::from(*x) * f64::from(*x)).sum::<f64>() / 2.0) as f32
+}
+
+/// What is told of a row: cosine or product, or the distance; summed in 64 bits, in an order that depends on nothing
+/// but the width.
+pub(crate) fn exact(metric: Metric, query: &[f32], row: &[f32]) -> f64 {
+    let term = |a: f32, b: f32| match metric {
+        Metric::Cosine | Metric::Dot => f64::from(a) * f64::from(b),
+        Metric::Euclidean => (f64::from(a) - f64::from(b)).powi(2),
+    };
+    let (a, b) = (query.as_chunks::<8>(), row.as_chunks::<8>());
+    let mut lanes = [0f64; 8];
+    for (a, b) in a.0.iter().zip(b.0) {
+        for lane in 0..8 {
+            lanes[lane] += term(a[lane], b[lane]);
+        }
+    }
+    let rest: f64 = a.1.iter().zip(b.1).map(|(a, b)| term(*a, *b)).sum();
+    let sum = lanes.iter().sum::<f64>() + rest;
+    if metric == Metric::Euclidean { sum.sqrt() } else { sum }
+}

@@ -1,0 +1,346 @@
+//! Changes of an index. Each writes new files, flushes them, and then replaces the manifest, which is flushed too: the
+//! change is made when that is done, and before it nothing has changed.
+
+use crate::bits::Bits;
+use crate::files::{self, flush_folder};
+use crate::filter::{Hash, hash_id};
+use crate::find::prepared;
+use crate::graph::GraphBuilder;
+use crate::manifest::{self, Manifest, SegmentRecord};
+use crate::segment::{KINDS, MOST_ROWS, Row, Segment, SegmentWriter, path};
+use crate::{Index, IndexConfig, Result, SearchError};
+use serde_json::{Map, Value};
+use std::collections::HashMap;
+use std::fs::{self, File, TryLockError};
+use std::path::Path;
+use std::sync::Arc;
+
+/// The name of the file that a writer locks.
+const LOCK: &str = "lock";
+/// Parts with fewer rows are always joined.
+const SMALL: usize = 4096;
+
+/// A row to add.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct NewRow {
+    /// What it is called; a number, if nothing.
+    pub id: Option<String>,
+    /// Its text.
+    pub text: String,
+    /// Whatever else is known of it; see [`Condition`](crate::Condition).
+    pub fields: Map<String, Value>,
+}
+
+/// What is done if a row with an id is there already, or not there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnId {
+    /// It is an error, and nothing is changed.
+    #[default]
+    Error,
+    /// A row that is there is replaced; one that is not there need not be deleted.
+    Accept,
+}
+
+/// An index that is open for changes: one process at a time has one.
+#[derive(Debug)]
+pub struct IndexWriter {
+    index: Index,
+    /// Locked as long as it is open.
+    _lock: File,
+}
+
+impl IndexWriter {
+    /// Makes an index in a new folder, or an empty one.
+    ///
+    /// # Errors
+    /// [`SearchError::Taken`], [`SearchError::Busy`], [`SearchError::Setting`], [`SearchError::Io`].
+    pub fn create(folder: impl AsRef<Path>, config: IndexConfig) -> Result<Self> {
+        let folder = folder.as_ref();
+        config.check()?;
+        fs::create_dir_all(folder).map_err(SearchError::io("make", folder))?;
+        let taken = |found| SearchError::Taken { folder: folder.into(), found };
+        // One who was killed while making one may have left these.
+        let ours = [LOCK, "manifest.partial"];
+        for entry in fs::read_dir(folder).map_err(SearchError::io("read", folder))? {
+            let name = entry.map_err(SearchError::io("read", folder))?.file_name();
+            match name.to_string_lossy() {
+                name if name == manifest::NAME => return Err(taken("has an index already")),
+                name if !ours.contains(&&*name) => return Err(taken("has other files")),
+                _ => {}
+            }
+        }
+        let lock = lock(folder)?;
+        // Another process may have been faster.
+        if folder.join(manifest::NAME).exists() {
+            return Err(taken("has an index already"));
+        }
+        let manifest = Manifest::new(config);
+        manifest.write(folder)?;
+        Ok(Self { index: Index::of(folder, manifest, Vec::new()), _lock: lock })
+    }
+
+    /// Opens an index, and removes what a killed writer left.
+    ///
+    /// # Errors
+    /// [`SearchError::Busy`], and those of [`Index::open`].
+    pub fn open(folder: impl AsRef<Path>) -> Result<Self> {
+        let folder = folder.as_ref();
+        // No lock is made where there is no index.
+        Manifest::read(folder)?;
+        let lock = lock(folder)?;
+        let index = Index::open(folder)?;
+        remove_unused(folder, &index.manifest);
+        Ok(Self { index, _lock: lock })
+    }
+
+    /// The index as it is now.
+    pub fn index(&self) -> &Index {
+        &self.index
+    }
+
+    fn config(&self) -> &IndexConfig {
+        self.index.config()
+    }
+
+    /// Adds rows with their vectors, `[rows · width]`. When it returns they are on the disk. Returns how many rows were
+    /// replaced.
+    ///
+    /// # Errors
+    /// [`SearchError::Vector`], [`SearchError::DuplicateId`], [`SearchError::Io`]; then no row was added.
+    pub fn add(&mut self, rows: &[NewRow], vectors: &[f32], on_id: OnId) -> Result<usize> {
+        let width = self.config().width;
+        if vectors.len() != rows.len() * width {
+            let problem = format!("{} features for {} rows of {width}", vectors.len(), rows.len());
+            return Err(SearchError::Vector { what: "row", place: vectors.len() / width, problem });
+        }
+        let vectors = prepared(vectors, self.config(), "row")?;
+        if rows.is_empty() {
+            return Ok(0);
+        }
+        let added = self.index.manifest.added;
+        let id = |(number, row): (u64, &NewRow)| row.id.clone().unwrap_or_else(|| number.to_string());
+        let ids: Vec<String> = (added..).zip(rows).map(id).collect();
+        let hashes: Vec<Hash> = ids.iter().map(|id| hash_id(id)).collect();
+        let mut places: HashMap<Hash, usize> = HashMap::with_capacity(ids.len());
+        let mut gone = self.no_rows();
+        for (place, (id, hash)) in ids.iter().zip(&hashes).enumerate() {
+            let duplicate = |found| SearchError::DuplicateId { place, id: id.clone(), found };
+            if places.insert(*hash, place).is_some() {
+                return Err(duplicate("is that of another new row"));
+            }
+            if let Some((segment, row)) = self.find(hash) {
+                if on_id == OnId::Error {
+                    return Err(duplicate("is in the index already"));
+                }
+                gone[segment].insert(row as usize);
+            }
+        }
+        let mut manifest = self.index.manifest.clone();
+        let mut writer = SegmentWriter::create(self.index.folder(), manifest.next, self.config())?;
+        manifest.next += 1;
+        for ((row, id), vector) in rows.iter().zip(ids).zip(vectors.chunks_exact(width)) {
+            writer.push(&Row { id, text: row.text.clone(), fields: row.fields.clone() }, vector)?;
+        }
+        let record = writer.finish()?;
+        let replaced = self.mark_deleted(&mut manifest, &gone)?;
+        manifest.segments.push(record);
+        manifest.added += rows.len() as u64;
+        self.commit(manifest)?;
+        Ok(replaced)
+    }
+
+    /// Deletes the rows of these ids. When it returns that is on the disk. Returns how many there were.
+    ///
+    /// # Errors
+    /// [`SearchError::UnknownId`], [`SearchError::Io`]; then no row was deleted.
+    pub fn delete<T: AsRef<str>>(&mut self, ids: &[T], on_id: OnId) -> Result<usize> {
+        let mut gone = self.no_rows();
+        for id in ids {
+            match self.find(&hash_id(id.as_ref())) {
+                Some((segment, row)) => gone[segment].insert(row as usize),
+                None if on_id == OnId::Accept => {}
+                None => return Err(SearchError::UnknownId { id: id.as_ref().into() }),
+            }
+        }
+        let mut manifest = self.index.manifest.clone();
+        let deleted = self.mark_deleted(&mut manifest, &gone)?;
+        if deleted > 0 {
+            self.commit(manifest)?;
+        }
+        Ok(deleted)
+    }
+
+    /// Joins small parts and builds graphs where they are due, so that the next search is fast. It costs, for each row
+    /// that was ever added, a number of steps that grows with the logarithm of the rows; a graph that is there is gone on
+    /// with. `progress` is told how many rows of how many are in the graph that is built.
+    ///
+    /// # Errors
+    /// [`SearchError::Io`]; then the index is as it was.
+    pub fn maintain(&mut self, progress: &mut dyn FnMut(usize, usize)) -> Result<()> {
+        let rows: Vec<usize> = self.index.segments.iter().map(|segment| segment.live()).collect();
+        let mut start = rows.len();
+        let mut joined = 0;
+        // Geometric sizes: a part is joined with those after it once they have half its rows.
+        while start > 0
+            && (rows[start - 1] <= 2 * joined || joined + rows[start - 1] < SMALL || start == rows.len())
+        {
+            start -= 1;
+            joined += rows[start];
+        }
+        if rows.len() - start > 1 {
+            self.join(start, progress)?;
+        }
+        self.build_graphs(progress)
+    }
+
+    /// Makes one part of all rows, without the deleted ones. `progress` as for [`maintain`](Self::maintain).
+    ///
+    /// # Errors
+    /// [`SearchError::Io`]; then the index is as it was.
+    pub fn compact(&mut self, progress: &mut dyn FnMut(usize, usize)) -> Result<()> {
+        let info = self.index.info();
+        if info.deleted > 0 || info.parts > 1 {
+            self.join(0, progress)?;
+        }
+        self.build_graphs(progress)
+    }
+
+    /// Joins the parts from `start` on.
+    fn join(&mut self, start: usize, progress: &mut dyn FnMut(usize, usize)) -> Result<()> {
+        let folder = self.index.folder().to_owned();
+        let old = &self.index.segments[start..];
+        let live: usize = old.iter().map(|segment| segment.live()).sum();
+        if live > MOST_ROWS {
+            return Err(SearchError::TooMany { most: MOST_ROWS });
+        }
+        let mut manifest = self.index.manifest.clone();
+        manifest.segments.truncate(start);
+        if live > 0 {
+            let number = manifest.next;
+            manifest.next += 1;
+            let mut writer = SegmentWriter::create(&folder, number, self.config())?;
+            let mut vector = vec![0.0; self.config().width];
+            for segment in old {
+                let vectors = segment.vectors(self.config());
+                for row in (0..segment.rows() as u32).filter(|row| segment.is_live(*row)) {
+                    vectors.read(row, &mut vector);
+                    writer.push(&segment.row(&folder, row)?, &vector)?;
+                }
+            }
+            let mut record = writer.finish()?;
+            // Rows of the first part have kept their numbers if none is deleted: its graph goes on.
+            let first = &old[0];
+            let kept = first.graph().filter(|_| first.deleted().is_none() && 2 * first.rows() >= live);
+            if let (Some(graph), true) = (kept, self.config().graph.is_some()) {
+                record.graph = self.grow(GraphBuilder::of(&graph), &record, number, progress)?;
+            }
+            manifest.segments.push(record);
+        }
+        self.commit(manifest)
+    }
+
+    /// Builds the graphs of parts that are to have one.
+    fn build_graphs(&mut self, progress: &mut dyn FnMut(usize, usize)) -> Result<()> {
+        let Some(config) = self.config().graph.clone() else { return Ok(()) };
+        for place in 0..self.index.segments.len() {
+            let record = &self.index.manifest.segments[place];
+            if record.graph.is_some() || record.rows < config.from_rows {
+                continue;
+            }
+            let mut manifest = self.index.manifest.clone();
+            let graph = self.grow(GraphBuilder::new(&config), record, manifest.next, progress)?;
+            manifest.next += 1;
+            manifest.segments[place].graph = graph;
+            self.commit(manifest)?;
+        }
+        Ok(())
+    }
+
+    /// Puts the rest of a part's rows into a graph, and writes it.
+    fn grow(
+        &self,
+        mut builder: GraphBuilder,
+        record: &SegmentRecord,
+        number: u64,
+        progress: &mut dyn FnMut(usize, usize),
+    ) -> Result<Option<files::FileRecord>> {
+        let Some(config) = &self.config().graph else { return Ok(None) };
+        let segment = Segment::open(self.index.folder(), record, self.config(), false)?;
+        let rows = record.rows;
+        builder.extend(&segment.short(self.config()), rows, config, &mut |done| progress(done, rows));
+        let path = path(self.index.folder(), number, "graph");
+        files::write(path, bytemuck::cast_slice(&builder.words())).map(Some)
+    }
+
+    /// The live row with an id.
+    fn find(&self, hash: &Hash) -> Option<(usize, u32)> {
+        self.index.segments.iter().enumerate().find_map(|(place, segment)| Some((place, segment.find(hash)?)))
+    }
+
+    /// For each part, none of its rows.
+    fn no_rows(&self) -> Vec<Bits> {
+        self.index.segments.iter().map(|segment| Bits::none(segment.rows())).collect()
+    }
+
+    /// Writes the parts' deleted rows, with `gone` among them; how many these are.
+    fn mark_deleted(&self, manifest: &mut Manifest, gone: &[Bits]) -> Result<usize> {
+        let mut count = 0;
+        for (place, gone) in gone.iter().enumerate().filter(|(_, gone)| gone.count() > 0) {
+            count += gone.count();
+            let old = self.index.segments[place].deleted().map_or(&[][..], Bits::words);
+            let old = old.iter().copied().chain(std::iter::repeat(0));
+            let all: Vec<u64> = gone.words().iter().zip(old).map(|(a, b)| a | b).collect();
+            let path = path(self.index.folder(), manifest.next, "deleted");
+            manifest.next += 1;
+            manifest.segments[place].deleted = Some(files::write(path, bytemuck::cast_slice(&all))?);
+        }
+        Ok(count)
+    }
+
+    /// Makes a change: from then on the index is what `manifest` says.
+    fn commit(&mut self, manifest: Manifest) -> Result<()> {
+        let folder = self.index.folder().to_owned();
+        // Unchanged parts are open already; of new ones this process has just written the files.
+        let open = |record: &SegmentRecord| {
+            let same = self.index.segments.iter().find(|segment| segment.record == *record);
+            match same {
+                Some(segment) => Ok(segment.clone()),
+                None => Segment::open(&folder, record, self.config(), false).map(Arc::new),
+            }
+        };
+        let segments = manifest.segments.iter().map(open).collect::<Result<_>>()?;
+        flush_folder(&folder)?;
+        manifest.write(&folder)?;
+        self.index = Index::of(&folder, manifest, segments);
+        remove_unused(&folder, &self.index.manifest);
+        Ok(())
+    }
+}
+
+/// Locks a folder against other writers.
+fn lock(folder: &Path) -> Result<File> {
+    let path = folder.join(LOCK);
+    let file = File::options().create(true).truncate(false).write(true).open(&path);
+    let file = file.map_err(SearchError::io("write", &path))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(SearchError::Busy { folder: folder.into() }),
+        Err(TryLockError::Error(source)) => Err(SearchError::Io { action: "lock", path, source }),
+    }
+}
+
+/// Removes files of an index that it no longer has. Where a system keeps a file that is still read, a later writer
+/// removes it.
+fn remove_unused(folder: &Path, manifest: &Manifest) {
+    let used: Vec<&str> = manifest.files().map(|file| file.name.as_str()).collect();
+    let is_ours = |name: &str| {
+        let (number, kind) = name.split_once('.').unwrap_or((name, ""));
+        let is_number = number.len() >= 6 && number.bytes().all(|byte| byte.is_ascii_digit());
+        is_number && KINDS.contains(&kind) && !used.contains(&name)
+    };
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.file_name().to_str().is_some_and(is_ours) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
