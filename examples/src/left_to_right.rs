@@ -14,8 +14,8 @@ use cloze_data::Loader;
 use cloze_evaluation::figures::Figures;
 use cloze_model::ParamInit;
 use cloze_model::blocks::{
-    Activation, Embedding, Encoder, EncoderLayerConfig, EncoderTrace, FeedForwardConfig, LayerNorm,
-    MultiHeadAttention, MultiHeadAttentionConfig, NormPlacement, Positions, SinusoidalPositions,
+    Activation, Embedding, Encoder, EncoderLayerConfig, EncoderTrace, FeedForwardConfig, MultiHeadAttention,
+    MultiHeadAttentionConfig, NormPlacement, Positions, SinusoidalPositions,
 };
 use cloze_model::ops::{self, AttentionMask};
 use cloze_trainer::Result;
@@ -40,6 +40,7 @@ impl LanguageModel {
             attention_output_dropout: 0.1,
             feed_forward_output_dropout: 0.1,
             norm: NormPlacement::Pre,
+            norm_kind: NormKind::Layer,
             layer_norm_eps: 1e-5,
         };
         let layers = (0..2).map(|_| {
@@ -47,9 +48,9 @@ impl LanguageModel {
             layer.init(attention, init)
         });
         let layers = layers.collect();
-        let final_norm = Some(LayerNorm::new(d_model, 1e-5, init));
+        let final_norm = Some(Norm::new(NormKind::Layer, d_model, 1e-5, init));
         Self {
-            layers: Encoder { layers, final_norm, repeats: 1, recompute: false },
+            layers: Encoder { layers, final_norm, output_dropout: 0.0, repeats: 1, recompute: false },
             tokens: Embedding::new(vocab_size, d_model, init),
             positions: SinusoidalPositions::new(d_model),
         }

@@ -20,11 +20,12 @@ saved = pathlib.Path(sys.argv[1])
 fixtures = pathlib.Path(__file__).parent.parent / "fixtures" / "families"
 HEADS = ["mlm", "sequence", "tokens", "spans", "choice"]
 OWN_HEADS = {"electra": ["replaced"]}
+ALL_HEADS = {"t5": ["encoder", "tokens"], "mt5": ["encoder", "tokens"]}
 n, worst = 0, 0.0
 for family in sorted(folder.name for folder in fixtures.iterdir() if folder.is_dir()):
     golden = load_file(fixtures / family / "golden.safetensors")
     mask = 1 - golden["pad_mask"].long()
-    for head in HEADS + OWN_HEADS.get(family, []):
+    for head in ALL_HEADS.get(family, HEADS + OWN_HEADS.get(family, [])):
         folder = saved / family / head
         config = AutoConfig.from_pretrained(folder)
         if head in ("sequence", "tokens"):
@@ -44,6 +45,8 @@ for family in sorted(folder.name for folder in fixtures.iterdir() if folder.is_d
             output = model(**given)
         if head == "spans":
             logits = torch.stack([output.start_logits, output.end_logits], dim=-1)[mask == 1]
+        elif head == "encoder":
+            logits = output.last_hidden_state[mask == 1]
         elif head == "replaced":
             logits = output.logits[mask == 1].unsqueeze(-1)
         else:

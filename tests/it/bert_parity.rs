@@ -10,14 +10,14 @@ use cloze_model::huggingface::{Architecture, PretrainedFolder, SaveConfig, read_
 use cloze_model::{ParamInit, ops, weights};
 
 /// Largest error allowed, relative to the largest absolute value of the tensor.
-const TOLERANCE: f32 = 1e-4;
+pub const TOLERANCE: f32 = 1e-4;
 
-fn assert_close(what: &str, actual: &TensorData, expected: &TensorData) {
+pub fn assert_close(what: &str, actual: &TensorData, expected: &TensorData) {
     let error = relative_error(actual, expected);
     assert!(error <= TOLERANCE, "{what}: off by {error:e} of its scale, allowed {TOLERANCE:e}");
 }
 
-fn load(device: &Device) -> BertForPreTraining {
+pub fn load(device: &Device) -> BertForPreTraining {
     let pretrained = PretrainedFolder::open(&fixture("bert_pretraining")).unwrap();
     let encoder = pretrained.encoder(Architecture::PreTraining);
     let model = encoder.init(&mut ParamInit::new(device, 0).deferred());

@@ -189,5 +189,5 @@ fn models_write_what_those_of_transformers_do() {
             }
         }
     }
-    assert_eq!(count, 5 * 4);
+    assert_eq!(count, 7 * 4);
 }

@@ -10,7 +10,7 @@ use crate::golden::{Golden, fixture, gradients_of, relative_error};
 use burn::optim::GradientsParams;
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 use cloze_model::bert::{
-    BertConfig, BertInput, MlmHead, ReplacedTokenDetector, ReplacedTokenHead, replaced_token_loss,
+    Bert, BertConfig, BertInput, MlmHead, ReplacedTokenDetector, ReplacedTokenHead, replaced_token_loss,
 };
 use cloze_model::blocks::{EncoderTrace, Linear};
 use cloze_model::huggingface::{
@@ -49,6 +49,9 @@ const FAMILIES: [(&str, &str); 13] = [
     ("deberta-plain", "deberta."),
 ];
 const HEADS: [&str; 5] = ["mlm", "sequence", "tokens", "spans", "choice"];
+/// Families whose encoder is a part of another model, and what transformers has of it.
+const ENCODERS: [&str; 2] = ["t5", "mt5"];
+const OF_ENCODERS: [&str; 2] = ["encoder", "tokens"];
 /// The head that ELECTRA alone has.
 const REPLACED: (&str, &str) = ("electra", "replaced");
 
@@ -82,6 +85,14 @@ fn token_positions(input: &BertInput) -> Tensor<1, Int> {
         None => places(&lengths(input)),
     };
     Tensor::from_data(positions.as_slice(), &input.input_ids.device())
+}
+
+/// The states.
+impl Logits for Bert {
+    fn logits(&self, input: BertInput) -> Tensor<2> {
+        let positions = token_positions(&input);
+        self.states_at(input, positions)
+    }
 }
 
 impl Logits for BertForSequenceClassification {
@@ -155,7 +166,9 @@ impl Case {
 
     fn all() -> impl Iterator<Item = Self> {
         let common = FAMILIES.into_iter().flat_map(|(family, _)| HEADS.map(|head| Self::new(family, head)));
-        common.chain([Self::new(REPLACED.0, REPLACED.1)])
+        let encoders =
+            ENCODERS.into_iter().flat_map(|family| OF_ENCODERS.map(|head| Self::new(family, head)));
+        common.chain([Self::new(REPLACED.0, REPLACED.1)]).chain(encoders)
     }
 
     fn open(&self) -> PretrainedFolder {
@@ -269,6 +282,7 @@ fn every_head_of_every_family_equals_transformers() {
         let family = case.open().config.family;
         match case.head {
             "mlm" => case.check(Architecture::MaskedLm, masked_lm),
+            "encoder" => case.check(Architecture::Encoder, BertConfig::init_encoder),
             "sequence" => {
                 assert_eq!(case.open().config.labels, ["no", "maybe", "yes"]);
                 case.check(Architecture::SequenceClassification, |config, init| {
@@ -323,8 +337,9 @@ fn the_loss_of_replaced_tokens_equals_transformers() {
 #[test]
 fn hidden_states_equal_transformers_however_they_are_batched() {
     let device = Device::flex();
-    for (family, _) in FAMILIES {
-        let case = Case::new(family, "mlm");
+    let heads = FAMILIES.map(|(family, _)| (family, "mlm")).into_iter();
+    for (family, head) in heads.chain(ENCODERS.map(|family| (family, "tokens"))) {
+        let case = Case::new(family, head);
         let (config, bert, _) = case.open().load_encoder(&mut ParamInit::new(&device, 0)).unwrap();
         let trace = EncoderTrace { hidden_states: true, attentions: false };
         let places = token_positions(&case.padded(&device));
@@ -384,6 +399,39 @@ fn a_head_may_be_new_and_a_prefix_missing() {
         loaded.retain(|name, _| !name.starts_with("pooler."));
         assert_eq!(loaded, weights::collect(&whole), "{family}");
     }
+}
+
+/// The folder of a whole T5 is read without the decoder, as `T5EncoderModel` does.
+#[test]
+fn the_encoder_of_a_whole_t5_is_read_alone() {
+    let device = Device::flex();
+    for (name, family) in [("t5", Family::T5), ("t5_gated", Family::T5), ("mt5", Family::MT5)] {
+        let folder = fixture("seq2seq_families").join(name);
+        let golden = Golden::open(&folder);
+        let checkpoint = PretrainedFolder::open(&folder).unwrap();
+        assert_eq!(checkpoint.config.family, family);
+        let (_, bert, report) = checkpoint.load_encoder(&mut ParamInit::new(&device, 0)).unwrap();
+        let others = |name: &String| name.starts_with("decoder.") || name == "lm_head.weight";
+        assert!(report.missing.is_empty() && report.unexpected.iter().all(others), "{report:?}");
+        let ids: Vec<i32> = golden.data("source").iter::<i32>().collect();
+        let lengths: Vec<usize> =
+            golden.data("source_lengths").iter::<i64>().map(|len| len as usize).collect();
+        let states = bert.forward(BertInput::packed(&ids, &lengths, &device)).last_hidden_state;
+        let error = relative_error(&states.squeeze_dim::<2>(0).into_data(), &golden.data("encoder"));
+        assert!(error <= TOLERANCE, "{name}: states are off by {error:e} of their scale");
+    }
+}
+
+/// What transformers has no class for is refused before it is trained.
+#[test]
+fn a_head_that_the_family_has_no_class_for_is_refused() {
+    let encoder = Family::T5.encoder(BertConfig::new(31, 1, 16));
+    SaveConfig::new(Architecture::TokenClassification).with_family(Family::T5).check(&encoder).unwrap();
+    let save = SaveConfig::new(Architecture::SequenceClassification).with_family(Family::T5);
+    let message = save.check(&encoder).unwrap_err().to_string();
+    let expected = "`family` is \"t5\", expected another one: of T5 there are only T5EncoderModel and \
+                    T5ForTokenClassification in transformers, so such a model cannot be saved";
+    assert!(message.ends_with(expected), "{message}");
 }
 
 #[test]

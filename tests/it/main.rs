@@ -1,6 +1,7 @@
 //! One test binary for everything that crosses crates.
 #![allow(missing_docs, clippy::unwrap_used)]
 
+mod awd_lstm;
 mod bert_parity;
 mod decoders;
 mod decoding;
@@ -10,4 +11,7 @@ mod golden;
 mod ops_parity;
 mod recurrent_parity;
 mod seq2seq_families;
+mod t5_translation;
+mod unilm;
+mod xlm;
 mod xlnet;

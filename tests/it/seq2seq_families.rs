@@ -1,4 +1,4 @@
-//! Marian's and BART's encoder–decoders against transformers: `tests/fixtures/seq2seq_families/export.py`.
+//! Marian's, BART's and T5's encoder–decoders against transformers: `tests/fixtures/seq2seq_families/export.py`.
 //!
 //! What is saved here lies in the folder `seq2seq_families` of cargo's folder for integration tests' files, where
 //! `tests/interop/seq2seq_families.py` loads it in transformers.
@@ -7,6 +7,7 @@ use crate::golden::{Golden, fixture, gradients_of, relative_error};
 use burn::module::Module;
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Int, Tensor, TensorData};
+use cloze_model::blocks::Activation;
 use cloze_model::generate::NextToken;
 use cloze_model::huggingface::{
     FloatType, LoadReport, load_published, read_published, read_tensors, save_published, write_tensors,
@@ -23,7 +24,8 @@ use std::path::{Path, PathBuf};
 
 /// Largest error allowed, relative to the largest absolute value of the tensor.
 const TOLERANCE: f32 = 1e-4;
-const CASES: [&str; 5] = ["marian", "marian_separate", "marian_untied", "bart", "bart_scaled"];
+const CASES: [&str; 8] =
+    ["marian", "marian_separate", "marian_untied", "bart", "bart_scaled", "t5", "t5_gated", "mt5"];
 
 struct Case {
     name: &'static str,
@@ -97,8 +99,9 @@ fn states_logits_loss_and_gradients_equal_transformers() {
         let found = read_tensors(&folder.path().join("model.safetensors")).unwrap();
         let names = case.golden.names();
         let names: Vec<&str> = names.iter().filter_map(|name| name.strip_prefix("grad.")).collect();
-        // All but the bias of the output layer, which is none of PyTorch's parameters.
-        assert_eq!(names.len() + 1, found.len(), "{}", case.name);
+        // All but the bias of the output layer, which is none of PyTorch's parameters. T5 has none.
+        let biases = usize::from(config.output_bias == OutputBias::Fixed);
+        assert_eq!(names.len() + biases, found.len(), "{}", case.name);
         for name in names {
             let expected = case.golden.data(&format!("grad.{name}"));
             case.assert_close(&format!("gradient of {name}"), &found[name], &expected);
@@ -150,6 +153,19 @@ fn configurations_say_what_the_files_say() {
     assert_eq!((bart.attention_dropout, bart.activation_dropout), (0.3, 0.2));
     assert_eq!((bart.tokens.bos, bart.tokens.forced_bos), (Some(0), Some(0)));
     assert_eq!(config("bart_scaled").tokens.forced_bos, None);
+    let t5 = config("t5");
+    assert_eq!(t5.positions, PositionsConfig::RelativeBias { n_buckets: 8, max_distance: 7 });
+    assert_eq!((t5.n_encoder_layers, t5.n_decoder_layers, t5.d_head), (3, 2, Some(6)));
+    assert_eq!(
+        (t5.tokens, t5.gated, t5.activation),
+        (SpecialTokens::new(0, 1).with_decoder_start(0), false, Activation::Relu)
+    );
+    assert_eq!((t5.tied, t5.scaled_output), (TiedEmbeddings::All, true));
+    let gated = config("t5_gated");
+    assert_eq!((gated.gated, gated.activation), (true, Activation::GeluTanh));
+    assert_eq!((gated.tied, gated.scaled_output), (TiedEmbeddings::SourceTarget, false));
+    assert_eq!([gated.dropout, gated.attention_dropout, gated.activation_dropout], [0.2; 3]);
+    assert_eq!(config("mt5").tied, TiedEmbeddings::All);
 }
 
 #[test]
@@ -170,7 +186,9 @@ fn what_is_saved_is_what_was_loaded() {
             for (key, value) in found.as_object().unwrap().iter().filter(|(_, value)| !value.is_null()) {
                 // Ours alone, or said elsewhere by transformers of today.
                 let old = ["torch_dtype", "static_position_embeddings", "tie_word_embeddings"];
-                if old.contains(&key.as_str()) || expected.get(key).is_none() {
+                // An mT5 is saved as the T5 that it is.
+                let class = case.name == "mt5" && ["model_type", "architectures"].contains(&key.as_str());
+                if old.contains(&key.as_str()) || expected.get(key).is_none() || class {
                     continue;
                 }
                 let value =
@@ -290,6 +308,48 @@ fn what_would_be_computed_otherwise_is_refused() {
         ("marian", GENERATION, "decoder_start_token_id", json!(5), "is 5, expected 30, as in config.json"),
         ("marian", GENERATION, "eos_token_id", json!([0, 7]), "is [0,7], expected one id"),
         ("marian", CONFIG, "d_model", json!(12), "has shape [31, 16], the configuration asks for [31, 12]"),
+        ("t5", CONFIG, "is_encoder_decoder", json!(false), "`is_encoder_decoder` is false, expected true"),
+        ("t5", CONFIG, "tie_encoder_decoder", json!(true), "`tie_encoder_decoder` is true, expected false"),
+        ("t5", CONFIG, "d_kv", json!(0), "`d_kv` is 0, expected at least 1"),
+        (
+            "t5",
+            CONFIG,
+            "dropout_rate",
+            json!(1),
+            "`dropout_rate` is 1, expected a number, 0 or more and below 1",
+        ),
+        ("t5", CONFIG, "dense_act_fn", json!("mish"), "`dense_act_fn` is \"mish\", expected \"gelu\""),
+        (
+            "t5",
+            CONFIG,
+            "feed_forward_proj",
+            json!("half-relu"),
+            "`feed_forward_proj` is \"half-relu\", expected",
+        ),
+        (
+            "t5",
+            CONFIG,
+            "relative_attention_max_distance",
+            json!(4),
+            "`relative_attention_max_distance` is 4, expected more than half of `relative_attention_num_buckets`, \
+             which is 4",
+        ),
+        (
+            "t5",
+            CONFIG,
+            "layer_norm_epsilon",
+            json!(-1),
+            "`layer_norm_epsilon` is -1, expected a number of 0 or more",
+        ),
+        ("t5", CONFIG, "d_kv", json!(5), "has shape [18, 16], the configuration asks for [15, 16]"),
+        (
+            "t5",
+            CONFIG,
+            "is_gated_act",
+            json!(true),
+            "10 tensors are missing, the first is `decoder.block.0.layer.2.DenseReluDense.wi_0.weight`",
+        ),
+        ("t5_gated", GENERATION, "decoder_start_token_id", json!(5), "is 5, expected 0, as in config.json"),
         (
             "marian",
             CONFIG,

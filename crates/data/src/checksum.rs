@@ -1,6 +1,6 @@
 //! Checksums of what a run reads: two runs with the same checksums have read the same data.
 
-use crate::corpus::{CorpusConfig, format, input_files};
+use crate::corpus::{CorpusConfig, files, format, input_files};
 use crate::{DataError, Result};
 use std::fs::File;
 use std::io::Read;
@@ -29,6 +29,8 @@ fn hash_path(path: &Path) -> Result<blake3::Hash> {
 pub fn corpus_checksum(config: &CorpusConfig, base: &Path) -> Result<String> {
     let mut hasher = blake3::Hasher::new();
     hasher.update(settings(config).as_bytes());
+    // Says which language a missing file is of.
+    input_files(config, base)?;
     hash_corpus_files(&mut hasher, config, base)?;
     Ok(hasher.finalize().to_hex().to_string())
 }
@@ -44,12 +46,17 @@ pub(crate) fn hash_corpus_files(
     config: &CorpusConfig,
     base: &Path,
 ) -> Result<()> {
-    for path in input_files(config, base)? {
-        let sum =
-            File::open(&path).and_then(|file| hash_file(&file)).map_err(DataError::io("read", &path))?;
-        hasher.update(sum.as_bytes());
-        // The ending decides how the contents are read.
-        hasher.update(&[format(&path, config.format) as u8]);
+    for part in config.parts() {
+        if !config.languages.is_empty() {
+            hasher.update(&(part.language.len() as u64).to_le_bytes());
+            hasher.update(part.language.as_bytes());
+        }
+        for path in files(&part.files, base)? {
+            let sum = hash_path(&path)?;
+            hasher.update(sum.as_bytes());
+            // The ending decides how the contents are read.
+            hasher.update(&[format(&path, config.format) as u8]);
+        }
     }
     Ok(())
 }
@@ -90,6 +97,28 @@ mod tests {
         assert_ne!(second, first);
         config.max_document_bytes = 5;
         assert_ne!(corpus_checksum(&config, folder.path()).unwrap(), second);
+    }
+
+    #[test]
+    fn a_file_is_of_its_language() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["a.txt", "b.txt", "c.txt"] {
+            fs::write(folder.path().join(name), format!("Text {name}.\n")).unwrap();
+        }
+        let sum = |first: &[&str], second: &[&str]| {
+            let config = serde_json::json!({ "languages": [
+                { "name": "en", "files": first },
+                { "name": "de", "files": second },
+            ]});
+            let config: CorpusConfig = serde_json::from_value(config).unwrap();
+            corpus_checksum(&config, folder.path())
+        };
+        let one = sum(&["a.txt", "b.txt"], &["c.txt"]).unwrap();
+        assert_eq!(one, sum(&["a.txt", "b.txt"], &["c.txt"]).unwrap());
+        assert_ne!(one, sum(&["a.txt"], &["b.txt", "c.txt"]).unwrap());
+        let message = sum(&["a.txt"], &["none.txt"]).unwrap_err().to_string();
+        assert!(message.starts_with("the corpus of \"de\" has no file `none.txt` "), "{message}");
+        assert!(message.contains("`corpus.languages`"), "{message}");
     }
 
     #[test]

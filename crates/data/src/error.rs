@@ -37,6 +37,32 @@ pub enum DataError {
         base: PathBuf,
     },
 
+    /// A path or pattern of one of several languages that matches no file.
+    #[error(
+        "the corpus of \"{language}\" has no file `{pattern}` (looked in {}): correct its `files` in `corpus.languages`, or \
+         leave the language out",
+        folder(base)
+    )]
+    NoLanguageFiles {
+        /// The language.
+        language: String,
+        /// The path or pattern.
+        pattern: String,
+        /// The folder that it is relative to.
+        base: PathBuf,
+    },
+
+    /// A language of several that has no text to learn from.
+    #[error(
+        "\"{language}\" of `corpus.languages` has no text: {reason}; give it files with text, or leave the language out"
+    )]
+    NoLanguageText {
+        /// The language.
+        language: String,
+        /// What there is none of.
+        reason: String,
+    },
+
     /// An unusable place in the corpus, if the config says to fail.
     #[error(
         "{}{}: {problem}; correct it, or set `corpus.on_error = \"skip\"` to skip such places",

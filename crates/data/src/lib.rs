@@ -22,6 +22,7 @@ mod denoising;
 mod error;
 mod examples;
 pub mod labelled;
+mod languages;
 mod loader;
 mod not_utf8;
 mod ordered;
@@ -36,16 +37,19 @@ mod random;
 mod sampler;
 mod seed;
 mod sentences;
+mod sight;
 mod special;
 mod split;
 mod store;
+mod streams;
 mod tokens;
 mod unigram;
 
 pub use blocks::{BlockBatch, BlockConfig, BlockDocuments, BlockOrder, RunningText, TextBlocks};
 pub use checksum::{corpus_checksum, file_checksum};
 pub use corpus::{
-    CorpusConfig, Document, DocumentStream, Format, OnError, SkipReport, documents, input_files,
+    CorpusConfig, Document, DocumentStream, Format, LanguageFiles, OnError, SkipReport, documents,
+    input_files,
 };
 pub use corruption::noise::{
     Deletion, Infilling, Insertion, Noise, NoiseCounts, NoisyText, Reordering, Rotation, SentencePermutation,
@@ -58,6 +62,10 @@ pub use corruption::{
 pub use denoising::{DenoisedPair, DenoisingConfig, DenoisingData, DenoisingStats, NoiseConfig};
 pub use error::{DataError, Result};
 pub use examples::{CorpusExamples, ExampleTokens};
+pub use languages::{
+    LanguageSampling, LanguageStream, MultilingualData, MultilingualPlan, TranslationFiles, Translations,
+    check_languages, sampled_texts,
+};
 pub use loader::{Assemble, Batches, Cursor, Loader, Placed};
 pub use not_utf8::not_utf8;
 pub use ordered::{OrderConfig, OrderedBatch, OrderedBlocks};
@@ -71,8 +79,10 @@ pub use random::Random;
 pub use sampler::{Example, ExampleSampler, Room};
 pub use seed::derive_seed;
 pub use sentences::sentences;
+pub use sight::{AttentionConfig, AttentionStats, Sight};
 pub use special::SpecialPieces;
 pub use split::{Documents, Split};
+pub use streams::{StreamBatch, StreamConfig, TextStreams};
 pub use tokens::{Padded, TokenBatch, TokenSequence};
 pub use unigram::UnigramCounts;
 

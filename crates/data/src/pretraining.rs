@@ -1,12 +1,13 @@
 //! Masked examples with the labels of pairs, as BERT is pretrained on them.
 
-use crate::corruption::{Corrupted, Corruption, MaskStats, MaskingConfig, ReplacedSpan};
+use crate::corruption::{Corrupted, Corruption, MaskStats, MaskingConfig, Original, ReplacedSpan};
 use crate::examples::CorpusExamples;
 use crate::loader::{Assemble, Placed};
 use crate::pairs::PairConfig;
 use crate::plan::Plan;
 use crate::random::Random;
 use crate::sampler::Example;
+use crate::sight::{AttentionConfig, AttentionStats, Mask, Sight};
 use crate::special::SpecialPieces;
 use crate::split::Documents;
 use crate::tokens::{TokenBatch, signed};
@@ -20,6 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 const MASKS: u64 = 0x3A5C;
+const ATTENTION: u64 = 0xA77E;
 
 /// From a prepared corpus to examples.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -40,13 +42,16 @@ pub struct ExampleConfig {
     /// Masking.
     #[serde(default)]
     pub masking: MaskingConfig,
+    /// What tokens see. Default all of their example.
+    #[serde(default, skip_serializing_if = "AttentionConfig::is_default")]
+    pub attention: AttentionConfig,
 }
 
 impl ExampleConfig {
     /// BERT's examples of at most so many tokens: next-sentence pairs with 15 % of the pieces masked.
     pub fn new(seq_len: usize) -> Self {
         let (pairs, masking) = (PairConfig::default(), MaskingConfig::default());
-        Self { seq_len, begin: None, end: None, pairs, masking }
+        Self { seq_len, begin: None, end: None, pairs, masking, attention: AttentionConfig::default() }
     }
 
     /// Other sentence pairs, or packed segments.
@@ -58,6 +63,12 @@ impl ExampleConfig {
     /// Another masking.
     pub fn with_masking(mut self, masking: MaskingConfig) -> Self {
         self.masking = masking;
+        self
+    }
+
+    /// Other attention masks.
+    pub fn with_attention(mut self, attention: AttentionConfig) -> Self {
+        self.attention = attention;
         self
     }
 
@@ -97,8 +108,11 @@ pub struct PretrainingBatch {
     /// needs (SpanBERT). Spans whose replacement is longer or shorter are not among them, as no token of it stands for
     /// one of theirs.
     pub masked_spans: Vec<Range<i32>>,
-    /// `[sequences]`: the pairs' labels, see [`Example::label`]; empty where examples are no pairs.
+    /// `[pairs]`: the pairs' labels, see [`Example::label`], of the sequences in which every token [sees
+    /// all](Sight::All); empty where examples are no pairs.
     pub pair_labels: Vec<i32>,
+    /// Which of the [sources](crate::MultilingualData::sources) it was drawn from, where there are several.
+    pub source: Option<usize>,
     /// What was counted in making it.
     pub stats: BatchStats,
 }
@@ -120,6 +134,8 @@ pub struct BatchStats {
     pub truncated: u64,
     /// The masking.
     pub masking: MaskStats,
+    /// The attention masks.
+    pub attention: AttentionStats,
 }
 
 impl BatchStats {
@@ -142,6 +158,7 @@ impl std::ops::AddAssign<&BatchStats> for BatchStats {
         self.short += other.short;
         self.truncated += other.truncated;
         self.masking += &other.masking;
+        self.attention += &other.attention;
     }
 }
 
@@ -150,6 +167,9 @@ impl std::ops::AddAssign<&BatchStats> for BatchStats {
 pub struct PretrainingData {
     examples: CorpusExamples,
     corruption: Box<dyn Corruption>,
+    /// The type of all tokens, in place of the segments' numbers.
+    language: Option<i32>,
+    attention: AttentionConfig,
 }
 
 impl std::fmt::Debug for PretrainingData {
@@ -166,6 +186,10 @@ impl PretrainingData {
     /// [`DataError::NoSpecial`] for a tokenizer without a mask, or without the pieces that pairs need;
     /// [`DataError::NoPiece`]; [`DataError::OneDocument`] for random second segments from a single document;
     /// [`DataError::SeqLen`] for a length that special tokens fill.
+    ///
+    /// # Panics
+    /// If the config's [shares](AttentionConfig::shares) of attention masks are none, or its masking is
+    /// [invalid](MaskingConfig::corruption).
     pub fn new(
         documents: Documents,
         config: ExampleConfig,
@@ -179,12 +203,30 @@ impl PretrainingData {
         let corruption = config.masking.corruption(mask, special.all(), unigram);
         let (sampler, seq_len) = (config.pairs.sampler(), config.seq_len);
         let examples = CorpusExamples::new(documents, sampler, special, seq_len, seed, cache)?;
-        Ok(Self::from_parts(examples.with_static_copies(config.masking.static_copies), corruption))
+        let examples = examples.with_static_copies(config.masking.static_copies);
+        Ok(Self::from_parts(examples, corruption).with_attention(config.attention))
     }
 
     /// Examples and a corruption, each of which may be your own.
     pub fn from_parts(examples: CorpusExamples, corruption: Box<dyn Corruption>) -> Self {
-        Self { examples, corruption }
+        Self { examples, corruption, language: None, attention: AttentionConfig::default() }
+    }
+
+    /// Gives all tokens the type `language`, for a model whose types are languages (XLM's `langs`; Conneau & Lample 2019,
+    /// §3), in place of the segments' numbers.
+    pub fn with_language(mut self, language: i32) -> Self {
+        self.language = Some(language);
+        self
+    }
+
+    /// Other attention masks than the bidirectional one.
+    ///
+    /// # Panics
+    /// If the [shares](AttentionConfig::shares) are none.
+    pub fn with_attention(mut self, attention: AttentionConfig) -> Self {
+        attention.shares();
+        self.attention = attention;
+        self
     }
 
     /// The examples before their corruption.
@@ -193,28 +235,81 @@ impl PretrainingData {
     }
 
     /// Adds an example to a batch.
-    fn add(&self, epoch: u64, place: u64, example: &Example, batch: &mut PretrainingBatch) {
+    pub(crate) fn add(&self, epoch: u64, place: u64, example: &Example, batch: &mut PretrainingBatch) {
         let examples = &self.examples;
-        let tokens = examples.tokens(example);
+        let mut tokens = examples.tokens(example);
+        let first_segment = tokens.token_type_ids.iter().take_while(|segment| **segment == 0).count();
+        if let Some(language) = self.language {
+            tokens.token_type_ids.fill(language);
+        }
         let original = tokens.original();
         let mut random = Random::derive(examples.seed(), &[MASKS, examples.source_epoch(epoch), place]);
         let corrupted = self.corruption.corrupt(&original, &mut random);
         batch.stats.add(example, corrupted.ids().len());
-        batch.stats.masking.add(&original, &corrupted);
-        batch.predict(&tokens.ids, &corrupted);
-        // After everything else that the example's generator draws.
-        let drawn = batch.masked_positions.len() - batch.uniform.len();
-        batch.uniform.extend((0..drawn).map(|_| random.unit_f32()));
-        let types: Vec<i32> =
-            corrupted.origins().into_iter().map(|origin| tokens.token_type_ids[origin]).collect();
-        batch.tokens.push(&signed(corrupted.ids()), &types);
-        if examples.has_pairs() {
+        let mask = self.mask(epoch, place, example);
+        batch.stats.attention.add(mask);
+        let of_first = corrupted.origins().into_iter().filter(|origin| *origin < first_segment);
+        let sight = mask.sight(of_first.count());
+        batch.push(&original, &tokens.token_type_ids, None, &corrupted, &mut random, sight);
+        if examples.has_pairs() && sight == Sight::All {
             batch.pair_labels.push(i32::from(example.label));
         }
+    }
+
+    /// A batch without examples.
+    pub(crate) fn empty_batch(&self) -> PretrainingBatch {
+        let pad_id = self.examples.special().pad.unwrap_or(0) as i32;
+        let tokens = TokenBatch::new().with_pad_id(pad_id).with_max_len(self.examples.seq_len());
+        PretrainingBatch { tokens, ..PretrainingBatch::default() }
+    }
+}
+
+impl PretrainingData {
+    /// The attention mask of an example, which has a stream of random numbers of its own.
+    fn mask(&self, epoch: u64, place: u64, example: &Example) -> Mask {
+        if example.label != 0 {
+            return Mask::Bidirectional;
+        }
+        let examples = &self.examples;
+        let epoch = examples.source_epoch(epoch);
+        self.attention.draw(&mut Random::derive(examples.seed(), &[ATTENTION, epoch, place]))
     }
 }
 
 impl PretrainingBatch {
+    /// `[pairs]`: the numbers of the sequences that [`pair_labels`](Self::pair_labels) are of.
+    pub fn paired(&self) -> Vec<i32> {
+        let sights = self.tokens.sights().iter().enumerate();
+        let paired = sights.filter(|(_, sight)| **sight == Sight::All).map(|(number, _)| number as i32);
+        paired.take(self.pair_labels.len()).collect()
+    }
+
+    /// Adds a corrupted sequence, with the types of its original tokens and their positions where they are not the places
+    /// in the sequence. `random` is the generator that it was corrupted with, `sight` what its tokens
+    /// see, which is all if there are positions.
+    pub(crate) fn push(
+        &mut self,
+        original: &Original<'_>,
+        token_types: &[i32],
+        positions: Option<&[i32]>,
+        corrupted: &Corrupted,
+        random: &mut Random,
+        sight: Sight,
+    ) {
+        self.stats.masking.add(original, corrupted);
+        self.predict(original.ids, corrupted);
+        // After everything else that the example's generator draws.
+        let drawn = self.masked_positions.len() - self.uniform.len();
+        self.uniform.extend((0..drawn).map(|_| random.unit_f32()));
+        let origins = corrupted.origins();
+        let of = |values: &[i32]| -> Vec<i32> { origins.iter().map(|origin| values[*origin]).collect() };
+        let (ids, types) = (signed(corrupted.ids()), of(token_types));
+        match positions {
+            Some(positions) => self.tokens.push_at(&ids, &types, &of(positions)),
+            None => self.tokens.push_seen(&ids, &types, sight),
+        }
+    }
+
     /// Adds the tokens to predict of the sequence that comes next.
     fn predict(&mut self, original: &[u32], corrupted: &Corrupted) {
         let before = self.tokens.n_tokens();
@@ -241,13 +336,130 @@ impl Assemble for PretrainingData {
     }
 
     fn assemble(&self, examples: &[Placed<'_, Plan>]) -> Result<PretrainingBatch> {
-        let pad_id = self.examples.special().pad.unwrap_or(0) as i32;
-        let tokens = TokenBatch::new().with_pad_id(pad_id).with_max_len(self.examples.seq_len());
-        let mut batch = PretrainingBatch { tokens, ..PretrainingBatch::default() };
+        let mut batch = self.empty_batch();
         for Placed { plan, epoch, place } in examples {
             self.add(*epoch, *place, &plan.example(*place), &mut batch);
         }
         batch.stats.padding = batch.tokens.n_padding() as u64;
         Ok(batch)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{CorpusConfig, Cursor, Loader, PreparedCorpus, Silent, Split};
+    use cloze_tokenizer::train::WordPieceTrainer;
+    use std::path::Path;
+
+    /// Pairs, of which a sixth is random where it can be.
+    const PAIRS: PairConfig = PairConfig::NextSentence { short_seq_prob: 0.1, random_next_prob: 1.0 / 6.0 };
+
+    fn data(
+        folder: &Path,
+        pairs: PairConfig,
+        attention: AttentionConfig,
+        copies: u64,
+    ) -> Arc<PretrainingData> {
+        let document = |i: usize| {
+            (0..4 + i % 5).map(|n| format!("Text {i} begins. It goes on, no. {n}. ")).collect::<String>()
+        };
+        let text: String = (0..200).map(|i| document(i) + "\n\n").collect();
+        std::fs::write(folder.join("a.txt"), &text).unwrap();
+        let tokenizer = WordPieceTrainer { vocab_size: 60, ..Default::default() }.train([text]).unwrap();
+        let config = CorpusConfig { files: vec!["a.txt".into()], ..Default::default() };
+        let cache = folder.join("cache");
+        let (corpus, _) = PreparedCorpus::prepare(&config, folder, &tokenizer, &cache, &Silent).unwrap();
+        let documents = Documents::new(Arc::new(corpus), Split::Train, 0.0, 1).unwrap();
+        let unigram = Arc::new(UnigramCounts::new(&documents, tokenizer.vocab_size()));
+        let masking = MaskingConfig { static_copies: copies, ..MaskingConfig::default() };
+        let config = ExampleConfig::new(32).with_pairs(pairs).with_masking(masking).with_attention(attention);
+        let plans = folder.join("plans");
+        Arc::new(PretrainingData::new(documents, config, &tokenizer, unigram, 7, plans).unwrap())
+    }
+
+    /// UniLM's shares, where a sixth of the pairs is random.
+    const UNILM: AttentionConfig = AttentionConfig {
+        bidirectional: 1.0,
+        left_to_right: 1.0,
+        right_to_left: 1.0,
+        sequence_to_sequence: 2.0,
+    };
+
+    /// Five standard deviations of a binomial.
+    #[track_caller]
+    fn assert_share(hits: u64, n: u64, p: f64) {
+        let (mean, deviation) = (n as f64 * p, (n as f64 * p * (1.0 - p)).sqrt());
+        assert!(
+            (hits as f64 - mean).abs() <= 5.0 * deviation,
+            "{hits} of {n}, expected {mean} ± {deviation}"
+        );
+    }
+
+    #[test]
+    fn each_mask_has_its_share_and_pairs_are_labelled_where_both_segments_are_seen() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = data(folder.path(), PAIRS, UNILM, 0);
+        let batches = Loader::new(data.clone(), 64).batches(Cursor::default()).take(100);
+        let mut stats = BatchStats::default();
+        let mut labels = [0u64; 2];
+        for batch in batches.map(Result::unwrap) {
+            stats += &batch.stats;
+            let tokens = &batch.tokens;
+            let sequences = tokens.starts().zip(tokens.lengths()).zip(tokens.sights());
+            for ((start, len), sight) in sequences {
+                let types = &tokens.token_type_ids()[start..start + len];
+                let first = types.iter().filter(|segment| **segment == 0).count();
+                assert!(
+                    *len > first && matches!(sight, Sight::All | Sight::RightToLeft | Sight::Prefix(0))
+                        || *sight == Sight::Prefix(first)
+                );
+            }
+            let of_all = tokens.sights().iter().filter(|sight| **sight == Sight::All).count();
+            assert_eq!(batch.pair_labels.len(), of_all);
+            let paired = batch.paired();
+            assert_eq!(paired.len(), of_all);
+            assert!(paired.iter().all(|sequence| tokens.sights()[*sequence as usize] == Sight::All));
+            batch.pair_labels.iter().for_each(|label| labels[*label as usize] += 1);
+        }
+        let AttentionStats { bidirectional, left_to_right, right_to_left, sequence_to_sequence } =
+            stats.attention;
+        assert_eq!(stats.examples, 6_400);
+        let others = stats.examples - stats.random_pairs;
+        assert_eq!(bidirectional + left_to_right + right_to_left + sequence_to_sequence, stats.examples);
+        assert_share(bidirectional - stats.random_pairs, others, 0.2);
+        assert_share(left_to_right, others, 0.2);
+        assert_share(right_to_left, others, 0.2);
+        assert_share(sequence_to_sequence, others, 0.4);
+        assert_eq!(labels, [bidirectional - stats.random_pairs, stats.random_pairs]);
+        assert!(stats.random_pairs > 900, "{} random pairs", stats.random_pairs);
+    }
+
+    #[test]
+    fn a_mask_is_a_function_of_the_example_and_changes_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let batch = |attention, copies, epoch| {
+            let data = data(folder.path(), PairConfig::DocSentences, attention, copies);
+            let plan = data.plan(epoch, &AtomicBool::new(false)).unwrap();
+            let placed: Vec<_> = (0..60).map(|place| Placed { plan: &plan, epoch, place }).collect();
+            (data.assemble(&placed).unwrap(), data.assemble(&placed[17..18]).unwrap())
+        };
+        let directions = AttentionConfig {
+            bidirectional: 0.0,
+            left_to_right: 1.0,
+            right_to_left: 1.0,
+            sequence_to_sequence: 0.0,
+        };
+        let (mixed, alone) = batch(directions, 0, 0);
+        assert_eq!(mixed.tokens.sights()[17], alone.tokens.sights()[0]);
+        assert!(mixed.tokens.sights().iter().all(|sight| *sight != Sight::All));
+        let (plain, _) = batch(AttentionConfig::default(), 0, 0);
+        assert!(plain.tokens.sights().iter().all(|sight| *sight == Sight::All));
+        assert_eq!(mixed.tokens.input_ids(), plain.tokens.input_ids());
+        assert_eq!(mixed.masked_positions, plain.masked_positions);
+        assert_eq!(mixed.uniform, plain.uniform);
+        // Another epoch has other masks, unless it repeats the first.
+        assert_ne!(mixed.tokens.sights(), batch(directions, 0, 2).0.tokens.sights());
+        assert_eq!(batch(directions, 2, 0), batch(directions, 2, 2));
     }
 }

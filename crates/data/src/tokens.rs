@@ -1,5 +1,6 @@
 //! Token sequences, one by one and as a batch.
 
+use crate::sight::Sight;
 use cloze_tokenizer::Encoding;
 
 /// A sequence as a model takes it, without padding.
@@ -55,6 +56,9 @@ pub struct TokenBatch {
     lengths: Vec<usize>,
     input_ids: Vec<i32>,
     token_type_ids: Vec<i32>,
+    /// Of all tokens, or of none.
+    position_ids: Vec<i32>,
+    sights: Vec<Sight>,
     pad_id: i32,
     max_len: usize,
 }
@@ -70,6 +74,8 @@ pub struct Padded {
     pub input_ids: Vec<i32>,
     /// `[batch_size · seq_len]`
     pub token_type_ids: Vec<i32>,
+    /// `[batch_size · seq_len]`, or empty where positions are the places in the sequences.
+    pub position_ids: Vec<i32>,
     /// `[batch_size · seq_len]`, `true` = ignored.
     pub pad_mask: Vec<bool>,
 }
@@ -80,6 +86,8 @@ impl Default for TokenBatch {
             lengths: Vec::new(),
             input_ids: Vec::new(),
             token_type_ids: Vec::new(),
+            position_ids: Vec::new(),
+            sights: Vec::new(),
             pad_id: 0,
             max_len: usize::MAX,
         }
@@ -108,16 +116,42 @@ impl TokenBatch {
         self
     }
 
-    /// Adds a sequence.
+    /// Adds a sequence whose tokens all see each other.
     ///
     /// # Panics
-    /// If there is no token, or not one type for each.
+    /// If there is no token, or not one type for each; if an earlier sequence has [positions](Self::push_at).
     pub fn push(&mut self, input_ids: &[i32], token_type_ids: &[i32]) {
+        self.push_seen(input_ids, token_type_ids, Sight::All);
+    }
+
+    /// Adds a sequence, and which of its tokens each of them sees.
+    ///
+    /// # Panics
+    /// As [`push`](Self::push).
+    pub fn push_seen(&mut self, input_ids: &[i32], token_type_ids: &[i32], sight: Sight) {
+        assert!(self.position_ids.is_empty(), "positions for all sequences or for none");
+        self.add(input_ids, token_type_ids, sight);
+    }
+
+    fn add(&mut self, input_ids: &[i32], token_type_ids: &[i32], sight: Sight) {
         assert!(!input_ids.is_empty(), "a sequence without tokens: leave it out");
         assert_eq!(input_ids.len(), token_type_ids.len(), "one type a token");
         self.lengths.push(input_ids.len());
         self.input_ids.extend(input_ids);
         self.token_type_ids.extend(token_type_ids);
+        self.sights.push(sight);
+    }
+
+    /// Adds a sequence whose tokens' positions are not their places in it, as of two sentences side by side. A batch has
+    /// positions for all of its sequences or for none.
+    ///
+    /// # Panics
+    /// As [`push`](Self::push); if there is not one position for each token; if an earlier sequence has none.
+    pub fn push_at(&mut self, input_ids: &[i32], token_type_ids: &[i32], position_ids: &[i32]) {
+        assert_eq!(input_ids.len(), position_ids.len(), "one position a token");
+        assert_eq!(self.position_ids.len(), self.n_tokens(), "positions for all sequences or for none");
+        self.add(input_ids, token_type_ids, Sight::All);
+        self.position_ids.extend(position_ids);
     }
 
     /// `[sequences]`: how many tokens each sequence has.
@@ -133,6 +167,16 @@ impl TokenBatch {
     /// `[tokens]`: the segments, one sequence after another.
     pub fn token_type_ids(&self) -> &[i32] {
         &self.token_type_ids
+    }
+
+    /// `[tokens]`: the positions, one sequence after another; `None` where they are the places in the sequences.
+    pub fn position_ids(&self) -> Option<&[i32]> {
+        (!self.position_ids.is_empty()).then_some(&self.position_ids)
+    }
+
+    /// `[sequences]`: what the tokens of each sequence see.
+    pub fn sights(&self) -> &[Sight] {
+        &self.sights
     }
 
     /// How many sequences there are.
@@ -178,6 +222,7 @@ impl TokenBatch {
             seq_len,
             input_ids: fill(&self.input_ids, self.pad_id),
             token_type_ids: fill(&self.token_type_ids, 0),
+            position_ids: self.position_ids().map_or_else(Vec::new, |ids| fill(ids, 0)),
             pad_mask: self.lengths.iter().flat_map(|len| (0..seq_len).map(move |at| at >= *len)).collect(),
         }
     }
@@ -245,6 +290,26 @@ mod tests {
         assert_eq!(batch.padded_len(), 9, "nothing is cut");
         assert_eq!(TokenBatch::new().padded(), Padded::default());
         assert!(TokenBatch::new().padded_places(&[]).is_empty());
+    }
+
+    #[test]
+    fn positions_are_filled_up_too() {
+        let mut batch = TokenBatch::new().with_max_len(4);
+        batch.push_at(&[5, 6, 7], &[0, 0, 1], &[0, 1, 0]);
+        batch.push_at(&[8], &[1], &[0]);
+        assert_eq!(batch.position_ids(), Some(&[0, 1, 0, 0][..]));
+        assert_eq!(batch.padded().position_ids, [0, 1, 0, 0, 0, 0, 0, 0]);
+        let mut plain = TokenBatch::new();
+        plain.push(&[8], &[1]);
+        assert!(plain.position_ids().is_none() && plain.padded().position_ids.is_empty());
+    }
+
+    #[test]
+    #[should_panic = "for all sequences or for none"]
+    fn positions_are_of_all_sequences() {
+        let mut batch = TokenBatch::new();
+        batch.push(&[8], &[1]);
+        batch.push_at(&[5], &[0], &[0]);
     }
 
     #[test]

@@ -17,13 +17,23 @@ impl UnigramCounts {
     /// # Panics
     /// If the corpus was prepared with a tokenizer of more pieces.
     pub fn new(documents: &Documents, vocab_size: usize) -> Self {
-        let corpus = documents.corpus();
+        Self::of_all([documents], vocab_size)
+    }
+
+    /// [`new`](Self::new) with the tokens of several corpora's documents together, as of several languages.
+    ///
+    /// # Panics
+    /// If a corpus was prepared with a tokenizer of more pieces.
+    pub fn of_all<'a>(parts: impl IntoIterator<Item = &'a Documents>, vocab_size: usize) -> Self {
         let mut counts = vec![1u64; vocab_size];
-        for document in documents.iter() {
-            let sentences = corpus.document(document);
-            let tokens = corpus.sentence(sentences.start).start..corpus.sentence(sentences.end - 1).end;
-            for (id, _) in corpus.tokens(tokens) {
-                counts[id as usize] += 1;
+        for documents in parts {
+            let corpus = documents.corpus();
+            for document in documents.iter() {
+                let sentences = corpus.document(document);
+                let tokens = corpus.sentence(sentences.start).start..corpus.sentence(sentences.end - 1).end;
+                for (id, _) in corpus.tokens(tokens) {
+                    counts[id as usize] += 1;
+                }
             }
         }
         Self::from_counts(&counts)

@@ -434,6 +434,87 @@ fn conll_columns_are_read_with_comments_and_document_starts() {
     assert!(named.contains("a number from 1 in place of `ner`"), "{named}");
 }
 
+/// A line of CoNLL-U.
+fn word(id: &str, form: &str, upos: &str) -> String {
+    format!("{id}\t{form}\t{}\t{upos}\tX{upos}\t_\t0\troot\t_\tSpaceAfter=No\n", form.to_lowercase())
+}
+
+#[test]
+fn conllu_has_words_by_the_names_of_its_columns() {
+    let text = [
+        "# sent_id = 1\n# text = Zum See # hin\n",
+        "1-2\tZum\t_\t_\t_\t_\t_\t_\t_\t_\n",
+        &word("1", "Zu", "ADP"),
+        &word("2", "dem", "DET"),
+        &word("3", "See", "NOUN"),
+        &word("4", "#", "SYM"),
+        "4.1\tfahren\tfahren\tVERB\t_\t_\t_\t_\t0:root\t_\n",
+        &word("5", "hin nach", "ADV"),
+        "\n# sent_id = 2\r\n",
+        &word("1", "Ja", "INTJ").replace('\n', "\r\n"),
+    ];
+    let folder = folder("a.conllu", &text.concat());
+    let read = |columns: serde_json::Value, labelled| {
+        let settings = json!({"files": ["a.conllu"], "columns": columns});
+        tagged_sentences(&source(settings), folder.path(), labelled, &[])
+    };
+    let loaded = read(json!({}), true).unwrap().examples;
+    assert_eq!(loaded.len(), 2);
+    assert_eq!(loaded[0].words, ["Zu", "dem", "See", "#", "hin nach"], "a form may have a space");
+    assert_eq!(loaded[0].tags, ["ADP", "DET", "NOUN", "SYM", "ADV"]);
+    let others = read(json!({"words": "lemma", "tags": "xpos"}), true).unwrap().examples;
+    assert_eq!((&others[0].words[0][..], &others[0].tags[0][..]), ("zu", "XADP"));
+    let numbered = read(json!({"words": 2, "tags": 8}), true).unwrap().examples;
+    assert_eq!((&numbered[1].words[0][..], &numbered[1].tags[0][..]), ("Ja", "root"));
+    assert!(read(json!({}), false).unwrap().examples.iter().all(|sentence| sentence.tags.is_empty()));
+    for column in [json!("pos"), json!(11)] {
+        let message = read(json!({"tags": column}), true).unwrap_err().to_string();
+        assert!(
+            message.contains("(`columns.tags`); CoNLL-U has the columns id, form, lemma, upos, "),
+            "{message}"
+        );
+    }
+    let comment = source(json!({"files": ["a.conllu"], "comment": "#"}));
+    let message = tagged_sentences(&comment, folder.path(), true, &[]).unwrap_err().to_string();
+    assert!(message.starts_with("`comment` of the labelled data"), "{message}");
+}
+
+#[test]
+fn bad_lines_of_conllu_have_their_place() {
+    let good = word("1", "Ja", "INTJ");
+    for (bad, expected) in [
+        ("2\tNein\tnein\tINTJ\n".to_owned(), "a.conllu:2: 4 columns between tabs, expected 10; "),
+        (word("3", "Nein", "INTJ"), "a.conllu:2: column `id` is `3`, expected 2, the word's number; "),
+        (word("x-y", "Nein", "INTJ"), "a.conllu:2: column `id` is `x-y`, expected 2, the word's number; "),
+        (word("2", "", "INTJ"), "a.conllu:2: column `form` is empty, expected the word; "),
+        (word("2", "Nein", "_"), "a.conllu:2: column `upos` is `_`, which gives none: expected the tag; "),
+    ] {
+        let text = format!("{good}{bad}{}\n{good}", word("3", "so", "ADV"));
+        let folder = folder("a.conllu", &text);
+        let mut source = LabelledSource::new(["a.conllu"]);
+        let message = tagged_sentences(&source, folder.path(), true, &[]).unwrap_err().to_string();
+        assert!(without_path(&message, folder.path()).starts_with(expected), "{message}");
+        source.on_bad_row = OnBadRow::Skip;
+        let loaded = tagged_sentences(&source, folder.path(), true, &[]).unwrap();
+        assert_eq!((loaded.examples.len(), loaded.skipped.0.values().sum::<u64>()), (1, 1), "{bad}");
+    }
+}
+
+#[test]
+fn classes_of_words_may_be_any_that_training_had() {
+    let folder = folder("a.conllu", &[word("1", "Ja", "INTJ"), word("2", "O", "O")].concat());
+    let source = LabelledSource::new(["a.conllu"]);
+    let read = |labels: Option<&LabelSet>| {
+        let expected = EntityTags { scheme: Some(TagScheme::Words), labels, ..EntityTags::default() };
+        entity_sentences(&source, folder.path(), expected)
+    };
+    assert_eq!(read(None).unwrap().examples[0].tags, ["INTJ", "O"]);
+    let labels = LabelSet::given(["INTJ", "NOUN"]).unwrap();
+    let message = read(Some(&labels)).unwrap_err().to_string();
+    let expected = "a.conllu:1: word 2: tag `O`, expected one of INTJ, NOUN; ";
+    assert!(without_path(&message, folder.path()).starts_with(expected), "{message}");
+}
+
 #[test]
 fn a_tag_that_writes_no_entity_has_its_place() {
     let folder = folder("a.conll", "# one\na\tO\n\nb\tB-x\nc\tX-x\n\n\nd\tE-x\n");
@@ -858,6 +939,22 @@ fn development_sets_of_entities_have_their_counts() {
         assert_eq!(counts, (sentences, words, entities), "{file}");
         scheme.convert(&mut loaded.examples, TagScheme::Bioes, false).unwrap();
         assert_eq!(found(&loaded.examples), entities, "{file}");
+    }
+}
+
+#[test]
+fn treebanks_have_their_counts() {
+    let Some(shared) = shared() else { return };
+    for (file, sentences, words, classes) in [
+        ("ud-ewt/train", 12_544, 204_577, 17),
+        ("ud-de/test", 977, 16_499, 17),
+        ("ud-fr/test", 416, 10_018, 16),
+    ] {
+        let source = LabelledSource::new([format!("{file}.conllu")]);
+        let loaded = tagged_sentences(&source, &shared, true, &[]).unwrap().examples;
+        let n_words: usize = loaded.iter().map(|sentence| sentence.words.len()).sum();
+        let labels = TagScheme::Words.label_set(&loaded).unwrap();
+        assert_eq!((loaded.len(), n_words, labels.len()), (sentences, words, classes), "{file}");
     }
 }
 

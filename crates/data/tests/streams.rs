@@ -5,8 +5,8 @@
 use cloze_data::labelled::{BatchSize, Buckets};
 use cloze_data::{
     CorpusConfig, Cursor, DenoisingConfig, DenoisingData, Documents, ExampleConfig, Loader, MaskUnit,
-    MaskingConfig, PairConfig, Permutation, PreparedCorpus, PretrainingBatch, PretrainingData, RandomFrom,
-    Sentinels, Silent, Split, UnigramCounts,
+    MaskingConfig, OrderConfig, OrderedBatch, OrderedBlocks, PairConfig, Permutation, PreparedCorpus,
+    PretrainingBatch, PretrainingData, RandomFrom, RunningText, Sentinels, Silent, Split, UnigramCounts,
 };
 use cloze_tokenizer::Tokenizer;
 use cloze_tokenizer::train::{BpeTrainer, WordPieceTrainer};
@@ -148,6 +148,9 @@ fn each_masked_token_has_a_number_to_sample_by() {
     };
     let numbers = drawn(2);
     assert!(numbers == drawn(1), "they depend on the number of workers");
+    let mut sum = Sum::default();
+    sum.add(numbers.iter().map(|number| i64::from(number.to_bits())));
+    assert_eq!(sum.end(), "UNIFORM");
     assert!(numbers.iter().all(|number| (0.0..1.0).contains(number)));
     let mean = numbers.iter().sum::<f32>() / numbers.len() as f32;
     assert!(numbers.len() > 1_000 && (mean - 0.5).abs() < 0.04, "{mean}, of {}", numbers.len());
@@ -203,6 +206,33 @@ fn noise_is_the_same_in_every_version() {
     let expected =
         ["eb3ee7ee774811ba", "2ee8ab80c815516f", "2f8c12602846df99", "5e34522a712b4b25", "68728fce9ccca2eb"];
     assert_eq!(found, expected);
+}
+
+#[test]
+fn segments_are_the_same_in_every_version() {
+    let tokenizer = WordPieceTrainer { vocab_size: 60, ..Default::default() }.train([text()]).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("corpus.txt"), text()).unwrap();
+    let corpus = CorpusConfig { files: vec!["corpus.txt".into()], ..Default::default() };
+    let cache = folder.path().join("cache");
+    let (corpus, _) =
+        PreparedCorpus::prepare_documents(&corpus, folder.path(), &tokenizer, &cache, &Silent).unwrap();
+    let documents = Documents::new(Arc::new(corpus), Split::Train, 0.25, 11).unwrap();
+    let mut config = OrderConfig::new(SEQ_LEN);
+    config.memory_len = 9;
+    let data = OrderedBlocks::new(RunningText::of_documents(&documents, Some(3)), config, 11).unwrap();
+    let mut sum = Sum::default();
+    let mut add = |batch: &OrderedBatch| {
+        for ids in [&batch.before, &batch.ids] {
+            sum.add(ids.iter().map(|id| i64::from(*id)));
+        }
+        sum.add(batch.order.iter().map(|place| place.map_or(-1, i64::from)));
+    };
+    data.in_order(5, 20).iter().for_each(&mut add);
+    for batch in Loader::new(Arc::new(data), 8).with_workers(2).batches(Cursor::default()).take(60) {
+        add(&batch.unwrap());
+    }
+    assert_eq!(sum.end(), "SEGMENTS");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! Everything takes a [`Device`](burn::tensor::Device) and runs on whatever backend the program
 //! was built with; this crate enables none. A model is assembled from [`blocks`], whose heavy
 //! arithmetic goes through [`ops`]; [`bert`] is such an assembly, [`tasks`] puts heads on it, [`xlnet`] has its own
-//! attention, and [`huggingface`] reads and writes it in the ecosystem's format.
+//! attention, [`awd_lstm`] is recurrent, and [`huggingface`] reads and writes them in the ecosystem's format.
 //!
 //! ```
 //! use burn::tensor::{Device, Int, Tensor};
@@ -22,6 +22,7 @@
 //! and `d_v` a value; `d_ff` features inside a feed-forward block; `vocab_size` pieces; `n_masked`
 //! masked positions over the whole batch.
 
+pub mod awd_lstm;
 mod backbone;
 pub mod bert;
 pub mod blocks;

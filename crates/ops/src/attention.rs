@@ -1,11 +1,12 @@
 use burn::tensor::activation::softmax;
 use burn::tensor::{Bool, DType, Device, Int, Tensor};
 use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::Arc;
 
 #[cfg(feature = "flex")]
 use crate::flex;
-use crate::{Packing, TokenPositions, dropout};
+use crate::{Packing, Sight, TokenPositions, dropout};
 
 /// Which keys a query may look at, and what is added to its scores.
 #[derive(Debug, Clone, Default)]
@@ -19,6 +20,9 @@ pub struct AttentionMask {
     /// `2 · window + 1` keys, or with `causal` of `window + 1` (Beltagy et al. 2020, "Longformer", which calls
     /// `2 · window` the window's size). 0 is the query's own position alone.
     pub window: Option<usize>,
+    /// What the tokens of each sequence see, one value a sequence: a packed one, or a row. Positions in a row count its
+    /// padding. Whatever else hides keys hides them too.
+    pub sights: Option<Arc<[Sight]>>,
     /// Sequences packed into the batch's one row, none of which sees another: the keys', and the queries'.
     pub packing: Option<Packing>,
     /// Where the queries stand among the keys.
@@ -30,8 +34,8 @@ pub struct AttentionMask {
     pub bias: Option<Tensor<4>>,
 }
 
-/// Where queries stand among the keys: [causal](AttentionMask::causal) masks and [windows](AttentionMask::window) go by
-/// these positions.
+/// Where queries stand among the keys: [causal](AttentionMask::causal) masks, [windows](AttentionMask::window) and
+/// [sights](AttentionMask::sights) go by these positions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Queries {
@@ -62,6 +66,12 @@ impl AttentionMask {
     /// Lets queries see `window` keys each way only.
     pub fn with_window(mut self, window: usize) -> Self {
         self.window = Some(window);
+        self
+    }
+
+    /// Says what the tokens of each sequence see.
+    pub fn with_sights(mut self, sights: impl Into<Arc<[Sight]>>) -> Self {
+        self.sights = Some(sights.into());
         self
     }
 
@@ -97,6 +107,7 @@ impl AttentionMask {
             DType::F16 => -65504.0,
             _ => f64::from(f32::MIN),
         };
+        self.check_sights(scores.dims()[0]);
         let hidden = self.hidden(q_len, k_len, &scores.device());
         let hidden = hidden.map(|hidden| hidden.float().cast(scores.dtype()).mul_scalar(lowest));
         let bias = self.bias.clone().map(|bias| bias.cast(scores.dtype()));
@@ -116,7 +127,9 @@ impl AttentionMask {
         });
         // No window is wider than all positions.
         let window = self.window.map(|window| window.min(q_len + k_len) as i64);
-        let [causal, window, packed] = match self.places(q_len, k_len) {
+        let places = self.places(q_len, k_len);
+        let unseen = self.unseen(places.as_deref(), [q_len, k_len], device);
+        let [causal, window, packed] = match places {
             None => {
                 let offset = k_len as i64 - q_len as i64;
                 let sizes = [q_len, k_len];
@@ -152,7 +165,60 @@ impl AttentionMask {
             let shape = [a.dims()[0].max(b.dims()[0]), 1, q_len, k_len];
             Tensor::bool_or(a.expand(shape), b.expand(shape))
         };
-        [pad, causal, window, packed].into_iter().flatten().reduce(either)
+        [pad, causal, window, unseen, packed].into_iter().flatten().reduce(either)
+    }
+
+    /// `true` where a sequence's [sight](Self::sights) hides a key from a query, `[batch or 1, 1, q_len, k_len]`.
+    fn unseen(
+        &self,
+        places: Option<&[Place]>,
+        [q_len, k_len]: [usize; 2],
+        device: &Device,
+    ) -> Option<Tensor<4, Bool>> {
+        let sights = self.sights.as_ref()?;
+        // The keys that each query sees.
+        let keys: Vec<Range<usize>> = match (places, &self.packing) {
+            (Some(places), Some(packing)) => {
+                let spans: Vec<(usize, usize)> =
+                    packing.starts().zip(packing.lengths().iter().copied()).collect();
+                let seen = places.iter().map(|place| {
+                    let (start, len) = spans[place.sequence];
+                    let keys = sights[place.sequence].keys(place.key as isize - start as isize, len);
+                    start + keys.start..start + keys.end
+                });
+                seen.collect()
+            }
+            (places, _) => {
+                let position = |query: usize| match places {
+                    Some(places) => places[query].key as isize,
+                    None => (query + k_len) as isize - q_len as isize,
+                };
+                let seen = sights
+                    .iter()
+                    .flat_map(|sight| (0..q_len).map(move |query| sight.keys(position(query), k_len)));
+                seen.collect()
+            }
+        };
+        let shape = [keys.len() / q_len.max(1), 1, q_len, k_len];
+        let of_queries = |of: fn(&Range<usize>) -> usize| {
+            let numbers: Vec<i32> = keys.iter().map(|keys| of(keys) as i32).collect();
+            Tensor::<1, Int>::from_data(numbers.as_slice(), device)
+                .reshape([shape[0], 1, q_len, 1])
+                .expand(shape)
+        };
+        let numbers: Vec<i32> = (0..k_len as i32).collect();
+        let numbers = Tensor::<1, Int>::from_data(numbers.as_slice(), device).reshape([1, 1, 1, k_len]);
+        let numbers = numbers.expand(shape);
+        let before = numbers.clone().lower(of_queries(|keys| keys.start));
+        Some(Tensor::bool_or(before, numbers.greater_equal(of_queries(|keys| keys.end))))
+    }
+
+    /// # Panics
+    /// If there are other sequences than [sights](Self::sights).
+    pub(crate) fn check_sights(&self, batch: usize) {
+        let Some(sights) = &self.sights else { return };
+        let sequences = self.packing.as_ref().map_or(batch, |packing| packing.lengths().len());
+        assert_eq!(sights.len(), sequences, "what sequences see, and the sequences");
     }
 
     /// Where the queries stand in their sequences, as position encodings count: from 0 at a sequence's first token, the
@@ -230,10 +296,15 @@ impl AttentionMask {
         }
     }
 
+    /// Whether what a query sees depends on its position.
+    pub fn is_by_position(&self) -> bool {
+        self.causal || self.window.is_some() || self.sights.is_some()
+    }
+
     /// Whether a fused operation takes this mask.
     #[cfg(feature = "flex")]
     fn is_fused(&self) -> bool {
-        let by_position = self.causal || self.window.is_some();
+        let by_position = self.is_by_position();
         let tokens = matches!(self.queries, Queries::Tokens(_));
         self.bias.is_none() && !(tokens && by_position)
     }
@@ -300,10 +371,10 @@ pub fn takes_packed<const D: usize>(x: &Tensor<D>) -> bool {
 ///
 /// Where it is fused, memory beyond inputs and output grows with the length, not with its square: a sequence of more than
 /// 256 queries and keys (exactly: of more than 65,536 scores a head) is computed in blocks (Dao et al. 2022,
-/// "FlashAttention"), and blocks that [causality](AttentionMask::causal) or the [window](AttentionMask::window) hides
-/// are left out. Shorter sequences keep their probabilities for the backward pass, 4 bytes a score. Elsewhere all scores
-/// of all heads are in memory. That is so on every device for a mask with a [bias](AttentionMask::bias), and for a causal or
-/// windowed one whose queries are [some tokens](Queries::Tokens).
+/// "FlashAttention"), and blocks that [causality](AttentionMask::causal), the [window](AttentionMask::window) or a
+/// [sight](AttentionMask::sights) hides are left out. Shorter sequences keep their probabilities for the backward pass, 4 bytes a score. Elsewhere all scores
+/// of all heads are in memory. That is so on every device for a mask with a [bias](AttentionMask::bias), and for one that
+/// [goes by positions](AttentionMask::is_by_position) and whose queries are [some tokens](Queries::Tokens).
 ///
 /// Fused products are made in the precision of the scope, [`with_precision`](crate::with_precision), here and in the
 /// backward pass. In bf16 queries, keys, values, exponentials and gradients are rounded before they are multiplied, which

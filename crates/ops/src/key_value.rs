@@ -202,6 +202,26 @@ pub fn attention_at(
     seen: &[&[u32]],
     need_weights: bool,
 ) -> (Tensor<4>, Option<Tensor<4>>) {
+    attention_at_with_bias(query, store, seen, None, need_weights)
+}
+
+/// [`attention_at`] with a bias of the scores by how far a key stands before the last one of its query's list, which is the
+/// query's own where a token sees those before it (Raffel et al. 2020, §2.1).
+///
+/// # Shapes
+/// - `bias`: `[n_heads, n]`: column `i` is added to the scores of keys that stand `i` places before the last one, the last
+///   column also to those of keys that stand further away
+/// - the others are those of [`attention_at`]
+///
+/// # Panics
+/// If a query sees nothing, or sizes do not fit.
+pub fn attention_at_with_bias(
+    query: Tensor<4>,
+    store: &KeyValueStore,
+    seen: &[&[u32]],
+    bias: Option<&Tensor<2>>,
+    need_weights: bool,
+) -> (Tensor<4>, Option<Tensor<4>>) {
     let [batch, n_heads, q_len, d_k] = query.dims();
     assert_eq!(seen.len(), batch * q_len, "lists of places, and queries");
     assert_eq!(d_k, store.widths[0], "features of queries and keys");
@@ -211,13 +231,17 @@ pub fn attention_at(
         store.n_heads
     );
     assert!(seen.iter().all(|places| !places.is_empty()), "every query sees a token at least");
+    if let Some(bias) = bias {
+        let [of_heads, n] = bias.dims();
+        assert!(of_heads == n_heads && n > 0, "a bias of {n} distances for {of_heads} of {n_heads} heads");
+    }
     match &store.form {
         #[cfg(feature = "flex")]
         Form::Flex([keys, values]) => {
             let held = flex::key_value::Held { keys, values, n_heads: store.n_heads, widths: store.widths };
-            flex::key_value::attention(query, held, seen, need_weights)
+            flex::key_value::attention(query, held, seen, bias, need_weights)
         }
-        Form::Composed(held) => composed(query, store, held, seen, need_weights),
+        Form::Composed(held) => composed(query, store, held, seen, bias, need_weights),
     }
 }
 
@@ -226,6 +250,7 @@ fn composed(
     store: &KeyValueStore,
     held: &[Tensor<3>; 2],
     seen: &[&[u32]],
+    bias: Option<&Tensor<2>>,
     need_weights: bool,
 ) -> (Tensor<4>, Option<Tensor<4>>) {
     let [batch, n_heads, q_len, d_k] = query.dims();
@@ -243,6 +268,19 @@ fn composed(
     });
     let query = query.swap_dims(1, 2).reshape([n_queries, store.n_heads, group, d_k]);
     let scores = query.mul_scalar(1.0 / (d_k as f64).sqrt()).matmul(keys.swap_dims(2, 3));
+    let scores = match bias {
+        Some(bias) => {
+            let furthest = bias.dims()[1] - 1;
+            let distances = seen.iter().flat_map(|places| {
+                (0..longest).map(|i| places.len().saturating_sub(1 + i).min(furthest) as i32)
+            });
+            let distances = distances.collect::<Vec<i32>>();
+            let distances = Tensor::<1, Int>::from_data(distances.as_slice(), &bias.device());
+            let bias = bias.clone().select(1, distances).reshape([n_heads, n_queries, longest]);
+            scores + bias.swap_dims(0, 1).reshape([n_queries, store.n_heads, group, longest])
+        }
+        None => scores,
+    };
     let hidden = hidden.expand([n_queries, store.n_heads, group, longest]);
     let weights = softmax(scores.mask_fill(hidden, f32::MIN), 3);
     let back = |x: Tensor<4>, width: usize| x.reshape([batch, q_len, n_heads, width]).swap_dims(1, 2);
@@ -330,6 +368,49 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_bias_is_by_how_far_a_key_stands_before_the_last() {
+        for device in devices() {
+            for (n_heads, kv_heads, n) in [(3, 3, 4), (4, 2, 1), (4, 1, 20)] {
+                let keys = heads_inside([1, kv_heads, 9, 5], 0.3, &device);
+                let values = tensor([1, kv_heads, 9, 7], 1.3, &device);
+                let store = KeyValueStore::new([keys.clone(), values.clone()]);
+                let lists: [Vec<u32>; 3] = [(0..9).collect(), vec![3], vec![8, 2, 5, 1, 0, 7]];
+                let seen: Vec<&[u32]> = lists.iter().map(Vec::as_slice).collect();
+                let query = heads_inside([3, n_heads, 1, 5], 2.3, &device);
+                let bias = tensor([1, 1, n_heads, n], 4.0, &device).reshape([n_heads, n]);
+                let (context, weights) =
+                    attention_at_with_bias(query.clone(), &store, &seen, Some(&bias), true);
+                let weights = weights.expect("asked for");
+                for (row, places) in seen.iter().enumerate() {
+                    let len = places.len();
+                    let columns: Vec<i32> = (0..len).map(|i| (len - 1 - i).min(n - 1) as i32).collect();
+                    let columns = Tensor::<1, Int>::from_data(columns.as_slice(), &device);
+                    let of_keys = bias.clone().select(1, columns).reshape([1, n_heads, 1, len]);
+                    let [keys, values] = store.gather(places, &query).map(|x| {
+                        let [_, _, len, d] = x.dims();
+                        let x = x.unsqueeze_dim::<5>(2);
+                        x.expand([1, kv_heads, n_heads / kv_heads, len, d]).reshape([1, n_heads, len, d])
+                    });
+                    let query = query.clone().narrow(0, row, 1);
+                    let mask = AttentionMask::default().with_bias(of_keys);
+                    let (expected, probs) = attention_with_weights(query, keys, values, &mask, 0.0);
+                    close(context.clone().narrow(0, row, 1), expected);
+                    close(weights.clone().narrow(0, row, 1).narrow(3, 0, len), probs);
+                }
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "a bias of 3 distances for 1 of 2 heads")]
+    fn a_bias_of_other_heads_is_refused() {
+        let device = Device::flex();
+        let x = || tensor([1, 2, 1, 4], 0.0, &device);
+        let bias = tensor([1, 1, 1, 3], 0.0, &device).reshape([1, 3]);
+        attention_at_with_bias(x(), &KeyValueStore::new([x(), x()]), &[&[0]], Some(&bias), false);
     }
 
     #[test]

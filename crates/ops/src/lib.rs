@@ -11,7 +11,8 @@
 //! | [`linear_packed`] | the weight laid out once for the kernel; for inference |
 //! | [`linear_int8`] | the weight in 8 bits, the tokens rounded to 8 bits as they come; for inference |
 //! | [`attention`] | products, masks, softmax and dropout head by head, without the transposed copies; long sequences in blocks, without a matrix of all scores; of [packed](Packing) sequences each by itself |
-//! | [`attention_at`] | one query a row, over keys and values that stay where they are; for decoding |
+//! | [`attention_at`], [`attention_at_with_bias`] | one query a row, over keys and values that stay where they are; for decoding |
+//! | [`relative_attention`] | scores by content, distance and segment, masks, softmax and dropout head by head; keys of distances are met in one product, and nothing is gathered |
 //! | [`layer_norm`], [`add_layer_norm`] | statistics and result; with dropout and the residual connection before it |
 //! | [`rms_norm`] | root mean square and result |
 //! | [`rotate`] | queries and keys turned where they lie |
@@ -63,8 +64,10 @@ mod packing;
 mod precision;
 mod read;
 mod recompute;
+mod relative;
 mod rms_norm;
 mod rotary;
+mod sight;
 mod stable_adamw;
 mod time;
 mod weight_norm;
@@ -88,7 +91,7 @@ pub use glu::glu;
 pub use gru::{GruOutput, gru};
 pub use int8::{Int8Weight, linear_int8};
 pub use kernels::{Kernels, kernels};
-pub use key_value::{KeyValueStore, attention_at};
+pub use key_value::{KeyValueStore, attention_at, attention_at_with_bias};
 pub use lamb::lamb;
 pub use layer_norm::{Residual, add_layer_norm, layer_norm};
 pub use linear::{linear, linear_tied};
@@ -98,8 +101,10 @@ pub use packing::Packing;
 pub use precision::{Precision, with_precision};
 pub use read::read;
 pub use recompute::{can_recompute, recompute};
+pub use relative::{RelativeInput, RelativeMask, relative_attention};
 pub use rms_norm::rms_norm;
 pub use rotary::{Rotary, RotaryPairs, TokenPositions, rotate};
+pub use sight::Sight;
 pub use stable_adamw::stable_adamw;
 pub use time::Direction;
 pub use weight_norm::weight_norm;

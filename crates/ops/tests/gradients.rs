@@ -4,7 +4,10 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
-use cloze_ops::{self as ops, AttentionMask, CrossEntropy, Direction, LstmState, Packing, Residual};
+use cloze_ops::{
+    self as ops, AttentionMask, CrossEntropy, Direction, LstmState, Packing, RelativeInput, RelativeMask,
+    Residual,
+};
 use proptest::prelude::*;
 
 /// An operation of float inputs, all of them flattened.
@@ -124,6 +127,43 @@ proptest! {
             && (!causal || q_len <= k_len);
         let (q, k) = (batch * n_heads * q_len * d, batch * n_heads * k_len * d);
         check(&operation, &[numbers(q, 0.0), numbers(k, 0.1), numbers(k, 0.2)], visible)?;
+    }
+
+    #[test]
+    fn relative_attention(
+        batch in 1usize..6, n_heads in 1usize..4, q_len in 1usize..20, k_len in 1usize..20, d in 1usize..20,
+        hidden: bool, segments: bool,
+    ) {
+        let mask = || {
+            let queries = 0..batch * q_len;
+            let mask = RelativeMask::new(queries.map(|query| query * 7 % (q_len + 1)).collect(), batch, k_len);
+            // Some queries see nothing.
+            let pairs = || (0..batch * q_len * k_len).map(|pair| (pair / k_len, pair % k_len));
+            let hides = pairs().map(|(query, key)| query % 5 == 3 || (query * 3 + key) % 4 == 0).collect();
+            let mask = if hidden { mask.with_hidden(hides) } else { mask };
+            let differs = pairs().map(|(query, key)| (query + key) % 3 == 0).collect();
+            if segments { mask.with_others(differs) } else { mask }
+        };
+        let vectors = |x: &Tensor<1>| reshaped(x, [n_heads, d]);
+        let operation = |x: &[Tensor<1>]| {
+            let input = RelativeInput {
+                query: reshaped(&x[0], [batch, q_len, n_heads, d]),
+                key: reshaped(&x[1], [batch, k_len, n_heads, d]),
+                value: reshaped(&x[2], [batch, k_len, n_heads, d]),
+                position: reshaped(&x[3], [q_len + k_len, n_heads, d]),
+                content_bias: vectors(&x[4]),
+                position_bias: vectors(&x[5]),
+                segment: segments.then(|| [vectors(&x[6]), vectors(&x[7])]),
+            };
+            ops::relative_attention(input, &mask(), 0.0).reshape([-1])
+        };
+        // No gradient is asked for of vectors of segments that no key is of.
+        let has_others = segments && mask().has_others();
+        prop_assume!(has_others == segments);
+        let sizes = [batch * q_len, batch * k_len, batch * k_len, q_len + k_len, 1, 1, 1, 1];
+        let sizes = &sizes[..if segments { 8 } else { 6 }];
+        let inputs = sizes.iter().enumerate().map(|(i, n)| numbers(n * n_heads * d, 0.1 * i as f64));
+        check(&operation, &inputs.collect::<Vec<_>>(), true)?;
     }
 
     #[test]

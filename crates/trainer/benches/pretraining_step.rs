@@ -7,12 +7,15 @@
 //! masked. LAYERS 0 are the preset's. `cargo xtask bench train` runs it beside its peers.
 #![allow(missing_docs)]
 
+mod common;
+
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Distribution, Int, Tensor, TensorData};
 use cloze_model::bert::{BertConfig, BertInput};
 use cloze_model::{ParamInit, ops};
 use cloze_trainer::engine::gradients;
 use cloze_trainer::engine::optimizer::{Optimizer, OptimizerConfig};
+use common::{median, peak_megabytes};
 use std::time::Instant;
 
 fn main() {
@@ -76,8 +79,7 @@ fn main() {
         }
     }
     let peak = peak_megabytes();
-    times.sort_by(f64::total_cmp);
-    let median = f64::midpoint(times[(times.len() - 1) / 2], times[times.len() / 2]);
+    let median = median(times);
     println!(
         "{{\"ms\":{median:.2},\"per_s\":{:.1},\"peak_mb\":{peak:.1},\"gflop\":{:.2},\"gflop_per_s\":{:.1},\
          \"loss\":{last}}}",
@@ -109,12 +111,4 @@ fn product_rate() -> f64 {
         start.elapsed().as_secs_f64()
     });
     2.0 * (n * n * n) as f64 / seconds.fold(f64::INFINITY, f64::min)
-}
-
-/// The process's peak resident memory, 0 where the system does not say.
-fn peak_megabytes() -> f64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse::<f64>().ok())
-        .map_or(0.0, |kb| kb / 1e3)
 }

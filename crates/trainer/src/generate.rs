@@ -2,11 +2,12 @@
 
 use crate::{Result, TrainerError};
 use burn::tensor::Device;
+use cloze_model::awd_lstm::AwdLstmConfig;
 use cloze_model::generate::{
     DecodeConfig, Hypothesis, LanguageModel, Request, Search, WrittenToken, continue_prompts,
 };
 use cloze_model::gpt::GptConfig;
-use cloze_model::huggingface::{GenerationDefaults, load_published};
+use cloze_model::huggingface::{Format, GenerationDefaults, load_published, model_type};
 use cloze_model::{ModelError, ParamInit};
 use cloze_tokenizer::Tokenizer;
 use std::fmt::Debug;
@@ -34,6 +35,9 @@ pub struct GenerateConfig {
     pub batch: usize,
     /// Whether linear maps multiply in 8 bits: faster, and a little less exact.
     pub int8: bool,
+    /// Whether the tokens of a text see one another, and not only those before them: for a model that was trained so,
+    /// with prefixes (Raffel et al. 2020, §3.2.1). What is written sees what is before it in either case.
+    pub bidirectional_prompts: bool,
 }
 
 impl Default for GenerateConfig {
@@ -49,6 +53,7 @@ impl Default for GenerateConfig {
             seed: 0,
             batch: 16,
             int8: false,
+            bidirectional_prompts: false,
         }
     }
 }
@@ -156,15 +161,40 @@ impl Generator {
     /// [`TrainerError::Setting`] for an invalid `config`.
     pub fn load(folder: &Path, config: GenerateConfig, device: &Device) -> Result<Self> {
         let tokenizer = Tokenizer::load(folder)?;
-        let (shape, mut model, _) = load_published::<GptConfig>(folder, &mut ParamInit::new(device, 0))?;
-        if tokenizer.vocab_size() > shape.vocab_size {
-            let (tokenizer, model) = (tokenizer.vocab_size(), shape.vocab_size);
-            return Err(TrainerError::VocabularyMismatch { folder: folder.into(), tokenizer, model });
+        let init = &mut ParamInit::new(device, 0);
+        let check = |model: usize| match tokenizer.vocab_size() {
+            tokenizer if tokenizer > model => {
+                Err(TrainerError::VocabularyMismatch { folder: folder.into(), tokenizer, model })
+            }
+            _ => Ok(()),
+        };
+        if model_type(folder)?.as_deref() == Some(AwdLstmConfig::MODEL_TYPES[0]) {
+            if config.int8 {
+                let (found, expected) = ("true".into(), "false: the model is recurrent".into());
+                return Err(TrainerError::Setting { key: "int8".into(), found, expected });
+            }
+            let (shape, model, _) = load_published::<AwdLstmConfig>(folder, init)?;
+            check(shape.vocab_size)?;
+            return Self::of_folder(folder, tokenizer, model, config, device);
         }
+        let (shape, mut model, _) = load_published::<GptConfig>(folder, init)?;
+        check(shape.vocab_size)?;
+        model.bidirectional_prompts = config.bidirectional_prompts;
         match config.int8 {
             true => model.quantize_int8(),
             false => model.pack_weights(),
         }
+        Self::of_folder(folder, tokenizer, model, config, device)
+    }
+
+    /// With a folder's model, and what its other files say of how it generates.
+    fn of_folder<M: LanguageModel + Debug + Send + 'static>(
+        folder: &Path,
+        tokenizer: Tokenizer,
+        model: M,
+        config: GenerateConfig,
+        device: &Device,
+    ) -> Result<Self> {
         let GenerationDefaults { mut stop_ids, forbidden_ids, .. } = GenerationDefaults::read(folder)?;
         if stop_ids.is_empty() {
             let end = tokenizer.config().eos_token.as_ref();
@@ -175,7 +205,7 @@ impl Generator {
         Ok(generator)
     }
 
-    /// With a model that is there, and the ids that end its texts.
+    /// With a model that is there, and the ids that end its texts. How the model reads prompts is its own affair.
     ///
     /// # Errors
     /// An invalid `config`.

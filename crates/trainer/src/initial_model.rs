@@ -1,5 +1,6 @@
 //! What a pretraining run starts from: random weights, or those of a checkpoint.
 
+use crate::config::languages::may_reset_positions;
 use crate::config::{ModelSection, ObjectiveSection, PretrainedModel, RunConfig};
 use crate::fit::check_fit;
 use crate::memory::check_new;
@@ -203,6 +204,20 @@ fn encoder_of(
         return Err(refused("examples.seq_len", seq_len.to_string(), expected));
     }
     check_fit(tokenizer, &encoder, &section.path, has_pairs)?;
+    let (types, languages) = (encoder.n_token_types, config.corpus.languages.len());
+    if section.language_embeddings && types != languages {
+        let expected = format!(
+            "false, or as many languages in `corpus.languages` as the checkpoint has types of tokens: {types}, not {languages}"
+        );
+        return Err(refused("model.language_embeddings", "true", expected));
+    }
+    if !config.objective.parallel().is_empty() && !may_reset_positions(&encoder) {
+        let expected = format!(
+            "\"masked\": in {} positions are not added to the embeddings alone, so they cannot be counted anew",
+            save.family
+        );
+        return Err(refused("objective.kind", "\"translation-language-model\"", expected));
+    }
     encoder.hidden_dropout = section.hidden_dropout.unwrap_or(encoder.hidden_dropout);
     encoder.attention_dropout = section.attention_dropout.unwrap_or(encoder.attention_dropout);
     check_saving(&encoder, save)?;

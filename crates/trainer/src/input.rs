@@ -1,9 +1,10 @@
 //! A batch of tokens on the device: the one way from `data`'s vectors to the model's input.
 
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
-use cloze_data::TokenBatch;
+use cloze_data::{Sight, TokenBatch};
 use cloze_model::bert::{Bert, BertInput};
 use cloze_model::blocks::{Attention, Positions};
+use cloze_model::ops;
 
 /// A batch as the encoder takes it fastest: packed where it takes that, else padded.
 ///
@@ -25,9 +26,16 @@ pub fn input<A: Attention, P: Positions>(
 /// # Panics
 /// If the batch has no sequence.
 pub fn packed(tokens: &TokenBatch, device: &Device) -> BertInput {
-    let types = TensorData::new(tokens.token_type_ids().to_vec(), [1, tokens.n_tokens()]);
-    BertInput::packed(tokens.input_ids(), tokens.lengths(), device)
-        .with_token_types(Tensor::from_data(types, device))
+    let row = |values: &[i32]| {
+        Tensor::<2, Int>::from_data(TensorData::new(values.to_vec(), [1, tokens.n_tokens()]), device)
+    };
+    let input = BertInput::packed(tokens.input_ids(), tokens.lengths(), device)
+        .with_token_types(row(tokens.token_type_ids()));
+    let input = with_sights(input, tokens);
+    match tokens.position_ids() {
+        Some(positions) => input.with_positions(row(positions)),
+        None => input,
+    }
 }
 
 /// A batch with a sequence a row, `[batch, len]`; [`TokenBatch::padded_places`] says where its tokens are. A batch
@@ -37,10 +45,27 @@ pub fn padded(tokens: &TokenBatch, device: &Device) -> BertInput {
     let shape = [padded.batch_size, padded.seq_len];
     let matrix = |values: Vec<i32>| Tensor::<2, Int>::from_data(TensorData::new(values, shape), device);
     let input = BertInput::new(matrix(padded.input_ids)).with_token_types(matrix(padded.token_type_ids));
+    let mut input = with_sights(input, tokens);
+    if !padded.position_ids.is_empty() {
+        input = input.with_positions(matrix(padded.position_ids));
+    }
     match tokens.n_padding() > 0 {
         true => {
             input.with_pad_mask(Tensor::<2, Bool>::from_data(TensorData::new(padded.pad_mask, shape), device))
         }
         false => input,
     }
+}
+
+/// Says what the tokens of each sequence see, unless all see all.
+fn with_sights(input: BertInput, tokens: &TokenBatch) -> BertInput {
+    if tokens.sights().iter().all(|sight| *sight == Sight::All) {
+        return input;
+    }
+    let sights = tokens.sights().iter().map(|sight| match *sight {
+        Sight::All => ops::Sight::All,
+        Sight::Prefix(len) => ops::Sight::Prefix(len),
+        Sight::RightToLeft => ops::Sight::RightToLeft,
+    });
+    input.with_sights(sights.collect::<Vec<_>>())
 }

@@ -34,9 +34,8 @@ pub fn layer_decay<M: HasBackbone>(model: &M, decay: f64) -> Vec<ParamGroup> {
     let n_layers = layers.len();
     let paths = std::iter::once(backbone.embeddings_path()).chain(layers);
     let group = |(number, path): (usize, String)| ParamGroup {
-        parameters: M::path_of(&format!("{path}.*")),
         lr_scale: decay.powi((n_layers + 1 - number) as i32),
-        weight_decay: None,
+        ..ParamGroup::new(M::path_of(&format!("{path}.*")))
     };
     paths.enumerate().map(group).collect()
 }

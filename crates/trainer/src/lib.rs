@@ -4,6 +4,7 @@
 //! [`finetune`] has the like for labelled data. Both are recipes of the [`engine`], which trains any
 //! [`engine::Recipe`]: steps, metrics, evaluations, checkpoints, early stopping, the exported model.
 
+pub mod awd_lstm;
 pub mod config;
 pub mod denoising;
 pub mod embed;
@@ -13,6 +14,7 @@ pub mod fill_mask;
 pub mod finetune;
 mod fit;
 pub mod generate;
+pub mod gradual_unfreezing;
 mod initial_model;
 pub mod input;
 pub mod language_model;
@@ -25,7 +27,7 @@ pub mod permutation;
 pub mod perplexity;
 pub mod pretraining;
 mod recompute;
-mod running_text;
+pub mod running_text;
 pub mod translate;
 pub mod translation;
 

@@ -6,6 +6,7 @@ mod finetune;
 mod generate;
 mod infer;
 pub mod kept;
+mod languages;
 mod load;
 pub mod measure;
 mod objectives;
@@ -15,6 +16,7 @@ mod records;
 pub mod report;
 mod scaling;
 mod search;
+mod steps;
 mod train;
 mod translate;
 mod whole;
@@ -42,6 +44,8 @@ pub struct Args {
 enum What {
     /// Pretraining steps beside PyTorch's.
     Train(measure::Rounds),
+    /// Steps of ELECTRA, XLNet and BART beside those of transformers' classes.
+    Steps(measure::Rounds),
     /// Sentence embeddings beside PyTorch's and ONNX Runtime's.
     Infer(infer::Args),
     /// How much a pretraining step slows down beside busy processes, ours and PyTorch's.
@@ -53,6 +57,9 @@ enum What {
     Finetune(finetune::Args),
     /// Objectives of pretraining beside one another: each for the same time, its result fine-tuned.
     Objectives(objectives::Args),
+    /// Several languages: parts of speech learned in English, in the others, by encoders pretrained with translations and
+    /// without.
+    Languages(languages::Args),
     /// Translation models beside one another and beside PyTorch's: how good, and how fast they are trained.
     Translate(translate::Args),
     /// Decoding beside transformers' `generate` and CTranslate2, and nanoGPT's configuration beside PyTorch.
@@ -84,6 +91,7 @@ struct Rest {
 pub fn run(args: &Args) -> Result<()> {
     match &args.what {
         Some(What::Train(args)) => train::run(args),
+        Some(What::Steps(args)) => steps::run(args),
         Some(What::Infer(args)) => infer::run(args),
         Some(What::Load(args)) => load::run(args),
         Some(What::Spin) => {
@@ -92,6 +100,7 @@ pub fn run(args: &Args) -> Result<()> {
         }
         Some(What::Finetune(args)) => finetune::run(args),
         Some(What::Objectives(args)) => objectives::run(args),
+        Some(What::Languages(args)) => languages::run(args),
         Some(What::Translate(args)) => translate::run(args),
         Some(What::Generate(args)) => generate::run(args),
         Some(What::Attention(args)) => attention::run(args),

@@ -258,7 +258,7 @@ impl Bench {
 }
 
 /// The settings of a run of so many steps: those of the config's schedule in proportion.
-fn scaled(config: &str, steps: u64) -> Result<Vec<String>> {
+pub fn scaled(config: &str, steps: u64) -> Result<Vec<String>> {
     let table: toml::Table = config.parse()?;
     let of = |section: &str, key: &str| table.get(section)?.get(key)?.as_integer();
     let whole = of("train", "steps").context("no train.steps")?.max(1) as f64;
@@ -274,8 +274,12 @@ fn scaled(config: &str, steps: u64) -> Result<Vec<String>> {
 
 /// The cost of a step by a printed profile: its row has calls, milliseconds, a share, and GFLOP a second.
 fn profiled(printed: &str) -> Option<Pace> {
-    let row = printed.lines().find(|line| line.split_whitespace().next() == Some("step"))?;
-    let numbers: Vec<f64> = row.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    let numbers: Vec<f64> = printed.lines().find_map(|line| {
+        let mut words = line.split_whitespace();
+        // A line of progress begins with the same word: `step 1/26 · loss …`.
+        let is_row = words.next() == Some("step") && words.clone().next()?.parse::<u64>().is_ok();
+        is_row.then(|| words.filter_map(|word| word.replace(',', "").parse().ok()).collect())
+    })?;
     let [_, ms, _, gflop_per_s, ..] = numbers[..] else { return None };
     Some(Pace { ms, gflop: gflop_per_s * ms / 1e3 })
 }
@@ -296,7 +300,7 @@ mod tests {
 
     #[test]
     fn a_profile_tells_the_cost_of_a_step() {
-        let printed = "profile of 20 steps\n                calls      ms  of a step  GFLOP/s  of the product's rate\n \
+        let printed = "step 1/26 · loss 9.1 · 2 s left\nprofile of 20 steps\n                calls      ms  of a step  GFLOP/s  of the product's rate\n \
                        step          1  250.00    100.0 %      120                   70 %\n wait for data 1 0.10 0.0 %\n";
         assert_eq!(profiled(printed), Some(Pace { ms: 250.0, gflop: 30.0 }));
         assert_eq!(profiled("nothing"), None);

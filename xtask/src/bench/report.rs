@@ -194,10 +194,20 @@ mod tests {
     #[test]
     fn the_page_has_the_sections_that_are_written_by_class() {
         let page = include_str!("../../../benches/README.md");
-        for (name, class) in
-            ["train", "infer", "scaling", "load", "whole", "translate", "generate", "backends", "search"]
-                .into_iter()
-                .flat_map(|n| Class::ALL.map(|c| (n, c)))
+        for (name, class) in [
+            "train",
+            "steps",
+            "infer",
+            "scaling",
+            "load",
+            "whole",
+            "translate",
+            "generate",
+            "backends",
+            "search",
+        ]
+        .into_iter()
+        .flat_map(|n| Class::ALL.map(|c| (n, c)))
         {
             assert!(replace_class(page, name, class, "").is_some(), "{name}");
         }

@@ -66,6 +66,9 @@ pub struct Args {
     /// With --beam, the exponent of the length that log-probabilities are divided by.
     #[arg(long, value_name = "A", default_value_t = 1.0, allow_negative_numbers = true, requires = "beam")]
     length_penalty: f64,
+    /// Let the tokens of a text see one another, for a model that was trained with prefixes (`blocks.prefix_share`).
+    #[arg(long)]
+    bidirectional_prompt: bool,
     /// Of the random numbers: the same text and seed give the same continuations.
     #[arg(long, value_name = "S", default_value_t = 0)]
     seed: u64,
@@ -121,6 +124,7 @@ pub fn run(args: &Args) -> Result<()> {
     config.seed = args.seed;
     config.batch = args.batch;
     config.int8 = args.compute.int8;
+    config.bidirectional_prompts = args.bidirectional_prompt;
     let generator = Generator::load(&model::folder(&args.model)?, config, &device)?;
     let mut output = Output::new();
     let (mut count, mut truncated) = (0, 0);

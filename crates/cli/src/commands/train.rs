@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
-use cloze_trainer::config::{DenoisingRunConfig, LanguageModelConfig, PermutationConfig, RunConfig};
+use cloze_trainer::config::{
+    AwdLstmRunConfig, DenoisingRunConfig, LanguageModelConfig, PermutationConfig, RunConfig,
+};
 use cloze_trainer::engine::{Outcome, OverSeeds, Plan, RunOptions, train_seeds};
 use cloze_trainer::finetune::FineTuneConfig;
 use cloze_trainer::metrics::progress::StderrProgress;
@@ -29,8 +31,8 @@ const CACHE: &str = "cache";
 /// resolved configuration, the metrics, checkpoints and, at the end, the model with its tokenizer
 /// as a Hugging Face folder, whose path is printed on standard output.
 ///
-/// A configuration with objective.kind = "left-to-right" trains a language model, one with "denoising" an
-/// encoder–decoder that restores noisy texts.
+/// A configuration with objective.kind = "left-to-right" trains a language model, an AWD-LSTM where there are
+/// [streams], one with "denoising" an encoder–decoder that restores noisy texts.
 /// A configuration with a [task] fine-tunes a checkpoint on labelled data: the folder then receives the best
 /// model and, for development and test data, a report with every prediction.
 ///
@@ -81,6 +83,10 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<()> {
     if PermutationConfig::is_at(&args.config).map_err(WrongUsage::new)? {
         return carry_out::<PermutationConfig>(args);
+    }
+    // Its objective is that of other language models.
+    if AwdLstmRunConfig::is_at(&args.config).map_err(WrongUsage::new)? {
+        return carry_out::<AwdLstmRunConfig>(args);
     }
     if LanguageModelConfig::is_at(&args.config).map_err(WrongUsage::new)? {
         return carry_out::<LanguageModelConfig>(args);

@@ -28,6 +28,9 @@ const SHORT_LANGUAGE_MODEL: [&str; 5] = [
 /// of the same kind but small.
 const SMALL: [&str; 5] =
     ["tokenizer.vocab_size=400", "model.d_model=32", "model.n_layers=2", "model.n_heads=2", "model.d_ff=64"];
+/// A small AWD-LSTM.
+const SMALL_AWD_LSTM: [&str; 4] =
+    ["tokenizer.vocab_size=400", "model.d_embedding=16", "model.d_hidden=24", "model.n_layers=2"];
 
 /// The same of a translation run.
 const SHORT_TRANSLATION: [&str; 7] = [
@@ -79,7 +82,10 @@ fn command(place: &Workplace, (name, config): (&String, &Table), out: &str, more
         sets.extend(narrow(config["model"]["kind"].as_str().unwrap()));
     }
     sets.extend(has("train", "accumulate").then_some("train.accumulate=2"));
-    let small = SMALL.iter().filter(|set| !set.starts_with("tokenizer.") || has("tokenizer", "vocab_size"));
+    // The stand-ins for captions have a line each, and are short: they are to be several documents.
+    sets.extend(has("corpus", "languages").then_some("corpus.max_document_bytes=300"));
+    let small: &[&str] = if config.contains_key("streams") { &SMALL_AWD_LSTM } else { &SMALL };
+    let small = small.iter().filter(|set| !set.starts_with("tokenizer.") || has("tokenizer", "vocab_size"));
     sets.extend(small.filter(|_| !tunes && !translates && !has("model", "path")));
     let path = format!("configs/{name}.toml");
     let mut args = vec!["train", &path, "--out", out];
@@ -106,6 +112,24 @@ fn every_config_runs() {
     for (name, _) in in_order(&configs) {
         run(&place, (name, &configs[name]), &format!("runs/{name}"), &[]);
     }
+}
+
+/// What the file of several languages says is possible with it.
+#[test]
+fn languages_may_go_without_translations_or_with_embeddings_of_their_own() {
+    let place = Workplace::new();
+    let configs = place.configs();
+    let name = "xlm-mini-multi30k".to_owned();
+    let config = (&name, &configs[&name]);
+    let types = |folder: PathBuf| {
+        let text = std::fs::read_to_string(folder.join("model/config.json")).unwrap();
+        let config: serde_json::Value = serde_json::from_str(&text).unwrap();
+        config["type_vocab_size"].as_u64()
+    };
+    let alone = run(&place, config, "runs/alone", &["--set", "objective.kind=masked"]);
+    assert_eq!(types(alone), Some(2));
+    let embedded = run(&place, config, "runs/embedded", &["--set", "model.language_embeddings=true"]);
+    assert_eq!(types(embedded), Some(3));
 }
 
 fn has_checkpoint(folder: &Path) -> bool {
@@ -171,11 +195,16 @@ fn every_config_learns_the_same_on_a_second_backend() {
         let mut sets = vec!["log.every=1"];
         match tunes {
             true if config["model"].get("recurrent").is_some() => sets.push("model.recurrent.dropout=0"),
+            // Its language model was trained without dropout.
+            true if name.starts_with("ulmfit") => sets.push("model.dropout.head=0"),
             true => {
                 sets.extend(["model.dropout.hidden=0", "model.dropout.attention=0"]);
                 let kind = config["task"]["kind"].as_str().unwrap();
                 let drops = !["answers", "prompt"].contains(&kind);
                 sets.extend(drops.then_some("model.dropout.head=0"));
+            }
+            false if config.contains_key("streams") => {
+                sets.push("model.dropout={ word = 0, input = 0, weight = 0, hidden = 0, output = 0 }");
             }
             false if ["parallel", "segments", "denoising"].iter().any(|key| config.contains_key(*key)) => {
                 sets.push("model.dropout=0");

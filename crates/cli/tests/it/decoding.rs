@@ -105,6 +105,10 @@ fn texts_go_on() {
         assert_eq!(generate(other, PROMPTS).len(), 4);
     }
     assert!(generate(&[], "").is_empty());
+    // A text that is one token has nothing behind it to see.
+    let both = generate(&["--bidirectional-prompt"], PROMPTS);
+    assert_ne!(both, alone, "longer texts are read otherwise");
+    assert_eq!(generate(&["--bidirectional-prompt"], "sea\n"), generate(&[], "sea\n"));
 }
 
 #[test]

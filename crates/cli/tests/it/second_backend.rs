@@ -67,7 +67,12 @@ fn transformers(device: &Device) -> Vec<Transformer> {
         .with_d_ff(24)
         .with_initial(InitialWeights::Normal { std: 0.3 });
     let configs = kinds.map(|positions| config.clone().with_positions(positions));
-    let configs = std::iter::once(config.clone()).chain(configs);
+    let t5 = TransformerConfig::t5(29, 2, 16)
+        .with_d_head(6)
+        .with_d_ff(24)
+        .with_gate()
+        .with_positions(PositionsConfig::RelativeBias { n_buckets: 8, max_distance: 5 });
+    let configs = [config.clone(), t5].into_iter().chain(configs);
     configs.map(|config| config.init(&mut ParamInit::new(device, 3))).collect()
 }
 

@@ -74,7 +74,19 @@ impl Workplace {
             let list = value.and_then(Value::as_array).into_iter().flatten();
             list.map(|pattern| pattern.as_str().unwrap().replace('*', "any")).collect()
         };
-        let corpus = patterns(config.get("corpus").map(|corpus| &corpus["files"]));
+        let tables = |section: &str, key: &str| -> Vec<Table> {
+            let list = config.get(section).and_then(|section| section.get(key)).and_then(Value::as_array);
+            list.into_iter().flatten().map(|table| table.as_table().unwrap().clone()).collect()
+        };
+        let mut corpus = patterns(config.get("corpus").and_then(|corpus| corpus.get("files")));
+        corpus.extend(
+            tables("corpus", "languages").iter().flat_map(|language| patterns(language.get("files"))),
+        );
+        for translations in tables("objective", "parallel") {
+            for side in ["source", "target"] {
+                corpus.extend(patterns(translations["text"].get(side)));
+            }
+        }
         let text = || (0..60).map(|i| format!("{}\n{}\n\n", sentence(2 * i), sentence(2 * i + 1))).collect();
         for file in corpus {
             self.write(&file, text);
@@ -119,6 +131,18 @@ fn sentence(i: usize) -> String {
 /// A file of labelled examples, as the source describes it.
 fn labelled(kind: &str, source: &Table, file: &str) -> String {
     match kind {
+        "tagging" if file.ends_with(".conllu") => {
+            let tagged = |i| {
+                let line = |(j, word): (usize, &str)| {
+                    let class = if word.chars().any(char::is_uppercase) { "PROPN" } else { "NOUN" };
+                    format!("{}\t{word}\t_\t{class}\t_\t_\t0\troot\t_\t_\n", j + 1)
+                };
+                let comment = format!("# sent_id = {i}\n");
+                let words = sentence(i).split(' ').enumerate().map(line).collect::<String>();
+                format!("{comment}{words}\n")
+            };
+            (0..32).map(tagged).collect()
+        }
         "tagging" => {
             let inside = if file.contains("wikigold") { "I" } else { "B" };
             let tagged = |i| {

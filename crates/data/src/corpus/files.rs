@@ -4,16 +4,27 @@ use super::{CorpusConfig, Format};
 use crate::{DataError, Result};
 use std::path::{Path, PathBuf};
 
-/// The files of a corpus, in the order in which they are listed. Those of a folder or pattern are in the order of
+/// The files of a corpus, language by language, in the order in which they are listed. Those of a folder or pattern are in the order of
 /// their names.
 ///
 /// Folders are read recursively. Hidden entries are left out, of folders and of `*`, and a link back to a folder above is
 /// not followed. A file that is listed twice is read twice.
 ///
 /// # Errors
-/// [`DataError::NoFiles`] for a path or pattern without files, [`DataError::Pattern`].
+/// [`DataError::NoFiles`] or [`DataError::NoLanguageFiles`] for a path or pattern without files,
+/// [`DataError::Pattern`].
 pub fn input_files(config: &CorpusConfig, base: &Path) -> Result<Vec<PathBuf>> {
-    files(&config.files, base)
+    let mut all = Vec::new();
+    for part in config.parts() {
+        let found = files(&part.files, base).map_err(|error| match error {
+            DataError::NoFiles { pattern, base } if !config.languages.is_empty() => {
+                DataError::NoLanguageFiles { language: part.language.clone(), pattern, base }
+            }
+            other => other,
+        })?;
+        all.extend(found);
+    }
+    Ok(all)
 }
 
 /// The files of these paths and patterns, as [`input_files`].

@@ -26,7 +26,9 @@ const DIVIDED: &str = "long document divided";
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CorpusConfig {
-    /// Files, folders (read recursively, in order of name) and glob patterns.
+    /// Files, folders (read recursively, in order of name) and glob patterns. Empty where there are
+    /// [`languages`](Self::languages).
+    #[serde(default)]
     pub files: Vec<String>,
     /// The files' format.
     #[serde(default)]
@@ -47,6 +49,24 @@ pub struct CorpusConfig {
     /// The language whose rules divide text into sentences, as an ISO 639-1 code.
     #[serde(default = "english")]
     pub language: String,
+    /// The texts of several languages, in place of `files`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub languages: Vec<LanguageFiles>,
+    /// With several languages, the exponent α of the chances by which they are drawn, see
+    /// [`LanguageSampling`](crate::LanguageSampling): from 0, all alike, to 1, by how much text there is. `None`: 0.7.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sampling_alpha: Option<f64>,
+}
+
+/// The texts of one language among several.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LanguageFiles {
+    /// What it is called: an ISO 639-1 code, by whose rules sentences end.
+    pub name: String,
+    /// Its files, as [`CorpusConfig::files`].
+    #[serde(default)]
+    pub files: Vec<String>,
 }
 
 fn text_column() -> String {
@@ -71,6 +91,8 @@ impl Default for CorpusConfig {
             max_line_bytes: mebibyte(),
             max_document_bytes: mebibyte(),
             language: english(),
+            languages: Vec::new(),
+            sampling_alpha: None,
         }
     }
 }
@@ -78,7 +100,24 @@ impl Default for CorpusConfig {
 impl CorpusConfig {
     /// The settings that shape the documents, besides the files' contents.
     pub(crate) fn shaping(&self) -> Self {
-        Self { files: Vec::new(), ..self.clone() }
+        let name = |of: &LanguageFiles| LanguageFiles { name: of.name.clone(), files: Vec::new() };
+        let languages = self.languages.iter().map(name).collect();
+        Self { files: Vec::new(), languages, ..self.clone() }
+    }
+
+    /// The corpus of each language, in their order; where there are none, this corpus alone.
+    pub fn parts(&self) -> Vec<Self> {
+        let of = |language: &LanguageFiles| Self {
+            files: language.files.clone(),
+            language: language.name.clone(),
+            languages: Vec::new(),
+            sampling_alpha: None,
+            ..self.clone()
+        };
+        match self.languages.is_empty() {
+            true => vec![self.clone()],
+            false => self.languages.iter().map(of).collect(),
+        }
     }
 }
 

@@ -8,8 +8,37 @@ use crate::corpus::Problem;
 use crate::corpus::lines::Lines;
 use std::path::Path;
 
-struct Conll {
+/// What a line is.
+pub(super) enum Line {
+    Blank,
+    Comment,
+    /// A word and its tag, which is empty where tags are not read.
+    Word(String, String),
+}
+
+/// How the lines of a file are read.
+pub(super) trait ParseLine {
+    /// What a line is; `place` is how many words of its sentence were read before it, or `None` after a bad line.
+    fn parse(&self, number: u64, line: &str, place: Option<usize>) -> Result<Line, Problem>;
+}
+
+/// The sentences of lines with a word each, which blank lines separate.
+pub(super) struct Sentences<P> {
     lines: Lines,
+    parser: P,
+    labelled: bool,
+    ended: bool,
+}
+
+impl<P: ParseLine> Sentences<P> {
+    pub fn open(path: &Path, source: &LabelledSource, parser: P, labelled: bool) -> Result<Self, Problem> {
+        let lines = Lines::open(path, source.max_line_bytes, "max_line_bytes")?;
+        Ok(Self { lines, parser, labelled, ended: false })
+    }
+}
+
+/// Columns that are known by their numbers.
+struct Columns {
     delimiter: Option<char>,
     comment: Option<String>,
     /// Columns from 0.
@@ -17,14 +46,6 @@ struct Conll {
     /// The last column, if none.
     tags: Option<usize>,
     labelled: bool,
-    ended: bool,
-}
-
-/// What a line is.
-enum Line {
-    Blank,
-    Comment,
-    Word(String, String),
 }
 
 pub(super) fn open(path: &Path, source: &LabelledSource, labelled: bool) -> Result<Read<Numbered>, Problem> {
@@ -38,18 +59,17 @@ pub(super) fn open(path: &Path, source: &LabelledSource, labelled: bool) -> Resu
             Err(file_problem(None, "missing column", detail))
         }
     };
-    Ok(Box::new(Conll {
+    let columns = Columns {
         words: number("words")?.unwrap_or(0),
         tags: number("tags")?,
-        lines: Lines::open(path, source.max_line_bytes, "max_line_bytes")?,
         delimiter: source.delimiter,
         comment: source.comment.clone(),
         labelled,
-        ended: false,
-    }))
+    };
+    Ok(Box::new(Sentences::open(path, source, columns, labelled)?))
 }
 
-impl Conll {
+impl Columns {
     fn columns<'a>(&self, line: &'a str) -> Vec<&'a str> {
         match self.delimiter {
             Some(delimiter) => line.split(delimiter).map(str::trim).collect(),
@@ -57,15 +77,21 @@ impl Conll {
             None => line.split_whitespace().collect(),
         }
     }
+}
 
-    fn parse(&self, number: u64, line: &str, first: bool) -> Result<Line, Problem> {
+impl ParseLine for Columns {
+    fn parse(&self, number: u64, line: &str, place: Option<usize>) -> Result<Line, Problem> {
         if line.trim().is_empty() {
             return Ok(Line::Blank);
         }
         let columns = self.columns(line);
         let comment = match &self.comment {
             Some(start) => !start.is_empty() && line.starts_with(start.as_str()),
-            None => first && line.starts_with('#') && !columns.last().is_some_and(|tag| looks_like_tag(tag)),
+            None => {
+                place == Some(0)
+                    && line.starts_with('#')
+                    && !columns.last().is_some_and(|tag| looks_like_tag(tag))
+            }
         };
         if comment {
             return Ok(Line::Comment);
@@ -96,7 +122,7 @@ impl Conll {
     }
 }
 
-impl Iterator for Conll {
+impl<P: ParseLine> Iterator for Sentences<P> {
     type Item = Result<Numbered, Problem>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -115,7 +141,8 @@ impl Iterator for Conll {
                     if sentence.words.is_empty() {
                         first = number;
                     }
-                    self.parse(number, &line, sentence.words.is_empty() && bad.is_none())
+                    let place = bad.is_none().then_some(sentence.words.len());
+                    self.parser.parse(number, &line, place)
                 }
                 Some(Err(problem)) if problem.ends_file => return Some(Err(problem)),
                 Some(Err(problem)) => Err(problem),

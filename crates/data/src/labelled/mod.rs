@@ -11,6 +11,7 @@ mod answers;
 mod buckets;
 mod choices;
 mod conll;
+mod conllu;
 mod features;
 mod labels;
 mod questions;

@@ -96,8 +96,8 @@ impl Default for LabelledSource {
 #[serde(rename_all = "lowercase")]
 pub enum DataFormat {
     /// The file's ending decides, after that of a compression is removed: `.csv`; `.tsv` and `.tab`; `.jsonl` and
-    /// `.ndjson`; `.parquet`; `.xml`; `.conll`, `.bio`, `.iob` and, of tagged sentences, `.txt`; `.json`, which is
-    /// SQuAD's format for questions and JSON lines otherwise.
+    /// `.ndjson`; `.parquet`; `.xml`; `.conll`, `.bio`, `.iob` and, of tagged sentences, `.txt`; `.conllu`; `.json`,
+    /// which is SQuAD's format for questions and JSON lines otherwise.
     #[default]
     Auto,
     /// Fields between commas.
@@ -112,6 +112,8 @@ pub enum DataFormat {
     Xml,
     /// Each line is a word with its tag. A blank line separates sentences.
     Conll,
+    /// CoNLL-U, the format of Universal Dependencies: each line is a word in ten columns, which have names.
+    Conllu,
     /// The JSON of SQuAD 1.1 and 2.0.
     Squad,
 }
@@ -126,6 +128,7 @@ impl fmt::Display for DataFormat {
             Self::Parquet => "parquet",
             Self::Xml => "xml",
             Self::Conll => "conll",
+            Self::Conllu => "conllu",
             Self::Squad => "squad",
         })
     }
@@ -274,6 +277,7 @@ impl LabelledSource {
                     "parquet" => DataFormat::Parquet,
                     "xml" => DataFormat::Xml,
                     "conll" | "bio" | "iob" => DataFormat::Conll,
+                    "conllu" => DataFormat::Conllu,
                     "txt" if task == Task::Tags => DataFormat::Conll,
                     _ => {
                         let problem = "the file's extension does not tell the format; set `format`";
@@ -288,7 +292,7 @@ impl LabelledSource {
             format => format,
         };
         let fits = match format {
-            DataFormat::Conll => task == Task::Tags,
+            DataFormat::Conll | DataFormat::Conllu => task == Task::Tags,
             DataFormat::Squad => task == Task::Questions,
             DataFormat::Csv | DataFormat::Tsv => matches!(task, Task::Texts | Task::Choices | Task::Pairs),
             DataFormat::Xml => matches!(task, Task::Texts | Task::Choices),
@@ -427,5 +431,6 @@ mod tests {
         assert_eq!(format("a.json", Task::Questions), DataFormat::Squad);
         assert_eq!(format("a.json", Task::Tags), DataFormat::Jsonl);
         assert_eq!(format("a.conll.txt", Task::Tags), DataFormat::Conll);
+        assert_eq!(format("a.conllu.gz", Task::Tags), DataFormat::Conllu);
     }
 }

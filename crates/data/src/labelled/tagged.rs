@@ -1,10 +1,10 @@
 //! Sentences of words with a tag each.
 
-use super::conll;
 use super::labels::LabelSet;
 use super::rows::{self, Read, RequestedColumn, Row, kind_of, row_problem};
 use super::source::{DataFormat, LabelledSource, Loaded, Task};
-use super::tags::{TagScheme, bad_entity_tag};
+use super::tags::{TagScheme, bad_entity_tag, unknown_tag};
+use super::{conll, conllu};
 use crate::Result;
 use crate::corpus::Problem;
 use serde_json::Value;
@@ -23,7 +23,8 @@ pub struct TaggedSentence {
 ///
 /// In CoNLL's format columns go by number; words are the first and tags the last unless `columns` says
 /// otherwise. Lines that begin with `-DOCSTART-` and comments are left out; a bad line makes its sentence bad. In
-/// JSON lines and Parquet both columns hold lists of equal length. Tags that are numbers stand for the places
+/// CoNLL-U columns go by name or number; words are in `form` and tags in `upos` unless `columns` says otherwise. A token of
+/// several words (`2-3`) is left out, for its words follow it, and so is an empty node (`5.1`). In JSON lines and Parquet both columns hold lists of equal length. Tags that are numbers stand for the places
 /// in `tag_names`.
 ///
 /// # Errors
@@ -48,7 +49,7 @@ pub struct EntityTags<'a> {
     pub labels: Option<&'a LabelSet>,
 }
 
-/// Reads tagged sentences whose tags mark entities. A sentence with other tags than `expected` is a bad row.
+/// Reads tagged sentences whose tags mark entities, or with [`TagScheme::Words`] are classes of words. A sentence with other tags than `expected` is a bad row.
 ///
 /// # Errors
 /// As [`texts`](super::texts).
@@ -58,6 +59,9 @@ pub fn entity_sentences(
     expected: EntityTags<'_>,
 ) -> Result<Loaded<TaggedSentence>> {
     read(source, base, true, expected.names, &|tags| {
+        if expected.scheme == Some(TagScheme::Words) {
+            return Some(("unknown tag", unknown_tag(tags, expected.labels?)?));
+        }
         if let Some(detail) = bad_entity_tag(tags, expected.labels) {
             return Some(("unknown tag", detail));
         }
@@ -112,6 +116,9 @@ fn read(
         Ok(match format {
             DataFormat::Conll => {
                 Box::new(conll::open(path, source, labelled)?.map(|found| found.map(Found::Sentence)))
+            }
+            DataFormat::Conllu => {
+                Box::new(conllu::open(path, source, labelled)?.map(|found| found.map(Found::Sentence)))
             }
             _ => Box::new(rows::open(path, format, source, &wanted)?.map(|found| found.map(Found::Row))),
         })

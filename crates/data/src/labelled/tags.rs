@@ -6,7 +6,7 @@ use crate::{DataError, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// How entities are written as tags: `O` outside, else a prefix and the entity's kind, as `B-PER`.
+/// How entities are written as tags, or that tags are no entities but classes of words. Of entities: `O` outside, else a prefix and the entity's kind, as `B-PER`.
 ///
 /// | | `Ann`, `Bob Lee` and `I` as persons, one right after the other |
 /// | --- | --- |
@@ -32,6 +32,9 @@ pub enum TagScheme {
     Bio,
     /// Also `E-` at the end, `S-` alone. BILOU's `L-` and `U-` are read as these.
     Bioes,
+    /// No entities: a tag is the class of its word alone, whatever it is, as a part of speech. Each word is a span then,
+    /// whose kind is its tag.
+    Words,
 }
 
 /// An entity: words `start..end` of a sentence, and its kind.
@@ -85,6 +88,12 @@ pub(super) fn bad_entity_tag(tags: &[String], labels: Option<&LabelSet>) -> Opti
         let is_known = kind(tag).is_none() || labels.names().iter().any(|label| kind(label) == kind(tag));
         (!is_known).then(|| format!("word {word}: tag `{tag}`, expected one of {}", labels.shown()))
     })
+}
+
+/// What is wrong with the tags of a sentence if they have to be among `labels`.
+pub(super) fn unknown_tag(tags: &[String], labels: &LabelSet) -> Option<String> {
+    let (tag, word) = tags.iter().zip(1..).find(|(tag, _)| labels.id(tag).is_none())?;
+    Some(format!("word {word}: tag `{tag}`, expected one of {}", labels.shown()))
 }
 
 const EXPECTED: &str = "expected `O`, or a prefix (B, I, E, S, L or U), a hyphen and a kind";
@@ -185,6 +194,9 @@ impl TagScheme {
     /// [`DataError::Tag`] for a tag that the scheme does not allow where it stands, as an `I-` of BIO that
     /// continues nothing. [`tag_spans`] takes tags as they are.
     pub fn spans<T: AsRef<str>>(self, tags: &[T]) -> Result<Vec<TagSpan>> {
+        if self == Self::Words {
+            return Ok(self.lenient_spans(tags));
+        }
         let mut before = None;
         for (place, text) in tags.iter().map(AsRef::as_ref).enumerate() {
             let tag = parse(text).ok_or_else(|| no_tag(place, text, self.name()))?;
@@ -201,7 +213,7 @@ impl TagScheme {
                 let problem = match self {
                     Self::Iob1 => "`B-` must directly follow an entity of its kind",
                     Self::Bio => "`I-` must continue an entity of its kind",
-                    Self::Bioes => "an entity does not end, or does not begin",
+                    Self::Bioes | Self::Words => "an entity does not end, or does not begin",
                 };
                 return Err(DataError::Tag {
                     place: place + 1,
@@ -218,6 +230,15 @@ impl TagScheme {
             return Err(DataError::Tag { place, tag, scheme: self.name(), problem });
         }
         Ok(tag_spans(tags))
+    }
+
+    /// The entities of a sentence however well its tags fit together, see [`tag_spans`].
+    pub fn lenient_spans<T: AsRef<str>>(self, tags: &[T]) -> Vec<TagSpan> {
+        let word = |(start, tag): (usize, &T)| TagSpan { start, end: start + 1, kind: tag.as_ref().into() };
+        match self {
+            Self::Words => tags.iter().enumerate().map(word).collect(),
+            Self::Iob1 | Self::Bio | Self::Bioes => tag_spans(tags),
+        }
     }
 
     /// The tags of a sentence of `n_words` with these entities, which do not overlap; of those that do, or
@@ -242,6 +263,10 @@ impl TagScheme {
                 let before = place.checked_sub(1).and_then(|before| taken[before]);
                 before.is_some_and(|before| spans[before].kind == span.kind)
             };
+            if self == Self::Words {
+                tags[place].clone_from(&span.kind);
+                continue;
+            }
             let prefix = match self {
                 Self::Iob1 if first && follows() => "B",
                 Self::Iob1 => "I",
@@ -269,13 +294,18 @@ impl TagScheme {
         Ok(())
     }
 
-    /// The labels of a task whose training data has these sentences: `O`, then for each kind of entity, in the
+    /// The labels of a task whose training data has these sentences. Of words' classes they are those that occur, in the
+    /// order of their bytes. Of entities they are `O`, then for each kind of entity, in the
     /// order of their bytes, every prefix of the scheme, in the order B, I, E, S. So a tag that the
     /// training data happens not to have is one of the labels nevertheless.
     ///
     /// # Errors
     /// [`DataError::Tag`] for what is a tag of no scheme.
     pub fn label_set(self, sentences: &[TaggedSentence]) -> Result<LabelSet> {
+        if self == Self::Words {
+            let tags: BTreeSet<&String> = sentences.iter().flat_map(|sentence| &sentence.tags).collect();
+            return LabelSet::given(tags.into_iter().cloned());
+        }
         let mut kinds = BTreeSet::new();
         for sentence in sentences {
             for (place, text) in sentence.tags.iter().enumerate() {
@@ -296,6 +326,11 @@ impl TagScheme {
     /// # Errors
     /// [`DataError::Labels`] for a label that is no tag of this scheme.
     pub fn transitions(self, labels: &LabelSet) -> Result<Transitions> {
+        if self == Self::Words {
+            let all: Vec<usize> = (0..labels.len()).collect();
+            let pairs = all.iter().flat_map(|from| all.iter().map(|to| (*from, *to))).collect();
+            return Ok(Transitions { pairs, starts: all.clone(), ends: all });
+        }
         let tags: Vec<Tag> = labels
             .names()
             .iter()
@@ -319,7 +354,7 @@ impl TagScheme {
     fn has(self, tag: Tag) -> bool {
         match tag {
             None | Some((Prefix::Begin | Prefix::Inside, _)) => true,
-            Some((Prefix::End | Prefix::Single, _)) => self == Self::Bioes,
+            Some((Prefix::End | Prefix::Single, _)) => matches!(self, Self::Bioes | Self::Words),
         }
     }
 
@@ -335,6 +370,7 @@ impl TagScheme {
                 let continues = matches!(after, Some((Inside | Prefix::End, _)));
                 open == continues && (!open || same_kind)
             }
+            Self::Words => true,
         }
     }
 
@@ -343,6 +379,7 @@ impl TagScheme {
             Self::Iob1 => "IOB1",
             Self::Bio => "BIO",
             Self::Bioes => "BIOES",
+            Self::Words => "words' classes",
         }
     }
 }
@@ -449,6 +486,22 @@ mod tests {
         let span = |start, end| TagSpan { start, end, kind: "A".into() };
         let tags = TagScheme::Bio.tags(&[span(1, 3), span(2, 4), span(3, 9), span(4, 4)], 4);
         assert_eq!(tags, ["O", "B-A", "I-A", "O"]);
+    }
+
+    #[test]
+    fn classes_of_words_are_taken_as_they_are() {
+        let words = TagScheme::Words;
+        let tags = ["NOUN", "B-x", "O", "NOUN"];
+        let spans = words.spans(&tags).unwrap();
+        assert_eq!((spans.len(), words.tags(&spans, 4)), (4, tags.map(String::from).to_vec()));
+        let sentence = TaggedSentence { words: vec![], tags: tags.map(String::from).to_vec() };
+        let labels = words.label_set(std::slice::from_ref(&sentence)).unwrap();
+        assert_eq!(labels.names(), ["B-x", "NOUN", "O"]);
+        let allowed = words.transitions(&labels).unwrap();
+        assert_eq!((allowed.pairs.len(), allowed.starts.len(), allowed.ends.len()), (9, 3, 3));
+        assert_eq!(unknown_tag(&sentence.tags, &labels), None);
+        let other = ["O".to_owned(), "VERB".to_owned()];
+        assert_eq!(unknown_tag(&other, &labels).unwrap(), "word 2: tag `VERB`, expected one of B-x, NOUN, O");
     }
 
     #[test]

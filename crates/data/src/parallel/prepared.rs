@@ -38,12 +38,14 @@ pub struct PairSettings<'a> {
     pub max_len: usize,
     /// What becomes of a pair that cannot be used.
     pub on_bad_pair: OnBadPair,
+    /// Whether the ids have what the tokenizers put around a text.
+    around: bool,
 }
 
 impl<'a> PairSettings<'a> {
     /// Pairs of at most so many tokens a side; one that cannot be used is an error.
     pub fn new(languages: [&'a str; 2], tokenizers: [&'a Tokenizer; 2], max_len: usize) -> Self {
-        Self { languages, tokenizers, max_len, on_bad_pair: OnBadPair::Error }
+        Self { languages, tokenizers, max_len, on_bad_pair: OnBadPair::Error, around: true }
     }
 
     /// Treats pairs that cannot be used otherwise.
@@ -51,18 +53,23 @@ impl<'a> PairSettings<'a> {
         Self { on_bad_pair, ..self }
     }
 
+    /// Leaves out what the tokenizers put around a text: the ids are those of the text alone.
+    pub fn without_special(self) -> Self {
+        Self { around: false, ..self }
+    }
+
     /// The ids of both sides of each pair.
     fn encode(&self, pairs: &[Located]) -> Vec<cloze_tokenizer::Result<[Vec<u32>; 2]>> {
         let [source, target] = self.tokenizers;
         let encode = |pair: &TextPair| {
-            Ok([source.encode_ids(&pair.source, true)?, target.encode_ids(&pair.target, true)?])
+            Ok([source.encode_ids(&pair.source, self.around)?, target.encode_ids(&pair.target, self.around)?])
         };
         pairs.par_iter().map(|at| encode(&at.pair)).collect()
     }
 
     /// How many tokens each tokenizer puts around a text.
     fn around(&self) -> Result<[usize; 2]> {
-        let [source, target] = self.tokenizers.map(|tokenizer| tokenizer.encode_ids("", true));
+        let [source, target] = self.tokenizers.map(|tokenizer| tokenizer.encode_ids("", self.around));
         Ok([source?.len(), target?.len()])
     }
 }
@@ -270,7 +277,7 @@ fn key(from: &ParallelFiles, base: &Path, settings: &PairSettings<'_>) -> Result
     };
     // Where the files lie does not matter, what they are called does: by it their format is known.
     let read_as = ParallelFiles { source: Vec::new(), target: Vec::new(), files: Vec::new(), ..from.clone() };
-    add(&format!("pairs {FORMAT}"));
+    add(&format!("pairs {FORMAT}{}", if settings.around { "" } else { ", texts alone" }));
     add(&serde_json::to_string(&(read_as, settings.languages, settings.max_len, settings.on_bad_pair))
         .expect("plain values serialise"));
     for tokenizer in settings.tokenizers {

@@ -16,6 +16,9 @@ const WORDS: usize = 250;
 pub struct EntityPredictions {
     /// The sentences.
     pub examples: Vec<EntityExample>,
+    /// Whether each word is a span of its own, whose label is its class, as a part of speech: the share of the words that
+    /// are classified rightly is the main figure then.
+    pub of_words: bool,
 }
 
 /// A sentence of [`EntityPredictions`].
@@ -67,20 +70,22 @@ impl Predictions for EntityPredictions {
         self.examples.len()
     }
 
-    /// `f1`, `precision` and `recall` over all entities, then `f1_macro`, `f1_weighted`, `loss`.
+    /// `f1`, `precision` and `recall` over all entities, then `f1_macro`, `f1_weighted`, `loss`. Of words' classes `accuracy`
+    /// stands in the place of the first three, which are all equal to it.
     fn figures(&self) -> Figures {
         let counts = self.counts();
         let average = |average| counts.average(average, ZeroDivision::Zero);
         let all = average(Average::Micro);
-        let figures = [
-            ("f1", all.f1),
-            ("precision", all.precision),
-            ("recall", all.recall),
+        let of_all: &[(&str, f64)] = match self.of_words {
+            true => &[("accuracy", all.recall)],
+            false => &[("f1", all.f1), ("precision", all.precision), ("recall", all.recall)],
+        };
+        let others = [
             ("f1_macro", average(Average::Macro).f1),
             ("f1_weighted", average(Average::Weighted).f1),
             ("loss", mean(self.examples.iter().map(|example| example.loss))),
         ];
-        Figures::new(self.len(), figures)
+        Figures::new(self.len(), of_all.iter().copied().chain(others))
     }
 
     fn is_error(&self, example: usize) -> bool {
@@ -202,6 +207,7 @@ mod tests {
                 vec![per.clone(), span("LOC", 5, 6)],
                 vec![per.clone(), span("<i>", 3, 4)],
             )],
+            of_words: false,
         };
         let html = predictions.show(0).into_string();
         assert!(html.contains(r#"<mark>Angela Merkel<small>PER</small></mark>"#), "{html}");
@@ -223,7 +229,7 @@ mod tests {
     fn bounds_that_are_not_there_are_not_shown() {
         let strange =
             vec![span("A", 4, 9), span("B", 2, 2), span("C", 3, 1), span("D", 0, 3), span("E", 2, 4)];
-        let predictions = EntityPredictions { examples: vec![example(strange, vec![])] };
+        let predictions = EntityPredictions { examples: vec![example(strange, vec![])], of_words: false };
         assert_eq!(predictions.show(0).into_string().matches("<mark").count(), 1);
         assert_eq!(predictions.row(0)[2], " (A);  (B);  (C); Angela Merkel met (D); met <b> (E)");
     }
@@ -231,9 +237,19 @@ mod tests {
     #[test]
     fn order_and_repetition_are_no_errors() {
         let (a, b) = (span("A", 0, 1), span("B", 1, 2));
-        let predictions =
-            EntityPredictions { examples: vec![example(vec![a.clone(), b.clone()], vec![b, a.clone(), a])] };
+        let examples = vec![example(vec![a.clone(), b.clone()], vec![b, a.clone(), a])];
+        let predictions = EntityPredictions { examples, of_words: false };
         assert!(!predictions.is_error(0));
         assert_eq!(predictions.figures().main(), ("f1", 1.0));
+    }
+
+    #[test]
+    fn classes_of_words_have_an_accuracy() {
+        let gold = vec![span("NOUN", 0, 1), span("VERB", 1, 2), span("NOUN", 2, 3), span("ADP", 3, 4)];
+        let predicted = vec![span("NOUN", 0, 1), span("NOUN", 1, 2), span("NOUN", 2, 3), span("ADP", 3, 4)];
+        let predictions = EntityPredictions { examples: vec![example(gold, predicted)], of_words: true };
+        let figures = predictions.figures();
+        assert_eq!(figures.main(), ("accuracy", 0.75));
+        assert!(figures.get("f1").is_none() && figures.get("f1_macro").is_some());
     }
 }

@@ -1,7 +1,8 @@
 use super::{Bert, BertEmbeddings, BertForPreTraining, MlmHead, NextSentenceHead, Pooler, Pooling};
 use crate::blocks::{
-    Activation, Attention, DisentangledConfig, Encoder, EncoderLayerConfig, FeedForwardConfig, LayerNorm,
-    MultiHeadAttention, MultiHeadAttentionConfig, NormPlacement, RelativeBiasConfig, RotaryConfig,
+    Activation, Attention, DisentangledConfig, Encoder, EncoderLayerConfig, FeedForwardConfig,
+    MultiHeadAttention, MultiHeadAttentionConfig, Norm, NormKind, NormPlacement, RelativeBiasConfig,
+    RotaryConfig,
 };
 use crate::sizes::check_sizes;
 use crate::with_fields::with_fields;
@@ -29,7 +30,7 @@ pub struct BertConfig {
     pub n_layers: usize,
     /// Features of a hidden state.
     pub d_model: usize,
-    /// Attention heads; they share `d_model` evenly.
+    /// Attention heads; they share `d_model` evenly unless they have a [width of their own](Self::d_head).
     pub n_heads: usize,
     /// Features inside the feed-forward networks.
     pub d_ff: usize,
@@ -124,6 +125,21 @@ pub struct BertConfig {
     /// How heads over sequences summarise a sequence if there is no pooler; none: by the first token's state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pooling: Option<Pooling>,
+    /// Features of a head, of which `n_heads` need not add up to `d_model` (T5). None: `d_model / n_heads`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub d_head: Option<usize>,
+    /// Whether attention scores are divided by the root of a head's width; in T5 they are not.
+    #[serde(default = "yes", skip_serializing_if = "is_true")]
+    pub scaled_scores: bool,
+    /// By what the layers normalise: T5 by the root mean square.
+    #[serde(default, skip_serializing_if = "is_layer_norm")]
+    pub norm_kind: NormKind,
+    /// Whether the embeddings are normalised; in T5 they are not.
+    #[serde(default = "yes", skip_serializing_if = "is_true")]
+    pub embedding_norm: bool,
+    /// Whether [`hidden_dropout`](Self::hidden_dropout) acts on the last states too (T5).
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub output_dropout: bool,
 }
 
 /// Which layers attend to a neighbourhood only (ModernBERT, Warner et al. 2024, §2.1.1): all but every
@@ -183,10 +199,27 @@ with_fields!(BertConfig {
     with_head_bias => head_bias: bool,
     with_mlm_bias => mlm_bias: bool,
     with_pooling => pooling: Option<Pooling>,
+    with_d_head => d_head: Option<usize>,
+    with_scaled_scores => scaled_scores: bool,
+    with_norm_kind => norm_kind: NormKind,
+    with_embedding_norm => embedding_norm: bool,
+    with_output_dropout => output_dropout: bool,
 });
 
 fn yes() -> bool {
     true
+}
+
+fn is_true(flag: &bool) -> bool {
+    *flag
+}
+
+fn is_false(flag: &bool) -> bool {
+    !*flag
+}
+
+fn is_layer_norm(kind: &NormKind) -> bool {
+    *kind == NormKind::Layer
 }
 
 impl BertConfig {
@@ -229,6 +262,11 @@ impl BertConfig {
             head_bias: true,
             mlm_bias: true,
             pooling: None,
+            d_head: None,
+            scaled_scores: true,
+            norm_kind: NormKind::Layer,
+            embedding_norm: true,
+            output_dropout: false,
         }
     }
 
@@ -284,6 +322,11 @@ impl BertConfig {
         self.d_embedding.unwrap_or(self.d_model)
     }
 
+    /// Features of a head.
+    fn head_width(&self) -> usize {
+        self.d_head.unwrap_or(self.d_model / self.n_heads)
+    }
+
     /// Checks that the values fit together.
     ///
     /// # Errors
@@ -297,6 +340,7 @@ impl BertConfig {
             ("d_ff", self.d_ff),
             ("max_positions", self.max_positions),
             ("d_embedding", self.embedding_width()),
+            ("d_head", self.d_head.unwrap_or(1)),
         ])?;
         let refuse = |key, found: String, expected: String| Err(ModelError::Setting { key, found, expected });
         // These may be 0.
@@ -307,7 +351,7 @@ impl BertConfig {
                 return refuse(name, size.to_string(), format!("at most {most}"));
             }
         }
-        if !self.d_model.is_multiple_of(self.n_heads) {
+        if self.d_head.is_none() && !self.d_model.is_multiple_of(self.n_heads) {
             let expected = format!("a divisor of `d_model`, which is {}", self.d_model);
             return refuse("n_heads", self.n_heads.to_string(), expected);
         }
@@ -331,7 +375,7 @@ impl BertConfig {
     fn validate_positions(&self) -> Result<()> {
         let refuse = |key, found: String, expected: String| Err(ModelError::Setting { key, found, expected });
         if let Some(rotary) = &self.rotary {
-            rotary.validate(self.d_model / self.n_heads)?;
+            rotary.validate(self.head_width())?;
         }
         if let Some(LocalAttention { window, global_every, theta }) = self.local {
             check_sizes([("local.global_every", global_every)])?;
@@ -398,9 +442,10 @@ impl BertConfig {
 
     /// The attention of layers that see the whole sequence, and of local ones.
     fn attentions(&self) -> [MultiHeadAttentionConfig; 2] {
-        let config = MultiHeadAttentionConfig::new(self.d_model, self.n_heads)
+        let config = MultiHeadAttentionConfig::of_heads(self.d_model, self.n_heads, self.head_width())
             .with_biases(self.attention_bias, self.attention_bias)
             .with_dropout(self.attention_dropout);
+        let config = if self.scaled_scores { config } else { config.without_scale() };
         let config = match self.disentangled {
             Some(terms) => config.with_disentangled(terms, self.hidden_dropout),
             None => config,
@@ -408,7 +453,7 @@ impl BertConfig {
         let rotated = |theta: Option<f64>| match &self.rotary {
             Some(rotary) => {
                 let rotary = RotaryConfig { theta: theta.unwrap_or(rotary.theta), ..rotary.clone() };
-                config.clone().with_rotary(rotary.init(self.d_model / self.n_heads))
+                config.clone().with_rotary(rotary.init(self.head_width()))
             }
             None => config.clone(),
         };
@@ -456,6 +501,7 @@ impl BertConfig {
             },
             feed_forward_output_dropout: dropout(self.feed_forward_output_dropout),
             norm: self.norm,
+            norm_kind: self.norm_kind,
             layer_norm_eps: self.layer_norm_eps,
         };
         let (n_sets, repeats) = if self.share_layers { (1, self.n_layers) } else { (self.n_layers, 1) };
@@ -470,8 +516,10 @@ impl BertConfig {
                     layer
                 })
                 .collect(),
-            final_norm: (self.norm == NormPlacement::Pre)
-                .then(|| LayerNorm::new(self.d_model, self.layer_norm_eps, init).with_bias(self.norm_bias)),
+            final_norm: (self.norm == NormPlacement::Pre).then(|| {
+                Norm::new(self.norm_kind, self.d_model, self.layer_norm_eps, init).with_bias(self.norm_bias)
+            }),
+            output_dropout: dropout(self.output_dropout),
             repeats,
             recompute: false,
         }

@@ -16,16 +16,17 @@ use burn::tensor::{Int, Tensor};
 pub struct BertEmbeddings<P: Positions = LearnedPositions> {
     /// `[vocab_size, d_embedding]`; the masked-LM head projects onto this very parameter.
     pub tokens: Embedding,
-    /// `[n_token_types, d_embedding]`; DistilBERT has none.
+    /// `[n_token_types, d_embedding]`: of segments, or in a model with language embeddings of languages (XLM). DistilBERT
+    /// has none.
     pub token_types: Option<Embedding>,
     /// Position vectors: in BERT a learned table, `[position_offset + max_positions, d_embedding]`. None where positions
     /// are the attention's alone.
     pub positions: Option<P>,
-    /// The normalisation of the sum.
-    pub norm: LayerNorm,
+    /// The normalisation of the sum; T5 has none.
+    pub norm: Option<LayerNorm>,
     /// `[d_embedding, d_model]`, after normalisation and dropout.
     pub projection: Option<Linear>,
-    /// The bias of all layers' scores by distance, in MPNet.
+    /// The bias of all layers' scores by distance, in MPNet and T5.
     pub relative_bias: Option<RelativeBias>,
     /// The vectors of distances that all layers share, in DeBERTa.
     pub distances: Option<DistanceVectors>,
@@ -44,7 +45,9 @@ impl BertEmbeddings {
             positions: config.absolute_positions.then(|| {
                 LearnedPositions::with_offset(config.max_positions, config.position_offset, d, init)
             }),
-            norm: LayerNorm::new(d, config.layer_norm_eps, init).with_bias(config.norm_bias),
+            norm: config
+                .embedding_norm
+                .then(|| LayerNorm::new(d, config.layer_norm_eps, init).with_bias(config.norm_bias)),
             projection: config.d_embedding.map(|d| Linear::new(d, config.d_model, init)),
             relative_bias: config.relative_bias.map(|bias| bias.init(config.n_heads, init)),
             distances: config.disentangled.map(|distances| {
@@ -84,6 +87,20 @@ impl<P: Positions> BertEmbeddings<P> {
         token_type_ids: Tensor<2, Int>,
         packing: Option<&Packing>,
     ) -> Tensor<3> {
+        self.forward_at(input_ids, token_type_ids, packing, None)
+    }
+
+    /// [`forward`](Self::forward) with each token's position, `[batch, len]`, if it is not its place in its sequence.
+    ///
+    /// # Panics
+    /// If a position is beyond those that there are.
+    pub fn forward_at(
+        &self,
+        input_ids: Tensor<2, Int>,
+        token_type_ids: Tensor<2, Int>,
+        packing: Option<&Packing>,
+        position_ids: Option<Tensor<2, Int>>,
+    ) -> Tensor<3> {
         let mut sum = self.tokens.forward(input_ids);
         if let Some(table) = &self.token_types {
             let [n, d] = table.weight.dims();
@@ -93,11 +110,16 @@ impl<P: Positions> BertEmbeddings<P> {
                 _ => sum + table.forward(token_type_ids),
             };
         }
-        let sum = match &self.positions {
-            Some(positions) => positions.add_to(sum, packing),
+        let sum = match (&self.positions, position_ids) {
+            (Some(positions), Some(ids)) => sum + positions.at(ids),
+            (Some(positions), None) => positions.add_to(sum, packing),
+            (None, _) => sum,
+        };
+        let sum = match &self.norm {
+            Some(norm) => norm.forward(sum),
             None => sum,
         };
-        let states = ops::dropout(self.norm.forward(sum), self.dropout);
+        let states = ops::dropout(sum, self.dropout);
         match &self.projection {
             Some(projection) => projection.forward(states),
             None => states,

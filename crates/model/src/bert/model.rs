@@ -2,10 +2,11 @@ use super::{BertEmbeddings, Pooler, Pooling};
 use crate::blocks::{
     Attention, Encoder, EncoderTrace, LearnedPositions, Linear, MultiHeadAttention, Positions, WantedTokens,
 };
-use crate::ops::{AttentionMask, Packing};
+use crate::ops::{AttentionMask, Packing, Sight};
 use crate::{Backbone, BackboneShape, HasBackbone};
 use burn::module::Module;
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
+use std::sync::Arc;
 
 /// A batch of token sequences, BERT's input: one sequence a row, padded to the same length, or [packed](Packing) into
 /// one row without padding.
@@ -14,14 +15,22 @@ use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 pub struct BertInput {
     /// `[batch, len]`, or `[1, n_tokens]`
     pub input_ids: Tensor<2, Int>,
-    /// `[batch, len]`, or `[1, n_tokens]`: 0 for the first segment, 1 for the second.
+    /// `[batch, len]`, or `[1, n_tokens]`: 0 for the first segment, 1 for the second; in a model with language embeddings
+    /// the language's number.
     pub token_type_ids: Tensor<2, Int>,
+    /// `[batch, len]`, or `[1, n_tokens]`: the position of each token, counted from 0. None: its place in its sequence.
+    /// Positions that are the attention's, such as rotary ones, are always the place in the sequence.
+    pub position_ids: Option<Tensor<2, Int>>,
     /// `[batch, len]`, `true` = ignored; none if there is no padding.
     pub pad_mask: Option<Tensor<2, Bool>>,
     /// The lengths of the sequences, if they are packed into one row.
     pub packing: Option<Packing>,
     /// Whether a token sees only itself and the tokens before it.
     pub causal: bool,
+    /// What the tokens of each sequence see, one value a sequence; none if all see all. With
+    /// [prefixes](Sight::Prefix) one encoder is trained left to right, from source to target and in both directions
+    /// (Dong et al. 2019, "UniLM").
+    pub sights: Option<Arc<[Sight]>>,
     /// Added to the attention scores of every layer; broadcastable to `[sequences, n_heads, len, len]`, where `len` is
     /// the padded length even for packed input. See [`AttentionMask::bias`].
     pub bias: Option<Tensor<4>>,
@@ -36,9 +45,11 @@ impl BertInput {
         Self {
             input_ids,
             token_type_ids,
+            position_ids: None,
             pad_mask: None,
             packing: None,
             causal: false,
+            sights: None,
             bias: None,
             trace: EncoderTrace::default(),
         }
@@ -64,6 +75,12 @@ impl BertInput {
         self
     }
 
+    /// Sets the positions, see [`position_ids`](Self::position_ids).
+    pub fn with_positions(mut self, position_ids: Tensor<2, Int>) -> Self {
+        self.position_ids = Some(position_ids);
+        self
+    }
+
     /// Sets the padding mask, `true` = ignored.
     pub fn with_pad_mask(mut self, pad_mask: Tensor<2, Bool>) -> Self {
         self.pad_mask = Some(pad_mask);
@@ -73,6 +90,12 @@ impl BertInput {
     /// Lets each token see only itself and the tokens before it.
     pub fn with_causal(mut self) -> Self {
         self.causal = true;
+        self
+    }
+
+    /// Says what the tokens of each sequence see, see [`sights`](Self::sights).
+    pub fn with_sights(mut self, sights: impl Into<Arc<[Sight]>>) -> Self {
+        self.sights = Some(sights.into());
         self
     }
 
@@ -133,6 +156,7 @@ impl BertInput {
         Self {
             input_ids: spread(self.input_ids.clone()),
             token_type_ids: spread(self.token_type_ids.clone()),
+            position_ids: self.position_ids.clone().map(spread),
             pad_mask,
             packing: None,
             ..self
@@ -239,9 +263,19 @@ impl<A: Attention, P: Positions> Bert<A, P> {
 
     /// Applies the encoder to the input as it is, packed or padded.
     fn encode(&self, input: BertInput, wanted: Option<WantedTokens>) -> BertOutput {
-        let BertInput { input_ids, token_type_ids, pad_mask, packing, causal, bias, trace } = input;
+        let BertInput {
+            input_ids,
+            token_type_ids,
+            position_ids,
+            pad_mask,
+            packing,
+            causal,
+            sights,
+            bias,
+            trace,
+        } = input;
         let ([_, len], device) = (input_ids.dims(), input_ids.device());
-        let hidden = self.embeddings.forward(input_ids, token_type_ids, packing.as_ref());
+        let hidden = self.embeddings.forward_at(input_ids, token_type_ids, packing.as_ref(), position_ids);
         let relative = self.embeddings.relative_bias.as_ref().map(|bias| bias.forward(len, &device));
         let bias = match (bias, relative) {
             (Some(bias), Some(relative)) => Some(bias + relative),
@@ -250,6 +284,7 @@ impl<A: Attention, P: Positions> Bert<A, P> {
         let distances = self.embeddings.distances.as_ref().map(|vectors| vectors.forward(len, &device));
         let mut mask = AttentionMask::default();
         (mask.pad_mask, mask.packing, mask.causal, mask.bias) = (pad_mask, packing, causal, bias);
+        mask.sights = sights;
         self.encoder.forward_with_distances(hidden, &mask, distances.as_ref(), trace, wanted.as_ref())
     }
 
@@ -361,6 +396,7 @@ mod tests {
         Attention, AttentionInput, AttentionOutput, EncoderTrace, MultiHeadAttention,
         MultiHeadAttentionConfig, NoPositions, NormPlacement, Positions, SinusoidalPositions,
     };
+    use crate::ops::Sight;
     use burn::module::Module;
     use burn::optim::GradientsParams;
     use burn::tensor::{Device, Int, Tensor, TensorData, Tolerance};
@@ -512,6 +548,73 @@ mod tests {
     }
 
     #[test]
+    fn each_sequence_has_a_sight_of_its_own() {
+        let device = Device::flex().autodiff();
+        let model = config().init(&mut ParamInit::new(&device, 1).with_std(0.3)).bert;
+        let attention = MultiHeadAttentionConfig::new(16, 4);
+        let plain = config()
+            .init_with(&mut ParamInit::new(&device, 1).with_std(0.3), |init| Plain {
+                inner: attention.init(init),
+            })
+            .bert;
+        let (lengths, sights) =
+            ([3, 6, 2, 5], [Sight::RightToLeft, Sight::Prefix(4), Sight::All, Sight::LEFT_TO_RIGHT]);
+        let (ids, _) = tokens(&lengths);
+        let input = || BertInput::packed(&ids, &lengths, &device).with_sights(sights);
+        let places = [1, 5, 8, 9, 15];
+        let close = |found: Tensor<2>, expected: Tensor<2>| {
+            found.into_data().assert_approx_eq::<f32>(&expected.into_data(), Tolerance::rel_abs(1e-4, 1e-5));
+        };
+        // Each alone, under a bias that hides what it does not see.
+        let starts = [0, 3, 9, 11];
+        let alone = (0..4).map(|sequence| {
+            let (start, len) = (starts[sequence], lengths[sequence]);
+            let hidden = (0..len * len).map(|i| {
+                let sees = sights[sequence].keys((i / len) as isize, len).contains(&(i % len));
+                if sees { 0.0f32 } else { -1e9 }
+            });
+            let bias = TensorData::new(hidden.collect(), [1, 1, len, len]);
+            let input = BertInput::new(data(&ids[start..start + len], [1, len], &device));
+            model
+                .forward(input.with_bias(Tensor::from_data(bias, &device)))
+                .last_hidden_state
+                .squeeze_dim::<2>(0)
+        });
+        let expected = Tensor::cat(alone.collect(), 0);
+        let some = expected.clone().select(0, Tensor::from_data(places, &device));
+        close(model.forward(input()).last_hidden_state.squeeze_dim::<2>(0), expected.clone());
+        close(plain.forward(input()).last_hidden_state.squeeze_dim::<2>(0), expected);
+        let gradient = |states: Tensor<2>| {
+            let grads = states.powi_scalar(3).sum().backward();
+            model.encoder.layers[0].attention.key.weight.val().grad(&grads).unwrap()
+        };
+        let found = model.states_at(input(), Tensor::from_data(places, &device));
+        close(found.clone(), some.clone());
+        close(plain.states_at(input(), Tensor::from_data(places, &device)), some.clone());
+        close(gradient(found), gradient(some));
+        // Nobody is moved by what it does not see, and everybody by what it sees, through all layers.
+        for (sight, n_seen) in [(Sight::LEFT_TO_RIGHT, 10), (Sight::Prefix(2), 11), (Sight::RightToLeft, 10)]
+        {
+            let states = |changed: Option<usize>| {
+                let mut ids = vec![5, 12, 19, 7];
+                changed.into_iter().for_each(|at| ids[at] += 3);
+                let input = BertInput::new(data(&ids, [1, 4], &device)).with_sights([sight]);
+                model.forward(input).last_hidden_state.squeeze_dim::<2>(0)
+            };
+            let mut moved = 0;
+            for changed in 0..4 {
+                let differences = (states(Some(changed)) - states(None)).abs().max_dim(1).into_data();
+                for (at, difference) in differences.iter::<f32>().enumerate() {
+                    let sees = sight.keys(at as isize, 4).contains(&changed);
+                    assert_eq!(difference != 0.0, sees, "{at} and {changed}, {sight:?}");
+                    moved += usize::from(sees);
+                }
+            }
+            assert_eq!(moved, n_seen);
+        }
+    }
+
+    #[test]
     fn positions_are_the_models_choice() {
         let device = Device::flex();
         let bert = || config().init_encoder(&mut ParamInit::new(&device, 1).with_std(0.3));
@@ -575,6 +678,43 @@ mod tests {
         let logits = model.forward(input, none);
         assert_eq!(logits.mlm.dims(), [0, 41]);
         assert_eq!(logits.next_sentence.unwrap().dims(), [2, 2]);
+    }
+
+    /// Positions are all that tells which of two sentences side by side comes first.
+    #[test]
+    fn sentences_side_by_side_may_each_begin_at_position_0() {
+        let device = Device::flex();
+        let bert = config().init_encoder(&mut ParamInit::new(&device, 5));
+        let (first, second) = ([5, 9, 12, 7], [8, 6, 11]);
+        let row = |values: Vec<i32>| data(&values, [1, 7], &device);
+        let side_by_side = |ids: [&[i32]; 2], types: [i32; 2]| {
+            let of = |value: &dyn Fn(usize, usize) -> i32| {
+                let each = |(side, ids): (usize, &&[i32])| {
+                    (0..ids.len()).map(|at| value(side, at)).collect::<Vec<_>>()
+                };
+                row(ids.iter().enumerate().flat_map(each).collect())
+            };
+            BertInput::new(row(ids.concat()))
+                .with_token_types(of(&|side, _| types[side]))
+                .with_positions(of(&|_, at| at as i32))
+        };
+        let forth = bert.forward(side_by_side([&first, &second], [0, 1])).last_hidden_state;
+        let back = bert.forward(side_by_side([&second, &first], [1, 0])).last_hidden_state;
+        let swapped = Tensor::cat(vec![back.clone().narrow(1, 3, 4), back.narrow(1, 0, 3)], 1);
+        forth.clone().into_data().assert_approx_eq::<f32>(&swapped.into_data(), Tolerance::absolute(1e-5));
+        // They are seen from the first to the last all the same.
+        let alone = bert.forward(BertInput::new(data(&first, [1, 4], &device))).last_hidden_state;
+        let difference = (forth.clone().narrow(1, 0, 4) - alone).abs().max();
+        assert!(difference.into_data().iter::<f32>().all(|value| value > 1e-3));
+        // Packed with another sequence, on this device without padding, and on one that pads.
+        let mut packed = BertInput::packed(&[&first[..], &second, &[9, 9]].concat(), &[7, 2], &device);
+        let many = |values: &[i32]| data(values, [1, 9], &device);
+        packed = packed.with_token_types(many(&[0, 0, 0, 0, 1, 1, 1, 0, 0]));
+        packed = packed.with_positions(many(&[0, 1, 2, 3, 0, 1, 2, 0, 1]));
+        for packed in [packed.clone(), packed.with_bias(Tensor::zeros([1, 1, 7, 7], &device))] {
+            let states = bert.forward(packed).last_hidden_state.narrow(1, 0, 7).into_data();
+            forth.clone().into_data().assert_approx_eq::<f32>(&states, Tolerance::absolute(1e-5));
+        }
     }
 
     #[test]

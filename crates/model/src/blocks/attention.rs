@@ -37,6 +37,9 @@ pub struct MultiHeadAttentionConfig {
     pub alibi: bool,
     /// The terms of [disentangled attention](Disentangled), and the dropout on the distances' vectors.
     pub disentangled: Option<(DisentangledConfig, f64)>,
+    /// Whether scores are divided by `√d_k`; in T5 they are not, and its queries' map starts from smaller weights
+    /// instead.
+    pub scaled: bool,
     /// How many keys each way a query of self-attention sees, see [`AttentionMask::window`]; none: all of them.
     pub window: Option<usize>,
     /// Dropout on the attention probabilities.
@@ -66,6 +69,7 @@ impl MultiHeadAttentionConfig {
             relative: None,
             alibi: false,
             disentangled: None,
+            scaled: true,
             window: None,
             dropout: 0.0,
         }
@@ -119,6 +123,12 @@ impl MultiHeadAttentionConfig {
         self
     }
 
+    /// Leaves scores as they are, see [`scaled`](Self::scaled).
+    pub fn without_scale(mut self) -> Self {
+        self.scaled = false;
+        self
+    }
+
     /// Sets how many keys each way a query sees.
     pub fn with_window(mut self, window: usize) -> Self {
         self.window = Some(window);
@@ -159,6 +169,7 @@ impl MultiHeadAttentionConfig {
                 .disentangled
                 .map(|(config, dropout)| Disentangled::new(&config, [d_model, n_heads * d_k], dropout, init)),
             window: self.window,
+            query_scale: if self.scaled { 1.0 } else { (d_k as f64).sqrt() },
         }
     }
 }
@@ -192,6 +203,8 @@ pub struct MultiHeadAttention {
     /// The terms of disentangled attention, if it has any.
     pub disentangled: Option<Disentangled>,
     window: Option<usize>,
+    /// What queries are multiplied by: the division of all scores by `√d_k` is undone so where there is to be none.
+    query_scale: f64,
 }
 
 impl MultiHeadAttention {
@@ -269,11 +282,10 @@ impl Attention for MultiHeadAttention {
         });
         let [of_queries, of_keys] = positions.map_or([None, None], |of| of.map(Some));
         let q = self.split_heads(self.query.forward(queries), self.n_heads, of_queries.as_ref());
-        let q = match &self.disentangled {
-            // All terms of the scores are divided by the root of their number.
-            Some(terms) => q.mul_scalar(1.0 / (terms.n_terms() as f64).sqrt()),
-            None => q,
-        };
+        // All terms of disentangled scores are divided by the root of their number.
+        let n_terms = self.disentangled.as_ref().map_or(1, |terms| terms.n_terms());
+        let scale = self.query_scale / (n_terms as f64).sqrt();
+        let q = if scale == 1.0 { q } else { q.mul_scalar(scale) };
         let mask = match self.window.filter(|_| !is_cross) {
             Some(window) => Cow::Owned(mask.into_owned().with_window(window)),
             None => mask,
@@ -349,7 +361,7 @@ fn with_bias(mask: AttentionMask, bias: Option<Tensor<4>>) -> AttentionMask {
 fn wanted_alone(input: &AttentionInput<'_>) -> Option<AttentionMask> {
     let AttentionInput { memory, mask, cache, wanted, need_weights, .. } = input;
     let numbers = wanted.as_ref()?.numbers.clone()?;
-    let by_position = mask.causal || mask.window.is_some() || mask.bias.is_some();
+    let by_position = mask.is_by_position() || mask.bias.is_some();
     let all = mask.packing.is_some() && mask.queries == Queries::Last && memory.is_none() && cache.is_none();
     let alone = all && !by_position && !need_weights;
     alone.then(|| (*mask).clone().with_queries(Queries::Tokens(numbers)))

@@ -1,5 +1,5 @@
-use super::{Attention, DecoderLayer, DecoderLayerInput, LayerCache, LayerNorm, Linear};
-use crate::ops::AttentionMask;
+use super::{Attention, DecoderLayer, DecoderLayerInput, LayerCache, Linear, Norm};
+use crate::ops::{self, AttentionMask};
 use burn::module::Module;
 use burn::tensor::Tensor;
 
@@ -9,7 +9,9 @@ pub struct Decoder<A: Attention, C: Attention = A> {
     /// From the first layer to the last.
     pub layers: Vec<DecoderLayer<A, C>>,
     /// Normalises the last layer's output.
-    pub final_norm: Option<LayerNorm>,
+    pub final_norm: Option<Norm>,
+    /// Dropout on the last states, after the final normalisation (T5).
+    pub output_dropout: f64,
 }
 
 /// The output of the decoder.
@@ -73,6 +75,7 @@ impl<A: Attention, C: Attention> Decoder<A, C> {
         if let Some(norm) = &self.final_norm {
             x = norm.forward(x);
         }
+        x = ops::dropout(x, self.output_dropout);
         DecoderOutput { last_hidden_state: x, weights }
     }
 }

@@ -1,8 +1,6 @@
 use super::part_type::{PartKind, PartType};
 use super::sub_layer::SubLayer;
-use super::{
-    Attention, AttentionInput, EncoderLayerConfig, FeedForward, KeyValueCache, LayerNorm, NormPlacement,
-};
+use super::{Attention, AttentionInput, EncoderLayerConfig, FeedForward, KeyValueCache, Norm, NormPlacement};
 use crate::ParamInit;
 use crate::ops::AttentionMask;
 use burn::module::Module;
@@ -16,15 +14,13 @@ impl EncoderLayerConfig {
         cross_attention: C,
         init: &mut ParamInit,
     ) -> DecoderLayer<A, C> {
-        let d_model = self.feed_forward.d_model;
-        let norm = |init: &mut ParamInit| LayerNorm::new(d_model, self.layer_norm_eps, init);
         DecoderLayer {
             attention,
-            attention_norm: norm(init),
+            attention_norm: self.new_norm(init),
             cross_attention,
-            cross_attention_norm: norm(init),
+            cross_attention_norm: self.new_norm(init),
             feed_forward: self.feed_forward.init(init),
-            feed_forward_norm: norm(init),
+            feed_forward_norm: self.new_norm(init),
             attention_output_dropout: self.attention_output_dropout,
             feed_forward_output_dropout: self.feed_forward_output_dropout,
             norm: self.norm,
@@ -43,15 +39,15 @@ pub struct DecoderLayer<A: Attention, C: Attention = A> {
     /// The first sub-layer: attention to the target's own tokens.
     pub attention: A,
     /// The normalisation of the first sub-layer, pre-norm or post-norm.
-    pub attention_norm: LayerNorm,
+    pub attention_norm: Norm,
     /// The second sub-layer: attention to the memory.
     pub cross_attention: C,
     /// The normalisation of the second sub-layer, pre-norm or post-norm.
-    pub cross_attention_norm: LayerNorm,
+    pub cross_attention_norm: Norm,
     /// The third sub-layer.
     pub feed_forward: FeedForward,
     /// The normalisation of the third sub-layer, pre-norm or post-norm.
-    pub feed_forward_norm: LayerNorm,
+    pub feed_forward_norm: Norm,
     attention_output_dropout: f64,
     feed_forward_output_dropout: f64,
     #[module(skip)]
@@ -178,7 +174,7 @@ impl<A: Attention, C: Attention> DecoderLayer<A, C> {
 mod tests {
     use super::*;
     use crate::blocks::{
-        Activation, FeedForwardConfig, Linear, MultiHeadAttention, MultiHeadAttentionConfig,
+        Activation, FeedForwardConfig, Linear, MultiHeadAttention, MultiHeadAttentionConfig, NormKind,
     };
     use burn::module::Param;
     use burn::tensor::Device;
@@ -193,6 +189,7 @@ mod tests {
             attention_output_dropout: dropouts[0],
             feed_forward_output_dropout: dropouts[1],
             norm,
+            norm_kind: NormKind::Layer,
             layer_norm_eps: 1e-5,
         };
         let attention = MultiHeadAttentionConfig::new(16, 4);

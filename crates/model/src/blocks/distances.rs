@@ -5,23 +5,28 @@ use burn::module::Module;
 use burn::tensor::{Device, Int, Tensor};
 use serde::{Deserialize, Serialize};
 
-/// How distances are put into buckets, each of which has one number a head (Raffel et al. 2020, §2.1): half of the
-/// buckets for keys up to the query, half for keys after it. Of each half, half are exact distances, and the others grow
-/// with the logarithm up to `max_distance`.
+/// How distances are put into buckets, each of which has one number a head (Raffel et al. 2020, §2.1): in an encoder half
+/// of the buckets for keys up to the query, half for keys after it; in a decoder all of them for keys up to the query. Of
+/// each direction's buckets, half are exact distances, and the others grow with the logarithm up to `max_distance`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RelativeBiasConfig {
-    /// The number of buckets (32 in MPNet).
+    /// The number of buckets (32 in MPNet and T5).
     pub n_buckets: usize,
-    /// The distance from which on all are in the last bucket (128 in MPNet).
+    /// The distance from which on all are in the last bucket (128 in MPNet and T5).
     pub max_distance: usize,
 }
 
 impl RelativeBiasConfig {
-    /// A new table for `n_heads` heads.
+    /// A new table for `n_heads` heads of an encoder.
     pub fn init(&self, n_heads: usize, init: &mut ParamInit) -> RelativeBias {
         let table = Embedding::new(self.n_buckets, n_heads, init);
-        RelativeBias { table, max_distance: self.max_distance }
+        RelativeBias { table, max_distance: self.max_distance, causal: false }
+    }
+
+    /// A new table for `n_heads` heads of a decoder, whose buckets are all for keys up to the query.
+    pub fn init_causal(&self, n_heads: usize, init: &mut ParamInit) -> RelativeBias {
+        RelativeBias { causal: true, ..self.init(n_heads, init) }
     }
 
     /// Checks that the values fit together.
@@ -46,13 +51,14 @@ impl RelativeBiasConfig {
     }
 }
 
-/// A number for each head and bucket of distances, which is added to the scores of every layer: MPNet's relative
-/// positions (Song et al. 2020), which are T5's.
+/// A number for each head and bucket of distances, which is added to the scores of every layer: T5's relative positions
+/// (Raffel et al. 2020, §2.1), which are MPNet's (Song et al. 2020).
 #[derive(Module, Debug)]
 pub struct RelativeBias {
     /// `[n_buckets, n_heads]`
     pub table: Embedding,
     max_distance: usize,
+    causal: bool,
 }
 
 impl RelativeBias {
@@ -62,9 +68,33 @@ impl RelativeBias {
     /// - returns `[1, n_heads, len, len]`
     pub fn forward(&self, len: usize, device: &Device) -> Tensor<4> {
         let [n_buckets, n_heads] = self.table.weight.dims();
-        let row = |distance| bucket(distance, n_buckets, self.max_distance);
+        let row = |distance| self.bucket(distance, n_buckets);
         let rows = pairs(len, row, device).reshape([1, len * len]);
         self.table.forward(rows).reshape([1, len, len, n_heads]).permute([0, 3, 1, 2])
+    }
+
+    /// The bias of the scores of keys that stand 0, 1 and so on up to `furthest` places before their query, or up to the
+    /// distance from which on all are alike: what a [cache](super::KeyValueCache::with_bias) of new tokens takes.
+    ///
+    /// # Shapes
+    /// - returns `[n_heads, n]`
+    pub fn before(&self, furthest: usize, device: &Device) -> Tensor<2> {
+        let n_buckets = self.table.weight.dims()[0];
+        let most = furthest.min(self.max_distance) as i64;
+        let rows: Vec<i32> = (0..=most).map(|distance| self.bucket(-distance, n_buckets) as i32).collect();
+        let rows = Tensor::<1, Int>::from_data(rows.as_slice(), device);
+        self.table.weight.val().select(0, rows).transpose()
+    }
+
+    /// The bucket of a distance.
+    fn bucket(&self, distance: i64, n_buckets: usize) -> i64 {
+        let half = n_buckets / 2;
+        match (self.causal, distance > 0) {
+            // Nothing that stands after its query is seen.
+            (true, after) => bucket(if after { 0 } else { -distance }, n_buckets, self.max_distance),
+            (false, false) => bucket(-distance, half, self.max_distance),
+            (false, true) => half as i64 + bucket(distance, half, self.max_distance),
+        }
     }
 }
 
@@ -129,17 +159,16 @@ fn pairs(len: usize, row: impl Fn(i64) -> i64, device: &Device) -> Tensor<1, Int
     Tensor::from_data(rows.as_slice(), device)
 }
 
-/// The bucket of a distance, in FP32 as in transformers (`MPNetEncoder.relative_position_bucket`).
-fn bucket(distance: i64, n_buckets: usize, max_distance: usize) -> i64 {
-    let half = (n_buckets / 2) as i64;
-    let exact = half / 2;
-    let far = distance.abs();
-    let after = if distance > 0 { half } else { 0 };
+/// The bucket of how `far` a key is, of `n_buckets` for its direction, in FP32 as in transformers
+/// (`T5Attention._relative_position_bucket`).
+fn bucket(far: i64, n_buckets: usize, max_distance: usize) -> i64 {
+    let n = n_buckets as i64;
+    let exact = n / 2;
     if far < exact {
-        return after + far;
+        return far;
     }
     let logs = (far as f32 / exact as f32).ln() / (max_distance as f64 / exact as f64).ln() as f32;
-    after + (exact + (logs * (half - exact) as f32) as i64).min(half - 1)
+    (exact + (logs * (n - exact) as f32) as i64).min(n - 1)
 }
 
 /// A distance as it is up to half of `n_buckets`, beyond that one that grows with the logarithm, so that
@@ -164,6 +193,37 @@ mod tests {
         let device = Device::flex();
         let rows = pairs(3, |distance| distance + 10, &device).into_data();
         assert_eq!(rows.iter::<i64>().collect::<Vec<_>>(), [10, 11, 12, 9, 10, 11, 8, 9, 10]);
+    }
+
+    #[test]
+    fn buckets_are_those_of_transformers() {
+        // T5Attention._relative_position_bucket of −20 … 20 with 8 buckets and a greatest distance of 16.
+        let init = &mut ParamInit::new(&Device::flex(), 1);
+        let config = RelativeBiasConfig { n_buckets: 8, max_distance: 16 };
+        let of = |bias: RelativeBias| (-20..=20).map(|distance| bias.bucket(distance, 8)).collect::<Vec<_>>();
+        let both = of(config.init(1, init));
+        let causal = of(config.init_causal(1, init));
+        let expected = [
+            [vec![3; 15], vec![2, 2, 2, 2, 1, 0, 5, 6, 6, 6, 6], vec![7; 15]].concat(),
+            [vec![7; 9], vec![6, 6, 6, 6, 5, 5, 4, 4, 3, 2, 1], vec![0; 21]].concat(),
+        ];
+        assert_eq!([both, causal], expected);
+    }
+
+    #[test]
+    fn the_bias_of_keys_before_a_query_is_a_row_of_that_of_all() {
+        let device = Device::flex();
+        let init = &mut ParamInit::new(&device, 1).with_std(1.0);
+        let config = RelativeBiasConfig { n_buckets: 6, max_distance: 5 };
+        for bias in [config.init(2, init), config.init_causal(2, init)] {
+            let last = bias.forward(9, &device).slice([0..1, 0..2, 8..9, 0..9]).reshape([2, 9]).flip([1]);
+            let found = bias.before(8, &device);
+            assert_eq!(found.dims(), [2, 6]);
+            assert_eq!(found.clone().into_data(), last.clone().narrow(1, 0, 6).into_data());
+            let furthest = found.narrow(1, 5, 1).expand([2, 3]);
+            assert_eq!(furthest.into_data(), last.clone().narrow(1, 6, 3).into_data());
+            assert_eq!(bias.before(2, &device).into_data(), last.narrow(1, 0, 3).into_data());
+        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-use super::{Attention, AttentionInput, Distances, EncoderLayer, LayerNorm, Linear, WantedTokens};
+use super::{Attention, AttentionInput, Distances, EncoderLayer, Linear, Norm, WantedTokens};
 use crate::ops::{self, AttentionMask};
 use burn::module::Module;
 use burn::tensor::Tensor;
@@ -9,7 +9,9 @@ pub struct Encoder<A: Attention> {
     /// From the first layer to the last.
     pub layers: Vec<EncoderLayer<A>>,
     /// Normalises the last layer's output; pre-norm stacks need it, post-norm stacks have none.
-    pub final_norm: Option<LayerNorm>,
+    pub final_norm: Option<Norm>,
+    /// Dropout on the last states, after the final normalisation (T5).
+    pub output_dropout: f64,
     /// How many times `layers` are applied, each time to the previous output: more than once if layers share
     /// parameters, as in ALBERT (Lan et al. 2020, §3.1).
     pub repeats: usize,
@@ -98,6 +100,7 @@ impl<A: Attention> Encoder<A> {
         if let Some(norm) = &self.final_norm {
             x = norm.forward(x);
         }
+        x = ops::dropout(x, self.output_dropout);
         if trace.hidden_states {
             hidden_states.push(x.clone());
         }

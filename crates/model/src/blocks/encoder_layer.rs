@@ -1,7 +1,7 @@
 use super::part_type::{PartKind, PartType};
 use super::sub_layer::SubLayer;
 use super::{
-    Attention, AttentionInput, AttentionOutput, FeedForward, FeedForwardConfig, LayerNorm, NormPlacement,
+    Attention, AttentionInput, AttentionOutput, FeedForward, FeedForwardConfig, Norm, NormKind, NormPlacement,
 };
 use crate::ParamInit;
 use burn::module::Module;
@@ -17,24 +17,29 @@ pub struct EncoderLayerConfig {
     pub feed_forward_output_dropout: f64,
     /// Where the sub-layers normalise.
     pub norm: NormPlacement,
-    /// Added to the variance in the normalisations.
+    /// Which normalisations they have.
+    pub norm_kind: NormKind,
+    /// Added to the variance, or to the mean square, in the normalisations.
     pub layer_norm_eps: f64,
 }
 
 impl EncoderLayerConfig {
     /// A layer around `attention`, any block that implements [`Attention`].
     pub fn init<A: Attention>(&self, attention: A, init: &mut ParamInit) -> EncoderLayer<A> {
-        let d_model = self.feed_forward.d_model;
         EncoderLayer {
             attention,
-            attention_norm: Some(LayerNorm::new(d_model, self.layer_norm_eps, init)),
+            attention_norm: Some(self.new_norm(init)),
             feed_forward: self.feed_forward.init(init),
-            feed_forward_norm: LayerNorm::new(d_model, self.layer_norm_eps, init),
+            feed_forward_norm: self.new_norm(init),
             attention_output_dropout: self.attention_output_dropout,
             feed_forward_output_dropout: self.feed_forward_output_dropout,
             norm: self.norm,
             attention_type: PartType::new(PartKind::Attention),
         }
+    }
+
+    pub(super) fn new_norm(&self, init: &mut ParamInit) -> Norm {
+        Norm::new(self.norm_kind, self.feed_forward.d_model, self.layer_norm_eps, init)
     }
 }
 
@@ -46,11 +51,11 @@ pub struct EncoderLayer<A: Attention> {
     pub attention: A,
     /// The normalisation of the first sub-layer, pre-norm or post-norm; none in the first layer of ModernBERT, whose
     /// embeddings are normalised.
-    pub attention_norm: Option<LayerNorm>,
+    pub attention_norm: Option<Norm>,
     /// The second sub-layer.
     pub feed_forward: FeedForward,
     /// The normalisation of the second sub-layer, pre-norm or post-norm.
-    pub feed_forward_norm: LayerNorm,
+    pub feed_forward_norm: Norm,
     attention_output_dropout: f64,
     feed_forward_output_dropout: f64,
     #[module(skip)]
@@ -105,6 +110,7 @@ mod tests {
                 attention_output_dropout: attended,
                 feed_forward_output_dropout: fed,
                 norm,
+                norm_kind: NormKind::Layer,
                 layer_norm_eps: 1e-12,
             };
             let attention = MultiHeadAttentionConfig::new(16, 4).init(init);

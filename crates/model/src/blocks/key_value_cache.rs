@@ -36,6 +36,8 @@ pub struct KeyValueCache {
     is_memory: bool,
     /// The size of the store at which unused places are next looked for.
     next_sweep: usize,
+    /// See [`with_bias`](Self::with_bias).
+    bias: Option<Tensor<2>>,
 }
 
 /// The smallest store, in places, whose unused places are looked for.
@@ -50,6 +52,13 @@ impl KeyValueCache {
     /// A cache of as many rows without tokens. It can be [selected](Self::select) from and [joined](Self::join).
     pub fn of_rows(n_rows: usize) -> Self {
         Self { rows: vec![Arc::default(); n_rows], ..Self::default() }
+    }
+
+    /// Adds a bias to the scores of tokens by how far they stand before the query's own, `[n_heads, n]`: column `i` is of
+    /// those `i` places before it, the last one also of those further away. For causal attention without a window.
+    pub fn with_bias(mut self, bias: Tensor<2>) -> Self {
+        self.bias = Some(bias);
+        self
     }
 
     /// The number of tokens in the longest row: the position of a batch's next tokens if all rows are of one length.
@@ -95,7 +104,8 @@ impl KeyValueCache {
             Arc::new(row.collect())
         });
         let rows = rows.collect();
-        Self { store: Some(KeyValueStore::new(memory)), rows, is_memory: true, next_sweep: FIRST_SWEEP }
+        let store = Some(KeyValueStore::new(memory));
+        Self { store, rows, is_memory: true, next_sweep: FIRST_SWEEP, bias: None }
     }
 
     /// The mask for one new token a row, packed: `[1, rows, d_model]`. For a memory, the mask for one query a row.
@@ -162,7 +172,8 @@ impl KeyValueCache {
     ///   n_new, longest]`, with zeros behind the sequence's end; only in the first call they are over all keys.
     ///
     /// # Panics
-    /// If the rows, heads or features differ from those before, or the packing does not match the number of keys.
+    /// If the rows, heads or features differ from those before, or the packing does not match the number of keys; with a
+    /// [bias](Self::with_bias), if the mask is not causal, or has more than that and a packing.
     pub fn attend(
         &mut self,
         query: Tensor<4>,
@@ -171,7 +182,7 @@ impl KeyValueCache {
         need_weights: bool,
     ) -> (Tensor<4>, Option<Tensor<4>>) {
         assert!(!self.is_memory, "what is written does not go into a memory's cache");
-        if self.is_empty() {
+        if self.is_empty() && self.bias.is_none() {
             self.add(new.clone(), mask);
             return attention(query, new, mask, need_weights);
         }
@@ -242,9 +253,15 @@ impl KeyValueCache {
         need_weights: bool,
     ) -> (Tensor<4>, Option<Tensor<4>>) {
         let store = self.store.as_ref().expect("a first call came before");
-        let by_position = mask.causal || mask.window.is_some();
-        let whole =
-            mask.bias.is_some() || mask.pad_mask.is_some() || matches!(mask.queries, Queries::Tokens(_));
+        let by_position = mask.is_by_position();
+        let whole = mask.bias.is_some()
+            || mask.sights.is_some()
+            || mask.pad_mask.is_some()
+            || matches!(mask.queries, Queries::Tokens(_));
+        if self.bias.is_some() {
+            let fits = mask.causal && mask.window.is_none() && !whole;
+            assert!(fits, "a cache with a bias by distance is for causal attention alone");
+        }
         if whole || self.is_memory && by_position {
             return attention(query.clone(), self.gathered(store, &query, mask), mask, need_weights);
         }
@@ -270,7 +287,7 @@ impl KeyValueCache {
             })
         });
         let seen: Vec<&[u32]> = seen.collect();
-        ops::attention_at(query, store, &seen, need_weights)
+        ops::attention_at_with_bias(query, store, &seen, self.bias.as_ref(), need_weights)
     }
 
     /// All keys and values in the order of the mask: packed `[1, n_heads, n_tokens, d]`, else one sequence a row.

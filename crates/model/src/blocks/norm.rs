@@ -23,9 +23,11 @@ pub enum NormKind {
 pub struct Norm {
     /// The scale, `[d]`, initially ones.
     pub gamma: Param<Tensor<1>>,
-    /// The shift, `[d]`, initially zeros; none in an RMS norm.
+    /// The shift, `[d]`, initially zeros; none in an RMS norm, nor in ModernBERT's layer normalisations.
     pub beta: Option<Param<Tensor<1>>>,
     epsilon: f64,
+    #[module(skip)]
+    kind: NormKind,
 }
 
 impl Norm {
@@ -36,15 +38,24 @@ impl Norm {
             NormKind::Layer => Some(init.zeros([d])),
             NormKind::Rms => None,
         };
-        Self { gamma, beta, epsilon }
+        Self { gamma, beta, epsilon, kind }
+    }
+
+    /// The same normalisation, without its shift unless `has_bias`.
+    pub fn with_bias(self, has_bias: bool) -> Self {
+        Self { beta: self.beta.filter(|_| has_bias), ..self }
+    }
+
+    fn shift(&self) -> Tensor<1> {
+        self.beta.as_ref().map_or_else(|| self.gamma.val().zeros_like(), |beta| beta.val())
     }
 
     /// # Shapes
     /// - `x`: `[..., d]`; returns the same
     pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
-        match &self.beta {
-            Some(beta) => ops::layer_norm(x, self.gamma.val(), beta.val(), self.epsilon),
-            None => ops::rms_norm(x, self.gamma.val(), self.epsilon),
+        match self.kind {
+            NormKind::Layer => ops::layer_norm(x, self.gamma.val(), self.shift(), self.epsilon),
+            NormKind::Rms => ops::rms_norm(x, self.gamma.val(), self.epsilon),
         }
     }
 
@@ -53,9 +64,9 @@ impl Norm {
     /// # Shapes
     /// - `x`: `[..., d]`; returns the same
     pub fn add_forward<const D: usize>(&self, x: Tensor<D>, residual: Residual<D>) -> Tensor<D> {
-        match &self.beta {
-            Some(beta) => ops::add_layer_norm(x, residual, self.gamma.val(), beta.val(), self.epsilon),
-            None => self.forward(ops::dropout_add(x, residual.input, residual.dropout)),
+        match self.kind {
+            NormKind::Layer => ops::add_layer_norm(x, residual, self.gamma.val(), self.shift(), self.epsilon),
+            NormKind::Rms => self.forward(ops::dropout_add(x, residual.input, residual.dropout)),
         }
     }
 }

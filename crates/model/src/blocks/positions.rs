@@ -43,6 +43,21 @@ pub trait Positions: Module + ModuleDisplay + Sync + 'static {
         table.select(0, position_ids(packing, device)).unsqueeze_dim::<3>(0)
     }
 
+    /// The vectors of any positions, as of sentences side by side each of which begins at position 0.
+    ///
+    /// # Shapes
+    /// - `positions`: `[batch, len]`; returns `[batch, len, d_model]`
+    ///
+    /// # Panics
+    /// If a position exceeds what the encoding covers.
+    fn at(&self, positions: Tensor<2, Int>) -> Tensor<3> {
+        let ([batch, len], device) = (positions.dims(), positions.device());
+        let last = positions.clone().max().into_data().iter::<i64>().next().unwrap_or(0);
+        let table = self.forward(last as usize + 1, &device).squeeze_dim::<2>(0);
+        let [_, d_model] = table.dims();
+        table.select(0, positions.flatten::<1>(0, 1)).reshape([batch, len, d_model])
+    }
+
     /// Adds the vectors of their positions to embeddings.
     ///
     /// # Shapes
@@ -101,6 +116,12 @@ impl Positions for LearnedPositions {
         let ids = (self.offset + positions.start) as i64..(self.offset + positions.end) as i64;
         let ids = Tensor::<1, Int>::arange(ids, device).reshape([1, positions.len()]);
         self.table.forward(ids)
+    }
+
+    fn at(&self, positions: Tensor<2, Int>) -> Tensor<3> {
+        let last = positions.clone().max().into_data().iter::<i64>().next().unwrap_or(0);
+        self.check(last as usize + 1);
+        self.table.forward(positions.add_scalar(self.offset as i64))
     }
 
     fn packed(&self, packing: &Packing, device: &Device) -> Tensor<3> {
@@ -235,6 +256,22 @@ mod tests {
         assert_eq!(learned.range(3..7, &device).into_data(), cut(learned.forward(9, &device)));
         let fixed = SinusoidalPositions::new(4);
         assert_eq!(fixed.range(3..7, &device).into_data(), cut(fixed.forward(9, &device)));
+    }
+
+    #[test]
+    fn positions_may_be_given() {
+        let device = Device::flex();
+        let positions = Tensor::<2, Int>::from_data([[0, 1, 0], [2, 0, 1]], &device);
+        let learned = LearnedPositions::with_offset(4, 2, 4, &mut ParamInit::new(&device, 0));
+        let check = |found: Tensor<3>, whole: Tensor<3>| {
+            for (row, column, position) in [(0, 1, 1), (0, 2, 0), (1, 0, 2), (1, 2, 1)] {
+                let found = found.clone().narrow(0, row, 1).narrow(1, column, 1).into_data();
+                assert_eq!(found, whole.clone().narrow(1, position, 1).into_data());
+            }
+        };
+        check(learned.at(positions.clone()), learned.forward(4, &device));
+        let fixed = SinusoidalPositions::new(4);
+        check(fixed.at(positions), fixed.forward(3, &device));
     }
 
     #[test]

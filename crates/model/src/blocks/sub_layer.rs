@@ -1,4 +1,4 @@
-use super::{LayerNorm, WantedTokens};
+use super::{Norm, WantedTokens};
 use crate::ops::{self, Residual};
 use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
@@ -20,7 +20,7 @@ pub enum NormPlacement {
 pub(super) struct SubLayer<'a> {
     pub placement: NormPlacement,
     /// None: nothing is normalised.
-    pub norm: Option<&'a LayerNorm>,
+    pub norm: Option<&'a Norm>,
     /// Dropout on the output, before it is added to the input.
     pub dropout: f64,
 }

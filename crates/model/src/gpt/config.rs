@@ -231,6 +231,7 @@ impl GptConfig {
             final_norm: (self.norm == NormPlacement::Pre).then(|| norm(init)),
             output: (!self.tied).then(|| Linear::without_bias(d_model, vocab_size, init)),
             recompute: false,
+            bidirectional_prompts: false,
             dropout: self.embedding_dropout,
             window: self.window,
             max_positions: self.max_positions,

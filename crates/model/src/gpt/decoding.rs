@@ -1,7 +1,7 @@
 //! Text generation: prompts are read in one pass, then each step takes one token a row.
 
 use super::Gpt;
-use super::model::flat;
+use super::model::{flat, with_prefixes};
 use crate::Sequences;
 use crate::blocks::KeyValueCache;
 use crate::generate::{LanguageModel, NextToken, StepOutput};
@@ -72,6 +72,10 @@ impl NextToken for Gpt {
 impl LanguageModel for Gpt {
     fn read(&self, prompts: &Sequences, device: &Device) -> (GptState, StepOutput) {
         let (ids, mask) = self.input(prompts, device);
+        let mask = match self.bidirectional_prompts {
+            true => with_prefixes(mask, prompts, prompts.lengths()),
+            false => mask,
+        };
         let mut caches = vec![KeyValueCache::new(); self.layers.len()];
         let [_, len] = ids.dims();
         let x = self.advance(ids, &mask, len, &mut caches);
@@ -92,6 +96,35 @@ mod tests {
     use super::super::model::tests::{close, configs, devices};
     use super::*;
     use crate::ParamInit;
+
+    #[test]
+    fn prompts_may_be_read_in_both_directions() {
+        for (config, device) in configs().iter().flat_map(|config| devices().map(|device| (config, device))) {
+            let mut model = config.init(&mut ParamInit::new(&device, 3).with_std(0.4));
+            let mut rows: Vec<Vec<i32>> = vec![vec![1, 2, 3, 4, 5], vec![6], vec![7, 8, 9]];
+            let prefixes = [5, 1, 3];
+            let prompts: Sequences = rows.iter().map(Vec::as_slice).collect();
+            let (_, left_to_right) = model.read(&prompts, &device);
+            model.bidirectional_prompts = true;
+            let uncached = |rows: &[Vec<i32>]| {
+                let last = rows.iter().zip(prefixes).map(|(row, prefix)| {
+                    let states = model.prefix_states(&[&row[..]].into_iter().collect(), &[prefix], &device);
+                    model.project(states.narrow(0, row.len() - 1, 1))
+                });
+                Tensor::cat(last.collect(), 0)
+            };
+            let (mut state, output) = model.read(&prompts, &device);
+            let difference = (output.logits.clone() - left_to_right.logits).abs().max();
+            assert!(difference.into_scalar::<f32>() > 1e-4, "prompts are read as before");
+            close(output.logits, uncached(&rows));
+            for step in 0..3 {
+                let tokens: Vec<i32> = (0..3).map(|row| (3 * row + 7 * step) % 23).collect();
+                let output = model.step(&tokens, &mut state);
+                rows.iter_mut().zip(&tokens).for_each(|(row, token)| row.push(*token));
+                close(output.logits, uncached(&rows));
+            }
+        }
+    }
 
     #[test]
     fn cached_is_uncached() {

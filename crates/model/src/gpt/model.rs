@@ -1,7 +1,7 @@
 use super::GptLayer;
 use crate::Sequences;
 use crate::blocks::{Attention, Embedding, InferenceWeight, LearnedPositions, Linear, Norm};
-use crate::ops::{self, AttentionMask, TokenPositions};
+use crate::ops::{self, AttentionMask, Sight, TokenPositions};
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Int, Tensor, TensorData};
 
@@ -9,6 +9,9 @@ use burn::tensor::{Device, Int, Tensor, TensorData};
 ///
 /// [`GptConfig`](super::GptConfig) builds one. [`losses`](Self::losses) trains it, and
 /// [`LanguageModel`](crate::generate::LanguageModel) generates text with it.
+///
+/// [`prefix_losses`](Self::prefix_losses) trains it as a prefix language model (Raffel et al. 2020, §3.2.1), whose
+/// prompts are then read with [`bidirectional_prompts`](Self::bidirectional_prompts).
 #[derive(Module, Debug)]
 pub struct Gpt {
     /// Piece embeddings, `[vocab_size, d_model]`; also the projection onto the vocabulary, unless there is an
@@ -24,6 +27,8 @@ pub struct Gpt {
     pub output: Option<Linear>,
     /// Whether training [recomputes](ops::recompute) each layer in the backward pass.
     pub recompute: bool,
+    /// Whether the tokens of a prompt see one another, as those of a prefix do, when text is generated.
+    pub bidirectional_prompts: bool,
     pub(super) dropout: f64,
     #[module(skip)]
     pub(super) window: Option<usize>,
@@ -47,7 +52,24 @@ impl Gpt {
     /// # Panics
     /// If there is no sequence, or one is longer than the model's positions.
     pub fn states(&self, sequences: &Sequences, device: &Device) -> Tensor<2> {
+        self.states_under(self.input(sequences, device), sequences)
+    }
+
+    /// [`states`](Self::states) where the first tokens of each sequence, `prefixes` of them, see one another. All later
+    /// ones see these, themselves and those before them.
+    ///
+    /// # Shapes
+    /// - `prefixes`: `[sequences]`, each at most the sequence's length; returns `[n_tokens, d_model]`
+    ///
+    /// # Panics
+    /// Those of [`states`](Self::states), and if there is not one prefix for each sequence, or one is longer than its
+    /// sequence.
+    pub fn prefix_states(&self, sequences: &Sequences, prefixes: &[usize], device: &Device) -> Tensor<2> {
         let (ids, mask) = self.input(sequences, device);
+        self.states_under((ids, with_prefixes(mask, sequences, prefixes)), sequences)
+    }
+
+    fn states_under(&self, (ids, mask): (Tensor<2, Int>, AttentionMask), sequences: &Sequences) -> Tensor<2> {
         let positions = mask.query_positions(ids.dims()[1], ids.dims()[1]);
         let mut x = self.embed(ids, &positions);
         for layer in &self.layers {
@@ -107,6 +129,39 @@ impl Gpt {
             |ids: &[i32]| Tensor::<1, Int>::from_data(TensorData::new(ids.to_vec(), [ids.len()]), device);
         let states = self.states(sequences, device).select(0, vector(wanted));
         ops::cross_entropy(self.project(states), vector(next))
+    }
+
+    /// The cross-entropy of the tokens behind each sequence's prefix, `−log P(x_t | x_<t)` for `t > p`, in nats, where the
+    /// `p` tokens of the prefix see one another (Raffel et al. 2020, §3.2.1). The prefix's last token predicts the first
+    /// one behind it. Without a prefix (`p = 0`) each token predicts the next, as with a prefix of one token.
+    ///
+    /// # Shapes
+    /// - `prefixes`: `[sequences]`; `next`: the id that follows each token, in the order of [`Sequences::ids`]
+    /// - returns `[Σ (len − max(p, 1) + 1)]`, one sequence after another
+    ///
+    /// # Panics
+    /// Those of [`prefix_states`](Self::prefix_states), and if the number of ids is not that of the tokens.
+    pub fn prefix_losses(
+        &self,
+        sequences: &Sequences,
+        prefixes: &[usize],
+        next: &[i32],
+        device: &Device,
+    ) -> Tensor<1> {
+        assert_eq!(next.len(), sequences.n_tokens(), "the ids that follow, and the tokens");
+        let mut start = 0;
+        let wanted = sequences.lengths().iter().zip(prefixes).flat_map(|(len, prefix)| {
+            let first = start + prefix.saturating_sub(1);
+            start += len;
+            first..start
+        });
+        let wanted: Vec<usize> = wanted.collect();
+        let vector =
+            |values: Vec<i32>| Tensor::<1, Int>::from_data(TensorData::new(values, [wanted.len()]), device);
+        let next = vector(wanted.iter().map(|token| next[*token]).collect());
+        let wanted = vector(wanted.iter().map(|token| *token as i32).collect());
+        let states = self.prefix_states(sequences, prefixes, device).select(0, wanted);
+        ops::cross_entropy(self.project(states), next)
     }
 
     /// The logits of states, `[n, d_model]` → `[n, vocab_size]`.
@@ -209,6 +264,17 @@ impl Gpt {
     }
 }
 
+/// A mask of left-to-right sequences, of which the first tokens see one another.
+pub(super) fn with_prefixes(mask: AttentionMask, sequences: &Sequences, prefixes: &[usize]) -> AttentionMask {
+    assert_eq!(prefixes.len(), sequences.len(), "prefixes, and sequences");
+    let fit = prefixes.iter().zip(sequences.lengths()).all(|(prefix, len)| prefix <= len);
+    assert!(fit, "prefixes of {prefixes:?} tokens in sequences of {:?}", sequences.lengths());
+    let sights: Vec<Sight> = prefixes.iter().map(|prefix| Sight::Prefix(*prefix)).collect();
+    let mut mask = mask.with_sights(sights);
+    mask.causal = false;
+    mask
+}
+
 /// Whether all sequences have the same length.
 fn is_even(sequences: &Sequences) -> bool {
     sequences.n_tokens() == sequences.len() * sequences.longest()
@@ -293,6 +359,55 @@ pub(super) mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_prefix_sees_itself_and_nobody_sees_what_comes_behind() {
+        for (model, device) in models().filter(|(model, _)| model.window.is_none()) {
+            let ids: Vec<i32> = (0..9).map(|i| 1 + i * 5 % 22).collect();
+            for prefix in [0, 1, 4, 9] {
+                let states = |ids: &[i32]| {
+                    // Beside a shorter one, so that they are packed where that is possible.
+                    let both = [ids, &[7, 3, 2]].into_iter().collect();
+                    model.prefix_states(&both, &[prefix, 3], &device).narrow(0, 0, 9)
+                };
+                let before = states(&ids);
+                for changed in 0..9 {
+                    let mut other = ids.clone();
+                    other[changed] = (other[changed] + 7) % 23;
+                    let difference = (states(&other) - before.clone()).abs().max_dim(1).into_data();
+                    for (at, difference) in difference.iter::<f32>().enumerate() {
+                        let sees = changed <= at || changed < prefix;
+                        assert_eq!(difference != 0.0, sees, "{at} and {changed}, with a prefix of {prefix}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn prefix_losses_are_those_behind_the_prefix() {
+        for (model, device) in models() {
+            let sequences: Sequences = [&[1, 2, 3, 4][..], &[5, 6, 7], &[8, 9]].into_iter().collect();
+            let next = [2, 3, 4, 9, 6, 7, 8, 9, 0];
+            // A prefix of no token or one is left to right.
+            let plain = model.losses(&sequences, &next, &device);
+            close(model.prefix_losses(&sequences, &[0, 1, 1], &next, &device), plain);
+            let found = model.prefix_losses(&sequences, &[3, 3, 0], &next, &device);
+            let states = model.prefix_states(&sequences, &[3, 3, 0], &device);
+            let log_probs = burn::tensor::activation::log_softmax(model.project(states), 1);
+            let picked = [(2, 4), (3, 9), (6, 8), (7, 9), (8, 0)]
+                .map(|(row, id)| log_probs.clone().slice([row..row + 1, id..id + 1]).reshape([1]).neg());
+            close(found, Tensor::cat(picked.to_vec(), 0));
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "prefixes of [2, 4] tokens in sequences of [2, 3]")]
+    fn a_prefix_is_part_of_its_sequence() {
+        let device = Device::flex();
+        let model = configs()[0].init(&mut ParamInit::new(&device, 3));
+        model.prefix_states(&[&[1, 2][..], &[3, 4, 5]].into_iter().collect(), &[2, 4], &device);
     }
 
     #[test]

@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn names_are_read_as_they_are_written() {
         for &family in Family::ALL {
-            for architecture in Architecture::ALL {
+            for architecture in Architecture::ALL.into_iter().filter(|one| family.has_class(*one)) {
                 let name = architecture.name(family);
                 let (found_family, found) = Architecture::parse(&name).unwrap();
                 assert_eq!((found_family, found.name(family)), (family, name));

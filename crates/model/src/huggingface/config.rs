@@ -163,6 +163,17 @@ fn architectures(fields: &Fields) -> Result<Vec<String>> {
 /// # Errors
 /// [`ModelError::Setting`] for an encoder with an invalid value or one that no class of transformers builds.
 pub(super) fn to_json(encoder: &BertConfig, save: &SaveConfig) -> Result<Value> {
+    if !save.family.has_class(save.architecture) {
+        let classes = Architecture::ALL.into_iter().filter(|one| save.family.has_class(*one));
+        let classes: Vec<String> = classes.map(|one| one.name(save.family)).collect();
+        let found = format!("\"{}\"", save.family.model_type());
+        let expected = format!(
+            "another one: of {} there are only {} in transformers, so such a model cannot be saved",
+            save.family,
+            classes.join(" and ")
+        );
+        return Err(ModelError::Setting { key: "family", found, expected });
+    }
     let mut map = Map::new();
     map.insert("architectures".into(), json!([save.architecture.name(save.family)]));
     map.insert("model_type".into(), save.family.model_type().into());
@@ -214,6 +225,8 @@ mod tests {
         assert_eq!(sizes(r#"{"model_type": "xlm-roberta"}"#), [30_522, 12, 768, 12, 3072, 510]);
         assert_eq!(sizes(r#"{"model_type": "camembert"}"#), [30_522, 12, 768, 12, 3072, 510]);
         assert_eq!(sizes(r#"{"model_type": "modernbert"}"#), [50_368, 22, 768, 12, 1152, 8192]);
+        assert_eq!(sizes(r#"{"model_type": "t5"}"#), [32_128, 6, 512, 8, 2048, 512]);
+        assert_eq!(sizes(r#"{"model_type": "mt5"}"#), [250_112, 8, 512, 6, 1024, 512]);
     }
 
     #[test]
@@ -263,6 +276,16 @@ mod tests {
         let BertConfig { attention_bias, feed_forward_bias, feed_forward_dropout, .. } = found.encoder;
         assert_eq!((attention_bias, feed_forward_bias, feed_forward_dropout), (false, true, 0.1));
 
+        let t5 = r#"{"model_type": "t5", "feed_forward_proj": "gated-gelu", "d_kv": 5, "dropout_rate": 0.3,
+            "architectures": ["T5ForConditionalGeneration"]}"#;
+        let found = read(t5).unwrap();
+        assert_eq!((found.architecture, found.family), (Architecture::Encoder, Family::T5));
+        let BertConfig { activation, gated, d_head, .. } = found.encoder;
+        assert_eq!((activation, gated, d_head), (Activation::GeluTanh, true, Some(5)));
+        let BertConfig { hidden_dropout, attention_dropout, feed_forward_dropout, .. } = found.encoder;
+        assert_eq!([hidden_dropout, attention_dropout, feed_forward_dropout], [0.3; 3]);
+        assert!(!found.encoder.scaled_scores && found.encoder.output_dropout);
+
         let electra =
             |size| read(&format!(r#"{{"model_type": "electra", "embedding_size": {size}}}"#)).unwrap();
         assert_eq!(electra(256).encoder.d_embedding, None);
@@ -272,7 +295,7 @@ mod tests {
     #[test]
     fn what_is_written_reads_the_same() {
         for &family in Family::ALL {
-            for architecture in Architecture::ALL {
+            for architecture in Architecture::ALL.into_iter().filter(|one| family.has_class(*one)) {
                 let name = architecture.name(family);
                 let Some((_, architecture)) = Architecture::parse(&name) else { panic!("{name}") };
                 let json = format!(
@@ -305,6 +328,12 @@ mod tests {
                 "`rope_scaling` is {\"rope_type\":\"yarn\"}, expected none",
             ),
             (r#"{"hidden_act": "mish"}"#, "`hidden_act` is \"mish\""),
+            (r#"{"model_type": "t5", "feed_forward_proj": "gated-mish"}"#, "`feed_forward_proj` is \"mish\""),
+            (r#"{"model_type": "t5", "d_kv": 0}"#, "`d_kv` is 0, expected at least 1"),
+            (
+                r#"{"model_type": "t5", "relative_attention_num_buckets": 5}"#,
+                "`relative_attention_num_buckets` is 5, expected an even number, at least 4",
+            ),
             (r#"{"position_embedding_type": "relative_key"}"#, "`position_embedding_type`"),
             (r#"{"model_type": "albert", "num_hidden_groups": 2}"#, "`num_hidden_groups` is 2, expected 1"),
             (r#"{"model_type": "albert", "inner_group_num": 3}"#, "`inner_group_num` is 3, expected 1"),

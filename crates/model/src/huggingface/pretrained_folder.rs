@@ -68,7 +68,7 @@ impl PretrainedFolder {
     /// for the bare encoder, only if the checkpoint has one.
     pub fn encoder(&self, architecture: Architecture) -> BertConfig {
         let family = self.config.family;
-        let rules = family.rules(architecture, "");
+        let rules = family.rules(architecture, "", self.config.encoder.gated);
         let has_pooler =
             || self.tensors.floats.keys().any(|name| rules.canonical(name).starts_with("pooler."));
         let pooler =
@@ -104,7 +104,7 @@ impl PretrainedFolder {
         architecture: Architecture,
         new: &[&str],
     ) -> Result<(M, LoadReport)> {
-        let rules = self.config.family.rules(architecture, &M::path_of(""));
+        let rules = self.config.family.rules(architecture, &M::path_of(""), self.config.encoder.gated);
         if self.without_weights {
             let mut missing = rules.names(&model)?;
             missing.sort();

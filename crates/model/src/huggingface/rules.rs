@@ -206,7 +206,7 @@ impl TensorRules {
             .with(TensorRule::copy(&format!("{tensor}.bias"), &format!("{parameter}.bias")))
     }
 
-    /// PyTorch's `LayerNorm` for a [`LayerNorm`](crate::blocks::LayerNorm).
+    /// PyTorch's `LayerNorm` for a [`LayerNorm`](crate::blocks::LayerNorm) or a [`Norm`](crate::blocks::Norm).
     pub fn norm(self, tensor: &str, parameter: &str) -> Self {
         self.with(TensorRule::copy(&format!("{tensor}.weight"), &format!("{parameter}.gamma")))
             .with(TensorRule::copy(&format!("{tensor}.bias"), &format!("{parameter}.beta")))
@@ -225,6 +225,18 @@ impl TensorRules {
             paths.into_iter().for_each(|path| path.insert_str(0, parameters));
         }
         self
+    }
+
+    /// Whether a tensor's name begins with `prefix`.
+    pub(super) fn has_tensor_within(&self, prefix: &str) -> bool {
+        self.rules.iter().any(|rule| match rule {
+            TensorRule::Copy { tensor, .. }
+            | TensorRule::Transpose { tensor, .. }
+            | TensorRule::Split { tensor, .. }
+            | TensorRule::Reshape { tensor, .. } => tensor.starts_with(prefix),
+            TensorRule::Join { tensors, .. } => tensors.iter().any(|tensor| tensor.starts_with(prefix)),
+            TensorRule::Tie { copy, original } => copy.starts_with(prefix) || original.starts_with(prefix),
+        })
     }
 
     /// Ignores these prefixes when names are compared, in any number and order.

@@ -71,7 +71,20 @@ impl RecurrentLayer {
         initial: Option<RecurrentState>,
         direction: Direction,
     ) -> LayerOutput {
-        let (inputs, weight) = (self.input.forward(x), self.recurrent.val());
+        self.forward_dropping(x, packing, initial, direction, 0.0)
+    }
+
+    /// [`forward`](Self::forward) with DropConnect on the recurrent weight: in training each of its numbers is left out
+    /// with a probability of `weight_dropout`, the same ones at all time steps (Merity et al. 2018, §2).
+    pub fn forward_dropping(
+        &self,
+        x: Tensor<2>,
+        packing: &Packing,
+        initial: Option<RecurrentState>,
+        direction: Direction,
+        weight_dropout: f64,
+    ) -> LayerOutput {
+        let (inputs, weight) = (self.input.forward(x), ops::dropout(self.recurrent.val(), weight_dropout));
         match (self.cell, &self.recurrent_bias) {
             (Cell::Gru, Some(bias)) => {
                 let initial = initial.map(|initial| initial.hidden);

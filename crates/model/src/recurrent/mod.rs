@@ -23,4 +23,5 @@ mod stack;
 pub use cell::{Cell, RecurrentState};
 pub use layer::{LayerOutput, RecurrentLayer};
 pub(crate) use padding::{pad_mask, padded, unpadded};
+pub(crate) use stack::between_layers;
 pub use stack::{Directions, Reading, Recurrent, RecurrentConfig, RecurrentOutput};

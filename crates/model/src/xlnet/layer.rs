@@ -1,8 +1,7 @@
-use super::stream::Stream;
 use super::{RelativeAttention, XlnetConfig};
 use crate::ParamInit;
 use crate::blocks::{FeedForward, FeedForwardConfig, LayerNorm};
-use crate::ops::Residual;
+use crate::ops::{RelativeMask, Residual};
 use burn::module::Module;
 use burn::tensor::Tensor;
 
@@ -33,16 +32,16 @@ impl XlnetLayer {
         }
     }
 
-    /// The states above the layer of all streams' queries; see [`RelativeAttention::forward`].
+    /// The states of the queries above the layer; see [`RelativeAttention::forward`].
     pub(super) fn forward(
         &self,
         x: Tensor<2>,
-        streams: &[&Stream],
+        mask: &RelativeMask,
         keys: Tensor<3>,
         positions: Tensor<2>,
     ) -> Tensor<2> {
         let residual = |input: Tensor<2>| Residual { input, dropout: self.dropout };
-        let attended = self.attention.forward(x.clone(), streams, keys, positions);
+        let attended = self.attention.forward(x.clone(), mask, keys, positions);
         let x = self.attention_norm.add_forward(attended, residual(x));
         self.feed_forward_norm.add_forward(self.feed_forward.forward(x.clone()), residual(x))
     }

@@ -7,7 +7,7 @@
 //! only the content of tokens before it in the order. Fine-tuning uses the content stream alone, without an order.
 //!
 //! Attention is by the distance between tokens ([`RelativeAttention`]), and sees the states of earlier segments
-//! ([`XlnetMemory`]). It is composed on every device.
+//! ([`XlnetMemory`]).
 
 mod classification;
 mod config;

@@ -1,8 +1,8 @@
 use super::distances::sinusoids;
-use super::stream::{Limits, Stream};
+use super::stream::{Limits, Streams, mask};
 use super::{XlnetConfig, XlnetInput, XlnetLayer, XlnetMemory};
 use crate::blocks::{Embedding, Linear};
-use crate::ops;
+use crate::ops::{self, RelativeMask};
 use crate::{Backbone, BackboneShape, HasBackbone, ParamInit};
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Int, Tensor, TensorData};
@@ -73,20 +73,13 @@ impl Xlnet {
     /// If the memory is of other texts or another model.
     pub fn forward(&self, input: &XlnetInput, memory: Option<&XlnetMemory>, device: &Device) -> XlnetOutput {
         let context = self.context(input, memory, device);
-        let content = Stream::content(input, context.memory_len, self.settings.limits, device);
-        let ([batch, len], d_model) = ([input.batch, input.len], self.d_model());
+        let mask = mask(input, Streams::Content, context.memory_len, self.settings.limits);
         let mut x = self.embed(input, device);
         let mut states = Vec::new();
         for (number, layer) in self.layers.iter().enumerate() {
             states.push(x.clone());
             let keys = context.keys(number, x.clone());
-            let flat = layer.forward(
-                x.reshape([batch * len, d_model]),
-                &[&content],
-                keys,
-                context.positions.clone(),
-            );
-            x = flat.reshape([batch, len, d_model]);
+            x = context.layer(layer, x, &mask, keys);
         }
         let last_hidden_state = ops::dropout(x, self.dropout);
         XlnetOutput { last_hidden_state, memory: self.remember(memory, states) }
@@ -101,28 +94,28 @@ impl Xlnet {
         assert!(!input.targets.is_empty(), "no prediction: nothing to compute");
         let context = self.context(input, memory, device);
         let limits = self.settings.limits;
-        let content = Stream::content(input, context.memory_len, limits, device);
-        let queries = Stream::queries(input, context.memory_len, limits, device);
+        let both = mask(input, Streams::Both, context.memory_len, limits);
+        let queries = mask(input, Streams::Queries, context.memory_len, limits);
         let ([batch, len], d_model) = ([input.batch, input.len], self.d_model());
-        let (n_content, n_queries) = (batch * len, input.targets.len());
+        let n_targets = input.targets.len() / batch;
 
-        let mut h = self.embed(input, device);
-        let g = self.query.val().unsqueeze_dim::<2>(0).expand([n_queries, d_model]);
-        let mut g = ops::dropout(g, self.dropout);
+        let g = self.query.val().reshape([1, 1, d_model]).expand([batch, n_targets, d_model]);
+        let g = ops::dropout(g, self.dropout);
+        // Of each segment the content, and then the queries.
+        let mut x = Tensor::cat(vec![self.embed(input, device), g], 1);
         let mut states = Vec::new();
         for (number, layer) in self.layers.iter().enumerate() {
-            states.push(h.clone());
-            let keys = context.keys(number, h.clone());
-            if number + 1 == self.layers.len() {
-                g = layer.forward(g, &[&queries], keys, context.positions.clone());
-                break;
-            }
-            let both = Tensor::cat(vec![h.reshape([n_content, d_model]), g], 0);
-            let both = layer.forward(both, &[&content, &queries], keys, context.positions.clone());
-            h = both.clone().narrow(0, 0, n_content).reshape([batch, len, d_model]);
-            g = both.narrow(0, n_content, n_queries);
+            let content = x.clone().narrow(1, 0, len);
+            states.push(content.clone());
+            let keys = context.keys(number, content);
+            x = match number + 1 == self.layers.len() {
+                false => context.layer(layer, x, &both, keys),
+                true => context.layer(layer, x.narrow(1, len, n_targets), &queries, keys),
+            };
         }
-        Predictions { states: ops::dropout(g, self.dropout), memory: self.remember(memory, states) }
+        let memory = self.remember(memory, states);
+        let states = ops::dropout(x.reshape([batch * n_targets, d_model]), self.dropout);
+        Predictions { states, memory }
     }
 
     fn d_model(&self) -> usize {
@@ -171,6 +164,14 @@ struct Context<'a> {
 }
 
 impl Context<'_> {
+    /// The states above a layer, `[batch, n_queries, d_model]`.
+    fn layer(&self, layer: &XlnetLayer, x: Tensor<3>, mask: &RelativeMask, keys: Tensor<3>) -> Tensor<3> {
+        let [batch, n_queries, d_model] = x.dims();
+        let x = x.reshape([batch * n_queries, d_model]);
+        let x = layer.forward(x, mask, keys, self.positions.clone());
+        x.reshape([batch, n_queries, d_model])
+    }
+
     /// The states that a layer's keys and values are made of, `[batch, k_len, d_model]`.
     fn keys(&self, layer: usize, states: Tensor<3>) -> Tensor<3> {
         match self.memory {

@@ -1,10 +1,8 @@
-use super::distances::shift;
-use super::stream::Stream;
+use crate::ParamInit;
 use crate::blocks::Linear;
-use crate::{ParamInit, ops};
+use crate::ops::{self, RelativeInput, RelativeMask};
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
-use burn::tensor::activation::softmax;
 
 /// Attention by content, distance and segment (Dai et al. 2019, §3.3; Yang et al. 2019, §2.5), with scores
 ///
@@ -56,95 +54,43 @@ impl RelativeAttention {
         }
     }
 
-    /// The output for the queries of some streams, which look at the same keys.
+    /// The output for the queries.
     ///
     /// # Shapes
-    /// - `x`: `[n_queries, d_model]`, the streams one after another, in each the `batch` segments; returns the same
+    /// - `x`: `[batch · n_queries, d_model]`; returns the same
     /// - `keys`: `[batch, k_len, d_model]`
     /// - `positions`: `[n_distances, d_model]`, see [`sinusoids`](super::distances::sinusoids)
     pub(super) fn forward(
         &self,
         x: Tensor<2>,
-        streams: &[&Stream],
+        mask: &RelativeMask,
         keys: Tensor<3>,
         positions: Tensor<2>,
     ) -> Tensor<2> {
-        let [batch, k_len, d_model] = keys.dims();
+        let ([n_queries, _], [batch, k_len, d_model]) = (x.dims(), keys.dims());
         let [n_heads, d_k] = self.content_bias.dims();
+        let [n_distances, _] = positions.dims();
         let keys = keys.reshape([batch * k_len, d_model]);
-        let of_rows = |x: Tensor<3>| x.reshape([n_heads * batch, k_len, d_k]);
-        let key = of_rows(self.heads(self.key.forward(keys.clone()))).swap_dims(1, 2);
-        let value = of_rows(self.heads(self.value.forward(keys)));
-        let position = self.heads(self.position.forward(positions)).swap_dims(1, 2);
-        let query = self.query.forward(x);
-
-        let mut contexts = Vec::new();
-        let mut start = 0;
-        for stream in streams {
-            let rows = batch * stream.n;
-            let query = self.heads(query.clone().narrow(0, start, rows));
-            start += rows;
-            let scores = self.scores(query, stream, key.clone(), position.clone());
-            let mut weights = ops::dropout(softmax(scores, 3), self.dropout);
-            if let Some(seeing) = &stream.seeing {
-                weights = weights * seeing.clone();
-            }
-            let context = weights.reshape([n_heads * batch, stream.n, k_len]).matmul(value.clone());
-            let context = context.reshape([n_heads, rows, d_k]).swap_dims(0, 1);
-            contexts.push(context.reshape([rows, d_model]));
-        }
-        let context = match contexts.len() {
-            1 => contexts.swap_remove(0),
-            _ => Tensor::cat(contexts, 0),
+        let heads = |x: Tensor<2>, len: usize| x.reshape([batch, len, n_heads, d_k]);
+        let input = RelativeInput {
+            query: heads(self.query.forward(x), n_queries / batch),
+            key: heads(self.key.forward(keys.clone()), k_len),
+            value: heads(self.value.forward(keys), k_len),
+            position: self.position.forward(positions).reshape([n_distances, n_heads, d_k]),
+            content_bias: self.content_bias.val(),
+            position_bias: self.position_bias.val(),
+            segment: mask.has_others().then(|| [self.segment_bias.val(), self.of_others()]),
         };
-        self.output.forward(context)
+        let context = ops::relative_attention(input, mask, self.dropout);
+        self.output.forward(context.reshape([n_queries, n_heads * d_k]))
     }
 
-    /// # Shapes
-    /// - `query`: `[n_heads, batch · n, d_k]`; `key`: `[n_heads · batch, d_k, k_len]`; `position`: `[n_heads, d_k,
-    ///   n_distances]`
-    /// - returns `[n_heads, batch, n, k_len]`
-    fn scores(&self, query: Tensor<3>, stream: &Stream, key: Tensor<3>, position: Tensor<3>) -> Tensor<4> {
-        let [n_heads, rows, d_k] = query.dims();
-        let ([of_keys, _, k_len], n) = (key.dims(), stream.n);
-        let batch = of_keys / n_heads;
-        // The query is scaled and not the scores: it is the smaller tensor.
-        let scale = 1.0 / (d_k as f64).sqrt();
-        let biased =
-            |bias: &Param<Tensor<2>>| (query.clone() + bias.val().unsqueeze_dim(1)).mul_scalar(scale);
-
-        let by_content = biased(&self.content_bias).reshape([of_keys, n, d_k]).matmul(key);
-        let by_distance = biased(&self.position_bias).matmul(position);
-        let n_distances = by_distance.dims()[2];
-        let by_distance = match &stream.columns {
-            None => shift(by_distance.reshape([of_keys, n, n_distances]), k_len),
-            Some(columns) => {
-                let columns = columns.clone().expand([n_heads, batch, n, k_len]);
-                let by_distance = by_distance.reshape([n_heads, batch, n, n_distances]).gather(3, columns);
-                by_distance.reshape([of_keys, n, k_len])
-            }
-        };
-        let mut scores = (by_content + by_distance).reshape([n_heads, batch, n, k_len]);
-        if let Some(of_others) = &stream.of_others {
-            // What a query gives to keys of its own segment, it may as well not give: softmax ignores what is added to a
-            // whole row. So the difference of the two vectors is enough.
-            let segments = self.segments.val();
-            let difference = segments.clone().narrow(0, 1, 1) - segments.narrow(0, 0, 1);
-            let difference = difference.reshape([n_heads, d_k, 1]);
-            let by_segment = biased(&self.segment_bias).matmul(difference).reshape([n_heads, batch, n, 1]);
-            debug_assert_eq!(rows, batch * n);
-            scores = scores + by_segment * of_others.clone();
-        }
-        match &stream.hidden {
-            Some(hidden) => scores + hidden.clone(),
-            None => scores,
-        }
-    }
-
-    /// Heads before tokens: `[tokens, n_heads · d_k]` → `[n_heads, tokens, d_k]`.
-    fn heads(&self, x: Tensor<2>) -> Tensor<3> {
-        let ([tokens, _], [n_heads, d_k]) = (x.dims(), self.content_bias.dims());
-        x.reshape([tokens, n_heads, d_k]).swap_dims(0, 1)
+    /// What the vector of another segment has more than that of the same, `[n_heads, d_k]`. What a query gives to keys of
+    /// its own segment, it may as well not give: softmax ignores what is added to a whole row.
+    fn of_others(&self) -> Tensor<2> {
+        let segments = self.segments.val();
+        let difference = segments.clone().narrow(0, 1, 1) - segments.narrow(0, 0, 1);
+        difference.squeeze_dim::<2>(0)
     }
 
     /// The linear maps by name.

@@ -69,10 +69,23 @@ impl<'a> Head<'a> {
 }
 
 vectorised! {
-    /// The probabilities of the places for a query, which is scaled by `scale`.
-    fn probabilities(query: &[f32], keys: Head<'_>, seen: &[u32], scale: f32, probs: &mut [f32]) {
+    /// The probabilities of the places for a query, which is scaled by `scale`. `bias` is by how far a place is before
+    /// the last one; empty: none.
+    fn probabilities(
+        query: &[f32],
+        keys: Head<'_>,
+        seen: &[u32],
+        scale: f32,
+        bias: &[f32],
+        probs: &mut [f32],
+    ) {
         for (prob, place) in probs.iter_mut().zip(seen) {
             *prob = dot(query, keys.at(*place)) * scale;
+        }
+        if let Some(furthest) = bias.last() {
+            for (distance, prob) in probs.iter_mut().rev().enumerate() {
+                *prob += *bias.get(distance).unwrap_or(furthest);
+            }
         }
         let greatest = max(probs);
         for prob in probs.iter_mut() {
@@ -113,12 +126,16 @@ pub(crate) fn attention(
     query: Tensor<4>,
     held: Held<'_>,
     seen: &[&[u32]],
+    bias: Option<&Tensor<2>>,
     need_weights: bool,
 ) -> (Tensor<4>, Option<Tensor<4>>) {
     let [batch, n_heads, q_len, d_k] = query.dims();
     let ([_, d_v], group) = (held.widths, n_heads / held.n_heads);
     let query = by_token(query);
     let query = super::values(&query);
+    let n_distances = bias.map_or(0, |bias| bias.dims()[1]);
+    let bias = bias.map(|bias| dense(Input::strided(bias.clone()).value));
+    let bias: &[f32] = bias.as_ref().map_or(&[], |bias| super::values(bias));
     let n_scores: usize = n_heads * seen.iter().map(|places| places.len()).sum::<usize>();
     op!("attention_at", 2 * n_scores * (d_k + d_v));
     let scale = 1.0 / (d_k as f32).sqrt();
@@ -133,8 +150,9 @@ pub(crate) fn attention(
         let queries = query[(row * n_heads + head * group) * d_k..][..group * d_k].chunks_exact(d_k.max(1));
         let mut weights = weights.map(|weights| weights.chunks_exact_mut(longest));
         probs.resize(seen[row].len(), 0.0);
-        for (query, context) in queries.zip(context.chunks_exact_mut(d_v.max(1))) {
-            probabilities(query, keys, seen[row], scale, probs);
+        for (i, (query, context)) in queries.zip(context.chunks_exact_mut(d_v.max(1))).enumerate() {
+            let bias = &bias[(head * group + i) * n_distances..][..n_distances];
+            probabilities(query, keys, seen[row], scale, bias, probs);
             mix(values, seen[row], probs, context);
             if let Some(weights) = weights.as_mut().and_then(Iterator::next) {
                 weights[..probs.len()].copy_from_slice(probs);

@@ -21,6 +21,7 @@ pub(crate) mod linear;
 mod random;
 pub(crate) mod recompute;
 pub(crate) mod recurrent;
+pub(crate) mod relative;
 pub(crate) mod rms_norm;
 pub(crate) mod rotary;
 mod seeds;

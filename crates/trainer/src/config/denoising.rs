@@ -5,10 +5,9 @@ use super::objective::Trained;
 use super::validate::{self, Check, Complaint, at_least, ensure, within};
 use super::{
     Averaging, CheckpointSection, EvalSection, LogSection, ObjectiveSection, OptimizerSection, RunSection,
-    TokenizerSection, TrainSection, layered,
+    TokenizerSection, TrainSection, layered, run_in_steps,
 };
 use crate::denoising::DenoisingModel;
-use crate::engine::FolderConfig;
 use crate::engine::schedule::Schedule;
 use crate::error::{Place, Result};
 use cloze_data::{CorpusConfig, DataError, DenoisingConfig, PairConfig, SpanCorruption};
@@ -94,15 +93,6 @@ impl DenoisingRunConfig {
         ObjectiveSection::is_of_denoising(path)
     }
 
-    /// Resolves the config file at `path` with the `sets` (`section.key=value`) laid over it.
-    ///
-    /// # Errors
-    /// Those of [`RunConfig::load`](super::RunConfig::load).
-    pub fn load(path: impl AsRef<Path>, sets: &[String]) -> Result<Self> {
-        let path = path.as_ref();
-        Self::parse(&layered::text(path)?, &layered::stem(path), &Place::file(path), sets)
-    }
-
     /// Resolves a config's `text`, which stands in `file`, with the `sets` laid over it; `name` is the run's if the text
     /// gives none.
     ///
@@ -130,17 +120,7 @@ impl DenoisingRunConfig {
     }
 }
 
-impl FolderConfig for DenoisingRunConfig {
-    const FREE_KEYS: &[&str] = &FREE_KEYS;
-
-    fn load(path: &Path) -> Result<Self> {
-        Self::load(path, &[])
-    }
-
-    fn evaluations_decide(&self) -> bool {
-        self.eval.patience.is_some() || matches!(self.average, Some(Averaging::Best { .. }))
-    }
-}
+run_in_steps!(DenoisingRunConfig, free: &FREE_KEYS);
 
 /// The longest text, so that twice its tokens can be numbered.
 const LONGEST: usize = 1 << 24;
@@ -201,6 +181,7 @@ fn tokenizer(config: &DenoisingRunConfig) -> Check {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::FolderConfig;
     use cloze_data::NoiseConfig;
     use cloze_model::seq2seq::AnyEncoderDecoderConfig;
 

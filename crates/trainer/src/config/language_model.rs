@@ -2,12 +2,11 @@
 
 use super::layers::Node;
 use super::objective::Trained;
-use super::validate::{self, Check, Complaint, at_least, below_one, ensure, positive};
+use super::validate::{self, Check, Complaint, at_least, below_one, ensure, positive, share};
 use super::{
     Averaging, CheckpointSection, LogSection, NEW, ObjectiveSection, OptimizerSection, PRETRAINED,
-    RunSection, TokenizerSection, TrainSection, complete_model, layered, mark_model, strict,
+    RunSection, TokenizerSection, TrainSection, complete_model, layered, mark_model, run_in_steps, strict,
 };
-use crate::engine::FolderConfig;
 use crate::engine::schedule::Schedule;
 use crate::error::{Place, Result};
 use cloze_data::{BlockConfig, CorpusConfig};
@@ -281,15 +280,6 @@ impl LanguageModelConfig {
         ObjectiveSection::is_of_a_language_model(path)
     }
 
-    /// Resolves the config file at `path` with the `sets` (`section.key=value`) laid over it.
-    ///
-    /// # Errors
-    /// Those of [`RunConfig::load`](super::RunConfig::load).
-    pub fn load(path: impl AsRef<Path>, sets: &[String]) -> Result<Self> {
-        let path = path.as_ref();
-        Self::parse(&layered::text(path)?, &layered::stem(path), &Place::file(path), sets)
-    }
-
     /// Resolves a config's `text`, which stands in `file`, with the `sets` laid over it; `name` is the run's where the
     /// text gives none.
     ///
@@ -310,17 +300,7 @@ impl LanguageModelConfig {
     }
 }
 
-impl FolderConfig for LanguageModelConfig {
-    const FREE_KEYS: &[&str] = &FREE_KEYS;
-
-    fn load(path: &Path) -> Result<Self> {
-        Self::load(path, &[])
-    }
-
-    fn evaluations_decide(&self) -> bool {
-        self.eval.patience.is_some() || matches!(self.average, Some(Averaging::Best { .. }))
-    }
-}
+run_in_steps!(LanguageModelConfig, free: &FREE_KEYS);
 
 fn validate(config: &LanguageModelConfig) -> Check {
     config.objective.check(Trained::Decoder)?;
@@ -332,6 +312,7 @@ fn validate(config: &LanguageModelConfig) -> Check {
     let is_new = matches!(config.model, LanguageModelSection::New(_));
     validate::goes_with_the_model(&config.tokenizer, is_new)?;
     at_least(1, "blocks.seq_len", config.blocks.seq_len)?;
+    share("blocks.prefix_share", config.blocks.prefix_share)?;
     model(config)?;
     validate::train(&config.train, config.blocks.seq_len)?;
     validate::optimizer(&config.optimizer)?;
@@ -401,6 +382,7 @@ fn of_shape(model: &NewLanguageModel, seq_len: usize) -> Check {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::FolderConfig;
 
     const FILE: &str = r#"[objective]
 kind = "left-to-right"
@@ -449,7 +431,7 @@ warmup_steps = 10
             ],
             vec!["model.path=some/model", "tokenizer.kind=checkpoint", "model.hidden_dropout=0.2"],
             vec!["blocks.order=random", "blocks.documents=apart", "eval.heldout=end", "eval.patience=3"],
-            vec!["tokenizer={ kind = \"train-characters\" }", "blocks.end=\"|\""],
+            vec!["tokenizer={ kind = \"train-characters\" }", "blocks.end=\"|\"", "blocks.prefix_share=0.5"],
         ] {
             let config = resolve(FILE, &sets).unwrap_or_else(|error| panic!("{sets:?}: {error}"));
             assert_eq!(resolve(&config.to_toml(), &[]).unwrap(), config);
@@ -502,6 +484,7 @@ warmup_steps = 10
             (&["objective.kind=masked"], "`objective.kind` is \"masked\"; expected"),
             (&["model.layers=3"], "unknown key `model.layers`; did you mean `model.n_layers`?"),
             (&["blocks.order=\"sorted\""], "`blocks.order` is \"sorted\"; expected"),
+            (&["blocks.prefix_share=1.5"], "`blocks.prefix_share` is 1.5; expected"),
             (&["eval.heldout_fraction=0"], "expected a number above 0 and below 1"),
             (&["train.steps=-1"], "`train.steps` is -1; expected a whole number of 1 or more"),
         ] {

@@ -29,18 +29,20 @@
 //! # Ok::<(), cloze_trainer::TrainerError>(())
 //! ```
 
+mod awd_lstm;
 mod denoising;
 mod language_model;
+pub(crate) mod languages;
 pub(crate) mod layered;
 mod layers;
 mod objective;
 mod permutation;
+mod run_in_steps;
 mod sections;
 mod strict;
 pub(crate) mod validate;
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use cloze_data::{CorpusConfig, ExampleConfig};
 use serde::{Deserialize, Serialize};
@@ -50,6 +52,7 @@ pub use crate::engine::folder_config::{Difference, FolderConfig};
 use crate::engine::schedule::Schedule;
 pub use crate::engine::{Averaging, CheckpointSection, LogSection, NonFinite, OptimizerSection, Precision};
 use crate::error::{Place, Result, TrainerError};
+pub use awd_lstm::{AwdLstmRunConfig, AwdLstmSection, RegularisationSection};
 pub use cloze_model::blocks::{Activation, NormPlacement};
 pub use denoising::{DenoisingExamples, DenoisingRunConfig};
 pub use language_model::{
@@ -59,6 +62,7 @@ pub use language_model::{
 use layers::{Node, TAG, Value};
 pub use objective::ObjectiveSection;
 pub use permutation::{NewXlnet, PermutationConfig, PretrainedXlnet, SegmentSection, XlnetSection};
+pub(crate) use run_in_steps::run_in_steps;
 pub use sections::{
     EvalSection, ModelPreset, ModelSection, NewModel, PretrainedModel, RunSection, TokenizerSection,
     TrainSection,
@@ -119,17 +123,6 @@ const FREE_KEYS: [&str; 9] = [
 ];
 
 impl RunConfig {
-    /// Resolves the config file at `path` with the `sets` (`section.key=value`) laid over it.
-    ///
-    /// # Errors
-    /// [`TrainerError::Io`] for an unreadable file; [`TrainerError::ConfigSyntax`],
-    /// [`TrainerError::UnknownKey`], [`TrainerError::MissingKey`] and [`TrainerError::BadValue`] with the
-    /// file and line, or the argument, at fault.
-    pub fn load(path: impl AsRef<Path>, sets: &[String]) -> Result<Self> {
-        let path = path.as_ref();
-        Self::parse(&layered::text(path)?, &layered::stem(path), &Place::file(path), sets)
-    }
-
     /// Resolves a config's `text`, which stands in `file`, with the `sets` laid over it; `name` is the run's where the
     /// text gives none.
     ///
@@ -154,17 +147,7 @@ impl RunConfig {
     }
 }
 
-impl FolderConfig for RunConfig {
-    const FREE_KEYS: &[&str] = &FREE_KEYS;
-
-    fn load(path: &Path) -> Result<Self> {
-        Self::load(path, &[])
-    }
-
-    fn evaluations_decide(&self) -> bool {
-        self.eval.patience.is_some() || matches!(self.average, Some(Averaging::Best { .. }))
-    }
-}
+run_in_steps!(RunConfig, free: &FREE_KEYS);
 
 /// The table `[model]` of a layer.
 fn model_table(layer: &mut Node) -> Option<&mut BTreeMap<String, Node>> {
@@ -223,7 +206,7 @@ fn complete_model(merged: &mut Node, new_keys: &[&str]) -> Result<()> {
     }
     // A preset before the sizes that it stands for.
     let of_new = ["preset"].into_iter().chain(model.keys().map(String::as_str));
-    let own = [TAG, "path", "hidden_dropout", "attention_dropout"];
+    let own = [TAG, "path", "hidden_dropout", "attention_dropout", "language_embeddings"];
     let clash = of_new.filter(|key| !own.contains(key)).find_map(|key| Some((key, model.get(key)?)));
     // A misspelt key is left for strict reading to refuse.
     if let Some((key, node)) = clash.filter(|(key, _)| *key == "preset" || new_keys.contains(key)) {
@@ -294,6 +277,7 @@ fn known_keys() -> Vec<String> {
 mod tests {
     use super::*;
     use cloze_model::huggingface::Family;
+    use std::path::Path;
 
     /// A config as a user writes it; the tests below change a line of it.
     const FILE: &str = r#"[corpus]
@@ -427,13 +411,145 @@ final_fraction = 0.1
         assert_eq!(
             error_of_set("objective.kind=left-to-right"),
             "--set objective.kind=left-to-right: `objective.kind` is \"left-to-right\"; expected \"masked\", \
-             \"span-boundary\" or \"replaced-tokens\": only a decoder is trained left to right"
+             \"span-boundary\", \"replaced-tokens\" or \"translation-language-model\": only a decoder is trained left to \
+             right"
         );
         assert_eq!(
             error_of_set("objective.kind=spans"),
             "--set objective.kind=spans: `objective.kind` is \"spans\"; expected one of \"left-to-right\", \"masked\", \
-             \"span-boundary\", \"permutation\", \"replaced-tokens\" or \"denoising\""
+             \"span-boundary\", \"permutation\", \"replaced-tokens\", \"translation-language-model\" or \"denoising\""
         );
+    }
+
+    /// [`FILE`] with texts of two languages and translations.
+    fn of_languages() -> String {
+        let languages = "[corpus]\nsampling_alpha = 0.5\n\
+             languages = [{ name = \"en\", files = [\"en.txt\"] }, { name = \"de\", files = [\"de.txt\"] }]\n\n\
+             [objective]\nkind = \"translation-language-model\"\n\
+             parallel = [{ languages = [\"en\", \"de\"], text = { source = [\"a.en\"], target = [\"a.de\"] } }]\n";
+        let pairs = "pairs = { kind = \"next-sentence\", short_seq_prob = 0.2 }";
+        let file = FILE.replace("[corpus]\nfiles = [\"data/*.txt\"]\n", languages);
+        file.replace(pairs, "pairs = { kind = \"full-sentences\" }")
+    }
+
+    #[test]
+    fn several_languages_may_have_translations_and_embeddings() {
+        let file = of_languages();
+        let config = resolve(&file, &["model.language_embeddings=true"]).unwrap();
+        assert_eq!((config.corpus.languages.len(), config.corpus.sampling_alpha), (2, Some(0.5)));
+        assert_eq!(config.objective.parallel()[0].languages, ["en", "de"]);
+        assert_eq!(resolve(&config.to_toml(), &[]).unwrap(), config);
+        let (encoder, _) = new(&config).published(&config, new(&config).with_vocabulary(50, 0));
+        assert_eq!(encoder.n_token_types, 2);
+        // Another kind takes the parallel text with it.
+        let alone = resolve(&file, &["objective.kind=masked"]).unwrap();
+        assert!(alone.objective.parallel().is_empty());
+        assert_ne!(alone.fingerprint(), config.fingerprint());
+    }
+
+    #[test]
+    fn languages_that_cannot_be_trained_on_are_refused_with_what_would_go() {
+        let file = of_languages();
+        let parallel = |languages: &str, text: &str| {
+            format!("objective.parallel=[{{ languages = {languages}, text = {text} }}]")
+        };
+        let text = "{ source = [\"a\"], target = [\"b\"] }";
+        let unknown = parallel("[\"en\", \"fr\"]", text);
+        let same = parallel("[\"en\", \"en\"]", text);
+        let without = parallel("[\"en\", \"de\"]", "{}");
+        for (set, expected) in [
+            (
+                "corpus.sampling_alpha=1.5",
+                "`corpus.sampling_alpha` is 1.5; expected a number from 0, which draws the languages of `corpus.languages` \
+                 alike, to 1, which draws them by how much text they have",
+            ),
+            (
+                "corpus.languages=[]",
+                "`corpus.files` is []; expected at least one file, folder or glob, or texts in `corpus.languages`",
+            ),
+            (
+                "corpus.languages=[{ name = \"en\", files = [\"a\"] }, { name = \"de\" }]",
+                "`corpus.languages` is \"de\" without `files`; expected `files` with its text, or no such language",
+            ),
+            (
+                "corpus.languages=[{ name = \"en\", files = [\"a\"] }, { name = \"en\", files = [\"a\"] }]",
+                "`corpus.languages` is \"en\" twice; expected a name of its own for each language",
+            ),
+            (
+                "corpus.files=[\"a\"]",
+                "`corpus.files` is [\"a\"]; expected no such key beside `corpus.languages`: each language has its own `files`",
+            ),
+            (
+                "corpus.language=de",
+                "`corpus.language` is de; expected no such key beside `corpus.languages`, whose names say the rules by which \
+                 sentences end",
+            ),
+            (
+                "objective.parallel=[]",
+                "`objective.parallel` is []; expected parallel text, or `objective.kind` = \"masked\", which needs none",
+            ),
+            (
+                &unknown,
+                "`objective.parallel` is en-fr; expected two languages of `corpus.languages` (en, de)",
+            ),
+            (&same, "`objective.parallel` is en-en; expected two languages of `corpus.languages` (en, de)"),
+            (
+                &without,
+                "`objective.parallel` is en-de without files; expected `text` with `source` and `target`, or with `files`, or \
+                 `objective.kind` = \"masked\", which needs none",
+            ),
+            (
+                "examples.masking.unit=whole-word",
+                "`examples.masking.unit` is \"whole-word\"; expected \"token\" with `objective.kind` = \
+                 \"translation-language-model\": where words begin is not known of translations",
+            ),
+            (
+                "examples.masking.static_copies=2",
+                "`examples.masking.static_copies` is 2; expected 0 with `corpus.languages`, whose examples come as often as \
+                 they are drawn",
+            ),
+            (
+                "model.family=modernbert",
+                "`model.family` is \"modernbert\"; expected \"bert\", \"xlm-roberta\" or another family whose positions are \
+                 added to the embeddings: `objective.kind` = \"translation-language-model\" counts them anew in the second \
+                 sentence",
+            ),
+        ] {
+            let message = resolve(&file, &[set]).unwrap_err().to_string();
+            assert!(message.ends_with(expected), "{set}: {message}");
+        }
+        let two = |sets: &[&str]| resolve(&file, sets).unwrap_err().to_string();
+        let message =
+            two(&["model.language_embeddings=true", "model.family=distilbert", "objective.kind=masked"]);
+        assert!(
+            message.ends_with(
+                "expected false: `model.family` = \"distilbert\" has no types of tokens, which they are"
+            ),
+            "{message}"
+        );
+        let message = two(&["model.language_embeddings=true", "examples.pairs.kind=sentence-order"]);
+        assert!(
+            message.contains("`model.language_embeddings` is true; expected false with pairs of segments"),
+            "{message}"
+        );
+        for (set, expected) in [
+            (
+                "corpus.sampling_alpha=0.5",
+                "`corpus.sampling_alpha` is 0.5; expected no such key without `corpus.languages`",
+            ),
+            (
+                "model.language_embeddings=true",
+                "`model.language_embeddings` is true; expected false, or several languages in `corpus.languages`",
+            ),
+            (
+                "objective.kind=translation-language-model",
+                "`objective.kind` is \"translation-language-model\"; expected \"masked\", or texts of two languages or more in \
+                 `corpus.languages`",
+            ),
+        ] {
+            let message = error_of_set(set);
+            assert!(message.ends_with(expected), "{set}: {message}");
+        }
     }
 
     #[test]
@@ -465,6 +581,54 @@ final_fraction = 0.1
             "run.toml:10: `examples.pairs.kind` is of sentence pairs; expected \"doc-sentences\" or \"full-sentences\": \
              `objective.kind` = \"replaced-tokens\" has no head for pairs"
         );
+    }
+
+    #[test]
+    fn attention_masks_have_shares() {
+        let unilm = "examples.attention={ bidirectional = 1, left_to_right = 1, right_to_left = 1, \
+                     sequence_to_sequence = 2 }";
+        let config = resolved(&[unilm]);
+        assert_eq!(config.examples.attention.shares(), [0.2, 0.2, 0.2, 0.4]);
+        assert_eq!(resolve(&config.to_toml(), &[]).unwrap(), config);
+        let plain = resolved(&[]);
+        assert!(plain.examples.attention.is_bidirectional() && !plain.to_toml().contains("attention]"));
+        let packed = "examples.pairs={ kind = \"doc-sentences\" }";
+        let directions = "examples.attention={ left_to_right = 2 }";
+        assert_eq!(resolved(&[packed, directions]).examples.attention.shares(), [0.0, 1.0, 0.0, 0.0]);
+        for (sets, expected) in [
+            (
+                &["examples.attention.left_to_right=-1"][..],
+                "`examples.attention.left_to_right` is -1; expected 0, or a",
+            ),
+            (
+                &["examples.attention.bidirectional=nan"],
+                "`examples.attention.bidirectional` is NaN; expected 0, or a",
+            ),
+            (&["examples.attention.bidirectional=1e9"], "expected 0, or a number of 1e-6 to 1e6"),
+            (
+                &["examples.attention={}"],
+                "`examples.attention` is without shares; expected a share above 0 at least",
+            ),
+            (
+                &[packed, unilm],
+                "`examples.attention.sequence_to_sequence` is 2; expected 0: `examples.pairs.kind` = \"doc-sentences\" has \
+                 no second segment",
+            ),
+            (
+                &[directions],
+                "`examples.attention.bidirectional` is 0; expected a number above 0: the labels of \
+                 `examples.pairs.kind` = \"next-sentence\" are predicted with bidirectional attention alone",
+            ),
+            (
+                &[packed, "examples.attention={ right_to_left = 1 }", "objective.kind=replaced-tokens"],
+                "`examples.attention.right_to_left` is 1; expected 0: `objective.kind` = \"replaced-tokens\" is trained \
+                 with bidirectional attention alone",
+            ),
+            (&["examples.attention={ causal = 1 }"], "unknown key `examples.attention.causal`"),
+        ] {
+            let message = resolve(FILE, sets).unwrap_err().to_string();
+            assert!(message.contains(expected), "{message}");
+        }
     }
 
     #[test]
@@ -802,7 +966,10 @@ final_fraction = 0.1
             ("train.accumulate=0", "`train.accumulate` is 0; expected a whole number from 1 to 2147483647"),
             ("train.workers=0", "`train.workers` is 0; expected a whole number from 1 to 256"),
             ("train.prefetch=0", "`train.prefetch` is 0; expected a whole number from 1 to 65536"),
-            ("corpus.files=[]", "`corpus.files` is []; expected at least one file, folder or glob"),
+            (
+                "corpus.files=[]",
+                "`corpus.files` is []; expected at least one file, folder or glob, or texts in `corpus.languages`",
+            ),
             ("tokenizer.vocab_size=5", "`tokenizer.vocab_size` is 5; expected a whole number of 32 or more"),
             (
                 "examples.seq_len=513",

@@ -3,11 +3,12 @@
 use super::layered;
 use super::validate::{Check, Complaint, ensure, positive};
 use crate::Result;
+use cloze_data::TranslationFiles;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
 /// `[objective]`: what is predicted, and so which kind of config it is.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum ObjectiveSection {
@@ -31,6 +32,13 @@ pub enum ObjectiveSection {
         /// What the discriminator's loss counts beside the generator's, `λ` in the paper. Default 50.
         #[serde(default = "weight")]
         weight: f64,
+    },
+    /// Masked tokens of each language and, in every second batch, of sentences beside their translations, whose positions
+    /// are counted anew: a masked word can be predicted from either (Conneau & Lample 2019, §3.3 and 3.4).
+    TranslationLanguageModel {
+        /// The parallel text, a table for each pair of languages.
+        #[serde(default)]
+        parallel: Vec<TranslationFiles>,
     },
     /// A text, or spans of it, from a noisy one: the objective of an encoder–decoder (Lewis et al. 2020; Raffel et al.
     /// 2020), `−Σ log P(yᵢ | y₍<i₎, x̃)` over the tokens of the target `y` of a noisy text `x̃`.
@@ -62,21 +70,25 @@ impl Default for ObjectiveSection {
 
 impl ObjectiveSection {
     /// The name in configs.
-    pub(crate) fn kind(self) -> &'static str {
+    pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::LeftToRight {} => "left-to-right",
             Self::Masked {} => "masked",
             Self::SpanBoundary {} => "span-boundary",
             Self::Permutation {} => "permutation",
             Self::ReplacedTokens { .. } => "replaced-tokens",
+            Self::TranslationLanguageModel { .. } => "translation-language-model",
             Self::Denoising {} => "denoising",
         }
     }
 
     /// What is trained so.
-    fn trains(self) -> Trained {
+    fn trains(&self) -> Trained {
         match self {
-            Self::Masked {} | Self::SpanBoundary {} | Self::ReplacedTokens { .. } => Trained::Encoder,
+            Self::Masked {}
+            | Self::SpanBoundary {}
+            | Self::ReplacedTokens { .. }
+            | Self::TranslationLanguageModel { .. } => Trained::Encoder,
             Self::LeftToRight {} => Trained::Decoder,
             Self::Permutation {} => Trained::Xlnet,
             Self::Denoising {} => Trained::EncoderDecoder,
@@ -88,10 +100,11 @@ impl ObjectiveSection {
     }
 
     /// Refuses an objective of another kind of config, and values out of range.
-    pub(super) fn check(self, trained: Trained) -> Check {
+    pub(super) fn check(&self, trained: Trained) -> Check {
         let expected = match trained {
             Trained::Encoder => {
-                "\"masked\", \"span-boundary\" or \"replaced-tokens\": only a decoder is trained left to right"
+                "\"masked\", \"span-boundary\", \"replaced-tokens\" or \"translation-language-model\": only a decoder is \
+                 trained left to right"
             }
             Trained::Decoder => "\"left-to-right\", the only objective of a decoder",
             Trained::Xlnet => "\"permutation\", the only objective of XLNet",
@@ -101,20 +114,35 @@ impl ObjectiveSection {
             let (key, found) = ("objective.kind".into(), format!("\"{}\"", self.kind()));
             return Err(Complaint { key, found, expected: expected.into() });
         }
-        let Self::ReplacedTokens { generator_size, weight } = self else { return Ok(()) };
+        let Self::ReplacedTokens { generator_size, weight } = *self else { return Ok(()) };
         let expected = "a number above 0, at most 1: the generator is no wider than the discriminator";
         let is_narrower = generator_size > 0.0 && generator_size <= 1.0;
         ensure(is_narrower, "objective.generator_size", generator_size, expected)?;
         positive("objective.weight", weight)
     }
 
+    /// The parallel text that is trained on; none where the objective has none.
+    pub fn parallel(&self) -> &[TranslationFiles] {
+        match self {
+            Self::TranslationLanguageModel { parallel } => parallel,
+            _ => &[],
+        }
+    }
+
     /// Whether the config file at `path` has an objective, and none of the others'.
     pub(super) fn is_of_a_language_model(path: &Path) -> Result<bool> {
         let replaced = Self::ReplacedTokens { generator_size: generator_size(), weight: weight() };
-        let others =
-            [Self::Masked {}, Self::SpanBoundary {}, Self::Permutation {}, Self::Denoising {}, replaced];
-        let kinds = others.map(Self::kind);
-        Ok(layered::kind_of(path, "objective")?.is_some_and(|kind| !kinds.contains(&kind.as_str())))
+        let translations = Self::TranslationLanguageModel { parallel: Vec::new() };
+        let others = [
+            Self::Masked {},
+            Self::SpanBoundary {},
+            Self::Permutation {},
+            Self::Denoising {},
+            replaced,
+            translations,
+        ];
+        let is_other = |kind: &str| others.iter().any(|other| other.kind() == kind);
+        Ok(layered::kind_of(path, "objective")?.is_some_and(|kind| !is_other(&kind)))
     }
 
     /// Whether the config file at `path` has XLNet's objective.

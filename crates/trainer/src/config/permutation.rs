@@ -5,9 +5,9 @@ use super::objective::Trained;
 use super::validate::{self, Check, Complaint, at_least, below_one, ensure, positive, within};
 use super::{
     Averaging, CheckpointSection, LanguageModelEval, LogSection, NEW, ObjectiveSection, OptimizerSection,
-    PRETRAINED, RunSection, TokenizerSection, TrainSection, complete_model, layered, mark_model, strict,
+    PRETRAINED, RunSection, TokenizerSection, TrainSection, complete_model, layered, mark_model,
+    run_in_steps, strict,
 };
-use crate::engine::FolderConfig;
 use crate::engine::schedule::Schedule;
 use crate::error::{Place, Result};
 use cloze_data::{CorpusConfig, OrderConfig};
@@ -213,15 +213,6 @@ impl PermutationConfig {
         ObjectiveSection::is_of_xlnet(path)
     }
 
-    /// Resolves the config file at `path` with the `sets` (`section.key=value`) laid over it.
-    ///
-    /// # Errors
-    /// Those of [`RunConfig::load`](super::RunConfig::load).
-    pub fn load(path: impl AsRef<Path>, sets: &[String]) -> Result<Self> {
-        let path = path.as_ref();
-        Self::parse(&layered::text(path)?, &layered::stem(path), &Place::file(path), sets)
-    }
-
     /// Resolves a config's `text`, which stands in `file`, with the `sets` laid over it; `name` is the run's where the
     /// text gives none.
     ///
@@ -240,17 +231,7 @@ impl PermutationConfig {
     }
 }
 
-impl FolderConfig for PermutationConfig {
-    const FREE_KEYS: &[&str] = &FREE_KEYS;
-
-    fn load(path: &Path) -> Result<Self> {
-        Self::load(path, &[])
-    }
-
-    fn evaluations_decide(&self) -> bool {
-        self.eval.patience.is_some() || matches!(self.average, Some(Averaging::Best { .. }))
-    }
-}
+run_in_steps!(PermutationConfig, free: &FREE_KEYS);
 
 fn validate(config: &PermutationConfig) -> Check {
     config.objective.check(Trained::Xlnet)?;

@@ -165,6 +165,14 @@ impl ModelSection {
         }
     }
 
+    /// Whether types of tokens are languages.
+    pub fn has_language_embeddings(&self) -> bool {
+        match self {
+            Self::New(model) => model.language_embeddings,
+            Self::Pretrained(model) => model.language_embeddings,
+        }
+    }
+
     /// The checkpoint's folder, if there is one.
     pub fn checkpoint(&self) -> Option<&Path> {
         self.as_pretrained().map(|model| model.path.as_path())
@@ -192,6 +200,9 @@ pub struct PretrainedModel {
     /// Dropout of the attention probabilities. Default the checkpoint's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attention_dropout: Option<f64>,
+    /// Whether its types of tokens are the languages of the corpus, as where it was pretrained so. Default false.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub language_embeddings: bool,
 }
 
 /// A new encoder. The vocabulary's size is the tokenizer's.
@@ -225,6 +236,10 @@ pub struct NewModel {
     /// Every so many layers one attends to the whole sequence, the first too (ModernBERT). Default 3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub global_every: Option<usize>,
+    /// Whether each token's embedding has its language's added (XLM; Conneau & Lample 2019, §3), in the place of its
+    /// segment's: a row for each language of the corpus, in their order. Default false.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub language_embeddings: bool,
     /// Dropout of embeddings and of each sublayer's output. Default 0.1.
     #[serde(default = "defaults::dropout")]
     pub hidden_dropout: f64,
@@ -250,6 +265,10 @@ pub struct NewModel {
 /// Runs of before there was a choice are resumed.
 fn is_bert(family: &Family) -> bool {
     *family == Family::BERT
+}
+
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 impl NewModel {
@@ -292,6 +311,10 @@ impl NewModel {
 
     /// The encoder as the objective of a run `config` trains it, and the class of transformers that it is saved as.
     pub(crate) fn published(&self, config: &RunConfig, encoder: BertConfig) -> (BertConfig, SaveConfig) {
+        let encoder = match self.language_embeddings {
+            true => encoder.with_n_token_types(config.corpus.languages.len()),
+            false => encoder,
+        };
         if matches!(config.objective, ObjectiveSection::ReplacedTokens { .. }) {
             let encoder = encoder.with_pooler(false).with_mlm_activation(Some(Activation::Gelu));
             return (encoder, SaveConfig::new(Architecture::ReplacedTokens).with_family(Family::ELECTRA));

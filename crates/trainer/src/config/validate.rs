@@ -3,10 +3,11 @@
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
-use cloze_data::{CorpusConfig, MaskUnit, MaskingConfig, PairConfig};
+use cloze_data::{AttentionConfig, CorpusConfig, MaskUnit, MaskingConfig, PairConfig};
 use cloze_model::ModelError;
 use cloze_model::huggingface::Family;
 
+use super::languages;
 use super::objective::Trained;
 use super::{
     CheckpointSection, EvalSection, LogSection, ModelSection, NewModel, ObjectiveSection, OptimizerSection,
@@ -40,7 +41,7 @@ pub(crate) type Check = Result<(), Complaint>;
 /// Checks every value of `config` and how they go together; the first complaint is returned.
 pub(super) fn validate(config: &RunConfig) -> Check {
     config.objective.check(Trained::Encoder)?;
-    corpus(&config.corpus)?;
+    languages::check(config)?;
     let expected = "another one: characters have no mask";
     let has_mask = config.tokenizer != TokenizerSection::TrainCharacters {};
     ensure(has_mask, "tokenizer.kind", config.tokenizer.kind(), expected)?;
@@ -55,8 +56,18 @@ pub(super) fn validate(config: &RunConfig) -> Check {
     reports(config)
 }
 
+/// `[corpus]` of a run that is not of several languages.
 pub(super) fn corpus(corpus: &CorpusConfig) -> Check {
+    let expected = "no such key: only an encoder is pretrained on several languages";
+    ensure(corpus.languages.is_empty(), "corpus.languages", "a list", expected)?;
+    let alpha = corpus.sampling_alpha;
+    ensure(alpha.is_none(), "corpus.sampling_alpha", alpha.unwrap_or_default(), expected)?;
     ensure(!corpus.files.is_empty(), "corpus.files", "[]", "at least one file, folder or glob")?;
+    corpus_bounds(corpus)
+}
+
+/// What is read of any corpus.
+pub(super) fn corpus_bounds(corpus: &CorpusConfig) -> Check {
     at_least(1, "corpus.max_line_bytes", corpus.max_line_bytes)?;
     at_least(1, "corpus.max_document_bytes", corpus.max_document_bytes)
 }
@@ -113,7 +124,49 @@ fn examples(config: &RunConfig) -> Check {
                         pairs";
         ensure(!config.examples.has_pairs(), "examples.pairs.kind", "of sentence pairs", expected)?;
     }
-    masking(&config.examples.masking)
+    masking(&config.examples.masking)?;
+    attention(config)
+}
+
+/// UniLM's attention masks.
+fn attention(config: &RunConfig) -> Check {
+    let AttentionConfig { bidirectional, left_to_right, right_to_left, sequence_to_sequence, .. } =
+        config.examples.attention;
+    let shares = [
+        ("examples.attention.bidirectional", bidirectional),
+        ("examples.attention.left_to_right", left_to_right),
+        ("examples.attention.right_to_left", right_to_left),
+        ("examples.attention.sequence_to_sequence", sequence_to_sequence),
+    ];
+    for (key, share) in shares {
+        // Sums and quotients of what is larger or smaller would not be exact enough to draw by.
+        let expected = "0, or a number of 1e-6 to 1e6";
+        ensure(share == 0.0 || (1e-6..=1e6).contains(&share), key, share, expected)?;
+    }
+    let (some, expected) = (shares.iter().any(|(_, share)| *share > 0.0), "a share above 0 at least");
+    ensure(some, "examples.attention", "without shares", expected)?;
+    if config.examples.attention.is_bidirectional() {
+        return Ok(());
+    }
+    if config.objective != (ObjectiveSection::Masked {}) {
+        let (key, share) = shares.into_iter().skip(1).find(|(_, share)| *share > 0.0).unwrap_or(shares[1]);
+        let expected = format!(
+            "0: `objective.kind` = \"{}\" is trained with bidirectional attention alone",
+            config.objective.kind()
+        );
+        return ensure(false, key, share, expected);
+    }
+    let kind = config.examples.pairs.kind();
+    let expected = format!("0: `examples.pairs.kind` = \"{kind}\" has no second segment");
+    let has_pairs = config.examples.has_pairs();
+    let key = "examples.attention.sequence_to_sequence";
+    ensure(has_pairs || sequence_to_sequence == 0.0, key, sequence_to_sequence, expected)?;
+    let expected = format!(
+        "a number above 0: the labels of `examples.pairs.kind` = \"{kind}\" are predicted with bidirectional \
+         attention alone"
+    );
+    let key = "examples.attention.bidirectional";
+    ensure(!has_pairs || bidirectional > 0.0, key, bidirectional, expected)
 }
 
 fn masking(masking: &MaskingConfig) -> Check {
@@ -176,7 +229,7 @@ fn model(config: &RunConfig) -> Check {
     below_one("model.attention_dropout", model.attention_dropout)?;
     positive("model.layer_norm_eps", model.layer_norm_eps)?;
     positive("model.init_std", model.init_std)?;
-    of_the_family(model, config.objective)?;
+    of_the_family(model, &config.objective)?;
     if config.examples.has_pairs() && model.family.pretraining(true).is_none() {
         let expected = format!(
             "\"doc-sentences\" or \"full-sentences\": `model.family` = \"{}\" has no head for pairs",
@@ -199,7 +252,7 @@ fn model(config: &RunConfig) -> Check {
 }
 
 /// Refuses a family that the objective does not train, and keys of local attention for one that has none.
-fn of_the_family(model: &NewModel, objective: ObjectiveSection) -> Check {
+fn of_the_family(model: &NewModel, objective: &ObjectiveSection) -> Check {
     if matches!(objective, ObjectiveSection::ReplacedTokens { .. }) {
         let is_electra = [Family::BERT, Family::ELECTRA].contains(&model.family);
         let found = format!("\"{}\"", model.family.model_type());
@@ -340,7 +393,7 @@ pub(crate) fn within(range: RangeInclusive<usize>, key: &'static str, value: usi
 
 // Comparisons with NaN are false, so that these refuse it.
 
-fn share(key: &'static str, value: f64) -> Check {
+pub(crate) fn share(key: &'static str, value: f64) -> Check {
     ensure((0.0..=1.0).contains(&value), key, value, "a number from 0 to 1")
 }
 

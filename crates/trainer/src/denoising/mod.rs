@@ -27,7 +27,7 @@ use cloze_evaluation::table;
 use cloze_model::ParamInit;
 use cloze_model::seq2seq::{AnyEncoderDecoderConfig, EncoderDecoder};
 use memory::{SHORTEST, Size};
-pub use model::{BartSection, DenoisingModel};
+pub use model::{BartSection, DenoisingModel, T5Section};
 pub use recipe::{DenoisingRecipe, DenoisingSplits, figure};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -101,7 +101,10 @@ fn train<M: EncoderDecoder, F: ModelFormat<M>>(
         sentinels: config.n_sentinels(),
     };
     let tokenizer = tokenizer_of(&request, &folder, options.resume, progress)?;
-    let vocabularies = vocabularies(tokenizer, &config.denoising)?;
+    let mut vocabularies = vocabularies(tokenizer, &config.denoising)?;
+    if config.model.begins_with_padding() {
+        vocabularies.special.begin = vocabularies.special.pad;
+    }
     // Whatever is wrong with the model is known before the corpus is prepared.
     let (model, format, size) = make(&vocabularies, &options.device.clone().autodiff())?;
     let splits = DenoisingSplits::prepare(config, &vocabularies, &options.cache, progress)?;

@@ -4,9 +4,7 @@
 use super::samples::{Sample, samples};
 use super::tables;
 use crate::config::DenoisingRunConfig;
-use crate::engine::{
-    Advance, Cadence, Export, Exported, Objective, Position, Recipe, RunSettings, SplitFigures, StepBatches,
-};
+use crate::engine::{Advance, Exported, Objective, Position, Recipe, SplitFigures, StepBatches};
 use crate::metrics::curve::{Line, Panel, Source};
 use crate::metrics::progress::RunProgress;
 use crate::metrics::{Record, printable};
@@ -120,25 +118,6 @@ impl DenoisingSplits {
 
     fn n_held_out(&self) -> usize {
         self.held_out.iter().map(|batch| batch.source.len()).sum()
-    }
-}
-
-impl DenoisingRunConfig {
-    /// What the engine is told of the run. With patience the best model is the result.
-    pub fn run_settings(&self) -> RunSettings {
-        let mut settings = RunSettings::new(&self.run.name, self.train.steps, self.optimizer.lr);
-        settings.seed = self.run.seed;
-        settings.non_finite = self.train.non_finite;
-        settings.precision = self.train.precision;
-        settings.evaluate = Cadence::Every(self.eval.every);
-        settings.patience = self.eval.patience;
-        settings.export = if self.eval.patience.is_some() { Export::Best } else { Export::Last };
-        settings.optimizer = self.optimizer.clone();
-        settings.schedule = self.schedule.clone();
-        settings.average = self.average.clone();
-        settings.checkpoint = self.checkpoint.clone();
-        settings.log = self.log.clone();
-        settings
     }
 }
 

@@ -37,10 +37,24 @@ pub struct ParamGroup {
     /// Their weight decay; none is the optimiser's, which spares vectors.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight_decay: Option<f64>,
+    /// So many first updates leave them as they are; nothing is computed for their gradients. Default 0.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub frozen_steps: u64,
+}
+
+impl ParamGroup {
+    /// Parameters with this pattern, as all others are trained.
+    pub fn new(parameters: impl Into<String>) -> Self {
+        Self { parameters: parameters.into(), lr_scale: 1.0, weight_decay: None, frozen_steps: 0 }
+    }
 }
 
 fn one() -> f64 {
     1.0
+}
+
+fn is_zero(steps: &u64) -> bool {
+    *steps == 0
 }
 
 /// The constants of an [`Optimizer`].
@@ -86,6 +100,9 @@ pub struct Optimizer {
     /// What is different for a parameter: those in a group only.
     settings: HashMap<ParamId, Settings>,
     moments: HashMap<ParamId, Moments>,
+    /// Parameters that are trained, but not from the first update on, and whether the module has them frozen yet.
+    thawing: HashMap<ParamId, u64>,
+    is_prepared: bool,
 }
 
 /// A group's settings.
@@ -93,6 +110,7 @@ pub struct Optimizer {
 struct Settings {
     lr_scale: f64,
     weight_decay: Option<f64>,
+    frozen_steps: u64,
 }
 
 /// Running averages of a parameter's gradient and of its square, flattened, `[n]`.
@@ -111,8 +129,23 @@ impl Optimizer {
     /// # Errors
     /// A group's pattern is none, or no parameter is in the group.
     pub fn new<M: Module>(config: OptimizerConfig, module: &M) -> Result<Self> {
-        let settings = settings(&config.groups, &paths(module))?;
-        Ok(Self { config, step: 0, settings, moments: HashMap::new() })
+        let paths = paths(module);
+        let settings = settings(&config.groups, &paths)?;
+        let trained = paths.into_iter().filter(|(.., is_trained)| *is_trained).map(|(_, id, _)| id);
+        let thawing = trained.filter_map(|id| Some((id, settings.get(&id)?.frozen_steps)));
+        let thawing = thawing.filter(|(_, steps)| *steps > 0).collect();
+        Ok(Self { config, step: 0, settings, moments: HashMap::new(), thawing, is_prepared: false })
+    }
+
+    /// The module before its next step: parameters that the step is to leave as they are for their group's
+    /// [`frozen_steps`](ParamGroup::frozen_steps) have no gradient, all others of that group have one.
+    pub fn prepare<M: Module>(&mut self, module: M) -> M {
+        let thaws = self.thawing.values().any(|steps| *steps == self.step);
+        if self.thawing.is_empty() || self.is_prepared && !thaws {
+            return module;
+        }
+        self.is_prepared = true;
+        module.map(&mut Thaw { thawing: &self.thawing, step: self.step })
     }
 
     /// One step. `scale` multiplies every gradient: the clipping factor.
@@ -132,7 +165,7 @@ impl Optimizer {
     /// The state where it is, under the names of [`state`](Self::state).
     pub fn on_device<M: Module>(&self, module: &M) -> TensorsOnDevice {
         let mut state = TensorsOnDevice::new();
-        for (path, id) in paths(module) {
+        for (path, id, _) in paths(module) {
             if let Some(moments) = self.moments.get(&id) {
                 state.insert(format!("{path}.first"), OnDevice::new(moments.first.clone()));
                 state.insert(format!("{path}.second"), OnDevice::new(moments.second.clone()));
@@ -153,7 +186,7 @@ impl Optimizer {
         device: &Device,
     ) -> Result<Self> {
         let mut moments = HashMap::new();
-        for (path, id) in paths(module) {
+        for (path, id, _) in paths(module) {
             let mut take = |part: &str| {
                 let data = state.remove(&format!("{path}.{part}"))?;
                 Some(Tensor::<1>::from_data(data, device))
@@ -167,7 +200,7 @@ impl Optimizer {
 }
 
 /// The settings of the parameters that are in a group.
-fn settings(groups: &[ParamGroup], paths: &[(String, ParamId)]) -> Result<HashMap<ParamId, Settings>> {
+fn settings(groups: &[ParamGroup], paths: &[(String, ParamId, bool)]) -> Result<HashMap<ParamId, Settings>> {
     let mut settings = HashMap::new();
     for (number, group) in groups.iter().enumerate() {
         let refused = |reason: String| TrainerError::ParamGroup {
@@ -176,14 +209,14 @@ fn settings(groups: &[ParamGroup], paths: &[(String, ParamId)]) -> Result<HashMa
             reason,
         };
         let pattern = glob::Pattern::new(&group.parameters).map_err(|error| refused(error.to_string()))?;
-        let mut members = paths.iter().filter(|(path, _)| pattern.matches(path)).peekable();
+        let mut members = paths.iter().filter(|(path, ..)| pattern.matches(path)).peekable();
         if members.peek().is_none() {
-            let example = paths.first().map_or("", |(path, _)| path);
+            let example = paths.first().map_or("", |(path, ..)| path);
             return Err(refused(format!("it matches no parameter; an existing path is `{example}`")));
         }
-        for (_, id) in members {
-            let ParamGroup { lr_scale, weight_decay, .. } = *group;
-            settings.entry(*id).or_insert(Settings { lr_scale, weight_decay });
+        for (_, id, _) in members {
+            let ParamGroup { lr_scale, weight_decay, frozen_steps, .. } = *group;
+            settings.entry(*id).or_insert(Settings { lr_scale, weight_decay, frozen_steps });
         }
     }
     Ok(settings)
@@ -201,10 +234,10 @@ impl ModuleMapper for Update<'_> {
         let Some(gradient) = self.gradients.remove::<D>(param.id) else {
             return param;
         };
-        let Optimizer { config, settings, moments, step } = &mut *self.optimizer;
+        let Optimizer { config, settings, moments, step, .. } = &mut *self.optimizer;
         let settings = settings.get(&param.id).copied();
-        let Settings { lr_scale, weight_decay } =
-            settings.unwrap_or(Settings { lr_scale: 1.0, weight_decay: None });
+        let Settings { lr_scale, weight_decay, frozen_steps } =
+            settings.unwrap_or(Settings { lr_scale: 1.0, weight_decay: None, frozen_steps: 0 });
         if lr_scale == 0.0 {
             return param;
         }
@@ -216,7 +249,8 @@ impl ModuleMapper for Update<'_> {
             weight_decay: weight_decay.unwrap_or(usual),
             lr: self.lr * lr_scale,
             scale: self.scale,
-            step: *step,
+            // Of those that were frozen at first, the moments begin later.
+            step: step.saturating_sub(frozen_steps).max(1),
         };
         let rule = match config.algorithm {
             Algorithm::Lamb if constants.weight_decay > 0.0 => ops::lamb,
@@ -238,12 +272,28 @@ impl ModuleMapper for Update<'_> {
     }
 }
 
-/// Every float parameter's path and identity.
-fn paths<M: Module>(module: &M) -> Vec<(String, ParamId)> {
+/// Freezes the parameters whose time has not come, and thaws those whose time has.
+struct Thaw<'a> {
+    thawing: &'a HashMap<ParamId, u64>,
+    /// Updates made.
+    step: u64,
+}
+
+impl ModuleMapper for Thaw<'_> {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        match self.thawing.get(&param.id) {
+            Some(steps) => param.set_require_grad(self.step >= *steps),
+            None => param,
+        }
+    }
+}
+
+/// Every float parameter's path and identity, and whether it is trained.
+fn paths<M: Module>(module: &M) -> Vec<(String, ParamId, bool)> {
     #[derive(Default)]
     struct Paths {
         path: ModulePath,
-        found: Vec<(String, ParamId)>,
+        found: Vec<(String, ParamId, bool)>,
     }
     impl burn::module::ModuleVisitor for Paths {
         fn enter_module(&mut self, name: &str, container: &str) {
@@ -255,7 +305,7 @@ fn paths<M: Module>(module: &M) -> Vec<(String, ParamId)> {
         }
 
         fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-            self.found.push((self.path.to_string(), param.id));
+            self.found.push((self.path.to_string(), param.id, param.is_require_grad()));
         }
     }
     let mut paths = Paths::default();
@@ -338,9 +388,9 @@ mod tests {
     #[test]
     fn groups_have_their_own_rate_and_decay() {
         let group = |parameters: &str, lr_scale, weight_decay| ParamGroup {
-            parameters: parameters.to_string(),
             lr_scale,
             weight_decay,
+            ..ParamGroup::new(parameters)
         };
         let with = |groups| OptimizerConfig { groups, ..config() };
         let plain = three_steps(config());
@@ -392,6 +442,60 @@ mod tests {
         let again = self::grads(&linear, &device);
         let doubled = gradients::add(&linear, grads, again);
         assert!((gradients::global_norm(&linear, &doubled) - 2.0 * norm).abs() < 1e-4);
+    }
+
+    #[test]
+    fn a_frozen_parameter_begins_later_as_if_it_began_then() {
+        let device = Device::flex().autodiff();
+        let config = || OptimizerConfig {
+            groups: vec![ParamGroup { frozen_steps: 2, ..ParamGroup::new("weight") }],
+            ..config()
+        };
+        let (mut linear, _) = setup(&device);
+        let mut optimizer = Optimizer::new(config(), &linear).unwrap();
+        let before = linear.weight.val().into_data();
+        for step in 1..=2 {
+            linear = optimizer.prepare(linear);
+            assert!(!linear.weight.is_require_grad() && linear.bias.as_ref().unwrap().is_require_grad());
+            let gradients = grads(&linear, &device);
+            assert!(gradients.get::<2>(linear.weight.id).is_none(), "step {step}");
+            linear = optimizer.step(linear, gradients, 0.1, 1.0);
+            assert_eq!(linear.weight.val().into_data(), before);
+        }
+        // A run that is gone on with here does the same.
+        let state = optimizer.state(&linear);
+        let inner = device.clone().inner();
+        let (fresh, _) = setup(&device);
+        let resumed = weights::replace(fresh, weights::collect(&linear));
+        let mut restored = Optimizer::restore(config(), 2, state, &resumed, &inner).unwrap();
+        let [resumed, linear] =
+            [(resumed, &mut restored), (linear, &mut optimizer)].map(|(linear, optimizer)| {
+                let linear = optimizer.prepare(linear);
+                let gradients = grads(&linear, &device);
+                optimizer.step(linear, gradients, 0.1, 1.0)
+            });
+        assert_eq!(values(&resumed), values(&linear));
+        // Adam's first step is the learning rate, beside the decay: whatever the gradient, and the steps before.
+        let after = linear.weight.val().into_data();
+        for (after, before) in after.iter::<f32>().zip(before.iter::<f32>()) {
+            let step = after - before * (1.0 - 0.1 * 0.1);
+            assert!((step.abs() - 0.1).abs() < 1e-4, "{before} became {after}");
+        }
+    }
+
+    #[test]
+    fn a_parameter_that_is_never_trained_is_not_thawed() {
+        let device = Device::flex().autodiff();
+        let (linear, _) = setup(&device);
+        let linear = cloze_model::freeze(linear, &["weight"]).unwrap();
+        let group = ParamGroup { frozen_steps: 1, ..ParamGroup::new("*") };
+        let mut optimizer =
+            Optimizer::new(OptimizerConfig { groups: vec![group], ..config() }, &linear).unwrap();
+        let linear = optimizer.prepare(linear);
+        assert!(!linear.bias.as_ref().unwrap().is_require_grad());
+        let linear = optimizer.step(linear, GradientsParams::default(), 0.1, 1.0);
+        let linear = optimizer.prepare(linear);
+        assert!(!linear.weight.is_require_grad() && linear.bias.as_ref().unwrap().is_require_grad());
     }
 
     #[test]

@@ -154,6 +154,15 @@ impl Epochs {
         }
     }
 
+    /// The steps of the first so many epochs; more than any run has if there are fewer.
+    pub fn steps_of(&self, epochs: u64) -> u64 {
+        match (self, epochs) {
+            (_, 0) => 0,
+            (Self::Even(steps), epochs) => (*steps).max(1).saturating_mul(epochs),
+            (Self::Ends(ends), epochs) => ends.get(epochs as usize - 1).copied().unwrap_or(u64::MAX),
+        }
+    }
+
     /// How many parts of epochs the first `steps` steps have completed, where each epoch has so many.
     fn parts_done(&self, steps: u64, parts: u64) -> u64 {
         let Some(last) = steps.checked_sub(1) else { return 0 };
@@ -358,6 +367,8 @@ mod tests {
         let uneven = Epochs::Ends(vec![3, 7]);
         assert_eq!([0, 2, 3, 6, 7].map(|step| uneven.of(step).0), [0, 0, 1, 1, 1]);
         assert_eq!(uneven.of(4), (1, 3, 4));
+        assert_eq!([0, 1, 2, 3].map(|epochs| uneven.steps_of(epochs)), [0, 3, 7, u64::MAX]);
+        assert_eq!([0, 1, 2].map(|epochs| Epochs::Even(4).steps_of(epochs)), [0, 4, 8]);
         assert_eq!(Epochs::Even(4).of(9), (2, 8, 4));
     }
 

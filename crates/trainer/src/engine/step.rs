@@ -62,6 +62,7 @@ pub fn step<O: Objective>(
     config: StepConfig,
     replicas: &impl Replicas,
 ) -> (O::Model, Result<StepReport>) {
+    let model = optimizer.prepare(model);
     let computed = guarded(config.step, || {
         let (losses, gradients) = losses(objective, &model, batches, device, config, replicas)?;
         let update = trace_span!("update").entered();

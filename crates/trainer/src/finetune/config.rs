@@ -157,9 +157,17 @@ pub struct FineTuneModel {
     /// Each layer's learning rate is this times that of the layer above it. Default 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub layer_decay: Option<f64>,
+    /// Whether layers begin to learn one after another: the head alone in the first epoch, with each epoch one more layer
+    /// from the last on, the embeddings at the end (Howard & Ruder 2018, §3.3). Default false.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub gradual_unfreezing: bool,
     /// Low-rank adapters, which are trained instead of the encoder and merged into it at the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lora: Option<LoraConfig>,
+}
+
+fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 fn is_empty(path: &Path) -> bool {

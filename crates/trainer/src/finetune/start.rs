@@ -12,6 +12,7 @@ use crate::engine::{
     Cadence, CheckpointSection, Epochs, Export, LogSection, RunOptions, RunSettings, watched,
 };
 use crate::fit::check_fit;
+use crate::gradual_unfreezing::gradual_unfreezing;
 use crate::layer_decay::layer_decay;
 use crate::memory::{Keys, Load, MemoryEstimate, check, n_parameters};
 use crate::metrics::progress::RunProgress;
@@ -91,7 +92,7 @@ pub(super) fn prepare<'a, T: PretrainedTask>(
     check(&memory, options.memory, &keys(config, &options.device))?;
     let (epochs, steps) = epochs(config, &buckets)?;
     let mut settings = settings(config, epochs.clone(), steps);
-    settings.optimizer.groups.extend(groups(config, &model));
+    settings.optimizer.groups.extend(groups(config, &model, &epochs, progress));
 
     let fingerprint = fingerprint(task, &data.train.features);
     let max_len = config.data.max_len;
@@ -124,6 +125,45 @@ pub(super) fn prepare_new<'a, T: Task>(
     form: Box<dyn Form<T::Model> + Send + Sync + 'a>,
     progress: &mut dyn RunProgress,
 ) -> Result<Prepared<'a, T>> {
+    let origin = [("checkpoint", String::new()), ("new", "all".into()), ("not used", String::new())];
+    let groups = |_: &T::Model, _: &Epochs, _: &mut dyn RunProgress| config.task.kind().parameter_groups();
+    prepare_with(config, task, data, model, groups, form, origin, progress)
+}
+
+/// The same of a run whose model has a checkpoint's backbone, of which the config may freeze a part, or let it learn
+/// more slowly or later. `origin` says what is new of it, and what of the checkpoint is not used.
+///
+/// # Errors
+/// Settings that do not fit the data or the model.
+pub(super) fn prepare_backbone<'a, T: Task<Model: HasBackbone>>(
+    config: &'a FineTuneConfig,
+    task: &'a T,
+    data: TaskData<T>,
+    model: T::Model,
+    form: Box<dyn Form<T::Model> + Send + Sync + 'a>,
+    [new, unused]: [String; 2],
+    progress: &mut dyn RunProgress,
+) -> Result<Prepared<'a, T>> {
+    let model = freeze_parts(config, model)?;
+    let path = config.model.path.display().to_string();
+    let origin = [("checkpoint", path), ("new", new), ("not used", unused)];
+    let groups = |model: &T::Model, epochs: &Epochs, progress: &mut dyn RunProgress| {
+        groups(config, model, epochs, progress)
+    };
+    prepare_with(config, task, data, model, groups, form, origin, progress)
+}
+
+#[expect(clippy::too_many_arguments, reason = "what both kinds of models have in common")]
+fn prepare_with<'a, T: Task>(
+    config: &'a FineTuneConfig,
+    task: &'a T,
+    data: TaskData<T>,
+    model: T::Model,
+    groups: impl FnOnce(&T::Model, &Epochs, &mut dyn RunProgress) -> Vec<ParamGroup>,
+    form: Box<dyn Form<T::Model> + Send + Sync + 'a>,
+    origin: [(&str, String); 3],
+    progress: &mut dyn RunProgress,
+) -> Result<Prepared<'a, T>> {
     if data.train.features.is_empty() {
         return Err(TrainerError::NoExamples { split: "training" });
     }
@@ -131,10 +171,9 @@ pub(super) fn prepare_new<'a, T: Task>(
     let buckets = buckets(config, task, &data);
     let (epochs, steps) = epochs(config, &buckets)?;
     let mut settings = settings(config, epochs.clone(), steps);
-    settings.optimizer.groups.extend(config.task.kind().parameter_groups());
+    settings.optimizer.groups.extend(groups(&model, &epochs, progress));
     let fingerprint = fingerprint(task, &data.train.features);
     let recipe = TaskRecipe { config, task, data, fingerprint, buckets, epochs, form };
-    let origin = [("checkpoint", String::new()), ("new", "all".into()), ("not used", String::new())];
     introduce(&recipe, &model, steps, origin, progress);
     Ok(Prepared { recipe, model, settings })
 }
@@ -214,6 +253,12 @@ fn prepare_model<T: PretrainedTask>(
         }
         model = task.map_encoder(model, |bert| Ok(adapters.attach(bert, init)?))?;
     }
+    freeze_parts(config, model)
+}
+
+/// Freezes what is not to be trained.
+fn freeze_parts<M: HasBackbone>(config: &FineTuneConfig, model: M) -> Result<M> {
+    let section = &config.model;
     let mut frozen = section.freeze.clone();
     if let Some(n_layers) = section.freeze_layers {
         let most = model.backbone().layer_paths().len();
@@ -352,10 +397,26 @@ fn n_trained<M: Module>(model: &M) -> usize {
     trained.0
 }
 
-/// The groups of parameters that the task and layer-wise decay add to those of the config, and come after them.
-fn groups<M: HasBackbone>(config: &FineTuneConfig, model: &M) -> Vec<ParamGroup> {
+/// The groups of parameters that the task, layer-wise decay and gradual unfreezing add to those of the config, and come
+/// after them.
+fn groups<M: HasBackbone>(
+    config: &FineTuneConfig,
+    model: &M,
+    epochs: &Epochs,
+    progress: &mut dyn RunProgress,
+) -> Vec<ParamGroup> {
     let mut groups = config.task.kind().parameter_groups();
-    if let Some(decay) = config.model.layer_decay.filter(|decay| *decay < 1.0) {
+    let decay = config.model.layer_decay.unwrap_or(1.0);
+    if config.model.gradual_unfreezing {
+        let of_layers = gradual_unfreezing(model, decay, epochs);
+        let (needed, found) = (of_layers.len() as u64 + 1, config.train.epochs);
+        if found < needed {
+            progress.note(&format!(
+                "gradual unfreezing: the lowest layers are never trained in {found} epochs; all are from epoch {needed} on"
+            ));
+        }
+        groups.extend(of_layers);
+    } else if decay < 1.0 {
         groups.extend(layer_decay(model, decay));
     }
     groups

@@ -14,9 +14,10 @@ use crate::metrics::progress::RunProgress;
 use burn::tensor::{Device, Int, Tensor};
 use cloze_data::labelled::{
     EntityTags, LabelSet, LabelledSource, LongSentences, TagFeatures, TagReport, TagScheme, TaggedSentence,
-    TokenSequence, encode_tags, entity_sentences, tag_spans,
+    TokenSequence, encode_tags, entity_sentences,
 };
 use cloze_data::{DataError, SkipReport};
+use cloze_evaluation::entities::Span;
 use cloze_evaluation::report::{EntityExample, EntityPredictions, Predictions};
 use cloze_evaluation::tags::entities;
 use cloze_model::ParamInit;
@@ -37,10 +38,11 @@ use std::path::Path;
 #[non_exhaustive]
 pub struct TaggingSection {
     /// The scheme that all tags of the data must keep to. Without it they may be of any, and make entities by
-    /// the rules of `conlleval` and seqeval.
+    /// the rules of `conlleval` and seqeval. With [`TagScheme::Words`] they are classes of words, such as parts of speech.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheme: Option<TagScheme>,
-    /// The scheme that the model is trained on. Default: BIOES if the training data is in it, otherwise BIO.
+    /// The scheme that the model is trained on. Default: BIOES if the training data is in it, otherwise BIO; `"words"` with
+    /// classes of words, and only with them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub predict_scheme: Option<TagScheme>,
     /// The tags of `predict_scheme` in the order of the model's outputs; those of the training data's kinds of
@@ -93,8 +95,7 @@ impl Default for TaggingSection {
 impl TaggingSection {
     /// The parameters that learn at a rate of their own.
     pub(super) fn group(&self) -> Option<ParamGroup> {
-        let group =
-            ParamGroup { parameters: "crf.*".into(), lr_scale: self.crf_lr_scale, weight_decay: None };
+        let group = ParamGroup { lr_scale: self.crf_lr_scale, ..ParamGroup::new("crf.*") };
         self.crf.then_some(group)
     }
 }
@@ -156,11 +157,16 @@ impl TagTask {
         let expected = EntityTags { names: &section.tag_names, scheme: section.scheme, labels: None };
         let loaded = entity_sentences(source, Path::new(""), expected)?;
         let mut sentences = loaded.examples;
-        let found = TagScheme::detect(sentences.iter().map(|sentence| &sentence.tags[..]))?;
-        let scheme = section.predict_scheme.unwrap_or(match section.scheme.unwrap_or(found) {
-            TagScheme::Bioes => TagScheme::Bioes,
-            TagScheme::Bio | TagScheme::Iob1 => TagScheme::Bio,
-        });
+        let tags = || sentences.iter().map(|sentence| &sentence.tags[..]);
+        let scheme = match (section.predict_scheme, section.scheme) {
+            (Some(scheme), _) => scheme,
+            (None, Some(scheme @ (TagScheme::Bioes | TagScheme::Words))) => scheme,
+            (None, Some(TagScheme::Bio | TagScheme::Iob1)) => TagScheme::Bio,
+            (None, None) => match TagScheme::detect(tags())? {
+                TagScheme::Bioes => TagScheme::Bioes,
+                _ => TagScheme::Bio,
+            },
+        };
         rewrite(&mut sentences, section.scheme, scheme)?;
         let labels = match section.labels.is_empty() {
             true => scheme.label_set(&sentences)?,
@@ -246,7 +252,7 @@ impl TagTask {
         // What is left of an entity that has lost words must again be one.
         let kept = match kept.len() == sentence.words.len() {
             true => kept.into_iter().map(str::to_owned).collect(),
-            false => self.scheme().tags(&tag_spans(&kept), kept.len()),
+            false => self.scheme().tags(&self.scheme().lenient_spans(&kept), kept.len()),
         };
         let label = |(place, tag): (usize, String)| {
             self.labels.id(&tag).ok_or_else(|| {
@@ -277,6 +283,20 @@ impl TagTask {
             }
         }
         tags
+    }
+
+    /// Whether tags are classes of words, and make no entities.
+    pub(super) fn is_of_words(&self) -> bool {
+        self.scheme() == TagScheme::Words
+    }
+
+    /// The entities of a sentence's tags, or its words with their classes.
+    fn spans<T: AsRef<str>>(&self, tags: &[T]) -> Vec<Span> {
+        let word = |(start, tag): (usize, &T)| Span { label: tag.as_ref().into(), start, end: start + 1 };
+        match self.is_of_words() {
+            true => tags.iter().enumerate().map(word).collect(),
+            false => entities(tags),
+        }
     }
 
     /// The rules of the tags' scheme.
@@ -380,6 +400,14 @@ pub(super) struct TagKind<'a>(pub &'a TaggingSection);
 impl TaskKind for TagKind<'_> {
     fn check(&self, _: &FineTuneConfig) -> Check {
         let TaggingSection { crf, crf_lr_scale, label_smoothing, class_weights, .. } = self.0;
+        if let Some(predicted) = self.0.predict_scheme {
+            let is_of_words = |scheme| scheme == Some(TagScheme::Words);
+            let expected = "no such key, or \"words\" with `task.scheme` = \"words\" and only with it: classes of words are \
+                            no entities";
+            let found = serde_json::to_string(&predicted).unwrap_or_default();
+            let agree = is_of_words(Some(predicted)) == is_of_words(self.0.scheme);
+            ensure(agree, "task.predict_scheme", found, expected)?;
+        }
         check_loss(*label_smoothing, class_weights)?;
         let with_crf = |what: &str| format!("{what} with `task.crf`, whose loss is of whole sentences");
         ensure(!crf || *label_smoothing == 0.0, "task.label_smoothing", label_smoothing, with_crf("0"))?;
@@ -469,11 +497,11 @@ impl Task for TagTask {
         let examples = examples.map(|(i, ((sentence, tags), loss))| EntityExample {
             id: (i + 1).to_string(),
             words: sentence.words.clone(),
-            gold: entities(&sentence.tags),
-            predicted: entities(&tags),
+            gold: self.spans(&sentence.tags),
+            predicted: self.spans(&tags),
             loss,
         });
-        Box::new(EntityPredictions { examples: examples.collect() })
+        Box::new(EntityPredictions { examples: examples.collect(), of_words: self.is_of_words() })
     }
 
     fn labels(&self) -> Option<&LabelSet> {

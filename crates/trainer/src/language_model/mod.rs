@@ -12,14 +12,17 @@ use crate::engine::run_folder::RunFolder;
 use crate::engine::{Outcome, Plan, RunOptions, train_in};
 use crate::metrics::progress::RunProgress;
 use crate::pretraining::{TokenizerRequest, tokenizer_of};
+pub use crate::running_text::figure;
+use crate::running_text::initial::InitialModel;
+use crate::running_text::{TextRecipe, TextSplits};
 use crate::{Result, recompute};
 use burn::module::Module;
 use cloze_data::{BlockBatch, SpecialPieces};
 use cloze_evaluation::table;
 use cloze_model::Sequences;
+use cloze_model::gpt::GptConfig;
 use cloze_tokenizer::{AddedToken, Tokenizer};
-pub use recipe::{LanguageModelRecipe, LeftToRight, TextSplits, figure};
-use start::InitialModel;
+pub use recipe::{LanguageModelRecipe, LeftToRight};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
@@ -49,8 +52,8 @@ pub fn train_language_model(
     let mut tokenizer = tokenizer_of(&request, &folder, options.resume, progress)?;
     declare_special(&mut tokenizer);
     // Whatever is wrong with a checkpoint is known before the corpus is prepared.
-    let initial = InitialModel::new(config, &tokenizer, options)?;
-    let splits = TextSplits::prepare(config, &tokenizer, &options.cache, progress)?;
+    let initial = start::initial_model(config, &tokenizer, options)?;
+    let splits = TextSplits::of_blocks(config, &tokenizer, &options.cache, progress)?;
     if options.stop.load(Ordering::Relaxed) {
         return Ok(Outcome::Stopped { step: 0 });
     }
@@ -59,7 +62,7 @@ pub fn train_language_model(
     start::check_memory(config, &initial.config, options)?;
     let InitialModel { config: gpt, mut model, .. } = initial;
     model.recompute = config.train.recompute;
-    let recipe = LanguageModelRecipe::new(config, splits, gpt, &tokenizer, folder.tokenizer());
+    let recipe = TextRecipe::new(LeftToRight, splits, &config.train, gpt, &tokenizer, folder.tokenizer());
     train_in(&folder, &recipe, model, &config.run_settings(), options, progress)
 }
 
@@ -94,7 +97,7 @@ impl Plan for LanguageModelConfig {
 }
 
 /// Adds the pieces that begin and end a text to the tokenizer's configuration, unless its own files name them.
-fn declare_special(tokenizer: &mut Tokenizer) {
+pub(crate) fn declare_special(tokenizer: &mut Tokenizer) {
     let mut config = tokenizer.config().clone();
     if config.bos_token.is_some() || config.eos_token.is_some() {
         return;
@@ -107,7 +110,11 @@ fn declare_special(tokenizer: &mut Tokenizer) {
 }
 
 /// Shows the model before the first step.
-fn introduce(config: &LanguageModelConfig, initial: &InitialModel, progress: &mut dyn RunProgress) {
+fn introduce(
+    config: &LanguageModelConfig,
+    initial: &InitialModel<GptConfig>,
+    progress: &mut dyn RunProgress,
+) {
     let InitialModel { config: gpt, model, report } = initial;
     let checkpoint = config.model.checkpoint().map_or(String::new(), |path| path.display().to_string());
     let tokens = config.train.batch_size * config.train.accumulate * config.blocks.seq_len;

@@ -3,88 +3,60 @@
 use crate::config::{LanguageModelConfig, LanguageModelSection};
 use crate::engine::RunOptions;
 use crate::memory::{self, Keys, Load, MemoryEstimate, Sizes};
+use crate::running_text::initial::{InitialModel, check, check_vocabulary};
 use crate::{Result, TrainerError};
 use burn::tensor::Device;
 use cloze_data::{SpecialPieces, derive_seed};
+use cloze_model::ParamInit;
 use cloze_model::bert::BertConfig;
-use cloze_model::gpt::{Gpt, GptConfig};
-use cloze_model::huggingface::{LoadReport, check_published, load_published_as, read_published};
-use cloze_model::{ModelError, ParamInit};
+use cloze_model::gpt::GptConfig;
+use cloze_model::huggingface::read_published;
 use cloze_tokenizer::Tokenizer;
 
 /// Tells the initial parameters' random numbers from all others that a seed gives.
 const INIT_STREAM: u64 = 0x6217;
 
-/// A model before its first step.
-#[derive(Debug)]
-pub(super) struct InitialModel {
-    pub config: GptConfig,
-    pub model: Gpt,
-    /// What of a checkpoint is not used.
-    pub report: LoadReport,
-}
-
-impl InitialModel {
-    /// The model that `config` says, for `tokenizer`.
-    ///
-    /// # Errors
-    /// Sizes that do not fit together or into memory; a model that could not be saved; those of the checkpoint; blocks
-    /// that are longer than its positions; [`TrainerError::VocabularyMismatch`].
-    pub fn new(
-        config: &LanguageModelConfig,
-        tokenizer: &Tokenizer,
-        options: &RunOptions<'_>,
-    ) -> Result<Self> {
-        let device = options.device.clone().autodiff();
-        let mut init = ParamInit::new(&device, derive_seed(config.run.seed, &[INIT_STREAM]));
-        match &config.model {
-            LanguageModelSection::New(section) => {
-                let mut gpt = section.gpt(tokenizer.vocab_size());
-                let special = SpecialPieces::find(tokenizer);
-                gpt.begin_token_id = special.begin.map(|id| id as usize);
-                gpt.end_token_id = special.end.map(|id| id as usize);
-                check(&gpt)?;
-                check_memory(config, &gpt, options)?;
-                let model = gpt.init(&mut init.with_std(gpt.init_std));
-                Ok(Self { config: gpt, model, report: LoadReport::default() })
+/// The model that `config` says, for `tokenizer`.
+///
+/// # Errors
+/// Sizes that do not fit together or into memory; a model that could not be saved; those of the checkpoint; blocks
+/// that are longer than its positions; [`TrainerError::VocabularyMismatch`].
+pub(super) fn initial_model(
+    config: &LanguageModelConfig,
+    tokenizer: &Tokenizer,
+    options: &RunOptions<'_>,
+) -> Result<InitialModel<GptConfig>> {
+    let device = options.device.clone().autodiff();
+    let mut init = ParamInit::new(&device, derive_seed(config.run.seed, &[INIT_STREAM]));
+    match &config.model {
+        LanguageModelSection::New(section) => {
+            let mut gpt = section.gpt(tokenizer.vocab_size());
+            let special = SpecialPieces::find(tokenizer);
+            gpt.begin_token_id = special.begin.map(|id| id as usize);
+            gpt.end_token_id = special.end.map(|id| id as usize);
+            check(&gpt)?;
+            check_memory(config, &gpt, options)?;
+            let mut init = init.with_std(gpt.init_std);
+            Ok(InitialModel::new(gpt, &mut init))
+        }
+        LanguageModelSection::Pretrained(section) => {
+            let mut gpt: GptConfig = read_published(&section.path)?;
+            let (found, seq_len) = (gpt.max_positions, config.blocks.seq_len);
+            if seq_len > found {
+                let expected = format!("at most {found}, the positions of `model.path`");
+                let (key, found) = ("blocks.seq_len".into(), seq_len.to_string());
+                return Err(TrainerError::Setting { key, found, expected });
             }
-            LanguageModelSection::Pretrained(section) => {
-                let mut gpt: GptConfig = read_published(&section.path)?;
-                let (found, seq_len) = (gpt.max_positions, config.blocks.seq_len);
-                if seq_len > found {
-                    let expected = format!("at most {found}, the positions of `model.path`");
-                    let (key, found) = ("blocks.seq_len".into(), seq_len.to_string());
-                    return Err(TrainerError::Setting { key, found, expected });
-                }
-                if tokenizer.vocab_size() > gpt.vocab_size {
-                    return Err(TrainerError::VocabularyMismatch {
-                        folder: section.path.clone(),
-                        tokenizer: tokenizer.vocab_size(),
-                        model: gpt.vocab_size,
-                    });
-                }
-                if let Some(dropout) = section.hidden_dropout {
-                    (gpt.embedding_dropout, gpt.hidden_dropout) = (dropout, dropout);
-                }
-                gpt.attention_dropout = section.attention_dropout.unwrap_or(gpt.attention_dropout);
-                check(&gpt)?;
-                check_memory(config, &gpt, options)?;
-                let (model, report) = load_published_as(&gpt, &section.path, &mut init)?;
-                Ok(Self { config: gpt, model, report })
+            check_vocabulary(tokenizer, &section.path, gpt.vocab_size)?;
+            if let Some(dropout) = section.hidden_dropout {
+                (gpt.embedding_dropout, gpt.hidden_dropout) = (dropout, dropout);
             }
+            gpt.attention_dropout = section.attention_dropout.unwrap_or(gpt.attention_dropout);
+            check(&gpt)?;
+            check_memory(config, &gpt, options)?;
+            InitialModel::load(gpt, &section.path, &mut init)
         }
     }
-}
-
-/// Refuses a model that could not be saved at the end of its run, with the key that has to change.
-fn check(config: &GptConfig) -> Result<()> {
-    check_published(config).map_err(|error| match error {
-        ModelError::Setting { key, found, expected } => {
-            let key = if key == "embedding_dropout" { "hidden_dropout" } else { key };
-            TrainerError::Setting { key: format!("model.{key}"), found, expected }
-        }
-        other => other.into(),
-    })
 }
 
 /// What the run needs of memory.

@@ -14,11 +14,14 @@ use crate::engine::run_folder::RunFolder;
 use crate::engine::{Outcome, Plan, RunOptions, train_in};
 use crate::metrics::progress::RunProgress;
 use crate::pretraining::{TokenizerRequest, tokenizer_of};
+pub use crate::running_text::figure;
+use crate::running_text::initial::InitialModel;
+use crate::running_text::{TextRecipe, TextSplits};
 use burn::module::Module;
 use cloze_evaluation::table;
+use cloze_model::xlnet::XlnetConfig;
 pub use objective::Permutation;
-pub use recipe::{PermutationRecipe, SegmentSplits, figure};
-use start::InitialModel;
+pub use recipe::PermutationRecipe;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
@@ -46,8 +49,8 @@ pub fn train_xlnet(
     };
     let tokenizer = tokenizer_of(&request, &folder, options.resume, progress)?;
     // Whatever is wrong with a checkpoint is known before the corpus is prepared.
-    let initial = InitialModel::new(config, &tokenizer, options)?;
-    let splits = SegmentSplits::prepare(config, &tokenizer, &options.cache, progress)?;
+    let initial = start::initial_model(config, &tokenizer, options)?;
+    let splits = TextSplits::of_segments(config, &tokenizer, &options.cache, progress)?;
     if options.stop.load(Ordering::Relaxed) {
         return Ok(Outcome::Stopped { step: 0 });
     }
@@ -55,7 +58,7 @@ pub fn train_xlnet(
     progress.note(&format!("memory: {}", start::memory(config, &initial.config, &options.device)));
     start::check_memory(config, &initial.config, options)?;
     let InitialModel { config: xlnet, model, .. } = initial;
-    let recipe = PermutationRecipe::new(config, splits, xlnet, &tokenizer, folder.tokenizer());
+    let recipe = TextRecipe::new(Permutation, splits, &config.train, xlnet, &tokenizer, folder.tokenizer());
     train_in(&folder, &recipe, model, &config.run_settings(), options, progress)
 }
 
@@ -90,7 +93,11 @@ impl Plan for PermutationConfig {
 }
 
 /// Shows the model before the first step.
-fn introduce(config: &PermutationConfig, initial: &InitialModel, progress: &mut dyn RunProgress) {
+fn introduce(
+    config: &PermutationConfig,
+    initial: &InitialModel<XlnetConfig>,
+    progress: &mut dyn RunProgress,
+) {
     let InitialModel { config: xlnet, model, report } = initial;
     let checkpoint = config.model.checkpoint().map_or(String::new(), |path| path.display().to_string());
     let segments = config.train.batch_size * config.train.accumulate;

@@ -1,7 +1,7 @@
 //! XLNet's loss.
 
-use super::recipe::figure;
 use crate::engine::Objective;
+use crate::running_text::{TextObjective, figure};
 use burn::tensor::{Device, Tensor};
 use cloze_data::OrderedBatch;
 use cloze_model::xlnet::{XlnetInput, XlnetLanguageModel};
@@ -16,21 +16,6 @@ use cloze_model::xlnet::{XlnetInput, XlnetLanguageModel};
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Permutation;
 
-impl Permutation {
-    /// The cross-entropy of each predicted token of a batch, segment by segment.
-    ///
-    /// # Shapes
-    /// - returns `[n_predicted]`
-    pub fn losses(model: &XlnetLanguageModel, batch: &OrderedBatch, device: &Device) -> Tensor<1> {
-        let memory = (!batch.before.is_empty()).then(|| {
-            let before = XlnetInput::new(batch.before.clone(), batch.n);
-            model.xlnet.forward(&before, None, device).memory
-        });
-        let segments = XlnetInput::new(batch.ids.clone(), batch.n).with_order(&batch.order);
-        model.losses(&segments, memory.as_ref(), device).0
-    }
-}
-
 impl Objective for Permutation {
     type Model = XlnetLanguageModel;
     type Batch = OrderedBatch;
@@ -44,6 +29,23 @@ impl Objective for Permutation {
     }
 
     fn sums(&self, model: &XlnetLanguageModel, batch: &OrderedBatch, device: &Device) -> Vec<Tensor<1>> {
-        vec![Self::losses(model, batch, device).sum()]
+        vec![self.losses(model, batch, device).sum()]
+    }
+}
+
+impl TextObjective for Permutation {
+    const PREDICTION: &str = "prediction";
+
+    fn losses(&self, model: &XlnetLanguageModel, batch: &OrderedBatch, device: &Device) -> Tensor<1> {
+        let memory = (!batch.before.is_empty()).then(|| {
+            let before = XlnetInput::new(batch.before.clone(), batch.n);
+            model.xlnet.forward(&before, None, device).memory
+        });
+        let segments = XlnetInput::new(batch.ids.clone(), batch.n).with_order(&batch.order);
+        model.losses(&segments, memory.as_ref(), device).0
+    }
+
+    fn n_tokens(batch: &OrderedBatch) -> u64 {
+        batch.ids.len() as u64
     }
 }

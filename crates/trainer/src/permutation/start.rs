@@ -1,82 +1,59 @@
 //! What a run starts from: random weights, or a checkpoint's.
 
+use crate::Result;
 use crate::config::{PermutationConfig, XlnetSection};
 use crate::engine::RunOptions;
 use crate::memory::{self, Keys, Load, MemoryEstimate, Sizes};
-use crate::{Result, TrainerError};
+use crate::running_text::initial::{InitialModel, check, check_vocabulary};
 use burn::tensor::Device;
 use cloze_data::{SpecialPieces, derive_seed};
+use cloze_model::ParamInit;
 use cloze_model::bert::BertConfig;
-use cloze_model::huggingface::{LoadReport, check_published, load_published_as, read_published};
-use cloze_model::xlnet::{XlnetConfig, XlnetLanguageModel};
-use cloze_model::{ModelError, ParamInit};
+use cloze_model::huggingface::read_published;
+use cloze_model::xlnet::XlnetConfig;
 use cloze_tokenizer::Tokenizer;
 
 /// Tells the initial parameters' random numbers from all others that a seed gives.
 const INIT_STREAM: u64 = 0x8217;
 
-/// A model before its first step.
-#[derive(Debug)]
-pub(super) struct InitialModel {
-    pub config: XlnetConfig,
-    pub model: XlnetLanguageModel,
-    /// What of a checkpoint is not used.
-    pub report: LoadReport,
-}
-
-impl InitialModel {
-    /// The model that `config` says, for `tokenizer`.
-    ///
-    /// # Errors
-    /// Sizes that do not fit together or into memory; a model that could not be saved; those of the checkpoint;
-    /// [`TrainerError::VocabularyMismatch`].
-    pub fn new(config: &PermutationConfig, tokenizer: &Tokenizer, options: &RunOptions<'_>) -> Result<Self> {
-        let device = options.device.clone().autodiff();
-        let mut init = ParamInit::new(&device, derive_seed(config.run.seed, &[INIT_STREAM]));
-        match &config.model {
-            XlnetSection::New(section) => {
-                let mut xlnet = section.xlnet(tokenizer.vocab_size());
-                let special = SpecialPieces::find(tokenizer);
-                let id = |piece: Option<u32>| piece.map(|id| id as usize);
-                xlnet.begin_token_id = id(special.begin);
-                xlnet.end_token_id = id(special.end);
-                xlnet.pad_token_id = id(tokenizer.special_ids().pad);
-                xlnet.memory_len = Some(config.segments.memory_len).filter(|len| *len > 0);
-                check(&xlnet)?;
-                check_memory(config, &xlnet, options)?;
-                let model = xlnet.init(&mut init.with_std(xlnet.init_std));
-                Ok(Self { config: xlnet, model, report: LoadReport::default() })
-            }
-            XlnetSection::Pretrained(section) => {
-                let mut xlnet: XlnetConfig = read_published(&section.path)?;
-                if tokenizer.vocab_size() > xlnet.vocab_size {
-                    return Err(TrainerError::VocabularyMismatch {
-                        folder: section.path.clone(),
-                        tokenizer: tokenizer.vocab_size(),
-                        model: xlnet.vocab_size,
-                    });
-                }
-                xlnet.dropout = section.dropout.unwrap_or(xlnet.dropout);
-                // What is remembered is what the run says.
-                xlnet.memory_len = Some(config.segments.memory_len).filter(|len| *len > 0);
-                xlnet.reuse_len = None;
-                check(&xlnet)?;
-                check_memory(config, &xlnet, options)?;
-                let (model, report) = load_published_as(&xlnet, &section.path, &mut init)?;
-                Ok(Self { config: xlnet, model, report })
-            }
+/// The model that `config` says, for `tokenizer`.
+///
+/// # Errors
+/// Sizes that do not fit together or into memory; a model that could not be saved; those of the checkpoint;
+/// [`TrainerError::VocabularyMismatch`].
+pub(super) fn initial_model(
+    config: &PermutationConfig,
+    tokenizer: &Tokenizer,
+    options: &RunOptions<'_>,
+) -> Result<InitialModel<XlnetConfig>> {
+    let device = options.device.clone().autodiff();
+    let mut init = ParamInit::new(&device, derive_seed(config.run.seed, &[INIT_STREAM]));
+    match &config.model {
+        XlnetSection::New(section) => {
+            let mut xlnet = section.xlnet(tokenizer.vocab_size());
+            let special = SpecialPieces::find(tokenizer);
+            let id = |piece: Option<u32>| piece.map(|id| id as usize);
+            xlnet.begin_token_id = id(special.begin);
+            xlnet.end_token_id = id(special.end);
+            xlnet.pad_token_id = id(tokenizer.special_ids().pad);
+            xlnet.memory_len = Some(config.segments.memory_len).filter(|len| *len > 0);
+            check(&xlnet)?;
+            check_memory(config, &xlnet, options)?;
+            let mut init = init.with_std(xlnet.init_std);
+            Ok(InitialModel::new(xlnet, &mut init))
+        }
+        XlnetSection::Pretrained(section) => {
+            let mut xlnet: XlnetConfig = read_published(&section.path)?;
+            check_vocabulary(tokenizer, &section.path, xlnet.vocab_size)?;
+            xlnet.dropout = section.dropout.unwrap_or(xlnet.dropout);
+            // What is remembered is what the run says.
+            xlnet.memory_len = Some(config.segments.memory_len).filter(|len| *len > 0);
+            xlnet.reuse_len = None;
+            check(&xlnet)?;
+            check_memory(config, &xlnet, options)?;
+            InitialModel::load(xlnet, &section.path, &mut init)
         }
     }
-}
-
-/// Refuses a model that could not be saved at the end of its run, with the key that has to change.
-fn check(config: &XlnetConfig) -> Result<()> {
-    check_published(config).map_err(|error| match error {
-        ModelError::Setting { key, found, expected } => {
-            TrainerError::Setting { key: format!("model.{key}"), found, expected }
-        }
-        other => other.into(),
-    })
 }
 
 /// What the run needs of memory, at the least: its attention keeps more than an encoder's.

@@ -5,6 +5,7 @@
 //! your own goes into [`PretrainingRecipe::with_objective`].
 
 mod encoder_objective;
+mod languages;
 mod objective;
 mod recipe;
 mod replaced_tokens;
@@ -119,7 +120,11 @@ impl Plan for RunConfig {
     }
 
     fn inputs(&self) -> Result<Vec<Input>> {
-        inputs_of_text(&self.corpus, [self.model.checkpoint(), self.tokenizer.path()])
+        let mut inputs = inputs_of_text(&self.corpus, [self.model.checkpoint(), self.tokenizer.path()])?;
+        for translations in self.objective.parallel() {
+            inputs.extend(Input::of(translations.text.paths(Path::new(""))?)?);
+        }
+        Ok(inputs)
     }
 
     fn run(&self, options: &RunOptions<'_>, progress: &mut dyn RunProgress) -> Result<Outcome> {

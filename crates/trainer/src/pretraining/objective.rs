@@ -205,14 +205,23 @@ fn losses<A: Attention, P: Positions>(
 ) -> Losses {
     let (input, positions) = masked_input(&model.bert, batch, device);
     let spans = model.span_boundary.as_ref().map(|_| boundaries(batch, &positions));
-    let logits = model.forward_with_spans(input, vector(&positions, device), spans.as_ref());
+    let mut logits = model.forward_with_spans(input, vector(&positions, device), spans.as_ref());
     let masked = ops::cross_entropy(logits.mlm.clone(), vector(&batch.masked_labels, device));
     // The spans' tokens are the masked ones, in the same order.
     let boundaries = logits.span_boundary.clone();
     let boundaries =
         boundaries.map(|logits| ops::cross_entropy(logits, vector(&batch.masked_labels, device)));
-    let pairs = logits.next_sentence.clone().filter(|_| !batch.pair_labels.is_empty());
-    let pairs = pairs.map(|logits| ops::cross_entropy(logits, vector(&batch.pair_labels, device)));
+    logits.next_sentence = logits.next_sentence.filter(|_| !batch.pair_labels.is_empty()).map(|logits| {
+        // Not all sequences have a label where some tokens do not see the second segment.
+        match batch.pair_labels.len() == batch.tokens.n_sequences() {
+            true => logits,
+            false => logits.select(0, vector(&batch.paired(), device)),
+        }
+    });
+    let pairs = logits
+        .next_sentence
+        .clone()
+        .map(|logits| ops::cross_entropy(logits, vector(&batch.pair_labels, device)));
     Losses { logits, masked, boundaries, pairs }
 }
 

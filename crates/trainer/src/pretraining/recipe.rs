@@ -1,13 +1,12 @@
 //! An encoder's pretraining as a recipe of the engine: examples made from a prepared corpus, and an objective over them.
 
 use super::encoder_objective::EncoderObjective;
+use super::languages;
 use super::objective::BertPretraining;
 use super::tables;
 use crate::config::{RunConfig, TrainSection};
 use crate::engine::run_folder::RunFolder;
-use crate::engine::{
-    Advance, Cadence, Export, Exported, Objective, Position, Recipe, RunSettings, SplitFigures, StepBatches,
-};
+use crate::engine::{Advance, Exported, Objective, Position, Recipe, SplitFigures, StepBatches};
 use crate::metrics::Record;
 use crate::metrics::curve::Panel;
 use crate::metrics::progress::RunProgress;
@@ -15,17 +14,18 @@ use crate::periodic_notes::PeriodicNotes;
 use crate::{Result, TrainerError};
 use burn::tensor::{Device, Tensor};
 use cloze_data::{
-    BatchStats, Documents, Loader, PreparedCorpus, PretrainingBatch, PretrainingData, Split, UnigramCounts,
-    derive_seed,
+    Assemble, BatchStats, Documents, Loader, MultilingualData, PreparedCorpus, PretrainingBatch,
+    PretrainingData, Split, UnigramCounts, derive_seed,
 };
 use cloze_evaluation::figures::Figures;
 use cloze_model::blocks::{Attention, Positions};
 use cloze_tokenizer::Tokenizer;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Tells the held-out examples' random numbers from all others that a seed gives.
-const HELD_OUT_STREAM: u64 = 0x4E1D;
+pub(super) const HELD_OUT_STREAM: u64 = 0x4E1D;
 
 /// What the data is called that the model is measured on.
 const HELD_OUT: &str = "heldout";
@@ -33,15 +33,25 @@ const HELD_OUT: &str = "heldout";
 /// The two parts of a prepared corpus, as examples.
 #[derive(Debug)]
 pub struct PretrainingSplits {
-    train: Arc<PretrainingData>,
-    held_out: Vec<PretrainingBatch>,
-    unigram: Arc<UnigramCounts>,
+    pub(super) train: Training,
+    pub(super) held_out: Vec<PretrainingBatch>,
+    pub(super) unigram: Arc<UnigramCounts>,
     /// Which texts, and which tokenizer.
-    key: String,
+    pub(super) key: String,
+}
+
+/// What is trained on.
+#[derive(Debug)]
+pub(super) enum Training {
+    /// The documents of one corpus.
+    One(Arc<PretrainingData>),
+    /// Those of several languages, and translations.
+    Several(Arc<MultilingualData>),
 }
 
 impl PretrainingSplits {
-    /// Prepares the config's corpus, and makes its examples as the config says.
+    /// Prepares the config's corpus, or those of its languages and the translations, and makes their examples as the config
+    /// says.
     ///
     /// # Errors
     /// Whatever is wrong with the corpus; examples that cannot be made with this tokenizer.
@@ -51,6 +61,9 @@ impl PretrainingSplits {
         cache: &Path,
         progress: &mut dyn RunProgress,
     ) -> Result<Self> {
+        if !config.corpus.languages.is_empty() {
+            return languages::prepare(config, tokenizer, cache, progress);
+        }
         Self::prepare_with(config, tokenizer, cache, progress, |documents, unigram, seed| {
             let (config, unigram, cache) = (config.examples.clone(), unigram.clone(), cache.to_owned());
             PretrainingData::new(documents, config, tokenizer, unigram, seed, cache)
@@ -82,7 +95,7 @@ impl PretrainingSplits {
         let unigram = Arc::new(UnigramCounts::new(&train, tokenizer.vocab_size()));
         let held_out = examples(held_out, &unigram, derive_seed(seed, &[HELD_OUT_STREAM]))?;
         Ok(Self {
-            train: Arc::new(examples(train, &unigram, seed)?),
+            train: Training::One(Arc::new(examples(train, &unigram, seed)?)),
             held_out: Loader::new(Arc::new(held_out), config.eval.batch_size)
                 .one_pass(config.eval.max_examples as u64)?,
             unigram,
@@ -105,25 +118,6 @@ fn tokens(batches: &[PretrainingBatch]) -> u64 {
     batches.iter().map(|batch| batch.tokens.n_tokens() as u64).sum()
 }
 
-impl RunConfig {
-    /// What the engine is told of the run. With patience the best model is the result.
-    pub fn run_settings(&self) -> RunSettings {
-        let mut settings = RunSettings::new(&self.run.name, self.train.steps, self.optimizer.lr);
-        settings.seed = self.run.seed;
-        settings.non_finite = self.train.non_finite;
-        settings.precision = self.train.precision;
-        settings.evaluate = Cadence::Every(self.eval.every);
-        settings.patience = self.eval.patience;
-        settings.export = if self.eval.patience.is_some() { Export::Best } else { Export::Last };
-        settings.optimizer = self.optimizer.clone();
-        settings.schedule = self.schedule.clone();
-        settings.average = self.average.clone();
-        settings.checkpoint = self.checkpoint.clone();
-        settings.log = self.log.clone();
-        settings
-    }
-}
-
 /// An encoder's pretraining on masked examples, by any [objective](EncoderObjective); by default BERT's, whose attention
 /// and positions may be your own.
 #[derive(Debug)]
@@ -133,7 +127,24 @@ pub struct PretrainingRecipe<'a, O: EncoderObjective = BertPretraining> {
     train: &'a TrainSection,
     published: Option<Published<'a>>,
     /// What this process has trained on.
-    stats: Mutex<BatchStats>,
+    stats: Mutex<TrainedOn>,
+}
+
+/// What was counted in batches.
+#[derive(Debug, Default)]
+struct TrainedOn {
+    all: BatchStats,
+    /// Of each source, where there are several.
+    sources: BTreeMap<usize, BatchStats>,
+}
+
+impl TrainedOn {
+    fn add(&mut self, batch: &PretrainingBatch) {
+        self.all += &batch.stats;
+        if let Some(source) = batch.source {
+            *self.sources.entry(source).or_default() += &batch.stats;
+        }
+    }
 }
 
 /// What a model is saved with as a Hugging Face folder.
@@ -155,8 +166,23 @@ impl<'a, A: Attention, P: Positions> PretrainingRecipe<'a, BertPretraining<A, P>
 impl<'a, O: EncoderObjective> PretrainingRecipe<'a, O> {
     /// An objective on these examples, in the batches that the config says.
     pub fn with_objective(config: &'a RunConfig, splits: PretrainingSplits, objective: O) -> Self {
-        let stats = Mutex::new(BatchStats::default());
+        let stats = Mutex::default();
         Self { objective, splits, train: &config.train, published: None, stats }
+    }
+
+    fn loaded<D: Assemble<Batch = PretrainingBatch>>(
+        &self,
+        data: &Arc<D>,
+        batch_size: usize,
+        from: Position,
+    ) -> Box<dyn Iterator<Item = Result<StepBatches<PretrainingBatch>>> + '_> {
+        let train = self.train;
+        let loader =
+            Loader::new(data.clone(), batch_size).with_workers(train.workers).with_ahead(train.prefetch);
+        StepBatches::from_loader(&loader, from, train.accumulate, |batch: &PretrainingBatch| {
+            self.stats.lock().unwrap_or_else(PoisonError::into_inner).add(batch);
+            batch.tokens.n_tokens() as u64
+        })
     }
 
     /// Saves the tokenizer, which lies in the run's `folder`, with the model.
@@ -201,14 +227,11 @@ impl<O: EncoderObjective> Recipe for PretrainingRecipe<'_, O> {
     }
 
     fn steps(&self, from: Position) -> Box<dyn Iterator<Item = Result<StepBatches<PretrainingBatch>>> + '_> {
-        let train = self.train;
-        let loader = Loader::new(self.splits.train.clone(), train.batch_size)
-            .with_workers(train.workers)
-            .with_ahead(train.prefetch);
-        StepBatches::from_loader(&loader, from, train.accumulate, |batch: &PretrainingBatch| {
-            *self.stats.lock().unwrap_or_else(PoisonError::into_inner) += &batch.stats;
-            batch.tokens.n_tokens() as u64
-        })
+        match &self.splits.train {
+            Training::One(data) => self.loaded(data, self.train.batch_size, from),
+            // Its examples are whole batches.
+            Training::Several(data) => self.loaded(data, 1, from),
+        }
     }
 
     fn split(&self) -> Option<&str> {
@@ -253,7 +276,10 @@ impl<O: EncoderObjective> Recipe for PretrainingRecipe<'_, O> {
         progress: &mut dyn RunProgress,
     ) -> Result<Vec<SplitFigures>> {
         let stats = self.stats.lock().unwrap_or_else(PoisonError::into_inner);
-        progress.note(&tables::examples(&stats, self.objective.has_pairs()));
+        progress.note(&tables::examples(&stats.all, self.objective.has_pairs()));
+        if let Training::Several(data) = &self.splits.train {
+            progress.note(&tables::drawn(&data.sources(), &stats.sources));
+        }
         let Some(figures) = exported.figures else { return Ok(Vec::new()) };
         progress.note(&self.objective.results(exported.step, figures));
         exported.page(HELD_OUT, figures, None)?;

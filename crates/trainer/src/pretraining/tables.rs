@@ -2,9 +2,11 @@
 
 use super::objective::figure;
 use crate::metrics::curve::{Line, Panel, Source};
-use cloze_data::{BatchStats, PrepareReport};
+use cloze_data::parallel::PairReport;
+use cloze_data::{AttentionStats, BatchStats, LanguageSampling, PrepareReport};
 use cloze_evaluation::figures::Figures;
 use cloze_evaluation::table::{duration, facts, grouped, numbers, percent};
+use std::collections::BTreeMap;
 
 /// A table of a prepared corpus: `rows`, and how it was prepared.
 pub(crate) fn prepared_corpus(mut rows: Vec<(&str, String)>, report: &PrepareReport) -> String {
@@ -26,6 +28,52 @@ pub fn corpus(report: &PrepareReport, train: u64, held_out: u64) -> String {
         ("tokens", grouped(report.tokens)),
     ];
     prepared_corpus(rows, report)
+}
+
+/// A language's corpus.
+pub struct Language {
+    /// Its name.
+    pub name: String,
+    /// Its documents.
+    pub documents: u64,
+    /// Those that are held out.
+    pub held_out: u64,
+    /// Its sentences.
+    pub sentences: u64,
+    /// Its tokens.
+    pub tokens: u64,
+}
+
+/// A table of the languages' corpora: how much there is of each, and how often it is drawn.
+pub fn languages(languages: &[Language], sampling: &LanguageSampling) -> String {
+    let shares = sampling.shares().iter().zip(sampling.probabilities());
+    let rows = languages.iter().zip(shares).map(|(language, (share, probability))| {
+        let Language { name, documents, held_out, sentences, tokens } = language;
+        let counts = [*documents, *held_out, *sentences, *tokens].map(grouped);
+        [name.clone()].into_iter().chain(counts).chain([percent(*share), percent(*probability)])
+    });
+    numbers(["language", "documents", "held out", "sentences", "tokens", "of all", "drawn"], rows)
+}
+
+/// A table of parallel text, with the names of its languages.
+pub fn translations(prepared: &[(String, PairReport)]) -> String {
+    let rows = prepared.iter().map(|(names, report)| {
+        let [source, target] = report.tokens.map(grouped);
+        let skipped = if report.skipped.is_empty() { "–".into() } else { report.skipped.to_string() };
+        [names.clone(), grouped(report.pairs), source, target, skipped]
+    });
+    numbers(["translations", "pairs", "tokens", "of the translations", "left out"], rows)
+}
+
+/// A table of what was really drawn of each of the `sources`.
+pub fn drawn(sources: &[String], stats: &BTreeMap<usize, BatchStats>) -> String {
+    let all: u64 = stats.values().map(|stats| stats.tokens).sum();
+    let rows = sources.iter().enumerate().map(|(source, name)| {
+        let BatchStats { examples, tokens, masking, .. } = stats.get(&source).copied().unwrap_or_default();
+        let share = if all == 0 { "–".into() } else { percent(tokens as f64 / all as f64) };
+        [name.clone(), grouped(examples), grouped(tokens), share, grouped(masking.predicted)]
+    });
+    numbers(["trained on", "examples", "tokens", "of all", "predicted"], rows)
 }
 
 /// What was counted in making examples, `pairs` where they have a second segment: a table as text for a
@@ -59,6 +107,16 @@ pub fn examples(stats: &BatchStats, pairs: bool) -> String {
         ("  replaced at random", of(masking.random, masking.predicted)),
         ("  left as they are", of(masking.kept, masking.predicted)),
     ]);
+    let AttentionStats { bidirectional, left_to_right, right_to_left, sequence_to_sequence } =
+        stats.attention;
+    if left_to_right + right_to_left + sequence_to_sequence > 0 {
+        rows.extend([
+            ("attention bidirectional", of(bidirectional, stats.examples)),
+            ("  left to right", of(left_to_right, stats.examples)),
+            ("  right to left", of(right_to_left, stats.examples)),
+            ("  from the first segment to the second", of(sequence_to_sequence, stats.examples)),
+        ]);
+    }
     facts("examples", rows)
 }
 
@@ -265,6 +323,34 @@ mod tests {
     }
 
     #[test]
+    fn languages_stand_beside_what_was_drawn_of_them() {
+        let language = |name: &str, sentences| Language {
+            name: name.into(),
+            documents: 1_200,
+            held_out: 60,
+            sentences,
+            tokens: 12 * sentences,
+        };
+        let sampling = LanguageSampling::new(&[9_000, 1_000], 0.5);
+        let table = languages(&[language("en", 9_000), language("de", 1_000)], &sampling);
+        let words = table.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains("de ┆ 1,200 ┆ 60 ┆ 1,000 ┆ 12,000 ┆ 10.0 % ┆ 25.0 %"), "{table}");
+
+        let stats = |tokens| BatchStats { examples: 10, tokens, ..BatchStats::default() };
+        let table = drawn(
+            &["en".into(), "de".into(), "en-de".into()],
+            &BTreeMap::from([(0, stats(3_000)), (2, stats(1_000))]),
+        );
+        let words = table.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains("en ┆ 10 ┆ 3,000 ┆ 75.0 % ┆ 0"), "{table}");
+        assert!(
+            words.contains("de ┆ 0 ┆ 0 ┆ 0.0 % ┆ 0") && words.contains("en-de ┆ 10 ┆ 1,000 ┆ 25.0 %"),
+            "{table}"
+        );
+        assert!(!drawn(&["en".into()], &BTreeMap::new()).contains("NaN"));
+    }
+
+    #[test]
     fn examples_are_counted() {
         let masking = MaskStats {
             maskable: 10_000,
@@ -274,7 +360,7 @@ mod tests {
             random: 150,
             kept: 150,
         };
-        let stats = BatchStats {
+        let mut stats = BatchStats {
             examples: 200,
             tokens: 11_000,
             padding: 1_000,
@@ -282,6 +368,7 @@ mod tests {
             short: 20,
             truncated: 30,
             masking,
+            attention: AttentionStats { bidirectional: 200, ..AttentionStats::default() },
         };
         let expected = "
 ┌───────────────────────────────────┬────────┐
@@ -300,6 +387,22 @@ mod tests {
 │   left as they are                ┆ 10.0 % │
 └───────────────────────────────────┴────────┘";
         assert_eq!(examples(&stats, true), expected.trim_start());
+
+        stats.attention = AttentionStats {
+            bidirectional: 67,
+            left_to_right: 33,
+            right_to_left: 34,
+            sequence_to_sequence: 66,
+        };
+        let mixed = examples(&stats, true).split_whitespace().collect::<Vec<_>>().join(" ");
+        for row in [
+            "attention bidirectional ┆ 33.5 %",
+            "left to right ┆ 16.5 %",
+            "right to left ┆ 17.0 %",
+            "from the first segment to the second ┆ 33.0 %",
+        ] {
+            assert!(mixed.contains(row), "{mixed}");
+        }
 
         let none = examples(&BatchStats::default(), false);
         assert!(!none.contains("second segment") && !none.contains("NaN"), "{none}");

@@ -7,7 +7,7 @@ use crate::engine::run_folder::RunFolder;
 use crate::metrics::progress::RunProgress;
 use crate::periodic_notes::{PeriodicNotes, training_tokenizer};
 use crate::{Result, TrainerError};
-use cloze_data::{CorpusConfig, Sentinels, corpus_checksum, file_checksum};
+use cloze_data::{CorpusConfig, Sentinels, corpus_checksum, file_checksum, sampled_texts};
 use cloze_evaluation::atomic_file::write_atomic;
 use cloze_evaluation::table;
 use cloze_tokenizer::Tokenizer;
@@ -123,8 +123,7 @@ fn make_tokenizer(request: &TokenizerRequest<'_>, notes: &PeriodicNotes<'_>) -> 
         return Ok(tokenizer);
     }
     let mut report = |progress| notes.note(|seconds| training_tokenizer(progress, seconds));
-    let texts = cloze_data::documents(corpus, Path::new(""))?
-        .map(|document| document.map(|document| document.text().to_string()));
+    let texts = sampled_texts(corpus, Path::new(""))?;
     let sentinels = (0..sentinels).map(Sentinels::name);
     Ok(match *section {
         TokenizerSection::TrainWordpiece { vocab_size, lowercase, min_frequency } => {

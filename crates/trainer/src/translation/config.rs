@@ -3,10 +3,10 @@
 use super::model::TranslationModel;
 use super::validate::validate;
 use crate::config::{
-    CheckpointSection, FolderConfig, LogSection, NonFinite, OptimizerSection, Precision, RunSection, layered,
+    CheckpointSection, LogSection, NonFinite, OptimizerSection, Precision, RunSection, layered, run_in_steps,
 };
+use crate::engine::Averaging;
 use crate::engine::schedule::Schedule;
-use crate::engine::{Averaging, Cadence, Export, RunSettings};
 use crate::error::{Place, Result};
 use cloze_data::labelled::BatchSize;
 use cloze_data::parallel::{OnBadPair, ParallelFiles};
@@ -240,14 +240,6 @@ impl TranslationConfig {
         layered::has_table(path, "parallel")
     }
 
-    /// Resolves the config file at `path` with the `sets` (`section.key=value`) laid over it.
-    ///
-    /// # Errors
-    /// As [`RunConfig::load`](crate::config::RunConfig::load).
-    pub fn load(path: &Path, sets: &[String]) -> Result<Self> {
-        Self::parse(&layered::text(path)?, &layered::stem(path), &Place::file(path), sets)
-    }
-
     /// Resolves a config's `text`, which stands in `file`, with the `sets` laid over it; `name` is the run's if the text
     /// gives none.
     ///
@@ -256,38 +248,13 @@ impl TranslationConfig {
     pub fn parse(text: &str, name: &str, file: &Place, sets: &[String]) -> Result<Self> {
         layered::read(text, name, file, sets, |config: &mut Self| validate(config))
     }
-
-    /// What the engine is told of the run.
-    pub fn run_settings(&self) -> RunSettings {
-        let mut settings = RunSettings::new(&self.run.name, self.train.steps, self.optimizer.lr);
-        settings.seed = self.run.seed;
-        settings.non_finite = self.train.non_finite;
-        settings.precision = self.train.precision;
-        settings.evaluate = Cadence::Every(self.eval.every);
-        settings.evaluate_untrained = false;
-        settings.patience = self.eval.patience;
-        settings.export = if self.eval.patience.is_some() { Export::Best } else { Export::Last };
-        settings.optimizer = self.optimizer.clone();
-        settings.schedule = self.schedule.clone();
-        settings.average = self.average.clone();
-        settings.checkpoint = self.checkpoint.clone();
-        settings.log = self.log.clone();
-        settings
-    }
 }
 
-impl FolderConfig for TranslationConfig {
-    const FREE_KEYS: &[&str] =
-        &["run.name", "train.workers", "train.prefetch", "parallel.test.", "eval.", "checkpoint.", "log."];
-
-    fn load(path: &Path) -> Result<Self> {
-        Self::load(path, &[])
-    }
-
-    fn evaluations_decide(&self) -> bool {
-        self.eval.patience.is_some() || matches!(self.average, Some(Averaging::Best { .. }))
-    }
-}
+run_in_steps!(
+    TranslationConfig,
+    free: &["run.name", "train.workers", "train.prefetch", "parallel.test.", "eval.", "checkpoint.", "log."],
+    evaluate_untrained: false
+);
 
 /// The defaults of sections that have required keys too.
 mod defaults {
@@ -311,6 +278,7 @@ mod defaults {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::FolderConfig;
 
     const FILE: &str = r#"[parallel]
 source = "en"

@@ -171,6 +171,8 @@ fn key_of(setting: &str) -> &str {
     match setting {
         "n_encoder_layers" => "n_layers",
         "encoder_kernel" => "kernel",
+        "positions.n_buckets" => "n_buckets",
+        "positions.max_distance" => "max_distance",
         other => other,
     }
 }

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use cloze_data::DenoisingConfig;
 use cloze_trainer::config::{
-    DenoisingRunConfig, FolderConfig, LanguageModelConfig, ModelPreset, PermutationConfig, RunConfig,
+    AwdLstmRunConfig, DenoisingRunConfig, FolderConfig, LanguageModelConfig, ModelPreset, PermutationConfig,
+    RunConfig,
 };
 use cloze_trainer::engine::schedule::Schedule;
 use cloze_trainer::finetune::FineTuneConfig;
@@ -32,6 +33,7 @@ fn every_config_resolves_and_reads_back_as_itself() {
     for path in paths() {
         if FineTuneConfig::is_at(&path).unwrap()
             || LanguageModelConfig::is_at(&path).unwrap()
+            || AwdLstmRunConfig::is_at(&path).unwrap()
             || DenoisingRunConfig::is_at(&path).unwrap()
             || TranslationConfig::is_at(&path).unwrap()
             || PermutationConfig::is_at(&path).unwrap()
@@ -59,6 +61,8 @@ fn every_config_resolves_and_reads_back_as_itself() {
         "modernbert-mini-corpus",
         "roberta-base",
         "spanbert-mini-corpus",
+        "unilm-mini-corpus",
+        "xlm-mini-multi30k",
     ];
     assert_eq!(names, expected);
 }
@@ -81,7 +85,9 @@ fn every_fine_tuning_config_resolves_and_reads_back_as_itself() {
 #[test]
 fn every_language_model_config_resolves_and_reads_back_as_itself() {
     let mut names = Vec::new();
-    for path in paths().into_iter().filter(|path| LanguageModelConfig::is_at(path).unwrap()) {
+    let is_streamed = |path: &PathBuf| AwdLstmRunConfig::is_at(path).unwrap();
+    let paths = paths().into_iter().filter(|path| LanguageModelConfig::is_at(path).unwrap());
+    for path in paths.filter(|path| !is_streamed(path)) {
         let config = LanguageModelConfig::load(&path, &[]).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(path.file_stem().unwrap(), config.run.name.as_str());
         let resolved = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
@@ -92,6 +98,21 @@ fn every_language_model_config_resolves_and_reads_back_as_itself() {
     }
     names.sort();
     assert_eq!(names, ["gpt-mini-corpus", "gpt-shakespeare-char", "llama-mini-corpus"]);
+}
+
+#[test]
+fn every_awd_lstm_config_resolves_and_reads_back_as_itself() {
+    let paths: Vec<PathBuf> =
+        paths().into_iter().filter(|path| AwdLstmRunConfig::is_at(path).unwrap()).collect();
+    assert!(!paths.is_empty());
+    for path in paths {
+        let config = AwdLstmRunConfig::load(&path, &[]).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(path.file_stem().unwrap(), config.run.name.as_str());
+        let resolved = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
+        std::fs::write(&resolved, config.to_toml()).unwrap();
+        let again = AwdLstmRunConfig::load(resolved.path(), &[]).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(again, config);
+    }
 }
 
 #[test]
@@ -200,7 +221,14 @@ const TABLES: &[(&str, &[&str], &str)] = &[
     ("Both", &[], "checkpoint.zzzzzzzz=1"),
     ("Both", &[], "log.zzzzzzzz=1"),
     ("Pretraining", &["objective.kind=replaced-tokens"], "objective.zzzzzzzz=1"),
+    ("Pretraining", &["objective.kind=translation-language-model"], "objective.zzzzzzzz=1"),
+    (
+        "Pretraining",
+        &["objective.kind=translation-language-model"],
+        "objective.parallel=[{ languages = [\"a\", \"b\"], text = {}, zzzzzzzz = 1 }]",
+    ),
     ("Pretraining", &[], "corpus.zzzzzzzz=1"),
+    ("Pretraining", &[], "corpus.languages=[{ name = \"en\", zzzzzzzz = 1 }]"),
     ("Pretraining", &["tokenizer.kind=train-wordpiece"], "tokenizer.zzzzzzzz=1"),
     ("Pretraining", &["tokenizer.kind=train-byte-bpe"], "tokenizer.zzzzzzzz=1"),
     ("Pretraining", &["tokenizer.kind=load"], "tokenizer.zzzzzzzz=1"),
@@ -208,6 +236,7 @@ const TABLES: &[(&str, &[&str], &str)] = &[
     ("Pretraining", &["examples.pairs.kind=next-sentence"], "examples.pairs.zzzzzzzz=1"),
     ("Pretraining", &["examples.pairs.kind=sentence-order"], "examples.pairs.zzzzzzzz=1"),
     ("Pretraining", &[], "examples.masking.zzzzzzzz=1"),
+    ("Pretraining", &[], "examples.attention.zzzzzzzz=1"),
     ("Pretraining", &[], "model.zzzzzzzz=1"),
     ("Pretraining", &["model.path=a", "tokenizer.kind=checkpoint"], "model.zzzzzzzz=1"),
     ("Pretraining", &[], "train.zzzzzzzz=1"),
@@ -229,6 +258,10 @@ const TABLES: &[(&str, &[&str], &str)] = &[
     ("Language models", &["model={ path = \"a\" }", "tokenizer.kind=checkpoint"], "model.zzzzzzzz=1"),
     ("Language models", &[], "train.zzzzzzzz=1"),
     ("Language models", &[], "eval.zzzzzzzz=1"),
+    ("AWD-LSTM", &[], "streams.zzzzzzzz=1"),
+    ("AWD-LSTM", &[], "model.zzzzzzzz=1"),
+    ("AWD-LSTM", &[], "model.dropout.zzzzzzzz=1"),
+    ("AWD-LSTM", &[], "regularisation.zzzzzzzz=1"),
     ("XLNet", &[], "segments.zzzzzzzz=1"),
     ("XLNet", &[], "model.zzzzzzzz=1"),
     ("XLNet", &["model={ path = \"a\" }", "tokenizer.kind=checkpoint"], "model.zzzzzzzz=1"),
@@ -240,6 +273,7 @@ const TABLES: &[(&str, &[&str], &str)] = &[
     ("Denoising", &[], "denoising.noises=[{ kind = \"reordering\", zzzzzzzz = 1 }]"),
     ("Denoising", &[], "denoising.noises=[{ kind = \"rotation\", zzzzzzzz = 1 }]"),
     ("Denoising", &["model.kind=bart"], "model.zzzzzzzz=1"),
+    ("Denoising", &["model.kind=t5"], "model.zzzzzzzz=1"),
     ("Fine-tuning", &["task.kind=classification"], "task.zzzzzzzz=1"),
     ("Fine-tuning", &["task.kind=regression"], "task.zzzzzzzz=1"),
     ("Fine-tuning", &["task.kind=tagging"], "task.zzzzzzzz=1"),
@@ -278,6 +312,7 @@ fn keys(part: &str, sets: &[&str], unknown: &str) -> Vec<String> {
         "Fine-tuning" => FineTuneConfig::load(&folder().join("sst2.toml"), &sets).err(),
         "Denoising" => DenoisingRunConfig::load(folder().join("bart-mini-corpus.toml"), &sets).err(),
         "Language models" => LanguageModelConfig::load(folder().join("gpt-mini-corpus.toml"), &sets).err(),
+        "AWD-LSTM" => AwdLstmRunConfig::load(folder().join("ulmfit-mini-corpus.toml"), &sets).err(),
         "XLNet" => PermutationConfig::load(folder().join("xlnet-mini-corpus.toml"), &sets).err(),
         "Translation" => TranslationConfig::load(&folder().join("multi30k-rnn-attention.toml"), &sets).err(),
         _ => RunConfig::load(folder().join("bert-tiny-sample.toml"), &sets).err(),

@@ -1,21 +1,19 @@
 //! Encoder–decoders that learn to undo noise: what they learn, where a run may stop, what it leaves.
 
+use crate::bench::Bench;
 use burn::tensor::Device;
 use cloze_data::{DenoisingConfig, Sentinels};
 use cloze_model::ParamInit;
 use cloze_model::seq2seq::{AnyEncoderDecoder, AnyEncoderDecoderConfig};
 use cloze_tokenizer::Tokenizer;
 use cloze_tokenizer::train::BpeTrainer;
-use cloze_trainer::Result;
 use cloze_trainer::config::DenoisingRunConfig;
 use cloze_trainer::denoising::{figure, train_denoising, train_denoising_model};
-use cloze_trainer::engine::{FolderConfig, Outcome, RunOptions};
-use cloze_trainer::metrics::progress::{RunProgress, Silent, Status};
+use cloze_trainer::engine::{FolderConfig, RunOptions};
+use cloze_trainer::metrics::progress::{RunProgress, Silent};
 use cloze_trainer::translate::{TranslateConfig, Translator};
-use std::fmt::Write;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use tempfile::TempDir;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
 
 const CONFIG: &str = r#"
 objective.kind = "denoising"
@@ -33,66 +31,11 @@ log.every = 1
 /// T5's noise in place of BART's.
 const T5: &str = "denoising={ kind = \"t5\" }";
 
-/// A folder with a text and the runs on it.
-struct Bench(TempDir);
+/// T5's network in place of BART's, narrow and with heads of a width of their own.
+const T5_NETWORK: &str = "model={ kind = \"t5\", n_layers = 1, d_model = 32, n_heads = 2, d_head = 12, d_ff = 64, max_positions = 32, dropout = 0.0, max_distance = 20 }";
 
-impl Bench {
-    fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let mut text = String::new();
-        for i in 0..150 {
-            writeln!(text, "The ship number {i} sailed.\nNo ship sank.\nAll of them came home.\n").unwrap();
-        }
-        std::fs::write(folder.path().join("text.txt"), text).unwrap();
-        Self(folder)
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
-    fn config(&self, sets: &[&str]) -> DenoisingRunConfig {
-        let path = self.path("config.toml");
-        let files = format!("corpus.files = [{:?}]\n", self.path("text.txt"));
-        std::fs::write(&path, files + CONFIG).unwrap();
-        let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
-        DenoisingRunConfig::load(&path, &sets).unwrap_or_else(|error| panic!("{error}"))
-    }
-
-    fn run(&self, out: &str, sets: &[&str]) -> Result<Outcome> {
-        self.run_with(out, sets, false, &AtomicBool::new(false), &mut Silent)
-    }
-
-    fn run_with(
-        &self,
-        out: &str,
-        sets: &[&str],
-        resume: bool,
-        stop: &AtomicBool,
-        progress: &mut dyn RunProgress,
-    ) -> Result<Outcome> {
-        let options = RunOptions::new(Device::flex(), self.path(out))
-            .cache(self.path("cache"))
-            .resume(resume)
-            .stop(stop);
-        train_denoising(&self.config(sets), &options, progress)
-    }
-
-    /// The model's file, bit for bit.
-    fn weights(&self, out: &str) -> Vec<u8> {
-        std::fs::read(self.path(out).join("model/model.safetensors")).unwrap()
-    }
-}
-
-/// Asks the run to stop after a step.
-struct StopAfter<'a>(u64, &'a AtomicBool);
-
-impl RunProgress for StopAfter<'_> {
-    fn step(&mut self, status: &Status) {
-        if status.step == self.0 {
-            self.1.store(true, Ordering::Relaxed);
-        }
-    }
+fn bench() -> Bench<DenoisingRunConfig> {
+    Bench::new(CONFIG, |i| format!("The ship number {i} sailed.\nNo ship sank.\nAll of them came home.\n"))
 }
 
 /// Keeps what is shown.
@@ -109,12 +52,13 @@ impl RunProgress for Notes {
 #[test]
 fn a_stopped_run_ends_with_the_same_bits() {
     let _generator = crate::generator();
-    let bench = Bench::new();
+    let bench = bench();
     let noises =
         "denoising.noises=[{ kind = \"rotation\" }, { kind = \"deletion\" }, { kind = \"substitution\" }]";
     for (number, sets) in [
         vec!["model.dropout=0.1", "model.attention_dropout=0.1", "train.accumulate=2"],
         vec![T5, "train.precision=bf16", "train.workers=2"],
+        vec![T5, T5_NETWORK, "model.dropout=0.1", "model.gated=true", "model.tied=false"],
         vec![
             noises,
             "model={ kind = \"recurrent\", d_embedding = 8, d_model = 16 }",
@@ -124,24 +68,14 @@ fn a_stopped_run_ends_with_the_same_bits() {
     .into_iter()
     .enumerate()
     {
-        let [whole, parted] = ["whole", "parted"].map(|name| format!("{name}-{number}"));
-        bench.run(&whole, &sets).unwrap();
-        let stop = AtomicBool::new(false);
-        let stopped = bench.run_with(&parted, &sets, false, &stop, &mut StopAfter(3, &stop)).unwrap();
-        assert_eq!(stopped, Outcome::Stopped { step: 3 });
-        bench.run_with(&parted, &sets, true, &AtomicBool::new(false), &mut Silent).unwrap();
-        assert!(bench.weights(&whole) == bench.weights(&parted), "{sets:?}");
-        // Another seed gives other weights.
-        let other = [&sets[..], &["run.seed=7"]].concat();
-        bench.run(&format!("other-{number}"), &other).unwrap();
-        assert!(bench.weights(&whole) != bench.weights(&format!("other-{number}")), "{sets:?}");
+        bench.assert_same_bits_after_a_stop(&number.to_string(), &sets);
     }
 }
 
 #[test]
 fn a_bart_learns_to_restore_its_text_and_is_asked_for_it() {
     let _generator = crate::generator();
-    let bench = Bench::new();
+    let bench = bench();
     let sets = ["train.steps=150", "train.batch_size=8", "eval.every=200", "optimizer.lr=1e-2"];
     let mut notes = Notes::default();
     let done = bench.run_with("bart", &sets, false, &AtomicBool::new(false), &mut notes).unwrap();
@@ -181,7 +115,7 @@ fn a_bart_learns_to_restore_its_text_and_is_asked_for_it() {
 #[test]
 fn spans_are_learnt_behind_their_sentinels() {
     let _generator = crate::generator();
-    let bench = Bench::new();
+    let bench = bench();
     let sets = [T5, "train.batch_size=8", "optimizer.lr=1e-2", "eval.every=200"];
     let loss = |steps: &str, out: &str| {
         let done = bench.run(out, &[&sets[..], &[steps]].concat()).unwrap();
@@ -203,10 +137,41 @@ fn spans_are_learnt_behind_their_sentinels() {
 }
 
 #[test]
+fn a_t5_learns_spans_and_is_asked_for_them() {
+    let _generator = crate::generator();
+    let bench = bench();
+    let sets = [T5, T5_NETWORK, "train.batch_size=8", "optimizer.lr=1e-2", "eval.every=200"];
+    let loss = |steps: &str, out: &str| {
+        let done = bench.run(out, &[&sets[..], &[steps]].concat()).unwrap();
+        done.figures("heldout").unwrap().get(figure::LOSS).unwrap()
+    };
+    let (early, late) = (loss("train.steps=2", "early"), loss("train.steps=150", "late"));
+    assert!(late < early - 1.5, "{early}, then {late}");
+    // What the run leaves is a folder of transformers' T5, whose targets begin with padding.
+    let folder = bench.path("late/model");
+    let json = std::fs::read_to_string(folder.join("config.json")).unwrap();
+    assert!(json.contains("\"T5ForConditionalGeneration\"") && json.contains("\"d_kv\": 12"), "{json}");
+    let (config, _) =
+        AnyEncoderDecoderConfig::load(&folder, &mut ParamInit::new(&Device::flex(), 1)).unwrap();
+    let AnyEncoderDecoderConfig::Transformer(t5) = config else { panic!("{config:?}") };
+    let tokenizer = Tokenizer::load(&folder).unwrap();
+    let id = |name: &str| tokenizer.token_to_id(name).unwrap() as usize;
+    assert_eq!(
+        (t5.tokens.decoder_start, t5.tokens.pad, t5.tokens.eos),
+        (id("<pad>"), id("<pad>"), id("</s>"))
+    );
+    // A text with a sentinel is asked for as a translation is.
+    let translator = Translator::load(&folder, TranslateConfig::default(), &Device::flex()).unwrap();
+    let text = "No ship<extra_id_0> All of them came home.";
+    let spans = translator.translate(&[text.into()], &[]).unwrap().next().unwrap().unwrap().remove(0);
+    assert!(spans.text.contains("sank"), "{spans:?}");
+}
+
+#[test]
 fn a_model_of_ones_own_is_trained_too() {
     let _generator = crate::generator();
-    let bench = Bench::new();
-    let config = bench.config(&["train.steps=2"]);
+    let bench = bench();
+    let config = bench.config(&["train.steps=2"]).unwrap();
     let options = RunOptions::new(Device::flex(), bench.path("own")).cache(bench.path("cache"));
     let make = |vocabularies: &cloze_trainer::translation::Vocabularies, device: &Device| {
         let model = config.model.config(vocabularies.sizes(), config.max_len(), true);
@@ -222,7 +187,7 @@ fn a_model_of_ones_own_is_trained_too() {
 #[test]
 fn what_cannot_be_trained_is_refused_in_one_line() {
     let _generator = crate::generator();
-    let bench = Bench::new();
+    let bench = bench();
     let message = |sets: &[&str]| {
         let message = bench.run("refused", sets).unwrap_err().to_string();
         assert!(!message.contains('\n'), "{message}");
@@ -247,7 +212,7 @@ fn what_cannot_be_trained_is_refused_in_one_line() {
     // Noises without a mask need none.
     bench.run("rotated", &[&plain, "train.steps=1", "denoising.noises=[{ kind = \"rotation\" }]"]).unwrap();
 
-    let large = bench.config(&["model.d_model=65536", "model.n_layers=1000", "model.d_ff=65536"]);
+    let large = bench.config(&["model.d_model=65536", "model.n_layers=1000", "model.d_ff=65536"]).unwrap();
     let options = RunOptions::new(Device::flex(), bench.path("large")).memory(Some(1 << 30));
     let error = train_denoising(&large, &options, &mut Silent).unwrap_err().to_string();
     assert!(error.contains("`model.d_model` (65536)"), "{error}");

@@ -149,7 +149,8 @@ fn classes_are_learnt_and_the_folder_says_them() {
 #[test]
 fn every_family_learns_classes() {
     let _held = crate::generator();
-    for &family in Family::ALL {
+    let of_texts = |family: &&Family| family.has_class(Architecture::SequenceClassification);
+    for &family in Family::ALL.iter().filter(of_texts) {
         let bench = Bench::of(family);
         let config = bench.config("{ kind = \"classification\" }", "label", &[]);
         let outcome = bench.run_whole("run", &config);
@@ -250,6 +251,14 @@ fn what_is_frozen_stays_and_adapters_are_merged() {
     let [a, b, c] = encoder("first");
     assert_eq!([a, b], [words.clone(), query.clone()]);
     assert_ne!(c, output);
+    // One more layer each epoch, the last model being the result.
+    for (epochs, moved) in [(1, [false, false, false]), (2, [false, false, true]), (3, [false, true, true])] {
+        let (name, epochs) = (format!("gradual-{epochs}"), format!("train.epochs={epochs}"));
+        let sets = ["model.gradual_unfreezing=true", "model.layer_decay=0.5", "data.dev=[]", &epochs];
+        bench.run_whole(&name, &bench.config(task, "label", &sets));
+        let [a, b, c] = encoder(&name);
+        assert_eq!([a != words, b != query, c != output], moved, "{name}");
+    }
     let lora = bench.config(task, "label", &["model.lora={ rank = 2, alpha = 4.0 }", "train.epochs=3"]);
     bench.run_whole("lora", &lora);
     let [a, b, c] = encoder("lora");

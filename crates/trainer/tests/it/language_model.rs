@@ -1,19 +1,17 @@
 //! Language models in training: what they learn, where a run may stop, what it leaves.
 
+use crate::bench::Bench;
 use burn::tensor::Device;
 use cloze_model::ParamInit;
 use cloze_model::gpt::GptConfig;
 use cloze_model::huggingface::{load_published, read_tensors};
 use cloze_tokenizer::Tokenizer;
-use cloze_trainer::Result;
 use cloze_trainer::config::LanguageModelConfig;
 use cloze_trainer::engine::{FolderConfig, Outcome, RunOptions};
+use cloze_trainer::generate::{GenerateConfig, Generator};
 use cloze_trainer::language_model::{figure, train_language_model};
-use cloze_trainer::metrics::progress::{RunProgress, Silent, Status};
-use std::fmt::Write;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use tempfile::TempDir;
+use cloze_trainer::metrics::progress::Silent;
+use std::path::Path;
 
 const CONFIG: &str = r#"
 objective.kind = "left-to-right"
@@ -27,98 +25,32 @@ eval = { every = 4, heldout_fraction = 0.2, max_blocks = 40 }
 log.every = 1
 "#;
 
-/// A folder with a text and the runs on it.
-struct Bench(TempDir);
-
-impl Bench {
-    fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let mut text = String::new();
-        for i in 0..150 {
-            writeln!(text, "The ship number {i} sailed.\nNo ship sank.\n").unwrap();
-        }
-        std::fs::write(folder.path().join("text.txt"), text).unwrap();
-        Self(folder)
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
-    fn config(&self, sets: &[&str]) -> LanguageModelConfig {
-        let path = self.path("config.toml");
-        let files = format!("corpus.files = [{:?}]\n", self.path("text.txt"));
-        std::fs::write(&path, files + CONFIG).unwrap();
-        let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
-        LanguageModelConfig::load(&path, &sets).unwrap_or_else(|error| panic!("{error}"))
-    }
-
-    fn run(&self, out: &str, sets: &[&str]) -> Result<Outcome> {
-        self.run_with(out, sets, false, &AtomicBool::new(false), &mut Silent)
-    }
-
-    fn run_with(
-        &self,
-        out: &str,
-        sets: &[&str],
-        resume: bool,
-        stop: &AtomicBool,
-        progress: &mut dyn RunProgress,
-    ) -> Result<Outcome> {
-        let options = RunOptions::new(Device::flex(), self.path(out))
-            .cache(self.path("cache"))
-            .resume(resume)
-            .stop(stop);
-        train_language_model(&self.config(sets), &options, progress)
-    }
-
-    /// The model's file, bit for bit.
-    fn weights(&self, out: &str) -> Vec<u8> {
-        std::fs::read(self.path(out).join("model/model.safetensors")).unwrap()
-    }
-}
-
-/// Asks the run to stop after a step.
-struct StopAfter<'a>(u64, &'a AtomicBool);
-
-impl RunProgress for StopAfter<'_> {
-    fn step(&mut self, status: &Status) {
-        if status.step == self.0 {
-            self.1.store(true, Ordering::Relaxed);
-        }
-    }
+fn bench() -> Bench<LanguageModelConfig> {
+    Bench::new(CONFIG, |i| format!("The ship number {i} sailed.\nNo ship sank.\n"))
 }
 
 #[test]
 fn a_stopped_run_ends_with_the_same_bits() {
     let _generator = crate::generator();
-    let bench = Bench::new();
+    let bench = bench();
     for (number, sets) in [
         vec!["model.hidden_dropout=0.1", "model.attention_dropout=0.1"],
         vec!["blocks.order=random", "blocks.documents=apart", "train.precision=bf16", "train.accumulate=2"],
         vec!["model.shape=llama", "model.n_kv_heads=1", "train.recompute=true", "train.workers=2"],
+        vec!["blocks.prefix_share=0.5", "train.recompute=true", "train.workers=2"],
+        vec!["blocks.prefix_share=1", "blocks.documents=apart", "model.shape=llama"],
     ]
     .into_iter()
     .enumerate()
     {
-        let [whole, parted] = ["whole", "parted"].map(|name| format!("{name}-{number}"));
-        bench.run(&whole, &sets).unwrap();
-        let stop = AtomicBool::new(false);
-        let stopped = bench.run_with(&parted, &sets, false, &stop, &mut StopAfter(3, &stop)).unwrap();
-        assert_eq!(stopped, Outcome::Stopped { step: 3 });
-        bench.run_with(&parted, &sets, true, &AtomicBool::new(false), &mut Silent).unwrap();
-        assert!(bench.weights(&whole) == bench.weights(&parted), "{sets:?}");
-        // Another seed gives other weights.
-        let other = [&sets[..], &["run.seed=7"]].concat();
-        bench.run(&format!("other-{number}"), &other).unwrap();
-        assert!(bench.weights(&whole) != bench.weights(&format!("other-{number}")), "{sets:?}");
+        bench.assert_same_bits_after_a_stop(&number.to_string(), &sets);
     }
 }
 
 #[test]
 fn a_model_learns_its_text_and_is_gone_on_with() {
     let _generator = crate::generator();
-    let bench = Bench::new();
+    let bench = bench();
     let loss = |outcome: &Outcome, name| outcome.figures("heldout").unwrap().get(name).unwrap();
     let done = bench.run("first", &["train.steps=120", "eval.every=200", "optimizer.lr=1e-2"]).unwrap();
     let after = loss(&done, figure::LOSS);
@@ -158,13 +90,38 @@ fn a_model_learns_its_text_and_is_gone_on_with() {
 }
 
 #[test]
+fn what_is_behind_a_prefix_is_learned() {
+    let _generator = crate::generator();
+    let bench = bench();
+    let sets = ["train.steps=150", "eval.every=200", "optimizer.lr=1e-2", "blocks.prefix_share=1"];
+    let done = bench.run("prefixes", &sets).unwrap();
+    let figures = done.figures("heldout").unwrap();
+    assert!(figures.get(figure::LOSS).unwrap() < 1.0, "{figures:?}");
+    // What is in prefixes is not predicted: a little less than half of 40 blocks of 24 tokens.
+    assert!((280..720).contains(&figures.examples()), "{figures:?}");
+    assert_eq!(figures.get(figure::BITS_PER_BYTE), None);
+
+    // The folder is a left-to-right model's, whose prompts may be read in both directions.
+    let folder = bench.path("prefixes/model");
+    let written = |both: bool| {
+        let mut config = GenerateConfig::default();
+        (config.max_new, config.bidirectional_prompts) = (6, both);
+        let generator = Generator::load(&folder, config, &Device::flex()).unwrap();
+        generator.generate(&["No ship "], None).unwrap().next().unwrap().unwrap().remove(0)
+    };
+    let (both, one) = (written(true), written(false));
+    assert!(both.text.starts_with("s"), "{both:?}");
+    assert_ne!(both.log_prob, one.log_prob);
+}
+
+#[test]
 fn what_cannot_be_trained_is_refused_in_one_line() {
     let _generator = crate::generator();
-    let bench = Bench::new();
+    let bench = bench();
     let message = |sets: &[&str]| bench.run("refused", sets).unwrap_err().to_string();
     let no_piece = message(&["blocks.end=\"<end>\""]);
     assert_eq!(no_piece, "`blocks.end` is \"<end>\"; expected a piece of the tokenizer");
-    let large = bench.config(&["model.d_model=65536", "model.n_layers=1000"]);
+    let large = bench.config(&["model.d_model=65536", "model.n_layers=1000"]).unwrap();
     let options = RunOptions::new(Device::flex(), bench.path("large")).memory(Some(1 << 30));
     let error = train_language_model(&large, &options, &mut Silent).unwrap_err().to_string();
     assert!(error.contains("`model.d_model` (65536)"), "{error}");

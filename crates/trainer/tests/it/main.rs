@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests, which clippy does not count as tests")]
 
 mod asking;
+mod awd_lstm;
+mod bench;
 mod configs;
 mod copying;
 mod denoising;
@@ -11,6 +13,7 @@ mod engine;
 mod finetune_answers;
 mod finetuning;
 mod language_model;
+mod languages;
 mod masked_lm;
 mod multi30k;
 mod permutation;

@@ -1,19 +1,14 @@
 //! XLNet in training: what it learns, where a run may stop, what it leaves.
 
+use crate::bench::Bench;
 use burn::tensor::Device;
 use cloze_model::ParamInit;
 use cloze_model::huggingface::load_published;
 use cloze_model::xlnet::XlnetConfig;
 use cloze_tokenizer::Tokenizer;
-use cloze_trainer::Result;
 use cloze_trainer::config::PermutationConfig;
-use cloze_trainer::engine::{Outcome, RunOptions};
-use cloze_trainer::metrics::progress::{RunProgress, Silent, Status};
-use cloze_trainer::permutation::{figure, train_xlnet};
-use std::fmt::Write;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
-use tempfile::TempDir;
+use cloze_trainer::engine::Outcome;
+use cloze_trainer::permutation::figure;
 
 const CONFIG: &str = r#"
 objective.kind = "permutation"
@@ -27,69 +22,14 @@ eval = { every = 4, heldout_fraction = 0.2, max_blocks = 40 }
 log.every = 1
 "#;
 
-/// A folder with a text and the runs on it.
-struct Bench(TempDir);
-
-impl Bench {
-    fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let mut text = String::new();
-        for i in 0..150 {
-            writeln!(text, "The ship number {i} sailed.\nNo ship sank.\n").unwrap();
-        }
-        std::fs::write(folder.path().join("text.txt"), text).unwrap();
-        Self(folder)
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
-    fn run(&self, out: &str, sets: &[&str]) -> Result<Outcome> {
-        self.run_with(out, sets, false, &AtomicBool::new(false), &mut Silent)
-    }
-
-    fn run_with(
-        &self,
-        out: &str,
-        sets: &[&str],
-        resume: bool,
-        stop: &AtomicBool,
-        progress: &mut dyn RunProgress,
-    ) -> Result<Outcome> {
-        let path = self.path("config.toml");
-        let files = format!("corpus.files = [{:?}]\n", self.path("text.txt"));
-        std::fs::write(&path, files + CONFIG).unwrap();
-        let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
-        let config = PermutationConfig::load(&path, &sets)?;
-        let options = RunOptions::new(Device::flex(), self.path(out))
-            .cache(self.path("cache"))
-            .resume(resume)
-            .stop(stop);
-        train_xlnet(&config, &options, progress)
-    }
-
-    /// The model's file, bit for bit.
-    fn weights(&self, out: &str) -> Vec<u8> {
-        std::fs::read(self.path(out).join("model/model.safetensors")).unwrap()
-    }
-}
-
-/// Asks the run to stop after a step.
-struct StopAfter<'a>(u64, &'a AtomicBool);
-
-impl RunProgress for StopAfter<'_> {
-    fn step(&mut self, status: &Status) {
-        if status.step == self.0 {
-            self.1.store(true, Ordering::Relaxed);
-        }
-    }
+fn bench() -> Bench<PermutationConfig> {
+    Bench::new(CONFIG, |i| format!("The ship number {i} sailed.\nNo ship sank.\n"))
 }
 
 #[test]
 fn a_stopped_run_ends_with_the_same_bits() {
     let _generator = crate::generator();
-    let bench = Bench::new();
+    let bench = bench();
     for (number, sets) in [
         vec!["model.dropout=0.1", "train.workers=2"],
         vec!["segments.memory_len=0", "train.precision=bf16", "train.accumulate=2"],
@@ -97,23 +37,14 @@ fn a_stopped_run_ends_with_the_same_bits() {
     .into_iter()
     .enumerate()
     {
-        let [whole, parted] = ["whole", "parted"].map(|name| format!("{name}-{number}"));
-        bench.run(&whole, &sets).unwrap();
-        let stop = AtomicBool::new(false);
-        let stopped = bench.run_with(&parted, &sets, false, &stop, &mut StopAfter(3, &stop)).unwrap();
-        assert_eq!(stopped, Outcome::Stopped { step: 3 });
-        bench.run_with(&parted, &sets, true, &AtomicBool::new(false), &mut Silent).unwrap();
-        assert!(bench.weights(&whole) == bench.weights(&parted), "{sets:?}");
-        let other = [&sets[..], &["run.seed=7"]].concat();
-        bench.run(&format!("other-{number}"), &other).unwrap();
-        assert!(bench.weights(&whole) != bench.weights(&format!("other-{number}")), "{sets:?}");
+        bench.assert_same_bits_after_a_stop(&number.to_string(), &sets);
     }
 }
 
 #[test]
 fn a_model_learns_its_text_and_is_gone_on_with() {
     let _generator = crate::generator();
-    let bench = Bench::new();
+    let bench = bench();
     let loss = |outcome: &Outcome, name| outcome.figures("heldout").unwrap().get(name).unwrap();
     let done = bench.run("first", &["train.steps=150", "eval.every=200"]).unwrap();
     let after = loss(&done, figure::LOSS);
@@ -138,7 +69,7 @@ fn a_model_learns_its_text_and_is_gone_on_with() {
 
 #[test]
 fn what_does_not_fit_the_text_is_said_before_the_first_step() {
-    let bench = Bench::new();
+    let bench = bench();
     let error = |sets: &[&str]| bench.run("refused", sets).unwrap_err().to_string();
     let message = error(&["segments.seq_len=5000"]);
     assert!(message.starts_with("the text has ") && message.contains("needs at least 5009"), "{message}");

@@ -166,6 +166,67 @@ fn reopen(folder: &Path) -> (TagTask, <TagTask as cloze_trainer::finetune::Task>
     (task, model.valid(), file)
 }
 
+/// Sentences of [`sentences`] as CoNLL-U, each word with the class that it alone decides.
+fn treebank(n: usize, phase: usize) -> String {
+    let text = sentences(n, phase);
+    let sentence = |sentence: &str| {
+        let word = |(i, line): (usize, &str)| {
+            let form = line.split(' ').next().unwrap();
+            let class = match form {
+                "p" | "qq" => "PROPN",
+                "l" => "NOUN",
+                "ab" => "VERB",
+                _ => "PUNCT",
+            };
+            format!("{}\t{form}\t_\t{class}\t_\t_\t0\troot\t_\t_\n", i + 1)
+        };
+        sentence.lines().enumerate().map(word).collect::<String>() + "\n"
+    };
+    text.split("\n\n").filter(|part| !part.is_empty()).map(sentence).collect()
+}
+
+#[test]
+fn classes_of_words_are_learnt_measured_and_asked_for() {
+    let _generator = crate::generator();
+    let bench = Bench::new();
+    bench.write("train.conllu", &treebank(60, 0));
+    bench.write("dev.conllu", &treebank(20, 60));
+    let config = CONFIG
+        .replace(".conll\"", ".conllu\"")
+        .replace("kind = \"tagging\"", "kind = \"tagging\"\nscheme = \"words\"");
+    bench.write("run.toml", &config);
+    let (tensors, dev) = bench.finish("run", &[], false);
+    let (main, accuracy) = dev.main();
+    assert_eq!(main, "accuracy");
+    assert!(accuracy > 0.95, "{dev}");
+    assert!(tensors.contains_key("classifier.weight"));
+    let folder = bench.path("run/model");
+    let (task, _, _) = reopen(&folder);
+    assert_eq!(task.labels.names(), ["NOUN", "PROPN", "PUNCT", "VERB"]);
+    let model = PretrainedFolder::open(&folder).unwrap();
+    assert_eq!(model.config.labels, ["NOUN", "PROPN", "PUNCT", "VERB"]);
+
+    // A model of classes is not measured as one of entities, and the other way round.
+    let predictor = cloze_trainer::finetune::Predictor::load(&folder, &Device::flex(), false).unwrap();
+    let measure = |config: &FineTuneConfig| {
+        let files = cloze_trainer::finetune::EvaluationData::Files(&config.data.dev);
+        predictor.evaluate(config, files, &mut |_| ())
+    };
+    let measured = measure(&bench.config(&[]).unwrap()).unwrap();
+    assert_eq!(measured.figures.main(), ("accuracy", accuracy));
+    bench.write("run.toml", CONFIG);
+    let error = measure(&bench.config(&[]).unwrap()).err().unwrap().to_string();
+    assert_eq!(
+        error,
+        "`task.scheme` is of entities; expected \"words\": the model's tags are classes of words"
+    );
+    let error = bench.config(&["task.predict_scheme=words"]).unwrap_err().to_string();
+    assert!(
+        error.contains("`task.predict_scheme` is \"words\"; expected no such key, or \"words\" with `task.scheme` = \"words\""),
+        "{error}"
+    );
+}
+
 fn learns_and_is_saved_whole(crf: &str) {
     let bench = Bench::new();
     let (tensors, dev) = bench.finish("run", &[crf, "task.crf_lr_scale=10"], false);
@@ -212,6 +273,15 @@ fn a_head_of_several_layers_learns() {
     let (tensors, dev) = bench.finish("run", &["task.crf=false"], false);
     assert!(dev.main().1 > 0.9, "{dev}");
     assert!(tensors.contains_key("head.dense.weight") && tensors.contains_key("classifier.bias"));
+}
+
+#[test]
+fn the_encoder_of_a_t5_learns() {
+    let _held = crate::generator();
+    let bench = Bench::of(Family::T5);
+    let (tensors, dev) = bench.finish("run", &["task.crf=false"], false);
+    assert!(dev.main().1 > 0.9, "{dev}");
+    assert!(tensors.contains_key("transformer.shared.weight") && tensors.contains_key("classifier.bias"));
 }
 
 #[test]

@@ -95,6 +95,10 @@ pub fn mpnet(device: &Device) -> Values {
     states(&Family::MPNET.encoder(config()), &[150, 7], device)
 }
 
+pub fn t5(device: &Device) -> Values {
+    family(Family::T5, config().with_d_head(Some(6)), device)
+}
+
 pub fn deberta(device: &Device) -> Values {
     let terms = DisentangledConfig { n_buckets: Some(4), max_distance: 6, ..DisentangledConfig::v3() };
     family(Family::DEBERTA_V2, config().with_disentangled(Some(terms)), device)

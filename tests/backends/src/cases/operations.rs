@@ -2,7 +2,7 @@
 
 use crate::Values;
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
-use cloze_model::ops::{self, AttentionMask, Packing};
+use cloze_model::ops::{self, AttentionMask, Packing, Sight};
 
 /// Numbers between −1 and 1.
 fn numbers(n: usize, phase: f32) -> Vec<f32> {
@@ -71,6 +71,10 @@ pub fn masks(device: &Device) -> Values {
     with_gradients("packed", &[[1, 4, 7, 3]; 3], device, &mut values, |leaves, _| {
         let mask = AttentionMask::default().with_causal().with_packing(Packing::new([2, 4, 1]));
         ops::attention(leaves[0].clone(), leaves[1].clone(), leaves[2].clone(), &mask, 0.0)
+    });
+    attended("a sight for each sequence", device, &mut values, |device| {
+        let mask = AttentionMask::default().with_sights([Sight::Prefix(4), Sight::RightToLeft]);
+        mask.with_pad_mask(padding(device))
     });
     values
 }

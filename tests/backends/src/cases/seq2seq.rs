@@ -58,6 +58,22 @@ pub fn alibi(device: &Device) -> Values {
     positioned(PositionsConfig::Alibi, device)
 }
 
+pub fn t5(device: &Device) -> Values {
+    // Beyond the last bucket.
+    let positions = PositionsConfig::RelativeBias { n_buckets: 8, max_distance: 5 };
+    let config = TransformerConfig::t5(VOCABULARY, 2, 24)
+        .with_heads(3)
+        .with_d_head(6)
+        .with_d_ff(40)
+        .with_gate()
+        .with_activation(Activation::GeluTanh)
+        .with_positions(positions)
+        .with_max_positions(16)
+        .with_dropout(0.0)
+        .with_inner_dropouts(0.0, 0.0);
+    of(device, |init| config.init(init))
+}
+
 pub fn convolutional(device: &Device) -> Values {
     let config =
         ConvolutionalEncoderDecoderConfig::new(VOCABULARY, 12, 20).with_layers(2, 2).with_dropout(0.0);

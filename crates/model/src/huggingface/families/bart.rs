@@ -31,7 +31,8 @@ const DEFAULTS: Defaults = Defaults {
 
 /// Checks that transformers' class computes the same as such a model.
 pub(super) fn fits(config: &TransformerConfig) -> bool {
-    config.positions == POSITIONS
+    seq2seq::fits(config)
+        && config.positions == POSITIONS
         && config.norm == NormPlacement::Post
         && !config.final_norms
         && config.embedding_norm

@@ -2,7 +2,7 @@ use super::super::FloatType;
 use super::super::fields::Fields;
 use crate::Result;
 use crate::bert::BertConfig;
-use crate::blocks::{Activation, NormPlacement};
+use crate::blocks::{Activation, NormKind, NormPlacement};
 use serde_json::{Map, Value};
 
 /// How a `config.json` describes an encoder like BERT's: its keys with transformers' defaults, and the fixed values of
@@ -55,7 +55,7 @@ pub(in crate::huggingface) enum FirstPosition {
 }
 
 /// The names of the fields of [`BertConfig`] that a family's `switch` may set.
-const SWITCHES: [&str; 16] = [
+const SWITCHES: [&str; 21] = [
     "pad_token_id",
     "absolute_positions",
     "rotary",
@@ -72,6 +72,11 @@ const SWITCHES: [&str; 16] = [
     "head_bias",
     "mlm_bias",
     "pooling",
+    "d_head",
+    "scaled_scores",
+    "norm_kind",
+    "embedding_norm",
+    "output_dropout",
 ];
 
 /// The same encoder with BERT's value of every switch that only later families have.
@@ -92,6 +97,11 @@ pub(super) fn without_switches(config: BertConfig) -> BertConfig {
         head_bias: true,
         mlm_bias: true,
         pooling: None,
+        d_head: None,
+        scaled_scores: true,
+        norm_kind: NormKind::Layer,
+        embedding_norm: true,
+        output_dropout: false,
         ..config
     }
 }
@@ -170,6 +180,10 @@ impl EncoderFormat {
             "layer_norm_eps" => self.layer_norm_eps.map_or(field, |(key, _)| key),
             "n_token_types" => "type_vocab_size",
             "d_embedding" => "embedding_size",
+            // T5's names; MPNet's are fixed.
+            "d_head" => super::t5::HEAD.0,
+            "relative_bias.n_buckets" => super::t5::BUCKETS.0,
+            "relative_bias.max_distance" => super::t5::FARTHEST.0,
             other => other,
         }
     }

@@ -2,6 +2,7 @@
 //! heads and tensors.
 
 mod albert;
+mod awd_lstm;
 mod bart;
 mod bert;
 mod convolutional;
@@ -20,6 +21,8 @@ mod recurrent;
 mod recurrent_tasks;
 mod roberta;
 mod seq2seq;
+mod t5;
+mod t5_encoder;
 mod transformer;
 mod xlnet;
 
@@ -57,6 +60,8 @@ impl Family {
         Self::MODERNBERT,
         Self::MPNET,
         Self::DEBERTA_V2,
+        Self::T5,
+        Self::MT5,
     ];
 
     /// The family in `config.json`, such as `"roberta"`.
@@ -82,12 +87,17 @@ impl Family {
         BertConfig { pooler, ..self.0.format().switched(self.0.with_defaults(sizes)) }
     }
 
+    /// Whether transformers has a class of this family for an architecture. T5 has few for its encoder alone.
+    pub fn has_class(self, architecture: Architecture) -> bool {
+        self.0.has_class(architecture)
+    }
+
     /// The architecture that an encoder of this family is pretrained as: its class with a head for sentence pairs where
-    /// there are `pairs`, else that with the masked-LM head alone. None for pairs that the family has no head for.
+    /// there are `pairs`, else that with the masked-LM head alone. None if the family has no such head.
     pub fn pretraining(self, pairs: bool) -> Option<Architecture> {
         match pairs {
             true => self.0.pretraining_class().filter(|class| *class == Architecture::PreTraining),
-            false => Some(Architecture::MaskedLm),
+            false => Some(Architecture::MaskedLm).filter(|class| self.has_class(*class)),
         }
     }
 
@@ -130,16 +140,17 @@ impl Family {
             Architecture::ReplacedTokens => Architecture::Encoder,
             other => other,
         };
-        format!("{}{}", self.0.class_prefix(), architecture.class_suffix())
+        format!("{}{}", self.0.class_prefix(), self.0.class_suffix(architecture))
     }
 
     /// The architecture of one of the family's classes.
     pub(super) fn architecture(self, class_name: &str) -> Option<Architecture> {
         let suffix = class_name.strip_prefix(self.0.class_prefix())?;
-        let found = Architecture::ALL.into_iter().find(|found| found.class_suffix() == suffix)?;
+        let of_family = |found: &Architecture| self.0.class_suffix(*found) == suffix;
+        let found = Architecture::ALL.into_iter().find(of_family)?;
         match found {
             Architecture::PreTraining | Architecture::ReplacedTokens => self.0.pretraining_class(),
-            other => Some(other),
+            other => Some(other).filter(|class| self.has_class(*class)),
         }
     }
 
@@ -202,16 +213,22 @@ impl Family {
     }
 
     /// The rules for a model of `architecture` whose encoder's parameters have the prefix `backbone`: it ends with a
-    /// dot, or is empty if the model is the encoder alone.
-    pub(super) fn rules(self, architecture: Architecture, backbone: &str) -> TensorRules {
+    /// dot, or is empty if the model is the encoder alone. `gated` tells whether its feed-forward networks have gates.
+    pub(super) fn rules(self, architecture: Architecture, backbone: &str, gated: bool) -> TensorRules {
         let prefix = if backbone.is_empty() { "" } else { self.0.prefix() };
         let wrappers = ["module.", "model."];
-        self.0
-            .encoder_rules()
+        let encoder = self.0.encoder_rules().and(self.0.feed_forward_rules(gated));
+        // What begins names of the encoder itself, as `transformer.` does DistilBERT's, is no prefix of them.
+        let prefixes: Vec<&str> = Self::ALL
+            .iter()
+            .map(|family| family.0.prefix())
+            .filter(|prefix| !encoder.has_tensor_within(prefix))
+            .collect();
+        encoder
             .within(prefix, backbone)
             .and(self.0.head_rules(architecture))
             .with_optional_prefixes(wrappers)
-            .with_optional_prefixes(Self::ALL.iter().map(|family| family.0.prefix()))
+            .with_optional_prefixes(prefixes)
     }
 }
 
@@ -294,6 +311,16 @@ trait FamilyDefinition: Sync {
     /// The prefix of the encoder's tensors in a model with a head.
     fn prefix(&self) -> &'static str;
 
+    /// The end of the name of its class for an architecture.
+    fn class_suffix(&self, architecture: Architecture) -> &'static str {
+        architecture.class_suffix()
+    }
+
+    /// See [`Family::has_class`].
+    fn has_class(&self, _: Architecture) -> bool {
+        true
+    }
+
     /// The kind of its class `…ForPreTraining`; none if there is no such class.
     fn pretraining_class(&self) -> Option<Architecture> {
         None
@@ -341,6 +368,11 @@ trait FamilyDefinition: Sync {
     /// The rules of the encoder alone, with names and paths relative to it.
     fn encoder_rules(&self) -> TensorRules;
 
+    /// Further rules of the encoder, those that depend on whether its feed-forward networks have gates.
+    fn feed_forward_rules(&self, _gated: bool) -> TensorRules {
+        TensorRules::new()
+    }
+
     /// The rules of the head.
     fn head_rules(&self, architecture: Architecture) -> TensorRules;
 }
@@ -353,7 +385,7 @@ mod tests {
 
     /// The name of a parameter's tensor.
     fn name(family: Family, architecture: Architecture, backbone: &str, path: &str) -> Option<String> {
-        let rules = family.rules(architecture, backbone);
+        let rules = family.rules(architecture, backbone, true);
         rules.rules().iter().find_map(|rule| match rule {
             TensorRule::Copy { tensor, parameter } | TensorRule::Transpose { tensor, parameter }
                 if parameter == path =>
@@ -399,13 +431,13 @@ mod tests {
             let inner = name(family, Architecture::Encoder, "", path).unwrap();
             let whole = name(family, Architecture::MaskedLm, "bert.", &format!("bert.{path}")).unwrap();
             assert!(whole.len() > inner.len() && whole.ends_with(&inner));
-            assert_eq!(family.rules(Architecture::Encoder, "").canonical(&whole), inner);
+            assert_eq!(family.rules(Architecture::Encoder, "", true).canonical(&whole), inner);
         }
     }
 
     #[test]
     fn old_names_and_wrappers_are_seen_through() {
-        let rules = Family::BERT.rules(Architecture::Encoder, "");
+        let rules = Family::BERT.rules(Architecture::Encoder, "", false);
         for (name, expected) in [
             ("module.bert.embeddings.LayerNorm.gamma", "embeddings.LayerNorm.weight"),
             ("model.roberta.pooler.dense.bias", "pooler.dense.bias"),
@@ -414,6 +446,32 @@ mod tests {
         ] {
             assert_eq!(rules.canonical(name), expected);
         }
+    }
+
+    #[test]
+    fn a_network_with_a_gate_has_other_tensors_in_t5() {
+        for (gated, expected) in [(false, "wi.weight"), (true, "wi_1.weight")] {
+            let rules = Family::T5.rules(Architecture::Encoder, "", gated);
+            let up = "encoder.layers.*.feed_forward.up.weight";
+            let found = rules.rules().iter().find_map(|rule| match rule {
+                TensorRule::Transpose { tensor, parameter } if parameter == up => Some(tensor.as_str()),
+                _ => None,
+            });
+            let found = found.unwrap();
+            assert!(found.ends_with(&format!("DenseReluDense.{expected}")), "{found}");
+        }
+    }
+
+    #[test]
+    fn a_class_that_transformers_lacks_is_not_parsed() {
+        assert_eq!(Architecture::parse("T5EncoderModel"), Some((Family::T5, Architecture::Encoder)));
+        let of_tokens = Architecture::parse("MT5ForTokenClassification");
+        assert_eq!(of_tokens, Some((Family::MT5, TokenClassification)));
+        // These have a decoder.
+        for name in ["T5Model", "T5ForSequenceClassification", "MT5ForQuestionAnswering"] {
+            assert_eq!(Architecture::parse(name), None, "{name}");
+        }
+        assert_eq!(Family::T5.pretraining(false), None);
     }
 
     #[test]

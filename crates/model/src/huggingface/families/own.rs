@@ -1,4 +1,4 @@
-//! Folders of this project's own encoder–decoders, which transformers has no class for.
+//! Folders of this project's own models, which transformers has no class for.
 
 use super::super::fields::Fields;
 use crate::Result;
@@ -23,7 +23,13 @@ pub(super) fn read<C: DeserializeOwned>(
     Ok(config)
 }
 
-/// Adds a configuration below `key`, and what other programs look for beside it.
+/// Adds a configuration below `key`, and the name of its class.
+pub(super) fn insert(config: &impl Serialize, key: &str, class: &str, file: &mut Map<String, Value>) {
+    file.insert("architectures".into(), vec![class].into());
+    file.insert(key.into(), serde_json::to_value(config).expect("plain values serialise"));
+}
+
+/// Adds an encoder–decoder's configuration below `key`, and what other programs look for beside it.
 pub(super) fn write(
     config: &impl Serialize,
     key: &str,

@@ -1,12 +1,12 @@
 //! The common parts of the published encoder–decoders: BART, and Marian's models, whose classes in transformers are
-//! copies of BART's.
+//! copies of BART's. T5 has the special tokens in common.
 
 use super::super::fields::Fields;
 use super::super::generation::GENERATION;
 use super::super::{TensorRule, TensorRules};
 use super::encoder_format::{activation_name, activation_of};
 use crate::Result;
-use crate::blocks::Activation;
+use crate::blocks::{Activation, NormKind};
 use crate::seq2seq::{InitialWeights, SpecialTokens, TransformerConfig};
 use serde_json::{Map, Value, json};
 
@@ -23,6 +23,18 @@ pub(super) struct Defaults {
 }
 
 const ACTIVATION: &str = "activation_function";
+
+/// Checks that the model has none of the switches that came with T5: the classes compute nothing else.
+pub(super) fn fits(config: &TransformerConfig) -> bool {
+    config.d_head.is_none_or(|d_head| d_head.checked_mul(config.n_heads) == Some(config.d_model))
+        && !config.gated
+        && config.bias
+        && config.scaled_scores
+        && config.norm_kind == NormKind::Layer
+        && !config.output_dropout
+        && !config.trained_padding
+        && !config.scaled_output
+}
 
 /// Reads what the classes have in common: everything but positions, normalisations and tied embeddings.
 ///
@@ -84,7 +96,7 @@ pub(super) fn read(fields: &Fields, defaults: &Defaults) -> Result<TransformerCo
 }
 
 /// The special tokens. As in transformers, [`GENERATION`] takes precedence over `config.json` for those of decoding.
-fn tokens(fields: &Fields, defaults: &Defaults) -> Result<SpecialTokens> {
+pub(super) fn tokens(fields: &Fields, defaults: &Defaults) -> Result<SpecialTokens> {
     let mut tokens = SpecialTokens::new(
         fields.size("pad_token_id")?.unwrap_or(defaults.pad),
         one_id(fields, "eos_token_id")?.unwrap_or(defaults.eos),
@@ -182,7 +194,7 @@ pub(super) fn generation(config: &TransformerConfig) -> Map<String, Value> {
     token_keys(&config.tokens)
 }
 
-fn token_keys(tokens: &SpecialTokens) -> Map<String, Value> {
+pub(super) fn token_keys(tokens: &SpecialTokens) -> Map<String, Value> {
     let SpecialTokens { pad, bos, eos, decoder_start, forced_bos, forced_eos, suppressed } = tokens;
     let words: Vec<[usize; 1]> = suppressed.iter().map(|id| [*id]).collect();
     let words = if words.is_empty() { Value::Null } else { json!(words) };

@@ -3,7 +3,7 @@
 
 use super::super::fields::Fields;
 use super::super::{Format, Published, TensorRule, TensorRules};
-use super::{bart, marian, seq2seq};
+use super::{bart, marian, seq2seq, t5};
 use crate::seq2seq::{Transformer, TransformerConfig};
 use crate::weights::NamedTensors;
 use crate::{ModelError, ParamInit, Result};
@@ -20,6 +20,7 @@ const CONFIG: &str = "transformer";
 enum Class {
     Marian,
     Bart,
+    T5,
     Own,
 }
 
@@ -28,6 +29,7 @@ impl Class {
         match () {
             () if marian::fits(config) => Self::Marian,
             () if bart::fits(config) => Self::Bart,
+            () if t5::fits(config) => Self::T5,
             () => Self::Own,
         }
     }
@@ -36,26 +38,34 @@ impl Class {
         match self {
             Self::Marian => marian::MODEL_TYPE,
             Self::Bart => bart::MODEL_TYPE,
+            Self::T5 => t5::MODEL_TYPE,
             Self::Own => OWN,
         }
     }
 }
 
-/// A folder of `MarianMTModel` or `BartForConditionalGeneration`, or in this crate's own format. If one of the two
-/// classes computes the same as the model, it is saved as that class, which can then load it. Such a folder does not
-/// contain the initialisation, and when it is read again, a bias of the output layer is
-/// [fixed](crate::seq2seq::OutputBias::Fixed).
+/// A folder of `MarianMTModel`, `BartForConditionalGeneration` or `T5ForConditionalGeneration`, or in this crate's own
+/// format. If one of these classes computes the same as the model, it is saved as that class, which can then load it. Such
+/// a folder does not contain the initialisation, except T5's, and when it is read again, a bias of the output layer is
+/// [fixed](crate::seq2seq::OutputBias::Fixed). An mT5 is read as well; it is a T5 with other defaults, and saved as one.
 impl Format for TransformerConfig {
-    const MODEL_TYPES: &'static [&'static str] = &[OWN, marian::MODEL_TYPE, bart::MODEL_TYPE];
+    const MODEL_TYPES: &'static [&'static str] =
+        &[OWN, marian::MODEL_TYPE, bart::MODEL_TYPE, t5::MODEL_TYPE, t5::MULTILINGUAL];
 
     fn read(fields: &Fields) -> Result<Self> {
-        let config = match fields.text("model_type")? {
+        let model_type = fields.text("model_type")?;
+        let config = match model_type {
             Some(marian::MODEL_TYPE) => marian::read(fields),
             Some(bart::MODEL_TYPE) => bart::read(fields),
+            Some(t5::MODEL_TYPE) => t5::read(fields, &t5::DEFAULTS),
+            Some(t5::MULTILINGUAL) => t5::read(fields, &t5::MULTILINGUAL_DEFAULTS),
             _ => own(fields),
         }?;
         config.validate().map_err(|error| match error {
             ModelError::Setting { key, found, expected } => {
+                let is_t5 = matches!(model_type, Some(t5::MODEL_TYPE | t5::MULTILINGUAL));
+                let key = if is_t5 { t5::key_of(key) } else { key };
+                let expected = if is_t5 { expected.replace("n_buckets", t5::BUCKETS.0) } else { expected };
                 fields.error(&format!("`{key}` is {found}, expected {expected}"))
             }
             other => other,
@@ -70,6 +80,7 @@ impl Format for TransformerConfig {
         match class {
             Class::Marian => marian::write(self, map),
             Class::Bart => bart::write(self, map),
+            Class::T5 => t5::write(self, map),
             Class::Own => {
                 map.insert("architectures".into(), json!(["ClozeTransformer"]));
                 map.insert(CONFIG.into(), serde_json::to_value(self).expect("plain values serialise"));
@@ -82,17 +93,19 @@ impl Format for TransformerConfig {
         match Class::of(self) {
             Class::Marian => marian::rules(self),
             Class::Bart => bart::rules(self),
+            Class::T5 => t5::rules(self),
             Class::Own => TensorRules::new()
                 .table("source_embeddings", "source_embeddings")
                 .table("target_embeddings", "target_embeddings")
-                .with(TensorRule::copy("*_input.positions.weight", "*_input.positions.table.weight")),
+                .with(TensorRule::copy("*_input.positions.weight", "*_input.positions.table.weight"))
+                .with(TensorRule::copy("*_input.relative_bias.weight", "*_input.relative_bias.table.weight")),
         }
     }
 
     /// Parameters that transformers initialises with zeros.
     fn optional(&self) -> &'static [&'static str] {
         match Class::of(self) {
-            Class::Own => &[],
+            Class::Own | Class::T5 => &[],
             Class::Marian | Class::Bart => &["output_bias"],
         }
     }
@@ -100,7 +113,7 @@ impl Format for TransformerConfig {
     fn constants(&self) -> NamedTensors {
         match Class::of(self) {
             Class::Marian => marian::constants(self),
-            Class::Bart | Class::Own => NamedTensors::new(),
+            Class::Bart | Class::T5 | Class::Own => NamedTensors::new(),
         }
     }
 

@@ -1,7 +1,8 @@
 use super::{StackInput, Transformer};
 use crate::blocks::{
-    Activation, Decoder, Embedding, Encoder, EncoderLayerConfig, FeedForwardConfig, LayerNorm, Linear,
-    MultiHeadAttentionConfig, NormPlacement, RelativeConfig, RotaryConfig, SinusoidOrder,
+    Activation, Decoder, Embedding, Encoder, EncoderLayerConfig, FeedForward, FeedForwardConfig, Linear,
+    MultiHeadAttention, MultiHeadAttentionConfig, Norm, NormKind, NormPlacement, RelativeBiasConfig,
+    RelativeConfig, RotaryConfig, SinusoidOrder,
 };
 use crate::ops::Rotary;
 use crate::seq2seq::{SpecialTokens, TiedEmbeddings};
@@ -11,8 +12,8 @@ use serde::{Deserialize, Serialize};
 
 /// The configuration of a Transformer that reads a source and writes a target.
 ///
-/// [`base`](Self::base) and [`big`](Self::big) are the models of Vaswani et al. 2017, table 3; fields or the `with_…`
-/// methods set everything else.
+/// [`base`](Self::base) and [`big`](Self::big) are the models of Vaswani et al. 2017, table 3, and [`t5`](Self::t5) is that
+/// of Raffel et al. 2020; fields or the `with_…` methods set everything else.
 ///
 /// ```
 /// # use burn::tensor::Device;
@@ -44,8 +45,11 @@ pub struct TransformerConfig {
     pub n_decoder_layers: usize,
     /// Features of a hidden state.
     pub d_model: usize,
-    /// Heads of each attention; they share `d_model` evenly.
+    /// Heads of each attention; they share `d_model` evenly unless they have a [width of their own](Self::d_head).
     pub n_heads: usize,
+    /// Features of a head, of which `n_heads` need not add up to `d_model` (T5). None: `d_model / n_heads`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub d_head: Option<usize>,
     /// Features inside the feed-forward networks.
     pub d_ff: usize,
     /// The longest source and the longest target, in tokens.
@@ -60,16 +64,37 @@ pub struct TransformerConfig {
     pub activation_dropout: f64,
     /// The non-linearity of the feed-forward networks.
     pub activation: Activation,
+    /// Whether the feed-forward networks have a [gate](FeedForwardConfig::gated) (T5 1.1, mT5 and Flan-T5).
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub gated: bool,
+    /// Whether the layers' linear maps have biases; in T5 they have none.
+    #[serde(default = "yes", skip_serializing_if = "is_true")]
+    pub bias: bool,
+    /// Whether attention scores are divided by the root of a head's width; in T5 they are not.
+    #[serde(default = "yes", skip_serializing_if = "is_true")]
+    pub scaled_scores: bool,
     /// Where the layers normalise.
     pub norm: NormPlacement,
+    /// By what the layers normalise: T5 by the root mean square.
+    #[serde(default, skip_serializing_if = "is_layer_norm")]
+    pub norm_kind: NormKind,
     /// Whether encoder and decoder end with a normalisation, which pre-norm stacks need.
     pub final_norms: bool,
-    /// Added to the variance in every layer normalisation.
+    /// Whether dropout acts on the last states of encoder and decoder too, as in T5.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub output_dropout: bool,
+    /// Added to the variance, or to the mean square, in every normalisation.
     pub layer_norm_eps: f64,
     /// Whether embeddings are multiplied by `√d_model` before positions are added (Vaswani et al. 2017, §3.4).
     pub scaled_embeddings: bool,
     /// Whether the sum of embeddings and positions is normalised, as in BART.
     pub embedding_norm: bool,
+    /// Whether the padding piece's embedding is trained. In T5 it is: the piece begins targets as well.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub trained_padding: bool,
+    /// Whether states are divided by `√d_model` before the output layer, as in T5 with tied embeddings.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub scaled_output: bool,
     /// The bias of the output layer.
     pub output_bias: OutputBias,
     /// How the weights are initialised.
@@ -105,6 +130,16 @@ pub enum PositionsConfig {
         #[serde(default = "yes")]
         values: bool,
     },
+    /// A learned bias of the scores for each head and bucket of distances, which all layers of a stack share (Raffel et
+    /// al. 2020, §2.1), see [`RelativeBias`](crate::blocks::RelativeBias).
+    RelativeBias {
+        /// The number of buckets.
+        #[serde(default = "buckets")]
+        n_buckets: usize,
+        /// The distance from which on all are in the last bucket.
+        #[serde(default = "farthest")]
+        max_distance: usize,
+    },
     /// Scores of self-attention that decrease with the distance (Press et al. 2022). In the encoder, distances in both
     /// directions count alike.
     Alibi,
@@ -122,6 +157,26 @@ fn yes() -> bool {
     true
 }
 
+fn is_true(flag: &bool) -> bool {
+    *flag
+}
+
+fn is_false(flag: &bool) -> bool {
+    !*flag
+}
+
+fn is_layer_norm(kind: &NormKind) -> bool {
+    *kind == NormKind::Layer
+}
+
+fn buckets() -> usize {
+    32
+}
+
+fn farthest() -> usize {
+    128
+}
+
 fn theta() -> f64 {
     RotaryConfig::default().theta
 }
@@ -131,6 +186,16 @@ impl PositionsConfig {
     fn rotary(self) -> Option<RotaryConfig> {
         match self {
             Self::Rotary { theta } => Some(RotaryConfig { theta, ..RotaryConfig::default() }),
+            _ => None,
+        }
+    }
+
+    /// The buckets of distances, if there are any.
+    pub(crate) fn relative_bias(self) -> Option<RelativeBiasConfig> {
+        match self {
+            Self::RelativeBias { n_buckets, max_distance } => {
+                Some(RelativeBiasConfig { n_buckets, max_distance })
+            }
             _ => None,
         }
     }
@@ -164,6 +229,13 @@ pub enum InitialWeights {
         /// The standard deviation before truncation.
         std: f64,
     },
+    /// Normal distributions as in T5: with standard deviation 1 for embeddings and a separate output layer, and
+    /// `1 / √d_in` for linear maps, divided by the root of a head's width for queries, whose scores are not scaled. The
+    /// padding piece's embedding is drawn too.
+    T5 {
+        /// Multiplies all of them: 1 in T5.
+        factor: f64,
+    },
 }
 
 impl TransformerConfig {
@@ -184,12 +256,20 @@ impl TransformerConfig {
             dropout: 0.1,
             attention_dropout: 0.0,
             activation_dropout: 0.0,
+            d_head: None,
             activation: Activation::Relu,
+            gated: false,
+            bias: true,
+            scaled_scores: true,
             norm: NormPlacement::Post,
+            norm_kind: NormKind::Layer,
             final_norms: false,
+            output_dropout: false,
             layer_norm_eps: 1e-5,
             scaled_embeddings: true,
             embedding_norm: false,
+            trained_padding: false,
+            scaled_output: false,
             output_bias: OutputBias::None,
             initial: InitialWeights::Xavier,
             tokens: SpecialTokens::new(1, 2),
@@ -205,6 +285,33 @@ impl TransformerConfig {
     /// The paper's big model: 6 layers of 1,024, `d_ff` = 4,096, 16 heads, dropout 0.3 (Vaswani et al. 2017, table 3).
     pub fn big(vocab_size: usize) -> Self {
         Self { dropout: 0.3, ..Self::new(vocab_size, 6, 1024) }
+    }
+
+    /// A T5 of `n_layers` encoder layers and as many decoder layers (Raffel et al. 2020, §2.1): normalisation by the root
+    /// mean square before each sub-layer, biases of the scores by distance and none in the maps, one table for source,
+    /// target and output. Its padding piece, 0, begins targets, and 1 ends them. For T5 1.1 add
+    /// [`with_gate`](Self::with_gate) and a separate output layer ([`TiedEmbeddings::SourceTarget`]), before which states
+    /// are not scaled ([`scaled_output`](Self::scaled_output)).
+    pub fn t5(vocab_size: usize, n_layers: usize, d_model: usize) -> Self {
+        Self {
+            max_positions: 512,
+            positions: PositionsConfig::RelativeBias { n_buckets: buckets(), max_distance: farthest() },
+            attention_dropout: 0.1,
+            activation_dropout: 0.1,
+            bias: false,
+            scaled_scores: false,
+            norm: NormPlacement::Pre,
+            norm_kind: NormKind::Rms,
+            final_norms: true,
+            output_dropout: true,
+            layer_norm_eps: 1e-6,
+            scaled_embeddings: false,
+            trained_padding: true,
+            scaled_output: true,
+            initial: InitialWeights::T5 { factor: 1.0 },
+            tokens: SpecialTokens::new(0, 1).with_decoder_start(0),
+            ..Self::new(vocab_size, n_layers, d_model)
+        }
     }
 
     /// The preset called `base` or `big`.
@@ -283,6 +390,18 @@ impl TransformerConfig {
         self
     }
 
+    /// Adds a gate to the feed-forward networks.
+    pub fn with_gate(mut self) -> Self {
+        self.gated = true;
+        self
+    }
+
+    /// Sets the features of a head, see [`d_head`](Self::d_head).
+    pub fn with_d_head(mut self, d_head: usize) -> Self {
+        self.d_head = Some(d_head);
+        self
+    }
+
     /// Sets where the layers normalise; pre-norm stacks end with a normalisation, post-norm stacks do not.
     pub fn with_norm(mut self, norm: NormPlacement) -> Self {
         (self.norm, self.final_norms) = (norm, norm == NormPlacement::Pre);
@@ -326,9 +445,10 @@ impl TransformerConfig {
             ("d_model", self.d_model),
             ("n_heads", self.n_heads),
             ("d_ff", self.d_ff),
+            ("d_head", self.d_head.unwrap_or(1)),
             ("max_positions", self.max_positions),
         ])?;
-        if !self.d_model.is_multiple_of(self.n_heads) {
+        if self.d_head.is_none() && !self.d_model.is_multiple_of(self.n_heads) {
             let expected = format!("a divisor of `d_model`, which is {}", self.d_model);
             return refuse("n_heads", self.n_heads.to_string(), expected);
         }
@@ -344,20 +464,39 @@ impl TransformerConfig {
             PositionsConfig::Relative { max_distance, .. } if max_distance > MOST => {
                 return refuse("positions.max_distance", max_distance.to_string(), format!("at most {MOST}"));
             }
+            PositionsConfig::RelativeBias { n_buckets, max_distance } => {
+                check_sizes([("positions.n_buckets", n_buckets), ("positions.max_distance", max_distance)])?;
+                if n_buckets < 4 || !n_buckets.is_multiple_of(2) {
+                    let expected = "an even number, at least 4".into();
+                    return refuse("positions.n_buckets", n_buckets.to_string(), expected);
+                }
+                if max_distance <= n_buckets / 2 {
+                    let expected = format!("more than half of `n_buckets`, which is {}", n_buckets / 2);
+                    return refuse("positions.max_distance", max_distance.to_string(), expected);
+                }
+            }
             _ => {}
         }
         if let Some(rotary) = self.positions.rotary() {
-            rotary.validate(self.d_model / self.n_heads)?;
+            rotary.validate(self.head_width())?;
         }
         let positive = |x: f64| x >= 0.0 && x.is_finite();
         if !positive(self.layer_norm_eps) {
             let expected = "a number of 0 or more, such as 1e-5".into();
             return refuse("layer_norm_eps", self.layer_norm_eps.to_string(), expected);
         }
-        if let InitialWeights::Normal { std } = self.initial
-            && !positive(std)
-        {
-            return refuse("initial.std", std.to_string(), "a number of 0 or more, such as 0.02".into());
+        match self.initial {
+            InitialWeights::Normal { std } if !positive(std) => {
+                return refuse("initial.std", std.to_string(), "a number of 0 or more, such as 0.02".into());
+            }
+            InitialWeights::T5 { factor } if !positive(factor) => {
+                return refuse(
+                    "initial.factor",
+                    factor.to_string(),
+                    "a number of 0 or more, such as 1".into(),
+                );
+            }
+            _ => {}
         }
         let dropouts = [
             ("dropout", self.dropout),
@@ -386,6 +525,8 @@ impl TransformerConfig {
         let values = match self.initial {
             InitialWeights::Xavier => (self.table_std(), true),
             InitialWeights::Normal { std } => (std, false),
+            // For the biases of scores; maps and embeddings are drawn by themselves.
+            InitialWeights::T5 { factor } => (factor / (self.d_model as f64).sqrt(), false),
         };
         let before = init.replace_values(values);
         let model = self.build(init);
@@ -398,7 +539,13 @@ impl TransformerConfig {
         match self.initial {
             InitialWeights::Xavier => (self.d_model as f64).powf(-0.5),
             InitialWeights::Normal { std } => std,
+            InitialWeights::T5 { factor } => factor,
         }
+    }
+
+    /// Features of a head.
+    fn head_width(&self) -> usize {
+        self.d_head.unwrap_or(self.d_model / self.n_heads)
     }
 
     fn build(&self, init: &mut ParamInit) -> Transformer {
@@ -407,49 +554,81 @@ impl TransformerConfig {
             OutputBias::Fixed => Some(init.zeros([1, self.vocab_size]).set_require_grad(false)),
             OutputBias::Learned => Some(init.zeros([1, self.vocab_size])),
         };
-        let rotary = self.positions.rotary().map(|rotary| rotary.init(self.d_model / self.n_heads));
+        let rotary = self.positions.rotary().map(|rotary| rotary.init(self.head_width()));
         let (own, cross) = (self.attention(rotary.as_ref()), self.cross_attention());
+        let output_dropout = if self.output_dropout { self.dropout } else { 0.0 };
         let source = (!self.tied.joins_source()).then(|| self.table(self.source_vocabulary(), init));
         Transformer {
             source_embeddings: source,
             target_embeddings: self.table(self.vocab_size, init),
-            encoder_input: StackInput::new(self, init),
+            encoder_input: StackInput::of_encoder(self, init),
             encoder: Encoder {
                 layers: self.layers(
                     self.n_encoder_layers,
                     |layer, init| {
-                        let attention = own.init(init);
-                        layer.init(attention, init)
+                        let attention = self.drawn(own.init(init), init);
+                        let mut layer = layer.init(attention, init);
+                        self.draw_feed_forward(&mut layer.feed_forward, init);
+                        layer
                     },
                     init,
                 ),
                 final_norm: self.final_norm(init),
+                output_dropout,
                 repeats: 1,
                 recompute: false,
             },
-            decoder_input: StackInput::new(self, init),
+            decoder_input: StackInput::of_decoder(self, init),
             decoder: Decoder {
                 layers: self.layers(
                     self.n_decoder_layers,
                     |layer, init| {
                         let (own, cross) = (own.init(init), cross.init(init));
-                        layer.init_decoder(own, cross, init)
+                        let (own, cross) = (self.drawn(own, init), self.drawn(cross, init));
+                        let mut layer = layer.init_decoder(own, cross, init);
+                        self.draw_feed_forward(&mut layer.feed_forward, init);
+                        layer
                     },
                     init,
                 ),
                 final_norm: self.final_norm(init),
+                output_dropout,
             },
-            output: (!self.tied.joins_output())
-                .then(|| Linear::without_bias(self.d_model, self.vocab_size, init)),
+            output: (!self.tied.joins_output()).then(|| {
+                let mut output = Linear::without_bias(self.d_model, self.vocab_size, init);
+                if let InitialWeights::T5 { factor } = self.initial {
+                    output.weight = init.normal([self.d_model, self.vocab_size], factor);
+                }
+                output
+            }),
             output_bias: bias,
             projection: None,
             config: self.clone(),
         }
     }
 
-    /// An embedding table in which the padding piece's row is zero.
+    /// The attention with weights as [T5's](InitialWeights::T5), if those are asked for.
+    fn drawn(&self, mut attention: MultiHeadAttention, init: &mut ParamInit) -> MultiHeadAttention {
+        let InitialWeights::T5 { factor } = self.initial else { return attention };
+        let of_queries = factor / (self.head_width() as f64).sqrt();
+        let MultiHeadAttention { query, key, value, output, .. } = &mut attention;
+        for (map, factor) in [(query, of_queries), (key, factor), (value, factor), (output, factor)] {
+            draw_by_inputs(map, factor, init);
+        }
+        attention
+    }
+
+    /// The same for a feed-forward network.
+    fn draw_feed_forward(&self, network: &mut FeedForward, init: &mut ParamInit) {
+        let InitialWeights::T5 { factor } = self.initial else { return };
+        network.linears_mut().into_iter().for_each(|(_, map)| draw_by_inputs(map, factor, init));
+    }
+
+    /// An embedding table in which the padding piece's row is zero, unless it is trained.
     fn table(&self, n: usize, init: &mut ParamInit) -> Embedding {
-        let (d, pad, std) = (self.d_model, self.tokens.pad, self.table_std());
+        let (d, std) = (self.d_model, self.table_std());
+        // No row has this number.
+        let pad = if self.trained_padding { n } else { self.tokens.pad };
         let mut place = 0;
         let weight = init.param([n, d], move |init| {
             let value = init.standard_normal() * std;
@@ -462,7 +641,10 @@ impl TransformerConfig {
 
     /// Attention to other sequences, which has no positions.
     fn cross_attention(&self) -> MultiHeadAttentionConfig {
-        MultiHeadAttentionConfig::new(self.d_model, self.n_heads).with_dropout(self.attention_dropout)
+        let attention = MultiHeadAttentionConfig::of_heads(self.d_model, self.n_heads, self.head_width())
+            .with_biases(self.bias, self.bias)
+            .with_dropout(self.attention_dropout);
+        if self.scaled_scores { attention } else { attention.without_scale() }
     }
 
     /// Self-attention; all layers share `rotary` and its tables.
@@ -478,8 +660,8 @@ impl TransformerConfig {
         }
     }
 
-    fn final_norm(&self, init: &mut ParamInit) -> Option<LayerNorm> {
-        self.final_norms.then(|| LayerNorm::new(self.d_model, self.layer_norm_eps, init))
+    fn final_norm(&self, init: &mut ParamInit) -> Option<Norm> {
+        self.final_norms.then(|| Norm::new(self.norm_kind, self.d_model, self.layer_norm_eps, init))
     }
 
     fn layers<L>(
@@ -489,15 +671,26 @@ impl TransformerConfig {
         init: &mut ParamInit,
     ) -> Vec<L> {
         let config = EncoderLayerConfig {
-            feed_forward: FeedForwardConfig::new(self.d_model, self.d_ff, self.activation)
-                .with_dropout(self.activation_dropout),
+            feed_forward: FeedForwardConfig {
+                gated: self.gated,
+                bias: self.bias,
+                dropout: self.activation_dropout,
+                ..FeedForwardConfig::new(self.d_model, self.d_ff, self.activation)
+            },
             attention_output_dropout: self.dropout,
             feed_forward_output_dropout: self.dropout,
             norm: self.norm,
+            norm_kind: self.norm_kind,
             layer_norm_eps: self.layer_norm_eps,
         };
         (0..n).map(|_| layer(&config, init)).collect()
     }
+}
+
+/// Draws a map's weights anew, from a normal distribution with standard deviation `factor / √d_in`.
+fn draw_by_inputs(map: &mut Linear, factor: f64, init: &mut ParamInit) {
+    let shape: [usize; 2] = map.weight.lazy_shape().dims();
+    map.weight = init.normal(shape, factor / (shape[0] as f64).sqrt());
 }
 
 #[cfg(test)]
@@ -527,6 +720,9 @@ mod tests {
     fn what_does_not_fit_is_named() {
         let config = TransformerConfig::new(100, 2, 64);
         let message = |config: TransformerConfig| config.validate().unwrap_err().to_string();
+        let biased = |n_buckets, max_distance| {
+            config.clone().with_positions(PositionsConfig::RelativeBias { n_buckets, max_distance })
+        };
         for (config, expected) in [
             (config.clone().with_heads(5), "`n_heads` is 5, expected a divisor of `d_model`, which is 64"),
             (config.clone().with_layers(2, 0), "`n_decoder_layers` is 0, expected at least 1"),
@@ -539,6 +735,17 @@ mod tests {
                 config.clone().with_tokens(SpecialTokens::new(1, 100)),
                 "`tokens.eos` is 100, expected below `vocab_size`, which is 100",
             ),
+            (biased(7, 128), "`positions.n_buckets` is 7, expected an even number, at least 4"),
+            (biased(0, 128), "`positions.n_buckets` is 0, expected at least 1"),
+            (
+                biased(32, 16),
+                "`positions.max_distance` is 16, expected more than half of `n_buckets`, which is 16",
+            ),
+            (config.clone().with_d_head(0), "`d_head` is 0, expected at least 1"),
+            (
+                config.clone().with_initial(InitialWeights::T5 { factor: f64::NAN }),
+                "`initial.factor` is NaN, expected a number of 0 or more, such as 1",
+            ),
         ] {
             assert_eq!(message(config), format!("model configuration: {expected}"));
         }
@@ -547,14 +754,52 @@ mod tests {
 
     #[test]
     fn a_configuration_is_written_and_read() {
-        let bases = [TransformerConfig::base(100), TransformerConfig::big(100).with_source_vocab(7)];
+        let bases = [
+            TransformerConfig::base(100),
+            TransformerConfig::big(100).with_source_vocab(7),
+            TransformerConfig::t5(100, 2, 64).with_gate().with_d_head(8),
+        ];
         for config in bases {
             let json = serde_json::to_value(&config).unwrap();
+            // Folders of before these switches are written as they were.
+            let switches = ["d_head", "gated", "bias", "scaled_scores", "norm_kind", "output_dropout"];
+            let is_plain = config.positions.relative_bias().is_none();
+            assert!(switches.iter().all(|key| json.get(key).is_none() == is_plain), "{json}");
             assert_eq!(serde_json::from_value::<TransformerConfig>(json.clone()).unwrap(), config);
             let mut unknown = json;
             unknown["nlayers"] = 3.into();
             assert!(serde_json::from_value::<TransformerConfig>(unknown).is_err());
         }
+    }
+
+    #[test]
+    fn a_t5_starts_from_its_own_distributions() {
+        let init = &mut ParamInit::new(&Device::flex(), 5);
+        let config =
+            TransformerConfig::t5(300, 1, 64).with_heads(4).with_d_head(25).with_d_ff(144).with_gate();
+        let model = TransformerConfig { tied: TiedEmbeddings::SourceTarget, ..config }.init(init);
+        let expected = [
+            ("target_embeddings.weight", 1.0),
+            ("output.weight", 1.0),
+            ("encoder_input.relative_bias.table.weight", 1.0 / 8.0),
+            ("encoder.layers.0.attention.query.weight", 1.0 / 40.0),
+            ("decoder.layers.0.attention.query.weight", 1.0 / 40.0),
+            ("decoder.layers.0.cross_attention.query.weight", 1.0 / 40.0),
+            ("decoder.layers.0.cross_attention.value.weight", 1.0 / 8.0),
+            ("encoder.layers.0.attention.output.weight", 1.0 / 10.0),
+            ("encoder.layers.0.feed_forward.gate.weight", 1.0 / 8.0),
+            ("decoder.layers.0.feed_forward.down.weight", 1.0 / 12.0),
+        ];
+        let parameters = weights::collect(&model);
+        for (path, expected) in expected {
+            let values: Vec<f64> = parameters[path].iter::<f64>().collect();
+            let std = (values.iter().map(|x| x * x).sum::<f64>() / values.len() as f64).sqrt();
+            // The table of distances has 128 numbers, the others thousands.
+            let within = if path.contains("relative") { 0.2 } else { 0.05 };
+            assert!((std / expected - 1.0).abs() < within, "{path}: {std} is not {expected}");
+        }
+        assert!(parameters.keys().all(|path| !path.ends_with("bias") && !path.ends_with("beta")));
+        assert_eq!(parameters["encoder.final_norm.gamma"].iter::<f32>().sum::<f32>(), 64.0);
     }
 
     #[test]

@@ -1,9 +1,11 @@
 use super::{PositionsConfig, TransformerConfig};
-use crate::blocks::{Embedding, LayerNorm, LearnedPositions, Positions, SinusoidalPositions};
-use crate::ops::Packing;
+use crate::blocks::{
+    Embedding, LearnedPositions, Norm, Positions, RelativeBias, RelativeBiasConfig, SinusoidalPositions,
+};
+use crate::ops::{AttentionMask, Packing};
 use crate::{ParamInit, ops};
 use burn::module::Module;
-use burn::tensor::{Bool, Int, Tensor};
+use burn::tensor::{Bool, Device, Int, Tensor};
 
 /// Makes the input states of an encoder or a decoder from tokens: embeddings, scaled or not, with positions added,
 /// normalised or not, and dropout (Vaswani et al. 2017, §3.4, §3.5 and §5.4).
@@ -14,15 +16,30 @@ pub struct StackInput {
     /// The position table, `[offset + max_positions, d_model]`, if positions are learned.
     pub positions: Option<LearnedPositions>,
     /// The normalisation of the sum, in BART.
-    pub norm: Option<LayerNorm>,
+    pub norm: Option<Norm>,
+    /// The bias of all layers' scores by distance, `[n_buckets, n_heads]`, in T5.
+    pub relative_bias: Option<RelativeBias>,
     sinusoids: Option<SinusoidalPositions>,
     scale: f64,
     dropout: f64,
 }
 
 impl StackInput {
-    /// A new input for `config`.
-    pub fn new(config: &TransformerConfig, init: &mut ParamInit) -> Self {
+    /// A new input of the encoder for `config`.
+    pub fn of_encoder(config: &TransformerConfig, init: &mut ParamInit) -> Self {
+        Self::new(config, RelativeBiasConfig::init, init)
+    }
+
+    /// A new input of the decoder for `config`.
+    pub fn of_decoder(config: &TransformerConfig, init: &mut ParamInit) -> Self {
+        Self::new(config, RelativeBiasConfig::init_causal, init)
+    }
+
+    fn new(
+        config: &TransformerConfig,
+        bias: impl Fn(&RelativeBiasConfig, usize, &mut ParamInit) -> RelativeBias,
+        init: &mut ParamInit,
+    ) -> Self {
         let d = config.d_model;
         let (mut positions, mut sinusoids) = (None, None);
         match config.positions {
@@ -38,7 +55,8 @@ impl StackInput {
         Self {
             positions,
             sinusoids,
-            norm: config.embedding_norm.then(|| LayerNorm::new(d, config.layer_norm_eps, init)),
+            norm: config.embedding_norm.then(|| Norm::new(config.norm_kind, d, config.layer_norm_eps, init)),
+            relative_bias: config.positions.relative_bias().map(|of| bias(&of, config.n_heads, init)),
             scale: if config.scaled_embeddings { (d as f64).sqrt() } else { 1.0 },
             dropout: config.dropout,
         }
@@ -92,6 +110,15 @@ impl StackInput {
             (None, None) => scaled,
         };
         self.finished(sum)
+    }
+
+    /// The mask of self-attention, with the bias of the scores by distance if there is one, among `len` tokens whose
+    /// positions start at 0.
+    pub(super) fn biased(&self, mask: AttentionMask, len: usize, device: &Device) -> AttentionMask {
+        match &self.relative_bias {
+            Some(bias) => mask.with_bias(bias.forward(len, device)),
+            None => mask,
+        }
     }
 
     fn scaled(&self, embeddings: Tensor<3>) -> Tensor<3> {

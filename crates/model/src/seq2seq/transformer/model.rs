@@ -45,7 +45,8 @@ pub(super) struct Batch {
     pub packing: Option<Packing>,
     /// `[sequences, longest]`, `true` = padding; none if the sequences are packed or of one length.
     pub pad_mask: Option<Tensor<2, Bool>>,
-    /// The same shape as `ids`, `true` where a token is the padding piece; none if no token is.
+    /// The same shape as `ids`, `true` where a token is the padding piece, which is not trained; none if no token is, or it
+    /// is trained.
     pub padding: Option<Tensor<2, Bool>>,
 }
 
@@ -71,7 +72,7 @@ impl Batch {
 }
 
 impl Transformer {
-    /// The sequences that the batch was made from.
+    /// The configuration that it was built from.
     pub fn config(&self) -> &TransformerConfig {
         &self.config
     }
@@ -90,6 +91,10 @@ impl Transformer {
 
     /// Whether packed sequences are processed without padding on this device, which is then faster.
     pub fn takes_packed(&self) -> bool {
+        if self.encoder_input.relative_bias.is_some() {
+            // Attention with a bias compares each token with all others, so rows of one sequence are faster.
+            return false;
+        }
         let encoder = self.encoder.layers.iter().map(|layer| &layer.attention);
         let decoder = self.decoder.layers.iter().flat_map(|layer| [&layer.attention, &layer.cross_attention]);
         encoder.chain(decoder).all(Attention::takes_packed)
@@ -126,7 +131,13 @@ impl Transformer {
 
     pub(super) fn source_batch(&self, source: &Sequences, device: &Device) -> Batch {
         self.check("source", source);
-        Batch::new(source, self.takes_packed(), self.config.tokens.pad, device)
+        self.batch(source, self.takes_packed(), device)
+    }
+
+    fn batch(&self, sequences: &Sequences, packed: bool, device: &Device) -> Batch {
+        let mut batch = Batch::new(sequences, packed, self.config.tokens.pad, device);
+        batch.padding = batch.padding.filter(|_| !self.config.trained_padding);
+        batch
     }
 
     fn check(&self, what: &str, sequences: &Sequences) {
@@ -135,12 +146,13 @@ impl Transformer {
         assert!(longest <= most, "a {what} of {longest} tokens, but the model has {most} positions");
     }
 
-    /// Decoder states, `[batch, len, d_model]`, packed or padded like the batch.
+    /// Encoder states, `[batch, len, d_model]`, packed or padded like the batch.
     pub(super) fn encode_batch(&self, batch: &Batch) -> Tensor<3> {
         let table = self.source_embeddings.as_ref().unwrap_or(&self.target_embeddings);
         let Batch { ids, packing, padding, .. } = batch;
         let x = self.encoder_input.forward(table, ids.clone(), padding.clone(), packing.as_ref());
-        self.encoder.forward(x, &batch.mask(), EncoderTrace::default(), None).last_hidden_state
+        let mask = self.encoder_input.biased(batch.mask(), x.dims()[1], &x.device());
+        self.encoder.forward(x, &mask, EncoderTrace::default(), None).last_hidden_state
     }
 
     /// The logits of states.
@@ -148,6 +160,10 @@ impl Transformer {
     /// # Shapes
     /// - `states`: `[n, d_model]`; returns `[n, vocab_size]`
     pub(super) fn project(&self, states: Tensor<2>) -> Tensor<2> {
+        let states = match self.config.scaled_output {
+            true => states.mul_scalar((self.config.d_model as f64).powf(-0.5)),
+            false => states,
+        };
         let bias = self.output_bias.as_ref().map(|bias| bias.val().squeeze_dim::<1>(0));
         match (&self.projection, &self.output) {
             (Some(projection), _) => projection.forward(states, bias),
@@ -166,7 +182,7 @@ impl EncoderDecoder for Transformer {
         self.check("target", target);
         let from = self.source_batch(source, device);
         let memory = self.encode_batch(&from);
-        let to = Batch::new(target, from.packing.is_some(), self.config.tokens.pad, device);
+        let to = self.batch(target, from.packing.is_some(), device);
         let x = self.decoder_input.forward(
             &self.target_embeddings,
             to.ids.clone(),
@@ -180,6 +196,7 @@ impl EncoderDecoder for Transformer {
         // Padding comes after all tokens, so no token sees it.
         let mut mask = to.mask().with_causal();
         mask.pad_mask = None;
+        let mask = self.decoder_input.biased(mask, x.dims()[1], device);
         let decoded = self.decoder.forward(x, &mask, Some(memory), &memory_mask, None, false);
         self.project(tokens_of(decoded.last_hidden_state, &to, target))
     }
@@ -187,9 +204,15 @@ impl EncoderDecoder for Transformer {
     fn begin(&self, source: &Sequences, options: DecodeOptions, device: &Device) -> TransformerState {
         let batch = self.source_batch(source, device);
         let memory = self.encode_batch(&batch);
-        let layers = self.decoder.layers.iter();
-        let caches = layers
-            .map(|layer| LayerCache::new(layer.cross_attention.remember(memory.clone(), source.lengths())));
+        let bias = self.decoder_input.relative_bias.as_ref();
+        let bias = bias.map(|bias| bias.before(self.config.max_positions, device));
+        let caches = self.decoder.layers.iter().map(|layer| {
+            let mut cache = LayerCache::new(layer.cross_attention.remember(memory.clone(), source.lengths()));
+            if let Some(bias) = &bias {
+                cache.own = cache.own.with_bias(bias.clone());
+            }
+            cache
+        });
         TransformerState::new(caches.collect(), options, device)
     }
 

@@ -25,6 +25,19 @@ fn small() -> TransformerConfig {
         .with_initial(InitialWeights::Normal { std: 0.3 })
 }
 
+/// A T5 whose heads' widths do not add up to the model's, and whose last bucket begins at a distance of 5.
+fn t5() -> TransformerConfig {
+    TransformerConfig::t5(VOCABULARY, 2, 16)
+        .with_heads(3)
+        .with_d_head(4)
+        .with_d_ff(24)
+        .with_dropout(0.0)
+        .with_inner_dropouts(0.0, 0.0)
+        .with_max_positions(12)
+        .with_positions(PositionsConfig::RelativeBias { n_buckets: 6, max_distance: 5 })
+        .with_tokens(SpecialTokens::new(1, 2))
+}
+
 /// A configuration for each kind of positions and each switch.
 pub(super) fn configs() -> Vec<(&'static str, TransformerConfig)> {
     let sinusoidal = |order| PositionsConfig::Sinusoidal { order };
@@ -47,6 +60,14 @@ pub(super) fn configs() -> Vec<(&'static str, TransformerConfig)> {
             small().with_positions(PositionsConfig::Rotary { theta: 20.0 }).with_norm(NormPlacement::Pre),
         ),
         ("nothing tied", small().with_tied(TiedEmbeddings::None)),
+        ("t5", t5()),
+        (
+            "t5 1.1",
+            TransformerConfig { scaled_output: false, ..t5() }
+                .with_gate()
+                .with_activation(Activation::GeluTanh)
+                .with_tied(TiedEmbeddings::SourceTarget),
+        ),
     ]
 }
 
@@ -104,7 +125,7 @@ fn packed_and_fused_is_padded_and_composed() {
     for (name, config) in configs() {
         let [fused, composed] = devices().map(|device| {
             let model = model(&config, &device);
-            let is_biased = matches!(name, "shaw" | "alibi");
+            let is_biased = matches!(name, "shaw" | "alibi" | "t5" | "t5 1.1");
             assert_eq!(model.takes_packed(), crate::ops::is_fused(&device) && !is_biased, "{name}");
             results(&model, &sources(), &targets(), &device)
         });
@@ -305,6 +326,40 @@ fn a_looked_up_padding_piece_is_not_trained() {
         assert_eq!(sums[1], 0.0);
         assert!(sums[20] > 0.0 && sums[22] > 0.0);
     }
+}
+
+/// The piece that begins targets in T5 is the padding piece.
+#[test]
+fn t5_trains_its_padding_piece() {
+    for device in devices() {
+        let model = model(&t5().with_tokens(SpecialTokens::new(0, 1).with_decoder_start(0)), &device);
+        let targets: Sequences = [&[0, 20, 21][..], &[0, 22]].into_iter().collect();
+        let sources: Sequences = [&[5, 1][..], &[9, 8, 1]].into_iter().collect();
+        // Of the tied table, the logits of a later piece alone reach only what was looked up, and that piece.
+        let loss = model.logits(&sources, &targets, &device).narrow(1, 27, 1).sum();
+        let mut grads = GradientsParams::from_grads(loss.backward(), &model);
+        let gradient = grads.remove::<2>(model.target_embeddings.weight.id).unwrap();
+        let sums: Vec<f32> = gradient.abs().sum_dim(1).into_data().iter().collect();
+        assert!(sums[0] > 0.0 && sums[20] > 0.0 && sums[11] == 0.0, "{sums:?}");
+    }
+}
+
+#[test]
+fn dropout_acts_on_the_last_states_of_a_t5() {
+    let device = Device::flex().autodiff();
+    let of = |config: &TransformerConfig| {
+        let model = model(config, &device);
+        [model.encoder.output_dropout, model.decoder.output_dropout]
+    };
+    assert_eq!(of(&t5().with_dropout(0.3)), [0.3; 2]);
+    assert_eq!(of(&TransformerConfig { output_dropout: false, ..t5().with_dropout(0.3) }), [0.0; 2]);
+    let run = |model: &Transformer| model.logits(&sources(), &targets(), &device).into_data();
+    let mut model = model(&t5(), &device);
+    assert_eq!(run(&model), run(&model));
+    model.encoder.output_dropout = 0.5;
+    assert_ne!(run(&model), run(&model));
+    (model.encoder.output_dropout, model.decoder.output_dropout) = (0.0, 0.5);
+    assert_ne!(run(&model), run(&model));
 }
 
 #[test]

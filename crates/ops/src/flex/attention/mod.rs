@@ -5,17 +5,17 @@
 //! sequence's length alone.
 
 mod blocked;
-mod rows;
+pub(super) mod rows;
 #[cfg(test)]
 mod tests;
-mod view;
+pub(super) mod view;
 mod whole;
 
 use super::gemm::{Begin, Matrix, PARALLEL, Product, Target};
 use super::random::Keep;
 use super::{Input, draw_seed, filled, op, output, register};
 use crate::attention::{COUNTS, assert_groups};
-use crate::{AttentionMask, Precision, Queries};
+use crate::{AttentionMask, Precision, Queries, Sight};
 use blocked::{KEYS, QUERIES, Tile};
 use burn::tensor::{DType, Shape, Tensor};
 use burn_autodiff::checkpoint::base::Checkpointer;
@@ -25,6 +25,7 @@ use burn_flex::{Flex, FlexTensor, Layout};
 use burn_std::Bytes;
 use rayon::prelude::*;
 use std::ops::Range;
+use std::sync::Arc;
 use view::View;
 use whole::Buffer;
 
@@ -58,6 +59,7 @@ impl Sizes {
 
     /// The sequences' heads, in the order of the packing where there is one, else a sequence a row.
     fn tasks(&self, mask: &AttentionMask) -> Vec<Task> {
+        mask.check_sights(self.batch);
         let Self { batch, n_heads, q_len, k_len, .. } = *self;
         let group = self.group();
         let mut sequences: Vec<[usize; 5]> = Vec::new();
@@ -78,10 +80,21 @@ impl Sizes {
         }
         let (mut first_row, mut first_score) = (0, 0);
         let mut tasks = Vec::with_capacity(sequences.len() * n_heads);
-        for [row, query, q_len, key, k_len] in sequences {
+        for (sequence, [row, query, q_len, key, k_len]) in sequences.into_iter().enumerate() {
             for head in 0..n_heads {
                 let shared = head / group;
-                tasks.push(Task { row, head, shared, query, q_len, key, k_len, first_row, first_score });
+                tasks.push(Task {
+                    sequence,
+                    row,
+                    head,
+                    shared,
+                    query,
+                    q_len,
+                    key,
+                    k_len,
+                    first_row,
+                    first_score,
+                });
                 first_row += q_len;
                 first_score += if q_len * k_len <= WHOLE { q_len * k_len } else { 0 };
             }
@@ -93,6 +106,8 @@ impl Sizes {
 /// One sequence's and head's part of the work.
 #[derive(Debug, Clone, Copy)]
 struct Task {
+    /// The number of the sequence: of the packing, or the row.
+    sequence: usize,
     /// On the batch axis.
     row: usize,
     head: usize,
@@ -180,6 +195,8 @@ struct Call {
     tasks: Vec<Task>,
     causal: bool,
     window: Option<usize>,
+    /// What each sequence's queries see.
+    sights: Option<Arc<[Sight]>>,
     /// `[batch, k_len]`; empty where no key is ignored.
     ignored: Vec<bool>,
     keep: Option<Keep>,
@@ -189,12 +206,13 @@ struct Call {
 impl Call {
     /// What the queries of a task see.
     fn view(&self, task: &Task) -> View<'_> {
-        let Task { row, key, q_len, k_len, .. } = *task;
+        let Task { sequence, row, key, q_len, k_len, .. } = *task;
+        let sight = self.sights.as_ref().map_or(Sight::All, |sights| sights[sequence]);
         let ignored = match self.ignored.is_empty() {
             true => &[],
             false => &self.ignored[row * self.sizes.k_len + key..][..k_len],
         };
-        View { q_len, k_len, causal: self.causal, window: self.window, ignored }
+        View { q_len, k_len, causal: self.causal, window: self.window, sight, ignored }
     }
 
     /// The task's queries, keys and values.
@@ -291,7 +309,7 @@ impl Buffers {
 
 /// Memory that parts of the work write, each elements of its own.
 #[derive(Clone, Copy)]
-struct Shared(*mut f32);
+pub(super) struct Shared(pub(super) *mut f32);
 
 // SAFETY: every part writes its own sequence's, head's and block's elements only.
 unsafe impl Send for Shared {}
@@ -301,7 +319,7 @@ unsafe impl Sync for Shared {}
 impl Shared {
     /// # Safety
     /// There are so many elements.
-    unsafe fn at(self, i: usize) -> *mut f32 {
+    pub(super) unsafe fn at(self, i: usize) -> *mut f32 {
         // SAFETY: the caller's promise.
         unsafe { self.0.add(i) }
     }
@@ -445,6 +463,7 @@ pub(crate) fn attention(
         tasks: sizes.tasks(mask),
         causal: mask.causal,
         window: mask.window,
+        sights: mask.sights.clone(),
         ignored: ignored(mask, sizes),
         keep,
         precision: Precision::current(),

@@ -1,7 +1,9 @@
 //! Blocks, of a few queries and keys here, against the composed operation.
 
 use super::WHOLE;
-use crate::{AttentionMask, Packing, Precision, Queries, attention, attention_with_weights, with_precision};
+use crate::{
+    AttentionMask, Packing, Precision, Queries, Sight, attention, attention_with_weights, with_precision,
+};
 use burn::tensor::{Bool, Device, Tensor, TensorData, Tolerance};
 use proptest::prelude::*;
 
@@ -17,6 +19,8 @@ struct Case {
     d: [usize; 2],
     causal: bool,
     window: Option<usize>,
+    /// Of each sequence, one after another, in turn; empty where all see all.
+    sights: Vec<Sight>,
     /// How many keys at the end of the row are ignored, and every how many of the others.
     padding: Option<[usize; 2]>,
     packed: bool,
@@ -39,7 +43,10 @@ impl Case {
             true => Queries::Counts(of(0).into()),
             false => Queries::Last,
         };
-        AttentionMask { pad_mask, causal: self.causal, window: self.window, packing, queries, bias: None }
+        let in_turn = self.sights.iter().cycle().take(self.lengths.len());
+        let sights = (!self.sights.is_empty()).then(|| in_turn.copied().collect());
+        let (causal, window) = (self.causal, self.window);
+        AttentionMask { pad_mask, causal, window, sights, packing, queries, bias: None }
     }
 
     /// The output and the gradients of its weighted sum.
@@ -71,6 +78,10 @@ fn composed([q, k, v]: [Tensor<4>; 3], mask: &AttentionMask) -> Tensor<4> {
     attention_with_weights(q, k, v, mask, 0.0).0
 }
 
+fn sight() -> impl Strategy<Value = Sight> {
+    prop_oneof![Just(Sight::All), Just(Sight::RightToLeft), (0..45usize).prop_map(Sight::Prefix)]
+}
+
 fn case() -> impl Strategy<Value = Case> {
     let alone = prop::collection::vec([1..40usize, 1..40usize], 1);
     // Self-attention, and cross-attention of other sequences, some of which have no query.
@@ -86,11 +97,12 @@ fn case() -> impl Strategy<Value = Case> {
         any::<bool>(),
         prop::option::of(0..12usize),
         prop::option::of([0..45usize, 2..9usize]),
+        prop::collection::vec(sight(), 0..4),
     )
-        .prop_map(|(packed, (alone, many), (n_heads, group), d, causal, window, padding)| Case {
+        .prop_map(|(packed, (alone, many), (n_heads, group), d, causal, window, padding, sights)| Case {
             lengths: match packed {
                 // More queries than keys would see nothing where positions count, and of one mind about what then.
-                true if causal || window.is_some() => {
+                true if causal || window.is_some() || !sights.is_empty() => {
                     many.into_iter().map(|[q_len, k_len]| [q_len.min(k_len), k_len]).collect()
                 }
                 true => many,
@@ -101,6 +113,7 @@ fn case() -> impl Strategy<Value = Case> {
             d,
             causal,
             window,
+            sights,
             // Whoever sees nothing at all is of one mind about a row's keys, here about the sequence's.
             padding: padding.filter(|_| !packed),
             packed,
@@ -128,6 +141,7 @@ fn dropout_across_packed_sequences_has_the_gradient_of_its_mask() {
         d: [6, 4],
         causal: false,
         window: None,
+        sights: Vec::new(),
         padding: None,
         packed: true,
     };
@@ -170,6 +184,7 @@ fn long() -> Case {
         d: [24, 16],
         causal: true,
         window: Some(40),
+        sights: Vec::new(),
         padding: None,
         packed: true,
     }
@@ -197,6 +212,50 @@ fn a_sequence_does_not_depend_on_the_others() {
     for (alone, packed) in alone.iter().zip(long().run(fused)) {
         let (alone, packed) = (alone.iter::<f32>(), packed.iter::<f32>());
         assert!(alone.zip(packed).all(|(a, b)| a.to_bits() == b.to_bits()));
+    }
+}
+
+#[test]
+fn a_token_is_moved_by_what_it_sees_alone() {
+    let device = Device::flex();
+    let (lengths, d) = ([31, 5, 12], 4);
+    let values = |phase: f32| {
+        let values = (0..48 * d).map(|i| (i as f32 * 0.53 + phase).sin() * 1.5).collect::<Vec<_>>();
+        Tensor::<4>::from_data(TensorData::new(values, [1, 1, 48, d]), &device)
+    };
+    let [q, k, v] = [0.1, 1.2, 2.3].map(values);
+    const { assert!(31 * 31 > WHOLE && 5 * 5 < WHOLE) };
+    let packing = Packing::new(lengths);
+    for sights in [
+        [Sight::Prefix(13), Sight::LEFT_TO_RIGHT, Sight::All],
+        [Sight::RightToLeft, Sight::Prefix(5), Sight::Prefix(3)],
+        [Sight::All, Sight::RightToLeft, Sight::Prefix(99)],
+    ] {
+        let mask = AttentionMask::default().with_packing(packing.clone()).with_sights(sights);
+        for form in [fused, composed] {
+            let found = |k: &Tensor<4>, v: &Tensor<4>| {
+                let [y, k, v] = [q.clone(), k.clone(), v.clone()];
+                form([y, k, v], &mask).into_data().to_vec::<f32>().unwrap()
+            };
+            let before = found(&k, &v);
+            for changed in 0..48 {
+                let other = |x: &Tensor<4>| {
+                    let row = x.clone().narrow(2, changed, 1).add_scalar(1.0);
+                    x.clone().slice_assign([0..1, 0..1, changed..changed + 1, 0..d], row)
+                };
+                let after = found(&other(&k), &other(&v));
+                for (query, (start, sequence)) in
+                    packing.sequences().map(|s| (packing.starts().nth(s).unwrap(), s)).enumerate()
+                {
+                    let keys = sights[sequence].keys(query as isize - start as isize, lengths[sequence]);
+                    let sees = keys.contains(&changed.wrapping_sub(start));
+                    let at = query * d..(query + 1) * d;
+                    let same =
+                        before[at.clone()].iter().zip(&after[at]).all(|(a, b)| a.to_bits() == b.to_bits());
+                    assert_eq!(same, !sees, "{query} and {changed}, {sights:?}");
+                }
+            }
+        }
     }
 }
 

@@ -2,18 +2,19 @@
 
 use super::super::config::TaskSection;
 use super::super::tags::{SentenceFeatures, SentenceTags, TagTask};
-use super::super::task::Encoded;
+use super::super::task::{Encoded, bad_setting};
 use super::{Cut, Fields, PredictTask, Read};
 use crate::Result;
 use cloze_data::SkipReport;
-use cloze_data::labelled::{LabelledSource, LongSentences, TaggedSentence};
+use cloze_data::labelled::{LabelledSource, LongSentences, TagScheme, TaggedSentence};
 use cloze_evaluation::tags::entities;
 use cloze_tokenizer::Tokenizer;
 use serde_json::{Value, json};
 use std::ops::Range;
 
 /// `{"words": […], "tags": […], "entities": […]}`. An entity has its `"type"`, its `"first"` and `"last"` word and
-/// its `"text"`; where words were cut from a text also the characters `"start"` to `"end"` of it.
+/// its `"text"`; where words were cut from a text also the characters `"start"` to `"end"` of it. Tags that are classes of
+/// words make no entities.
 impl PredictTask for TagTask {
     type Origin = Option<Text>;
 
@@ -59,7 +60,8 @@ impl PredictTask for TagTask {
     ) -> Vec<Value> {
         let tags = self.tags(&data.examples, &data.features, outputs);
         let sentences = data.examples.iter().zip(tags).zip(origins).map(|((sentence, tags), text)| {
-            let entities = entities(&tags).into_iter().map(|entity| {
+            let entities = if self.is_of_words() { Vec::new() } else { entities(&tags) };
+            let entities = entities.into_iter().map(|entity| {
                 let (first, last) = (entity.start, entity.end - 1);
                 let mut line = json!({ "type": entity.label, "first": first, "last": last });
                 match text {
@@ -87,6 +89,16 @@ impl PredictTask for TagTask {
     ) -> Result<(Self, Vec<TaggedSentence>, SkipReport)> {
         let mut task = self.clone();
         if let TaskSection::Tagging(config) = section {
+            let of_words = |scheme| scheme == Some(TagScheme::Words);
+            if of_words(config.scheme) != self.is_of_words() {
+                let (found, expected) = match self.is_of_words() {
+                    true => ("of entities", "\"words\": the model's tags are classes of words"),
+                    false => {
+                        ("\"words\"", "a scheme of entities, or no such key: the model's tags mark entities")
+                    }
+                };
+                return Err(bad_setting("task.scheme", found, expected.into()));
+            }
             task.section.scheme = config.scheme;
             task.section.long_sentences = config.long_sentences;
             if !config.tag_names.is_empty() {
@@ -143,7 +155,6 @@ mod tests {
     use super::super::super::tags::TaggingSection;
     use super::super::testing::{ask, refused, saved};
     use super::*;
-    use cloze_data::labelled::TagScheme;
 
     fn task(crf: bool, scheme: TagScheme, labels: &[&str]) -> TagTask {
         let labels = labels.iter().map(ToString::to_string).collect();

@@ -1,5 +1,7 @@
-//! Recurrent classifiers and taggers, trained from scratch on labelled data: `[model.recurrent]` in place of a checkpoint.
+//! Recurrent classifiers and taggers, trained from scratch on labelled data: `[model.recurrent]` in place of a checkpoint;
+//! and classifiers with the encoder of an AWD-LSTM.
 
+mod awd_lstm;
 mod form;
 mod predict;
 mod section;
@@ -18,9 +20,11 @@ use crate::engine::run_folder::RunFolder;
 use crate::engine::{Outcome, RunOptions, train_in};
 use crate::metrics::progress::RunProgress;
 use crate::{Result, TrainerError};
+pub(super) use awd_lstm::{fine_tune_awd_lstm, is_awd_lstm};
 use burn::tensor::Device;
 use cloze_data::labelled::{LabelledSource, TaggedSentence, TextExample, TokenSequence};
-use cloze_model::huggingface::{Published, load_published, model_type};
+use cloze_model::awd_lstm::AwdLstmClassifierConfig;
+use cloze_model::huggingface::{Format, Published, load_published, model_type};
 use cloze_model::tasks::{RecurrentClassifierConfig, RecurrentTaggerConfig};
 use cloze_model::{ParamInit, Sequences};
 use cloze_tokenizer::Tokenizer;
@@ -29,6 +33,9 @@ pub use section::RecurrentSection;
 use std::path::Path;
 use tags::RecurrentTags;
 use texts::RecurrentTexts;
+
+/// What the `model_type` of these models begins with.
+const KINDS: [&str; 2] = ["cloze-recurrent", "cloze-awd-lstm"];
 
 /// What a run is made of.
 struct Run<'a> {
@@ -67,8 +74,8 @@ impl Run<'_> {
         let texts = |example: &TextExample| [Some(example.text.clone()), example.pair.clone()];
         let tokenizer = self.section.tokenizer(examples.iter().flat_map(texts).flatten(), progress)?;
         let model = self.section.classifier(tokenizer.vocab_size(), task.n_outputs());
-        let task = RecurrentTexts(task);
-        let data = self.reading(progress).selected::<RecurrentTexts>(
+        let task = RecurrentTexts::from(task);
+        let data = self.reading(progress).selected::<RecurrentTexts<_>>(
             (examples, skipped),
             |source: &LabelledSource| task.0.read_more(source),
             |examples| TextTask::encode(&tokenizer, examples, data.max_len),
@@ -86,7 +93,7 @@ impl Run<'_> {
         let texts = |sentence: &TaggedSentence| sentence.words.join(" ");
         let tokenizer = self.section.tokenizer(examples.iter().map(texts), progress)?;
         let model = self.section.tagger(tokenizer.vocab_size(), task.labels.len(), section.crf);
-        let task = RecurrentTags(task);
+        let task = RecurrentTags::from(task);
         let data = self.reading(progress).data::<RecurrentTags>(
             (examples, skipped),
             |source: &LabelledSource| task.0.read_more(source),
@@ -130,7 +137,8 @@ pub(super) fn open(
     int8: bool,
 ) -> Result<Option<(TaskFile, Box<dyn AnyTaskModel>)>> {
     let found = model_type(folder)?;
-    if !found.is_some_and(|found| found.starts_with("cloze-recurrent")) {
+    let is_of_awd_lstm = found.as_deref() == Some(AwdLstmClassifierConfig::MODEL_TYPES[0]);
+    if !found.is_some_and(|found| KINDS.iter().any(|kind| found.starts_with(kind))) {
         return Ok(None);
     }
     if int8 {
@@ -151,16 +159,23 @@ pub(super) fn open(
             false => Err(bad(&format!("a task of {expected} outputs; expected {outputs}, the model's"))),
         }
     };
+    let is_text = matches!(file.task, TaskSection::Classification { .. } | TaskSection::Regression { .. });
     let model: Box<dyn AnyTaskModel> = match &file.task {
+        _ if is_text && is_of_awd_lstm => {
+            let task = RecurrentTexts::from(TextTask::saved(&file.task, file.pairs)?);
+            let (config, model, _) = load_published::<AwdLstmClassifierConfig>(folder, init)?;
+            check(config.encoder.vocab_size, config.n_outputs, task.0.n_outputs())?;
+            Box::new(TaskModel { task, model })
+        }
         TaskSection::Tagging(section) => {
-            let task = RecurrentTags(TagTask::spelt_out(section)?);
+            let task = RecurrentTags::from(TagTask::spelt_out(section)?);
             let (config, model, _) = load_published::<RecurrentTaggerConfig>(folder, init)?;
             check(config.encoder.vocab_size, config.n_tags, task.0.labels.len())?;
             let model = task.with_rules(model);
             Box::new(TaskModel { task, model })
         }
         TaskSection::Classification { .. } | TaskSection::Regression { .. } => {
-            let task = RecurrentTexts(TextTask::saved(&file.task, file.pairs)?);
+            let task = RecurrentTexts::from(TextTask::saved(&file.task, file.pairs)?);
             let (config, model, _) = load_published::<RecurrentClassifierConfig>(folder, init)?;
             check(config.encoder.vocab_size, config.n_outputs, task.0.n_outputs())?;
             Box::new(TaskModel { task, model })

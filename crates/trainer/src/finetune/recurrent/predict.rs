@@ -6,7 +6,7 @@ use super::super::tags::TagTask;
 use super::super::task::Encoded;
 use super::super::texts::TextTask;
 use super::tags::RecurrentTags;
-use super::texts::RecurrentTexts;
+use super::texts::{RecurrentTexts, TextClassifier};
 use crate::Result;
 use cloze_data::SkipReport;
 use cloze_data::labelled::LabelledSource;
@@ -15,8 +15,8 @@ use serde_json::Value;
 
 /// [`PredictTask`] of a task that has another's examples, features and outputs.
 macro_rules! predicts_as {
-    ($($task:ident as $inner:ident),+ $(,)?) => {$(
-        impl PredictTask for $task {
+    ($([$($generics:tt)*] $task:ty as $inner:ident),+ $(,)?) => {$(
+        impl<$($generics)*> PredictTask for $task {
             type Origin = <$inner as PredictTask>::Origin;
 
             fn input(&self) -> &'static str {
@@ -51,10 +51,10 @@ macro_rules! predicts_as {
                 source: &LabelledSource,
             ) -> Result<(Self, Vec<Self::Example>, SkipReport)> {
                 let (task, examples, skipped) = self.0.labelled(section, source)?;
-                Ok((Self(task), examples, skipped))
+                Ok((task.into(), examples, skipped))
             }
         }
     )+};
 }
 
-predicts_as!(RecurrentTexts as TextTask, RecurrentTags as TagTask);
+predicts_as!([M: TextClassifier] RecurrentTexts<M> as TextTask, [] RecurrentTags as TagTask);

@@ -87,6 +87,7 @@ impl RecurrentSection {
         ensure(model.freeze.is_empty(), "model.freeze", model.freeze.join(", "), none)?;
         ensure(model.freeze_layers.is_none(), "model.freeze_layers", model.freeze_layers.unwrap_or(0), none)?;
         ensure(model.layer_decay.is_none(), "model.layer_decay", model.layer_decay.unwrap_or(1.0), none)?;
+        ensure(!model.gradual_unfreezing, "model.gradual_unfreezing", true, none)?;
         ensure(model.lora.is_none(), "model.lora", "a table", none)?;
         ensure(!train.recompute, "train.recompute", true, "false with `[model.recurrent]`")?;
         at_least(1, "model.recurrent.d_embedding", self.d_embedding)?;

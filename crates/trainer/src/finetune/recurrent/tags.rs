@@ -11,6 +11,12 @@ use cloze_model::tasks::RecurrentForTokenClassification;
 #[derive(Debug, Clone)]
 pub(super) struct RecurrentTags(pub TagTask);
 
+impl From<TagTask> for RecurrentTags {
+    fn from(task: TagTask) -> Self {
+        Self(task)
+    }
+}
+
 impl RecurrentTags {
     /// The model, whose field keeps to the rules of the tags' scheme.
     pub fn with_rules(&self, model: RecurrentForTokenClassification) -> RecurrentForTokenClassification {

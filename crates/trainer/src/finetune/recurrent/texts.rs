@@ -2,28 +2,51 @@ use super::super::config::TaskSection;
 use super::super::task::{Task, rows};
 use super::super::texts::{TextInput, TextTask};
 use super::sequences;
+use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use cloze_data::labelled::{LabelSet, TextExample, TokenSequence};
 use cloze_evaluation::report::Predictions;
+use cloze_model::Sequences;
+use cloze_model::awd_lstm::AwdLstmForSequenceClassification;
 use cloze_model::tasks::RecurrentForSequenceClassification;
+use std::marker::PhantomData;
 
-/// Classes of texts, or numbers for them, by a recurrent encoder.
-#[derive(Debug, Clone)]
-pub(super) struct RecurrentTexts(pub TextTask);
+/// A recurrent model that classifies texts.
+pub(super) trait TextClassifier: Module + Send + Sync {
+    /// A row of logits for each text.
+    fn logits(&self, texts: &Sequences, device: &Device) -> Tensor<2>;
+}
 
-impl RecurrentTexts {
-    fn forward(
-        &self,
-        model: &RecurrentForSequenceClassification,
-        batch: &[&TextInput],
-        device: &Device,
-    ) -> Tensor<2> {
-        model.forward(&sequences(batch.iter().map(|input| &input.features.sequence)), device)
+impl TextClassifier for RecurrentForSequenceClassification {
+    fn logits(&self, texts: &Sequences, device: &Device) -> Tensor<2> {
+        self.forward(texts, device)
     }
 }
 
-impl Task for RecurrentTexts {
-    type Model = RecurrentForSequenceClassification;
+impl TextClassifier for AwdLstmForSequenceClassification {
+    fn logits(&self, texts: &Sequences, device: &Device) -> Tensor<2> {
+        self.forward(texts, device)
+    }
+}
+
+/// Classes of texts, or numbers for them, by a recurrent encoder.
+#[derive(Debug, Clone)]
+pub(super) struct RecurrentTexts<M>(pub TextTask, PhantomData<fn() -> M>);
+
+impl<M> From<TextTask> for RecurrentTexts<M> {
+    fn from(task: TextTask) -> Self {
+        Self(task, PhantomData)
+    }
+}
+
+impl<M: TextClassifier> RecurrentTexts<M> {
+    fn forward(&self, model: &M, batch: &[&TextInput], device: &Device) -> Tensor<2> {
+        model.logits(&sequences(batch.iter().map(|input| &input.features.sequence)), device)
+    }
+}
+
+impl<M: TextClassifier> Task for RecurrentTexts<M> {
+    type Model = M;
     type Example = TextExample;
     type Features = TextInput;
     type Output = Vec<f32>;

@@ -1,0 +1,131 @@
+//! The texts that one tokenizer learns several languages from.
+
+use crate::corpus::{CorpusConfig, Document, OnError, documents};
+use crate::random::Random;
+use crate::sentences::sentences;
+use crate::{DataError, LanguageSampling, Result};
+use std::path::Path;
+
+/// Tells these random numbers from all others.
+const TEXTS: u64 = 0x7E87;
+
+/// The texts of a corpus's documents for a tokenizer to learn from. Of several languages each has its share `q_i` of
+/// [`LanguageSampling`] in them: a document is taken `q_i / p_i` times, which is more than once where there is little text,
+/// and of a broken number by chance. In all there is as much text as in the corpus.
+///
+/// Which ones are taken is a function of the documents' numbers and no seed, so that runs that differ in their seeds alone
+/// have the same vocabulary.
+///
+/// # Errors
+/// Those of [`documents`]; [`DataError::NoLanguageText`]. What is wrong inside the files comes with the texts.
+pub fn sampled_texts(config: &CorpusConfig, base: &Path) -> Result<Box<dyn Iterator<Item = Result<String>>>> {
+    let text = |document: Result<Document>| document.map(|document| document.text().to_owned());
+    if config.languages.is_empty() {
+        return Ok(Box::new(documents(config, base)?.map(text)));
+    }
+    check_languages(config, base)?;
+    let parts = config.parts();
+    let counts = parts.iter().map(|part| n_sentences(part, base)).collect::<Result<Vec<u64>>>()?;
+    let sampling = LanguageSampling::new(&counts, config.sampling_alpha.unwrap_or(LanguageSampling::ALPHA));
+    let repetitions: Vec<f64> = sampling.repetitions().collect();
+    let streams = parts.iter().map(|part| documents(part, base)).collect::<Result<Vec<_>>>()?;
+    let of_language = move |(language, stream): (usize, crate::DocumentStream)| {
+        let times = repetitions[language];
+        (0u64..).zip(stream).flat_map(move |(number, document)| {
+            let broken = Random::derive(0, &[TEXTS, language as u64, number]).chance(times.fract());
+            let times = if document.is_ok() { times as usize + usize::from(broken) } else { 1 };
+            let text = document.map(|document| document.text().to_owned());
+            let copies = match &text {
+                Ok(text) => (0..times).map(|_| Ok(text.clone())).collect(),
+                Err(_) => vec![text],
+            };
+            copies
+        })
+    };
+    Ok(Box::new(streams.into_iter().enumerate().flat_map(of_language)))
+}
+
+/// Checks that each language of a corpus of several has some text; of other corpora there is nothing to check. Of what is
+/// wrong inside the files nothing is said.
+///
+/// # Errors
+/// [`DataError::NoLanguageText`]; [`DataError::NoLanguageFiles`], [`DataError::Pattern`].
+pub fn check_languages(config: &CorpusConfig, base: &Path) -> Result<()> {
+    if config.languages.is_empty() {
+        return Ok(());
+    }
+    // Says which language a missing file is of.
+    crate::input_files(config, base)?;
+    for part in config.parts() {
+        let part = CorpusConfig { on_error: OnError::Skip, ..part };
+        let mut stream = documents(&part, base)?;
+        let has_text =
+            |document: Result<Document>| document.is_ok_and(|text| text.paragraphs().next().is_some());
+        if !stream.any(has_text) {
+            let reason = match stream.skipped().is_empty() {
+                true => "its files have none".into(),
+                false => format!("its files have {}", stream.skipped()),
+            };
+            return Err(DataError::NoLanguageText { language: part.language, reason });
+        }
+    }
+    Ok(())
+}
+
+/// How many sentences a language has.
+fn n_sentences(part: &CorpusConfig, base: &Path) -> Result<u64> {
+    let mut n = 0;
+    for document in documents(part, base)? {
+        let document = document?;
+        let of = |paragraph| sentences(paragraph, &part.language).count() as u64;
+        n += document.paragraphs().map(of).sum::<u64>();
+    }
+    match n {
+        0 => {
+            let (language, reason) = (part.language.clone(), "its files have no sentence".into());
+            Err(DataError::NoLanguageText { language, reason })
+        }
+        n => Ok(n),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn languages_have_their_shares_of_the_texts() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, n: usize| {
+            let text: String = (0..n).map(|i| format!("{name} {i}.\n\n")).collect();
+            fs::write(folder.path().join(name), text).unwrap();
+        };
+        write("large", 9_000);
+        write("small", 1_000);
+        fs::write(folder.path().join("empty"), "\n\n").unwrap();
+        let texts = |second: &str, alpha: Option<f64>| -> Result<Vec<String>> {
+            let config = serde_json::json!({ "languages": [
+                { "name": "en", "files": ["large"] },
+                { "name": "de", "files": [second] },
+            ], "sampling_alpha": alpha });
+            let config: CorpusConfig = serde_json::from_value(config).unwrap();
+            sampled_texts(&config, folder.path())?.collect()
+        };
+        let n = |texts: &[String], name: &str| texts.iter().filter(|text| text.starts_with(name)).count();
+        let all = texts("small", Some(1.0)).unwrap();
+        assert_eq!((n(&all, "large"), n(&all, "small")), (9_000, 1_000));
+        // √0.9 / (√0.9 + √0.1) = 0.75: every second small text is there three times, and five of six large ones.
+        let sampled = texts("small", Some(0.5)).unwrap();
+        let (large, small) = (n(&sampled, "large"), n(&sampled, "small"));
+        // Five standard deviations of the broken numbers' draws.
+        assert!(large.abs_diff(7_500) < 180 && small.abs_diff(2_500) < 80, "{large}, {small}");
+        assert_eq!(texts("small", Some(0.5)).unwrap(), sampled);
+        let message = texts("empty", None).unwrap_err().to_string();
+        assert_eq!(
+            message,
+            "\"de\" of `corpus.languages` has no text: its files have 1 × empty file; give it files with text, or leave the \
+             language out"
+        );
+    }
+}

@@ -1,0 +1,101 @@
+//! The figures of a model on held-out text, and how they are shown.
+
+use super::figure::{BITS_PER_BYTE, BITS_PER_CHARACTER, LOSS, PERPLEXITY};
+use crate::Result;
+use crate::engine::{Exported, SplitFigures};
+use crate::metrics::curve::{Line, Panel, Source};
+use crate::metrics::progress::RunProgress;
+use cloze_evaluation::figures::Figures;
+use cloze_evaluation::table::{facts, grouped};
+use cloze_tokenizer::Tokenizer;
+
+/// What the data is called that a model is measured on.
+pub(crate) const HELD_OUT: &str = "heldout";
+
+/// How much text is predicted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TextSize {
+    /// In UTF-8.
+    pub bytes: u64,
+    /// Unicode's code points.
+    pub characters: u64,
+}
+
+impl TextSize {
+    /// Adds the text of these tokens, which follow each other.
+    ///
+    /// # Errors
+    /// Ids that the tokenizer does not have.
+    pub fn add(&mut self, ids: impl IntoIterator<Item = i32>, tokenizer: &Tokenizer) -> Result<()> {
+        let ids: Vec<u32> = ids.into_iter().map(|id| id as u32).collect();
+        let text = tokenizer.decode(&ids, true)?;
+        self.bytes += text.len() as u64;
+        self.characters += text.chars().count() as u64;
+        Ok(())
+    }
+}
+
+/// The figures of `n` predictions whose cross-entropies sum up to `sum` nats; in bits too if they are all tokens of a text
+/// of this size.
+pub(crate) fn figures(sum: f64, n: usize, size: Option<TextSize>) -> Figures {
+    let loss = sum / n as f64;
+    let mut figures = vec![(LOSS, loss), (PERPLEXITY, loss.exp())];
+    if let Some(size) = size {
+        let bits = |of: u64| if of == 0 { f64::NAN } else { sum / std::f64::consts::LN_2 / of as f64 };
+        figures.extend([(BITS_PER_BYTE, bits(size.bytes)), (BITS_PER_CHARACTER, bits(size.characters))]);
+    }
+    Figures::new(n, figures)
+}
+
+/// An evaluation on one line.
+pub(crate) fn evaluation_line(step: u64, figures: &Figures) -> String {
+    let value = |name: &str| figures.get(name).unwrap_or(f64::NAN);
+    let bits = figures.get(BITS_PER_BYTE).map(|bits| format!(", {bits:.3} bits a byte"));
+    format!(
+        "evaluation after step {}: loss {:.4}, perplexity {:.2}{}",
+        grouped(step),
+        value(LOSS),
+        value(PERPLEXITY),
+        bits.unwrap_or_default()
+    )
+}
+
+/// The learning curve: losses, and bits of bytes and characters if there are any.
+pub(crate) fn panels(has_bits: bool) -> Vec<Panel> {
+    let line = |label: &str, source| Line { label: label.into(), source };
+    let held_out = |figure: &str| Source::Figure { split: HELD_OUT.into(), figure: figure.into() };
+    let losses = vec![line("training (smoothed)", Source::Loss), line("held out", held_out(LOSS))];
+    let mut panels = vec![Panel { axis: "loss (nats)".into(), lines: losses }];
+    if has_bits {
+        let lines = vec![
+            line("a byte, held out", held_out(BITS_PER_BYTE)),
+            line("a character, held out", held_out(BITS_PER_CHARACTER)),
+        ];
+        panels.push(Panel { axis: "bits".into(), lines });
+    }
+    panels
+}
+
+/// Shows and writes what the result is worth. A `prediction` is what a loss is of, such as `"token"`.
+///
+/// # Errors
+/// A file that cannot be written.
+pub(crate) fn report<M>(
+    exported: &Exported<'_, M>,
+    prediction: &str,
+    progress: &mut dyn RunProgress,
+) -> Result<Vec<SplitFigures>> {
+    let Some(figures) = exported.figures else { return Ok(Vec::new()) };
+    let digits = |name: &str, digits: usize| figures.get(name).map(|value| format!("{value:.digits$}"));
+    let rows = [
+        (format!("loss (nats a {prediction})"), digits(LOSS, 4)),
+        ("perplexity".into(), digits(PERPLEXITY, 2)),
+        ("bits a byte".into(), digits(BITS_PER_BYTE, 4)),
+        ("bits a character".into(), digits(BITS_PER_CHARACTER, 4)),
+        (format!("{prediction}s"), Some(grouped(figures.examples() as u64))),
+    ];
+    let rows = rows.into_iter().filter_map(|(name, value)| Some((name, value?)));
+    progress.note(&facts(&format!("held out, after step {}", grouped(exported.step)), rows));
+    exported.page(HELD_OUT, figures, None)?;
+    Ok(vec![SplitFigures { split: HELD_OUT.into(), figures: figures.clone(), seconds: 0.0 }])
+}

@@ -1,0 +1,56 @@
+//! What a run starts from: random weights, or a checkpoint's.
+
+use crate::{Result, TrainerError};
+use cloze_model::huggingface::{LoadReport, Published, check_published, load_published_as};
+use cloze_model::{ModelError, ParamInit};
+use cloze_tokenizer::Tokenizer;
+use std::path::Path;
+
+/// A model before its first step.
+#[derive(Debug)]
+pub(crate) struct InitialModel<C: Published> {
+    pub config: C,
+    pub model: C::Model,
+    /// What of a checkpoint is not used.
+    pub report: LoadReport,
+}
+
+impl<C: Published> InitialModel<C> {
+    /// A model with random weights.
+    pub fn new(config: C, init: &mut ParamInit) -> Self {
+        let model = config.init(init);
+        Self { config, model, report: LoadReport::default() }
+    }
+
+    /// The weights of a checkpoint's folder.
+    ///
+    /// # Errors
+    /// Whatever is wrong with the folder.
+    pub fn load(config: C, folder: &Path, init: &mut ParamInit) -> Result<Self> {
+        let (model, report) = load_published_as(&config, folder, init)?;
+        Ok(Self { config, model, report })
+    }
+}
+
+/// Refuses a model that could not be saved at the end of its run, with the key that has to change.
+pub(crate) fn check<C: Published>(config: &C) -> Result<()> {
+    check_published(config).map_err(|error| match error {
+        ModelError::Setting { key, found, expected } => {
+            let key = if key == "embedding_dropout" { "hidden_dropout" } else { key };
+            TrainerError::Setting { key: format!("model.{key}"), found, expected }
+        }
+        other => other.into(),
+    })
+}
+
+/// Refuses a tokenizer with more pieces than a checkpoint has embeddings for.
+pub(crate) fn check_vocabulary(tokenizer: &Tokenizer, folder: &Path, vocab_size: usize) -> Result<()> {
+    if tokenizer.vocab_size() > vocab_size {
+        return Err(TrainerError::VocabularyMismatch {
+            folder: folder.to_owned(),
+            tokenizer: tokenizer.vocab_size(),
+            model: vocab_size,
+        });
+    }
+    Ok(())
+}

@@ -1,0 +1,88 @@
+//! A folder with a small text, and runs on it.
+
+use burn::tensor::Device;
+use cloze_trainer::Result;
+use cloze_trainer::engine::{Outcome, Plan, RunOptions};
+use cloze_trainer::metrics::progress::{RunProgress, Silent, Status};
+use std::marker::PhantomData;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tempfile::TempDir;
+
+/// Runs of a kind, whose config has this text but for its corpus.
+pub struct Bench<C> {
+    folder: TempDir,
+    config: &'static str,
+    kind: PhantomData<C>,
+}
+
+impl<C: Plan> Bench<C> {
+    /// On 150 documents.
+    pub fn new(config: &'static str, document: impl Fn(usize) -> String) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let documents: Vec<String> = (0..150).map(document).collect();
+        std::fs::write(folder.path().join("text.txt"), documents.join("\n")).unwrap();
+        Self { folder, config, kind: PhantomData }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub fn config(&self, sets: &[&str]) -> Result<C> {
+        let path = self.path("config.toml");
+        let files = format!("corpus.files = [{:?}]\n", self.path("text.txt"));
+        std::fs::write(&path, files + self.config).unwrap();
+        let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
+        C::resolve(&path, &sets)
+    }
+
+    pub fn run(&self, out: &str, sets: &[&str]) -> Result<Outcome> {
+        self.run_with(out, sets, false, &AtomicBool::new(false), &mut Silent)
+    }
+
+    pub fn run_with(
+        &self,
+        out: &str,
+        sets: &[&str],
+        resume: bool,
+        stop: &AtomicBool,
+        progress: &mut dyn RunProgress,
+    ) -> Result<Outcome> {
+        let options = RunOptions::new(Device::flex(), self.path(out))
+            .cache(self.path("cache"))
+            .resume(resume)
+            .stop(stop);
+        self.config(sets)?.run(&options, progress)
+    }
+
+    /// The model's file, bit for bit.
+    pub fn weights(&self, out: &str) -> Vec<u8> {
+        std::fs::read(self.path(out).join("model/model.safetensors")).unwrap()
+    }
+
+    /// A run that is stopped after three steps and resumed ends with the bits of one that is not, and another seed gives
+    /// others.
+    pub fn assert_same_bits_after_a_stop(&self, name: &str, sets: &[&str]) {
+        let [whole, parted, other] = ["whole", "parted", "other"].map(|run| format!("{run}-{name}"));
+        self.run(&whole, sets).unwrap();
+        let stop = AtomicBool::new(false);
+        let stopped = self.run_with(&parted, sets, false, &stop, &mut StopAfter(3, &stop)).unwrap();
+        assert_eq!(stopped, Outcome::Stopped { step: 3 });
+        self.run_with(&parted, sets, true, &AtomicBool::new(false), &mut Silent).unwrap();
+        assert!(self.weights(&whole) == self.weights(&parted), "{sets:?}");
+        self.run(&other, &[sets, &["run.seed=7"]].concat()).unwrap();
+        assert!(self.weights(&whole) != self.weights(&other), "{sets:?}");
+    }
+}
+
+/// Asks the run to stop after a step.
+struct StopAfter<'a>(u64, &'a AtomicBool);
+
+impl RunProgress for StopAfter<'_> {
+    fn step(&mut self, status: &Status) {
+        if status.step == self.0 {
+            self.1.store(true, Ordering::Relaxed);
+        }
+    }
+}
