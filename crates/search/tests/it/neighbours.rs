@@ -15,7 +15,7 @@ fn exact(k: usize) -> SearchConfig {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(40))]
+    #![proptest_config(ProptestConfig::with_cases(24))]
     #[test]
     fn an_exact_search_finds_what_a_naive_one_does(
         seed: u64, n in 1usize..230, width in 1usize..50, k in 1usize..30, metric in 0usize..3, precision in 0usize..4,
