@@ -26,7 +26,7 @@
 //! of burn's.
 //!
 //! Below that are the crates of cloze, under their names: [`tokenizer`], [`data`], [`ops`], [`model`], [`trainer`],
-//! [`evaluation`] and [`hub`], and the framework that they are made with, [`burn`], in the version that fits them.
+//! [`evaluation`], [`search`] and [`hub`], and the framework that they are made with, [`burn`], in the version that fits them.
 //!
 //! # Features
 //!
@@ -66,6 +66,7 @@ pub use cloze_evaluation as evaluation;
 pub use cloze_hub as hub;
 pub use cloze_model as model;
 pub use cloze_model::ops;
+pub use cloze_search as search;
 pub use cloze_tokenizer as tokenizer;
 pub use cloze_trainer as trainer;
 pub use cloze_trainer::fill_mask::Candidate;
