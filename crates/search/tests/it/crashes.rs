@@ -133,6 +133,8 @@ fn what_was_acknowledged_survives_a_killed_process() {
         for line in reader.join().unwrap() {
             match line.split_once(' ') {
                 Some(("added", id)) => drop(there.insert(id.to_owned(), true)),
+                // It may be deleted without having been told so.
+                Some(("deleting", id)) => drop(there.remove(id)),
                 Some(("deleted", id)) => drop(there.insert(id.to_owned(), false)),
                 _ => {}
             }
@@ -161,6 +163,7 @@ fn write_for_ever(index: &Path) -> ! {
         writer.add(&rows(ids.iter().copied()), &Random(step as u64).vectors(8, WIDTH), OnId::Error).unwrap();
         ids.iter().for_each(|id| println!("added id-{id}"));
         let gone = format!("id-{}", ids[3]);
+        println!("deleting {gone}");
         writer.delete(&[&gone], OnId::Error).unwrap();
         println!("deleted {gone}");
         if step % 40 == 32 {
