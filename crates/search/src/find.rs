@@ -86,7 +86,7 @@ pub fn recall(found: &[Vec<Found>], truth: &[Vec<Found>]) -> f64 {
 pub(crate) fn prepared(vectors: &[f32], config: &IndexConfig, what: &'static str) -> Result<Vec<f32>> {
     let width = config.width;
     let wrong = |place, problem| Err(SearchError::Vector { what, place, problem });
-    if vectors.len() % width != 0 {
+    if !vectors.len().is_multiple_of(width) {
         let problem =
             format!("{} features for vectors of {width}; the index has {width} a vector", vectors.len());
         return wrong(vectors.len() / width, problem);

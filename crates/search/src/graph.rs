@@ -124,7 +124,7 @@ impl<'a> Graph<'a> {
         self.ground.iter().all(|row| is_row(row) || *row == NONE)
             && self.upper.iter().all(|Layer { nodes, links }| {
                 let is_node = |row: &u32| *row == NONE || nodes.binary_search(row).is_ok();
-                nodes.first().is_some() && nodes.is_sorted_by(|a, b| a < b) && nodes.iter().all(is_row)
+                !nodes.is_empty() && nodes.is_sorted_by(|a, b| a < b) && nodes.iter().all(is_row)
                     && links.iter().all(is_node)
             })
             // Who goes down finds the row in the layer below.

@@ -37,7 +37,7 @@ impl Random {
 
 /// A row with an id, and fields to ask for.
 pub fn row(id: usize) -> NewRow {
-    let fields = json!({"group": id % 7, "parity": if id % 2 == 0 { "even" } else { "odd" }});
+    let fields = json!({"group": id % 7, "parity": if id.is_multiple_of(2) { "even" } else { "odd" }});
     NewRow {
         id: Some(format!("id-{id}")),
         text: format!("text {id}"),

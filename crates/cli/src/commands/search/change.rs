@@ -161,12 +161,12 @@ pub fn index(args: &IndexArgs) -> Result<()> {
         ..IndexConfig::new(embedding.width())
     };
     // Before the index is made: none is left behind by a file that has no rows.
-    let first = rows.next()?;
+    let first = rows.batch()?;
     if first.is_empty() {
         bail!("there is no row to index");
     }
     let mut writer = IndexWriter::create(&args.index, config)?;
-    put_in(&mut writer, &mut embedding, first, || rows.next(), OnId::Error, args.commit.commit_every)?;
+    put_in(&mut writer, &mut embedding, first, || rows.batch(), OnId::Error, args.commit.commit_every)?;
     if args.recall {
         let index = writer.index();
         let recall = index.recall(&index.sample(1000), &SearchConfig::default())?;
@@ -181,8 +181,8 @@ pub fn add(args: &AddArgs) -> Result<()> {
     let mut rows = args.rows.open()?;
     let mut embedding = Embedding::of_index(writer.index(), args.model.as_deref(), &args.compute)?;
     let on_id = if args.replace { OnId::Accept } else { OnId::Error };
-    let first = rows.next()?;
-    put_in(&mut writer, &mut embedding, first, || rows.next(), on_id, args.commit.commit_every)
+    let first = rows.batch()?;
+    put_in(&mut writer, &mut embedding, first, || rows.batch(), on_id, args.commit.commit_every)
 }
 
 /// Embeds rows and adds them, so many at a time.
@@ -218,7 +218,9 @@ fn put_in(
             let n = commit_every.min(new.len());
             let width = embedding.width();
             writer.add(&new[..n], &vectors[..n * width], on_id).map_err(|error| at(error, &places))?;
-            (new.drain(..n), places.drain(..n), vectors.drain(..n * width));
+            new.drain(..n);
+            places.drain(..n);
+            vectors.drain(..n * width);
             added += n;
             output.line(json!({"added": added}))?;
             output.flush()?;

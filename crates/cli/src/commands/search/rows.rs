@@ -147,7 +147,7 @@ impl RowArgs {
 
 impl Rows<'_> {
     /// The next rows, as many as are embedded together; none at the end.
-    pub fn next(&mut self) -> Result<Vec<Placed>> {
+    pub fn batch(&mut self) -> Result<Vec<Placed>> {
         let mut found = Vec::new();
         while found.len() < BATCH {
             match self.rest.last_mut() {
