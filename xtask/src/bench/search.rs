@@ -55,13 +55,12 @@ struct Way {
 const RECALLS: [f64; 4] = [0.9, 0.95, 0.98, 0.99];
 
 /// Our sides: a name, and what is built.
-const OURS: [(&str, [&str; 2]); 7] = [
+const OURS: [(&str, [&str; 2]); 6] = [
     ("exact, f32", ["f32", "exact"]),
     ("bf16", ["bf16", "exact"]),
     ("int8 codes", ["int8", "exact"]),
     ("binary codes", ["binary", "exact"]),
     ("graph, f32", ["f32", "graph"]),
-    ("graph, bf16", ["bf16", "graph"]),
     ("graph, int8", ["int8", "graph"]),
 ];
 
