@@ -2,6 +2,7 @@ use super::{Bert, BertEmbeddings, BertForPreTraining, MlmHead, NextSentenceHead,
 use crate::blocks::{
     Activation, Attention, DisentangledConfig, Encoder, EncoderLayerConfig, FeedForwardConfig, LayerNorm,
     MultiHeadAttention, MultiHeadAttentionConfig, NormPlacement, RelativeBiasConfig, RotaryConfig,
+    TransformerXlConfig,
 };
 use crate::sizes::check_sizes;
 use crate::with_fields::with_fields;
@@ -92,6 +93,15 @@ pub struct BertConfig {
     /// Disentangled attention (DeBERTa). It is composed on every device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disentangled: Option<DisentangledConfig>,
+    /// The terms of Transformer-XL in the attention's scores (XLNet). It is composed on every device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transformer_xl: Option<TransformerXlConfig>,
+    /// Whether the embeddings are normalised.
+    #[serde(default = "yes")]
+    pub embedding_norm: bool,
+    /// Whether [`hidden_dropout`](Self::hidden_dropout) acts on the last states, too (XLNet).
+    #[serde(default)]
+    pub final_dropout: bool,
     /// Whether the feed-forward networks have a [gate](FeedForwardConfig::gated).
     #[serde(default)]
     pub gated: bool,
@@ -101,6 +111,9 @@ pub struct BertConfig {
     /// Whether the feed-forward networks' maps have biases.
     #[serde(default = "yes")]
     pub feed_forward_bias: bool,
+    /// The same of the maps up and to the gates, if it differs: in GTE only the map down has a bias.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub feed_forward_up_bias: Option<bool>,
     /// Whether the layer normalisations have a learned shift.
     #[serde(default = "yes")]
     pub norm_bias: bool,
@@ -173,9 +186,13 @@ with_fields!(BertConfig {
     with_local => local: Option<LocalAttention>,
     with_relative_bias => relative_bias: Option<RelativeBiasConfig>,
     with_disentangled => disentangled: Option<DisentangledConfig>,
+    with_transformer_xl => transformer_xl: Option<TransformerXlConfig>,
+    with_embedding_norm => embedding_norm: bool,
+    with_final_dropout => final_dropout: bool,
     with_gated => gated: bool,
     with_attention_bias => attention_bias: bool,
     with_feed_forward_bias => feed_forward_bias: bool,
+    with_feed_forward_up_bias => feed_forward_up_bias: Option<bool>,
     with_norm_bias => norm_bias: bool,
     with_first_norm => first_norm: bool,
     with_attention_dropout_on_output => attention_dropout_on_output: bool,
@@ -219,9 +236,13 @@ impl BertConfig {
             local: None,
             relative_bias: None,
             disentangled: None,
+            transformer_xl: None,
+            embedding_norm: true,
+            final_dropout: false,
             gated: false,
             attention_bias: true,
             feed_forward_bias: true,
+            feed_forward_up_bias: None,
             norm_bias: true,
             first_norm: true,
             attention_dropout_on_output: false,
@@ -346,6 +367,13 @@ impl BertConfig {
             }
         }
         self.relative_bias.map_or(Ok(()), |bias| bias.validate())?;
+        if let Some(terms) = self.transformer_xl {
+            terms.validate()?;
+            if !self.d_model.is_multiple_of(2) {
+                let expected = "an even number: distances are sines and as many cosines".into();
+                return refuse("d_model", self.d_model.to_string(), expected);
+            }
+        }
         self.disentangled.map_or(Ok(()), |terms| terms.validate())
     }
 
@@ -405,6 +433,10 @@ impl BertConfig {
             Some(terms) => config.with_disentangled(terms, self.hidden_dropout),
             None => config,
         };
+        let config = match self.transformer_xl {
+            Some(_) => config.with_transformer_xl(),
+            None => config,
+        };
         let rotated = |theta: Option<f64>| match &self.rotary {
             Some(rotary) => {
                 let rotary = RotaryConfig { theta: theta.unwrap_or(rotary.theta), ..rotary.clone() };
@@ -434,6 +466,7 @@ impl BertConfig {
             encoder: self.init_layers_with(init, attention),
             pooler: self.pooler.then(|| Pooler::new(self.d_model, init)),
             pooling: self.pooling.unwrap_or(Pooling::Cls),
+            dropout: if self.final_dropout { self.hidden_dropout } else { 0.0 },
         }
     }
 
@@ -446,6 +479,7 @@ impl BertConfig {
         let feed_forward = FeedForwardConfig {
             gated: self.gated,
             bias: self.feed_forward_bias,
+            up_bias: self.feed_forward_up_bias,
             ..FeedForwardConfig::new(self.d_model, self.d_ff, self.activation)
         };
         let layer = EncoderLayerConfig {

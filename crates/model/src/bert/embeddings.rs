@@ -1,11 +1,11 @@
 use super::BertConfig;
 use crate::blocks::{
-    DistanceVectors, Embedding, LayerNorm, LearnedPositions, Linear, PartKind, PartType, Positions,
-    RelativeBias,
+    DistanceSinusoids, DistanceVectors, Distances, Embedding, LayerNorm, LearnedPositions, Linear, PartKind,
+    PartType, Positions, RelativeBias, of_other_segments,
 };
 use crate::ops::Packing;
 use crate::{ParamInit, ops};
-use burn::module::Module;
+use burn::module::{Module, Param};
 use burn::tensor::{Int, Tensor};
 
 /// The sum of piece, segment and position embeddings, normalised (Devlin et al. 2019, figure 2), and projected if their
@@ -21,14 +21,19 @@ pub struct BertEmbeddings<P: Positions = LearnedPositions> {
     /// Position vectors: in BERT a learned table, `[position_offset + max_positions, d_embedding]`. None where positions
     /// are the attention's alone.
     pub positions: Option<P>,
-    /// The normalisation of the sum.
-    pub norm: LayerNorm,
+    /// The normalisation of the sum; XLNet has none.
+    pub norm: Option<LayerNorm>,
     /// `[d_embedding, d_model]`, after normalisation and dropout.
     pub projection: Option<Linear>,
     /// The bias of all layers' scores by distance, in MPNet.
     pub relative_bias: Option<RelativeBias>,
     /// The vectors of distances that all layers share, in DeBERTa.
     pub distances: Option<DistanceVectors>,
+    /// The same for XLNet, which are no parameters.
+    pub sinusoids: Option<DistanceSinusoids>,
+    /// What XLNet's predictions start from in pretraining, `[d_model]`. No encoder has a use for it; it is kept for the
+    /// folder that the model is saved to.
+    pub query: Option<Param<Tensor<1>>>,
     dropout: f64,
     positions_type: PartType<P>,
 }
@@ -44,12 +49,16 @@ impl BertEmbeddings {
             positions: config.absolute_positions.then(|| {
                 LearnedPositions::with_offset(config.max_positions, config.position_offset, d, init)
             }),
-            norm: LayerNorm::new(d, config.layer_norm_eps, init).with_bias(config.norm_bias),
+            norm: config
+                .embedding_norm
+                .then(|| LayerNorm::new(d, config.layer_norm_eps, init).with_bias(config.norm_bias)),
             projection: config.d_embedding.map(|d| Linear::new(d, config.d_model, init)),
             relative_bias: config.relative_bias.map(|bias| bias.init(config.n_heads, init)),
             distances: config.disentangled.map(|distances| {
                 DistanceVectors::new(&distances, config.d_model, config.layer_norm_eps, init)
             }),
+            sinusoids: config.transformer_xl.map(|terms| DistanceSinusoids::new(&terms, config.d_model)),
+            query: config.transformer_xl.map(|_| init.truncated_normal([config.d_model])),
             dropout: config.hidden_dropout,
             positions_type: PartType::new(PartKind::Positions),
         }
@@ -59,7 +68,8 @@ impl BertEmbeddings {
 impl<P: Positions> BertEmbeddings<P> {
     /// The same embeddings with other positions, whose vectors must have `d_embedding` features.
     pub fn with_positions<Q: Positions>(self, positions: Q) -> BertEmbeddings<Q> {
-        let Self { tokens, token_types, norm, projection, relative_bias, distances, dropout, .. } = self;
+        let Self { tokens, token_types, norm, projection, relative_bias, distances, sinusoids, .. } = self;
+        let (query, dropout) = (self.query, self.dropout);
         BertEmbeddings {
             tokens,
             token_types,
@@ -68,6 +78,8 @@ impl<P: Positions> BertEmbeddings<P> {
             projection,
             relative_bias,
             distances,
+            sinusoids,
+            query,
             dropout,
             positions_type: PartType::new(PartKind::Positions),
         }
@@ -97,10 +109,33 @@ impl<P: Positions> BertEmbeddings<P> {
             Some(positions) => positions.add_to(sum, packing),
             None => sum,
         };
-        let states = ops::dropout(self.norm.forward(sum), self.dropout);
+        let sum = match &self.norm {
+            Some(norm) => norm.forward(sum),
+            None => sum,
+        };
+        let states = ops::dropout(sum, self.dropout);
         match &self.projection {
             Some(projection) => projection.forward(states),
             None => states,
+        }
+    }
+
+    /// The vectors of the distances in padded sequences that all layers share, if the attention needs any.
+    ///
+    /// # Shapes
+    /// - `token_type_ids`: `[batch, len]`
+    pub(super) fn distances(&self, token_type_ids: Tensor<2, Int>) -> Option<Distances> {
+        let [_, len] = token_type_ids.dims();
+        match (&self.distances, &self.sinusoids) {
+            (Some(vectors), _) => Some(vectors.forward(len)),
+            (None, Some(sinusoids)) => {
+                let distances = sinusoids.forward(len, &token_type_ids.device());
+                // One mask for all layers, and for all sequences; transformers draws one for each sequence.
+                let vectors = ops::dropout(distances.vectors, self.dropout);
+                let of_others = Some(of_other_segments(token_type_ids));
+                Some(Distances { vectors, of_others, ..distances })
+            }
+            (None, None) => None,
         }
     }
 }

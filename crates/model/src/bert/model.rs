@@ -2,7 +2,7 @@ use super::{BertEmbeddings, Pooler, Pooling};
 use crate::blocks::{
     Attention, Encoder, EncoderTrace, LearnedPositions, Linear, MultiHeadAttention, Positions, WantedTokens,
 };
-use crate::ops::{AttentionMask, Packing};
+use crate::ops::{self, AttentionMask, Packing};
 use crate::{Backbone, BackboneShape, HasBackbone};
 use burn::module::Module;
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
@@ -156,14 +156,16 @@ pub struct Bert<A: Attention = MultiHeadAttention, P: Positions = LearnedPositio
     /// How a head over sequences summarises a sequence if there is no pooler.
     #[module(skip)]
     pub pooling: Pooling,
+    /// Dropout on the last states: none but in XLNet.
+    pub dropout: f64,
 }
 
 impl<A: Attention, P: Positions> Bert<A, P> {
     /// The same encoder with other [positions](BertEmbeddings::with_positions):
     /// [`NoPositions`](crate::blocks::NoPositions) if the attention handles positions itself.
     pub fn with_positions<Q: Positions>(self, positions: Q) -> Bert<A, Q> {
-        let Self { embeddings, encoder, pooler, pooling } = self;
-        Bert { embeddings: embeddings.with_positions(positions), encoder, pooler, pooling }
+        let Self { embeddings, encoder, pooler, pooling, dropout } = self;
+        Bert { embeddings: embeddings.with_positions(positions), encoder, pooler, pooling, dropout }
     }
 
     /// Quantises the linear maps of all layers to 8 bits, for inference only. Each output has a scale for its weights,
@@ -241,16 +243,19 @@ impl<A: Attention, P: Positions> Bert<A, P> {
     fn encode(&self, input: BertInput, wanted: Option<WantedTokens>) -> BertOutput {
         let BertInput { input_ids, token_type_ids, pad_mask, packing, causal, bias, trace } = input;
         let ([_, len], device) = (input_ids.dims(), input_ids.device());
-        let hidden = self.embeddings.forward(input_ids, token_type_ids, packing.as_ref());
+        let hidden = self.embeddings.forward(input_ids, token_type_ids.clone(), packing.as_ref());
         let relative = self.embeddings.relative_bias.as_ref().map(|bias| bias.forward(len, &device));
         let bias = match (bias, relative) {
             (Some(bias), Some(relative)) => Some(bias + relative),
             (bias, relative) => bias.or(relative),
         };
-        let distances = self.embeddings.distances.as_ref().map(|vectors| vectors.forward(len, &device));
+        let distances = self.embeddings.distances(token_type_ids);
         let mut mask = AttentionMask::default();
         (mask.pad_mask, mask.packing, mask.causal, mask.bias) = (pad_mask, packing, causal, bias);
-        self.encoder.forward_with_distances(hidden, &mask, distances.as_ref(), trace, wanted.as_ref())
+        let mut output =
+            self.encoder.forward_with_distances(hidden, &mask, distances.as_ref(), trace, wanted.as_ref());
+        output.last_hidden_state = ops::dropout(output.last_hidden_state, self.dropout);
+        output
     }
 
     /// Whether packed sequences are processed without padding on this device and by these layers' attention, which is

@@ -61,7 +61,7 @@ impl RelativeAttention {
     /// # Shapes
     /// - `x`: `[n_queries, d_model]`, the streams one after another, in each the `batch` segments; returns the same
     /// - `keys`: `[batch, k_len, d_model]`
-    /// - `positions`: `[n_distances, d_model]`, see [`sinusoids`](super::distances::sinusoids)
+    /// - `positions`: `[n_distances, d_model]`, see [`sinusoids`](crate::blocks::sinusoids)
     pub(super) fn forward(
         &self,
         x: Tensor<2>,
