@@ -15,7 +15,7 @@ use cloze_evaluation::figures::Figures;
 use cloze_model::ParamInit;
 use cloze_model::blocks::{
     Activation, Embedding, Encoder, EncoderLayerConfig, EncoderTrace, FeedForwardConfig, MultiHeadAttention,
-    MultiHeadAttentionConfig, NormPlacement, Positions, SinusoidalPositions,
+    MultiHeadAttentionConfig, Norm, NormKind, NormPlacement, Positions, SinusoidalPositions,
 };
 use cloze_model::ops::{self, AttentionMask};
 use cloze_trainer::Result;
