@@ -3,9 +3,9 @@
     cargo nextest run -p cloze-tests every_head_of_every_family
     python tests/interop/families.py target/tmp/families
 
-The test above saves each model of tests/fixtures/families there. Families that the installed transformers does not know are
-left out: NomicBERT and GTE came with version 5. No key may be missing, unexpected or of another shape; classes and labels must be the saved ones; logits must be those of the model that transformers saved (to 1e-4
-of their scale).
+The test above saves each model of tests/fixtures/families there. Families that the installed transformers does not know
+are left out: NomicBERT and GTE came with version 5. No key may be missing, unexpected or of another shape; classes and
+labels must be the saved ones; logits must be those of the model that transformers saved (to 1e-4 of their scale).
 """
 
 import json
