@@ -2,9 +2,9 @@
 //! model whose folder is made here.
 
 use burn::tensor::Device;
-use cloze_model::huggingface::read_tensors;
+use cloze_model::huggingface::{read_tensors, write_tensors};
 use cloze_model::ops::{Precision, with_precision};
-use cloze_trainer::embed::{EmbedConfig, Embedder, Pooling, SentencePooling};
+use cloze_trainer::embed::{EmbedConfig, Embedder, Pooling, Prompt, SentencePooling};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -202,4 +202,86 @@ fn poolings_are_those_of_sentence_transformers() {
             assert!(cosine > 0.999, "{name} in bf16: cosine {cosine}");
         }
     }
+}
+
+/// A folder as those of Nomic's embeddings: published keys and names, modules and prompts of sentence-transformers.
+fn nomic() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let fixture = root().join("fixtures/families/nomic-published");
+    let models: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(fixture.join("models.json")).unwrap()).unwrap();
+    let (model, stored) = (&models["mlm"], read_tensors(&fixture.join("models.safetensors")).unwrap());
+    let names = model["tensors"].as_object().unwrap();
+    let tensors = names.iter().filter_map(|(name, key)| {
+        Some((name.strip_prefix("bert.")?.to_string(), stored[key.as_str().unwrap()].clone()))
+    });
+    write_tensors(&folder.path().join("model.safetensors"), &tensors.collect(), &[]).unwrap();
+    let mut config = model["config"].clone();
+    config["architectures"] = serde_json::json!(["NomicBertModel"]);
+    let letters = ('a'..='z').map(String::from);
+    let pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"].map(String::from).into_iter().chain(letters);
+    fs::create_dir(folder.path().join("1_Pooling")).unwrap();
+    for (name, text) in [
+        ("config.json", config.to_string()),
+        ("vocab.txt", pieces.collect::<Vec<_>>().join("\n")),
+        (
+            "modules.json",
+            r#"[{"path": "", "type": "sentence_transformers.models.Transformer"},
+                {"path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
+                {"path": "2_Normalize", "type": "sentence_transformers.models.Normalize"}]"#
+                .into(),
+        ),
+        ("sentence_bert_config.json", r#"{"max_seq_length": 8192, "do_lower_case": false}"#.into()),
+        ("1_Pooling/config.json", r#"{"pooling_mode_mean_tokens": true, "include_prompt": true}"#.into()),
+        (
+            "config_sentence_transformers.json",
+            r#"{"prompts": {"search_query": "s q ", "search_document": "s d "}}"#.into(),
+        ),
+    ] {
+        fs::write(folder.path().join(name), text).unwrap();
+    }
+    folder
+}
+
+#[test]
+fn prompts_stand_before_the_texts() {
+    let folder = nomic();
+    let load = |prompt| {
+        let config = EmbedConfig { prompt, ..EmbedConfig::default() };
+        Embedder::load(folder.path(), config, &Device::flex())
+    };
+    let named = |name: &str| Some(Prompt::Name(name.into()));
+    let embed = |prompt, texts: &[&str]| load(prompt).unwrap().embed(texts).unwrap().values;
+    let plain = load(None).unwrap();
+    assert!(plain.report().missing.is_empty() && plain.report().unexpected.is_empty());
+    assert_eq!((plain.width(), plain.max_len()), (8, 18));
+    let texts = ["a b c", "", "x"];
+    let vectors = embed(None, &texts);
+    for vector in vectors.chunks_exact(8) {
+        assert!((vector.iter().map(|x| x * x).sum::<f32>() - 1.0).abs() < 1e-5);
+    }
+    for (name, prompt, whole) in [
+        ("search_query", "s q ", ["s q a b c", "s q ", "s q x"]),
+        ("search_document", "s d ", ["s d a b c", "s d", "s d x"]),
+    ] {
+        let expected = embed(None, &whole);
+        assert_ne!(expected, vectors);
+        assert_eq!(embed(named(name), &texts), expected);
+        assert_eq!(embed(Some(Prompt::Text(prompt.into())), &texts), expected);
+        let default = format!(r#"{{"prompts": {{"{name}": "{prompt}"}}, "default_prompt_name": "{name}"}}"#);
+        let before = folder.path().join("config_sentence_transformers.json");
+        let prompts = fs::read(&before).unwrap();
+        fs::write(&before, default).unwrap();
+        assert_eq!(embed(None, &texts), expected);
+        assert_eq!(embed(Some(Prompt::Text(String::new())), &texts), vectors);
+        fs::write(&before, prompts).unwrap();
+    }
+    let message = load(named("search_doc")).unwrap_err().to_string();
+    let expected = "prompt \"search_doc\" is unknown, expected \"search_document\" or \"search_query\"";
+    assert!(message.contains(expected), "{message}");
+    let pooling = r#"{"pooling_mode_mean_tokens": true, "include_prompt": false}"#;
+    fs::write(folder.path().join("1_Pooling/config.json"), pooling).unwrap();
+    load(None).unwrap();
+    let message = load(named("search_query")).unwrap_err().to_string();
+    assert!(message.contains("`include_prompt`: false"), "{message}");
 }

@@ -6,7 +6,7 @@
 //! What is saved here lies in the folder `families` of cargo's folder for integration tests' files, where
 //! `tests/interop/families.py` loads it in transformers.
 
-use crate::golden::{Golden, fixture, gradients_of, relative_error};
+use crate::golden::{Golden, fixture, gradients_but, relative_error};
 use burn::optim::GradientsParams;
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 use cloze_model::bert::{
@@ -33,7 +33,7 @@ const TOLERANCE: f32 = 1e-4;
 /// Below it a gradient is rounding.
 const ROUNDING: f32 = 1e-5;
 /// The folders of the fixtures, each with the prefix of its encoder's tensors.
-const FAMILIES: [(&str, &str); 13] = [
+const FAMILIES: [(&str, &str); 18] = [
     ("bert", "bert."),
     ("roberta", "roberta."),
     ("distilbert", "distilbert."),
@@ -47,7 +47,15 @@ const FAMILIES: [(&str, &str); 13] = [
     ("deberta-v2", "deberta."),
     ("deberta-v3", "deberta."),
     ("deberta-plain", "deberta."),
+    ("nomic", "nomic_bert."),
+    ("nomic-published", "bert."),
+    ("gte", "gte."),
+    ("gte-new", "new."),
+    ("xlnet", "transformer."),
 ];
+/// The prefixes that are read, and written otherwise.
+const RENAMED: [(&str, &str, &str); 2] =
+    [("nomic-published", "bert.", "nomic_bert."), ("gte-new", "new.", "gte.")];
 const HEADS: [&str; 5] = ["mlm", "sequence", "tokens", "spans", "choice"];
 /// Families whose encoder is a part of another model, and what transformers has of it.
 const ENCODERS: [&str; 2] = ["t5", "mt5"];
@@ -149,7 +157,22 @@ struct Case {
     golden: Golden,
 }
 
+/// The heads of a family's classes.
+fn heads(family: &str) -> Vec<&'static str> {
+    let json = fs::read_to_string(fixture("families").join(family).join("models.json")).unwrap();
+    let models: Value = serde_json::from_str(&json).unwrap();
+    let heads: Vec<&str> = HEADS.into_iter().filter(|head| models.get(head).is_some()).collect();
+    assert!(heads.len() >= 3, "{family}: {heads:?}");
+    heads
+}
+
 impl Case {
+    /// A head that is not over sequences: the masked-LM head if the family has one.
+    fn of_tokens(family: &str) -> Self {
+        let head = heads(family).into_iter().find(|head| *head != "sequence");
+        Self::new(family, head.unwrap())
+    }
+
     fn new(family: &str, head: &'static str) -> Self {
         let fixtures = fixture("families").join(family);
         let json = fs::read_to_string(fixtures.join("models.json")).unwrap();
@@ -165,7 +188,8 @@ impl Case {
     }
 
     fn all() -> impl Iterator<Item = Self> {
-        let common = FAMILIES.into_iter().flat_map(|(family, _)| HEADS.map(|head| Self::new(family, head)));
+        let of_family = |(family, _)| heads(family).into_iter().map(move |head| Self::new(family, head));
+        let common = FAMILIES.into_iter().flat_map(of_family);
         let encoders =
             ENCODERS.into_iter().flat_map(|family| OF_ENCODERS.map(|head| Self::new(family, head)));
         common.chain([Self::new(REPLACED.0, REPLACED.1)]).chain(encoders)
@@ -175,8 +199,22 @@ impl Case {
         PretrainedFolder::open(self.folder.path()).unwrap()
     }
 
+    fn family(&self) -> &str {
+        self.name.split(',').next().unwrap()
+    }
+
     fn tensors(&self) -> NamedTensors {
         read_tensors(&self.folder.path().join("model.safetensors")).unwrap()
+    }
+
+    /// The tensors by the names that are written.
+    fn written(&self) -> NamedTensors {
+        let renamed = RENAMED.iter().find(|(family, ..)| *family == self.family());
+        let name = |name: String| match renamed.and_then(|(_, read, _)| name.strip_prefix(read)) {
+            Some(inner) => format!("{}{inner}", renamed.map_or("", |(.., written)| written)),
+            None => name,
+        };
+        self.tensors().into_iter().map(|(old, data)| (name(old), data)).collect()
     }
 
     fn padded(&self, device: &Device) -> BertInput {
@@ -210,7 +248,7 @@ impl Case {
     fn check<M: Logits>(&self, architecture: Architecture, init: impl Fn(&BertConfig, &mut ParamInit) -> M) {
         let device = Device::flex().autodiff();
         let checkpoint = self.open();
-        let config = checkpoint.config.clone();
+        let mut config = checkpoint.config.clone();
         assert_eq!(config.architecture, architecture, "{}", self.name);
         let encoder = checkpoint.encoder(architecture);
         let model = init(&encoder, &mut ParamInit::new(&device, 0).deferred());
@@ -229,15 +267,16 @@ impl Case {
         let grads = GradientsParams::from_grads(loss.unwrap().backward(), &model);
 
         // Saved as it was loaded, the tensors are the same to the bit.
-        let family = self.name.split(',').next().unwrap();
+        let family = self.family();
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("families").join(family).join(self.head);
         fs::create_dir_all(&folder).unwrap();
         let save = SaveConfig::from(&config);
         let plain = model.valid();
         let report = save_pretrained(&folder, &plain, &encoder, &save).unwrap();
         assert!(report.unknown.is_empty(), "{}: {report:?}", self.name);
-        assert!(read_tensors(&folder.join("model.safetensors")).unwrap() == self.tensors(), "{}", self.name);
+        assert!(read_tensors(&folder.join("model.safetensors")).unwrap() == self.written(), "{}", self.name);
         let path = folder.join("config.json");
+        config.architectures = vec![architecture.name(config.family)];
         assert_eq!(PretrainedConfig::read(&path).unwrap(), config, "{}", self.name);
         // And the configuration is the one that was saved before, to the byte.
         let saved = fs::read_to_string(fixture("families").join(family).join("saved.json")).unwrap();
@@ -248,7 +287,12 @@ impl Case {
 
         // The gradients take the parameters' places, so that saving names and transposes them.
         let gradients = tempfile::tempdir().unwrap();
-        let as_model = weights::replace(plain, gradients_of(&model, grads));
+        let unused = M::path_of("embeddings.query");
+        let mut of_parameters = gradients_but(&model, grads, &unused);
+        if let Some(data) = weights::collect(&plain).remove(&unused) {
+            of_parameters.insert(unused, TensorData::zeros::<f32, _>(data.shape().clone()));
+        }
+        let as_model = weights::replace(plain, of_parameters);
         save_pretrained(gradients.path(), &as_model, &encoder, &save).unwrap();
         let found = read_tensors(&gradients.path().join("model.safetensors")).unwrap();
         let prefix = format!("{}.grad.", self.head);
@@ -337,9 +381,8 @@ fn the_loss_of_replaced_tokens_equals_transformers() {
 #[test]
 fn hidden_states_equal_transformers_however_they_are_batched() {
     let device = Device::flex();
-    let heads = FAMILIES.map(|(family, _)| (family, "mlm")).into_iter();
-    for (family, head) in heads.chain(ENCODERS.map(|family| (family, "tokens"))) {
-        let case = Case::new(family, head);
+    let cases = FAMILIES.into_iter().map(|(family, _)| Case::of_tokens(family));
+    for case in cases.chain(ENCODERS.map(|family| Case::new(family, "tokens"))) {
         let (config, bert, _) = case.open().load_encoder(&mut ParamInit::new(&device, 0)).unwrap();
         let trace = EncoderTrace { hidden_states: true, attentions: false };
         let places = token_positions(&case.padded(&device));
@@ -369,7 +412,7 @@ fn hidden_states_equal_transformers_however_they_are_batched() {
 fn a_head_may_be_new_and_a_prefix_missing() {
     let device = Device::flex();
     for (family, prefix) in FAMILIES {
-        let case = Case::new(family, "mlm");
+        let case = Case::of_tokens(family);
         let whole = case.open().load_encoder(&mut ParamInit::new(&device, 0)).unwrap().1;
         let bare = |tensors: NamedTensors| -> NamedTensors {
             let bare = |name: String| name.strip_prefix(prefix).map_or(name.clone(), str::to_string);
@@ -387,11 +430,14 @@ fn a_head_may_be_new_and_a_prefix_missing() {
             checkpoint.load_into(model, architecture, new)
         };
         let message = load(&["bert.pooler.*"]).unwrap_err().to_string();
-        let named = ["is `classifier.", "is `pre_classifier."].iter().any(|name| message.contains(name));
+        let named = ["classifier.", "pre_classifier.", "logits_proj."];
+        let named = named.iter().any(|name| message.contains(&format!("is `{name}")));
         assert!(named, "{message}");
         assert!(message.contains("for the parameter `head."), "{message}");
         let (model, report) = load(&["head.*", "bert.pooler.*"]).unwrap();
-        let names = report.missing.iter().all(|name| name.contains("classifier") || name.contains("pooler"));
+        let of_head = ["classifier", "pooler", "logits_proj", "sequence_summary"];
+        let is_of_head = |name: &String| of_head.iter().any(|part| name.contains(part));
+        let names = report.missing.iter().all(is_of_head);
         assert!(names && report.missing.len() >= 2, "{report:?}");
         // ModernBERT's has the same names as other heads, and a bias of its own, if any.
         assert!(!report.unexpected.is_empty() || prefix == "model.", "the masked-LM head");
@@ -434,25 +480,41 @@ fn a_head_that_the_family_has_no_class_for_is_refused() {
     assert!(message.ends_with(expected), "{message}");
 }
 
+/// That a checkpoint in half precision that is loaded and saved is the same file.
+fn keeps_bits<M: HasBackbone>(
+    case: &Case,
+    architecture: Architecture,
+    init: impl Fn(&BertConfig, &mut ParamInit) -> M,
+) {
+    let checkpoint = case.open();
+    let loaded = checkpoint.config.family;
+    let config = checkpoint.encoder(architecture);
+    let model = init(&config, &mut ParamInit::new(&Device::flex(), 0).deferred());
+    let (model, _) = checkpoint.load_into(model, architecture, &[]).unwrap();
+    let save = SaveConfig::new(architecture).with_family(loaded).with_dtype(FloatType::Bf16);
+    let file: PathBuf = case.folder.path().join("model.safetensors");
+    save_pretrained(case.folder.path(), &model, &config, &save).unwrap();
+    let half = fs::read(&file).unwrap();
+    let checkpoint = case.open();
+    let save = SaveConfig::from(&checkpoint.config);
+    let (model, report) = checkpoint.load_into(model, architecture, &[]).unwrap();
+    assert_eq!(report, LoadReport::default());
+    save_pretrained(case.folder.path(), &model, &config, &save).unwrap();
+    assert_eq!(fs::read(&file).unwrap(), half, "{}", case.name);
+}
+
 #[test]
 fn half_precision_checkpoints_keep_their_bits() {
     for (family, _) in FAMILIES {
-        let case = Case::new(family, "mlm");
-        let checkpoint = case.open();
-        let loaded = checkpoint.config.family;
-        let config = checkpoint.encoder(Architecture::MaskedLm);
-        let init = &mut ParamInit::new(&Device::flex(), 0).deferred();
-        let model = masked_lm(&config, init);
-        let (model, _) = checkpoint.load_into(model, Architecture::MaskedLm, &[]).unwrap();
-        let save = SaveConfig::new(Architecture::MaskedLm).with_family(loaded).with_dtype(FloatType::Bf16);
-        let file: PathBuf = case.folder.path().join("model.safetensors");
-        save_pretrained(case.folder.path(), &model, &config, &save).unwrap();
-        let half = fs::read(&file).unwrap();
-        let checkpoint = case.open();
-        let save = SaveConfig::from(&checkpoint.config);
-        let (model, report) = checkpoint.load_into(model, Architecture::MaskedLm, &[]).unwrap();
-        assert_eq!(report, LoadReport::default());
-        save_pretrained(case.folder.path(), &model, &config, &save).unwrap();
-        assert_eq!(fs::read(&file).unwrap(), half, "{family}");
+        match heads(family).contains(&"mlm") {
+            true => keeps_bits(&Case::new(family, "mlm"), Architecture::MaskedLm, masked_lm),
+            false => {
+                let case = Case::new(family, "sequence");
+                let family = case.open().config.family;
+                keeps_bits(&case, Architecture::SequenceClassification, |config, init| {
+                    sequences(family, config, init)
+                });
+            }
+        }
     }
 }

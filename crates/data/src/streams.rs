@@ -175,8 +175,8 @@ mod tests {
         let mut firsts = Vec::new();
         for epoch in 0..8 {
             let n = streams.n_examples(&streams.plan(epoch, &AtomicBool::new(false)).unwrap()) / 3;
-            let mut read = vec![Vec::new(); 6];
-            let mut next = vec![Vec::new(); 6];
+            let mut read = vec![Vec::<i32>::new(); 6];
+            let mut next = vec![Vec::<i32>::new(); 6];
             for batch in 0..n {
                 let StreamBatch { tokens, first, begins } = batches.next().unwrap().unwrap();
                 assert_eq!((first, begins), ((batch % 2) as usize * 3, batch < 2));

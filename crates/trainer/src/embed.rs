@@ -5,9 +5,9 @@ use crate::input::input;
 use crate::{Result, TrainerError};
 use burn::tensor::{Device, Tensor};
 use cloze_data::{TokenBatch, TokenSequence};
-use cloze_model::ParamInit;
 use cloze_model::bert::Bert;
 use cloze_model::huggingface::{LoadReport, PretrainedFolder, SentenceConfig};
+use cloze_model::{ModelError, ParamInit};
 use cloze_ops::on_awake_cores;
 use cloze_tokenizer::{Encoding, OffsetUnit, Sequence, Tokenizer, Truncation};
 use std::path::Path;
@@ -21,6 +21,8 @@ pub struct EmbedConfig {
     pub pooling: Option<SentencePooling>,
     /// Whether embeddings are scaled to length 1. Default: what the modules say, or no if there are none.
     pub normalize: Option<bool>,
+    /// What is put before each text. Default: what the folder says, or nothing.
+    pub prompt: Option<Prompt>,
     /// The most tokens in a batch, including padding if the device needs it. A longer text is a batch of its own.
     pub batch_tokens: usize,
     /// Whether the layers multiply in 8 bits: faster, and a little less exact.
@@ -29,8 +31,17 @@ pub struct EmbedConfig {
 
 impl Default for EmbedConfig {
     fn default() -> Self {
-        Self { pooling: None, normalize: None, batch_tokens: 1024, int8: false }
+        Self { pooling: None, normalize: None, prompt: None, batch_tokens: 1024, int8: false }
     }
+}
+
+/// What is put before a text that is embedded, such as `"search_query: "`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Prompt {
+    /// The folder's prompt of this name.
+    Name(String),
+    /// This text.
+    Text(String),
 }
 
 /// A tokenizer and an encoder from one folder.
@@ -58,6 +69,7 @@ pub struct Embedder {
     pooling: SentencePooling,
     normalize: bool,
     lowercase: bool,
+    prompt: String,
     batch_tokens: usize,
     width: usize,
     max_len: usize,
@@ -79,7 +91,8 @@ impl Embedder {
     ///
     /// # Errors
     /// Whatever is missing or damaged in the folder, by name; a pooling or module of sentence-transformers
-    /// that is not known here; a pooling of more layers than there are;
+    /// that is not known here; a prompt that the folder does not have, or whose tokens it does not pool; a pooling of
+    /// more layers than there are;
     /// [`VocabularyMismatch`](crate::TrainerError::VocabularyMismatch),
     /// [`UnfitTokenizer`](crate::TrainerError::UnfitTokenizer).
     pub fn load(folder: &Path, config: EmbedConfig, device: &Device) -> Result<Self> {
@@ -103,12 +116,23 @@ impl Embedder {
         tokenizer.set_keep_overflow(false);
         let pooling = config.pooling.map_or_else(|| sentence.pooling(), Ok)?;
         pooling.check(bert.n_layers)?;
+        let prompt = match config.prompt {
+            Some(Prompt::Text(text)) => text,
+            Some(Prompt::Name(name)) => sentence.prompt(Some(&name))?.to_string(),
+            None => sentence.prompt(None)?.to_string(),
+        };
+        if sentence.excludes_prompt && !prompt.is_empty() {
+            let message =
+                "pooling without the prompt (`include_prompt`: false) is not supported, expected no prompt";
+            return Err(ModelError::Config(message.into()).into());
+        }
         Ok(Self {
             tokenizer,
             model,
             device: device.clone(),
             normalize: config.normalize.unwrap_or(sentence.normalize),
             lowercase: sentence.lowercase,
+            prompt,
             batch_tokens: config.batch_tokens.max(1),
             width: pooling.width(bert.d_model),
             pooling,
@@ -160,20 +184,27 @@ impl Embedder {
         on_awake_cores(&self.device, || self.embed_here(texts))
     }
 
+    /// Encodes texts behind the prompt. Before words stand the prompt's words.
     fn encode(&self, texts: &[Sequence<'_>]) -> Result<Vec<Encoding>> {
         let encode = |texts: &[Sequence]| self.tokenizer.encode_inputs(texts, true, OffsetUnit::Bytes);
-        if !self.lowercase {
+        if !self.lowercase && self.prompt.is_empty() {
             return Ok(encode(texts)?);
         }
-        let lowercase: Vec<Vec<String>> = texts
+        let in_case = |text: &str| if self.lowercase { text.to_lowercase() } else { text.to_string() };
+        let whole: Vec<Vec<String>> = texts
             .iter()
             .map(|text| match text {
-                Sequence::Text(text) | Sequence::Beginning(text) => vec![text.to_lowercase()],
-                Sequence::Words(words) => words.iter().map(|word| word.to_lowercase()).collect(),
+                Sequence::Text(text) | Sequence::Beginning(text) => {
+                    vec![in_case(&format!("{}{text}", self.prompt))]
+                }
+                Sequence::Words(words) => {
+                    let words = words.iter().copied();
+                    self.prompt.split_whitespace().chain(words).map(in_case).collect()
+                }
             })
             .collect();
         let words: Vec<Vec<&str>> =
-            lowercase.iter().map(|words| words.iter().map(String::as_str).collect()).collect();
+            whole.iter().map(|words| words.iter().map(String::as_str).collect()).collect();
         let texts: Vec<Sequence> = texts
             .iter()
             .zip(&words)

@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use clap::builder::RangedU64ValueParser;
 use cloze_tokenizer::{Error, Sequence};
 use cloze_trainer::TrainerError;
-use cloze_trainer::embed::{self, EmbedConfig, Embedder, SentencePooling};
+use cloze_trainer::embed::{self, EmbedConfig, Embedder, Prompt, SentencePooling};
 use indicatif::HumanCount;
 use serde::Serialize;
 
@@ -20,15 +20,17 @@ use crate::progress::Progress;
 
 /// Turn lines of text on standard input into vectors that are near each other where meanings are.
 ///
-/// How a text's states become one vector, whether vectors are scaled to length 1, and how long a
-/// text may be, is read from the modules of sentence-transformers in the folder, where it has them.
+/// How a text's states become one vector, whether vectors are scaled to length 1, how long a text
+/// may be, and what stands before each text, is read from the files of sentence-transformers in the
+/// folder, where it has them.
 /// Each line has its vector, an empty one that of the tokens which every text begins and ends with.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 Examples:
   cloze embed --model sentence-transformers/all-MiniLM-L6-v2 < sentences.txt > embeddings.jsonl
   cloze embed --model sentence-transformers/all-MiniLM-L6-v2 --format npy < sentences.txt > embeddings.npy
-  cloze embed --model runs/tiny/model --pooling cls --normalize < sentences.txt")]
+  cloze embed --model runs/tiny/model --pooling cls --normalize < sentences.txt
+  cloze embed --model nomic-ai/nomic-embed-text-v1.5 --prompt-text 'search_query: ' < questions.txt")]
 pub struct Args {
     #[arg(long, value_name = "MODEL", help = model::HELP)]
     model: String,
@@ -38,6 +40,12 @@ pub struct Args {
     /// Scale each vector to length 1, or with `=false` do not (default: as the folder says, else not).
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     normalize: Option<bool>,
+    /// Put the folder's prompt of this name before each line (default: as the folder says, else none).
+    #[arg(long, value_name = "NAME")]
+    prompt: Option<String>,
+    /// Put this text before each line.
+    #[arg(long, value_name = "TEXT", conflicts_with = "prompt")]
+    prompt_text: Option<String>,
     /// What to print.
     #[arg(long, value_enum, default_value_t = Format::Jsonl)]
     format: Format,
@@ -86,6 +94,10 @@ pub fn run(args: &Args) -> Result<()> {
             Pooling::Last4 => SentencePooling::last4(),
         }),
         normalize: args.normalize,
+        prompt: match (&args.prompt, &args.prompt_text) {
+            (Some(name), _) => Some(Prompt::Name(name.clone())),
+            (None, text) => text.clone().map(Prompt::Text),
+        },
         batch_tokens: args.batch_tokens,
         int8: args.compute.int8,
     };

@@ -2,7 +2,7 @@ use super::{Bert, BertEmbeddings, BertForPreTraining, MlmHead, NextSentenceHead,
 use crate::blocks::{
     Activation, Attention, DisentangledConfig, Encoder, EncoderLayerConfig, FeedForwardConfig,
     MultiHeadAttention, MultiHeadAttentionConfig, Norm, NormKind, NormPlacement, RelativeBiasConfig,
-    RotaryConfig,
+    RotaryConfig, TransformerXlConfig,
 };
 use crate::sizes::check_sizes;
 use crate::with_fields::with_fields;
@@ -93,6 +93,9 @@ pub struct BertConfig {
     /// Disentangled attention (DeBERTa). It is composed on every device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disentangled: Option<DisentangledConfig>,
+    /// The terms of Transformer-XL in the attention's scores (XLNet). It is composed on every device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transformer_xl: Option<TransformerXlConfig>,
     /// Whether the feed-forward networks have a [gate](FeedForwardConfig::gated).
     #[serde(default)]
     pub gated: bool,
@@ -102,6 +105,9 @@ pub struct BertConfig {
     /// Whether the feed-forward networks' maps have biases.
     #[serde(default = "yes")]
     pub feed_forward_bias: bool,
+    /// The same of the maps up and to the gates, if it differs: in GTE only the map down has a bias.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub feed_forward_up_bias: Option<bool>,
     /// Whether the layer normalisations have a learned shift.
     #[serde(default = "yes")]
     pub norm_bias: bool,
@@ -134,10 +140,10 @@ pub struct BertConfig {
     /// By what the layers normalise: T5 by the root mean square.
     #[serde(default, skip_serializing_if = "is_layer_norm")]
     pub norm_kind: NormKind,
-    /// Whether the embeddings are normalised; in T5 they are not.
+    /// Whether the embeddings are normalised; in T5 and XLNet they are not.
     #[serde(default = "yes", skip_serializing_if = "is_true")]
     pub embedding_norm: bool,
-    /// Whether [`hidden_dropout`](Self::hidden_dropout) acts on the last states too (T5).
+    /// Whether [`hidden_dropout`](Self::hidden_dropout) acts on the last states too (T5, XLNet).
     #[serde(default, skip_serializing_if = "is_false")]
     pub output_dropout: bool,
 }
@@ -189,9 +195,11 @@ with_fields!(BertConfig {
     with_local => local: Option<LocalAttention>,
     with_relative_bias => relative_bias: Option<RelativeBiasConfig>,
     with_disentangled => disentangled: Option<DisentangledConfig>,
+    with_transformer_xl => transformer_xl: Option<TransformerXlConfig>,
     with_gated => gated: bool,
     with_attention_bias => attention_bias: bool,
     with_feed_forward_bias => feed_forward_bias: bool,
+    with_feed_forward_up_bias => feed_forward_up_bias: Option<bool>,
     with_norm_bias => norm_bias: bool,
     with_first_norm => first_norm: bool,
     with_attention_dropout_on_output => attention_dropout_on_output: bool,
@@ -252,9 +260,11 @@ impl BertConfig {
             local: None,
             relative_bias: None,
             disentangled: None,
+            transformer_xl: None,
             gated: false,
             attention_bias: true,
             feed_forward_bias: true,
+            feed_forward_up_bias: None,
             norm_bias: true,
             first_norm: true,
             attention_dropout_on_output: false,
@@ -390,6 +400,13 @@ impl BertConfig {
             }
         }
         self.relative_bias.map_or(Ok(()), |bias| bias.validate())?;
+        if let Some(terms) = self.transformer_xl {
+            terms.validate()?;
+            if !self.d_model.is_multiple_of(2) {
+                let expected = "an even number: distances are sines and as many cosines".into();
+                return refuse("d_model", self.d_model.to_string(), expected);
+            }
+        }
         self.disentangled.map_or(Ok(()), |terms| terms.validate())
     }
 
@@ -450,6 +467,10 @@ impl BertConfig {
             Some(terms) => config.with_disentangled(terms, self.hidden_dropout),
             None => config,
         };
+        let config = match self.transformer_xl {
+            Some(_) => config.with_transformer_xl(),
+            None => config,
+        };
         let rotated = |theta: Option<f64>| match &self.rotary {
             Some(rotary) => {
                 let rotary = RotaryConfig { theta: theta.unwrap_or(rotary.theta), ..rotary.clone() };
@@ -491,6 +512,7 @@ impl BertConfig {
         let feed_forward = FeedForwardConfig {
             gated: self.gated,
             bias: self.feed_forward_bias,
+            up_bias: self.feed_forward_up_bias,
             ..FeedForwardConfig::new(self.d_model, self.d_ff, self.activation)
         };
         let layer = EncoderLayerConfig {

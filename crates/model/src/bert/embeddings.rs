@@ -1,11 +1,11 @@
 use super::BertConfig;
 use crate::blocks::{
-    DistanceVectors, Embedding, LayerNorm, LearnedPositions, Linear, PartKind, PartType, Positions,
-    RelativeBias,
+    DistanceSinusoids, DistanceVectors, Distances, Embedding, LayerNorm, LearnedPositions, Linear, PartKind,
+    PartType, Positions, RelativeBias, of_other_segments,
 };
 use crate::ops::Packing;
 use crate::{ParamInit, ops};
-use burn::module::Module;
+use burn::module::{Module, Param};
 use burn::tensor::{Int, Tensor};
 
 /// The sum of piece, segment and position embeddings, normalised (Devlin et al. 2019, figure 2), and projected if their
@@ -22,7 +22,7 @@ pub struct BertEmbeddings<P: Positions = LearnedPositions> {
     /// Position vectors: in BERT a learned table, `[position_offset + max_positions, d_embedding]`. None where positions
     /// are the attention's alone.
     pub positions: Option<P>,
-    /// The normalisation of the sum; T5 has none.
+    /// The normalisation of the sum; T5 and XLNet have none.
     pub norm: Option<LayerNorm>,
     /// `[d_embedding, d_model]`, after normalisation and dropout.
     pub projection: Option<Linear>,
@@ -30,6 +30,11 @@ pub struct BertEmbeddings<P: Positions = LearnedPositions> {
     pub relative_bias: Option<RelativeBias>,
     /// The vectors of distances that all layers share, in DeBERTa.
     pub distances: Option<DistanceVectors>,
+    /// The same for XLNet, which are no parameters.
+    pub sinusoids: Option<DistanceSinusoids>,
+    /// What XLNet's predictions start from in pretraining, `[d_model]`. No encoder has a use for it; it is kept for the
+    /// folder that the model is saved to.
+    pub query: Option<Param<Tensor<1>>>,
     dropout: f64,
     positions_type: PartType<P>,
 }
@@ -53,6 +58,8 @@ impl BertEmbeddings {
             distances: config.disentangled.map(|distances| {
                 DistanceVectors::new(&distances, config.d_model, config.layer_norm_eps, init)
             }),
+            sinusoids: config.transformer_xl.map(|terms| DistanceSinusoids::new(&terms, config.d_model)),
+            query: config.transformer_xl.map(|_| init.truncated_normal([config.d_model])),
             dropout: config.hidden_dropout,
             positions_type: PartType::new(PartKind::Positions),
         }
@@ -62,7 +69,8 @@ impl BertEmbeddings {
 impl<P: Positions> BertEmbeddings<P> {
     /// The same embeddings with other positions, whose vectors must have `d_embedding` features.
     pub fn with_positions<Q: Positions>(self, positions: Q) -> BertEmbeddings<Q> {
-        let Self { tokens, token_types, norm, projection, relative_bias, distances, dropout, .. } = self;
+        let Self { tokens, token_types, norm, projection, relative_bias, distances, sinusoids, .. } = self;
+        let (query, dropout) = (self.query, self.dropout);
         BertEmbeddings {
             tokens,
             token_types,
@@ -71,6 +79,8 @@ impl<P: Positions> BertEmbeddings<P> {
             projection,
             relative_bias,
             distances,
+            sinusoids,
+            query,
             dropout,
             positions_type: PartType::new(PartKind::Positions),
         }
@@ -123,6 +133,25 @@ impl<P: Positions> BertEmbeddings<P> {
         match &self.projection {
             Some(projection) => projection.forward(states),
             None => states,
+        }
+    }
+
+    /// The vectors of the distances in padded sequences that all layers share, if the attention needs any.
+    ///
+    /// # Shapes
+    /// - `token_type_ids`: `[batch, len]`
+    pub(super) fn distances(&self, token_type_ids: Tensor<2, Int>) -> Option<Distances> {
+        let [_, len] = token_type_ids.dims();
+        match (&self.distances, &self.sinusoids) {
+            (Some(vectors), _) => Some(vectors.forward(len)),
+            (None, Some(sinusoids)) => {
+                let distances = sinusoids.forward(len, &token_type_ids.device());
+                // One mask for all layers, and for all sequences; transformers draws one for each sequence.
+                let vectors = ops::dropout(distances.vectors, self.dropout);
+                let of_others = Some(of_other_segments(token_type_ids));
+                Some(Distances { vectors, of_others, ..distances })
+            }
+            (None, None) => None,
         }
     }
 }

@@ -275,13 +275,14 @@ impl<A: Attention, P: Positions> Bert<A, P> {
             trace,
         } = input;
         let ([_, len], device) = (input_ids.dims(), input_ids.device());
-        let hidden = self.embeddings.forward_at(input_ids, token_type_ids, packing.as_ref(), position_ids);
+        let hidden =
+            self.embeddings.forward_at(input_ids, token_type_ids.clone(), packing.as_ref(), position_ids);
         let relative = self.embeddings.relative_bias.as_ref().map(|bias| bias.forward(len, &device));
         let bias = match (bias, relative) {
             (Some(bias), Some(relative)) => Some(bias + relative),
             (bias, relative) => bias.or(relative),
         };
-        let distances = self.embeddings.distances.as_ref().map(|vectors| vectors.forward(len, &device));
+        let distances = self.embeddings.distances(token_type_ids);
         let mut mask = AttentionMask::default();
         (mask.pad_mask, mask.packing, mask.causal, mask.bias) = (pad_mask, packing, causal, bias);
         mask.sights = sights;

@@ -1,7 +1,7 @@
 use super::relative::{alibi_bias, alibi_slopes, distances};
 use super::{
     Attention, AttentionInput, AttentionOutput, Disentangled, DisentangledConfig, Distances, KeyValueCache,
-    Linear, RelativeConfig, RelativePositions,
+    Linear, RelativeConfig, RelativePositions, TransformerXl,
 };
 use crate::ParamInit;
 use crate::ops::{self, AttentionMask, Queries, Rotary, TokenPositions};
@@ -40,6 +40,8 @@ pub struct MultiHeadAttentionConfig {
     /// Whether scores are divided by `√d_k`; in T5 they are not, and its queries' map starts from smaller weights
     /// instead.
     pub scaled: bool,
+    /// Whether the scores have the terms of [Transformer-XL](TransformerXl).
+    pub transformer_xl: bool,
     /// How many keys each way a query of self-attention sees, see [`AttentionMask::window`]; none: all of them.
     pub window: Option<usize>,
     /// Dropout on the attention probabilities.
@@ -70,6 +72,7 @@ impl MultiHeadAttentionConfig {
             alibi: false,
             disentangled: None,
             scaled: true,
+            transformer_xl: false,
             window: None,
             dropout: 0.0,
         }
@@ -129,6 +132,12 @@ impl MultiHeadAttentionConfig {
         self
     }
 
+    /// Adds the terms of Transformer-XL.
+    pub fn with_transformer_xl(mut self) -> Self {
+        self.transformer_xl = true;
+        self
+    }
+
     /// Sets how many keys each way a query sees.
     pub fn with_window(mut self, window: usize) -> Self {
         self.window = Some(window);
@@ -168,6 +177,7 @@ impl MultiHeadAttentionConfig {
             disentangled: self
                 .disentangled
                 .map(|(config, dropout)| Disentangled::new(&config, [d_model, n_heads * d_k], dropout, init)),
+            transformer_xl: self.transformer_xl.then(|| TransformerXl::new(d_model, [n_heads, d_k], init)),
             window: self.window,
             query_scale: if self.scaled { 1.0 } else { (d_k as f64).sqrt() },
         }
@@ -202,6 +212,8 @@ pub struct MultiHeadAttention {
     pub(super) alibi: Option<Vec<f32>>,
     /// The terms of disentangled attention, if it has any.
     pub disentangled: Option<Disentangled>,
+    /// The terms of Transformer-XL, if it has them.
+    pub transformer_xl: Option<TransformerXl>,
     window: Option<usize>,
     /// What queries are multiplied by: the division of all scores by `√d_k` is undone so where there is to be none.
     query_scale: f64,
@@ -236,6 +248,17 @@ impl MultiHeadAttention {
         terms.scores([q, k], [keys, queries], &distances.rows)
     }
 
+    /// The scores that distances and segments add to those of content, likewise.
+    fn transformer_xl_scores(
+        &self,
+        terms: &TransformerXl,
+        q: &Tensor<4>,
+        distances: &Distances,
+    ) -> Tensor<4> {
+        let keys = terms.position.forward(distances.vectors.clone().unsqueeze_dim::<3>(0));
+        terms.scores(q, self.split_heads(keys, self.n_heads, None), distances)
+    }
+
     /// The mask, with the bias of the positions added.
     fn biased(&self, mask: AttentionMask, query: &Tensor<4>, distances: &Tensor<4, Int>) -> AttentionMask {
         let relative = self.relative.as_ref().map(|relative| relative.scores(query.clone(), distances));
@@ -262,8 +285,8 @@ impl Attention for MultiHeadAttention {
         let is_cross = memory.is_some() || cache.as_ref().is_some_and(|cache| cache.is_memory());
         let some_tokens = alone.is_some();
         assert!(
-            self.disentangled.is_none() || !is_cross && cache.is_none(),
-            "disentangled attention is for encoders: it has neither a memory nor a cache"
+            self.disentangled.is_none() && self.transformer_xl.is_none() || !is_cross && cache.is_none(),
+            "attention by vectors of distances is for encoders: it has neither a memory nor a cache"
         );
         let (queries, memory, mask, wanted) = match (alone, wanted) {
             (Some(mask), Some(wanted)) => (wanted.select(queries.clone()), queries, Cow::Owned(mask), None),
@@ -315,6 +338,14 @@ impl Attention for MultiHeadAttention {
                     }
                     None => mask,
                 };
+                let (q, mask) = match &self.transformer_xl {
+                    Some(terms) => {
+                        let distances = given.expect("attention of Transformer-XL needs distances");
+                        let scores = self.transformer_xl_scores(terms, &q, distances);
+                        (terms.of_content(&q), Cow::Owned(with_bias(mask.into_owned(), Some(scores))))
+                    }
+                    None => (q, mask),
+                };
                 match need_weights {
                     true => {
                         let (context, weights) = ops::attention_with_weights(q, k, v, &mask, self.dropout);
@@ -338,12 +369,15 @@ impl Attention for MultiHeadAttention {
     }
 
     fn takes_packed(&self) -> bool {
-        !self.is_biased() && self.disentangled.is_none() && ops::takes_packed(&self.query.weight.val())
+        let by_distances = self.disentangled.is_some() || self.transformer_xl.is_some();
+        !self.is_biased() && !by_distances && ops::takes_packed(&self.query.weight.val())
     }
 
     fn linears_mut(&mut self) -> Vec<(&'static str, &mut Linear)> {
-        let Self { query, key, value, output, .. } = self;
-        vec![("query", query), ("key", key), ("value", value), ("output", output)]
+        let Self { query, key, value, output, transformer_xl, .. } = self;
+        let maps = [("query", query), ("key", key), ("value", value), ("output", output)];
+        let position = transformer_xl.as_mut().map(|terms| ("transformer_xl.position", &mut terms.position));
+        maps.into_iter().chain(position).collect()
     }
 }
 

@@ -1,4 +1,5 @@
 use super::Linear;
+use super::distances::scores_of_distances;
 use crate::sizes::check_sizes;
 use crate::{ModelError, ParamInit, Result};
 use burn::module::Module;
@@ -121,18 +122,11 @@ impl Disentangled {
         [keys, queries]: [Option<Tensor<4>>; 2],
         rows: &Tensor<4, Int>,
     ) -> Option<Tensor<4>> {
-        let [batch, n_heads, len, d_k] = q.dims();
-        let meet = |x: &Tensor<4>, of_distances: Tensor<4>, rows: Tensor<4, Int>| {
-            let [_, _, n_rows, _] = of_distances.dims();
-            let of_distances = of_distances.expand([batch, n_heads, n_rows, d_k]);
-            let scores = x.clone().matmul(of_distances.swap_dims(2, 3));
-            scores.gather(3, rows.expand([batch, n_heads, len, len]))
-        };
-        let root = (d_k as f64).sqrt();
-        let of_queries = keys.map(|keys| meet(q, keys, rows.clone()).mul_scalar(1.0 / root));
+        let root = (q.dims()[3] as f64).sqrt();
+        let of_queries = keys.map(|keys| scores_of_distances(q, keys, rows.clone()).mul_scalar(1.0 / root));
         let of_keys = queries.map(|queries| {
             // A key's row of scores is over queries: its distances are the columns.
-            let scores = meet(k, queries, rows.clone().swap_dims(2, 3)).swap_dims(2, 3);
+            let scores = scores_of_distances(k, queries, rows.clone().swap_dims(2, 3)).swap_dims(2, 3);
             scores.mul_scalar(1.0 / (root * (self.n_terms() as f64).sqrt()))
         });
         match (of_queries, of_keys) {

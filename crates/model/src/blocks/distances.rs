@@ -2,7 +2,7 @@ use super::{DisentangledConfig, Embedding, LayerNorm};
 use crate::sizes::check_sizes;
 use crate::{ModelError, ParamInit, Result};
 use burn::module::Module;
-use burn::tensor::{Device, Int, Tensor};
+use burn::tensor::{Device, Int, Tensor, TensorData};
 use serde::{Deserialize, Serialize};
 
 /// How distances are put into buckets, each of which has one number a head (Raffel et al. 2020, §2.1): in an encoder half
@@ -122,7 +122,7 @@ impl DistanceVectors {
     }
 
     /// The vectors, and the row of each pair among `len` tokens.
-    pub fn forward(&self, len: usize, device: &Device) -> Distances {
+    pub fn forward(&self, len: usize) -> Distances {
         let vectors = self.table.weight.val();
         let span = (vectors.dims()[0] / 2) as i64;
         let row = |distance: i64| {
@@ -136,7 +136,7 @@ impl DistanceVectors {
             Some(norm) => norm.forward(vectors),
             None => vectors,
         };
-        Distances { vectors, rows: pairs(len, row, device).reshape([1, 1, len, len]) }
+        Distances::new(vectors, len, row)
     }
 }
 
@@ -147,6 +147,58 @@ pub struct Distances {
     pub vectors: Tensor<2>,
     /// The row of each query and key, `[1, 1, len, len]`.
     pub rows: Tensor<4, Int>,
+    /// 1 where a key belongs to another segment than its query, else 0, `[batch, 1, len, len]`; none for an attention
+    /// that does not ask.
+    pub of_others: Option<Tensor<4>>,
+}
+
+impl Distances {
+    /// Vectors and the rows of `len` tokens' distances; a distance is negative if the key is before the query.
+    pub(super) fn new(vectors: Tensor<2>, len: usize, row: impl Fn(i64) -> i64) -> Self {
+        let rows = pairs(len, row, &vectors.device()).reshape([1, 1, len, len]);
+        Self { vectors, rows, of_others: None }
+    }
+}
+
+/// The scores of queries and the vectors of their keys' distances, not divided by anything.
+///
+/// # Shapes
+/// - `q`: `[batch, n_heads, len, d_k]`; `of_distances`: `[1, n_heads, n_rows, d_k]`; `rows`: `[1, 1, len, len]`; returns
+///   `[batch, n_heads, len, len]`
+pub(super) fn scores_of_distances(q: &Tensor<4>, of_distances: Tensor<4>, rows: Tensor<4, Int>) -> Tensor<4> {
+    let ([batch, n_heads, len, d_k], [_, _, n_rows, _]) = (q.dims(), of_distances.dims());
+    let of_distances = of_distances.expand([batch, n_heads, n_rows, d_k]);
+    let scores = q.clone().matmul(of_distances.swap_dims(2, 3));
+    scores.gather(3, rows.expand([batch, n_heads, len, len]))
+}
+
+/// The sinusoids of all distances between `len` queries and `k_len` keys, the queries' own positions being the keys'
+/// last: row `p` is that of the distance `k_len − 1 − p`, which is negative where a key is behind its query.
+///
+/// Sines fill the first half of a row and cosines the second, as in the reference code; Vaswani et al. (2017, §3.5)
+/// alternate them. Distances beyond `clamp` count as `clamp`.
+///
+/// # Shapes
+/// - returns `[k_len + len, d_model]`
+pub(crate) fn sinusoids(
+    len: usize,
+    k_len: usize,
+    clamp: Option<usize>,
+    d_model: usize,
+    device: &Device,
+) -> Tensor<2> {
+    let frequencies: Vec<f32> =
+        (0..d_model / 2).map(|i| 1.0 / 10_000f32.powf((2 * i) as f32 / d_model as f32)).collect();
+    let mut values = Vec::with_capacity((k_len + len) * d_model);
+    for p in 0..k_len + len {
+        let mut distance = k_len as i64 - 1 - p as i64;
+        if let Some(clamp) = clamp {
+            distance = distance.clamp(-(clamp as i64), clamp as i64);
+        }
+        values.extend(frequencies.iter().map(|frequency| (distance as f32 * frequency).sin()));
+        values.extend(frequencies.iter().map(|frequency| (distance as f32 * frequency).cos()));
+    }
+    Tensor::from_data(TensorData::new(values, [k_len + len, d_model]), device)
 }
 
 /// `row` of the distance from each query to each key, negative if the key is before the query, `[len · len]`.
@@ -187,6 +239,26 @@ fn log_bucket(distance: i64, n_buckets: usize, max_distance: usize) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use burn::tensor::Tolerance;
+
+    #[test]
+    fn a_row_is_that_of_its_distance() {
+        let device = Device::flex();
+        let table = sinusoids(2, 3, None, 4, &device);
+        assert_eq!(table.dims(), [5, 4]);
+        // Distances 2, 1, 0, −1, −2; frequencies 1 and 0.01.
+        for (row, distance) in [2f32, 1.0, 0.0, -1.0, -2.0].into_iter().enumerate() {
+            let expected = [distance.sin(), (distance * 0.01).sin(), distance.cos(), (distance * 0.01).cos()];
+            table
+                .clone()
+                .narrow(0, row, 1)
+                .into_data()
+                .assert_approx_eq::<f32>(&TensorData::from([expected]), Tolerance::absolute(1e-6));
+        }
+        let clamped: Vec<f32> = sinusoids(2, 3, Some(1), 4, &device).into_data().iter::<f32>().collect();
+        assert_eq!(clamped[..4], clamped[4..8]);
+        assert_eq!(clamped[12..16], clamped[16..]);
+    }
 
     #[test]
     fn rows_are_of_the_distance_from_query_to_key() {

@@ -10,7 +10,7 @@ pub struct Encoder<A: Attention> {
     pub layers: Vec<EncoderLayer<A>>,
     /// Normalises the last layer's output; pre-norm stacks need it, post-norm stacks have none.
     pub final_norm: Option<Norm>,
-    /// Dropout on the last states, after the final normalisation (T5).
+    /// Dropout on the last states, after the final normalisation (T5, XLNet).
     pub output_dropout: f64,
     /// How many times `layers` are applied, each time to the previous output: more than once if layers share
     /// parameters, as in ALBERT (Lan et al. 2020, §3.1).

@@ -18,6 +18,8 @@ pub struct FeedForwardConfig {
     pub gated: bool,
     /// Whether the maps have biases.
     pub bias: bool,
+    /// The same of the maps to the inner layer, up and to the gate, if it differs.
+    pub up_bias: Option<bool>,
     /// Dropout after the non-linearity: none in BERT, `activation_dropout` in BART and Marian.
     pub dropout: f64,
 }
@@ -25,7 +27,7 @@ pub struct FeedForwardConfig {
 impl FeedForwardConfig {
     /// The original network: no gate, with biases, without dropout.
     pub fn new(d_model: usize, d_ff: usize, activation: Activation) -> Self {
-        Self { d_model, d_ff, activation, gated: false, bias: true, dropout: 0.0 }
+        Self { d_model, d_ff, activation, gated: false, bias: true, up_bias: None, dropout: 0.0 }
     }
 
     /// Adds a gate.
@@ -36,7 +38,7 @@ impl FeedForwardConfig {
 
     /// Removes the biases.
     pub fn without_bias(mut self) -> Self {
-        self.bias = false;
+        (self.bias, self.up_bias) = (false, None);
         self
     }
 
@@ -48,12 +50,12 @@ impl FeedForwardConfig {
 
     /// A new block.
     pub fn init(&self, init: &mut ParamInit) -> FeedForward {
-        let Self { d_model, d_ff, activation, gated, bias, dropout } = *self;
-        let mut linear = |d_in, d_out| Linear::with_bias(bias, d_in, d_out, init);
+        let Self { d_model, d_ff, activation, gated, bias, up_bias, dropout } = *self;
+        let up_bias = up_bias.unwrap_or(bias);
         FeedForward {
-            up: linear(d_model, d_ff),
-            down: linear(d_ff, d_model),
-            gate: gated.then(|| linear(d_model, d_ff)),
+            up: Linear::with_bias(up_bias, d_model, d_ff, init),
+            down: Linear::with_bias(bias, d_ff, d_model, init),
+            gate: gated.then(|| Linear::with_bias(up_bias, d_model, d_ff, init)),
             activation,
             dropout,
         }

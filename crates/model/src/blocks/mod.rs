@@ -24,6 +24,7 @@ mod relative;
 mod rms_norm;
 mod rotary;
 mod sub_layer;
+mod transformer_xl;
 
 pub use activation::Activation;
 pub use attention::{MultiHeadAttention, MultiHeadAttentionConfig};
@@ -31,6 +32,7 @@ pub use attention_input::{Attention, AttentionInput, AttentionOutput, WantedToke
 pub use decoder::{Decoder, DecoderOutput};
 pub use decoder_layer::{DecoderLayer, DecoderLayerInput, DecoderLayerOutput, LayerCache};
 pub use disentangled::{Disentangled, DisentangledConfig};
+pub(crate) use distances::sinusoids;
 pub use distances::{DistanceVectors, Distances, RelativeBias, RelativeBiasConfig};
 pub use embedding::Embedding;
 pub use encoder::{Encoder, EncoderOutput, EncoderTrace};
@@ -49,3 +51,5 @@ pub use relative::{RelativeConfig, RelativePositions};
 pub use rms_norm::RmsNorm;
 pub use rotary::{RotaryConfig, RotaryScaling};
 pub use sub_layer::NormPlacement;
+pub(crate) use transformer_xl::of_other_segments;
+pub use transformer_xl::{DistanceSinusoids, TransformerXl, TransformerXlConfig};

@@ -115,8 +115,9 @@ impl PretrainedConfig {
         let encoder = BertConfig { pooler: family.has_pooler(architecture), ..family.read(&fields)? };
         encoder.validate().map_err(|error| match error {
             ModelError::Setting { key, found, expected } => {
-                let expected = expected.replace("d_model", family.key_of("d_model"));
-                fields.error(&format!("`{}` is {found}, expected {expected}", family.key_of(key)))
+                let key_of = |key| family.key_of(&fields, key);
+                let expected = expected.replace("d_model", key_of("d_model"));
+                fields.error(&format!("`{}` is {found}, expected {expected}", key_of(key)))
             }
             other => other,
         })?;
@@ -200,7 +201,7 @@ pub(super) fn to_json(encoder: &BertConfig, save: &SaveConfig) -> Result<Value> 
 mod tests {
     use super::*;
     use crate::bert::{LocalAttention, Pooling};
-    use crate::blocks::{Activation, NormPlacement};
+    use crate::blocks::{Activation, NormPlacement, RotaryScaling};
 
     fn read(json: &str) -> Result<PretrainedConfig> {
         let folder = tempfile::tempdir().unwrap();
@@ -227,6 +228,11 @@ mod tests {
         assert_eq!(sizes(r#"{"model_type": "modernbert"}"#), [50_368, 22, 768, 12, 1152, 8192]);
         assert_eq!(sizes(r#"{"model_type": "t5"}"#), [32_128, 6, 512, 8, 2048, 512]);
         assert_eq!(sizes(r#"{"model_type": "mt5"}"#), [250_112, 8, 512, 6, 1024, 512]);
+        assert_eq!(sizes(r#"{"model_type": "nomic_bert"}"#), [30_528, 12, 768, 12, 3072, 2048]);
+        assert_eq!(sizes(r#"{"model_type": "xlnet"}"#), [32_000, 24, 1024, 16, 4096, 2048]);
+        assert_eq!(sizes(r#"{"model_type": "gte"}"#), [250_048, 12, 768, 12, 3072, 8192]);
+        // The authors' NewConfig().
+        assert_eq!(sizes(r#"{"model_type": "new"}"#), [30_528, 12, 768, 12, 3072, 2048]);
     }
 
     #[test]
@@ -286,6 +292,38 @@ mod tests {
         assert_eq!([hidden_dropout, attention_dropout, feed_forward_dropout], [0.3; 3]);
         assert!(!found.encoder.scaled_scores && found.encoder.output_dropout);
 
+        // The keys of nomic-embed-text-v1.5 that say anything, but for the sizes.
+        let nomic = r#"{"model_type": "nomic_bert", "architectures": ["NomicBertModel"], "n_embd": 24, "n_head": 4,
+            "n_layer": 2, "n_inner": 300, "n_positions": 8192, "activation_function": "swiglu", "attn_pdrop": 0.0,
+            "embd_pdrop": 0.0, "resid_pdrop": 0.0, "layer_norm_epsilon": 1e-12, "mlp_fc1_bias": false,
+            "mlp_fc2_bias": false, "qkv_proj_bias": false, "prenorm": false, "causal": false, "rotary_emb_base": 1000,
+            "rotary_emb_fraction": 1.0, "rotary_emb_interleaved": false, "rotary_emb_scale_base": null,
+            "rotary_scaling_factor": null, "pad_vocab_size_multiple": 64, "vocab_size": 30522, "type_vocab_size": 2}"#;
+        let found = read(nomic).unwrap();
+        let expected = BertConfig::new(30_528, 2, 24).with_n_heads(4).with_d_ff(512).with_max_positions(8192);
+        let expected = expected.with_hidden_dropout(0.0).with_attention_dropout(0.0);
+        let expected = Family::NOMIC_BERT.encoder(expected.with_activation(Activation::Silu));
+        assert_eq!((found.architecture, found.encoder), (Architecture::Encoder, expected));
+
+        // gte-multilingual-base.
+        let new = r#"{"model_type": "new", "architectures": ["NewModel", "NewForTokenClassification"],
+            "hidden_size": 24, "num_attention_heads": 6, "max_position_embeddings": 8192, "rope_theta": 20000,
+            "rope_scaling": {"factor": 8.0, "type": "ntk"}, "layer_norm_type": "layer_norm", "type_vocab_size": 1,
+            "position_embedding_type": "rope", "pack_qkv": true, "unpad_inputs": true,
+            "use_memory_efficient_attention": true, "pad_token_id": 1}"#;
+        let found = read(new).unwrap();
+        assert_eq!((found.family, found.architecture), (Family::GTE, Architecture::Encoder));
+        let rotary = found.encoder.rotary.unwrap();
+        // θ · 8, and 8^(2/4).
+        assert_eq!(
+            (rotary.theta, rotary.scaling),
+            (160_000.0, Some(RotaryScaling::Linear { factor: 8f64.sqrt() }))
+        );
+        let BertConfig { feed_forward_bias, feed_forward_up_bias, n_token_types, .. } = found.encoder;
+        assert_eq!((feed_forward_bias, feed_forward_up_bias, n_token_types), (true, Some(false), 1));
+        let reranker = r#"{"model_type": "new", "architectures": ["NewForSequenceClassification"]}"#;
+        assert_eq!(read(reranker).unwrap().architecture, Architecture::SequenceClassification);
+
         let electra =
             |size| read(&format!(r#"{{"model_type": "electra", "embedding_size": {size}}}"#)).unwrap();
         assert_eq!(electra(256).encoder.d_embedding, None);
@@ -333,6 +371,55 @@ mod tests {
             (
                 r#"{"model_type": "t5", "relative_attention_num_buckets": 5}"#,
                 "`relative_attention_num_buckets` is 5, expected an even number, at least 4",
+            ),
+            (r#"{"model_type": "xlnet", "summary_type": "mean"}"#, "`summary_type` is \"mean\", expected"),
+            (r#"{"model_type": "xlnet", "summary_use_proj": false}"#, "`summary_use_proj` is false"),
+            (r#"{"model_type": "xlnet", "summary_last_dropout": 2}"#, "`summary_last_dropout` is 2"),
+            (r#"{"model_type": "xlnet", "attn_type": "uni"}"#, "`attn_type` is \"uni\", expected \"bi\""),
+            (r#"{"model_type": "xlnet", "n_head": 3}"#, "`n_head` is 3, expected a divisor of `d_model`"),
+            (r#"{"model_type": "nomic_bert", "n_embd": 10}"#, "`rotary_emb_fraction` is 0.0, expected 1"),
+            (
+                r#"{"model_type": "nomic_bert", "n_embd": 10, "rotary_emb_fraction": 1.0}"#,
+                "`activation_function` is \"gelu_new\", expected \"swiglu\" or \"geglu\"",
+            ),
+            (
+                r#"{"model_type": "nomic_bert", "n_embd": 10, "rotary_emb_fraction": 1.0,
+                    "activation_function": "swiglu"}"#,
+                "`n_head` is 12, expected a divisor of `n_embd`, which is 10",
+            ),
+            (r#"{"model_type": "nomic_bert", "prenorm": true}"#, "`prenorm` is true, expected false"),
+            (r#"{"model_type": "nomic_bert", "num_experts": 8}"#, "`num_experts` is 8, expected 0"),
+            (
+                r#"{"model_type": "nomic_bert", "rotary_scaling_factor": 2}"#,
+                "`rotary_scaling_factor` is 2, expected null",
+            ),
+            (
+                r#"{"model_type": "gte", "rope_parameters": {"rope_type": "yarn", "rope_theta": 10}}"#,
+                "`rope_parameters.rope_type` is \"yarn\", expected \"default\" or \"linear\"",
+            ),
+            (
+                r#"{"model_type": "gte", "rope_parameters": {"rope_type": "linear", "rope_theta": 10}}"#,
+                "`rope_parameters.factor` is null, expected a number above 0",
+            ),
+            (
+                r#"{"model_type": "new", "position_embedding_type": "absolute"}"#,
+                "`position_embedding_type` is \"absolute\", expected \"rope\"",
+            ),
+            (r#"{"model_type": "new", "layer_norm_type": "rms_norm"}"#, "`layer_norm_type` is \"rms_norm\""),
+            (r#"{"model_type": "new", "pack_qkv": false}"#, "`pack_qkv` is false, expected true"),
+            (r#"{"model_type": "new", "logn_attention_scale": true}"#, "`logn_attention_scale` is true"),
+            (r#"{"model_type": "new", "rope_theta": 0}"#, "`rope_theta` is 0, expected a number above 0"),
+            (
+                r#"{"model_type": "new", "rope_scaling": {"type": "linear", "factor": 2.0}}"#,
+                "`rope_scaling.type` is \"linear\", expected \"ntk\"",
+            ),
+            (
+                r#"{"model_type": "new", "rope_scaling": {"type": "ntk", "factor": 0.5}}"#,
+                "`rope_scaling.factor` is 0.5, expected a number, 1 or more",
+            ),
+            (
+                r#"{"model_type": "new", "rope_scaling": {"type": "ntk", "factor": 2, "mixed_b": 0.6}}"#,
+                "`rope_scaling.mixed_b` is 0.6, expected none",
             ),
             (r#"{"position_embedding_type": "relative_key"}"#, "`position_embedding_type`"),
             (r#"{"model_type": "albert", "num_hidden_groups": 2}"#, "`num_hidden_groups` is 2, expected 1"),

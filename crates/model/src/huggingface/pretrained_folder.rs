@@ -68,7 +68,7 @@ impl PretrainedFolder {
     /// for the bare encoder, only if the checkpoint has one.
     pub fn encoder(&self, architecture: Architecture) -> BertConfig {
         let family = self.config.family;
-        let rules = family.rules(architecture, "", self.config.encoder.gated);
+        let rules = family.rules(architecture, &self.config.encoder, "");
         let has_pooler =
             || self.tensors.floats.keys().any(|name| rules.canonical(name).starts_with("pooler."));
         let pooler =
@@ -96,15 +96,20 @@ impl PretrainedFolder {
     ///
     /// # Errors
     /// [`ModelError::MissingTensors`], [`ModelError::Shape`]; [`ModelError::NonFinite`] for the first of the model's
-    /// tensors with a NaN or an infinity; [`ModelError::Config`] for a malformed pattern and for a masked-LM head that
-    /// does not project onto the embedding table.
+    /// tensors with a NaN or an infinity; [`ModelError::Config`] for a malformed pattern, for a masked-LM head that does
+    /// not project onto the embedding table, and for one of a family that has none.
     pub fn load_into<M: HasBackbone>(
         self,
         model: M,
         architecture: Architecture,
         new: &[&str],
     ) -> Result<(M, LoadReport)> {
-        let rules = self.config.family.rules(architecture, &M::path_of(""), self.config.encoder.gated);
+        let PretrainedConfig { family, ref encoder, .. } = self.config;
+        if architecture.has_mlm() && family.pretraining(false).is_none() {
+            let path = self.folder.join("config.json");
+            return Err(ModelError::Config(format!("{}: {family} has no masked-LM head", path.display())));
+        }
+        let rules = family.rules(architecture, encoder, &M::path_of(""));
         if self.without_weights {
             let mut missing = rules.names(&model)?;
             missing.sort();

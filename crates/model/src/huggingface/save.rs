@@ -122,7 +122,7 @@ pub fn save_pretrained<M: HasBackbone>(
             return Err(ModelError::ForeignPart { kind: kind.name(), expected, part });
         }
     }
-    let rules = save.family.rules(save.architecture, &M::path_of(""), encoder.gated);
+    let rules = save.family.rules(save.architecture, encoder, &M::path_of(""));
     let (tensors, report) = stored_tensors(folder, model, &rules, save.dtype)?;
     save_tensors(folder, &tensors, save.max_shard_size)?;
     write_text(&folder.join("config.json"), &(config + "\n"))?;

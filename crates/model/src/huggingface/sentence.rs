@@ -1,4 +1,6 @@
+use super::families::listed;
 use crate::bert::{Pooling, SentencePooling};
+use crate::nearest;
 use crate::{ModelError, Result};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -20,6 +22,12 @@ pub struct SentenceConfig {
     pub max_len: Option<usize>,
     /// Whether the text is lower-cased before tokenization.
     pub lowercase: bool,
+    /// What may be put before a text, such as `"search_query: "`, by name.
+    pub prompts: BTreeMap<String, String>,
+    /// The name of the prompt before texts that are given none.
+    pub default_prompt: Option<String>,
+    /// Whether the states of a prompt's tokens are left out of the pooling.
+    pub excludes_prompt: bool,
 }
 
 #[derive(Deserialize)]
@@ -37,8 +45,15 @@ struct SentenceBert {
     do_lower_case: bool,
 }
 
+/// `config_sentence_transformers.json`
+#[derive(Deserialize)]
+struct SentencePrompts {
+    prompts: Option<BTreeMap<String, String>>,
+    default_prompt_name: Option<String>,
+}
+
 impl SentenceConfig {
-    /// Reads a folder's `modules.json`, `sentence_bert_config.json` and pooling configuration; none for a folder
+    /// Reads a folder's `modules.json`, `sentence_bert_config.json`, pooling configuration and prompts; none for a folder
     /// without `modules.json`.
     ///
     /// # Errors
@@ -61,7 +76,9 @@ impl SentenceConfig {
                 }
                 "Pooling" => {
                     let path = folder.join(&module.path).join("config.json");
-                    config.pooling_modes = pooling_modes(&read_json(&path, "a pooling configuration")?);
+                    let pooling = read_json(&path, "a pooling configuration")?;
+                    config.pooling_modes = pooling_modes(&pooling);
+                    config.excludes_prompt = pooling.get("include_prompt") == Some(&Value::Bool(false));
                 }
                 "Normalize" => config.normalize = true,
                 _ => {
@@ -73,7 +90,31 @@ impl SentenceConfig {
                 }
             }
         }
+        let path = folder.join("config_sentence_transformers.json");
+        if path.is_file() {
+            let found: SentencePrompts = read_json(&path, "a configuration of sentence-transformers")?;
+            (config.prompts, config.default_prompt) =
+                (found.prompts.unwrap_or_default(), found.default_prompt_name);
+        }
         Ok(Some(config))
+    }
+
+    /// The prompt of this name; without a name, the default prompt, or nothing if there is none.
+    ///
+    /// # Errors
+    /// [`ModelError::Config`] for an unknown name.
+    pub fn prompt(&self, name: Option<&str>) -> Result<&str> {
+        let Some(name) = name.or(self.default_prompt.as_deref()) else { return Ok("") };
+        self.prompts.get(name).map(String::as_str).ok_or_else(|| {
+            let names = || self.prompts.keys().map(String::as_str);
+            let known = match self.prompts.is_empty() {
+                true => "none: the folder has no prompts".into(),
+                false => listed(names()),
+            };
+            let meant = nearest(name, names()).map(|near| format!("; did you mean \"{near}\"?"));
+            let (name, meant) = (name.escape_debug(), meant.unwrap_or_default());
+            ModelError::Config(format!("prompt \"{name}\" is unknown, expected {known}{meant}"))
+        })
     }
 
     /// The folder's pooling; mean if it names none, as in sentence-transformers.
@@ -172,6 +213,29 @@ mod tests {
 
         let none = tempfile::tempdir().unwrap();
         assert_eq!(SentenceConfig::load(none.path()).unwrap(), None);
+    }
+
+    #[test]
+    fn prompts_are_found_by_name() {
+        let dir = folder(MODULES, r#"{"pooling_mode": "mean", "include_prompt": false}"#, "{}");
+        let found = || SentenceConfig::load(dir.path()).unwrap().unwrap();
+        assert!(found().excludes_prompt);
+        assert_eq!(found().prompt(None).unwrap(), "");
+        let message = found().prompt(Some("query")).unwrap_err().to_string();
+        assert!(message.ends_with("prompt \"query\" is unknown, expected none: the folder has no prompts"));
+        let with = |json: &str| {
+            fs::write(dir.path().join("config_sentence_transformers.json"), json).unwrap();
+            found()
+        };
+        let prompts = r#""prompts": {"query": "Q: ", "document": "D: "}"#;
+        let config = with(&format!(r#"{{{prompts}, "default_prompt_name": null, "__version__": {{}}}}"#));
+        assert_eq!((config.prompt(Some("document")).unwrap(), config.prompt(None).unwrap()), ("D: ", ""));
+        let message = config.prompt(Some("querry")).unwrap_err().to_string();
+        let expected = "expected \"document\" or \"query\"; did you mean \"query\"?";
+        assert!(message.ends_with(expected), "{message}");
+        let config = with(&format!(r#"{{{prompts}, "default_prompt_name": "query"}}"#));
+        assert_eq!(config.prompt(None).unwrap(), "Q: ");
+        assert!(with(r#"{"default_prompt_name": "query"}"#).prompt(None).is_err());
     }
 
     #[test]

@@ -4,12 +4,12 @@
 //! x_(z_<t))` (eq. 3). Tokens keep their places; the [masks](XlnetInput::with_order) of the attention alone follow the
 //! order. So that a prediction knows its place and not its token, there are two streams of states (eq. 5 and 6): the
 //! content stream `h`, which sees its own token, and the query stream `g`, which starts from one trained vector and sees
-//! only the content of tokens before it in the order. Fine-tuning uses the content stream alone, without an order.
+//! only the content of tokens before it in the order. Fine-tuning uses the content stream alone, without an order: that is
+//! an encoder, [`Family::XLNET`](crate::huggingface::Family::XLNET).
 //!
 //! Attention is by the distance between tokens ([`RelativeAttention`]), and sees the states of earlier segments
 //! ([`XlnetMemory`]).
 
-mod classification;
 mod config;
 mod distances;
 mod input;
@@ -20,7 +20,6 @@ mod model;
 mod relative_attention;
 mod stream;
 
-pub use classification::{XlnetClassifierConfig, XlnetForSequenceClassification};
 pub use config::XlnetConfig;
 pub use input::XlnetInput;
 pub use language_model::XlnetLanguageModel;

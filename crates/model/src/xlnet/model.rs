@@ -1,7 +1,6 @@
-use super::distances::sinusoids;
 use super::stream::{Limits, Streams, mask};
 use super::{XlnetConfig, XlnetInput, XlnetLayer, XlnetMemory};
-use crate::blocks::{Embedding, Linear};
+use crate::blocks::{Embedding, Linear, sinusoids};
 use crate::ops::{self, RelativeMask};
 use crate::{Backbone, BackboneShape, HasBackbone, ParamInit};
 use burn::module::{Module, Param};

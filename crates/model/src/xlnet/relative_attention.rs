@@ -59,7 +59,7 @@ impl RelativeAttention {
     /// # Shapes
     /// - `x`: `[batch · n_queries, d_model]`; returns the same
     /// - `keys`: `[batch, k_len, d_model]`
-    /// - `positions`: `[n_distances, d_model]`, see [`sinusoids`](super::distances::sinusoids)
+    /// - `positions`: `[n_distances, d_model]`, see [`sinusoids`](crate::blocks::sinusoids)
     pub(super) fn forward(
         &self,
         x: Tensor<2>,

@@ -230,6 +230,12 @@ fn model(config: &RunConfig) -> Check {
     positive("model.layer_norm_eps", model.layer_norm_eps)?;
     positive("model.init_std", model.init_std)?;
     of_the_family(model, &config.objective)?;
+    ensure(
+        model.family.pretraining(false).is_some(),
+        "model.family",
+        format!("\"{}\"", model.family.model_type()),
+        "a family with a masked-LM head; `objective.kind` = \"permutation\" pretrains an XLNet",
+    )?;
     if config.examples.has_pairs() && model.family.pretraining(true).is_none() {
         let expected = format!(
             "\"doc-sentences\" or \"full-sentences\": `model.family` = \"{}\" has no head for pairs",

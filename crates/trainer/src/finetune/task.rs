@@ -133,7 +133,7 @@ pub(super) fn n_cut<T: Task>(task: &T, features: &[T::Features]) -> usize {
 /// The encoder that a checkpoint has for an architecture, its parameters deferred, and the dropout of a head on it.
 ///
 /// # Errors
-/// An invalid dropout probability.
+/// An invalid dropout probability, and one that the family has no place for.
 pub(super) fn pretrained_encoder(
     pretrained: &PretrainedFolder,
     architecture: Architecture,
@@ -142,6 +142,12 @@ pub(super) fn pretrained_encoder(
 ) -> Result<(BertConfig, Bert, f64)> {
     let mut config = pretrained.encoder(architecture);
     dropout.apply(&mut config)?;
+    let family = pretrained.config.family;
+    config = family.adapted(config);
+    if let Some(p) = dropout.attention.filter(|p| *p != config.attention_dropout) {
+        let expected = format!("none: {family} has one dropout for all, `model.dropout.hidden`");
+        return Err(bad_setting("model.dropout.attention", p, expected));
+    }
     let of_head = dropout.head(pretrained.config.head_dropout(architecture), &config);
     let bert = config.init_encoder(init);
     Ok((config, bert, of_head))

@@ -41,6 +41,7 @@ fn checkpoint_of(family: Family) -> TempDir {
     let save = SaveConfig::new(Architecture::Encoder).with_family(family);
     save_pretrained(&path, &model, &config, &save).unwrap();
     tokenizer.save(&path).unwrap();
+    crate::frame_for(family, &path);
     folder
 }
 
@@ -122,13 +123,23 @@ fn answers_are_learned_over_windows() {
 #[test]
 fn a_head_of_several_layers_learns_answers_and_choices() {
     let _held = crate::generator();
-    let folder = checkpoint_of(Family::MODERNBERT);
+    learns_answers_and_choices(Family::MODERNBERT, "ModernBertForQuestionAnswering");
+}
+
+#[test]
+fn xlnet_learns_answers_and_choices() {
+    let _held = crate::generator();
+    learns_answers_and_choices(Family::XLNET, "XLNetForQuestionAnsweringSimple");
+}
+
+fn learns_answers_and_choices(family: Family, class: &str) {
+    let folder = checkpoint_of(family);
     let path = folder.path();
     fs::write(path.join("squad.json"), squad(false).to_string()).unwrap();
     let figures = dev(run(path, ANSWERS, "squad.json", &[]).unwrap());
     assert!(figures.get("exact").unwrap() > 0.9, "{figures}");
     let saved = PretrainedFolder::open(&path.join("out/model")).unwrap();
-    assert_eq!(saved.config.architectures, ["ModernBertForQuestionAnswering"]);
+    assert_eq!(saved.config.architectures, [class]);
 
     fs::remove_dir_all(path.join("out")).unwrap();
     fs::write(path.join("choices.jsonl"), choices()).unwrap();

@@ -34,6 +34,7 @@ impl Bench {
         let texts = train.iter().map(|(text, ..)| text.as_str());
         let tokenizer = trainer.train(texts).unwrap();
         tokenizer.save(&model).unwrap();
+        crate::frame_for(family, &model);
         let device = Device::flex();
         let config = BertConfig::new(tokenizer.vocab_size(), 2, 32)
             .with_d_ff(64)
@@ -166,6 +167,55 @@ fn every_family_learns_classes() {
         let again = predictor.evaluate(&config, EvaluationData::Files(&files), &mut |_| {}).unwrap();
         assert_eq!(again.figures.get("accuracy"), dev.get("accuracy"), "{family}");
     }
+}
+
+/// The word stands in the first text or in the second: without segments it is hard to say which.
+#[test]
+fn xlnet_tells_the_texts_of_a_pair_apart() {
+    let _held = crate::generator();
+    let bench = Bench::of(Family::XLNET);
+    for (name, seed) in [("train.tsv", 5), ("dev.tsv", 6)] {
+        let rows = rows(120, seed).into_iter().zip(rows(120, seed + 10));
+        let lines: String = rows
+            .enumerate()
+            .map(|(i, ((a, ..), (b, ..)))| {
+                let plain = |text: &str| {
+                    let words =
+                        text.split(' ').filter(|word| !["dull", "weak", "fine", "great"].contains(word));
+                    words.collect::<Vec<_>>().join(" ")
+                };
+                let (a, b) = (plain(&a), plain(&b));
+                match i % 2 {
+                    0 => format!("{a} great\t{b}\tfirst\n"),
+                    _ => format!("{a}\tgreat {b}\tsecond\n"),
+                }
+            })
+            .collect();
+        fs::write(bench.path(name), format!("text\tpair\tlabel\n{lines}")).unwrap();
+    }
+    let columns = "data.train.columns={ text = \"text\", pair = \"pair\", label = \"label\" }";
+    let config = bench.config("{ kind = \"classification\" }", "label", &[columns, "train.epochs=10"]);
+    let outcome = bench.run_whole("run", &config);
+    let dev = outcome.figures("dev").unwrap().clone();
+    assert!(dev.get("accuracy").unwrap() > 0.9, "{dev}");
+    let Outcome::Done { model, .. } = outcome else { panic!("not stopped") };
+    let saved = PretrainedFolder::open(&model).unwrap();
+    assert_eq!(saved.config.architectures, ["XLNetForSequenceClassification"]);
+    let predictor = Predictor::load(&model, &Device::flex(), false).unwrap();
+    let lines = [
+        r#"{"text": "the sea was great", "pair": "a story of ships"}"#,
+        r#"{"text": "the sea was a film", "pair": "great story of ships"}"#,
+    ];
+    let values = predictor.predict(&lines, &mut |_| {}).unwrap().values;
+    assert_eq!([&values[0]["label"], &values[1]["label"]], ["first", "second"]);
+    // The one dropout that the class has.
+    let both = bench.config("{ kind = \"classification\" }", "label", &[columns, "model.dropout.hidden=0.2"]);
+    bench.run_whole("hidden", &both);
+    let other =
+        bench.config("{ kind = \"classification\" }", "label", &[columns, "model.dropout.attention=0.2"]);
+    let error = bench.run("attention", &other, false, &mut Silent, &AtomicBool::new(false)).unwrap_err();
+    let expected = "`model.dropout.attention` is 0.2; expected none: XLNet has one dropout for all";
+    assert!(error.to_string().starts_with(expected), "{error}");
 }
 
 #[test]

@@ -231,7 +231,12 @@ fn pretraining_goes_on_from_a_checkpoint() {
 fn every_family_goes_on_with_what_heads_it_has() {
     let _held = crate::generator();
     let bench = Bench::new();
-    for &family in Family::ALL.iter().filter(|family| family.has_class(Architecture::MaskedLm)) {
+    let stop = AtomicBool::new(false);
+    let path = bench.checkpoint("without-masks", Family::XLNET, false);
+    let config = bench.pretraining(&format!("{{ path = {path:?} }}"), &[]);
+    let error = pretrain(&config, &bench.options("refused", false, &stop), &mut Silent).unwrap_err();
+    assert!(error.to_string().ends_with("config.json: XLNet has no masked-LM head"), "{error}");
+    for &family in Family::ALL.iter().filter(|family| family.pretraining(false).is_some()) {
         let path = bench.checkpoint(&format!("{family}"), family, true);
         let plain = format!("{{ path = {path:?} }}");
         let (model, _, notes) = bench.pretrain(&format!("{family}-run"), &bench.pretraining(&plain, &[]));

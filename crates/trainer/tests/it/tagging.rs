@@ -94,6 +94,7 @@ impl Bench {
         let save = SaveConfig::new(Architecture::Encoder).with_family(family);
         save_pretrained(&path, &model, &shape, &save).unwrap();
         tokenizer.save(&path).unwrap();
+        crate::frame_for(family, &path);
         bench.write("train.conll", &sentences(60, 0));
         bench.write("dev.conll", &sentences(20, 60));
         bench.write("run.toml", CONFIG);
@@ -282,6 +283,15 @@ fn the_encoder_of_a_t5_learns() {
     let (tensors, dev) = bench.finish("run", &["task.crf=false"], false);
     assert!(dev.main().1 > 0.9, "{dev}");
     assert!(tensors.contains_key("transformer.shared.weight") && tensors.contains_key("classifier.bias"));
+}
+
+#[test]
+fn xlnet_learns_tags() {
+    let _held = crate::generator();
+    let bench = Bench::of(Family::XLNET);
+    let (tensors, dev) = bench.finish("run", &["task.crf=false"], false);
+    assert!(dev.main().1 > 0.9, "{dev}");
+    assert!(tensors.contains_key("transformer.mask_emb") && tensors.contains_key("classifier.bias"));
 }
 
 #[test]

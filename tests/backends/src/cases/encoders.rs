@@ -3,9 +3,9 @@
 use crate::Values;
 use crate::values::{classified, sequences};
 use burn::module::Module;
-use burn::tensor::{Device, Tensor};
+use burn::tensor::{Device, Int, Tensor};
 use cloze_model::bert::{Bert, BertConfig, BertInput, LocalAttention};
-use cloze_model::blocks::{DisentangledConfig, Linear};
+use cloze_model::blocks::{Activation, DisentangledConfig, Linear, RotaryConfig, RotaryScaling};
 use cloze_model::huggingface::Family;
 
 /// Odd sizes, none a multiple of a tile's.
@@ -15,12 +15,15 @@ pub(super) fn config() -> BertConfig {
     config
 }
 
-/// Three sequences of different lengths, padded.
+/// Sequences of different lengths, padded. The second segment begins with the fourth token.
 pub(super) fn input(lengths: &[usize], device: &Device) -> BertInput {
     let (ids, mask) = sequences(lengths, config().vocab_size).padded(0, device);
+    let [batch, len] = ids.dims();
+    let types = Tensor::<1, Int>::arange(0..len as i64, device).greater_elem(2).int();
+    let input = BertInput::new(ids).with_token_types(types.unsqueeze_dim::<2>(0).expand([batch, len]));
     match mask {
-        Some(mask) => BertInput::new(ids).with_pad_mask(mask),
-        None => BertInput::new(ids),
+        Some(mask) => input.with_pad_mask(mask),
+        None => input,
     }
 }
 
@@ -112,4 +115,18 @@ pub fn deberta_with_maps(device: &Device) -> Values {
         ..DisentangledConfig::v3()
     };
     family(Family::DEBERTA_V2, config().with_disentangled(Some(terms)), device)
+}
+
+pub fn nomic(device: &Device) -> Values {
+    family(Family::NOMIC_BERT, config().with_n_heads(2).with_activation(Activation::Silu), device)
+}
+
+pub fn gte(device: &Device) -> Values {
+    let scaling = Some(RotaryScaling::Linear { factor: 1.5 });
+    let rotary = RotaryConfig { theta: 100.0, scaling, ..RotaryConfig::default() };
+    family(Family::GTE, config().with_n_heads(2).with_rotary(Some(rotary)), device)
+}
+
+pub fn xlnet(device: &Device) -> Values {
+    family(Family::XLNET, config(), device)
 }

@@ -3,7 +3,7 @@
 use crate::Values;
 use crate::values::{classified, sequences};
 use burn::tensor::Device;
-use cloze_model::xlnet::{XlnetClassifierConfig, XlnetConfig, XlnetInput};
+use cloze_model::xlnet::{XlnetConfig, XlnetInput};
 
 const VOCABULARY: usize = 41;
 
@@ -26,24 +26,6 @@ pub fn streams(device: &Device) -> Values {
             let order: Vec<Option<u32>> = whole.into_iter().chain(whole.into_iter().rev()).collect();
             let second = XlnetInput::new(ids(6), 2).with_order(&order);
             model.logits(&second, Some(&memory), device).0
-        },
-    )
-}
-
-/// Sequences of unequal length, of two segments each.
-pub fn classes(device: &Device) -> Values {
-    let labels = ["a", "b", "c"].map(String::from).to_vec();
-    classified(
-        device,
-        |init| {
-            let mut classes = XlnetClassifierConfig::new(config(), labels.clone());
-            classes.summary_dropout = 0.0;
-            classes.init(init)
-        },
-        |model, device| {
-            let input = XlnetInput::left_padded(&sequences(&[9, 2, 6], VOCABULARY), 3);
-            let types = (0..27).map(|token| i32::from(token % 9 > 5)).collect();
-            model.forward(&input.with_token_types(types), device)
         },
     )
 }

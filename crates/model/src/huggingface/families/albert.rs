@@ -89,7 +89,7 @@ impl FamilyDefinition for Albert {
         config.extend(GROUPS.map(|key| (key.to_string(), 1.into())));
     }
 
-    fn encoder_rules(&self) -> TensorRules {
+    fn encoder_rules(&self, _: &BertConfig) -> TensorRules {
         const LAYER: &str = "encoder.albert_layer_groups.0.albert_layers.*.";
         let layer = TensorRules::new()
             .linear("attention.query", "attention.query")

@@ -1,6 +1,7 @@
 use super::super::{Architecture, TensorRule, TensorRules};
 use super::encoder_format::{FirstPosition, Projection, without_switches};
 use super::{EncoderFormat, Family, FamilyDefinition};
+use crate::bert::BertConfig;
 use crate::blocks::Activation;
 
 impl Family {
@@ -68,7 +69,7 @@ impl FamilyDefinition for Bert {
         &FORMAT
     }
 
-    fn encoder_rules(&self) -> TensorRules {
+    fn encoder_rules(&self, _: &BertConfig) -> TensorRules {
         encoder()
     }
 

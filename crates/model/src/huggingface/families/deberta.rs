@@ -143,7 +143,7 @@ impl FamilyDefinition for DebertaV2 {
         set("pooler_dropout", 0.into());
     }
 
-    fn encoder_rules(&self) -> TensorRules {
+    fn encoder_rules(&self, _: &BertConfig) -> TensorRules {
         const LAYER: &str = "encoder.layer.*.";
         let layer = TensorRules::new()
             .linear("attention.self.query_proj", "attention.query")

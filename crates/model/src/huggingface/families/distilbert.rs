@@ -75,7 +75,7 @@ impl FamilyDefinition for DistilBert {
         config.insert("sinusoidal_pos_embds".into(), false.into());
     }
 
-    fn encoder_rules(&self) -> TensorRules {
+    fn encoder_rules(&self, _: &BertConfig) -> TensorRules {
         bert::embeddings()
             .linear("transformer.layer.*.attention.q_lin", "encoder.layers.*.attention.query")
             .linear("transformer.layer.*.attention.k_lin", "encoder.layers.*.attention.key")

@@ -2,6 +2,7 @@ use super::super::fields::Fields;
 use super::super::{Architecture, TensorRule, TensorRules};
 use super::encoder_format::Projection;
 use super::{EncoderFormat, Family, FamilyDefinition, HeadLayer, bert, roberta};
+use crate::bert::BertConfig;
 use crate::blocks::Activation;
 
 impl Family {
@@ -66,7 +67,7 @@ impl FamilyDefinition for Electra {
         &FORMAT
     }
 
-    fn encoder_rules(&self) -> TensorRules {
+    fn encoder_rules(&self, _: &BertConfig) -> TensorRules {
         bert::encoder().linear("embeddings_project", "embeddings.projection")
     }
 

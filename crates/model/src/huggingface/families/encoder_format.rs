@@ -55,16 +55,20 @@ pub(in crate::huggingface) enum FirstPosition {
 }
 
 /// The names of the fields of [`BertConfig`] that a family's `switch` may set.
-const SWITCHES: [&str; 21] = [
+const SWITCHES: [&str; 25] = [
     "pad_token_id",
+    "max_positions",
+    "attention_dropout",
     "absolute_positions",
     "rotary",
     "local",
     "relative_bias",
     "disentangled",
+    "transformer_xl",
     "gated",
     "attention_bias",
     "feed_forward_bias",
+    "feed_forward_up_bias",
     "norm_bias",
     "first_norm",
     "attention_dropout_on_output",
@@ -87,9 +91,11 @@ pub(super) fn without_switches(config: BertConfig) -> BertConfig {
         local: None,
         relative_bias: None,
         disentangled: None,
+        transformer_xl: None,
         gated: false,
         attention_bias: true,
         feed_forward_bias: true,
+        feed_forward_up_bias: None,
         norm_bias: true,
         first_norm: true,
         attention_dropout_on_output: false,

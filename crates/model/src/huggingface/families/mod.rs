@@ -12,14 +12,17 @@ mod distilbert;
 mod electra;
 mod encoder_format;
 mod gpt2;
+mod gte;
 mod llama;
 mod marian;
 mod modernbert;
 mod mpnet;
+mod nomic;
 mod own;
 mod recurrent;
 mod recurrent_tasks;
 mod roberta;
+mod rope_parameters;
 mod seq2seq;
 mod t5;
 mod t5_encoder;
@@ -62,6 +65,9 @@ impl Family {
         Self::DEBERTA_V2,
         Self::T5,
         Self::MT5,
+        Self::NOMIC_BERT,
+        Self::GTE,
+        Self::XLNET,
     ];
 
     /// The family in `config.json`, such as `"roberta"`.
@@ -87,9 +93,16 @@ impl Family {
         BertConfig { pooler, ..self.0.format().switched(self.0.with_defaults(sizes)) }
     }
 
-    /// Whether transformers has a class of this family for an architecture. T5 has few for its encoder alone.
+    /// Whether transformers has a class of this family for an architecture. T5 has few for its encoder alone, and XLNet
+    /// has none with a masked-LM head.
     pub fn has_class(self, architecture: Architecture) -> bool {
         self.0.has_class(architecture)
+    }
+
+    /// The same encoder after a change of its sizes, with what follows from them in this family: in XLNet one number is
+    /// the probability of all dropout.
+    pub fn adapted(self, encoder: BertConfig) -> BertConfig {
+        self.0.format().switched(encoder)
     }
 
     /// The architecture that an encoder of this family is pretrained as: its class with a head for sentence pairs where
@@ -106,7 +119,11 @@ impl Family {
     /// # Errors
     /// For an unknown name, those that are known.
     fn of_model_type(name: &str) -> std::result::Result<Self, String> {
-        let found = Self::ALL.iter().find(|family| family.model_type() == name);
+        let is_called = |family: &&Self| {
+            let authors = family.0.authors_names().map(|names| names.model_type);
+            [Some(family.model_type()), authors].contains(&Some(name))
+        };
+        let found = Self::ALL.iter().find(is_called);
         found.copied().ok_or_else(|| {
             let known = || Self::ALL.iter().map(|family| family.model_type());
             let meant = nearest(name, known()).map(|near| format!("; did you mean \"{near}\"?"));
@@ -124,8 +141,7 @@ impl Family {
             let refused = |expected: String| fields.refuse("model_type", &name.into(), &expected);
             return Self::of_model_type(name).map_err(refused);
         }
-        let by_class =
-            |name: &String| Self::ALL.iter().find(|family| name.starts_with(family.0.class_prefix()));
+        let by_class = |name: &String| Self::ALL.iter().find(|family| family.without_prefix(name).is_some());
         let by_keys = || Self::ALL.iter().find(|family| family.0.is_told_by(fields));
         Ok(architectures.iter().find_map(by_class).or_else(by_keys).copied().unwrap_or_default())
     }
@@ -143,9 +159,15 @@ impl Family {
         format!("{}{}", self.0.class_prefix(), self.0.class_suffix(architecture))
     }
 
+    /// The name of one of the family's classes without that of the family.
+    fn without_prefix(self, class_name: &str) -> Option<&str> {
+        let authors = || class_name.strip_prefix(self.0.authors_names()?.class_prefix);
+        class_name.strip_prefix(self.0.class_prefix()).or_else(authors)
+    }
+
     /// The architecture of one of the family's classes.
     pub(super) fn architecture(self, class_name: &str) -> Option<Architecture> {
-        let suffix = class_name.strip_prefix(self.0.class_prefix())?;
+        let suffix = self.without_prefix(class_name)?;
         let of_family = |found: &Architecture| self.0.class_suffix(*found) == suffix;
         let found = Architecture::ALL.into_iter().find(of_family)?;
         match found {
@@ -183,9 +205,9 @@ impl Family {
         self.0.read(fields)
     }
 
-    /// The name of a [`BertConfig`] field in `config.json`.
-    pub(super) fn key_of(self, field: &'static str) -> &'static str {
-        self.0.format().key_of(field)
+    /// The name of a [`BertConfig`] field in a `config.json`.
+    pub(super) fn key_of(self, fields: &Fields, field: &'static str) -> &'static str {
+        self.0.format_of(fields).key_of(field)
     }
 
     /// Adds an encoder to a `config.json`.
@@ -212,12 +234,17 @@ impl Family {
         Ok(())
     }
 
-    /// The rules for a model of `architecture` whose encoder's parameters have the prefix `backbone`: it ends with a
-    /// dot, or is empty if the model is the encoder alone. `gated` tells whether its feed-forward networks have gates.
-    pub(super) fn rules(self, architecture: Architecture, backbone: &str, gated: bool) -> TensorRules {
+    /// The rules for a model of `architecture` whose `encoder`'s parameters have the prefix `backbone`: it ends with a
+    /// dot, or is empty if the model is the encoder alone.
+    pub(super) fn rules(
+        self,
+        architecture: Architecture,
+        encoder: &BertConfig,
+        backbone: &str,
+    ) -> TensorRules {
         let prefix = if backbone.is_empty() { "" } else { self.0.prefix() };
         let wrappers = ["module.", "model."];
-        let encoder = self.0.encoder_rules().and(self.0.feed_forward_rules(gated));
+        let encoder = self.0.encoder_rules(encoder);
         // What begins names of the encoder itself, as `transformer.` does DistilBERT's, is no prefix of them.
         let prefixes: Vec<&str> = Self::ALL
             .iter()
@@ -229,6 +256,7 @@ impl Family {
             .and(self.0.head_rules(architecture))
             .with_optional_prefixes(wrappers)
             .with_optional_prefixes(prefixes)
+            .with_optional_prefixes(self.0.authors_names().map(|names| names.prefix))
     }
 }
 
@@ -297,6 +325,16 @@ impl HeadLayer {
     }
 }
 
+/// The names in folders of the authors' own class, where transformers' class has others.
+struct AuthorsNames {
+    /// As [`FamilyDefinition::model_type`].
+    model_type: &'static str,
+    /// As [`FamilyDefinition::class_prefix`].
+    class_prefix: &'static str,
+    /// As [`FamilyDefinition::prefix`].
+    prefix: &'static str,
+}
+
 /// The definition of one family.
 trait FamilyDefinition: Sync {
     /// Its name in the paper, such as `RoBERTa`.
@@ -310,6 +348,11 @@ trait FamilyDefinition: Sync {
 
     /// The prefix of the encoder's tensors in a model with a head.
     fn prefix(&self) -> &'static str;
+
+    /// Other names that are read and not written.
+    fn authors_names(&self) -> Option<AuthorsNames> {
+        None
+    }
 
     /// The end of the name of its class for an architecture.
     fn class_suffix(&self, architecture: Architecture) -> &'static str {
@@ -350,6 +393,11 @@ trait FamilyDefinition: Sync {
     /// The keys and switches of its encoder.
     fn format(&self) -> &EncoderFormat;
 
+    /// The keys in a file, if there is more than one way to write it.
+    fn format_of(&self, _: &Fields) -> &EncoderFormat {
+        self.format()
+    }
+
     /// The sizes with what the family's published models have, where the class in transformers leaves a choice.
     fn with_defaults(&self, sizes: BertConfig) -> BertConfig {
         sizes
@@ -366,12 +414,7 @@ trait FamilyDefinition: Sync {
     }
 
     /// The rules of the encoder alone, with names and paths relative to it.
-    fn encoder_rules(&self) -> TensorRules;
-
-    /// Further rules of the encoder, those that depend on whether its feed-forward networks have gates.
-    fn feed_forward_rules(&self, _gated: bool) -> TensorRules {
-        TensorRules::new()
-    }
+    fn encoder_rules(&self, encoder: &BertConfig) -> TensorRules;
 
     /// The rules of the head.
     fn head_rules(&self, architecture: Architecture) -> TensorRules;
@@ -385,9 +428,11 @@ mod tests {
 
     /// The name of a parameter's tensor.
     fn name(family: Family, architecture: Architecture, backbone: &str, path: &str) -> Option<String> {
-        let rules = family.rules(architecture, backbone, true);
+        let rules = family.rules(architecture, &family.encoder(BertConfig::tiny(10)), backbone);
         rules.rules().iter().find_map(|rule| match rule {
-            TensorRule::Copy { tensor, parameter } | TensorRule::Transpose { tensor, parameter }
+            TensorRule::Copy { tensor, parameter }
+            | TensorRule::Transpose { tensor, parameter }
+            | TensorRule::Reshape { tensor, parameter, .. }
                 if parameter == path =>
             {
                 Some(tensor.clone())
@@ -422,6 +467,8 @@ mod tests {
         assert_eq!(Family::ALBERT.pretraining(true), Some(Architecture::PreTraining));
         assert_eq!(Family::ROBERTA.pretraining(true), None);
         assert_eq!(Family::ROBERTA.pretraining(false), Some(Architecture::MaskedLm));
+        assert_eq!(Family::NOMIC_BERT.pretraining(true), None);
+        assert_eq!(Family::XLNET.pretraining(false), None);
     }
 
     #[test]
@@ -431,13 +478,14 @@ mod tests {
             let inner = name(family, Architecture::Encoder, "", path).unwrap();
             let whole = name(family, Architecture::MaskedLm, "bert.", &format!("bert.{path}")).unwrap();
             assert!(whole.len() > inner.len() && whole.ends_with(&inner));
-            assert_eq!(family.rules(Architecture::Encoder, "", true).canonical(&whole), inner);
+            let rules = family.rules(Architecture::Encoder, &BertConfig::tiny(10), "");
+            assert_eq!(rules.canonical(&whole), inner);
         }
     }
 
     #[test]
     fn old_names_and_wrappers_are_seen_through() {
-        let rules = Family::BERT.rules(Architecture::Encoder, "", false);
+        let rules = Family::BERT.rules(Architecture::Encoder, &BertConfig::tiny(10), "");
         for (name, expected) in [
             ("module.bert.embeddings.LayerNorm.gamma", "embeddings.LayerNorm.weight"),
             ("model.roberta.pooler.dense.bias", "pooler.dense.bias"),
@@ -451,7 +499,7 @@ mod tests {
     #[test]
     fn a_network_with_a_gate_has_other_tensors_in_t5() {
         for (gated, expected) in [(false, "wi.weight"), (true, "wi_1.weight")] {
-            let rules = Family::T5.rules(Architecture::Encoder, "", gated);
+            let rules = Family::T5.rules(Architecture::Encoder, &BertConfig::tiny(10).with_gated(gated), "");
             let up = "encoder.layers.*.feed_forward.up.weight";
             let found = rules.rules().iter().find_map(|rule| match rule {
                 TensorRule::Transpose { tensor, parameter } if parameter == up => Some(tensor.as_str()),

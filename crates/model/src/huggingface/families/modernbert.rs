@@ -196,7 +196,7 @@ impl FamilyDefinition for ModernBert {
         set("classifier_pooling", pooling.into());
     }
 
-    fn encoder_rules(&self) -> TensorRules {
+    fn encoder_rules(&self, _: &BertConfig) -> TensorRules {
         let maps = |kind: &str| {
             ["query", "key", "value"].map(|map| format!("encoder.layers.*.attention.{map}.{kind}"))
         };

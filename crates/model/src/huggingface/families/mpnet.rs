@@ -92,7 +92,7 @@ impl FamilyDefinition for MpNet {
         config.insert(BUCKETS.into(), BIAS.n_buckets.into());
     }
 
-    fn encoder_rules(&self) -> TensorRules {
+    fn encoder_rules(&self, _: &BertConfig) -> TensorRules {
         const LAYER: &str = "encoder.layer.*.";
         let layer = TensorRules::new()
             .linear("attention.attn.q", "attention.query")

@@ -1,6 +1,7 @@
 use super::super::{Architecture, TensorRule, TensorRules};
 use super::encoder_format::FirstPosition;
 use super::{EncoderFormat, Family, FamilyDefinition, HeadLayer, bert};
+use crate::bert::BertConfig;
 use crate::blocks::Activation;
 
 impl Family {
@@ -78,7 +79,7 @@ impl FamilyDefinition for Roberta {
         &self.format
     }
 
-    fn encoder_rules(&self) -> TensorRules {
+    fn encoder_rules(&self, _: &BertConfig) -> TensorRules {
         bert::encoder()
     }
 

@@ -172,16 +172,13 @@ impl FamilyDefinition for T5 {
         t5::set_feed_forward(encoder.activation, encoder.gated, config);
     }
 
-    fn encoder_rules(&self) -> TensorRules {
+    fn encoder_rules(&self, encoder: &BertConfig) -> TensorRules {
         TensorRules::new()
             .table("shared", "embeddings.tokens")
             .with(TensorRule::tie("encoder.embed_tokens.weight", "shared.weight"))
             .with(t5::distances("encoder", "embeddings.relative_bias"))
             .and(t5::layers("encoder", &["SelfAttention"]))
-    }
-
-    fn feed_forward_rules(&self, gated: bool) -> TensorRules {
-        t5::feed_forward_rules("encoder", 1, gated)
+            .and(t5::feed_forward_rules("encoder", 1, encoder.gated))
     }
 
     fn head_rules(&self, architecture: Architecture) -> TensorRules {

@@ -1,20 +1,25 @@
-//! XLNet (Yang et al. 2019): transformers' `XLNetLMHeadModel` and `XLNetForSequenceClassification`, whose attention stores
-//! matrices untransposed, with an axis for the heads.
+//! XLNet (Yang et al. 2019): transformers' `XLNetLMHeadModel`, and its classes that are fine-tuned, a family of encoders.
+//! Their attention stores matrices untransposed, with an axis for the heads.
 
-use super::super::config::ProblemType;
 use super::super::fields::Fields;
-use super::super::labels;
-use super::super::{Format, Published, TensorRule, TensorRules};
+use super::super::{Architecture, FloatType, Format, Published, TensorRule, TensorRules};
 use super::decoder::{fixed, size};
-use super::encoder_format::{activation_name, activation_of};
-use crate::blocks::Activation;
-use crate::xlnet::{XlnetClassifierConfig, XlnetConfig, XlnetForSequenceClassification, XlnetLanguageModel};
+use super::encoder_format::{activation_name, activation_of, without_switches};
+use super::{EncoderFormat, Family, FamilyDefinition, HeadLayer, bert};
+use crate::bert::{BertConfig, Pooling};
+use crate::blocks::{Activation, TransformerXlConfig};
+use crate::xlnet::{XlnetConfig, XlnetLanguageModel};
 use crate::{ModelError, ParamInit, Result};
 use serde_json::{Map, Value, json};
 
 const MODEL_TYPE: &str = "xlnet";
+const PREFIX: &str = "transformer.";
+/// The ids of the pieces in the published vocabulary that begin a text, end it, and fill it up.
+const BEGIN: usize = 1;
+const END: usize = 2;
+const PADDING: usize = 5;
 
-/// The name of an [`XlnetConfig`] or [`XlnetClassifierConfig`] field in `config.json`.
+/// The name of an [`XlnetConfig`] field in `config.json`.
 fn key_of(field: &'static str) -> &'static str {
     match field {
         "n_layers" => "n_layer",
@@ -25,7 +30,6 @@ fn key_of(field: &'static str) -> &'static str {
         "init_std" => "initializer_range",
         "begin_token_id" => "bos_token_id",
         "end_token_id" => "eos_token_id",
-        "summary_dropout" => "summary_last_dropout",
         other => other,
     }
 }
@@ -84,19 +88,17 @@ fn read(fields: &Fields) -> Result<XlnetConfig> {
         memory_len: fields.size_or("mem_len", Some(512))?.filter(no_limit),
         reuse_len: fields.size("reuse_len")?.filter(no_limit),
         init_std: number("initializer_range", 0.02)?,
-        begin_token_id: id("bos_token_id", 1)?,
-        end_token_id: id("eos_token_id", 2)?,
-        pad_token_id: id("pad_token_id", 5)?,
+        begin_token_id: id("bos_token_id", BEGIN)?,
+        end_token_id: id("eos_token_id", END)?,
+        pad_token_id: id("pad_token_id", PADDING)?,
         ..XlnetConfig::new(vocab_size, size(fields, "n_layer", 24)?, d_model)
     };
     config.validate().map_err(|error| named_as_in_the_file(error, fields))?;
     Ok(config)
 }
 
-fn write(config: &XlnetConfig, class: &str, map: &mut Map<String, Value>) -> Result<()> {
-    config.validate()?;
+fn write_fields(config: &XlnetConfig, map: &mut Map<String, Value>) {
     let mut set = |key: &str, value: Value| _ = map.insert(key.to_string(), value);
-    set("architectures", json!([class]));
     set("vocab_size", config.vocab_size.into());
     set("n_layer", config.n_layers.into());
     set("d_model", config.d_model.into());
@@ -117,23 +119,19 @@ fn write(config: &XlnetConfig, class: &str, map: &mut Map<String, Value>) -> Res
     set("bos_token_id", config.begin_token_id.into());
     set("eos_token_id", config.end_token_id.into());
     set("pad_token_id", config.pad_token_id.into());
-    Ok(())
 }
 
-/// The rules of the model without a head, which is `xlnet` in models with one.
-fn rules(config: &XlnetConfig) -> TensorRules {
-    let XlnetConfig { d_model, n_heads, .. } = *config;
+/// The rules of the layers, with names and paths relative to a layer's; `terms` is the path in the attention of what
+/// other attentions do not have.
+fn layer_rules(d_model: usize, n_heads: usize, terms: &str) -> TensorRules {
     let heads = [d_model, n_heads, d_model / n_heads];
-    let mut rules = TensorRules::new().table("word_embedding", "tokens").with(TensorRule::reshape(
-        "mask_emb",
-        &[1, 1, d_model],
-        "query",
-    ));
-    for (tensor, parameter) in [("q", "query"), ("k", "key"), ("v", "value"), ("r", "position")] {
-        let parameter = format!("layers.*.attention.{parameter}.weight");
-        rules = rules.with(TensorRule::reshape(&format!("layer.*.rel_attn.{tensor}"), &heads, &parameter));
+    let mut rules = TensorRules::new();
+    let position = format!("{terms}position");
+    for (tensor, parameter) in [("q", "query"), ("k", "key"), ("v", "value"), ("r", &position)] {
+        let parameter = format!("attention.{parameter}.weight");
+        rules = rules.with(TensorRule::reshape(&format!("rel_attn.{tensor}"), &heads, &parameter));
     }
-    let output = TensorRule::reshape("layer.*.rel_attn.o", &heads, "layers.*.attention.output.weight");
+    let output = TensorRule::reshape("rel_attn.o", &heads, "attention.output.weight");
     rules = rules.with(output.transposed());
     for (tensor, parameter) in [
         ("r_w_bias", "content_bias"),
@@ -141,17 +139,19 @@ fn rules(config: &XlnetConfig) -> TensorRules {
         ("r_s_bias", "segment_bias"),
         ("seg_embed", "segments"),
     ] {
-        let (tensor, parameter) =
-            (format!("layer.*.rel_attn.{tensor}"), format!("layers.*.attention.{parameter}"));
+        let (tensor, parameter) = (format!("rel_attn.{tensor}"), format!("attention.{terms}{parameter}"));
         rules = rules.with(TensorRule::copy(&tensor, &parameter));
     }
     rules
-        .norm("layer.*.rel_attn.layer_norm", "layers.*.attention_norm")
-        .linear("layer.*.ff.layer_1", "layers.*.feed_forward.up")
-        .linear("layer.*.ff.layer_2", "layers.*.feed_forward.down")
-        .norm("layer.*.ff.layer_norm", "layers.*.feed_forward_norm")
-        .within("transformer.", "xlnet.")
-        .with_optional_prefixes(["module.", "transformer."])
+        .norm("rel_attn.layer_norm", "attention_norm")
+        .linear("ff.layer_1", "feed_forward.up")
+        .linear("ff.layer_2", "feed_forward.down")
+        .norm("ff.layer_norm", "feed_forward_norm")
+}
+
+/// What the predictions start from.
+fn query_rule(d_model: usize, parameter: &str) -> TensorRule {
+    TensorRule::reshape("mask_emb", &[1, 1, d_model], parameter)
 }
 
 impl Format for XlnetConfig {
@@ -162,11 +162,20 @@ impl Format for XlnetConfig {
     }
 
     fn write(&self, config: &mut Map<String, Value>) -> Result<()> {
-        write(self, "XLNetLMHeadModel", config)
+        self.validate()?;
+        config.insert("architectures".into(), json!(["XLNetLMHeadModel"]));
+        write_fields(self, config);
+        Ok(())
     }
 
     fn rules(&self) -> TensorRules {
-        rules(self)
+        let XlnetConfig { d_model, n_heads, .. } = *self;
+        TensorRules::new()
+            .table("word_embedding", "tokens")
+            .with(query_rule(d_model, "query"))
+            .and(layer_rules(d_model, n_heads, "").within("layer.*.", "layers.*."))
+            .within(PREFIX, "xlnet.")
+            .with_optional_prefixes(["module.", PREFIX])
             .with(TensorRule::copy("lm_loss.bias", "bias"))
             .with(TensorRule::tie("lm_loss.weight", "transformer.word_embedding.weight"))
     }
@@ -180,51 +189,170 @@ impl Published for XlnetConfig {
     }
 }
 
-impl Format for XlnetClassifierConfig {
-    const MODEL_TYPES: &'static [&'static str] = &[MODEL_TYPE];
+impl Family {
+    /// XLNet (Yang et al. 2019) as it is fine-tuned: without an order, without a second stream and without a memory. The
+    /// model that is pretrained is an [`XlnetConfig`].
+    pub const XLNET: Self = Self(&Xlnet);
+}
 
-    fn read(fields: &Fields) -> Result<Self> {
-        // Heads that this crate does not have.
-        for (key, only) in [("summary_type", "last"), ("summary_activation", "tanh")] {
+struct Xlnet;
+
+/// The tokens of a text at most. The positions have no end; but the attention's memory grows with the square of a text's
+/// length, so there has to be a limit.
+const MAX_LEN: usize = 2048;
+
+const FORMAT: EncoderFormat = EncoderFormat {
+    d_model: ("d_model", 1024),
+    n_layers: ("n_layer", 24),
+    n_heads: ("n_head", 16),
+    d_ff: ("d_inner", 4096),
+    hidden_dropout: ("dropout", 0.1),
+    attention_dropout: ("dropout", 0.1),
+    activation: ("ff_activation", Activation::Gelu),
+    vocab_size: 32_000,
+    pad_token_id: PADDING,
+    token_types: None,
+    has_position_type: false,
+    switch,
+    ..bert::FORMAT
+};
+
+fn switch(config: BertConfig) -> BertConfig {
+    BertConfig {
+        max_positions: MAX_LEN,
+        // One key says it of all dropout.
+        attention_dropout: config.hidden_dropout,
+        feed_forward_dropout: config.hidden_dropout,
+        output_dropout: true,
+        absolute_positions: false,
+        transformer_xl: Some(config.transformer_xl.unwrap_or_default()),
+        embedding_norm: false,
+        attention_bias: false,
+        pooling: Some(Pooling::LastToken),
+        ..without_switches(config)
+    }
+}
+
+/// What else than these a head's summary of a sequence could be is not supported.
+const SUMMARY: [(&str, &str); 2] = [("summary_type", "last"), ("summary_activation", "tanh")];
+
+impl FamilyDefinition for Xlnet {
+    fn name(&self) -> &'static str {
+        "XLNet"
+    }
+
+    fn model_type(&self) -> &'static str {
+        MODEL_TYPE
+    }
+
+    fn class_prefix(&self) -> &'static str {
+        "XLNet"
+    }
+
+    fn prefix(&self) -> &'static str {
+        PREFIX
+    }
+
+    fn class_suffix(&self, architecture: Architecture) -> &'static str {
+        match architecture {
+            // The other one searches for the end by the beginning.
+            Architecture::QuestionAnswering => "ForQuestionAnsweringSimple",
+            other => other.class_suffix(),
+        }
+    }
+
+    fn has_class(&self, architecture: Architecture) -> bool {
+        use Architecture::{MaskedLm, PreTraining, ReplacedTokens};
+        !matches!(architecture, MaskedLm | PreTraining | ReplacedTokens)
+    }
+
+    fn has_pooler(&self, _: Architecture) -> bool {
+        false
+    }
+
+    /// The class's summary of a sequence.
+    fn head_layer(&self, _: Architecture) -> Option<HeadLayer> {
+        Some(HeadLayer { has_dropout_before: false, ..HeadLayer::new(Activation::Tanh) })
+    }
+
+    fn head_dropout(&self, architecture: Architecture) -> Option<(&'static str, Option<f64>)> {
+        match architecture {
+            Architecture::SequenceClassification | Architecture::MultipleChoice => {
+                Some(("summary_last_dropout", Some(0.1)))
+            }
+            // The last states have had theirs. Transformers' class has no such key.
+            Architecture::TokenClassification => Some(("classifier_dropout", Some(0.0))),
+            _ => None,
+        }
+    }
+
+    fn format(&self) -> &EncoderFormat {
+        &FORMAT
+    }
+
+    fn read(&self, fields: &Fields) -> Result<BertConfig> {
+        for (key, only) in SUMMARY {
             if let Some(found) = fields.text(key)?.filter(|found| *found != only) {
                 return Err(fields.refuse(key, &found.into(), &format!("\"{only}\"")));
             }
         }
         fixed(fields, "summary_use_proj", true)?;
-        let config = Self {
-            xlnet: read(fields)?,
-            summary_dropout: fields.number("summary_last_dropout")?.unwrap_or(0.1),
-            labels: labels::read(fields)?,
-            problem_type: ProblemType::read(fields)?,
-        };
-        config.validate().map_err(|error| named_as_in_the_file(error, fields))?;
-        Ok(config)
-    }
-
-    fn write(&self, config: &mut Map<String, Value>) -> Result<()> {
-        self.validate()?;
-        write(&self.xlnet, "XLNetForSequenceClassification", config)?;
-        config.insert("summary_type".into(), "last".into());
-        config.insert("summary_use_proj".into(), true.into());
-        config.insert("summary_activation".into(), "tanh".into());
-        config.insert("summary_last_dropout".into(), self.summary_dropout.into());
-        if let Some(problem) = self.problem_type {
-            config.insert("problem_type".into(), problem.name().into());
+        let config = read(fields)?;
+        if config.causal {
+            return Err(fields.refuse("attn_type", &"uni".into(), "\"bi\": an encoder sees its whole text"));
         }
-        labels::write(&self.labels, config);
-        Ok(())
+        let sizes = BertConfig {
+            n_heads: config.n_heads,
+            d_ff: config.d_ff,
+            activation: config.activation,
+            layer_norm_eps: config.norm_eps,
+            hidden_dropout: config.dropout,
+            init_std: config.init_std,
+            pad_token_id: fields.size("pad_token_id")?.unwrap_or(PADDING),
+            transformer_xl: Some(TransformerXlConfig { clamp_len: config.clamp_len }),
+            pooler: false,
+            ..BertConfig::new(config.vocab_size, config.n_layers, config.d_model)
+        };
+        Ok(FORMAT.switched(sizes))
     }
 
-    fn rules(&self) -> TensorRules {
-        rules(&self.xlnet).linear("sequence_summary.summary", "summary").linear("logits_proj", "output")
+    fn write(&self, encoder: &BertConfig, dtype: FloatType, map: &mut Map<String, Value>) {
+        // Small test models keep the ids of large ones, which are outside their vocabularies.
+        let known = |id: usize| Some(id).filter(|id| *id < encoder.vocab_size);
+        let config = XlnetConfig {
+            n_heads: encoder.n_heads,
+            d_ff: encoder.d_ff,
+            activation: encoder.activation,
+            norm_eps: encoder.layer_norm_eps,
+            dropout: encoder.hidden_dropout,
+            init_std: encoder.init_std,
+            clamp_len: encoder.transformer_xl.and_then(|terms| terms.clamp_len),
+            begin_token_id: known(BEGIN),
+            end_token_id: known(END),
+            ..XlnetConfig::new(encoder.vocab_size, encoder.n_layers, encoder.d_model)
+        };
+        write_fields(&config, map);
+        map.insert("pad_token_id".into(), encoder.pad_token_id.into());
+        map.insert("torch_dtype".into(), dtype.name().into());
+        SUMMARY.into_iter().for_each(|(key, only)| _ = map.insert(key.into(), only.into()));
+        map.insert("summary_use_proj".into(), true.into());
     }
-}
 
-impl Published for XlnetClassifierConfig {
-    type Model = XlnetForSequenceClassification;
+    fn encoder_rules(&self, encoder: &BertConfig) -> TensorRules {
+        let BertConfig { d_model, n_heads, .. } = *encoder;
+        TensorRules::new()
+            .table("word_embedding", "embeddings.tokens")
+            .with(query_rule(d_model, "embeddings.query"))
+            .and(layer_rules(d_model, n_heads, "transformer_xl.").within("layer.*.", "encoder.layers.*."))
+    }
 
-    fn init(&self, init: &mut ParamInit) -> XlnetForSequenceClassification {
-        self.init(init)
+    fn head_rules(&self, architecture: Architecture) -> TensorRules {
+        match architecture {
+            Architecture::SequenceClassification | Architecture::MultipleChoice => TensorRules::new()
+                .linear("sequence_summary.summary", "head.dense")
+                .linear("logits_proj", "head.output"),
+            other => bert::pooled(other),
+        }
     }
 }
 
@@ -265,8 +393,6 @@ mod tests {
         let found: XlnetConfig =
             config(r#"{"model_type": "xlnet", "mem_len": null, "clamp_len": -1, "reuse_len": 0}"#).unwrap();
         assert_eq!((found.memory_len, found.clamp_len, found.reuse_len), (None, None, None));
-        let found: XlnetClassifierConfig = config(r#"{"model_type": "xlnet"}"#).unwrap();
-        assert_eq!(found, XlnetClassifierConfig::new(expected, vec!["LABEL_0".into(), "LABEL_1".into()]));
     }
 
     #[test]
@@ -288,18 +414,6 @@ mod tests {
             assert_eq!((found, report), (config, LoadReport::default()));
             assert!(weights::collect(&loaded) == weights::collect(&model));
         }
-        let labels = ["no", "yes", "perhaps"].map(String::from).to_vec();
-        let config = XlnetClassifierConfig {
-            problem_type: Some(ProblemType::SingleLabel),
-            ..XlnetClassifierConfig::new(small(), labels)
-        };
-        let folder = tempfile::tempdir().unwrap();
-        let model = config.init(&mut init());
-        save_published(folder.path(), &model, &config, FloatType::F32).unwrap();
-        let (found, loaded, report) =
-            load_published::<XlnetClassifierConfig>(folder.path(), &mut init()).unwrap();
-        assert_eq!((found, report), (config, LoadReport::default()));
-        assert!(weights::collect(&loaded) == weights::collect(&model));
     }
 
     #[test]
@@ -334,12 +448,9 @@ mod tests {
             (r#""ff_activation": "mish""#, "`ff_activation` is \"mish\""),
             (r#""mem_len": -1"#, "`mem_len` is -1, expected a whole number"),
             (r#""dropout": 1"#, "`dropout` is 1, expected 0 or more"),
-            (r#""summary_type": "mean""#, "`summary_type` is \"mean\", expected \"last\""),
-            (r#""summary_use_proj": false"#, "`summary_use_proj` is false, expected true"),
-            (r#""summary_last_dropout": 2"#, "`summary_last_dropout` is 2, expected 0 or more"),
         ] {
             let json = format!(r#"{{"model_type": "xlnet", {json}}}"#);
-            let message = config::<XlnetClassifierConfig>(&json).unwrap_err().to_string();
+            let message = config::<XlnetConfig>(&json).unwrap_err().to_string();
             assert!(message.contains(expected) && !message.contains('\n'), "{message}");
         }
         let message = config::<XlnetConfig>(r#"{"model_type": "bert"}"#).unwrap_err().to_string();

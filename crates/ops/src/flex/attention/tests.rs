@@ -235,7 +235,7 @@ fn a_token_is_moved_by_what_it_sees_alone() {
         for form in [fused, composed] {
             let found = |k: &Tensor<4>, v: &Tensor<4>| {
                 let [y, k, v] = [q.clone(), k.clone(), v.clone()];
-                form([y, k, v], &mask).into_data().to_vec::<f32>().unwrap()
+                form([y, k, v], &mask).into_data().try_to_vec::<f32>().unwrap()
             };
             let before = found(&k, &v);
             for changed in 0..48 {

@@ -1,0 +1,184 @@
+use super::distances::scores_of_distances;
+use super::{Distances, Linear};
+use crate::sizes::check_sizes;
+use crate::{ParamInit, Result};
+use burn::module::{Module, Param};
+use burn::tensor::{Device, Int, Tensor};
+use serde::{Deserialize, Serialize};
+
+/// Configuration of [`TransformerXl`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TransformerXlConfig {
+    /// The greatest distance between tokens that is told from greater ones; none: all are told apart.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clamp_len: Option<usize>,
+}
+
+impl TransformerXlConfig {
+    /// Checks that the value is a length.
+    ///
+    /// # Errors
+    /// [`ModelError::Setting`](crate::ModelError::Setting) with the invalid field.
+    pub fn validate(&self) -> Result<()> {
+        check_sizes([("transformer_xl.clamp_len", self.clamp_len.unwrap_or(1))])
+    }
+}
+
+/// What makes multi-head attention that of Transformer-XL (Dai et al. 2019, §3.3) with the segments of XLNet (Yang et al.
+/// 2019, §2.5), whose scores are
+///
+/// `((q_i + u)ᵀ k_j + (q_i + v)ᵀ W_R R_(i−j) + (q_i + b)ᵀ s_ij) / √d_k`:
+///
+/// `R` are sinusoids of the distance, and `s_ij` is one of two vectors, as tokens `i` and `j` are of the same segment or
+/// not.
+#[derive(Module, Debug)]
+pub struct TransformerXl {
+    /// `W_R`, `[d_model, n_heads · d_k]`, which maps a distance to a key; without a bias.
+    pub position: Linear,
+    /// `u`, `[n_heads, d_k]`
+    pub content_bias: Param<Tensor<2>>,
+    /// `v`, `[n_heads, d_k]`
+    pub position_bias: Param<Tensor<2>>,
+    /// `b`, `[n_heads, d_k]`
+    pub segment_bias: Param<Tensor<2>>,
+    /// `s`, `[2, n_heads, d_k]`: of the same segment, and of another.
+    pub segments: Param<Tensor<3>>,
+}
+
+impl TransformerXl {
+    /// New parameters.
+    pub(super) fn new(d_model: usize, [n_heads, d_k]: [usize; 2], init: &mut ParamInit) -> Self {
+        Self {
+            position: Linear::without_bias(d_model, n_heads * d_k, init),
+            content_bias: init.truncated_normal([n_heads, d_k]),
+            position_bias: init.truncated_normal([n_heads, d_k]),
+            segment_bias: init.truncated_normal([n_heads, d_k]),
+            segments: init.truncated_normal([2, n_heads, d_k]),
+        }
+    }
+
+    /// The queries of the content's term, `q + u`, `[batch, n_heads, len, d_k]`.
+    pub(super) fn of_content(&self, q: &Tensor<4>) -> Tensor<4> {
+        biased(q, &self.content_bias)
+    }
+
+    /// The sum of the other terms.
+    ///
+    /// # Shapes
+    /// - `q`: `[batch, n_heads, len, d_k]`; `keys`: `[1, n_heads, n_rows, d_k]`, the distances' vectors, mapped and
+    ///   split into heads; returns `[batch, n_heads, len, len]`
+    pub(super) fn scores(&self, q: &Tensor<4>, keys: Tensor<4>, distances: &Distances) -> Tensor<4> {
+        let [_, n_heads, _, d_k] = q.dims();
+        let of_distances = scores_of_distances(&biased(q, &self.position_bias), keys, distances.rows.clone());
+        let scores = match &distances.of_others {
+            Some(of_others) => {
+                // What a query gives to keys of its own segment, it may as well not give: softmax ignores what is added
+                // to a whole row. So the difference of the two vectors is enough.
+                let segments = self.segments.val();
+                let difference = segments.clone().narrow(0, 1, 1) - segments.narrow(0, 0, 1);
+                let difference = difference.reshape([1, n_heads, d_k, 1]);
+                let of_segments = biased(q, &self.segment_bias).matmul(difference);
+                of_distances + of_segments * of_others.clone()
+            }
+            None => of_distances,
+        };
+        scores.mul_scalar(1.0 / (d_k as f64).sqrt())
+    }
+}
+
+/// Queries with a bias for each head.
+fn biased(q: &Tensor<4>, bias: &Param<Tensor<2>>) -> Tensor<4> {
+    let [n_heads, d_k] = bias.dims();
+    q.clone() + bias.val().reshape([1, n_heads, 1, d_k])
+}
+
+/// Where the tokens of different segments are: 1 for queries and keys of different ones, else 0.
+///
+/// # Shapes
+/// - `token_type_ids`: `[batch, len]`; returns `[batch, 1, len, len]`
+pub(crate) fn of_other_segments(token_type_ids: Tensor<2, Int>) -> Tensor<4> {
+    let [batch, len] = token_type_ids.dims();
+    let shape = [batch, 1, len, len];
+    let of_queries = token_type_ids.clone().reshape([batch, 1, len, 1]).expand(shape);
+    let of_keys = token_type_ids.reshape([batch, 1, 1, len]).expand(shape);
+    of_queries.not_equal(of_keys).float()
+}
+
+/// Sinusoids for the distances between tokens, which the attention of every layer maps to keys of its own.
+#[derive(Module, Debug)]
+pub struct DistanceSinusoids {
+    d_model: usize,
+    clamp_len: Option<usize>,
+}
+
+impl DistanceSinusoids {
+    /// Vectors of `d_model` features, which is even.
+    pub fn new(config: &TransformerXlConfig, d_model: usize) -> Self {
+        Self { d_model, clamp_len: config.clamp_len }
+    }
+
+    /// The vectors, and the row of each pair among `len` tokens.
+    pub fn forward(&self, len: usize, device: &Device) -> Distances {
+        let vectors = super::distances::sinusoids(len, len, self.clamp_len, self.d_model, device);
+        Distances::new(vectors, len, |distance| len as i64 - 1 + distance)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::xlnet::{XlnetConfig, XlnetInput};
+    use crate::{bert::BertInput, huggingface::Family, weights};
+    use burn::tensor::{TensorData, Tolerance};
+
+    /// The encoder that is fine-tuned computes what the model with two streams computes in its content stream.
+    #[test]
+    fn an_encoder_is_the_content_stream() {
+        let device = Device::flex();
+        for clamp_len in [None, Some(2)] {
+            let sizes =
+                XlnetConfig { n_heads: 4, d_ff: 24, dropout: 0.0, clamp_len, ..XlnetConfig::new(31, 3, 16) };
+            let xlnet = sizes.init_encoder(&mut ParamInit::new(&device, 3).with_std(0.4));
+            let config = crate::bert::BertConfig::new(31, 3, 16).with_n_heads(4).with_d_ff(24);
+            let config = config.with_hidden_dropout(0.0).with_pooler(false);
+            let config = config.with_transformer_xl(Some(TransformerXlConfig { clamp_len }));
+            let config = Family::XLNET.encoder(config);
+            let bert = config.init_encoder(&mut ParamInit::new(&device, 4));
+            // Parameters have other paths, in the same order of each kind.
+            let renamed = weights::collect(&xlnet).into_iter().map(|(path, data)| (own_path(&path), data));
+            let bert = weights::replace(bert, renamed.collect());
+
+            let rows: [&[i32]; 2] = [&[1, 2, 3, 4, 5, 6, 7], &[9, 10, 11]];
+            let types = [vec![0, 0, 0, 1, 1, 1, 2], vec![0, 0, 2]];
+            for (ids, types) in rows.into_iter().zip(&types) {
+                let input = XlnetInput::new(ids.to_vec(), 1).with_token_types(types.clone());
+                let expected = xlnet.forward(&input, None, &device).last_hidden_state.into_data();
+                let tensor = |values: &[i32]| {
+                    Tensor::<2, Int>::from_data(TensorData::new(values.to_vec(), [1, values.len()]), &device)
+                };
+                let input = BertInput::new(tensor(ids)).with_token_types(tensor(types));
+                let found = bert.forward(input).last_hidden_state.into_data();
+                found.assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-5));
+            }
+        }
+    }
+
+    fn own_path(path: &str) -> String {
+        let maps = ["query", "key", "value", "output"];
+        let path = match path.split_once(".attention.") {
+            Some((layer, rest)) if !maps.iter().any(|map| rest.starts_with(&format!("{map}."))) => {
+                format!("{layer}.attention.transformer_xl.{rest}")
+            }
+            _ => path.to_string(),
+        };
+        if path.starts_with("layers.") { format!("encoder.{path}") } else { format!("embeddings.{path}") }
+    }
+
+    #[test]
+    fn a_clamp_of_nothing_is_named() {
+        TransformerXlConfig::default().validate().unwrap();
+        let message = TransformerXlConfig { clamp_len: Some(0) }.validate().unwrap_err().to_string();
+        assert!(message.contains("`transformer_xl.clamp_len` is 0"), "{message}");
+    }
+}
