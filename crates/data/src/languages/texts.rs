@@ -35,11 +35,10 @@ pub fn sampled_texts(config: &CorpusConfig, base: &Path) -> Result<Box<dyn Itera
             let broken = Random::derive(0, &[TEXTS, language as u64, number]).chance(times.fract());
             let times = if document.is_ok() { times as usize + usize::from(broken) } else { 1 };
             let text = document.map(|document| document.text().to_owned());
-            let copies = match &text {
+            match text {
                 Ok(text) => (0..times).map(|_| Ok(text.clone())).collect(),
-                Err(_) => vec![text],
-            };
-            copies
+                error => vec![error],
+            }
         })
     };
     Ok(Box::new(streams.into_iter().enumerate().flat_map(of_language)))

@@ -89,7 +89,7 @@ impl AwdLstmConfig {
             // Far larger than any model, and small enough not to overflow.
             let most = if key == "n_layers" { 10_000 } else { i32::MAX as usize / 4 };
             if size == 0 || size > most {
-                return Err(ModelError::setting(key, size, &format!("from 1 to {most}")));
+                return Err(ModelError::setting(key, size, format!("from 1 to {most}")));
             }
         }
         self.dropout.validate()
