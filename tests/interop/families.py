@@ -1,7 +1,7 @@
 """Checks that transformers loads what cloze saves of BERT's family, with every head.
 
     cargo nextest run -p cloze-tests every_head_of_every_family
-    python tests/interop/families.py target/tmp/families
+    python tests/interop/families.py target/tmp/families [family ...]
 
 The test above saves each model of tests/fixtures/families there. Families that the installed transformers does not know
 are left out: NomicBERT and GTE came with version 5. No key may be missing, unexpected or of another shape; classes and
@@ -23,7 +23,7 @@ HEADS = ["mlm", "sequence", "tokens", "spans", "choice"]
 OWN_HEADS = {"electra": ["replaced"]}
 ALL_HEADS = {"t5": ["encoder", "tokens"], "mt5": ["encoder", "tokens"]}
 n, worst, left_out = 0, 0.0, set()
-for family in sorted(folder.name for folder in fixtures.iterdir() if folder.is_dir()):
+for family in sys.argv[2:] or sorted(folder.name for folder in fixtures.iterdir() if folder.is_dir()):
     golden = load_file(fixtures / family / "golden.safetensors")
     mask = 1 - golden["pad_mask"].long()
     given_types = golden["token_type_ids"]
@@ -45,6 +45,9 @@ for family in sorted(folder.name for folder in fixtures.iterdir() if folder.is_d
             assert config.label2id == {"no": 0, "maybe": 1, "yes": 2}, config.label2id
         model, loading = getattr(transformers, config.architectures[0]).from_pretrained(
             folder, output_loading_info=True)
+        if family == "nomic-published":  # whose masked-LM head has no biases; transformers' class begins with zeros
+            loading["missing_keys"] = [key for key in loading["missing_keys"]
+                                       if not (key.startswith("cls.") and key.endswith("bias"))]
         for key in ("missing_keys", "unexpected_keys", "mismatched_keys", "error_msgs"):
             assert not loading[key], f"{family}, {head}: {key}: {loading[key]}"
         model.eval()

@@ -169,26 +169,18 @@ fn every_family_learns_classes() {
     }
 }
 
-/// The word stands in the first text or in the second: without segments it is hard to say which.
+/// The second text has the word that decides, and the first has none.
 #[test]
-fn xlnet_tells_the_texts_of_a_pair_apart() {
+fn xlnet_is_tuned_on_pairs() {
     let _held = crate::generator();
     let bench = Bench::of(Family::XLNET);
-    for (name, seed) in [("train.tsv", 5), ("dev.tsv", 6)] {
-        let rows = rows(120, seed).into_iter().zip(rows(120, seed + 10));
+    let told = ["dull", "weak", "fine", "great"];
+    for (name, n, seed) in [("train.tsv", 160, 5), ("dev.tsv", 60, 6)] {
+        let rows = rows(n, seed + 10).into_iter().zip(rows(n, seed));
         let lines: String = rows
-            .enumerate()
-            .map(|(i, ((a, ..), (b, ..)))| {
-                let plain = |text: &str| {
-                    let words =
-                        text.split(' ').filter(|word| !["dull", "weak", "fine", "great"].contains(word));
-                    words.collect::<Vec<_>>().join(" ")
-                };
-                let (a, b) = (plain(&a), plain(&b));
-                match i % 2 {
-                    0 => format!("{a} great\t{b}\tfirst\n"),
-                    _ => format!("{a}\tgreat {b}\tsecond\n"),
-                }
+            .map(|((first, ..), (second, label, _))| {
+                let words = first.split(' ').filter(|word| !told.contains(word));
+                format!("{}\t{second}\t{label}\n", words.collect::<Vec<_>>().join(" "))
             })
             .collect();
         fs::write(bench.path(name), format!("text\tpair\tlabel\n{lines}")).unwrap();
@@ -202,12 +194,10 @@ fn xlnet_tells_the_texts_of_a_pair_apart() {
     let saved = PretrainedFolder::open(&model).unwrap();
     assert_eq!(saved.config.architectures, ["XLNetForSequenceClassification"]);
     let predictor = Predictor::load(&model, &Device::flex(), false).unwrap();
-    let lines = [
-        r#"{"text": "the sea was great", "pair": "a story of ships"}"#,
-        r#"{"text": "the sea was a film", "pair": "great story of ships"}"#,
-    ];
+    let lines = told.map(|word| format!(r#"{{"text": "the sea", "pair": "a story was {word}"}}"#));
     let values = predictor.predict(&lines, &mut |_| {}).unwrap().values;
-    assert_eq!([&values[0]["label"], &values[1]["label"]], ["first", "second"]);
+    let labels: Vec<&str> = values.iter().filter_map(|value| value["label"].as_str()).collect();
+    assert_eq!(labels, ["bad", "bad", "good", "good"]);
     // The one dropout that the class has.
     let both = bench.config("{ kind = \"classification\" }", "label", &[columns, "model.dropout.hidden=0.2"]);
     bench.run_whole("hidden", &both);
