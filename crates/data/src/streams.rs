@@ -221,7 +221,7 @@ mod tests {
         let streams = TextStreams::new(text(folder.path(), 25), 2, &StreamConfig::new(5), 3).unwrap();
         let batches = streams.in_order(100);
         let lengths: Vec<_> = batches.iter().map(|batch| batch.tokens.lengths.clone()).collect();
-        // Of 25 tokens all but the first are predicted, in two streams of 12.
+        // Of 25 letters and the end of their line all but the first are predicted, in two streams of 12.
         assert_eq!(lengths, [[5, 5], [5, 5], [2, 2]]);
         assert_eq!(batches.iter().map(|batch| batch.begins).collect::<Vec<_>>(), [true, false, false]);
         assert_eq!(streams.in_order(2), batches[..2]);
@@ -230,8 +230,9 @@ mod tests {
     #[test]
     fn a_text_too_short_for_its_streams_is_refused() {
         let folder = tempfile::tempdir().unwrap();
+        // Five letters, and the end of their line.
         let error = TextStreams::new(text(folder.path(), 5), 8, &StreamConfig::new(5), 3).unwrap_err();
-        let expected = "the text has 5 tokens, but a language model needs at least 9";
+        let expected = "the text has 6 tokens, but a language model needs at least 9";
         assert_eq!(error.to_string(), expected);
     }
 }

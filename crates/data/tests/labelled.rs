@@ -453,7 +453,7 @@ fn conllu_has_words_by_the_names_of_its_columns() {
         "\n# sent_id = 2\r\n",
         &word("1", "Ja", "INTJ").replace('\n', "\r\n"),
     ];
-    let folder = folder("a.conllu", &text.concat());
+    let folder = folder("a.conllu", text.concat());
     let read = |columns: serde_json::Value, labelled| {
         let settings = json!({"files": ["a.conllu"], "columns": columns});
         tagged_sentences(&source(settings), folder.path(), labelled, &[])
@@ -502,7 +502,7 @@ fn bad_lines_of_conllu_have_their_place() {
 
 #[test]
 fn classes_of_words_may_be_any_that_training_had() {
-    let folder = folder("a.conllu", &[word("1", "Ja", "INTJ"), word("2", "O", "O")].concat());
+    let folder = folder("a.conllu", [word("1", "Ja", "INTJ"), word("2", "O", "O")].concat());
     let source = LabelledSource::new(["a.conllu"]);
     let read = |labels: Option<&LabelSet>| {
         let expected = EntityTags { scheme: Some(TagScheme::Words), labels, ..EntityTags::default() };

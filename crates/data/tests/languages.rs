@@ -156,7 +156,9 @@ fn languages_are_drawn_by_their_chances_and_a_batch_is_of_one() {
 #[test]
 fn a_language_that_is_drawn_often_is_read_again_and_evenly() {
     let setup = Setup::new();
-    let mut seen: HashMap<(u64, String), (u64, Vec<Vec<i32>>)> = HashMap::new();
+    // By epoch and text: how often it was drawn, and each time as what.
+    type Seen = HashMap<(u64, String), (u64, Vec<Vec<i32>>)>;
+    let mut seen = Seen::new();
     for (epoch, batch) in epochs(setup.data(0.5), 3) {
         if batch.source != Some(1) {
             continue;

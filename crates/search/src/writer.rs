@@ -61,12 +61,13 @@ impl IndexWriter {
         let taken = |found| SearchError::Taken { folder: folder.into(), found };
         // One who was killed while making one may have left these.
         let ours = [LOCK, "manifest.partial"];
+        if folder.join(manifest::NAME).exists() {
+            return Err(taken("has an index already"));
+        }
         for entry in fs::read_dir(folder).map_err(SearchError::io("read", folder))? {
             let name = entry.map_err(SearchError::io("read", folder))?.file_name();
-            match name.to_string_lossy() {
-                name if name == manifest::NAME => return Err(taken("has an index already")),
-                name if !ours.contains(&&*name) => return Err(taken("has other files")),
-                _ => {}
+            if !ours.contains(&&*name.to_string_lossy()) {
+                return Err(taken("has other files"));
             }
         }
         let lock = lock(folder)?;

@@ -142,7 +142,9 @@ impl PretrainedConfig {
             head_dropouts,
             finetuning_task: fields.text("finetuning_task")?.map(str::to_string),
             dtype: dtype.unwrap_or_default(),
-            tied: fields.flag("tie_word_embeddings")?.unwrap_or(true),
+            // Of a family without such a head the flag says nothing.
+            tied: fields.flag("tie_word_embeddings")?.unwrap_or(true)
+                || !family.has_class(Architecture::MaskedLm),
         })
     }
 

@@ -314,7 +314,7 @@ fn keys(part: &str, sets: &[&str], unknown: &str) -> Vec<String> {
         "Language models" => LanguageModelConfig::load(folder().join("gpt-mini-corpus.toml"), &sets).err(),
         "AWD-LSTM" => AwdLstmRunConfig::load(folder().join("ulmfit-mini-corpus.toml"), &sets).err(),
         "XLNet" => PermutationConfig::load(folder().join("xlnet-mini-corpus.toml"), &sets).err(),
-        "Translation" => TranslationConfig::load(&folder().join("multi30k-rnn-attention.toml"), &sets).err(),
+        "Translation" => TranslationConfig::load(folder().join("multi30k-rnn-attention.toml"), &sets).err(),
         _ => RunConfig::load(folder().join("bert-tiny-sample.toml"), &sets).err(),
     };
     let error = error.unwrap_or_else(|| panic!("{unknown} is taken")).to_string();
