@@ -166,7 +166,12 @@ fn of_segment(
             let mut walk = Walk::default();
             let found = queries.iter().map(|query| {
                 let breadth = config.breadth.max(config.k);
-                let mut candidates = graph.search(&space, &space.query(query), breadth, allowed, &mut walk);
+                let asked = space.query(query);
+                let mut candidates = graph.search(&space, &asked, breadth, allowed, &mut walk);
+                if candidates.len() < config.k.min(n_allowed) {
+                    // Of many equal vectors the links may lead to one another alone.
+                    candidates = scan(&space, &[asked], segment.rows(), allowed, rescored).remove(0);
+                }
                 candidates.truncate(rescored);
                 again(query, candidates)
             });

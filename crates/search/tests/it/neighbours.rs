@@ -252,3 +252,17 @@ fn rows_without_ids_are_numbered_and_fields_come_back() {
     assert_eq!((stored.text, stored.fields), (row(2).text, row(2).fields));
     assert!(index.contains("0") && !index.contains("1"));
 }
+
+/// The links of equal vectors lead to one another, and still all rows are found.
+#[test]
+fn many_equal_vectors_are_all_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let graph = Some(GraphConfig { neighbours: 4, breadth: 16, from_rows: 40, seed: 0 });
+    let mut writer =
+        IndexWriter::create(folder.path(), IndexConfig { graph, ..IndexConfig::new(4) }).unwrap();
+    let vectors: Vec<f32> = Random(5).vectors(8, 4).repeat(60);
+    writer.add(&rows(0..480), &vectors, OnId::Error).unwrap();
+    writer.maintain(&mut |_, _| {}).unwrap();
+    let search = SearchConfig { k: 400, ..SearchConfig::default() };
+    assert_eq!(writer.index().find(&vectors[..4], &search).unwrap()[0].len(), 400);
+}
