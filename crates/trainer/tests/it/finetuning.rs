@@ -1,5 +1,6 @@
 //! Fine-tuning runs on texts, from a small checkpoint to the saved model.
 
+use crate::stop_after::StopAfter;
 use burn::tensor::Device;
 use cloze_evaluation::seeds::Seeds;
 use cloze_model::ParamInit;
@@ -113,17 +114,6 @@ fn parameters(model: &Path) -> NamedTensors {
     let tensors = cloze_model::huggingface::read_tensors(&model.join("model.safetensors")).unwrap();
     assert!(!tensors.is_empty());
     tensors
-}
-
-/// Stops the run after a step.
-struct StopAfter<'a>(u64, &'a AtomicBool);
-
-impl RunProgress for StopAfter<'_> {
-    fn step(&mut self, status: &Status) {
-        if status.step == self.0 {
-            self.1.store(true, Ordering::Relaxed);
-        }
-    }
 }
 
 #[test]

@@ -1,14 +1,15 @@
 //! Several languages: where a run may stop, what it leaves, and what is refused.
 
+use crate::stop_after::StopAfter;
 use burn::tensor::Device;
 use cloze_model::huggingface::PretrainedFolder;
 use cloze_trainer::Result;
 use cloze_trainer::config::RunConfig;
 use cloze_trainer::engine::{Outcome, Plan, RunOptions};
-use cloze_trainer::metrics::progress::{RunProgress, Silent, Status};
+use cloze_trainer::metrics::progress::{RunProgress, Silent};
 use cloze_trainer::pretraining::pretrain;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use tempfile::TempDir;
 
 /// A folder with texts of two languages, their translations, and the runs on them.
@@ -79,17 +80,6 @@ impl Bench {
     /// The model's file, bit for bit.
     fn weights(&self, out: &str) -> Vec<u8> {
         std::fs::read(self.path(out).join("model/model.safetensors")).unwrap()
-    }
-}
-
-/// Asks the run to stop after a step.
-struct StopAfter<'a>(u64, &'a AtomicBool);
-
-impl RunProgress for StopAfter<'_> {
-    fn step(&mut self, status: &Status) {
-        if status.step == self.0 {
-            self.1.store(true, Ordering::Relaxed);
-        }
     }
 }
 

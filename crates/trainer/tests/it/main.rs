@@ -18,6 +18,7 @@ mod masked_lm;
 mod multi30k;
 mod permutation;
 mod recurrent;
+mod stop_after;
 mod tagging;
 mod training;
 mod translation;
