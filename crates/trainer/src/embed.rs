@@ -23,6 +23,9 @@ pub struct EmbedConfig {
     pub normalize: Option<bool>,
     /// What is put before each text. Default: what the folder says, or nothing.
     pub prompt: Option<Prompt>,
+    /// The language that all texts are in, where the model has language embeddings (XLM): a name in the folder's `lang2id`,
+    /// or a number. Default: the folder's `lang_id`.
+    pub language: Option<String>,
     /// The most tokens in a batch, including padding if the device needs it. A longer text is a batch of its own.
     pub batch_tokens: usize,
     /// Whether the layers multiply in 8 bits: faster, and a little less exact.
@@ -31,7 +34,7 @@ pub struct EmbedConfig {
 
 impl Default for EmbedConfig {
     fn default() -> Self {
-        Self { pooling: None, normalize: None, prompt: None, batch_tokens: 1024, int8: false }
+        Self { pooling: None, normalize: None, prompt: None, language: None, batch_tokens: 1024, int8: false }
     }
 }
 
@@ -91,14 +94,23 @@ impl Embedder {
     ///
     /// # Errors
     /// Whatever is missing or damaged in the folder, by name; a pooling or module of sentence-transformers
-    /// that is not known here; a prompt that the folder does not have, or whose tokens it does not pool; a pooling of
+    /// that is not known here; a language that the model does not have; a prompt that the folder does not have, or whose tokens it does not pool; a pooling of
     /// more layers than there are;
     /// [`VocabularyMismatch`](crate::TrainerError::VocabularyMismatch),
     /// [`UnfitTokenizer`](crate::TrainerError::UnfitTokenizer).
     pub fn load(folder: &Path, config: EmbedConfig, device: &Device) -> Result<Self> {
         let (tokenizer, model) = rayon::join(
             || Tokenizer::load(folder),
-            || PretrainedFolder::open(folder)?.load_encoder(&mut ParamInit::new(device, 0)),
+            || {
+                let mut pretrained = PretrainedFolder::open(folder)?;
+                if let Some(name) = &config.language {
+                    let number = pretrained.config.language(name).map_err(|expected| {
+                        ModelError::Setting { key: "language", found: format!("\"{name}\""), expected }
+                    })?;
+                    pretrained.config.encoder.language = Some(number);
+                }
+                pretrained.load_encoder(&mut ParamInit::new(device, 0))
+            },
         );
         let (mut tokenizer, (bert, mut model, report)) = (tokenizer?, model?);
         check_fit(&tokenizer, &bert, folder, false)?;

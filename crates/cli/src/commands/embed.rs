@@ -46,6 +46,10 @@ pub struct Args {
     /// Put this text before each line.
     #[arg(long, value_name = "TEXT", conflicts_with = "prompt")]
     prompt_text: Option<String>,
+    /// The language of the lines, where the model has language embeddings (XLM): a name in the folder's `lang2id`, or a
+    /// number (default: the folder's `lang_id`).
+    #[arg(long, value_name = "NAME")]
+    language: Option<String>,
     /// What to print.
     #[arg(long, value_enum, default_value_t = Format::Jsonl)]
     format: Format,
@@ -98,6 +102,7 @@ pub fn run(args: &Args) -> Result<()> {
             (Some(name), _) => Some(Prompt::Name(name.clone())),
             (None, text) => text.clone().map(Prompt::Text),
         },
+        language: args.language.clone(),
         batch_tokens: args.batch_tokens,
         int8: args.compute.int8,
     };

@@ -139,6 +139,14 @@ impl RunConfig {
 }
 
 impl RunConfig {
+    /// The names of the languages that the model's types of tokens are, in their order; none if they are no languages.
+    pub(crate) fn language_names(&self) -> Vec<String> {
+        match self.model.has_language_embeddings() {
+            true => self.corpus.languages.iter().map(|language| language.name.clone()).collect(),
+            false => Vec::new(),
+        }
+    }
+
     /// Writes out what depends on other keys.
     fn complete(&mut self) {
         if let ModelSection::New(model) = &mut self.model {
