@@ -12,6 +12,7 @@ mod ops_parity;
 mod recurrent_parity;
 mod seq2seq_families;
 mod t5_translation;
+mod token_vectors;
 mod unilm;
 mod xlm;
 mod xlnet;

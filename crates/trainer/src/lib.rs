@@ -28,6 +28,7 @@ pub mod perplexity;
 pub mod pretraining;
 mod recompute;
 pub mod running_text;
+pub mod token_vectors;
 pub mod translate;
 pub mod translation;
 

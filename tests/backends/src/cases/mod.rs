@@ -48,6 +48,7 @@ pub const CASES: &[Case] = &[
     Case { name: "span boundaries", run: heads::span_boundary },
     Case { name: "generator and discriminator", run: heads::replaced_tokens },
     Case { name: "masked LM", run: heads::masked_lm },
+    Case { name: "masked LM without a transform", run: heads::masked_lm_without_transform },
     Case { name: "sequence classification", run: heads::sequence },
     Case { name: "regression", run: heads::regression },
     Case { name: "multiple choice", run: heads::choice },
