@@ -56,6 +56,7 @@ use crate::error::{Place, Result, TrainerError};
 pub use awd_lstm::{AwdLstmRunConfig, AwdLstmSection, RegularisationSection};
 pub use cloze_model::blocks::{Activation, NormPlacement};
 pub use denoising::{DenoisingExamples, DenoisingRunConfig};
+pub(crate) use elmo::OF_BYTES;
 pub use elmo::{ElmoRunConfig, ElmoSection};
 pub use language_model::{
     HeldOut, LanguageModelConfig, LanguageModelEval, LanguageModelSection, LanguageModelShape,
