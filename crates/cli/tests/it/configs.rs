@@ -207,6 +207,9 @@ fn every_config_learns_the_same_on_a_second_backend() {
             true if config["model"].get("recurrent").is_some() => sets.push("model.recurrent.dropout=0"),
             // Its language model was trained without dropout.
             true if name.starts_with("ulmfit") => sets.push("model.dropout.head=0"),
+            true if name.starts_with("elmo") => {
+                sets.extend(["model.dropout.hidden=0", "model.dropout.head=0"]);
+            }
             true => {
                 sets.extend(["model.dropout.hidden=0", "model.dropout.attention=0"]);
                 let kind = config["task"]["kind"].as_str().unwrap();
@@ -216,6 +219,7 @@ fn every_config_learns_the_same_on_a_second_backend() {
             false if config.contains_key("streams") => {
                 sets.push("model.dropout={ word = 0, input = 0, weight = 0, hidden = 0, output = 0 }");
             }
+            false if name.starts_with("elmo") => sets.push("model.dropout=0"),
             false if ["parallel", "segments", "denoising"].iter().any(|key| config.contains_key(*key)) => {
                 sets.push("model.dropout=0");
             }

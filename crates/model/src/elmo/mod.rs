@@ -31,6 +31,7 @@ mod encoder;
 mod language_model;
 mod layer;
 mod spelling;
+mod tasks;
 
 pub use characters::{CharacterEncoder, CharacterEncoderConfig, Filters, Highway};
 pub use config::ElmoConfig;
@@ -38,3 +39,7 @@ pub use encoder::{ElmoEncoder, ElmoOutput};
 pub use language_model::{Elmo, ElmoLosses};
 pub use layer::{ElmoLayer, ProjectedLstm};
 pub use spelling::{N_CHARACTERS, PieceBytes, spelled};
+pub use tasks::{
+    ElmoClassifierConfig, ElmoForSequenceClassification, ElmoForTokenClassification, ElmoReader,
+    ElmoReaderConfig, ElmoTaggerConfig,
+};

@@ -1,9 +1,12 @@
-//! ELMo, in this project's own format: transformers has no class for it.
+//! ELMo, its classifier and its tagger, in this project's own format: transformers has no class for them.
 
 use super::super::fields::Fields;
 use super::super::{Format, Published, TensorRules};
 use super::own;
-use crate::elmo::{Elmo, ElmoConfig};
+use crate::elmo::{
+    Elmo, ElmoClassifierConfig, ElmoConfig, ElmoForSequenceClassification, ElmoForTokenClassification,
+    ElmoTaggerConfig,
+};
 use crate::{ParamInit, Result};
 use serde_json::{Map, Value};
 
@@ -42,6 +45,58 @@ impl Published for ElmoConfig {
     }
 }
 
+impl Format for ElmoClassifierConfig {
+    const MODEL_TYPES: &'static [&'static str] = &["cloze-elmo-classifier"];
+
+    fn read(fields: &Fields) -> Result<Self> {
+        own::read(fields, KEY, Self::validate)
+    }
+
+    fn write(&self, config: &mut Map<String, Value>) -> Result<()> {
+        self.validate()?;
+        own::insert(self, KEY, "ClozeElmoForSequenceClassification", config);
+        Ok(())
+    }
+
+    fn rules(&self) -> TensorRules {
+        rules()
+    }
+}
+
+impl Published for ElmoClassifierConfig {
+    type Model = ElmoForSequenceClassification;
+
+    fn init(&self, init: &mut ParamInit) -> ElmoForSequenceClassification {
+        self.init(init)
+    }
+}
+
+impl Format for ElmoTaggerConfig {
+    const MODEL_TYPES: &'static [&'static str] = &["cloze-elmo-tagger"];
+
+    fn read(fields: &Fields) -> Result<Self> {
+        own::read(fields, KEY, Self::validate)
+    }
+
+    fn write(&self, config: &mut Map<String, Value>) -> Result<()> {
+        self.validate()?;
+        own::insert(self, KEY, "ClozeElmoForTokenClassification", config);
+        Ok(())
+    }
+
+    fn rules(&self) -> TensorRules {
+        rules()
+    }
+}
+
+impl Published for ElmoTaggerConfig {
+    type Model = ElmoForTokenClassification;
+
+    fn init(&self, init: &mut ParamInit) -> ElmoForTokenClassification {
+        self.init(init)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -62,19 +117,28 @@ mod tests {
         ElmoConfig { characters, d_hidden: 7, ..ElmoConfig::new(pieces) }
     }
 
-    #[test]
-    fn a_saved_model_is_the_model() {
-        let (device, folder, config) = (Device::flex(), tempfile::tempdir().unwrap(), config());
+    /// The model, and what comes back of its folder.
+    fn saved<C: Published + PartialEq + std::fmt::Debug>(config: &C) -> [C::Model; 2] {
+        let (device, folder) = (Device::flex(), tempfile::tempdir().unwrap());
         let model = config.init(&mut ParamInit::new(&device, 4));
-        save_published(folder.path(), &model, &config, FloatType::F32).unwrap();
+        save_published(folder.path(), &model, config, FloatType::F32).unwrap();
         let (read, loaded, report) =
-            load_published::<ElmoConfig>(folder.path(), &mut ParamInit::new(&device, 5)).unwrap();
-        assert_eq!(read, config);
+            load_published::<C>(folder.path(), &mut ParamInit::new(&device, 5)).unwrap();
+        assert_eq!(&read, config);
         assert!(report.missing.is_empty() && report.unexpected.is_empty());
         assert_eq!(weights::collect(&loaded), weights::collect(&model));
+        [loaded, model]
+    }
+
+    #[test]
+    fn a_saved_model_is_the_model() {
+        let device = Device::flex();
+        saved(&ElmoClassifierConfig::new(config(), 3));
+        saved(&ElmoTaggerConfig { crf: true, ..ElmoTaggerConfig::new(config(), 4) });
+        let models = saved(&config());
         // The pieces' bytes are in the folder too.
         let text: Sequences = [&[0, 1, 2, 3][..]].into_iter().collect();
-        let [found, expected] = [&loaded, &model].map(|model| model.losses(&text, &device).next.into_data());
+        let [found, expected] = models.map(|model| model.losses(&text, &device).next.into_data());
         assert_eq!(found, expected);
     }
 
