@@ -31,6 +31,7 @@
 
 mod awd_lstm;
 mod denoising;
+mod elmo;
 mod language_model;
 pub(crate) mod languages;
 pub(crate) mod layered;
@@ -55,6 +56,8 @@ use crate::error::{Place, Result, TrainerError};
 pub use awd_lstm::{AwdLstmRunConfig, AwdLstmSection, RegularisationSection};
 pub use cloze_model::blocks::{Activation, NormPlacement};
 pub use denoising::{DenoisingExamples, DenoisingRunConfig};
+pub(crate) use elmo::OF_BYTES;
+pub use elmo::{ElmoRunConfig, ElmoSection};
 pub use language_model::{
     HeldOut, LanguageModelConfig, LanguageModelEval, LanguageModelSection, LanguageModelShape,
     NewLanguageModel, PretrainedLanguageModel,
@@ -424,8 +427,9 @@ final_fraction = 0.1
         );
         assert_eq!(
             error_of_set("objective.kind=spans"),
-            "--set objective.kind=spans: `objective.kind` is \"spans\"; expected one of \"left-to-right\", \"masked\", \
-             \"span-boundary\", \"permutation\", \"replaced-tokens\", \"translation-language-model\" or \"denoising\""
+            "--set objective.kind=spans: `objective.kind` is \"spans\"; expected one of \"left-to-right\", \
+             \"bidirectional-language-model\", \"masked\", \"span-boundary\", \"permutation\", \"replaced-tokens\", \
+             \"translation-language-model\" or \"denoising\""
         );
     }
 

@@ -74,4 +74,6 @@ pub const CASES: &[Case] = &[
     Case { name: "BiLSTM classifier", run: recurrent::classifier },
     Case { name: "BiLSTM classifier with attention", run: recurrent::attention },
     Case { name: "BiLSTM-CRF tagger", run: recurrent::tagger },
+    Case { name: "ELMo, both losses", run: recurrent::elmo },
+    Case { name: "ELMo's tagger", run: recurrent::elmo_tagger },
 ];

@@ -10,6 +10,7 @@ mod deberta;
 mod decoder;
 mod distilbert;
 mod electra;
+mod elmo;
 mod encoder_format;
 mod gpt2;
 mod gte;
