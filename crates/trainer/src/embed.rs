@@ -260,18 +260,15 @@ pub(crate) fn load_encoder(
     int8: bool,
     device: &Device,
 ) -> Result<(Tokenizer, BertConfig, Bert, LoadReport)> {
-    let encoder = || {
+    let encoder = || -> Result<_> {
         let mut pretrained = PretrainedFolder::open(folder)?;
         if let Some(name) = language {
-            let found = || format!("\"{name}\"");
-            let number = pretrained.config.language(name).map_err(|expected| ModelError::Setting {
-                key: "language",
-                found: found(),
-                expected,
-            })?;
-            pretrained.config.encoder.language = Some(number);
+            let (key, found) = ("language".into(), format!("\"{name}\""));
+            let number = pretrained.config.language(name);
+            pretrained.config.encoder.language =
+                Some(number.map_err(|expected| TrainerError::Setting { key, found, expected })?);
         }
-        pretrained.load_encoder(&mut ParamInit::new(device, 0))
+        Ok(pretrained.load_encoder(&mut ParamInit::new(device, 0))?)
     };
     let (tokenizer, model) = rayon::join(|| Tokenizer::load(folder), encoder);
     let (tokenizer, (bert, mut model, report)) = (tokenizer?, model?);

@@ -273,10 +273,10 @@ fn tokens_and_words_have_their_places_and_vectors() {
         (&["--layers", "3"][..], "`layers` is \"3\"; expected numbers from 0, the embeddings, to 2"),
         (&["--layers", "last-four-mean"], "expected \"last\", \"all\" or numbers: the model has 2 layers"),
         (&["--max-len", "21"], "`max_len` is 21; expected at most 20, the model's positions"),
-        (&["--language", "de"], "`language` is \"de\", expected a number below 2"),
+        (&["--language", "de"], "`language` is \"de\"; expected a number below 2"),
     ] {
         let ran = with(options, "a\n");
-        let error = error(&ran);
+        let error = ran.error_line(2);
         assert!(error.contains(expected), "{error}");
     }
 }

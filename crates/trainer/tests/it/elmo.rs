@@ -1,6 +1,7 @@
 //! ELMo in training: what it learns, where a run may stop, what it leaves.
 
 use crate::bench::Bench;
+use crate::stop_after::StopAfter;
 use burn::tensor::Device;
 use cloze_model::elmo::ElmoConfig;
 use cloze_model::huggingface::{load_published, read_tensors};
@@ -9,9 +10,9 @@ use cloze_tokenizer::Tokenizer;
 use cloze_trainer::config::ElmoRunConfig;
 use cloze_trainer::engine::{Outcome, RunOptions};
 use cloze_trainer::finetune::{EvaluationData, FineTuneConfig, Predictor, fine_tune};
-use cloze_trainer::metrics::progress::{RunProgress, Silent, Status};
+use cloze_trainer::metrics::progress::Silent;
 use std::fmt::Write;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 const CONFIG: &str = r#"
 objective.kind = "bidirectional-language-model"
@@ -106,7 +107,7 @@ fn what_does_not_fit_is_said_before_the_first_step() {
 
 const TASK: &str = r#"
 train = { epochs = 12, batch_size = 8 }
-optimizer.lr = 1e-2
+optimizer.lr = 3e-3
 schedule.kind = "constant"
 log.every = 5
 "#;
@@ -147,17 +148,6 @@ fn task(bench: &Bench<ElmoRunConfig>, kind: &str, ending: &str, sets: &[&str]) -
     std::fs::write(&path, data + TASK).unwrap();
     let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
     FineTuneConfig::load(&path, &sets).unwrap_or_else(|error| panic!("{error}"))
-}
-
-/// Asks the run to stop after a step.
-struct StopAfter<'a>(u64, &'a AtomicBool);
-
-impl RunProgress for StopAfter<'_> {
-    fn step(&mut self, status: &Status) {
-        if status.step == self.0 {
-            self.1.store(true, Ordering::Relaxed);
-        }
-    }
 }
 
 #[test]
