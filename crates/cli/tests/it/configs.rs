@@ -122,7 +122,7 @@ fn probe(place: &Workplace, out: &str, more: &[&str]) -> (Option<i32>, String, S
         ["probe.epochs=1", "structure.epochs=1", "structure.rank=4", "probe.hidden=8", "geometry.pairs=50"];
     let mut command = Command::new(env!("CARGO_BIN_EXE_cloze"));
     command.args(["probe", "configs/probe-ud-ewt.toml", "--out", out]);
-    command.args(sets.iter().chain(more).flat_map(|set| ["--set", set]));
+    command.args(sets.iter().chain(more).flat_map(|set| ["--set", *set]));
     let ran = command.current_dir(place.root()).output().unwrap();
     let [out, err] = [ran.stdout, ran.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
     (ran.status.code(), out, err)

@@ -12,7 +12,7 @@ use cloze_model::ParamInit;
 use cloze_model::bert::Bert;
 use cloze_model::blocks::EncoderTrace;
 use cloze_model::huggingface::PretrainedFolder;
-use cloze_tokenizer::{OffsetUnit, Sequence, Tokenizer, Truncation};
+use cloze_tokenizer::{Encoding, OffsetUnit, Sequence, Tokenizer, Truncation};
 use rayon::prelude::*;
 use std::path::Path;
 
@@ -109,7 +109,7 @@ impl LayerEncoder {
         tokenizer.set_keep_overflow(false);
         let texts: Vec<Sequence> = texts.iter().map(|text| Sequence::Text(text)).collect();
         let encodings = tokenizer.encode_inputs(&texts, true, OffsetUnit::Bytes)?;
-        let reading = |encoding| {
+        let reading = |encoding: &Encoding| {
             let sequence = TokenSequence::from(encoding);
             Reading { places: (0..sequence.len()).collect(), sequence }
         };
