@@ -162,10 +162,7 @@ fn what_cannot_be_probed_is_said_in_one_line() {
         std::fs::write(place.root().join(name), text).unwrap();
     }
     let cases = [
-        (
-            "model.layers=[0, 9]",
-            "`model.layers` is with layer 9; expected numbers from 0, the embeddings, to 2",
-        ),
+        ("model.layers=[0, 9]", "`model.layers` is [0, 9]; expected numbers from 0, the embeddings, to 2"),
         ("data.train=[\"plain.conllu\"]", "1 columns between tabs, expected 10"),
         ("data.dev=[\"empty.conllu\"]", "empty.conllu"),
         ("data.max_gib=1e-6", "`data.max_gib` is 0.000001, but the states need"),

@@ -274,7 +274,7 @@ impl Probing<'_> {
         if train_labels.is_empty() || dev_labels.is_empty() {
             return Err(TrainerError::Setting {
                 key: "probe.tasks".into(),
-                found: "with \"word-order\"".into(),
+                found: "a list with \"word-order\"".into(),
                 expected: "no such task: no sentence has two different words".into(),
             });
         }

@@ -47,8 +47,8 @@ pub(super) fn read(files: &[String], split: &'static str) -> Result<Vec<ParsedSe
         .map(|(number, ((sentence, heads), relations))| {
             let unfit = |reason: String| TrainerError::Setting {
                 key: format!("data.{split}"),
-                found: format!("{} with sentence {}, of which {reason}", files.join(", "), number + 1),
-                expected: "a dependency tree in the column `head`".into(),
+                found: format!("{}, whose sentence {} is no tree: {reason}", files.join(", "), number + 1),
+                expected: "dependency trees in the column `head`".into(),
             };
             let number =
                 |head: &String| head.parse::<usize>().map_err(|_| unfit(format!("`head` is {head:?}")));

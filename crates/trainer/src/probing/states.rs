@@ -66,10 +66,10 @@ impl LayerEncoder {
         check_fit(&tokenizer, &config, folder, false)?;
         model.pack_weights();
         let layers = layers.map_or_else(|| (0..=config.n_layers).collect(), <[usize]>::to_vec);
-        if let Some(layer) = layers.iter().find(|layer| **layer > config.n_layers) {
+        if layers.iter().any(|layer| *layer > config.n_layers) {
             return Err(TrainerError::Setting {
                 key: "model.layers".into(),
-                found: format!("with layer {layer}"),
+                found: format!("{layers:?}"),
                 expected: format!("numbers from 0, the embeddings, to {}, the last layer", config.n_layers),
             });
         }
