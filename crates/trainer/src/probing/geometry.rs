@@ -117,14 +117,7 @@ impl ScoredPairs {
         random: &mut Random,
     ) -> Result<[LayerPanel; 2]> {
         let width = encoder.width;
-        let components = section.components.unwrap_or((width / 100).max(1));
-        if components > width {
-            return Err(TrainerError::Setting {
-                key: "geometry.components".into(),
-                found: components.to_string(),
-                expected: format!("at most {width}, the model's features"),
-            });
-        }
+        let components = components(section, width)?;
         let texts: Vec<&str> = self.texts.iter().map(String::as_str).collect();
         let vectors = encoder.means(&encoder.texts(&texts)?, "reading scored pairs", notes)?;
         let random = pairs(texts.len(), section.pairs, random);
@@ -177,6 +170,22 @@ impl ScoredPairs {
                 whole: Vec::new(),
             },
         ])
+    }
+}
+
+/// How many principal components all-but-the-top removes from vectors of this width.
+///
+/// # Errors
+/// More than there are.
+pub(super) fn components(section: &GeometrySection, width: usize) -> Result<usize> {
+    let components = section.components.unwrap_or((width / 100).max(1));
+    match components > width {
+        true => Err(TrainerError::Setting {
+            key: "geometry.components".into(),
+            found: components.to_string(),
+            expected: format!("at most {width}, the model's features"),
+        }),
+        false => Ok(components),
     }
 }
 

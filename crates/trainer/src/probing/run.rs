@@ -58,6 +58,9 @@ pub fn probe(
         geometry.and_then(|section| section.similarity.as_ref()).map(ScoredPairs::read).transpose()?;
     let layers = config.model.layers.as_deref();
     let encoder = LayerEncoder::load(&config.model.path, layers, (data.max_len, data.batch_tokens), device)?;
+    if let Some(section) = geometry {
+        geometry::components(section, encoder.width)?;
+    }
     let (train, train_readings, mut left_out) = readable(train, data.max_train, &encoder, "train")?;
     let (dev, dev_readings, more) = readable(dev, data.max_dev, &encoder, "dev")?;
     left_out += more;
