@@ -54,6 +54,8 @@ for family in sys.argv[2:] or sorted(folder.name for folder in fixtures.iterdir(
         given = {"input_ids": golden["input_ids"], "attention_mask": mask}
         if getattr(config, "type_vocab_size", 0) > 1 or family == "xlnet":
             given["token_type_ids"] = given_types
+        if family == "xlm":
+            given["langs"] = given_types
         if head == "choice":
             given = {name: value.unsqueeze(0) for name, value in given.items()}
         with torch.no_grad():

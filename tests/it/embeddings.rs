@@ -70,6 +70,34 @@ fn small_model(folder: &Path) {
     fs::write(folder.join("vocab.txt"), pieces.collect::<Vec<_>>().join("\n")).unwrap();
 }
 
+/// The types of tokens of this model are languages where it is told so.
+#[test]
+fn texts_are_of_the_language_that_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    small_model(folder.path());
+    let load = |language: Option<&str>| {
+        let config = EmbedConfig { language: language.map(String::from), ..EmbedConfig::default() };
+        Embedder::load(folder.path(), config, &Device::flex())
+    };
+    let embed = |language| load(language).unwrap().embed(&["a b c", "x"]).unwrap().values;
+    assert_eq!(embed(None), embed(Some("0")));
+    assert_ne!(embed(Some("1")), embed(Some("0")));
+    let error = load(Some("de")).unwrap_err().to_string();
+    let expected = "`language` is \"de\", expected a number below 2: the model has no names of languages";
+    assert!(error.ends_with(expected), "{error}");
+
+    // With names, and a language that the folder says.
+    let path = folder.path().join("config.json");
+    let mut config: serde_json::Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    config["lang2id"] = serde_json::json!({ "en": 0, "de": 1 });
+    config["lang_id"] = 1.into();
+    fs::write(&path, config.to_string()).unwrap();
+    let [en, de] = ["en", "de"].map(|name| embed(Some(name)));
+    assert!(en != de && embed(None) == de);
+    let error = load(Some("fr")).unwrap_err().to_string();
+    assert!(error.ends_with("`language` is \"fr\", expected \"en\" or \"de\""), "{error}");
+}
+
 #[test]
 fn a_folder_without_modules_is_averaged_and_not_scaled() {
     let folder = tempfile::tempdir().unwrap();

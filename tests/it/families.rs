@@ -33,7 +33,7 @@ const TOLERANCE: f32 = 1e-4;
 /// Below it a gradient is rounding.
 const ROUNDING: f32 = 1e-5;
 /// The folders of the fixtures, each with the prefix of its encoder's tensors.
-const FAMILIES: [(&str, &str); 18] = [
+const FAMILIES: [(&str, &str); 19] = [
     ("bert", "bert."),
     ("roberta", "roberta."),
     ("distilbert", "distilbert."),
@@ -52,6 +52,7 @@ const FAMILIES: [(&str, &str); 18] = [
     ("gte", "gte."),
     ("gte-new", "new."),
     ("xlnet", "transformer."),
+    ("xlm", "transformer."),
 ];
 /// The prefixes that are read, and written otherwise.
 const RENAMED: [(&str, &str, &str); 2] =
@@ -430,7 +431,7 @@ fn a_head_may_be_new_and_a_prefix_missing() {
             checkpoint.load_into(model, architecture, new)
         };
         let message = load(&["bert.pooler.*"]).unwrap_err().to_string();
-        let named = ["classifier.", "pre_classifier.", "logits_proj."];
+        let named = ["classifier.", "pre_classifier.", "logits_proj.", "sequence_summary."];
         let named = named.iter().any(|name| message.contains(&format!("is `{name}")));
         assert!(named, "{message}");
         assert!(message.contains("for the parameter `head."), "{message}");

@@ -7,6 +7,7 @@ use burn::tensor::Device;
 use cloze_tokenizer::Error as TokenizerError;
 use cloze_trainer::TrainerError;
 use cloze_trainer::embed;
+use cloze_trainer::token_vectors::{self, TokenEmbedConfig, TokenVectors};
 
 use crate::{Error, Result, names};
 
@@ -41,12 +42,7 @@ impl Embedder {
     /// # Errors
     /// [`Error::Input`] with the first text that the tokenizer fails on; an output that is not finite.
     pub fn embed<T: AsRef<str>>(&self, texts: &[T]) -> Result<Embeddings> {
-        let embed::Embeddings { values, truncated } = self.0.embed(texts).map_err(|error| match error {
-            TrainerError::Tokenizer(TokenizerError::Batch { index, source, .. }) => {
-                Error::Input { place: index, source: TrainerError::Tokenizer(*source) }
-            }
-            error => error.into(),
-        })?;
+        let embed::Embeddings { values, truncated } = self.0.embed(texts).map_err(of_input)?;
         Ok(Embeddings { values, width: self.width(), truncated })
     }
 
@@ -64,6 +60,60 @@ impl Embedder {
 impl From<embed::Embedder> for Embedder {
     fn from(embedder: embed::Embedder) -> Self {
         Self(embedder)
+    }
+}
+
+/// An error with the place of the text that it is of.
+fn of_input(error: TrainerError) -> Error {
+    match error {
+        TrainerError::Tokenizer(TokenizerError::Batch { index, source, .. }) => {
+            Error::Input { place: index, source: TrainerError::Tokenizer(*source) }
+        }
+        error => error.into(),
+    }
+}
+
+/// A tokenizer and an encoder that make a vector of each token or word of a text. Threads may share one.
+///
+/// ```no_run
+/// use cloze::trainer::token_vectors::{Layers, TokenEmbedConfig, WordPooling};
+///
+/// let config = TokenEmbedConfig {
+///     layers: Layers::LastFourMean,
+///     words: Some(WordPooling::Mean),
+///     ..TokenEmbedConfig::default()
+/// };
+/// let device = cloze::device::open(None)?;
+/// let embedder = cloze::TokenEmbedder::load("bert-base-uncased", config, &device)?;
+/// let texts = embedder.embed(&["The old man sat by the sea."])?;
+/// assert_eq!(texts[0].units[1].text, "old");
+/// assert_eq!(texts[0].values.len(), texts[0].units.len() * embedder.width());
+/// # Ok::<(), cloze::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct TokenEmbedder(token_vectors::TokenEmbedder);
+
+impl TokenEmbedder {
+    /// Loads a model's folder, or a model by its name on the hub (see [`names::find`]).
+    ///
+    /// # Errors
+    /// As [`names::find`], and whatever is missing or damaged in the folder, by name; layers that the model does not have.
+    pub fn load(model: impl AsRef<Path>, config: TokenEmbedConfig, device: &Device) -> Result<Self> {
+        let folder = names::find(model)?;
+        Ok(Self(token_vectors::TokenEmbedder::load(&folder, config, device)?))
+    }
+
+    /// The tokens or words of texts with their vectors, in the order of the texts. Long texts are read in windows.
+    ///
+    /// # Errors
+    /// [`Error::Input`] with the first text that the tokenizer fails on; an output that is not finite.
+    pub fn embed<T: AsRef<str>>(&self, texts: &[T]) -> Result<Vec<TokenVectors>> {
+        self.0.embed(texts).map_err(of_input)
+    }
+
+    /// How many numbers a vector has.
+    pub fn width(&self) -> usize {
+        self.0.width()
     }
 }
 

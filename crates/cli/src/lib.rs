@@ -51,7 +51,7 @@ mod translator;
 
 pub use answerer::{Answer, Answerer};
 pub use classifier::{Class, Classifier};
-pub use embedder::{Embedder, Embeddings};
+pub use embedder::{Embedder, Embeddings, TokenEmbedder};
 pub use error::{Error, Result};
 pub use generator::Generator;
 pub use mask_filler::MaskFiller;

@@ -3,7 +3,7 @@
 //! Everything takes a [`Device`](burn::tensor::Device) and runs on whatever backend the program
 //! was built with; this crate enables none. A model is assembled from [`blocks`], whose heavy
 //! arithmetic goes through [`ops`]; [`bert`] is such an assembly, [`tasks`] puts heads on it, [`xlnet`] has its own
-//! attention, [`awd_lstm`] is recurrent, and [`huggingface`] reads and writes them in the ecosystem's format.
+//! attention, [`awd_lstm`] and [`elmo`] are recurrent, and [`huggingface`] reads and writes them in the ecosystem's format.
 //!
 //! ```
 //! use burn::tensor::{Device, Int, Tensor};
@@ -26,6 +26,7 @@ pub mod awd_lstm;
 mod backbone;
 pub mod bert;
 pub mod blocks;
+pub mod elmo;
 mod error;
 mod freeze;
 pub mod generate;

@@ -5,11 +5,12 @@ use crate::input::input;
 use crate::{Result, TrainerError};
 use burn::tensor::{Device, Tensor};
 use cloze_data::{TokenBatch, TokenSequence};
-use cloze_model::bert::Bert;
+use cloze_model::bert::{Bert, BertConfig};
 use cloze_model::huggingface::{LoadReport, PretrainedFolder, SentenceConfig};
 use cloze_model::{ModelError, ParamInit};
 use cloze_ops::on_awake_cores;
 use cloze_tokenizer::{Encoding, OffsetUnit, Sequence, Tokenizer, Truncation};
+use std::ops::Range;
 use std::path::Path;
 
 pub use cloze_model::bert::{Pooling, SentencePooling};
@@ -23,6 +24,9 @@ pub struct EmbedConfig {
     pub normalize: Option<bool>,
     /// What is put before each text. Default: what the folder says, or nothing.
     pub prompt: Option<Prompt>,
+    /// The language that all texts are in, where the model has language embeddings (XLM): a name in the folder's `lang2id`,
+    /// or a number. Default: the folder's `lang_id`.
+    pub language: Option<String>,
     /// The most tokens in a batch, including padding if the device needs it. A longer text is a batch of its own.
     pub batch_tokens: usize,
     /// Whether the layers multiply in 8 bits: faster, and a little less exact.
@@ -31,7 +35,7 @@ pub struct EmbedConfig {
 
 impl Default for EmbedConfig {
     fn default() -> Self {
-        Self { pooling: None, normalize: None, prompt: None, batch_tokens: 1024, int8: false }
+        Self { pooling: None, normalize: None, prompt: None, language: None, batch_tokens: 1024, int8: false }
     }
 }
 
@@ -91,22 +95,13 @@ impl Embedder {
     ///
     /// # Errors
     /// Whatever is missing or damaged in the folder, by name; a pooling or module of sentence-transformers
-    /// that is not known here; a prompt that the folder does not have, or whose tokens it does not pool; a pooling of
+    /// that is not known here; a language that the model does not have; a prompt that the folder does not have, or whose tokens it does not pool; a pooling of
     /// more layers than there are;
     /// [`VocabularyMismatch`](crate::TrainerError::VocabularyMismatch),
     /// [`UnfitTokenizer`](crate::TrainerError::UnfitTokenizer).
     pub fn load(folder: &Path, config: EmbedConfig, device: &Device) -> Result<Self> {
-        let (tokenizer, model) = rayon::join(
-            || Tokenizer::load(folder),
-            || PretrainedFolder::open(folder)?.load_encoder(&mut ParamInit::new(device, 0)),
-        );
-        let (mut tokenizer, (bert, mut model, report)) = (tokenizer?, model?);
-        check_fit(&tokenizer, &bert, folder, false)?;
-        if config.int8 {
-            model.quantize_int8()
-        } else {
-            model.pack_weights()
-        }
+        let (mut tokenizer, bert, model, report) =
+            load_encoder(folder, config.language.as_deref(), config.int8, device)?;
         let sentence = SentenceConfig::load(folder)?.unwrap_or_default();
         let declared = sentence.max_len.or(tokenizer.config().model_max_length);
         let declared = declared.or(tokenizer.truncation().map(|truncation| truncation.max_length));
@@ -223,16 +218,15 @@ impl Embedder {
         // A tokenizer without special tokens makes nothing of an empty text: its embedding stays zero.
         let mut order: Vec<usize> = (0..texts.len()).filter(|i| !encodings[*i].is_empty()).collect();
         order.sort_by_key(|i| encodings[*i].len());
-        let mut rest = &order[..];
-        while !rest.is_empty() {
-            let (batch, later) = rest.split_at(self.batch_size(rest, &encodings));
+        let lengths: Vec<usize> = order.iter().map(|i| encodings[*i].len()).collect();
+        for batch in batches(&lengths, self.batch_tokens, self.model.takes_packed()) {
+            let batch = &order[batch];
             let sequences: Vec<&Encoding> = batch.iter().map(|i| &encodings[*i]).collect();
             let pooled = self.pooled(&sequences).into_data();
             let pooled: Vec<f32> = pooled.try_into_vec::<f32>().expect("embeddings are FP32");
             for (row, i) in pooled.chunks_exact(self.width).zip(batch) {
                 values[i * self.width..][..self.width].copy_from_slice(row);
             }
-            rest = later;
         }
         if !values.iter().all(|value| value.is_finite()) {
             return Err(TrainerError::OutputNotFinite);
@@ -244,18 +238,6 @@ impl Embedder {
         Ok(Embeddings { values, truncated })
     }
 
-    /// How many texts of `order`, which is sorted by ascending length, are in the next batch.
-    fn batch_size(&self, order: &[usize], encodings: &[Encoding]) -> usize {
-        let packed = self.model.takes_packed();
-        let mut tokens = 0;
-        let fits = order.iter().enumerate().take_while(|(place, i)| {
-            let len = encodings[**i].len();
-            tokens = if packed { tokens + len } else { (place + 1) * len };
-            tokens <= self.batch_tokens
-        });
-        fits.count().max(1)
-    }
-
     fn pooled(&self, sequences: &[&Encoding]) -> Tensor<2> {
         // A batch that is padded gets a rounded length, as the model's own padding would not: few different lengths are
         // few shapes to compile for.
@@ -265,6 +247,62 @@ impl Embedder {
         let input = input(&self.model, &tokens, &self.device);
         self.pooling.forward(&self.model, input)
     }
+}
+
+/// The tokenizer and the encoder of a folder, made for inference: in 8 bits or not, on `device`, and for texts of a
+/// `language` if there is one.
+///
+/// # Errors
+/// Those of [`Embedder::load`] that are of no pooling.
+pub(crate) fn load_encoder(
+    folder: &Path,
+    language: Option<&str>,
+    int8: bool,
+    device: &Device,
+) -> Result<(Tokenizer, BertConfig, Bert, LoadReport)> {
+    let encoder = || {
+        let mut pretrained = PretrainedFolder::open(folder)?;
+        if let Some(name) = language {
+            let found = || format!("\"{name}\"");
+            let number = pretrained.config.language(name).map_err(|expected| ModelError::Setting {
+                key: "language",
+                found: found(),
+                expected,
+            })?;
+            pretrained.config.encoder.language = Some(number);
+        }
+        pretrained.load_encoder(&mut ParamInit::new(device, 0))
+    };
+    let (tokenizer, model) = rayon::join(|| Tokenizer::load(folder), encoder);
+    let (tokenizer, (bert, mut model, report)) = (tokenizer?, model?);
+    check_fit(&tokenizer, &bert, folder, false)?;
+    if int8 {
+        model.quantize_int8()
+    } else {
+        model.pack_weights()
+    }
+    Ok((tokenizer, bert, model, report))
+}
+
+/// Batches of sequences of these `lengths`, which ascend: as many as have at most so many tokens, with their padding unless
+/// they are packed, and one at least.
+pub(crate) fn batches(
+    lengths: &[usize],
+    batch_tokens: usize,
+    packed: bool,
+) -> impl Iterator<Item = Range<usize>> {
+    let mut start = 0;
+    std::iter::from_fn(move || {
+        let rest = lengths.get(start..).filter(|rest| !rest.is_empty())?;
+        let mut tokens = 0;
+        let fits = rest.iter().enumerate().take_while(|(place, len)| {
+            tokens = if packed { tokens + **len } else { (place + 1) * **len };
+            tokens <= batch_tokens
+        });
+        let batch = start..start + fits.count().max(1);
+        start = batch.end;
+        Some(batch)
+    })
 }
 
 /// Scales a vector to length 1. A vector of zeros stays as it is.

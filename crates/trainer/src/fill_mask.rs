@@ -107,7 +107,7 @@ impl FillMask {
         // As long as it is: there is nothing to pad for.
         let mut tokens = TokenBatch::new().with_max_len(ids.len());
         tokens.extend([&TokenSequence::from(&encoding)]);
-        let input = input::padded(&tokens, &self.device);
+        let input = input::in_language(input::padded(&tokens, &self.device), &self.model.bert);
         let n_masks = masks.len();
         let positions = Tensor::<1, Int>::from_data(TensorData::new(masks.clone(), [n_masks]), &self.device);
         let logits = self.model.forward(input, positions);
@@ -156,7 +156,7 @@ impl FillMask {
                     Tensor::<1, Int>::from_data(TensorData::new(values, [places.len()]), &self.device)
                 };
                 let positions = places.iter().enumerate().map(|(row, place)| (row * len + place) as i32);
-                let input = input::padded(&tokens, &self.device);
+                let input = input::in_language(input::padded(&tokens, &self.device), &self.model.bert);
                 let logits = self.model.forward(input, vector(positions.collect()));
                 let labels = vector(places.iter().map(|place| whole[*place]).collect());
                 let losses = cloze_ops::cross_entropy(logits, labels);

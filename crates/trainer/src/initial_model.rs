@@ -106,6 +106,7 @@ impl InitialModel<BertForPreTraining> {
         let has_pairs = config.examples.has_pairs();
         let architecture = if has_pairs { Architecture::PreTraining } else { Architecture::MaskedLm };
         let save = SaveConfig::new(architecture).with_family(pretrained.config.family);
+        let save = save.with_languages(languages(&pretrained, config));
         let encoder = encoder_of(&pretrained, config, section, tokenizer, &save)?;
         let init = &mut init.with_std(encoder.init_std).deferred();
         let model = BertForPreTraining {
@@ -156,6 +157,7 @@ impl InitialModel<Electra> {
                     return Err(refused("objective.kind", "\"replaced-tokens\"", expected));
                 }
                 let save = SaveConfig::new(Architecture::ReplacedTokens).with_family(family);
+                let save = save.with_languages(languages(&pretrained, config));
                 let encoder = encoder_of(&pretrained, config, section, tokenizer, &save)?;
                 let electra = ElectraConfig::new(encoder.clone(), generator_size)?;
                 let model = electra.init(&mut init.with_std(encoder.init_std).deferred());
@@ -176,6 +178,15 @@ impl InitialModel<Electra> {
                 Ok((Self { encoder, model, save, report }, electra))
             }
         }
+    }
+}
+
+/// The names of the languages that a checkpoint's types of tokens are after a run: those of the run's corpus if they are its
+/// languages, else as before.
+fn languages(pretrained: &PretrainedFolder, config: &RunConfig) -> Vec<String> {
+    match config.model.has_language_embeddings() {
+        true => config.language_names(),
+        false => pretrained.config.languages.clone(),
     }
 }
 

@@ -6,7 +6,8 @@ use cloze_model::bert::{Bert, BertInput};
 use cloze_model::blocks::{Attention, Positions};
 use cloze_model::ops;
 
-/// A batch as the encoder takes it fastest: packed where it takes that, else padded.
+/// A batch as the encoder takes it fastest: packed where it takes that, else padded; [in its
+/// language](in_language).
 ///
 /// # Panics
 /// If the batch has no sequence.
@@ -15,10 +16,19 @@ pub fn input<A: Attention, P: Positions>(
     tokens: &TokenBatch,
     device: &Device,
 ) -> BertInput {
-    match bert.takes_packed() {
+    let input = match bert.takes_packed() {
         true => packed(tokens, device),
         false => padded(tokens, device),
-    }
+    };
+    in_language(input, bert)
+}
+
+/// The same input with every token in the encoder's [language](cloze_model::bert::BertConfig::language), if it has one,
+/// whatever types the tokenizer gives the segments of a pair.
+pub fn in_language<A: Attention, P: Positions>(input: BertInput, bert: &Bert<A, P>) -> BertInput {
+    let Some(language) = bert.embeddings.language else { return input };
+    let types = Tensor::full(input.input_ids.dims(), language as i32, &input.input_ids.device());
+    input.with_token_types(types)
 }
 
 /// A batch without padding, all sequences in one row, `[1, n_tokens]`. Tokens have the batch's numbers.

@@ -7,6 +7,7 @@
 pub mod awd_lstm;
 pub mod config;
 pub mod denoising;
+pub mod elmo;
 pub mod embed;
 pub mod engine;
 mod error;
@@ -29,6 +30,7 @@ pub mod pretraining;
 pub mod probing;
 mod recompute;
 pub mod running_text;
+pub mod token_vectors;
 pub mod translate;
 pub mod translation;
 

@@ -201,9 +201,16 @@ impl Bench {
         let last = evaluations.last().context("the run has no evaluation")?;
         let figure = last["main"].as_str().context("an evaluation without a main figure")?.to_owned();
         let value = last["figures"][&figure].as_f64().unwrap_or(f64::NAN);
-        let (tokens, seconds) = (all.tokens, all.seconds);
-        let pretrained =
-            Pretrained { steps: all.steps, tokens, seconds, gflop_a_step: pace.gflop, figure, value };
+        // What its steps cost at their pace: a run beside other work, or an interrupted one, takes longer.
+        let seconds = pace.ms / 1e3 * all.steps as f64;
+        let pretrained = Pretrained {
+            steps: all.steps,
+            tokens: all.tokens,
+            seconds,
+            gflop_a_step: pace.gflop,
+            figure,
+            value,
+        };
         self.kept.write(&key, &pretrained)?;
         Ok((key, pretrained))
     }

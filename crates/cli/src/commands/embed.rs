@@ -1,6 +1,8 @@
 //! `cloze embed`.
 
-use std::io::{self, IsTerminal};
+mod tokens;
+
+use std::io::{self, IsTerminal, Read};
 
 use anyhow::Result;
 use clap::ValueEnum;
@@ -8,6 +10,7 @@ use clap::builder::RangedU64ValueParser;
 use cloze_tokenizer::{Error, Sequence};
 use cloze_trainer::TrainerError;
 use cloze_trainer::embed::{self, EmbedConfig, Embedder, Prompt, SentencePooling};
+use cloze_trainer::token_vectors::Layers;
 use indicatif::HumanCount;
 use serde::Serialize;
 
@@ -24,11 +27,13 @@ use crate::progress::Progress;
 /// may be, and what stands before each text, is read from the files of sentence-transformers in the
 /// folder, where it has them.
 /// Each line has its vector, an empty one that of the tokens which every text begins and ends with.
+/// With --tokens each token or word of a line has a vector of its own.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 Examples:
   cloze embed --model sentence-transformers/all-MiniLM-L6-v2 < sentences.txt > embeddings.jsonl
   cloze embed --model sentence-transformers/all-MiniLM-L6-v2 --format npy < sentences.txt > embeddings.npy
+  cloze embed --model bert-base-uncased --tokens --words mean --layers last-four-mean < sentences.txt
   cloze embed --model runs/tiny/model --pooling cls --normalize < sentences.txt
   cloze embed --model nomic-ai/nomic-embed-text-v1.5 --prompt-text 'search_query: ' < questions.txt")]
 pub struct Args {
@@ -46,6 +51,27 @@ pub struct Args {
     /// Put this text before each line.
     #[arg(long, value_name = "TEXT", conflicts_with = "prompt")]
     prompt_text: Option<String>,
+    /// Give each token its vector and its place in the line, counted in characters, and not the line one. A line that is
+    /// longer than the model reads at once is read in windows that overlap.
+    #[arg(long, conflicts_with_all = ["pooling", "normalize", "prompt", "prompt_text"])]
+    tokens: bool,
+    /// The states that a token's vector is made of: last, last-four-mean, last-four-concat, all, or layers side by side by
+    /// their numbers, such as 0,6,-1, where 0 is the embeddings and -1 the last (default: last).
+    #[arg(long, value_name = "LAYERS", requires = "tokens", allow_hyphen_values = true)]
+    layers: Option<Layers>,
+    /// Give each word a vector and not each token: of those of its tokens (default: each token its own).
+    #[arg(long, value_enum, requires = "tokens")]
+    words: Option<Words>,
+    /// Tokens that are read together with --tokens, special ones among them (default: as the folder says).
+    #[arg(long, value_name = "N", requires = "tokens", value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
+    max_len: Option<usize>,
+    /// Tokens that two windows share (default: a quarter of a window).
+    #[arg(long, value_name = "N", requires = "tokens")]
+    overlap: Option<usize>,
+    /// The language of the lines, where the model has language embeddings (XLM): a name in the folder's `lang2id`, or a
+    /// number (default: the folder's `lang_id`).
+    #[arg(long, value_name = "NAME")]
+    language: Option<String>,
     /// What to print.
     #[arg(long, value_enum, default_value_t = Format::Jsonl)]
     format: Format,
@@ -77,15 +103,33 @@ enum Pooling {
     Last4,
 }
 
+/// What of its tokens' vectors a word has.
+#[derive(Clone, Copy, ValueEnum)]
+enum Words {
+    /// Their mean.
+    Mean,
+    /// The first token's.
+    First,
+}
+
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
 enum Format {
-    /// {"embedding": [...]} for each line, as soon as it is there.
+    /// {"embedding": [...]} for each line, as soon as it is there; with --tokens {"tokens": [{"text": "...", "start": 0,
+    /// "end": 3, "vector": [...]}, ...]}, or "words".
     Jsonl,
-    /// One array of 32-bit floats in NumPy's format, [lines, features], when all lines are read.
+    /// One array of 32-bit floats in NumPy's format, [lines, features], when all lines are read; with --tokens one row for
+    /// each token or word, in their order.
     Npy,
 }
 
 pub fn run(args: &Args) -> Result<()> {
+    match args.tokens {
+        true => tokens::run(args),
+        false => run_on_lines(args),
+    }
+}
+
+fn run_on_lines(args: &Args) -> Result<()> {
     let config = EmbedConfig {
         pooling: args.pooling.map(|pooling| match pooling {
             Pooling::Mean => embed::Pooling::Mean.into(),
@@ -98,6 +142,7 @@ pub fn run(args: &Args) -> Result<()> {
             (Some(name), _) => Some(Prompt::Name(name.clone())),
             (None, text) => text.clone().map(Prompt::Text),
         },
+        language: args.language.clone(),
         batch_tokens: args.batch_tokens,
         int8: args.compute.int8,
     };
@@ -113,19 +158,8 @@ pub fn run(args: &Args) -> Result<()> {
     let mut batch = Batch::default();
     while lines.read(BATCH, &mut batch)? {
         let texts: Vec<Sequence> = batch.iter().map(Sequence::from).collect();
-        let mut failed = None;
-        let mut good = &texts[..];
-        // The lines before one that fails have their vectors.
-        let embeddings = loop {
-            match args.compute.run(|| embedder.embed_sequences(good)) {
-                Ok(embeddings) => break embeddings,
-                Err(TrainerError::Tokenizer(Error::Batch { index, source, .. })) => {
-                    failed = Some(lines.failure(batch.first() + index, batch.line(index), *source));
-                    good = &texts[..index];
-                }
-                Err(error) => return Err(error.into()),
-            }
-        };
+        let embed = |texts: &[Sequence]| args.compute.run(|| embedder.embed_sequences(texts));
+        let (embeddings, failed) = embedded(&lines, &batch, &texts, embed)?;
         for embedding in embeddings.values.chunks_exact(embedder.width()) {
             sink.embedding(embedding)?;
         }
@@ -147,6 +181,27 @@ pub fn run(args: &Args) -> Result<()> {
         ));
     }
     sink.finish(embedder.width())
+}
+
+/// What `embed` makes of the texts of a batch, and the error of the first that fails; then of those before it.
+fn embedded<R: Read, T>(
+    lines: &Lines<R>,
+    batch: &Batch,
+    texts: &[Sequence<'_>],
+    mut embed: impl FnMut(&[Sequence<'_>]) -> cloze_trainer::Result<T>,
+) -> Result<(T, Option<anyhow::Error>)> {
+    let mut failed = None;
+    let mut good = texts;
+    loop {
+        match embed(good) {
+            Ok(made) => return Ok((made, failed)),
+            Err(TrainerError::Tokenizer(Error::Batch { index, source, .. })) => {
+                failed = Some(lines.failure(batch.first() + index, batch.line(index), *source));
+                good = &texts[..index];
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
 }
 
 /// Where embeddings go.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
 use cloze_trainer::config::{
-    AwdLstmRunConfig, DenoisingRunConfig, LanguageModelConfig, PermutationConfig, RunConfig,
+    AwdLstmRunConfig, DenoisingRunConfig, ElmoRunConfig, LanguageModelConfig, PermutationConfig, RunConfig,
 };
 use cloze_trainer::engine::{Outcome, OverSeeds, Plan, RunOptions, train_seeds};
 use cloze_trainer::finetune::FineTuneConfig;
@@ -32,7 +32,7 @@ const CACHE: &str = "cache";
 /// as a Hugging Face folder, whose path is printed on standard output.
 ///
 /// A configuration with objective.kind = "left-to-right" trains a language model, an AWD-LSTM where there are
-/// [streams], one with "denoising" an encoder–decoder that restores noisy texts.
+/// [streams], one with "bidirectional-language-model" an ELMo, one with "denoising" an encoder–decoder that restores noisy texts.
 /// A configuration with a [task] fine-tunes a checkpoint on labelled data: the folder then receives the best
 /// model and, for development and test data, a report with every prediction.
 ///
@@ -83,6 +83,9 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<()> {
     if PermutationConfig::is_at(&args.config).map_err(WrongUsage::new)? {
         return carry_out::<PermutationConfig>(args);
+    }
+    if ElmoRunConfig::is_at(&args.config).map_err(WrongUsage::new)? {
+        return carry_out::<ElmoRunConfig>(args);
     }
     // Its objective is that of other language models.
     if AwdLstmRunConfig::is_at(&args.config).map_err(WrongUsage::new)? {

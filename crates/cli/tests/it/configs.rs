@@ -31,6 +31,13 @@ const SMALL: [&str; 5] =
 /// A small AWD-LSTM.
 const SMALL_AWD_LSTM: [&str; 4] =
     ["tokenizer.vocab_size=400", "model.d_embedding=16", "model.d_hidden=24", "model.n_layers=2"];
+/// A small ELMo.
+const SMALL_ELMO: [&str; 4] = [
+    "tokenizer.vocab_size=400",
+    "model.filters=[[1, 8], [3, 8]]",
+    "model.d_hidden=24",
+    "model.d_projection=16",
+];
 
 /// The same of a translation run.
 const SHORT_TRANSLATION: [&str; 7] = [
@@ -70,11 +77,10 @@ fn command(place: &Workplace, (name, config): (&String, &Table), out: &str, more
     let tunes = config.contains_key("task");
     let has = |section: &str, key: &str| config.get(section).is_some_and(|table| table.get(key).is_some());
     let translates = config.contains_key("parallel");
-    let is_language_model =
-        config.get("objective").is_some_and(|objective| objective["kind"].as_str() == Some("left-to-right"));
-    let is_xlnet =
-        config.get("objective").is_some_and(|objective| objective["kind"].as_str() == Some("permutation"));
-    let mut sets = match (tunes, translates, is_language_model || is_xlnet) {
+    let objective = config.get("objective").and_then(|objective| objective["kind"].as_str());
+    let is_elmo = objective == Some("bidirectional-language-model");
+    let is_of_running_text = is_elmo || matches!(objective, Some("left-to-right" | "permutation"));
+    let mut sets = match (tunes, translates, is_of_running_text) {
         (true, ..) => vec!["train.epochs=1"],
         (_, true, _) => SHORT_TRANSLATION.to_vec(),
         (.., true) => SHORT_LANGUAGE_MODEL.to_vec(),
@@ -86,7 +92,11 @@ fn command(place: &Workplace, (name, config): (&String, &Table), out: &str, more
     sets.extend(has("train", "accumulate").then_some("train.accumulate=2"));
     // The stand-ins for captions have a line each, and are short: they are to be several documents.
     sets.extend(has("corpus", "languages").then_some("corpus.max_document_bytes=300"));
-    let small: &[&str] = if config.contains_key("streams") { &SMALL_AWD_LSTM } else { &SMALL };
+    let small: &[&str] = match config.contains_key("streams") {
+        true => &SMALL_AWD_LSTM,
+        false if is_elmo => &SMALL_ELMO,
+        false => &SMALL,
+    };
     let small = small.iter().filter(|set| !set.starts_with("tokenizer.") || has("tokenizer", "vocab_size"));
     sets.extend(small.filter(|_| !tunes && !translates && !has("model", "path")));
     let path = format!("configs/{name}.toml");
@@ -260,6 +270,9 @@ fn every_config_learns_the_same_on_a_second_backend() {
             true if config["model"].get("recurrent").is_some() => sets.push("model.recurrent.dropout=0"),
             // Its language model was trained without dropout.
             true if name.starts_with("ulmfit") => sets.push("model.dropout.head=0"),
+            true if name.starts_with("elmo") => {
+                sets.extend(["model.dropout.hidden=0", "model.dropout.head=0"]);
+            }
             true => {
                 sets.extend(["model.dropout.hidden=0", "model.dropout.attention=0"]);
                 let kind = config["task"]["kind"].as_str().unwrap();
@@ -269,6 +282,7 @@ fn every_config_learns_the_same_on_a_second_backend() {
             false if config.contains_key("streams") => {
                 sets.push("model.dropout={ word = 0, input = 0, weight = 0, hidden = 0, output = 0 }");
             }
+            false if name.starts_with("elmo") => sets.push("model.dropout=0"),
             false if ["parallel", "segments", "denoising"].iter().any(|key| config.contains_key(*key)) => {
                 sets.push("model.dropout=0");
             }

@@ -9,7 +9,8 @@ use std::sync::LazyLock;
 use std::thread;
 
 use cloze::trainer::embed::{EmbedConfig, Pooling};
-use cloze::{Answerer, Classifier, Device, Embedder, Error, MaskFiller, Tagger, trainer};
+use cloze::trainer::token_vectors::{Layers, TokenEmbedConfig};
+use cloze::{Answerer, Classifier, Device, Embedder, Error, MaskFiller, Tagger, TokenEmbedder, trainer};
 use tempfile::TempDir;
 
 static MODELS: LazyLock<TempDir> = LazyLock::new(|| {
@@ -44,6 +45,7 @@ fn shared<M: Sync, T: PartialEq + Debug + Send>(model: &M, ask: impl Fn(&M) -> T
 fn threads_share_one_of_each() {
     fn is_shared<T: Send + Sync + 'static>() {}
     is_shared::<Embedder>();
+    is_shared::<TokenEmbedder>();
     is_shared::<MaskFiller>();
     is_shared::<Classifier>();
     is_shared::<Tagger>();
@@ -52,6 +54,8 @@ fn threads_share_one_of_each() {
 
     let device = device();
     shared(&Embedder::load(at(models::ENCODER), &device).unwrap(), |model| model.embed(&TEXTS).unwrap());
+    let tokens = TokenEmbedder::load(at(models::ENCODER), TokenEmbedConfig::default(), &device).unwrap();
+    shared(&tokens, |model| model.embed(&TEXTS).unwrap());
     let masks = ["the [MASK] man", "[MASK] and [MASK]"];
     shared(&MaskFiller::load(at(models::MASKED), &device).unwrap(), |model| model.fill(&masks, 3).unwrap());
     shared(&Classifier::load(at(models::CLASSIFIER), &device).unwrap(), |model| {
@@ -62,6 +66,21 @@ fn threads_share_one_of_each() {
     shared(&Answerer::load(at(models::ANSWERER), &device).unwrap(), |model| {
         model.answer(&questions).unwrap()
     });
+}
+
+#[test]
+fn tokens_have_vectors_as_wide_as_is_said() {
+    let config = TokenEmbedConfig { layers: Layers::Listed(vec![0, -1]), ..TokenEmbedConfig::default() };
+    let embedder = TokenEmbedder::load(at(models::ENCODER), config, &device()).unwrap();
+    assert_eq!(embedder.width(), 64);
+    let found = embedder.embed(&TEXTS).unwrap();
+    for (text, found) in TEXTS.iter().zip(&found) {
+        assert_eq!(found.values.len(), found.units.len() * 64);
+        assert_eq!(found.units.last().map_or(0, |unit| unit.chars.end), text.chars().count());
+    }
+    let unknown = TokenEmbedConfig { layers: Layers::Listed(vec![99]), ..TokenEmbedConfig::default() };
+    let error = TokenEmbedder::load(at(models::ENCODER), unknown, &device()).unwrap_err().to_string();
+    assert!(error.contains("`layers` is \"99\"; expected numbers from 0"), "{error}");
 }
 
 #[test]

@@ -102,6 +102,7 @@ fn a_line_that_a_pattern_gives_up_on_is_named() {
     for (folder, command, input) in [
         (&encoder, &["tokenizer", "encode", "--tokenizer"][..], format!("acb\nb\n{hopeless}c\n")),
         (&encoder, &["embed", "--model"], format!("acb\nb\n{hopeless}c\n")),
+        (&encoder, &["embed", "--tokens", "--model"], format!("acb\nb\n{hopeless}c\n")),
         (&classifier, &["predict", "--model"], format!("\"acb\"\n\n\"{hopeless}c\"\n")),
         (&masked, &["fill-mask", "--json", "--model"], format!("a[MASK]b\n[MASK]\n{hopeless}[MASK]\n")),
     ] {
@@ -237,6 +238,47 @@ fn a_text_without_a_token_is_named_or_zero() {
         "error: standard input, line 3: the tokenizer makes no tokens of the text and adds no special ones"
     );
     assert_eq!(ran.out.lines().count(), 2);
+}
+
+#[test]
+fn tokens_and_words_have_their_places_and_vectors() {
+    let encoder = encoder();
+    let with = |options: &[&str], input: &str| {
+        let arguments =
+            [&["embed", "--model", encoder.path().to_str().unwrap(), "--tokens"], options].concat();
+        run(&arguments, input.as_bytes())
+    };
+    let lines = |options: &[&str], input: &str| -> Vec<Value> {
+        with(options, input).done().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let of = |list: &Value| -> Vec<(String, u64, u64, usize)> {
+        let text = |item: &Value| item["text"].as_str().unwrap().to_owned();
+        let number = |item: &Value, key: &str| item[key].as_u64().unwrap();
+        let width = |item: &Value| item["vector"].as_array().unwrap().len();
+        let items = list.as_array().unwrap().iter();
+        items.map(|item| (text(item), number(item, "start"), number(item, "end"), width(item))).collect()
+    };
+    let found = lines(&[], "éb c\n\n");
+    let expected = [("e", 0, 1), ("##b", 1, 2), ("c", 3, 4)];
+    assert_eq!(of(&found[0]["tokens"]), expected.map(|(text, start, end)| (text.into(), start, end, 16)));
+    assert_eq!(found[1], serde_json::json!({ "tokens": [] }));
+    let found = lines(&["--words", "mean", "--layers", "-1,0"], "éb c\n");
+    let expected = [("éb", 0, 2), ("c", 3, 4)];
+    assert_eq!(of(&found[0]["words"]), expected.map(|(text, start, end)| (text.into(), start, end, 32)));
+    // A line that is longer than the model reads has a vector for each token.
+    let long = lines(&["--overlap", "2"], &"a b c ".repeat(30));
+    assert_eq!(of(&long[0]["tokens"]).len(), 90);
+
+    for (options, expected) in [
+        (&["--layers", "3"][..], "`layers` is \"3\"; expected numbers from 0, the embeddings, to 2"),
+        (&["--layers", "last-four-mean"], "expected \"last\", \"all\" or numbers: the model has 2 layers"),
+        (&["--max-len", "21"], "`max_len` is 21; expected at most 20, the model's positions"),
+        (&["--language", "de"], "`language` is \"de\", expected a number below 2"),
+    ] {
+        let ran = with(options, "a\n");
+        let error = error(&ran);
+        assert!(error.contains(expected), "{error}");
+    }
 }
 
 #[test]

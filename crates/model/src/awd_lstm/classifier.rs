@@ -148,7 +148,7 @@ fn concat_pooled(states: Tensor<2>, packing: &Packing) -> Tensor<2> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use burn::tensor::Tolerance;
+    use crate::tasks::testing::assert_read_alone;
 
     fn config() -> AwdLstmClassifierConfig {
         let encoder = AwdLstmConfig { d_embedding: 6, d_hidden: 9, n_layers: 2, ..AwdLstmConfig::new(30) };
@@ -159,14 +159,7 @@ mod tests {
     fn a_text_is_classified_by_itself() {
         let device = Device::flex();
         let model = config().init(&mut ParamInit::new(&device, 2));
-        let texts: [&[i32]; 3] = [&[3, 4, 5], &[6], &[7, 8, 9, 10]];
-        let all = model.forward(&texts.into_iter().collect(), &device);
-        assert_eq!(all.dims(), [3, 3]);
-        for (row, text) in texts.into_iter().enumerate() {
-            let alone = model.forward(&[text].into_iter().collect(), &device).into_data();
-            let expected = all.clone().narrow(0, row, 1).into_data();
-            alone.assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-6));
-        }
+        assert_read_alone(3, |texts| model.forward(texts, &device));
     }
 
     #[test]

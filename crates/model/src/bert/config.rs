@@ -128,6 +128,9 @@ pub struct BertConfig {
     /// Whether the masked-LM head has a bias for each piece.
     #[serde(default = "yes")]
     pub mlm_bias: bool,
+    /// Whether the masked-LM head transforms a state before it projects it; in XLM it does not.
+    #[serde(default = "yes", skip_serializing_if = "is_true")]
+    pub mlm_transform: bool,
     /// How heads over sequences summarise a sequence if there is no pooler; none: by the first token's state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pooling: Option<Pooling>,
@@ -146,6 +149,10 @@ pub struct BertConfig {
     /// Whether [`hidden_dropout`](Self::hidden_dropout) acts on the last states too (T5, XLNet).
     #[serde(default, skip_serializing_if = "is_false")]
     pub output_dropout: bool,
+    /// The language that texts are in, a row of the table of token types where these are languages (XLM). None where token
+    /// types are something else, or are given for each token, as in pretraining.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub language: Option<usize>,
 }
 
 /// Which layers attend to a neighbourhood only (ModernBERT, Warner et al. 2024, §2.1.1): all but every
@@ -206,12 +213,14 @@ with_fields!(BertConfig {
     with_feed_forward_dropout => feed_forward_dropout: f64,
     with_head_bias => head_bias: bool,
     with_mlm_bias => mlm_bias: bool,
+    with_mlm_transform => mlm_transform: bool,
     with_pooling => pooling: Option<Pooling>,
     with_d_head => d_head: Option<usize>,
     with_scaled_scores => scaled_scores: bool,
     with_norm_kind => norm_kind: NormKind,
     with_embedding_norm => embedding_norm: bool,
     with_output_dropout => output_dropout: bool,
+    with_language => language: Option<usize>,
 });
 
 fn yes() -> bool {
@@ -271,12 +280,14 @@ impl BertConfig {
             feed_forward_dropout: 0.0,
             head_bias: true,
             mlm_bias: true,
+            mlm_transform: true,
             pooling: None,
             d_head: None,
             scaled_scores: true,
             norm_kind: NormKind::Layer,
             embedding_norm: true,
             output_dropout: false,
+            language: None,
         }
     }
 
@@ -360,6 +371,13 @@ impl BertConfig {
             if size > most {
                 return refuse(name, size.to_string(), format!("at most {most}"));
             }
+        }
+        if let Some(language) = self.language.filter(|language| *language >= self.n_token_types) {
+            let expected = match self.n_token_types {
+                0 => "none: the model has no languages".into(),
+                n => format!("less than {n}, the languages that there are"),
+            };
+            return refuse("language", language.to_string(), expected);
         }
         if self.d_head.is_none() && !self.d_model.is_multiple_of(self.n_heads) {
             let expected = format!("a divisor of `d_model`, which is {}", self.d_model);

@@ -35,6 +35,10 @@ pub struct BertEmbeddings<P: Positions = LearnedPositions> {
     /// What XLNet's predictions start from in pretraining, `[d_model]`. No encoder has a use for it; it is kept for the
     /// folder that the model is saved to.
     pub query: Option<Param<Tensor<1>>>,
+    /// See [`BertConfig::language`]. [`forward`](Self::forward) takes each token's type as it is given: who makes the
+    /// types reads it.
+    #[module(skip)]
+    pub language: Option<usize>,
     dropout: f64,
     positions_type: PartType<P>,
 }
@@ -60,6 +64,7 @@ impl BertEmbeddings {
             }),
             sinusoids: config.transformer_xl.map(|terms| DistanceSinusoids::new(&terms, config.d_model)),
             query: config.transformer_xl.map(|_| init.truncated_normal([config.d_model])),
+            language: config.language,
             dropout: config.hidden_dropout,
             positions_type: PartType::new(PartKind::Positions),
         }
@@ -70,7 +75,7 @@ impl<P: Positions> BertEmbeddings<P> {
     /// The same embeddings with other positions, whose vectors must have `d_embedding` features.
     pub fn with_positions<Q: Positions>(self, positions: Q) -> BertEmbeddings<Q> {
         let Self { tokens, token_types, norm, projection, relative_bias, distances, sinusoids, .. } = self;
-        let (query, dropout) = (self.query, self.dropout);
+        let (query, language, dropout) = (self.query, self.language, self.dropout);
         BertEmbeddings {
             tokens,
             token_types,
@@ -81,6 +86,7 @@ impl<P: Positions> BertEmbeddings<P> {
             distances,
             sinusoids,
             query,
+            language,
             dropout,
             positions_type: PartType::new(PartKind::Positions),
         }

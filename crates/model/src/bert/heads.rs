@@ -25,16 +25,16 @@ impl Pooler {
     }
 }
 
-/// The masked-language-model head: a transform, then a projection onto the token embeddings.
+/// The masked-language-model head: a transform, which XLM's has not, then a projection onto the token embeddings.
 ///
 /// The projection's matrix is the embedding parameter itself, passed to [`forward`](Self::forward): the model holds it
 /// once, so the two cannot drift apart in training.
 #[derive(Module, Debug)]
 pub struct MlmHead {
-    /// `[d_model, d_embedding]`
-    pub dense: Linear,
-    /// The normalisation after the transform.
-    pub norm: LayerNorm,
+    /// The transform, `[d_model, d_embedding]`; none if there is no transform.
+    pub dense: Option<Linear>,
+    /// The normalisation after the transform; none if there is no transform.
+    pub norm: Option<LayerNorm>,
     /// One output bias a piece, `[vocab_size]`, unless the head has none.
     pub bias: Option<Param<Tensor<1>>>,
     #[module(skip)]
@@ -44,10 +44,15 @@ pub struct MlmHead {
 impl MlmHead {
     /// A new head for `config`.
     pub fn new(config: &BertConfig, init: &mut ParamInit) -> Self {
+        let width = config.embedding_width();
+        let dense =
+            config.mlm_transform.then(|| Linear::with_bias(config.head_bias, config.d_model, width, init));
+        let norm = config
+            .mlm_transform
+            .then(|| LayerNorm::new(width, config.layer_norm_eps, init).with_bias(config.norm_bias));
         Self {
-            dense: Linear::with_bias(config.head_bias, config.d_model, config.embedding_width(), init),
-            norm: LayerNorm::new(config.embedding_width(), config.layer_norm_eps, init)
-                .with_bias(config.norm_bias),
+            dense,
+            norm,
             bias: config.mlm_bias.then(|| init.zeros([config.vocab_size])),
             activation: config.mlm_activation.unwrap_or(config.activation),
         }
@@ -57,8 +62,14 @@ impl MlmHead {
     /// - `states`: `[n, d_model]`, only the positions to predict; `token_embeddings`:
     ///   `[vocab_size, d_embedding]`; returns `[n, vocab_size]`
     pub fn forward(&self, states: Tensor<2>, token_embeddings: Tensor<2>) -> Tensor<2> {
-        let states = self.activation.forward(self.dense.forward(states));
-        let states = self.norm.forward(states);
+        let states = match &self.dense {
+            Some(dense) => self.activation.forward(dense.forward(states)),
+            None => states,
+        };
+        let states = match &self.norm {
+            Some(norm) => norm.forward(states),
+            None => states,
+        };
         ops::linear_tied(states, token_embeddings, self.bias.as_ref().map(|bias| bias.val()))
     }
 }

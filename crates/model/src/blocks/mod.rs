@@ -23,6 +23,7 @@ mod positions;
 mod relative;
 mod rms_norm;
 mod rotary;
+mod scalar_mix;
 mod sub_layer;
 mod transformer_xl;
 
@@ -50,6 +51,7 @@ pub use positions::{LearnedPositions, NoPositions, Positions, SinusoidOrder, Sin
 pub use relative::{RelativeConfig, RelativePositions};
 pub use rms_norm::RmsNorm;
 pub use rotary::{RotaryConfig, RotaryScaling};
+pub use scalar_mix::{ScalarMix, ScalarMixConfig};
 pub use sub_layer::NormPlacement;
 pub(crate) use transformer_xl::of_other_segments;
 pub use transformer_xl::{DistanceSinusoids, TransformerXl, TransformerXlConfig};

@@ -21,6 +21,8 @@ pub struct PretrainedConfig {
     /// The names of the classes that the head predicts, in the order of its outputs; `LABEL_0` and `LABEL_1` if the
     /// file has none, as in transformers.
     pub labels: Vec<String>,
+    /// The names of the languages that token types are, in their order; none if the file has none.
+    pub languages: Vec<String>,
     /// The kind of labels, if the file states it.
     pub problem_type: Option<ProblemType>,
     /// The name of the task that the model was trained for, such as `"mnli"`.
@@ -137,6 +139,7 @@ impl PretrainedConfig {
             encoder,
             architecture,
             labels: labels::read(&fields)?,
+            languages: labels::read_languages(&fields)?,
             architectures,
             problem_type,
             head_dropouts,
@@ -145,6 +148,23 @@ impl PretrainedConfig {
             // Of a family without such a head the flag says nothing.
             tied: fields.flag("tie_word_embeddings")?.unwrap_or(true)
                 || !family.has_class(Architecture::MaskedLm),
+        })
+    }
+
+    /// The number of a language, which is called by its [name](Self::languages) or by the number itself.
+    ///
+    /// # Errors
+    /// For another one, what is expected.
+    pub fn language(&self, name: &str) -> std::result::Result<usize, String> {
+        let n = self.encoder.n_token_types;
+        if n < 2 {
+            return Err("none: the model has no language embeddings".into());
+        }
+        let by_number = || name.parse().ok().filter(|number| *number < n);
+        let found = self.languages.iter().position(|known| known == name).filter(|place| *place < n);
+        found.or_else(by_number).ok_or_else(|| match self.languages.is_empty() {
+            true => format!("a number below {n}: the model has no names of languages"),
+            false => listed(self.languages.iter().map(String::as_str)),
         })
     }
 
@@ -196,6 +216,9 @@ pub(super) fn to_json(encoder: &BertConfig, save: &SaveConfig) -> Result<Value> 
     if !save.labels.is_empty() {
         labels::write(&save.labels, &mut map);
     }
+    if !save.languages.is_empty() {
+        labels::write_languages(&save.languages, &mut map);
+    }
     Ok(Value::Object(map))
 }
 
@@ -231,6 +254,7 @@ mod tests {
         assert_eq!(sizes(r#"{"model_type": "t5"}"#), [32_128, 6, 512, 8, 2048, 512]);
         assert_eq!(sizes(r#"{"model_type": "mt5"}"#), [250_112, 8, 512, 6, 1024, 512]);
         assert_eq!(sizes(r#"{"model_type": "nomic_bert"}"#), [30_528, 12, 768, 12, 3072, 2048]);
+        assert_eq!(sizes(r#"{"model_type": "xlm"}"#), [30_145, 12, 2048, 16, 8192, 512]);
         assert_eq!(sizes(r#"{"model_type": "xlnet"}"#), [32_000, 24, 1024, 16, 4096, 2048]);
         assert_eq!(sizes(r#"{"model_type": "gte"}"#), [250_048, 12, 768, 12, 3072, 8192]);
         // The authors' NewConfig().
@@ -326,6 +350,27 @@ mod tests {
         let reranker = r#"{"model_type": "new", "architectures": ["NewForSequenceClassification"]}"#;
         assert_eq!(read(reranker).unwrap().architecture, Architecture::SequenceClassification);
 
+        // xlm-mlm-ende-1024, in short.
+        let xlm = r#"{"model_type": "xlm", "architectures": ["XLMWithLMHeadModel"], "n_words": 64699, "emb_dim": 1024,
+            "n_layers": 6, "n_heads": 8, "n_langs": 2, "use_lang_emb": true, "gelu_activation": true, "asm": false,
+            "sinusoidal_embeddings": false, "causal": false, "is_encoder": true, "pad_index": 2, "lang_id": 1,
+            "lang2id": {"de": 0, "en": 1}, "id2lang": {"0": "de", "1": "en"}}"#;
+        let found = read(xlm).unwrap();
+        let BertConfig { vocab_size, n_token_types, language, d_ff, mlm_transform, .. } = found.encoder;
+        assert_eq!((vocab_size, n_token_types, language, d_ff), (64_699, 2, Some(1), 4096));
+        assert!(!mlm_transform && found.languages == ["de", "en"]);
+        assert_eq!(["en", "0"].map(|name| found.language(name).unwrap()), [1, 0]);
+        assert_eq!(found.language("fr").unwrap_err(), r#""de" or "en""#);
+        let written = to_json(&found.encoder, &SaveConfig::from(&found)).unwrap();
+        assert_eq!(read(&written.to_string()).unwrap(), found, "{written}");
+        let without = read(r#"{"model_type": "xlm", "n_langs": 3, "use_lang_emb": false}"#).unwrap();
+        assert_eq!((without.encoder.n_token_types, without.encoder.language), (0, None));
+        let message = without.language("0").unwrap_err();
+        assert_eq!(message, "none: the model has no language embeddings");
+        let relu = read(r#"{"model_type": "xlm", "gelu_activation": false, "n_langs": 3}"#).unwrap();
+        assert_eq!((relu.encoder.activation, relu.encoder.language), (Activation::Relu, Some(0)));
+        assert_eq!(relu.language("fr").unwrap_err(), "a number below 3: the model has no names of languages");
+
         let electra =
             |size| read(&format!(r#"{{"model_type": "electra", "embedding_size": {size}}}"#)).unwrap();
         assert_eq!(electra(256).encoder.d_embedding, None);
@@ -379,6 +424,24 @@ mod tests {
             (r#"{"model_type": "xlnet", "summary_last_dropout": 2}"#, "`summary_last_dropout` is 2"),
             (r#"{"model_type": "xlnet", "attn_type": "uni"}"#, "`attn_type` is \"uni\", expected \"bi\""),
             (r#"{"model_type": "xlnet", "n_head": 3}"#, "`n_head` is 3, expected a divisor of `d_model`"),
+            (
+                r#"{"model_type": "xlm", "sinusoidal_embeddings": true}"#,
+                "`sinusoidal_embeddings` is true, expected false",
+            ),
+            (r#"{"model_type": "xlm", "asm": true}"#, "`asm` is true, expected false"),
+            (r#"{"model_type": "xlm", "causal": true}"#, "`causal` is true, expected false"),
+            (r#"{"model_type": "xlm", "is_encoder": false}"#, "`is_encoder` is false, expected true"),
+            (r#"{"model_type": "xlm", "summary_type": "mean"}"#, "`summary_type` is \"mean\", expected"),
+            (r#"{"model_type": "xlm", "summary_activation": "tanh"}"#, "`summary_activation` is \"tanh\""),
+            (r#"{"model_type": "xlm", "summary_last_dropout": 0.5}"#, "`summary_last_dropout` is 0.5"),
+            (r#"{"model_type": "xlm", "gelu_activation": "gelu"}"#, "`gelu_activation` is \"gelu\""),
+            (r#"{"model_type": "xlm", "n_words": 0}"#, "`n_words` is 0, expected at least 1"),
+            (r#"{"model_type": "xlm", "n_heads": 3}"#, "`n_heads` is 3, expected a divisor of `emb_dim`"),
+            (
+                r#"{"model_type": "xlm", "n_langs": 2, "lang_id": 2}"#,
+                "`lang_id` is 2, expected less than 2, the languages that there are",
+            ),
+            (r#"{"model_type": "xlm", "lang2id": {"de": 1}}"#, "`lang2id` is {\"de\":1}, expected an object"),
             (r#"{"model_type": "nomic_bert", "n_embd": 10}"#, "`rotary_emb_fraction` is 0.0, expected 1"),
             (
                 r#"{"model_type": "nomic_bert", "n_embd": 10, "rotary_emb_fraction": 1.0}"#,
@@ -492,6 +555,22 @@ mod tests {
                 let save = SaveConfig { family: other, ..SaveConfig::new(Architecture::Encoder) };
                 assert_eq!(to_json(&encoder, &save).is_ok(), same, "{family} as {other}");
             }
+        }
+    }
+
+    #[test]
+    fn an_xlm_has_no_vector_of_a_single_language_and_fixed_networks() {
+        let save = SaveConfig::new(Architecture::MaskedLm).with_family(Family::XLM);
+        let xlm = Family::XLM.encoder(BertConfig::tiny(10));
+        to_json(&xlm.clone().with_n_token_types(2), &save).unwrap();
+        for (encoder, expected) in [
+            (xlm.clone().with_n_token_types(1), "`n_token_types` is 1, expected 0, or 2 or more"),
+            (xlm.clone().with_d_ff(300), "`d_ff` is 300, expected 512"),
+            (xlm.clone().with_activation(Activation::Silu), "`activation` is \"silu\", expected \"gelu\""),
+            (xlm.with_mlm_transform(true), "`mlm_transform` is none, expected false"),
+        ] {
+            let message = to_json(&encoder, &save).unwrap_err().to_string();
+            assert!(message.contains(expected) && !message.contains('\n'), "{message}");
         }
     }
 

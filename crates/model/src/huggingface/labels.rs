@@ -41,11 +41,29 @@ fn in_order(mut pairs: Vec<(usize, String)>) -> Option<Vec<String>> {
 
 /// `id2label` and `label2id`.
 pub(super) fn write(labels: &[String], map: &mut Map<String, Value>) {
-    let ids = labels.iter().enumerate();
-    let id2label = ids.clone().map(|(id, label)| (id.to_string(), label.clone().into())).collect();
-    let label2id = ids.map(|(id, label)| (label.clone(), id.into())).collect();
-    map.insert("id2label".into(), Value::Object(id2label));
-    map.insert("label2id".into(), Value::Object(label2id));
+    write_both(labels, ["id2label", "label2id"], map);
+}
+
+/// The names of a model's languages in the order of their ids, from XLM's `lang2id`; none if it is missing.
+pub(super) fn read_languages(fields: &Fields) -> Result<Vec<String>> {
+    let pair = |(name, id): (&String, &Value)| Some((usize::try_from(id.as_u64()?).ok()?, name.clone()));
+    let names = |map: &Value| in_order(map.as_object()?.iter().map(pair).collect::<Option<_>>()?);
+    let expected = "an object of names and an id each, from 0 on";
+    Ok(fields.typed("lang2id", expected, names)?.unwrap_or_default())
+}
+
+/// `id2lang` and `lang2id`, as in published XLMs.
+pub(super) fn write_languages(languages: &[String], map: &mut Map<String, Value>) {
+    write_both(languages, ["id2lang", "lang2id"], map);
+}
+
+/// Names by ids, and ids by names.
+fn write_both(names: &[String], keys: [&str; 2], map: &mut Map<String, Value>) {
+    let ids = names.iter().enumerate();
+    let by_id = ids.clone().map(|(id, name)| (id.to_string(), name.clone().into())).collect();
+    let by_name = ids.map(|(id, name)| (name.clone(), id.into())).collect();
+    map.insert(keys[0].into(), Value::Object(by_id));
+    map.insert(keys[1].into(), Value::Object(by_name));
 }
 
 #[cfg(test)]

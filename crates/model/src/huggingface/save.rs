@@ -19,6 +19,8 @@ pub struct SaveConfig {
     pub architecture: Architecture,
     /// The names of the classes that the head predicts, in the order of its outputs; none to omit them.
     pub labels: Vec<String>,
+    /// The names of the languages that token types are, in their order; none to omit them.
+    pub languages: Vec<String>,
     /// The kind of labels.
     pub problem_type: Option<ProblemType>,
     /// Dropout in heads, of this architecture and of others that are put on the encoder later; those not given are the
@@ -36,6 +38,7 @@ with_fields!(SaveConfig {
     with_family => family: Family,
     with_architecture => architecture: Architecture,
     with_labels => labels: Vec<String>,
+    with_languages => languages: Vec<String>,
     with_problem_type => problem_type: Option<ProblemType>,
     with_head_dropouts => head_dropouts: Vec<(Architecture, f64)>,
     with_finetuning_task => finetuning_task: Option<String>,
@@ -50,6 +53,7 @@ impl SaveConfig {
             family: Family::BERT,
             architecture,
             labels: Vec::new(),
+            languages: Vec::new(),
             problem_type: None,
             head_dropouts: Vec::new(),
             finetuning_task: None,
@@ -66,6 +70,7 @@ impl From<&PretrainedConfig> for SaveConfig {
             family: config.family,
             architecture: config.architecture,
             labels: config.labels.clone(),
+            languages: config.languages.clone(),
             problem_type: config.problem_type,
             head_dropouts: config.head_dropouts.clone(),
             finetuning_task: config.finetuning_task.clone(),

@@ -8,5 +8,5 @@ mod mixed;
 mod structural;
 
 pub use class::ClassProbe;
-pub use mixed::{MixedProbe, ScalarMix};
+pub use mixed::MixedProbe;
 pub use structural::StructuralProbe;

@@ -39,7 +39,7 @@ mod recurrent;
 mod sequence_classification;
 mod sequence_head;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 mod token_classification;
 
 use crate::backbone::has_bert;

@@ -279,6 +279,7 @@ impl RecurrentForTokenClassification {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tasks::testing::assert_read_alone;
     use burn::tensor::Tolerance;
 
     fn encoder(reading: Reading) -> RecurrentEncoderConfig {
@@ -296,18 +297,11 @@ mod tests {
     #[test]
     fn a_text_is_classified_by_itself() {
         let device = Device::flex();
-        let texts: [&[i32]; 3] = [&[3, 4, 5], &[6], &[7, 8, 9, 10]];
         use RecurrentPooling::{Attention, Last, Max, Mean};
         for pooling in [Last, Mean, Max, Attention] {
             let config = RecurrentClassifierConfig { encoder: encoder(Reading::Both), pooling, n_outputs: 3 };
             let model = config.init(&mut ParamInit::new(&device, 2));
-            let all = model.forward(&texts.into_iter().collect(), &device);
-            assert_eq!(all.dims(), [3, 3]);
-            for (row, text) in texts.into_iter().enumerate() {
-                let alone = model.forward(&[text].into_iter().collect(), &device).into_data();
-                let expected = all.clone().narrow(0, row, 1).into_data();
-                alone.assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-6));
-            }
+            assert_read_alone(3, |texts| model.forward(texts, &device));
         }
     }
 

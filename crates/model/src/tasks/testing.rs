@@ -1,8 +1,8 @@
 //! Shared helpers of the tests of task models.
 
-use crate::ParamInit;
 use crate::bert::{Bert, BertConfig, BertInput};
 use crate::ops::Packing;
+use crate::{ParamInit, Sequences};
 use burn::tensor::{Device, Tensor, TensorData, Tolerance};
 
 /// `sin((i + 1) · p)`, as in the scripts in the tests' comments.
@@ -41,4 +41,16 @@ pub fn inputs(lengths: &[usize], device: &Device) -> [BertInput; 2] {
 
 pub fn close<const D: usize>(found: Tensor<D>, expected: impl Into<TensorData>) {
     found.into_data().assert_approx_eq::<f32>(&expected.into(), Tolerance::rel_abs(1e-4, 1e-5));
+}
+
+/// A text has the same outputs among others as alone.
+pub fn assert_read_alone(n_outputs: usize, forward: impl Fn(&Sequences) -> Tensor<2>) {
+    let texts: [&[i32]; 3] = [&[3, 4, 5], &[6], &[7, 8, 9, 10]];
+    let all = forward(&texts.into_iter().collect());
+    assert_eq!(all.dims(), [3, n_outputs]);
+    for (row, text) in texts.into_iter().enumerate() {
+        let alone = forward(&[text].into_iter().collect()).into_data();
+        let expected = all.clone().narrow(0, row, 1).into_data();
+        alone.assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-6));
+    }
 }

@@ -155,10 +155,7 @@ run_in_steps!(AwdLstmRunConfig, free: &FREE_KEYS);
 
 fn validate(config: &AwdLstmRunConfig) -> Check {
     config.objective.check(Trained::Decoder)?;
-    validate::corpus(&config.corpus)?;
-    let language = &config.corpus.language;
-    let expected = "no such key: running text is not cut into sentences";
-    ensure(*language == CorpusConfig::default().language, "corpus.language", language, expected)?;
+    validate::running_text(&config.corpus)?;
     match &config.tokenizer {
         // The end piece and all bytes, and a pair that is joined.
         TokenizerSection::TrainByteBpe { vocab_size, .. } => {

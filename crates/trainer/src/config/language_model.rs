@@ -304,10 +304,7 @@ run_in_steps!(LanguageModelConfig, free: &FREE_KEYS);
 
 fn validate(config: &LanguageModelConfig) -> Check {
     config.objective.check(Trained::Decoder)?;
-    validate::corpus(&config.corpus)?;
-    let language = &config.corpus.language;
-    let expected = "no such key: running text is not cut into sentences";
-    ensure(*language == CorpusConfig::default().language, "corpus.language", language, expected)?;
+    validate::running_text(&config.corpus)?;
     tokenizer(&config.tokenizer)?;
     let is_new = matches!(config.model, LanguageModelSection::New(_));
     validate::goes_with_the_model(&config.tokenizer, is_new)?;

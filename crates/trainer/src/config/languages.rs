@@ -23,7 +23,7 @@ pub(super) fn check(config: &RunConfig) -> Check {
         "false with pairs of segments (`examples.pairs.kind`), whose types of tokens are the segments";
     embeddings(!config.examples.has_pairs(), expected)?;
     if let ModelSection::New(model) = &config.model
-        && model.with_vocabulary(1, 0).n_token_types == 0
+        && model.family.adapted(model.with_vocabulary(1, 0).with_n_token_types(2)).n_token_types == 0
     {
         let family = model.family.model_type();
         embeddings(

@@ -31,6 +31,7 @@
 
 mod awd_lstm;
 mod denoising;
+mod elmo;
 mod language_model;
 pub(crate) mod languages;
 pub(crate) mod layered;
@@ -55,6 +56,8 @@ use crate::error::{Place, Result, TrainerError};
 pub use awd_lstm::{AwdLstmRunConfig, AwdLstmSection, RegularisationSection};
 pub use cloze_model::blocks::{Activation, NormPlacement};
 pub use denoising::{DenoisingExamples, DenoisingRunConfig};
+pub(crate) use elmo::OF_BYTES;
+pub use elmo::{ElmoRunConfig, ElmoSection};
 pub use language_model::{
     HeldOut, LanguageModelConfig, LanguageModelEval, LanguageModelSection, LanguageModelShape,
     NewLanguageModel, PretrainedLanguageModel,
@@ -139,6 +142,14 @@ impl RunConfig {
 }
 
 impl RunConfig {
+    /// The names of the languages that the model's types of tokens are, in their order; none if they are no languages.
+    pub(crate) fn language_names(&self) -> Vec<String> {
+        match self.model.has_language_embeddings() {
+            true => self.corpus.languages.iter().map(|language| language.name.clone()).collect(),
+            false => Vec::new(),
+        }
+    }
+
     /// Writes out what depends on other keys.
     fn complete(&mut self) {
         if let ModelSection::New(model) = &mut self.model {
@@ -416,8 +427,9 @@ final_fraction = 0.1
         );
         assert_eq!(
             error_of_set("objective.kind=spans"),
-            "--set objective.kind=spans: `objective.kind` is \"spans\"; expected one of \"left-to-right\", \"masked\", \
-             \"span-boundary\", \"permutation\", \"replaced-tokens\", \"translation-language-model\" or \"denoising\""
+            "--set objective.kind=spans: `objective.kind` is \"spans\"; expected one of \"left-to-right\", \
+             \"bidirectional-language-model\", \"masked\", \"span-boundary\", \"permutation\", \"replaced-tokens\", \
+             \"translation-language-model\" or \"denoising\""
         );
     }
 
@@ -441,6 +453,16 @@ final_fraction = 0.1
         assert_eq!(resolve(&config.to_toml(), &[]).unwrap(), config);
         let (encoder, _) = new(&config).published(&config, new(&config).with_vocabulary(50, 0));
         assert_eq!(encoder.n_token_types, 2);
+        // An XLM has them too, and networks of four times its width.
+        let xlm = resolve(&file, &["model.language_embeddings=true", "model.family=xlm"]).unwrap();
+        let (encoder, save) = new(&xlm).published(&xlm, new(&xlm).with_vocabulary(50, 0));
+        assert_eq!((encoder.n_token_types, save.family), (2, Family::XLM));
+        assert_eq!(save.languages, ["en", "de"]);
+        let message = resolve(&file, &["model.family=xlm", "model.d_ff=300"]).unwrap_err().to_string();
+        assert!(
+            message.contains("`model.d_ff` is 300; expected 512: transformers has no other XLM"),
+            "{message}"
+        );
         // Another kind takes the parallel text with it.
         let alone = resolve(&file, &["objective.kind=masked"]).unwrap();
         assert!(alone.objective.parallel().is_empty());

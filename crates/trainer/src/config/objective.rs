@@ -14,6 +14,9 @@ use std::path::Path;
 pub enum ObjectiveSection {
     /// Each token, from those before it: a language model.
     LeftToRight {},
+    /// Each token, from those before it and, by other layers, from those behind it: ELMo (Peters et al. 2018, §3.1),
+    /// `−log P(x_k | x_(<k)) − log P(x_k | x_(>k))`.
+    BidirectionalLanguageModel {},
     /// Masked tokens and, where examples are pairs, how the pairs go together (Devlin et al. 2019, §3.1). The default
     /// of pretraining.
     Masked {},
@@ -58,6 +61,7 @@ fn weight() -> f64 {
 pub(super) enum Trained {
     Encoder,
     Decoder,
+    Elmo,
     Xlnet,
     EncoderDecoder,
 }
@@ -73,6 +77,7 @@ impl ObjectiveSection {
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::LeftToRight {} => "left-to-right",
+            Self::BidirectionalLanguageModel {} => "bidirectional-language-model",
             Self::Masked {} => "masked",
             Self::SpanBoundary {} => "span-boundary",
             Self::Permutation {} => "permutation",
@@ -90,6 +95,7 @@ impl ObjectiveSection {
             | Self::ReplacedTokens { .. }
             | Self::TranslationLanguageModel { .. } => Trained::Encoder,
             Self::LeftToRight {} => Trained::Decoder,
+            Self::BidirectionalLanguageModel {} => Trained::Elmo,
             Self::Permutation {} => Trained::Xlnet,
             Self::Denoising {} => Trained::EncoderDecoder,
         }
@@ -107,6 +113,7 @@ impl ObjectiveSection {
                  trained left to right"
             }
             Trained::Decoder => "\"left-to-right\", the only objective of a decoder",
+            Trained::Elmo => "\"bidirectional-language-model\", the only objective of ELMo",
             Trained::Xlnet => "\"permutation\", the only objective of XLNet",
             Trained::EncoderDecoder => "\"denoising\", the only objective of an encoder–decoder on raw text",
         };
@@ -136,6 +143,7 @@ impl ObjectiveSection {
         let others = [
             Self::Masked {},
             Self::SpanBoundary {},
+            Self::BidirectionalLanguageModel {},
             Self::Permutation {},
             Self::Denoising {},
             replaced,
@@ -143,6 +151,12 @@ impl ObjectiveSection {
         ];
         let is_other = |kind: &str| others.iter().any(|other| other.kind() == kind);
         Ok(layered::kind_of(path, "objective")?.is_some_and(|kind| !is_other(&kind)))
+    }
+
+    /// Whether the config file at `path` has ELMo's objective.
+    pub(super) fn is_of_elmo(path: &Path) -> Result<bool> {
+        let kind = Self::BidirectionalLanguageModel {}.kind();
+        Ok(layered::kind_of(path, "objective")?.is_some_and(|found| found == kind))
     }
 
     /// Whether the config file at `path` has XLNet's objective.

@@ -235,10 +235,7 @@ run_in_steps!(PermutationConfig, free: &FREE_KEYS);
 
 fn validate(config: &PermutationConfig) -> Check {
     config.objective.check(Trained::Xlnet)?;
-    validate::corpus(&config.corpus)?;
-    let language = &config.corpus.language;
-    let expected = "no such key: running text is not cut into sentences";
-    ensure(*language == CorpusConfig::default().language, "corpus.language", language, expected)?;
+    validate::running_text(&config.corpus)?;
     validate::tokenizer(&config.tokenizer)?;
     let is_new = matches!(config.model, XlnetSection::New(_));
     validate::goes_with_the_model(&config.tokenizer, is_new)?;

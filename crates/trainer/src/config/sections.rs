@@ -301,6 +301,9 @@ impl NewModel {
             .with_pad_token_id(pad_token_id);
         let mut encoder = self.family.encoder(sizes).with_layer_norm_eps(self.layer_norm_eps);
         encoder.d_embedding = self.d_embedding.or(encoder.d_embedding);
+        if self.family == Family::XLM {
+            encoder = encoder.with_d_ff(self.d_ff).with_activation(self.activation);
+        }
         encoder.norm = self.norm.unwrap_or(encoder.norm);
         if let Some(local) = &mut encoder.local {
             local.window = self.local_window.unwrap_or(local.window);
@@ -315,15 +318,17 @@ impl NewModel {
             true => encoder.with_n_token_types(config.corpus.languages.len()),
             false => encoder,
         };
+        let languages = config.language_names();
         if matches!(config.objective, ObjectiveSection::ReplacedTokens { .. }) {
             let encoder = encoder.with_pooler(false).with_mlm_activation(Some(Activation::Gelu));
-            return (encoder, SaveConfig::new(Architecture::ReplacedTokens).with_family(Family::ELECTRA));
+            let save = SaveConfig::new(Architecture::ReplacedTokens).with_family(Family::ELECTRA);
+            return (encoder, save.with_languages(languages));
         }
         // A new BERT always has both heads. Pairs that a family has no head for are refused when a config is read.
         let pairs = config.examples.has_pairs() || self.family == Family::BERT;
         let architecture = self.family.pretraining(pairs).unwrap_or(Architecture::MaskedLm);
         let encoder = encoder.with_pooler(architecture == Architecture::PreTraining);
-        (encoder, SaveConfig::new(architecture).with_family(self.family))
+        (encoder, SaveConfig::new(architecture).with_family(self.family).with_languages(languages))
     }
 }
 

@@ -66,6 +66,13 @@ pub(super) fn corpus(corpus: &CorpusConfig) -> Check {
     corpus_bounds(corpus)
 }
 
+/// `[corpus]` of a run that reads documents as they stand.
+pub(super) fn running_text(config: &CorpusConfig) -> Check {
+    corpus(config)?;
+    let expected = "no such key: running text is not cut into sentences";
+    ensure(config.language == CorpusConfig::default().language, "corpus.language", &config.language, expected)
+}
+
 /// What is read of any corpus.
 pub(super) fn corpus_bounds(corpus: &CorpusConfig) -> Check {
     at_least(1, "corpus.max_line_bytes", corpus.max_line_bytes)?;

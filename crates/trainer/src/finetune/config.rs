@@ -193,6 +193,10 @@ pub struct DataSection {
     /// The most tokens of a sequence. Default 128, and 384 for answers.
     #[serde(default = "unset")]
     pub max_len: usize,
+    /// The language that all texts are in, where the model has language embeddings (XLM): a name in the checkpoint's
+    /// `lang2id`, or its number. Default: the checkpoint's `lang_id`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub language: Option<String>,
     /// How many examples of each class are trained on. The seed draws them from what is not held out. Default: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shots: Option<usize>,

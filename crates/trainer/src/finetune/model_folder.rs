@@ -139,6 +139,7 @@ fn of_config(config: &PretrainedConfig) -> std::result::Result<TaskSection, Stri
 pub(super) struct ModelFolder<'a> {
     pub family: Family,
     pub encoder: BertConfig,
+    pub languages: Vec<String>,
     pub tokenizer: &'a Tokenizer,
     pub file: TaskFile,
     pub labels: Option<&'a LabelSet>,
@@ -168,6 +169,10 @@ impl ModelFolder<'_> {
             (None, Some(ProblemType::Regression)) => vec!["LABEL_0".into()],
             (None, _) => Vec::new(),
         };
-        SaveConfig::new(architecture).with_family(self.family).with_labels(labels).with_problem_type(problem)
+        SaveConfig::new(architecture)
+            .with_family(self.family)
+            .with_labels(labels)
+            .with_languages(self.languages.clone())
+            .with_problem_type(problem)
     }
 }

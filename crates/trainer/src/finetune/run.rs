@@ -31,6 +31,9 @@ pub fn fine_tune(
     if recurrent::is_awd_lstm(&config.model.path) {
         return recurrent::fine_tune_awd_lstm(config, options, folder, progress);
     }
+    if recurrent::is_elmo(&config.model.path) {
+        return recurrent::fine_tune_elmo(config, options, folder, progress);
+    }
     let tokenizer = Tokenizer::load(&config.model.path)?;
     let run = TaskRun { config, options, folder, tokenizer: &tokenizer };
     config.task.kind().tune(run, progress)

@@ -70,8 +70,12 @@ pub(super) fn prepare<'a, T: PretrainedTask>(
     recompute::check(config.train.recompute, &device)?;
     let mut init = new_parameters(config, &device);
     let pretrained = PretrainedFolder::open(&config.model.path)?;
-    let pretrained = if config.model.untrained { pretrained.without_weights() } else { pretrained };
-    let family = pretrained.config.family;
+    let mut pretrained = if config.model.untrained { pretrained.without_weights() } else { pretrained };
+    if let Some(name) = &config.data.language {
+        let refused = |expected| bad_setting("data.language", format!("\"{name}\""), expected);
+        pretrained.config.encoder.language = Some(pretrained.config.language(name).map_err(refused)?);
+    }
+    let (family, languages) = (pretrained.config.family, pretrained.config.languages.clone());
     let (encoder, model, report) = task.model(pretrained, &config.model.dropout, &mut init)?;
     check_fit(tokenizer, &encoder, &config.model.path, task.has_pairs())?;
     if config.data.max_len > encoder.max_positions {
@@ -97,7 +101,8 @@ pub(super) fn prepare<'a, T: PretrainedTask>(
     let fingerprint = fingerprint(task, &data.train.features);
     let max_len = config.data.max_len;
     let file = TaskFile { task: task.section(), max_len, pairs: task.pairs() };
-    let folder = ModelFolder { family, encoder: encoder.clone(), tokenizer, file, labels: task.labels() };
+    let labels = task.labels();
+    let folder = ModelFolder { family, encoder: encoder.clone(), languages, tokenizer, file, labels };
     folder.check()?;
     let form = Box::new(PretrainedForm { config, task, folder });
     let mut recipe = TaskRecipe { config, task, data, fingerprint, buckets, epochs, form };

@@ -68,6 +68,10 @@ fn model(config: &FineTuneConfig) -> Check {
 fn data(config: &FineTuneConfig) -> Check {
     let data = &config.data;
     at_least(1, "data.max_len", data.max_len)?;
+    if let Some(language) = data.language.as_ref().filter(|_| config.model.recurrent.is_some()) {
+        let expected = "no such key with `[model.recurrent]`, which has no language embeddings";
+        ensure(false, "data.language", format!("\"{language}\""), expected)?;
+    }
     if let Some(shots) = data.shots {
         at_least(1, "data.shots", shots)?;
         let has_classes = matches!(config.task, TaskSection::Classification { .. } | TaskSection::Prompt(_));

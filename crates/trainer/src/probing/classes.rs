@@ -9,7 +9,8 @@ use burn::tensor::{Device, Int, Tensor};
 use cloze_data::Random;
 use cloze_evaluation::probing::{OnlineCode, portions};
 use cloze_model::ParamInit;
-use cloze_model::probes::{ClassProbe, MixedProbe, ScalarMix};
+use cloze_model::blocks::ScalarMixConfig;
+use cloze_model::probes::{ClassProbe, MixedProbe};
 use cloze_ops::cross_entropy;
 
 /// The least steps that a probe is trained for, however few its examples are.
@@ -98,7 +99,7 @@ impl Training<'_> {
     /// As [`probe`](Self::probe).
     pub fn mixed(&self, examples: &Examples<'_>, rows: &[usize]) -> Result<MixedProbe> {
         let init = &mut ParamInit::new(&self.device.clone().autodiff(), self.seed);
-        let mix = ScalarMix::new(examples.layers.len(), init);
+        let mix = ScalarMixConfig::new(examples.layers.len()).init(init);
         let probe = ClassProbe::new(examples.width, None, self.n_classes, init);
         self.train(MixedProbe { mix, probe }, examples, rows)
     }
@@ -267,7 +268,7 @@ mod tests {
         let training = Training { section: &section, n_classes: 3, device: &device, seed: 3 };
         let rows: Vec<usize> = (0..400).collect();
         let mixed = training.mixed(&examples, &rows).unwrap();
-        let weights = mixed.mix.weights().into_data().try_into_vec::<f32>().unwrap();
+        let weights = mixed.mix.shares();
         assert!(weights[1] > 0.55, "{weights:?}");
         assert!(measure(&mixed, &examples, &rows, &device).accuracy > 0.95);
     }

@@ -346,8 +346,7 @@ impl Probing<'_> {
             let dev = Examples { layers: &dev_layers, width: dev.width, labels: &labels[1] };
             let accuracy = measure(&mixed, &dev, &dev_rows, self.device).accuracy;
             whole.push(("accuracy of all layers mixed".into(), accuracy));
-            let weights = mixed.mix.weights().into_data();
-            let weights: Vec<f64> = weights.iter::<f32>().map(f64::from).collect();
+            let weights: Vec<f64> = mixed.mix.shares().into_iter().map(f64::from).collect();
             let centre =
                 weights.iter().zip(&self.encoder.layers).map(|(weight, layer)| weight * *layer as f64);
             whole.push(("centre of gravity".into(), centre.sum()));

@@ -1,5 +1,6 @@
 //! AWD-LSTMs in training on streams of text, and ULMFiT's classifiers with their encoders.
 
+use crate::stop_after::StopAfter;
 use burn::tensor::Device;
 use cloze_model::huggingface::read_tensors;
 use cloze_trainer::Result;
@@ -8,10 +9,10 @@ use cloze_trainer::config::AwdLstmRunConfig;
 use cloze_trainer::engine::{Outcome, RunOptions};
 use cloze_trainer::finetune::{EvaluationData, FineTuneConfig, Predictor, fine_tune};
 use cloze_trainer::generate::{GenerateConfig, Generator};
-use cloze_trainer::metrics::progress::{RunProgress, Silent, Status};
+use cloze_trainer::metrics::progress::Silent;
 use std::fmt::Write;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use tempfile::TempDir;
 
 const CONFIG: &str = r#"
@@ -101,17 +102,6 @@ impl Bench {
     /// The model's file, bit for bit.
     fn weights(&self, out: &str) -> Vec<u8> {
         std::fs::read(self.path(out).join("model/model.safetensors")).unwrap()
-    }
-}
-
-/// Asks the run to stop after a step.
-struct StopAfter<'a>(u64, &'a AtomicBool);
-
-impl RunProgress for StopAfter<'_> {
-    fn step(&mut self, status: &Status) {
-        if status.step == self.0 {
-            self.1.store(true, Ordering::Relaxed);
-        }
     }
 }
 

@@ -1,12 +1,13 @@
 //! A folder with a small text, and runs on it.
 
+use crate::stop_after::StopAfter;
 use burn::tensor::Device;
 use cloze_trainer::Result;
 use cloze_trainer::engine::{Outcome, Plan, RunOptions};
-use cloze_trainer::metrics::progress::{RunProgress, Silent, Status};
+use cloze_trainer::metrics::progress::{RunProgress, Silent};
 use std::marker::PhantomData;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use tempfile::TempDir;
 
 /// Runs of a kind, whose config has this text but for its corpus.
@@ -73,16 +74,5 @@ impl<C: Plan> Bench<C> {
         assert!(self.weights(&whole) == self.weights(&parted), "{sets:?}");
         self.run(&other, &[sets, &["run.seed=7"]].concat()).unwrap();
         assert!(self.weights(&whole) != self.weights(&other), "{sets:?}");
-    }
-}
-
-/// Asks the run to stop after a step.
-struct StopAfter<'a>(u64, &'a AtomicBool);
-
-impl RunProgress for StopAfter<'_> {
-    fn step(&mut self, status: &Status) {
-        if status.step == self.0 {
-            self.1.store(true, Ordering::Relaxed);
-        }
     }
 }

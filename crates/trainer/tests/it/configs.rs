@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use cloze_data::DenoisingConfig;
 use cloze_trainer::config::{
-    AwdLstmRunConfig, DenoisingRunConfig, FolderConfig, LanguageModelConfig, ModelPreset, PermutationConfig,
-    RunConfig,
+    AwdLstmRunConfig, DenoisingRunConfig, ElmoRunConfig, FolderConfig, LanguageModelConfig, ModelPreset,
+    PermutationConfig, RunConfig,
 };
 use cloze_trainer::engine::schedule::Schedule;
 use cloze_trainer::finetune::FineTuneConfig;
@@ -39,6 +39,7 @@ fn every_config_resolves_and_reads_back_as_itself() {
             || TranslationConfig::is_at(&path).unwrap()
             || PermutationConfig::is_at(&path).unwrap()
             || ProbeConfig::is_at(&path).unwrap()
+            || ElmoRunConfig::is_at(&path).unwrap()
         {
             continue;
         }
@@ -113,6 +114,21 @@ fn every_awd_lstm_config_resolves_and_reads_back_as_itself() {
         let resolved = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
         std::fs::write(&resolved, config.to_toml()).unwrap();
         let again = AwdLstmRunConfig::load(resolved.path(), &[]).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(again, config);
+    }
+}
+
+#[test]
+fn every_elmo_config_resolves_and_reads_back_as_itself() {
+    let paths: Vec<PathBuf> =
+        paths().into_iter().filter(|path| ElmoRunConfig::is_at(path).unwrap()).collect();
+    assert!(!paths.is_empty());
+    for path in paths {
+        let config = ElmoRunConfig::load(&path, &[]).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(path.file_stem().unwrap(), config.run.name.as_str());
+        let resolved = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
+        std::fs::write(&resolved, config.to_toml()).unwrap();
+        let again = ElmoRunConfig::load(resolved.path(), &[]).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(again, config);
     }
 }
@@ -277,6 +293,7 @@ const TABLES: &[(&str, &[&str], &str)] = &[
     ("AWD-LSTM", &[], "model.zzzzzzzz=1"),
     ("AWD-LSTM", &[], "model.dropout.zzzzzzzz=1"),
     ("AWD-LSTM", &[], "regularisation.zzzzzzzz=1"),
+    ("ELMo", &[], "model.zzzzzzzz=1"),
     ("XLNet", &[], "segments.zzzzzzzz=1"),
     ("XLNet", &[], "model.zzzzzzzz=1"),
     ("XLNet", &["model={ path = \"a\" }", "tokenizer.kind=checkpoint"], "model.zzzzzzzz=1"),
@@ -333,6 +350,7 @@ fn keys(part: &str, sets: &[&str], unknown: &str) -> Vec<String> {
         "Denoising" => DenoisingRunConfig::load(folder().join("bart-mini-corpus.toml"), &sets).err(),
         "Language models" => LanguageModelConfig::load(folder().join("gpt-mini-corpus.toml"), &sets).err(),
         "AWD-LSTM" => AwdLstmRunConfig::load(folder().join("ulmfit-mini-corpus.toml"), &sets).err(),
+        "ELMo" => ElmoRunConfig::load(folder().join("elmo-mini-corpus.toml"), &sets).err(),
         "XLNet" => PermutationConfig::load(folder().join("xlnet-mini-corpus.toml"), &sets).err(),
         "Probing" => ProbeConfig::load(folder().join("probe-ud-ewt.toml"), &sets).err(),
         "Translation" => TranslationConfig::load(folder().join("multi30k-rnn-attention.toml"), &sets).err(),

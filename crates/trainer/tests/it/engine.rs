@@ -1,5 +1,6 @@
 //! The engine with a recipe that is not the crate's own: a model without a Transformer, trained by public names alone.
 
+use crate::stop_after::StopAfter;
 use burn::module::{Module, Param};
 use burn::nn::Linear;
 use burn::tensor::{Device, Tensor, TensorData, activation};
@@ -12,11 +13,11 @@ use cloze_trainer::engine::{
     Advance, Cadence, Export, FolderConfig, NonFinite, Objective, Outcome, OverSeeds, Plan, Position, Recipe,
     RunOptions, RunSettings, StepBatches, train, train_in, train_seeds,
 };
-use cloze_trainer::metrics::progress::{RunProgress, Silent, Status};
+use cloze_trainer::metrics::progress::{RunProgress, Silent};
 use cloze_trainer::metrics::{METRICS_FILE, Record, jsonl};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 /// A curve through points: two layers, and what makes it no mean feat, a second loss on their weights.
 #[derive(Module, Debug)]
@@ -217,17 +218,6 @@ fn weights(run: &Path) -> Vec<u8> {
 
 fn records(run: &Path) -> Vec<Record> {
     jsonl::read(&run.join(METRICS_FILE)).unwrap().iter().map(Record::without_timing).collect()
-}
-
-/// Stops the run after a step.
-struct StopAfter<'a>(u64, &'a AtomicBool);
-
-impl RunProgress for StopAfter<'_> {
-    fn step(&mut self, status: &Status) {
-        if status.step == self.0 {
-            self.1.store(true, Ordering::Relaxed);
-        }
-    }
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Fine-tuning runs on texts, from a small checkpoint to the saved model.
 
+use crate::stop_after::StopAfter;
 use burn::tensor::Device;
 use cloze_evaluation::seeds::Seeds;
 use cloze_model::ParamInit;
@@ -115,17 +116,6 @@ fn parameters(model: &Path) -> NamedTensors {
     tensors
 }
 
-/// Stops the run after a step.
-struct StopAfter<'a>(u64, &'a AtomicBool);
-
-impl RunProgress for StopAfter<'_> {
-    fn step(&mut self, status: &Status) {
-        if status.step == self.0 {
-            self.1.store(true, Ordering::Relaxed);
-        }
-    }
-}
-
 #[test]
 fn classes_are_learnt_and_the_folder_says_them() {
     let _held = crate::generator();
@@ -167,6 +157,50 @@ fn every_family_learns_classes() {
         let again = predictor.evaluate(&config, EvaluationData::Files(&files), &mut |_| {}).unwrap();
         assert_eq!(again.figures.get("accuracy"), dev.get("accuracy"), "{family}");
     }
+}
+
+#[test]
+fn texts_are_of_the_language_that_the_config_says() {
+    let _held = crate::generator();
+    let bench = Bench::of(Family::XLM);
+    // The same checkpoint with three languages.
+    let names = ["en", "de", "fr"].map(String::from);
+    let config = PretrainedFolder::open(&bench.path("model")).unwrap().config.encoder.with_n_token_types(3);
+    let encoder = config.init_encoder(&mut ParamInit::new(&Device::flex(), 3).with_std(0.1));
+    let save = SaveConfig::new(Architecture::Encoder).with_family(Family::XLM).with_languages(names.to_vec());
+    save_pretrained(&bench.path("model"), &encoder, &config, &save).unwrap();
+    let table = |model: &Path| parameters(model)["transformer.lang_embeddings.weight"].clone();
+    let rows = |model: &Path| -> Vec<Vec<f32>> {
+        table(model).iter::<f32>().collect::<Vec<_>>().chunks(32).map(<[f32]>::to_vec).collect()
+    };
+    let before: Vec<Vec<f32>> = {
+        let tensors = parameters(&bench.path("model"));
+        let values: Vec<f32> = tensors["lang_embeddings.weight"].iter::<f32>().collect();
+        values.chunks(32).map(<[f32]>::to_vec).collect()
+    };
+    // Weights that no example has a gradient for would decay otherwise.
+    let sets = ["train.epochs=1", "optimizer.weight_decay=0.0"];
+    for (language, number) in [(None, 0), (Some("data.language=de"), 1), (Some("data.language=\"2\""), 2)] {
+        let sets: Vec<&str> = sets.into_iter().chain(language).collect();
+        let config = bench.config("{ kind = \"classification\" }", "label", &sets);
+        let outcome = bench.run_whole(&format!("run-{number}"), &config);
+        let dev = outcome.figures("dev").unwrap().clone();
+        let Outcome::Done { model, .. } = outcome else { panic!("not stopped") };
+        let saved = PretrainedFolder::open(&model).unwrap().config;
+        assert_eq!((saved.encoder.language, &saved.languages[..]), (Some(number), &names[..]));
+        // Only the vector of this language was trained.
+        for (row, (before, after)) in before.iter().zip(rows(&model)).enumerate() {
+            assert_eq!(*before != after, row == number, "{language:?}, {row}");
+        }
+        // And the model that was saved knows its language.
+        let predictor = Predictor::load(&model, &Device::flex(), false).unwrap();
+        let files = [bench.path("dev.tsv").display().to_string()];
+        let again = predictor.evaluate(&config, EvaluationData::Files(&files), &mut |_| {}).unwrap();
+        assert_eq!(again.figures.get("accuracy"), dev.get("accuracy"));
+    }
+    let unknown = bench.config("{ kind = \"classification\" }", "label", &["data.language=es"]);
+    let error = bench.run("unknown", &unknown, false, &mut Silent, &AtomicBool::new(false)).unwrap_err();
+    assert_eq!(error.to_string(), r#"`data.language` is "es"; expected "en", "de" or "fr""#);
 }
 
 /// The second text has the word that decides, and the first has none.

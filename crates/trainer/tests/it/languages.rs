@@ -1,14 +1,15 @@
 //! Several languages: where a run may stop, what it leaves, and what is refused.
 
+use crate::stop_after::StopAfter;
 use burn::tensor::Device;
-use cloze_model::huggingface::PretrainedFolder;
+use cloze_model::huggingface::{Family, PretrainedFolder};
 use cloze_trainer::Result;
 use cloze_trainer::config::RunConfig;
 use cloze_trainer::engine::{Outcome, Plan, RunOptions};
-use cloze_trainer::metrics::progress::{RunProgress, Silent, Status};
+use cloze_trainer::metrics::progress::{RunProgress, Silent};
 use cloze_trainer::pretraining::pretrain;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use tempfile::TempDir;
 
 /// A folder with texts of two languages, their translations, and the runs on them.
@@ -82,17 +83,6 @@ impl Bench {
     }
 }
 
-/// Asks the run to stop after a step.
-struct StopAfter<'a>(u64, &'a AtomicBool);
-
-impl RunProgress for StopAfter<'_> {
-    fn step(&mut self, status: &Status) {
-        if status.step == self.0 {
-            self.1.store(true, Ordering::Relaxed);
-        }
-    }
-}
-
 /// Keeps what is shown.
 #[derive(Default)]
 struct Notes(String);
@@ -140,8 +130,9 @@ fn a_run_tells_what_was_drawn_and_saves_a_row_for_each_language() {
     }
     // Two languages of as many sentences: each is drawn half of the time, and every second batch is of translations.
     assert!(words.contains("50.0 % ┆ 50.0 %") && words.contains("│ en-de ┆ "), "{}", notes.0);
-    let encoder = PretrainedFolder::open(&bench.path("run/model")).unwrap().config.encoder;
-    assert_eq!(encoder.n_token_types, 2);
+    let saved = PretrainedFolder::open(&bench.path("run/model")).unwrap().config;
+    assert_eq!(saved.encoder.n_token_types, 2);
+    assert_eq!(saved.languages, ["en", "de"]);
 
     // It is gone on with where the languages are as many.
     let path = format!("model={{ path = {:?}, language_embeddings = true }}", bench.path("run/model"));
@@ -155,6 +146,24 @@ fn a_run_tells_what_was_drawn_and_saves_a_row_for_each_language() {
         "`model.language_embeddings` is true; expected false, or as many languages in `corpus.languages` as the checkpoint \
          has types of tokens: 2, not 1"
     );
+}
+
+/// With `model.family = "xlm"` the folder is an XLM's, which is gone on with.
+#[test]
+fn an_xlm_is_saved_as_one() {
+    let _generator = crate::generator();
+    let bench = Bench::new();
+    let xlm = ["model.family=xlm", "model.d_ff=128", "train.steps=2"];
+    bench.run("xlm", &xlm, false, &mut Silent).unwrap();
+    let saved = || PretrainedFolder::open(&bench.path("xlm/model")).unwrap().config;
+    assert_eq!(saved().family, Family::XLM);
+    assert_eq!(saved().architectures, ["XLMWithLMHeadModel"]);
+    assert_eq!((saved().encoder.n_token_types, saved().encoder.language), (2, Some(0)));
+    assert_eq!(saved().languages, ["en", "de"]);
+    let path = format!("model={{ path = {:?}, language_embeddings = true }}", bench.path("xlm/model"));
+    bench.run("on", &[&path, "tokenizer.kind=checkpoint", "train.steps=2"], false, &mut Silent).unwrap();
+    let on = PretrainedFolder::open(&bench.path("on/model")).unwrap().config;
+    assert_eq!((on.encoder, on.languages), (saved().encoder, saved().languages));
 }
 
 #[test]

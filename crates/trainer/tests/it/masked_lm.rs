@@ -1,5 +1,6 @@
 //! The masked-LM head put to use: continued pretraining, and prompts.
 
+use crate::stop_after::StopAfter;
 use burn::tensor::Device;
 use cloze_evaluation::figures::Figures;
 use cloze_model::ParamInit;
@@ -14,12 +15,12 @@ use cloze_trainer::embed::{EmbedConfig, Embedder};
 use cloze_trainer::engine::{Outcome, RunOptions};
 use cloze_trainer::fill_mask::FillMask;
 use cloze_trainer::finetune::{EvaluationData, FineTuneConfig, Predictor, TaskFile, TaskSection, fine_tune};
-use cloze_trainer::metrics::progress::{RunProgress, Silent, Status};
+use cloze_trainer::metrics::progress::{RunProgress, Silent};
 use cloze_trainer::metrics::{METRICS_FILE, Record, jsonl};
 use cloze_trainer::pretraining::pretrain;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 /// A folder for runs, with a tokenizer, texts, and texts that are good or bad by one word of theirs.
 struct Bench {
@@ -35,17 +36,6 @@ impl RunProgress for Notes {
     fn note(&mut self, message: &str) {
         self.0 += message;
         self.0 += "\n";
-    }
-}
-
-/// Stops the run after a step.
-struct StopAfter<'a>(u64, &'a AtomicBool);
-
-impl RunProgress for StopAfter<'_> {
-    fn step(&mut self, status: &Status) {
-        if status.step == self.0 {
-            self.1.store(true, Ordering::Relaxed);
-        }
     }
 }
 

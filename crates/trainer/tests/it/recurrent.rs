@@ -1,12 +1,13 @@
 //! Recurrent classifiers and taggers: trained from scratch, saved and loaded.
 
+use crate::stop_after::StopAfter;
 use burn::tensor::Device;
 use cloze_trainer::engine::{Outcome, RunOptions};
 use cloze_trainer::finetune::{EvaluationData, FineTuneConfig, Predictor, fine_tune};
-use cloze_trainer::metrics::progress::{RunProgress, Silent, Status};
+use cloze_trainer::metrics::progress::{RunProgress, Silent};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 /// Random numbers below `n`.
 fn random(seed: u64) -> impl FnMut(usize) -> usize {
@@ -91,17 +92,6 @@ impl Bench {
     ) -> Outcome {
         let options = RunOptions::new(Device::flex(), self.path(name)).resume(resume).stop(stop);
         fine_tune(config, &options, progress).unwrap()
-    }
-}
-
-/// Stops the run after a step.
-struct StopAfter<'a>(u64, &'a AtomicBool);
-
-impl RunProgress for StopAfter<'_> {
-    fn step(&mut self, status: &Status) {
-        if status.step == self.0 {
-            self.1.store(true, Ordering::Relaxed);
-        }
     }
 }
 

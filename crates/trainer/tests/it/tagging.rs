@@ -1,5 +1,6 @@
 //! Fine-tuning on tagged sentences, end to end on a small random checkpoint: what is learnt, saved, resumed.
 
+use crate::stop_after::StopAfter;
 use burn::module::Module;
 use burn::tensor::Device;
 use cloze_data::labelled::LabelledSource;
@@ -14,10 +15,10 @@ use cloze_trainer::TrainerError;
 use cloze_trainer::engine::{Outcome, RunOptions};
 use cloze_trainer::finetune::PretrainedTask as _;
 use cloze_trainer::finetune::{FineTuneConfig, TagTask, TaskFile, TaskSection, fine_tune, outputs, predict};
-use cloze_trainer::metrics::progress::{RunProgress, Silent, Status};
+use cloze_trainer::metrics::progress::Silent;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use tempfile::TempDir;
 
 /// A folder with a checkpoint, tagged sentences and a config.
@@ -139,17 +140,6 @@ impl Bench {
         let dev = done.figures("dev").cloned();
         let Outcome::Done { model, .. } = done else { panic!("{done:?}") };
         (huggingface::read_tensors(&model.join("model.safetensors")).unwrap(), dev.unwrap())
-    }
-}
-
-/// Asks the run to stop after a step.
-struct StopAfter<'a>(u64, &'a AtomicBool);
-
-impl RunProgress for StopAfter<'_> {
-    fn step(&mut self, status: &Status) {
-        if status.step == self.0 {
-            self.1.store(true, Ordering::Relaxed);
-        }
     }
 }
 

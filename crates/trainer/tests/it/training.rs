@@ -1,8 +1,9 @@
 //! What training keeps true, on small models in process: accumulation, tying, dropout, bad losses, decay.
 
+use crate::stop_after::StopAfter;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use burn::module::Module;
 use burn::tensor::{Device, Distribution, Int, Tensor, TensorData, Tolerance};
@@ -566,17 +567,6 @@ fn stop_after(bench: &Bench, out: &str, sets: &[&str], resume: bool, step: u64) 
     let stop = AtomicBool::new(false);
     let outcome = bench.run(out, sets, resume, &stop, &mut StopAfter(step, &stop)).unwrap();
     assert_eq!(outcome, Outcome::Stopped { step });
-}
-
-/// Asks the run to stop after a step.
-struct StopAfter<'a>(u64, &'a AtomicBool);
-
-impl RunProgress for StopAfter<'_> {
-    fn step(&mut self, status: &Status) {
-        if status.step == self.0 {
-            self.1.store(true, Ordering::Relaxed);
-        }
-    }
 }
 
 fn records(run: &Path) -> Vec<Record> {

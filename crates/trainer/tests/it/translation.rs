@@ -1,12 +1,13 @@
 //! Translation runs: a custom model from parallel text to a saved folder; interrupted runs end in the same bits.
 
+use crate::stop_after::StopAfter;
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Int, Tensor, TensorData, activation};
 use cloze_model::generate::{NextToken, StepOutput};
 use cloze_model::seq2seq::{DecodeOptions, EncoderDecoder};
 use cloze_model::{ParamInit, Sequences, weights};
 use cloze_trainer::engine::{Outcome, RunOptions};
-use cloze_trainer::metrics::progress::{RunProgress, Silent, Status};
+use cloze_trainer::metrics::progress::{RunProgress, Silent};
 use cloze_trainer::metrics::{METRICS_FILE, Record, jsonl};
 use cloze_trainer::translation::{
     OwnParameters, TranslationConfig, Vocabularies, load_vocabularies, read_translation_file,
@@ -15,7 +16,7 @@ use cloze_trainer::translation::{
 use cloze_trainer::{Place, Result};
 use std::fs;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 /// Looks at the mean of the source and at the token before: enough to learn what follows what.
 #[derive(Module, Debug)]
@@ -131,17 +132,6 @@ fn weights_of(run: &Path) -> Vec<u8> {
 
 fn records(run: &Path) -> Vec<Record> {
     jsonl::read(&run.join(METRICS_FILE)).unwrap().iter().map(Record::without_timing).collect()
-}
-
-/// Stops the run after a step.
-struct StopAfter(u64, &'static AtomicBool);
-
-impl RunProgress for StopAfter {
-    fn step(&mut self, status: &Status) {
-        if status.step == self.0 {
-            self.1.store(true, Ordering::Relaxed);
-        }
-    }
 }
 
 /// Keeps the notes.

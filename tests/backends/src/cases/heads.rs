@@ -84,6 +84,16 @@ pub fn masked_lm(device: &Device) -> Values {
     )
 }
 
+/// XLM's.
+pub fn masked_lm_without_transform(device: &Device) -> Values {
+    let config = || config().with_mlm_transform(false);
+    classified(
+        device,
+        |init| BertForMaskedLm { bert: config().init_encoder(init), mlm: MlmHead::new(&config(), init) },
+        |model, device| model.forward(padded(device), positions(device)),
+    )
+}
+
 fn classifier(n_outputs: usize, init: &mut ParamInit) -> BertForSequenceClassification {
     let config = with_pooler();
     let head = SequenceHead::new(config.d_model, n_outputs, 0.0, init);

@@ -4,6 +4,7 @@ mod decoders;
 mod encoders;
 mod heads;
 mod operations;
+mod probes;
 mod recurrent;
 mod seq2seq;
 mod xlnet;
@@ -48,12 +49,16 @@ pub const CASES: &[Case] = &[
     Case { name: "span boundaries", run: heads::span_boundary },
     Case { name: "generator and discriminator", run: heads::replaced_tokens },
     Case { name: "masked LM", run: heads::masked_lm },
+    Case { name: "masked LM without a transform", run: heads::masked_lm_without_transform },
     Case { name: "sequence classification", run: heads::sequence },
     Case { name: "regression", run: heads::regression },
     Case { name: "multiple choice", run: heads::choice },
     Case { name: "token classification", run: heads::tokens },
     Case { name: "token classification with a CRF", run: heads::crf },
     Case { name: "question answering", run: heads::spans },
+    Case { name: "probe with a hidden layer", run: probes::class },
+    Case { name: "probe of a mean over layers", run: probes::mixed },
+    Case { name: "structural probe", run: probes::structural },
     Case { name: "GPT-2", run: decoders::gpt2 },
     Case { name: "Llama", run: decoders::llama },
     Case { name: "Mistral's window", run: decoders::window },
@@ -73,4 +78,6 @@ pub const CASES: &[Case] = &[
     Case { name: "BiLSTM classifier", run: recurrent::classifier },
     Case { name: "BiLSTM classifier with attention", run: recurrent::attention },
     Case { name: "BiLSTM-CRF tagger", run: recurrent::tagger },
+    Case { name: "ELMo, both losses", run: recurrent::elmo },
+    Case { name: "ELMo's tagger", run: recurrent::elmo_tagger },
 ];

@@ -15,6 +15,8 @@ pub(in crate::huggingface) struct EncoderFormat {
     pub hidden_dropout: (&'static str, f64),
     pub attention_dropout: (&'static str, f64),
     pub activation: (&'static str, Activation),
+    /// Whether the activation's key is no name, but says with true that it is GELU and with false that it is ReLU (XLM).
+    pub activation_is_flag: bool,
     pub max_positions: (&'static str, usize),
     /// Added to the variance in the layer normalisations; none: no key, and 1e-12.
     pub layer_norm_eps: Option<(&'static str, f64)>,
@@ -24,8 +26,10 @@ pub(in crate::huggingface) struct EncoderFormat {
     pub pad_token_id: usize,
     /// The default of `embedding_size`, if the family has the key.
     pub embedding_size: Option<usize>,
-    /// The default of `type_vocab_size` and the least number that is allowed, if the family has token types.
+    /// The default of the number of token types and the least number that is allowed, if the family has token types.
     pub token_types: Option<(usize, usize)>,
+    /// The key of the number of token types.
+    pub token_types_key: &'static str,
     /// Whether there is the key `position_embedding_type`.
     pub has_position_type: bool,
     /// Whether the embeddings are projected.
@@ -55,7 +59,9 @@ pub(in crate::huggingface) enum FirstPosition {
 }
 
 /// The names of the fields of [`BertConfig`] that a family's `switch` may set.
-const SWITCHES: [&str; 25] = [
+const SWITCHES: [&str; 28] = [
+    "d_ff",
+    "activation",
     "pad_token_id",
     "max_positions",
     "attention_dropout",
@@ -75,6 +81,7 @@ const SWITCHES: [&str; 25] = [
     "feed_forward_dropout",
     "head_bias",
     "mlm_bias",
+    "mlm_transform",
     "pooling",
     "d_head",
     "scaled_scores",
@@ -102,6 +109,7 @@ pub(super) fn without_switches(config: BertConfig) -> BertConfig {
         feed_forward_dropout: 0.0,
         head_bias: true,
         mlm_bias: true,
+        mlm_transform: true,
         pooling: None,
         d_head: None,
         scaled_scores: true,
@@ -184,7 +192,8 @@ impl EncoderFormat {
             "attention_dropout" => self.attention_dropout.0,
             "max_positions" | "position_offset" => self.max_positions.0,
             "layer_norm_eps" => self.layer_norm_eps.map_or(field, |(key, _)| key),
-            "n_token_types" => "type_vocab_size",
+            "n_token_types" => self.token_types_key,
+            "language" => super::LANGUAGE,
             "d_embedding" => "embedding_size",
             // T5's names; MPNet's are fixed.
             "d_head" => super::t5::HEAD.0,
@@ -230,9 +239,16 @@ impl EncoderFormat {
             return Err(fields.refuse("position_embedding_type", &kind.into(), "\"absolute\""));
         }
         let (key, default) = self.activation;
-        let activation = match fields.text(key)? {
-            None => default,
-            Some(name) => activation_of(name, key, fields)?,
+        let activation = match self.activation_is_flag {
+            true => match fields.flag(key)? {
+                None => default,
+                Some(true) => Activation::Gelu,
+                Some(false) => Activation::Relu,
+            },
+            false => match fields.text(key)? {
+                None => default,
+                Some(name) => activation_of(name, key, fields)?,
+            },
         };
         let d_embedding = match self.embedding_size {
             Some(default) => Some(size(("embedding_size", default))?),
@@ -247,8 +263,8 @@ impl EncoderFormat {
             ))
         })?;
         let n_token_types = match self.token_types {
-            Some((default, 0)) => fields.size("type_vocab_size")?.unwrap_or(default),
-            Some((default, _)) => size(("type_vocab_size", default))?,
+            Some((default, 0)) => fields.size(self.token_types_key)?.unwrap_or(default),
+            Some((default, _)) => size((self.token_types_key, default))?,
             None => 0,
         };
         let layer_norm_eps = self.layer_norm_eps.map_or(Ok(1e-12), number)?;
@@ -284,13 +300,17 @@ impl EncoderFormat {
         set(self.d_ff.0, encoder.d_ff.into());
         set(self.hidden_dropout.0, encoder.hidden_dropout.into());
         set(self.attention_dropout.0, encoder.attention_dropout.into());
-        set(self.activation.0, activation_name(encoder.activation).into());
+        let activation = match self.activation_is_flag {
+            true => (encoder.activation == Activation::Gelu).into(),
+            false => activation_name(encoder.activation).into(),
+        };
+        set(self.activation.0, activation);
         set(self.max_positions.0, (encoder.position_offset + encoder.max_positions).into());
         set("initializer_range", encoder.init_std.into());
         set("pad_token_id", encoder.pad_token_id.into());
         set("torch_dtype", dtype.name().into());
         if self.token_types.is_some() {
-            set("type_vocab_size", encoder.n_token_types.into());
+            set(self.token_types_key, encoder.n_token_types.into());
         }
         if let Some((key, _)) = self.layer_norm_eps {
             set(key, encoder.layer_norm_eps.into());
@@ -325,7 +345,11 @@ impl EncoderFormat {
         field("d_embedding", encoder.d_embedding == fitting.d_embedding, width, expected)?;
         flag("share_layers", encoder.share_layers, fitting.share_layers)?;
         let types = encoder.n_token_types;
-        let expected = if self.token_types.is_some() { "1 or more" } else { "0" };
+        let expected = match self.token_types {
+            None => "0",
+            Some((_, 0)) => "0, or 2 or more",
+            Some(_) => "1 or more",
+        };
         field("n_token_types", types == fitting.n_token_types, types.to_string(), expected.into())?;
         let (eps, expected) = (encoder.layer_norm_eps, fitting.layer_norm_eps);
         field("layer_norm_eps", eps == expected, eps.to_string(), format!("{expected:e}"))?;

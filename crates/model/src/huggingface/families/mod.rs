@@ -10,6 +10,7 @@ mod deberta;
 mod decoder;
 mod distilbert;
 mod electra;
+mod elmo;
 mod encoder_format;
 mod gpt2;
 mod gte;
@@ -27,6 +28,7 @@ mod seq2seq;
 mod t5;
 mod t5_encoder;
 mod transformer;
+mod xlm;
 mod xlnet;
 
 use super::fields::Fields;
@@ -42,6 +44,10 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 
 pub(super) use encoder_format::listed;
+
+/// The key of the language that texts are in, see [`BertConfig::language`]. XLM has it; in the folders of other families
+/// transformers leaves it alone.
+const LANGUAGE: &str = "lang_id";
 
 /// A published family of encoders: the names in its folders, and the heads of its classes.
 ///
@@ -68,6 +74,7 @@ impl Family {
         Self::NOMIC_BERT,
         Self::GTE,
         Self::XLNET,
+        Self::XLM,
     ];
 
     /// The family in `config.json`, such as `"roberta"`.
@@ -202,7 +209,9 @@ impl Family {
     /// # Errors
     /// [`ModelError::Config`] for a value that this crate does not support, by its name in the file.
     pub(super) fn read(self, fields: &Fields) -> Result<BertConfig> {
-        self.0.read(fields)
+        let encoder = self.0.read(fields)?;
+        let language = fields.size(LANGUAGE)?.or(encoder.language).filter(|_| encoder.n_token_types > 0);
+        Ok(BertConfig { language, ..encoder })
     }
 
     /// The name of a [`BertConfig`] field in a `config.json`.
@@ -231,6 +240,9 @@ impl Family {
             ModelError::Setting { key, found, expected }
         })?;
         self.0.write(encoder, dtype, config);
+        if let Some(language) = encoder.language {
+            config.insert(LANGUAGE.into(), language.into());
+        }
         Ok(())
     }
 
@@ -469,6 +481,8 @@ mod tests {
         assert_eq!(Family::ROBERTA.pretraining(false), Some(Architecture::MaskedLm));
         assert_eq!(Family::NOMIC_BERT.pretraining(true), None);
         assert_eq!(Family::XLNET.pretraining(false), None);
+        assert_eq!(Family::XLM.pretraining(true), None);
+        assert_eq!(Family::XLM.pretraining(false), Some(Architecture::MaskedLm));
     }
 
     #[test]
@@ -520,6 +534,25 @@ mod tests {
             assert_eq!(Architecture::parse(name), None, "{name}");
         }
         assert_eq!(Family::T5.pretraining(false), None);
+    }
+
+    #[test]
+    fn xlms_classes_have_names_of_their_own() {
+        let found = |name| Architecture::parse(name);
+        assert_eq!(found("XLMWithLMHeadModel"), Some((Family::XLM, Architecture::MaskedLm)));
+        assert_eq!(found("XLMForQuestionAnsweringSimple"), Some((Family::XLM, QuestionAnswering)));
+        assert_eq!(found("XLMRobertaModel"), Some((Family::XLM_ROBERTA, Architecture::Encoder)));
+        // It searches for the end by the beginning; the other's choices are weighed by two maps.
+        for name in ["XLMForQuestionAnswering", "XLMForMultipleChoice"] {
+            assert_eq!(found(name), None, "{name}");
+        }
+        let of_head = |architecture, path| name(Family::XLM, architecture, "bert.", path);
+        assert_eq!(of_head(Architecture::MaskedLm, "mlm.bias").unwrap(), "pred_layer.proj.bias");
+        assert_eq!(of_head(Architecture::MaskedLm, "mlm.dense.weight"), None);
+        assert_eq!(
+            of_head(SequenceClassification, "head.output.weight").unwrap(),
+            "sequence_summary.summary.weight"
+        );
     }
 
     #[test]

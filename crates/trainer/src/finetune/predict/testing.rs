@@ -37,9 +37,16 @@ pub(in crate::finetune) fn saved<T: PretrainedTask>(task: T, max_len: usize) -> 
     let (encoder, model, _) = task.model(pretrained, &DropoutOverrides::default(), &mut init()).unwrap();
     let file = TaskFile { task: task.section(), max_len, pairs: task.pairs() };
     // The weights are in the file that the model is read from, which is replaced.
-    ModelFolder { family, encoder, tokenizer: &tokenizer(), file, labels: task.labels() }
-        .save(&model, folder.path())
-        .unwrap();
+    ModelFolder {
+        family,
+        encoder,
+        languages: Vec::new(),
+        tokenizer: &tokenizer(),
+        file,
+        labels: task.labels(),
+    }
+    .save(&model, folder.path())
+    .unwrap();
     folder
 }
 

@@ -111,6 +111,9 @@ fn check(config: &FineTuneConfig) -> Result<()> {
             return refuse(&format!("model.dropout.{key}"), &dropout, "none, but `model.dropout.head`");
         }
     }
+    if let Some(language) = &config.data.language {
+        return refuse("data.language", &format!("\"{language}\""), "none");
+    }
     if model.lora.is_some() {
         return refuse("model.lora", &"a table", "none");
     }

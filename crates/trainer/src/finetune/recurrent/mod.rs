@@ -1,7 +1,8 @@
 //! Recurrent classifiers and taggers, trained from scratch on labelled data: `[model.recurrent]` in place of a checkpoint;
-//! and classifiers with the encoder of an AWD-LSTM.
+//! classifiers with the encoder of an AWD-LSTM; and classifiers and taggers with an ELMo's.
 
 mod awd_lstm;
+mod elmo;
 mod form;
 mod predict;
 mod section;
@@ -24,10 +25,12 @@ pub(super) use awd_lstm::{fine_tune_awd_lstm, is_awd_lstm};
 use burn::tensor::Device;
 use cloze_data::labelled::{LabelledSource, TaggedSentence, TextExample, TokenSequence};
 use cloze_model::awd_lstm::AwdLstmClassifierConfig;
+use cloze_model::elmo::{ElmoClassifierConfig, ElmoTaggerConfig};
 use cloze_model::huggingface::{Format, Published, load_published, model_type};
 use cloze_model::tasks::{RecurrentClassifierConfig, RecurrentTaggerConfig};
 use cloze_model::{ParamInit, Sequences};
 use cloze_tokenizer::Tokenizer;
+pub(super) use elmo::{fine_tune_elmo, is_elmo};
 use form::RecurrentForm;
 pub use section::RecurrentSection;
 use std::path::Path;
@@ -35,7 +38,7 @@ use tags::RecurrentTags;
 use texts::RecurrentTexts;
 
 /// What the `model_type` of these models begins with.
-const KINDS: [&str; 2] = ["cloze-recurrent", "cloze-awd-lstm"];
+const KINDS: [&str; 3] = ["cloze-recurrent", "cloze-awd-lstm", "cloze-elmo"];
 
 /// What a run is made of.
 struct Run<'a> {
@@ -94,7 +97,7 @@ impl Run<'_> {
         let tokenizer = self.section.tokenizer(examples.iter().map(texts), progress)?;
         let model = self.section.tagger(tokenizer.vocab_size(), task.labels.len(), section.crf);
         let task = RecurrentTags::from(task);
-        let data = self.reading(progress).data::<RecurrentTags>(
+        let data = self.reading(progress).data::<RecurrentTags<_>>(
             (examples, skipped),
             |source: &LabelledSource| task.0.read_more(source),
             |examples| Ok(task.0.encode(&tokenizer, examples, data.max_len)?.0),
@@ -138,6 +141,7 @@ pub(super) fn open(
 ) -> Result<Option<(TaskFile, Box<dyn AnyTaskModel>)>> {
     let found = model_type(folder)?;
     let is_of_awd_lstm = found.as_deref() == Some(AwdLstmClassifierConfig::MODEL_TYPES[0]);
+    let is_of_elmo = found.as_deref().is_some_and(|found| found.starts_with("cloze-elmo"));
     if !found.is_some_and(|found| KINDS.iter().any(|kind| found.starts_with(kind))) {
         return Ok(None);
     }
@@ -165,6 +169,19 @@ pub(super) fn open(
             let task = RecurrentTexts::from(TextTask::saved(&file.task, file.pairs)?);
             let (config, model, _) = load_published::<AwdLstmClassifierConfig>(folder, init)?;
             check(config.encoder.vocab_size, config.n_outputs, task.0.n_outputs())?;
+            Box::new(TaskModel { task, model })
+        }
+        _ if is_text && is_of_elmo => {
+            let task = RecurrentTexts::from(TextTask::saved(&file.task, file.pairs)?);
+            let (config, model, _) = load_published::<ElmoClassifierConfig>(folder, init)?;
+            check(config.encoder.vocab_size(), config.n_outputs, task.0.n_outputs())?;
+            Box::new(TaskModel { task, model })
+        }
+        TaskSection::Tagging(section) if is_of_elmo => {
+            let task = RecurrentTags::from(TagTask::spelt_out(section)?);
+            let (config, model, _) = load_published::<ElmoTaggerConfig>(folder, init)?;
+            check(config.encoder.vocab_size(), config.n_tags, task.0.labels.len())?;
+            let model = task.with_rules(model);
             Box::new(TaskModel { task, model })
         }
         TaskSection::Tagging(section) => {

@@ -5,7 +5,7 @@ use super::super::predict::{Cut, PredictTask, Read};
 use super::super::tags::TagTask;
 use super::super::task::Encoded;
 use super::super::texts::TextTask;
-use super::tags::RecurrentTags;
+use super::tags::{RecurrentTags, Tagger};
 use super::texts::{RecurrentTexts, TextClassifier};
 use crate::Result;
 use cloze_data::SkipReport;
@@ -57,4 +57,4 @@ macro_rules! predicts_as {
     )+};
 }
 
-predicts_as!([M: TextClassifier] RecurrentTexts<M> as TextTask, [] RecurrentTags as TagTask);
+predicts_as!([M: TextClassifier] RecurrentTexts<M> as TextTask, [M: Tagger] RecurrentTags<M> as TagTask);

@@ -2,46 +2,86 @@ use super::super::config::TaskSection;
 use super::super::tags::{SentenceFeatures, SentenceTags, TagTask, windows};
 use super::super::task::Task;
 use super::sequences;
+use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use cloze_data::labelled::{LabelSet, TagFeatures, TaggedSentence, TokenSequence};
 use cloze_evaluation::report::Predictions;
-use cloze_model::tasks::RecurrentForTokenClassification;
+use cloze_model::Sequences;
+use cloze_model::elmo::ElmoForTokenClassification;
+use cloze_model::tasks::{Crf, RecurrentForTokenClassification};
+use std::marker::PhantomData;
 
-/// Tags of words by a recurrent encoder.
-#[derive(Debug, Clone)]
-pub(super) struct RecurrentTags(pub TagTask);
+/// A recurrent model that tags words.
+pub(super) trait Tagger: Module + Send + Sync {
+    /// A row of logits for each of some tokens.
+    fn logits(&self, sentences: &Sequences, positions: &[i32], device: &Device) -> Tensor<2>;
 
-impl From<TagTask> for RecurrentTags {
-    fn from(task: TagTask) -> Self {
-        Self(task)
+    /// Its conditional random field.
+    fn crf(&self) -> &Option<Crf>;
+
+    /// The field, to change it.
+    fn crf_mut(&mut self) -> &mut Option<Crf>;
+}
+
+impl Tagger for RecurrentForTokenClassification {
+    fn logits(&self, sentences: &Sequences, positions: &[i32], device: &Device) -> Tensor<2> {
+        self.forward(sentences, positions, device)
+    }
+
+    fn crf(&self) -> &Option<Crf> {
+        &self.crf
+    }
+
+    fn crf_mut(&mut self) -> &mut Option<Crf> {
+        &mut self.crf
     }
 }
 
-impl RecurrentTags {
+impl Tagger for ElmoForTokenClassification {
+    fn logits(&self, sentences: &Sequences, positions: &[i32], device: &Device) -> Tensor<2> {
+        self.forward(sentences, positions, device)
+    }
+
+    fn crf(&self) -> &Option<Crf> {
+        &self.crf
+    }
+
+    fn crf_mut(&mut self) -> &mut Option<Crf> {
+        &mut self.crf
+    }
+}
+
+/// Tags of words by a recurrent encoder.
+#[derive(Debug, Clone)]
+pub(super) struct RecurrentTags<M>(pub TagTask, PhantomData<fn() -> M>);
+
+impl<M> From<TagTask> for RecurrentTags<M> {
+    fn from(task: TagTask) -> Self {
+        Self(task, PhantomData)
+    }
+}
+
+impl<M: Tagger> RecurrentTags<M> {
     /// The model, whose field keeps to the rules of the tags' scheme.
-    pub fn with_rules(&self, model: RecurrentForTokenClassification) -> RecurrentForTokenClassification {
-        let crf = model.crf.clone().map(|crf| crf.with_rules(self.0.rules().clone()));
-        RecurrentForTokenClassification { crf, ..model }
+    pub fn with_rules(&self, mut model: M) -> M {
+        let field = model.crf_mut();
+        *field = field.take().map(|crf| crf.with_rules(self.0.rules().clone()));
+        model
     }
 
     /// Logits of all words of the windows, one after the other.
-    fn forward(
-        &self,
-        model: &RecurrentForTokenClassification,
-        windows: &[&TagFeatures],
-        device: &Device,
-    ) -> Tensor<2> {
+    fn forward(&self, model: &M, windows: &[&TagFeatures], device: &Device) -> Tensor<2> {
         let (mut positions, mut start) = (Vec::new(), 0);
         for window in windows {
             positions.extend(window.positions.iter().map(|position| (start + position) as i32));
             start += window.sequence.len();
         }
-        model.forward(&sequences(windows.iter().map(|window| &window.sequence)), &positions, device)
+        model.logits(&sequences(windows.iter().map(|window| &window.sequence)), &positions, device)
     }
 }
 
-impl Task for RecurrentTags {
-    type Model = RecurrentForTokenClassification;
+impl<M: Tagger> Task for RecurrentTags<M> {
+    type Model = M;
     type Example = TaggedSentence;
     type Features = SentenceFeatures;
     type Output = SentenceTags;
@@ -56,7 +96,7 @@ impl Task for RecurrentTags {
 
     fn loss(&self, model: &Self::Model, batch: &[&SentenceFeatures], device: &Device) -> Tensor<1> {
         let logits = self.forward(model, &windows(batch), device);
-        self.0.loss_of(model.crf.as_ref(), logits, batch)
+        self.0.loss_of(model.crf().as_ref(), logits, batch)
     }
 
     fn outputs(
@@ -65,7 +105,7 @@ impl Task for RecurrentTags {
         batch: &[&SentenceFeatures],
         device: &Device,
     ) -> Vec<SentenceTags> {
-        self.0.outputs_of(model.crf.as_ref(), batch, |windows| self.forward(model, windows, device))
+        self.0.outputs_of(model.crf().as_ref(), batch, |windows| self.forward(model, windows, device))
     }
 
     fn predictions(

@@ -8,6 +8,7 @@ use cloze_data::labelled::{LabelSet, TextExample, TokenSequence};
 use cloze_evaluation::report::Predictions;
 use cloze_model::Sequences;
 use cloze_model::awd_lstm::AwdLstmForSequenceClassification;
+use cloze_model::elmo::ElmoForSequenceClassification;
 use cloze_model::tasks::RecurrentForSequenceClassification;
 use std::marker::PhantomData;
 
@@ -24,6 +25,12 @@ impl TextClassifier for RecurrentForSequenceClassification {
 }
 
 impl TextClassifier for AwdLstmForSequenceClassification {
+    fn logits(&self, texts: &Sequences, device: &Device) -> Tensor<2> {
+        self.forward(texts, device)
+    }
+}
+
+impl TextClassifier for ElmoForSequenceClassification {
     fn logits(&self, texts: &Sequences, device: &Device) -> Tensor<2> {
         self.forward(texts, device)
     }

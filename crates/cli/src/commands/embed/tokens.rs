@@ -1,0 +1,154 @@
+//! `cloze embed --tokens`.
+
+use std::io::{self, IsTerminal};
+use std::slice::ChunksExact;
+
+use anyhow::Result;
+use cloze_tokenizer::Sequence;
+use cloze_trainer::token_vectors::{TokenEmbedConfig, TokenEmbedder, TokenVectors, Unit, WordPooling};
+use serde::{Serialize, Serializer};
+
+use super::{Args, Format, Words, embedded};
+use crate::lines::{Batch, Lines, Longer};
+use crate::model;
+use crate::npy::{Element, Npy};
+use crate::output::Output;
+use crate::progress::Progress;
+
+/// Lines of a batch at most: each token has a vector, and those of a batch are in memory at once.
+const BATCH: usize = 64;
+
+pub fn run(args: &Args) -> Result<()> {
+    let config = TokenEmbedConfig {
+        layers: args.layers.clone().unwrap_or_default(),
+        words: args.words.map(|words| match words {
+            Words::Mean => WordPooling::Mean,
+            Words::First => WordPooling::First,
+        }),
+        max_len: args.max_len,
+        overlap: args.overlap,
+        language: args.language.clone(),
+        batch_tokens: args.batch_tokens,
+        int8: args.compute.int8,
+    };
+    let device = args.compute.open()?;
+    let embedder = TokenEmbedder::load(&model::folder(&args.model)?, config, &device)?;
+    let mut sink = match args.format {
+        Format::Jsonl => Sink::Jsonl(Output::new()),
+        Format::Npy => Sink::Npy(Npy::new(Element::F32, "vectors", Output::new())?),
+    };
+    let mut progress = Progress::new("lines", io::stdout().is_terminal());
+    let mut count = 0;
+    let mut lines = Lines::stdin(args.max_line_bytes, Longer::Refused);
+    let mut batch = Batch::default();
+    while lines.read(BATCH, &mut batch)? {
+        let texts: Vec<Sequence> = batch.iter().map(Sequence::from).collect();
+        let embed = |texts: &[Sequence]| args.compute.run(|| embedder.embed_sequences(texts));
+        let (vectors, failed) = embedded(&lines, &batch, &texts, embed)?;
+        for text in &vectors {
+            sink.text(text, embedder.width(), args.words.is_some())?;
+        }
+        sink.flush()?;
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        count += batch.len();
+        progress.show(count, None);
+    }
+    progress.finish();
+    sink.finish(embedder.width())
+}
+
+/// Where vectors go.
+enum Sink {
+    /// A line for each text.
+    Jsonl(Output),
+    /// A row for each token or word.
+    Npy(Npy),
+}
+
+impl Sink {
+    fn text(&mut self, text: &TokenVectors, width: usize, are_words: bool) -> Result<()> {
+        match self {
+            Self::Jsonl(output) => {
+                let list = List { units: &text.units, vectors: text.values.chunks_exact(width) };
+                let object = match are_words {
+                    true => Object { words: Some(list), tokens: None },
+                    false => Object { words: None, tokens: Some(list) },
+                };
+                let mut line = serde_json::to_vec(&object)?;
+                line.push(b'\n');
+                output.bytes(&line)
+            }
+            Self::Npy(array) => {
+                let bytes: Vec<u8> = text.values.iter().flat_map(|value| value.to_le_bytes()).collect();
+                array.append(&bytes)
+            }
+        }
+    }
+
+    /// Hands on what is there.
+    fn flush(&mut self) -> Result<()> {
+        match self {
+            Self::Jsonl(output) => output.flush(),
+            Self::Npy(_) => Ok(()),
+        }
+    }
+
+    fn finish(self, width: usize) -> Result<()> {
+        match self {
+            Self::Jsonl(mut output) => output.flush(),
+            Self::Npy(array) => array.finish(Some(width)),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Object<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    words: Option<List<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tokens: Option<List<'a>>,
+}
+
+/// Tokens or words with their vectors.
+struct List<'a> {
+    units: &'a [Unit],
+    vectors: ChunksExact<'a, f32>,
+}
+
+impl Serialize for List<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        let items = self.units.iter().zip(self.vectors.clone()).map(|(unit, vector)| Item {
+            text: &unit.text,
+            start: unit.chars.start,
+            end: unit.chars.end,
+            vector,
+        });
+        serializer.collect_seq(items)
+    }
+}
+
+#[derive(Serialize)]
+struct Item<'a> {
+    text: &'a str,
+    /// In characters.
+    start: usize,
+    end: usize,
+    vector: &'a [f32],
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_has_a_list_of_places_and_vectors() {
+        let units = [Unit { text: "sea".into(), chars: 4..7, word: Some(1) }];
+        let list = || List { units: &units, vectors: [0.5f32, -2.0].chunks_exact(2) };
+        let json = |object: &Object| serde_json::to_string(object).unwrap();
+        let item = r#"[{"text":"sea","start":4,"end":7,"vector":[0.5,-2.0]}]"#;
+        assert_eq!(json(&Object { words: None, tokens: Some(list()) }), format!(r#"{{"tokens":{item}}}"#));
+        assert_eq!(json(&Object { words: Some(list()), tokens: None }), format!(r#"{{"words":{item}}}"#));
+    }
+}

@@ -1,0 +1,158 @@
+//! ELMo, its classifier and its tagger, in this project's own format: transformers has no class for them.
+
+use super::super::fields::Fields;
+use super::super::{Format, Published, TensorRules};
+use super::own;
+use crate::elmo::{
+    Elmo, ElmoClassifierConfig, ElmoConfig, ElmoForSequenceClassification, ElmoForTokenClassification,
+    ElmoTaggerConfig,
+};
+use crate::{ParamInit, Result};
+use serde_json::{Map, Value};
+
+/// The key of the configuration.
+const KEY: &str = "elmo";
+
+/// Tensors are named by their parameters' paths.
+fn rules() -> TensorRules {
+    TensorRules::new().table("encoder.characters.embedding", "encoder.characters.embedding")
+}
+
+impl Format for ElmoConfig {
+    const MODEL_TYPES: &'static [&'static str] = &["cloze-elmo"];
+
+    fn read(fields: &Fields) -> Result<Self> {
+        own::read(fields, KEY, Self::validate)
+    }
+
+    fn write(&self, config: &mut Map<String, Value>) -> Result<()> {
+        self.validate()?;
+        own::insert(self, KEY, "ClozeElmo", config);
+        config.insert("vocab_size".into(), self.vocab_size().into());
+        Ok(())
+    }
+
+    fn rules(&self) -> TensorRules {
+        rules()
+    }
+}
+
+impl Published for ElmoConfig {
+    type Model = Elmo;
+
+    fn init(&self, init: &mut ParamInit) -> Elmo {
+        self.init(init)
+    }
+}
+
+impl Format for ElmoClassifierConfig {
+    const MODEL_TYPES: &'static [&'static str] = &["cloze-elmo-classifier"];
+
+    fn read(fields: &Fields) -> Result<Self> {
+        own::read(fields, KEY, Self::validate)
+    }
+
+    fn write(&self, config: &mut Map<String, Value>) -> Result<()> {
+        self.validate()?;
+        own::insert(self, KEY, "ClozeElmoForSequenceClassification", config);
+        Ok(())
+    }
+
+    fn rules(&self) -> TensorRules {
+        rules()
+    }
+}
+
+impl Published for ElmoClassifierConfig {
+    type Model = ElmoForSequenceClassification;
+
+    fn init(&self, init: &mut ParamInit) -> ElmoForSequenceClassification {
+        self.init(init)
+    }
+}
+
+impl Format for ElmoTaggerConfig {
+    const MODEL_TYPES: &'static [&'static str] = &["cloze-elmo-tagger"];
+
+    fn read(fields: &Fields) -> Result<Self> {
+        own::read(fields, KEY, Self::validate)
+    }
+
+    fn write(&self, config: &mut Map<String, Value>) -> Result<()> {
+        self.validate()?;
+        own::insert(self, KEY, "ClozeElmoForTokenClassification", config);
+        Ok(())
+    }
+
+    fn rules(&self) -> TensorRules {
+        rules()
+    }
+}
+
+impl Published for ElmoTaggerConfig {
+    type Model = ElmoForTokenClassification;
+
+    fn init(&self, init: &mut ParamInit) -> ElmoForTokenClassification {
+        self.init(init)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::elmo::{CharacterEncoderConfig, PieceBytes};
+    use crate::huggingface::{FloatType, load_published, save_published};
+    use crate::{Sequences, weights};
+    use burn::tensor::Device;
+    use serde_json::json;
+
+    fn config() -> ElmoConfig {
+        let pieces: PieceBytes = [&b"a"[..], b" the", b"\xc3", b"<|endoftext|>"].into_iter().collect();
+        let characters = CharacterEncoderConfig {
+            d_character: 3,
+            filters: vec![[1, 4].into(), [3, 5].into()],
+            d_out: 6,
+            ..CharacterEncoderConfig::default()
+        };
+        ElmoConfig { characters, d_hidden: 7, ..ElmoConfig::new(pieces) }
+    }
+
+    /// The model, and what comes back of its folder.
+    fn saved<C: Published + PartialEq + std::fmt::Debug>(config: &C) -> [C::Model; 2] {
+        let (device, folder) = (Device::flex(), tempfile::tempdir().unwrap());
+        let model = config.init(&mut ParamInit::new(&device, 4));
+        save_published(folder.path(), &model, config, FloatType::F32).unwrap();
+        let (read, loaded, report) =
+            load_published::<C>(folder.path(), &mut ParamInit::new(&device, 5)).unwrap();
+        assert_eq!(&read, config);
+        assert!(report.missing.is_empty() && report.unexpected.is_empty());
+        assert_eq!(weights::collect(&loaded), weights::collect(&model));
+        [loaded, model]
+    }
+
+    #[test]
+    fn a_saved_model_is_the_model() {
+        let device = Device::flex();
+        saved(&ElmoClassifierConfig::new(config(), 3));
+        saved(&ElmoTaggerConfig { crf: true, ..ElmoTaggerConfig::new(config(), 4) });
+        let models = saved(&config());
+        // The pieces' bytes are in the folder too.
+        let text: Sequences = [&[0, 1, 2, 3][..]].into_iter().collect();
+        let [found, expected] = models.map(|model| model.losses(&text, &device).next.into_data());
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_damaged_configuration_is_named() {
+        let mut json = json!({ "model_type": "cloze-elmo", "elmo": config() });
+        let refused = own::tests::refused::<ElmoConfig>;
+        json["elmo"]["pieces"][0] = "Ā".into();
+        let message = refused(&json);
+        assert!(message.contains("piece \"Ā\" has a character above U+00FF"), "{message}");
+        json["elmo"]["pieces"] = json!(["a"]);
+        json["elmo"]["characters"]["filters"] = json!([[1, 0]]);
+        assert!(refused(&json).contains("`filters` is 0, expected at least 1"), "{}", refused(&json));
+        json["elmo"] = Value::Null;
+        assert!(refused(&json).contains("`elmo` is null, expected the model's configuration"));
+    }
+}
