@@ -165,41 +165,43 @@ fn diagonal(v: &mut [Vec<f64>], d: &mut [f64], e: &mut [f64]) {
         let small = f64::EPSILON * size;
         // The last one is 0, so there is one.
         let m = (l..n).find(|m| e[*m].abs() <= small).unwrap_or(n - 1);
-        while m > l {
-            let g = d[l];
-            let mut p = (d[l + 1] - g) / (2.0 * e[l]);
-            let r = if p < 0.0 { -p.hypot(1.0) } else { p.hypot(1.0) };
-            d[l] = e[l] / (p + r);
-            d[l + 1] = e[l] * (p + r);
-            let next = d[l + 1];
-            let h = g - d[l];
-            d[l + 2..].iter_mut().for_each(|x| *x -= h);
-            shift += h;
-            p = d[m];
-            let (mut c, mut c2, mut c3) = (1.0, 1.0, 1.0);
-            let beside = e[l + 1];
-            let (mut s, mut s2) = (0.0, 0.0);
-            for i in (l..m).rev() {
-                (c3, c2, s2) = (c2, c, s);
-                let g = c * e[i];
-                let h = c * p;
-                let r = p.hypot(e[i]);
-                e[i + 1] = s * r;
-                s = e[i] / r;
-                c = p / r;
-                p = c * d[i] - s * g;
-                d[i + 1] = h + s * (c * g + s * d[i]);
-                let (first, second) = v.split_at_mut(i + 1);
-                for (x, y) in first[i].iter_mut().zip(&mut second[0]) {
-                    (*x, *y) = (c * *x - s * *y, s * *x + c * *y);
+        if m > l {
+            loop {
+                let g = d[l];
+                let mut p = (d[l + 1] - g) / (2.0 * e[l]);
+                let r = if p < 0.0 { -p.hypot(1.0) } else { p.hypot(1.0) };
+                d[l] = e[l] / (p + r);
+                d[l + 1] = e[l] * (p + r);
+                let next = d[l + 1];
+                let h = g - d[l];
+                d[l + 2..].iter_mut().for_each(|x| *x -= h);
+                shift += h;
+                p = d[m];
+                let (mut c, mut c2, mut c3) = (1.0, 1.0, 1.0);
+                let beside = e[l + 1];
+                let (mut s, mut s2) = (0.0, 0.0);
+                for i in (l..m).rev() {
+                    (c3, c2, s2) = (c2, c, s);
+                    let g = c * e[i];
+                    let h = c * p;
+                    let r = p.hypot(e[i]);
+                    e[i + 1] = s * r;
+                    s = e[i] / r;
+                    c = p / r;
+                    p = c * d[i] - s * g;
+                    d[i + 1] = h + s * (c * g + s * d[i]);
+                    let (first, second) = v.split_at_mut(i + 1);
+                    for (x, y) in first[i].iter_mut().zip(&mut second[0]) {
+                        (*x, *y) = (c * *x - s * *y, s * *x + c * *y);
+                    }
                 }
-            }
-            p = -s * s2 * c3 * beside * e[l] / next;
-            e[l] = s * p;
-            d[l] = c * p;
-            // Also ends where something is not a number.
-            if e[l].abs().partial_cmp(&small) != Some(std::cmp::Ordering::Greater) {
-                break;
+                p = -s * s2 * c3 * beside * e[l] / next;
+                e[l] = s * p;
+                d[l] = c * p;
+                // Also ends where something is not a number.
+                if e[l].abs().partial_cmp(&small) != Some(std::cmp::Ordering::Greater) {
+                    break;
+                }
             }
         }
         d[l] += shift;
