@@ -6,6 +6,7 @@ pub mod correlation;
 pub mod entities;
 mod error;
 pub mod figures;
+pub mod probing;
 pub mod report;
 pub mod scores;
 pub mod seeds;
@@ -13,5 +14,6 @@ pub mod squad;
 pub mod table;
 pub mod tags;
 pub mod translation;
+pub mod vectors;
 
 pub use error::{EvaluationError, Result};

@@ -36,6 +36,7 @@ mod init;
 pub mod lora;
 mod nearest;
 mod patterns;
+pub mod probes;
 pub mod recurrent;
 pub mod scores;
 pub mod seq2seq;

@@ -27,6 +27,7 @@ mod periodic_notes;
 pub mod permutation;
 pub mod perplexity;
 pub mod pretraining;
+pub mod probing;
 mod recompute;
 pub mod running_text;
 pub mod token_vectors;

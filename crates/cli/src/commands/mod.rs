@@ -9,6 +9,7 @@ mod fill_mask;
 mod generate;
 mod perplexity;
 mod predict;
+mod probe;
 #[cfg(feature = "hub")]
 mod pull;
 mod score;
@@ -55,6 +56,7 @@ pub enum Command {
     Translate(translate::Args),
     Generate(generate::Args),
     Embed(embed::Args),
+    Probe(probe::Args),
     Perplexity(perplexity::Args),
     #[command(subcommand)]
     Score(score::Command),
@@ -78,6 +80,7 @@ pub fn run(command: Command) -> Result<()> {
         Command::Translate(args) => translate::run(&args),
         Command::Generate(args) => generate::run(&args),
         Command::Embed(args) => embed::run(&args),
+        Command::Probe(args) => probe::run(&args),
         Command::Perplexity(args) => perplexity::run(&args),
         Command::Score(command) => score::run(&command),
         Command::Search(command) => search::run(&command),

@@ -22,7 +22,7 @@ use crate::profile::Profiled;
 use crate::stop;
 
 /// Where runs go that are given no folder, and where prepared corpora are kept between runs.
-const RUNS: &str = "runs";
+pub const RUNS: &str = "runs";
 const CACHE: &str = "cache";
 
 /// Pretrain or fine-tune a model, or train one that translates, as a configuration file says.

@@ -64,7 +64,9 @@ fn narrow(kind: &str) -> &'static [&'static str] {
 /// The configs' names in an order in which those that begin with what others leave come after them, with whether
 /// they fine-tune.
 fn in_order(configs: &BTreeMap<String, Table>) -> Vec<(&String, bool)> {
-    let names = configs.iter().map(|(name, config)| (name, config.contains_key("task")));
+    // Those that probe train nothing.
+    let runs = configs.iter().filter(|(_, config)| !config.contains_key("probe"));
+    let names = runs.map(|(name, config)| (name, config.contains_key("task")));
     let (tuning, pretraining): (Vec<_>, Vec<_>) = names.partition(|(_, tunes)| *tunes);
     assert!(!tuning.is_empty() && !pretraining.is_empty());
     [pretraining, tuning].concat()
@@ -121,6 +123,68 @@ fn every_config_runs() {
     let configs = place.configs();
     for (name, _) in in_order(&configs) {
         run(&place, (name, &configs[name]), &format!("runs/{name}"), &[]);
+    }
+}
+
+/// Runs `cloze probe` with the config for probing, quickly, and returns its exit status and what it wrote to its streams.
+fn probe(place: &Workplace, out: &str, more: &[&str]) -> (Option<i32>, String, String) {
+    let sets =
+        ["probe.epochs=1", "structure.epochs=1", "structure.rank=4", "probe.hidden=8", "geometry.pairs=50"];
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cloze"));
+    command.args(["probe", "configs/probe-ud-ewt.toml", "--out", out]);
+    command.args(sets.iter().chain(more).flat_map(|set| ["--set", *set]));
+    let ran = command.current_dir(place.root()).output().unwrap();
+    let [out, err] = [ran.stdout, ran.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+    (ran.status.code(), out, err)
+}
+
+#[test]
+fn the_config_for_probing_makes_the_same_report_twice() {
+    let place = Workplace::new();
+    let report = |out: &str| {
+        let (status, tables, error) = probe(&place, out, &[]);
+        assert_eq!(status, Some(0), "{error}");
+        assert!(error.contains("states: "), "{error}");
+        for title in
+            ["part of speech", "word order", "dependency trees", "anisotropy", "similarity of sentences"]
+        {
+            assert!(tables.contains(title), "{title} is missing in {tables}");
+        }
+        let read = |name: &str| std::fs::read_to_string(place.root().join(out).join(name)).unwrap();
+        (read("probe.json"), read("probe.html"))
+    };
+    let (json, page) = report("runs/probe-1");
+    assert_eq!((json.clone(), page.clone()), report("runs/probe-2"));
+    assert!(page.contains("<svg"));
+    assert!(["<script", "http:", "https:", "src="].iter().all(|foreign| !page.contains(foreign)));
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["layers"], serde_json::json!([0, 1, 2]));
+    // Capital letters tell the stand-in's parts of speech, so words do.
+    let accuracies = json["panels"]["part of speech"]["linear: accuracy"].as_array().unwrap();
+    assert_eq!(accuracies.len(), 3);
+    let trees = json["panels"]["dependency trees"]["UUAS"].as_array().unwrap();
+    assert!(trees.iter().all(|share| (0.0..=1.0).contains(&share.as_f64().unwrap())), "{trees:?}");
+}
+
+#[test]
+fn what_cannot_be_probed_is_said_in_one_line() {
+    let place = Workplace::new();
+    for (name, text) in [("plain.conllu", "We go .\n\n"), ("empty.conllu", "")] {
+        std::fs::write(place.root().join(name), text).unwrap();
+    }
+    let cases = [
+        ("model.layers=[0, 9]", "`model.layers` is [0, 9]; expected numbers from 0, the embeddings, to 2"),
+        ("data.train=[\"plain.conllu\"]", "1 columns between tabs, expected 10"),
+        ("data.dev=[\"empty.conllu\"]", "empty.conllu"),
+        ("data.max_gib=1e-6", "`data.max_gib` is 0.000001, but the states need"),
+        ("geometry.components=17", "`geometry.components` is 17; expected at most 16"),
+        ("probe.tasks=[\"colour\"]", "expected one of"),
+    ];
+    for (set, expected) in cases {
+        let (status, tables, error) = probe(&place, "runs/bad", &[set]);
+        assert!(matches!(status, Some(1 | 2)) && tables.is_empty(), "{set}: {status:?}");
+        let errors = error.lines().filter(|line| line.starts_with("error:")).count();
+        assert!(errors == 1 && error.contains(expected), "{set}: {error}");
     }
 }
 

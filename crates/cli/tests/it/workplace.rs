@@ -101,6 +101,18 @@ impl Workplace {
             }
         }
         let Some(data) = config.get("data") else { return };
+        if config.contains_key("probe") {
+            for file in ["train", "dev"].into_iter().flat_map(|split| patterns(data.get(split))) {
+                self.write(&file, treebank);
+            }
+            if let Some(pairs) = config.get("geometry").and_then(|geometry| geometry.get("similarity")) {
+                let pairs = pairs.as_table().unwrap();
+                for file in patterns(pairs.get("files")) {
+                    self.write(&file, || texts("regression", pairs, &file));
+                }
+            }
+            return;
+        }
         let train = data["train"].as_table().unwrap();
         let kind = config["task"]["kind"].as_str().unwrap();
         let lists = [train.get("files"), data.get("dev"), data.get("test")];
@@ -128,21 +140,24 @@ fn sentence(i: usize) -> String {
     format!("{}.", words.join(" "))
 }
 
+/// Sentences in CoNLL-U whose words hang on one another in a chain.
+fn treebank() -> String {
+    let parsed = |i| {
+        let line = |(j, word): (usize, &str)| {
+            let class = if word.chars().any(char::is_uppercase) { "PROPN" } else { "NOUN" };
+            let relation = if j == 0 { "root" } else { "dep" };
+            format!("{}\t{word}\t_\t{class}\t_\t_\t{j}\t{relation}\t_\t_\n", j + 1)
+        };
+        let words = sentence(i).split(' ').enumerate().map(line).collect::<String>();
+        format!("# sent_id = {i}\n{words}\n")
+    };
+    (0..32).map(parsed).collect()
+}
+
 /// A file of labelled examples, as the source describes it.
 fn labelled(kind: &str, source: &Table, file: &str) -> String {
     match kind {
-        "tagging" if file.ends_with(".conllu") => {
-            let tagged = |i| {
-                let line = |(j, word): (usize, &str)| {
-                    let class = if word.chars().any(char::is_uppercase) { "PROPN" } else { "NOUN" };
-                    format!("{}\t{word}\t_\t{class}\t_\t_\t0\troot\t_\t_\n", j + 1)
-                };
-                let comment = format!("# sent_id = {i}\n");
-                let words = sentence(i).split(' ').enumerate().map(line).collect::<String>();
-                format!("{comment}{words}\n")
-            };
-            (0..32).map(tagged).collect()
-        }
+        "tagging" if file.ends_with(".conllu") => treebank(),
         "tagging" => {
             let inside = if file.contains("wikigold") { "I" } else { "B" };
             let tagged = |i| {

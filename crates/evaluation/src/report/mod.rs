@@ -17,6 +17,7 @@ mod classes;
 mod entities;
 mod files;
 mod html;
+mod layers;
 mod matrix;
 mod scatter;
 mod seeds;
@@ -29,6 +30,7 @@ pub use choices::{ChoiceExample, ChoicePredictions};
 pub use classes::{ClassExample, ClassPredictions};
 pub use entities::{EntityExample, EntityPredictions};
 pub use html::Markup;
+pub use layers::{LayerLine, LayerPanel, LayersReport};
 pub use seeds::{SeedRun, SeedsReport};
 pub use values::{ValueExample, ValuePredictions};
 

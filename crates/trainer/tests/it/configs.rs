@@ -11,6 +11,7 @@ use cloze_trainer::config::{
 };
 use cloze_trainer::engine::schedule::Schedule;
 use cloze_trainer::finetune::FineTuneConfig;
+use cloze_trainer::probing::ProbeConfig;
 use cloze_trainer::translation::TranslationConfig;
 
 fn folder() -> PathBuf {
@@ -37,6 +38,7 @@ fn every_config_resolves_and_reads_back_as_itself() {
             || DenoisingRunConfig::is_at(&path).unwrap()
             || TranslationConfig::is_at(&path).unwrap()
             || PermutationConfig::is_at(&path).unwrap()
+            || ProbeConfig::is_at(&path).unwrap()
             || ElmoRunConfig::is_at(&path).unwrap()
         {
             continue;
@@ -192,6 +194,19 @@ fn every_translation_config_resolves_and_reads_back_as_itself() {
 }
 
 #[test]
+fn every_probing_config_resolves_and_reads_back_as_itself() {
+    let paths: Vec<PathBuf> = paths().into_iter().filter(|path| ProbeConfig::is_at(path).unwrap()).collect();
+    assert!(!paths.is_empty());
+    for path in paths {
+        let config = ProbeConfig::load(&path, &[]).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(path.file_stem().unwrap(), config.run.name.as_str());
+        let resolved = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
+        std::fs::write(&resolved, config.to_toml()).unwrap();
+        assert_eq!(ProbeConfig::load(resolved.path(), &[]).unwrap(), config);
+    }
+}
+
+#[test]
 fn bert_base_is_the_papers() {
     let config = load("bert-base.toml");
     let model = config.model.as_new().unwrap();
@@ -315,6 +330,11 @@ const TABLES: &[(&str, &[&str], &str)] = &[
     ("Translation", &["model.kind=convolutional"], "model.zzzzzzzz=1"),
     ("Translation", &[], "train.zzzzzzzz=1"),
     ("Translation", &[], "eval.zzzzzzzz=1"),
+    ("Probing", &[], "model.zzzzzzzz=1"),
+    ("Probing", &[], "data.zzzzzzzz=1"),
+    ("Probing", &[], "probe.zzzzzzzz=1"),
+    ("Probing", &[], "structure.zzzzzzzz=1"),
+    ("Probing", &[], "geometry.zzzzzzzz=1"),
 ];
 
 /// What stands between backticks.
@@ -332,6 +352,7 @@ fn keys(part: &str, sets: &[&str], unknown: &str) -> Vec<String> {
         "AWD-LSTM" => AwdLstmRunConfig::load(folder().join("ulmfit-mini-corpus.toml"), &sets).err(),
         "ELMo" => ElmoRunConfig::load(folder().join("elmo-mini-corpus.toml"), &sets).err(),
         "XLNet" => PermutationConfig::load(folder().join("xlnet-mini-corpus.toml"), &sets).err(),
+        "Probing" => ProbeConfig::load(folder().join("probe-ud-ewt.toml"), &sets).err(),
         "Translation" => TranslationConfig::load(folder().join("multi30k-rnn-attention.toml"), &sets).err(),
         _ => RunConfig::load(folder().join("bert-tiny-sample.toml"), &sets).err(),
     };

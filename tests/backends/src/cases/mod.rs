@@ -4,6 +4,7 @@ mod decoders;
 mod encoders;
 mod heads;
 mod operations;
+mod probes;
 mod recurrent;
 mod seq2seq;
 mod xlnet;
@@ -55,6 +56,9 @@ pub const CASES: &[Case] = &[
     Case { name: "token classification", run: heads::tokens },
     Case { name: "token classification with a CRF", run: heads::crf },
     Case { name: "question answering", run: heads::spans },
+    Case { name: "probe with a hidden layer", run: probes::class },
+    Case { name: "probe of a mean over layers", run: probes::mixed },
+    Case { name: "structural probe", run: probes::structural },
     Case { name: "GPT-2", run: decoders::gpt2 },
     Case { name: "Llama", run: decoders::llama },
     Case { name: "Mistral's window", run: decoders::window },

@@ -1,0 +1,34 @@
+//! A probe's figures.
+
+use super::OnlineCode;
+
+/// How well a probe does on a task, and how much of that is its own.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ProbeScore {
+    /// The share of the examples that it predicts rightly.
+    pub accuracy: f64,
+    /// Its accuracy on the control task, where each type of word has a random label of its own.
+    pub control: Option<f64>,
+    /// The code of the training labels.
+    pub code: OnlineCode,
+}
+
+impl ProbeScore {
+    /// The accuracy less that on the control task (Hewitt & Liang 2019, §2.3). High if the probe reads the states
+    /// and cannot just learn each word's label by heart.
+    pub fn selectivity(&self) -> Option<f64> {
+        self.control.map(|control| self.accuracy - control)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn selectivity_is_what_the_control_task_leaves() {
+        let score = ProbeScore { accuracy: 0.9, control: Some(0.65), code: OnlineCode::new(2, 1) };
+        assert!((score.selectivity().unwrap() - 0.25).abs() < 1e-12);
+        assert_eq!(ProbeScore { control: None, ..score }.selectivity(), None);
+    }
+}

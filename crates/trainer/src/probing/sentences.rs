@@ -1,0 +1,104 @@
+//! Sentences with the classes of their words and their dependency trees, from CoNLL-U files.
+
+use crate::{Result, TrainerError};
+use cloze_data::labelled::{Column, Columns, DataFormat, LabelledSource, tagged_sentences};
+use cloze_evaluation::probing::DependencyTree;
+use std::path::Path;
+
+/// The part of speech that Universal Dependencies give punctuation.
+const PUNCTUATION: &str = "PUNCT";
+
+/// A sentence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ParsedSentence {
+    pub words: Vec<String>,
+    /// Column `upos`.
+    pub parts_of_speech: Vec<String>,
+    /// Column `deprel`.
+    pub relations: Vec<String>,
+    /// Columns `head`.
+    pub tree: DependencyTree,
+}
+
+impl ParsedSentence {
+    /// Which words are not punctuation.
+    pub fn kept(&self) -> Vec<bool> {
+        self.parts_of_speech.iter().map(|part| part != PUNCTUATION).collect()
+    }
+}
+
+/// The sentences of `files`, whose relative paths begin at the current directory. `split` is the data's name.
+///
+/// Words' classes and heads are columns of their own to the reader, so the files are read once for each.
+///
+/// # Errors
+/// As [`tagged_sentences`]; heads that make no tree; no sentence.
+pub(super) fn read(files: &[String], split: &'static str) -> Result<Vec<ParsedSentence>> {
+    let column = |name: &str| {
+        let mut source = LabelledSource::new(files.to_vec());
+        source.format = DataFormat::Conllu;
+        source.columns.insert("tags".into(), Columns::One(Column::Name(name.into())));
+        Ok::<_, TrainerError>(tagged_sentences(&source, Path::new(""), true, &[])?.examples)
+    };
+    let parts_of_speech = column("upos")?;
+    let (heads, relations) = (column("head")?, column("deprel")?);
+    let parsed = parts_of_speech.into_iter().zip(heads).zip(relations).enumerate();
+    let sentences: Vec<ParsedSentence> = parsed
+        .map(|(number, ((sentence, heads), relations))| {
+            let unfit = |reason: String| TrainerError::Setting {
+                key: format!("data.{split}"),
+                found: format!("{}, whose sentence {} is no tree: {reason}", files.join(", "), number + 1),
+                expected: "dependency trees in the column `head`".into(),
+            };
+            let number =
+                |head: &String| head.parse::<usize>().map_err(|_| unfit(format!("`head` is {head:?}")));
+            let heads: Vec<usize> = heads.tags.iter().map(number).collect::<Result<_>>()?;
+            let tree = DependencyTree::new(&heads).map_err(unfit)?;
+            let (words, parts_of_speech) = (sentence.words, sentence.tags);
+            Ok(ParsedSentence { words, parts_of_speech, relations: relations.tags, tree })
+        })
+        .collect::<Result<_>>()?;
+    match sentences.is_empty() {
+        true => Err(TrainerError::NoExamples { split }),
+        false => Ok(sentences),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read_text(text: &str) -> Result<Vec<ParsedSentence>> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.conllu");
+        std::fs::write(&path, text).unwrap();
+        read(&[path.to_str().unwrap().to_owned()], "training")
+    }
+
+    #[test]
+    fn columns_become_a_sentence() {
+        let text = "1\tWe\t_\tPRON\t_\t_\t2\tnsubj\t_\t_\n2\tgo\t_\tVERB\t_\t_\t0\troot\t_\t_\n\
+                    3\t.\t_\tPUNCT\t_\t_\t2\tpunct\t_\t_\n\n";
+        let sentences = read_text(text).unwrap();
+        assert_eq!(sentences.len(), 1);
+        assert_eq!(sentences[0].words, ["We", "go", "."]);
+        assert_eq!(sentences[0].relations, ["nsubj", "root", "punct"]);
+        assert_eq!(sentences[0].tree.depths(), [1, 0, 1]);
+        assert_eq!(sentences[0].kept(), [true, true, false]);
+    }
+
+    #[test]
+    fn what_is_no_tree_is_one_line() {
+        let cases = [
+            ("1\tWe\t_\tPRON\t_\t_\t1\tnsubj\t_\t_\n\n", "0 words have the head 0"),
+            ("1\tWe\t_\tPRON\t_\t_\tx\tnsubj\t_\t_\n\n", "`head` is \"x\""),
+            ("1\tWe\t_\tPRON\t_\t_\t_\tnsubj\t_\t_\n\n", "column `head` is `_`"),
+            ("We PRON\n\n", "expected 10"),
+        ];
+        for (text, expected) in cases {
+            let error = read_text(text).unwrap_err().to_string();
+            assert!(error.contains(expected) && !error.contains('\n'), "{text}: {error}");
+        }
+        assert!(read_text("").is_err());
+    }
+}
