@@ -52,6 +52,16 @@ impl<'a> Vectors<'a> {
         &self.values[place * self.width..][..self.width]
     }
 
+    /// The first `n` vectors, and the others.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    pub fn split_at(&self, n: usize) -> (Self, Self) {
+        let (first, others) = self.values.split_at(n * self.width);
+        let part = |values| Self { values, width: self.width };
+        (part(first), part(others))
+    }
+
     /// All vectors in order.
     pub fn iter(&self) -> std::slice::ChunksExact<'a, f32> {
         self.values.chunks_exact(self.width)
