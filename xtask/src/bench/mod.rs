@@ -33,7 +33,7 @@ use crate::step;
 The tables need a Python with the peers, named by CLOZE_PYTHON:
   python3 -m venv peers
   peers/bin/pip install torch==2.9.0 transformers==4.57.6 tokenizers onnx onnxruntime \\
-    accelerate scikit-learn scipy seqeval ctranslate2 faiss-cpu \
+    accelerate scikit-learn scipy seqeval ctranslate2 faiss-cpu \\
     sentence-transformers==5.1.2
   CLOZE_PYTHON=$PWD/peers/bin/python cargo xtask bench train
 Without one, our side alone is measured.")]
