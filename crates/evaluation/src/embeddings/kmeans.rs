@@ -120,38 +120,39 @@ fn nearest_centres(vectors: Vectors, centres: &[f64]) -> Vec<(usize, f64)> {
     (0..vectors.len()).into_par_iter().map(nearest).collect()
 }
 
-/// The mean of each cluster's vectors. An empty cluster is given a vector of another one first.
+/// The mean of each cluster's vectors. An empty cluster is given a vector of another one first; one that thereby loses its
+/// last vector stays where it is.
 fn means(vectors: Vectors, found: &[(usize, f64)], centres: &[f64]) -> Vec<f64> {
     let width = vectors.width();
+    let clusters = without_empty(found, centres.len() / width);
     let mut sums = vec![0.0; centres.len()];
     let mut counts = vec![0_usize; centres.len() / width];
-    let mut add = |sums: &mut Vec<f64>, place: usize, cluster: usize, sign: f64| {
+    for (vector, cluster) in vectors.iter().zip(clusters) {
         let sum = &mut sums[cluster * width..][..width];
-        sum.iter_mut().zip(vectors.get(place)).for_each(|(sum, value)| *sum += sign * f64::from(*value));
-        counts[cluster] = if sign > 0.0 { counts[cluster] + 1 } else { counts[cluster] - 1 };
-        counts[cluster]
-    };
-    for (place, (cluster, _)) in found.iter().enumerate() {
-        add(&mut sums, place, *cluster, 1.0);
+        sum.iter_mut().zip(vector).for_each(|(sum, value)| *sum += f64::from(*value));
+        counts[cluster] += 1;
     }
-    let mut has_any = vec![false; centres.len() / width];
-    found.iter().for_each(|(cluster, _)| has_any[*cluster] = true);
-    let empty: Vec<usize> = (0..has_any.len()).filter(|cluster| !has_any[*cluster]).collect();
-    if !empty.is_empty() {
-        let mut farthest: Vec<usize> = (0..found.len()).collect();
-        farthest.sort_by(|a, b| found[*b].1.total_cmp(&found[*a].1));
-        for (cluster, place) in empty.into_iter().zip(farthest) {
-            add(&mut sums, place, found[place].0, -1.0);
-            add(&mut sums, place, cluster, 1.0);
-        }
-    }
-    for ((sum, count), old) in sums.chunks_exact_mut(width).zip(&counts).zip(centres.chunks_exact(width)) {
+    for ((sum, count), old) in sums.chunks_exact_mut(width).zip(counts).zip(centres.chunks_exact(width)) {
         match count {
             0 => sum.copy_from_slice(old),
-            count => sum.iter_mut().for_each(|sum| *sum /= *count as f64),
+            count => sum.iter_mut().for_each(|sum| *sum /= count as f64),
         }
     }
     sums
+}
+
+/// The cluster of each vector, where those that are farthest from their centres make up the empty clusters.
+fn without_empty(found: &[(usize, f64)], n_clusters: usize) -> Vec<usize> {
+    let mut clusters: Vec<usize> = found.iter().map(|(cluster, _)| *cluster).collect();
+    let mut is_empty = vec![true; n_clusters];
+    clusters.iter().for_each(|cluster| is_empty[*cluster] = false);
+    if is_empty.contains(&true) {
+        let mut farthest: Vec<usize> = (0..found.len()).collect();
+        farthest.sort_by(|a, b| found[*b].1.total_cmp(&found[*a].1));
+        let empty = (0..n_clusters).filter(|cluster| is_empty[*cluster]);
+        empty.zip(farthest).for_each(|(cluster, place)| clusters[place] = cluster);
+    }
+    clusters
 }
 
 #[cfg(test)]

@@ -157,8 +157,9 @@ fn objective(vectors: Vectors, labels: &[usize], c: f64, parameters: &[f64], gra
         let mut loss = 0.0;
         let mut slopes = vec![0.0; parameters.len()];
         let mut scores = Vec::with_capacity(rows + 1);
-        for place in *start..(start + TOGETHER).min(vectors.len()) {
-            let (vector, label) = (vectors.get(place), labels[place]);
+        let places = *start..(start + TOGETHER).min(vectors.len());
+        for (place, label) in places.clone().zip(&labels[places]) {
+            let (vector, label) = (vectors.get(place), *label);
             scores.clear();
             // Of two classes the first one's score is 0.
             scores.extend((rows == 1).then_some(0.0));
