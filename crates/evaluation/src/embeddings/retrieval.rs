@@ -112,6 +112,9 @@ impl RankingScores {
     }
 }
 
+/// One of the scores.
+type Score = fn(&RankingScores) -> f64;
+
 /// Adds up the scores of queries.
 #[derive(Clone, Debug)]
 pub struct Retrieval {
@@ -149,14 +152,14 @@ impl Retrieval {
     /// The means over the queries: `ndcg@k`, `map@k`, `recall@k`, `precision@k` and `mrr@k` for each k; NaN without
     /// queries. The main one is `ndcg@10`, as in BEIR, or without it the first.
     pub fn figures(&self) -> Figures {
-        let kinds: [(&str, fn(&RankingScores) -> f64); 5] = [
+        let kinds: [(&'static str, Score); 5] = [
             ("ndcg", |scores| scores.ndcg),
             ("map", |scores| scores.map),
             ("recall", |scores| scores.recall),
             ("precision", |scores| scores.precision),
             ("mrr", |scores| scores.mrr),
         ];
-        let of_kind = |(name, value): (&'static str, fn(&RankingScores) -> f64)| {
+        let of_kind = |(name, value): (&'static str, Score)| {
             let means = self.ks.iter().zip(&self.sums);
             means.map(move |(k, sum)| (format!("{name}@{k}"), value(sum) / self.n_queries as f64))
         };
