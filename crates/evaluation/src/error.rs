@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 /// The result of this crate's fallible functions.
 pub type Result<T> = std::result::Result<T, EvaluationError>;
 
-/// Errors in what a user supplies: tags, names of figures, folders for reports.
+/// Errors in what a user supplies: tags, names of figures, folders for reports, vectors.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EvaluationError {
@@ -44,6 +44,35 @@ pub enum EvaluationError {
         /// The names of those that it computes.
         known: Vec<String>,
     },
+
+    /// A vector with a NaN or an infinity.
+    #[error("vector {vector} (counted from 0) has a NaN or an infinity; expected finite numbers")]
+    NotFinite {
+        /// Its place, from 0.
+        vector: usize,
+    },
+
+    /// More clusters than vectors, or none.
+    #[error(
+        "cannot make {clusters} clusters of {vectors} vectors; expected from 1 to as many clusters as vectors"
+    )]
+    ClusterCount {
+        /// The clusters asked for.
+        clusters: usize,
+        /// The vectors.
+        vectors: usize,
+    },
+
+    /// A class to learn of which there are no examples.
+    #[error("class {class} has no examples; expected one or more of each class")]
+    ClassWithoutExamples {
+        /// Its number, from 0.
+        class: usize,
+    },
+
+    /// Classes to learn that are not several.
+    #[error("there is one class only; expected two or more")]
+    OneClass,
 
     /// Translations to score whose number of lines differs from that of another file.
     #[error("{found} lines of {what} for {expected} translations; expected one for each")]

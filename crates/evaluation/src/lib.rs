@@ -3,6 +3,7 @@
 pub mod atomic_file;
 pub mod confusion;
 pub mod correlation;
+pub mod embeddings;
 pub mod entities;
 mod error;
 pub mod figures;

@@ -2,6 +2,7 @@
 
 mod attention;
 mod backends;
+mod embeddings;
 mod finetune;
 mod generate;
 mod infer;
@@ -32,7 +33,8 @@ use crate::step;
 The tables need a Python with the peers, named by CLOZE_PYTHON:
   python3 -m venv peers
   peers/bin/pip install torch==2.9.0 transformers==4.57.6 tokenizers onnx onnxruntime \\
-    accelerate scikit-learn scipy seqeval ctranslate2 faiss-cpu
+    accelerate scikit-learn scipy seqeval ctranslate2 faiss-cpu \\
+    sentence-transformers==5.1.2
   CLOZE_PYTHON=$PWD/peers/bin/python cargo xtask bench train
 Without one, our side alone is measured.")]
 pub struct Args {
@@ -48,6 +50,8 @@ enum What {
     Steps(measure::Rounds),
     /// Sentence embeddings beside PyTorch's and ONNX Runtime's.
     Infer(infer::Args),
+    /// Figures of a sentence encoder beside sentence-transformers': whether they agree, and how long they take.
+    Embeddings(embeddings::Args),
     /// How much a pretraining step slows down beside busy processes, ours and PyTorch's.
     Load(load::Args),
     /// Keep a core busy until standard input ends.
@@ -93,6 +97,7 @@ pub fn run(args: &Args) -> Result<()> {
         Some(What::Train(args)) => train::run(args),
         Some(What::Steps(args)) => steps::run(args),
         Some(What::Infer(args)) => infer::run(args),
+        Some(What::Embeddings(args)) => embeddings::run(args),
         Some(What::Load(args)) => load::run(args),
         Some(What::Spin) => {
             load::spin(std::io::stdin());

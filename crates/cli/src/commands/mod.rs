@@ -5,6 +5,7 @@ mod convert;
 mod devices;
 mod embed;
 mod eval;
+mod eval_embeddings;
 mod fill_mask;
 mod generate;
 mod perplexity;
@@ -49,6 +50,8 @@ pub struct Cli {
 pub enum Command {
     Train(train::Args),
     Eval(eval::Args),
+    #[command(subcommand)]
+    EvalEmbeddings(eval_embeddings::Command),
     Predict(predict::Args),
     #[command(subcommand)]
     Tokenizer(tokenizer::Command),
@@ -74,6 +77,7 @@ pub fn run(command: Command) -> Result<()> {
     match command {
         Command::Train(args) => train::run(&args),
         Command::Eval(args) => eval::run(&args),
+        Command::EvalEmbeddings(command) => eval_embeddings::run(&command),
         Command::Predict(args) => predict::run(&args),
         Command::Tokenizer(command) => tokenizer::run(command),
         Command::FillMask(args) => fill_mask::run(&args),

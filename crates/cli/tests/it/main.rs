@@ -7,6 +7,8 @@
 mod configs;
 #[cfg(feature = "program")]
 mod decoding;
+#[cfg(all(feature = "program", feature = "flex"))]
+mod eval_embeddings;
 #[cfg(all(feature = "program", feature = "hub"))]
 mod hub;
 mod library;

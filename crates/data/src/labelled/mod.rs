@@ -16,6 +16,7 @@ mod features;
 mod labels;
 mod questions;
 mod records;
+mod retrieval;
 pub(crate) mod rows;
 pub(crate) mod source;
 mod squad;
@@ -34,6 +35,7 @@ pub use features::{
 pub use labels::LabelSet;
 pub use questions::{Answer, Question, questions};
 pub use records::{Record, RecordColumn, Records, records};
+pub use retrieval::{RetrievalSet, retrieval_set};
 pub use source::{Column, Columns, DataFormat, LabelledSource, Loaded, OnBadRow};
 pub use tagged::{EntityTags, TaggedSentence, entity_sentences, tagged_sentences};
 pub use tags::{TagScheme, TagSpan, Transitions, tag_spans};

@@ -1,0 +1,101 @@
+//! `cloze eval-embeddings classification`.
+
+use anyhow::{Result, anyhow};
+use clap::builder::RangedU64ValueParser;
+use cloze_data::labelled::{Labels, Target, TextExample};
+use cloze_evaluation::embeddings::{LogisticConfig, linear_probe};
+use cloze_evaluation::report::{ClassExample, ClassPredictions};
+
+use super::Common;
+use super::rows::RowArgs;
+use super::vectors::{Model, PromptArgs};
+use crate::output::say;
+use crate::progress::Progress;
+
+/// Classification: learn a linear classifier of vectors and measure it on others.
+///
+/// Columns are text and label unless --columns says otherwise. The classifier is scikit-learn's LogisticRegression(C): logistic
+/// regression with an L2 penalty. The main figure is the accuracy.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Texts with a class each, to measure on.
+    #[arg(value_name = "FILE")]
+    file: String,
+    /// Texts with a class each, to learn from.
+    #[arg(long, value_name = "FILE")]
+    train: String,
+    /// The weight of the examples beside the penalty: the smaller, the stronger the penalty.
+    #[arg(short, value_name = "C", default_value_t = 1.0, value_parser = positive)]
+    c: f64,
+    /// Steps of L-BFGS at most.
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = LogisticConfig::default().max_iterations,
+        value_parser = RangedU64ValueParser::<usize>::new().range(1..=1_000_000)
+    )]
+    max_iterations: usize,
+    #[command(flatten)]
+    rows: RowArgs,
+    #[command(flatten)]
+    prompt: PromptArgs,
+    #[command(flatten)]
+    common: Common,
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    let value = text.parse().ok().filter(|value: &f64| value.is_finite() && *value > 0.0);
+    value.ok_or_else(|| "expected a number above 0".to_owned())
+}
+
+pub fn run(args: &Args) -> Result<()> {
+    let usual = [("text", "text"), ("label", "label")];
+    let (train, labels) = args.rows.read(&args.train, &usual, Labels::Found)?;
+    let labels = labels.ok_or_else(|| anyhow!("{}: it has no classes", args.train))?;
+    let (test, _) = args.rows.read(&args.file, &usual, Labels::Of(&labels))?;
+    let texts: Vec<&str> = train.iter().chain(&test).map(|example| example.text.as_str()).collect();
+    let embedded = Model::open(&args.common)?.embed(&texts, args.prompt.prompt())?;
+    let (train_vectors, test_vectors) = embedded.vectors()?.split_at(train.len());
+    let (train_classes, test_classes) = (classes(&train), classes(&test));
+    let config =
+        LogisticConfig { c: args.c, max_iterations: args.max_iterations, ..LogisticConfig::default() };
+    let mut progress = Progress::new("steps", false);
+    let found = linear_probe(
+        (train_vectors, &train_classes),
+        (test_vectors, &test_classes),
+        labels.len(),
+        config,
+        &mut |steps| progress.show(steps, None),
+    );
+    progress.finish();
+    let found = found?;
+    if !found.classifier.is_converged() {
+        say(format_args!(
+            "the classifier's minimum was not reached in {} steps; --max-iterations allows more",
+            found.classifier.iterations()
+        ));
+    }
+    let example = |place: usize| {
+        let (gold, predicted) = (test_classes[place], found.predicted[place]);
+        let probabilities = &found.probabilities[place];
+        ClassExample {
+            id: format!("{}, example {}", args.file, place + 1),
+            texts: vec![test[place].text.clone()],
+            gold,
+            predicted,
+            score: probabilities[predicted],
+            loss: -probabilities[gold].ln(),
+        }
+    };
+    let examples = (0..test.len()).map(example).collect();
+    let predictions = ClassPredictions { labels: labels.names().to_vec(), positive: None, examples };
+    args.common.show("classification", &args.file, &found.figures, Some(&predictions))
+}
+
+fn classes(examples: &[TextExample]) -> Vec<usize> {
+    let class = |example: &TextExample| match example.target {
+        Target::Class(class) => Some(class),
+        _ => None,
+    };
+    examples.iter().filter_map(class).collect()
+}

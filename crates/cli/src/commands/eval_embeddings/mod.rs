@@ -1,0 +1,129 @@
+//! `cloze eval-embeddings`: how good a model's vectors are.
+
+mod classification;
+mod clustering;
+mod pairs;
+mod retrieval;
+mod rows;
+mod vectors;
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::builder::RangedU64ValueParser;
+use clap::{Subcommand, ValueEnum};
+use cloze_evaluation::embeddings;
+use cloze_evaluation::figures::Figures;
+use cloze_evaluation::report::{Predictions, Report};
+use cloze_trainer::embed::EmbedConfig;
+
+use crate::compute::Compute;
+use crate::model;
+use crate::output::{Output, say};
+
+/// Measure a model's embeddings, as sentence-transformers and MTEB do.
+///
+/// Figures equal those of scipy, scikit-learn, pytrec_eval and sentence-transformers' evaluators on the same vectors. Each
+/// command prints a table, or with --json one object. Files are JSON lines, CSV, TSV, Parquet or XML; --columns tells which
+/// column is what.
+#[derive(Subcommand)]
+#[command(after_long_help = "\
+Examples:
+  cloze eval-embeddings sts --model MODEL --columns text=sentence_A,pair=sentence_B,label=relatedness_score SICK.tsv
+  cloze eval-embeddings sts --model MODEL --no-header --columns label=1,text=2,pair=3 --on-bad-row skip sts2015.tsv
+  cloze eval-embeddings retrieval --model MODEL scifact
+  cloze eval-embeddings pairs --model MODEL --similarity cosine,euclidean quora.jsonl
+  cloze eval-embeddings clustering --model MODEL topics.jsonl
+  cloze eval-embeddings classification --model MODEL --train train.tsv test.tsv")]
+pub enum Command {
+    Sts(pairs::StsArgs),
+    Retrieval(retrieval::Args),
+    Pairs(pairs::PairsArgs),
+    Clustering(clustering::Args),
+    Classification(classification::Args),
+}
+
+/// Carries out `command`.
+pub fn run(command: &Command) -> Result<()> {
+    match command {
+        Command::Sts(args) => pairs::sts(args),
+        Command::Retrieval(args) => retrieval::run(args),
+        Command::Pairs(args) => pairs::pairs(args),
+        Command::Clustering(args) => clustering::run(args),
+        Command::Classification(args) => classification::run(args),
+    }
+}
+
+#[derive(clap::Args)]
+struct Common {
+    #[arg(long, value_name = "MODEL", help = model::HELP)]
+    model: String,
+    /// Tokens that are worked on at a time.
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = EmbedConfig::default().batch_tokens,
+        value_parser = RangedU64ValueParser::<usize>::new().range(1..)
+    )]
+    batch_tokens: usize,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+    /// Write a report to this folder; files of an earlier one are replaced.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    #[command(flatten)]
+    compute: Compute,
+}
+
+impl Common {
+    /// Prints figures of `kind`, such as `sts`, and writes the report where one is wanted.
+    fn show(
+        &self,
+        kind: &str,
+        data: &str,
+        figures: &Figures,
+        predictions: Option<&dyn Predictions>,
+    ) -> Result<()> {
+        if let Some(out) = &self.out {
+            let facts = [
+                ("model", self.model.clone()),
+                ("data", data.to_owned()),
+                ("multiplies in", self.compute.to_string()),
+            ];
+            let title = format!("Embeddings: {kind}");
+            Report { title: &title, facts: &facts, figures, predictions }.write(out)?;
+            say(format_args!("{}", out.join("report.html").display()));
+        }
+        let mut output = Output::new();
+        match self.json {
+            true => output.line(serde_json::to_string(figures)?)?,
+            false => output.line(figures)?,
+        }
+        output.flush()
+    }
+}
+
+/// How vectors are compared.
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
+enum Similarity {
+    /// By the cosine of their angle.
+    Cosine,
+    /// By their dot product.
+    Dot,
+    /// By minus their Euclidean distance.
+    Euclidean,
+    /// By minus their Manhattan distance.
+    Manhattan,
+}
+
+impl From<Similarity> for embeddings::Similarity {
+    fn from(similarity: Similarity) -> Self {
+        match similarity {
+            Similarity::Cosine => Self::Cosine,
+            Similarity::Dot => Self::Dot,
+            Similarity::Euclidean => Self::Euclidean,
+            Similarity::Manhattan => Self::Manhattan,
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Rows of labelled texts, with columns that the command line names.
+
+use std::path::Path;
+
+use anyhow::{Result, anyhow};
+use clap::ValueEnum;
+use cloze_data::labelled::{
+    Column, Columns, DataFormat, LabelSet, LabelledSource, Labels, OnBadRow, TextExample, texts,
+};
+use cloze_trainer::TrainerError;
+
+use crate::failure::WrongUsage;
+use crate::lines;
+use crate::output::say;
+
+#[derive(clap::Args)]
+pub struct RowArgs {
+    /// Which column is what, by name or by number from 1: text, pair (the second text) and label.
+    #[arg(long, value_name = "FIELD=COLUMN", value_delimiter = ',', value_parser = column)]
+    columns: Vec<(String, Column)>,
+    /// The files' format.
+    #[arg(long, value_enum, default_value_t = Format::Auto)]
+    format: Format,
+    /// The first line of CSV and TSV is a row, and columns have numbers.
+    #[arg(long)]
+    no_header: bool,
+    /// What happens when a row cannot be used, as one without a label.
+    #[arg(long, value_enum, default_value_t = BadRow::Error)]
+    on_bad_row: BadRow,
+    /// Bytes of a line at most; a longer one is a bad row.
+    #[arg(long, value_name = "N", default_value_t = lines::MAX_LINE_BYTES, value_parser = lines::limit())]
+    max_line_bytes: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+enum Format {
+    /// As the file's ending says: .jsonl, .csv, .tsv, .parquet, .xml.
+    Auto,
+    /// A JSON object a line.
+    Jsonl,
+    /// Fields between commas.
+    Csv,
+    /// Fields between tabs.
+    Tsv,
+    /// Parquet.
+    Parquet,
+    /// XML.
+    Xml,
+}
+
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+enum BadRow {
+    /// It is an error.
+    Error,
+    /// It is left out and counted.
+    Skip,
+}
+
+fn column(text: &str) -> Result<(String, Column), String> {
+    match text.split_once('=') {
+        Some((field, name)) if !field.is_empty() && !name.is_empty() => {
+            let column = name.parse().map_or_else(|_| Column::Name(name.into()), Column::Number);
+            Ok((field.into(), column))
+        }
+        _ => Err("expected FIELD=COLUMN".to_owned()),
+    }
+}
+
+impl RowArgs {
+    /// Reads a file whose fields are in these columns, unless `--columns` says otherwise; what is left out is told.
+    ///
+    /// # Errors
+    /// [`WrongUsage`] for a field that the task does not have; files and rows that are unusable.
+    pub fn read(
+        &self,
+        file: &str,
+        usual: &[(&str, &str)],
+        labels: Labels,
+    ) -> Result<(Vec<TextExample>, Option<LabelSet>)> {
+        let is_field = |field: &str| usual.iter().any(|(known, _)| *known == field);
+        if let Some((unknown, _)) = self.columns.iter().find(|(field, _)| !is_field(field)) {
+            let known = usual.iter().map(|(field, _)| *field).collect::<Vec<_>>().join(", ");
+            let error = anyhow!("--columns: this command has no field `{unknown}`; expected one of {known}");
+            return Err(WrongUsage::new(error).into());
+        }
+        let mut source = LabelledSource {
+            format: match self.format {
+                Format::Auto => DataFormat::Auto,
+                Format::Jsonl => DataFormat::Jsonl,
+                Format::Csv => DataFormat::Csv,
+                Format::Tsv => DataFormat::Tsv,
+                Format::Parquet => DataFormat::Parquet,
+                Format::Xml => DataFormat::Xml,
+            },
+            header: self.no_header.then_some(false),
+            on_bad_row: match self.on_bad_row {
+                BadRow::Error => OnBadRow::Error,
+                BadRow::Skip => OnBadRow::Skip,
+            },
+            max_line_bytes: self.max_line_bytes,
+            ..LabelledSource::new([file])
+        };
+        let usual = usual.iter().map(|(field, name)| ((*field).to_owned(), Column::Name((*name).to_owned())));
+        // A later one replaces an earlier one.
+        source.columns = usual
+            .chain(self.columns.iter().cloned())
+            .map(|(field, column)| (field, Columns::One(column)))
+            .collect();
+        let (loaded, set) = texts(&source, Path::new(""), labels).map_err(TrainerError::from)?;
+        if !loaded.skipped.is_empty() {
+            say(format_args!("{file}: left out {}", loaded.skipped));
+        }
+        Ok((loaded.examples, set))
+    }
+}

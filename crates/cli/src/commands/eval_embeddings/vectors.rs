@@ -1,0 +1,114 @@
+//! The vectors of texts.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use anyhow::{Result, anyhow};
+use burn::tensor::Device;
+use cloze_evaluation::embeddings::Vectors;
+use cloze_tokenizer::Error as TokenizerError;
+use cloze_trainer::TrainerError;
+use cloze_trainer::embed::{EmbedConfig, Embedder, Prompt};
+use indicatif::HumanCount;
+
+use super::Common;
+use crate::lines::BATCH;
+use crate::model;
+use crate::output::say;
+use crate::progress::Progress;
+
+#[derive(clap::Args)]
+pub struct PromptArgs {
+    /// Put the folder's prompt of this name before each text (default: as the folder says, else none).
+    #[arg(long, value_name = "NAME")]
+    prompt: Option<String>,
+    /// Put this text before each text.
+    #[arg(long, value_name = "TEXT", conflicts_with = "prompt")]
+    prompt_text: Option<String>,
+}
+
+impl PromptArgs {
+    pub fn prompt(&self) -> Option<Prompt> {
+        let text = || self.prompt_text.clone().map(Prompt::Text);
+        self.prompt.clone().map(Prompt::Name).or_else(text)
+    }
+}
+
+/// A model that makes vectors, not yet loaded: what stands before texts may differ from one call to the next.
+pub struct Model<'a> {
+    pub folder: PathBuf,
+    device: Device,
+    common: &'a Common,
+}
+
+/// The vectors of texts, in their order.
+pub struct Embedded {
+    values: Vec<f32>,
+    width: usize,
+}
+
+impl Embedded {
+    /// # Errors
+    /// A vector that is not finite.
+    pub fn vectors(&self) -> Result<Vectors<'_>> {
+        Ok(Vectors::new(&self.values, self.width)?)
+    }
+
+    /// The vectors of the first half of the texts, and of the second.
+    pub fn halves(mut self) -> [Self; 2] {
+        let second = self.values.split_off(self.values.len() / 2);
+        let width = self.width;
+        [self, Self { values: second, width }]
+    }
+}
+
+impl<'a> Model<'a> {
+    /// Finds the model and opens the device.
+    pub fn open(common: &'a Common) -> Result<Self> {
+        Ok(Self { folder: model::folder(&common.model)?, device: common.compute.open()?, common })
+    }
+
+    /// The vectors of texts, each behind the prompt. Equal texts are embedded once. How far it has got is shown, and how
+    /// many texts were cut.
+    pub fn embed(&self, texts: &[&str], prompt: Option<Prompt>) -> Result<Embedded> {
+        let Common { batch_tokens, compute, .. } = self.common;
+        let config =
+            EmbedConfig { prompt, batch_tokens: *batch_tokens, int8: compute.int8, ..EmbedConfig::default() };
+        let embedder = Embedder::load(&self.folder, config, &self.device)?;
+        let mut places: HashMap<&str, usize> = HashMap::new();
+        let mut distinct = Vec::new();
+        for text in texts {
+            places.entry(text).or_insert_with(|| {
+                distinct.push(*text);
+                distinct.len() - 1
+            });
+        }
+        let mut progress = Progress::new("texts", false);
+        let (mut values, mut truncated) = (Vec::with_capacity(distinct.len() * embedder.width()), 0);
+        for batch in distinct.chunks(BATCH) {
+            let embeddings = compute.run(|| embedder.embed(batch)).map_err(|error| match error {
+                TrainerError::Tokenizer(TokenizerError::Batch { index, source, .. }) => {
+                    let beginning: String = batch[index].chars().take(40).collect();
+                    anyhow!(*source).context(format!("the text that begins with {beginning:?}"))
+                }
+                error => error.into(),
+            })?;
+            values.extend(embeddings.values);
+            truncated += embeddings.truncated;
+            let done = values.len() / embedder.width();
+            progress.show(done, Some(done as f64 / distinct.len() as f64));
+        }
+        progress.finish();
+        if truncated > 0 {
+            say(format_args!(
+                "{} of {} different texts are longer than {} tokens: only their beginnings are embedded",
+                HumanCount(truncated as u64),
+                HumanCount(distinct.len() as u64),
+                embedder.max_len()
+            ));
+        }
+        let width = embedder.width();
+        let row = |text: &&str| &values[places[text] * width..][..width];
+        Ok(Embedded { values: texts.iter().flat_map(row).copied().collect(), width })
+    }
+}
