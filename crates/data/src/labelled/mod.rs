@@ -17,6 +17,7 @@ mod labels;
 mod questions;
 mod records;
 pub(crate) mod rows;
+mod sentences;
 pub(crate) mod source;
 mod squad;
 mod tagged;
@@ -34,6 +35,7 @@ pub use features::{
 pub use labels::LabelSet;
 pub use questions::{Answer, Question, questions};
 pub use records::{Record, RecordColumn, Records, records};
+pub use sentences::{SentenceExample, sentences};
 pub use source::{Column, Columns, DataFormat, LabelledSource, Loaded, OnBadRow};
 pub use tagged::{EntityTags, TaggedSentence, entity_sentences, tagged_sentences};
 pub use tags::{TagScheme, TagSpan, Transitions, tag_spans};

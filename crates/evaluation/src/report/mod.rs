@@ -20,6 +20,7 @@ mod html;
 mod matrix;
 mod scatter;
 mod seeds;
+mod similarities;
 mod values;
 
 use std::path::Path;
@@ -30,6 +31,7 @@ pub use classes::{ClassExample, ClassPredictions};
 pub use entities::{EntityExample, EntityPredictions};
 pub use html::Markup;
 pub use seeds::{SeedRun, SeedsReport};
+pub use similarities::{SimilarityExample, SimilarityKind, SimilarityPredictions};
 pub use values::{ValueExample, ValuePredictions};
 
 use super::figures::Figures;
