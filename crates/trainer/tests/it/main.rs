@@ -9,6 +9,7 @@ mod bench;
 mod configs;
 mod copying;
 mod denoising;
+mod embedding;
 mod engine;
 mod finetune_answers;
 mod finetuning;

@@ -57,6 +57,8 @@ pub struct EmbeddingTask {
     sentence: SentenceConfig,
     pooling: SentencePooling,
     kind: SimilarityKind,
+    /// The width of a teacher's embeddings, where the loss has one.
+    teacher_width: Option<usize>,
 }
 
 impl fmt::Debug for EmbeddingTask {
@@ -84,7 +86,7 @@ impl EmbeddingTask {
         sentence.normalize = section.normalize.unwrap_or(sentence.normalize);
         sentence.similarity.get_or_insert_with(|| "cosine".into());
         let pooling = sentence.pooling()?;
-        Ok(Self { section, loss, sentence, pooling, kind })
+        Ok(Self { section, loss, sentence, pooling, kind, teacher_width: None })
     }
 
     /// Examples with their tokens.
@@ -165,7 +167,7 @@ impl EmbeddingTask {
 }
 
 /// What `of` has of the first sentences of a batch, then of the second ones, then of the negatives.
-fn order<'a, T>(
+fn order<'a, T: 'a>(
     batch: &[&'a EmbeddingFeatures],
     twice: bool,
     of: impl Fn(&'a EmbeddingFeatures, usize) -> Option<&'a T> + Copy,
@@ -220,7 +222,7 @@ impl TaskKind for EmbeddingKind<'_> {
             let message = "pooling without the prompt (`include_prompt`: false) cannot be trained";
             return Err(ModelError::Config(message.into()).into());
         }
-        let task = EmbeddingTask::new(section.clone(), section.loss(), sentence, kind)?;
+        let mut task = EmbeddingTask::new(section.clone(), section.loss(), sentence, kind)?;
         let read = |source: &_| {
             let loaded = sentences(source, Path::new(""))?;
             Ok((loaded.examples, loaded.skipped))
@@ -233,7 +235,8 @@ impl TaskKind for EmbeddingKind<'_> {
             |examples| select(section, examples),
         )?;
         if let Some(path) = section.loss.reference() {
-            refer(&mut data.train, path, &run.options.device)?;
+            let width = refer(&mut data.train, path, &run.options.device)?;
+            task.teacher_width = matches!(section.loss, LossSection::Distillation { .. }).then_some(width);
         }
         run.train(&task, data, progress)
     }
@@ -269,12 +272,12 @@ fn select(section: &EmbeddingSection, mut examples: Vec<SentenceExample>) -> Res
     }
 }
 
-/// Embeds the training sentences with the model of a folder.
+/// Embeds the training sentences with the model of a folder, whose embeddings' width it returns.
 fn refer(
     train: &mut Encoded<SentenceExample, EmbeddingFeatures>,
     folder: &Path,
     device: &Device,
-) -> Result<()> {
+) -> Result<usize> {
     let embedder = Embedder::load(folder, EmbedConfig::default(), device)?;
     let texts: Vec<&String> = train.examples.iter().flat_map(SentenceExample::texts).collect();
     let embeddings = embedder.embed(&texts)?;
@@ -282,7 +285,7 @@ fn refer(
     for features in &mut train.features {
         features.reference = rows.by_ref().take(features.sequences.len()).collect();
     }
-    Ok(())
+    Ok(embedder.width())
 }
 
 impl Task for EmbeddingTask {
@@ -411,6 +414,10 @@ impl PretrainedTask for EmbeddingTask {
         if let Some(dim) = dims.copied().find(|dim| *dim > width) {
             let expected = format!("at most {width}, the width of the model's embeddings");
             return Err(bad_setting("task.matryoshka.dims", dim, expected));
+        }
+        if let Some(found) = self.teacher_width.filter(|found| *found != width) {
+            let expected = format!("embeddings of {width} features, as the model's");
+            return Err(bad_setting("task.loss.teacher", format!("a model of {found} features"), expected));
         }
         let (model, report) = pretrained.load_into(bert, ARCHITECTURE, &[])?;
         Ok((config, model, report))

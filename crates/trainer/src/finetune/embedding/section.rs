@@ -122,6 +122,9 @@ fn max_score() -> f64 {
     1.0
 }
 
+/// The key of a pair's second sentence.
+const PAIR: &str = "data.train.columns.pair";
+
 impl LossSection {
     /// The folder of the model that the loss asks for, if any.
     pub(in crate::finetune) fn reference(&self) -> Option<&Path> {
@@ -137,13 +140,13 @@ impl LossSection {
         matches!(self, Self::InBatchNegatives { .. } | Self::Simcse { .. } | Self::GuidedNegatives { .. })
     }
 
-    /// The fields of the data that the loss cannot do without.
+    /// The keys of the columns that the loss cannot do without.
     fn needs(&self) -> &'static [&'static str] {
         match self {
-            Self::InBatchNegatives { .. } | Self::GuidedNegatives { .. } => &["pair"],
+            Self::InBatchNegatives { .. } | Self::GuidedNegatives { .. } => &[PAIR],
             Self::Simcse { .. } | Self::Distillation { .. } => &[],
-            Self::Triplet { .. } => &["pair", "negatives"],
-            Self::Cosine { .. } | Self::Cosent { .. } => &["pair", "label"],
+            Self::Triplet { .. } => &[PAIR, "data.train.columns.negatives"],
+            Self::Cosine { .. } | Self::Cosent { .. } => &[PAIR, "data.train.columns.label"],
         }
     }
 
@@ -200,10 +203,12 @@ impl EmbeddingSection {
     /// Checks the values, and that the data has what the loss needs.
     pub(super) fn check(&self, config: &FineTuneConfig) -> Check {
         self.loss.check()?;
-        for field in self.loss.needs() {
-            let key = format!("data.train.columns.{field}");
-            let has = config.data.train.columns.contains_key(*field);
-            ensure(has, &key, "missing", "the column that has it: `task.loss` cannot do without")?;
+        let head = config.model.dropout.head;
+        ensure(head.is_none(), "model.dropout.head", head.unwrap_or(0.0), "none: an embedding has no head")?;
+        for key in self.loss.needs() {
+            let field = key.rsplit('.').next().unwrap_or(key);
+            let has = config.data.train.columns.contains_key(field);
+            ensure(has, key, "missing", "the column that has it: `task.loss` cannot do without")?;
         }
         if let Some(chunk) = self.chunk {
             at_least(1, "task.chunk", chunk)?;
@@ -216,7 +221,7 @@ impl EmbeddingSection {
         if has_dev || !config.data.test.is_empty() {
             let has_pairs = config.data.train.columns.contains_key("pair");
             let expected = "the second text of each row: single sentences cannot be measured";
-            ensure(has_pairs, "data.train.columns.pair", "missing", expected)?;
+            ensure(has_pairs, PAIR, "missing", expected)?;
         }
         let Some(MatryoshkaSection { dims, weights }) = &self.matryoshka else { return Ok(()) };
         let distils = matches!(self.loss, LossSection::Distillation { .. });

@@ -71,9 +71,9 @@ fn losses_and_gradients_are_those_of_sentence_transformers() {
     }
 }
 
-fn features(ids: &[&[u32]]) -> EmbeddingFeatures {
+fn features(ids: &[&[i32]]) -> EmbeddingFeatures {
     let sequence =
-        |ids: &&[u32]| TokenSequence { input_ids: ids.to_vec(), token_type_ids: vec![0; ids.len()] };
+        |ids: &&[i32]| TokenSequence { input_ids: ids.to_vec(), token_type_ids: vec![0; ids.len()] };
     EmbeddingFeatures {
         sequences: ids.iter().map(sequence).collect(),
         has_pair: ids.len() > 1,
@@ -93,13 +93,8 @@ fn task(chunk: Option<usize>) -> EmbeddingTask {
 }
 
 fn model(dropout: f64, device: &Device) -> Bert {
-    let config = BertConfig {
-        d_ff: 12,
-        n_heads: 2,
-        hidden_dropout: dropout,
-        attention_dropout: dropout,
-        ..BertConfig::new(31, 2, 8)
-    };
+    let mut config = BertConfig::new(31, 2, 8).with_d_ff(12).with_n_heads(2);
+    (config.hidden_dropout, config.attention_dropout) = (dropout, dropout);
     config.init_encoder(&mut ParamInit::new(device, 7).with_std(0.4))
 }
 
@@ -173,7 +168,7 @@ fn single_sentences_are_their_own_pairs() {
     let task = EmbeddingTask::new(section, loss, SentenceConfig::default(), SimilarityKind::Scored).unwrap();
     let examples = [features(&[&[4, 5]]), features(&[&[6]])];
     let batch: Vec<&EmbeddingFeatures> = examples.iter().collect();
-    let ids: Vec<&[u32]> = task.ordered(&batch).iter().map(|sequence| &sequence.input_ids[..]).collect();
+    let ids: Vec<&[i32]> = task.ordered(&batch).iter().map(|sequence| &sequence.input_ids[..]).collect();
     assert_eq!(ids, [&[4, 5][..], &[6], &[4, 5], &[6]]);
     // Without dropout a sentence is exactly like itself.
     let device = Device::flex();
