@@ -277,7 +277,7 @@ fn every_config_learns_the_same_on_a_second_backend() {
             true => {
                 sets.extend(["model.dropout.hidden=0", "model.dropout.attention=0"]);
                 let kind = config["task"]["kind"].as_str().unwrap();
-                let drops = !["answers", "prompt"].contains(&kind);
+                let drops = !["answers", "prompt", "embedding"].contains(&kind);
                 sets.extend(drops.then_some("model.dropout.head=0"));
             }
             false if config.contains_key("streams") => {

@@ -3,6 +3,7 @@
 use crate::permutation::Permutation;
 use crate::seed::derive_seed;
 use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
 
 const ORDER: u64 = 0xB0C4;
 const BATCHES: u64 = 0xB47C;
@@ -56,6 +57,8 @@ impl BatchSize {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Buckets {
     lengths: Vec<usize>,
+    /// What no two examples of a batch share; none of any example, or one list each.
+    keys: Vec<Vec<u64>>,
     size: BatchSize,
     seed: u64,
 }
@@ -84,7 +87,24 @@ impl Buckets {
                 BatchSize::Within { examples: examples.max(1), tokens: tokens.max(1) }
             }
         };
-        Self { lengths, size, seed }
+        Self { lengths, keys: Vec::new(), size, seed }
+    }
+
+    /// The same with batches in which no two examples have a key in common, such as a text whose copy would be a false
+    /// negative. An example goes to the first batch of its pool that has room for it and none of its keys, which makes a
+    /// few batches more, and another number of them in each epoch.
+    ///
+    /// # Panics
+    /// Unless there is one list of keys for each example.
+    pub fn with_keys(mut self, keys: Vec<Vec<u64>>) -> Self {
+        assert_eq!(keys.len(), self.lengths.len(), "one list of keys for each example");
+        self.keys = keys;
+        self
+    }
+
+    /// Whether every epoch has the same number of batches.
+    pub fn is_even(&self) -> bool {
+        matches!(self.size, BatchSize::Examples(_)) && self.keys.is_empty()
     }
 
     /// Examples.
@@ -148,6 +168,9 @@ impl Buckets {
     /// Sorts examples by length and cuts them into batches.
     fn cut(&self, mut examples: Vec<usize>) -> Vec<Vec<usize>> {
         examples.sort_by_key(|example| self.lengths[*example]);
+        if !self.keys.is_empty() {
+            return self.cut_apart(examples);
+        }
         let mut batches: Vec<Vec<usize>> = Vec::new();
         for example in examples {
             match batches.last_mut() {
@@ -156,6 +179,32 @@ impl Buckets {
             }
         }
         batches
+    }
+
+    /// Cuts examples, which are sorted by length, into batches without common keys.
+    fn cut_apart(&self, examples: Vec<usize>) -> Vec<Vec<usize>> {
+        let mut batches: Vec<(Vec<usize>, HashSet<u64>)> = Vec::new();
+        // Before this one all are full.
+        let mut open = 0;
+        for example in examples {
+            let (len, keys) = (self.lengths[example], &self.keys[example]);
+            let takes = |(batch, known): &(Vec<usize>, HashSet<u64>)| {
+                self.size.takes(batch.len(), len) && keys.iter().all(|key| !known.contains(key))
+            };
+            match batches[open..].iter().position(takes) {
+                Some(place) => {
+                    let (batch, known) = &mut batches[open + place];
+                    batch.push(example);
+                    known.extend(keys);
+                }
+                None => batches.push((vec![example], keys.iter().copied().collect())),
+            }
+            // Examples only get longer, so what has no room for this one has none for later ones.
+            while batches.get(open).is_some_and(|(batch, _)| !self.size.takes(batch.len(), len)) {
+                open += 1;
+            }
+        }
+        batches.into_iter().map(|(batch, _)| batch).collect()
     }
 }
 
@@ -247,6 +296,26 @@ mod tests {
         // The order of batches has nothing to do with length.
         let longer = batches.windows(2).filter(|pair| longest(&pair[0]) < longest(&pair[1])).count();
         assert!((90..160).contains(&longer), "{longer} of 249 batches are longer than the one before");
+    }
+
+    #[test]
+    fn examples_with_a_common_key_are_in_different_batches() {
+        let lengths: Vec<usize> = (0..300).map(|i| 3 + i % 7).collect();
+        let keys: Vec<Vec<u64>> = (0..300).map(|i| vec![i % 40, 1_000 + i]).collect();
+        let buckets = Buckets::new(lengths, BatchSize::Examples(8), 1).with_keys(keys.clone());
+        assert!(!buckets.is_even());
+        assert_eq!(buckets.epoch(3), buckets.epoch(3));
+        for epoch in 0..3 {
+            let batches = buckets.epoch(epoch);
+            let mut all: Vec<usize> = batches.iter().flatten().copied().collect();
+            all.sort_unstable();
+            assert!(all.into_iter().eq(0..300));
+            for batch in batches {
+                assert!(batch.len() <= 8);
+                let mut seen = HashSet::new();
+                assert!(batch.iter().flat_map(|i| &keys[*i]).all(|key| seen.insert(*key)));
+            }
+        }
     }
 
     #[test]

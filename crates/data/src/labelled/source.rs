@@ -188,6 +188,8 @@ pub struct Loaded<T> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Task {
     Texts,
+    /// Sentences to embed.
+    Sentences,
     /// Sentences and their translations.
     Pairs,
     Choices,
@@ -228,6 +230,7 @@ impl LabelledSource {
             let columns = match columns {
                 Columns::One(column) => std::slice::from_ref(column),
                 Columns::Many(columns) if task == Task::Choices && field == "choices" => columns,
+                Columns::Many(columns) if task == Task::Sentences && field == "negatives" => columns,
                 Columns::Many(_) => {
                     return Err(setting(
                         format!("columns.{field}"),
@@ -294,8 +297,10 @@ impl LabelledSource {
         let fits = match format {
             DataFormat::Conll | DataFormat::Conllu => task == Task::Tags,
             DataFormat::Squad => task == Task::Questions,
-            DataFormat::Csv | DataFormat::Tsv => matches!(task, Task::Texts | Task::Choices | Task::Pairs),
-            DataFormat::Xml => matches!(task, Task::Texts | Task::Choices),
+            DataFormat::Csv | DataFormat::Tsv => {
+                matches!(task, Task::Texts | Task::Sentences | Task::Choices | Task::Pairs)
+            }
+            DataFormat::Xml => matches!(task, Task::Texts | Task::Sentences | Task::Choices),
             _ => true,
         };
         match fits {
@@ -355,6 +360,7 @@ impl Task {
     fn fields(self) -> &'static [&'static str] {
         match self {
             Self::Texts => &["text", "pair", "label"],
+            Self::Sentences => &["text", "pair", "negatives", "label"],
             Self::Pairs => &["source", "target"],
             Self::Choices => &["context", "choices", "label"],
             Self::Tags => &["words", "tags"],

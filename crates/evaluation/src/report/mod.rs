@@ -21,6 +21,7 @@ mod layers;
 mod matrix;
 mod scatter;
 mod seeds;
+mod similarities;
 mod values;
 
 use std::path::Path;
@@ -32,6 +33,7 @@ pub use entities::{EntityExample, EntityPredictions};
 pub use html::Markup;
 pub use layers::{LayerLine, LayerPanel, LayersReport};
 pub use seeds::{SeedRun, SeedsReport};
+pub use similarities::{SimilarityExample, SimilarityKind, SimilarityPredictions};
 pub use values::{ValueExample, ValuePredictions};
 
 use super::figures::Figures;

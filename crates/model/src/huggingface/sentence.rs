@@ -4,7 +4,7 @@ use crate::nearest;
 use crate::{ModelError, Result};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -28,6 +28,8 @@ pub struct SentenceConfig {
     pub default_prompt: Option<String>,
     /// Whether the states of a prompt's tokens are left out of the pooling.
     pub excludes_prompt: bool,
+    /// How embeddings are compared, such as `cosine`, where the folder says it.
+    pub similarity: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -50,6 +52,7 @@ struct SentenceBert {
 struct SentencePrompts {
     prompts: Option<BTreeMap<String, String>>,
     default_prompt_name: Option<String>,
+    similarity_fn_name: Option<String>,
 }
 
 impl SentenceConfig {
@@ -95,8 +98,63 @@ impl SentenceConfig {
             let found: SentencePrompts = read_json(&path, "a configuration of sentence-transformers")?;
             (config.prompts, config.default_prompt) =
                 (found.prompts.unwrap_or_default(), found.default_prompt_name);
+            config.similarity = found.similarity_fn_name;
         }
         Ok(Some(config))
+    }
+
+    /// Writes the files that [`load`](Self::load) reads into the folder of an encoder whose states have `d_model` features.
+    ///
+    /// # Errors
+    /// An unknown pooling mode; a file that cannot be written.
+    pub fn save(&self, folder: &Path, d_model: usize) -> Result<()> {
+        self.pooling()?;
+        let mut modules = vec![("", "Transformer"), ("1_Pooling", "Pooling")];
+        if self.normalize {
+            modules.push(("2_Normalize", "Normalize"));
+        }
+        let modules: Vec<Value> = modules
+            .into_iter()
+            .enumerate()
+            .map(|(idx, (path, kind))| {
+                let kind = format!("sentence_transformers.models.{kind}");
+                json!({ "idx": idx, "name": idx.to_string(), "path": path, "type": kind })
+            })
+            .collect();
+        let mean = ["mean".to_owned()];
+        let on = if self.pooling_modes.is_empty() { &mean[..] } else { &self.pooling_modes };
+        let mut pooling = json!({
+            "word_embedding_dimension": d_model,
+            "include_prompt": !self.excludes_prompt,
+        });
+        for (name, key, _) in MODES {
+            pooling[key] = on.iter().any(|mode| mode == name).into();
+        }
+        // A list says in which order several stand, which the keys of older files cannot.
+        if on.len() > 1 {
+            pooling["pooling_mode"] = on.into();
+        }
+        let bert = json!({ "max_seq_length": self.max_len, "do_lower_case": self.lowercase });
+        let prompts = json!({
+            "prompts": self.prompts,
+            "default_prompt_name": self.default_prompt,
+            "similarity_fn_name": self.similarity,
+        });
+        // sentence-transformers looks for a folder of each module that has a path.
+        for path in ["1_Pooling", "2_Normalize"].into_iter().take(1 + usize::from(self.normalize)) {
+            let path = folder.join(path);
+            fs::create_dir_all(&path).map_err(ModelError::io("create", &path))?;
+        }
+        for (name, value) in [
+            ("modules.json", Value::Array(modules)),
+            ("1_Pooling/config.json", pooling),
+            ("sentence_bert_config.json", bert),
+            ("config_sentence_transformers.json", prompts),
+        ] {
+            let path = folder.join(name);
+            fs::write(&path, format!("{value:#}\n")).map_err(ModelError::io("write", &path))?;
+        }
+        Ok(())
     }
 
     /// The prompt of this name; without a name, the default prompt, or nothing if there is none.
@@ -115,6 +173,11 @@ impl SentenceConfig {
             let (name, meant) = (name.escape_debug(), meant.unwrap_or_default());
             ModelError::Config(format!("prompt \"{name}\" is unknown, expected {known}{meant}"))
         })
+    }
+
+    /// The name of a pooling among the [modes](Self::pooling_modes).
+    pub fn mode(pooling: Pooling) -> &'static str {
+        MODES.iter().find(|(.., known)| *known == pooling).map_or("mean", |(name, ..)| name)
     }
 
     /// The folder's pooling; mean if it names none, as in sentence-transformers.
@@ -213,6 +276,26 @@ mod tests {
 
         let none = tempfile::tempdir().unwrap();
         assert_eq!(SentenceConfig::load(none.path()).unwrap(), None);
+    }
+
+    #[test]
+    fn what_is_saved_is_read_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = SentenceConfig {
+            pooling_modes: vec!["mean".into(), "cls".into()],
+            normalize: true,
+            max_len: Some(64),
+            lowercase: true,
+            prompts: [("query".to_owned(), "Q: ".to_owned())].into(),
+            default_prompt: Some("query".into()),
+            excludes_prompt: false,
+            similarity: Some("cosine".into()),
+        };
+        config.save(folder.path(), 8).unwrap();
+        assert_eq!(SentenceConfig::load(folder.path()).unwrap(), Some(config));
+        SentenceConfig::default().save(folder.path(), 8).unwrap();
+        let found = SentenceConfig::load(folder.path()).unwrap().unwrap();
+        assert_eq!((found.pooling_modes, found.normalize), (vec!["mean".to_owned()], false));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What a run minimises: the seam between the loop and a kind of training.
 
 use burn::module::Module;
+use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor};
 
 /// A training objective over batches of examples.
@@ -29,6 +30,20 @@ pub trait Objective: Sync {
 
     /// For each term, in the same order, its sum over the batch, `[1]`, in nats.
     fn sums(&self, model: &Self::Model, batch: &Self::Batch, device: &Device) -> Vec<Tensor<1>>;
+
+    /// The sums and the gradients of a batch, for an objective that computes them part by part, as with a batch whose graph
+    /// would be too large. By default none: the engine makes them of [`sums`](Self::sums). `factors` has for each term what its
+    /// sum counts in the loss, and `seed` is what every random number is to come from.
+    fn gradients(
+        &self,
+        _model: &Self::Model,
+        _batch: &Self::Batch,
+        _factors: &[f64],
+        _seed: u64,
+        _device: &Device,
+    ) -> Option<(Vec<f64>, GradientsParams)> {
+        None
+    }
 }
 
 /// The loss of terms with these means.

@@ -6,6 +6,7 @@ use crate::engine::objective::Objective;
 use crate::engine::optimizer::Optimizer;
 use crate::engine::replicas::Replicas;
 use crate::{Result, TrainerError};
+use burn::module::Module;
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor};
 use cloze_data::derive_seed;
@@ -111,7 +112,21 @@ fn losses<O: Objective>(
     let mut losses = vec![0.0; totals.len()];
     let first = replicas.rank() * batches.len() as u64;
     for (place, batch) in (first..).zip(batches) {
-        device.seed(derive_seed(config.seed, &[DROPOUT_STREAM, config.step, place]));
+        let seed = derive_seed(config.seed, &[DROPOUT_STREAM, config.step, place]);
+        device.seed(seed);
+        let shares: Vec<f64> =
+            totals.iter().map(|total| if *total > 0.0 { 1.0 / total } else { 0.0 }).collect();
+        let factors: Vec<f64> = shares.iter().zip(&weights).map(|(share, weight)| share * weight).collect();
+        let in_parts =
+            with_precision(config.precision, || objective.gradients(model, batch, &factors, seed, device));
+        if let Some((sums, more)) = in_parts {
+            one_for_each(terms, "sums", sums.len())?;
+            for ((loss, sum), share) in losses.iter_mut().zip(sums).zip(&shares) {
+                *loss += sum * share;
+            }
+            gradients = Some(added(model, gradients, more));
+            continue;
+        }
         let forward = trace_span!("forward").entered();
         let sums = with_precision(config.precision, || objective.sums(model, batch, device));
         one_for_each(terms, "sums", sums.len())?;
@@ -122,20 +137,13 @@ fn losses<O: Objective>(
                 return Err(TrainerError::Objective { problem });
             }
         }
-        let means = sums
-            .into_iter()
-            .zip(&totals)
-            .map(|(sum, total)| sum.mul_scalar(if *total > 0.0 { 1.0 / total } else { 0.0 }))
-            .collect();
+        let means = sums.into_iter().zip(&shares).map(|(sum, share)| sum.mul_scalar(*share)).collect();
         let means = Tensor::cat(means, 0);
         drop(forward);
         let backward = trace_span!("backward").entered();
         let more = weighted_sum(means.clone(), &weights).backward();
         let more = GradientsParams::from_grads(more, model);
-        gradients = Some(match gradients {
-            Some(sum) => gradients::add(model, sum, more),
-            None => more,
-        });
+        gradients = Some(added(model, gradients, more));
         drop(backward);
         for (loss, mean) in losses.iter_mut().zip(means.into_data().iter::<f64>()) {
             *loss += mean;
@@ -143,6 +151,14 @@ fn losses<O: Objective>(
     }
     replicas.sum(&mut losses);
     Ok((losses, replicas.sum_gradients(model, gradients.unwrap_or_default())))
+}
+
+/// Gradients with those of a batch more.
+fn added<M: Module>(model: &M, sum: Option<GradientsParams>, more: GradientsParams) -> GradientsParams {
+    match sum {
+        Some(sum) => gradients::add(model, sum, more),
+        None => more,
+    }
 }
 
 /// The loss. Weights that are all 1 are left out.

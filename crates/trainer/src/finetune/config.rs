@@ -1,5 +1,6 @@
 //! A fine-tuning run's configuration, read as strictly as a [pretraining run's](crate::config).
 
+use super::embedding::EmbeddingSection;
 use super::prompt::PromptSection;
 use super::recurrent::RecurrentSection;
 use super::tags::TaggingSection;
@@ -105,6 +106,8 @@ pub enum TaskSection {
     MultipleChoice {},
     /// A tag of each word, by which entities are found.
     Tagging(TaggingSection),
+    /// An embedding of each sentence.
+    Embedding(EmbeddingSection),
     /// A class of each text or pair of texts, by the word that the masked-LM head puts in a template's mask.
     Prompt(PromptSection),
 }

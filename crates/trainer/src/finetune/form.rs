@@ -42,7 +42,8 @@ impl<T: PretrainedTask> PretrainedForm<'_, T> {
 
 impl<T: PretrainedTask> Form<T::Model> for PretrainedForm<'_, T> {
     fn save(&self, model: &T::Model, folder: &Path) -> Result<()> {
-        self.folder.save(&self.merged(model.clone())?, folder)
+        self.folder.save(&self.merged(model.clone())?, folder)?;
+        self.task.save_more(&self.folder.encoder, self.config.data.max_len, folder)
     }
 
     fn load(&self, model: T::Model, folder: &Path) -> Result<T::Model> {

@@ -65,6 +65,7 @@ impl TaskSection {
             Self::Answers { .. } => Box::new(super::answers::AnswerKind(self)),
             Self::MultipleChoice {} => Box::new(super::choices::ChoiceKind),
             Self::Tagging(section) => Box::new(super::tags::TagKind(section)),
+            Self::Embedding(section) => Box::new(super::embedding::EmbeddingKind(section)),
             Self::Prompt(section) => Box::new(super::prompt::PromptKind(section)),
         }
     }

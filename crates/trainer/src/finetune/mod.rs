@@ -6,6 +6,7 @@
 mod answers;
 mod choices;
 mod config;
+mod embedding;
 mod evaluate;
 mod form;
 mod held_out;
@@ -30,6 +31,10 @@ pub use crate::engine::Advance;
 pub use answers::{AnswerTask, SpanScores};
 pub use choices::ChoiceTask;
 pub use config::{DataSection, FineTuneConfig, FineTuneEval, FineTuneModel, FineTuneTrain, TaskSection};
+pub use embedding::{
+    EmbeddingBatch, EmbeddingFeatures, EmbeddingLoss, EmbeddingSection, EmbeddingTask, LossSection,
+    MatryoshkaSection, TripletDistance,
+};
 pub use evaluate::{figures, outputs, predict};
 pub use model_folder::{TASK_FILE, TaskFile};
 pub use predictor::{EvaluationData, Measurement, Predicted, Predictor};

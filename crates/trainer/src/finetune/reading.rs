@@ -1,6 +1,6 @@
 //! Reading a run's splits: the training data, what is held out of it, and the files to measure with.
 
-use super::config::FineTuneConfig;
+use super::config::{FineTuneConfig, TaskSection};
 use super::held_out::held_out;
 use super::shots;
 use super::task::{Encoded, Task, bad_setting};
@@ -54,6 +54,11 @@ pub fn inputs_of(config: &FineTuneConfig) -> Result<Vec<Input>> {
                 paths.extend(model_files(path)?);
             }
         }
+    }
+    if let TaskSection::Embedding(section) = &config.task
+        && let Some(path) = section.loss.reference()
+    {
+        paths.extend(model_files(path)?);
     }
     Input::of(paths)
 }

@@ -11,6 +11,7 @@ use crate::engine::{
     Advance, Epochs, Exported, Objective, Position, Recipe, SplitFigures, StepBatches, watched,
 };
 use crate::metrics::progress::RunProgress;
+use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor};
 use cloze_data::labelled::Buckets;
 use cloze_evaluation::figures::Figures;
@@ -70,6 +71,19 @@ impl<T: Task> Objective for TaskRecipe<'_, T> {
 
     fn sums(&self, model: &T::Model, batch: &Vec<usize>, device: &Device) -> Vec<Tensor<1>> {
         vec![self.task.loss(model, &self.features(batch), device)]
+    }
+
+    fn gradients(
+        &self,
+        model: &T::Model,
+        batch: &Vec<usize>,
+        factors: &[f64],
+        seed: u64,
+        device: &Device,
+    ) -> Option<(Vec<f64>, GradientsParams)> {
+        let features = self.features(batch);
+        let (sum, gradients) = self.task.gradients(model, &features, factors[0], seed, device)?;
+        Some((vec![sum], gradients))
     }
 }
 

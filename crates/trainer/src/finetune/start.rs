@@ -191,7 +191,11 @@ fn buckets<T: Task>(config: &FineTuneConfig, task: &T, data: &TaskData<T>) -> Bu
         Some(tokens) => BatchSize::Within { examples, tokens },
         None => BatchSize::Examples(examples),
     };
-    Buckets::new(lengths, size, derive_seed(config.run.seed, &[ORDER_STREAM]))
+    let buckets = Buckets::new(lengths, size, derive_seed(config.run.seed, &[ORDER_STREAM]));
+    match task.keys(&data.train.features) {
+        Some(keys) => buckets.with_keys(keys),
+        None => buckets,
+    }
 }
 
 /// What the parameters of a run's new model are drawn with.
@@ -204,7 +208,7 @@ fn epochs(config: &FineTuneConfig, buckets: &Buckets) -> Result<(Epochs, u64)> {
     let n_steps = |epoch| buckets.epoch(epoch).len().div_ceil(config.train.accumulate) as u64;
     let epochs = config.train.epochs;
     let most = |most: String| bad_setting("train.epochs", epochs, format!("at most {most}"));
-    if config.train.batch_tokens.is_none() {
+    if buckets.is_even() {
         // Batches of so many examples are as many in every epoch.
         let steps = n_steps(0);
         let all = epochs.checked_mul(steps).filter(|all| *all <= MOST_STEPS);
@@ -212,7 +216,7 @@ fn epochs(config: &FineTuneConfig, buckets: &Buckets) -> Result<(Epochs, u64)> {
         return Ok((Epochs::Even(steps), all));
     }
     if epochs > MOST_UNEVEN_EPOCHS {
-        return Err(most(format!("{MOST_UNEVEN_EPOCHS} with `train.batch_tokens`")));
+        return Err(most(format!("{MOST_UNEVEN_EPOCHS} where epochs differ in their batches")));
     }
     let ends = (0..epochs.max(1)).scan(0, |end, epoch| {
         *end += n_steps(epoch);

@@ -4,6 +4,7 @@ use super::config::TaskSection;
 use crate::engine::Advance;
 use crate::{Result, TrainerError};
 use burn::module::Module;
+use burn::optim::GradientsParams;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use cloze_data::labelled::{LabelSet, TokenSequence};
 use cloze_evaluation::report::Predictions;
@@ -11,6 +12,7 @@ use cloze_model::bert::{Bert, BertConfig, BertInput};
 use cloze_model::huggingface::{Architecture, LoadReport, PretrainedFolder};
 use cloze_model::tasks::DropoutOverrides;
 use cloze_model::{HasBackbone, ParamInit};
+use std::path::Path;
 
 /// A kind of task: what its examples become, what a model makes of them, and how that is shown.
 ///
@@ -38,6 +40,25 @@ pub trait Task: Sync {
 
     /// The loss summed over a batch, `[1]`.
     fn loss(&self, model: &Self::Model, batch: &[&Self::Features], device: &Device) -> Tensor<1>;
+
+    /// The loss summed over a batch and its gradients times `factor`, if the task computes them part by part; see
+    /// [`Objective::gradients`](crate::engine::Objective::gradients).
+    fn gradients(
+        &self,
+        _model: &Self::Model,
+        _batch: &[&Self::Features],
+        _factor: f64,
+        _seed: u64,
+        _device: &Device,
+    ) -> Option<(f64, GradientsParams)> {
+        None
+    }
+
+    /// What no two examples of a batch may have in common, as [`Buckets::with_keys`](cloze_data::labelled::Buckets::with_keys)
+    /// takes it; none in a task whose examples go with any others.
+    fn keys(&self, _: &[Self::Features]) -> Option<Vec<Vec<u64>>> {
+        None
+    }
 
     /// Stores the encoder's outputs with the features, for a run that does not change the encoder: only the head is
     /// computed after that. Batches have about so many tokens. `model` and `device` are without autodiff. Returns
@@ -100,6 +121,14 @@ pub trait PretrainedTask: Task<Model: HasBackbone<Backbone = Bert>> {
         dropout: &DropoutOverrides,
         init: &mut ParamInit,
     ) -> Result<(BertConfig, Self::Model, LoadReport)>;
+
+    /// Writes files of its own beside those of transformers.
+    ///
+    /// # Errors
+    /// A file that cannot be written.
+    fn save_more(&self, _encoder: &BertConfig, _max_len: usize, _folder: &Path) -> Result<()> {
+        Ok(())
+    }
 
     /// The model with another encoder in its place.
     ///

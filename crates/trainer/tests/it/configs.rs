@@ -311,6 +311,7 @@ const TABLES: &[(&str, &[&str], &str)] = &[
     ("Fine-tuning", &["task.kind=tagging"], "task.zzzzzzzz=1"),
     ("Fine-tuning", &["task.kind=answers"], "task.zzzzzzzz=1"),
     ("Fine-tuning", &["task.kind=prompt"], "task.zzzzzzzz=1"),
+    ("Fine-tuning", &["task={ kind = \"embedding\", loss = { kind = \"cosent\" } }"], "task.zzzzzzzz=1"),
     ("Fine-tuning", &[], "model.zzzzzzzz=1"),
     ("Fine-tuning", &[], "model.dropout.zzzzzzzz=1"),
     ("Fine-tuning", &[], "model.recurrent.zzzzzzzz=1"),

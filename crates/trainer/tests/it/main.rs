@@ -10,6 +10,7 @@ mod configs;
 mod copying;
 mod denoising;
 mod elmo;
+mod embedding;
 mod engine;
 mod finetune_answers;
 mod finetuning;

@@ -1,0 +1,295 @@
+//! What embeddings are trained by. Each loss is that of sentence-transformers whose name it gives.
+
+use burn::tensor::activation::{log_softmax, relu};
+use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
+use serde::{Deserialize, Serialize};
+
+/// The embeddings of a batch, `n` examples.
+#[derive(Debug, Clone)]
+pub struct EmbeddingBatch<'a> {
+    /// Each example's first sentence, `[n, width]`.
+    pub first: Tensor<2>,
+    /// Each example's second sentence, `[n, width]`, where there are pairs.
+    pub second: Option<Tensor<2>>,
+    /// All examples' negatives one after another, `[negatives, width]`, where there are any.
+    pub negatives: Option<Tensor<2>>,
+    /// The example of each negative.
+    pub owners: &'a [usize],
+    /// Each example's score; empty where there are none.
+    pub scores: &'a [f64],
+    /// What another model that stays as it is makes of the same sentences, where the loss asks for one.
+    pub reference: Option<Box<EmbeddingBatch<'a>>>,
+}
+
+impl<'a> EmbeddingBatch<'a> {
+    /// The batch of `rows`, whose first `n` are of first sentences, the next of second ones where `pairs`, and the rest of
+    /// negatives.
+    ///
+    /// # Panics
+    /// If the rows are fewer or more.
+    pub fn of_rows(rows: Tensor<2>, n: usize, pairs: bool, owners: &'a [usize], scores: &'a [f64]) -> Self {
+        let [found, width] = rows.dims();
+        let before = if pairs { 2 * n } else { n };
+        assert_eq!(found, before + owners.len(), "a row for each sentence");
+        let part = |from: usize, to: usize| rows.clone().slice([from..to, 0..width]);
+        Self {
+            first: part(0, n),
+            second: pairs.then(|| part(n, before)),
+            negatives: (!owners.is_empty()).then(|| part(before, found)),
+            owners,
+            scores,
+            reference: None,
+        }
+    }
+
+    /// Examples.
+    pub fn n_examples(&self) -> usize {
+        self.first.dims()[0]
+    }
+
+    /// The second sentences; the first ones where there are none.
+    fn second(&self) -> Tensor<2> {
+        self.second.clone().unwrap_or_else(|| self.first.clone())
+    }
+
+    /// The same with only the first `width` features, scaled to length 1.
+    pub fn narrowed(&self, width: usize) -> Self {
+        let cut = |rows: &Tensor<2>| {
+            let [n, _] = rows.dims();
+            unit(rows.clone().slice([0..n, 0..width]))
+        };
+        Self {
+            first: cut(&self.first),
+            second: self.second.as_ref().map(cut),
+            negatives: self.negatives.as_ref().map(cut),
+            ..self.clone()
+        }
+    }
+
+    /// All rows, in the order of [`of_rows`](Self::of_rows).
+    fn rows(&self) -> Tensor<2> {
+        let parts = [Some(&self.first), self.second.as_ref(), self.negatives.as_ref()];
+        Tensor::cat(parts.into_iter().flatten().cloned().collect(), 0)
+    }
+}
+
+/// A loss of embeddings. One from outside is given to [`EmbeddingTask::new`](super::EmbeddingTask::new).
+pub trait EmbeddingLoss: Send + Sync {
+    /// The mean loss of a batch, `[1]`.
+    fn mean(&self, batch: &EmbeddingBatch<'_>) -> Tensor<1>;
+}
+
+/// How far two embeddings are from one another.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TripletDistance {
+    /// The length of their difference.
+    #[default]
+    Euclidean,
+    /// 1 less their cosine.
+    Cosine,
+}
+
+/// Each row scaled to length 1; as `torch.nn.functional.normalize`.
+pub(super) fn unit(rows: Tensor<2>) -> Tensor<2> {
+    // A root's slope at 0 is infinite: a row of zeros is to have none.
+    let norms = rows.clone().powf_scalar(2.0).sum_dim(1).clamp_min(1e-24).sqrt();
+    rows / norms
+}
+
+/// The cosine of each row of `a` with each row of `b`, `[n, m]`.
+fn cosines(a: Tensor<2>, b: Tensor<2>) -> Tensor<2> {
+    unit(a).matmul(unit(b).transpose())
+}
+
+/// The cosine of each row of `a` with the same row of `b`, `[n]`.
+fn cosines_of_pairs(a: Tensor<2>, b: Tensor<2>) -> Tensor<1> {
+    (unit(a) * unit(b)).sum_dim(1).squeeze_dim::<1>(1)
+}
+
+/// The mean cross-entropy of each row's logit of its own number.
+fn own(logits: Tensor<2>) -> Tensor<1> {
+    let [n, _] = logits.dims();
+    let places = Tensor::<1, Int>::arange(0..n as i64, &logits.device()).unsqueeze_dim::<2>(1);
+    log_softmax(logits, 1).gather(1, places).mean().neg()
+}
+
+/// Numbers on the device.
+fn values(values: impl Iterator<Item = f64>, device: &Device) -> Tensor<1> {
+    let values: Vec<f32> = values.map(|value| value as f32).collect();
+    let n = values.len();
+    Tensor::from_data(TensorData::new(values, [n]), device)
+}
+
+/// In-batch negatives: `−log (exp(cos(aᵢ, pᵢ)/τ) / Σⱼ exp(cos(aᵢ, cⱼ)/τ))`, where the candidates `c` are all second sentences
+/// and negatives of the batch (Henderson et al. 2017, §4.4; `MultipleNegativesRankingLoss` with `scale` = 1/τ). With both
+/// sentences the same text, whose dropout differs, it is that of SimCSE (Gao, Yao & Chen 2021, eq. 4).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct InBatchNegatives {
+    /// τ
+    pub temperature: f64,
+    /// Whether it is the mean with the same of second sentences, whose candidates are all first ones
+    /// (`MultipleNegativesSymmetricRankingLoss`).
+    pub symmetric: bool,
+}
+
+impl EmbeddingLoss for InBatchNegatives {
+    fn mean(&self, batch: &EmbeddingBatch<'_>) -> Tensor<1> {
+        let n = batch.n_examples();
+        let mut candidates = vec![batch.second()];
+        candidates.extend(batch.negatives.clone());
+        let logits = cosines(batch.first.clone(), Tensor::cat(candidates, 0)) / self.temperature;
+        let forward = own(logits.clone());
+        match self.symmetric {
+            true => (forward + own(logits.slice([0..n, 0..n]).transpose())) / 2.0,
+            false => forward,
+        }
+    }
+}
+
+/// In-batch negatives without those that a guide finds more like the first sentence than its second is (Solatorio 2024,
+/// `GISTEmbedLoss`). Candidates are all second sentences, the other first ones, the second ones as seen from the second
+/// sentence, and the negatives. Without a reference the model is its own guide.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct GuidedNegatives {
+    /// What cosines are divided by.
+    pub temperature: f64,
+    /// By how much less like the first sentence than its second is a candidate may be and still be left out.
+    pub margin: f64,
+}
+
+impl EmbeddingLoss for GuidedNegatives {
+    fn mean(&self, batch: &EmbeddingBatch<'_>) -> Tensor<1> {
+        let n = batch.n_examples();
+        let tables = |batch: &EmbeddingBatch<'_>| {
+            let (a, p) = (batch.first.clone(), batch.second());
+            let mut tables =
+                vec![cosines(a.clone(), p.clone()), cosines(a.clone(), a.clone()), cosines(p.clone(), p)];
+            tables.extend(batch.negatives.clone().map(|negatives| cosines(a, negatives)));
+            tables
+        };
+        let guide = tables(batch.reference.as_deref().unwrap_or(batch));
+        let guide = Tensor::cat(guide, 1).detach();
+        let device = guide.device();
+        let places = Tensor::<1, Int>::arange(0..n as i64, &device).unsqueeze_dim::<2>(1);
+        let own_pairs = guide.clone().gather(1, places);
+        let [_, width] = guide.dims();
+        let too_like = guide.greater((own_pairs - self.margin).expand([n, width]));
+        let kept: Vec<bool> = (0..n * width).map(|cell| cell % width != cell / width).collect();
+        let kept = Tensor::<2, Bool>::from_data(TensorData::new(kept, [n, width]), &device);
+        let logits = Tensor::cat(tables(batch), 1);
+        // What is left out has no part in the softmax, and no gradient.
+        own(logits.mask_fill(too_like.bool_and(kept), -1e4) / self.temperature)
+    }
+}
+
+/// `max(d(a, p) − d(a, n) + margin, 0)` of each negative (`TripletLoss`; Schroff et al. 2015, eq. 3).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Triplet {
+    /// d
+    pub distance: TripletDistance,
+    /// By how much a negative is to be farther away.
+    pub margin: f64,
+}
+
+impl EmbeddingLoss for Triplet {
+    fn mean(&self, batch: &EmbeddingBatch<'_>) -> Tensor<1> {
+        let Some(negatives) = batch.negatives.clone() else {
+            return batch.first.clone().sum() * 0.0;
+        };
+        let owners: Vec<i32> = batch.owners.iter().map(|owner| *owner as i32).collect();
+        let owners = Tensor::<1, Int>::from_data(owners.as_slice(), &negatives.device());
+        let first = batch.first.clone().select(0, owners.clone());
+        let distance = |a: Tensor<2>, b: Tensor<2>| match self.distance {
+            // The small number is torch's, which so has a slope at 0.
+            TripletDistance::Euclidean => {
+                (a - b + 1e-6).powf_scalar(2.0).sum_dim(1).sqrt().squeeze_dim::<1>(1)
+            }
+            TripletDistance::Cosine => cosines_of_pairs(a, b).neg() + 1.0,
+        };
+        let near = distance(first.clone(), batch.second().select(0, owners));
+        relu(near - distance(first, negatives) + self.margin).mean()
+    }
+}
+
+/// `(cos(u, v) − score / max_score)²` (`CosineSimilarityLoss`; Reimers & Gurevych 2019, §3).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct CosineRegression {
+    /// The score of a pair whose cosine is to be 1.
+    pub max_score: f64,
+}
+
+impl EmbeddingLoss for CosineRegression {
+    fn mean(&self, batch: &EmbeddingBatch<'_>) -> Tensor<1> {
+        let found = cosines_of_pairs(batch.first.clone(), batch.second());
+        let gold = values(batch.scores.iter().map(|score| score / self.max_score), &found.device());
+        (found - gold).powf_scalar(2.0).mean()
+    }
+}
+
+/// `log (1 + Σ exp((cos(uⱼ, vⱼ) − cos(uᵢ, vᵢ)) / τ))` over all pairs of which `i` has the higher score (`CoSENTLoss` with `scale`
+/// = 1/τ; Su 2022).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Cosent {
+    /// τ
+    pub temperature: f64,
+}
+
+impl EmbeddingLoss for Cosent {
+    fn mean(&self, batch: &EmbeddingBatch<'_>) -> Tensor<1> {
+        let found = cosines_of_pairs(batch.first.clone(), batch.second()) / self.temperature;
+        let device = found.device();
+        let (mut lower, mut higher) = (Vec::new(), Vec::new());
+        for (i, one) in batch.scores.iter().enumerate() {
+            let above = batch.scores.iter().enumerate().filter(|(_, other)| one < *other);
+            for (j, _) in above {
+                lower.push(i as i32);
+                higher.push(j as i32);
+            }
+        }
+        if lower.is_empty() {
+            return found.sum() * 0.0;
+        }
+        let of = |places: Vec<i32>| found.clone().select(0, Tensor::<1, Int>::from_data(&*places, &device));
+        // Where two scores are equal sentence-transformers adds exp(−10¹²), which is 0.
+        let differences = of(lower) - of(higher);
+        let terms = Tensor::cat(vec![Tensor::zeros([1], &device), differences], 0);
+        let greatest = terms.clone().detach().max();
+        (terms - greatest.clone()).exp().sum().log() + greatest
+    }
+}
+
+/// `(u − t)²` of every feature, t a teacher's embedding (`MSELoss`; Reimers & Gurevych 2020, §3).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Distillation;
+
+impl EmbeddingLoss for Distillation {
+    /// # Panics
+    /// Without a reference.
+    fn mean(&self, batch: &EmbeddingBatch<'_>) -> Tensor<1> {
+        let teacher = batch.reference.as_ref().expect("a teacher's embeddings").rows();
+        (batch.rows() - teacher).powf_scalar(2.0).mean()
+    }
+}
+
+/// A loss of the first features only, summed over several numbers of them (Kusupati et al. 2022, eq. 1; `MatryoshkaLoss`).
+pub struct Matryoshka<L> {
+    /// The loss.
+    pub loss: L,
+    /// Numbers of features, each with its weight.
+    pub widths: Vec<(usize, f64)>,
+}
+
+impl<L: EmbeddingLoss> EmbeddingLoss for Matryoshka<L> {
+    fn mean(&self, batch: &EmbeddingBatch<'_>) -> Tensor<1> {
+        let losses =
+            self.widths.iter().map(|(width, weight)| self.loss.mean(&batch.narrowed(*width)) * *weight);
+        losses.reduce(|sum, more| sum + more).unwrap_or_else(|| batch.first.clone().sum() * 0.0)
+    }
+}
+
+impl<L: EmbeddingLoss + ?Sized> EmbeddingLoss for Box<L> {
+    fn mean(&self, batch: &EmbeddingBatch<'_>) -> Tensor<1> {
+        (**self).mean(batch)
+    }
+}

@@ -1,0 +1,437 @@
+//! Sentence encoders: embeddings that are alike where sentences are (Reimers & Gurevych 2019).
+//!
+//! A loss sees a batch's embeddings alone, so that an [`EmbeddingTask`] may compute its gradient by the embeddings first, and
+//! the encoder's gradients chunk by chunk after that (GradCache, Gao et al. 2021).
+
+mod losses;
+mod section;
+#[cfg(test)]
+mod tests;
+
+use super::config::{FineTuneConfig, TaskSection};
+use super::kinds::{OpenedModel, SavedModel, TaskKind};
+use super::run::TaskRun;
+use super::task::{Encoded, PretrainedTask, Task, bad_setting, input, pretrained_encoder, rows};
+use crate::config::validate::Check;
+use crate::embed::{EmbedConfig, Embedder};
+use crate::engine::{Outcome, gradients};
+use crate::metrics::progress::RunProgress;
+use crate::{Result, TrainerError};
+use burn::optim::GradientsParams;
+use burn::tensor::{Device, Tensor, TensorData};
+use cloze_data::derive_seed;
+use cloze_data::labelled::{SentenceExample, Target, TextExample, TokenSequence, encode_texts, sentences};
+use cloze_evaluation::report::{Predictions, SimilarityExample, SimilarityKind, SimilarityPredictions};
+use cloze_model::bert::{Bert, BertConfig, SentencePooling};
+use cloze_model::huggingface::{Architecture, LoadReport, PretrainedFolder, ProblemType, SentenceConfig};
+use cloze_model::tasks::DropoutOverrides;
+use cloze_model::{ModelError, ParamInit};
+use cloze_tokenizer::Tokenizer;
+use std::fmt;
+use std::path::Path;
+
+pub use losses::{EmbeddingBatch, EmbeddingLoss, TripletDistance};
+pub use section::{EmbeddingSection, LossSection, MatryoshkaSection};
+
+/// Pairs that a second sentence is found among, in the figures of pairs without scores and negatives.
+const CANDIDATES: usize = 256;
+
+/// What the model takes of an example.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EmbeddingFeatures {
+    /// The tokens of the first sentence, of the second, and of each negative.
+    sequences: Vec<TokenSequence>,
+    has_pair: bool,
+    score: Option<f64>,
+    /// A number of each sentence, equal for equal texts.
+    keys: Vec<u64>,
+    /// Another model's embedding of each sentence, where the loss asks for one.
+    reference: Vec<Vec<f32>>,
+    truncated: bool,
+}
+
+/// Embeddings of sentences, trained by any loss of them.
+pub struct EmbeddingTask {
+    section: EmbeddingSection,
+    loss: Box<dyn EmbeddingLoss>,
+    sentence: SentenceConfig,
+    pooling: SentencePooling,
+    kind: SimilarityKind,
+    /// The width of a teacher's embeddings, where the loss has one.
+    teacher_width: Option<usize>,
+}
+
+impl fmt::Debug for EmbeddingTask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EmbeddingTask").field("section", &self.section).field("kind", &self.kind).finish()
+    }
+}
+
+impl EmbeddingTask {
+    /// A task with a loss of one's own, which replaces the section's, for a checkpoint with these modules of
+    /// sentence-transformers. `kind` says what is known of the development data.
+    ///
+    /// # Errors
+    /// Modules with an unknown pooling; modules that leave a prompt out of it.
+    pub fn new(
+        section: EmbeddingSection,
+        loss: Box<dyn EmbeddingLoss>,
+        mut sentence: SentenceConfig,
+        kind: SimilarityKind,
+    ) -> Result<Self> {
+        if let Some(pooling) = section.pooling {
+            let name = SentenceConfig::mode(pooling);
+            sentence.pooling_modes = vec![name.to_owned()];
+        }
+        sentence.normalize = section.normalize.unwrap_or(sentence.normalize);
+        sentence.similarity.get_or_insert_with(|| "cosine".into());
+        let pooling = sentence.pooling()?;
+        Ok(Self { section, loss, sentence, pooling, kind, teacher_width: None })
+    }
+
+    /// Examples with their tokens.
+    ///
+    /// # Errors
+    /// A `max_len` without room for a token.
+    pub fn encode(
+        &self,
+        tokenizer: &Tokenizer,
+        examples: Vec<SentenceExample>,
+        max_len: usize,
+    ) -> Result<Encoded<SentenceExample, EmbeddingFeatures>> {
+        let in_case = |text: &String| match self.sentence.lowercase {
+            true => text.to_lowercase(),
+            false => text.clone(),
+        };
+        let single = |text: &String| TextExample { text: in_case(text), pair: None, target: Target::None };
+        let texts: Vec<TextExample> = examples.iter().flat_map(SentenceExample::texts).map(single).collect();
+        let mut encoded = encode_texts(tokenizer, &texts, max_len)?.into_iter();
+        let features = examples.iter().map(|example| {
+            let n = example.texts().count();
+            let (mut sequences, mut truncated) = (Vec::with_capacity(n), false);
+            for features in encoded.by_ref().take(n) {
+                truncated |= features.truncated;
+                sequences.push(features.sequence);
+            }
+            let mut keys: Vec<u64> = example.texts().map(|text| key(text)).collect();
+            keys.sort_unstable();
+            keys.dedup();
+            let (has_pair, score) = (example.pair.is_some(), example.score);
+            EmbeddingFeatures { sequences, has_pair, score, keys, reference: Vec::new(), truncated }
+        });
+        Ok(Encoded { features: features.collect(), examples })
+    }
+
+    /// The embeddings of sequences, `[sequences, width]`.
+    fn embed(&self, model: &Bert, sequences: &[&TokenSequence], device: &Device) -> Tensor<2> {
+        let embeddings = self.pooling.forward(model, input(model, sequences, device));
+        if self.sentence.normalize { losses::unit(embeddings) } else { embeddings }
+    }
+
+    /// What a loss sees of a batch, by its sentences' embeddings.
+    fn mean_loss(&self, rows: Tensor<2>, batch: &[&EmbeddingFeatures]) -> Tensor<1> {
+        let (n, pairs) = (batch.len(), self.has_second(batch));
+        let first_negative = |features: &EmbeddingFeatures| 1 + usize::from(features.has_pair);
+        let owners: Vec<usize> = batch
+            .iter()
+            .enumerate()
+            .flat_map(|(i, features)| vec![i; features.sequences.len() - first_negative(features)])
+            .collect();
+        let scores: Vec<f64> = batch.iter().filter_map(|features| features.score).collect();
+        let references: Vec<&[f32]> = order(batch, self.is_simcse(), |features, i| features.reference.get(i))
+            .map(Vec::as_slice)
+            .collect();
+        let device = rows.device();
+        let [n_rows, _] = rows.dims();
+        let mut seen = EmbeddingBatch::of_rows(rows, n, pairs, &owners, &scores);
+        if references.len() == n_rows && n_rows > 0 {
+            let shape = [n_rows, references[0].len()];
+            let reference = Tensor::from_data(TensorData::new(references.concat(), shape), &device);
+            seen.reference = Some(Box::new(EmbeddingBatch::of_rows(reference, n, pairs, &owners, &scores)));
+        }
+        self.loss.mean(&seen)
+    }
+
+    fn is_simcse(&self) -> bool {
+        matches!(self.section.loss, LossSection::Simcse { .. })
+    }
+
+    fn has_second(&self, batch: &[&EmbeddingFeatures]) -> bool {
+        self.is_simcse() || batch.iter().all(|features| features.has_pair)
+    }
+
+    /// The sequences of a batch in the order of [`EmbeddingBatch::of_rows`]. Of a single sentence SimCSE has it twice.
+    fn ordered<'a>(&self, batch: &[&'a EmbeddingFeatures]) -> Vec<&'a TokenSequence> {
+        order(batch, self.is_simcse(), |features, i| features.sequences.get(i)).collect()
+    }
+}
+
+/// What `of` has of the first sentences of a batch, then of the second ones, then of the negatives.
+fn order<'a, T: 'a>(
+    batch: &[&'a EmbeddingFeatures],
+    twice: bool,
+    of: impl Fn(&'a EmbeddingFeatures, usize) -> Option<&'a T> + Copy,
+) -> impl Iterator<Item = &'a T> {
+    let first = batch.iter().filter_map(move |features| of(features, 0));
+    let second = batch.iter().filter_map(move |features| match (twice, features.has_pair) {
+        (true, _) => of(features, 0),
+        (false, true) => of(features, 1),
+        (false, false) => None,
+    });
+    let negatives = batch.iter().flat_map(move |features| {
+        let from = 1 + usize::from(features.has_pair);
+        (from..features.sequences.len()).filter_map(move |i| of(features, i))
+    });
+    let all: Vec<&T> = first.chain(second).chain(negatives).collect();
+    all.into_iter()
+}
+
+/// A number of a text.
+fn key(text: &str) -> u64 {
+    let hash = blake3::hash(text.trim().to_lowercase().as_bytes());
+    u64::from_le_bytes(std::array::from_fn(|i| hash.as_bytes()[i]))
+}
+
+/// Each sentence of training rows on its own.
+fn single_sentences(examples: Vec<SentenceExample>) -> Vec<SentenceExample> {
+    let single = |text: String| SentenceExample { text, pair: None, negatives: Vec::new(), score: None };
+    let each = examples
+        .into_iter()
+        .flat_map(|example| std::iter::once(example.text).chain(example.pair).chain(example.negatives));
+    each.map(single).collect()
+}
+
+/// Embeddings, as a section says it.
+pub(super) struct EmbeddingKind<'a>(pub &'a EmbeddingSection);
+
+impl TaskKind for EmbeddingKind<'_> {
+    fn check(&self, config: &FineTuneConfig) -> Check {
+        self.0.check(config)
+    }
+
+    fn tune(&self, run: TaskRun<'_>, progress: &mut dyn RunProgress) -> Result<Outcome> {
+        let (section, config) = (self.0, run.config);
+        let columns = &config.data.train.columns;
+        let kind = match (columns.contains_key("label"), columns.contains_key("negatives")) {
+            (true, _) => SimilarityKind::Scored,
+            (false, true) => SimilarityKind::Triplets,
+            (false, false) => SimilarityKind::Pairs,
+        };
+        let sentence = SentenceConfig::load(&config.model.path)?.unwrap_or_default();
+        if sentence.excludes_prompt {
+            let message = "pooling without the prompt (`include_prompt`: false) cannot be trained";
+            return Err(ModelError::Config(message.into()).into());
+        }
+        let mut task = EmbeddingTask::new(section.clone(), section.loss(), sentence, kind)?;
+        let read = |source: &_| {
+            let loaded = sentences(source, Path::new(""))?;
+            Ok((loaded.examples, loaded.skipped))
+        };
+        let train = read(&config.data.train)?;
+        let mut data = run.reading(progress).selected::<EmbeddingTask>(
+            train,
+            read,
+            |examples| task.encode(run.tokenizer, examples, config.data.max_len),
+            |examples| select(section, examples),
+        )?;
+        if let Some(path) = section.loss.reference() {
+            let width = refer(&mut data.train, path, &run.options.device)?;
+            task.teacher_width = matches!(section.loss, LossSection::Distillation { .. }).then_some(width);
+        }
+        run.train(&task, data, progress)
+    }
+
+    fn saved_as(&self) -> (Architecture, Option<ProblemType>) {
+        (Architecture::Encoder, None)
+    }
+
+    fn open(&self, saved: SavedModel<'_>) -> Result<OpenedModel> {
+        Err(TrainerError::BadTaskFile {
+            path: saved.folder.join(super::TASK_FILE),
+            reason: "the model embeds sentences, which `cloze embed` does; expected a task with predictions"
+                .into(),
+        })
+    }
+}
+
+/// The training examples that a section takes.
+fn select(section: &EmbeddingSection, mut examples: Vec<SentenceExample>) -> Result<Vec<SentenceExample>> {
+    if let Some(least) = section.min_score {
+        examples.retain(|example| example.score.is_some_and(|score| score >= least));
+    }
+    if let LossSection::Cosine { max_score } = section.loss {
+        let beyond = |score: &f64| score.abs() > max_score;
+        if let Some(score) = examples.iter().filter_map(|example| example.score).find(beyond) {
+            let expected = format!("the greatest score or more: there is one of {score}");
+            return Err(bad_setting("task.loss.max_score", max_score, expected));
+        }
+    }
+    match section.loss {
+        LossSection::Simcse { .. } => Ok(single_sentences(examples)),
+        _ => Ok(examples),
+    }
+}
+
+/// Embeds the training sentences with the model of a folder, whose embeddings' width it returns.
+fn refer(
+    train: &mut Encoded<SentenceExample, EmbeddingFeatures>,
+    folder: &Path,
+    device: &Device,
+) -> Result<usize> {
+    let embedder = Embedder::load(folder, EmbedConfig::default(), device)?;
+    let texts: Vec<&String> = train.examples.iter().flat_map(SentenceExample::texts).collect();
+    let embeddings = embedder.embed(&texts)?;
+    let mut rows = embeddings.values.chunks_exact(embedder.width()).map(<[f32]>::to_vec);
+    for features in &mut train.features {
+        features.reference = rows.by_ref().take(features.sequences.len()).collect();
+    }
+    Ok(embedder.width())
+}
+
+impl Task for EmbeddingTask {
+    type Model = Bert;
+    type Example = SentenceExample;
+    type Features = EmbeddingFeatures;
+    /// The embedding of each sentence.
+    type Output = Vec<Vec<f32>>;
+
+    fn sequences<'a>(&self, features: &'a EmbeddingFeatures) -> Vec<&'a TokenSequence> {
+        features.sequences.iter().collect()
+    }
+
+    fn is_cut(&self, features: &EmbeddingFeatures) -> bool {
+        features.truncated
+    }
+
+    fn is_finite(output: &Vec<Vec<f32>>) -> bool {
+        output.iter().flatten().all(|value| value.is_finite())
+    }
+
+    fn weight(&self, batch: &[&EmbeddingFeatures]) -> f64 {
+        batch.len() as f64
+    }
+
+    fn loss(&self, model: &Bert, batch: &[&EmbeddingFeatures], device: &Device) -> Tensor<1> {
+        let rows = self.embed(model, &self.ordered(batch), device);
+        self.mean_loss(rows, batch) * batch.len() as f64
+    }
+
+    fn gradients(
+        &self,
+        model: &Bert,
+        batch: &[&EmbeddingFeatures],
+        factor: f64,
+        seed: u64,
+        device: &Device,
+    ) -> Option<(f64, GradientsParams)> {
+        let sequences = self.ordered(batch);
+        let chunk = self.section.chunk?.max(1);
+        // Each chunk draws the same dropout in both passes.
+        let embed = |(place, part): (usize, &[&TokenSequence])| {
+            device.seed(derive_seed(seed, &[place as u64]));
+            self.embed(model, part, device)
+        };
+        let rows: Vec<Tensor<2>> =
+            sequences.chunks(chunk).enumerate().map(|part| embed(part).inner()).collect();
+        let rows = Tensor::from_inner(Tensor::cat(rows, 0)).require_grad();
+        let sum = self.mean_loss(rows.clone(), batch) * batch.len() as f64;
+        let value = sum.clone().into_scalar::<f64>();
+        let of_rows = rows.grad(&(sum * factor).backward())?;
+        let [_, width] = of_rows.dims();
+        let mut all: Option<GradientsParams> = None;
+        for (place, part) in sequences.chunks(chunk).enumerate() {
+            let from = place * chunk;
+            let of_part = of_rows.clone().slice([from..from + part.len(), 0..width]);
+            // Its gradient by the parameters is the loss's by way of these embeddings.
+            let product = (embed((place, part)) * Tensor::from_inner(of_part)).sum();
+            let more = GradientsParams::from_grads(product.backward(), model);
+            all = Some(match all {
+                Some(sum) => gradients::add(model, sum, more),
+                None => more,
+            });
+        }
+        Some((value, all.unwrap_or_default()))
+    }
+
+    fn keys(&self, features: &[EmbeddingFeatures]) -> Option<Vec<Vec<u64>>> {
+        self.section.loss.is_contrastive().then(|| features.iter().map(|one| one.keys.clone()).collect())
+    }
+
+    fn outputs(&self, model: &Bert, batch: &[&EmbeddingFeatures], device: &Device) -> Vec<Vec<Vec<f32>>> {
+        let sequences: Vec<&TokenSequence> = batch.iter().flat_map(|features| &features.sequences).collect();
+        let mut embeddings = rows(self.embed(model, &sequences, device)).into_iter();
+        batch.iter().map(|one| embeddings.by_ref().take(one.sequences.len()).collect()).collect()
+    }
+
+    fn predictions(
+        &self,
+        examples: &[SentenceExample],
+        _: &[EmbeddingFeatures],
+        outputs: &[Vec<Vec<f32>>],
+    ) -> Box<dyn Predictions> {
+        let second = |output: &'_ [Vec<f32>]| output.get(1).cloned().unwrap_or_default();
+        let all = examples.iter().zip(outputs).enumerate().map(|(i, (example, output))| {
+            let similarity = cosine(&output[0], &second(output));
+            let better = |other: &[f32]| cosine(&output[0], other) >= similarity;
+            let before = match self.kind {
+                SimilarityKind::Scored => 0,
+                SimilarityKind::Triplets => output.iter().skip(2).filter(|other| better(other)).count(),
+                SimilarityKind::Pairs => {
+                    let first = i - i % CANDIDATES;
+                    let among = outputs.iter().enumerate().skip(first).take(CANDIDATES);
+                    among.filter(|(j, other)| *j != i && better(&second(other))).count()
+                }
+            };
+            SimilarityExample {
+                id: (i + 1).to_string(),
+                texts: example.texts().cloned().collect(),
+                gold: example.score.unwrap_or(f64::NAN),
+                similarity,
+                rank: before + 1,
+            }
+        });
+        Box::new(SimilarityPredictions { kind: self.kind, examples: all.collect() })
+    }
+
+    fn section(&self) -> TaskSection {
+        TaskSection::Embedding(self.section.clone())
+    }
+}
+
+impl PretrainedTask for EmbeddingTask {
+    fn model(
+        &self,
+        pretrained: PretrainedFolder,
+        dropout: &DropoutOverrides,
+        init: &mut ParamInit,
+    ) -> Result<(BertConfig, Bert, LoadReport)> {
+        const ARCHITECTURE: Architecture = Architecture::Encoder;
+        let mut init = init.deferred();
+        let (config, bert, _) = pretrained_encoder(&pretrained, ARCHITECTURE, dropout, &mut init)?;
+        self.pooling.check(config.n_layers)?;
+        let width = self.pooling.width(config.d_model);
+        let dims = self.section.matryoshka.iter().flat_map(|section| &section.dims);
+        if let Some(dim) = dims.copied().find(|dim| *dim > width) {
+            let expected = format!("at most {width}, the width of the model's embeddings");
+            return Err(bad_setting("task.matryoshka.dims", dim, expected));
+        }
+        if let Some(found) = self.teacher_width.filter(|found| *found != width) {
+            let expected = format!("embeddings of {width} features, as the model's");
+            return Err(bad_setting("task.loss.teacher", format!("a model of {found} features"), expected));
+        }
+        let (model, report) = pretrained.load_into(bert, ARCHITECTURE, &[])?;
+        Ok((config, model, report))
+    }
+
+    fn save_more(&self, encoder: &BertConfig, max_len: usize, folder: &Path) -> Result<()> {
+        let sentence = SentenceConfig { max_len: Some(max_len), ..self.sentence.clone() };
+        Ok(sentence.save(folder, encoder.d_model)?)
+    }
+}
+
+/// The cosine of two vectors; 0 where one has no length.
+fn cosine(a: &[f32], b: &[f32]) -> f64 {
+    let product =
+        |a: &[f32], b: &[f32]| -> f64 { a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum() };
+    product(a, b) / (product(a, a).sqrt() * product(b, b).sqrt()).max(1e-12)
+}

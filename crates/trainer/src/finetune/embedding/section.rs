@@ -1,0 +1,237 @@
+//! How a config says what embeddings are trained by.
+
+use super::losses::{
+    Cosent, CosineRegression, Distillation, EmbeddingLoss, GuidedNegatives, InBatchNegatives, Matryoshka,
+    Triplet, TripletDistance,
+};
+use crate::config::validate::{Check, at_least, ensure, not_negative, positive};
+use crate::finetune::config::FineTuneConfig;
+use cloze_model::bert::Pooling;
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+/// An embedding of each sentence.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct EmbeddingSection {
+    /// The loss.
+    pub loss: LossSection,
+    /// How the encoder's states are pooled. Default: what the checkpoint's sentence-transformers modules say, or the mean.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pooling: Option<Pooling>,
+    /// Whether embeddings are scaled to length 1. Default: what the modules say, or no.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub normalize: Option<bool>,
+    /// Numbers of first features that are to be embeddings too. Default none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub matryoshka: Option<MatryoshkaSection>,
+    /// Training pairs with a lower score are left out; the development data keeps them. Default: none is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_score: Option<f64>,
+    /// Sentences whose graph is in memory at once. Gradients are those of the whole batch, for a forward pass more (Gao et
+    /// al. 2021). Default: all of a batch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chunk: Option<usize>,
+}
+
+/// Numbers of first features that are embeddings too.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MatryoshkaSection {
+    /// How many features, such as `[384, 128, 32]`.
+    pub dims: Vec<usize>,
+    /// What the loss of each counts. Default 1 each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub weights: Vec<f64>,
+}
+
+/// What embeddings are trained by.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+#[non_exhaustive]
+pub enum LossSection {
+    /// A pair's second sentence is to be more like the first than those of other pairs, and than all negatives.
+    InBatchNegatives {
+        /// What cosines are divided by. Default 0.05.
+        #[serde(default = "temperature")]
+        temperature: f64,
+        /// Whether the first sentence is chosen for the second too. Default false.
+        #[serde(default)]
+        symmetric: bool,
+    },
+    /// A sentence is to be more like itself under other dropout than other sentences. Every sentence of a row is an example.
+    Simcse {
+        /// What cosines are divided by. Default 0.05.
+        #[serde(default = "temperature")]
+        temperature: f64,
+    },
+    /// In-batch negatives without those that a guide finds more alike than the pair.
+    GuidedNegatives {
+        /// What cosines are divided by. Default 0.01.
+        #[serde(default = "guided_temperature")]
+        temperature: f64,
+        /// By how much less alike than the pair a candidate may be and still be left out. Default 0.
+        #[serde(default)]
+        margin: f64,
+        /// The folder of the guide, which stays as it is. Default: the model itself.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        guide: Option<PathBuf>,
+    },
+    /// A negative is to be farther from the first sentence than the second is.
+    Triplet {
+        /// How far embeddings are from one another. Default `"euclidean"`.
+        #[serde(default)]
+        distance: TripletDistance,
+        /// By how much. Default 5.
+        #[serde(default = "triplet_margin")]
+        margin: f64,
+    },
+    /// The cosine of a pair is to be its score.
+    Cosine {
+        /// The score of pairs whose cosine is to be 1. Default 1.
+        #[serde(default = "max_score")]
+        max_score: f64,
+    },
+    /// The cosines of pairs are to be in the order of their scores.
+    Cosent {
+        /// What cosines are divided by. Default 0.05.
+        #[serde(default = "temperature")]
+        temperature: f64,
+    },
+    /// An embedding is to be that of a teacher.
+    Distillation {
+        /// The teacher's folder.
+        teacher: PathBuf,
+    },
+}
+
+fn temperature() -> f64 {
+    0.05
+}
+
+fn guided_temperature() -> f64 {
+    0.01
+}
+
+fn triplet_margin() -> f64 {
+    5.0
+}
+
+fn max_score() -> f64 {
+    1.0
+}
+
+/// The key of a pair's second sentence.
+const PAIR: &str = "data.train.columns.pair";
+
+impl LossSection {
+    /// The folder of the model that the loss asks for, if any.
+    pub(in crate::finetune) fn reference(&self) -> Option<&Path> {
+        match self {
+            Self::GuidedNegatives { guide, .. } => guide.as_deref(),
+            Self::Distillation { teacher } => Some(teacher),
+            _ => None,
+        }
+    }
+
+    /// Whether other examples of a batch are negatives.
+    pub(super) fn is_contrastive(&self) -> bool {
+        matches!(self, Self::InBatchNegatives { .. } | Self::Simcse { .. } | Self::GuidedNegatives { .. })
+    }
+
+    /// The keys of the columns that the loss cannot do without.
+    fn needs(&self) -> &'static [&'static str] {
+        match self {
+            Self::InBatchNegatives { .. } | Self::GuidedNegatives { .. } => &[PAIR],
+            Self::Simcse { .. } | Self::Distillation { .. } => &[],
+            Self::Triplet { .. } => &[PAIR, "data.train.columns.negatives"],
+            Self::Cosine { .. } | Self::Cosent { .. } => &[PAIR, "data.train.columns.label"],
+        }
+    }
+
+    fn check(&self) -> Check {
+        match self {
+            Self::InBatchNegatives { temperature, .. }
+            | Self::Simcse { temperature }
+            | Self::Cosent { temperature } => positive("task.loss.temperature", *temperature),
+            Self::GuidedNegatives { temperature, margin, .. } => {
+                positive("task.loss.temperature", *temperature)?;
+                not_negative("task.loss.margin", *margin)
+            }
+            Self::Triplet { margin, .. } => not_negative("task.loss.margin", *margin),
+            Self::Cosine { max_score } => positive("task.loss.max_score", *max_score),
+            Self::Distillation { .. } => Ok(()),
+        }
+    }
+
+    fn loss(&self) -> Box<dyn EmbeddingLoss> {
+        match *self {
+            Self::InBatchNegatives { temperature, symmetric } => {
+                Box::new(InBatchNegatives { temperature, symmetric })
+            }
+            Self::Simcse { temperature } => Box::new(InBatchNegatives { temperature, symmetric: false }),
+            Self::GuidedNegatives { temperature, margin, .. } => {
+                Box::new(GuidedNegatives { temperature, margin })
+            }
+            Self::Triplet { distance, margin } => Box::new(Triplet { distance, margin }),
+            Self::Cosine { max_score } => Box::new(CosineRegression { max_score }),
+            Self::Cosent { temperature } => Box::new(Cosent { temperature }),
+            Self::Distillation { .. } => Box::new(Distillation),
+        }
+    }
+}
+
+impl EmbeddingSection {
+    /// A section with this loss, and defaults for all else.
+    pub fn new(loss: LossSection) -> Self {
+        Self { loss, pooling: None, normalize: None, matryoshka: None, min_score: None, chunk: None }
+    }
+
+    /// The loss, of several widths where the section names them.
+    pub(super) fn loss(&self) -> Box<dyn EmbeddingLoss> {
+        let loss = self.loss.loss();
+        match &self.matryoshka {
+            None => loss,
+            Some(MatryoshkaSection { dims, weights }) => {
+                let weights = weights.iter().copied().chain(std::iter::repeat(1.0));
+                Box::new(Matryoshka { loss, widths: dims.iter().copied().zip(weights).collect() })
+            }
+        }
+    }
+
+    /// Checks the values, and that the data has what the loss needs.
+    pub(super) fn check(&self, config: &FineTuneConfig) -> Check {
+        self.loss.check()?;
+        let head = config.model.dropout.head;
+        ensure(head.is_none(), "model.dropout.head", head.unwrap_or(0.0), "none: an embedding has no head")?;
+        for key in self.loss.needs() {
+            let field = key.rsplit('.').next().unwrap_or(key);
+            let has = config.data.train.columns.contains_key(field);
+            ensure(has, key, "missing", "the column that has it: `task.loss` cannot do without")?;
+        }
+        if let Some(chunk) = self.chunk {
+            at_least(1, "task.chunk", chunk)?;
+        }
+        if let Some(score) = self.min_score {
+            let has = score.is_finite() && config.data.train.columns.contains_key("label");
+            ensure(has, "task.min_score", score, "a number, and scores (`data.train.columns.label`)")?;
+        }
+        let has_dev = !config.data.dev.is_empty() || config.data.dev_fraction.is_some();
+        if has_dev || !config.data.test.is_empty() {
+            let has_pairs = config.data.train.columns.contains_key("pair");
+            let expected = "the second text of each row: single sentences cannot be measured";
+            ensure(has_pairs, PAIR, "missing", expected)?;
+        }
+        let Some(MatryoshkaSection { dims, weights }) = &self.matryoshka else { return Ok(()) };
+        let distils = matches!(self.loss, LossSection::Distillation { .. });
+        ensure(!distils, "task.matryoshka", "given", "none beside a teacher, which has one width")?;
+        ensure(!dims.is_empty(), "task.matryoshka.dims", "[]", "one number of features or more")?;
+        for dim in dims {
+            at_least(1, "task.matryoshka.dims", *dim)?;
+        }
+        let fits = weights.is_empty() || weights.len() == dims.len();
+        ensure(fits, "task.matryoshka.weights", format!("{weights:?}"), "one for each of the dims")?;
+        weights.iter().try_for_each(|weight| not_negative("task.matryoshka.weights", *weight))
+    }
+}

@@ -1,0 +1,177 @@
+//! Losses against sentence-transformers', and gradients in chunks against those of the whole batch.
+
+use super::losses::{
+    Cosent, CosineRegression, Distillation, GuidedNegatives, InBatchNegatives, Matryoshka, Triplet,
+};
+use super::*;
+use crate::engine::gradients::global_norm;
+use burn::module::{Module, ModuleVisitor, Param};
+use burn::tensor::Tolerance;
+use cloze_model::bert::Pooling;
+use serde_json::Value;
+
+fn golden() -> Value {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/embedding_losses/golden.json");
+    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+fn table(value: &Value) -> TensorData {
+    let rows = value.as_array().unwrap();
+    let numbers: Vec<f32> =
+        rows.iter().flat_map(|row| row.as_array().unwrap()).map(|x| x.as_f64().unwrap() as f32).collect();
+    let width = numbers.len() / rows.len();
+    TensorData::new(numbers, [rows.len(), width])
+}
+
+#[test]
+fn losses_and_gradients_are_those_of_sentence_transformers() {
+    let golden = golden();
+    let device = Device::flex().autodiff();
+    let tensor = |value: &Value| Tensor::<2>::from_data(table(value), &device);
+    let scores: Vec<f64> = golden["scores"].as_array().unwrap().iter().map(|x| x.as_f64().unwrap()).collect();
+    let n = scores.len();
+    let rank = InBatchNegatives { temperature: 0.05, symmetric: false };
+    let cases: [(&str, Box<dyn EmbeddingLoss>); 11] = [
+        ("in-batch", Box::new(rank)),
+        ("in-batch-negatives", Box::new(rank)),
+        ("symmetric", Box::new(InBatchNegatives { symmetric: true, ..rank })),
+        ("guided", Box::new(GuidedNegatives { temperature: 0.1, margin: 0.0 })),
+        ("guided-negatives", Box::new(GuidedNegatives { temperature: 0.1, margin: 0.1 })),
+        ("triplet-euclidean", Box::new(Triplet { distance: TripletDistance::Euclidean, margin: 1.0 })),
+        ("triplet-cosine", Box::new(Triplet { distance: TripletDistance::Cosine, margin: 0.5 })),
+        ("cosine", Box::new(CosineRegression { max_score: 1.0 })),
+        ("cosent", Box::new(Cosent { temperature: 0.05 })),
+        ("distillation", Box::new(Distillation)),
+        ("matryoshka", Box::new(Matryoshka { loss: rank, widths: vec![(6, 1.0), (3, 0.5)] })),
+    ];
+    let owners: Vec<usize> = (0..n).collect();
+    for (name, loss) in cases {
+        let case = &golden["cases"][name];
+        let expected = case["gradients"].as_array().unwrap();
+        let n_columns = expected.len();
+        let columns: Vec<Tensor<2>> = ["first", "second", "negatives"]
+            .iter()
+            .take(n_columns)
+            .map(|column| tensor(&golden[*column]).require_grad())
+            .collect();
+        let owners = if n_columns == 3 { &owners[..] } else { &[] };
+        let mut batch = EmbeddingBatch::of_rows(Tensor::cat(columns.clone(), 0), n, true, owners, &scores);
+        let guides = golden["guides"].as_array().unwrap().iter().take(n_columns).map(tensor).collect();
+        batch.reference =
+            Some(Box::new(EmbeddingBatch::of_rows(Tensor::cat(guides, 0), n, true, owners, &scores)));
+        let found = loss.mean(&batch);
+        let value = found.clone().into_data().iter::<f64>().next().unwrap();
+        let right = case["loss"].as_f64().unwrap();
+        assert!((value - right).abs() < 1e-4 * right.abs().max(1.0), "{name}: {value}, expected {right}");
+        let gradients = found.backward();
+        for (column, expected) in columns.iter().zip(expected) {
+            let found = column.grad(&gradients).unwrap().into_data();
+            found.assert_approx_eq::<f32>(&table(expected), Tolerance::absolute(1e-4));
+        }
+    }
+}
+
+fn features(ids: &[&[i32]]) -> EmbeddingFeatures {
+    let sequence =
+        |ids: &&[i32]| TokenSequence { input_ids: ids.to_vec(), token_type_ids: vec![0; ids.len()] };
+    EmbeddingFeatures {
+        sequences: ids.iter().map(sequence).collect(),
+        has_pair: ids.len() > 1,
+        score: None,
+        keys: Vec::new(),
+        reference: Vec::new(),
+        truncated: false,
+    }
+}
+
+fn task(chunk: Option<usize>) -> EmbeddingTask {
+    let mut section =
+        EmbeddingSection::new(LossSection::InBatchNegatives { temperature: 0.05, symmetric: true });
+    (section.chunk, section.pooling, section.normalize) = (chunk, Some(Pooling::Mean), Some(true));
+    let loss = section.loss();
+    EmbeddingTask::new(section, loss, SentenceConfig::default(), SimilarityKind::Pairs).unwrap()
+}
+
+fn model(dropout: f64, device: &Device) -> Bert {
+    let mut config = BertConfig::new(31, 2, 8).with_d_ff(12).with_n_heads(2);
+    (config.hidden_dropout, config.attention_dropout) = (dropout, dropout);
+    config.init_encoder(&mut ParamInit::new(device, 7).with_std(0.4))
+}
+
+/// The greatest difference of two models' gradients.
+fn difference(model: &Bert, a: &GradientsParams, b: &GradientsParams) -> f64 {
+    struct Difference<'a>(&'a GradientsParams, &'a GradientsParams, f64);
+
+    impl ModuleVisitor for Difference<'_> {
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+            let of = |gradients: &GradientsParams| gradients.get::<D>(param.id);
+            match (of(self.0), of(self.1)) {
+                (Some(a), Some(b)) => {
+                    let all = (a - b).abs().into_data();
+                    self.2 = all.iter::<f64>().fold(self.2, f64::max);
+                }
+                (None, None) => {}
+                _ => self.2 = f64::INFINITY,
+            }
+        }
+    }
+
+    let mut visitor = Difference(a, b, 0.0);
+    model.visit(&mut visitor);
+    visitor.2
+}
+
+#[test]
+fn gradients_in_chunks_are_those_of_the_whole_batch() {
+    let device = Device::flex().autodiff();
+    let examples = [
+        features(&[&[4, 5, 6], &[7, 8], &[9, 3, 4, 5]]),
+        features(&[&[10, 11], &[12, 13, 14]]),
+        features(&[&[15, 16, 17, 18], &[19, 20], &[21]]),
+    ];
+    let batch: Vec<&EmbeddingFeatures> = examples.iter().collect();
+    let (seed, factor) = (11, 0.25);
+    for dropout in [0.0, 0.3] {
+        let model = model(dropout, &device);
+        let chunked = task(Some(3));
+        let (value, found) = chunked.gradients(&model, &batch, factor, seed, &device).unwrap();
+        // The same dropout, all graphs at once.
+        let parts = chunked.ordered(&batch);
+        let parts = parts.chunks(3).enumerate().map(|(place, part)| {
+            device.seed(derive_seed(seed, &[place as u64]));
+            chunked.embed(&model, part, &device)
+        });
+        let rows = Tensor::cat(parts.collect(), 0);
+        let sum = chunked.mean_loss(rows, &batch) * batch.len() as f64;
+        let whole = sum.clone().into_data().iter::<f64>().next().unwrap();
+        assert!((value - whole).abs() < 1e-5 * whole, "{value}, {whole}");
+        let expected = GradientsParams::from_grads((sum * factor).backward(), &model);
+        assert!(global_norm(&model, &expected) > 0.1);
+        let off = difference(&model, &found, &expected);
+        assert!(off < 1e-5, "dropout {dropout}: gradients differ by {off}");
+        if dropout == 0.0 {
+            let whole = task(None);
+            assert!(whole.gradients(&model, &batch, factor, seed, &device).is_none());
+            let sum = whole.loss(&model, &batch, &device) * factor;
+            let plain = GradientsParams::from_grads(sum.backward(), &model);
+            let off = difference(&model, &found, &plain);
+            assert!(off < 1e-5, "gradients differ by {off}");
+        }
+    }
+}
+
+#[test]
+fn single_sentences_are_their_own_pairs() {
+    let mut section = EmbeddingSection::new(LossSection::Simcse { temperature: 0.05 });
+    section.pooling = Some(Pooling::Cls);
+    let loss = section.loss();
+    let task = EmbeddingTask::new(section, loss, SentenceConfig::default(), SimilarityKind::Scored).unwrap();
+    let examples = [features(&[&[4, 5]]), features(&[&[6]])];
+    let batch: Vec<&EmbeddingFeatures> = examples.iter().collect();
+    let ids: Vec<&[i32]> = task.ordered(&batch).iter().map(|sequence| &sequence.input_ids[..]).collect();
+    assert_eq!(ids, [&[4, 5][..], &[6], &[4, 5], &[6]]);
+    // Without dropout a sentence is exactly like itself.
+    let device = Device::flex();
+    let same = task.loss(&model(0.0, &device), &batch, &device).into_data().iter::<f64>().next().unwrap();
+    assert!(same > 0.0 && same < 2.0 * 2f64.ln() + 1e-6, "{same}");
+}
