@@ -184,6 +184,8 @@ impl EmbeddingLoss for GuidedNegatives {
 }
 
 /// `max(d(a, p) − d(a, n) + margin, 0)` of each negative (`TripletLoss`; Schroff et al. 2015, eq. 3).
+///
+/// Deviation: sentence-transformers 5.1 gives the Euclidean distance the wrong sign; it is the paper's here.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Triplet {
     /// d
