@@ -1,5 +1,6 @@
 //! Sentence encoders, from a small checkpoint to a folder that `embed` reads.
 
+use crate::stop_after::StopAfter;
 use burn::tensor::Device;
 use cloze_model::ParamInit;
 use cloze_model::bert::BertConfig;
@@ -8,10 +9,10 @@ use cloze_tokenizer::train::WordPieceTrainer;
 use cloze_trainer::embed::{EmbedConfig, Embedder};
 use cloze_trainer::engine::{Outcome, RunOptions};
 use cloze_trainer::finetune::{FineTuneConfig, Predictor, fine_tune};
-use cloze_trainer::metrics::progress::{RunProgress, Silent, Status};
+use cloze_trainer::metrics::progress::{RunProgress, Silent};
 use std::fs;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 /// A folder with a checkpoint of random weights and pairs whose texts are alike where they have a word in common.
 struct Bench {
@@ -107,17 +108,6 @@ impl Bench {
 
 const SCORED: &str = "pair = \"pair\", label = \"score\"";
 const TRIPLETS: &str = "pair = \"pair\", negatives = \"other\"";
-
-/// Stops the run after a step.
-struct StopAfter<'a>(u64, &'a AtomicBool);
-
-impl RunProgress for StopAfter<'_> {
-    fn step(&mut self, status: &Status) {
-        if status.step == self.0 {
-            self.1.store(true, Ordering::Relaxed);
-        }
-    }
-}
 
 #[test]
 fn each_loss_of_scores_learns_and_the_folder_embeds() {
