@@ -83,7 +83,7 @@ fn texts_are_of_the_language_that_is_said() {
     assert_eq!(embed(None), embed(Some("0")));
     assert_ne!(embed(Some("1")), embed(Some("0")));
     let error = load(Some("de")).unwrap_err().to_string();
-    let expected = "`language` is \"de\", expected a number below 2: the model has no names of languages";
+    let expected = "`language` is \"de\"; expected a number below 2: the model has no names of languages";
     assert!(error.ends_with(expected), "{error}");
 
     // With names, and a language that the folder says.

@@ -168,5 +168,5 @@ fn windows_that_cannot_be_are_refused() {
     assert_close("a token by itself", &found[0].values[59 * WIDTH..], &alone[0].values);
     let unknown = TokenEmbedConfig { language: Some("de".into()), ..TokenEmbedConfig::default() };
     let message = load(unknown).unwrap_err().to_string();
-    assert!(message.contains("`language` is \"de\", expected a number below 2"), "{message}");
+    assert!(message.contains("`language` is \"de\"; expected a number below 2"), "{message}");
 }
