@@ -51,8 +51,8 @@ pub struct Args {
     /// Put this text before each line.
     #[arg(long, value_name = "TEXT", conflicts_with = "prompt")]
     prompt_text: Option<String>,
-    /// Give each token its vector and its place in the line, counted in characters, and not the line one. A line that is
-    /// longer than the model reads at once is read in windows that overlap.
+    /// Give each token a vector and its place in the line, counted in characters, instead of one vector for the line. A
+    /// line that is longer than the model reads at once is read in windows that overlap.
     #[arg(long, conflicts_with_all = ["pooling", "normalize", "prompt", "prompt_text"])]
     tokens: bool,
     /// The states that a token's vector is made of: last, last-four-mean, last-four-concat, all, or layers side by side by
@@ -84,7 +84,7 @@ pub struct Args {
     )]
     batch_tokens: usize,
     /// Bytes of a line that are kept. A longer line is encoded from its beginning if the model's length cuts it there;
-    /// else it is an error.
+    /// else, and always with --tokens, it is an error.
     #[arg(long, value_name = "N", default_value_t = lines::MAX_LINE_BYTES, value_parser = lines::limit())]
     max_line_bytes: usize,
     #[command(flatten)]

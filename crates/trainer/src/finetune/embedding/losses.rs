@@ -1,4 +1,5 @@
-//! What embeddings are trained by. Each loss is that of sentence-transformers whose name it gives.
+//! What embeddings are trained by. Each loss is that of sentence-transformers whose name it gives, but for the distance of
+//! [`Triplet`].
 
 use burn::tensor::activation::{log_softmax, relu};
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};

@@ -72,7 +72,7 @@ impl EmbeddingTask {
     /// sentence-transformers. `kind` says what is known of the development data.
     ///
     /// # Errors
-    /// Modules with an unknown pooling; modules that leave a prompt out of it.
+    /// Modules with an unknown pooling.
     pub fn new(
         section: EmbeddingSection,
         loss: Box<dyn EmbeddingLoss>,
