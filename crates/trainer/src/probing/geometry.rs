@@ -104,6 +104,11 @@ impl ScoredPairs {
         }
     }
 
+    /// How many different texts there are.
+    pub fn n_texts(&self) -> usize {
+        self.texts.len()
+    }
+
     /// Similarities of pairs by layer: vectors as they are, and corrected. Corrections are learned from the texts themselves,
     /// without scores.
     ///

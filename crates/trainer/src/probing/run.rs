@@ -68,10 +68,11 @@ pub fn probe(
         progress.note(&format!(
             "left out: {} sentences longer than {} tokens, or with words without a token",
             table::grouped(left_out as u64),
-            data.max_len
+            encoder.max_len
         ));
     }
-    check_size(config, &encoder, [&train, &dev], progress)?;
+    let n_texts = scored.as_ref().map_or(0, ScoredPairs::n_texts);
+    check_size(config, &encoder, [&train, &dev], n_texts, progress)?;
     std::fs::create_dir_all(folder).map_err(TrainerError::io("make", folder))?;
     write_atomic(&folder.join("config.toml"), config.to_toml().as_bytes())?;
 
@@ -161,12 +162,13 @@ fn check_size(
     config: &ProbeConfig,
     encoder: &LayerEncoder,
     splits: [&[ParsedSentence]; 2],
+    n_texts: usize,
     progress: &mut dyn RunProgress,
 ) -> Result<()> {
     let words: usize = splits.iter().flat_map(|of| of.iter()).map(|sentence| sentence.words.len()).sum();
     let sentences: usize = splits.iter().map(|of| of.len()).sum();
-    // The words' states, and the means of sentences for two tasks.
-    let numbers = (words + 2 * sentences) as f64 * (encoder.layers.len() * encoder.width) as f64;
+    // The words' states, the means of sentences for two tasks, and those of scored texts.
+    let numbers = (words + 2 * sentences + n_texts) as f64 * (encoder.layers.len() * encoder.width) as f64;
     let gib = numbers * 4.0 / (1u64 << 30) as f64;
     progress.note(&format!(
         "states: {} words in {} layers, {gib:.2} GiB",

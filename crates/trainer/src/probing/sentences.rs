@@ -1,6 +1,7 @@
 //! Sentences with the classes of their words and their dependency trees, from CoNLL-U files.
 
 use crate::{Result, TrainerError};
+use cloze_data::DataError;
 use cloze_data::labelled::{Column, Columns, DataFormat, LabelledSource, tagged_sentences};
 use cloze_evaluation::probing::DependencyTree;
 use std::path::Path;
@@ -38,7 +39,14 @@ pub(super) fn read(files: &[String], split: &'static str) -> Result<Vec<ParsedSe
         let mut source = LabelledSource::new(files.to_vec());
         source.format = DataFormat::Conllu;
         source.columns.insert("tags".into(), Columns::One(Column::Name(name.into())));
-        Ok::<_, TrainerError>(tagged_sentences(&source, Path::new(""), true, &[])?.examples)
+        match tagged_sentences(&source, Path::new(""), true, &[]) {
+            Ok(loaded) => Ok(loaded.examples),
+            // Nothing can be skipped, so the error does not say how: columns are read one by one and must stay aligned.
+            Err(DataError::BadRow { path, line, problem }) => {
+                Err(TrainerError::from(DataError::LabelledFile { path, line, problem }))
+            }
+            Err(error) => Err(error.into()),
+        }
     };
     let parts_of_speech = column("upos")?;
     let (heads, relations) = (column("head")?, column("deprel")?);
@@ -98,6 +106,7 @@ mod tests {
         for (text, expected) in cases {
             let error = read_text(text).unwrap_err().to_string();
             assert!(error.contains(expected) && !error.contains('\n'), "{text}: {error}");
+            assert!(!error.contains("on_bad_row"), "{text}: {error}");
         }
         assert!(read_text("").is_err());
     }

@@ -25,7 +25,8 @@ pub(super) struct LayerEncoder {
     pub layers: Vec<usize>,
     /// Features of a state.
     pub width: usize,
-    max_len: usize,
+    /// Tokens of a sequence at most, special ones included.
+    pub max_len: usize,
     batch_tokens: usize,
 }
 
