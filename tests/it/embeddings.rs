@@ -95,7 +95,7 @@ fn texts_are_of_the_language_that_is_said() {
     let [en, de] = ["en", "de"].map(|name| embed(Some(name)));
     assert!(en != de && embed(None) == de);
     let error = load(Some("fr")).unwrap_err().to_string();
-    assert!(error.ends_with("`language` is \"fr\", expected \"en\" or \"de\""), "{error}");
+    assert!(error.ends_with("`language` is \"fr\"; expected \"en\" or \"de\""), "{error}");
 }
 
 #[test]
