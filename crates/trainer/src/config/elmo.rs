@@ -147,10 +147,7 @@ pub(crate) const OF_BYTES: &str = "a tokenizer of bytes, such as \"train-byte-bp
 
 fn validate(config: &ElmoRunConfig) -> Check {
     config.objective.check(Trained::Elmo)?;
-    validate::corpus(&config.corpus)?;
-    let language = &config.corpus.language;
-    let expected = "no such key: running text is not cut into sentences";
-    ensure(*language == CorpusConfig::default().language, "corpus.language", language, expected)?;
+    validate::running_text(&config.corpus)?;
     match &config.tokenizer {
         // The end piece and all bytes, and a pair that is joined.
         TokenizerSection::TrainByteBpe { vocab_size, .. } => {

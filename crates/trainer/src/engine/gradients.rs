@@ -5,8 +5,9 @@ use burn::optim::GradientsParams;
 use burn::tensor::Tensor;
 use cloze_ops as ops;
 
-/// Adds `more` to `sum`, parameter by parameter.
-pub fn add<M: Module>(module: &M, sum: GradientsParams, more: GradientsParams) -> GradientsParams {
+/// Adds `more` to `sum`, if there is one yet, parameter by parameter.
+pub fn add<M: Module>(module: &M, sum: Option<GradientsParams>, more: GradientsParams) -> GradientsParams {
+    let Some(sum) = sum else { return more };
     let mut visitor = Add { sum, more };
     module.visit(&mut visitor);
     visitor.sum

@@ -440,7 +440,7 @@ mod tests {
         let norm = gradients::global_norm(&linear, &grads);
         assert!((norm - (2.5f64.powi(2) * 2.0 + 25.0).sqrt()).abs() < 1e-5);
         let again = self::grads(&linear, &device);
-        let doubled = gradients::add(&linear, grads, again);
+        let doubled = gradients::add(&linear, Some(grads), again);
         assert!((gradients::global_norm(&linear, &doubled) - 2.0 * norm).abs() < 1e-4);
     }
 

@@ -6,7 +6,6 @@ use crate::engine::objective::Objective;
 use crate::engine::optimizer::Optimizer;
 use crate::engine::replicas::Replicas;
 use crate::{Result, TrainerError};
-use burn::module::Module;
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor};
 use cloze_data::derive_seed;
@@ -107,6 +106,8 @@ fn losses<O: Objective>(
         totals.iter_mut().zip(counts).for_each(|(total, count)| *total += count);
     }
     replicas.sum(&mut totals);
+    let shares: Vec<f64> = totals.iter().map(|total| if *total > 0.0 { 1.0 / total } else { 0.0 }).collect();
+    let factors: Vec<f64> = shares.iter().zip(&weights).map(|(share, weight)| share * weight).collect();
 
     let mut gradients: Option<GradientsParams> = None;
     let mut losses = vec![0.0; totals.len()];
@@ -114,9 +115,6 @@ fn losses<O: Objective>(
     for (place, batch) in (first..).zip(batches) {
         let seed = derive_seed(config.seed, &[DROPOUT_STREAM, config.step, place]);
         device.seed(seed);
-        let shares: Vec<f64> =
-            totals.iter().map(|total| if *total > 0.0 { 1.0 / total } else { 0.0 }).collect();
-        let factors: Vec<f64> = shares.iter().zip(&weights).map(|(share, weight)| share * weight).collect();
         let in_parts =
             with_precision(config.precision, || objective.gradients(model, batch, &factors, seed, device));
         if let Some((sums, more)) = in_parts {
@@ -124,7 +122,7 @@ fn losses<O: Objective>(
             for ((loss, sum), share) in losses.iter_mut().zip(sums).zip(&shares) {
                 *loss += sum * share;
             }
-            gradients = Some(added(model, gradients, more));
+            gradients = Some(gradients::add(model, gradients, more));
             continue;
         }
         let forward = trace_span!("forward").entered();
@@ -143,7 +141,7 @@ fn losses<O: Objective>(
         let backward = trace_span!("backward").entered();
         let more = weighted_sum(means.clone(), &weights).backward();
         let more = GradientsParams::from_grads(more, model);
-        gradients = Some(added(model, gradients, more));
+        gradients = Some(gradients::add(model, gradients, more));
         drop(backward);
         for (loss, mean) in losses.iter_mut().zip(means.into_data().iter::<f64>()) {
             *loss += mean;
@@ -151,14 +149,6 @@ fn losses<O: Objective>(
     }
     replicas.sum(&mut losses);
     Ok((losses, replicas.sum_gradients(model, gradients.unwrap_or_default())))
-}
-
-/// Gradients with those of a batch more.
-fn added<M: Module>(model: &M, sum: Option<GradientsParams>, more: GradientsParams) -> GradientsParams {
-    match sum {
-        Some(sum) => gradients::add(model, sum, more),
-        None => more,
-    }
 }
 
 /// The loss. Weights that are all 1 are left out.

@@ -70,22 +70,9 @@ impl Published for AwdLstmClassifierConfig {
 
 #[cfg(test)]
 mod tests {
+    use super::own::tests::comes_back;
     use super::*;
-    use crate::huggingface::{FloatType, load_published, save_published};
-    use crate::weights;
-    use burn::tensor::Device;
     use serde_json::json;
-
-    fn comes_back<C: Published + PartialEq + std::fmt::Debug>(config: &C) {
-        let (device, folder) = (Device::flex(), tempfile::tempdir().unwrap());
-        let model = config.init(&mut ParamInit::new(&device, 4));
-        save_published(folder.path(), &model, config, FloatType::F32).unwrap();
-        let (read, loaded, report) =
-            load_published::<C>(folder.path(), &mut ParamInit::new(&device, 5)).unwrap();
-        assert_eq!(&read, config);
-        assert!(report.missing.is_empty() && report.unexpected.is_empty());
-        assert_eq!(weights::collect(&loaded), weights::collect(&model));
-    }
 
     #[test]
     fn a_saved_model_is_the_model() {

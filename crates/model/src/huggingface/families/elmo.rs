@@ -99,10 +99,10 @@ impl Published for ElmoTaggerConfig {
 
 #[cfg(test)]
 mod tests {
+    use super::own::tests::comes_back;
     use super::*;
+    use crate::Sequences;
     use crate::elmo::{CharacterEncoderConfig, PieceBytes};
-    use crate::huggingface::{FloatType, load_published, save_published};
-    use crate::{Sequences, weights};
     use burn::tensor::Device;
     use serde_json::json;
 
@@ -117,25 +117,12 @@ mod tests {
         ElmoConfig { characters, d_hidden: 7, ..ElmoConfig::new(pieces) }
     }
 
-    /// The model, and what comes back of its folder.
-    fn saved<C: Published + PartialEq + std::fmt::Debug>(config: &C) -> [C::Model; 2] {
-        let (device, folder) = (Device::flex(), tempfile::tempdir().unwrap());
-        let model = config.init(&mut ParamInit::new(&device, 4));
-        save_published(folder.path(), &model, config, FloatType::F32).unwrap();
-        let (read, loaded, report) =
-            load_published::<C>(folder.path(), &mut ParamInit::new(&device, 5)).unwrap();
-        assert_eq!(&read, config);
-        assert!(report.missing.is_empty() && report.unexpected.is_empty());
-        assert_eq!(weights::collect(&loaded), weights::collect(&model));
-        [loaded, model]
-    }
-
     #[test]
     fn a_saved_model_is_the_model() {
         let device = Device::flex();
-        saved(&ElmoClassifierConfig::new(config(), 3));
-        saved(&ElmoTaggerConfig { crf: true, ..ElmoTaggerConfig::new(config(), 4) });
-        let models = saved(&config());
+        comes_back(&ElmoClassifierConfig::new(config(), 3));
+        comes_back(&ElmoTaggerConfig { crf: true, ..ElmoTaggerConfig::new(config(), 4) });
+        let models = comes_back(&config());
         // The pieces' bytes are in the folder too.
         let text: Sequences = [&[0, 1, 2, 3][..]].into_iter().collect();
         let [found, expected] = models.map(|model| model.losses(&text, &device).next.into_data());

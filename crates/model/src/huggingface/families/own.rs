@@ -62,11 +62,8 @@ pub(super) mod tests {
     use burn::tensor::Device;
     use serde_json::Value;
 
-    /// A model comes back from its folder with the same configuration, parameters and logits.
-    pub fn is_saved_and_read<C>(config: &C)
-    where
-        C: Published<Model: EncoderDecoder> + PartialEq + std::fmt::Debug,
-    {
+    /// A model comes back from its folder with the same configuration and parameters: what was read, and what was saved.
+    pub fn comes_back<C: Published + PartialEq + std::fmt::Debug>(config: &C) -> [C::Model; 2] {
         let (device, folder) = (Device::flex(), tempfile::tempdir().unwrap());
         let model = config.init(&mut ParamInit::new(&device, 4));
         save_published(folder.path(), &model, config, FloatType::F32).unwrap();
@@ -76,6 +73,15 @@ pub(super) mod tests {
         assert_eq!(&read, config);
         assert!(report.missing.is_empty() && report.unexpected.is_empty());
         assert_eq!(weights::collect(&loaded), weights::collect(&model));
+        [loaded, model]
+    }
+
+    /// A model comes back from its folder with the same configuration, parameters and logits.
+    pub fn is_saved_and_read<C>(config: &C)
+    where
+        C: Published<Model: EncoderDecoder> + PartialEq + std::fmt::Debug,
+    {
+        let (device, [loaded, model]) = (Device::flex(), comes_back(config));
         let source: Sequences = [&[5, 6, 2][..], &[7, 2]].into_iter().collect();
         let logits = |model: &C::Model| model.logits(&source, &source, &device).into_data();
         assert_eq!(logits(&loaded), logits(&model));

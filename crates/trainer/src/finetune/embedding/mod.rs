@@ -345,10 +345,7 @@ impl Task for EmbeddingTask {
             // Its gradient by the parameters is the loss's by way of these embeddings.
             let product = (embed((place, part)) * Tensor::from_inner(of_part)).sum();
             let more = GradientsParams::from_grads(product.backward(), model);
-            all = Some(match all {
-                Some(sum) => gradients::add(model, sum, more),
-                None => more,
-            });
+            all = Some(gradients::add(model, all, more));
         }
         Some((value, all.unwrap_or_default()))
     }
