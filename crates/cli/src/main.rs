@@ -22,7 +22,9 @@ mod npy;
 mod output;
 mod profile;
 mod progress;
+mod rows;
 mod stop;
+mod text_vectors;
 
 use std::process::ExitCode;
 

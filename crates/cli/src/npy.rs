@@ -2,8 +2,9 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Seek, Write};
+use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 
 use crate::output::Output;
 
@@ -112,6 +113,68 @@ fn header(element: Element, shape: &str) -> Vec<u8> {
     header
 }
 
+/// The vectors of a file, `[rows · width]`, and their width.
+///
+/// # Errors
+/// A file that cannot be read; another format or another kind of array than one of `[rows, width]` floats of 32 or 64 bits,
+/// little-endian and row by row; a file that ends before the array does.
+pub fn read(path: &Path) -> Result<(Vec<f32>, usize)> {
+    let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    read_bytes(&bytes).map_err(|problem| anyhow!("{}: {problem}", path.display()))
+}
+
+fn read_bytes(bytes: &[u8]) -> Result<(Vec<f32>, usize), String> {
+    let rest = bytes.strip_prefix(b"\x93NUMPY").ok_or("it is no array in NumPy's format")?;
+    let cut = || "it ends within its header".to_owned();
+    // Two bytes of the version, then the header's length, in two bytes in version 1 and in four in later ones.
+    let (length, rest) = match rest {
+        [1, _, a, b, rest @ ..] => (usize::from(u16::from_le_bytes([*a, *b])), rest),
+        [2 | 3, _, a, b, c, d, rest @ ..] => (u32::from_le_bytes([*a, *b, *c, *d]) as usize, rest),
+        [1..=3, ..] | [] => return Err(cut()),
+        [version, ..] => return Err(format!("its format's version is {version}; expected 1, 2 or 3")),
+    };
+    let (header, data) = rest.split_at_checked(length).ok_or_else(cut)?;
+    let header = String::from_utf8_lossy(header);
+    let value = |key: &str| {
+        let (_, rest) = header.split_once(&format!("'{key}':")).ok_or("its header is malformed")?;
+        Ok::<_, String>(rest.trim_start())
+    };
+    let size = match value("descr")? {
+        descr if descr.starts_with("'<f4'") => 4,
+        descr if descr.starts_with("'<f8'") => 8,
+        descr => {
+            let found = descr.split(',').next().unwrap_or_default();
+            return Err(format!("its numbers are {found}; expected '<f4' or '<f8'"));
+        }
+    };
+    if !value("fortran_order")?.starts_with("False") {
+        return Err("it is stored column by column; expected row by row (numpy.ascontiguousarray)".into());
+    }
+    let shape =
+        value("shape")?.strip_prefix('(').and_then(|rest| rest.split_once(')')).map(|(shape, _)| shape);
+    let shape = shape.ok_or("its header is malformed")?;
+    let sides: Option<Vec<usize>> = shape
+        .split(',')
+        .map(str::trim)
+        .filter(|side| !side.is_empty())
+        .map(|side| side.parse().ok())
+        .collect();
+    let (rows, width) = match sides.as_deref() {
+        Some([rows, width]) if *width > 0 => (*rows, *width),
+        _ => return Err(format!("its shape is ({shape}); expected (vectors, features)")),
+    };
+    let expected = rows.checked_mul(width).and_then(|numbers| numbers.checked_mul(size));
+    if expected != Some(data.len()) {
+        return Err(format!("it has {} bytes of numbers; expected {rows} · {width} · {size}", data.len()));
+    }
+    // The sizes are those of the arrays.
+    let double = |bytes: &[u8]| bytes.try_into().map_or(f64::NAN, f64::from_le_bytes) as f32;
+    let single = |bytes: &[u8]| bytes.try_into().map_or(f32::NAN, f32::from_le_bytes);
+    let numbers = data.chunks_exact(size);
+    let values = if size == 4 { numbers.map(single).collect() } else { numbers.map(double).collect() };
+    Ok((values, width))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -129,6 +192,65 @@ mod tests {
             assert_eq!(widest.len(), HEADER);
             assert!(widest.ends_with(b"\n") && std::str::from_utf8(&widest[10..]).unwrap().contains(&shape));
         }
+    }
+
+    /// A file of this header and data.
+    fn file(version: u8, literal: &str, data: &[u8]) -> Vec<u8> {
+        let mut bytes = b"\x93NUMPY".to_vec();
+        bytes.extend([version, 0]);
+        match version {
+            1 => bytes.extend((literal.len() as u16).to_le_bytes()),
+            _ => bytes.extend((literal.len() as u32).to_le_bytes()),
+        }
+        [&bytes, literal.as_bytes(), data].concat()
+    }
+
+    fn literal(descr: &str, order: &str, shape: &str) -> String {
+        format!("{{'descr': {descr}, 'fortran_order': {order}, 'shape': {shape}, }}   \n")
+    }
+
+    #[test]
+    fn vectors_are_read_as_numpy_wrote_them() {
+        let values = [1.5_f32, -2.0, 0.0, 1e-9, 3.0, 7.0];
+        let single: Vec<u8> = values.iter().flat_map(|x| x.to_le_bytes()).collect();
+        let double: Vec<u8> = values.iter().flat_map(|x| f64::from(*x).to_le_bytes()).collect();
+        let ours = [&header(Element::F32, "(3, 2)")[..], &single].concat();
+        assert_eq!(read_bytes(&ours).unwrap(), (values.to_vec(), 2));
+        assert_eq!(
+            read_bytes(&file(2, &literal("'<f8'", "False", "(2, 3)"), &double)).unwrap(),
+            (values.to_vec(), 3)
+        );
+        assert_eq!(read_bytes(&file(1, &literal("'<f4'", "False", "(0, 3)"), &[])).unwrap(), (vec![], 3));
+    }
+
+    #[test]
+    fn other_files_are_refused() {
+        let of = |descr, order, shape, data: &[u8]| {
+            read_bytes(&file(1, &literal(descr, order, shape), data)).unwrap_err()
+        };
+        let most = format!("({0}, {0})", usize::MAX);
+        let cases = [
+            (read_bytes(b"{}").unwrap_err(), "it is no array in NumPy's format"),
+            (read_bytes(b"\x93NUMPY\x01\x00\xff").unwrap_err(), "it ends within its header"),
+            (read_bytes(b"\x93NUMPY\x01\x00\xff\x00{").unwrap_err(), "it ends within its header"),
+            (
+                read_bytes(b"\x93NUMPY\x09\x00\x00\x00").unwrap_err(),
+                "its format's version is 9; expected 1, 2 or 3",
+            ),
+            (of("'<i8'", "False", "(1, 1)", &[0; 8]), "its numbers are '<i8'; expected '<f4' or '<f8'"),
+            (
+                of("'<f4'", "True", "(1, 1)", &[0; 4]),
+                "it is stored column by column; expected row by row (numpy.ascontiguousarray)",
+            ),
+            (of("'<f4'", "False", "(1,)", &[0; 4]), "its shape is (1,); expected (vectors, features)"),
+            (of("'<f4'", "False", "(1, 0)", &[]), "its shape is (1, 0); expected (vectors, features)"),
+            (of("'<f4'", "False", "(2, 1)", &[0; 4]), "it has 4 bytes of numbers; expected 2 · 1 · 4"),
+            (read_bytes(&file(1, "{}", &[])).unwrap_err(), "its header is malformed"),
+        ];
+        for (found, expected) in cases {
+            assert_eq!(found, expected);
+        }
+        assert!(of("'<f4'", "False", &most, &[0; 4]).starts_with("it has 4 bytes of numbers"));
     }
 
     #[test]

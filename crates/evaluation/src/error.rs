@@ -52,6 +52,37 @@ pub enum EvaluationError {
         vector: usize,
     },
 
+    /// Too few vectors to make something of.
+    #[error("there are too few vectors: {found}; expected {expected} or more")]
+    FewVectors {
+        /// The least that would do.
+        expected: usize,
+        /// The vectors.
+        found: usize,
+    },
+
+    /// A perplexity that does not fit the number of vectors.
+    #[error(
+        "the perplexity is {perplexity}; expected from 1 to {}, a third of the other {} vectors",
+        (most * 100.0).floor() / 100.0,
+        vectors.saturating_sub(1)
+    )]
+    Perplexity {
+        /// The perplexity.
+        perplexity: f64,
+        /// The vectors.
+        vectors: usize,
+        /// The greatest that would do.
+        most: f64,
+    },
+
+    /// A thread that could not be started.
+    #[error("cannot start a thread: {reason}")]
+    Thread {
+        /// The system's reason.
+        reason: String,
+    },
+
     /// More clusters than vectors, or none.
     #[error(
         "cannot make {clusters} clusters of {vectors} vectors; expected from 1 to as many clusters as vectors"

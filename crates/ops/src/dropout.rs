@@ -52,11 +52,11 @@ mod tests {
         let x = Tensor::<1>::ones([20_000], &device);
         assert_eq!(dropout(x, 0.3).narrow(0, 0, 3).into_data().try_to_vec::<f32>().unwrap(), [1.0; 3]);
         let device = device.autodiff();
+        // Whatever the generator, which other tests share: each bound is six standard deviations away.
         for form in [dropout::<1>, composed::<1>] {
-            device.seed(3);
             let y = form(Tensor::ones([20_000], &device), 0.3);
             let mean = y.clone().mean().into_scalar::<f32>();
-            assert!((mean - 1.0).abs() < 0.02, "mean {mean}");
+            assert!((mean - 1.0).abs() < 0.03, "mean {mean}");
             let dropped = y.into_data().iter::<f32>().filter(|v| *v == 0.0).count();
             assert!((5_600..6_400).contains(&dropped), "{dropped} of 20000 dropped");
         }

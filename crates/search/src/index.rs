@@ -106,6 +106,22 @@ impl Index {
         self.segments[place.segment].row(&self.folder, place.row)
     }
 
+    /// Each row that can be found with its vector, of [`IndexConfig::width`] features, in the order of the files: without changes
+    /// in between that in which they were added. If distances are cosines, vectors have length 1.
+    ///
+    /// # Errors
+    /// [`SearchError::Damaged`] for each row that cannot be read.
+    pub fn rows(&self) -> impl Iterator<Item = Result<(Row, Vec<f32>)>> + '_ {
+        self.segments.iter().flat_map(move |segment| {
+            let live = (0..segment.rows() as u32).filter(|row| segment.is_live(*row));
+            live.map(move |row| {
+                let mut vector = vec![0.0; self.config().width];
+                segment.vectors(self.config()).read(row, &mut vector);
+                Ok((segment.row(&self.folder, row)?, vector))
+            })
+        })
+    }
+
     /// Whether a row has this id.
     pub fn contains(&self, id: &str) -> bool {
         let hash = crate::filter::hash_id(id);

@@ -279,11 +279,30 @@ impl TokenEmbedder {
     /// # Errors
     /// Those of [`embed`](Self::embed), and for a [beginning](Sequence::Beginning), as no text is cut.
     pub fn embed_sequences(&self, texts: &[Sequence<'_>]) -> Result<Vec<TokenVectors>> {
-        on_awake_cores(&self.device, || self.embed_here(texts))
+        self.embed_encoded(texts, &self.encode(texts)?)
     }
 
-    fn embed_here(&self, texts: &[Sequence<'_>]) -> Result<Vec<TokenVectors>> {
-        let encodings = self.tokenizer.encode_inputs(texts, true, OffsetUnit::Chars)?;
+    /// The tokens of texts: how many vectors there will be, before any is computed.
+    ///
+    /// # Errors
+    /// [`cloze_tokenizer::Error::Batch`], as [`embed_sequences`](Self::embed_sequences).
+    pub fn encode(&self, texts: &[Sequence<'_>]) -> Result<Vec<Encoding>> {
+        Ok(self.tokenizer.encode_inputs(texts, true, OffsetUnit::Chars)?)
+    }
+
+    /// The vectors of texts whose tokens are known.
+    ///
+    /// # Errors
+    /// Those of [`embed_sequences`](Self::embed_sequences), but for the tokenizer's.
+    ///
+    /// # Panics
+    /// If there is not one encoding for each text.
+    pub fn embed_encoded(&self, texts: &[Sequence<'_>], encodings: &[Encoding]) -> Result<Vec<TokenVectors>> {
+        assert_eq!(texts.len(), encodings.len(), "an encoding for each text");
+        on_awake_cores(&self.device, || self.embed_here(texts, encodings))
+    }
+
+    fn embed_here(&self, texts: &[Sequence<'_>], encodings: &[Encoding]) -> Result<Vec<TokenVectors>> {
         let inner: Vec<Range<usize>> =
             encodings.iter().map(|encoding| encoding.sequence_range(0).unwrap_or(0..0)).collect();
         let mut windows = Vec::new();
@@ -298,7 +317,7 @@ impl TokenEmbedder {
         let lengths: Vec<usize> = windows.iter().map(|window| window.tokens.len() + around(window)).collect();
         for batch in batches(&lengths, self.batch_tokens, self.model.takes_packed()) {
             let batch = &windows[batch];
-            let (states, starts) = self.states(batch, &encodings, &inner);
+            let (states, starts) = self.states(batch, encodings, &inner);
             for (window, start) in batch.iter().zip(starts) {
                 let Window { text, tokens, taken } = window;
                 let first = start + inner[*text].start + taken.start - tokens.start;

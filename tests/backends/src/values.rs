@@ -70,14 +70,20 @@ pub fn trained<M: Module>(
     let loss = loss(&model, found).mean();
     values.insert("loss".into(), read(loss.clone()));
     let gradients = GradientsParams::from_grads(loss.backward(), &model);
-    let mut visitor = GradientsOf { gradients: &gradients, path: ModulePath::default(), values: &mut values };
-    model.visit(&mut visitor);
+    values.extend(self::gradients(&model, &gradients));
     // A large ε: Adam's first step is else as long for a gradient of rounding as for any other.
     let config = OptimizerConfig { eps: 1e-2, ..OptimizerConfig::default() };
     let mut optimizer = Optimizer::new(config, &model).expect("no groups");
     let model = optimizer.step(model, gradients, 1e-2, 1.0);
     let updated = weights::collect(&model);
     values.extend(updated.into_iter().map(|(path, data)| (format!("{path}, updated"), data)));
+    values
+}
+
+/// A model's gradients, by their parameters' paths.
+pub fn gradients<M: Module>(model: &M, gradients: &GradientsParams) -> Values {
+    let mut values = Values::new();
+    model.visit(&mut GradientsOf { gradients, path: ModulePath::default(), values: &mut values });
     values
 }
 

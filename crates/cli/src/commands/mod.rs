@@ -8,6 +8,7 @@ mod eval;
 mod eval_embeddings;
 mod fill_mask;
 mod generate;
+mod map;
 mod perplexity;
 mod predict;
 mod probe;
@@ -59,6 +60,7 @@ pub enum Command {
     Translate(translate::Args),
     Generate(generate::Args),
     Embed(embed::Args),
+    Map(map::Args),
     Probe(probe::Args),
     Perplexity(perplexity::Args),
     #[command(subcommand)]
@@ -84,6 +86,7 @@ pub fn run(command: Command) -> Result<()> {
         Command::Translate(args) => translate::run(&args),
         Command::Generate(args) => generate::run(&args),
         Command::Embed(args) => embed::run(&args),
+        Command::Map(args) => map::run(&args),
         Command::Probe(args) => probe::run(&args),
         Command::Perplexity(args) => perplexity::run(&args),
         Command::Score(command) => score::run(&command),

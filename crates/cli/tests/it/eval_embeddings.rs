@@ -206,7 +206,11 @@ fn failures_are_one_line() {
             "no field `words`; expected one of text, pair, label",
         ),
         (&["sts", "--columns", "text", "sick.tsv"], 2, "expected FIELD=COLUMN"),
-        (&["sts", "--no-header", "--columns", "label=1,text=2,pair=3", "sts.tsv"], 1, "sts.tsv:2"),
+        (
+            &["sts", "--no-header", "--columns", "label=1,text=2,pair=3", "sts.tsv"],
+            1,
+            "correct it, or skip such rows with --on-bad-row skip",
+        ),
         (&["sts", "--no-header", "pairs.jsonl"], 2, "`header`"),
         (&["sts", "none.tsv"], 1, "none.tsv"),
         (&["sts", "absent"], 1, "absent"),

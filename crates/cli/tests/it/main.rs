@@ -16,6 +16,8 @@ mod library;
 mod limits;
 #[cfg(feature = "program")]
 mod lines;
+#[cfg(all(feature = "program", feature = "flex"))]
+mod map;
 #[cfg(all(feature = "program", target_os = "linux"))]
 mod peak;
 #[cfg(all(feature = "program", feature = "flex"))]

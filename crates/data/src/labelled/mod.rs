@@ -39,6 +39,6 @@ pub use records::{Record, RecordColumn, Records, records};
 pub use retrieval::{RetrievalSet, retrieval_set};
 pub use sentences::{SentenceExample, sentences};
 pub use source::{Column, Columns, DataFormat, LabelledSource, Loaded, OnBadRow};
-pub use tagged::{EntityTags, TaggedSentence, entity_sentences, tagged_sentences};
+pub use tagged::{EntityTags, TaggedSentence, checked_sentences, entity_sentences, tagged_sentences};
 pub use tags::{TagScheme, TagSpan, Transitions, tag_spans};
 pub use texts::{Labels, Target, TextExample, texts};

@@ -5,6 +5,7 @@ use super::rows::excerpt;
 use super::source::{Column, LabelledSource};
 use crate::{DataError, Result};
 use serde_json::Value;
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
@@ -34,8 +35,8 @@ const LAYOUT: &str =
 /// and the columns `query-id`, `corpus-id` and `score`. Each may be compressed with gzip or zstd, or be a Parquet file.
 ///
 /// # Errors
-/// A missing or empty file; a row that is unusable, with its line; an id that occurs twice, or a judgement of an unknown id;
-/// no judgements.
+/// A missing or empty file; a row that is unusable, with its line; an id that occurs twice, a judgement of an unknown id, or
+/// two different ones of a document for a query; no judgements.
 pub fn retrieval_set(folder: &Path, split: &str, max_line_bytes: usize) -> Result<RetrievalSet> {
     let (corpus, queries) = (file(folder, "corpus", "jsonl")?, file(folder, "queries", "jsonl")?);
     let qrels = file(&folder.join("qrels"), split, "tsv")?;
@@ -44,8 +45,10 @@ pub fn retrieval_set(folder: &Path, split: &str, max_line_bytes: usize) -> Resul
     let known: HashSet<&str> = document_ids.iter().map(String::as_str).collect();
     let places: HashMap<&str, usize> =
         query_ids.iter().enumerate().map(|(place, id)| (id.as_str(), place)).collect();
-    let mut judgements = vec![BTreeMap::new(); query_ids.len()];
+    // Each with its line.
+    let mut judgements: Vec<BTreeMap<String, (i64, u64)>> = vec![BTreeMap::new(); query_ids.len()];
     for row in rows(&qrels, &[("query-id", true), ("corpus-id", true), ("score", true)], max_line_bytes)? {
+        let row = row?;
         let (line, [query, document, grade]) = (row.line, three(row.cells));
         let bad = |problem: String| bad(&qrels, Some(line), problem);
         let (Some(query), Some(document)) = (id(&query), id(&document)) else {
@@ -65,7 +68,21 @@ pub fn retrieval_set(folder: &Path, split: &str, max_line_bytes: usize) -> Resul
             other => other.as_i64(),
         };
         let grade = grade.ok_or_else(|| bad("column `score`: expected a whole number".into()))?;
-        judgements[*place].insert(document, grade);
+        match judgements[*place].entry(document) {
+            Entry::Vacant(entry) => {
+                entry.insert((grade, line));
+            }
+            Entry::Occupied(entry) if entry.get().0 != grade => {
+                let (before, at) = entry.get();
+                return Err(bad(format!(
+                    "the document `{}` has the grade {grade} for the query `{}`, and {before} on line {at}; expected one \
+                     grade",
+                    excerpt(entry.key()),
+                    excerpt(&query)
+                )));
+            }
+            Entry::Occupied(_) => {}
+        }
     }
     let n_queries = query_ids.len();
     let mut set = RetrievalSet { document_ids, documents, ..RetrievalSet::default() };
@@ -73,7 +90,7 @@ pub fn retrieval_set(folder: &Path, split: &str, max_line_bytes: usize) -> Resul
         if !judged.is_empty() {
             set.query_ids.push(id);
             set.queries.push(query);
-            set.judgements.push(judged);
+            set.judgements.push(judged.into_iter().map(|(id, (grade, _))| (id, grade)).collect());
         }
     }
     set.n_unjudged = n_queries - set.query_ids.len();
@@ -93,6 +110,7 @@ fn texts(path: &Path, max_line_bytes: usize) -> Result<(Vec<String>, Vec<String>
     let (mut ids, mut texts) = (Vec::new(), Vec::new());
     let mut lines: HashMap<String, u64> = HashMap::new();
     for row in rows(path, &[("_id", true), ("text", true), ("title", false)], max_line_bytes)? {
+        let row = row?;
         let (line, [found, text, title]) = (row.line, three(row.cells));
         let bad = |problem: String| bad(path, Some(line), problem);
         let Some(id) = id(&found) else {
@@ -115,8 +133,12 @@ fn texts(path: &Path, max_line_bytes: usize) -> Result<(Vec<String>, Vec<String>
     Ok((ids, texts))
 }
 
-/// All rows of a file, which has some.
-fn rows(path: &Path, columns: &[(&str, bool)], max_line_bytes: usize) -> Result<Vec<Record>> {
+/// The rows of a file, one after the other; there are some.
+fn rows(
+    path: &Path,
+    columns: &[(&str, bool)],
+    max_line_bytes: usize,
+) -> Result<impl Iterator<Item = Result<Record>> + use<>> {
     let column = |(name, required): &(&str, bool)| RecordColumn {
         field: (*name).into(),
         column: Column::Name((*name).into()),
@@ -124,10 +146,10 @@ fn rows(path: &Path, columns: &[(&str, bool)], max_line_bytes: usize) -> Result<
     };
     let source = LabelledSource { max_line_bytes, ..LabelledSource::new([path.display().to_string()]) };
     let columns = columns.iter().map(column).collect();
-    let rows: Vec<Record> = records(&source, Path::new(""), columns)?.collect::<Result<_>>()?;
-    match rows.is_empty() {
-        true => Err(bad(path, None, "it has no rows: it is empty or has only a header".into())),
-        false => Ok(rows),
+    let mut rows = records(&source, Path::new(""), columns)?.peekable();
+    match rows.peek() {
+        None => Err(bad(path, None, "it has no rows: it is empty or has only a header".into())),
+        Some(_) => Ok(rows),
     }
 }
 
@@ -209,6 +231,10 @@ mod tests {
             (
                 read(CORPUS, QUERIES, &format!("{header}q1\td1\tgood\n")),
                 "qrels/test.tsv:2: column `score`: expected a whole number",
+            ),
+            (
+                read(CORPUS, QUERIES, &format!("{QRELS}q2\td2\t2\nq2\td2\t1\n")),
+                "qrels/test.tsv:6: the document `d2` has the grade 1 for the query `q2`, and 2 on line 2; expected one grade",
             ),
             (
                 read(&format!("{CORPUS}{CORPUS}"), QUERIES, QRELS),

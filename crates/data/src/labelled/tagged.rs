@@ -38,6 +38,19 @@ pub fn tagged_sentences(
     read(source, base, labelled, tag_names, &|_| None)
 }
 
+/// The same of labelled sentences whose tags have no `problem`: a sentence with one is a bad row, and the problem is told with its
+/// line.
+///
+/// # Errors
+/// As [`texts`](super::texts).
+pub fn checked_sentences(
+    source: &LabelledSource,
+    base: &Path,
+    problem: &dyn Fn(&[String]) -> Option<String>,
+) -> Result<Loaded<TaggedSentence>> {
+    read(source, base, true, &[], &|tags| Some(("unfit tags", problem(tags)?)))
+}
+
 /// The tags that sentences with entities are expected to have.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct EntityTags<'a> {

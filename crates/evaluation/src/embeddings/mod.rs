@@ -21,5 +21,6 @@ pub use logistic::{LogisticConfig, LogisticRegression};
 pub use pairs::{PairScores, pair_figures, pair_scores};
 pub use retrieval::{Documents, Hit, RankingScores, Retrieval};
 pub use similarity::Similarity;
+pub(crate) use similarity::norm;
 pub use sts::{scores, sts_figures};
 pub use vectors::Vectors;

@@ -46,7 +46,7 @@ pub(super) fn dot(a: &[f32], b: &[f32]) -> f64 {
 }
 
 /// The Euclidean length.
-pub(super) fn norm(vector: &[f32]) -> f64 {
+pub(crate) fn norm(vector: &[f32]) -> f64 {
     dot(vector, vector).sqrt()
 }
 

@@ -52,6 +52,11 @@ impl<'a> Vectors<'a> {
         &self.values[place * self.width..][..self.width]
     }
 
+    /// All numbers, `[vectors · width]`.
+    pub fn values(&self) -> &'a [f32] {
+        self.values
+    }
+
     /// The first `n` vectors, and the others.
     ///
     /// # Panics

@@ -1,6 +1,7 @@
 //! The page: figures, the task's breakdown, the worst errors, and a sample of all examples.
 //!
-//! It has no script and loads nothing, which its content security policy also forbids; maud escapes all text.
+//! It has no script and loads nothing, which its content security policy also forbids; maud escapes all text. The map alone
+//! has a script.
 
 use maud::{DOCTYPE, PreEscaped, html};
 
@@ -18,17 +19,32 @@ const SHOWN: usize = 1_000;
 
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 
-/// A page around its content.
+/// What a page has besides what all have.
+#[derive(Default)]
+pub(super) struct Kind<'a> {
+    /// Its own style.
+    pub style: &'a str,
+    /// The SHA-256 in base64 of the one script that may run.
+    pub script: Option<&'a str>,
+}
+
+/// A page around its content, without a script.
 pub(super) fn document(title: &str, content: Markup) -> Markup {
+    document_of(title, &Kind::default(), content)
+}
+
+/// The same, of another kind.
+pub(super) fn document_of(title: &str, kind: &Kind<'_>, content: Markup) -> Markup {
+    let script = kind.script.map(|hash| format!("; script-src 'sha256-{hash}'")).unwrap_or_default();
     html! {
         (DOCTYPE)
         html lang="en" {
             head {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
-                meta http-equiv="Content-Security-Policy" content=(POLICY);
+                meta http-equiv="Content-Security-Policy" content={ (POLICY) (script) };
                 title { (title) }
-                style { (PreEscaped(include_str!("style.css"))) }
+                style { (PreEscaped(include_str!("style.css"))) (PreEscaped(kind.style)) }
             }
             body { (content) }
         }

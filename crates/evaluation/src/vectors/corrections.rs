@@ -1,6 +1,6 @@
 //! Corrections of vectors that point too much the same way.
 
-use super::eigen::{covariance, symmetric_eigen};
+use super::eigen::{covariance, mean, symmetric_eigen};
 
 /// What is below this share of the largest variance is rounding: whitening and z-scores leave it at zero.
 const NO_VARIANCE: f64 = 1e-10;
@@ -29,8 +29,13 @@ impl Correction {
     /// # Panics
     /// If there is no vector.
     pub fn z_scores(vectors: &[f32], width: usize) -> Self {
-        let (mean, covariance) = covariance(vectors, width);
-        let variances: Vec<f64> = (0..width).map(|i| covariance[i * width + i]).collect();
+        let mean = mean(vectors, width);
+        let mut variances = vec![0.0; width];
+        for vector in vectors.chunks_exact(width) {
+            let squares = vector.iter().zip(&mean).map(|(x, mean)| (f64::from(*x) - mean).powi(2));
+            variances.iter_mut().zip(squares).for_each(|(sum, square)| *sum += square);
+        }
+        variances.iter_mut().for_each(|sum| *sum /= (vectors.len() / width) as f64);
         Self { mean, map: Map::Scales(scales(&variances)) }
     }
 

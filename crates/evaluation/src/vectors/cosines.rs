@@ -1,10 +1,16 @@
 //! Anisotropy, and how much of a word's vector its context decides (Ethayarajh 2019).
 
-/// The cosine of the angle between two vectors; 0 if one of them is zero.
-pub fn cosine(a: &[f32], b: &[f32]) -> f64 {
-    let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
-    let norms = (dot(a, a) * dot(b, b)).sqrt();
-    if norms > 0.0 { dot(a, b) / norms } else { 0.0 }
+use crate::embeddings::{Similarity, Vectors, norm};
+
+/// The vectors scaled to length 1, `[n · width]`, so that their Euclidean distances are in the order of their cosines. A vector
+/// of zeros stays one.
+pub fn directions(vectors: Vectors<'_>) -> Vec<f32> {
+    let scaled = |vector: &'_ [f32]| {
+        let norm = norm(vector);
+        let scale = if norm > 0.0 { 1.0 / norm } else { 0.0 };
+        vector.iter().map(|x| (f64::from(*x) * scale) as f32).collect::<Vec<_>>()
+    };
+    vectors.iter().flat_map(scaled).collect()
 }
 
 /// The mean cosine of some pairs of `vectors`, `[n · width]`. Of random words it is the anisotropy (§3.4): 0 if they point
@@ -14,7 +20,7 @@ pub fn cosine(a: &[f32], b: &[f32]) -> f64 {
 /// If there is no vector of a number.
 pub fn mean_cosine(vectors: &[f32], width: usize, pairs: &[(usize, usize)]) -> f64 {
     let vector = |number: usize| &vectors[number * width..][..width];
-    pairs.iter().map(|(a, b)| cosine(vector(*a), vector(*b))).sum::<f64>() / pairs.len() as f64
+    pairs.iter().map(|(a, b)| Similarity::Cosine.of(vector(*a), vector(*b))).sum::<f64>() / pairs.len() as f64
 }
 
 /// The mean cosine of all pairs of one word's vectors in different contexts (§3.2, definition 1):
@@ -49,7 +55,7 @@ pub fn intra_sentence_similarity(vectors: &[f32], width: usize) -> f64 {
     for (feature, mean) in mean.iter_mut().enumerate() {
         *mean = (words.clone().map(|word| f64::from(word[feature])).sum::<f64>() / n) as f32;
     }
-    words.map(|word| cosine(word, &mean)).sum::<f64>() / n
+    words.map(|word| Similarity::Cosine.of(word, &mean)).sum::<f64>() / n
 }
 
 #[cfg(test)]
@@ -57,6 +63,13 @@ mod tests {
     use super::*;
 
     const VECTORS: [f32; 8] = [1.0, 0.0, 0.0, 2.0, 3.0, 3.0, 0.0, 0.0];
+
+    #[test]
+    fn directions_have_length_one() {
+        let found = directions(Vectors::new(&VECTORS, 2).unwrap());
+        let root = 0.5_f32.sqrt();
+        assert_eq!(found, [1.0, 0.0, 0.0, 1.0, root, root, 0.0, 0.0]);
+    }
 
     #[test]
     fn cosines_of_pairs() {

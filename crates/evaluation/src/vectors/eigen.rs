@@ -10,18 +10,28 @@ pub struct Eigen {
     pub vectors: Vec<f64>,
 }
 
+/// The mean, `[width]`, of `vectors`, `[n · width]`.
+///
+/// # Panics
+/// If there is no vector.
+pub(super) fn mean(vectors: &[f32], width: usize) -> Vec<f64> {
+    let n = vectors.len() / width;
+    assert!(n > 0, "the mean of nothing");
+    let mut mean = vec![0.0; width];
+    for vector in vectors.chunks_exact(width) {
+        mean.iter_mut().zip(vector).for_each(|(mean, x)| *mean += f64::from(*x));
+    }
+    mean.iter_mut().for_each(|mean| *mean /= n as f64);
+    mean
+}
+
 /// The mean, `[width]`, and the covariance, `[width · width]`, of `vectors`, `[n · width]`: `1/n · Σ (x − μ)·(x − μ)ᵀ`.
 ///
 /// # Panics
 /// If there is no vector.
 pub fn covariance(vectors: &[f32], width: usize) -> (Vec<f64>, Vec<f64>) {
     let n = vectors.len() / width;
-    assert!(n > 0, "the covariance of nothing");
-    let mut mean = vec![0.0; width];
-    for vector in vectors.chunks_exact(width) {
-        mean.iter_mut().zip(vector).for_each(|(mean, x)| *mean += f64::from(*x));
-    }
-    mean.iter_mut().for_each(|mean| *mean /= n as f64);
+    let mean = mean(vectors, width);
     let mut matrix = vec![0.0; width * width];
     let mut centred = vec![0.0; width];
     for vector in vectors.chunks_exact(width) {

@@ -8,10 +8,9 @@ use crate::{Result, TrainerError};
 use cloze_data::Random;
 use cloze_data::labelled::{LabelledSource, Labels, Target, texts};
 use cloze_evaluation::correlation::spearman;
+use cloze_evaluation::embeddings::Similarity;
 use cloze_evaluation::report::{LayerLine, LayerPanel};
-use cloze_evaluation::vectors::{
-    Correction, cosine, intra_sentence_similarity, mean_cosine, self_similarity,
-};
+use cloze_evaluation::vectors::{Correction, intra_sentence_similarity, mean_cosine, self_similarity};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -128,7 +127,8 @@ impl ScoredPairs {
         let random = pairs(texts.len(), section.pairs, random);
         let of_vectors = |vectors: &[f32]| {
             let vector = |place: usize| &vectors[place * width..][..width];
-            let cosines: Vec<f64> = self.pairs.iter().map(|(a, b)| cosine(vector(*a), vector(*b))).collect();
+            let cosine = |(a, b): &(usize, usize)| Similarity::Cosine.of(vector(*a), vector(*b));
+            let cosines: Vec<f64> = self.pairs.iter().map(cosine).collect();
             [spearman(&cosines, &self.scores), mean_cosine(vectors, width, &random)]
         };
         // By layer and correction: Spearman's coefficient, and the cosine of random pairs.
@@ -176,6 +176,13 @@ impl ScoredPairs {
             },
         ])
     }
+}
+
+/// Bytes that the corrections of one layer's vectors take at most, beside the vectors: the covariance, and its eigenvectors while
+/// and after they are found, two of which are kept; and the corrected vectors.
+pub(super) fn correction_bytes(n_texts: usize, width: usize) -> f64 {
+    let (n_texts, width) = (n_texts as f64, width as f64);
+    (3.0 + 2.0) * width * width * 8.0 + n_texts * width * 4.0
 }
 
 /// How many principal components all-but-the-top removes from vectors of this width.

@@ -167,9 +167,8 @@ fn check_size(
 ) -> Result<()> {
     let words: usize = splits.iter().flat_map(|of| of.iter()).map(|sentence| sentence.words.len()).sum();
     let sentences: usize = splits.iter().map(|of| of.len()).sum();
-    // The words' states, the means of sentences for two tasks, and those of scored texts.
-    let numbers = (words + 2 * sentences + n_texts) as f64 * (encoder.layers.len() * encoder.width) as f64;
-    let gib = numbers * 4.0 / (1u64 << 30) as f64;
+    let gib =
+        gib(words, sentences, n_texts, [encoder.layers.len(), encoder.width], rayon::current_num_threads());
     progress.note(&format!(
         "states: {} words in {} layers, {gib:.2} GiB",
         table::grouped(words as u64),
@@ -184,6 +183,17 @@ fn check_size(
         }),
         false => Ok(()),
     }
+}
+
+/// How much memory states take: those of words, the means of sentences for two tasks, and those of scored texts, with what their
+/// corrections need of as many layers as there are threads.
+fn gib(words: usize, sentences: usize, n_texts: usize, [layers, width]: [usize; 2], threads: usize) -> f64 {
+    let states = (words + 2 * sentences + n_texts) as f64 * (layers * width) as f64 * 4.0;
+    let corrections = match n_texts {
+        0 => 0.0,
+        _ => layers.min(threads) as f64 * geometry::correction_bytes(n_texts, width),
+    };
+    (states + corrections) / (1u64 << 30) as f64
 }
 
 /// Everything that probes for classes are made of.
@@ -450,6 +460,18 @@ fn remaining(what: &str, done: usize, total: usize, seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_has_what_corrections_need() {
+        assert_eq!(gib(1 << 17, 1 << 16, 0, [1, 1024], 8), 1.0);
+        let with_texts = |threads| gib(0, 0, 64, [3, 1024], threads);
+        let (states, one) = (64.0 * 3.0 * 1024.0 * 4.0, geometry::correction_bytes(64, 1024));
+        assert!(one > 4.0 * 1024.0 * 1024.0 * 8.0);
+        for (threads, layers) in [(1, 1.0), (2, 2.0), (8, 3.0)] {
+            let expected = (states + layers * one) / (1u64 << 30) as f64;
+            assert!((with_texts(threads) - expected).abs() < 1e-12, "{threads}");
+        }
+    }
 
     #[test]
     fn lengths_are_spread_over_classes() {

@@ -2,7 +2,7 @@
 
 use crate::{Result, TrainerError};
 use cloze_data::DataError;
-use cloze_data::labelled::{Column, Columns, DataFormat, LabelledSource, tagged_sentences};
+use cloze_data::labelled::{Column, Columns, DataFormat, LabelledSource, checked_sentences};
 use cloze_evaluation::probing::DependencyTree;
 use std::path::Path;
 
@@ -33,13 +33,13 @@ impl ParsedSentence {
 /// Words' classes and heads are columns of their own to the reader, so the files are read once for each.
 ///
 /// # Errors
-/// As [`tagged_sentences`]; heads that make no tree; no sentence.
+/// As [`checked_sentences`]; heads that make no tree, with file and line; no sentence.
 pub(super) fn read(files: &[String], split: &'static str) -> Result<Vec<ParsedSentence>> {
-    let column = |name: &str| {
+    let column = |name: &str, problem: &dyn Fn(&[String]) -> Option<String>| {
         let mut source = LabelledSource::new(files.to_vec());
         source.format = DataFormat::Conllu;
         source.columns.insert("tags".into(), Columns::One(Column::Name(name.into())));
-        match tagged_sentences(&source, Path::new(""), true, &[]) {
+        match checked_sentences(&source, Path::new(""), problem) {
             Ok(loaded) => Ok(loaded.examples),
             // Nothing can be skipped, so the error does not say how: columns are read one by one and must stay aligned.
             Err(DataError::BadRow { path, line, problem }) => {
@@ -48,28 +48,32 @@ pub(super) fn read(files: &[String], split: &'static str) -> Result<Vec<ParsedSe
             Err(error) => Err(error.into()),
         }
     };
-    let parts_of_speech = column("upos")?;
-    let (heads, relations) = (column("head")?, column("deprel")?);
-    let parsed = parts_of_speech.into_iter().zip(heads).zip(relations).enumerate();
+    let any = |_: &[String]| None;
+    let no_tree = |heads: &[String]| {
+        let reason = tree(heads).err()?;
+        Some(format!("the sentence is no tree: {reason}; expected a dependency tree in the column `head`"))
+    };
+    let parts_of_speech = column("upos", &any)?;
+    let (heads, relations) = (column("head", &no_tree)?, column("deprel", &any)?);
+    let parsed = parts_of_speech.into_iter().zip(heads).zip(relations);
     let sentences: Vec<ParsedSentence> = parsed
-        .map(|(number, ((sentence, heads), relations))| {
-            let unfit = |reason: String| TrainerError::Setting {
-                key: format!("data.{split}"),
-                found: format!("{}, whose sentence {} is no tree: {reason}", files.join(", "), number + 1),
-                expected: "dependency trees in the column `head`".into(),
-            };
-            let number =
-                |head: &String| head.parse::<usize>().map_err(|_| unfit(format!("`head` is {head:?}")));
-            let heads: Vec<usize> = heads.tags.iter().map(number).collect::<Result<_>>()?;
-            let tree = DependencyTree::new(&heads).map_err(unfit)?;
+        .filter_map(|((sentence, heads), relations)| {
             let (words, parts_of_speech) = (sentence.words, sentence.tags);
-            Ok(ParsedSentence { words, parts_of_speech, relations: relations.tags, tree })
+            // Those that are no trees have been refused.
+            let tree = tree(&heads.tags).ok()?;
+            Some(ParsedSentence { words, parts_of_speech, relations: relations.tags, tree })
         })
-        .collect::<Result<_>>()?;
+        .collect();
     match sentences.is_empty() {
         true => Err(TrainerError::NoExamples { split }),
         false => Ok(sentences),
     }
+}
+
+/// The tree of a sentence's heads, or why they make none.
+fn tree(heads: &[String]) -> std::result::Result<DependencyTree, String> {
+    let number = |head: &String| head.parse::<usize>().map_err(|_| format!("`head` is {head:?}"));
+    DependencyTree::new(&heads.iter().map(number).collect::<std::result::Result<Vec<_>, _>>()?)
 }
 
 #[cfg(test)]
@@ -98,8 +102,14 @@ mod tests {
     #[test]
     fn what_is_no_tree_is_one_line() {
         let cases = [
-            ("1\tWe\t_\tPRON\t_\t_\t1\tnsubj\t_\t_\n\n", "0 words have the head 0"),
-            ("1\tWe\t_\tPRON\t_\t_\tx\tnsubj\t_\t_\n\n", "`head` is \"x\""),
+            (
+                "1\tWe\t_\tPRON\t_\t_\t1\tnsubj\t_\t_\n\n",
+                "a.conllu:1: the sentence is no tree: 0 words have the head 0",
+            ),
+            (
+                "1\tGo\t_\tVERB\t_\t_\t0\troot\t_\t_\n\n1\tWe\t_\tPRON\t_\t_\tx\tnsubj\t_\t_\n\n",
+                "a.conllu:3: the sentence is no tree: `head` is \"x\"",
+            ),
             ("1\tWe\t_\tPRON\t_\t_\t_\tnsubj\t_\t_\n\n", "column `head` is `_`"),
             ("We PRON\n\n", "expected 10"),
         ];

@@ -6,6 +6,7 @@ mod heads;
 mod operations;
 mod probes;
 mod recurrent;
+mod sentences;
 mod seq2seq;
 mod xlnet;
 
@@ -56,6 +57,8 @@ pub const CASES: &[Case] = &[
     Case { name: "token classification", run: heads::tokens },
     Case { name: "token classification with a CRF", run: heads::crf },
     Case { name: "question answering", run: heads::spans },
+    Case { name: "sentence embeddings, in-batch negatives", run: sentences::in_batch },
+    Case { name: "sentence embeddings, gradients in chunks", run: sentences::in_chunks },
     Case { name: "probe with a hidden layer", run: probes::class },
     Case { name: "probe of a mean over layers", run: probes::mixed },
     Case { name: "structural probe", run: probes::structural },

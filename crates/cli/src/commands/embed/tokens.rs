@@ -1,6 +1,7 @@
 //! `cloze embed --tokens`.
 
 use std::io::{self, IsTerminal};
+use std::ops::Range;
 use std::slice::ChunksExact;
 
 use anyhow::Result;
@@ -15,8 +16,11 @@ use crate::npy::{Element, Npy};
 use crate::output::Output;
 use crate::progress::Progress;
 
-/// Lines of a batch at most: each token has a vector, and those of a batch are in memory at once.
+/// Lines that are tokenised together at most.
 const BATCH: usize = 64;
+
+/// Numbers of vectors that are in memory at once, 128 MiB of them; more only where one line has more.
+const NUMBERS: usize = 1 << 25;
 
 pub fn run(args: &Args) -> Result<()> {
     let config = TokenEmbedConfig {
@@ -43,10 +47,13 @@ pub fn run(args: &Args) -> Result<()> {
     let mut batch = Batch::default();
     while lines.read(BATCH, &mut batch)? {
         let texts: Vec<Sequence> = batch.iter().map(Sequence::from).collect();
-        let embed = |texts: &[Sequence]| args.compute.run(|| embedder.embed_sequences(texts));
-        let (vectors, failed) = embedded(&lines, &batch, &texts, embed)?;
-        for text in &vectors {
-            sink.text(text, embedder.width(), args.words.is_some())?;
+        let (encodings, failed) = embedded(&lines, &batch, &texts, |texts| embedder.encode(texts))?;
+        let counts: Vec<usize> = encodings.iter().map(|encoding| encoding.len() * embedder.width()).collect();
+        for part in parts(&counts, NUMBERS) {
+            let (texts, encodings) = (&texts[part.clone()], &encodings[part]);
+            for text in args.compute.run(|| embedder.embed_encoded(texts, encodings))? {
+                sink.text(&text, embedder.width(), args.words.is_some())?;
+            }
         }
         sink.flush()?;
         if let Some(error) = failed {
@@ -57,6 +64,23 @@ pub fn run(args: &Args) -> Result<()> {
     }
     progress.finish();
     sink.finish(embedder.width())
+}
+
+/// Texts of these sizes in parts, each of at most `most` together or a single text.
+fn parts(sizes: &[usize], most: usize) -> Vec<Range<usize>> {
+    let mut parts: Vec<Range<usize>> = Vec::new();
+    let mut sum = 0;
+    for (place, size) in sizes.iter().enumerate() {
+        match parts.last_mut() {
+            Some(part) if sum + size <= most => part.end = place + 1,
+            _ => {
+                parts.push(place..place + 1);
+                sum = 0;
+            }
+        }
+        sum += size;
+    }
+    parts
 }
 
 /// Where vectors go.
@@ -141,6 +165,13 @@ struct Item<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_texts_are_apart() {
+        assert!(parts(&[], 5).is_empty());
+        assert_eq!(parts(&[2, 3, 1, 9, 1, 0, 4], 5), [0..2, 2..3, 3..4, 4..7]);
+        assert_eq!(parts(&[1; 64], 64), [0..64; 1]);
+    }
 
     #[test]
     fn a_line_has_a_list_of_places_and_vectors() {

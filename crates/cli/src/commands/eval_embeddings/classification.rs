@@ -8,9 +8,9 @@ use cloze_evaluation::report::{ClassExample, ClassPredictions};
 
 use super::Common;
 use super::rows::RowArgs;
-use super::vectors::{Model, PromptArgs};
 use crate::output::say;
 use crate::progress::Progress;
+use crate::text_vectors::PromptArgs;
 
 /// Classification: learn a linear classifier of vectors and measure it on others.
 ///
@@ -54,7 +54,7 @@ pub fn run(args: &Args) -> Result<()> {
     let labels = labels.ok_or_else(|| anyhow!("{}: it has no classes", args.train))?;
     let (test, _) = args.rows.read(&args.file, &usual, Labels::Of(&labels))?;
     let texts: Vec<&str> = train.iter().chain(&test).map(|example| example.text.as_str()).collect();
-    let embedded = Model::open(&args.common)?.embed(&texts, args.prompt.prompt())?;
+    let embedded = args.common.open()?.embed(&texts, args.prompt.prompt())?;
     let (train_vectors, test_vectors) = embedded.vectors()?.split_at(train.len());
     let (train_classes, test_classes) = (classes(&train), classes(&test));
     let config =

@@ -9,8 +9,8 @@ use cloze_evaluation::figures::Figures;
 
 use super::Common;
 use super::rows::RowArgs;
-use super::vectors::{Model, PromptArgs};
 use crate::progress::Progress;
+use crate::text_vectors::PromptArgs;
 
 /// Times that the centres of k-means are moved at most, as in scikit-learn.
 const MAX_ITERATIONS: usize = 300;
@@ -48,7 +48,7 @@ pub fn run(args: &Args) -> Result<()> {
     };
     let classes: Vec<usize> = examples.iter().filter_map(|example| class(example.target)).collect();
     let texts: Vec<&str> = examples.iter().map(|example| example.text.as_str()).collect();
-    let embedded = Model::open(&args.common)?.embed(&texts, args.prompt.prompt())?;
+    let embedded = args.common.open()?.embed(&texts, args.prompt.prompt())?;
     let vectors = embedded.vectors()?;
     let mut progress = Progress::new("runs of k-means", false);
     let mut found: Vec<VMeasure> = Vec::with_capacity(args.runs);

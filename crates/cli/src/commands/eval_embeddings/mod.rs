@@ -5,7 +5,6 @@ mod clustering;
 mod pairs;
 mod retrieval;
 mod rows;
-mod vectors;
 
 use std::path::PathBuf;
 
@@ -20,6 +19,7 @@ use cloze_trainer::embed::EmbedConfig;
 use crate::compute::Compute;
 use crate::model;
 use crate::output::{Output, say};
+use crate::text_vectors::Model;
 
 /// Measure a model's embeddings, as sentence-transformers and MTEB do.
 ///
@@ -77,6 +77,11 @@ struct Common {
 }
 
 impl Common {
+    /// Finds the model and opens the device.
+    fn open(&self) -> Result<Model<'_>> {
+        Model::open(&self.model, self.batch_tokens, &self.compute)
+    }
+
     /// Prints figures of `kind`, such as `sts`, and writes the report where one is wanted.
     fn show(
         &self,

@@ -5,8 +5,8 @@ use cloze_data::labelled::{LabelSet, Labels, Target, TextExample};
 use cloze_evaluation::embeddings::{pair_figures, sts_figures};
 
 use super::rows::RowArgs;
-use super::vectors::{Embedded, Model, PromptArgs};
 use super::{Common, Similarity};
+use crate::text_vectors::{Embedded, PromptArgs};
 
 /// Semantic textual similarity: correlate similarities of pairs with people's scores.
 ///
@@ -76,7 +76,7 @@ fn embed(examples: &[TextExample], prompt: &PromptArgs, common: &Common) -> Resu
     let first = examples.iter().map(|example| example.text.as_str());
     let second = examples.iter().map(|example| example.pair.as_deref().unwrap_or_default());
     let all: Vec<&str> = first.chain(second).collect();
-    Ok(Model::open(common)?.embed(&all, prompt.prompt())?.halves())
+    Ok(common.open()?.embed(&all, prompt.prompt())?.halves())
 }
 
 fn similarities(names: &[Similarity]) -> Vec<cloze_evaluation::embeddings::Similarity> {

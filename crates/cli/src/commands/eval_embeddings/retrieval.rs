@@ -12,7 +12,6 @@ use cloze_trainer::embed::Prompt;
 use indicatif::HumanCount;
 use rayon::prelude::*;
 
-use super::vectors::Model;
 use super::{Common, Similarity};
 use crate::lines;
 use crate::output::say;
@@ -67,7 +66,7 @@ pub fn run(args: &Args) -> Result<()> {
             HumanCount(set.n_unjudged as u64)
         ));
     }
-    let model = Model::open(&args.common)?;
+    let model = args.common.open()?;
     let prompts = SentenceConfig::load(&model.folder)?.unwrap_or_default().prompts;
     let prompt = |text: &Option<String>, names: &[&str]| match text {
         Some(text) => Some(Prompt::Text(text.clone())),

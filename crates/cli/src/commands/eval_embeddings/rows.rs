@@ -4,6 +4,7 @@ use std::path::Path;
 
 use anyhow::{Result, anyhow};
 use clap::ValueEnum;
+use cloze_data::DataError;
 use cloze_data::labelled::{
     Column, Columns, DataFormat, LabelSet, LabelledSource, Labels, OnBadRow, TextExample, texts,
 };
@@ -106,7 +107,14 @@ impl RowArgs {
             .chain(self.columns.iter().cloned())
             .map(|(field, column)| (field, Columns::One(column)))
             .collect();
-        let (loaded, set) = texts(&source, Path::new(""), labels).map_err(TrainerError::from)?;
+        let (loaded, set) = texts(&source, Path::new(""), labels).map_err(|error| match error {
+            // It says how a configuration skips rows.
+            DataError::BadRow { path, line, problem } => {
+                let problem = format!("{problem}; correct it, or skip such rows with --on-bad-row skip");
+                TrainerError::from(DataError::LabelledFile { path, line, problem })
+            }
+            error => error.into(),
+        })?;
         if !loaded.skipped.is_empty() {
             say(format_args!("{file}: left out {}", loaded.skipped));
         }

@@ -13,7 +13,7 @@ use indicatif::HumanCount;
 use serde_json::json;
 
 use super::embedding::Embedding;
-use super::rows::{Placed, RowArgs};
+use super::rows::{PlacedRow, RowArgs};
 use super::with_progress;
 use crate::compute::Compute;
 use crate::lines::{self, BATCH, Batch, Lines, Longer};
@@ -189,8 +189,8 @@ pub fn add(args: &AddArgs) -> Result<()> {
 fn put_in(
     writer: &mut IndexWriter,
     embedding: &mut Embedding<'_>,
-    first: Vec<Placed>,
-    mut next: impl FnMut() -> Result<Vec<Placed>>,
+    first: Vec<PlacedRow>,
+    mut next: impl FnMut() -> Result<Vec<PlacedRow>>,
     on_id: OnId,
     commit_every: usize,
 ) -> Result<()> {
@@ -207,7 +207,7 @@ fn put_in(
         })?;
         vectors.extend(values);
         read += batch.len();
-        for Placed { place, row } in batch {
+        for PlacedRow { place, row } in batch {
             places.push(place);
             new.push(row);
         }

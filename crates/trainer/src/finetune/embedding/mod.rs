@@ -376,7 +376,9 @@ impl Task for EmbeddingTask {
                 SimilarityKind::Pairs => {
                     let first = i - i % CANDIDATES;
                     let among = outputs.iter().enumerate().skip(first).take(CANDIDATES);
-                    among.filter(|(j, other)| *j != i && better(&second(other))).count()
+                    // The second text of a pair that shares a text with this one is no wrong answer.
+                    let is_other = |j: usize| !shares_text(example, &examples[j]);
+                    among.filter(|(j, other)| is_other(*j) && better(&second(other))).count()
                 }
             };
             SimilarityExample {
@@ -424,6 +426,11 @@ impl PretrainedTask for EmbeddingTask {
         let sentence = SentenceConfig { max_len: Some(max_len), ..self.sentence.clone() };
         Ok(sentence.save(folder, encoder.d_model)?)
     }
+}
+
+/// Whether pairs share a text, so that the second of one is no wrong answer to the first of the other.
+fn shares_text(a: &SentenceExample, b: &SentenceExample) -> bool {
+    a.texts().any(|text| b.texts().any(|other| other == text))
 }
 
 /// The cosine of two vectors; 0 where one has no length.

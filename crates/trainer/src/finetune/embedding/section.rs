@@ -189,7 +189,7 @@ impl EmbeddingSection {
     }
 
     /// The loss, of several widths where the section names them.
-    pub(super) fn loss(&self) -> Box<dyn EmbeddingLoss> {
+    pub fn loss(&self) -> Box<dyn EmbeddingLoss> {
         let loss = self.loss.loss();
         match &self.matryoshka {
             None => loss,

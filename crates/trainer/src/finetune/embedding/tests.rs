@@ -122,6 +122,23 @@ fn difference(model: &Bert, a: &GradientsParams, b: &GradientsParams) -> f64 {
 }
 
 #[test]
+fn a_pair_that_shares_a_text_is_no_wrong_answer() {
+    let example = |text: &str, pair: &str| SentenceExample {
+        text: text.into(),
+        pair: Some(pair.into()),
+        negatives: Vec::new(),
+        score: None,
+    };
+    // The second texts of the first two are one; to `b` that of `c` is more like.
+    let examples = [example("a", "x"), example("b", "x"), example("c", "y")];
+    let (x, y) = (vec![1.0, 0.0], vec![0.0, 1.0]);
+    let outputs = [vec![x.clone(), x.clone()], vec![vec![0.6, 0.8], x], vec![y.clone(), y]];
+    let found = task(None).predictions(&examples, &[], &outputs);
+    assert_eq!(found.figures().main(), ("mrr", (1.0 + 0.5 + 1.0) / 3.0));
+    assert_eq!((0..3).map(|i| found.is_error(i)).collect::<Vec<_>>(), [false, true, false]);
+}
+
+#[test]
 fn gradients_in_chunks_are_those_of_the_whole_batch() {
     let device = Device::flex().autodiff();
     let examples = [

@@ -11,7 +11,7 @@ use cloze_trainer::TrainerError;
 use cloze_trainer::embed::{EmbedConfig, Embedder, Prompt};
 use indicatif::HumanCount;
 
-use super::Common;
+use crate::compute::Compute;
 use crate::lines::BATCH;
 use crate::model;
 use crate::output::say;
@@ -38,7 +38,8 @@ impl PromptArgs {
 pub struct Model<'a> {
     pub folder: PathBuf,
     device: Device,
-    common: &'a Common,
+    batch_tokens: usize,
+    compute: &'a Compute,
 }
 
 /// The vectors of texts, in their order.
@@ -54,6 +55,11 @@ impl Embedded {
         Ok(Vectors::new(&self.values, self.width)?)
     }
 
+    /// All numbers, one vector after the other, and a vector's width.
+    pub fn into_values(self) -> (Vec<f32>, usize) {
+        (self.values, self.width)
+    }
+
     /// The vectors of the first half of the texts, and of the second.
     pub fn halves(mut self) -> [Self; 2] {
         let second = self.values.split_off(self.values.len() / 2);
@@ -63,17 +69,16 @@ impl Embedded {
 }
 
 impl<'a> Model<'a> {
-    /// Finds the model and opens the device.
-    pub fn open(common: &'a Common) -> Result<Self> {
-        Ok(Self { folder: model::folder(&common.model)?, device: common.compute.open()?, common })
+    /// Finds a model by its folder or name and opens the device. `batch_tokens` are worked on at a time.
+    pub fn open(name: &str, batch_tokens: usize, compute: &'a Compute) -> Result<Self> {
+        Ok(Self { folder: model::folder(name)?, device: compute.open()?, batch_tokens, compute })
     }
 
     /// The vectors of texts, each behind the prompt. Equal texts are embedded once. How far it has got is shown, and how
     /// many texts were cut.
     pub fn embed(&self, texts: &[&str], prompt: Option<Prompt>) -> Result<Embedded> {
-        let Common { batch_tokens, compute, .. } = self.common;
-        let config =
-            EmbedConfig { prompt, batch_tokens: *batch_tokens, int8: compute.int8, ..EmbedConfig::default() };
+        let Self { batch_tokens, compute, .. } = *self;
+        let config = EmbedConfig { prompt, batch_tokens, int8: compute.int8, ..EmbedConfig::default() };
         let embedder = Embedder::load(&self.folder, config, &self.device)?;
         let mut places: HashMap<&str, usize> = HashMap::new();
         let mut distinct = Vec::new();
@@ -108,6 +113,9 @@ impl<'a> Model<'a> {
             ));
         }
         let width = embedder.width();
+        if distinct.len() == texts.len() {
+            return Ok(Embedded { values, width });
+        }
         let row = |text: &&str| &values[places[text] * width..][..width];
         Ok(Embedded { values: texts.iter().flat_map(row).copied().collect(), width })
     }

@@ -1,0 +1,321 @@
+//! `cloze map`.
+
+use std::path::PathBuf;
+
+use anyhow::{Result, anyhow, bail};
+use clap::ValueEnum;
+use clap::builder::RangedU64ValueParser;
+use cloze_data::Random;
+use cloze_data::labelled::Column;
+use cloze_evaluation::EvaluationError;
+use cloze_evaluation::embeddings::Vectors;
+use cloze_evaluation::report::MapReport;
+use cloze_evaluation::vectors::{TsneConfig, directions, principal_components, tsne};
+use cloze_search::Index;
+use cloze_trainer::embed::EmbedConfig;
+use serde_json::Value;
+
+use crate::compute::Compute;
+use crate::failure::WrongUsage;
+use crate::model;
+use crate::npy;
+use crate::output::Output;
+use crate::progress::Progress;
+use crate::rows::{self, Placed, RowColumns, RowFiles};
+use crate::text_vectors::{Model, PromptArgs};
+
+/// What texts without a label are called if others have one.
+const UNLABELLED: &str = "(none)";
+
+/// Draw texts by their meanings: a page with a point for each text, near those of like texts.
+///
+/// The page needs nothing else and loads nothing. Hovering over a point shows its text, a search marks the points whose texts
+/// have some letters, and a legend switches classes on and off. Texts come from JSON lines, CSV, TSV, Parquet or plain lines,
+/// and get vectors by a model; or texts and vectors are those of an index; or vectors come from a file of NumPy's, one for
+/// each text. The same input and seed make the same page, byte for byte.
+#[derive(clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  cloze map --model sentence-transformers/all-MiniLM-L6-v2 --output map.html sentences.txt
+  cloze map --model MODEL --columns text=title,label=topic --method pca --output map.html articles.jsonl
+  cloze map --index my-index --columns label=year --output map.html
+  cloze map --vectors embeddings.npy --output map.html sentences.txt")]
+pub struct Args {
+    #[command(flatten)]
+    source: Source,
+    #[command(flatten)]
+    files: RowFiles,
+    /// Which column the text is in, and which one the label that colours it: `text=NAME`, `label=NAME`, by name or by number
+    /// from 1. By default those of the same names, and without labels one colour. Of an index the label is a field.
+    #[arg(long, value_name = "FIELD=COLUMN", value_delimiter = ',', value_parser = column)]
+    columns: Vec<(String, Column)>,
+    /// The page's file; standard output if there is none.
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// How places on the map are found.
+    #[arg(long, value_enum, default_value_t = Method::Tsne)]
+    method: Method,
+    /// What makes vectors alike.
+    #[arg(long, value_enum, default_value_t = MetricName::Cosine)]
+    metric: MetricName,
+    /// How many neighbours count for each text with t-SNE, from 1 to a third of the other texts (default: 30, or what so few
+    /// texts allow).
+    #[arg(long, value_name = "N", value_parser = number)]
+    perplexity: Option<f64>,
+    /// Steps of t-SNE (default: 1000).
+    #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..=1_000_000))]
+    steps: Option<usize>,
+    /// The seed of what is random in t-SNE.
+    #[arg(long, value_name = "N", default_value_t = 42)]
+    seed: u64,
+    #[command(flatten)]
+    prompt: PromptArgs,
+    /// Tokens that are worked on at a time.
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = EmbedConfig::default().batch_tokens,
+        value_parser = RangedU64ValueParser::<usize>::new().range(1..)
+    )]
+    batch_tokens: usize,
+    #[command(flatten)]
+    compute: Compute,
+}
+
+/// Where vectors come from.
+#[derive(clap::Args)]
+#[group(required = true, multiple = false)]
+struct Source {
+    #[arg(long, value_name = "MODEL", help = model::HELP)]
+    model: Option<String>,
+    /// An index of `cloze search`, whose texts and vectors are drawn.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["files", "format", "prompt", "prompt_text"])]
+    index: Option<PathBuf>,
+    /// A file of NumPy's with a vector for each text: `[texts, features]`, floats of 32 or 64 bits.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["prompt", "prompt_text"])]
+    vectors: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+enum Method {
+    /// Along the two directions in which vectors differ most (principal components): distances between groups tell something.
+    Pca,
+    /// Neighbours stay neighbours (t-SNE): groups are seen, distances between them tell little.
+    Tsne,
+}
+
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+enum MetricName {
+    /// The cosine of the angle between them: lengths do not count.
+    Cosine,
+    /// Their distance.
+    Euclidean,
+}
+
+fn column(text: &str) -> Result<(String, Column), String> {
+    rows::column(text, &["text", "label"])
+}
+
+fn number(text: &str) -> Result<f64, String> {
+    text.parse().ok().filter(|value: &f64| value.is_finite()).ok_or_else(|| "expected a number".to_owned())
+}
+
+/// Texts with their vectors, and with labels or none.
+#[derive(Default)]
+struct Drawn {
+    texts: Vec<String>,
+    labels: Vec<String>,
+    values: Vec<f32>,
+    width: usize,
+}
+
+pub fn run(args: &Args) -> Result<()> {
+    if args.method == Method::Pca && (args.perplexity.is_some() || args.steps.is_some()) {
+        let error = anyhow!("--perplexity and --steps are for --method tsne");
+        return Err(WrongUsage::new(error).into());
+    }
+    let drawn = match &args.source {
+        Source { index: Some(folder), .. } => of_index(args, folder)?,
+        Source { vectors: Some(file), .. } => of_vectors(args, file)?,
+        Source { model, .. } => of_model(args, model.as_deref().unwrap_or_default())?,
+    };
+    // A vector that is not finite is told before any distance is of it.
+    let vectors = Vectors::new(&drawn.values, drawn.width)?;
+    let directions = match args.metric {
+        MetricName::Cosine => Some(directions(vectors)),
+        MetricName::Euclidean => None,
+    };
+    let vectors = Vectors::new(directions.as_deref().unwrap_or(&drawn.values), drawn.width)?;
+    let (positions, mut facts) = match args.method {
+        Method::Pca => pca(vectors),
+        Method::Tsne => by_tsne(vectors, args)?,
+    };
+    facts.insert(0, args.source.fact());
+    let title = "Map of texts";
+    let (texts, labels) = (&drawn.texts, &drawn.labels);
+    let page = MapReport { title, facts: &facts, texts, labels, positions: &positions }.to_html();
+    let mut output = Output::of(args.output.as_deref())?;
+    output.bytes(page.as_bytes())?;
+    output.finish()
+}
+
+impl Source {
+    fn fact(&self) -> (&'static str, String) {
+        let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
+        match self {
+            Self { model: Some(model), .. } => ("model", model.clone()),
+            Self { index: Some(_), .. } => ("index", path(&self.index).unwrap_or_default()),
+            _ => ("vectors", path(&self.vectors).unwrap_or_default()),
+        }
+    }
+}
+
+fn pca(vectors: Vectors<'_>) -> (Vec<f64>, Vec<(&'static str, String)>) {
+    let found = principal_components(vectors, 2);
+    let share = |k: usize| format!("{:.1} %", 100.0 * found.shares[k]);
+    let shares = format!("{} across and {} up", share(0), share(1));
+    (found.positions, vec![("method", "principal components".into()), ("of the variance", shares)])
+}
+
+fn by_tsne(vectors: Vectors<'_>, args: &Args) -> Result<(Vec<f64>, Vec<(&'static str, String)>)> {
+    let mut config = TsneConfig::of(vectors.len())?;
+    config.perplexity = args.perplexity.unwrap_or(config.perplexity);
+    config.steps = args.steps.unwrap_or(config.steps);
+    let mut random = Random::derive(args.seed, &[0]);
+    let mut progress = Progress::new("steps", false);
+    let steps = config.steps;
+    let placed = tsne(vectors, &config, &mut || random.unit(), &mut |done| {
+        progress.show(done, Some(done as f64 / steps as f64));
+    });
+    progress.finish();
+    let positions = placed.map_err(|error| match error {
+        EvaluationError::Perplexity { .. } => WrongUsage::new(anyhow!(error).context("--perplexity")).into(),
+        error => anyhow!(error),
+    })?;
+    let facts = vec![
+        ("method", "t-SNE".into()),
+        (
+            "perplexity",
+            format!("{:.4}", config.perplexity).trim_end_matches('0').trim_end_matches('.').into(),
+        ),
+        ("steps", steps.to_string()),
+        ("seed", args.seed.to_string()),
+    ];
+    Ok((positions, facts))
+}
+
+/// The texts of the files or of standard input, embedded by a model.
+fn of_model(args: &Args, name: &str) -> Result<Drawn> {
+    let drawn = texts(args)?;
+    let texts: Vec<&str> = drawn.texts.iter().map(String::as_str).collect();
+    let embedded =
+        Model::open(name, args.batch_tokens, &args.compute)?.embed(&texts, args.prompt.prompt())?;
+    let (values, width) = embedded.into_values();
+    Ok(Drawn { values, width, ..drawn })
+}
+
+/// The same texts, with the vectors of a file.
+fn of_vectors(args: &Args, file: &PathBuf) -> Result<Drawn> {
+    let drawn = texts(args)?;
+    let (values, width) = npy::read(file)?;
+    let (vectors, texts) = (values.len() / width, drawn.texts.len());
+    if vectors != texts {
+        bail!("{} has {vectors} vectors for {texts} texts; expected one for each", file.display());
+    }
+    Ok(Drawn { values, width, ..drawn })
+}
+
+/// The texts and vectors of an index.
+fn of_index(args: &Args, folder: &PathBuf) -> Result<Drawn> {
+    if args.columns.iter().any(|(field, _)| field == "text") {
+        let error = anyhow!("--columns text=… is for files; an index knows its texts");
+        return Err(WrongUsage::new(error).into());
+    }
+    let field = match args.columns.iter().find(|(field, _)| field == "label") {
+        Some((_, Column::Name(name))) => Some(name.as_str()),
+        Some((_, Column::Number(number))) => {
+            let error = anyhow!("--columns label={number}: fields of an index have names");
+            return Err(WrongUsage::new(error).into());
+        }
+        None => None,
+    };
+    let index = Index::open(folder)?;
+    let mut drawn = Drawn { width: index.config().width, ..Drawn::default() };
+    let mut labels = Vec::new();
+    for row in index.rows() {
+        let (mut row, vector) = row?;
+        let cell = row.fields.shift_remove(field.unwrap_or("label"));
+        labels.push(label(cell.unwrap_or(Value::Null), &format!("row {:?}", row.id))?);
+        drawn.texts.push(row.text);
+        drawn.values.extend(vector);
+    }
+    if let Some(field) = field
+        && !labels.is_empty()
+        && labels.iter().all(Option::is_none)
+    {
+        bail!("{}: no row has the field `{field}`", folder.display());
+    }
+    drawn.labels = all_or_none(labels);
+    several(drawn)
+}
+
+/// The texts of the files or of standard input, with their labels.
+fn texts(args: &Args) -> Result<Drawn> {
+    let columns = RowColumns {
+        columns: vec![
+            RowColumns::column("text", &args.columns, true),
+            RowColumns::column("label", &args.columns, false),
+        ],
+        named_by: (!args.columns.is_empty()).then_some("--columns"),
+    };
+    let mut rows = args.files.open(&columns)?;
+    let (mut drawn, mut labels) = (Drawn::default(), Vec::new());
+    loop {
+        let batch = rows.batch()?;
+        if batch.is_empty() {
+            break;
+        }
+        for Placed { place, cells } in batch {
+            let mut cells = cells.into_iter();
+            match cells.next() {
+                Some(Value::String(text)) => drawn.texts.push(text),
+                _ => return Err(Placed::no_text(&place)),
+            }
+            labels.push(label(cells.next().unwrap_or(Value::Null), &place)?);
+        }
+    }
+    drawn.labels = all_or_none(labels);
+    several(drawn)
+}
+
+/// Texts that make a map.
+fn several(drawn: Drawn) -> Result<Drawn> {
+    match drawn.texts.len() {
+        0 => bail!("there is no text to draw"),
+        1 => bail!("there is one text only; expected two or more"),
+        _ => Ok(drawn),
+    }
+}
+
+/// A label of its cell; none if it is empty.
+fn label(cell: Value, place: &str) -> Result<Option<String>> {
+    match cell {
+        Value::Null => Ok(None),
+        Value::String(label) => Ok(Some(label).filter(|label| !label.trim().is_empty())),
+        Value::Number(label) => Ok(Some(label.to_string())),
+        Value::Bool(label) => Ok(Some(label.to_string())),
+        Value::Array(_) | Value::Object(_) => {
+            bail!(
+                "{place}: the label is neither a string nor a number; name its column with --columns label=COLUMN"
+            )
+        }
+    }
+}
+
+/// A label for each text if any has one.
+fn all_or_none(labels: Vec<Option<String>>) -> Vec<String> {
+    match labels.iter().any(Option::is_some) {
+        true => labels.into_iter().map(|label| label.unwrap_or_else(|| UNLABELLED.into())).collect(),
+        false => Vec::new(),
+    }
+}

@@ -1,0 +1,177 @@
+//! Rows of files, or lines of standard input, read a batch at a time.
+
+use std::path::Path;
+
+use anyhow::{Result, anyhow};
+use clap::ValueEnum;
+use cloze_data::labelled::{Column, DataFormat, LabelledSource, RecordColumn, Records, records};
+use serde_json::Value;
+
+use crate::failure::WrongUsage;
+use crate::lines::{self, BATCH, Batch, Lines};
+
+#[derive(clap::Args)]
+pub struct RowFiles {
+    /// Files with a text a row; standard input, with a text a line, if there is none.
+    #[arg(value_name = "FILE")]
+    files: Vec<String>,
+    /// The files' format.
+    #[arg(long, value_enum, default_value_t = Format::Auto)]
+    format: Format,
+    /// Bytes of a line at most; a longer one is an error.
+    #[arg(long, value_name = "N", default_value_t = lines::MAX_LINE_BYTES, value_parser = lines::limit())]
+    max_line_bytes: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+enum Format {
+    /// As the file's ending says: .jsonl, .csv, .tsv, .parquet; lines of text if it is .txt or none.
+    Auto,
+    /// A text a line.
+    Lines,
+    /// A JSON object a line.
+    Jsonl,
+    /// Fields between commas.
+    Csv,
+    /// Fields between tabs.
+    Tsv,
+    /// Parquet.
+    Parquet,
+}
+
+/// The columns that are read.
+pub struct RowColumns {
+    /// Each of them, the text's first.
+    pub columns: Vec<RecordColumn>,
+    /// The option that named some, which lines of text do not have.
+    pub named_by: Option<&'static str>,
+}
+
+impl RowColumns {
+    /// The column of `field`: the one of `given` that names it and must be there, or one of the field's own name, which must be
+    /// if it is `required`.
+    pub fn column(field: &str, given: &[(String, Column)], required: bool) -> RecordColumn {
+        let given = given.iter().find(|(name, _)| name == field).map(|(_, column)| column.clone());
+        let required = required || given.is_some();
+        let column = given.unwrap_or_else(|| Column::Name(field.into()));
+        RecordColumn { field: field.into(), column, required }
+    }
+}
+
+/// What an option takes that says which column one of `fields` is.
+pub fn column(text: &str, fields: &[&str]) -> Result<(String, Column), String> {
+    let (field, name) = text.split_once('=').unwrap_or_default();
+    if !fields.contains(&field) || name.is_empty() {
+        let all: Vec<String> = fields.iter().map(|field| format!("{field}=COLUMN")).collect();
+        return Err(format!("expected {}", all.join(" or ")));
+    }
+    let column = name.parse().map_or_else(|_| Column::Name(name.into()), Column::Number);
+    Ok((field.into(), column))
+}
+
+/// A row and where it was read.
+pub struct Placed {
+    pub place: String,
+    /// A cell for each column; of a line the text alone.
+    pub cells: Vec<Value>,
+}
+
+impl Placed {
+    /// The error of a row whose text is none.
+    pub fn no_text(place: &str) -> anyhow::Error {
+        anyhow!("{place}: the text is no string; name its column with --columns text=COLUMN")
+    }
+}
+
+/// Rows, read a batch at a time.
+pub struct Rows {
+    /// What is still to be read, the first on top.
+    rest: Vec<Source>,
+}
+
+enum Source {
+    Lines(Lines<Box<dyn std::io::Read>>, String, Batch),
+    Records(Records),
+}
+
+impl RowFiles {
+    /// Opens the files.
+    ///
+    /// # Errors
+    /// [`WrongUsage`] if columns of lines are named; files that cannot be read.
+    pub fn open(&self, columns: &RowColumns) -> Result<Rows> {
+        let mut rest = Vec::new();
+        if self.files.is_empty() {
+            self.check_lines(columns)?;
+            let lines = Lines::of(None, self.max_line_bytes)?;
+            rest.push(Source::Lines(lines, "standard input".into(), Batch::default()));
+        }
+        for file in &self.files {
+            rest.push(self.source(file, columns)?);
+        }
+        rest.reverse();
+        Ok(Rows { rest })
+    }
+
+    /// Lines have no columns.
+    fn check_lines(&self, columns: &RowColumns) -> Result<()> {
+        if let Some(named_by) = columns.named_by {
+            let error = anyhow!("lines of text have no columns for {named_by}; name a file that has some");
+            return Err(WrongUsage::new(error).into());
+        }
+        if !matches!(self.format, Format::Auto | Format::Lines) {
+            return Err(WrongUsage::new(anyhow!(
+                "standard input is read as lines; name a file for --format"
+            ))
+            .into());
+        }
+        Ok(())
+    }
+
+    fn source(&self, file: &str, columns: &RowColumns) -> Result<Source> {
+        let ending = Path::new(file).extension().map(|ending| ending.to_string_lossy().to_lowercase());
+        let is_text = ending.as_deref().is_none_or(|ending| ending == "txt") && Path::new(file).is_file();
+        if self.format == Format::Lines || self.format == Format::Auto && is_text {
+            self.check_lines(columns)?;
+            let lines = Lines::of(Some(Path::new(file)), self.max_line_bytes)?;
+            return Ok(Source::Lines(lines, file.to_owned(), Batch::default()));
+        }
+        let format = match self.format {
+            Format::Auto | Format::Lines => DataFormat::Auto,
+            Format::Jsonl => DataFormat::Jsonl,
+            Format::Csv => DataFormat::Csv,
+            Format::Tsv => DataFormat::Tsv,
+            Format::Parquet => DataFormat::Parquet,
+        };
+        let source =
+            LabelledSource { format, max_line_bytes: self.max_line_bytes, ..LabelledSource::new([file]) };
+        Ok(Source::Records(records(&source, Path::new(""), columns.columns.clone())?))
+    }
+}
+
+impl Rows {
+    /// The next rows, as many as are embedded together; none at the end.
+    pub fn batch(&mut self) -> Result<Vec<Placed>> {
+        let mut found = Vec::new();
+        while found.len() < BATCH {
+            match self.rest.last_mut() {
+                None => break,
+                Some(Source::Lines(lines, name, batch)) => match lines.read(BATCH - found.len(), batch)? {
+                    true => found.extend(batch.numbered().map(|(number, line)| Placed {
+                        place: format!("{name}, line {number}"),
+                        cells: vec![Value::String(line.text.to_owned())],
+                    })),
+                    false => drop(self.rest.pop()),
+                },
+                Some(Source::Records(records)) => match records.next().transpose()? {
+                    Some(record) => {
+                        let path = records.path().map(|path| path.display().to_string()).unwrap_or_default();
+                        found.push(Placed { place: format!("{path}:{}", record.line), cells: record.cells });
+                    }
+                    None => drop(self.rest.pop()),
+                },
+            }
+        }
+        Ok(found)
+    }
+}

@@ -1,0 +1,228 @@
+//! A map of texts on a plane, as one page.
+
+use std::collections::HashMap;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use maud::{Markup, PreEscaped, html};
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+
+use super::html::{self, Kind};
+
+/// The page's one script.
+const SCRIPT: &str = include_str!("map.js");
+
+/// The greater side of the square that points lie in: coordinates are whole numbers from 0 on.
+const SIDE: f64 = 100_000.0;
+
+/// Classes with a colour of their own; the smallest ones beyond share one.
+const CLASSES: usize = 100;
+
+/// Texts at places on a plane.
+///
+/// The page shows a point for each text; hovering over it shows the text, and a search marks the points whose texts have some
+/// letters. Classes have colours, and a legend switches them on and off. The page loads nothing. It has one script, which its
+/// policy knows by its hash; texts are data that no script is made of.
+#[derive(Debug, Clone, Copy)]
+pub struct MapReport<'a> {
+    /// The page's title.
+    pub title: &'a str,
+    /// What was drawn, such as the model and the method.
+    pub facts: &'a [(&'a str, String)],
+    /// The texts. The page has the first 1,000 characters of each.
+    pub texts: &'a [String],
+    /// A class for each text, or none at all.
+    pub labels: &'a [String],
+    /// `[texts · 2]`: where they are, finite numbers.
+    pub positions: &'a [f64],
+}
+
+/// What the script draws.
+#[derive(Serialize)]
+struct Data<'a> {
+    points: Vec<u32>,
+    texts: Vec<String>,
+    /// The classes' names, the largest class first.
+    classes: Vec<&'a str>,
+    /// The class of each point; empty if there are none.
+    of: Vec<usize>,
+}
+
+impl MapReport<'_> {
+    /// The whole page. The same report makes the same bytes.
+    ///
+    /// # Panics
+    /// If texts, labels and positions are not equally many.
+    pub fn to_html(&self) -> String {
+        assert_eq!(self.positions.len(), 2 * self.texts.len(), "a position for each text");
+        assert!(self.labels.is_empty() || self.labels.len() == self.texts.len(), "a label for each text");
+        let other = "other classes".to_owned();
+        let (classes, of) = self.classes(&other);
+        let texts = self.texts.iter().map(|text| html::clipped(text)).collect();
+        let data = Data { points: self.points(), texts, classes, of };
+        let json = in_script(&serde_json::to_string(&data).expect("numbers and strings"));
+        let hash = BASE64_STANDARD.encode(Sha256::digest(SCRIPT));
+        let kind = Kind { style: include_str!("map.css"), script: Some(&hash) };
+        html::document_of(self.title, &kind, self.content(&json)).into_string()
+    }
+
+    fn content(&self, json: &str) -> Markup {
+        html! {
+            header {
+                h1 dir="auto" { (self.title) }
+                dl {
+                    @for (name, value) in self.facts {
+                        div { dt { (name) } dd dir="auto" { (value) } }
+                    }
+                    div { dt { "texts" } dd { (self.texts.len()) } }
+                }
+            }
+            main {
+                noscript { p.note { "The map is drawn by a script, which this browser does not run." } }
+                div.tools {
+                    input #search type="search" placeholder="Search the texts" aria-label="Search the texts" autocomplete="off";
+                    output #found {}
+                    button #nearer type="button" aria-label="Nearer" { "+" }
+                    button #farther type="button" aria-label="Farther" { "−" }
+                    button #whole type="button" { "whole map" }
+                }
+                div.view {
+                    canvas #map tabindex="0" role="img" aria-label="The map. Arrow keys move it, + and − zoom, 0 shows all of it." {}
+                    div.said #tip hidden dir="auto" {}
+                }
+                p.said #picked hidden dir="auto" {}
+                section #legend hidden {
+                    button #all type="button" { "all classes" }
+                    " "
+                    button #none type="button" { "no class" }
+                    div #classes {}
+                }
+                p.note { "Drag to move, scroll to zoom, click a point to keep its text." }
+            }
+            script #data type="application/json" { (PreEscaped(json)) }
+            script { (PreEscaped(SCRIPT)) }
+        }
+    }
+
+    /// Coordinates in whole numbers, both axes on one scale.
+    fn points(&self) -> Vec<u32> {
+        let axis = |first: usize| self.positions.iter().skip(first).step_by(2).copied();
+        let low = [0, 1].map(|first| axis(first).fold(f64::INFINITY, f64::min));
+        let high = [0, 1].map(|first| axis(first).fold(f64::NEG_INFINITY, f64::max));
+        let range = (high[0] - low[0]).max(high[1] - low[1]);
+        let scale = if range > 0.0 { SIDE / range } else { 0.0 };
+        let place = |(at, x): (usize, &f64)| ((x - low[at % 2]) * scale).round() as u32;
+        self.positions.iter().enumerate().map(place).collect()
+    }
+
+    /// The names of the classes, the largest first and of equally large ones the first in order, and the class of each text.
+    fn classes<'a>(&'a self, other: &'a str) -> (Vec<&'a str>, Vec<usize>) {
+        let mut counts: HashMap<&str, usize> = HashMap::new();
+        self.labels.iter().for_each(|label| *counts.entry(label).or_default() += 1);
+        let mut names: Vec<&str> = counts.keys().copied().collect();
+        names.sort_unstable_by(|a, b| counts[b].cmp(&counts[a]).then(a.cmp(b)));
+        let places: HashMap<&str, usize> =
+            names.iter().enumerate().map(|(place, name)| (*name, place.min(CLASSES))).collect();
+        let of = self.labels.iter().map(|label| places[label.as_str()]).collect();
+        if names.len() > CLASSES {
+            names.truncate(CLASSES);
+            names.push(other);
+        }
+        (names, of)
+    }
+}
+
+/// JSON that can stand in a script element: what could end it or begin another is escaped, which JSON allows within strings,
+/// and these characters stand nowhere else in it.
+fn in_script(json: &str) -> String {
+    let mut escaped = String::with_capacity(json.len());
+    for character in json.chars() {
+        match character {
+            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
+                escaped.push_str(&format!("\\u{:04x}", u32::from(character)));
+            }
+            other => escaped.push(other),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    const TEXTS: [&str; 4] = ["</script><script>alert(1)</script>", "a\u{2028}b & \"c\"", "<!--", "日本\n語"];
+
+    fn page(texts: &[&str], labels: &[&str], positions: &[f64]) -> String {
+        let owned = |all: &[&str]| all.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+        let (texts, labels) = (owned(texts), owned(labels));
+        let facts = [("model", "<img src=x>".to_owned())];
+        MapReport { title: "<b>", facts: &facts, texts: &texts, labels: &labels, positions }.to_html()
+    }
+
+    /// What the script is given.
+    fn data(page: &str) -> Value {
+        let begin = "<script id=\"data\" type=\"application/json\">";
+        let data = page.split_once(begin).unwrap().1.split_once("</script>").unwrap().0;
+        assert!(!data.contains(['<', '>', '&', '\u{2028}', '\u{2029}']), "{data}");
+        serde_json::from_str(data).unwrap()
+    }
+
+    #[test]
+    fn a_page_has_all_texts_and_none_is_code() {
+        let page = page(&TEXTS, &["b", "a", "b", "c"], &[0.0, -1.0, 1.0, 0.0, 2.0, 1.0, 4.0, -1.0]);
+        let expected = json!({
+            "points": [0, 0, 25_000, 25_000, 50_000, 50_000, 100_000, 0],
+            "texts": TEXTS,
+            "classes": ["b", "a", "c"],
+            "of": [0, 1, 0, 2],
+        });
+        assert_eq!(data(&page), expected);
+        assert_eq!((page.matches("<script").count(), page.matches("</script").count()), (2, 2));
+        for foreign in ["<img", "<b>", "http:", "https:", "href=", "alert(1)<"] {
+            assert!(!page.contains(foreign), "{foreign}");
+        }
+        assert!(page.contains("&lt;img src=x&gt;") && page.contains("&lt;b&gt;"));
+    }
+
+    #[test]
+    fn the_policy_allows_the_one_script() {
+        assert!(!SCRIPT.contains("</script") && !SCRIPT.contains("<!--"));
+        let page = page(&TEXTS[..1], &[], &[0.5, 0.5]);
+        let script = page.rsplit_once("<script>").unwrap().1.split_once("</script>").unwrap().0;
+        let hash = BASE64_STANDARD.encode(Sha256::digest(script));
+        let policy = format!("default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{hash}'");
+        assert!(
+            page.contains(&format!("http-equiv=\"Content-Security-Policy\" content=\"{policy}\"")),
+            "{policy}"
+        );
+        assert_eq!(data(&page), json!({"points": [0, 0], "texts": TEXTS[..1], "classes": [], "of": []}));
+    }
+
+    #[test]
+    fn the_smallest_of_many_classes_share_a_colour() {
+        let labels: Vec<String> = (0..CLASSES + 5).map(|i| format!("{i:03}")).chain(["104".into()]).collect();
+        let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
+        let n = labels.len();
+        let data = data(&page(&vec!["x"; n], &labels, &vec![0.0; 2 * n]));
+        let classes = data["classes"].as_array().unwrap();
+        assert_eq!(classes.len(), CLASSES + 1);
+        assert_eq!(
+            (&classes[0], &classes[1], &classes[CLASSES]),
+            (&json!("104"), &json!("000"), &json!("other classes"))
+        );
+        assert_eq!(
+            (&data["of"][0], &data["of"][n - 1], &data["of"][n - 3]),
+            (&json!(1), &json!(0), &json!(CLASSES))
+        );
+    }
+
+    #[test]
+    fn long_texts_are_cut() {
+        let long = "é".repeat(2_000);
+        let data = data(&page(&[&long], &[], &[0.0, 0.0]));
+        assert_eq!(data["texts"][0], format!("{} … (2000 characters)", "é".repeat(1_000)));
+    }
+}

@@ -1,0 +1,204 @@
+//! t-SNE: a map on which vectors near each other stay near.
+
+use bhtsne::Neighbor;
+
+use super::components::principal_components;
+use super::neighbours::nearest;
+use crate::embeddings::Vectors;
+use crate::{EvaluationError, Result};
+
+/// Principal components that neighbours are looked for in.
+const COMPONENTS: usize = 50;
+
+/// The standard deviation of the first positions along the first component, and that of what is random in them.
+const FIRST: f64 = 1e-4;
+const RANDOM: f64 = 1e-6;
+
+/// How coarse the forces of far points are (θ of Barnes-Hut).
+const THETA: f64 = 0.5;
+
+/// How a map is made.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TsneConfig {
+    /// How many neighbours count for each vector, as a smooth number: from 1 to a third of the other vectors.
+    pub perplexity: f64,
+    /// Steps of the gradient descent; in the first 250 attraction is twelve times as strong.
+    pub steps: usize,
+}
+
+impl TsneConfig {
+    /// The perplexity 30 of scikit-learn, or the greatest possible of so few vectors, and 1,000 steps.
+    ///
+    /// # Errors
+    /// [`EvaluationError::FewVectors`] if there are less than 4.
+    pub fn of(vectors: usize) -> Result<Self> {
+        match vectors {
+            0..4 => Err(EvaluationError::FewVectors { expected: 4, found: vectors }),
+            _ => Ok(Self { perplexity: 30.0_f64.min(largest_perplexity(vectors)), steps: 1_000 }),
+        }
+    }
+}
+
+/// A third of the others.
+fn largest_perplexity(vectors: usize) -> f64 {
+    vectors.saturating_sub(1) as f64 / 3.0
+}
+
+/// Places vectors on a plane, `[n · 2]`, by Barnes-Hut t-SNE (van der Maaten & Hinton 2008; van der Maaten 2014): the
+/// divergence of two distributions of pairs is minimised, one by the vectors' Euclidean distances and one by those on the
+/// plane. The optimisation is that of the crate `bhtsne`.
+///
+/// Distances are of the first 50 principal components, as in the papers, and the neighbours are exact. The map begins with the
+/// first two components, a little of `uniform` added, which gives numbers in `0..1`. Deviation: the papers begin with random
+/// positions alone (on components see Kobak & Berens 2019). The same numbers make the same map, bit for bit, whatever the
+/// number of threads. `progress` is told the steps that are done.
+///
+/// # Errors
+/// [`EvaluationError::FewVectors`] for less than 4, [`EvaluationError::Perplexity`].
+pub fn tsne(
+    vectors: Vectors<'_>,
+    config: &TsneConfig,
+    uniform: &mut dyn FnMut() -> f64,
+    progress: &mut (dyn FnMut(usize) + Send),
+) -> Result<Vec<f64>> {
+    let n = vectors.len();
+    TsneConfig::of(n)?;
+    let most = largest_perplexity(n);
+    if !(1.0..=most).contains(&config.perplexity) {
+        return Err(EvaluationError::Perplexity { perplexity: config.perplexity, vectors: n, most });
+    }
+    let count = COMPONENTS.min(vectors.width()).max(2);
+    let components = principal_components(vectors, count).positions;
+    let short: Vec<f32> = components.iter().map(|x| *x as f32).collect();
+    let neighbours: Vec<Vec<Neighbor<f64>>> = nearest(&short, count, (3.0 * config.perplexity) as usize)
+        .iter()
+        .map(|row| {
+            let near = row.iter().map(|near| (near.place as usize, f64::from(near.square).sqrt()));
+            near.map(|(index, distance)| Neighbor { index, distance }).collect()
+        })
+        .collect();
+    let first = first_positions(&components, count, uniform);
+    // Sums on several threads differ in their last digits from run to run, and steps make other maps of that: one thread.
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build();
+    let pool = pool.map_err(|error| EvaluationError::Thread { reason: error.to_string() })?;
+    // The crate looks at neighbours alone.
+    let rows = vec![(); n];
+    Ok(pool.install(|| {
+        let mut map: bhtsne::tSNE<'_, f64, ()> = bhtsne::tSNE::new(&rows);
+        map.perplexity(config.perplexity).epochs(config.steps).initial_embedding(first);
+        map.epoch_callback(|step, _| progress(step + 1));
+        map.barnes_hut_with_neighbors(THETA, &neighbours);
+        map.embedding()
+    }))
+}
+
+/// `[n · 2]`: the first two of `count` components with the standard deviation [`FIRST`], and random numbers added, which part
+/// vectors that are equal.
+fn first_positions(components: &[f64], count: usize, uniform: &mut dyn FnMut() -> f64) -> Vec<f64> {
+    let n = components.len() / count;
+    let variance = components.chunks_exact(count).map(|row| row[0] * row[0]).sum::<f64>() / n as f64;
+    let scale = if variance > 0.0 { FIRST / variance.sqrt() } else { 0.0 };
+    // Of numbers between −1 and 1 the variance is 1/3.
+    let mut noise = || RANDOM * 3.0_f64.sqrt() * (2.0 * uniform() - 1.0);
+    let row = |row: &[f64]| [row[0] * scale + noise(), row[1] * scale + noise()];
+    components.chunks_exact(count).flat_map(row).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Numbers in `0..1` that are the same each time (Marsaglia's xorshift).
+    fn uniform(seed: u64) -> impl FnMut() -> f64 {
+        let mut state = seed;
+        move || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state >> 11) as f64 / (1_u64 << 53) as f64
+        }
+    }
+
+    /// Vectors of `width` around as many centres as there are classes, and their classes.
+    fn clusters(n: usize, width: usize, classes: usize) -> (Vec<f32>, Vec<usize>) {
+        let mut uniform = uniform(3);
+        let mut values = Vec::with_capacity(n * width);
+        for i in 0..n {
+            for feature in 0..width {
+                let centre = if feature % classes == i % classes { 4.0 } else { 0.0 };
+                values.push((centre + uniform() - 0.5) as f32);
+            }
+        }
+        (values, (0..n).map(|i| i % classes).collect())
+    }
+
+    fn map(values: &[f32], width: usize, config: &TsneConfig, seed: u64) -> Vec<f64> {
+        tsne(Vectors::new(values, width).unwrap(), config, &mut uniform(seed), &mut |_| {}).unwrap()
+    }
+
+    /// The share of points whose nearest point is of their class.
+    fn purity(positions: &[f64], classes: &[usize]) -> f64 {
+        let short: Vec<f32> = positions.iter().map(|x| *x as f32).collect();
+        let near = nearest(&short, 2, 1);
+        let right =
+            near.iter().zip(classes).filter(|(near, class)| classes[near[0].place as usize] == **class);
+        right.count() as f64 / classes.len() as f64
+    }
+
+    #[test]
+    fn planted_clusters_are_apart_and_the_same_twice() {
+        let (values, classes) = clusters(120, 12, 4);
+        let config = TsneConfig { perplexity: 10.0, steps: 500 };
+        let found = map(&values, 12, &config, 1);
+        assert_eq!(found.len(), 240);
+        assert!(found.iter().all(|x| x.is_finite()));
+        assert_eq!(purity(&found, &classes), 1.0);
+        assert_eq!(found, map(&values, 12, &config, 1));
+        assert_ne!(found, map(&values, 12, &config, 2));
+        let components = principal_components(Vectors::new(&values, 12).unwrap(), 2).positions;
+        assert_eq!(purity(&components, &classes), 1.0);
+    }
+
+    #[test]
+    fn threads_change_no_bit() {
+        let (values, _) = clusters(90, 6, 3);
+        let config = TsneConfig { perplexity: 8.0, steps: 60 };
+        let on = |threads: usize| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            pool.install(|| map(&values, 6, &config, 5))
+        };
+        assert_eq!(on(1), on(3));
+    }
+
+    #[test]
+    fn steps_are_told_and_equal_vectors_are_no_harm() {
+        let values = [1.0_f32, 2.0].repeat(12);
+        let config = TsneConfig { perplexity: 2.0, steps: 7 };
+        let mut told = Vec::new();
+        let vectors = Vectors::new(&values, 2).unwrap();
+        let found = tsne(vectors, &config, &mut uniform(1), &mut |step| told.push(step)).unwrap();
+        assert!(found.iter().all(|x| x.is_finite()), "{found:?}");
+        assert_eq!(told, [1, 2, 3, 4, 5, 6, 7]);
+    }
+
+    #[test]
+    fn a_perplexity_has_to_fit_the_vectors() {
+        let values = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0];
+        let made = |n: usize, perplexity: f64| {
+            let config = TsneConfig { perplexity, steps: 1 };
+            let vectors = Vectors::new(&values[..n], 1).unwrap();
+            tsne(vectors, &config, &mut uniform(1), &mut |_| {}).map_err(|error| error.to_string())
+        };
+        assert!(made(7, 2.0).is_ok());
+        assert_eq!(
+            made(7, 3.0).unwrap_err(),
+            "the perplexity is 3; expected from 1 to 2, a third of the other 6 vectors"
+        );
+        for perplexity in [0.5, f64::NAN, f64::INFINITY] {
+            assert!(made(7, perplexity).is_err());
+        }
+        assert_eq!(made(3, 1.0).unwrap_err(), "there are too few vectors: 3; expected 4 or more");
+        assert_eq!(TsneConfig::of(4).unwrap().perplexity, 1.0);
+        assert_eq!(TsneConfig::of(1_000).unwrap().perplexity, 30.0);
+    }
+}

@@ -1,0 +1,80 @@
+//! A sentence encoder trained by the other pairs of a batch.
+
+use super::encoders;
+use crate::Values;
+use crate::values::{gradients, init, trained};
+use burn::tensor::{Device, Tensor, TensorData};
+use cloze::data::labelled::SentenceExample;
+use cloze::evaluation::report::SimilarityKind;
+use cloze::tokenizer::Tokenizer;
+use cloze::tokenizer::train::WordPieceTrainer;
+use cloze_model::bert::{Bert, BertConfig};
+use cloze_model::huggingface::SentenceConfig;
+use cloze_trainer::finetune::{EmbeddingFeatures, EmbeddingSection, EmbeddingTask, LossSection, Task};
+
+/// Pairs, of different lengths.
+const PAIRS: [[&str; 2]; 4] = [
+    ["a storm at sea", "the sea is rough and the night is dark"],
+    ["bread", "a loaf of bread"],
+    ["the king and the queen of the land", "a court"],
+    ["boats", "the boats in the harbour at night"],
+];
+
+/// A task and what it takes of the pairs. Of so many sentences at a time the graph is in memory, or of all.
+fn task(chunk: Option<usize>) -> (EmbeddingTask, Vec<EmbeddingFeatures>, BertConfig) {
+    let tokenizer: Tokenizer = WordPieceTrainer { vocab_size: 60, ..WordPieceTrainer::default() }
+        .train([PAIRS.concat().join("\n").repeat(9)])
+        .expect("texts with words");
+    let mut section =
+        EmbeddingSection::new(LossSection::InBatchNegatives { temperature: 0.1, symmetric: true });
+    (section.chunk, section.normalize) = (chunk, Some(true));
+    let loss = section.loss();
+    let task = EmbeddingTask::new(section, loss, SentenceConfig::default(), SimilarityKind::Pairs)
+        .expect("the pooling is known");
+    let example = |[text, pair]: [&str; 2]| SentenceExample {
+        text: text.into(),
+        pair: Some(pair.into()),
+        negatives: Vec::new(),
+        score: None,
+    };
+    let features = task.encode(&tokenizer, PAIRS.map(example).into(), 16).expect("room for tokens").features;
+    let mut config = encoders::config();
+    config.vocab_size = tokenizer.vocab_size();
+    (task, features, config)
+}
+
+/// The embeddings of all sentences, `[sentences, width]`.
+fn embeddings(
+    task: &EmbeddingTask,
+    model: &Bert,
+    batch: &[&EmbeddingFeatures],
+    device: &Device,
+) -> Tensor<2> {
+    let rows: Vec<Vec<f32>> = task.outputs(model, batch, device).concat();
+    let shape = [rows.len(), rows[0].len()];
+    Tensor::from_data(TensorData::new(rows.concat(), shape), device)
+}
+
+/// The loss over the whole batch.
+pub fn in_batch(device: &Device) -> Values {
+    let (task, features, config) = task(None);
+    let batch: Vec<&EmbeddingFeatures> = features.iter().collect();
+    trained(
+        device,
+        |init| config.init_encoder(init),
+        |model, device| embeddings(&task, model, &batch, device),
+        |model, found| task.loss(model, &batch, &found.device()),
+    )
+}
+
+/// The same loss and its gradients, three sentences at a time (GradCache).
+pub fn in_chunks(device: &Device) -> Values {
+    let (task, features, config) = task(Some(3));
+    let batch: Vec<&EmbeddingFeatures> = features.iter().collect();
+    let device = device.clone().autodiff();
+    let model = config.init_encoder(&mut init(&device));
+    let (loss, found) = task.gradients(&model, &batch, 0.25, 5, &device).expect("there are chunks");
+    let mut values = gradients(&model, &found);
+    values.insert("loss".into(), TensorData::new(vec![loss as f32], [1]));
+    values
+}
