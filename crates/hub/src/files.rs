@@ -45,9 +45,12 @@ pub(crate) const WEIGHTS: &[&str] = &[
 struct Module {
     #[serde(default)]
     path: String,
+    #[serde(default, rename = "type")]
+    kind: String,
 }
 
-/// The configurations of sentence-transformers' modules that `modules.json` names, as far as they are listed.
+/// The configurations of sentence-transformers' modules that `modules.json` names, and the weights of the modules `Dense`, as
+/// far as they are listed.
 pub(crate) fn module_files(modules: &[u8], listed: &[String]) -> serde_json::Result<Vec<String>> {
     let modules: Vec<Module> = serde_json::from_slice(modules)?;
     let folders: Vec<String> = modules
@@ -60,7 +63,15 @@ pub(crate) fn module_files(modules: &[u8], listed: &[String]) -> serde_json::Res
             && folders.iter().any(|folder| file.starts_with(folder))
             && is_plain_path(file)
     };
-    Ok(listed.iter().filter(belongs).cloned().collect())
+    let maps = modules.iter().filter(|module| !module.path.is_empty() && module.kind.ends_with("Dense"));
+    let weights = maps.filter_map(|module| {
+        let path = |name: &str| format!("{}/{name}", module.path);
+        ["model.safetensors", "pytorch_model.bin"]
+            .map(path)
+            .into_iter()
+            .find(|path| listed.contains(path) && is_plain_path(path))
+    });
+    Ok(listed.iter().filter(belongs).cloned().chain(weights).collect())
 }
 
 #[derive(Deserialize)]
@@ -89,6 +100,12 @@ mod tests {
             ["config.json", "1_Pooling/config.json", "1_Pooling/x.bin", "1_PoolingX/a.json", "onnx/a.json"];
         let found = module_files(modules, &listed.map(String::from)).unwrap();
         assert_eq!(found, ["1_Pooling/config.json"]);
+        let modules = br#"[{"path": "2_Dense", "type": "sentence_transformers.models.Dense"}]"#;
+        let listed = ["2_Dense/config.json", "2_Dense/pytorch_model.bin", "2_Dense/model.safetensors"]
+            .map(String::from);
+        let found = |listed: &[String]| module_files(modules, listed).unwrap();
+        assert_eq!(found(&listed), ["2_Dense/config.json", "2_Dense/model.safetensors"]);
+        assert_eq!(found(&listed[..2]), ["2_Dense/config.json", "2_Dense/pytorch_model.bin"]);
         let evil = module_files(br#"[{"path": ".."}]"#, &["../config.json".into()]).unwrap();
         assert!(evil.is_empty());
         assert!(module_files(b"{}", &[]).is_err());

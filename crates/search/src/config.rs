@@ -77,14 +77,26 @@ impl ModelIdentity {
             let endings = [".safetensors", ".bin", ".model", ".txt", ".json"];
             endings.iter().any(|ending| name.ends_with(ending))
         };
-        let mut names = Vec::new();
+        let (mut names, mut modules) = (Vec::new(), Vec::new());
         for entry in fs::read_dir(folder).map_err(SearchError::io("read", folder))? {
             let entry = entry.map_err(SearchError::io("read", folder))?;
             let name = entry.file_name().to_string_lossy().into_owned();
             if decides(&name) && entry.path().is_file() {
                 names.push(name);
+            } else if name.ends_with("_Dense") {
+                modules.push(name);
             }
         }
+        // The weights of maps of embeddings, in folders of their own as sentence-transformers has them.
+        let maps: Vec<String> = modules
+            .iter()
+            .flat_map(|module| {
+                ["model.safetensors", "pytorch_model.bin", "config.json"]
+                    .map(|file| format!("{module}/{file}"))
+            })
+            .filter(|name| folder.join(name).is_file())
+            .collect();
+        names.extend(maps);
         names.sort();
         let mut all = blake3::Hasher::new();
         for name in names {

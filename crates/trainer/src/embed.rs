@@ -6,7 +6,7 @@ use crate::{Result, TrainerError};
 use burn::tensor::{Device, Tensor};
 use cloze_data::{TokenBatch, TokenSequence};
 use cloze_model::bert::{Bert, BertConfig};
-use cloze_model::huggingface::{LoadReport, PretrainedFolder, SentenceConfig};
+use cloze_model::huggingface::{Dense, LoadReport, PretrainedFolder, SentenceConfig};
 use cloze_model::{ModelError, ParamInit};
 use cloze_ops::on_awake_cores;
 use cloze_tokenizer::{Encoding, OffsetUnit, Sequence, Tokenizer, Truncation};
@@ -71,6 +71,7 @@ pub struct Embedder {
     model: Bert,
     device: Device,
     pooling: SentencePooling,
+    dense: Vec<Dense>,
     normalize: bool,
     lowercase: bool,
     prompt: String,
@@ -111,6 +112,21 @@ impl Embedder {
         tokenizer.set_keep_overflow(false);
         let pooling = config.pooling.map_or_else(|| sentence.pooling(), Ok)?;
         pooling.check(bert.n_layers)?;
+        let mut width = pooling.width(bert.d_model);
+        let mut dense = Vec::with_capacity(sentence.dense.len());
+        for path in &sentence.dense {
+            let module = Dense::load(&folder.join(path), device)?;
+            if module.d_in() != width {
+                let (takes, path) = (module.d_in(), folder.join(path));
+                let message = format!(
+                    "{}: it takes {takes} features, expected {width}, those of what it maps",
+                    path.display()
+                );
+                return Err(ModelError::Config(message).into());
+            }
+            width = module.d_out();
+            dense.push(module);
+        }
         let prompt = match config.prompt {
             Some(Prompt::Text(text)) => text,
             Some(Prompt::Name(name)) => sentence.prompt(Some(&name))?.to_string(),
@@ -129,8 +145,9 @@ impl Embedder {
             lowercase: sentence.lowercase,
             prompt,
             batch_tokens: config.batch_tokens.max(1),
-            width: pooling.width(bert.d_model),
+            width,
             pooling,
+            dense,
             max_len,
             report,
         })
@@ -245,7 +262,8 @@ impl Embedder {
         let sequences: Vec<TokenSequence> = sequences.iter().map(|encoding| (*encoding).into()).collect();
         tokens.extend(&sequences);
         let input = input(&self.model, &tokens, &self.device);
-        self.pooling.forward(&self.model, input)
+        let pooled = self.pooling.forward(&self.model, input);
+        self.dense.iter().fold(pooled, |embeddings, module| module.forward(embeddings))
     }
 }
 

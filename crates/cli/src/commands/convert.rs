@@ -102,7 +102,8 @@ pub fn run(args: &Args) -> Result<()> {
     output.flush()
 }
 
-/// Copies what is [`KEPT`], and the configuration of each folder in the folder, as a module's `1_Pooling`.
+/// Copies what is [`KEPT`], and the configuration of each folder in the folder, as a module's `1_Pooling`; of a `2_Dense` the
+/// weights too, as they are.
 fn keep(from: &Path, to: &Path) -> Result<()> {
     let copy = |name: &Path| -> Result<()> {
         let (source, target) = (from.join(name), to.join(name));
@@ -120,7 +121,13 @@ fn keep(from: &Path, to: &Path) -> Result<()> {
     let entries = fs::read_dir(from).with_context(|| format!("cannot read {}", from.display()))?;
     for entry in entries {
         let entry = entry.with_context(|| format!("cannot read {}", from.display()))?;
-        copy(&Path::new(&entry.file_name()).join("config.json"))?;
+        let folder = entry.file_name();
+        copy(&Path::new(&folder).join("config.json"))?;
+        if folder.to_string_lossy().ends_with("_Dense") {
+            ["model.safetensors", "pytorch_model.bin"]
+                .iter()
+                .try_for_each(|name| copy(&Path::new(&folder).join(name)))?;
+        }
     }
     Ok(())
 }

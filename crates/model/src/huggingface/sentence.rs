@@ -16,6 +16,8 @@ pub struct SentenceConfig {
     /// The enabled ways of pooling, such as `mean`, in the order in which they are concatenated; empty for a folder
     /// without them.
     pub pooling_modes: Vec<String>,
+    /// The folders of the modules [`Dense`](super::Dense) that map the pooled states one after the other, in the model's folder.
+    pub dense: Vec<String>,
     /// Whether embeddings are scaled to length 1.
     pub normalize: bool,
     /// The maximum number of tokens in a sentence, including special tokens.
@@ -60,16 +62,29 @@ impl SentenceConfig {
     /// without `modules.json`.
     ///
     /// # Errors
-    /// A malformed file; a module other than the encoder, pooling and normalisation.
+    /// A malformed file; a module other than the encoder, pooling, `Dense` and normalisation, or modules in another order.
     pub fn load(folder: &Path) -> Result<Option<Self>> {
         let path = folder.join("modules.json");
         if !path.is_file() {
             return Ok(None);
         }
         let mut config = Self::default();
+        let mut order = 0;
         for module in read_json::<Vec<ModuleEntry>>(&path, "a list of modules, each with a `type`")? {
             // The last part of a class's path: packages were renamed over the years.
-            match module.kind.rsplit('.').next().unwrap_or_default() {
+            let kind = module.kind.rsplit('.').next().unwrap_or_default();
+            let place = ORDER.iter().position(|known| *known == kind).unwrap_or(order);
+            if place < order {
+                return Err(ModelError::Config(format!(
+                    "{}: module `{}` comes after `{}`, expected the order {}",
+                    path.display(),
+                    module.kind,
+                    ORDER[order],
+                    ORDER.join(", ")
+                )));
+            }
+            order = place;
+            match kind {
                 "Transformer" => {
                     let path = folder.join(&module.path).join("sentence_bert_config.json");
                     if path.is_file() {
@@ -83,12 +98,14 @@ impl SentenceConfig {
                     config.pooling_modes = pooling_modes(&pooling);
                     config.excludes_prompt = pooling.get("include_prompt") == Some(&Value::Bool(false));
                 }
+                "Dense" => config.dense.push(module.path),
                 "Normalize" => config.normalize = true,
                 _ => {
                     return Err(ModelError::Config(format!(
-                        "{}: module `{}` is not supported, expected Transformer, Pooling and Normalize",
+                        "{}: module `{}` is not supported, expected one of {}",
                         path.display(),
-                        module.kind
+                        module.kind,
+                        ORDER.join(", ")
                     )));
                 }
             }
@@ -106,9 +123,10 @@ impl SentenceConfig {
     /// Writes the files that [`load`](Self::load) reads into the folder of an encoder whose states have `d_model` features.
     ///
     /// # Errors
-    /// An unknown pooling mode; a file that cannot be written.
+    /// An unknown pooling mode; modules `Dense`, which have weights; a file that cannot be written.
     pub fn save(&self, folder: &Path, d_model: usize) -> Result<()> {
         self.pooling()?;
+        self.check_trained()?;
         let mut modules = vec![("", "Transformer"), ("1_Pooling", "Pooling")];
         if self.normalize {
             modules.push(("2_Normalize", "Normalize"));
@@ -157,6 +175,19 @@ impl SentenceConfig {
         Ok(())
     }
 
+    /// Checks that an encoder of these modules can be trained and saved, as one with modules `Dense` cannot.
+    ///
+    /// # Errors
+    /// [`ModelError::Config`].
+    pub fn check_trained(&self) -> Result<()> {
+        match self.dense.first() {
+            None => Ok(()),
+            Some(path) => Err(ModelError::Config(format!(
+                "the module `{path}` (Dense) cannot be trained, expected Transformer, Pooling and Normalize alone"
+            ))),
+        }
+    }
+
     /// The prompt of this name; without a name, the default prompt, or nothing if there is none.
     ///
     /// # Errors
@@ -201,6 +232,9 @@ impl SentenceConfig {
         }
     }
 }
+
+/// The modules, in the order in which they stand.
+const ORDER: [&str; 4] = ["Transformer", "Pooling", "Dense", "Normalize"];
 
 /// The modes by their names in newer files and their keys in older ones, in the order in which sentence-transformers
 /// concatenates those of older files.
@@ -283,6 +317,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let config = SentenceConfig {
             pooling_modes: vec!["mean".into(), "cls".into()],
+            dense: Vec::new(),
             normalize: true,
             max_len: Some(64),
             lowercase: true,
@@ -352,12 +387,29 @@ mod tests {
             let message = format!("model configuration: pooling `{mode}` is not supported, {expected}");
             assert_eq!(error(config), message);
         }
-        let dir = folder(&MODULES.replace("models.Pooling", "models.Dense"), "{}", "{}");
-        let message = SentenceConfig::load(dir.path()).unwrap_err().to_string();
-        assert!(
-            message.contains("module `sentence_transformers.models.Dense` is not supported"),
-            "{message}"
-        );
+        let modules = |kinds: &[&str]| {
+            let one =
+                |kind: &&str| json!({ "path": kind, "type": format!("sentence_transformers.models.{kind}") });
+            folder(&Value::from_iter(kinds.iter().map(one)).to_string(), "{}", "{}")
+        };
+        for (kinds, expected) in [
+            (
+                &["Transformer", "CNN"][..],
+                "models.CNN` is not supported, expected one of Transformer, Pooling, Dense",
+            ),
+            (
+                &["Transformer", "Normalize", "Dense"],
+                "models.Dense` comes after `Normalize`, expected the order",
+            ),
+        ] {
+            let message = SentenceConfig::load(modules(kinds).path()).unwrap_err().to_string();
+            assert!(message.contains(expected), "{message}");
+        }
+        let found =
+            SentenceConfig::load(modules(&["Transformer", "Dense", "Dense"]).path()).unwrap().unwrap();
+        assert_eq!(found.dense, ["Dense"; 2]);
+        let message = found.save(tempfile::tempdir().unwrap().path(), 8).unwrap_err().to_string();
+        assert!(message.contains("the module `Dense` (Dense) cannot be trained"), "{message}");
         let dir = folder(MODULES, "[", "{}");
         assert!(SentenceConfig::load(dir.path()).unwrap_err().to_string().contains("1_Pooling"));
     }

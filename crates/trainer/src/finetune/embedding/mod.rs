@@ -72,13 +72,14 @@ impl EmbeddingTask {
     /// sentence-transformers. `kind` says what is known of the development data.
     ///
     /// # Errors
-    /// Modules with an unknown pooling.
+    /// Modules with an unknown pooling, or that map embeddings (`Dense`).
     pub fn new(
         section: EmbeddingSection,
         loss: Box<dyn EmbeddingLoss>,
         mut sentence: SentenceConfig,
         kind: SimilarityKind,
     ) -> Result<Self> {
+        sentence.check_trained()?;
         if let Some(pooling) = section.pooling {
             let name = SentenceConfig::mode(pooling);
             sentence.pooling_modes = vec![name.to_owned()];
