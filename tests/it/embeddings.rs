@@ -1,7 +1,7 @@
 //! Sentence embeddings: against transformers' (`tests/fixtures/minilm_embeddings/export.py`), and of a small
 //! model whose folder is made here.
 
-use burn::tensor::Device;
+use burn::tensor::{Device, TensorData};
 use cloze_model::huggingface::{read_tensors, write_tensors};
 use cloze_model::ops::{Precision, with_precision};
 use cloze_trainer::embed::{EmbedConfig, Embedder, Pooling, Prompt, SentencePooling};
@@ -230,6 +230,54 @@ fn poolings_are_those_of_sentence_transformers() {
             assert!(cosine > 0.999, "{name} in bf16: cosine {cosine}");
         }
     }
+}
+
+/// Modules `Dense` map the pooled states, and what comes of that is scaled.
+#[test]
+fn embeddings_are_mapped_as_the_modules_say() {
+    let folder = with_modules(r#"{"pooling_mode": "mean"}"#);
+    let texts = ["a b c", "some words"];
+    let load = || Embedder::load(folder.path(), EmbedConfig::default(), &Device::flex());
+    let pooled = load().unwrap().embed(&texts).unwrap().values;
+    let module = |path: &str, kind: &str| serde_json::json!({"path": path, "type": format!("sentence_transformers.models.{kind}")});
+    let modules =
+        [module("1_Pooling", "Pooling"), module("2_Dense", "Dense"), module("3_Normalize", "Normalize")];
+    fs::write(folder.path().join("modules.json"), serde_json::json!(modules).to_string()).unwrap();
+    fs::create_dir(folder.path().join("2_Dense")).unwrap();
+    let write = |d_in: usize, bias: bool| {
+        let activation = "torch.nn.modules.activation.Tanh";
+        let config = serde_json::json!({
+            "in_features": d_in, "out_features": 2, "bias": bias, "activation_function": activation,
+        });
+        fs::write(folder.path().join("2_Dense/config.json"), config.to_string()).unwrap();
+        let weight: Vec<f32> = (0..2 * d_in).map(|i| (i as f32 * 0.7).cos()).collect();
+        let tensors = [
+            ("linear.weight".to_owned(), TensorData::new(weight.clone(), [2, d_in])),
+            ("linear.bias".to_owned(), TensorData::new(vec![0.3_f32, -0.2], [2])),
+        ];
+        write_tensors(&folder.path().join("2_Dense/model.safetensors"), &tensors.into(), &[]).unwrap();
+        weight
+    };
+    for (bias, added) in [(true, [0.3, -0.2]), (false, [0.0, 0.0])] {
+        let weight = write(24, bias);
+        let embedder = load().unwrap();
+        assert_eq!(embedder.width(), 2);
+        let found = embedder.embed(&texts).unwrap().values;
+        for (found, pooled) in found.chunks_exact(2).zip(pooled.chunks_exact(24)) {
+            let mapped: Vec<f32> = weight
+                .chunks_exact(24)
+                .zip(added)
+                .map(|(row, added)| (row.iter().zip(pooled).map(|(a, b)| a * b).sum::<f32>() + added).tanh())
+                .collect();
+            let length = mapped.iter().map(|x| x * x).sum::<f32>().sqrt();
+            for (found, mapped) in found.iter().zip(&mapped) {
+                assert!((found - mapped / length).abs() < 1e-5, "{found}, not {}", mapped / length);
+            }
+        }
+    }
+    write(23, true);
+    let error = load().unwrap_err().to_string();
+    assert!(error.ends_with("2_Dense: it takes 23 features, expected 24, those of what it maps"), "{error}");
 }
 
 /// A folder as those of Nomic's embeddings: published keys and names, modules and prompts of sentence-transformers.

@@ -239,7 +239,10 @@ fn of_index(args: &Args, folder: &PathBuf) -> Result<Drawn> {
         }
         None => None,
     };
-    let index = Index::open(folder)?;
+    let index = Index::open(folder).map_err(|error| match error.is_wrong_usage() {
+        true => WrongUsage::new(error).into(),
+        false => anyhow!(error),
+    })?;
     let mut drawn = Drawn { width: index.config().width, ..Drawn::default() };
     let mut labels = Vec::new();
     for row in index.rows() {

@@ -9,11 +9,11 @@ mod recipe;
 mod start;
 
 use crate::Result;
-use crate::config::AwdLstmRunConfig;
+use crate::config::{AwdLstmRunConfig, plan};
 use crate::engine::optimizer::ParamGroup;
-use crate::engine::origin::{Input, inputs_of_text};
+use crate::engine::origin::inputs_of_text;
 use crate::engine::run_folder::RunFolder;
-use crate::engine::{Outcome, Plan, RunOptions, train_in};
+use crate::engine::{Outcome, RunOptions, train_in};
 use crate::language_model::declare_special;
 use crate::layer_decay::layer_decay;
 use crate::metrics::progress::RunProgress;
@@ -24,7 +24,6 @@ use cloze_evaluation::table;
 use cloze_model::awd_lstm::{AwdLstmConfig, StreamMemory, StreamedAwdLstm};
 pub use objective::StreamedLeftToRight;
 pub use recipe::{AwdLstmRecipe, StreamSplits};
-use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 /// Trains an AWD-LSTM as `config` says: tokenizer, corpus, steps, evaluations, checkpoints, export.
@@ -68,32 +67,12 @@ pub fn train_awd_lstm(
     train_in(&folder, &recipe, StreamedAwdLstm { model, memory }, &settings, options, progress)
 }
 
-impl Plan for AwdLstmRunConfig {
-    fn resolve(path: &Path, sets: &[String]) -> Result<Self> {
-        Self::load(path, sets)
-    }
-
-    fn name(&self) -> &str {
-        &self.run.name
-    }
-
-    fn with_seed(mut self, seed: u64) -> Self {
-        self.run.seed = seed;
-        self
-    }
-
-    fn checkpoint_mut(&mut self) -> Option<&mut PathBuf> {
-        self.model.path.as_mut()
-    }
-
-    fn inputs(&self) -> Result<Vec<Input>> {
-        inputs_of_text(&self.corpus, [self.model.path.as_deref(), self.tokenizer.path()])
-    }
-
-    fn run(&self, options: &RunOptions<'_>, progress: &mut dyn RunProgress) -> Result<Outcome> {
-        train_awd_lstm(self, options, progress)
-    }
-}
+plan!(
+    AwdLstmRunConfig,
+    run: train_awd_lstm,
+    checkpoint: |config| config.model.path.as_mut(),
+    inputs: |config| inputs_of_text(&config.corpus, [config.model.path.as_deref(), config.tokenizer.path()])
+);
 
 /// Shows the model before the first step.
 fn introduce(

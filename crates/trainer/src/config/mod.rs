@@ -65,7 +65,7 @@ pub use language_model::{
 use layers::{Node, TAG, Value};
 pub use objective::ObjectiveSection;
 pub use permutation::{NewXlnet, PermutationConfig, PretrainedXlnet, SegmentSection, XlnetSection};
-pub(crate) use run_in_steps::run_in_steps;
+pub(crate) use run_in_steps::{plan, run_in_steps};
 pub use sections::{
     EvalSection, ModelPreset, ModelSection, NewModel, PretrainedModel, RunSection, TokenizerSection,
     TrainSection,

@@ -1,4 +1,4 @@
-//! What all configs of runs in steps have in common: their sections `[run]`, `[train]`, `[optimizer]`, `[schedule]`,
+//! What configs of runs have in common. Those of runs in steps have the sections `[run]`, `[train]`, `[optimizer]`, `[schedule]`,
 //! `[average]`, `[eval]`, `[checkpoint]` and `[log]`, by these names.
 
 /// Gives a config that has `parse` also `load`, `run_settings` and [`FolderConfig`](super::FolderConfig). `free` are its
@@ -55,3 +55,43 @@ macro_rules! run_in_steps {
     };
 }
 pub(crate) use run_in_steps;
+
+/// Makes a config with `load` and a section `[run]` a [`Plan`](crate::engine::Plan). `run` carries it out; `checkpoint` and
+/// `inputs` are the trait's `checkpoint_mut` and `inputs` of it.
+macro_rules! plan {
+    ($config:ty, run: $run:path, checkpoint: $checkpoint:expr, inputs: $inputs:expr) => {
+        impl crate::engine::Plan for $config {
+            fn resolve(path: &std::path::Path, sets: &[String]) -> crate::Result<Self> {
+                Self::load(path, sets)
+            }
+
+            fn name(&self) -> &str {
+                &self.run.name
+            }
+
+            fn with_seed(mut self, seed: u64) -> Self {
+                self.run.seed = seed;
+                self
+            }
+
+            fn checkpoint_mut(&mut self) -> Option<&mut std::path::PathBuf> {
+                let of: fn(&mut Self) -> Option<&mut std::path::PathBuf> = $checkpoint;
+                of(self)
+            }
+
+            fn inputs(&self) -> crate::Result<Vec<crate::engine::origin::Input>> {
+                let of: fn(&Self) -> crate::Result<Vec<crate::engine::origin::Input>> = $inputs;
+                of(self)
+            }
+
+            fn run(
+                &self,
+                options: &crate::engine::RunOptions<'_>,
+                progress: &mut dyn crate::metrics::progress::RunProgress,
+            ) -> crate::Result<crate::engine::Outcome> {
+                $run(self, options, progress)
+            }
+        }
+    };
+}
+pub(crate) use plan;

@@ -12,10 +12,10 @@ mod tables;
 mod tokenizer;
 
 use crate::Result;
-use crate::config::DenoisingRunConfig;
-use crate::engine::origin::{Input, inputs_of_text};
+use crate::config::{DenoisingRunConfig, plan};
+use crate::engine::origin::inputs_of_text;
 use crate::engine::run_folder::RunFolder;
-use crate::engine::{Outcome, Plan, RunOptions, train_in};
+use crate::engine::{Outcome, RunOptions, train_in};
 use crate::memory::n_parameters;
 use crate::metrics::progress::RunProgress;
 use crate::pairs::ModelFormat;
@@ -29,7 +29,6 @@ use cloze_model::seq2seq::{AnyEncoderDecoderConfig, EncoderDecoder};
 use memory::{SHORTEST, Size};
 pub use model::{BartSection, DenoisingModel, T5Section};
 pub use recipe::{DenoisingRecipe, DenoisingSplits, figure};
-use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use tokenizer::{first_piece, vocabularies};
 
@@ -145,29 +144,9 @@ fn introduce(
     progress.note(&format!("memory: {}", size.estimate(&config.train, lengths)));
 }
 
-impl Plan for DenoisingRunConfig {
-    fn resolve(path: &Path, sets: &[String]) -> Result<Self> {
-        Self::load(path, sets)
-    }
-
-    fn name(&self) -> &str {
-        &self.run.name
-    }
-
-    fn with_seed(mut self, seed: u64) -> Self {
-        self.run.seed = seed;
-        self
-    }
-
-    fn checkpoint_mut(&mut self) -> Option<&mut PathBuf> {
-        None
-    }
-
-    fn inputs(&self) -> Result<Vec<Input>> {
-        inputs_of_text(&self.corpus, [None, self.tokenizer.path()])
-    }
-
-    fn run(&self, options: &RunOptions<'_>, progress: &mut dyn RunProgress) -> Result<Outcome> {
-        train_denoising(self, options, progress)
-    }
-}
+plan!(
+    DenoisingRunConfig,
+    run: train_denoising,
+    checkpoint: |_| None,
+    inputs: |config| inputs_of_text(&config.corpus, [None, config.tokenizer.path()])
+);

@@ -10,10 +10,10 @@ mod recipe;
 mod start;
 
 use crate::Result;
-use crate::config::ElmoRunConfig;
-use crate::engine::origin::{Input, inputs_of_text};
+use crate::config::{ElmoRunConfig, plan};
+use crate::engine::origin::inputs_of_text;
 use crate::engine::run_folder::RunFolder;
-use crate::engine::{Outcome, Plan, RunOptions, train_in};
+use crate::engine::{Outcome, RunOptions, train_in};
 use crate::language_model::declare_special;
 use crate::metrics::progress::RunProgress;
 use crate::pretraining::{TokenizerRequest, tokenizer_of};
@@ -24,7 +24,6 @@ use cloze_evaluation::table;
 use cloze_model::elmo::ElmoConfig;
 pub use objective::BothDirections;
 pub use recipe::ElmoRecipe;
-use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 /// Trains an ELMo as `config` says: tokenizer, corpus, steps, evaluations, checkpoints, export.
@@ -60,32 +59,12 @@ pub fn train_elmo(
     train_in(&folder, &recipe, model, &config.run_settings(), options, progress)
 }
 
-impl Plan for ElmoRunConfig {
-    fn resolve(path: &Path, sets: &[String]) -> Result<Self> {
-        Self::load(path, sets)
-    }
-
-    fn name(&self) -> &str {
-        &self.run.name
-    }
-
-    fn with_seed(mut self, seed: u64) -> Self {
-        self.run.seed = seed;
-        self
-    }
-
-    fn checkpoint_mut(&mut self) -> Option<&mut PathBuf> {
-        self.model.path.as_mut()
-    }
-
-    fn inputs(&self) -> Result<Vec<Input>> {
-        inputs_of_text(&self.corpus, [self.model.path.as_deref(), self.tokenizer.path()])
-    }
-
-    fn run(&self, options: &RunOptions<'_>, progress: &mut dyn RunProgress) -> Result<Outcome> {
-        train_elmo(self, options, progress)
-    }
-}
+plan!(
+    ElmoRunConfig,
+    run: train_elmo,
+    checkpoint: |config| config.model.path.as_mut(),
+    inputs: |config| inputs_of_text(&config.corpus, [config.model.path.as_deref(), config.tokenizer.path()])
+);
 
 /// Shows the model before the first step.
 fn introduce(config: &ElmoRunConfig, initial: &InitialModel<ElmoConfig>, progress: &mut dyn RunProgress) {

@@ -6,12 +6,11 @@ use super::recurrent;
 use super::start::{Prepared, prepare};
 use super::task::PretrainedTask;
 use crate::Result;
-use crate::engine::origin::Input;
+use crate::config::plan;
 use crate::engine::run_folder::RunFolder;
-use crate::engine::{Outcome, Plan, RunOptions, train_in};
+use crate::engine::{Outcome, RunOptions, train_in};
 use crate::metrics::progress::RunProgress;
 use cloze_tokenizer::Tokenizer;
-use std::path::{Path, PathBuf};
 
 /// Fine-tunes a checkpoint as `config` says: data, steps, evaluations, the best model, its report.
 ///
@@ -86,29 +85,9 @@ impl TaskRun<'_> {
     }
 }
 
-impl Plan for FineTuneConfig {
-    fn resolve(path: &Path, sets: &[String]) -> Result<Self> {
-        Self::load(path, sets)
-    }
-
-    fn name(&self) -> &str {
-        &self.run.name
-    }
-
-    fn with_seed(mut self, seed: u64) -> Self {
-        self.run.seed = seed;
-        self
-    }
-
-    fn checkpoint_mut(&mut self) -> Option<&mut PathBuf> {
-        self.model.recurrent.is_none().then_some(&mut self.model.path)
-    }
-
-    fn inputs(&self) -> Result<Vec<Input>> {
-        inputs_of(self)
-    }
-
-    fn run(&self, options: &RunOptions<'_>, progress: &mut dyn RunProgress) -> Result<Outcome> {
-        fine_tune(self, options, progress)
-    }
-}
+plan!(
+    FineTuneConfig,
+    run: fine_tune,
+    checkpoint: |config| config.model.recurrent.is_none().then_some(&mut config.model.path),
+    inputs: inputs_of
+);

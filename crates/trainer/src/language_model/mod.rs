@@ -6,10 +6,10 @@
 mod recipe;
 mod start;
 
-use crate::config::{LanguageModelConfig, LanguageModelSection};
-use crate::engine::origin::{Input, inputs_of_text};
+use crate::config::{LanguageModelConfig, LanguageModelSection, plan};
+use crate::engine::origin::inputs_of_text;
 use crate::engine::run_folder::RunFolder;
-use crate::engine::{Outcome, Plan, RunOptions, train_in};
+use crate::engine::{Outcome, RunOptions, train_in};
 use crate::metrics::progress::RunProgress;
 use crate::pretraining::{TokenizerRequest, tokenizer_of};
 pub use crate::running_text::figure;
@@ -23,7 +23,6 @@ use cloze_model::Sequences;
 use cloze_model::gpt::GptConfig;
 use cloze_tokenizer::{AddedToken, Tokenizer};
 pub use recipe::{LanguageModelRecipe, LeftToRight};
-use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 /// Trains a language model as `config` says: tokenizer, corpus, steps, evaluations, checkpoints, export.
@@ -66,35 +65,15 @@ pub fn train_language_model(
     train_in(&folder, &recipe, model, &config.run_settings(), options, progress)
 }
 
-impl Plan for LanguageModelConfig {
-    fn resolve(path: &Path, sets: &[String]) -> Result<Self> {
-        Self::load(path, sets)
-    }
-
-    fn name(&self) -> &str {
-        &self.run.name
-    }
-
-    fn with_seed(mut self, seed: u64) -> Self {
-        self.run.seed = seed;
-        self
-    }
-
-    fn checkpoint_mut(&mut self) -> Option<&mut PathBuf> {
-        match &mut self.model {
-            LanguageModelSection::New(_) => None,
-            LanguageModelSection::Pretrained(model) => Some(&mut model.path),
-        }
-    }
-
-    fn inputs(&self) -> Result<Vec<Input>> {
-        inputs_of_text(&self.corpus, [self.model.checkpoint(), self.tokenizer.path()])
-    }
-
-    fn run(&self, options: &RunOptions<'_>, progress: &mut dyn RunProgress) -> Result<Outcome> {
-        train_language_model(self, options, progress)
-    }
-}
+plan!(
+    LanguageModelConfig,
+    run: train_language_model,
+    checkpoint: |config| match &mut config.model {
+        LanguageModelSection::New(_) => None,
+        LanguageModelSection::Pretrained(model) => Some(&mut model.path),
+    },
+    inputs: |config| inputs_of_text(&config.corpus, [config.model.checkpoint(), config.tokenizer.path()])
+);
 
 /// Adds the pieces that begin and end a text to the tokenizer's configuration, unless its own files name them.
 pub(crate) fn declare_special(tokenizer: &mut Tokenizer) {

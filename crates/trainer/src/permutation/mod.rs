@@ -8,10 +8,10 @@ mod recipe;
 mod start;
 
 use crate::Result;
-use crate::config::{PermutationConfig, XlnetSection};
-use crate::engine::origin::{Input, inputs_of_text};
+use crate::config::{PermutationConfig, XlnetSection, plan};
+use crate::engine::origin::inputs_of_text;
 use crate::engine::run_folder::RunFolder;
-use crate::engine::{Outcome, Plan, RunOptions, train_in};
+use crate::engine::{Outcome, RunOptions, train_in};
 use crate::metrics::progress::RunProgress;
 use crate::pretraining::{TokenizerRequest, tokenizer_of};
 pub use crate::running_text::figure;
@@ -22,7 +22,6 @@ use cloze_evaluation::table;
 use cloze_model::xlnet::XlnetConfig;
 pub use objective::Permutation;
 pub use recipe::PermutationRecipe;
-use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 /// Trains an XLNet as `config` says: tokenizer, corpus, steps, evaluations, checkpoints, export.
@@ -62,35 +61,15 @@ pub fn train_xlnet(
     train_in(&folder, &recipe, model, &config.run_settings(), options, progress)
 }
 
-impl Plan for PermutationConfig {
-    fn resolve(path: &Path, sets: &[String]) -> Result<Self> {
-        Self::load(path, sets)
-    }
-
-    fn name(&self) -> &str {
-        &self.run.name
-    }
-
-    fn with_seed(mut self, seed: u64) -> Self {
-        self.run.seed = seed;
-        self
-    }
-
-    fn checkpoint_mut(&mut self) -> Option<&mut PathBuf> {
-        match &mut self.model {
-            XlnetSection::New(_) => None,
-            XlnetSection::Pretrained(model) => Some(&mut model.path),
-        }
-    }
-
-    fn inputs(&self) -> Result<Vec<Input>> {
-        inputs_of_text(&self.corpus, [self.model.checkpoint(), self.tokenizer.path()])
-    }
-
-    fn run(&self, options: &RunOptions<'_>, progress: &mut dyn RunProgress) -> Result<Outcome> {
-        train_xlnet(self, options, progress)
-    }
-}
+plan!(
+    PermutationConfig,
+    run: train_xlnet,
+    checkpoint: |config| match &mut config.model {
+        XlnetSection::New(_) => None,
+        XlnetSection::Pretrained(model) => Some(&mut model.path),
+    },
+    inputs: |config| inputs_of_text(&config.corpus, [config.model.checkpoint(), config.tokenizer.path()])
+);
 
 /// Shows the model before the first step.
 fn introduce(

@@ -12,10 +12,10 @@ mod replaced_tokens;
 pub(crate) mod tables;
 mod tokenizer;
 
-use crate::config::{ModelSection, ObjectiveSection, RunConfig};
+use crate::config::{ModelSection, ObjectiveSection, RunConfig, plan};
 use crate::engine::origin::{Input, inputs_of_text};
 use crate::engine::run_folder::RunFolder;
-use crate::engine::{Outcome, Plan, RunOptions, train_in};
+use crate::engine::{Outcome, RunOptions, train_in};
 use crate::initial_model::InitialModel;
 use crate::metrics::progress::RunProgress;
 use crate::{Result, memory, recompute};
@@ -27,7 +27,7 @@ pub use objective::{BertPretraining, HeldOutSums, figure};
 pub use recipe::{PretrainingRecipe, PretrainingSplits};
 pub(crate) use replaced_tokens::GENERATOR;
 pub use replaced_tokens::{ReplacedTokenPretraining, ReplacedTokenSums};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::Ordering;
 pub use tokenizer::run_tokenizer;
 pub(crate) use tokenizer::{TokenizerRequest, tokenizer_of};
@@ -101,36 +101,18 @@ impl Run<'_> {
     }
 }
 
-impl Plan for RunConfig {
-    fn resolve(path: &Path, sets: &[String]) -> Result<Self> {
-        Self::load(path, sets)
-    }
-
-    fn name(&self) -> &str {
-        &self.run.name
-    }
-
-    fn with_seed(mut self, seed: u64) -> Self {
-        self.run.seed = seed;
-        self
-    }
-
-    fn checkpoint_mut(&mut self) -> Option<&mut PathBuf> {
-        self.model.as_pretrained_mut().map(|model| &mut model.path)
-    }
-
-    fn inputs(&self) -> Result<Vec<Input>> {
-        let mut inputs = inputs_of_text(&self.corpus, [self.model.checkpoint(), self.tokenizer.path()])?;
-        for translations in self.objective.parallel() {
+plan!(
+    RunConfig,
+    run: pretrain,
+    checkpoint: |config| config.model.as_pretrained_mut().map(|model| &mut model.path),
+    inputs: |config| {
+        let mut inputs = inputs_of_text(&config.corpus, [config.model.checkpoint(), config.tokenizer.path()])?;
+        for translations in config.objective.parallel() {
             inputs.extend(Input::of(translations.text.paths(Path::new(""))?)?);
         }
         Ok(inputs)
     }
-
-    fn run(&self, options: &RunOptions<'_>, progress: &mut dyn RunProgress) -> Result<Outcome> {
-        pretrain(self, options, progress)
-    }
-}
+);
 
 /// Shows the model before the first step.
 fn introduce<M: Module>(config: &RunConfig, initial: &InitialModel<M>, progress: &mut dyn RunProgress) {

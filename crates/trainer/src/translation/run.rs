@@ -5,6 +5,7 @@ use super::memory::Size;
 use super::recipe::{TranslationData, TranslationRecipe};
 use super::vocabulary::{Vocabularies, run_vocabularies};
 use crate::Result;
+use crate::config::plan;
 use crate::engine::origin::{self, Input};
 use crate::engine::run_folder::RunFolder;
 use crate::engine::{Outcome, Plan, RunOptions, train_in};
@@ -16,7 +17,7 @@ use cloze_data::parallel::PairReport;
 use cloze_evaluation::table;
 use cloze_model::ParamInit;
 use cloze_model::seq2seq::EncoderDecoder;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::Ordering;
 
 /// Trains a model that translates as `config` says: tokenizers, pairs, steps, evaluations, checkpoints, export.
@@ -107,40 +108,22 @@ fn introduce(
     ));
 }
 
-impl Plan for TranslationConfig {
-    fn resolve(path: &Path, sets: &[String]) -> Result<Self> {
-        Self::load(path, sets)
-    }
-
-    fn name(&self) -> &str {
-        &self.run.name
-    }
-
-    fn with_seed(mut self, seed: u64) -> Self {
-        self.run.seed = seed;
-        self
-    }
-
-    fn checkpoint_mut(&mut self) -> Option<&mut PathBuf> {
-        None
-    }
-
-    fn inputs(&self) -> Result<Vec<Input>> {
-        let section = &self.parallel;
+plan!(
+    TranslationConfig,
+    run: train_translation,
+    checkpoint: |_| None,
+    inputs: |config| {
+        let section = &config.parallel;
         let mut paths = Vec::new();
         for (split, files) in [("train", &section.train), ("dev", &section.dev), ("test", &section.test)] {
             if split == "train" || !files.is_empty() {
                 paths.extend(files.paths(Path::new(""))?);
             }
         }
-        let tokenizers = [&self.tokenizer, &self.source_tokenizer, &self.target_tokenizer];
+        let tokenizers = [&config.tokenizer, &config.source_tokenizer, &config.target_tokenizer];
         for path in tokenizers.into_iter().flatten().filter_map(|section| section.path()) {
             paths.extend(origin::model_files(path)?);
         }
         Input::of(paths)
     }
-
-    fn run(&self, options: &RunOptions<'_>, progress: &mut dyn RunProgress) -> Result<Outcome> {
-        train_translation(self, options, progress)
-    }
-}
+);

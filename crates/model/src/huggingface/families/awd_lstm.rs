@@ -1,11 +1,8 @@
 //! AWD-LSTM and its classifier, in this project's own format: transformers has no class for either.
 
-use super::super::fields::Fields;
-use super::super::{Format, Published, TensorRules};
-use super::own;
+use super::super::TensorRules;
+use super::own::{self, own_format};
 use crate::awd_lstm::{AwdLstm, AwdLstmClassifierConfig, AwdLstmConfig, AwdLstmForSequenceClassification};
-use crate::{ParamInit, Result};
-use serde_json::{Map, Value};
 
 /// The key of the configuration.
 const KEY: &str = "awd_lstm";
@@ -15,64 +12,25 @@ fn rules() -> TensorRules {
     TensorRules::new().table("encoder.embedding", "encoder.embedding")
 }
 
-impl Format for AwdLstmConfig {
-    const MODEL_TYPES: &'static [&'static str] = &["cloze-awd-lstm"];
+own_format!(AwdLstmConfig, AwdLstm, "cloze-awd-lstm", KEY, rules(), |config, file| {
+    own::insert(config, KEY, "ClozeAwdLstm", file);
+    file.insert("vocab_size".into(), config.vocab_size.into());
+});
 
-    fn read(fields: &Fields) -> Result<Self> {
-        own::read(fields, KEY, Self::validate)
-    }
-
-    fn write(&self, config: &mut Map<String, Value>) -> Result<()> {
-        self.validate()?;
-        own::insert(self, KEY, "ClozeAwdLstm", config);
-        config.insert("vocab_size".into(), self.vocab_size.into());
-        Ok(())
-    }
-
-    fn rules(&self) -> TensorRules {
-        rules()
-    }
-}
-
-impl Published for AwdLstmConfig {
-    type Model = AwdLstm;
-
-    fn init(&self, init: &mut ParamInit) -> AwdLstm {
-        self.init(init)
-    }
-}
-
-impl Format for AwdLstmClassifierConfig {
-    const MODEL_TYPES: &'static [&'static str] = &["cloze-awd-lstm-classifier"];
-
-    fn read(fields: &Fields) -> Result<Self> {
-        own::read(fields, KEY, Self::validate)
-    }
-
-    fn write(&self, config: &mut Map<String, Value>) -> Result<()> {
-        self.validate()?;
-        own::insert(self, KEY, "ClozeAwdLstmForSequenceClassification", config);
-        Ok(())
-    }
-
-    fn rules(&self) -> TensorRules {
-        rules()
-    }
-}
-
-impl Published for AwdLstmClassifierConfig {
-    type Model = AwdLstmForSequenceClassification;
-
-    fn init(&self, init: &mut ParamInit) -> AwdLstmForSequenceClassification {
-        self.init(init)
-    }
-}
+own_format!(
+    AwdLstmClassifierConfig,
+    AwdLstmForSequenceClassification,
+    "cloze-awd-lstm-classifier",
+    KEY,
+    rules(),
+    |config, file| own::insert(config, KEY, "ClozeAwdLstmForSequenceClassification", file)
+);
 
 #[cfg(test)]
 mod tests {
     use super::own::tests::comes_back;
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     #[test]
     fn a_saved_model_is_the_model() {

@@ -1,51 +1,42 @@
 //! This project's own convolutional encoder–decoders.
 
-use super::super::fields::Fields;
-use super::super::{Format, Published, TensorRules};
-use super::own;
+use super::super::TensorRules;
+use super::own::{self, own_format};
 use crate::seq2seq::{ConvolutionalEncoderDecoder, ConvolutionalEncoderDecoderConfig};
-use crate::{ParamInit, Result};
-use serde_json::{Map, Value};
 
 /// The key of the configuration.
 const KEY: &str = "convolutional";
 
-impl Format for ConvolutionalEncoderDecoderConfig {
-    const MODEL_TYPES: &'static [&'static str] = &["cloze-convolutional"];
-
-    fn read(fields: &Fields) -> Result<Self> {
-        own::read(fields, KEY, Self::validate)
-    }
-
-    fn write(&self, config: &mut Map<String, Value>) -> Result<()> {
-        self.validate()?;
-        own::write(self, KEY, "ClozeConvolutionalEncoderDecoder", self.vocab_size, &self.tokens, config);
-        Ok(())
-    }
-
-    /// Tensors are named by their parameters' paths.
-    fn rules(&self) -> TensorRules {
-        TensorRules::new()
-            .table("source_embedding", "source_embedding")
-            .table("target_embedding", "target_embedding")
-            .table("source_positions", "source_positions")
-            .table("target_positions", "target_positions")
-    }
+/// Tensors are named by their parameters' paths.
+fn rules() -> TensorRules {
+    TensorRules::new()
+        .table("source_embedding", "source_embedding")
+        .table("target_embedding", "target_embedding")
+        .table("source_positions", "source_positions")
+        .table("target_positions", "target_positions")
 }
 
-impl Published for ConvolutionalEncoderDecoderConfig {
-    type Model = ConvolutionalEncoderDecoder;
-
-    fn init(&self, init: &mut ParamInit) -> ConvolutionalEncoderDecoder {
-        self.init(init)
-    }
-}
+own_format!(
+    ConvolutionalEncoderDecoderConfig,
+    ConvolutionalEncoderDecoder,
+    "cloze-convolutional",
+    KEY,
+    rules(),
+    |config, file| own::write(
+        config,
+        KEY,
+        "ClozeConvolutionalEncoderDecoder",
+        config.vocab_size,
+        &config.tokens,
+        file
+    )
+);
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::seq2seq::TiedEmbeddings;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     #[test]
     fn a_saved_model_is_the_model() {

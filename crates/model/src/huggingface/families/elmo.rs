@@ -1,14 +1,11 @@
 //! ELMo, its classifier and its tagger, in this project's own format: transformers has no class for them.
 
-use super::super::fields::Fields;
-use super::super::{Format, Published, TensorRules};
-use super::own;
+use super::super::TensorRules;
+use super::own::{self, own_format};
 use crate::elmo::{
     Elmo, ElmoClassifierConfig, ElmoConfig, ElmoForSequenceClassification, ElmoForTokenClassification,
     ElmoTaggerConfig,
 };
-use crate::{ParamInit, Result};
-use serde_json::{Map, Value};
 
 /// The key of the configuration.
 const KEY: &str = "elmo";
@@ -18,84 +15,28 @@ fn rules() -> TensorRules {
     TensorRules::new().table("encoder.characters.embedding", "encoder.characters.embedding")
 }
 
-impl Format for ElmoConfig {
-    const MODEL_TYPES: &'static [&'static str] = &["cloze-elmo"];
+own_format!(ElmoConfig, Elmo, "cloze-elmo", KEY, rules(), |config, file| {
+    own::insert(config, KEY, "ClozeElmo", file);
+    file.insert("vocab_size".into(), config.vocab_size().into());
+});
 
-    fn read(fields: &Fields) -> Result<Self> {
-        own::read(fields, KEY, Self::validate)
-    }
+own_format!(
+    ElmoClassifierConfig,
+    ElmoForSequenceClassification,
+    "cloze-elmo-classifier",
+    KEY,
+    rules(),
+    |config, file| own::insert(config, KEY, "ClozeElmoForSequenceClassification", file)
+);
 
-    fn write(&self, config: &mut Map<String, Value>) -> Result<()> {
-        self.validate()?;
-        own::insert(self, KEY, "ClozeElmo", config);
-        config.insert("vocab_size".into(), self.vocab_size().into());
-        Ok(())
-    }
-
-    fn rules(&self) -> TensorRules {
-        rules()
-    }
-}
-
-impl Published for ElmoConfig {
-    type Model = Elmo;
-
-    fn init(&self, init: &mut ParamInit) -> Elmo {
-        self.init(init)
-    }
-}
-
-impl Format for ElmoClassifierConfig {
-    const MODEL_TYPES: &'static [&'static str] = &["cloze-elmo-classifier"];
-
-    fn read(fields: &Fields) -> Result<Self> {
-        own::read(fields, KEY, Self::validate)
-    }
-
-    fn write(&self, config: &mut Map<String, Value>) -> Result<()> {
-        self.validate()?;
-        own::insert(self, KEY, "ClozeElmoForSequenceClassification", config);
-        Ok(())
-    }
-
-    fn rules(&self) -> TensorRules {
-        rules()
-    }
-}
-
-impl Published for ElmoClassifierConfig {
-    type Model = ElmoForSequenceClassification;
-
-    fn init(&self, init: &mut ParamInit) -> ElmoForSequenceClassification {
-        self.init(init)
-    }
-}
-
-impl Format for ElmoTaggerConfig {
-    const MODEL_TYPES: &'static [&'static str] = &["cloze-elmo-tagger"];
-
-    fn read(fields: &Fields) -> Result<Self> {
-        own::read(fields, KEY, Self::validate)
-    }
-
-    fn write(&self, config: &mut Map<String, Value>) -> Result<()> {
-        self.validate()?;
-        own::insert(self, KEY, "ClozeElmoForTokenClassification", config);
-        Ok(())
-    }
-
-    fn rules(&self) -> TensorRules {
-        rules()
-    }
-}
-
-impl Published for ElmoTaggerConfig {
-    type Model = ElmoForTokenClassification;
-
-    fn init(&self, init: &mut ParamInit) -> ElmoForTokenClassification {
-        self.init(init)
-    }
-}
+own_format!(
+    ElmoTaggerConfig,
+    ElmoForTokenClassification,
+    "cloze-elmo-tagger",
+    KEY,
+    rules(),
+    |config, file| own::insert(config, KEY, "ClozeElmoForTokenClassification", file)
+);
 
 #[cfg(test)]
 mod tests {
@@ -104,7 +45,7 @@ mod tests {
     use crate::Sequences;
     use crate::elmo::{CharacterEncoderConfig, PieceBytes};
     use burn::tensor::Device;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     fn config() -> ElmoConfig {
         let pieces: PieceBytes = [&b"a"[..], b" the", b"\xc3", b"<|endoftext|>"].into_iter().collect();

@@ -52,6 +52,40 @@ pub(super) fn write(
     file.extend(entries.as_object().cloned().unwrap_or_default());
 }
 
+/// Makes a config with `validate` and `init` a format of this project's own: its model, its `model_type`, the key that it stands
+/// below, the rules of its tensors, and what writes the rest of `config.json`, `|config, file|`.
+macro_rules! own_format {
+    ($config:ident, $model:ident, $model_type:literal, $key:expr, $rules:expr, $write:expr) => {
+        impl crate::huggingface::Format for $config {
+            const MODEL_TYPES: &'static [&'static str] = &[$model_type];
+
+            fn read(fields: &crate::huggingface::fields::Fields) -> crate::Result<Self> {
+                crate::huggingface::families::own::read(fields, $key, Self::validate)
+            }
+
+            fn write(&self, file: &mut serde_json::Map<String, serde_json::Value>) -> crate::Result<()> {
+                self.validate()?;
+                let write: fn(&Self, &mut serde_json::Map<String, serde_json::Value>) = $write;
+                write(self, file);
+                Ok(())
+            }
+
+            fn rules(&self) -> crate::huggingface::TensorRules {
+                $rules
+            }
+        }
+
+        impl crate::huggingface::Published for $config {
+            type Model = $model;
+
+            fn init(&self, init: &mut crate::ParamInit) -> $model {
+                self.init(init)
+            }
+        }
+    };
+}
+pub(super) use own_format;
+
 #[cfg(test)]
 pub(super) mod tests {
     use crate::huggingface::{

@@ -1,50 +1,41 @@
 //! This project's own recurrent encoder–decoders.
 
-use super::super::fields::Fields;
-use super::super::{Format, Published, TensorRules};
-use super::own;
+use super::super::TensorRules;
+use super::own::{self, own_format};
 use crate::seq2seq::{RecurrentEncoderDecoder, RecurrentEncoderDecoderConfig};
-use crate::{ParamInit, Result};
-use serde_json::{Map, Value};
 
 /// The key of the configuration.
 const KEY: &str = "recurrent";
 
-impl Format for RecurrentEncoderDecoderConfig {
-    const MODEL_TYPES: &'static [&'static str] = &["cloze-recurrent"];
-
-    fn read(fields: &Fields) -> Result<Self> {
-        own::read(fields, KEY, Self::validate)
-    }
-
-    fn write(&self, config: &mut Map<String, Value>) -> Result<()> {
-        self.validate()?;
-        own::write(self, KEY, "ClozeRecurrentEncoderDecoder", self.vocab_size, &self.tokens, config);
-        Ok(())
-    }
-
-    /// Tensors are named by their parameters' paths.
-    fn rules(&self) -> TensorRules {
-        TensorRules::new()
-            .table("source_embedding", "source_embedding")
-            .table("target_embedding", "target_embedding")
-    }
+/// Tensors are named by their parameters' paths.
+fn rules() -> TensorRules {
+    TensorRules::new()
+        .table("source_embedding", "source_embedding")
+        .table("target_embedding", "target_embedding")
 }
 
-impl Published for RecurrentEncoderDecoderConfig {
-    type Model = RecurrentEncoderDecoder;
-
-    fn init(&self, init: &mut ParamInit) -> RecurrentEncoderDecoder {
-        self.init(init)
-    }
-}
+own_format!(
+    RecurrentEncoderDecoderConfig,
+    RecurrentEncoderDecoder,
+    "cloze-recurrent",
+    KEY,
+    rules(),
+    |config, file| own::write(
+        config,
+        KEY,
+        "ClozeRecurrentEncoderDecoder",
+        config.vocab_size,
+        &config.tokens,
+        file
+    )
+);
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::recurrent::Cell;
     use crate::seq2seq::{TiedEmbeddings, Wiring};
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     #[test]
     fn a_saved_model_is_the_model() {
