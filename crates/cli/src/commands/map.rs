@@ -1,6 +1,6 @@
 //! `cloze map`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, bail};
 use clap::ValueEnum;
@@ -120,6 +120,9 @@ fn number(text: &str) -> Result<f64, String> {
     text.parse().ok().filter(|value: &f64| value.is_finite()).ok_or_else(|| "expected a number".to_owned())
 }
 
+/// What the page says of the map, by name.
+type Facts = Vec<(&'static str, String)>;
+
 /// Texts with their vectors, and with labels or none.
 #[derive(Default)]
 struct Drawn {
@@ -170,14 +173,14 @@ impl Source {
     }
 }
 
-fn pca(vectors: Vectors<'_>) -> (Vec<f64>, Vec<(&'static str, String)>) {
+fn pca(vectors: Vectors<'_>) -> (Vec<f64>, Facts) {
     let found = principal_components(vectors, 2);
     let share = |k: usize| format!("{:.1} %", 100.0 * found.shares[k]);
     let shares = format!("{} across and {} up", share(0), share(1));
     (found.positions, vec![("method", "principal components".into()), ("of the variance", shares)])
 }
 
-fn by_tsne(vectors: Vectors<'_>, args: &Args) -> Result<(Vec<f64>, Vec<(&'static str, String)>)> {
+fn by_tsne(vectors: Vectors<'_>, args: &Args) -> Result<(Vec<f64>, Facts)> {
     let mut config = TsneConfig::of(vectors.len())?;
     config.perplexity = args.perplexity.unwrap_or(config.perplexity);
     config.steps = args.steps.unwrap_or(config.steps);
@@ -215,7 +218,7 @@ fn of_model(args: &Args, name: &str) -> Result<Drawn> {
 }
 
 /// The same texts, with the vectors of a file.
-fn of_vectors(args: &Args, file: &PathBuf) -> Result<Drawn> {
+fn of_vectors(args: &Args, file: &Path) -> Result<Drawn> {
     let drawn = texts(args)?;
     let (values, width) = npy::read(file)?;
     let (vectors, texts) = (values.len() / width, drawn.texts.len());
@@ -226,7 +229,7 @@ fn of_vectors(args: &Args, file: &PathBuf) -> Result<Drawn> {
 }
 
 /// The texts and vectors of an index.
-fn of_index(args: &Args, folder: &PathBuf) -> Result<Drawn> {
+fn of_index(args: &Args, folder: &Path) -> Result<Drawn> {
     if args.columns.iter().any(|(field, _)| field == "text") {
         let error = anyhow!("--columns text=… is for files; an index knows its texts");
         return Err(WrongUsage::new(error).into());
