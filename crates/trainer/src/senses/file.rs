@@ -1,16 +1,4 @@
 //! Sense vectors on the disk: a folder with `senses.json` and `senses.safetensors`.
-//!
-//! `senses.json` is an object with
-//!
-//! - `format`: `"cloze-senses"`, and `version`: 1;
-//! - `model`: its `name`, the `hash` of its files, `layers` and `width`;
-//! - `learnt_from`: the file's `checksum`, the share `held_out`, how many `sentences` and `words`;
-//! - `vectors`: the BLAKE3 hash of `senses.safetensors`;
-//! - `words`: a list of `{"lemma": …, "pos": …, "senses": [[sense, count], …]}`, by part of speech (n, v, a, r) and lemma, the
-//!   most frequent sense first.
-//!
-//! `senses.safetensors` has one tensor, `senses`: `[senses, width]` in FP32, a row for each sense in the order of `words`. A
-//! row of zeros is that of a sense without a vector.
 
 use super::vectors::{SenseModel, SenseOrigin, SenseVectors};
 use crate::engine::run_folder::write_folder_atomic;
@@ -52,13 +40,20 @@ struct SavedWord {
     senses: Vec<(String, u64)>,
 }
 
-/// Whether a folder has sense vectors, damaged or not.
-pub fn is_sense_folder(folder: &Path) -> bool {
-    folder.join(SENSES_FILE).is_file()
-}
-
 impl SenseVectors {
     /// Writes a folder, which is found whole or not at all. What was there before is replaced.
+    ///
+    /// `senses.json` is an object with
+    ///
+    /// - `format`: `"cloze-senses"`, and `version`: 1;
+    /// - `model`: its `name`, the `hash` of its files, `layers` and `width`;
+    /// - `learnt_from`: the file's `checksum`, the share `held_out`, how many `sentences` and `words`;
+    /// - `vectors`: the BLAKE3 hash of `senses.safetensors`;
+    /// - `words`: a list of `{"lemma": …, "pos": …, "senses": [[sense, count], …]}`, by part of speech (n, v, a, r) and lemma, the
+    ///   most frequent sense first.
+    ///
+    /// `senses.safetensors` has one tensor, `senses`: `[senses, width]` in FP32, a row for each sense in the order of `words`. A
+    /// row of zeros is that of a sense without a vector.
     ///
     /// # Errors
     /// [`TrainerError::Io`].
@@ -168,9 +163,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("senses");
         let vectors = sample(vec![1.0, -0.5, 0.1, 1e-9, 0.0, 0.0]);
-        assert!(!is_sense_folder(&path));
         vectors.save(&path).unwrap();
-        assert!(is_sense_folder(&path));
         assert_eq!(SenseVectors::load(&path).unwrap(), vectors);
         // It is replaced, and nothing is left beside it.
         let other = sample(vec![2.0; 6]);

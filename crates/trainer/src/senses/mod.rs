@@ -22,7 +22,7 @@ mod vectors;
 mod wordnet;
 
 pub use evaluate::{MOST_FREQUENT, NEAREST, RELATED, SenseReport, evaluate};
-pub use file::{SENSES_FILE, VECTORS_FILE, is_sense_folder};
+pub use file::{SENSES_FILE, VECTORS_FILE};
 pub use related::Origin;
 pub use sentences::{
     SenseData, SensePart, SenseSentence, SenseSentences, SenseTarget, SenseText, sense_sentence,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
 use cloze_evaluation::table;
-use cloze_trainer::senses::{is_sense_folder, learn};
+use cloze_trainer::senses::{SENSES_FILE, VECTORS_FILE, learn};
 use cloze_trainer::token_vectors::Layers;
 
 use super::model::ComputeArgs;
@@ -75,7 +75,7 @@ pub fn run(args: &Args) -> Result<()> {
 
 /// Sense vectors replace nothing but sense vectors.
 fn check_out(out: &Path) -> Result<()> {
-    if !out.exists() || is_sense_folder(out) {
+    if !out.exists() {
         return Ok(());
     }
     let refused = |found: String| {
@@ -85,11 +85,12 @@ fn check_out(out: &Path) -> Result<()> {
     if !out.is_dir() {
         return refused("is a file".into());
     }
-    let mut entries = fs::read_dir(out).with_context(|| format!("cannot read {}", out.display()))?;
-    match entries.next().transpose()? {
-        None => Ok(()),
-        Some(entry) => {
-            refused(format!("holds other files than sense vectors ({})", entry.file_name().display()))
+    let cannot = || format!("cannot read {}", out.display());
+    for entry in fs::read_dir(out).with_context(cannot)? {
+        let name = entry.with_context(cannot)?.file_name();
+        if name != SENSES_FILE && name != VECTORS_FILE {
+            return refused(format!("holds other files than sense vectors ({})", name.display()));
         }
     }
+    Ok(())
 }
