@@ -11,6 +11,7 @@ mod families;
 mod golden;
 mod ops_parity;
 mod recurrent_parity;
+mod senses;
 mod seq2seq_families;
 mod t5_translation;
 mod token_vectors;

@@ -11,6 +11,7 @@ pub mod probing;
 pub mod report;
 pub mod scores;
 pub mod seeds;
+pub mod senses;
 pub mod squad;
 pub mod table;
 pub mod tags;

@@ -327,7 +327,40 @@ pub enum TrainerError {
         mask: String,
     },
 
-    /// A text that cannot be scored.
+    /// A damaged folder of sense vectors.
+    #[error("{}: {reason}; make it again with `cloze senses train`", path.display())]
+    BadSenses {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+
+    /// Sense vectors that another model made, or other states of it.
+    #[error(
+        "the model is not the one that made the sense vectors: its {part} is {found}, theirs is {expected}; use the          same model, or learn them again"
+    )]
+    OtherSenseModel {
+        /// What differs.
+        part: &'static str,
+        /// That of the sense vectors.
+        expected: String,
+        /// That of the model.
+        found: String,
+    },
+
+    /// A file of a WordNet database that cannot be used.
+    #[error("{}{}: {reason}", path.display(), line.map_or(String::new(), |line| format!(":{line}")))]
+    BadWordNet {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: Option<usize>,
+        /// What is wrong, and what was expected.
+        reason: String,
+    },
+
+    /// A text or a file of texts that cannot be used.
     #[error("{}: {reason}", path.display())]
     Text {
         /// The file.

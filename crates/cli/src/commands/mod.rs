@@ -16,6 +16,7 @@ mod probe;
 mod pull;
 mod score;
 mod search;
+mod senses;
 mod tokenizer;
 mod train;
 mod translate;
@@ -67,6 +68,8 @@ pub enum Command {
     Score(score::Command),
     #[command(subcommand)]
     Search(search::Command),
+    #[command(subcommand)]
+    Senses(senses::Command),
     Convert(convert::Args),
     #[cfg(feature = "hub")]
     Pull(pull::Args),
@@ -91,6 +94,7 @@ pub fn run(command: Command) -> Result<()> {
         Command::Perplexity(args) => perplexity::run(&args),
         Command::Score(command) => score::run(&command),
         Command::Search(command) => search::run(&command),
+        Command::Senses(command) => senses::run(&command),
         Command::Convert(args) => convert::run(&args),
         #[cfg(feature = "hub")]
         Command::Pull(args) => pull::run(&args),

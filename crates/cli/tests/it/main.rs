@@ -36,6 +36,8 @@ mod score;
 mod search;
 #[cfg(all(feature = "flex", feature = "ndarray"))]
 mod second_backend;
+#[cfg(all(feature = "program", feature = "flex"))]
+mod senses;
 #[cfg(all(feature = "program", feature = "hub"))]
 #[allow(dead_code, reason = "the hub's own tests use the rest")]
 #[path = "../../../hub/tests/hub/server.rs"]

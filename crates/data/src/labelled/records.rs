@@ -1,7 +1,8 @@
 //! Rows of any format with the columns that are asked for, one after the other.
 
 use super::rows::{self, Read, RequestedColumn, Row};
-use super::source::{Column, DataFormat, LabelledSource, Task};
+use super::source::{Column, DataFormat, LabelledSource, OnBadRow, Task};
+use crate::corpus::SkipReport;
 use crate::{DataError, Result};
 use serde_json::Value;
 use std::collections::VecDeque;
@@ -27,12 +28,14 @@ pub struct Record {
     pub cells: Vec<Value>,
 }
 
-/// The rows of files, one after the other; nothing is kept. It ends with the first error.
+/// The rows of files, one after the other; nothing is kept. It ends with the first error. Rows that cannot be read are left
+/// out and counted if the source's `on_bad_row` says so.
 pub struct Records {
     source: LabelledSource,
     columns: Vec<RequestedColumn>,
     files: VecDeque<(PathBuf, DataFormat)>,
     current: Option<(PathBuf, Read<Row>)>,
+    skipped: SkipReport,
     failed: bool,
 }
 
@@ -48,6 +51,7 @@ pub fn records(source: &LabelledSource, base: &Path, columns: Vec<RecordColumn>)
         source: source.clone(),
         columns: columns.into_iter().map(requested).collect(),
         current: None,
+        skipped: SkipReport::default(),
         failed: false,
     })
 }
@@ -56,6 +60,25 @@ impl Records {
     /// The file of the last row.
     pub fn path(&self) -> Option<&Path> {
         self.current.as_ref().map(|(path, _)| path.as_path())
+    }
+
+    /// The rows that were left out so far, by reason.
+    pub fn skipped(&self) -> &SkipReport {
+        &self.skipped
+    }
+
+    /// Tells that the last row cannot be used, for this `reason`: the row is counted if the source leaves such rows out.
+    ///
+    /// # Errors
+    /// [`DataError::BadRow`] with `problem`, if the source does not leave them out.
+    pub fn refuse(&mut self, line: u64, reason: &str, problem: String) -> Result<()> {
+        if self.source.on_bad_row == OnBadRow::Skip {
+            self.skipped.count(reason);
+            return Ok(());
+        }
+        self.failed = true;
+        let path = self.path().map(Path::to_path_buf).unwrap_or_default();
+        Err(DataError::BadRow { path, line: Some(line), problem })
     }
 
     fn read(&mut self) -> Result<Option<Record>> {
@@ -73,6 +96,9 @@ impl Records {
             };
             match rows.next() {
                 Some(Ok(Row { line, cells })) => return Ok(Some(Record { line, cells })),
+                Some(Err(problem)) if !problem.ends_file && self.source.on_bad_row == OnBadRow::Skip => {
+                    self.skipped.count(problem.kind);
+                }
                 Some(Err(problem)) => {
                     let (path, line) = (path.clone(), problem.line);
                     return Err(DataError::LabelledFile { path, line, problem: problem.detail });
@@ -126,5 +152,29 @@ mod tests {
         let error = next().unwrap().unwrap_err().to_string();
         assert!(error.ends_with("b.jsonl:2: no column `text` (it has: id); set `columns.text`"), "{error}");
         assert!(next().is_none());
+    }
+    #[test]
+    fn bad_rows_are_left_out_and_counted_or_end_it() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("a.jsonl"), "{\"id\": 1}\n{\n{\"id\": 2}\n{\"no\": 3}\n").unwrap();
+        let read = |on_bad_row| {
+            let source = LabelledSource { on_bad_row, ..LabelledSource::new(["a.jsonl"]) };
+            let column =
+                RecordColumn { field: "id".into(), column: Column::Name("id".into()), required: true };
+            records(&source, folder.path(), vec![column]).unwrap()
+        };
+        let mut skipping = read(OnBadRow::Skip);
+        let lines: Vec<u64> = skipping.by_ref().map(|record| record.unwrap().line).collect();
+        assert_eq!(lines, [1, 3]);
+        assert_eq!(skipping.skipped().to_string(), "1 × bad JSON, 1 × missing column");
+        skipping.refuse(3, "odd", "it is odd".into()).unwrap();
+        assert_eq!(skipping.skipped().to_string(), "1 × bad JSON, 1 × missing column, 1 × odd");
+
+        let mut failing = read(OnBadRow::Error);
+        assert!(failing.next().unwrap().is_ok());
+        let error = failing.refuse(1, "odd", "it is odd".into()).unwrap_err().to_string();
+        assert!(error.contains("a.jsonl:1: it is odd; correct it, or set"), "{error}");
+        assert!(failing.next().is_none());
+        assert!(read(OnBadRow::Error).nth(1).unwrap().is_err());
     }
 }

@@ -1,0 +1,115 @@
+//! `cloze senses`: which sense a word has in its sentence.
+
+mod eval;
+mod model;
+mod tag;
+mod train;
+
+use std::path::Path;
+
+use anyhow::Result;
+use clap::{Subcommand, ValueEnum};
+use cloze_data::labelled::{LabelledSource, OnBadRow};
+use cloze_trainer::senses::{SenseData, SenseTagger, SenseVectors, WordNet};
+use indicatif::HumanCount;
+
+use crate::lines;
+use crate::output::say;
+
+/// Tell which sense a word has in its sentence: the one whose vector is nearest to the word's.
+///
+/// A sense's vector is the mean of the contextual vectors of its occurrences in labelled sentences. Compared are the senses of
+/// the word's lemma and part of speech; a lemma that the labelled sentences lack gets its first sense in WordNet, or with
+/// WordNet's relations the nearest of its senses by related ones.
+///
+/// Labelled sentences are JSON lines: {"tokens": ["The", "jury", "sat"], "senses": [{"index": 1, "lemma": "jury", "pos": "n",
+/// "sense": "wn30-08414119-n"}]}. A word of several parts has underscores between them, as primary_election. Parts of speech
+/// are n, v, a and r.
+#[derive(Subcommand)]
+#[command(after_long_help = r#"Examples:
+  cloze senses train --model google-bert/bert-base-uncased --data semcor.jsonl --held-out 0.1 --out senses
+  cloze senses eval --senses senses --data semcor.jsonl
+  cloze senses eval --senses senses --data senseval3.jsonl --wordnet WordNet-3.0/dict --json
+  cloze senses tag --senses senses < sentences.jsonl
+  echo '{"text": "The bank was muddy.", "senses": [{"start": 4, "end": 8, "lemma": "bank", "pos": "n"}]}' |
+    cloze senses tag --senses senses --candidates"#)]
+pub enum Command {
+    Train(train::Args),
+    Eval(eval::Args),
+    Tag(tag::Args),
+}
+
+/// Carries out `command`.
+pub fn run(command: &Command) -> Result<()> {
+    match command {
+        Command::Train(args) => train::run(args),
+        Command::Eval(args) => eval::run(args),
+        Command::Tag(args) => tag::run(args),
+    }
+}
+
+/// How labelled sentences are read.
+#[derive(clap::Args)]
+struct DataArgs {
+    /// What happens when a line cannot be used.
+    #[arg(long, value_enum, default_value_t = BadRow::Error)]
+    on_bad_row: BadRow,
+    /// Bytes of a line at most; a longer one is a bad row.
+    #[arg(long, value_name = "N", default_value_t = lines::MAX_LINE_BYTES, value_parser = lines::limit())]
+    max_line_bytes: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+enum BadRow {
+    /// It is an error.
+    Error,
+    /// It is left out and counted.
+    Skip,
+}
+
+impl DataArgs {
+    /// Reads a file once to its end; what is left out is told.
+    fn open(&self, path: &Path) -> Result<SenseData> {
+        let source = LabelledSource {
+            on_bad_row: match self.on_bad_row {
+                BadRow::Error => OnBadRow::Error,
+                BadRow::Skip => OnBadRow::Skip,
+            },
+            max_line_bytes: self.max_line_bytes,
+            ..LabelledSource::default()
+        };
+        let data = SenseData::open(path, &source)?;
+        if !data.skipped.is_empty() {
+            say(format_args!("{}: left out {}", path.display(), data.skipped));
+        }
+        Ok(data)
+    }
+}
+
+/// WordNet's database, if a folder is given.
+fn wordnet(folder: Option<&Path>) -> Result<Option<WordNet>> {
+    Ok(folder.map(WordNet::load).transpose()?)
+}
+
+/// What chooses senses. Of WordNet it is told which parts of speech are left out, because they are of another version.
+fn tagger<'a>(vectors: &'a SenseVectors, wordnet: Option<&'a WordNet>) -> Result<SenseTagger<'a>> {
+    let Some(wordnet) = wordnet else { return Ok(SenseTagger::new(vectors)) };
+    let (tagger, fits) = SenseTagger::with_wordnet(vectors, wordnet)?;
+    for fit in fits.iter().filter(|fit| !fit.is_used && fit.senses > 0) {
+        say(format_args!(
+            "{}: the {} are not used: it has {} of their {} labelled senses, so their synsets are those of another version",
+            wordnet.folder().display(),
+            fit.pos.plural(),
+            HumanCount(fit.found as u64),
+            HumanCount(fit.senses as u64)
+        ));
+    }
+    Ok(tagger)
+}
+
+/// Tells how many words had no token.
+fn say_without_token(n: u64, what_happened: &str) {
+    if n > 0 {
+        say(format_args!("{} words have no token in the model's vocabulary: {what_happened}", HumanCount(n)));
+    }
+}

@@ -1,0 +1,96 @@
+//! `cloze senses train`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, anyhow};
+use cloze_evaluation::table;
+use cloze_trainer::senses::{SENSES_FILE, VECTORS_FILE, learn};
+use cloze_trainer::token_vectors::Layers;
+
+use super::model::ComputeArgs;
+use super::{DataArgs, say_without_token};
+use crate::failure::WrongUsage;
+use crate::model;
+use crate::output::Output;
+use crate::progress::Progress;
+
+/// Learn a vector for each sense of labelled sentences.
+///
+/// The folder that is written has senses.json, the words with their senses and how often each was seen, and
+/// senses.safetensors, the vectors. It knows its model: another one is refused later.
+#[derive(clap::Args)]
+pub struct Args {
+    #[arg(long, value_name = "MODEL", help = model::HELP)]
+    model: String,
+    /// Labelled sentences, JSON lines, perhaps compressed with gzip or zstd.
+    #[arg(long, value_name = "FILE")]
+    data: PathBuf,
+    /// The folder to write: a new or empty one, or one of an earlier `cloze senses train`, which is replaced.
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// The states that a vector is made of: last, last-four-mean, last-four-concat, all, or layers side by side by their
+    /// numbers, such as 0,6,-1, where 0 is the embeddings and -1 the last.
+    #[arg(long, value_name = "LAYERS", default_value = "last-four-mean", allow_hyphen_values = true)]
+    layers: Layers,
+    /// The share of the sentences that is left out, for `cloze senses eval` with the same file: the last sentences of each
+    /// tenth of the file.
+    #[arg(long, value_name = "FRACTION", default_value_t = 0.0, value_parser = share)]
+    held_out: f64,
+    #[command(flatten)]
+    data_args: DataArgs,
+    #[command(flatten)]
+    compute: ComputeArgs,
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    let value = text.parse().ok().filter(|value: &f64| (0.0..1.0).contains(value));
+    value.ok_or_else(|| "expected a number from 0 and below 1".to_owned())
+}
+
+pub fn run(args: &Args) -> Result<()> {
+    check_out(&args.out)?;
+    let data = args.data_args.open(&args.data)?;
+    let (embedder, model) = args.compute.load(&args.model, args.layers.clone())?;
+    let mut progress = Progress::new("sentences", false);
+    let shown = &mut |done: u64, all: u64| progress.show(done as usize, Some(done as f64 / all as f64));
+    let learnt = args.compute.compute.run(|| learn(&embedder, model, &data, args.held_out, shown));
+    progress.finish();
+    let (vectors, report) = learnt?;
+    vectors.save(&args.out)?;
+    say_without_token(report.without_token, "they are in no sense's vector");
+    let grouped = |n: usize| table::grouped(n as u64);
+    let facts = [
+        ("sentences", table::grouped(vectors.origin.sentences)),
+        ("words with a sense", table::grouped(vectors.origin.words)),
+        ("different words", grouped(vectors.inventory.n_words())),
+        ("their senses", grouped(vectors.inventory.n_senses())),
+        ("features of a vector", grouped(vectors.model.width)),
+        ("sentences held out", table::grouped(data.sentences - vectors.origin.sentences)),
+    ];
+    let mut output = Output::new();
+    output.line(table::facts(&args.out.display().to_string(), facts))?;
+    output.finish()
+}
+
+/// Sense vectors replace nothing but sense vectors.
+fn check_out(out: &Path) -> Result<()> {
+    if !out.exists() {
+        return Ok(());
+    }
+    let refused = |found: String| {
+        let found = format!("{} {found}; choose a new or empty folder with --out", out.display());
+        Err(WrongUsage::new(anyhow!(found)).into())
+    };
+    if !out.is_dir() {
+        return refused("is a file".into());
+    }
+    let cannot = || format!("cannot read {}", out.display());
+    for entry in fs::read_dir(out).with_context(cannot)? {
+        let name = entry.with_context(cannot)?.file_name();
+        if name != SENSES_FILE && name != VECTORS_FILE {
+            return refused(format!("holds other files than sense vectors ({})", name.display()));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,75 @@
+//! How often senses are chosen right, beside the most frequent sense.
+
+use super::sentences::{SenseData, SensePart, SenseSentence};
+use super::tagger::SenseTagger;
+use super::target_vectors::TargetEmbedder;
+use super::vectors::{BATCH, embed};
+use crate::Result;
+use cloze_evaluation::senses::{Instance, SenseScores};
+
+/// The baseline: the most frequent sense of the lemma, else the first one in WordNet.
+pub const MOST_FREQUENT: &str = "most frequent";
+/// The nearest of the labelled senses of the lemma, else the baseline.
+pub const NEAREST: &str = "nearest";
+/// The nearest of the senses that the labelled sentences and WordNet have for the lemma, else the baseline.
+pub const RELATED: &str = "nearest or related";
+
+/// What was measured.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SenseReport {
+    /// The scores of [`MOST_FREQUENT`], [`NEAREST`] and, with WordNet, [`RELATED`].
+    pub scores: SenseScores,
+    /// Words that have no token and so no vector; they have the baseline's answer.
+    pub without_token: u64,
+}
+
+/// Measures on the words of a part of a file whose senses are known. `progress` sees how many sentences are done.
+///
+/// # Errors
+/// Those of [`SenseData::read`] and of the embedder, a sentence that the tokenizer fails on with file and line.
+pub fn evaluate(
+    tagger: &SenseTagger<'_>,
+    embedder: &TargetEmbedder,
+    data: &SenseData,
+    part: SensePart,
+    progress: &mut dyn FnMut(u64),
+) -> Result<SenseReport> {
+    let systems = [MOST_FREQUENT, NEAREST].into_iter().chain(tagger.has_wordnet().then_some(RELATED));
+    let mut report = SenseReport { scores: SenseScores::new(systems), without_token: 0 };
+    let inventory = &tagger.vectors().inventory;
+    let mut sentences = data.read(part)?;
+    let mut done = 0;
+    loop {
+        let batch: Vec<SenseSentence> = sentences.by_ref().take(BATCH).collect::<Result<_>>()?;
+        if batch.is_empty() {
+            return Ok(report);
+        }
+        let vectors = embed(embedder, &batch, data.path())?;
+        for (sentence, vectors) in batch.iter().zip(vectors) {
+            for (target, vector) in sentence.targets.iter().zip(vectors) {
+                let Some(gold) = &target.sense else { continue };
+                let (lemma, pos) = (target.lemma.as_str(), target.pos);
+                report.without_token += u64::from(vector.is_none());
+                let senses = inventory.senses(lemma, pos);
+                let instance = Instance {
+                    pos,
+                    n_senses: senses.len(),
+                    has_sense: senses.iter().any(|sense| sense.sense == *gold),
+                    is_most_frequent: senses.first().is_some_and(|sense| sense.sense == *gold),
+                };
+                let mut answers = vec![
+                    tagger.most_frequent(lemma, pos),
+                    tagger.choose(lemma, pos, vector.as_deref(), false),
+                ];
+                if tagger.has_wordnet() {
+                    answers.push(tagger.choose(lemma, pos, vector.as_deref(), true));
+                }
+                let is_right =
+                    answers.iter().map(|answer| answer.as_ref().map(|choice| choice.sense == *gold));
+                report.scores.add(&instance, &is_right.collect::<Vec<_>>());
+            }
+        }
+        done += batch.len() as u64;
+        progress(done);
+    }
+}

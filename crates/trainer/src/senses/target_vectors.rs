@@ -1,0 +1,148 @@
+//! The vectors of words in their sentences.
+
+use super::sentences::{SenseSentence, SenseText};
+use crate::Result;
+use crate::token_vectors::{Layers, TokenEmbedConfig, TokenEmbedder, TokenVectors};
+use burn::tensor::Device;
+use cloze_tokenizer::Sequence;
+use std::ops::Range;
+use std::path::Path;
+
+/// An encoder that gives the named words of a sentence a vector each: the mean of their tokens' vectors.
+///
+/// A word of several parts, such as `primary_election`, is read as its parts with spaces between them.
+#[derive(Debug)]
+pub struct TargetEmbedder {
+    embedder: TokenEmbedder,
+    layers: Layers,
+}
+
+impl TargetEmbedder {
+    /// Loads a Hugging Face folder. `config.words` is not read. `device` is one without autodiff.
+    ///
+    /// # Errors
+    /// Those of [`TokenEmbedder::load`].
+    pub fn load(folder: &Path, config: TokenEmbedConfig, device: &Device) -> Result<Self> {
+        let layers = config.layers.clone();
+        let config = TokenEmbedConfig { words: None, ..config };
+        Ok(Self { embedder: TokenEmbedder::load(folder, config, device)?, layers })
+    }
+
+    /// Features of a vector.
+    pub fn width(&self) -> usize {
+        self.embedder.width()
+    }
+
+    /// What of the encoder they are.
+    pub fn layers(&self) -> &Layers {
+        &self.layers
+    }
+
+    /// For each sentence the vectors of its targets; none for a word without a token, such as one of control characters
+    /// alone.
+    ///
+    /// # Errors
+    /// Those of [`TokenEmbedder::embed_sequences`].
+    pub fn embed(&self, sentences: &[SenseSentence]) -> Result<Vec<Vec<Option<Vec<f32>>>>> {
+        let spaced: Vec<Vec<String>> = sentences.iter().map(spaced).collect();
+        let words: Vec<Vec<&str>> =
+            spaced.iter().map(|words| words.iter().map(String::as_str).collect()).collect();
+        let sequences: Vec<Sequence> = sentences
+            .iter()
+            .zip(&words)
+            .map(|(sentence, words)| match &sentence.text {
+                SenseText::Words(_) => Sequence::Words(words),
+                SenseText::Text(text) => Sequence::Text(text),
+            })
+            .collect();
+        let vectors = self.embedder.embed_sequences(&sequences)?;
+        let width = self.width();
+        let of_sentence = |(sentence, vectors): (&SenseSentence, TokenVectors)| {
+            let is_words = matches!(sentence.text, SenseText::Words(_));
+            let targets = sentence.targets.iter();
+            targets.map(|target| mean(&vectors, width, &target.place, is_words)).collect()
+        };
+        Ok(sentences.iter().zip(vectors).map(of_sentence).collect())
+    }
+}
+
+/// A sentence's words as the encoder reads them; none of a text.
+fn spaced(sentence: &SenseSentence) -> Vec<String> {
+    match &sentence.text {
+        SenseText::Words(words) => words.iter().map(|word| with_spaces(word)).collect(),
+        SenseText::Text(_) => Vec::new(),
+    }
+}
+
+/// A word with spaces for the underscores between its parts. Those at its ends, and all of a word without other
+/// characters, stay.
+fn with_spaces(word: &str) -> String {
+    let inner = word.trim_matches('_');
+    let start = word.len() - word.trim_start_matches('_').len();
+    match word.get(start + inner.len()..) {
+        Some(end) if !inner.is_empty() => format!("{}{}{end}", &word[..start], inner.replace('_', " ")),
+        _ => word.to_owned(),
+    }
+}
+
+/// The mean of the vectors of the tokens of a word, or of those that share characters with it in a text.
+fn mean(vectors: &TokenVectors, width: usize, place: &Range<usize>, is_words: bool) -> Option<Vec<f32>> {
+    let mut sum = vec![0.0; width];
+    let mut n = 0.0;
+    for (unit, values) in vectors.units.iter().zip(vectors.values.chunks_exact(width)) {
+        let is_part = match is_words {
+            true => unit.word.is_some_and(|word| place.contains(&(word as usize))),
+            false => unit.chars.start < place.end && place.start < unit.chars.end,
+        };
+        if is_part {
+            n += 1.0;
+            sum.iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
+        }
+    }
+    (n > 0.0).then(|| {
+        sum.iter_mut().for_each(|sum| *sum /= n);
+        sum
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::token_vectors::Unit;
+
+    #[test]
+    fn underscores_between_parts_are_spaces() {
+        for (word, expected) in [
+            ("primary_election", "primary election"),
+            ("City_of_Atlanta", "City of Atlanta"),
+            ("sea", "sea"),
+            ("_", "_"),
+            ("___", "___"),
+            ("_a_b_", "_a b_"),
+            ("__été__", "__été__"),
+            ("", ""),
+        ] {
+            assert_eq!(with_spaces(word), expected);
+        }
+    }
+
+    #[test]
+    fn a_word_has_the_mean_of_its_tokens() {
+        let unit = |chars, word| Unit { text: String::new(), chars, word };
+        let vectors = TokenVectors {
+            units: vec![unit(0..3, Some(0)), unit(0..2, Some(1)), unit(2..5, Some(1)), unit(0..1, None)],
+            values: vec![1.0, 2.0, 3.0, 4.0, 5.0, 8.0, 9.0, 9.0],
+        };
+        assert_eq!(mean(&vectors, 2, &(1..2), true), Some(vec![4.0, 6.0]));
+        assert_eq!(mean(&vectors, 2, &(0..1), true), Some(vec![1.0, 2.0]));
+        assert_eq!(mean(&vectors, 2, &(2..3), true), None);
+        // By characters.
+        let text = TokenVectors {
+            units: vec![unit(0..3, Some(0)), unit(4..6, Some(1)), unit(6..8, Some(1))],
+            values: vec![1.0, 2.0, 3.0, 4.0, 5.0, 8.0],
+        };
+        assert_eq!(mean(&text, 2, &(4..8), false), Some(vec![4.0, 6.0]));
+        assert_eq!(mean(&text, 2, &(2..5), false), Some(vec![2.0, 3.0]));
+        assert_eq!(mean(&text, 2, &(3..4), false), None);
+    }
+}
