@@ -48,6 +48,46 @@ impl AdamStep {
     }
 }
 
+/// What every element needs, in the parameters' precision.
+#[cfg(any(feature = "flex", feature = "cube"))]
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Constants {
+    pub beta1: f32,
+    pub beta2: f32,
+    pub eps: f32,
+    pub lr: f32,
+    pub weight_decay: f32,
+    /// `1 − lr · weight_decay`
+    pub keep: f32,
+    /// `1 / (1 − β₁ᵗ)`
+    pub first_correction: f32,
+    /// `lr / (1 − β₁ᵗ)`
+    pub rate: f32,
+    /// `1 / √(1 − β₂ᵗ)`
+    pub correction: f32,
+    pub scale: f32,
+}
+
+#[cfg(any(feature = "flex", feature = "cube"))]
+impl From<AdamStep> for Constants {
+    fn from(step: AdamStep) -> Self {
+        let AdamStep { beta1, beta2, eps, weight_decay, lr, scale, .. } = step;
+        let [correction1, correction2] = step.corrections();
+        Self {
+            beta1: beta1 as f32,
+            beta2: beta2 as f32,
+            eps: eps as f32,
+            lr: lr as f32,
+            weight_decay: weight_decay as f32,
+            keep: (1.0 - lr * weight_decay) as f32,
+            first_correction: (1.0 / correction1) as f32,
+            rate: (lr / correction1) as f32,
+            correction: (1.0 / correction2.sqrt()) as f32,
+            scale: scale as f32,
+        }
+    }
+}
+
 /// The body of an update: its fused form, the function `$name` of the module `$name` of `flex`, where flex takes the
 /// tensors, else the function `composed` beside it. The moments begin at zero.
 macro_rules! update {

@@ -1,5 +1,7 @@
 use burn::tensor::Tensor;
 
+#[cfg(feature = "cube")]
+use crate::cube;
 #[cfg(feature = "flex")]
 use crate::flex;
 use crate::{AdamStep, adam};
@@ -17,6 +19,10 @@ pub fn adamw(
     moments: Option<[Tensor<1>; 2]>,
     step: AdamStep,
 ) -> (Tensor<1>, [Tensor<1>; 2]) {
+    #[cfg(feature = "cube")]
+    if cube::takes(&value) && cube::takes(&gradient) {
+        return cube::adamw::adamw(value, gradient, moments, step);
+    }
     adam::update!(adamw, value, gradient, moments, step)
 }
 
@@ -40,6 +46,10 @@ pub fn squared_sum<const D: usize>(x: Tensor<D>) -> Tensor<1> {
     #[cfg(feature = "flex")]
     if flex::takes(&x) && !x.device().is_autodiff() {
         return flex::adamw::squared_sum(x);
+    }
+    #[cfg(feature = "cube")]
+    if cube::takes(&x) && !x.device().is_autodiff() {
+        return cube::reduce::squared_sum(x);
     }
     (x.clone() * x).sum()
 }

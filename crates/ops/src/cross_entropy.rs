@@ -1,6 +1,8 @@
 use burn::tensor::{Int, Tensor, TensorData, activation};
 use std::sync::Arc;
 
+#[cfg(feature = "cube")]
+use crate::cube;
 #[cfg(feature = "flex")]
 use crate::flex;
 
@@ -42,6 +44,10 @@ impl CrossEntropy {
         #[cfg(feature = "flex")]
         if flex::takes(&logits) {
             return flex::cross_entropy::cross_entropy(logits, labels, self);
+        }
+        #[cfg(feature = "cube")]
+        if cube::takes(&logits) {
+            return cube::cross_entropy::cross_entropy(logits, labels, self);
         }
         self.composed(logits, labels)
     }

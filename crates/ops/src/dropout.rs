@@ -1,5 +1,7 @@
 use burn::tensor::{Distribution, Tensor};
 
+#[cfg(feature = "cube")]
+use crate::cube;
 #[cfg(feature = "flex")]
 use crate::flex;
 
@@ -20,6 +22,10 @@ pub fn dropout<const D: usize>(x: Tensor<D>, prob: f64) -> Tensor<D> {
     if flex::takes(&x) {
         return flex::dropout::dropout(x, prob);
     }
+    #[cfg(feature = "cube")]
+    if cube::takes(&x) {
+        return cube::dropout::dropout(x, prob);
+    }
     composed(x, prob)
 }
 
@@ -28,6 +34,10 @@ pub fn dropout<const D: usize>(x: Tensor<D>, prob: f64) -> Tensor<D> {
 /// # Shapes
 /// - `x`, `residual`: the same; returns it too
 pub fn dropout_add<const D: usize>(x: Tensor<D>, residual: Tensor<D>, prob: f64) -> Tensor<D> {
+    #[cfg(feature = "cube")]
+    if effective(&x, prob) > 0.0 && cube::takes(&x) {
+        return cube::dropout::dropout_add(x, residual, prob);
+    }
     residual + dropout(x, prob)
 }
 

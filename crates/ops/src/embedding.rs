@@ -1,5 +1,7 @@
 use burn::tensor::{Int, Tensor};
 
+#[cfg(feature = "cube")]
+use crate::cube;
 #[cfg(feature = "flex")]
 use crate::flex;
 
@@ -11,6 +13,10 @@ pub fn embedding(weight: Tensor<2>, ids: Tensor<2, Int>) -> Tensor<3> {
     #[cfg(feature = "flex")]
     if flex::takes(&weight) {
         return flex::embedding::embedding(weight, ids);
+    }
+    #[cfg(feature = "cube")]
+    if cube::takes_in_training(&weight) && ids.shape().num_elements() > 0 {
+        return cube::embedding::embedding(weight, ids);
     }
     burn::tensor::module::embedding(weight, ids)
 }

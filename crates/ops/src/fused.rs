@@ -1,10 +1,12 @@
 #[cfg(feature = "flex")]
 use crate::flex;
 use burn::tensor::Device;
+use std::cell::Cell;
 use std::sync::Once;
 
 /// Whether the operations of this crate are fused on `device`: they are on burn's flex, in a build with this crate's
-/// feature `flex`, unless gradients are checkpointed.
+/// feature `flex`, unless gradients are checkpointed. On graphics processors some are, by the feature `cube`; this says
+/// no of them.
 pub fn is_fused(device: &Device) -> bool {
     #[cfg(feature = "flex")]
     return flex::is_flex(device);
@@ -41,6 +43,32 @@ pub fn warn_unfused(device: &Device) {
     if let Some(reason) = unfused(device) {
         WARNED.call_once(|| tracing::warn!("{reason}"));
     }
+}
+
+thread_local! {
+    static WITHOUT_KERNELS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Does `work` with operations composed of burn's where the calling thread would use this crate's kernels for graphics
+/// processors: to find out what those do, and whether one of them is at fault.
+///
+/// A backward pass goes the way its forward pass went.
+pub fn composed_on_graphics<T>(work: impl FnOnce() -> T) -> T {
+    /// Sets the former choice again, after a panic too.
+    struct Restore(bool);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            WITHOUT_KERNELS.set(self.0);
+        }
+    }
+    let _restore = Restore(WITHOUT_KERNELS.replace(true));
+    work()
+}
+
+/// Whether the calling thread is within [`composed_on_graphics`].
+#[cfg(feature = "cube")]
+pub(crate) fn without_kernels() -> bool {
+    WITHOUT_KERNELS.get()
 }
 
 /// By its name: without the feature, this crate may be built beside a burn that has no flex.

@@ -1,5 +1,7 @@
 use burn::tensor::Tensor;
 
+#[cfg(feature = "cube")]
+use crate::cube;
 #[cfg(feature = "flex")]
 use crate::flex;
 
@@ -11,6 +13,10 @@ pub fn gelu<const D: usize>(x: Tensor<D>) -> Tensor<D> {
     #[cfg(feature = "flex")]
     if flex::takes(&x) {
         return flex::gelu::exact(x);
+    }
+    #[cfg(feature = "cube")]
+    if cube::takes_in_training(&x) {
+        return cube::gelu::exact(x);
     }
     composed(x)
 }
@@ -31,6 +37,10 @@ pub fn gelu_tanh<const D: usize>(x: Tensor<D>) -> Tensor<D> {
     #[cfg(feature = "flex")]
     if flex::takes(&x) {
         return flex::gelu::tanh(x);
+    }
+    #[cfg(feature = "cube")]
+    if cube::takes_in_training(&x) {
+        return cube::gelu::tanh(x);
     }
     composed_tanh(x)
 }

@@ -1,8 +1,12 @@
 use burn::tensor::Tensor;
 
+#[cfg(feature = "cube")]
+use crate::cube;
+#[cfg(any(feature = "flex", feature = "cube"))]
+use crate::dropout;
 use crate::dropout_add;
 #[cfg(feature = "flex")]
-use crate::{dropout, flex};
+use crate::flex;
 
 /// Layer normalisation over the last axis (Ba et al. 2016, eq. 4), with the biased variance.
 ///
@@ -17,6 +21,10 @@ pub fn layer_norm<const D: usize>(
     #[cfg(feature = "flex")]
     if flex::takes(&x) {
         return flex::layer_norm::layer_norm(x, None, gamma, beta, epsilon);
+    }
+    #[cfg(feature = "cube")]
+    if cube::takes(&x) {
+        return cube::layer_norm::layer_norm(x, gamma, beta, epsilon);
     }
     composed(x, gamma, beta, epsilon)
 }
@@ -45,6 +53,11 @@ pub fn add_layer_norm<const D: usize>(
     if flex::takes(&x) {
         let prob = dropout::effective(&x, residual.dropout);
         return flex::layer_norm::layer_norm(x, Some((residual.input, prob)), gamma, beta, epsilon);
+    }
+    #[cfg(feature = "cube")]
+    if cube::takes(&x) {
+        let prob = dropout::effective(&x, residual.dropout);
+        return cube::layer_norm::add_layer_norm(x, (residual.input, prob), gamma, beta, epsilon);
     }
     composed(dropout_add(x, residual.input, residual.dropout), gamma, beta, epsilon)
 }

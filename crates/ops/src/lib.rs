@@ -42,6 +42,8 @@ mod attentive;
 mod best;
 mod cores;
 mod cross_entropy;
+#[cfg(feature = "cube")]
+mod cube;
 mod dropout;
 mod ema;
 mod embedding;
@@ -84,7 +86,7 @@ pub use cross_entropy::{CrossEntropy, cross_entropy};
 pub use dropout::{dropout, dropout_add};
 pub use ema::moving_average;
 pub use embedding::embedding;
-pub use fused::{is_fused, unfused, warn_unfused};
+pub use fused::{composed_on_graphics, is_fused, unfused, warn_unfused};
 pub use gated::{Gate, gated};
 pub use gelu::{gelu, gelu_tanh};
 pub use glu::glu;

@@ -3,50 +3,13 @@
 use super::vector::vectorised;
 use super::{BLOCK, Input, op, tensor, values, values_mut};
 use crate::AdamStep;
+pub(super) use crate::adam::Constants;
 use burn::tensor::{Shape, Tensor};
 use burn_flex::Flex;
 use rayon::prelude::*;
 
 /// Elements to a task: four arrays are read and three written.
 pub(super) const TASK: usize = 4 * BLOCK;
-
-/// What every element needs, in the parameters' precision.
-#[derive(Clone, Copy)]
-pub(super) struct Constants {
-    pub beta1: f32,
-    pub beta2: f32,
-    pub eps: f32,
-    pub lr: f32,
-    pub weight_decay: f32,
-    /// `1 − lr · weight_decay`
-    pub keep: f32,
-    /// `1 / (1 − β₁ᵗ)`
-    pub first_correction: f32,
-    /// `lr / (1 − β₁ᵗ)`
-    pub rate: f32,
-    /// `1 / √(1 − β₂ᵗ)`
-    pub correction: f32,
-    pub scale: f32,
-}
-
-impl From<AdamStep> for Constants {
-    fn from(step: AdamStep) -> Self {
-        let AdamStep { beta1, beta2, eps, weight_decay, lr, scale, .. } = step;
-        let [correction1, correction2] = step.corrections();
-        Self {
-            beta1: beta1 as f32,
-            beta2: beta2 as f32,
-            eps: eps as f32,
-            lr: lr as f32,
-            weight_decay: weight_decay as f32,
-            keep: (1.0 - lr * weight_decay) as f32,
-            first_correction: (1.0 / correction1) as f32,
-            rate: (lr / correction1) as f32,
-            correction: (1.0 / correction2.sqrt()) as f32,
-            scale: scale as f32,
-        }
-    }
-}
 
 vectorised! {
     fn update(value: &mut [f32], gradient: &[f32], first: &mut [f32], second: &mut [f32], c: Constants) {

@@ -1,0 +1,41 @@
+//! What the kernels are held against in tests: the composed operations on the same device, and flex.
+
+use crate::composed_on_graphics;
+use burn::tensor::{Device, Tensor, TensorData, Tolerance};
+
+/// The device that WebGPU finds first, with autodiff.
+pub(crate) fn device() -> Device {
+    Device::wgpu(Default::default()).autodiff()
+}
+
+/// A wave of so many values.
+pub(crate) fn wave(n: usize, phase: f32, shift: f32) -> Vec<f32> {
+    (0..n).map(|i| (i as f32 * 0.71 + phase).sin() * 2.0 + shift).collect()
+}
+
+/// [`wave`] as a leaf of the graph.
+pub(crate) fn leaf(n: usize, phase: f32, shift: f32, device: &Device) -> Tensor<1> {
+    Tensor::from_data(wave(n, phase, shift).as_slice(), device).require_grad()
+}
+
+/// Asserts that the public operations that `run` uses give the same on flex, composed on the graphics device, and by
+/// the kernels there, and the same bits when the kernels run again.
+pub(crate) fn assert_agree(tolerance: Tolerance<f32>, run: impl Fn(&Device) -> Vec<TensorData>) {
+    let device = device();
+    assert!(super::takes(&Tensor::<1>::zeros([1], &device)));
+    let kernels = run(&device);
+    let composed = composed_on_graphics(|| {
+        assert!(!super::takes(&Tensor::<1>::zeros([1], &device)));
+        run(&device)
+    });
+    let flex = run(&Device::flex().autodiff());
+    assert!(kernels.len() == composed.len() && kernels.len() == flex.len());
+    for (i, kernels) in kernels.iter().enumerate() {
+        for expected in [&composed[i], &flex[i]] {
+            kernels.assert_approx_eq::<f32>(expected, tolerance);
+        }
+    }
+    for (again, kernels) in run(&device).iter().zip(&kernels) {
+        again.assert_eq(kernels, true);
+    }
+}

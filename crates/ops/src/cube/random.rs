@@ -1,0 +1,45 @@
+//! Dropout masks as a function of a seed and an element's number: drawn again wherever they are needed.
+//!
+//! The seed is two numbers on the device, from the device's generator: nothing waits for the device to give it to the
+//! host. A mask differs from that of the same seed on flex.
+
+use super::Float;
+use burn::backend::Cube;
+use burn::tensor::{Device, Distribution, Tensor};
+use cubecl::prelude::*;
+
+/// The next seed of the device's generator, two numbers.
+pub(crate) fn draw_seed(device: &Device) -> Float {
+    let seed = Tensor::<1>::random([2], Distribution::Uniform(0.0, 1.0), &device.clone().inner());
+    seed.try_into_primitive::<Cube>().expect(super::TAKEN)
+}
+
+/// A draw of 32 bits below it drops the element.
+pub(crate) fn threshold(prob: f64) -> u32 {
+    (prob.clamp(0.0, 1.0) * 4_294_967_296.0).min(4_294_967_295.0) as u32
+}
+
+/// What a kept element is multiplied by.
+pub(crate) fn scale(prob: f64) -> f32 {
+    (1.0 / (1.0 - prob)) as f32
+}
+
+/// What the element of this number is multiplied by: 0 or `scale`.
+#[cube]
+pub(crate) fn factor(seed: &[f32], element: usize, threshold: u32, scale: f32) -> f32 {
+    let first = mix(seed[0].to_bits());
+    let second = mix(seed[1].to_bits());
+    let draw = mix(mix(u32::cast_from(element) * 0x9E37_79B9u32 + first) ^ second);
+    select(draw >= threshold, scale, 0.0f32)
+}
+
+/// A bijection of 32-bit words with little bias (Wellons 2018, "lowbias32").
+#[cube]
+fn mix(word: u32) -> u32 {
+    let mut x = word;
+    x ^= x >> 16u32;
+    x *= 0x7FEB_352Du32;
+    x ^= x >> 15u32;
+    x *= 0x846C_A68Bu32;
+    x ^ (x >> 16u32)
+}
