@@ -10,8 +10,8 @@
 //! written.
 
 use super::tile::{
-    ABSENT, Four, HIDDEN, MEMORY, SIDE, STEP, Sizes, Strides, add_weighted, chunks, clear, factor, is_padding,
-    masked, products, put, read_item, seen, tokens, write,
+    ABSENT, Four, HIDDEN, MEMORY, SIDE, STEP, Sizes, Strides, add_weighted, chunks, clear, factor,
+    is_padding, masked, products, put, read_item, seen, tokens, write,
 };
 use super::{Call, Inputs, dims, fours, heads_inside, hidden_type, in_fours, optional, strides};
 use crate::cube::{arg, cubes, empty};

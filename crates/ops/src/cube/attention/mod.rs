@@ -12,12 +12,12 @@
 mod backward;
 mod forward;
 pub(crate) mod plan;
-#[cfg(all(test, feature = "wgpu"))]
+#[cfg(all(test, feature = "flex", feature = "wgpu"))]
 mod tests;
 mod tile;
 
 use super::random::{draw_seed, scale, threshold};
-use super::{Float, Input, dense, floats, is_cube, output, register};
+use super::{Input, dense, floats, output, register};
 use crate::AttentionMask;
 use crate::attention::assert_groups;
 use burn::backend::fusion::custom::TensorSpec;

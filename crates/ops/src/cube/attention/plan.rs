@@ -158,11 +158,8 @@ mod tests {
     }
 
     fn mask() -> impl Strategy<Value = AttentionMask> {
-        let sight = prop_oneof![
-            Just(Sight::All),
-            Just(Sight::RightToLeft),
-            (0..90usize).prop_map(Sight::Prefix)
-        ];
+        let sight =
+            prop_oneof![Just(Sight::All), Just(Sight::RightToLeft), (0..90usize).prop_map(Sight::Prefix)];
         // Of keys, and how many of them are queries.
         let lengths = prop::collection::vec((1..80usize, 0..80usize), 1..4);
         (lengths, any::<bool>(), prop::option::of(0..70usize), prop::option::of(sight)).prop_map(

@@ -28,11 +28,7 @@ impl Case {
     }
 
     /// The output and the gradients of its weighted sum.
-    fn run(
-        &self,
-        device: &Device,
-        form: impl FnOnce([Tensor<4>; 3]) -> Tensor<4>,
-    ) -> [TensorData; 4] {
+    fn run(&self, device: &Device, form: impl FnOnce([Tensor<4>; 3]) -> Tensor<4>) -> [TensorData; 4] {
         let leaves = self.leaves(device).map(Tensor::detach).map(Tensor::require_grad);
         let y = form(leaves.each_ref().map(|x| x.clone().swap_dims(1, 2))).swap_dims(1, 2);
         let weights = Tensor::<1>::from_data(wave(y.shape().num_elements(), 3.4, 0.1).as_slice(), device);
@@ -68,7 +64,9 @@ fn padded_rows() {
     }
     let case = Case { heads: [2, 2, 1], lengths: [45, 45], d: [32, 32] };
     case.agrees(|device| AttentionMask::default().with_pad_mask(padding(45, device)));
-    case.agrees(|device| AttentionMask::default().with_causal().with_window(20).with_pad_mask(padding(45, device)));
+    case.agrees(|device| {
+        AttentionMask::default().with_causal().with_window(20).with_pad_mask(padding(45, device))
+    });
 }
 
 #[test]

@@ -104,10 +104,7 @@ pub(super) struct Seen {
 
 #[cube]
 pub(super) fn seen(item: &Item, position: i32) -> Seen {
-    Seen {
-        first: position - item.before,
-        last: min(position + item.after, max(position, item.prefix - 1)),
-    }
+    Seen { first: position - item.before, last: min(position + item.after, max(position, item.prefix - 1)) }
 }
 
 /// What a score counts as, of a key that is seen or not.
