@@ -182,6 +182,14 @@ fn keys_kernel<B: Int>(
     let mut scales = Array::<f32>::new(4usize);
     clear(&mut key_sums, d_k);
     clear(&mut value_sums, d_v);
+    // Whether padding hides a row.
+    let mut hides = Array::<u32>::new(4usize);
+    #[unroll]
+    for r in 0..4usize {
+        let row = min(UNIT_POS_Y + comptime!(r as u32 * SIDE), item.count - 1u32);
+        let place = item.row * sizes.k_len + item.first + row;
+        hides[r] = u32::cast_from(is_padding::<B>(hidden.clone(), place));
+    }
 
     for n in 0..sizes.group {
         let head = shared * sizes.group + n;
@@ -204,9 +212,8 @@ fn keys_kernel<B: Int>(
                     let at = comptime!(r * 4 + s);
                     let row = UNIT_POS_Y + comptime!(r as u32 * SIDE);
                     let place = item.first + min(row, item.count - 1u32);
-                    let is_padding = is_padding::<B>(hidden.clone(), item.row * sizes.k_len + place);
                     let row = item.start + i32::cast_from(row);
-                    let score = masked(scores[at] * sizes.scale, &span, row, is_padding);
+                    let score = masked(scores[at] * sizes.scale, &span, row, hides[r] != 0u32);
                     let score = select(column < item.to, score, ABSENT);
                     let prob = (score - kept.extract(0usize)).exp() * kept.extract(1usize);
                     let z = factor(seed.clone(), &sizes, number, place);

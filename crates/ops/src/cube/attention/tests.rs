@@ -1,8 +1,11 @@
 //! The kernels against the composed operation on the same device, and against flex.
 
 use super::runs;
-use crate::cube::agreement::{assert_agree, device, leaf, wave};
-use crate::{AttentionMask, Packing, Queries, Sight, attention, attention_with_weights, takes_packed};
+use crate::cube::agreement::{device, leaf, wave};
+use crate::{
+    AttentionMask, Packing, Queries, Sight, attention, attention_with_weights, composed_on_graphics,
+    takes_packed,
+};
 use burn::tensor::{Bool, Device, Tensor, TensorData, Tolerance};
 
 /// A mask on a device.
@@ -37,20 +40,43 @@ impl Case {
         [y.into_data(), dq, dk, dv]
     }
 
+    /// Asserts that the kernels give what flex does, and the same bits when they run again.
     fn agrees(&self, mask: Mask) {
+        let run = |device: &Device| {
+            let mask = mask(device);
+            self.run(device, |[q, k, v]| attention(q, k, v, &mask, 0.0))
+        };
         let device = device();
         assert!(runs(&device) && takes_packed(&Tensor::<1>::zeros([1], &device)));
-        assert_agree(Tolerance::rel_abs(5e-4, 5e-5), |device| {
-            let mask = mask(device);
-            self.run(device, |[q, k, v]| attention(q, k, v, &mask, 0.0)).to_vec()
-        });
+        let found = run(&device);
+        for (found, expected) in found.iter().zip(run(&Device::flex().autodiff())) {
+            found.assert_approx_eq::<f32>(&expected, tolerance());
+        }
+        for (found, again) in found.iter().zip(run(&device)) {
+            found.assert_eq(&again, true);
+        }
     }
+}
+
+fn tolerance() -> Tolerance<f32> {
+    Tolerance::rel_abs(5e-4, 5e-5)
 }
 
 /// Two rows, of which the second has `len / 2` tokens.
 fn padding(len: usize, device: &Device) -> Tensor<2, Bool> {
     let ignored: Vec<bool> = (0..2 * len).map(|i| i >= len + len / 2).collect();
     Tensor::from_data(TensorData::new(ignored, [2, len]), device)
+}
+
+#[test]
+fn as_composed_on_the_same_device() {
+    let case = Case { heads: [2, 2, 1], lengths: [5, 7], d: [8, 8] };
+    let device = device();
+    let mask = AttentionMask::default().with_causal().with_pad_mask(padding(7, &device));
+    let run = || case.run(&device, |[q, k, v]| attention(q, k, v, &mask, 0.0));
+    for (found, expected) in run().iter().zip(composed_on_graphics(run)) {
+        found.assert_approx_eq::<f32>(&expected, tolerance());
+    }
 }
 
 #[test]
@@ -161,7 +187,7 @@ fn dropout_has_the_gradient_of_its_mask() {
             (probs * factors).matmul(v.reshape([batch, n_shared * group, len, d]))
         });
         for (found, expected) in found.iter().zip(expected) {
-            found.assert_approx_eq::<f32>(&expected, Tolerance::rel_abs(5e-4, 5e-5));
+            found.assert_approx_eq::<f32>(&expected, tolerance());
         }
     }
 }
