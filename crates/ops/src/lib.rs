@@ -83,6 +83,8 @@ pub use attentive::{AttentiveInput, AttentiveState, attentive};
 pub use best::{Best, best, exponentials};
 pub use cores::on_awake_cores;
 pub use cross_entropy::{CrossEntropy, cross_entropy};
+#[cfg(feature = "cube")]
+pub use cube::launches::count_launches;
 pub use dropout::{dropout, dropout_add};
 pub use ema::moving_average;
 pub use embedding::embedding;

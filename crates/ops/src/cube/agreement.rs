@@ -2,10 +2,17 @@
 
 use crate::composed_on_graphics;
 use burn::tensor::{Device, Tensor, TensorData, Tolerance};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The device that WebGPU finds first, with autodiff.
 pub(crate) fn device() -> Device {
     Device::wgpu(Default::default()).autodiff()
+}
+
+/// Held by a test that seeds the device's generator or counts launches, which all threads share.
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A wave of so many values.
@@ -21,6 +28,7 @@ pub(crate) fn leaf(n: usize, phase: f32, shift: f32, device: &Device) -> Tensor<
 /// Asserts that the public operations that `run` uses give the same on flex, composed on the graphics device, and by
 /// the kernels there, and the same bits when the kernels run again.
 pub(crate) fn assert_agree(tolerance: Tolerance<f32>, run: impl Fn(&Device) -> Vec<TensorData>) {
+    let _alone = alone();
     let device = device();
     assert!(super::takes(&Tensor::<1>::zeros([1], &device)));
     let kernels = run(&device);

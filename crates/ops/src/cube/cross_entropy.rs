@@ -9,14 +9,13 @@
 //! is the logarithm of the sum.
 
 use super::reduce::cube_sum;
-use super::{Float, Input, arg, cubes, dense, dim, empty, floats, integers, output, owned, rows, units};
+use super::{Primitive, Input, arg, cubes, dense, dim, empty, floats, integers, output, owned, rows, units};
 use crate::CrossEntropy;
 use burn::backend::{Backend, Cube, backend_extension};
 use burn::tensor::{DType, Int, Tensor, TensorData};
 use burn_autodiff::checkpoint::base::Checkpointer;
 use burn_autodiff::grads::Gradients;
 use burn_autodiff::ops::{Backward, Ops};
-use burn_backend::TensorMetadata;
 use burn_backend::cubecl::dtype_to_storage_type;
 use burn_backend::tensor::{FloatTensor, IntTensor};
 use burn_cubecl::CubeBackend;
@@ -55,7 +54,7 @@ impl Target {
 }
 
 #[cube(launch)]
-fn loss_kernel<I: Int>(
+fn loss_kernel<I: Numeric>(
     logits: &[f32],
     labels: &[I],
     weights: &[f32],
@@ -83,7 +82,7 @@ fn loss_kernel<I: Int>(
     let start = row * n_classes;
 
     // Below any logit that is a number.
-    let mut greatest = -3.4e38f32;
+    let mut greatest = f32::new(-3.4e38f32);
     let mut sum = 0.0f32;
     let mut logit_sum = 0.0f32;
     let mut class = unit;
@@ -156,7 +155,7 @@ fn loss_kernel<I: Int>(
 
 /// Logits to `gradient · (weight · softmax − spread · share − right of the label)`.
 #[cube(launch)]
-fn gradient_kernel<I: Int>(
+fn gradient_kernel<I: Numeric>(
     logits: &mut [f32],
     labels: &[I],
     weights: &[f32],
@@ -314,10 +313,10 @@ impl Losses for CubeBackend {
 
 #[derive(Debug, Clone)]
 struct State {
-    logits: Float,
+    logits: Primitive,
     labels: IntTensor<Cube>,
-    weights: Option<Float>,
-    log_sums: Float,
+    weights: Option<Primitive>,
+    log_sums: Primitive,
     target: Target,
 }
 

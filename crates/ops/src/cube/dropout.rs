@@ -2,7 +2,7 @@
 //! element is read and written once a pass, and no mask is kept.
 
 use super::random::{draw_seed, factor, scale, threshold};
-use super::{Float, Input, arg, dense, elements, empty_like, output};
+use super::{Primitive, Input, arg, dense, elements, empty_like, output};
 use burn::backend::{Backend, Cube, backend_extension};
 use burn::tensor::Tensor;
 use burn_autodiff::checkpoint::base::Checkpointer;
@@ -92,7 +92,7 @@ impl Drops for CubeBackend {
 }
 
 /// The seed and the probability: all that a mask is made of.
-pub(super) type Mask = (Float, f64);
+pub(super) type Mask = (Primitive, f64);
 
 #[derive(Debug)]
 struct Dropout;
@@ -145,12 +145,13 @@ pub(crate) fn dropout_add<const D: usize>(x: Tensor<D>, residual: Tensor<D>, pro
 
 #[cfg(all(test, feature = "flex", feature = "wgpu"))]
 mod tests {
-    use crate::cube::agreement::{device, leaf};
+    use crate::cube::agreement::{alone, device, leaf};
     use crate::{dropout, dropout_add};
     use burn::tensor::Tensor;
 
     #[test]
     fn a_mask_is_fair_seeded_and_the_same_forward_and_backward() {
+        let _alone = alone();
         let device = device();
         let run = |seed: u64| {
             device.seed(seed);
@@ -173,6 +174,7 @@ mod tests {
 
     #[test]
     fn the_residual_passes_whole() {
+        let _alone = alone();
         let device = device();
         let x = leaf(999, 0.0, 0.0, &device);
         let residual = leaf(999, 1.0, 0.5, &device);

@@ -12,7 +12,7 @@
 use super::reduce::{COLUMNS, lane_sum};
 use super::{Input, arg, cubes, dense, dim, empty, integers, output, owned, rows, tracked, units};
 use burn::backend::{Backend, Cube, backend_extension};
-use burn::tensor::{DType, FloatDType, Int, Shape, Tensor};
+use burn::tensor::{DType, FloatDType, Int, Tensor};
 use burn_autodiff::Autodiff;
 use burn_autodiff::checkpoint::base::Checkpointer;
 use burn_autodiff::grads::Gradients;
@@ -26,7 +26,7 @@ use cubecl::prelude::*;
 
 /// At each place of the order, which token stands there.
 #[cube(launch)]
-fn order_kernel<I: Int>(ids: &[I], order: &mut [u32], n: usize, #[define(I)] _ids: ElemType) {
+fn order_kernel<I: Numeric>(ids: &[I], order: &mut [u32], n: usize, #[define(I)] _ids: ElemType) {
     let i = ABSOLUTE_POS;
     if i >= n {
         terminate!();
@@ -45,7 +45,7 @@ fn order_kernel<I: Int>(ids: &[I], order: &mut [u32], n: usize, #[define(I)] _id
 /// Adds the rows of each number that occurs to its row of the table. Of the cubes for places in the order, those at the
 /// first place of a number work.
 #[cube(launch)]
-fn add_kernel<I: Int>(
+fn add_kernel<I: Numeric>(
     table: &mut [f32],
     gradient: &[f32],
     ids: &[I],

@@ -21,9 +21,12 @@ pub(crate) mod cross_entropy;
 pub(crate) mod dropout;
 pub(crate) mod embedding;
 pub(crate) mod gelu;
+pub(crate) mod launches;
 pub(crate) mod layer_norm;
 pub(crate) mod random;
 pub(crate) mod reduce;
+#[cfg(all(test, feature = "flex", feature = "wgpu"))]
+mod step;
 
 use crate::fused::without_kernels;
 use burn::backend::Cube;
@@ -44,7 +47,7 @@ use cubecl::prelude::{BufferArg, CubeCount, CubeDim};
 use cubecl::server::CubeCountSelection;
 
 /// A tensor of burn's fusion, whose values may not have been computed yet.
-pub(crate) type Float = FloatTensor<Cube>;
+pub(crate) type Primitive = FloatTensor<Cube>;
 
 /// Whether the kernels take this tensor: 32-bit floats on a graphics processor, one at least, gradients not recomputed.
 pub(crate) fn takes<const D: usize>(x: &Tensor<D>) -> bool {
@@ -74,7 +77,7 @@ const TAKEN: &str = "`takes` has looked at the device";
 
 /// An input: its values, and its place in the graph where there is one.
 pub(crate) struct Input {
-    pub value: Float,
+    pub value: Primitive,
     pub node: Option<NodeGuard>,
 }
 
@@ -104,7 +107,7 @@ pub(crate) fn integers<const D: usize>(x: Tensor<D, Int>) -> IntTensor<Cube> {
 }
 
 /// A tensor without gradients.
-pub(crate) fn untracked<const D: usize>(value: Float) -> Tensor<D> {
+pub(crate) fn untracked<const D: usize>(value: Primitive) -> Tensor<D> {
     Tensor::from_primitive::<Cube>(value)
 }
 
@@ -112,7 +115,7 @@ pub(crate) fn untracked<const D: usize>(value: Float) -> Tensor<D> {
 pub(crate) fn output<const D: usize, const N: usize, B: Backward<Cube, N>>(
     backward: B,
     nodes: [Option<NodeGuard>; N],
-    value: Float,
+    value: Primitive,
     state: impl FnOnce() -> B::State,
 ) -> Tensor<D> {
     if nodes.iter().any(Option::is_none) {
@@ -127,7 +130,7 @@ pub(crate) fn output<const D: usize, const N: usize, B: Backward<Cube, N>>(
 }
 
 /// Registers the gradients of the parents that are tracked.
-pub(crate) fn register<S, const N: usize>(grads: &mut Gradients, ops: &Ops<S, N>, gradients: [Float; N]) {
+pub(crate) fn register<S, const N: usize>(grads: &mut Gradients, ops: &Ops<S, N>, gradients: [Primitive; N]) {
     for (parent, gradient) in ops.parents.iter().zip(gradients) {
         if let Some(parent) = parent {
             grads.register::<Cube>(parent.id, gradient);

@@ -3,13 +3,13 @@
 //! The seed is two numbers on the device, from the device's generator: nothing waits for the device to give it to the
 //! host. A mask differs from that of the same seed on flex.
 
-use super::Float;
+use super::Primitive;
 use burn::backend::Cube;
 use burn::tensor::{Device, Distribution, Tensor};
 use cubecl::prelude::*;
 
 /// The next seed of the device's generator, two numbers.
-pub(crate) fn draw_seed(device: &Device) -> Float {
+pub(crate) fn draw_seed(device: &Device) -> Primitive {
     let seed = Tensor::<1>::random([2], Distribution::Uniform(0.0, 1.0), &device.clone().inner());
     seed.try_into_primitive::<Cube>().expect(super::TAKEN)
 }
