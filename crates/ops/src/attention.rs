@@ -305,7 +305,7 @@ impl AttentionMask {
 
     /// Whether a fused operation takes this mask.
     #[cfg(any(feature = "flex", feature = "cube"))]
-    fn is_fused(&self) -> bool {
+    pub(crate) fn is_fused(&self) -> bool {
         let by_position = self.is_by_position();
         let tokens = matches!(self.queries, Queries::Tokens(_));
         self.bias.is_none() && !(tokens && by_position)
@@ -382,8 +382,8 @@ pub fn takes_packed<const D: usize>(x: &Tensor<D>) -> bool {
 /// of all heads are in memory. That is so on every device for a mask with a [bias](AttentionMask::bias), and for one that
 /// [goes by positions](AttentionMask::is_by_position) and whose queries are [some tokens](Queries::Tokens).
 ///
-/// On a graphics processor, by the feature `cube`, every sequence is computed in blocks, of heads of up to 256 features
-/// (Dao 2023, "FlashAttention-2"), with products in FP32.
+/// On a graphics processor, by the feature `cube`, every sequence is computed in blocks (Dao 2023,
+/// "FlashAttention-2"), of heads of up to 256 features, packed ones of up to 1,024, with products in FP32.
 ///
 /// On flex products are made in the precision of the scope, [`with_precision`](crate::with_precision), here and in the
 /// backward pass. In bf16 queries, keys, values, exponentials and gradients are rounded before they are multiplied, which
@@ -413,7 +413,7 @@ pub fn attention(
         return flex::attention::attention(query, key, value, mask, prob);
     }
     #[cfg(feature = "cube")]
-    if mask.is_fused() && cube::attention::takes(&query, &key, &value) {
+    if cube::attention::takes(&query, &key, &value, mask) {
         let prob = dropout::effective(&query, dropout_prob);
         return cube::attention::attention(query, key, value, mask, prob);
     }

@@ -40,8 +40,11 @@ use plan::{ITEM, Plan};
 use std::sync::Arc;
 use tile::{SIDE, SizesLaunch, StridesLaunch};
 
-/// Features of a head, at most: a unit's sums are in its registers.
+/// Features of a head, at most, for a unit's sums to be in its registers.
 const WIDEST: usize = 256;
+
+/// The same of packed sequences: sums in slower memory are better than scores between all tokens.
+const WIDEST_PACKED: usize = 1024;
 
 /// Buffers that a kernel has, at most.
 const BUFFERS: u32 = 10;
@@ -65,10 +68,14 @@ pub(crate) fn takes_packed<const D: usize>(x: &Tensor<D>) -> bool {
     super::takes(x) && runs(&x.device())
 }
 
-/// Whether the kernels take these tensors; the mask is one that fused operations take.
-pub(crate) fn takes(query: &Tensor<4>, key: &Tensor<4>, value: &Tensor<4>) -> bool {
-    let wide = query.dims()[3].max(value.dims()[3]) > WIDEST;
-    [query, key, value].into_iter().all(super::takes) && !wide && runs(&query.device())
+/// Whether the kernels take these tensors and this mask.
+pub(crate) fn takes(query: &Tensor<4>, key: &Tensor<4>, value: &Tensor<4>, mask: &AttentionMask) -> bool {
+    let widest = if mask.packing.is_some() { WIDEST_PACKED } else { WIDEST };
+    let width = query.dims()[3].max(value.dims()[3]);
+    mask.is_fused()
+        && [query, key, value].into_iter().all(super::takes)
+        && width <= widest
+        && runs(&query.device())
 }
 
 /// What a call is besides its tensors.
