@@ -36,8 +36,8 @@ impl Case {
         let y = form(leaves.each_ref().map(|x| x.clone().swap_dims(1, 2))).swap_dims(1, 2);
         let weights = Tensor::<1>::from_data(wave(y.shape().num_elements(), 3.4, 0.1).as_slice(), device);
         let grads = (y.clone() * weights.reshape(y.dims())).sum().backward();
-        let [dq, dk, dv] = leaves.each_ref().map(|x| x.grad(&grads).expect("a leaf").into_data());
-        [y.into_data(), dq, dk, dv]
+        let [dq, dk, dv] = leaves.each_ref().map(|x| read(x.grad(&grads).expect("a leaf")));
+        [read(y), dq, dk, dv]
     }
 
     /// Asserts that the kernels give what flex does, and the same bits when they run again.
