@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
+#[cfg(feature = "cube")]
+use crate::cube;
 #[cfg(feature = "flex")]
 use crate::flex;
 use crate::{Packing, Sight, TokenPositions, dropout};
@@ -302,8 +304,8 @@ impl AttentionMask {
     }
 
     /// Whether a fused operation takes this mask.
-    #[cfg(feature = "flex")]
-    fn is_fused(&self) -> bool {
+    #[cfg(any(feature = "flex", feature = "cube"))]
+    pub(crate) fn is_fused(&self) -> bool {
         let by_position = self.is_by_position();
         let tokens = matches!(self.queries, Queries::Tokens(_));
         self.bias.is_none() && !(tokens && by_position)
@@ -361,6 +363,10 @@ pub fn takes_packed<const D: usize>(x: &Tensor<D>) -> bool {
     if flex::takes(x) {
         return true;
     }
+    #[cfg(feature = "cube")]
+    if cube::attention::takes_packed(x) {
+        return true;
+    }
     let _ = x;
     false
 }
@@ -376,7 +382,10 @@ pub fn takes_packed<const D: usize>(x: &Tensor<D>) -> bool {
 /// of all heads are in memory. That is so on every device for a mask with a [bias](AttentionMask::bias), and for one that
 /// [goes by positions](AttentionMask::is_by_position) and whose queries are [some tokens](Queries::Tokens).
 ///
-/// Fused products are made in the precision of the scope, [`with_precision`](crate::with_precision), here and in the
+/// On a graphics processor, by the feature `cube`, every sequence is computed in blocks (Dao 2023,
+/// "FlashAttention-2"), of heads of up to 256 features, packed ones of up to 1,024, with products in FP32.
+///
+/// On flex products are made in the precision of the scope, [`with_precision`](crate::with_precision), here and in the
 /// backward pass. In bf16 queries, keys, values, exponentials and gradients are rounded before they are multiplied, which
 /// changes the output by some 0.2 % and the gradients by 0.3 to 1.5 % (of the norm, measured); sums of probabilities,
 /// softmax and dropout are in FP32. Elsewhere products are in the tensors' precision.
@@ -402,6 +411,11 @@ pub fn attention(
     if flex::takes(&query) && mask.is_fused() {
         let prob = dropout::effective(&query, dropout_prob);
         return flex::attention::attention(query, key, value, mask, prob);
+    }
+    #[cfg(feature = "cube")]
+    if cube::attention::takes(&query, &key, &value, mask) {
+        let prob = dropout::effective(&query, dropout_prob);
+        return cube::attention::attention(query, key, value, mask, prob);
     }
     attention_with_weights(query, key, value, mask, dropout_prob).0
 }

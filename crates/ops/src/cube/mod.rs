@@ -11,7 +11,7 @@
 //! What holds for all kernels: 32-bit floats, dense and in row-major order; sums in an order that the shapes give and
 //! nothing else, without atomic additions of floats, so that a run repeats bit for bit on the same device; no
 //! instructions of subgroups, 64-bit numbers or infinities, which WebGPU has not or not everywhere; at most 256 units
-//! in a cube and 7 tensors in a kernel.
+//! in a cube and 7 tensors in a kernel (attention's have up to 10, and are left out where a device has no room for them).
 
 #![allow(
     clippy::too_many_arguments,
@@ -23,6 +23,7 @@
 pub(crate) mod adamw;
 #[cfg(all(test, feature = "flex", feature = "wgpu"))]
 pub(crate) mod agreement;
+pub(crate) mod attention;
 pub(crate) mod cross_entropy;
 pub(crate) mod dropout;
 pub(crate) mod embedding;
