@@ -17,13 +17,22 @@ pub fn add<M: Module>(module: &M, sum: Option<GradientsParams>, more: GradientsP
 ///
 /// One number is read from the device, whatever the number of parameters.
 pub fn global_norm<M: Module>(module: &M, gradients: &GradientsParams) -> f64 {
+    squared_norms(module, gradients).map_or(0.0, norm_of)
+}
+
+/// The square of each gradient's norm, where it is; none without gradients.
+///
+/// # Shapes
+/// - returns `[n]`, one number for each parameter with a gradient
+pub(crate) fn squared_norms<M: Module>(module: &M, gradients: &GradientsParams) -> Option<Tensor<1>> {
     let mut visitor = SquaredNorms { gradients, norms: Vec::new() };
     module.visit(&mut visitor);
-    if visitor.norms.is_empty() {
-        return 0.0;
-    }
-    let squares = Tensor::cat(visitor.norms, 0).into_data();
-    squares.iter::<f32>().map(f64::from).sum::<f64>().sqrt()
+    (!visitor.norms.is_empty()).then(|| Tensor::cat(visitor.norms, 0))
+}
+
+/// Reads squared norms: the norm of all.
+pub(crate) fn norm_of(squares: Tensor<1>) -> f64 {
+    squares.into_data().iter::<f32>().map(f64::from).sum::<f64>().sqrt()
 }
 
 struct Add {
