@@ -380,8 +380,8 @@ pub fn takes_packed<const D: usize>(x: &Tensor<D>) -> bool {
 /// Fused products are made in the precision of the scope, [`with_precision`](crate::with_precision), here and in the
 /// backward pass. In bf16 queries, keys, values, exponentials and gradients are rounded before they are multiplied, which
 /// changes the output by some 0.2 % and the gradients by 0.3 to 1.5 % (of the norm, measured); sums of probabilities,
-/// softmax and dropout are in FP32. On devices other than flex the operands of both products are rounded, and so are the
-/// products; what flex does not fuse is in the tensors' precision.
+/// softmax and dropout are in FP32. Where attention is composed, its operands and both products are rounded, but on flex, where
+/// they are in the tensors' precision.
 ///
 /// Keys and values may have fewer heads than queries (Ainslie et al. 2023, "GQA"): each of them is then shared by a group of
 /// query heads that follow each other, and is copied nowhere.

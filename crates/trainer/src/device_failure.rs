@@ -113,7 +113,7 @@ const WORDS: [(DeviceFailure, &[&str]); 5] = [
 impl DeviceFailure {
     /// What a panic's message tells of.
     pub fn of(said: &str) -> Self {
-        let lower = said.to_lowercase();
+        let lower = said.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase();
         let found = WORDS.iter().find(|(_, words)| words.iter().any(|word| lower.contains(word)));
         found.map_or(Self::Other, |(failure, _)| *failure)
     }

@@ -253,8 +253,7 @@ impl<R: Recipe> Run<'_, R> {
             &data.batches,
             constants,
             data.first,
-            non_finite,
-            self.training.goes_ahead(non_finite),
+            self.training.way(non_finite),
             constants.step == self.settings.steps,
         )?;
         self.training.state.cursor = data.next;

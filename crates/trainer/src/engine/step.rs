@@ -150,7 +150,7 @@ struct Losses {
 enum Part {
     Read(Vec<f64>),
     /// `[n_terms]`, on the device.
-    Unread(Tensor<1>),
+    Unread(Box<Tensor<1>>),
 }
 
 impl Losses {
@@ -160,7 +160,7 @@ impl Losses {
         for part in self.parts {
             let means: Vec<f64> = match part {
                 Part::Read(means) => means,
-                Part::Unread(means) => means.into_data().iter::<f64>().collect(),
+                Part::Unread(means) => (*means).into_data().iter::<f64>().collect(),
             };
             losses.iter_mut().zip(means).for_each(|(loss, mean)| *loss += mean);
         }
@@ -244,7 +244,7 @@ fn backward<O: Objective>(
         let more = GradientsParams::from_grads(more, model);
         gradients = Some(gradients::add(model, gradients, more));
         drop(backward);
-        losses.parts.push(Part::Unread(means));
+        losses.parts.push(Part::Unread(Box::new(means)));
     }
     Ok((losses, gradients.unwrap_or_default()))
 }

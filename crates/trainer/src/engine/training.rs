@@ -58,6 +58,15 @@ pub(crate) struct Training<M> {
     pub last: Option<StepReport>,
 }
 
+/// How a step is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// The processor goes on to the next step while the device is at this one.
+    Ahead,
+    /// The figures are read, and decide whether the weights move.
+    Waiting(NonFinite),
+}
+
 /// A step that was put into a device's queue.
 struct Unread {
     constants: StepConfig,
@@ -164,16 +173,17 @@ impl<M: Module> Training<M> {
         }
     }
 
-    /// Whether the processor is to go on to the next step while the device is at this one. Not where an update depends on
-    /// whether figures are finite: that is to be known before it.
-    pub fn goes_ahead(&self, non_finite: NonFinite) -> bool {
-        is_queued(&self.device) && non_finite == NonFinite::Stop && self.state.loss_scale.is_none()
+    /// How steps are made on this device. Where an update depends on whether figures are finite, that is to be known before
+    /// it.
+    pub fn way(&self, non_finite: NonFinite) -> Way {
+        let depends = non_finite != NonFinite::Stop || self.state.loss_scale.is_some();
+        if is_queued(&self.device) && !depends { Way::Ahead } else { Way::Waiting(non_finite) }
     }
 
     /// One step on `batches`, the first example of which is at `first`; `is_last` is of the run. A step in FP16 whose
     /// gradients are not finite changes no weight, and the next one has a smaller scale of the loss.
     ///
-    /// Where it `goes_ahead`, its figures are known after [`settle`](Self::settle).
+    /// The figures of one that goes [ahead](Way::Ahead) are known after [`settle`](Self::settle).
     ///
     /// # Errors
     /// Those of [`step`]; [`TrainerError::NonFinite`] where the loss or a gradient is not finite and the run is to stop on it.
@@ -183,26 +193,28 @@ impl<M: Module> Training<M> {
         batches: &[O::Batch],
         constants: StepConfig,
         first: CursorState,
-        non_finite: NonFinite,
-        goes_ahead: bool,
+        way: Way,
         is_last: bool,
     ) -> Result<()> {
         let model = self.model.take().expect(IN_PLACE);
         let Self { optimizer, device, .. } = self;
-        let updated = if goes_ahead {
-            let (model, figures) = step_ahead(objective, model, optimizer, batches, device, constants);
-            self.model = Some(model);
-            self.unread.push_back(Unread { constants, first, figures: figures? });
-            true
-        } else {
-            let (model, report) = on_awake_cores(device, || {
-                step(objective, model, optimizer, batches, device, constants, &Alone)
-            });
-            self.model = Some(model);
-            let report = report?;
-            let updated = report.updated;
-            self.take_in(objective, report, constants, first, non_finite)?;
-            updated
+        let updated = match way {
+            Way::Ahead => {
+                let (model, figures) = step_ahead(objective, model, optimizer, batches, device, constants);
+                self.model = Some(model);
+                self.unread.push_back(Unread { constants, first, figures: figures? });
+                true
+            }
+            Way::Waiting(non_finite) => {
+                let (model, report) = on_awake_cores(device, || {
+                    step(objective, model, optimizer, batches, device, constants, &Alone)
+                });
+                self.model = Some(model);
+                let report = report?;
+                let updated = report.updated;
+                self.take_in(objective, report, constants, first, non_finite)?;
+                updated
+            }
         };
         self.state.step = constants.step;
         self.state.updates += u64::from(updated);
@@ -350,25 +362,18 @@ mod tests {
             .collect()
     }
 
+    const WAITING: Way = Way::Waiting(NonFinite::Stop);
     const TEXTS: [[f32; 2]; 3] = [[1.0, 2.0], [0.5, -1.0], [-2.0, 0.25]];
 
-    /// A step on two micro-batches.
+    /// A step on micro-batches.
     fn step(
         training: &mut Training<Linear>,
         settings: &RunSettings,
-        goes_ahead: bool,
+        way: Way,
         batches: &[[f32; 2]],
     ) -> Result<()> {
         let constants = training.constants(settings);
-        training.step(
-            &Squares,
-            batches,
-            constants,
-            CursorState::default(),
-            settings.non_finite,
-            goes_ahead,
-            false,
-        )
+        training.step(&Squares, batches, constants, CursorState::default(), way, false)
     }
 
     #[test]
@@ -376,11 +381,11 @@ mod tests {
         let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let (mut waited, settings) = begin(one.path());
         let (mut ahead, _) = begin(other.path());
-        assert!(!waited.goes_ahead(NonFinite::Stop), "the processor has no queue");
+        assert_eq!(waited.way(NonFinite::Stop), WAITING, "the processor has no queue");
         for number in 0..5 {
             let batches = [TEXTS[number % 3], TEXTS[(number + 1) % 3]];
-            step(&mut waited, &settings, false, &batches).unwrap();
-            step(&mut ahead, &settings, true, &batches).unwrap();
+            step(&mut waited, &settings, WAITING, &batches).unwrap();
+            step(&mut ahead, &settings, Way::Ahead, &batches).unwrap();
         }
         assert_eq!((ahead.state.step, ahead.state.updates, ahead.last.is_none()), (5, 5, true));
         assert_eq!(ahead.state.window.updates, 0);
@@ -401,7 +406,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (mut training, settings) = begin(folder.path());
         for batch in [TEXTS[0], [f32::NAN, 1.0], TEXTS[1]] {
-            step(&mut training, &settings, true, &[batch]).unwrap();
+            step(&mut training, &settings, Way::Ahead, &[batch]).unwrap();
         }
         let error = training.settle(&Squares).unwrap_err();
         assert!(matches!(error, TrainerError::NonFinite { step: 2, .. }), "{error}");
@@ -415,14 +420,13 @@ mod tests {
         let (mut training, settings) = begin(folder.path());
         // More than FP32 has room for, as a gradient: so an overflow of FP16 is told from here on.
         training.state.loss_scale = Some(LossScale { scale: 2f64.powi(127), steps: 7 });
-        assert!(!training.goes_ahead(NonFinite::Stop));
         let before = values(&training);
-        step(&mut training, &settings, false, &TEXTS[..1]).unwrap();
+        step(&mut training, &settings, WAITING, &TEXTS[..1]).unwrap();
         assert_eq!(values(&training), before);
         assert_eq!((training.state.step, training.state.updates, training.state.window.updates), (1, 0, 0));
         assert_eq!(training.state.loss_scale, Some(LossScale { scale: 2f64.powi(126), steps: 0 }));
         while training.state.updates == 0 {
-            step(&mut training, &settings, false, &TEXTS[..1]).unwrap();
+            step(&mut training, &settings, WAITING, &TEXTS[..1]).unwrap();
         }
         assert_ne!(values(&training), before);
         let LossScale { scale, steps } = training.state.loss_scale.unwrap();
@@ -430,7 +434,7 @@ mod tests {
 
         // Of the smallest scale no smaller one helps.
         training.state.loss_scale = Some(LossScale { scale: 1.0, steps: 0 });
-        let error = step(&mut training, &settings, false, &[[f32::NAN, 1.0]]).unwrap_err();
+        let error = step(&mut training, &settings, WAITING, &[[f32::NAN, 1.0]]).unwrap_err();
         assert!(matches!(error, TrainerError::NonFinite { .. }), "{error}");
     }
 
@@ -441,8 +445,8 @@ mod tests {
         let (mut scaled, _) = begin(other.path());
         scaled.state.loss_scale = Some(LossScale::default());
         for batch in TEXTS {
-            step(&mut plain, &settings, false, &[batch]).unwrap();
-            step(&mut scaled, &settings, false, &[batch]).unwrap();
+            step(&mut plain, &settings, WAITING, &[batch]).unwrap();
+            step(&mut scaled, &settings, WAITING, &[batch]).unwrap();
         }
         // A power of two moves no digit.
         assert_eq!(values(&scaled), values(&plain));

@@ -298,7 +298,7 @@ fn table(rows: &[Row], card: &Card) -> String {
         "MB",
         "PyTorch, ms",
         "its a second",
-        "of the peak ",
+        "of the peak",
         "its MB",
         "ratio",
     ];
