@@ -15,7 +15,7 @@
 
 use burn::tensor::{Int, Tensor, TensorData};
 use cloze::Device;
-use cloze::device::DeviceName;
+use cloze::device::{self, DeviceName};
 use cloze::model::bert::{BertConfig, BertForPreTraining, BertInput, Pooling, SentencePooling};
 use cloze::model::generate::{DecodeConfig, Request, continue_prompts};
 use cloze::model::gpt::GptConfig;
@@ -45,6 +45,7 @@ const NEW: usize = 128;
 fn main() {
     // As the program: otherwise it is page faults that are measured.
     cloze_allocator::keep_freed();
+    device::keep_kernels();
     // Cargo itself adds `--bench`.
     let args: Vec<String> = std::env::args().skip(1).filter(|arg| arg != "--bench").collect();
     let [work, preset, batch, len, device, precision, seconds, rest @ ..] = &args[..] else {

@@ -164,6 +164,24 @@ pub fn open(name: impl Into<Option<DeviceName>>) -> Result<Device> {
     name.into().or_else(default_name).ok_or(Error::NoDevice)?.open()
 }
 
+/// Has kernels that were compiled for NVIDIA's GPUs kept on the disk for the next run. Which kernel was found to be the fastest
+/// for a shape is kept anyway. Both lie in `target/environment` of the cargo workspace around the current folder, elsewhere
+/// in the user's folder for caches; a file `cubecl.toml` in the current folder or one above says otherwise. Kernels of other
+/// devices are compiled anew, as far as the driver keeps none.
+///
+/// To be called before a device is opened: CubeCL reads its settings once.
+pub fn keep_kernels() {
+    #[cfg(any(feature = "wgpu", feature = "cuda"))]
+    {
+        use cubecl::config::{CubeClRuntimeConfig, RuntimeConfig};
+
+        let mut config = CubeClRuntimeConfig::from_current_dir().override_from_env();
+        config.compilation.cache = true;
+        // Whoever set them before has reasons.
+        CubeClRuntimeConfig::try_set(config);
+    }
+}
+
 /// The devices that this build and this machine offer, in the order of preference.
 pub fn available() -> Vec<Available> {
     let mut found = Vec::new();

@@ -15,8 +15,6 @@ mod failure;
 mod graphics;
 #[cfg(feature = "hub")]
 mod hub;
-#[cfg(any(feature = "wgpu", feature = "cuda"))]
-mod kept_kernels;
 mod lines;
 mod memory;
 mod model;
@@ -71,8 +69,7 @@ fn main() -> ExitCode {
     cloze_allocator::keep_freed();
     #[cfg(feature = "wgpu")]
     graphics::look_for_no_desktop();
-    #[cfg(any(feature = "wgpu", feature = "cuda"))]
-    kept_kernels::keep();
+    device::keep_kernels();
     stop::ignore_file_size_signal();
     failure::hide_panics_that_become_errors();
     let cli = match commands::Cli::try_parse() {

@@ -32,7 +32,7 @@ use crate::{backends, program, step};
 Examples:
   CLOZE_PYTHON=$PWD/peers/bin/python cargo xtask bench gpu --write
   cargo xtask bench gpu --device wgpu --only pretraining
-  cargo xtask bench gpu --device wgpu --small")]
+  cargo xtask bench gpu --device wgpu --small --minutes 40")]
 pub struct Args {
     /// The device, by the name that `cloze --device` takes.
     #[arg(long, default_value = "cuda:0")]
@@ -218,6 +218,10 @@ impl Bench<'_> {
         let mut command = measure::ours(&self.ours, &[]);
         // Kernels that were chosen are remembered beside the build, as the program remembers them.
         command.current_dir(step::root());
+        if self.args.small {
+            // A software device compiles each kernel that is tried for minutes.
+            command.env("CUBECL_AUTOTUNE_LEVEL", "minimal");
+        }
         command.envs(program::environment(program::feature(&self.args.device))?);
         self.side("ours", command, shape, &self.args.device, OURS * seconds, more)
     }
