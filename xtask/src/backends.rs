@@ -1,10 +1,13 @@
 //! `cargo xtask backends`: every model on every device, held against flex.
 
+use std::fmt;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::mpsc;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
@@ -131,7 +134,7 @@ pub fn run(args: &Args) -> Result<()> {
     let mut lines = Vec::new();
     for column in &columns {
         let program = build(column.feature())?;
-        lines.push(computed(&program, column, &args.only)?);
+        lines.push(computed(&program, column, &args.only, None)?.lines);
     }
     let Some(cases) = lines.first().filter(|lines| !lines.is_empty()) else {
         bail!("no case has {:?} in its name", args.only)
@@ -156,6 +159,51 @@ pub fn run(args: &Args) -> Result<()> {
     }
 }
 
+/// How the cases that were computed in a time did.
+pub struct Summary {
+    passed: usize,
+    /// The largest difference of those that passed.
+    largest: f64,
+    /// The names of those that did not, and why.
+    failed: Vec<String>,
+    /// Whether the time was too short for all of them.
+    is_cut: bool,
+}
+
+impl Summary {
+    fn of(lines: &[Line], is_cut: bool) -> Self {
+        let passed = lines.iter().filter(|line| line.passes());
+        let relative = passed.clone().filter_map(|line| line.difference.as_ref()?.relative);
+        let failed = lines.iter().filter(|line| !line.passes());
+        Self {
+            passed: passed.count(),
+            largest: relative.fold(0.0, f64::max),
+            failed: failed.map(|line| format!("{}: {}", line.case, line.shown())).collect(),
+            is_cut,
+        }
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { passed, largest, failed, is_cut } = self;
+        let of = if *is_cut { "computed in the time" } else { "of all" };
+        write!(f, "{passed} of {} cases {of} within {TOLERANCE:e}", passed + failed.len())?;
+        if *passed > 0 {
+            write!(f, ", the largest difference {largest:.1e}")?;
+        }
+        failed.iter().try_for_each(|failed| write!(f, "; {failed}"))
+    }
+}
+
+/// The cases with `only` in their names on a device, as many as can be computed within a time; building does not count.
+pub fn within(device: &str, only: &str, limit: Duration) -> Result<Summary> {
+    let column = Column { device, unfused: false };
+    let program = build(column.feature())?;
+    let Computed { lines, is_cut } = computed(&program, &column, only, Some(limit))?;
+    Ok(Summary::of(&lines, is_cut))
+}
+
 /// Builds the cases with a backend; where the program lies.
 fn build(feature: Option<&str>) -> Result<PathBuf> {
     let mut build = step::cargo("build");
@@ -172,8 +220,15 @@ fn build(feature: Option<&str>) -> Result<PathBuf> {
     )
 }
 
-/// What a device computes, with a line on standard error for each case as it comes.
-fn computed(program: &Path, column: &Column, only: &str) -> Result<Vec<Line>> {
+/// Cases on a device.
+struct Computed {
+    lines: Vec<Line>,
+    /// Whether there was no time for more.
+    is_cut: bool,
+}
+
+/// What a device computes, within a time if there is a limit, with a line on standard error for each case as it comes.
+fn computed(program: &Path, column: &Column, only: &str, limit: Option<Duration>) -> Result<Computed> {
     let mut command = Command::new(program);
     command.envs(program::environment(column.feature())?).arg(column.device).args(["--only", only]);
     let name = column.name();
@@ -184,13 +239,13 @@ fn computed(program: &Path, column: &Column, only: &str) -> Result<Vec<Line>> {
         fs::write(folder.join("burn.toml"), UNFUSED)?;
     }
     command.current_dir(&folder);
-    let lines = read_lines(&mut command, &name);
+    let computed = read_lines(&mut command, &name, limit.map(|limit| Instant::now() + limit));
     // Nobody needs what is left in it.
     let _ = fs::remove_dir_all(&folder);
-    lines
+    computed
 }
 
-fn read_lines(command: &mut Command, name: &str) -> Result<Vec<Line>> {
+fn read_lines(command: &mut Command, name: &str, end: Option<Instant>) -> Result<Computed> {
     let mut child = command
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -203,9 +258,26 @@ fn read_lines(command: &mut Command, name: &str) -> Result<Vec<Line>> {
         errors.read_to_end(&mut text).ok();
         String::from_utf8_lossy(&text).into_owned()
     });
+    // By another thread, so that a case which takes too long can be waited for until the end and no longer.
+    let printed = BufReader::new(child.stdout.take().context("no standard output")?).lines();
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || printed.into_iter().try_for_each(|line| sender.send(line)));
     let mut lines = Vec::new();
-    for line in BufReader::new(child.stdout.take().context("no standard output")?).lines() {
-        let line = match serde_json::from_str(&line?)? {
+    loop {
+        let next = match end {
+            Some(end) => receiver.recv_timeout(end.saturating_duration_since(Instant::now())),
+            None => receiver.recv().map_err(|_| mpsc::RecvTimeoutError::Disconnected),
+        };
+        let line = match next {
+            Ok(line) => line?,
+            Err(mpsc::RecvTimeoutError::Disconnected) => break,
+            Err(mpsc::RecvTimeoutError::Timeout) => {
+                child.kill()?;
+                child.wait()?;
+                return Ok(Computed { lines, is_cut: true });
+            }
+        };
+        let line = match serde_json::from_str(&line)? {
             Printed::Case(line) => line,
             Printed::Workaround { workaround, needed } => {
                 let verdict = match needed {
@@ -225,7 +297,7 @@ fn read_lines(command: &mut Command, name: &str) -> Result<Vec<Line>> {
         let last = said.lines().last().unwrap_or("it said nothing");
         bail!("{name}: the program ended with {status} after {} cases: {last}", lines.len())
     }
-    Ok(lines)
+    Ok(Computed { lines, is_cut: false })
 }
 
 #[cfg(test)]
@@ -245,5 +317,31 @@ mod tests {
         assert_eq!(cell(r#""difference": {"relative": 0.5, "tensor": "loss"}"#), "FAILED: 5.0e-1, loss");
         assert_eq!(cell(r#""difference": {"relative": null, "tensor": "loss"}"#), "FAILED: not finite, loss");
         assert_eq!(cell(r#""panic": "no such operation""#), "FAILED: no such operation");
+    }
+
+    #[test]
+    fn a_summary_counts_what_passed_and_names_what_did_not() {
+        let case = |name: &str, relative: f64| {
+            line(&format!(
+                r#"{{"device": "cuda:0", "case": "{name}", "seconds": 1.0,
+                    "difference": {{"relative": {relative}, "tensor": "loss"}}}}"#
+            ))
+        };
+        let all = [case("BERT", 2.5e-7), case("GPT", 3e-5), case("XLNet", 0.5)];
+        let told =
+            "2 of 3 cases of all within 1e-4, the largest difference 3.0e-5; XLNet: FAILED: 5.0e-1, loss";
+        assert_eq!(Summary::of(&all, false).to_string(), told);
+        assert_eq!(Summary::of(&[], true).to_string(), "0 of 0 cases computed in the time within 1e-4");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_case_that_takes_too_long_is_waited_for_no_longer() {
+        let mut shell = Command::new("sh");
+        let case = r#"{"device": "wgpu", "case": "BERT", "seconds": 1.0, "difference": {"relative": 0.0, "tensor": "x"}}"#;
+        shell.args(["-c", &format!("echo '{case}'; exec sleep 20")]);
+        let began = Instant::now();
+        let found = read_lines(&mut shell, "wgpu", Some(began + Duration::from_secs(2))).unwrap();
+        assert!(found.is_cut && found.lines.len() == 1 && began.elapsed().as_secs() < 15);
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use anyhow::{Result, anyhow};
-use burn::tensor::{DType, Device};
+use burn::tensor::Device;
 use clap::ValueEnum;
 use cloze_model::ops::{self, is_fused, with_precision};
 
@@ -57,13 +57,20 @@ pub fn open(name: Option<DeviceName>) -> cloze::Result<Device> {
 }
 
 /// What a device multiplies in.
+///
+/// None of a device that does not open: its backend says so by a panic.
 pub fn precisions(device: &Device) -> Vec<&'static str> {
-    let has = [("FP32", true), ("bf16", has_bf16(device)), ("8-bit", is_fused(device))];
-    has.into_iter().filter(|(_, has)| *has).map(|(name, _)| name).collect()
-}
-
-fn has_bf16(device: &Device) -> bool {
-    is_fused(device) || device.supports_dtype(DType::BF16)
+    let made = |precision: ops::Precision| precision.is_made_on(device);
+    let has = || {
+        [
+            ("FP32", true),
+            ("bf16", made(ops::Precision::Bf16)),
+            ("FP16", made(ops::Precision::Fp16)),
+            ("8-bit", is_fused(device)),
+        ]
+    };
+    let has = cloze_data::caught(has).into_iter().flatten();
+    has.filter(|(_, has)| *has).map(|(name, _)| name).collect()
 }
 
 impl Compute {
@@ -73,7 +80,7 @@ impl Compute {
     /// As [`device::open`]; [`WrongUsage`] for a device without the precision.
     pub fn open(&self) -> Result<Device> {
         let device = open(self.device)?;
-        if self.precision == Precision::Bf16 && !has_bf16(&device) {
+        if self.precision == Precision::Bf16 && !ops::Precision::Bf16.is_made_on(&device) {
             let device = match self.device {
                 Some(name) => format!("device `{name}`"),
                 None => "the default device".to_owned(),

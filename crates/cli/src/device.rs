@@ -7,6 +7,8 @@ use std::str::FromStr;
 use burn::tensor::Device;
 
 use crate::{Error, Result};
+#[cfg(any(feature = "wgpu", feature = "cuda"))]
+use cloze_trainer::device_failure::Told;
 
 /// A device by its name, as the program's `--device` takes it.
 ///
@@ -42,6 +44,9 @@ const BACKENDS: [(&str, bool, &str); 5] = [
     ("tch", cfg!(feature = "tch"), "libtorch 2.9.0, CPU or NVIDIA GPU"),
     ("cuda", cfg!(feature = "cuda"), "NVIDIA GPU"),
 ];
+
+/// How the description of a device begins that is there and does not open.
+const UNFIT: &str = "cannot be opened";
 
 /// A device this build has and this machine offers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -138,7 +143,7 @@ impl DeviceName {
                 "a graphics adapter with its driver, or software in place of one, such as Mesa's lavapipe (on \
                  Debian the package mesa-vulkan-drivers)"
             }
-            Self::Cuda(_) => "an NVIDIA GPU with its driver",
+            Self::Cuda(_) => "an NVIDIA GPU with its driver, not older than the build's CUDA",
             Self::Tch(Some(_)) => "an NVIDIA GPU with its driver, and a libtorch with CUDA",
             _ => "its backend",
         }
@@ -157,6 +162,24 @@ pub fn default_name() -> Option<DeviceName> {
 /// As [`DeviceName::open`]; [`Error::NoDevice`] when the build has no backend at all.
 pub fn open(name: impl Into<Option<DeviceName>>) -> Result<Device> {
     name.into().or_else(default_name).ok_or(Error::NoDevice)?.open()
+}
+
+/// Has kernels that were compiled for NVIDIA's GPUs kept on the disk for the next run. Which kernel was found to be the fastest
+/// for a shape is kept anyway. Both lie in `target/environment` of the cargo workspace around the current folder, elsewhere
+/// in the user's folder for caches; a file `cubecl.toml` in the current folder or one above says otherwise. Kernels of other
+/// devices are compiled anew, as far as the driver keeps none.
+///
+/// To be called before a device is opened: CubeCL reads its settings once.
+pub fn keep_kernels() {
+    #[cfg(any(feature = "wgpu", feature = "cuda"))]
+    {
+        use cubecl::config::{CubeClRuntimeConfig, RuntimeConfig};
+
+        let mut config = CubeClRuntimeConfig::from_current_dir().override_from_env();
+        config.compilation.cache = true;
+        // Whoever set them before has reasons.
+        CubeClRuntimeConfig::try_set(config);
+    }
 }
 
 /// The devices that this build and this machine offer, in the order of preference.
@@ -212,8 +235,14 @@ impl Available {
         matches!(self.name, DeviceName::Wgpu(_)) && SOFTWARE.iter().any(|software| name.contains(software))
     }
 
+    /// Whether it was found and does not open.
+    fn is_unfit(&self) -> bool {
+        self.description.starts_with(UNFIT)
+    }
+
     fn preference(&self) -> u32 {
         match self.name {
+            _ if self.is_unfit() => 0,
             DeviceName::Cuda(_) => 5,
             DeviceName::Tch(Some(_)) => 4,
             DeviceName::Wgpu(_) if self.is_software() => 0,
@@ -251,12 +280,16 @@ fn tch(index: Option<usize>) -> Option<Device> {
     devices.find(|device| *device == wanted)
 }
 
-/// Number and hardware name of each device of a CubeCL backend.
+/// Number of each device of a CubeCL backend, and its hardware's name or why it cannot be opened.
 #[cfg(any(feature = "wgpu", feature = "cuda"))]
 fn cube_devices(kind: burn::tensor::DeviceType) -> impl Iterator<Item = (usize, String)> {
     Device::enumerate(kind).into_iter().enumerate().map(|(index, device)| {
-        let name = device.identity().map_or_else(|| format!("{device:?}"), |identity| identity.name);
-        (index, name)
+        // To be asked, it is opened, which one with an unfit driver answers by a panic.
+        let description = match cloze_data::caught(|| device.identity()) {
+            Ok(identity) => identity.map_or_else(|| format!("{device:?}"), |identity| identity.name),
+            Err(said) => format!("{UNFIT}: {}", Told(&said)),
+        };
+        (index, description)
     })
 }
 
@@ -318,6 +351,9 @@ mod tests {
             preference("wgpu:1", "llvmpipe (LLVM 15.0.6, 256 bits)"),
         ];
         assert!(falling.is_sorted_by(|a, b| a > b), "{falling:?}");
+        let unfit =
+            "cannot be opened: driver version is insufficient; install a newer driver of the device's maker";
+        assert!(preference("cuda:0", unfit) < preference("flex", "CPU"));
     }
 
     #[cfg(feature = "flex")]

@@ -9,6 +9,7 @@ use anyhow::anyhow;
 use clap::error::ErrorKind;
 use cloze::device::DeviceName;
 use cloze_trainer::TrainerError;
+use cloze_trainer::device_failure::{DeviceFailure, Told};
 
 use crate::output::say;
 
@@ -78,10 +79,7 @@ pub fn of_device<T>(work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<
     let (result, device) = match (result, DEVICE.get()) {
         (Err(panic), None) => panic::resume_unwind(panic),
         (Err(panic), Some(device)) => {
-            let said = cloze_data::panic_message(panic.as_ref());
-            return Err(anyhow!(
-                "device `{device}` failed: {said}; a smaller --batch needs less memory, and another --device may do"
-            ));
+            return Err(anyhow!("{}", of_panic(*device, cloze_data::panic_message(panic.as_ref()))));
         }
         (Ok(result), None) => return result,
         (Ok(result), Some(device)) => (result, device),
@@ -90,6 +88,19 @@ pub fn of_device<T>(work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<
         Some(TrainerError::DeviceFailed { .. }) => error.context(format!("device `{device}`")),
         _ => error,
     })
+}
+
+/// What a device that failed has said, with what to do.
+fn of_panic(device: DeviceName, said: &str) -> String {
+    let told = Told(said);
+    match DeviceFailure::of(said) {
+        DeviceFailure::OutOfMemory => {
+            format!(
+                "device `{device}` failed: {told}; it is short of memory: a smaller --batch needs less, and --precision bf16 may"
+            )
+        }
+        _ => format!("device `{device}` failed: {told}; another --device may do"),
+    }
 }
 
 /// Prints the `error:` line of `error` and returns the exit status it stands for.
@@ -169,6 +180,22 @@ mod tests {
     fn causes_are_joined_on_one_line() {
         let error = anyhow!("expected a number\n  |  ^").context("run.toml, line 3");
         assert_eq!(one_line(&error), "run.toml, line 3: expected a number | ^");
+    }
+
+    #[test]
+    fn a_device_s_failure_says_what_to_do_on_one_line() {
+        let device = "cuda:1".parse().unwrap();
+        let told = of_panic(device, "DriverError(CUDA_ERROR_OUT_OF_MEMORY, \"out of memory\")\n   0: a::b");
+        assert!(
+            told.starts_with("device `cuda:1` failed: DriverError(") && told.contains("a smaller --batch"),
+            "{told}"
+        );
+        assert!(!told.contains('\n') && !told.contains("a::b"), "{told}");
+        let told = of_panic(device, "driver version is insufficient for CUDA runtime version");
+        assert!(
+            told.ends_with("install a newer driver of the device's maker; another --device may do"),
+            "{told}"
+        );
     }
 
     #[test]

@@ -71,6 +71,7 @@ fn main() -> ExitCode {
     cloze_allocator::keep_freed();
     #[cfg(feature = "wgpu")]
     graphics::look_for_no_desktop();
+    device::keep_kernels();
     stop::ignore_file_size_signal();
     failure::hide_panics_that_become_errors();
     let cli = match commands::Cli::try_parse() {

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use burn::tensor::{Device, Distribution, Tensor};
+use cloze_model::ops::{KernelTime, KernelTimes};
 use cloze_trainer::metrics::progress::{RunProgress, Status};
 use comfy_table::{CellAlignment, Table, presets};
 use tracing::span::{Attributes, Id};
@@ -25,6 +26,8 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 /// Steps before the first that is measured: caches fill, memory is got from the system.
 const WARM_UP: u64 = 5;
+/// Kernels of a graphics processor that are named.
+const MOST_KERNELS: usize = 20;
 
 /// What was measured of one kind of span.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -106,6 +109,7 @@ pub struct Profiled<P> {
     shown: P,
     steps: u64,
     trace: PathBuf,
+    device: Device,
     /// Of the machine's matrix product, in floating-point operations a second.
     rate: f64,
     /// Steps made.
@@ -125,6 +129,8 @@ struct Listener {
     on: Arc<AtomicBool>,
     /// Writes the trace's end when dropped.
     writer: tracing_chrome::FlushGuard,
+    /// Of a graphics processor.
+    kernels: KernelTimes,
     steps: u64,
 }
 
@@ -140,14 +146,15 @@ impl Listener {
             .with(Summing(sums.clone()).and_then(chrome).with_filter(filter))
             .try_init()
             .context("cannot listen to the run")?;
-        Ok(Self { sums, on, writer, steps: 0 })
+        Ok(Self { sums, on, writer, kernels: KernelTimes::start(), steps: 0 })
     }
 
     /// Stops listening and closes the trace; what was summed up.
-    fn stop(self) -> Sums {
+    fn stop(self) -> (Sums, Vec<KernelTime>) {
         self.on.store(false, Ordering::Relaxed);
         drop(self.writer);
-        std::mem::take(&mut *self.sums.lock().unwrap_or_else(PoisonError::into_inner))
+        let sums = std::mem::take(&mut *self.sums.lock().unwrap_or_else(PoisonError::into_inner));
+        (sums, self.kernels.finish())
     }
 }
 
@@ -155,7 +162,8 @@ impl<P: RunProgress> Profiled<P> {
     /// Listens to `steps` steps once training is warm; the trace is written beside `trace` until it is
     /// whole.
     pub fn new(shown: P, steps: u64, trace: PathBuf, device: &Device) -> Self {
-        Self { shown, steps, trace, rate: product_rate(device), seen: 0, state: State::WarmingUp }
+        let (device, rate) = (device.clone(), product_rate(device));
+        Self { shown, steps, trace, device, rate, seen: 0, state: State::WarmingUp }
     }
 
     /// Ends the profile and shows it.
@@ -166,8 +174,11 @@ impl<P: RunProgress> Profiled<P> {
             )),
             State::Listening(listener) => {
                 let steps = listener.steps;
-                let sums = listener.stop();
+                let (sums, kernels) = listener.stop();
                 self.shown.note(&format!("profile of {steps} steps\n{}", table(&sums, steps, self.rate)));
+                if !kernels.is_empty() {
+                    self.shown.note(&format!("kernels by time\n{}", table_of_kernels(&kernels, steps)));
+                }
                 let (trace, part) = (&self.trace, unfinished(&self.trace));
                 self.shown.note(&match std::fs::rename(&part, trace) {
                     Ok(()) => format!("trace: {} (ui.perfetto.dev opens it)", trace.display()),
@@ -198,6 +209,10 @@ impl<P: RunProgress> RunProgress for Profiled<P> {
             }
         } else if let State::Listening(listener) = &mut self.state {
             listener.steps += 1;
+            // The device has finished the step before its times are read. One that fails will say so in the next step.
+            if self.device.sync().is_ok() {
+                listener.kernels.collect();
+            }
             if listener.steps == self.steps {
                 self.close();
             }
@@ -227,6 +242,34 @@ fn product_rate(device: &Device) -> f64 {
         start.elapsed().as_secs_f64()
     });
     2.0 * (N * N * N) as f64 / tries.fold(f64::INFINITY, f64::min)
+}
+
+/// Kernels of a graphics processor, the longest first. They add up to less than the step where it waits for the processor;
+/// phases and operations are then the times in which the processor fills its queue.
+fn table_of_kernels(kernels: &[KernelTime], steps: u64) -> String {
+    let all: Duration = kernels.iter().map(|kernel| kernel.time).sum();
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(["", "calls", "ms", "of the kernels"]);
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    let mut row = |name: &str, calls: u64, time: Duration| {
+        table.add_row([
+            name.to_owned(),
+            format!("{:.0}", calls as f64 / steps as f64),
+            format!("{:.2}", time.as_secs_f64() * 1e3 / steps as f64),
+            format!("{:.1} %", 100.0 * time.as_secs_f64() / all.as_secs_f64().max(1e-9)),
+        ]);
+    };
+    let (shown, rest) = kernels.split_at(kernels.len().min(MOST_KERNELS));
+    shown.iter().for_each(|kernel| row(&kernel.name, kernel.calls, kernel.time));
+    if !rest.is_empty() {
+        let calls = rest.iter().map(|kernel| kernel.calls).sum();
+        row(&format!("{} others", rest.len()), calls, rest.iter().map(|kernel| kernel.time).sum());
+    }
+    row("all", kernels.iter().map(|kernel| kernel.calls).sum(), all);
+    table.to_string()
 }
 
 /// Phases and operations, the longest first.
@@ -280,6 +323,23 @@ fn table(sums: &Sums, steps: u64, rate: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn kernels_are_told_by_time_and_the_last_ones_together() {
+        let kernel = |number: u64| KernelTime {
+            name: format!("kernel_{number}"),
+            calls: 4,
+            time: Duration::from_millis(2 * (30 - number)),
+        };
+        let kernels: Vec<KernelTime> = (0..MOST_KERNELS as u64 + 2).map(kernel).collect();
+        let table = table_of_kernels(&kernels, 2);
+        let lines: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
+        let sum: u64 = (0..MOST_KERNELS as u64 + 2).map(|number| 2 * (30 - number)).sum();
+        let share = format!("{:.1}", 6000.0 / sum as f64);
+        assert_eq!(lines[1], ["kernel_0", "2", "30.00", &share, "%"]);
+        assert_eq!(lines[MOST_KERNELS + 1][..4], ["2", "others", "4", "19.00"]);
+        assert_eq!(lines[MOST_KERNELS + 2][..2], ["all", "44"]);
+    }
 
     #[test]
     fn spans_inside_others_count_once() {

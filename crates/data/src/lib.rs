@@ -70,7 +70,7 @@ pub use loader::{Assemble, Batches, Cursor, Loader, Placed};
 pub use not_utf8::not_utf8;
 pub use ordered::{OrderConfig, OrderedBatch, OrderedBlocks};
 pub use pairs::PairConfig;
-pub use panics::{panic_becomes_error, panic_message};
+pub use panics::{caught, panic_becomes_error, panic_message};
 pub use permutation::Permutation;
 pub use plan::Plan;
 pub use prepared::{PrepareReport, PreparedCorpus};

@@ -44,6 +44,17 @@ pub(crate) fn guarded<T, E: Display>(read: impl FnOnce() -> Result<T, E>) -> Res
     }
 }
 
+/// The result of `work`; what was said where it panics. Within, [`panic_becomes_error`] says so.
+///
+/// # Errors
+/// The panic's message.
+pub fn caught<T>(work: impl FnOnce() -> T) -> Result<T, String> {
+    let outer = GUARDED.replace(true);
+    let result = catch_unwind(AssertUnwindSafe(work));
+    GUARDED.set(outer);
+    result.map_err(|panic| panic_message(panic.as_ref()).to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -68,6 +79,13 @@ mod tests {
         });
         assert_eq!(inside, Ok(true));
         assert_eq!(guarded(|| Err::<(), _>("no")), Err("no".into()));
+        assert_eq!(
+            caught(|| if panic_becomes_error() {
+                panic!("no driver")
+            }),
+            Err("no driver".to_owned())
+        );
+        assert_eq!(caught(panic_becomes_error), Ok(true));
         assert!(!panic_becomes_error());
     }
 }

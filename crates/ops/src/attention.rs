@@ -8,7 +8,8 @@ use std::sync::Arc;
 use crate::cube;
 #[cfg(feature = "flex")]
 use crate::flex;
-use crate::{Packing, Sight, TokenPositions, dropout};
+use crate::precision::product;
+use crate::{Packing, Sight, TokenPositions, dropout, is_fused};
 
 /// Which keys a query may look at, and what is added to its scores.
 #[derive(Debug, Clone, Default)]
@@ -388,7 +389,8 @@ pub fn takes_packed<const D: usize>(x: &Tensor<D>) -> bool {
 /// On flex products are made in the precision of the scope, [`with_precision`](crate::with_precision), here and in the
 /// backward pass. In bf16 queries, keys, values, exponentials and gradients are rounded before they are multiplied, which
 /// changes the output by some 0.2 % and the gradients by 0.3 to 1.5 % (of the norm, measured); sums of probabilities,
-/// softmax and dropout are in FP32. Elsewhere products are in the tensors' precision.
+/// softmax and dropout are in FP32. Where attention is composed, its operands and both products are rounded, but on flex, where
+/// they are in the tensors' precision.
 ///
 /// Keys and values may have fewer heads than queries (Ainslie et al. 2023, "GQA"): each of them is then shared by a group of
 /// query heads that follow each other, and is copied nowhere.
@@ -447,13 +449,18 @@ pub fn attention_with_weights(
         true => x,
         false => x.reshape([batch, n_heads, q_len, d]),
     };
-    let scores = ungrouped(grouped(query).matmul(key.swap_dims(2, 3)), k_len);
+    // On flex, what is not fused is in the tensors' precision.
+    let multiply = |a: Tensor<4>, b: Tensor<4>| match is_fused(&a.device()) {
+        true => a.matmul(b),
+        false => product(a, b),
+    };
+    let scores = ungrouped(multiply(grouped(query), key.swap_dims(2, 3)), k_len);
     let scores = match mask.score_bias(q_len, k_len, &scores) {
         Some(bias) => scores + bias,
         None => scores,
     };
     let weights = dropout(softmax(scores, 3), dropout_prob);
-    (ungrouped(grouped(weights.clone()).matmul(value), d_v), weights)
+    (ungrouped(multiply(grouped(weights.clone()), value), d_v), weights)
 }
 
 /// # Panics

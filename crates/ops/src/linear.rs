@@ -1,5 +1,6 @@
 use crate::Precision;
-use burn::tensor::{DType, Tensor};
+use crate::precision::product;
+use burn::tensor::Tensor;
 
 #[cfg(feature = "flex")]
 use crate::flex;
@@ -43,14 +44,14 @@ fn composed<const D: usize>(x: Tensor<D>, weight: Tensor<2>, bias: Option<Tensor
     let n_tokens = shape.iter().product::<usize>() / shape[D - 1].max(1);
     let x = x.reshape([n_tokens, d_in]);
     let y = match Precision::current() {
-        Precision::Bf16 if x.dtype() == DType::F32 && x.device().supports_dtype(DType::BF16) => {
-            let y = x.cast(DType::BF16).matmul(weight.cast(DType::BF16)).cast(DType::F32);
+        Precision::Fp32 => burn::tensor::module::linear(x, weight, bias),
+        Precision::Bf16 | Precision::Fp16 => {
+            let y = product(x, weight);
             match bias {
                 Some(bias) => y + bias.unsqueeze(),
                 None => y,
             }
         }
-        _ => burn::tensor::module::linear(x, weight, bias),
     };
     shape[D - 1] = d_out;
     y.reshape(shape)
@@ -59,7 +60,7 @@ fn composed<const D: usize>(x: Tensor<D>, weight: Tensor<2>, bias: Option<Tensor
 #[cfg(all(test, feature = "flex"))]
 mod tests {
     use super::*;
-    use burn::tensor::{Device, Tolerance};
+    use burn::tensor::{DType, Device, Tolerance};
 
     #[test]
     fn fused_and_composed_agree() {

@@ -26,16 +26,21 @@ impl SquaredSums {
         self.sums.push(squared_sum(x));
     }
 
-    /// The sum. The device is read once.
-    pub fn total(self) -> f64 {
+    /// The sums of several tensors each, where they are; none without tensors. Nothing is read.
+    ///
+    /// # Shapes
+    /// - returns `[n]`, `n` at most the number of tensors
+    pub fn parts(self) -> Option<Tensor<1>> {
         #[cfg_attr(not(feature = "cube"), allow(unused_mut, reason = "nothing waits"))]
         let mut sums = self.sums;
         #[cfg(feature = "cube")]
         sums.extend(self.waiting.sums());
-        if sums.is_empty() {
-            return 0.0;
-        }
-        Tensor::cat(sums, 0).into_data().iter::<f32>().map(f64::from).sum()
+        (!sums.is_empty()).then(|| Tensor::cat(sums, 0))
+    }
+
+    /// The sum. The device is read once.
+    pub fn total(self) -> f64 {
+        self.parts().map_or(0.0, |sums| sums.into_data().iter::<f32>().map(f64::from).sum())
     }
 }
 

@@ -97,7 +97,8 @@ fn measure<O: Objective>(
     for number in 1..=steps as u64 + 2 {
         let start = Instant::now();
         let precision = ops::Precision::Fp32;
-        let config = StepConfig { seed: 0, step: number, lr: 1e-4, clip_norm: 1.0, precision };
+        let config =
+            StepConfig { seed: 0, step: number, lr: 1e-4, clip_norm: 1.0, precision, loss_scale: 1.0 };
         // As the program: the other cores look for work throughout the step.
         let (moved, report) = ops::on_awake_cores(device, || {
             step(objective, model, &mut optimizer, &batches, device, config, &Alone)

@@ -5,6 +5,7 @@ mod backends;
 mod embeddings;
 mod finetune;
 mod generate;
+mod gpu;
 mod infer;
 pub mod kept;
 mod languages;
@@ -78,6 +79,8 @@ enum What {
     Search(search::Args),
     /// Training and inference on every backend beside flex, and what a backend costs to build.
     Backends(backends::Args),
+    /// A GPU beside PyTorch on the same card: parity, training, embeddings, texts, and where the time goes.
+    Gpu(gpu::Args),
     /// Tokenizers beside the `tokenizers` crate and package: `--megabytes N` of text, `--rounds N`.
     Tokenizer(Rest),
     /// The whole program, from file to file, beside the library and the `tokenizers` package.
@@ -113,6 +116,7 @@ pub fn run(args: &Args) -> Result<()> {
         Some(What::Recompute(args)) => recompute::run(args),
         Some(What::Search(args)) => search::run(args),
         Some(What::Backends(args)) => backends::run(args),
+        Some(What::Gpu(args)) => gpu::run(args),
         Some(What::Whole(args)) => whole::run(args),
         Some(What::Tokenizer(rest)) => {
             let mut bench = step::cargo("bench");

@@ -1245,7 +1245,7 @@ final_fraction = 0.1
                 "schedule.kind",
                 r#"one of "linear", "cosine", "constant", "inverse-sqrt", "noam", "trapezoidal", "wsd" or "slanted-triangular""#,
             ),
-            ("train.precision", r#"one of "f32" or "bf16""#),
+            ("train.precision", r#"one of "f32", "bf16" or "f16""#),
             ("train.recompute", "true or false"),
             ("corpus", "a table"),
         ] {

@@ -353,7 +353,7 @@ pub struct TrainSection {
     /// What happens on a loss or gradient that is not finite. Default `"stop"`.
     #[serde(default)]
     pub non_finite: NonFinite,
-    /// In what precision matrices are multiplied: `"f32"` or `"bf16"`. Default `"f32"`.
+    /// In what precision matrices are multiplied: `"f32"`, `"bf16"`, or on a graphics processor `"f16"`. Default `"f32"`.
     #[serde(default)]
     pub precision: Precision,
     /// Whether a layer's activations are not kept for the backward pass but computed again there: the same weights, in

@@ -12,6 +12,7 @@
 //! reader finds it complete or not at all, whenever the writer was killed.
 
 use crate::engine::average;
+use crate::engine::loss_scale::LossScale;
 use crate::engine::optimizer::OptimizerState;
 use crate::engine::step::StepReport;
 use crate::{Result, TrainerError};
@@ -43,7 +44,7 @@ pub struct RunState {
     pub data: String,
     /// Steps done.
     pub step: u64,
-    /// Updates made: steps less those skipped for a non-finite loss.
+    /// Updates made: steps less those skipped for a non-finite loss or for gradients beyond FP16.
     pub updates: u64,
     /// Where the next batch starts.
     pub cursor: CursorState,
@@ -60,6 +61,9 @@ pub struct RunState {
     /// The weights that a mean is of, the earliest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub average: Vec<Averaged>,
+    /// The scale of the next step's loss, of a run in FP16.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss_scale: Option<LossScale>,
 }
 
 /// Weights that are part of a mean.
@@ -76,7 +80,8 @@ impl RunState {
     /// Before the first step.
     pub fn new(data: String) -> Self {
         let (cursor, window, kernel) = (CursorState::default(), Window::default(), String::new());
-        Self { data, step: 0, updates: 0, cursor, tokens: 0, best: None, window, kernel, average: Vec::new() }
+        let (average, loss_scale) = (Vec::new(), None);
+        Self { data, step: 0, updates: 0, cursor, tokens: 0, best: None, window, kernel, average, loss_scale }
     }
 }
 
@@ -448,6 +453,7 @@ mod tests {
                 window: Window { updates: 1, losses: vec![1.0 / 3.0], grad_norm: 0.7 },
                 kernel: "an abacus".into(),
                 average: vec![Averaged { step, figure: Some(0.1 + 0.7) }],
+                loss_scale: Some(LossScale { scale: 4096.0, steps: step }),
             },
             model: [("w".to_string(), tensor.clone())].into(),
             optimizer: [("w.first".to_string(), tensor.clone())].into(),
@@ -477,13 +483,16 @@ mod tests {
         let mut state: serde_json::Value =
             serde_json::from_slice(&fs::read(path.join(STATE)).unwrap()).unwrap();
         assert_eq!(state.as_object_mut().unwrap().remove("kernel"), Some("an abacus".into()));
-        // Nor were means.
-        assert!(state.as_object_mut().unwrap().remove("average").is_some());
+        // Nor were means and scales.
+        for later in ["average", "loss_scale"] {
+            assert!(state.as_object_mut().unwrap().remove(later).is_some());
+        }
         write_json(&path.join(STATE), &state).unwrap();
         fs::remove_file(path.join(AVERAGE)).unwrap();
         write_json(&path.join(CHECKSUMS), &checksums(&path, false).unwrap()).unwrap();
         let loaded = checkpoints.latest().unwrap().0.unwrap();
-        let before = RunState { kernel: String::new(), average: Vec::new(), ..checkpoint(7).state };
+        let (kernel, average, loss_scale) = (String::new(), Vec::new(), None);
+        let before = RunState { kernel, average, loss_scale, ..checkpoint(7).state };
         assert_eq!(loaded.state, before);
         assert!(loaded.average.is_empty());
     }

@@ -2,6 +2,7 @@
 //!
 //! burn's operations return no errors. A backend that fails panics, in the operation or later, where a number is read.
 
+use crate::device_failure::{DeviceFailure, Told};
 use crate::{Result, TrainerError};
 use cloze_data::panic_message;
 use std::any::Any;
@@ -47,14 +48,14 @@ pub(crate) fn guarded<T>(step: u64, work: impl FnOnce() -> Result<T>) -> Result<
 
 /// What a panic said, on one line, with what to do where that is known.
 fn reason(panic: &(dyn Any + Send)) -> String {
-    let line = panic_message(panic).split_whitespace().collect::<Vec<_>>().join(" ");
-    let lower = line.to_lowercase();
-    match ["memory", "alloc", "buffer size"].iter().any(|word| lower.contains(word)) {
-        true => format!(
-            "{line}; if it is short of memory, lower the batch (`train.batch_size`, `train.batch_tokens`) \
-            and raise `train.accumulate`"
+    let said = panic_message(panic);
+    let told = Told(said);
+    match DeviceFailure::of(said) {
+        DeviceFailure::OutOfMemory => format!(
+            "{told}; it is short of memory: lower the batch (`train.batch_size` or `train.batch_tokens`) and raise \
+             `train.accumulate` as much, set `train.recompute = true`, or shorten the sequences"
         ),
-        false => line,
+        _ => told.to_string(),
     }
 }
 
@@ -73,13 +74,14 @@ mod tests {
     #[test]
     fn a_panic_is_an_error_of_one_line() {
         let error = failure(|| panic!("device\n  lost"));
-        assert!(
-            error.starts_with("step 7: the device failed: device lost; there is no checkpoint"),
-            "{error}"
-        );
+        let start = "step 7: the device failed: device lost; the device is lost to this process: start it again; there is no \
+                     checkpoint";
+        assert!(error.starts_with(start), "{error}");
         let error = failure(|| panic!("Out of memory: {} bytes", 7));
         assert!(
-            error.contains("Out of memory: 7 bytes; if it is short of memory, lower the batch"),
+            error.contains(
+                "Out of memory: 7 bytes; it is short of memory: lower the batch (`train.batch_size`"
+            ),
             "{error}"
         );
         assert!(failure(|| std::panic::panic_any(3)).contains("no message"));

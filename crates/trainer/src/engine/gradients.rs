@@ -17,9 +17,22 @@ pub fn add<M: Module>(module: &M, sum: Option<GradientsParams>, more: GradientsP
 ///
 /// The device is read once, whatever the number of parameters.
 pub fn global_norm<M: Module>(module: &M, gradients: &GradientsParams) -> f64 {
+    squared_norms(module, gradients).map_or(0.0, norm_of)
+}
+
+/// Squared norms of the gradients, of one or several together, where they are; none without gradients.
+///
+/// # Shapes
+/// - returns `[n]`, `n` at most the number of parameters with a gradient
+pub(crate) fn squared_norms<M: Module>(module: &M, gradients: &GradientsParams) -> Option<Tensor<1>> {
     let mut visitor = SquaredNorms { gradients, squares: SquaredSums::default() };
     module.visit(&mut visitor);
-    visitor.squares.total().sqrt()
+    visitor.squares.parts()
+}
+
+/// Reads squared norms: the norm of all.
+pub(crate) fn norm_of(squares: Tensor<1>) -> f64 {
+    squares.into_data().iter::<f32>().map(f64::from).sum::<f64>().sqrt()
 }
 
 struct Add {

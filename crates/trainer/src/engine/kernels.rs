@@ -1,12 +1,43 @@
 //! What multiplies matrices in a run: told at its start, and kept in its checkpoints.
 
-use burn::tensor::{DType, Device};
+use super::settings;
+use crate::{Result, TrainerError};
+use burn::tensor::Device;
 use cloze_ops::{Kernels, Precision, is_fused, kernels};
 
 /// Of a backend that chooses by itself.
 const OF_THE_DEVICE: &str = "the device's own";
-/// Of one that has no bf16.
-const FP32_OF_THE_DEVICE: &str = "FP32, because the device has no bf16";
+
+/// Whether a device has a run's precision.
+///
+/// # Errors
+/// [`TrainerError::Setting`] that names the ones it has.
+pub(crate) fn check(device: &Device, precision: settings::Precision) -> Result<()> {
+    let is_made = |precision: &settings::Precision| Precision::from(*precision).is_made_on(device);
+    if is_made(&precision) {
+        return Ok(());
+    }
+    let all = [settings::Precision::F32, settings::Precision::Bf16, settings::Precision::F16];
+    let made: Vec<String> = all.iter().filter(|precision| is_made(precision)).map(name).collect();
+    Err(TrainerError::Setting {
+        key: "train.precision".into(),
+        found: name(&precision),
+        expected: format!(
+            "{}, which is what the device multiplies in; or another --device",
+            made.join(" or ")
+        ),
+    })
+}
+
+/// As a config has it.
+fn name(precision: &settings::Precision) -> String {
+    let name = match precision {
+        settings::Precision::F32 => "f32",
+        settings::Precision::Bf16 => "bf16",
+        settings::Precision::F16 => "f16",
+    };
+    format!("\"{name}\"")
+}
 
 /// The name of what multiplies on `device` in a precision.
 pub(crate) fn kernel(device: &Device, precision: Precision) -> &'static str {
@@ -14,8 +45,7 @@ pub(crate) fn kernel(device: &Device, precision: Precision) -> &'static str {
     match (is_fused(device), precision) {
         (true, Precision::Fp32) => fp32,
         (true, Precision::Bf16) => bf16,
-        (false, Precision::Bf16) if !device.supports_dtype(DType::BF16) => FP32_OF_THE_DEVICE,
-        (false, _) => OF_THE_DEVICE,
+        (true, Precision::Fp16) | (false, _) => OF_THE_DEVICE,
     }
 }
 
@@ -30,8 +60,12 @@ pub(crate) fn introduction(device: &Device, precision: Precision) -> Vec<String>
             refused.join(", ")
         ));
     }
-    if precision == Precision::Bf16 {
-        lines.push(format!("bf16 products: {}", kernel(device, precision)));
+    match precision {
+        Precision::Fp32 => {}
+        Precision::Bf16 => lines.push(format!("bf16 products: {}", kernel(device, precision))),
+        Precision::Fp16 => {
+            lines.push(format!("FP16 products: {}, with a scale of the loss", kernel(device, precision)))
+        }
     }
     lines
 }
@@ -64,6 +98,20 @@ mod tests {
             let names = [Precision::Fp32, Precision::Bf16].map(|precision| kernel(&device, precision));
             assert_eq!(names, [used.fp32, used.bf16]);
         }
+    }
+
+    #[test]
+    fn a_device_without_the_precision_names_those_it_has() {
+        let flex = Device::flex().autodiff();
+        check(&flex, settings::Precision::F32).unwrap();
+        check(&flex, settings::Precision::Bf16).unwrap();
+        let told = check(&flex, settings::Precision::F16).unwrap_err();
+        assert!(told.is_of_config());
+        assert_eq!(
+            told.to_string(),
+            "`train.precision` is \"f16\"; expected \"f32\" or \"bf16\", which is what the device multiplies in; or \
+             another --device"
+        );
     }
 
     #[test]

@@ -14,6 +14,7 @@ mod failure;
 pub mod folder_config;
 pub mod gradients;
 mod kernels;
+pub mod loss_scale;
 pub mod objective;
 pub mod optimizer;
 pub mod origin;

@@ -153,7 +153,20 @@ impl Optimizer {
     /// Parameters without a gradient stay as they are.
     pub fn step<M: Module>(&mut self, module: M, gradients: GradientsParams, lr: f64, scale: f64) -> M {
         self.step += 1;
-        let mut update = Update { optimizer: self, gradients, lr, scale };
+        let mut update = Update { optimizer: self, gradients, lr, scale, unread: None };
+        module.map(&mut update)
+    }
+
+    /// [One step](Self::step) with a clipping factor, `[1]`, that stays on the device.
+    pub(crate) fn step_unread<M: Module>(
+        &mut self,
+        module: M,
+        gradients: GradientsParams,
+        lr: f64,
+        scale: Option<Tensor<1>>,
+    ) -> M {
+        self.step += 1;
+        let mut update = Update { optimizer: self, gradients, lr, scale: 1.0, unread: scale };
         module.map(&mut update)
     }
 
@@ -227,6 +240,8 @@ struct Update<'a> {
     gradients: GradientsParams,
     lr: f64,
     scale: f64,
+    /// What else gradients are multiplied by.
+    unread: Option<Tensor<1>>,
 }
 
 impl ModuleMapper for Update<'_> {
@@ -263,8 +278,12 @@ impl ModuleMapper for Update<'_> {
         let tracked = tensor.is_require_grad();
         // Out of the map, so that they are held once and can be updated in place.
         let before = moments.remove(&id).map(|moments| [moments.first, moments.second]);
-        let (value, [first, second]) =
-            rule(tensor.inner().reshape([-1]), gradient.reshape([-1]), before, constants);
+        let gradient: Tensor<1> = gradient.reshape([-1]);
+        let gradient = match &self.unread {
+            Some(scale) => gradient * scale.clone(),
+            None => gradient,
+        };
+        let (value, [first, second]) = rule(tensor.inner().reshape([-1]), gradient, before, constants);
         moments.insert(id, Moments { first, second });
         let value = Tensor::from_inner(value.reshape(shape));
         let value = if tracked { value.require_grad() } else { value };

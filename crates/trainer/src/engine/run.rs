@@ -6,7 +6,6 @@ use super::objective::weighted;
 use super::recipe::{Advance, Exported, Position, Recipe, SplitFigures, StepBatches};
 use super::run_folder::{RunFolder, forget, write_folder_atomic};
 use super::settings::{Export, RunSettings};
-use super::step::{StepConfig, StepReport};
 use super::training::{Start, Training};
 use crate::metrics::progress::{Meter, Pass, RunProgress, Status};
 use crate::metrics::{EvaluationRecord, METRICS_FILE, Record, Timing, TrainRecord, curve, jsonl};
@@ -193,20 +192,27 @@ impl<R: Recipe> Run<'_, R> {
             let batches = batches?;
             drop(waiting);
             let waited = wait.elapsed();
-            let report = self.step(&batches)?;
+            self.step(&batches)?;
             drop(span);
 
             self.training.state.tokens += batches.tokens;
             let step = self.training.state.step;
+            let last = step == steps;
+            let is_logged = last || step.is_multiple_of(settings.log.every.max(1));
+            // So that there is a loss to show.
+            if is_logged || self.training.last.is_none() {
+                self.training.settle(self.recipe)?;
+            }
             let now = Instant::now();
             since_log.step(now, batches.tokens, waited);
             let pace = meter.step(now, batches.tokens, waited, steps - step);
-            let loss = weighted(self.recipe, &report.losses);
+            let loss =
+                self.training.last.as_ref().map_or(f64::NAN, |last| weighted(self.recipe, &last.losses));
             let learning_rate = settings.learning_rate(step);
             progress.step(&Status { step, steps, loss, learning_rate, pace });
 
-            let (last, stopping) = (step == steps, stop.load(Ordering::Relaxed));
-            if last || step.is_multiple_of(settings.log.every.max(1)) {
+            let stopping = stop.load(Ordering::Relaxed);
+            if is_logged {
                 self.log_training(since_log.take())?;
             }
             let is_best = settings.is_evaluated_after(step) && self.evaluate(progress)?;
@@ -239,25 +245,19 @@ impl<R: Recipe> Run<'_, R> {
     }
 
     /// One optimisation step, and the state after it.
-    fn step(&mut self, data: &StepBatches<R::Batch>) -> Result<StepReport> {
-        let number = self.training.state.step + 1;
-        let constants = StepConfig {
-            seed: self.settings.seed,
-            step: number,
-            lr: self.settings.learning_rate(number),
-            clip_norm: self.settings.optimizer.clip_norm,
-            precision: self.settings.precision.into(),
-        };
-        let report = self.training.step(
+    fn step(&mut self, data: &StepBatches<R::Batch>) -> Result<()> {
+        let constants = self.training.constants(self.settings);
+        let non_finite = self.settings.non_finite;
+        self.training.step(
             self.recipe,
             &data.batches,
             constants,
             data.first,
-            self.settings.non_finite,
-            number == self.settings.steps,
+            self.training.way(non_finite),
+            constants.step == self.settings.steps,
         )?;
         self.training.state.cursor = data.next;
-        Ok(report)
+        Ok(())
     }
 
     /// Whether so many evaluations have not been better that training ends.
@@ -310,6 +310,7 @@ impl<R: Recipe> Run<'_, R> {
     /// saved then, if the best one is the result.
     fn measure(&mut self, progress: &mut dyn RunProgress) -> Result<bool> {
         let Some(split) = self.recipe.split() else { return Ok(false) };
+        self.training.settle(self.recipe)?;
         let _evaluation = trace_span!("evaluate").entered();
         let start = Instant::now();
         let (model, device) = (self.training.measured(), self.inner());
@@ -351,6 +352,7 @@ impl<R: Recipe> Run<'_, R> {
     }
 
     fn checkpoint(&mut self) -> Result<()> {
+        self.training.settle(self.recipe)?;
         let keep = &self.settings.checkpoint;
         let best = self.training.state.best.filter(|_| keep.keep_best);
         self.training.checkpoint(keep.keep_last, best.map(|best| best.step))

@@ -214,6 +214,8 @@ pub enum Precision {
     F32,
     /// bfloat16 factors, 32-bit sums.
     Bf16,
+    /// FP16 factors, with a [scale](super::loss_scale::LossScale) of the loss: for graphics processors without bfloat16.
+    F16,
 }
 
 impl From<Precision> for cloze_ops::Precision {
@@ -221,6 +223,7 @@ impl From<Precision> for cloze_ops::Precision {
         match precision {
             Precision::F32 => Self::Fp32,
             Precision::Bf16 => Self::Bf16,
+            Precision::F16 => Self::Fp16,
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::engine::failure::guarded;
 use crate::engine::gradients;
 use crate::engine::objective::Objective;
 use crate::engine::optimizer::Optimizer;
-use crate::engine::replicas::Replicas;
+use crate::engine::replicas::{Alone, Replicas};
 use crate::{Result, TrainerError};
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor};
@@ -39,6 +39,9 @@ pub struct StepConfig {
     pub clip_norm: f64,
     /// Of the matrix products; parameters, gradients and all else are in FP32.
     pub precision: Precision,
+    /// What the loss is multiplied by in the backward pass, and the gradients divided by after it; 1 in FP32 and bf16. See
+    /// [`LossScale`](super::loss_scale::LossScale).
+    pub loss_scale: f64,
 }
 
 /// Makes one step on `batches`, which count as one large batch, together with those of the other `replicas`.
@@ -66,7 +69,7 @@ pub fn step<O: Objective>(
     let computed = guarded(config.step, || {
         let (losses, gradients) = losses(objective, &model, batches, device, config, replicas)?;
         let update = trace_span!("update").entered();
-        let grad_norm = gradients::global_norm(&model, &gradients);
+        let grad_norm = gradients::global_norm(&model, &gradients) / config.loss_scale;
         Ok((losses, gradients, grad_norm, update))
     });
     let (losses, gradients, grad_norm, _update) = match computed {
@@ -77,11 +80,92 @@ pub fn step<O: Objective>(
     let model = if updated {
         let clips = config.clip_norm > 0.0 && grad_norm > config.clip_norm;
         let scale = if clips { config.clip_norm / grad_norm } else { 1.0 };
-        optimizer.step(model, gradients, config.lr, scale)
+        optimizer.step(model, gradients, config.lr, scale / config.loss_scale)
     } else {
         model
     };
     (model, Ok(StepReport { losses, grad_norm, updated }))
+}
+
+/// A step whose figures are still on its device, where nobody waits for them.
+#[derive(Debug)]
+pub struct Ahead {
+    losses: Losses,
+    /// The square of each gradient's norm.
+    squares: Option<Tensor<1>>,
+}
+
+impl Ahead {
+    /// Waits for the figures. The parameters have moved, whatever they are: `updated` tells whether they should have.
+    pub fn read(self) -> StepReport {
+        let losses = self.losses.read();
+        let grad_norm = self.squares.map_or(0.0, gradients::norm_of);
+        let updated = grad_norm.is_finite() && losses.iter().all(|loss| loss.is_finite());
+        StepReport { losses, grad_norm, updated }
+    }
+}
+
+/// [`step`] of one replica, without a scale of the loss, that reads nothing: the processor can go on to the next step before a device with a queue has
+/// begun with this one. The clipping factor is computed on the device. An update is made whether or not loss and gradients
+/// are finite, so that this is for runs that end where they are not.
+///
+/// # Errors
+/// As [`step`].
+pub fn step_ahead<O: Objective>(
+    objective: &O,
+    model: O::Model,
+    optimizer: &mut Optimizer,
+    batches: &[O::Batch],
+    device: &Device,
+    config: StepConfig,
+) -> (O::Model, Result<Ahead>) {
+    let model = optimizer.prepare(model);
+    let computed = guarded(config.step, || {
+        let (losses, gradients) = backward(objective, &model, batches, device, config, &Alone)?;
+        let squares = gradients::squared_norms(&model, &gradients);
+        Ok((losses, gradients, squares))
+    });
+    let (losses, gradients, squares) = match computed {
+        Ok(computed) => computed,
+        Err(error) => return (model, Err(error)),
+    };
+    let _update = trace_span!("update").entered();
+    let clips = squares.as_ref().filter(|_| config.clip_norm > 0.0);
+    // A norm of 0 has no reciprocal; no factor is above 1.
+    let scale =
+        clips.map(|squares| squares.clone().sum().sqrt().recip().mul_scalar(config.clip_norm).clamp_max(1.0));
+    let model = optimizer.step_unread(model, gradients, config.lr, scale);
+    (model, Ok(Ahead { losses, squares }))
+}
+
+/// The terms' means of each micro-batch, in order.
+#[derive(Debug)]
+struct Losses {
+    n_terms: usize,
+    parts: Vec<Part>,
+}
+
+/// Those of one micro-batch.
+#[derive(Debug)]
+enum Part {
+    Read(Vec<f64>),
+    /// `[n_terms]`, on the device.
+    Unread(Box<Tensor<1>>),
+}
+
+impl Losses {
+    /// Their sums.
+    fn read(self) -> Vec<f64> {
+        let mut losses = vec![0.0; self.n_terms];
+        for part in self.parts {
+            let means: Vec<f64> = match part {
+                Part::Read(means) => means,
+                Part::Unread(means) => (*means).into_data().iter::<f64>().collect(),
+            };
+            losses.iter_mut().zip(means).for_each(|(loss, mean)| *loss += mean);
+        }
+        losses
+    }
 }
 
 /// For each term its mean over all `batches`, and the gradients of the weighted sum of these.
@@ -93,6 +177,21 @@ fn losses<O: Objective>(
     config: StepConfig,
     replicas: &impl Replicas,
 ) -> Result<(Vec<f64>, GradientsParams)> {
+    let (losses, gradients) = backward(objective, model, batches, device, config, replicas)?;
+    let mut losses = losses.read();
+    replicas.sum(&mut losses);
+    Ok((losses, replicas.sum_gradients(model, gradients)))
+}
+
+/// This replica's part of [`losses`], whose figures are not read.
+fn backward<O: Objective>(
+    objective: &O,
+    model: &O::Model,
+    batches: &[O::Batch],
+    device: &Device,
+    config: StepConfig,
+    replicas: &impl Replicas,
+) -> Result<(Losses, GradientsParams)> {
     let terms = objective.terms();
     if terms.is_empty() {
         return Err(TrainerError::Objective { problem: "has no terms; expected one at least".into() });
@@ -107,10 +206,11 @@ fn losses<O: Objective>(
     }
     replicas.sum(&mut totals);
     let shares: Vec<f64> = totals.iter().map(|total| if *total > 0.0 { 1.0 / total } else { 0.0 }).collect();
-    let factors: Vec<f64> = shares.iter().zip(&weights).map(|(share, weight)| share * weight).collect();
+    let factors: Vec<f64> =
+        shares.iter().zip(&weights).map(|(share, weight)| share * weight * config.loss_scale).collect();
 
     let mut gradients: Option<GradientsParams> = None;
-    let mut losses = vec![0.0; totals.len()];
+    let mut losses = Losses { n_terms: totals.len(), parts: Vec::new() };
     let first = replicas.rank() * batches.len() as u64;
     for (place, batch) in (first..).zip(batches) {
         let seed = derive_seed(config.seed, &[DROPOUT_STREAM, config.step, place]);
@@ -119,9 +219,8 @@ fn losses<O: Objective>(
             with_precision(config.precision, || objective.gradients(model, batch, &factors, seed, device));
         if let Some((sums, more)) = in_parts {
             one_for_each(terms, "sums", sums.len())?;
-            for ((loss, sum), share) in losses.iter_mut().zip(sums).zip(&shares) {
-                *loss += sum * share;
-            }
+            let means = sums.into_iter().zip(&shares).map(|(sum, share)| sum * share);
+            losses.parts.push(Part::Read(means.collect()));
             gradients = Some(gradients::add(model, gradients, more));
             continue;
         }
@@ -139,16 +238,15 @@ fn losses<O: Objective>(
         let means = Tensor::cat(means, 0);
         drop(forward);
         let backward = trace_span!("backward").entered();
-        let more = weighted_sum(means.clone(), &weights).backward();
+        let loss = weighted_sum(means.clone(), &weights);
+        let loss = if config.loss_scale == 1.0 { loss } else { loss.mul_scalar(config.loss_scale) };
+        let more = loss.backward();
         let more = GradientsParams::from_grads(more, model);
         gradients = Some(gradients::add(model, gradients, more));
         drop(backward);
-        for (loss, mean) in losses.iter_mut().zip(means.into_data().iter::<f64>()) {
-            *loss += mean;
-        }
+        losses.parts.push(Part::Unread(Box::new(means)));
     }
-    replicas.sum(&mut losses);
-    Ok((losses, replicas.sum_gradients(model, gradients.unwrap_or_default())))
+    Ok((losses, gradients.unwrap_or_default()))
 }
 
 /// The loss. Weights that are all 1 are left out.

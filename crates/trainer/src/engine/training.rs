@@ -2,20 +2,23 @@
 
 use crate::engine::average::{Average, Averaging};
 use crate::engine::checkpoint::{Checkpoints, CursorState, RunState, Snapshot};
+use crate::engine::failure::guarded;
 use crate::engine::kernels;
+use crate::engine::loss_scale::LossScale;
 use crate::engine::objective::Objective;
 use crate::engine::optimizer::{Optimizer, OptimizerConfig};
 use crate::engine::replicas::Alone;
 use crate::engine::run_folder::RunFolder;
-use crate::engine::settings::{NonFinite, Precision};
-use crate::engine::step::{StepConfig, StepReport, step};
+use crate::engine::settings::{NonFinite, Precision, RunSettings};
+use crate::engine::step::{Ahead, StepConfig, StepReport, step, step_ahead};
 use crate::metrics::MetricsLog;
 use crate::metrics::progress::RunProgress;
 use crate::{Result, TrainerError};
 use burn::module::Module;
 use burn::tensor::Device;
 use cloze_model::weights;
-use cloze_ops::{on_awake_cores, unfused};
+use cloze_ops::{is_queued, on_awake_cores, unfused};
+use std::collections::VecDeque;
 use std::path::PathBuf;
 
 const IN_PLACE: &str = "the model is in its place between steps";
@@ -47,14 +50,37 @@ pub(crate) struct Training<M> {
     pub log: MetricsLog,
     /// With autodiff.
     pub device: Device,
+    /// Of the steps' matrix products.
+    precision: Precision,
+    /// Steps whose figures nobody has waited for yet.
+    unread: VecDeque<Unread>,
+    /// The last step whose figures are known.
+    pub last: Option<StepReport>,
+}
+
+/// How a step is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// The processor goes on to the next step while the device is at this one.
+    Ahead,
+    /// The figures are read, and decide whether the weights move.
+    Waiting(NonFinite),
+}
+
+/// A step that was put into a device's queue.
+struct Unread {
+    constants: StepConfig,
+    /// Where its first example is.
+    first: CursorState,
+    figures: Ahead,
 }
 
 impl<M: Module> Training<M> {
     /// Before the first step, or after the last one that a checkpoint has.
     ///
     /// # Errors
-    /// `changed`, given the checkpoint, where that was trained on other data; optimiser settings that fit no
-    /// parameter; a folder that cannot be read or written.
+    /// `changed`, given the checkpoint, where that was trained on other data; a precision that the device has not;
+    /// optimiser settings that fit no parameter; a folder that cannot be read or written.
     pub fn begin(
         start: Start<'_>,
         model: M,
@@ -62,6 +88,7 @@ impl<M: Module> Training<M> {
         progress: &mut dyn RunProgress,
     ) -> Result<Self> {
         let Start { folder, device, optimizer: constants, data, precision, average, resume } = start;
+        kernels::check(&device, precision)?;
         if let Some(reason) = unfused(&device) {
             progress.note(&format!("warning: {reason}"));
         }
@@ -95,7 +122,19 @@ impl<M: Module> Training<M> {
             }
         };
         state.kernel = kernel.to_owned();
-        Ok(Self { model: Some(model), optimizer, average, checkpoints, state, log, device })
+        state.loss_scale = (precision == Precision::F16).then(|| state.loss_scale.unwrap_or_default());
+        Ok(Self {
+            model: Some(model),
+            optimizer,
+            average,
+            checkpoints,
+            state,
+            log,
+            device,
+            precision,
+            unread: VecDeque::new(),
+            last: None,
+        })
     }
 
     pub fn model(&self) -> &M {
@@ -121,7 +160,30 @@ impl<M: Module> Training<M> {
         }
     }
 
-    /// One step on `batches`, the first example of which is at `first`; `is_last` is of the run.
+    /// The constants of the next step of a run with these settings.
+    pub fn constants(&self, settings: &RunSettings) -> StepConfig {
+        let step = self.state.step + 1;
+        StepConfig {
+            seed: settings.seed,
+            step,
+            lr: settings.learning_rate(step),
+            clip_norm: settings.optimizer.clip_norm,
+            precision: self.precision.into(),
+            loss_scale: self.state.loss_scale.map_or(1.0, |scale| scale.scale),
+        }
+    }
+
+    /// How steps are made on this device. Where an update depends on whether figures are finite, that is to be known before
+    /// it.
+    pub fn way(&self, non_finite: NonFinite) -> Way {
+        let depends = non_finite != NonFinite::Stop || self.state.loss_scale.is_some();
+        if is_queued(&self.device) && !depends { Way::Ahead } else { Way::Waiting(non_finite) }
+    }
+
+    /// One step on `batches`, the first example of which is at `first`; `is_last` is of the run. A step in FP16 whose
+    /// gradients are not finite changes no weight, and the next one has a smaller scale of the loss.
+    ///
+    /// The figures of one that goes [ahead](Way::Ahead) are known after [`settle`](Self::settle).
     ///
     /// # Errors
     /// Those of [`step`]; [`TrainerError::NonFinite`] where the loss or a gradient is not finite and the run is to stop on it.
@@ -131,16 +193,63 @@ impl<M: Module> Training<M> {
         batches: &[O::Batch],
         constants: StepConfig,
         first: CursorState,
-        non_finite: NonFinite,
+        way: Way,
         is_last: bool,
-    ) -> Result<StepReport> {
+    ) -> Result<()> {
         let model = self.model.take().expect(IN_PLACE);
         let Self { optimizer, device, .. } = self;
-        let (model, report) =
-            on_awake_cores(device, || step(objective, model, optimizer, batches, device, constants, &Alone));
-        self.model = Some(model);
-        let report = report?;
-        if !report.updated && non_finite == NonFinite::Stop {
+        let updated = match way {
+            Way::Ahead => {
+                let (model, figures) = step_ahead(objective, model, optimizer, batches, device, constants);
+                self.model = Some(model);
+                self.unread.push_back(Unread { constants, first, figures: figures? });
+                true
+            }
+            Way::Waiting(non_finite) => {
+                let (model, report) = on_awake_cores(device, || {
+                    step(objective, model, optimizer, batches, device, constants, &Alone)
+                });
+                self.model = Some(model);
+                let report = report?;
+                let updated = report.updated;
+                self.take_in(objective, report, constants, first, non_finite)?;
+                updated
+            }
+        };
+        self.state.step = constants.step;
+        self.state.updates += u64::from(updated);
+        if let (Some(average), Some(model)) = (&mut self.average, &self.model) {
+            let _average = tracing::trace_span!("average").entered();
+            average.after_step(model, self.state.step, self.state.updates, updated, is_last);
+        }
+        Ok(())
+    }
+
+    /// Waits for the figures of all steps.
+    ///
+    /// # Errors
+    /// [`TrainerError::DeviceFailed`] where the device does not compute them; [`TrainerError::NonFinite`], which names the
+    /// first step whose figures are not finite.
+    pub fn settle<O: Objective<Model = M>>(&mut self, objective: &O) -> Result<()> {
+        while let Some(Unread { constants, first, figures }) = self.unread.pop_front() {
+            let report = guarded(constants.step, || Ok(figures.read()))?;
+            self.take_in(objective, report, constants, first, NonFinite::Stop)?;
+        }
+        Ok(())
+    }
+
+    /// Takes in what is known of a step.
+    fn take_in<O: Objective<Model = M>>(
+        &mut self,
+        objective: &O,
+        report: StepReport,
+        constants: StepConfig,
+        first: CursorState,
+        non_finite: NonFinite,
+    ) -> Result<()> {
+        let overflows = !report.updated && self.state.loss_scale.is_some_and(LossScale::can_shrink);
+        self.state.loss_scale = self.state.loss_scale.map(|scale| scale.after(report.updated));
+        if !report.updated && !overflows && non_finite == NonFinite::Stop {
             let losses = objective.terms().iter().zip(&report.losses);
             return Err(TrainerError::NonFinite {
                 step: constants.step,
@@ -151,14 +260,9 @@ impl<M: Module> Training<M> {
                 checkpoint: self.checkpoints.steps()?.last().map(|step| self.checkpoints.path(*step)),
             });
         }
-        self.state.step = constants.step;
-        self.state.updates += u64::from(report.updated);
         self.state.window.add(&report);
-        if let (Some(average), Some(model)) = (&mut self.average, &self.model) {
-            let _average = tracing::trace_span!("average").entered();
-            average.after_step(model, self.state.step, self.state.updates, report.updated, is_last);
-        }
-        Ok(report)
+        self.last = Some(report);
+        Ok(())
     }
 
     /// The last step that a checkpoint has.
@@ -197,4 +301,156 @@ fn newest<M: Module>(
         progress.note("no checkpoint to resume from: starting at the first step");
     }
     Ok(checkpoint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::progress::Silent;
+    use burn::tensor::{Tensor, TensorData};
+    use cloze_model::ParamInit;
+    use cloze_model::blocks::Linear;
+
+    /// `Σ (x·W + b)²`, the batches its inputs.
+    struct Squares;
+
+    impl Objective for Squares {
+        type Model = Linear;
+        type Batch = [f32; 2];
+
+        fn terms(&self) -> &'static [&'static str] {
+            &["squares"]
+        }
+
+        fn counts(&self, _: &Self::Batch) -> Vec<f64> {
+            vec![1.0]
+        }
+
+        fn sums(&self, model: &Linear, batch: &Self::Batch, device: &Device) -> Vec<Tensor<1>> {
+            let x = Tensor::<2>::from_data(TensorData::new(batch.to_vec(), [1, 2]), device);
+            vec![model.forward(x).powi_scalar(2).sum()]
+        }
+    }
+
+    /// A run of the model before its first step, with what it needs to go on.
+    fn begin(folder: &std::path::Path) -> (Training<Linear>, RunSettings) {
+        let mut settings = RunSettings::new("test", 100, 0.1);
+        settings.optimizer.clip_norm = 1.5;
+        let device = Device::flex().autodiff();
+        let model = Linear::new(2, 1, &mut ParamInit::new(&device, 0));
+        let values =
+            [("weight", TensorData::from([[0.5f32], [-1.0]])), ("bias", TensorData::from([0.25f32]))];
+        let model = weights::replace(model, values.map(|(path, data)| (path.to_owned(), data)).into());
+        let run_folder = RunFolder::create(folder, &settings).unwrap();
+        let start = Start {
+            folder: &run_folder,
+            device,
+            optimizer: settings.optimizer.constants(),
+            data: "data".into(),
+            precision: Precision::F32,
+            average: None,
+            resume: false,
+        };
+        let changed = |path| TrainerError::ExamplesChanged { checkpoint: path };
+        (Training::begin(start, model, changed, &mut Silent).unwrap(), settings)
+    }
+
+    fn values(training: &Training<Linear>) -> Vec<f32> {
+        weights::collect(training.model())
+            .into_values()
+            .flat_map(|data| data.iter::<f32>().collect::<Vec<_>>())
+            .collect()
+    }
+
+    const WAITING: Way = Way::Waiting(NonFinite::Stop);
+    const TEXTS: [[f32; 2]; 3] = [[1.0, 2.0], [0.5, -1.0], [-2.0, 0.25]];
+
+    /// A step on micro-batches.
+    fn step(
+        training: &mut Training<Linear>,
+        settings: &RunSettings,
+        way: Way,
+        batches: &[[f32; 2]],
+    ) -> Result<()> {
+        let constants = training.constants(settings);
+        training.step(&Squares, batches, constants, CursorState::default(), way, false)
+    }
+
+    #[test]
+    fn steps_that_go_ahead_are_those_that_are_waited_for() {
+        let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (mut waited, settings) = begin(one.path());
+        let (mut ahead, _) = begin(other.path());
+        assert_eq!(waited.way(NonFinite::Stop), WAITING, "the processor has no queue");
+        for number in 0..5 {
+            let batches = [TEXTS[number % 3], TEXTS[(number + 1) % 3]];
+            step(&mut waited, &settings, WAITING, &batches).unwrap();
+            step(&mut ahead, &settings, Way::Ahead, &batches).unwrap();
+        }
+        assert_eq!((ahead.state.step, ahead.state.updates, ahead.last.is_none()), (5, 5, true));
+        assert_eq!(ahead.state.window.updates, 0);
+        ahead.settle(&Squares).unwrap();
+        // But for the clipping factor's last digit.
+        for (ahead, waited) in values(&ahead).iter().zip(values(&waited)) {
+            assert!((ahead - waited).abs() < 1e-5, "{ahead} is not {waited}");
+        }
+        let (ahead, waited) = (&ahead.state.window, &waited.state.window);
+        assert_eq!(ahead.updates, waited.updates);
+        for (ahead, waited) in [(ahead.losses[0], waited.losses[0]), (ahead.grad_norm, waited.grad_norm)] {
+            assert!((ahead - waited).abs() < 1e-4 * waited, "{ahead} is not {waited}");
+        }
+    }
+
+    #[test]
+    fn the_first_bad_step_of_those_ahead_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut training, settings) = begin(folder.path());
+        for batch in [TEXTS[0], [f32::NAN, 1.0], TEXTS[1]] {
+            step(&mut training, &settings, Way::Ahead, &[batch]).unwrap();
+        }
+        let error = training.settle(&Squares).unwrap_err();
+        assert!(matches!(error, TrainerError::NonFinite { step: 2, .. }), "{error}");
+        // The run ends there: a checkpoint of what came after would be no better.
+        assert!(training.settle(&Squares).is_err());
+    }
+
+    #[test]
+    fn a_step_beyond_the_scale_changes_nothing_and_the_next_has_half_of_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut training, settings) = begin(folder.path());
+        // More than FP32 has room for, as a gradient: so an overflow of FP16 is told from here on.
+        training.state.loss_scale = Some(LossScale { scale: 2f64.powi(127), steps: 7 });
+        let before = values(&training);
+        step(&mut training, &settings, WAITING, &TEXTS[..1]).unwrap();
+        assert_eq!(values(&training), before);
+        assert_eq!((training.state.step, training.state.updates, training.state.window.updates), (1, 0, 0));
+        assert_eq!(training.state.loss_scale, Some(LossScale { scale: 2f64.powi(126), steps: 0 }));
+        while training.state.updates == 0 {
+            step(&mut training, &settings, WAITING, &TEXTS[..1]).unwrap();
+        }
+        assert_ne!(values(&training), before);
+        let LossScale { scale, steps } = training.state.loss_scale.unwrap();
+        assert_eq!((scale, steps), (2f64.powi(127 - (training.state.step as i32 - 1)), 1));
+
+        // Of the smallest scale no smaller one helps.
+        training.state.loss_scale = Some(LossScale { scale: 1.0, steps: 0 });
+        let error = step(&mut training, &settings, WAITING, &[[f32::NAN, 1.0]]).unwrap_err();
+        assert!(matches!(error, TrainerError::NonFinite { .. }), "{error}");
+    }
+
+    #[test]
+    fn a_scale_of_the_loss_changes_no_step() {
+        let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (mut plain, settings) = begin(one.path());
+        let (mut scaled, _) = begin(other.path());
+        scaled.state.loss_scale = Some(LossScale::default());
+        for batch in TEXTS {
+            step(&mut plain, &settings, WAITING, &[batch]).unwrap();
+            step(&mut scaled, &settings, WAITING, &[batch]).unwrap();
+        }
+        // A power of two moves no digit.
+        assert_eq!(values(&scaled), values(&plain));
+        assert_eq!(scaled.state.window.losses, plain.state.window.losses);
+        assert_eq!(scaled.state.loss_scale, Some(LossScale { steps: 3, ..LossScale::default() }));
+    }
 }

@@ -52,7 +52,7 @@ fn optimizer(model: &BertForPreTraining) -> Optimizer {
 }
 
 fn constants(step: u64) -> StepConfig {
-    StepConfig { seed: 3, step, lr: 1e-2, clip_norm: 1.0, precision: Precision::Fp32 }
+    StepConfig { seed: 3, step, lr: 1e-2, clip_norm: 1.0, precision: Precision::Fp32, loss_scale: 1.0 }
 }
 
 /// Sequences of unequal length with unequally many masked positions, of the pieces 5 to 39.

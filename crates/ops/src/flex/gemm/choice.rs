@@ -32,11 +32,11 @@ macro_rules! with_kernel {
             #[cfg(target_arch = "x86_64")]
             (Way::Avx512Bf16, _) => with_kernel!(@ $kernel = avx512::Bf16, $with),
             #[cfg(target_arch = "x86_64")]
-            (Way::Avx512, Precision::Fp32) => with_kernel!(@ $kernel = avx512::Fp32, $with),
+            (Way::Avx512, Precision::Fp32 | Precision::Fp16) => with_kernel!(@ $kernel = avx512::Fp32, $with),
             #[cfg(target_arch = "x86_64")]
             (Way::Avx512, Precision::Bf16) => with_kernel!(@ $kernel = Rounded<avx512::Fp32>, $with),
             #[cfg(target_arch = "x86_64")]
-            (Way::Avx2, Precision::Fp32) => with_kernel!(@ $kernel = avx2::Fp32, $with),
+            (Way::Avx2, Precision::Fp32 | Precision::Fp16) => with_kernel!(@ $kernel = avx2::Fp32, $with),
             #[cfg(target_arch = "x86_64")]
             (Way::Avx2, Precision::Bf16) => with_kernel!(@ $kernel = Rounded<avx2::Fp32>, $with),
             (Way::Anywhere, _) => $without,
@@ -53,7 +53,7 @@ impl Way {
     pub fn candidates(precision: Precision) -> &'static [Self] {
         match precision {
             #[cfg(target_arch = "x86_64")]
-            Precision::Fp32 => &[Self::Avx512, Self::Avx2, Self::Anywhere],
+            Precision::Fp32 | Precision::Fp16 => &[Self::Avx512, Self::Avx2, Self::Anywhere],
             #[cfg(target_arch = "x86_64")]
             Precision::Bf16 => &[Self::Amx, Self::Avx512Bf16, Self::Avx512, Self::Avx2, Self::Anywhere],
             #[cfg(not(target_arch = "x86_64"))]
@@ -94,14 +94,14 @@ impl Way {
             #[cfg(target_arch = "x86_64")]
             (Self::Avx512Bf16, _) => "AVX512-BF16",
             #[cfg(target_arch = "x86_64")]
-            (Self::Avx512, Precision::Fp32) => "AVX-512",
+            (Self::Avx512, Precision::Fp32 | Precision::Fp16) => "AVX-512",
             #[cfg(target_arch = "x86_64")]
             (Self::Avx512, Precision::Bf16) => "FP32 products of rounded numbers (AVX-512)",
             #[cfg(target_arch = "x86_64")]
-            (Self::Avx2, Precision::Fp32) => "AVX2",
+            (Self::Avx2, Precision::Fp32 | Precision::Fp16) => "AVX2",
             #[cfg(target_arch = "x86_64")]
             (Self::Avx2, Precision::Bf16) => "FP32 products of rounded numbers (AVX2)",
-            (Self::Anywhere, Precision::Fp32) => "the crate gemm",
+            (Self::Anywhere, Precision::Fp32 | Precision::Fp16) => "the crate gemm",
             (Self::Anywhere, Precision::Bf16) => "FP32 products of rounded numbers (the crate gemm)",
         }
     }
@@ -149,7 +149,7 @@ fn is_right(precision: Precision, run: impl Fn(Product)) -> bool {
     let sizes @ [m, k, n] = [45, 75, 37];
     let (a, b) = (draw(m * k, 1), draw(k * n, 2));
     let operand = |x: f32| match precision {
-        Precision::Fp32 => f64::from(x),
+        Precision::Fp32 | Precision::Fp16 => f64::from(x),
         Precision::Bf16 => f64::from(bf16::round(x)),
     };
     [false, true].into_iter().all(|transposed| {
@@ -216,7 +216,7 @@ impl Choice {
 
     pub fn way(&self, precision: Precision) -> Way {
         match precision {
-            Precision::Fp32 => self.fp32,
+            Precision::Fp32 | Precision::Fp16 => self.fp32,
             Precision::Bf16 => self.bf16,
         }
     }

@@ -166,9 +166,9 @@ impl Product<'_> {
     fn suits(&self, way: Way) -> bool {
         match (way, self.precision) {
             #[cfg(target_arch = "x86_64")]
-            (Way::Avx512, Precision::Fp32) => self.suits_avx512(),
+            (Way::Avx512, Precision::Fp32 | Precision::Fp16) => self.suits_avx512(),
             #[cfg(target_arch = "x86_64")]
-            (Way::Avx2, Precision::Fp32) => self.suits_avx2(),
+            (Way::Avx2, Precision::Fp32 | Precision::Fp16) => self.suits_avx2(),
             _ => way != Way::Anywhere,
         }
     }
@@ -204,7 +204,7 @@ impl Product<'_> {
             }
             let keep = !matches!(self.begin, Begin::Zero);
             match self.precision {
-                Precision::Fp32 => self.run_by_gemm(keep, self.a, self.b),
+                Precision::Fp32 | Precision::Fp16 => self.run_by_gemm(keep, self.a, self.b),
                 Precision::Bf16 => {
                     let (a, b) = (bf16::rounded(self.a, [m, k]), bf16::rounded(self.b, [k, n]));
                     let (a, b) = (Matrix::dense(&a, k), Matrix::dense(&b, n));
@@ -398,7 +398,7 @@ mod tests {
         }
 
         let operand = |x: f32| match precision {
-            Precision::Fp32 => f64::from(x),
+            Precision::Fp32 | Precision::Fp16 => f64::from(x),
             Precision::Bf16 => f64::from(bf16::round(x)),
         };
         let at = |order: Order, size, i: usize, j: usize| {

@@ -1,0 +1,143 @@
+//! What the kernels of graphics processors take.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+/// The launches of a kernel of a graphics processor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KernelTime {
+    /// As the kernel names itself, without its type arguments.
+    pub name: String,
+    /// How often it ran.
+    pub calls: u64,
+    /// How long it ran in all.
+    pub time: Duration,
+}
+
+/// Takes the time of each kernel that CubeCL's devices (`wgpu`, `cuda`) run in this process, until it is
+/// [finished](Self::finish) or dropped. There is nothing to time on other devices, and in a build without the feature
+/// `cube`.
+///
+/// Kernels still run back to back, but launching one takes longer. One takes times at once: a second one takes over
+/// from the first until it ends.
+#[derive(Debug)]
+pub struct KernelTimes {
+    #[cfg(feature = "cube")]
+    watch: watch::Watch,
+    sums: HashMap<String, (u64, Duration)>,
+}
+
+impl KernelTimes {
+    /// Of the kernels launched from now on.
+    pub fn start() -> Self {
+        Self {
+            #[cfg(feature = "cube")]
+            watch: watch::Watch::start(),
+            sums: HashMap::new(),
+        }
+    }
+
+    /// Takes in what was launched since the last time. To be called once in a while, such as after each step, and after
+    /// `Device::sync`: a device has room for so many times that were not read.
+    pub fn collect(&mut self) {
+        #[cfg(feature = "cube")]
+        for (name, time) in self.watch.read() {
+            let (calls, sum) = self.sums.entry(name).or_default();
+            *calls += 1;
+            *sum += time;
+        }
+    }
+
+    /// The kernels that ran, the longest first, equal ones by name.
+    pub fn finish(mut self) -> Vec<KernelTime> {
+        self.collect();
+        let kernels = std::mem::take(&mut self.sums).into_iter();
+        let mut kernels: Vec<_> =
+            kernels.map(|(name, (calls, time))| KernelTime { name, calls, time }).collect();
+        kernels.sort_by(|a, b| b.time.cmp(&a.time).then_with(|| a.name.cmp(&b.name)));
+        kernels
+    }
+}
+
+#[cfg(feature = "cube")]
+mod watch {
+    use cubecl::config::{TypeNameFormatLevel, type_name_format};
+    use cubecl::future::block_on;
+    use cubecl::logging::{LaunchObservation, LaunchObserver, ProfileDuration, TimingMethod, TimingRequest};
+    use std::sync::{Arc, Mutex, PoisonError};
+    use std::time::Duration;
+
+    /// What was launched and not yet read.
+    #[derive(Default)]
+    struct Launched {
+        unread: Mutex<Vec<(&'static str, ProfileDuration)>>,
+        /// Where CubeCL's own log reads the times first.
+        known: Mutex<Vec<(&'static str, Duration)>>,
+    }
+
+    impl LaunchObserver for Launched {
+        fn launched(&self, _kernel: &'static str) {}
+
+        fn timing(&self) -> TimingRequest {
+            TimingRequest::Deferred
+        }
+
+        fn profiled(&self, kernel: &'static str, time: ProfileDuration) {
+            self.unread.lock().unwrap_or_else(PoisonError::into_inner).push((kernel, time));
+        }
+
+        fn timed(&self, kernel: &'static str, time: Duration, _method: TimingMethod) {
+            self.known.lock().unwrap_or_else(PoisonError::into_inner).push((kernel, time));
+        }
+    }
+
+    pub struct Watch {
+        launched: Arc<Launched>,
+        _observation: LaunchObservation,
+    }
+
+    impl std::fmt::Debug for Watch {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("Watch")
+        }
+    }
+
+    impl Watch {
+        pub fn start() -> Self {
+            let launched = Arc::new(Launched::default());
+            Self { _observation: LaunchObservation::new(launched.clone()), launched }
+        }
+
+        /// Names and times; of a launch whose time was lost, nothing.
+        pub fn read(&self) -> Vec<(String, Duration)> {
+            let unread =
+                std::mem::take(&mut *self.launched.unread.lock().unwrap_or_else(PoisonError::into_inner));
+            let read = unread.into_iter().filter_map(|(kernel, time)| {
+                let ticks = block_on(time.resolve())?;
+                Some((kernel, ticks.duration()))
+            });
+            let mut all: Vec<(&'static str, Duration)> = read.collect();
+            all.append(&mut self.launched.known.lock().unwrap_or_else(PoisonError::into_inner));
+            let short = |name: &str| type_name_format(name, TypeNameFormatLevel::Short);
+            all.into_iter().map(|(kernel, time)| (short(kernel), time)).collect()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_come_by_time() {
+        let mut times = KernelTimes::start();
+        for (name, calls, time) in [("copy", 1, 5), ("product", 2, 9), ("add", 3, 5)] {
+            times.sums.insert(name.into(), (calls, Duration::from_micros(time)));
+        }
+        // Other tests may launch kernels meanwhile, in a build that has any.
+        let found = times.finish();
+        let of = |name: &str| found.iter().position(|kernel| kernel.name == name).unwrap();
+        assert!(of("product") < of("add") && of("add") < of("copy"));
+        assert_eq!(found[of("product")].calls, 2);
+    }
+}

@@ -1,0 +1,71 @@
+//! What the loss is multiplied by where products are made in FP16.
+
+use serde::{Deserialize, Serialize};
+
+/// The scale that training in FP16 begins with.
+const FIRST: f64 = 65_536.0;
+/// Steps without an overflow after which the scale is doubled.
+const GROWS_AFTER: u64 = 2_000;
+/// More than the gradients of any loss need.
+const MOST: f64 = 16_777_216.0;
+
+/// The scale of the loss, and so of all gradients (Micikevicius et al. 2018, §3.2): FP16 has no numbers below 6·10⁻⁸, which
+/// many gradients are. It is a power of two, so that it changes no digit of a number that both sides can hold.
+///
+/// An overflow shows in gradients that are not finite. The step then changes no weight, and the scale is halved; after 2,000
+/// steps in a row without one it is doubled.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct LossScale {
+    /// The factor.
+    pub scale: f64,
+    /// Steps since it last changed.
+    pub steps: u64,
+}
+
+impl Default for LossScale {
+    fn default() -> Self {
+        Self { scale: FIRST, steps: 0 }
+    }
+}
+
+impl LossScale {
+    /// That of the next step, after one whose gradients were finite or not.
+    pub fn after(self, is_finite: bool) -> Self {
+        let Self { scale, steps } = self;
+        match is_finite {
+            false => Self { scale: (scale / 2.0).max(1.0), steps: 0 },
+            true if steps + 1 >= GROWS_AFTER => Self { scale: (scale * 2.0).min(MOST), steps: 0 },
+            true => Self { scale, steps: steps + 1 },
+        }
+    }
+
+    /// Whether a smaller one may help.
+    pub fn can_shrink(self) -> bool {
+        self.scale > 1.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_overflow_halves_it_and_two_thousand_good_steps_double_it() {
+        let first = LossScale::default();
+        assert_eq!(first.after(false), LossScale { scale: 32_768.0, steps: 0 });
+        let before = (0..1_999).fold(first, |scale, _| scale.after(true));
+        assert_eq!(before, LossScale { scale: 65_536.0, steps: 1_999 });
+        assert_eq!(before.after(true), LossScale { scale: 131_072.0, steps: 0 });
+        // An overflow begins the count anew.
+        let again = (0..1_999).fold(before.after(false), |scale, _| scale.after(true));
+        assert_eq!(again, LossScale { scale: 32_768.0, steps: 1_999 });
+    }
+
+    #[test]
+    fn it_stays_between_one_and_what_is_enough() {
+        let least = (0..40).fold(LossScale::default(), |scale, _| scale.after(false));
+        assert_eq!((least.scale, least.can_shrink()), (1.0, false));
+        let most = (0..20 * 2_000).fold(LossScale::default(), |scale, _| scale.after(true));
+        assert_eq!(most.scale, MOST);
+    }
+}
