@@ -8,11 +8,13 @@ mod eval;
 mod eval_embeddings;
 mod fill_mask;
 mod generate;
+mod mine_negatives;
 mod perplexity;
 mod predict;
 mod probe;
 #[cfg(feature = "hub")]
 mod pull;
+mod rerank;
 mod score;
 mod search;
 mod tokenizer;
@@ -59,8 +61,10 @@ pub enum Command {
     Translate(translate::Args),
     Generate(generate::Args),
     Embed(embed::Args),
+    MineNegatives(mine_negatives::Args),
     Probe(probe::Args),
     Perplexity(perplexity::Args),
+    Rerank(rerank::Args),
     #[command(subcommand)]
     Score(score::Command),
     #[command(subcommand)]
@@ -84,8 +88,10 @@ pub fn run(command: Command) -> Result<()> {
         Command::Translate(args) => translate::run(&args),
         Command::Generate(args) => generate::run(&args),
         Command::Embed(args) => embed::run(&args),
+        Command::MineNegatives(args) => mine_negatives::run(&args),
         Command::Probe(args) => probe::run(&args),
         Command::Perplexity(args) => perplexity::run(&args),
+        Command::Rerank(args) => rerank::run(&args),
         Command::Score(command) => score::run(&command),
         Command::Search(command) => search::run(&command),
         Command::Convert(args) => convert::run(&args),

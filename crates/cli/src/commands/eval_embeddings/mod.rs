@@ -4,8 +4,8 @@ mod classification;
 mod clustering;
 mod pairs;
 mod retrieval;
-mod rows;
-mod vectors;
+pub mod rows;
+pub mod vectors;
 
 use std::path::PathBuf;
 

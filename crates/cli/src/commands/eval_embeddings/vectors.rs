@@ -12,6 +12,7 @@ use cloze_trainer::embed::{EmbedConfig, Embedder, Prompt};
 use indicatif::HumanCount;
 
 use super::Common;
+use crate::compute::Compute;
 use crate::lines::BATCH;
 use crate::model;
 use crate::output::say;
@@ -38,7 +39,8 @@ impl PromptArgs {
 pub struct Model<'a> {
     pub folder: PathBuf,
     device: Device,
-    common: &'a Common,
+    batch_tokens: usize,
+    compute: &'a Compute,
 }
 
 /// The vectors of texts, in their order.
@@ -55,25 +57,35 @@ impl Embedded {
     }
 
     /// The vectors of the first half of the texts, and of the second.
-    pub fn halves(mut self) -> [Self; 2] {
-        let second = self.values.split_off(self.values.len() / 2);
+    pub fn halves(self) -> [Self; 2] {
+        let n = self.values.len() / self.width / 2;
+        self.split(n)
+    }
+
+    /// The vectors of the first `n` texts, and of the others.
+    pub fn split(mut self, n: usize) -> [Self; 2] {
+        let others = self.values.split_off(n * self.width);
         let width = self.width;
-        [self, Self { values: second, width }]
+        [self, Self { values: others, width }]
     }
 }
 
 impl<'a> Model<'a> {
     /// Finds the model and opens the device.
-    pub fn open(common: &'a Common) -> Result<Self> {
-        Ok(Self { folder: model::folder(&common.model)?, device: common.compute.open()?, common })
+    pub(super) fn open(common: &'a Common) -> Result<Self> {
+        Self::named(&common.model, common.batch_tokens, &common.compute)
+    }
+
+    /// The same by its folder or name, with so many tokens at a time.
+    pub fn named(name: &str, batch_tokens: usize, compute: &'a Compute) -> Result<Self> {
+        Ok(Self { folder: model::folder(name)?, device: compute.open()?, batch_tokens, compute })
     }
 
     /// The vectors of texts, each behind the prompt. Equal texts are embedded once. How far it has got is shown, and how
     /// many texts were cut.
     pub fn embed(&self, texts: &[&str], prompt: Option<Prompt>) -> Result<Embedded> {
-        let Common { batch_tokens, compute, .. } = self.common;
-        let config =
-            EmbedConfig { prompt, batch_tokens: *batch_tokens, int8: compute.int8, ..EmbedConfig::default() };
+        let Self { batch_tokens, compute, .. } = *self;
+        let config = EmbedConfig { prompt, batch_tokens, int8: compute.int8, ..EmbedConfig::default() };
         let embedder = Embedder::load(&self.folder, config, &self.device)?;
         let mut places: HashMap<&str, usize> = HashMap::new();
         let mut distinct = Vec::new();
