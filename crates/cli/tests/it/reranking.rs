@@ -40,12 +40,12 @@ fn place() -> TempDir {
             .with_labels(labels.into_iter().map(str::to_owned).collect())
             .with_problem_type(Some(problem));
         save_pretrained(&place.path().join(name), &model, &config, &save).unwrap();
-        tokenizer.save(&place.path().join(name)).unwrap();
+        tokenizer.save(place.path().join(name)).unwrap();
     }
     let encoder = config.init_encoder(init);
     let save = SaveConfig::new(Architecture::Encoder);
     save_pretrained(&place.path().join("encoder"), &encoder, &config, &save).unwrap();
-    tokenizer.save(&place.path().join("encoder")).unwrap();
+    tokenizer.save(place.path().join("encoder")).unwrap();
     place
 }
 
