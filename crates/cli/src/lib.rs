@@ -18,6 +18,7 @@
 //! | fill masks | [`MaskFiller`] | a [`Candidate`] for each likely word |
 //! | classify texts | [`Classifier`] | a [`Class`] for each text |
 //! | find entities | [`Tagger`] | a [`TaggedText`] for each text |
+//! | put texts in order for a query | [`Reranker`] | a [`Ranked`] for each text |
 //! | answer questions | [`Answerer`] | an [`Answer`] for each question |
 //! | translate texts | [`Translator`] | a [`Translation`] for each text |
 //! | go on from texts | [`Generator`] | a [`Continuation`] for each text |
@@ -46,6 +47,7 @@ mod generator;
 mod mask_filler;
 pub mod names;
 mod predictions;
+mod reranker;
 mod tagger;
 mod translator;
 
@@ -55,6 +57,7 @@ pub use embedder::{Embedder, Embeddings, TokenEmbedder};
 pub use error::{Error, Result};
 pub use generator::Generator;
 pub use mask_filler::MaskFiller;
+pub use reranker::{Ranked, Rankings, Reranker};
 pub use tagger::{Entity, TaggedText, Tagger};
 pub use translator::Translator;
 

@@ -36,12 +36,24 @@ pub fn predict<A: DeserializeOwned>(
     predictor: &Predictor,
     inputs: impl IntoIterator<Item = Value>,
 ) -> Result<Vec<A>> {
+    let (values, _) = predict_lines(predictor, inputs)?;
+    values.into_iter().map(|value| serde_json::from_value(value).map_err(Error::Answer)).collect()
+}
+
+/// The model's answers to inputs as they are, and how many inputs were cut.
+///
+/// # Errors
+/// Those of [`predict`].
+pub fn predict_lines(
+    predictor: &Predictor,
+    inputs: impl IntoIterator<Item = Value>,
+) -> Result<(Vec<Value>, usize)> {
     let lines: Vec<String> = inputs.into_iter().map(|input| input.to_string()).collect();
     let predicted = predictor.predict(&lines, &mut |_| {})?;
-    if let Some(source) = predicted.refused {
-        return Err(Error::Input { place: predicted.values.len(), source });
+    match predicted.refused {
+        Some(source) => Err(Error::Input { place: predicted.values.len(), source }),
+        None => Ok((predicted.values, predicted.truncated)),
     }
-    predicted.values.into_iter().map(|value| serde_json::from_value(value).map_err(Error::Answer)).collect()
 }
 
 /// Byte offsets in a text by character offsets.

@@ -61,10 +61,16 @@ impl Embedded {
     }
 
     /// The vectors of the first half of the texts, and of the second.
-    pub fn halves(mut self) -> [Self; 2] {
-        let second = self.values.split_off(self.values.len() / 2);
+    pub fn halves(self) -> [Self; 2] {
+        let n = self.values.len() / self.width / 2;
+        self.split(n)
+    }
+
+    /// The vectors of the first `n` texts, and of the others.
+    pub fn split(mut self, n: usize) -> [Self; 2] {
+        let others = self.values.split_off(n * self.width);
         let width = self.width;
-        [self, Self { values: second, width }]
+        [self, Self { values: others, width }]
     }
 }
 

@@ -23,6 +23,7 @@ pub mod language_model;
 pub mod layer_decay;
 pub mod memory;
 pub mod metrics;
+pub mod mining;
 mod pairs;
 mod periodic_notes;
 pub mod permutation;

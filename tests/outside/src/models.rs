@@ -24,6 +24,8 @@ pub const ENCODER: &str = "sentence-transformers/all-MiniLM-L6-v2";
 pub const MASKED: &str = "google-bert/bert-base-uncased";
 /// A classifier of texts.
 pub const CLASSIFIER: &str = "distilbert/distilbert-base-uncased-finetuned-sst-2-english";
+/// A cross-encoder.
+pub const RERANKER: &str = "cross-encoder/ms-marco-MiniLM-L6-v2";
 /// A tagger of words.
 pub const TAGGER: &str = "dslim/bert-base-NER";
 /// A model that answers questions.
@@ -91,7 +93,15 @@ pub fn make(folder: &Path) -> Made {
 
     let config = GptConfig::gpt2(tokenizer.vocab_size(), 1, 32);
     let generator = config.init(init);
-    save(GENERATOR, &|at| Ok(save_published(at, &generator, &config, FloatType::F32).map(drop)?))
+    save(GENERATOR, &|at| Ok(save_published(at, &generator, &config, FloatType::F32).map(drop)?))?;
+
+    let config = BertConfig::new(tokenizer.vocab_size(), 2, 32).with_d_ff(64).with_n_heads(2);
+    let head = architecture.sequence_head(Family::default(), &config, 1, 0.1, init);
+    let reranker = BertForSequenceClassification::new(config.init_encoder(init), head);
+    save(RERANKER, &|at| {
+        let save = SaveConfig::new(architecture).with_labels(vec!["LABEL_0".to_owned()]);
+        written(at, &reranker, &config, save)
+    })
 }
 
 /// BERT's tokenizer for letters, which spells any word of them.

@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use super::embedding_training::{self, Wanted};
 use super::measure;
 use super::report;
 use crate::{program, step};
@@ -24,6 +25,18 @@ pub struct Args {
     /// How often the sides take turns.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
+    /// Train the sentence encoders of configs/ on both sides instead. Each finished run is kept in target/embeddings-bench.
+    #[arg(long, conflicts_with_all = ["model", "data", "rounds"])]
+    train: bool,
+    /// With --train, a run of each side for each of these.
+    #[arg(long, value_delimiter = ',', value_name = "SEEDS", default_value = "1,2,3", requires = "train")]
+    seeds: Vec<u64>,
+    /// With --train, only these configs, such as sick,sts: beginnings of their names.
+    #[arg(long, value_delimiter = ',', value_name = "CONFIGS", requires = "train", conflicts_with = "write")]
+    configs: Vec<String>,
+    /// With --train, train anew what is kept.
+    #[arg(long, requires = "train")]
+    again: bool,
     /// Put the table into benches/README.md.
     #[arg(long)]
     write: bool,
@@ -79,6 +92,10 @@ impl Side {
 }
 
 pub fn run(args: &Args) -> Result<()> {
+    if args.train {
+        let Args { seeds, configs, again, write, .. } = args;
+        return embedding_training::run(&Wanted { seeds, configs, again: *again, write: *write });
+    }
     let shared = step::root().join("../shared");
     let model = args.model.clone().unwrap_or_else(|| shared.join("models/all-MiniLM-L6-v2"));
     let data = args.data.clone().unwrap_or_else(|| shared.join("data"));

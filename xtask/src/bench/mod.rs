@@ -2,6 +2,7 @@
 
 mod attention;
 mod backends;
+mod embedding_training;
 mod embeddings;
 mod finetune;
 mod generate;
@@ -51,7 +52,8 @@ enum What {
     Steps(measure::Rounds),
     /// Sentence embeddings beside PyTorch's and ONNX Runtime's.
     Infer(infer::Args),
-    /// Figures of a sentence encoder beside sentence-transformers': whether they agree, and how long they take.
+    /// Figures of a sentence encoder beside sentence-transformers': whether they agree, and how long they take. With `--train`,
+    /// sentence encoders trained on both sides.
     Embeddings(embeddings::Args),
     /// How much a pretraining step slows down beside busy processes, ours and PyTorch's.
     Load(load::Args),

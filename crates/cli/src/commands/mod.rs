@@ -9,11 +9,13 @@ mod eval_embeddings;
 mod fill_mask;
 mod generate;
 mod map;
+mod mine_negatives;
 mod perplexity;
 mod predict;
 mod probe;
 #[cfg(feature = "hub")]
 mod pull;
+mod rerank;
 mod score;
 mod search;
 mod senses;
@@ -62,8 +64,10 @@ pub enum Command {
     Generate(generate::Args),
     Embed(embed::Args),
     Map(map::Args),
+    MineNegatives(mine_negatives::Args),
     Probe(probe::Args),
     Perplexity(perplexity::Args),
+    Rerank(rerank::Args),
     #[command(subcommand)]
     Score(score::Command),
     #[command(subcommand)]
@@ -90,8 +94,10 @@ pub fn run(command: Command) -> Result<()> {
         Command::Generate(args) => generate::run(&args),
         Command::Embed(args) => embed::run(&args),
         Command::Map(args) => map::run(&args),
+        Command::MineNegatives(args) => mine_negatives::run(&args),
         Command::Probe(args) => probe::run(&args),
         Command::Perplexity(args) => perplexity::run(&args),
+        Command::Rerank(args) => rerank::run(&args),
         Command::Score(command) => score::run(&command),
         Command::Search(command) => search::run(&command),
         Command::Senses(command) => senses::run(&command),

@@ -10,7 +10,9 @@ use std::thread;
 
 use cloze::trainer::embed::{EmbedConfig, Pooling};
 use cloze::trainer::token_vectors::{Layers, TokenEmbedConfig};
-use cloze::{Answerer, Classifier, Device, Embedder, Error, MaskFiller, Tagger, TokenEmbedder, trainer};
+use cloze::{
+    Answerer, Classifier, Device, Embedder, Error, MaskFiller, Reranker, Tagger, TokenEmbedder, trainer,
+};
 use tempfile::TempDir;
 
 static MODELS: LazyLock<TempDir> = LazyLock::new(|| {
@@ -49,6 +51,7 @@ fn threads_share_one_of_each() {
     is_shared::<MaskFiller>();
     is_shared::<Classifier>();
     is_shared::<Tagger>();
+    is_shared::<Reranker>();
     is_shared::<Answerer>();
     is_shared::<Error>();
 
@@ -62,6 +65,9 @@ fn threads_share_one_of_each() {
         model.classify(&TEXTS).unwrap()
     });
     shared(&Tagger::load(at(models::TAGGER), &device).unwrap(), |model| model.tag(&TEXTS).unwrap());
+    shared(&Reranker::load(at(models::RERANKER), &device).unwrap(), |model| {
+        model.rank("the sea", &TEXTS).unwrap()
+    });
     let questions = [("who sat", TEXTS[0]), ("where", TEXTS[3])];
     shared(&Answerer::load(at(models::ANSWERER), &device).unwrap(), |model| {
         model.answer(&questions).unwrap()
@@ -167,6 +173,11 @@ fn a_model_for_another_task_is_refused() {
     let error = Answerer::load(at(models::CLASSIFIER), &device()).unwrap_err().to_string();
     assert_eq!(error, "the model is for classification; expected one for answers");
     assert!(Tagger::load(at(models::ENCODER), &device()).is_err());
+    let error = Reranker::load(at(models::TAGGER), &device()).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "the model is for tagging; expected one for regression, or classification with two classes"
+    );
 }
 
 #[test]

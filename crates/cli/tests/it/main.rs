@@ -26,6 +26,8 @@ mod perplexity;
 mod program;
 #[cfg(feature = "program")]
 mod ran;
+#[cfg(all(feature = "program", feature = "flex"))]
+mod reranking;
 #[cfg(feature = "program")]
 mod resume;
 #[cfg(feature = "program")]

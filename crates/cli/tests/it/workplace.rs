@@ -32,9 +32,10 @@ impl Workplace {
             }
         }
         place.checkpoint();
-        for (_, config) in place.configs() {
-            place.data_of(&config);
-        }
+        // A file that several configs read has the columns of the one that names the most.
+        let mut configs: Vec<Table> = place.configs().into_values().collect();
+        configs.sort_by_key(|config| std::cmp::Reverse(n_columns(config)));
+        configs.iter().for_each(|config| place.data_of(config));
         place
     }
 
@@ -130,6 +131,13 @@ impl Workplace {
     }
 }
 
+/// How many columns of its training data a config names.
+fn n_columns(config: &Table) -> usize {
+    let columns =
+        config.get("data").and_then(|data| data.get("train")).and_then(|train| train.get("columns"));
+    columns.and_then(Value::as_table).map_or(0, Table::len)
+}
+
 /// Among them those that a prompt asks for.
 const WORDS: [&str; 14] =
     ["great", "films", "have", "Rome", "good", "in", "Ann", "it", "bad", "was", "never", "poor", "who", "is"];
@@ -205,12 +213,15 @@ fn texts(kind: &str, source: &Table, file: &str) -> String {
     let text = |key: &str| source.get(key).and_then(Value::as_str);
     let columns = source.get("columns").and_then(Value::as_table).cloned().unwrap_or_default();
     let mut fields = vec![("text", "text"), ("label", "label")];
-    fields.extend(columns.contains_key("pair").then_some(("pair", "pair")));
+    for more in ["pair", "class"] {
+        fields.extend(columns.contains_key(more).then_some((more, more)));
+    }
     let name = |field: &str| columns.get(field).cloned().unwrap_or_else(|| field.into());
     let cell = |field: &str, i: usize| match (field, kind) {
         ("text", _) => sentence(i),
         ("pair", _) => sentence(3 * i + 1),
-        (_, "regression") => format!("{}.5", i % 5),
+        ("class", _) => ["yes", "no", "maybe"][i % 3].to_owned(),
+        (_, "regression" | "embedding") => format!("{}.5", i % 5),
         _ => format!("{}{}", i % 2, text("label_before").map_or(String::new(), |mark| format!("{mark}fine"))),
     };
     if file.ends_with(".xml") {

@@ -37,7 +37,7 @@ pub use labels::LabelSet;
 pub use questions::{Answer, Question, questions};
 pub use records::{Record, RecordColumn, Records, records};
 pub use retrieval::{RetrievalSet, retrieval_set};
-pub use sentences::{SentenceExample, sentences};
+pub use sentences::{SentenceExample, classified_sentences, sentences};
 pub use source::{Column, Columns, DataFormat, LabelledSource, Loaded, OnBadRow};
 pub use tagged::{EntityTags, TaggedSentence, checked_sentences, entity_sentences, tagged_sentences};
 pub use tags::{TagScheme, TagSpan, Transitions, tag_spans};

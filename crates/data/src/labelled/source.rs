@@ -360,7 +360,7 @@ impl Task {
     fn fields(self) -> &'static [&'static str] {
         match self {
             Self::Texts => &["text", "pair", "label"],
-            Self::Sentences => &["text", "pair", "negatives", "label"],
+            Self::Sentences => &["text", "pair", "negatives", "label", "class"],
             Self::Pairs => &["source", "target"],
             Self::Choices => &["context", "choices", "label"],
             Self::Tags => &["words", "tags"],

@@ -84,10 +84,10 @@ pub fn texts(
         rows::load(source, &files, |path, format| rows::open(path, format, source, &wanted), convert)?;
     let set = match labels {
         Labels::Found => {
-            let set = LabelSet::found(found.names.iter().cloned())?;
+            let (set, ids) = found.into_set()?;
             for example in &mut loaded.examples {
                 if let Target::Class(seen) = &mut example.target {
-                    *seen = set.id(&found.names[*seen]).expect("the set was made of these names");
+                    *seen = ids[*seen];
                 }
             }
             Some(set)
@@ -100,13 +100,25 @@ pub fn texts(
 
 /// Labels in the order in which they occur.
 #[derive(Default)]
-struct Found {
+pub(super) struct Found {
     names: Vec<String>,
     places: HashMap<String, usize>,
 }
 
 impl Found {
-    fn place(&mut self, name: &str) -> usize {
+    /// The set of the labels, and the number in it of each of [`place`](Self::place)'s.
+    ///
+    /// # Errors
+    /// As [`LabelSet::found`].
+    pub fn into_set(self) -> Result<(LabelSet, Vec<usize>)> {
+        let set = LabelSet::found(self.names.iter().cloned())?;
+        let ids = self.names.iter().map(|name| set.id(name).expect("the set was made of these names"));
+        let ids = ids.collect();
+        Ok((set, ids))
+    }
+
+    /// The place of a label in the order in which labels occur.
+    pub fn place(&mut self, name: &str) -> usize {
         if let Some(place) = self.places.get(name) {
             return *place;
         }

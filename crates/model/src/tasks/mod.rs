@@ -3,7 +3,7 @@
 //! | task | model | loss |
 //! | --- | --- | --- |
 //! | classes of sequences and pairs | [`BertForSequenceClassification`] | [`classification_loss`] |
-//! | numbers of them | the same with one output | [`regression_loss`] |
+//! | numbers of them | the same with one output | [`regression_loss`], [`binary_loss`] |
 //! | multiple choice | [`BertForMultipleChoice`] | [`classification_loss`] |
 //! | tags of words | [`BertForTokenClassification`] | [`BertForTokenClassification::loss`], [`Crf::loss`] |
 //! | answers in a text | [`BertForQuestionAnswering`] | [`span_loss`] |
@@ -54,7 +54,9 @@ pub use recurrent::{
     RecurrentClassifierConfig, RecurrentEncoder, RecurrentEncoderConfig, RecurrentForSequenceClassification,
     RecurrentForTokenClassification, RecurrentPooling, RecurrentTaggerConfig,
 };
-pub use sequence_classification::{BertForSequenceClassification, classification_loss, regression_loss};
+pub use sequence_classification::{
+    BertForSequenceClassification, binary_loss, classification_loss, regression_loss,
+};
 pub use sequence_head::SequenceHead;
 pub use token_classification::{BertForTokenClassification, decode_tags, tagging_loss};
 

@@ -3,6 +3,7 @@ use crate::bert::{Bert, BertInput, Pooling, SentencePooling};
 use crate::blocks::{Attention, LearnedPositions, MultiHeadAttention, Positions};
 use crate::ops::CrossEntropy;
 use burn::module::Module;
+use burn::tensor::activation::log_sigmoid;
 use burn::tensor::{Int, Tensor};
 
 /// An encoder that classifies sequences or pairs of them (Devlin et al. 2019, §4.1), or with one output predicts a
@@ -78,6 +79,17 @@ pub fn regression_loss(predictions: Tensor<2>, targets: Tensor<1>) -> Tensor<1> 
     (predictions.squeeze_dim::<1>(1) - targets).powi_scalar(2)
 }
 
+/// The binary cross-entropy of each sequence's number by a target from 0 to 1, in nats: `−t·log σ(x) − (1 − t)·log(1 −
+/// σ(x))`. It is that of PyTorch's `BCEWithLogitsLoss`, and finite for any `x`.
+///
+/// # Shapes
+/// - `logits`: `[n, 1]`; `targets`: `[n]`; returns `[n]`
+pub fn binary_loss(logits: Tensor<2>, targets: Tensor<1>) -> Tensor<1> {
+    let logits = logits.squeeze_dim::<1>(1);
+    // log(1 − σ(x)) is log σ(−x), which is log σ(x) − x.
+    log_sigmoid(logits.clone().neg()).neg() - logits * targets
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::testing::{bert, close, inputs};
@@ -121,5 +133,18 @@ mod tests {
         close(loss.clone(), [0.25f32, 1.5625, 0.0]);
         let gradients = loss.mean().backward();
         close(predictions.grad(&gradients).unwrap(), [[-0.333_333_3f32], [-0.833_333_3], [0.0]]);
+    }
+
+    #[test]
+    fn binary_cross_entropies_are_torchs() {
+        // torch 2.9: x = tensor([[.5], [-1.], [2.], [-90.], [90.]]), t = tensor([1., .25, 0., 1., .5]);
+        // binary_cross_entropy_with_logits(x.squeeze(1), t), with reduction="none", and its gradient with the mean.
+        let device = Device::flex().autodiff();
+        let logits = Tensor::<2>::from_data([[0.5], [-1.0], [2.0], [-90.0], [90.0]], &device).require_grad();
+        let loss = binary_loss(logits.clone(), Tensor::from_data([1.0, 0.25, 0.0, 1.0, 0.5], &device));
+        close(loss.clone(), [0.474_077_f32, 0.563_261_7, 2.126_928, 90.0, 45.0]);
+        let gradients = loss.mean().backward();
+        let expected = [[-0.075_508_13_f32], [0.003_788_28], [0.176_159_42], [-0.2], [0.1]];
+        close(logits.grad(&gradients).unwrap(), expected);
     }
 }

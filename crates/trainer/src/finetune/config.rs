@@ -82,6 +82,9 @@ pub enum TaskSection {
         /// As for classification.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pooling: Option<Pooling>,
+        /// What the numbers are trained by, and so what they are. Default `"squared-error"`.
+        #[serde(default, skip_serializing_if = "is_default")]
+        loss: ValueLoss,
     },
     /// The piece of a text that answers a question.
     Answers {
@@ -110,6 +113,22 @@ pub enum TaskSection {
     Embedding(EmbeddingSection),
     /// A class of each text or pair of texts, by the word that the masked-LM head puts in a template's mask.
     Prompt(PromptSection),
+}
+
+/// What a number for each text or pair of texts is trained by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ValueLoss {
+    /// The square of the number's distance from the label.
+    #[default]
+    SquaredError,
+    /// The binary cross-entropy by a label from 0 to 1; the number is the sigmoid of the head's output. So a cross-encoder
+    /// learns to rank texts for a query.
+    BinaryCrossEntropy,
+}
+
+fn is_default(loss: &ValueLoss) -> bool {
+    *loss == ValueLoss::default()
 }
 
 fn one() -> usize {

@@ -31,8 +31,9 @@ pub(super) struct PretrainedForm<'a, T> {
 }
 
 impl<T: PretrainedTask> PretrainedForm<'_, T> {
-    /// The model without adapters.
-    fn merged(&self, model: T::Model) -> Result<T::Model> {
+    /// The model without adapters, and without what only training needs.
+    fn kept(&self, model: T::Model) -> Result<T::Model> {
+        let model = self.task.without_training_parts(model);
         match self.config.model.lora {
             Some(_) => self.task.map_encoder(model, |bert| Ok(lora::merge(bert))),
             None => Ok(model),
@@ -42,13 +43,13 @@ impl<T: PretrainedTask> PretrainedForm<'_, T> {
 
 impl<T: PretrainedTask> Form<T::Model> for PretrainedForm<'_, T> {
     fn save(&self, model: &T::Model, folder: &Path) -> Result<()> {
-        self.folder.save(&self.merged(model.clone())?, folder)?;
+        self.folder.save(&self.kept(model.clone())?, folder)?;
         self.task.save_more(&self.folder.encoder, self.config.data.max_len, folder)
     }
 
     fn load(&self, model: T::Model, folder: &Path) -> Result<T::Model> {
         let saved = PretrainedFolder::open(folder)?;
         let architecture = saved.config.architecture;
-        Ok(saved.load_into(self.merged(model)?, architecture, &[])?.0)
+        Ok(saved.load_into(self.kept(model)?, architecture, &[])?.0)
     }
 }

@@ -6,6 +6,7 @@
 mod answers;
 mod choices;
 mod config;
+mod cross_encoder;
 mod embedding;
 mod evaluate;
 mod form;
@@ -30,10 +31,12 @@ mod validate;
 pub use crate::engine::Advance;
 pub use answers::{AnswerTask, SpanScores};
 pub use choices::ChoiceTask;
-pub use config::{DataSection, FineTuneConfig, FineTuneEval, FineTuneModel, FineTuneTrain, TaskSection};
+pub use config::{
+    DataSection, FineTuneConfig, FineTuneEval, FineTuneModel, FineTuneTrain, TaskSection, ValueLoss,
+};
 pub use embedding::{
     EmbeddingBatch, EmbeddingFeatures, EmbeddingLoss, EmbeddingSection, EmbeddingTask, LossSection,
-    MatryoshkaSection, TripletDistance,
+    MatryoshkaSection, PromptsSection, SentenceEncoder, TripletDistance, pair_features,
 };
 pub use evaluate::{figures, outputs, predict};
 pub use model_folder::{TASK_FILE, TaskFile};

@@ -1,6 +1,7 @@
 //! A fine-tuned model's folder: what transformers reads, and a file that says which task it is for.
 
-use super::config::TaskSection;
+use super::config::{TaskSection, ValueLoss};
+use super::cross_encoder;
 use super::tags::TaggingSection;
 use crate::{Result, TrainerError};
 use cloze_data::DataError;
@@ -71,6 +72,9 @@ impl TaskFile {
             tokenizer.config().model_max_length.or(tokenizer.truncation().map(|cut| cut.max_length));
         let mut max_len = of_tokenizer.unwrap_or(usize::MAX).min(config.encoder.max_positions);
         let task = match task {
+            TaskSection::Regression { pooling, .. } => {
+                TaskSection::Regression { pooling, loss: cross_encoder::loss_of(folder)? }
+            }
             TaskSection::Answers { max_answer, n_best, null_threshold, .. } => {
                 max_len = max_len.min(Windows::default().max_len);
                 // Of 384 these are the 128 and 64 of BERT, and shorter sequences have room for them too.
@@ -95,7 +99,9 @@ fn of_config(config: &PretrainedConfig) -> std::result::Result<TaskSection, Stri
         }
         (Architecture::SequenceClassification, problem) => match (problem, config.labels.len()) {
             // As transformers decides where the file does not.
-            (Some(ProblemType::Regression) | None, 1) => Ok(TaskSection::Regression { pooling: None }),
+            (Some(ProblemType::Regression) | None, 1) => {
+                Ok(TaskSection::Regression { pooling: None, loss: ValueLoss::default() })
+            }
             (Some(ProblemType::Regression), n) => Err(format!("a regression of {n} numbers; expected one")),
             (_, _) => Ok(TaskSection::Classification {
                 labels: config.labels.clone(),

@@ -122,6 +122,11 @@ pub trait PretrainedTask: Task<Model: HasBackbone<Backbone = Bert>> {
         init: &mut ParamInit,
     ) -> Result<(BertConfig, Self::Model, LoadReport)>;
 
+    /// The model as a folder keeps it: without what only its training needs.
+    fn without_training_parts(&self, model: Self::Model) -> Self::Model {
+        model
+    }
+
     /// Writes files of its own beside those of transformers.
     ///
     /// # Errors

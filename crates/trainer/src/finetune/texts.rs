@@ -1,7 +1,7 @@
 //! Classes of texts and pairs of texts, and numbers for them.
 
-use super::config::FineTuneConfig;
-use super::config::TaskSection;
+use super::config::{FineTuneConfig, TaskSection, ValueLoss};
+use super::cross_encoder;
 use super::evaluate::in_batches;
 use super::kinds::{OpenedModel, SavedModel, TaskKind};
 use super::reading::draw_shots;
@@ -25,7 +25,7 @@ use cloze_model::bert::{BertConfig, BertInput, Pooling};
 use cloze_model::huggingface::{Architecture, LoadReport, PretrainedFolder, ProblemType};
 use cloze_model::ops::CrossEntropy;
 use cloze_model::tasks::{
-    BertForSequenceClassification, DropoutOverrides, classification_loss, regression_loss,
+    BertForSequenceClassification, DropoutOverrides, binary_loss, classification_loss, regression_loss,
 };
 use cloze_model::{HasBackbone, ParamInit};
 use cloze_tokenizer::Tokenizer;
@@ -52,6 +52,8 @@ pub struct TextTask {
     pub labels: Option<LabelSet>,
     positive: Option<usize>,
     loss: CrossEntropy,
+    /// What numbers are trained by, in a regression.
+    value_loss: ValueLoss,
     pooling: Option<Pooling>,
     /// Whether all examples are pairs, or none; unknown of models saved elsewhere.
     pairs: Option<bool>,
@@ -68,9 +70,15 @@ impl TextTask {
     ) -> Result<(Self, Vec<TextExample>, SkipReport)> {
         let base = Path::new("");
         match section {
-            TaskSection::Regression { pooling } => {
+            TaskSection::Regression { pooling, loss } => {
                 let (loaded, _) = texts(source, base, Labels::Values)?;
-                let task = Self::new(None, *pooling).of_kind(&loaded.examples);
+                let beyond = |value: &f64| !(0.0..=1.0).contains(value);
+                let mut values = loaded.examples.iter().map(|example| value(example.target));
+                if let Some(value) = values.find(beyond).filter(|_| *loss == ValueLoss::BinaryCrossEntropy) {
+                    let expected = format!("labels from 0 to 1 with that loss: there is one of {value}");
+                    return Err(bad_setting("task.loss", "\"binary-cross-entropy\"", expected));
+                }
+                let task = Self::new(None, *pooling).with_value_loss(*loss).of_kind(&loaded.examples);
                 Ok((task, loaded.examples, loaded.skipped))
             }
             TaskSection::Classification { labels, class_weights, label_smoothing, positive, pooling } => {
@@ -111,7 +119,13 @@ impl TextTask {
     /// A task with these classes, or a regression.
     pub fn new(labels: Option<LabelSet>, pooling: Option<Pooling>) -> Self {
         let positive = labels.as_ref().filter(|set| set.len() == 2).map(|_| 1);
-        Self { labels, positive, loss: CrossEntropy::default(), pooling, pairs: None }
+        let (loss, value_loss) = (CrossEntropy::default(), ValueLoss::default());
+        Self { labels, positive, loss, value_loss, pooling, pairs: None }
+    }
+
+    /// The task with another loss of its numbers, if it is a regression.
+    pub fn with_value_loss(self, value_loss: ValueLoss) -> Self {
+        Self { value_loss, ..self }
     }
 
     /// The task of a saved model, whose labels are spelt out, of `pairs` or of single texts where that is known.
@@ -127,7 +141,7 @@ impl TextTask {
                     None => task,
                 }
             }
-            TaskSection::Regression { pooling } => Self::new(None, *pooling),
+            TaskSection::Regression { pooling, loss } => Self::new(None, *pooling).with_value_loss(*loss),
             _ => return Err(bad_setting("task.kind", "another", "classification or regression".into())),
         };
         Ok(Self { pairs, ..task })
@@ -190,6 +204,15 @@ impl TextTask {
     /// Whether an example is a single text where the model knows pairs, or a pair where it knows single texts.
     pub(super) fn misfit(&self, example: &TextExample) -> bool {
         self.pairs.is_some_and(|pairs| pairs != example.pair.is_some())
+    }
+
+    /// The number that the head's only output stands for.
+    pub(super) fn value(&self, output: f32) -> f64 {
+        let output = f64::from(output);
+        match self.value_loss {
+            ValueLoss::SquaredError => output,
+            ValueLoss::BinaryCrossEntropy => 1.0 / (1.0 + (-output).exp()),
+        }
     }
 
     /// Outputs of the head.
@@ -305,7 +328,7 @@ impl Task for TextTask {
                     id: (i + 1).to_string(),
                     texts: both(example),
                     gold: value(example.target),
-                    predicted: f64::from(outputs[0]),
+                    predicted: self.value(outputs[0]),
                 });
                 Box::new(ValuePredictions { examples: examples.collect() })
             }
@@ -319,7 +342,7 @@ impl Task for TextTask {
     fn section(&self) -> TaskSection {
         let pooling = self.pooling;
         match &self.labels {
-            None => TaskSection::Regression { pooling },
+            None => TaskSection::Regression { pooling, loss: self.value_loss },
             Some(set) => TaskSection::Classification {
                 labels: set.names().to_vec(),
                 class_weights: Vec::new(),
@@ -359,6 +382,13 @@ impl PretrainedTask for TextTask {
         let (model, report) = pretrained.load_into(model, ARCHITECTURE, &["head.*", &pooler])?;
         Ok((config, model, report))
     }
+
+    fn save_more(&self, _: &BertConfig, _: usize, folder: &Path) -> Result<()> {
+        match self.labels {
+            None => cross_encoder::write_activation(folder, self.value_loss),
+            Some(_) => Ok(()),
+        }
+    }
 }
 
 impl TextTask {
@@ -370,7 +400,11 @@ impl TextTask {
                 let values: Vec<f32> =
                     batch.iter().map(|input| value(input.features.target) as f32).collect();
                 let n = values.len();
-                regression_loss(logits, Tensor::from_data(TensorData::new(values, [n]), device))
+                let targets = Tensor::from_data(TensorData::new(values, [n]), device);
+                match self.value_loss {
+                    ValueLoss::SquaredError => regression_loss(logits, targets),
+                    ValueLoss::BinaryCrossEntropy => binary_loss(logits, targets),
+                }
             }
         };
         losses.sum()

@@ -11,7 +11,7 @@ use cloze_trainer::engine::{Outcome, RunOptions};
 use cloze_trainer::finetune::{FineTuneConfig, Predictor, fine_tune};
 use cloze_trainer::metrics::progress::{RunProgress, Silent};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 /// A folder with a checkpoint of random weights and pairs whose texts are alike where they have a word in common.
@@ -31,7 +31,7 @@ impl Bench {
         };
         let mut texts = Vec::new();
         for (name, n, shift) in [("train.tsv", 120, 0), ("dev.tsv", 48, 1_000)] {
-            let mut lines = "text\tpair\tother\tscore\n".to_owned();
+            let mut lines = "text\tpair\tother\tscore\tclass\tfits\n".to_owned();
             for i in 0..n {
                 let alike = i % 2 == 0;
                 let (topic, other) = (i / 2 % 6, (i / 2 + 1 + i / 12 % 4) % 6);
@@ -40,7 +40,8 @@ impl Bench {
                     sentence(if alike { topic } else { other }, shift + 3 * i + 1),
                     sentence(other, shift + 3 * i + 2),
                 ];
-                lines += &format!("{a}\t{b}\t{c}\t{}\n", if alike { 4.0 } else { 1.0 });
+                let (score, class, fits) = if alike { (4.0, "same", 1) } else { (1.0, "other", 0) };
+                lines += &format!("{a}\t{b}\t{c}\t{score}\t{class}\t{fits}\n");
                 texts.extend([a, b, c]);
             }
             fs::write(bench.path(name), lines).unwrap();
@@ -107,6 +108,7 @@ impl Bench {
 }
 
 const SCORED: &str = "pair = \"pair\", label = \"score\"";
+const CLASSIFIED: &str = "pair = \"pair\", label = \"score\", class = \"class\"";
 const TRIPLETS: &str = "pair = \"pair\", negatives = \"other\"";
 
 #[test]
@@ -137,6 +139,22 @@ fn each_loss_of_scores_learns_and_the_folder_embeds() {
         let asked = Predictor::load(&model, &Device::flex(), false).unwrap_err().to_string();
         assert!(asked.contains("cloze embed"), "{asked}");
     }
+}
+
+#[test]
+fn classes_of_pairs_teach_an_encoder_and_leave_no_classifier() {
+    let _held = crate::generator();
+    let bench = Bench::new();
+    let config = bench.config("loss = { kind = \"softmax\" }", CLASSIFIED, &["train.epochs=12"]);
+    let outcome = bench.run_whole("softmax", &config);
+    let dev = outcome.figures("dev").unwrap().clone();
+    assert!(dev.get("spearman").unwrap() > 0.5, "{dev}");
+    let Outcome::Done { model, .. } = outcome else { panic!("not stopped") };
+    let names = |folder: &Path| -> Vec<String> {
+        read_tensors(&folder.join("model.safetensors")).unwrap().into_keys().collect()
+    };
+    assert_eq!(names(&model), names(&bench.path("model")));
+    Embedder::load(&model, EmbedConfig::default(), &Device::flex()).unwrap();
 }
 
 #[test]
@@ -173,28 +191,95 @@ fn another_model_guides_or_teaches() {
 }
 
 #[test]
+fn a_cross_encoder_learns_and_its_folder_says_what_its_number_is() {
+    let _held = crate::generator();
+    let bench = Bench::new();
+    let task = |loss: &str| format!("task={{ kind = \"regression\", loss = \"{loss}\" }}");
+    let binary = task("binary-cross-entropy");
+    let columns = "pair = \"pair\", label = \"fits\"";
+    let config = bench.config("loss = { kind = \"cosent\" }", columns, &[&binary, "train.epochs=20"]);
+    let Outcome::Done { model, .. } = bench.run_whole("cross-encoder", &config) else {
+        panic!("not stopped")
+    };
+    let log = fs::read_to_string(bench.path("cross-encoder/metrics.jsonl")).unwrap();
+    let records = log.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let losses: Vec<f64> = records
+        .filter(|record| record["event"] == "train")
+        .filter_map(|record| record["loss"].as_f64())
+        .collect();
+    let [first, .., last] = losses[..] else { panic!("{losses:?}") };
+    assert!(last < 0.8 * first && first < 1.5, "{losses:?}");
+
+    let json = fs::read_to_string(model.join("config.json")).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let activation = &json["sentence_transformers"]["activation_fn"];
+    assert_eq!(activation, "torch.nn.modules.activation.Sigmoid");
+    let line = r#"{"text": "the ships was old", "pair": "a ships of some"}"#;
+    let value = |model: &Path| {
+        let predictor = Predictor::load(model, &Device::flex(), false).unwrap();
+        predictor.predict(&[line], &mut |_| {}).unwrap().values[0]["value"].as_f64().unwrap()
+    };
+    let with_task = value(&model);
+    assert!((0.0..=1.0).contains(&with_task), "{with_task}");
+    // What sentence-transformers leaves says it too.
+    fs::remove_file(model.join("task.json")).unwrap();
+    assert!((value(&model) - with_task).abs() < 1e-6);
+
+    let scores = "pair = \"pair\", label = \"score\"";
+    let config = bench.config("loss = { kind = \"cosent\" }", scores, &[&binary]);
+    let error = bench.run("error", &config, false, &mut Silent, &AtomicBool::new(false)).unwrap_err();
+    let expected = "`task.loss` is \"binary-cross-entropy\"; expected labels from 0 to 1";
+    assert!(error.to_string().contains(expected), "{error}");
+}
+
+#[test]
 fn an_interrupted_run_ends_with_the_same_bits() {
     let _held = crate::generator();
     let bench = Bench::new();
-    let task = "loss = { kind = \"simcse\" }, chunk = 6";
     let sets = ["train.epochs=2", "checkpoint.every=7"];
-    let config = bench.config(task, SCORED, &sets);
-    bench.run_whole("whole", &config);
-    let tensors = |run: &str| read_tensors(&bench.path(run).join("model/model.safetensors")).unwrap();
-    for at in [3, 20] {
-        let name = format!("stopped-{at}");
-        let stop = AtomicBool::new(false);
-        let outcome = bench.run(&name, &config, false, &mut StopAfter(at, &stop), &stop).unwrap();
-        assert_eq!(outcome, Outcome::Stopped { step: at });
-        bench.run(&name, &config, true, &mut Silent, &AtomicBool::new(false)).unwrap();
-        assert_eq!(tensors(&name), tensors("whole"), "stopped after step {at}");
+    for (kind, columns) in [("simcse", SCORED), ("softmax", CLASSIFIED)] {
+        let task = format!("loss = {{ kind = \"{kind}\" }}, chunk = 6");
+        let config = bench.config(&task, columns, &sets);
+        let whole = format!("{kind}-whole");
+        bench.run_whole(&whole, &config);
+        let tensors = |run: &str| read_tensors(&bench.path(run).join("model/model.safetensors")).unwrap();
+        for at in [3, 20] {
+            let name = format!("{kind}-stopped-{at}");
+            let stop = AtomicBool::new(false);
+            let outcome = bench.run(&name, &config, false, &mut StopAfter(at, &stop), &stop).unwrap();
+            assert_eq!(outcome, Outcome::Stopped { step: at });
+            bench.run(&name, &config, true, &mut Silent, &AtomicBool::new(false)).unwrap();
+            assert_eq!(tensors(&name), tensors(&whole), "{kind} stopped after step {at}");
+        }
     }
 }
 
 #[test]
 fn mistakes_are_one_line() {
     let bench = Bench::new();
+    let scored_with_negatives = format!("{SCORED}, negatives = \"other\"");
     for (task, columns, expected) in [
+        (
+            "loss = { kind = \"cosent\" }",
+            scored_with_negatives.as_str(),
+            "`data.train.columns.negatives` is given; expected none beside `task.loss.kind` = \"cosent\"",
+        ),
+        (
+            "loss = { kind = \"cosent\" }",
+            CLASSIFIED,
+            "`data.train.columns.class` is given; expected none beside `task.loss.kind` = \"cosent\"",
+        ),
+        ("loss = { kind = \"softmax\" }", SCORED, "`data.train.columns.class` is missing"),
+        (
+            "loss = { kind = \"softmax\" }",
+            "pair = \"pair\", class = \"class\"",
+            "`data.train.columns.label` is missing",
+        ),
+        (
+            "loss = { kind = \"softmax\" }, matryoshka = { dims = [8] }",
+            CLASSIFIED,
+            "`task.matryoshka` is given; expected none beside a classifier",
+        ),
         ("loss = { kind = \"cosent\" }", "pair = \"pair\"", "`data.train.columns.label` is missing"),
         ("loss = { kind = \"triplet\" }", "pair = \"pair\"", "`data.train.columns.negatives` is missing"),
         ("loss = { kind = \"cosent\", temperature = 0.0 }", SCORED, "`task.loss.temperature` is 0"),
@@ -211,4 +296,12 @@ fn mistakes_are_one_line() {
         let error = bench.error(task, columns);
         assert!(error.contains(expected) && !error.contains('\n'), "{error}");
     }
+    for kind in ["in-batch-negatives", "guided-negatives", "simcse"] {
+        let task = format!("loss = {{ kind = \"{kind}\" }}");
+        let error = bench.try_config(&task, SCORED, &["train.batch_size=1"]).unwrap_err().to_string();
+        assert!(error.contains("`train.batch_size` is 1; expected 2 or more"), "{error}");
+        bench.config(&task, SCORED, &["train.batch_size=2"]);
+    }
+    let with_negatives = "loss = { kind = \"in-batch-negatives\" }";
+    bench.config(with_negatives, TRIPLETS, &["train.batch_size=1"]);
 }

@@ -10,7 +10,8 @@ use cloze_model::blocks::Linear;
 use cloze_model::ops::{CrossEntropy, cross_entropy};
 use cloze_model::tasks::{
     BertForMaskedLm, BertForMultipleChoice, BertForQuestionAnswering, BertForSequenceClassification,
-    BertForTokenClassification, Crf, SequenceHead, SpanLogits, classification_loss, regression_loss,
+    BertForTokenClassification, Crf, SequenceHead, SpanLogits, binary_loss, classification_loss,
+    regression_loss,
 };
 
 const LENGTHS: [usize; 3] = [7, 3, 5];
@@ -121,6 +122,19 @@ pub fn regression(device: &Device) -> Values {
         |_, found| {
             let device = found.device();
             regression_loss(found, Tensor::from_data([0.5, -1.0, 2.0].as_slice(), &device))
+        },
+    )
+}
+
+/// A cross-encoder's loss.
+pub fn binary(device: &Device) -> Values {
+    trained(
+        device,
+        |init| classifier(1, init),
+        |model, device| model.forward(padded(device)),
+        |_, found| {
+            let device = found.device();
+            binary_loss(found, Tensor::from_data([1.0, 0.0, 0.25].as_slice(), &device))
         },
     )
 }

@@ -53,6 +53,7 @@ pub const CASES: &[Case] = &[
     Case { name: "masked LM without a transform", run: heads::masked_lm_without_transform },
     Case { name: "sequence classification", run: heads::sequence },
     Case { name: "regression", run: heads::regression },
+    Case { name: "regression by binary cross-entropy", run: heads::binary },
     Case { name: "multiple choice", run: heads::choice },
     Case { name: "token classification", run: heads::tokens },
     Case { name: "token classification with a CRF", run: heads::crf },

@@ -4,7 +4,7 @@ mod classification;
 mod clustering;
 mod pairs;
 mod retrieval;
-mod rows;
+pub mod rows;
 
 use std::path::PathBuf;
 

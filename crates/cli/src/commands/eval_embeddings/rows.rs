@@ -68,6 +68,11 @@ fn column(text: &str) -> Result<(String, Column), String> {
 }
 
 impl RowArgs {
+    /// Bytes of a line at most.
+    pub fn max_line_bytes(&self) -> usize {
+        self.max_line_bytes
+    }
+
     /// Reads a file whose fields are in these columns, unless `--columns` says otherwise; what is left out is told.
     ///
     /// # Errors

@@ -247,14 +247,16 @@ impl Family {
     }
 
     /// The rules for a model of `architecture` whose `encoder`'s parameters have the prefix `backbone`: it ends with a
-    /// dot, or is empty if the model is the encoder alone.
+    /// dot, or is empty if the model is the encoder alone. The class of the encoder alone has no prefix, whatever model it
+    /// is saved from.
     pub(super) fn rules(
         self,
         architecture: Architecture,
         encoder: &BertConfig,
         backbone: &str,
     ) -> TensorRules {
-        let prefix = if backbone.is_empty() { "" } else { self.0.prefix() };
+        let is_alone = backbone.is_empty() || architecture == Architecture::Encoder;
+        let prefix = if is_alone { "" } else { self.0.prefix() };
         let wrappers = ["module.", "model."];
         let encoder = self.0.encoder_rules(encoder);
         // What begins names of the encoder itself, as `transformer.` does DistilBERT's, is no prefix of them.

@@ -3,6 +3,7 @@
 
 use burn::tensor::activation::{log_softmax, relu};
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
+use cloze_model::blocks::Linear;
 use serde::{Deserialize, Serialize};
 
 /// The embeddings of a batch, `n` examples.
@@ -18,6 +19,10 @@ pub struct EmbeddingBatch<'a> {
     pub owners: &'a [usize],
     /// Each example's score; empty where there are none.
     pub scores: &'a [f64],
+    /// Each example's class; empty where there are none.
+    pub classes: &'a [usize],
+    /// A map from [`pair_features`] to logits of the classes, which is trained beside the encoder, where there are classes.
+    pub classifier: Option<&'a Linear>,
     /// What another model that stays as it is makes of the same sentences, where the loss asks for one.
     pub reference: Option<Box<EmbeddingBatch<'a>>>,
 }
@@ -39,6 +44,8 @@ impl<'a> EmbeddingBatch<'a> {
             negatives: (!owners.is_empty()).then(|| part(before, found)),
             owners,
             scores,
+            classes: &[],
+            classifier: None,
             reference: None,
         }
     }
@@ -111,8 +118,13 @@ fn cosines_of_pairs(a: Tensor<2>, b: Tensor<2>) -> Tensor<1> {
 /// The mean cross-entropy of each row's logit of its own number.
 fn own(logits: Tensor<2>) -> Tensor<1> {
     let [n, _] = logits.dims();
-    let places = Tensor::<1, Int>::arange(0..n as i64, &logits.device()).unsqueeze_dim::<2>(1);
-    log_softmax(logits, 1).gather(1, places).mean().neg()
+    let places = Tensor::arange(0..n as i64, &logits.device());
+    cross_entropy(logits, places)
+}
+
+/// The mean cross-entropy of rows of logits, `[n, m]`, by the place of each row's right one, `[n]`.
+fn cross_entropy(logits: Tensor<2>, places: Tensor<1, Int>) -> Tensor<1> {
+    log_softmax(logits, 1).gather(1, places.unsqueeze_dim::<2>(1)).mean().neg()
 }
 
 /// Numbers on the device.
@@ -259,6 +271,34 @@ impl EmbeddingLoss for Cosent {
         let terms = Tensor::cat(vec![Tensor::zeros([1], &device), differences], 0);
         let greatest = terms.clone().detach().max();
         (terms - greatest.clone()).exp().sum().log() + greatest
+    }
+}
+
+/// What the classes of pairs are told by: `(u, v, |u − v|)` (Reimers & Gurevych 2019, §3 and Table 6).
+///
+/// # Shapes
+/// - `u`, `v`: `[n, width]`; returns `[n, 3 · width]`
+pub fn pair_features(u: Tensor<2>, v: Tensor<2>) -> Tensor<2> {
+    let apart = (u.clone() - v.clone()).abs();
+    Tensor::cat(vec![u, v, apart], 1)
+}
+
+/// The cross-entropy of classes of pairs, `softmax(W·(u, v, |u − v|) + b)` (`SoftmaxLoss`; Reimers & Gurevych 2019, §3).
+///
+/// Deviation: the paper's map has no bias; that of sentence-transformers has one, and so has this.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PairClasses;
+
+impl EmbeddingLoss for PairClasses {
+    /// # Panics
+    /// Without a classifier, or with classes that are not one for each example.
+    fn mean(&self, batch: &EmbeddingBatch<'_>) -> Tensor<1> {
+        let classifier = batch.classifier.expect("a classifier of pairs");
+        assert_eq!(batch.classes.len(), batch.n_examples(), "a class for each example");
+        let logits = classifier.forward(pair_features(batch.first.clone(), batch.second()));
+        let classes: Vec<i32> = batch.classes.iter().map(|class| *class as i32).collect();
+        let classes = Tensor::<1, Int>::from_data(classes.as_slice(), &logits.device());
+        cross_entropy(logits, classes)
     }
 }
 

@@ -4,6 +4,7 @@
 //! the encoder's gradients chunk by chunk after that (GradCache, Gao et al. 2021).
 
 mod losses;
+mod model;
 mod section;
 #[cfg(test)]
 mod tests;
@@ -19,19 +20,25 @@ use crate::metrics::progress::RunProgress;
 use crate::{Result, TrainerError};
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor, TensorData};
-use cloze_data::derive_seed;
-use cloze_data::labelled::{SentenceExample, Target, TextExample, TokenSequence, encode_texts, sentences};
+use cloze_data::labelled::{
+    LabelledSource, SentenceExample, Target, TextExample, TokenSequence, classified_sentences, encode_texts,
+    sentences,
+};
+use cloze_data::{SkipReport, derive_seed};
 use cloze_evaluation::report::{Predictions, SimilarityExample, SimilarityKind, SimilarityPredictions};
-use cloze_model::bert::{Bert, BertConfig, SentencePooling};
+use cloze_model::bert::{BertConfig, SentencePooling};
+use cloze_model::blocks::Linear;
 use cloze_model::huggingface::{Architecture, LoadReport, PretrainedFolder, ProblemType, SentenceConfig};
 use cloze_model::tasks::DropoutOverrides;
 use cloze_model::{ModelError, ParamInit};
 use cloze_tokenizer::Tokenizer;
 use std::fmt;
 use std::path::Path;
+use tracing::trace_span;
 
-pub use losses::{EmbeddingBatch, EmbeddingLoss, TripletDistance};
-pub use section::{EmbeddingSection, LossSection, MatryoshkaSection};
+pub use losses::{EmbeddingBatch, EmbeddingLoss, TripletDistance, pair_features};
+pub use model::SentenceEncoder;
+pub use section::{EmbeddingSection, LossSection, MatryoshkaSection, PromptsSection};
 
 /// Pairs that a second sentence is found among, in the figures of pairs without scores and negatives.
 const CANDIDATES: usize = 256;
@@ -43,6 +50,7 @@ pub struct EmbeddingFeatures {
     sequences: Vec<TokenSequence>,
     has_pair: bool,
     score: Option<f64>,
+    class: Option<usize>,
     /// A number of each sentence, equal for equal texts.
     keys: Vec<u64>,
     /// Another model's embedding of each sentence, where the loss asks for one.
@@ -59,6 +67,8 @@ pub struct EmbeddingTask {
     kind: SimilarityKind,
     /// The width of a teacher's embeddings, where the loss has one.
     teacher_width: Option<usize>,
+    /// The classes of pairs, where the loss is of such.
+    n_classes: Option<usize>,
 }
 
 impl fmt::Debug for EmbeddingTask {
@@ -86,11 +96,20 @@ impl EmbeddingTask {
         }
         sentence.normalize = section.normalize.unwrap_or(sentence.normalize);
         sentence.similarity.get_or_insert_with(|| "cosine".into());
+        if let Some(prompts) = &section.prompts {
+            let names = [("query", &prompts.text), ("document", &prompts.pair)];
+            sentence.prompts.extend(names.map(|(name, prompt)| (name.to_owned(), prompt.clone())));
+        }
         let pooling = sentence.pooling()?;
-        Ok(Self { section, loss, sentence, pooling, kind, teacher_width: None })
+        Ok(Self { section, loss, sentence, pooling, kind, teacher_width: None, n_classes: None })
     }
 
-    /// Examples with their tokens.
+    /// The task whose pairs have so many classes, for a loss of these: the model has a classifier of them.
+    pub fn with_classes(self, n: usize) -> Self {
+        Self { n_classes: Some(n), ..self }
+    }
+
+    /// Examples with their tokens, each sentence behind its prompt.
     ///
     /// # Errors
     /// A `max_len` without room for a token.
@@ -100,12 +119,19 @@ impl EmbeddingTask {
         examples: Vec<SentenceExample>,
         max_len: usize,
     ) -> Result<Encoded<SentenceExample, EmbeddingFeatures>> {
-        let in_case = |text: &String| match self.sentence.lowercase {
+        let in_case = |text: String| match self.sentence.lowercase {
             true => text.to_lowercase(),
-            false => text.clone(),
+            false => text,
         };
-        let single = |text: &String| TextExample { text: in_case(text), pair: None, target: Target::None };
-        let texts: Vec<TextExample> = examples.iter().flat_map(SentenceExample::texts).map(single).collect();
+        let prompts = self.section.prompts.clone().unwrap_or_default();
+        let behind = |(place, text): (usize, &String)| {
+            let prompt = if place == 0 { &prompts.text } else { &prompts.pair };
+            TextExample { text: in_case(format!("{prompt}{text}")), pair: None, target: Target::None }
+        };
+        let of_example = |example: &SentenceExample| -> Vec<TextExample> {
+            example.texts().enumerate().map(behind).collect()
+        };
+        let texts: Vec<TextExample> = examples.iter().flat_map(of_example).collect();
         let mut encoded = encode_texts(tokenizer, &texts, max_len)?.into_iter();
         let features = examples.iter().map(|example| {
             let n = example.texts().count();
@@ -117,20 +143,27 @@ impl EmbeddingTask {
             let mut keys: Vec<u64> = example.texts().map(|text| key(text)).collect();
             keys.sort_unstable();
             keys.dedup();
-            let (has_pair, score) = (example.pair.is_some(), example.score);
-            EmbeddingFeatures { sequences, has_pair, score, keys, reference: Vec::new(), truncated }
+            EmbeddingFeatures {
+                sequences,
+                has_pair: example.pair.is_some(),
+                score: example.score,
+                class: example.class,
+                keys,
+                reference: Vec::new(),
+                truncated,
+            }
         });
         Ok(Encoded { features: features.collect(), examples })
     }
 
     /// The embeddings of sequences, `[sequences, width]`.
-    fn embed(&self, model: &Bert, sequences: &[&TokenSequence], device: &Device) -> Tensor<2> {
-        let embeddings = self.pooling.forward(model, input(model, sequences, device));
+    fn embed(&self, model: &SentenceEncoder, sequences: &[&TokenSequence], device: &Device) -> Tensor<2> {
+        let embeddings = self.pooling.forward(&model.bert, input(&model.bert, sequences, device));
         if self.sentence.normalize { losses::unit(embeddings) } else { embeddings }
     }
 
     /// What a loss sees of a batch, by its sentences' embeddings.
-    fn mean_loss(&self, rows: Tensor<2>, batch: &[&EmbeddingFeatures]) -> Tensor<1> {
+    fn mean_loss(&self, model: &SentenceEncoder, rows: Tensor<2>, batch: &[&EmbeddingFeatures]) -> Tensor<1> {
         let (n, pairs) = (batch.len(), self.has_second(batch));
         let first_negative = |features: &EmbeddingFeatures| 1 + usize::from(features.has_pair);
         let owners: Vec<usize> = batch
@@ -139,12 +172,14 @@ impl EmbeddingTask {
             .flat_map(|(i, features)| vec![i; features.sequences.len() - first_negative(features)])
             .collect();
         let scores: Vec<f64> = batch.iter().filter_map(|features| features.score).collect();
+        let classes: Vec<usize> = batch.iter().filter_map(|features| features.class).collect();
         let references: Vec<&[f32]> = order(batch, self.is_simcse(), |features, i| features.reference.get(i))
             .map(Vec::as_slice)
             .collect();
         let device = rows.device();
         let [n_rows, _] = rows.dims();
         let mut seen = EmbeddingBatch::of_rows(rows, n, pairs, &owners, &scores);
+        (seen.classes, seen.classifier) = (&classes, model.classifier.as_ref());
         if references.len() == n_rows && n_rows > 0 {
             let shape = [n_rows, references[0].len()];
             let reference = Tensor::from_data(TensorData::new(references.concat(), shape), &device);
@@ -195,7 +230,8 @@ fn key(text: &str) -> u64 {
 
 /// Each sentence of training rows on its own.
 fn single_sentences(examples: Vec<SentenceExample>) -> Vec<SentenceExample> {
-    let single = |text: String| SentenceExample { text, pair: None, negatives: Vec::new(), score: None };
+    let single =
+        |text: String| SentenceExample { text, pair: None, negatives: Vec::new(), score: None, class: None };
     let each = examples
         .into_iter()
         .flat_map(|example| std::iter::once(example.text).chain(example.pair).chain(example.negatives));
@@ -228,7 +264,14 @@ impl TaskKind for EmbeddingKind<'_> {
             let loaded = sentences(source, Path::new(""))?;
             Ok((loaded.examples, loaded.skipped))
         };
-        let train = read(&config.data.train)?;
+        let train = match section.loss {
+            LossSection::Softmax {} => {
+                let (loaded, n) = read_classes(&config.data.train)?;
+                task = task.with_classes(n);
+                loaded
+            }
+            _ => read(&config.data.train)?,
+        };
         let mut data = run.reading(progress).selected::<EmbeddingTask>(
             train,
             read,
@@ -253,6 +296,17 @@ impl TaskKind for EmbeddingKind<'_> {
                 .into(),
         })
     }
+}
+
+/// The training examples with their classes, and how many classes there are.
+fn read_classes(source: &LabelledSource) -> Result<((Vec<SentenceExample>, SkipReport), usize)> {
+    let (loaded, set) = classified_sentences(source, Path::new(""))?;
+    if let [class] = set.names() {
+        let found = format!("pairs of the single class {class:?}");
+        let expected = "two classes or more (`data.train.columns.class`: the column that has them)";
+        return Err(bad_setting("data.train.files", found, expected.into()));
+    }
+    Ok(((loaded.examples, loaded.skipped), set.len()))
 }
 
 /// The training examples that a section takes.
@@ -290,7 +344,7 @@ fn refer(
 }
 
 impl Task for EmbeddingTask {
-    type Model = Bert;
+    type Model = SentenceEncoder;
     type Example = SentenceExample;
     type Features = EmbeddingFeatures;
     /// The embedding of each sentence.
@@ -312,34 +366,40 @@ impl Task for EmbeddingTask {
         batch.len() as f64
     }
 
-    fn loss(&self, model: &Bert, batch: &[&EmbeddingFeatures], device: &Device) -> Tensor<1> {
+    fn loss(&self, model: &SentenceEncoder, batch: &[&EmbeddingFeatures], device: &Device) -> Tensor<1> {
         let rows = self.embed(model, &self.ordered(batch), device);
-        self.mean_loss(rows, batch) * batch.len() as f64
+        self.mean_loss(model, rows, batch) * batch.len() as f64
     }
 
     fn gradients(
         &self,
-        model: &Bert,
+        model: &SentenceEncoder,
         batch: &[&EmbeddingFeatures],
         factor: f64,
         seed: u64,
         device: &Device,
     ) -> Option<(f64, GradientsParams)> {
         let sequences = self.ordered(batch);
-        let chunk = self.section.chunk?.max(1);
+        // Where all fit into one chunk nothing is spared.
+        let chunk = self.section.chunk.filter(|chunk| *chunk < sequences.len())?.max(1);
         // Each chunk draws the same dropout in both passes.
         let embed = |(place, part): (usize, &[&TokenSequence])| {
             device.seed(derive_seed(seed, &[place as u64]));
             self.embed(model, part, device)
         };
+        let forward = trace_span!("forward").entered();
         let rows: Vec<Tensor<2>> =
             sequences.chunks(chunk).enumerate().map(|part| embed(part).inner()).collect();
         let rows = Tensor::from_inner(Tensor::cat(rows, 0)).require_grad();
-        let sum = self.mean_loss(rows.clone(), batch) * batch.len() as f64;
+        let sum = self.mean_loss(model, rows.clone(), batch) * batch.len() as f64;
+        drop(forward);
+        let _backward = trace_span!("backward").entered();
         let value = sum.clone().into_scalar::<f64>();
-        let of_rows = rows.grad(&(sum * factor).backward())?;
+        let gradients = (sum * factor).backward();
+        let of_rows = rows.grad(&gradients)?;
         let [_, width] = of_rows.dims();
-        let mut all: Option<GradientsParams> = None;
+        // What stands beside the encoder has its gradients by now.
+        let mut all = Some(GradientsParams::from_grads(gradients, model));
         for (place, part) in sequences.chunks(chunk).enumerate() {
             let from = place * chunk;
             let of_part = of_rows.clone().slice([from..from + part.len(), 0..width]);
@@ -355,7 +415,12 @@ impl Task for EmbeddingTask {
         self.section.loss.is_contrastive().then(|| features.iter().map(|one| one.keys.clone()).collect())
     }
 
-    fn outputs(&self, model: &Bert, batch: &[&EmbeddingFeatures], device: &Device) -> Vec<Vec<Vec<f32>>> {
+    fn outputs(
+        &self,
+        model: &SentenceEncoder,
+        batch: &[&EmbeddingFeatures],
+        device: &Device,
+    ) -> Vec<Vec<Vec<f32>>> {
         let sequences: Vec<&TokenSequence> = batch.iter().flat_map(|features| &features.sequences).collect();
         let mut embeddings = rows(self.embed(model, &sequences, device)).into_iter();
         batch.iter().map(|one| embeddings.by_ref().take(one.sequences.len()).collect()).collect()
@@ -404,10 +469,10 @@ impl PretrainedTask for EmbeddingTask {
         pretrained: PretrainedFolder,
         dropout: &DropoutOverrides,
         init: &mut ParamInit,
-    ) -> Result<(BertConfig, Bert, LoadReport)> {
+    ) -> Result<(BertConfig, SentenceEncoder, LoadReport)> {
         const ARCHITECTURE: Architecture = Architecture::Encoder;
-        let mut init = init.deferred();
-        let (config, bert, _) = pretrained_encoder(&pretrained, ARCHITECTURE, dropout, &mut init)?;
+        let mut deferred = init.deferred();
+        let (config, bert, _) = pretrained_encoder(&pretrained, ARCHITECTURE, dropout, &mut deferred)?;
         self.pooling.check(config.n_layers)?;
         let width = self.pooling.width(config.d_model);
         let dims = self.section.matryoshka.iter().flat_map(|section| &section.dims);
@@ -419,8 +484,17 @@ impl PretrainedTask for EmbeddingTask {
             let expected = format!("embeddings of {width} features, as the model's");
             return Err(bad_setting("task.loss.teacher", format!("a model of {found} features"), expected));
         }
-        let (model, report) = pretrained.load_into(bert, ARCHITECTURE, &[])?;
+        let (bert, mut report) = pretrained.load_into(bert, ARCHITECTURE, &[])?;
+        let mut model = SentenceEncoder::from(bert);
+        if let Some(n) = self.n_classes {
+            model.classifier = Some(Linear::uniform(3 * width, n, init));
+            report.missing.push("classifier".into());
+        }
         Ok((config, model, report))
+    }
+
+    fn without_training_parts(&self, model: SentenceEncoder) -> SentenceEncoder {
+        SentenceEncoder { classifier: None, ..model }
     }
 
     fn save_more(&self, encoder: &BertConfig, max_len: usize, folder: &Path) -> Result<()> {

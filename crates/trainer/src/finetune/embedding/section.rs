@@ -2,7 +2,7 @@
 
 use super::losses::{
     Cosent, CosineRegression, Distillation, EmbeddingLoss, GuidedNegatives, InBatchNegatives, Matryoshka,
-    Triplet, TripletDistance,
+    PairClasses, Triplet, TripletDistance,
 };
 use crate::config::validate::{Check, at_least, ensure, not_negative, positive};
 use crate::finetune::config::FineTuneConfig;
@@ -26,6 +26,10 @@ pub struct EmbeddingSection {
     /// Numbers of first features that are to be embeddings too. Default none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub matryoshka: Option<MatryoshkaSection>,
+    /// What stands before texts, such as `query: ` (Wang et al. 2022, E5); the saved folder has it as prompts of
+    /// sentence-transformers, `query` and `document`. Default none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompts: Option<PromptsSection>,
     /// Training pairs with a lower score are left out; the development data keeps them. Default: none is left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_score: Option<f64>,
@@ -33,6 +37,18 @@ pub struct EmbeddingSection {
     /// al. 2021). Default: all of a batch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chunk: Option<usize>,
+}
+
+/// What stands before texts.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PromptsSection {
+    /// Before first texts. Default nothing.
+    #[serde(default)]
+    pub text: String,
+    /// Before second texts and negatives. Default nothing.
+    #[serde(default)]
+    pub pair: String,
 }
 
 /// Numbers of first features that are embeddings too.
@@ -99,6 +115,8 @@ pub enum LossSection {
         #[serde(default = "temperature")]
         temperature: f64,
     },
+    /// A classifier is to tell a pair's class by both embeddings and how far they are apart in each feature.
+    Softmax {},
     /// An embedding is to be that of a teacher.
     Distillation {
         /// The teacher's folder.
@@ -122,8 +140,11 @@ fn max_score() -> f64 {
     1.0
 }
 
-/// The key of a pair's second sentence.
+/// The keys of a pair's second sentence, of its class, of its score, and of negatives.
 const PAIR: &str = "data.train.columns.pair";
+const CLASS: &str = "data.train.columns.class";
+const LABEL: &str = "data.train.columns.label";
+const NEGATIVES: &str = "data.train.columns.negatives";
 
 impl LossSection {
     /// The folder of the model that the loss asks for, if any.
@@ -145,8 +166,37 @@ impl LossSection {
         match self {
             Self::InBatchNegatives { .. } | Self::GuidedNegatives { .. } => &[PAIR],
             Self::Simcse { .. } | Self::Distillation { .. } => &[],
-            Self::Triplet { .. } => &[PAIR, "data.train.columns.negatives"],
-            Self::Cosine { .. } | Self::Cosent { .. } => &[PAIR, "data.train.columns.label"],
+            Self::Triplet { .. } => &[PAIR, NEGATIVES],
+            Self::Cosine { .. } | Self::Cosent { .. } => &[PAIR, LABEL],
+            Self::Softmax {} => &[PAIR, CLASS],
+        }
+    }
+
+    /// The columns that the loss would not look at, and which losses do.
+    fn ignores(&self) -> &'static [(&'static str, &'static str)] {
+        const OF_CLASSES: (&str, &str) = (CLASS, "\"softmax\" alone reads classes");
+        const OF_NEGATIVES: (&str, &str) = (
+            NEGATIVES,
+            "\"in-batch-negatives\", \"guided-negatives\", \"triplet\", \"simcse\" and \"distillation\" read negatives",
+        );
+        match self {
+            Self::Softmax {} => &[OF_NEGATIVES],
+            Self::Cosine { .. } | Self::Cosent { .. } => &[OF_NEGATIVES, OF_CLASSES],
+            _ => &[OF_CLASSES],
+        }
+    }
+
+    /// How a config calls it.
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::InBatchNegatives { .. } => "in-batch-negatives",
+            Self::Simcse { .. } => "simcse",
+            Self::GuidedNegatives { .. } => "guided-negatives",
+            Self::Triplet { .. } => "triplet",
+            Self::Cosine { .. } => "cosine",
+            Self::Cosent { .. } => "cosent",
+            Self::Softmax {} => "softmax",
+            Self::Distillation { .. } => "distillation",
         }
     }
 
@@ -161,7 +211,7 @@ impl LossSection {
             }
             Self::Triplet { margin, .. } => not_negative("task.loss.margin", *margin),
             Self::Cosine { max_score } => positive("task.loss.max_score", *max_score),
-            Self::Distillation { .. } => Ok(()),
+            Self::Softmax {} | Self::Distillation { .. } => Ok(()),
         }
     }
 
@@ -177,6 +227,7 @@ impl LossSection {
             Self::Triplet { distance, margin } => Box::new(Triplet { distance, margin }),
             Self::Cosine { max_score } => Box::new(CosineRegression { max_score }),
             Self::Cosent { temperature } => Box::new(Cosent { temperature }),
+            Self::Softmax {} => Box::new(PairClasses),
             Self::Distillation { .. } => Box::new(Distillation),
         }
     }
@@ -185,7 +236,15 @@ impl LossSection {
 impl EmbeddingSection {
     /// A section with this loss, and defaults for all else.
     pub fn new(loss: LossSection) -> Self {
-        Self { loss, pooling: None, normalize: None, matryoshka: None, min_score: None, chunk: None }
+        Self {
+            loss,
+            pooling: None,
+            normalize: None,
+            matryoshka: None,
+            prompts: None,
+            min_score: None,
+            chunk: None,
+        }
     }
 
     /// The loss, of several widths where the section names them.
@@ -205,27 +264,45 @@ impl EmbeddingSection {
         self.loss.check()?;
         let head = config.model.dropout.head;
         ensure(head.is_none(), "model.dropout.head", head.unwrap_or(0.0), "none: an embedding has no head")?;
+        let columns = &config.data.train.columns;
+        let has = |key: &str| columns.contains_key(key.rsplit('.').next().unwrap_or(key));
         for key in self.loss.needs() {
-            let field = key.rsplit('.').next().unwrap_or(key);
-            let has = config.data.train.columns.contains_key(field);
-            ensure(has, key, "missing", "the column that has it: `task.loss` cannot do without")?;
+            ensure(has(key), key, "missing", "the column that has it: `task.loss` cannot do without")?;
+        }
+        for (key, who) in self.loss.ignores() {
+            let expected = format!("none beside `task.loss.kind` = \"{}\": {who}", self.loss.kind());
+            ensure(!has(key), key, "given", expected)?;
+        }
+        // To SimCSE a negative is one more example of its own.
+        let compares_with_rows = matches!(self.loss, LossSection::Simcse { .. }) || !has(NEGATIVES);
+        if self.loss.is_contrastive() && compares_with_rows {
+            let expected = format!(
+                "2 or more: what `task.loss.kind` = \"{}\" compares with are the other rows of a batch",
+                self.loss.kind()
+            );
+            ensure(config.train.batch_size != 1, "train.batch_size", 1, expected)?;
         }
         if let Some(chunk) = self.chunk {
             at_least(1, "task.chunk", chunk)?;
         }
         if let Some(score) = self.min_score {
-            let has = score.is_finite() && config.data.train.columns.contains_key("label");
-            ensure(has, "task.min_score", score, "a number, and scores (`data.train.columns.label`)")?;
+            let is_usable = score.is_finite() && has(LABEL);
+            ensure(is_usable, "task.min_score", score, "a number, and scores (`data.train.columns.label`)")?;
         }
         let has_dev = !config.data.dev.is_empty() || config.data.dev_fraction.is_some();
         if has_dev || !config.data.test.is_empty() {
-            let has_pairs = config.data.train.columns.contains_key("pair");
             let expected = "the second text of each row: single sentences cannot be measured";
-            ensure(has_pairs, PAIR, "missing", expected)?;
+            ensure(has(PAIR), PAIR, "missing", expected)?;
+            let is_measured = has(LABEL) || self.loss != LossSection::Softmax {};
+            let expected =
+                "the scores that `data.dev` and `data.test` are measured by: classes say nothing of cosines";
+            ensure(is_measured, LABEL, "missing", expected)?;
         }
         let Some(MatryoshkaSection { dims, weights }) = &self.matryoshka else { return Ok(()) };
         let distils = matches!(self.loss, LossSection::Distillation { .. });
         ensure(!distils, "task.matryoshka", "given", "none beside a teacher, which has one width")?;
+        let classifies = self.loss == LossSection::Softmax {};
+        ensure(!classifies, "task.matryoshka", "given", "none beside a classifier, which has one width")?;
         ensure(!dims.is_empty(), "task.matryoshka.dims", "[]", "one number of features or more")?;
         for dim in dims {
             at_least(1, "task.matryoshka.dims", *dim)?;

@@ -1,12 +1,14 @@
 //! Losses against sentence-transformers', and gradients in chunks against those of the whole batch.
 
 use super::losses::{
-    Cosent, CosineRegression, Distillation, GuidedNegatives, InBatchNegatives, Matryoshka, Triplet,
+    Cosent, CosineRegression, Distillation, GuidedNegatives, InBatchNegatives, Matryoshka, PairClasses,
+    Triplet,
 };
 use super::*;
 use crate::engine::gradients::global_norm;
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::Tolerance;
+use cloze_model::HasBackbone;
 use cloze_model::bert::Pooling;
 use serde_json::Value;
 
@@ -31,7 +33,7 @@ fn losses_and_gradients_are_those_of_sentence_transformers() {
     let scores: Vec<f64> = golden["scores"].as_array().unwrap().iter().map(|x| x.as_f64().unwrap()).collect();
     let n = scores.len();
     let rank = InBatchNegatives { temperature: 0.05, symmetric: false };
-    let cases: [(&str, Box<dyn EmbeddingLoss>); 11] = [
+    let cases: [(&str, Box<dyn EmbeddingLoss>); 12] = [
         ("in-batch", Box::new(rank)),
         ("in-batch-negatives", Box::new(rank)),
         ("symmetric", Box::new(InBatchNegatives { symmetric: true, ..rank })),
@@ -41,9 +43,19 @@ fn losses_and_gradients_are_those_of_sentence_transformers() {
         ("triplet-cosine", Box::new(Triplet { distance: TripletDistance::Cosine, margin: 0.5 })),
         ("cosine", Box::new(CosineRegression { max_score: 1.0 })),
         ("cosent", Box::new(Cosent { temperature: 0.05 })),
+        ("softmax", Box::new(PairClasses)),
         ("distillation", Box::new(Distillation)),
         ("matryoshka", Box::new(Matryoshka { loss: rank, widths: vec![(6, 1.0), (3, 0.5)] })),
     ];
+    let classes: Vec<usize> =
+        golden["classes"].as_array().unwrap().iter().map(|x| x.as_u64().unwrap() as usize).collect();
+    let classifier = |of: &Value| {
+        let bias: Vec<f32> =
+            of["bias"].as_array().unwrap().iter().map(|x| x.as_f64().unwrap() as f32).collect();
+        (tensor(&of["weight"]).transpose(), Tensor::<1>::from_data(bias.as_slice(), &device))
+    };
+    let (weight, bias) = classifier(&golden["classifier"]);
+    let map = Linear::from_parts(Param::from_tensor(weight), Some(Param::from_tensor(bias)));
     let owners: Vec<usize> = (0..n).collect();
     for (name, loss) in cases {
         let case = &golden["cases"][name];
@@ -56,6 +68,7 @@ fn losses_and_gradients_are_those_of_sentence_transformers() {
             .collect();
         let owners = if n_columns == 3 { &owners[..] } else { &[] };
         let mut batch = EmbeddingBatch::of_rows(Tensor::cat(columns.clone(), 0), n, true, owners, &scores);
+        (batch.classes, batch.classifier) = (&classes, Some(&map));
         let guides = golden["guides"].as_array().unwrap().iter().take(n_columns).map(tensor).collect();
         batch.reference =
             Some(Box::new(EmbeddingBatch::of_rows(Tensor::cat(guides, 0), n, true, owners, &scores)));
@@ -68,6 +81,14 @@ fn losses_and_gradients_are_those_of_sentence_transformers() {
             let found = column.grad(&gradients).unwrap().into_data();
             found.assert_approx_eq::<f32>(&table(expected), Tolerance::absolute(1e-4));
         }
+        if name == "softmax" {
+            let (weight, bias) = classifier(&golden["classifier"]["gradients"]);
+            let tolerance = Tolerance::absolute(1e-4);
+            let found = map.weight.val().grad(&gradients).unwrap().into_data();
+            found.assert_approx_eq::<f32>(&weight.into_data(), tolerance);
+            let found = map.bias.as_ref().unwrap().val().grad(&gradients).unwrap().into_data();
+            found.assert_approx_eq::<f32>(&bias.into_data(), tolerance);
+        }
     }
 }
 
@@ -78,28 +99,30 @@ fn features(ids: &[&[i32]]) -> EmbeddingFeatures {
         sequences: ids.iter().map(sequence).collect(),
         has_pair: ids.len() > 1,
         score: None,
+        class: None,
         keys: Vec::new(),
         reference: Vec::new(),
         truncated: false,
     }
 }
 
-fn task(chunk: Option<usize>) -> EmbeddingTask {
-    let mut section =
-        EmbeddingSection::new(LossSection::InBatchNegatives { temperature: 0.05, symmetric: true });
+const SYMMETRIC: LossSection = LossSection::InBatchNegatives { temperature: 0.05, symmetric: true };
+
+fn task(loss: LossSection, chunk: Option<usize>) -> EmbeddingTask {
+    let mut section = EmbeddingSection::new(loss);
     (section.chunk, section.pooling, section.normalize) = (chunk, Some(Pooling::Mean), Some(true));
     let loss = section.loss();
     EmbeddingTask::new(section, loss, SentenceConfig::default(), SimilarityKind::Pairs).unwrap()
 }
 
-fn model(dropout: f64, device: &Device) -> Bert {
+fn model(dropout: f64, device: &Device) -> SentenceEncoder {
     let mut config = BertConfig::new(31, 2, 8).with_d_ff(12).with_n_heads(2);
     (config.hidden_dropout, config.attention_dropout) = (dropout, dropout);
-    config.init_encoder(&mut ParamInit::new(device, 7).with_std(0.4))
+    config.init_encoder(&mut ParamInit::new(device, 7).with_std(0.4)).into()
 }
 
 /// The greatest difference of two models' gradients.
-fn difference(model: &Bert, a: &GradientsParams, b: &GradientsParams) -> f64 {
+fn difference(model: &SentenceEncoder, a: &GradientsParams, b: &GradientsParams) -> f64 {
     struct Difference<'a>(&'a GradientsParams, &'a GradientsParams, f64);
 
     impl ModuleVisitor for Difference<'_> {
@@ -147,19 +170,47 @@ fn gradients_in_chunks_are_those_of_the_whole_batch() {
         features(&[&[15, 16, 17, 18], &[19, 20], &[21]]),
     ];
     let batch: Vec<&EmbeddingFeatures> = examples.iter().collect();
+    chunks_change_nothing(&SYMMETRIC, &batch, |dropout| model(dropout, &device), &device);
+}
+
+#[test]
+fn a_classifier_has_its_gradients_in_chunks_too() {
+    let device = Device::flex().autodiff();
+    let classified = |ids: &[&[i32]], class| EmbeddingFeatures { class: Some(class), ..features(ids) };
+    let examples = [
+        classified(&[&[4, 5, 6], &[7, 8]], 1),
+        classified(&[&[10, 11], &[12, 13, 14]], 0),
+        classified(&[&[15, 16, 17, 18], &[19, 20]], 2),
+    ];
+    let batch: Vec<&EmbeddingFeatures> = examples.iter().collect();
+    let with_classifier = |dropout| {
+        let mut init = ParamInit::new(&device, 8);
+        let classifier = Some(Linear::uniform(3 * 8, 3, &mut init));
+        SentenceEncoder { classifier, ..model(dropout, &device) }
+    };
+    chunks_change_nothing(&LossSection::Softmax {}, &batch, with_classifier, &device);
+}
+
+/// Compares gradients in chunks of three sentences with those of all graphs at once, without dropout and with it.
+fn chunks_change_nothing(
+    loss: &LossSection,
+    batch: &[&EmbeddingFeatures],
+    model: impl Fn(f64) -> SentenceEncoder,
+    device: &Device,
+) {
     let (seed, factor) = (11, 0.25);
     for dropout in [0.0, 0.3] {
-        let model = model(dropout, &device);
-        let chunked = task(Some(3));
-        let (value, found) = chunked.gradients(&model, &batch, factor, seed, &device).unwrap();
+        let model = model(dropout);
+        let chunked = task(loss.clone(), Some(3));
+        let (value, found) = chunked.gradients(&model, batch, factor, seed, device).unwrap();
         // The same dropout, all graphs at once.
-        let parts = chunked.ordered(&batch);
+        let parts = chunked.ordered(batch);
         let parts = parts.chunks(3).enumerate().map(|(place, part)| {
             device.seed(derive_seed(seed, &[place as u64]));
-            chunked.embed(&model, part, &device)
+            chunked.embed(&model, part, device)
         });
         let rows = Tensor::cat(parts.collect(), 0);
-        let sum = chunked.mean_loss(rows, &batch) * batch.len() as f64;
+        let sum = chunked.mean_loss(&model, rows, batch) * batch.len() as f64;
         let whole = sum.clone().into_data().iter::<f64>().next().unwrap();
         assert!((value - whole).abs() < 1e-5 * whole, "{value}, {whole}");
         let expected = GradientsParams::from_grads((sum * factor).backward(), &model);
@@ -167,14 +218,65 @@ fn gradients_in_chunks_are_those_of_the_whole_batch() {
         let off = difference(&model, &found, &expected);
         assert!(off < 1e-5, "dropout {dropout}: gradients differ by {off}");
         if dropout == 0.0 {
-            let whole = task(None);
-            assert!(whole.gradients(&model, &batch, factor, seed, &device).is_none());
-            let sum = whole.loss(&model, &batch, &device) * factor;
+            let whole = task(loss.clone(), None);
+            assert!(whole.gradients(&model, batch, factor, seed, device).is_none());
+            let sum = whole.loss(&model, batch, device) * factor;
             let plain = GradientsParams::from_grads(sum.backward(), &model);
             let off = difference(&model, &found, &plain);
             assert!(off < 1e-5, "gradients differ by {off}");
         }
     }
+}
+
+#[test]
+fn a_classifier_is_not_saved_and_the_encoder_has_its_plain_names() {
+    use cloze_model::huggingface::{SaveConfig, read_tensors, save_pretrained};
+    let device = Device::flex();
+    let config = BertConfig::new(31, 2, 8).with_d_ff(12).with_n_heads(2);
+    let classifier = Some(Linear::uniform(3 * 8, 3, &mut ParamInit::new(&device, 8)));
+    let trained = SentenceEncoder { classifier, ..model(0.0, &device) };
+    let task = task(LossSection::Softmax {}, None);
+    let folder = tempfile::tempdir().unwrap();
+    let [of_trained, of_encoder] = ["trained", "encoder"].map(|name| folder.path().join(name));
+    let save = SaveConfig::new(Architecture::Encoder);
+    save_pretrained(&of_trained, &task.without_training_parts(trained.clone()), &config, &save).unwrap();
+    save_pretrained(&of_encoder, trained.backbone(), &config, &save).unwrap();
+    let tensors = |path: &Path| read_tensors(&path.join("model.safetensors")).unwrap();
+    assert_eq!(tensors(&of_trained), tensors(&of_encoder));
+    let loaded = PretrainedFolder::open(&of_trained).unwrap();
+    let other = SentenceEncoder::from(config.init_encoder(&mut ParamInit::new(&device, 9)));
+    let (loaded, report) = loaded.load_into(other, Architecture::Encoder, &[]).unwrap();
+    assert!(report.missing.is_empty() && report.unexpected.is_empty());
+    save_pretrained(&of_trained, &loaded, &config, &save).unwrap();
+    assert_eq!(tensors(&of_trained), tensors(&of_encoder));
+}
+
+#[test]
+fn prompts_stand_before_sentences_and_are_saved() {
+    let folder = tempfile::tempdir().unwrap();
+    let words = "the old sea query passage : a";
+    let trainer = cloze_tokenizer::train::WordPieceTrainer { vocab_size: 60, ..Default::default() };
+    let tokenizer = trainer.train([words, words]).unwrap();
+    let encode = |prompts: Option<PromptsSection>, texts: [&str; 3]| {
+        let mut section = EmbeddingSection::new(SYMMETRIC);
+        (section.pooling, section.prompts) = (Some(Pooling::Mean), prompts);
+        let loss = section.loss();
+        let task = EmbeddingTask::new(section, loss, SentenceConfig::default(), SimilarityKind::Pairs);
+        let task = task.unwrap();
+        let [text, pair, negative] = texts.map(str::to_owned);
+        let negatives = vec![negative];
+        let example = SentenceExample { text, pair: Some(pair), negatives, score: None, class: None };
+        let encoded = task.encode(&tokenizer, vec![example], 32).unwrap();
+        (task, encoded.features.into_iter().next().unwrap().sequences)
+    };
+    let prompts = PromptsSection { text: "query: ".into(), pair: "passage: ".into() };
+    let (task, found) = encode(Some(prompts), ["the old", "a sea", "old"]);
+    let (_, expected) = encode(None, ["query: the old", "passage: a sea", "passage: old"]);
+    assert_eq!(found, expected);
+    task.save_more(&BertConfig::new(31, 2, 8), 16, folder.path()).unwrap();
+    let saved = SentenceConfig::load(folder.path()).unwrap().unwrap();
+    assert_eq!(saved.prompt(Some("query")).unwrap(), "query: ");
+    assert_eq!(saved.prompt(Some("document")).unwrap(), "passage: ");
 }
 
 #[test]

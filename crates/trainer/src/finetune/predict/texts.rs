@@ -40,7 +40,7 @@ impl PredictTask for TextTask {
     fn answer(&self, _: &[()], _: &Encoded<TextExample, TextInput>, outputs: &[Vec<f32>]) -> Vec<Value> {
         match &self.labels {
             Some(labels) => classes(labels, outputs),
-            None => outputs.iter().map(|output| json!({ "value": number(f64::from(output[0])) })).collect(),
+            None => outputs.iter().map(|output| json!({ "value": number(self.value(output[0])) })).collect(),
         }
     }
 
@@ -82,7 +82,7 @@ pub(super) fn classes(labels: &LabelSet, outputs: &[Vec<f32>]) -> Vec<Value> {
 mod tests {
     use super::super::testing::{ask, refused, saved};
     use super::*;
-    use crate::finetune::Predictor;
+    use crate::finetune::{Predictor, ValueLoss};
     use burn::tensor::Device;
     use cloze_data::labelled::{Column, Columns};
 
@@ -96,6 +96,20 @@ mod tests {
         let values = ask(folder.path(), &[r#""some words""#, r#"{"text": "b"}"#]).values;
         assert!(values.iter().all(|value| value["value"].is_f64() && value.as_object().unwrap().len() == 1));
         assert_ne!(values[0], values[1]);
+    }
+
+    #[test]
+    fn a_number_trained_by_cross_entropy_is_a_probability() {
+        let lines = [r#""some words""#, r#"{"text": "b"}"#];
+        let of = |loss| {
+            let folder = saved(TextTask::new(None, None).with_value_loss(loss), 12);
+            let values = ask(folder.path(), &lines).values;
+            values.iter().map(|value| value["value"].as_f64().unwrap()).collect::<Vec<_>>()
+        };
+        let [plain, probabilities] = [ValueLoss::SquaredError, ValueLoss::BinaryCrossEntropy].map(of);
+        for (plain, probability) in plain.iter().zip(probabilities) {
+            assert!((1.0 / (1.0 + (-plain).exp()) - probability).abs() < 1e-6, "{plain}, {probability}");
+        }
     }
 
     #[test]

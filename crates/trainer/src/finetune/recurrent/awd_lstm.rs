@@ -99,7 +99,7 @@ fn check(config: &FineTuneConfig) -> Result<()> {
         Err(bad_setting(key, found, format!("{expected}: `model.path` is an AWD-LSTM")))
     };
     match &config.task {
-        TaskSection::Classification { pooling, .. } | TaskSection::Regression { pooling } => {
+        TaskSection::Classification { pooling, .. } | TaskSection::Regression { pooling, .. } => {
             if let Some(pooling) = pooling {
                 return refuse("task.pooling", &format!("{pooling:?}"), "none");
             }

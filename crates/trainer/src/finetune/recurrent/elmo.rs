@@ -159,7 +159,7 @@ fn check(config: &FineTuneConfig) -> Result<()> {
     };
     match &config.task {
         TaskSection::Tagging(_) => {}
-        TaskSection::Classification { pooling, .. } | TaskSection::Regression { pooling } => {
+        TaskSection::Classification { pooling, .. } | TaskSection::Regression { pooling, .. } => {
             if let Some(pooling) = pooling {
                 return refuse("task.pooling", &format!("{pooling:?}"), "none");
             }

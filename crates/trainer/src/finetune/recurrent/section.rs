@@ -76,7 +76,7 @@ impl RecurrentSection {
         let of_texts = "classification, regression or tagging with `[model.recurrent]`";
         ensure(is_tagging || is_text, "task.kind", "another", of_texts)?;
         if let TaskSection::Classification { pooling: Some(pooling), .. }
-        | TaskSection::Regression { pooling: Some(pooling) } = &config.task
+        | TaskSection::Regression { pooling: Some(pooling), .. } = &config.task
         {
             let expected = "none with `[model.recurrent]`, which has a `pooling` of its own";
             return ensure(false, "task.pooling", format!("{pooling:?}"), expected);

@@ -1,0 +1,87 @@
+//! What sentence-transformers' `CrossEncoder` does to a model's only output: a word in `config.json`, which transformers does
+//! not read.
+
+use super::config::ValueLoss;
+use crate::{Result, TrainerError};
+use cloze_evaluation::atomic_file::write_atomic;
+use cloze_model::ModelError;
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// The key that sentence-transformers has its own settings under, and that of the function.
+const SECTION: &str = "sentence_transformers";
+const ACTIVATION: &str = "activation_fn";
+/// The function's key before sentence-transformers 4.
+const OLD_ACTIVATION: &str = "sbert_ce_default_activation_function";
+
+/// Adds the function to a saved folder's `config.json`, whose model has one output.
+///
+/// # Errors
+/// A file that cannot be read or written.
+pub(super) fn write_activation(folder: &Path, loss: ValueLoss) -> Result<()> {
+    let class = match loss {
+        ValueLoss::SquaredError => "torch.nn.modules.linear.Identity",
+        ValueLoss::BinaryCrossEntropy => "torch.nn.modules.activation.Sigmoid",
+    };
+    let mut config = read(folder)?;
+    config[SECTION] = json!({ ACTIVATION: class });
+    Ok(write_atomic(&folder.join("config.json"), format!("{config:#}\n").as_bytes())?)
+}
+
+/// The loss whose numbers a folder's function makes. A folder without such a word was not saved by `CrossEncoder`, and its
+/// output is the number.
+///
+/// # Errors
+/// A file that cannot be read.
+pub(super) fn loss_of(folder: &Path) -> Result<ValueLoss> {
+    let config = read(folder)?;
+    let class = config[SECTION][ACTIVATION].as_str().or(config[OLD_ACTIVATION].as_str()).unwrap_or_default();
+    let is_sigmoid = class.rsplit('.').next() == Some("Sigmoid");
+    Ok(if is_sigmoid { ValueLoss::BinaryCrossEntropy } else { ValueLoss::SquaredError })
+}
+
+fn read(folder: &Path) -> Result<Value> {
+    let path = folder.join("config.json");
+    let text = std::fs::read_to_string(&path).map_err(TrainerError::io("read", &path))?;
+    let malformed = |error: serde_json::Error| ModelError::Config(format!("{}: {error}", path.display()));
+    let config: Value = serde_json::from_str(&text).map_err(malformed)?;
+    match config.is_object() {
+        true => Ok(config),
+        false => Err(ModelError::Config(format!("{}: expected an object", path.display())).into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config.json");
+        for (config, expected) in [
+            (r#"{"hidden_size": 8}"#, ValueLoss::SquaredError),
+            (
+                r#"{"sentence_transformers": {"activation_fn": "torch.nn.modules.linear.Identity"}}"#,
+                ValueLoss::SquaredError,
+            ),
+            (
+                r#"{"sbert_ce_default_activation_function": "torch.nn.modules.activation.Sigmoid"}"#,
+                ValueLoss::BinaryCrossEntropy,
+            ),
+        ] {
+            std::fs::write(&path, config).unwrap();
+            assert_eq!(loss_of(folder.path()).unwrap(), expected, "{config}");
+        }
+        for loss in [ValueLoss::BinaryCrossEntropy, ValueLoss::SquaredError] {
+            std::fs::write(&path, r#"{"hidden_size": 8}"#).unwrap();
+            write_activation(folder.path(), loss).unwrap();
+            assert_eq!(loss_of(folder.path()).unwrap(), loss);
+            let config = read(folder.path()).unwrap();
+            assert_eq!(config["hidden_size"], 8);
+        }
+        std::fs::write(&path, "[]").unwrap();
+        let error = write_activation(folder.path(), ValueLoss::SquaredError).unwrap_err().to_string();
+        assert!(error.ends_with("config.json: expected an object"), "{error}");
+    }
+}

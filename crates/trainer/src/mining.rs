@@ -1,0 +1,156 @@
+//! Hard negatives: for each pair of texts the texts of a pool that a model finds most like the first, without its positives.
+//!
+//! Which of the nearest texts are taken is decided as by sentence-transformers' `mine_hard_negatives`, and nothing of it is
+//! random.
+
+use cloze_evaluation::embeddings::{Documents, Similarity, Vectors};
+use rayon::prelude::*;
+use std::collections::HashMap;
+
+/// Which of the nearest texts are negatives. Similarities are cosines.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct MiningConfig {
+    /// Negatives of a pair at most.
+    pub negatives: usize,
+    /// How many of the nearest texts that pass all else are passed over: they are the likeliest to be positives that no one
+    /// marked.
+    pub range_min: usize,
+    /// How many of the nearest texts, positives not counted, are looked at.
+    pub range_max: usize,
+    /// By how much less like the anchor than its positive a negative is to be.
+    pub margin: Option<f64>,
+    /// A negative is to be at most `1 − relative_margin` times as like the anchor as its positive.
+    pub relative_margin: Option<f64>,
+    /// The greatest similarity of a negative.
+    pub max_score: Option<f64>,
+    /// The least similarity of a negative.
+    pub min_score: Option<f64>,
+}
+
+impl MiningConfig {
+    /// So many negatives of each pair, the nearest of ten times as many.
+    pub fn new(negatives: usize) -> Self {
+        Self {
+            negatives,
+            range_min: 0,
+            range_max: 10 * negatives,
+            margin: None,
+            relative_margin: None,
+            max_score: None,
+            min_score: None,
+        }
+    }
+
+    /// Whether a text as like the anchor as `score` may be a negative beside a positive as like as `positive`.
+    fn takes(&self, score: f64, positive: f64) -> bool {
+        // A bound that there is none of holds.
+        self.margin.is_none_or(|margin| score + margin <= positive)
+            && self.relative_margin.is_none_or(|margin| score <= positive * (1.0 - margin))
+            && self.max_score.is_none_or(|most| score <= most)
+            && self.min_score.is_none_or(|least| score >= least)
+    }
+}
+
+/// A text that is less like an anchor than its positive is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub struct Negative {
+    /// Its place in the pool.
+    pub place: usize,
+    /// Its cosine with the anchor.
+    pub score: f64,
+}
+
+/// The negatives of each pair of an anchor and a positive, the most like the anchor first, from a pool of distinct texts. Each
+/// text of a pair has its vector in the same row of `anchors` and `positives`, each text of the pool in `pool`.
+///
+/// No positive of the same anchor is a negative, nor is the anchor itself. Where an anchor has several positives, margins are
+/// from the least like it. Of texts that are equally like it the greater in bytes comes first, so the result depends on nothing
+/// but the arguments.
+///
+/// # Panics
+/// If there are not as many vectors as texts, or vectors differ in width.
+pub fn hard_negatives(
+    pairs: &[(&str, &str)],
+    [anchors, positives, pool_vectors]: [Vectors<'_>; 3],
+    pool: &[String],
+    config: &MiningConfig,
+) -> Vec<Vec<Negative>> {
+    assert_eq!([anchors.len(), positives.len()], [pairs.len(); 2], "a vector for each text of a pair");
+    let mut of_anchor: HashMap<&str, Vec<usize>> = HashMap::new();
+    for (row, (anchor, _)) in pairs.iter().enumerate() {
+        of_anchor.entry(anchor).or_default().push(row);
+    }
+    let places: HashMap<&str, usize> = pool.iter().enumerate().map(|(i, text)| (text.as_str(), i)).collect();
+    let documents = Documents::new(pool, pool_vectors, Similarity::Cosine);
+    let of_row = |row: usize| {
+        let anchor = pairs[row].0;
+        let rows = &of_anchor[anchor];
+        let is_positive = |text: &str| rows.iter().any(|row| pairs[*row].1 == text);
+        let likeness = |row: &usize| Similarity::Cosine.of(anchors.get(*row), positives.get(*row));
+        let positive = rows.iter().map(likeness).fold(f64::INFINITY, f64::min);
+        let nearest =
+            documents.nearest(anchor, anchors.get(row), config.range_max.saturating_add(rows.len()));
+        let others = nearest.iter().filter(|hit| !is_positive(hit.id)).take(config.range_max);
+        others
+            .map(|hit| Negative { place: places[hit.id], score: f64::from(hit.score) })
+            .filter(|negative| config.takes(negative.score, positive))
+            .skip(config.range_min)
+            .take(config.negatives)
+            .collect()
+    };
+    (0..pairs.len()).into_par_iter().map(of_row).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Vectors of length 1 whose cosine with the first axis is this.
+    fn vectors(cosines: &[f64]) -> Vec<f32> {
+        cosines.iter().flat_map(|cosine| [*cosine as f32, (1.0 - cosine * cosine).sqrt() as f32]).collect()
+    }
+
+    fn mined(pairs: &[(&str, &str, f64)], config: &MiningConfig) -> Vec<Vec<String>> {
+        let pool: Vec<String> = ["q", "a", "b", "c", "d", "e"].map(str::to_owned).to_vec();
+        let of_pool = vectors(&[1.0, 0.9, 0.8, 0.7, 0.6, 0.2]);
+        let texts: Vec<(&str, &str)> =
+            pairs.iter().map(|(anchor, positive, _)| (*anchor, *positive)).collect();
+        let anchors = vectors(&vec![1.0; pairs.len()]);
+        let positives = vectors(&pairs.iter().map(|(.., cosine)| *cosine).collect::<Vec<_>>());
+        let all = [&anchors, &positives, &of_pool].map(|values| Vectors::new(values, 2).unwrap());
+        let negatives = hard_negatives(&texts, all, &pool, config);
+        let names = |of_pair: &Vec<Negative>| of_pair.iter().map(|one| pool[one.place].clone()).collect();
+        negatives.iter().map(names).collect()
+    }
+
+    #[test]
+    fn each_bound_leaves_out_what_it_should() {
+        let two = MiningConfig::new(2);
+        let of = |config: MiningConfig| mined(&[("q", "a", 0.9)], &config).remove(0);
+        assert_eq!(of(two.clone()), ["b", "c"], "neither the anchor nor its positive");
+        assert_eq!(of(MiningConfig { range_min: 1, ..two.clone() }), ["c", "d"]);
+        assert_eq!(of(MiningConfig { range_max: 3, range_min: 2, ..two.clone() }), ["d"]);
+        assert_eq!(of(MiningConfig { margin: Some(0.15), ..two.clone() }), ["c", "d"]);
+        // 0.9 · (1 − 0.3) = 0.63
+        assert_eq!(of(MiningConfig { relative_margin: Some(0.3), ..two.clone() }), ["d", "e"]);
+        assert_eq!(of(MiningConfig { max_score: Some(0.65), ..two.clone() }), ["d", "e"]);
+        assert_eq!(of(MiningConfig { min_score: Some(0.75), ..two.clone() }), ["b"]);
+        // What is passed over is among those that pass the bounds.
+        assert_eq!(of(MiningConfig { margin: Some(0.15), range_min: 1, ..two }), ["d", "e"]);
+    }
+
+    #[test]
+    fn all_positives_of_an_anchor_are_left_out_of_each_of_its_rows() {
+        let config = MiningConfig { margin: Some(0.05), ..MiningConfig::new(3) };
+        let found = mined(&[("q", "a", 0.9), ("other", "d", 0.6), ("q", "c", 0.7)], &config);
+        // The least like of its positives counts: 0.7 − 0.05.
+        assert_eq!(found[0], ["d", "e"]);
+        assert_eq!(found[0], found[2]);
+        assert_eq!(found[1], ["e"]);
+        // The pool has no room for more.
+        let many = MiningConfig { range_max: usize::MAX, ..MiningConfig::new(99) };
+        assert_eq!(mined(&[("q", "z", 0.9)], &many)[0], ["a", "b", "c", "d", "e"]);
+    }
+}
