@@ -49,7 +49,7 @@ pub fn squared_sum<const D: usize>(x: Tensor<D>) -> Tensor<1> {
     }
     #[cfg(feature = "cube")]
     if cube::takes(&x) && !x.device().is_autodiff() {
-        return cube::reduce::squared_sum(x);
+        return cube::squared_sum::squared_sum(x);
     }
     (x.clone() * x).sum()
 }

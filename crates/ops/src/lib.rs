@@ -4,8 +4,10 @@
 //! 32-bit tensors on burn's flex backend, it is fused instead: one pass over memory on all cores, with a
 //! backward pass written by hand. Same shapes and same results, up to rounding. The feature brings burn's flex with
 //! its vector instructions and threads; [`unfused`] says of a device that it runs without.
+//! With the feature `cube`, and for 32-bit tensors on a graphics processor (burn's `cuda` and `wgpu`, one of which the
+//! program enables), kernels of this crate are launched in place of many of burn's.
 //!
-//! | operation | fused |
+//! | operation | fused on flex |
 //! | --- | --- |
 //! | [`linear`], [`linear_tied`] | product with the bias in it; gradients of weight and bias in one product and one pass |
 //! | [`linear_packed`] | the weight laid out once for the kernel; for inference |
@@ -30,9 +32,19 @@
 //! | [`attentive`] | all time steps of a decoder layer that attends to its source, without padding, as one operation |
 //! | [`recompute`] | not composed: an operation around a part of a model, whose activations are not kept |
 //!
+//! | operation | kernels on graphics processors |
+//! | --- | --- |
+//! | [`layer_norm`], [`add_layer_norm`] | one forward, with dropout and the residual connection in it; two backward, and one for the dropout |
+//! | [`gelu`], [`gelu_tanh`] | one each way, in training; outside it burn's fusion merges them with their neighbours |
+//! | [`dropout`], [`dropout_add`] | one each way; masks are drawn again, and not kept |
+//! | [`cross_entropy`] | one pass over the logits each way, whose memory the gradient takes over; no probabilities are kept |
+//! | [`embedding`] | the gradient by sorted tokens, added to that of a tied output layer, where there is one |
+//! | [`adamw`], [`squared_sum`], [`SquaredSums`] | one a parameter, in place; one or two a tensor; one for six tensors |
+//!
 //! Products are made in FP32, or within [`with_precision`] in bf16; [`kernels`] says by which instructions.
 //!
-//! Sums are made in blocks of a fixed size, so results do not depend on the number of threads.
+//! Sums are made in blocks of a fixed size, so results do not depend on the number of threads, and on a graphics
+//! processor repeat bit for bit. [`composed_on_graphics`] does without these kernels.
 
 mod adam;
 mod adamw;
@@ -70,6 +82,7 @@ mod relative;
 mod rms_norm;
 mod rotary;
 mod sight;
+mod squared_sums;
 mod stable_adamw;
 mod time;
 mod weight_norm;
@@ -109,6 +122,7 @@ pub use relative::{RelativeInput, RelativeMask, relative_attention};
 pub use rms_norm::rms_norm;
 pub use rotary::{Rotary, RotaryPairs, TokenPositions, rotate};
 pub use sight::Sight;
+pub use squared_sums::SquaredSums;
 pub use stable_adamw::stable_adamw;
 pub use time::Direction;
 pub use weight_norm::weight_norm;

@@ -9,7 +9,7 @@
 //! is the logarithm of the sum.
 
 use super::reduce::cube_sum;
-use super::{Primitive, Input, arg, cubes, dense, dim, empty, floats, integers, output, owned, rows, units};
+use super::{Input, Primitive, arg, cubes, dense, dim, empty, floats, integers, output, owned, rows, units};
 use crate::CrossEntropy;
 use burn::backend::{Backend, Cube, backend_extension};
 use burn::tensor::{DType, Int, Tensor, TensorData};

@@ -2,7 +2,7 @@
 //! element is read and written once a pass, and no mask is kept.
 
 use super::random::{draw_seed, factor, scale, threshold};
-use super::{Primitive, Input, arg, dense, elements, empty_like, output};
+use super::{Input, Primitive, arg, dense, elements, empty_like, output};
 use burn::backend::{Backend, Cube, backend_extension};
 use burn::tensor::Tensor;
 use burn_autodiff::checkpoint::base::Checkpointer;

@@ -2,7 +2,7 @@
 //!
 //! Outside training burn's fusion makes one kernel of the composed operation and its neighbours.
 
-use super::{Primitive, Input, arg, dense, elements, empty_like, output};
+use super::{Input, Primitive, arg, dense, elements, empty_like, output};
 use burn::backend::{Backend, Cube, backend_extension};
 use burn::tensor::Tensor;
 use burn_autodiff::checkpoint::base::Checkpointer;

@@ -8,7 +8,9 @@
 use super::dropout::Mask;
 use super::random::{draw_seed, factor, scale, threshold};
 use super::reduce::{COLUMNS, cube_sum, lane_sum};
-use super::{Primitive, Input, arg, cubes, dense, dim, empty, empty_like, floats, output, register, rows, units};
+use super::{
+    Input, Primitive, arg, cubes, dense, dim, empty, empty_like, floats, output, register, rows, units,
+};
 use burn::backend::fusion::custom::TensorSpec;
 use burn::backend::{Backend, Cube, backend_extension};
 use burn::tensor::{DType, Tensor};

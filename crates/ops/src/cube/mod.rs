@@ -13,6 +13,13 @@
 //! instructions of subgroups, 64-bit numbers or infinities, which WebGPU has not or not everywhere; at most 256 units
 //! in a cube and 7 tensors in a kernel (attention's have up to 10, and are left out where a device has no room for them).
 
+#![allow(
+    clippy::too_many_arguments,
+    clippy::collapsible_if,
+    clippy::explicit_auto_deref,
+    reason = "kernels take their tensors one by one, and conditions of compile time stand outside those of run time"
+)]
+
 pub(crate) mod adamw;
 #[cfg(all(test, feature = "flex", feature = "wgpu"))]
 pub(crate) mod agreement;
@@ -25,6 +32,7 @@ pub(crate) mod launches;
 pub(crate) mod layer_norm;
 pub(crate) mod random;
 pub(crate) mod reduce;
+pub(crate) mod squared_sum;
 #[cfg(all(test, feature = "flex", feature = "wgpu"))]
 mod step;
 

@@ -2,8 +2,8 @@
 
 use super::agreement::{alone, device};
 use crate::{
-    AdamStep, AttentionMask, Residual, adamw, add_layer_norm, attention, composed_on_graphics,
-    count_launches, cross_entropy, dropout, embedding, gelu, layer_norm, linear, linear_tied, squared_sum,
+    AdamStep, AttentionMask, Residual, SquaredSums, adamw, add_layer_norm, attention, composed_on_graphics,
+    count_launches, cross_entropy, dropout, embedding, gelu, layer_norm, linear, linear_tied,
 };
 use burn::tensor::{Device, Distribution, Int, Tensor};
 use std::mem::take;
@@ -30,29 +30,21 @@ struct Bert {
 impl Bert {
     fn new(device: &Device) -> Self {
         let inner = device.clone().inner();
-        let mut parameters = Vec::new();
-        let mut matrix = |rows, columns| {
-            let value = Tensor::random([rows, columns], Distribution::Normal(0.0, 0.1), &inner);
-            parameters.push(Parameter { value, moments: None });
+        let matrix = |[rows, columns]: [usize; 2]| {
+            Tensor::random([rows, columns], Distribution::Normal(0.0, 0.1), &inner)
         };
-        matrix(VOCAB, WIDTH);
-        matrix(LEN, WIDTH);
-        matrix(2, WIDTH);
+        let norm = || [Tensor::ones([1, WIDTH], &inner), Tensor::zeros([1, WIDTH], &inner)];
+        let mut values = [[VOCAB, WIDTH], [LEN, WIDTH], [2, WIDTH]].map(matrix).to_vec();
+        let linears = [[WIDTH, 3 * WIDTH], [WIDTH, WIDTH], [WIDTH, 4 * WIDTH], [4 * WIDTH, WIDTH]];
         for _ in 0..LAYERS {
-            matrix(WIDTH, 3 * WIDTH);
-            matrix(1, 3 * WIDTH);
-            matrix(WIDTH, WIDTH);
-            matrix(1, WIDTH);
-            matrix(WIDTH, 4 * WIDTH);
-            matrix(1, 4 * WIDTH);
-            matrix(4 * WIDTH, WIDTH);
-            matrix(1, WIDTH);
-            (0..4).for_each(|_| matrix(1, WIDTH));
+            values.extend(
+                linears.into_iter().flat_map(|[rows, columns]| [[rows, columns], [1, columns]]).map(matrix),
+            );
+            values.extend(norm().into_iter().chain(norm()));
         }
-        matrix(WIDTH, WIDTH);
-        matrix(1, WIDTH);
-        matrix(1, VOCAB);
-        (0..4).for_each(|_| matrix(1, WIDTH));
+        values.extend([[WIDTH, WIDTH], [1, WIDTH], [1, VOCAB]].map(matrix));
+        values.extend(norm().into_iter().chain(norm()));
+        let parameters = values.into_iter().map(|value| Parameter { value, moments: None }).collect();
         Self { parameters, device: device.clone() }
     }
 
@@ -75,7 +67,7 @@ impl Bert {
             layers.push((0..12).map(|_| matrix()).collect());
         }
         let [transform, transform_bias, output_bias] = [(); 3].map(|()| matrix());
-        let [gamma, beta, head_gamma, head_beta] = [(); 4].map(|()| vector(matrix()) + 1.0);
+        let [gamma, beta, head_gamma, head_beta] = [(); 4].map(|()| vector(matrix()));
         let mut states = dropout(layer_norm(states, gamma, beta, 1e-12), DROPOUT);
         for layer in layers {
             let mut rest = layer.into_iter();
@@ -88,7 +80,7 @@ impl Bert {
             let mixed = linear(mixed, matrix(), Some(vector(matrix())));
             let [up, up_bias, down, down_bias] = [(); 4].map(|()| matrix());
             let mut norm = |x, input| {
-                let (gamma, beta) = (vector(matrix()) + 1.0, vector(matrix()));
+                let (gamma, beta) = (vector(matrix()), vector(matrix()));
                 add_layer_norm(x, Residual { input, dropout: DROPOUT }, gamma, beta, 1e-12)
             };
             let between = norm(mixed, states);
@@ -113,15 +105,16 @@ impl Bert {
         let gradients: Vec<Tensor<2>> =
             leaves.iter().map(|leaf| leaf.grad(&grads).expect("all are used")).collect();
         drop((grads, leaves));
-        let norms: Vec<Tensor<1>> = gradients.iter().map(|gradient| squared_sum(gradient.clone())).collect();
-        let norm = Tensor::cat(norms, 0).sum().into_scalar::<f32>().sqrt();
+        let mut squares = SquaredSums::default();
+        gradients.iter().for_each(|gradient| squares.push(gradient.clone()));
+        let norm = squares.total().sqrt();
         let constants = AdamStep {
             beta1: 0.9,
             beta2: 0.999,
             eps: 1e-6,
             weight_decay: 0.01,
             lr: 3e-3,
-            scale: (1.0 / f64::from(norm)).min(1.0),
+            scale: (1.0 / norm).min(1.0),
             step,
         };
         for (parameter, gradient) in take(&mut self.parameters).into_iter().zip(gradients) {

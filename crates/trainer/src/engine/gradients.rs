@@ -3,7 +3,7 @@
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::Tensor;
-use cloze_ops as ops;
+use cloze_ops::SquaredSums;
 
 /// Adds `more` to `sum`, if there is one yet, parameter by parameter.
 pub fn add<M: Module>(module: &M, sum: Option<GradientsParams>, more: GradientsParams) -> GradientsParams {
@@ -15,15 +15,11 @@ pub fn add<M: Module>(module: &M, sum: Option<GradientsParams>, more: GradientsP
 
 /// The Euclidean norm of all gradients taken as one vector. Not finite where any of them is not.
 ///
-/// One number is read from the device, whatever the number of parameters.
+/// The device is read once, whatever the number of parameters.
 pub fn global_norm<M: Module>(module: &M, gradients: &GradientsParams) -> f64 {
-    let mut visitor = SquaredNorms { gradients, norms: Vec::new() };
+    let mut visitor = SquaredNorms { gradients, squares: SquaredSums::default() };
     module.visit(&mut visitor);
-    if visitor.norms.is_empty() {
-        return 0.0;
-    }
-    let squares = Tensor::cat(visitor.norms, 0).into_data();
-    squares.iter::<f32>().map(f64::from).sum::<f64>().sqrt()
+    visitor.squares.total().sqrt()
 }
 
 struct Add {
@@ -46,13 +42,13 @@ impl ModuleVisitor for Add {
 
 struct SquaredNorms<'a> {
     gradients: &'a GradientsParams,
-    norms: Vec<Tensor<1>>,
+    squares: SquaredSums,
 }
 
 impl ModuleVisitor for SquaredNorms<'_> {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         if let Some(gradient) = self.gradients.get::<D>(param.id) {
-            self.norms.push(ops::squared_sum(gradient));
+            self.squares.push(gradient);
         }
     }
 }
