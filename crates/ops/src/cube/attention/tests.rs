@@ -3,7 +3,7 @@
 use super::runs;
 use crate::cube::agreement::{device, leaf, wave};
 use crate::{
-    AttentionMask, Packing, Queries, Sight, attention, attention_with_weights, composed_on_graphics,
+    AttentionMask, Packing, Queries, Sight, attention, attention_with_weights, composed_on_graphics, read,
     takes_packed,
 };
 use burn::tensor::{Bool, Device, Tensor, TensorData, Tolerance};
