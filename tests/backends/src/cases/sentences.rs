@@ -8,9 +8,11 @@ use cloze::data::labelled::SentenceExample;
 use cloze::evaluation::report::SimilarityKind;
 use cloze::tokenizer::Tokenizer;
 use cloze::tokenizer::train::WordPieceTrainer;
-use cloze_model::bert::{Bert, BertConfig};
+use cloze_model::bert::BertConfig;
 use cloze_model::huggingface::SentenceConfig;
-use cloze_trainer::finetune::{EmbeddingFeatures, EmbeddingSection, EmbeddingTask, LossSection, Task};
+use cloze_trainer::finetune::{
+    EmbeddingFeatures, EmbeddingSection, EmbeddingTask, LossSection, SentenceEncoder, Task,
+};
 
 /// Pairs, of different lengths.
 const PAIRS: [[&str; 2]; 4] = [
@@ -36,6 +38,7 @@ fn task(chunk: Option<usize>) -> (EmbeddingTask, Vec<EmbeddingFeatures>, BertCon
         pair: Some(pair.into()),
         negatives: Vec::new(),
         score: None,
+        class: None,
     };
     let features = task.encode(&tokenizer, PAIRS.map(example).into(), 16).expect("room for tokens").features;
     let mut config = encoders::config();
@@ -46,7 +49,7 @@ fn task(chunk: Option<usize>) -> (EmbeddingTask, Vec<EmbeddingFeatures>, BertCon
 /// The embeddings of all sentences, `[sentences, width]`.
 fn embeddings(
     task: &EmbeddingTask,
-    model: &Bert,
+    model: &SentenceEncoder,
     batch: &[&EmbeddingFeatures],
     device: &Device,
 ) -> Tensor<2> {
@@ -61,7 +64,7 @@ pub fn in_batch(device: &Device) -> Values {
     let batch: Vec<&EmbeddingFeatures> = features.iter().collect();
     trained(
         device,
-        |init| config.init_encoder(init),
+        |init| SentenceEncoder::from(config.init_encoder(init)),
         |model, device| embeddings(&task, model, &batch, device),
         |model, found| task.loss(model, &batch, &found.device()),
     )
@@ -72,7 +75,7 @@ pub fn in_chunks(device: &Device) -> Values {
     let (task, features, config) = task(Some(3));
     let batch: Vec<&EmbeddingFeatures> = features.iter().collect();
     let device = device.clone().autodiff();
-    let model = config.init_encoder(&mut init(&device));
+    let model = SentenceEncoder::from(config.init_encoder(&mut init(&device)));
     let (loss, found) = task.gradients(&model, &batch, 0.25, 5, &device).expect("there are chunks");
     let mut values = gradients(&model, &found);
     values.insert("loss".into(), TensorData::new(vec![loss as f32], [1]));
