@@ -105,8 +105,8 @@ fn queries_kernel<B: Int>(
         let first_key = item.other + u32::cast_from(start);
         let keys = tokens(&of_keys, item.row, shared, first_key, n_keys);
         let values = tokens(&of_values, item.row, shared, first_key, n_keys);
-        products(query, &queries, key, &keys, d_k, &mut tile_a, &mut tile_b, &mut scores);
-        products(gradient, &gradients, value, &values, d_v, &mut tile_a, &mut tile_b, &mut slopes);
+        products(query, &queries, key, &keys, &mut tile_a, &mut tile_b, &mut scores, d_k);
+        products(gradient, &gradients, value, &values, &mut tile_a, &mut tile_b, &mut slopes, d_v);
         #[unroll]
         for r in 0..4usize {
             let row = UNIT_POS_Y + comptime!(r as u32 * SIDE);
@@ -199,8 +199,8 @@ fn keys_kernel<B: Int>(
             let first_query = item.other + u32::cast_from(start);
             let queries = tokens(&of_queries, item.row, head, first_query, n_queries);
             let gradients = tokens(&of_gradients, item.row, head, first_query, n_queries);
-            products(key, &keys, query, &queries, d_k, &mut tile_a, &mut tile_b, &mut scores);
-            products(value, &values, gradient, &gradients, d_v, &mut tile_a, &mut tile_b, &mut slopes);
+            products(key, &keys, query, &queries, &mut tile_a, &mut tile_b, &mut scores, d_k);
+            products(value, &values, gradient, &gradients, &mut tile_a, &mut tile_b, &mut slopes, d_v);
             #[unroll]
             for s in 0..4usize {
                 let column = start + i32::cast_from(UNIT_POS_X * 4u32 + comptime!(s as u32));

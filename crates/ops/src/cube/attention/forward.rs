@@ -69,7 +69,7 @@ fn forward_kernel<B: Int>(
         let n_keys = u32::cast_from(min(STEP, item.to - start));
         let first_key = item.other + u32::cast_from(start);
         let columns = tokens(&of_keys, item.row, shared, first_key, n_keys);
-        products(query, &rows, key, &columns, d_k, &mut tile_a, &mut tile_b, &mut scores);
+        products(query, &rows, key, &columns, &mut tile_a, &mut tile_b, &mut scores, d_k);
         #[unroll]
         for r in 0..4usize {
             let row = UNIT_POS_Y + comptime!(r as u32 * SIDE);
@@ -135,12 +135,10 @@ fn forward_kernel<B: Int>(
         }
         let inverse = 1.0f32 / total;
         totals[r] = inverse;
-        if UNIT_POS_X == 0u32 {
-            if row < item.count {
-                let place = ((first_row + row) * 2u32) as usize;
-                softmax[place] = greatest[r];
-                softmax[place + 1] = inverse;
-            }
+        if UNIT_POS_X == 0u32 && row < item.count {
+            let place = ((first_row + row) * 2u32) as usize;
+            softmax[place] = greatest[r];
+            softmax[place + 1] = inverse;
         }
     }
     let first = ((item.row * sizes.q_len + item.first) * sizes.n_heads + head) * d_v;

@@ -172,10 +172,8 @@ pub(super) fn load(
     for pass in 0..4u32 {
         let token = pass * SIDE + UNIT_POS_Y;
         let mut value = Four::new(0.0f32);
-        if token < tokens.count {
-            if feature < width {
-                value = from[(tokens.first + token * tokens.stride + feature) as usize];
-            }
+        if token < tokens.count && feature < width {
+            value = from[(tokens.first + token * tokens.stride + feature) as usize];
         }
         if comptime!(spread) {
             tile[(((token % 4u32) * SIDE + token / 4u32) * PITCH + UNIT_POS_X) as usize] = value;
@@ -192,17 +190,16 @@ pub(super) fn products(
     rows: &Tokens,
     b: &[Four],
     columns: &Tokens,
-    width: u32,
     tile_a: &mut Shared<[Four]>,
     tile_b: &mut Shared<[Four]>,
     sums: &mut Array<f32>,
+    #[comptime] width: u32,
 ) {
     #[unroll]
     for i in 0..16usize {
         sums[i] = 0.0f32;
     }
-    let chunks = (width + CHUNK - 1u32) / CHUNK;
-    for chunk in 0..chunks {
+    for chunk in 0..comptime!(chunks(width) as u32) {
         sync_cube();
         load(a, rows, width, chunk, tile_a, false);
         load(b, columns, width, chunk, tile_b, true);
@@ -289,11 +286,9 @@ pub(super) fn write(
         for r in 0..4usize {
             let token = UNIT_POS_Y + comptime!(r as u32 * SIDE);
             let feature = UNIT_POS_X + comptime!(chunk as u32 * CHUNK);
-            if token < count {
-                if feature < width {
-                    let place = first + token * n_heads * width + feature;
-                    to[place as usize] = sums[comptime!(chunk * 4 + r)] * Four::new(inverses[r]);
-                }
+            if token < count && feature < width {
+                let place = first + token * n_heads * width + feature;
+                to[place as usize] = sums[comptime!(chunk * 4 + r)] * Four::new(inverses[r]);
             }
         }
     }
