@@ -151,12 +151,13 @@ fn a_pair_that_shares_a_text_is_no_wrong_answer() {
         pair: Some(pair.into()),
         negatives: Vec::new(),
         score: None,
+        class: None,
     };
     // The second texts of the first two are one; to `b` that of `c` is more like.
     let examples = [example("a", "x"), example("b", "x"), example("c", "y")];
     let (x, y) = (vec![1.0, 0.0], vec![0.0, 1.0]);
     let outputs = [vec![x.clone(), x.clone()], vec![vec![0.6, 0.8], x], vec![y.clone(), y]];
-    let found = task(None).predictions(&examples, &[], &outputs);
+    let found = task(SYMMETRIC, None).predictions(&examples, &[], &outputs);
     assert_eq!(found.figures().main(), ("mrr", (1.0 + 0.5 + 1.0) / 3.0));
     assert_eq!((0..3).map(|i| found.is_error(i)).collect::<Vec<_>>(), [false, true, false]);
 }
