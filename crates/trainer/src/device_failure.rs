@@ -122,7 +122,7 @@ impl DeviceFailure {
     pub fn advice(self) -> Option<&'static str> {
         match self {
             Self::OutOfMemory | Self::Other => None,
-            Self::Lost => Some("the device is lost to this process: start it again"),
+            Self::Lost => Some("only a new process can use it again"),
             Self::Driver => Some("install a newer driver of the device's maker"),
             Self::Feature => Some(
                 "the device or its driver lacks what that needs: `cloze devices --check` shows which devices compute",
@@ -140,7 +140,7 @@ impl DeviceFailure {
 ///
 /// let said = "wgpu error: Device lost\n   0: a::b\n      at a.rs:7\n";
 /// let told = Told(said).to_string();
-/// assert_eq!(told, "wgpu error: Device lost; the device is lost to this process: start it again");
+/// assert_eq!(told, "wgpu error: Device lost; only a new process can use it again");
 /// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Told<'a>(pub &'a str);
@@ -228,7 +228,7 @@ mod tests {
         assert_eq!(told("device\n  gone"), "device gone");
         assert_eq!(
             told("The device is poisoned\nCaused by:\n  a reset\nBacktrace:\n   0: a::b\n      at /x.rs:3"),
-            "The device is poisoned Caused by: a reset; the device is lost to this process: start it again"
+            "The device is poisoned Caused by: a reset; only a new process can use it again"
         );
         assert_eq!(
             told("can't allocate buffer of size: 7\nNo backtrace available"),

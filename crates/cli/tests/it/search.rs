@@ -185,7 +185,7 @@ fn failures_are_one_line_and_change_nothing() {
             &["index", "--index", "more-index", "--model", "model", "--field", "year"],
             "x\n",
             2,
-            "lines of text have none",
+            "lines of text have no columns for --field",
         ),
         (
             &["add", "--index", "index", "twice.jsonl"],

@@ -74,7 +74,7 @@ mod tests {
     #[test]
     fn a_panic_is_an_error_of_one_line() {
         let error = failure(|| panic!("device\n  lost"));
-        let start = "step 7: the device failed: device lost; the device is lost to this process: start it again; there is no \
+        let start = "step 7: the device failed: device lost; only a new process can use it again; there is no \
                      checkpoint";
         assert!(error.starts_with(start), "{error}");
         let error = failure(|| panic!("Out of memory: {} bytes", 7));

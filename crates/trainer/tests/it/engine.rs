@@ -176,8 +176,8 @@ fn a_device_that_fails_is_an_error_and_no_step_is_lost() {
         let error = lost(&Points { lost_in: step, ..POINTS }, &settings, &whole);
         let made = step - 1;
         let expected = format!(
-            "step {step}: the device failed: the device is lost; all is saved after step {made}: go on with \
-             --resume, on another device if need be (--device)"
+            "step {step}: the device failed: the device is lost; only a new process can use it again; all is saved \
+             after step {made}: go on with --resume, on another device if need be (--device)"
         );
         assert_eq!(error, expected);
     }
