@@ -338,7 +338,8 @@ pub enum TrainerError {
 
     /// Sense vectors that another model made, or other states of it.
     #[error(
-        "the model is not the one that made the sense vectors: its {part} is {found}, theirs is {expected}; use the          same model, or learn them again"
+        "the model is not the one that made the sense vectors: its {part} is {found}, theirs is {expected}; use the \
+         same model, or learn them again"
     )]
     OtherSenseModel {
         /// What differs.

@@ -27,10 +27,10 @@ use crate::text_vectors::{Model, PromptArgs};
 /// What texts without a label are called if others have one.
 const UNLABELLED: &str = "(none)";
 
-/// Draw texts by their meanings: a page with a point for each text, near those of like texts.
+/// Draw texts by their meanings: a page with a point for each text, near those of similar texts.
 ///
 /// The page needs nothing else and loads nothing. Hovering over a point shows its text, a search marks the points whose texts
-/// have some letters, and a legend switches classes on and off. Texts come from JSON lines, CSV, TSV, Parquet or plain lines,
+/// contain what is typed, and a legend switches classes on and off. Texts come from JSON lines, CSV, TSV, Parquet or plain lines,
 /// and get vectors by a model; or texts and vectors are those of an index; or vectors come from a file of NumPy's, one for
 /// each text. The same input and seed make the same page, byte for byte.
 #[derive(clap::Args)]
@@ -45,8 +45,8 @@ pub struct Args {
     source: Source,
     #[command(flatten)]
     files: RowFiles,
-    /// Which column the text is in, and which one the label that colours it: `text=NAME`, `label=NAME`, by name or by number
-    /// from 1. By default those of the same names, and without labels one colour. Of an index the label is a field.
+    /// The columns of the text and of the label that colours it: `text=COLUMN`, `label=COLUMN`, by name or by number from 1. By
+    /// default they are called text and label; without labels all points have one colour. In an index, label names a field.
     #[arg(long, value_name = "FIELD=COLUMN", value_delimiter = ',', value_parser = column)]
     columns: Vec<(String, Column)>,
     /// The page's file; standard output if there is none.

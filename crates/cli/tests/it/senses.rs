@@ -97,6 +97,16 @@ fn the_nearest_sense_is_right_where_the_context_decides() {
     assert!(f1(&json, "several senses seen", "most frequent") < 1.0, "{json}");
     assert!(f1(&json, "all", "nearest") > f1(&json, "all", "most frequent"), "{json}");
 
+    // What was held out is not known if other lines are left out than in training: those with two senses are longer.
+    let fewer = ["--on-bad-row", "skip", "--max-line-bytes", "150"];
+    let other_lines = [&["eval", "--senses", "senses", "--data", "data.jsonl"][..], &fewer].concat();
+    let ran = senses(place, &other_lines, "");
+    let error = ran.error_line(2);
+    assert!(
+        error.contains("learnt from 30 of its sentences, and now 10 are not held out; use the --on-bad-row"),
+        "{error}"
+    );
+
     // Of another one everything. The lemma that training lacks costs recall, unless WordNet has it.
     let other = ["eval", "--senses", "senses", "--data", "other.jsonl", "--json"];
     let ran = senses(place, &other, "");
@@ -224,6 +234,11 @@ fn what_cannot_be_used_is_one_error() {
         &train_on("model", "bad.jsonl"),
         1,
         "bad.jsonl:2: `senses[0]`: `index` is 4; expected a number below 1",
+    );
+    fails(
+        &train_on("model", "bad.jsonl"),
+        1,
+        "expected a number below 1, the words; correct it, or skip such rows with --on-bad-row skip",
     );
     fails(&train_on("model", "absent.jsonl"), 1, "absent.jsonl");
     fails(&train_on("shallow", "data.jsonl"), 2, "`layers` is \"last-four-mean\"; expected");

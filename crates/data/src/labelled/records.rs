@@ -153,6 +153,7 @@ mod tests {
         assert!(error.ends_with("b.jsonl:2: no column `text` (it has: id); set `columns.text`"), "{error}");
         assert!(next().is_none());
     }
+
     #[test]
     fn bad_rows_are_left_out_and_counted_or_end_it() {
         let folder = tempfile::tempdir().unwrap();

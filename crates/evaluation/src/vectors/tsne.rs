@@ -3,7 +3,7 @@
 use bhtsne::Neighbor;
 
 use super::components::principal_components;
-use super::neighbours::nearest;
+use super::neighbours::{Near, nearest};
 use crate::embeddings::Vectors;
 use crate::{EvaluationError, Result};
 
@@ -70,13 +70,8 @@ pub fn tsne(
     let count = COMPONENTS.min(vectors.width()).max(2);
     let components = principal_components(vectors, count).positions;
     let short: Vec<f32> = components.iter().map(|x| *x as f32).collect();
-    let neighbours: Vec<Vec<Neighbor<f64>>> = nearest(&short, count, (3.0 * config.perplexity) as usize)
-        .iter()
-        .map(|row| {
-            let near = row.iter().map(|near| (near.place as usize, f64::from(near.square).sqrt()));
-            near.map(|(index, distance)| Neighbor { index, distance }).collect()
-        })
-        .collect();
+    let near = nearest(&short, count, (3.0 * config.perplexity) as usize);
+    let neighbours: Vec<Vec<Neighbor<f64>>> = near.iter().map(|row| beyond_the_nearest(row)).collect();
     let first = first_positions(&components, count, uniform);
     // Sums on several threads differ in their last digits from run to run, and steps make other maps of that: one thread.
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build();
@@ -90,6 +85,17 @@ pub fn tsne(
         map.barnes_hut_with_neighbors(THETA, &neighbours);
         map.embedding()
     }))
+}
+
+/// The neighbours of a vector, the nearest first, with the square of the nearest one's distance taken from all squares.
+///
+/// A vector's distribution `exp(−β·d²) / Σ exp(−β·d²)` and its entropy are the same with and without it. But the crate adds
+/// 2⁻⁵² to the sum, which is far less than that where a vector's neighbours are far and like each other: nothing would then
+/// attract the vector.
+fn beyond_the_nearest(row: &[Near]) -> Vec<Neighbor<f64>> {
+    let least = row.first().map_or(0.0, |near| f64::from(near.square));
+    let distance = |near: &Near| (f64::from(near.square) - least).max(0.0).sqrt();
+    row.iter().map(|near| Neighbor { index: near.place as usize, distance: distance(near) }).collect()
 }
 
 /// `[n · 2]`: the first two of `count` components with the standard deviation [`FIRST`], and random numbers added, which part
@@ -168,6 +174,15 @@ mod tests {
             pool.install(|| map(&values, 6, &config, 5))
         };
         assert_eq!(on(1), on(3));
+    }
+
+    #[test]
+    fn the_nearest_of_far_neighbours_counts() {
+        let near = |place, square| Near { place, square };
+        let found = beyond_the_nearest(&[near(7, 900.0), near(2, 904.0), near(4, 909.0)]);
+        let neighbour = |index, distance| Neighbor { index, distance };
+        assert_eq!(found, [neighbour(7, 0.0), neighbour(2, 2.0), neighbour(4, 3.0)]);
+        assert!(beyond_the_nearest(&[]).is_empty());
     }
 
     #[test]

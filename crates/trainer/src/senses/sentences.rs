@@ -259,6 +259,17 @@ impl SenseData {
         Ok(SenseSentences { records, part, segment, held_out, count: 0 })
     }
 
+    /// How many sentences a share holds out.
+    ///
+    /// # Errors
+    /// [`TrainerError::Setting`] for a share that holds out no sentence, or all.
+    pub fn held_out(&self, share: f64) -> Result<u64> {
+        let (segment, held_out) = self.split(share)?;
+        // The last part may be shorter.
+        let of_last = (self.sentences % segment + held_out).saturating_sub(segment);
+        Ok(self.sentences / segment * held_out + of_last)
+    }
+
     /// The sentences of a part, and how many of the last of these are held out.
     fn split(&self, share: f64) -> Result<(u64, u64)> {
         let segment = self.sentences.div_ceil(SEGMENTS).max(1);
@@ -456,6 +467,14 @@ mod tests {
             (0..40).filter(|number| !held_out(number)).collect::<Vec<u64>>()
         );
         assert_eq!(read(SensePart::Training(0.0)).len(), 40);
+        assert_eq!((data.held_out(0.25).unwrap(), data.held_out(0.0).unwrap()), (10, 0));
+        // Of 38 sentences the last part has two.
+        for n in 36..40 {
+            let (_folder, path) = file(&lines[..n]);
+            let data = SenseData::open(&path, &LabelledSource::default()).unwrap();
+            let read = data.read(SensePart::HeldOut(0.5)).unwrap().count();
+            assert_eq!(data.held_out(0.5).unwrap(), read as u64, "{n}");
+        }
         for share in [0.1, 0.9] {
             let error = data.read(SensePart::HeldOut(share)).err().unwrap();
             let message = error.to_string();

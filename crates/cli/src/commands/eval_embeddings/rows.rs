@@ -50,11 +50,32 @@ enum Format {
 }
 
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
-enum BadRow {
+pub enum BadRow {
     /// It is an error.
     Error,
     /// It is left out and counted.
     Skip,
+}
+
+impl BadRow {
+    /// What a source is told.
+    pub fn setting(self) -> OnBadRow {
+        match self {
+            Self::Error => OnBadRow::Error,
+            Self::Skip => OnBadRow::Skip,
+        }
+    }
+
+    /// The error of a bad row says how a configuration skips such rows; the one returned says how a command does.
+    pub fn told(error: impl Into<TrainerError>) -> TrainerError {
+        match error.into() {
+            TrainerError::Data(DataError::BadRow { path, line, problem }) => {
+                let problem = format!("{problem}; correct it, or skip such rows with --on-bad-row skip");
+                DataError::LabelledFile { path, line, problem }.into()
+            }
+            error => error,
+        }
+    }
 }
 
 fn column(text: &str) -> Result<(String, Column), String> {
@@ -99,10 +120,7 @@ impl RowArgs {
                 Format::Xml => DataFormat::Xml,
             },
             header: self.no_header.then_some(false),
-            on_bad_row: match self.on_bad_row {
-                BadRow::Error => OnBadRow::Error,
-                BadRow::Skip => OnBadRow::Skip,
-            },
+            on_bad_row: self.on_bad_row.setting(),
             max_line_bytes: self.max_line_bytes,
             ..LabelledSource::new([file])
         };
@@ -112,14 +130,7 @@ impl RowArgs {
             .chain(self.columns.iter().cloned())
             .map(|(field, column)| (field, Columns::One(column)))
             .collect();
-        let (loaded, set) = texts(&source, Path::new(""), labels).map_err(|error| match error {
-            // It says how a configuration skips rows.
-            DataError::BadRow { path, line, problem } => {
-                let problem = format!("{problem}; correct it, or skip such rows with --on-bad-row skip");
-                TrainerError::from(DataError::LabelledFile { path, line, problem })
-            }
-            error => error.into(),
-        })?;
+        let (loaded, set) = texts(&source, Path::new(""), labels).map_err(BadRow::told)?;
         if !loaded.skipped.is_empty() {
             say(format_args!("{file}: left out {}", loaded.skipped));
         }

@@ -2,12 +2,13 @@
 
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use cloze_trainer::senses::{SensePart, SenseVectors, evaluate};
 use indicatif::HumanCount;
 
 use super::model::ComputeArgs;
 use super::{DataArgs, say_without_token, tagger, wordnet};
+use crate::failure::WrongUsage;
 use crate::output::{Output, say};
 use crate::progress::Progress;
 
@@ -50,7 +51,16 @@ pub fn run(args: &Args) -> Result<()> {
     let held_out = vectors.origin.held_out;
     let (part, sentences) = match data.checksum == vectors.origin.checksum {
         true if held_out > 0.0 => {
-            let n = data.sentences.saturating_sub(vectors.origin.sentences);
+            let n = data.held_out(held_out)?;
+            let (now, learnt_from) = (data.sentences - n, vectors.origin.sentences);
+            if now != learnt_from {
+                let error = anyhow!(
+                    "{}: the vectors were learnt from {learnt_from} of its sentences, and now {now} are not held out; use \
+                     the --on-bad-row and --max-line-bytes of `cloze senses train`",
+                    args.data.display()
+                );
+                return Err(WrongUsage::new(error).into());
+            }
             say(format_args!("{}: the {} sentences that were held out", args.data.display(), HumanCount(n)));
             (SensePart::HeldOut(held_out), n)
         }

@@ -8,19 +8,20 @@ mod train;
 use std::path::Path;
 
 use anyhow::Result;
-use clap::{Subcommand, ValueEnum};
-use cloze_data::labelled::{LabelledSource, OnBadRow};
+use clap::Subcommand;
+use cloze_data::labelled::LabelledSource;
 use cloze_trainer::senses::{SenseData, SenseTagger, SenseVectors, WordNet};
 use indicatif::HumanCount;
 
+use super::eval_embeddings::rows::BadRow;
 use crate::lines;
 use crate::output::say;
 
 /// Tell which sense a word has in its sentence: the one whose vector is nearest to the word's.
 ///
-/// A sense's vector is the mean of the contextual vectors of its occurrences in labelled sentences. Compared are the senses of
-/// the word's lemma and part of speech; a lemma that the labelled sentences lack gets its first sense in WordNet, or with
-/// WordNet's relations the nearest of its senses by related ones.
+/// A sense's vector is the mean of the contextual vectors of its occurrences in labelled sentences. A word is compared with the
+/// senses of its lemma and part of speech. With WordNet, a lemma that the labelled sentences lack gets the nearest of WordNet's
+/// senses by the vectors of related ones, or the first if none has a vector.
 ///
 /// Labelled sentences are JSON lines: {"tokens": ["The", "jury", "sat"], "senses": [{"index": 1, "lemma": "jury", "pos": "n",
 /// "sense": "wn30-08414119-n"}]}. A word of several parts has underscores between them, as primary_election. Parts of speech
@@ -59,26 +60,15 @@ struct DataArgs {
     max_line_bytes: usize,
 }
 
-#[derive(Clone, Copy, PartialEq, ValueEnum)]
-enum BadRow {
-    /// It is an error.
-    Error,
-    /// It is left out and counted.
-    Skip,
-}
-
 impl DataArgs {
     /// Reads a file once to its end; what is left out is told.
     fn open(&self, path: &Path) -> Result<SenseData> {
         let source = LabelledSource {
-            on_bad_row: match self.on_bad_row {
-                BadRow::Error => OnBadRow::Error,
-                BadRow::Skip => OnBadRow::Skip,
-            },
+            on_bad_row: self.on_bad_row.setting(),
             max_line_bytes: self.max_line_bytes,
             ..LabelledSource::default()
         };
-        let data = SenseData::open(path, &source)?;
+        let data = SenseData::open(path, &source).map_err(BadRow::told)?;
         if !data.skipped.is_empty() {
             say(format_args!("{}: left out {}", path.display(), data.skipped));
         }
@@ -91,11 +81,19 @@ fn wordnet(folder: Option<&Path>) -> Result<Option<WordNet>> {
     Ok(folder.map(WordNet::load).transpose()?)
 }
 
-/// What chooses senses. Of WordNet it is told which parts of speech are left out, because they are of another version.
+/// What chooses senses. The parts of speech that WordNet is not used for are told.
 fn tagger<'a>(vectors: &'a SenseVectors, wordnet: Option<&'a WordNet>) -> Result<SenseTagger<'a>> {
     let Some(wordnet) = wordnet else { return Ok(SenseTagger::new(vectors)) };
     let (tagger, fits) = SenseTagger::with_wordnet(vectors, wordnet)?;
-    for fit in fits.iter().filter(|fit| !fit.is_used && fit.senses > 0) {
+    for fit in fits.iter().filter(|fit| !fit.is_used) {
+        if fit.senses == 0 {
+            say(format_args!(
+                "{}: the {} are not used: they have no labelled senses to tell the version by",
+                wordnet.folder().display(),
+                fit.pos.plural()
+            ));
+            continue;
+        }
         say(format_args!(
             "{}: the {} are not used: it has {} of their {} labelled senses, so their synsets are those of another version",
             wordnet.folder().display(),

@@ -26,10 +26,11 @@ const BATCH: usize = 64;
 ///
 /// A line is {"tokens": ["The", "jury", "sat"], "senses": [{"index": 1, "lemma": "jury", "pos": "n"}]}, or {"text": "The jury
 /// sat.", "senses": [{"start": 4, "end": 8, "lemma": "jury", "pos": "n"}]} with the word's characters, the first and the one
-/// after the last. Its line of output is the same with "sense", the "similarity" (the cosine), and "by", why it was chosen:
-/// nearest; nearest-synset, nearest-neighbours, nearest-hypernyms or nearest-lexicographer-file, by WordNet's relations;
-/// most-frequent in the labelled sentences, or first in WordNet, where no vector decides. A word whose lemma is unknown has
-/// null. An empty line has null too. A line that cannot be read is an error that names it, after the lines before it.
+/// after the last; other keys are left out. The line of output adds "sense", the "similarity" (the cosine), and "by", why it
+/// was chosen: nearest; nearest-synset, nearest-neighbours, nearest-hypernyms or nearest-lexicographer-file, by WordNet's
+/// relations; most-frequent in the labelled sentences, or first in WordNet, where no vector decides. A word whose lemma is
+/// unknown has null. An empty line has null too. A line that cannot be read is an error that names it, after the lines before
+/// it.
 #[derive(clap::Args)]
 pub struct Args {
     /// The folder that `cloze senses train` wrote.
