@@ -21,9 +21,27 @@ pub fn adamw(
 ) -> (Tensor<1>, [Tensor<1>; 2]) {
     #[cfg(feature = "cube")]
     if cube::takes(&value) && cube::takes(&gradient) {
-        return cube::adamw::adamw(value, gradient, moments, step);
+        return cube::adamw::adamw(value, gradient, None, moments, step);
     }
     adam::update!(adamw, value, gradient, moments, step)
+}
+
+/// [`adamw`] of a gradient that is multiplied by a number on the device, such as a clipping factor that nothing waits for.
+///
+/// # Shapes
+/// - `factor`: `[1]`; all others: `[n]`
+pub fn adamw_by(
+    value: Tensor<1>,
+    gradient: Tensor<1>,
+    factor: Tensor<1>,
+    moments: Option<[Tensor<1>; 2]>,
+    step: AdamStep,
+) -> (Tensor<1>, [Tensor<1>; 2]) {
+    #[cfg(feature = "cube")]
+    if cube::takes(&value) && cube::takes(&gradient) && cube::takes(&factor) {
+        return cube::adamw::adamw(value, gradient, Some(factor), moments, step);
+    }
+    adamw(value, gradient * factor, moments, step)
 }
 
 fn composed(

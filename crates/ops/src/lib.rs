@@ -39,7 +39,7 @@
 //! | [`dropout`], [`dropout_add`] | one each way; masks are drawn again, and not kept |
 //! | [`cross_entropy`] | one pass over the logits each way, whose memory the gradient takes over; no probabilities are kept |
 //! | [`embedding`] | the gradient by sorted tokens, added to that of a tied output layer, where there is one |
-//! | [`adamw`], [`squared_sum`], [`SquaredSums`] | one a parameter, in place; one or two a tensor; one for six tensors |
+//! | [`adamw`], [`adamw_by`], [`squared_sum`], [`SquaredSums`] | one a parameter, in place; one or two a tensor; one for six tensors |
 //!
 //! Products are made in FP32, or within [`with_precision`] in bf16; [`kernels`] says by which instructions.
 //!
@@ -91,7 +91,7 @@ mod weight_norm;
 mod windows;
 
 pub use adam::AdamStep;
-pub use adamw::{adamw, squared_sum};
+pub use adamw::{adamw, adamw_by, squared_sum};
 pub use additive::additive_scores;
 pub use attention::{AttentionMask, Queries, attention, attention_with_weights, takes_packed};
 pub use attentive::{AttentiveInput, AttentiveState, attentive};

@@ -15,6 +15,7 @@ fn update_kernel(
     gradient: &[f32],
     first: &mut [f32],
     second: &mut [f32],
+    factor: &[f32],
     n: usize,
     beta1: f32,
     beta2: f32,
@@ -23,12 +24,16 @@ fn update_kernel(
     rate: f32,
     correction: f32,
     scale: f32,
+    #[comptime] has_factor: bool,
 ) {
     let i = ABSOLUTE_POS;
     if i >= n {
         terminate!();
     }
-    let gradient = gradient[i] * scale;
+    let mut gradient = gradient[i] * scale;
+    if comptime!(has_factor) {
+        gradient *= factor[0usize];
+    }
     let m = beta1 * first[i] + (1.0f32 - beta1) * gradient;
     let v = beta2 * second[i] + (1.0f32 - beta2) * gradient * gradient;
     first[i] = m;
@@ -38,8 +43,8 @@ fn update_kernel(
 
 #[backend_extension(Cube, Fusion)]
 pub(crate) trait Updates: Backend {
-    /// The moved parameter and its moments.
-    #[fusion(meta = |value, _gradient, first, second, _constants| {
+    /// The moved parameter and its moments. What `factor` is does not count unless it is one.
+    #[fusion(meta = |value, _gradient, first, second, _factor, _has_factor, _constants| {
         (value.clone(), first.clone(), second.clone())
     })]
     fn adamw_update(
@@ -47,6 +52,8 @@ pub(crate) trait Updates: Backend {
         gradient: FloatTensor<Self>,
         first: FloatTensor<Self>,
         second: FloatTensor<Self>,
+        factor: FloatTensor<Self>,
+        has_factor: bool,
         constants: Constants,
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>);
 }
@@ -57,10 +64,12 @@ impl Updates for CubeBackend {
         gradient: FloatTensor<Self>,
         first: FloatTensor<Self>,
         second: FloatTensor<Self>,
+        factor: FloatTensor<Self>,
+        has_factor: bool,
         constants: Constants,
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
         let [value, first, second] = [value, first, second].map(owned);
-        let gradient = dense(gradient);
+        let [gradient, factor] = [gradient, factor].map(dense);
         let n = value.meta.num_elements();
         let (count, dim) = elements(&value.client, n);
         let Constants { beta1, beta2, eps, keep, rate, correction, scale, .. } = constants;
@@ -72,6 +81,7 @@ impl Updates for CubeBackend {
             arg(&gradient),
             arg(&first),
             arg(&second),
+            arg(&factor),
             n,
             beta1,
             beta2,
@@ -80,6 +90,7 @@ impl Updates for CubeBackend {
             rate,
             correction,
             scale,
+            has_factor,
         );
         (value, first, second)
     }
@@ -88,20 +99,24 @@ impl Updates for CubeBackend {
 pub(crate) fn adamw(
     value: Tensor<1>,
     gradient: Tensor<1>,
+    factor: Option<Tensor<1>>,
     moments: Option<[Tensor<1>; 2]>,
     step: AdamStep,
 ) -> (Tensor<1>, [Tensor<1>; 2]) {
     let [first, second] = moments.unwrap_or_else(|| [gradient.zeros_like(), gradient.zeros_like()]);
-    let [value, gradient, first, second] =
-        [value, gradient, first, second].map(|x| x.try_into_primitive::<Cube>().expect(super::TAKEN));
-    let (value, first, second) = Cube::adamw_update(value, gradient, first, second, step.into());
+    let has_factor = factor.is_some();
+    let factor = factor.unwrap_or_else(|| gradient.clone());
+    let [value, gradient, first, second, factor] =
+        [value, gradient, first, second, factor].map(|x| x.try_into_primitive::<Cube>().expect(super::TAKEN));
+    let (value, first, second) =
+        Cube::adamw_update(value, gradient, first, second, factor, has_factor, step.into());
     (untracked(value), [first, second].map(untracked))
 }
 
 #[cfg(all(test, feature = "flex", feature = "wgpu"))]
 mod tests {
     use crate::cube::agreement::{assert_agree, wave};
-    use crate::{AdamStep, adamw};
+    use crate::{AdamStep, adamw, adamw_by};
     use burn::tensor::{Tensor, Tolerance};
 
     #[test]
@@ -121,7 +136,11 @@ mod tests {
                         let (beta1, beta2, eps) = (0.9, 0.999, 1e-6);
                         let constants =
                             AdamStep { beta1, beta2, eps, weight_decay: 0.1, lr: 0.01, scale: 0.7, step };
-                        let (moved, both) = adamw(value, vector(step as f32), moments, constants);
+                        let gradient = vector(step as f32);
+                        let (moved, both) = match step {
+                            2 => adamw_by(value, gradient, vector(0.4).narrow(0, 0, 1), moments, constants),
+                            _ => adamw(value, gradient, moments, constants),
+                        };
                         (value, moments) = (moved, Some(both));
                     }
                     let all = former.into_iter().chain([value]).chain(moments.into_iter().flatten());

@@ -70,7 +70,7 @@ fn loss_kernel<I: Numeric>(
     #[comptime] smoothed: bool,
     #[comptime] weighted: bool,
     #[comptime] units: usize,
-    #[define(I)] _labels: ElemType,
+    #[define(I)] _label_type: ElemType,
 ) {
     let row = CUBE_POS;
     if row >= n_rows {
@@ -170,7 +170,7 @@ fn gradient_kernel<I: Numeric>(
     #[comptime] ignores: bool,
     #[comptime] weighted: bool,
     #[comptime] units: usize,
-    #[define(I)] _labels: ElemType,
+    #[define(I)] _label_type: ElemType,
 ) {
     let row = CUBE_POS;
     if row >= n_rows {

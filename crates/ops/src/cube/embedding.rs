@@ -26,18 +26,20 @@ use cubecl::prelude::*;
 
 /// At each place of the order, which token stands there.
 #[cube(launch)]
-fn order_kernel<I: Numeric>(ids: &[I], order: &mut [u32], n: usize, #[define(I)] _ids: ElemType) {
+fn order_kernel<I: Numeric>(ids: &[I], order: &mut [u32], n: usize, #[define(I)] _id_type: ElemType) {
     let i = ABSOLUTE_POS;
     if i >= n {
         terminate!();
     }
     let id = i32::cast_from(ids[i]);
     let mut before = 0u32;
-    for j in 0..n {
+    let mut j = 0usize;
+    while j < n {
         let other = i32::cast_from(ids[j]);
         if other < id || (other == id && j < i) {
             before += 1u32;
         }
+        j += 1;
     }
     order[usize::cast_from(before)] = u32::cast_from(i);
 }
@@ -55,7 +57,7 @@ fn add_kernel<I: Numeric>(
     width: usize,
     tiles: usize,
     #[comptime] lanes: usize,
-    #[define(I)] _ids: ElemType,
+    #[define(I)] _id_type: ElemType,
 ) {
     let place = CUBE_POS / tiles;
     let tile = CUBE_POS % tiles;

@@ -267,23 +267,24 @@ impl ModuleMapper for Update<'_> {
             // Of those that were frozen at first, the moments begin later.
             step: step.saturating_sub(frozen_steps).max(1),
         };
-        let rule = match config.algorithm {
-            Algorithm::Lamb if constants.weight_decay > 0.0 => ops::lamb,
-            Algorithm::StableAdamw => ops::stable_adamw,
-            Algorithm::Adamw | Algorithm::Lamb => ops::adamw,
-        };
-
         let (id, tensor, mapper) = param.consume();
         let shape = tensor.dims();
         let tracked = tensor.is_require_grad();
         // Out of the map, so that they are held once and can be updated in place.
         let before = moments.remove(&id).map(|moments| [moments.first, moments.second]);
-        let gradient: Tensor<1> = gradient.reshape([-1]);
-        let gradient = match &self.unread {
+        let (value, gradient) = (tensor.inner().reshape([-1]), gradient.reshape([-1]));
+        let scaled = |gradient: Tensor<1>| match &self.unread {
             Some(scale) => gradient * scale.clone(),
             None => gradient,
         };
-        let (value, [first, second]) = rule(tensor.inner().reshape([-1]), gradient, before, constants);
+        let (value, [first, second]) = match (config.algorithm, &self.unread) {
+            (Algorithm::Lamb, _) if constants.weight_decay > 0.0 => {
+                ops::lamb(value, scaled(gradient), before, constants)
+            }
+            (Algorithm::StableAdamw, _) => ops::stable_adamw(value, scaled(gradient), before, constants),
+            (_, Some(scale)) => ops::adamw_by(value, gradient, scale.clone(), before, constants),
+            (_, None) => ops::adamw(value, gradient, before, constants),
+        };
         moments.insert(id, Moments { first, second });
         let value = Tensor::from_inner(value.reshape(shape));
         let value = if tracked { value.require_grad() } else { value };

@@ -77,7 +77,7 @@ fn queries_kernel<B: Int>(
     n_items: usize,
     #[comptime] d_k: u32,
     #[comptime] d_v: u32,
-    #[define(B)] _hidden: ElemType,
+    #[define(B)] _hidden_type: ElemType,
 ) {
     let number = CUBE_POS / sizes.n_heads as usize;
     if number >= n_items {
@@ -158,7 +158,7 @@ fn keys_kernel<B: Int>(
     n_items: usize,
     #[comptime] d_k: u32,
     #[comptime] d_v: u32,
-    #[define(B)] _hidden: ElemType,
+    #[define(B)] _hidden_type: ElemType,
 ) {
     let n_shared = sizes.n_heads / sizes.group;
     let number = CUBE_POS / n_shared as usize;

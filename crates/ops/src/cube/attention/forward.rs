@@ -36,7 +36,7 @@ fn forward_kernel<B: Int>(
     n_items: usize,
     #[comptime] d_k: u32,
     #[comptime] d_v: u32,
-    #[define(B)] _hidden: ElemType,
+    #[define(B)] _hidden_type: ElemType,
 ) {
     let number = CUBE_POS / sizes.n_heads as usize;
     if number >= n_items {
@@ -111,7 +111,7 @@ fn forward_kernel<B: Int>(
             #[unroll]
             for chunk in 0..comptime!(chunks(d_v)) {
                 let at = comptime!(chunk * 4 + r);
-                sums[at] = sums[at] * Four::new(correction);
+                sums[at] *= Four::new(correction);
             }
             put(&mut weights, &scores, r);
         }

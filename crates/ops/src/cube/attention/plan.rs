@@ -93,11 +93,6 @@ impl Plan {
         }
         plan
     }
-
-    /// How many blocks of queries and of keys there are.
-    pub fn blocks(&self) -> [usize; 2] {
-        [&self.queries, &self.keys].map(|items| items.len() / ITEM)
-    }
 }
 
 /// The blocks of so many tokens: the first token and how many there are.
@@ -231,7 +226,7 @@ mod tests {
         // The first two of three queries stand before the only key.
         let causal = AttentionMask::default().with_causal();
         let plan = Plan::new(&causal, [2, 3, 1]);
-        assert_eq!(plan.blocks(), [2, 2]);
+        assert_eq!([&plan.queries, &plan.keys].map(|items| items.len() / ITEM), [2, 2]);
         assert_eq!(plan.queries[ITEM..][..8], [1, 0, 3, 0, 0, 1, 0, -2]);
         assert_eq!(plan.keys[ITEM..][..8], [1, 0, 1, 0, 0, 3, 0, -2]);
     }
