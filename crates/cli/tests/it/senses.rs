@@ -92,7 +92,8 @@ fn the_nearest_sense_is_right_where_the_context_decides() {
     let f1 = |json: &Value, group: &str, system: &str| {
         json["groups"][group]["systems"][system]["f1"].as_f64().unwrap()
     };
-    assert_eq!(json["main"], "nearest");
+    assert_eq!(json["main"], "nearest by frequency");
+    assert_eq!(f1(&json, "several senses seen", "nearest by frequency"), 1.0);
     assert_eq!(f1(&json, "several senses seen", "nearest"), 1.0);
     assert!(f1(&json, "several senses seen", "most frequent") < 1.0, "{json}");
     assert!(f1(&json, "all", "nearest") > f1(&json, "all", "most frequent"), "{json}");

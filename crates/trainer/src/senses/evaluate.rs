@@ -11,13 +11,17 @@ use cloze_evaluation::senses::{Instance, SenseScores};
 pub const MOST_FREQUENT: &str = "most frequent";
 /// The nearest of the labelled senses of the lemma, else the baseline.
 pub const NEAREST: &str = "nearest";
-/// The nearest of the senses that the labelled sentences and WordNet have for the lemma, else the baseline.
+/// The nearest of the labelled senses of the lemma by the tagger's [weight of frequencies](SenseTagger::with_prior), else the
+/// baseline.
+pub const WEIGHED: &str = "nearest by frequency";
+/// The nearest of the senses that the labelled sentences and WordNet have for the lemma, by the same weight, else the baseline.
 pub const RELATED: &str = "nearest or related";
 
 /// What was measured.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SenseReport {
-    /// The scores of [`MOST_FREQUENT`], [`NEAREST`] and, with WordNet, [`RELATED`].
+    /// The scores of [`MOST_FREQUENT`] and [`NEAREST`]; of [`WEIGHED`] if frequencies have a weight; and with WordNet, of
+    /// [`RELATED`].
     pub scores: SenseScores,
     /// Words that have no token and so no vector; they have the baseline's answer.
     pub without_token: u64,
@@ -34,7 +38,9 @@ pub fn evaluate(
     part: SensePart,
     progress: &mut dyn FnMut(u64),
 ) -> Result<SenseReport> {
-    let systems = [MOST_FREQUENT, NEAREST].into_iter().chain(tagger.has_wordnet().then_some(RELATED));
+    let is_weighed = tagger.prior() != 0.0;
+    let systems = [MOST_FREQUENT, NEAREST].into_iter();
+    let systems = systems.chain(is_weighed.then_some(WEIGHED)).chain(tagger.has_wordnet().then_some(RELATED));
     let mut report = SenseReport { scores: SenseScores::new(systems), without_token: 0 };
     let inventory = &tagger.vectors().inventory;
     let mut sentences = data.read(part)?;
@@ -59,8 +65,11 @@ pub fn evaluate(
                 };
                 let mut answers = vec![
                     tagger.most_frequent(lemma, pos),
-                    tagger.choose(lemma, pos, vector.as_deref(), false),
+                    tagger.choose_with(0.0, lemma, pos, vector.as_deref(), false),
                 ];
+                if is_weighed {
+                    answers.push(tagger.choose(lemma, pos, vector.as_deref(), false));
+                }
                 if tagger.has_wordnet() {
                     answers.push(tagger.choose(lemma, pos, vector.as_deref(), true));
                 }

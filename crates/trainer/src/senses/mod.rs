@@ -9,7 +9,8 @@
 //!
 //! A sense's vector is the mean of the contextual vectors of its occurrences, and a word has the sense whose vector is at the
 //! smallest angle to its own (Peters et al. 2018, section 5.3; Wiedemann et al. 2019; Loureiro & Jorge 2019). Only senses of
-//! the word's lemma and part of speech are compared. A lemma that was not seen gets its most frequent sense where WordNet
+//! the word's lemma and part of speech are compared. A rarer sense may have to be nearer by how much rarer it is
+//! ([`SenseTagger::with_prior`]). A lemma that was not seen gets its most frequent sense where WordNet
 //! tells one, or with WordNet's relations the nearest of its senses' related vectors.
 
 mod evaluate;
@@ -21,7 +22,7 @@ mod target_vectors;
 mod vectors;
 mod wordnet;
 
-pub use evaluate::{MOST_FREQUENT, NEAREST, RELATED, SenseReport, evaluate};
+pub use evaluate::{MOST_FREQUENT, NEAREST, RELATED, SenseReport, WEIGHED, evaluate};
 pub use file::{SENSES_FILE, VECTORS_FILE};
 pub use related::Origin;
 pub use sentences::{

@@ -15,6 +15,7 @@ const SAME_VERSION: f64 = 0.95;
 pub struct SenseTagger<'a> {
     vectors: &'a SenseVectors,
     wordnet: Option<Known<'a>>,
+    prior: f64,
 }
 
 /// WordNet as far as it fits the labelled senses.
@@ -49,6 +50,15 @@ pub struct Candidate {
     pub similarity: Option<f64>,
     /// What its vector is made of.
     pub origin: Option<Origin>,
+    /// Its share of the word's labelled occurrences, with one more of each candidate.
+    pub share: f64,
+}
+
+impl Candidate {
+    /// `cosine + prior · ln share`, which decides; none without a cosine.
+    pub fn score(&self, prior: f64) -> Option<f64> {
+        self.similarity.map(|similarity| similarity + prior * self.share.ln())
+    }
 }
 
 /// The sense that was chosen.
@@ -67,7 +77,7 @@ pub struct Choice {
 impl<'a> SenseTagger<'a> {
     /// Candidates and frequencies come from the labelled sentences alone.
     pub fn new(vectors: &'a SenseVectors) -> Self {
-        Self { vectors, wordnet: None }
+        Self { vectors, wordnet: None, prior: 0.0 }
     }
 
     /// WordNet gives candidates for lemmas and senses that the labelled sentences lack.
@@ -108,7 +118,21 @@ impl<'a> SenseTagger<'a> {
         let is_used = fits.map(|fit| fit.is_used);
         let related =
             RelatedVectors::new(wordnet, vectors, |sense| id(sense).filter(|id| is_used[id.pos as usize]));
-        Ok((Self { vectors, wordnet: Some(Known { wordnet, related, prefix, is_used }) }, fits.into()))
+        let wordnet = Some(Known { wordnet, related, prefix, is_used });
+        Ok((Self { vectors, wordnet, prior: 0.0 }, fits.into()))
+    }
+
+    /// Lets frequent senses be further away: [`choose`](Self::choose) takes the greatest `cosine + weight · ln share`.
+    ///
+    /// That is the most probable sense if the vectors of each are distributed around its own by von Mises and Fisher's law
+    /// with the same concentration, `1 / weight`. With 0, which a new tagger has, frequency does not count.
+    pub fn with_prior(self, weight: f64) -> Self {
+        Self { prior: weight, ..self }
+    }
+
+    /// The weight of the senses' frequencies.
+    pub fn prior(&self) -> f64 {
+        self.prior
     }
 
     /// The vectors that it chooses by.
@@ -143,11 +167,11 @@ impl<'a> SenseTagger<'a> {
         related: bool,
     ) -> Vec<Candidate> {
         let known = self.wordnet.as_ref().filter(|known| related && known.is_used[pos as usize]);
-        let candidate = |sense: &str, found: Option<(Cow<[f32]>, Origin)>| {
+        let candidate = |sense: &str, count: u64, found: Option<(Cow<[f32]>, Origin)>| {
             let origin = found.as_ref().map(|(_, origin)| *origin);
             let similarity =
                 vector.zip(found.as_ref()).and_then(|(vector, (found, _))| cosine(vector, found));
-            Candidate { sense: sense.to_owned(), similarity, origin }
+            Candidate { sense: sense.to_owned(), similarity, origin, share: (count + 1) as f64 }
         };
         let of_relatives = |id: SynsetId| {
             let found = known.and_then(|known| known.related.vector(id));
@@ -159,20 +183,22 @@ impl<'a> SenseTagger<'a> {
             .map(|sense| {
                 let own = self.vectors.vector(sense.number).map(|own| (Cow::Borrowed(own), Origin::Own));
                 let id = || known.and_then(|known| synset_id(&sense.sense, &known.prefix));
-                candidate(&sense.sense, own.or_else(|| id().and_then(of_relatives)))
+                candidate(&sense.sense, sense.count, own.or_else(|| id().and_then(of_relatives)))
             })
             .collect();
         for id in known.map_or(&[][..], |known| known.wordnet.senses(lemma, pos)) {
             let Some(name) = self.name(*id) else { continue };
             if !counted.iter().any(|sense| sense.sense == name) {
-                all.push(candidate(&name, of_relatives(*id)));
+                all.push(candidate(&name, 0, of_relatives(*id)));
             }
         }
+        let total: f64 = all.iter().map(|candidate| candidate.share).sum();
+        all.iter_mut().for_each(|candidate| candidate.share /= total);
         all
     }
 
-    /// The nearest of a word's candidates, the first of equals. Where none has a similarity it is the
-    /// [most frequent sense](Self::most_frequent).
+    /// The nearest of a word's candidates, by the [weight of their frequencies](Self::with_prior), the first of equals.
+    /// Where none has a similarity it is the [most frequent sense](Self::most_frequent).
     pub fn choose(
         &self,
         lemma: &str,
@@ -180,8 +206,20 @@ impl<'a> SenseTagger<'a> {
         vector: Option<&[f32]>,
         related: bool,
     ) -> Option<Choice> {
+        self.choose_with(self.prior, lemma, pos, vector, related)
+    }
+
+    /// [`choose`](Self::choose) with another weight of frequencies.
+    pub(super) fn choose_with(
+        &self,
+        prior: f64,
+        lemma: &str,
+        pos: PartOfSpeech,
+        vector: Option<&[f32]>,
+        related: bool,
+    ) -> Option<Choice> {
         let candidates = self.candidates(lemma, pos, vector, related);
-        nearest(&candidates).or_else(|| self.most_frequent(lemma, pos))
+        best(&candidates, prior).or_else(|| self.most_frequent(lemma, pos))
     }
 
     /// WordNet's senses of a lemma, where WordNet is used.
@@ -197,17 +235,16 @@ impl<'a> SenseTagger<'a> {
     }
 }
 
-/// The candidate with the greatest similarity, the first of equals; none if none has one.
-fn nearest(candidates: &[Candidate]) -> Option<Choice> {
+/// The candidate with the greatest score, the first of equals; none if none has one.
+fn best(candidates: &[Candidate], prior: f64) -> Option<Choice> {
     let mut best: Option<(&Candidate, f64, Origin)> = None;
     for candidate in candidates {
-        if let (Some(similarity), Some(origin)) = (candidate.similarity, candidate.origin)
-            && best.is_none_or(|(_, found, _)| similarity > found)
-        {
-            best = Some((candidate, similarity, origin));
+        let Some((score, origin)) = candidate.score(prior).zip(candidate.origin) else { continue };
+        if best.is_none_or(|(_, found, _)| score > found) {
+            best = Some((candidate, score, origin));
         }
     }
-    let (candidate, similarity, origin) = best?;
+    let (candidate, _, origin) = best?;
     let by = match origin {
         Origin::Own => "nearest",
         Origin::Synset => "nearest-synset",
@@ -215,7 +252,7 @@ fn nearest(candidates: &[Candidate]) -> Option<Choice> {
         Origin::Hypernyms => "nearest-hypernyms",
         Origin::LexicographerFile => "nearest-lexicographer-file",
     };
-    Some(Choice { sense: candidate.sense.clone(), similarity: Some(similarity), by })
+    Some(Choice { sense: candidate.sense.clone(), similarity: candidate.similarity, by })
 }
 
 /// The cosine of two vectors, in 64 bits; none if one of them is zero.
@@ -304,6 +341,28 @@ mod tests {
             .map(|candidate| (candidate.sense, candidate.similarity.is_some()))
             .collect();
         assert_eq!(senses, [("money".into(), true), ("river".into(), true), ("tilt".into(), false)]);
+    }
+
+    #[test]
+    fn a_frequent_sense_may_be_further_away() {
+        let vectors = vectors(&[
+            ("bank", Noun, "money", 8, [1.0, 0.0]),
+            ("bank", Noun, "river", 2, [0.0, 1.0]),
+            ("bank", Noun, "tilt", 1, [0.0, 0.0]),
+        ]);
+        let chosen = |prior: f64, vector: [f32; 2]| {
+            let tagger = SenseTagger::new(&vectors).with_prior(prior);
+            tagger.choose("bank", Noun, Some(&vector), true).unwrap()
+        };
+        // Shares of 9, 3 and 2 of 14: a third of the occurrences costs 0.5 · ln 3 = 0.55 of the cosine.
+        assert_eq!(chosen(0.0, [0.6, 0.8]).sense, "river");
+        let money = chosen(0.5, [0.6, 0.8]);
+        assert_eq!((money.sense.as_str(), money.by), ("money", "nearest"));
+        assert!((money.similarity.unwrap() - 0.6).abs() < 1e-6, "the cosine alone: {money:?}");
+        assert_eq!(chosen(0.5, [0.2, 0.98]).sense, "river");
+        let candidates = SenseTagger::new(&vectors).candidates("bank", Noun, None, true);
+        let shares: Vec<f64> = candidates.iter().map(|candidate| candidate.share).collect();
+        assert_eq!(shares, [9.0 / 14.0, 3.0 / 14.0, 2.0 / 14.0]);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use cloze_trainer::senses::{SensePart, SenseVectors, evaluate};
 use indicatif::HumanCount;
 
 use super::model::ComputeArgs;
-use super::{DataArgs, say_without_token, tagger, wordnet};
+use super::{DataArgs, PRIOR, say_without_token, tagger, weight, wordnet};
 use crate::failure::WrongUsage;
 use crate::output::{Output, say};
 use crate::progress::Progress;
@@ -34,6 +34,10 @@ pub struct Args {
     /// be that of the senses' names.
     #[arg(long, value_name = "DIR")]
     wordnet: Option<PathBuf>,
+    /// How much a sense's frequency in the training data counts: the cosine plus WEIGHT times the logarithm of the share of the
+    /// word's occurrences decides. With 0 the cosine alone does.
+    #[arg(long, value_name = "WEIGHT", default_value_t = PRIOR, value_parser = weight)]
+    prior: f64,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -46,7 +50,7 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<()> {
     let vectors = SenseVectors::load(&args.senses)?;
     let wordnet = wordnet(args.wordnet.as_deref())?;
-    let tagger = tagger(&vectors, wordnet.as_ref())?;
+    let tagger = tagger(&vectors, wordnet.as_ref(), args.prior)?;
     let data = args.data_args.open(&args.data)?;
     let held_out = vectors.origin.held_out;
     let (part, sentences) = match data.checksum == vectors.origin.checksum {

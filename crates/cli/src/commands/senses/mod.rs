@@ -17,6 +17,9 @@ use super::eval_embeddings::rows::BadRow;
 use crate::lines;
 use crate::output::say;
 
+/// What a sense's frequency counts unless told: chosen on sentences of SemCor that neither training nor the figures saw.
+const PRIOR: f64 = 0.1;
+
 /// Tell which sense a word has in its sentence: the one whose vector is nearest to the word's.
 ///
 /// A sense's vector is the mean of the contextual vectors of its occurrences in labelled sentences. A word is compared with the
@@ -82,8 +85,12 @@ fn wordnet(folder: Option<&Path>) -> Result<Option<WordNet>> {
 }
 
 /// What chooses senses. The parts of speech that WordNet is not used for are told.
-fn tagger<'a>(vectors: &'a SenseVectors, wordnet: Option<&'a WordNet>) -> Result<SenseTagger<'a>> {
-    let Some(wordnet) = wordnet else { return Ok(SenseTagger::new(vectors)) };
+fn tagger<'a>(
+    vectors: &'a SenseVectors,
+    wordnet: Option<&'a WordNet>,
+    prior: f64,
+) -> Result<SenseTagger<'a>> {
+    let Some(wordnet) = wordnet else { return Ok(SenseTagger::new(vectors).with_prior(prior)) };
     let (tagger, fits) = SenseTagger::with_wordnet(vectors, wordnet)?;
     for fit in fits.iter().filter(|fit| !fit.is_used) {
         if fit.senses == 0 {
@@ -102,7 +109,13 @@ fn tagger<'a>(vectors: &'a SenseVectors, wordnet: Option<&'a WordNet>) -> Result
             HumanCount(fit.senses as u64)
         ));
     }
-    Ok(tagger)
+    Ok(tagger.with_prior(prior))
+}
+
+/// Reads the weight of senses' frequencies.
+fn weight(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|weight: &f64| weight.is_finite() && *weight >= 0.0);
+    number.ok_or_else(|| "expected a number of 0 or more".into())
 }
 
 /// Tells how many words had no token.

@@ -8,13 +8,13 @@ use cloze_evaluation::senses::PartOfSpeech;
 use cloze_tokenizer::Error as TokenizerError;
 use cloze_trainer::TrainerError;
 use cloze_trainer::senses::{
-    SenseSentence, SenseTagger, SenseTarget, SenseText, SenseVectors, sense_sentence,
+    Candidate, SenseSentence, SenseTagger, SenseTarget, SenseText, SenseVectors, sense_sentence,
 };
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::model::ComputeArgs;
-use super::{tagger, wordnet};
+use super::{PRIOR, tagger, weight, wordnet};
 use crate::lines::{self, Batch, Lines};
 use crate::output::Output;
 use crate::progress::Progress;
@@ -43,7 +43,11 @@ pub struct Args {
     /// be that of the senses' names.
     #[arg(long, value_name = "DIR")]
     wordnet: Option<PathBuf>,
-    /// List all senses that were compared as "candidates", the nearest first.
+    /// How much a sense's frequency in the training data counts: the cosine plus WEIGHT times the logarithm of the share of the
+    /// word's occurrences decides. With 0 the cosine alone does.
+    #[arg(long, value_name = "WEIGHT", default_value_t = PRIOR, value_parser = weight)]
+    prior: f64,
+    /// List all senses that were compared as "candidates", the chosen one first: with their "share" of the word's occurrences.
     #[arg(long)]
     candidates: bool,
     /// A file of JSON lines (default: standard input).
@@ -90,13 +94,14 @@ struct TaggedWord<'a> {
 struct Compared {
     sense: String,
     similarity: Option<f64>,
+    share: f64,
 }
 
 pub fn run(args: &Args) -> Result<()> {
     let mut lines = Lines::of(args.input.as_deref(), args.max_line_bytes)?;
     let vectors = SenseVectors::load(&args.senses)?;
     let wordnet = wordnet(args.wordnet.as_deref())?;
-    let tagger = tagger(&vectors, wordnet.as_ref())?;
+    let tagger = tagger(&vectors, wordnet.as_ref(), args.prior)?;
     let embedder = args.compute.of_senses(&vectors, args.model.as_deref())?;
     let mut output = Output::of(args.output.as_deref())?;
     let mut progress = Progress::new("lines", args.output.is_none() && io::stdout().is_terminal());
@@ -199,11 +204,10 @@ fn line<'a>(
         let candidates = with_candidates.then(|| {
             let mut all = tagger.candidates(lemma, *pos, vector.as_deref(), true);
             // A stable sort: of equals the one that is chosen stays first.
-            let order = |similarity: Option<f64>| similarity.unwrap_or(f64::NEG_INFINITY);
-            all.sort_by(|a, b| order(b.similarity).total_cmp(&order(a.similarity)));
-            all.into_iter()
-                .map(|found| Compared { sense: found.sense, similarity: found.similarity })
-                .collect()
+            let order = |found: &Candidate| found.score(tagger.prior()).unwrap_or(f64::NEG_INFINITY);
+            all.sort_by(|a, b| order(b).total_cmp(&order(a)));
+            let compared = |Candidate { sense, similarity, share, .. }| Compared { sense, similarity, share };
+            all.into_iter().map(compared).collect()
         });
         TaggedWord {
             index: tokens.is_some().then_some(place.start),
