@@ -90,11 +90,13 @@ class Layer(nn.Module):
         self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
         self.norm1, self.norm2 = nn.LayerNorm(width, eps=1e-12), nn.LayerNorm(width, eps=1e-12)
 
-    def forward(self, x):
+    def forward(self, x, wanted=None):
         rate = dropout if self.training else 0.0
         q, k, v = self.qkv(x).view(batch, length, 3, heads, width // heads).permute(2, 0, 3, 1, 4).unbind(0)
         context = F.scaled_dot_product_attention(q, k, v, dropout_p=rate).transpose(1, 2).reshape(x.shape)
         x = self.norm1(x + F.dropout(self.out(context), rate, self.training))
+        if wanted is not None:
+            x = x.reshape(-1, width)[wanted]
         return self.norm2(x + F.dropout(self.down(F.gelu(self.up(x))), rate, self.training))
 
 
@@ -110,11 +112,16 @@ class Encoder(nn.Module):
         x = self.word(ids) + self.segment(segments) + self.position.weight[:length]
         return F.dropout(self.norm(x), dropout, self.training)
 
-    def forward(self, ids, segments):
+    def forward(self, ids, segments, wanted=None):
+        """All states, or those of the wanted tokens, for which alone the last layer feeds forward, as on our side."""
         x = self.embed(ids, segments)
-        for layer in self.layers:
+        for layer in self.layers[:-1]:
             x = layer(x)
-        return x
+        return self.layers[-1](x, wanted)
+
+
+def firsts(ids):
+    return torch.arange(batch, device=ids.device) * length
 
 
 class Pretraining(nn.Module):
@@ -127,12 +134,13 @@ class Pretraining(nn.Module):
         self.bias = nn.Parameter(torch.zeros(vocab))
 
     def forward(self, ids, segments, positions, labels, pairs):
-        return self.heads(self.encoder(ids, segments), positions, labels, pairs)
+        return self.heads(self.encoder(ids, segments, torch.cat([positions, firsts(ids)])), labels, pairs)
 
-    def heads(self, x, positions, labels, pairs):
-        states = self.transform_norm(F.gelu(self.transform(x.view(-1, width)[positions])))
+    def heads(self, x, labels, pairs):
+        masked = x.shape[0] - batch
+        states = self.transform_norm(F.gelu(self.transform(x[:masked])))
         logits = F.linear(states, self.encoder.word.weight, self.bias)
-        pair_logits = self.next(torch.tanh(self.encoder.pooler(x[:, 0])))
+        pair_logits = self.next(torch.tanh(self.encoder.pooler(x[masked:])))
         return F.cross_entropy(logits.float(), labels) + F.cross_entropy(pair_logits.float(), pairs)
 
 
@@ -142,7 +150,7 @@ class Classification(nn.Module):
         self.encoder, self.output = Encoder(), nn.Linear(width, 2)
 
     def forward(self, ids, segments, labels):
-        pooled = torch.tanh(self.encoder.pooler(self.encoder(ids, segments)[:, 0]))
+        pooled = torch.tanh(self.encoder.pooler(self.encoder(ids, segments, firsts(ids))))
         return F.cross_entropy(self.output(F.dropout(pooled, dropout, self.training)).float(), labels)
 
 

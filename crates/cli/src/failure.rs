@@ -193,7 +193,8 @@ mod tests {
         assert!(!told.contains('\n') && !told.contains("a::b"), "{told}");
         let told = of_panic(device, "driver version is insufficient for CUDA runtime version");
         assert!(
-            told.ends_with("install a newer driver of the device's maker; another --device may do"),
+            told.contains("install a newer driver of the device's maker or, if a library such as nvrtc")
+                && told.ends_with("the CUDA toolkit; another --device may do"),
             "{told}"
         );
     }

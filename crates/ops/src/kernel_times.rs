@@ -6,7 +6,7 @@ use std::time::Duration;
 /// The launches of a kernel of a graphics processor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KernelTime {
-    /// As the kernel names itself, without its type arguments.
+    /// As the kernel names itself, without its type arguments; of this crate's, behind the operation's name.
     pub name: String,
     /// How often it ran.
     pub calls: u64,
@@ -118,7 +118,14 @@ mod watch {
             });
             let mut all: Vec<(&'static str, Duration)> = read.collect();
             all.append(&mut self.launched.known.lock().unwrap_or_else(PoisonError::into_inner));
-            let short = |name: &str| type_name_format(name, TypeNameFormatLevel::Short);
+            // Kernels of several of this crate's operations have the same name.
+            let short = |name: &str| {
+                let own = type_name_format(name, TypeNameFormatLevel::Short);
+                match name.strip_prefix("cloze_ops::cube::").and_then(|path| path.split("::").next()) {
+                    Some(operation) => format!("{operation}::{own}"),
+                    None => own,
+                }
+            };
             all.into_iter().map(|(kernel, time)| (short(kernel), time)).collect()
         }
     }

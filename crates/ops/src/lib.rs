@@ -34,6 +34,7 @@
 //!
 //! | operation | kernels on graphics processors |
 //! | --- | --- |
+//! | [`attention`] | one forward, three backward, in blocks, without a matrix of scores; packed sequences each by itself |
 //! | [`layer_norm`], [`add_layer_norm`] | one forward, with dropout and the residual connection in it; two backward, and one for the dropout |
 //! | [`gelu`], [`gelu_tanh`] | one each way, in training; outside it burn's fusion merges them with their neighbours |
 //! | [`dropout`], [`dropout_add`] | one each way; masks are drawn again, and not kept |

@@ -4,7 +4,8 @@ use burn::tensor::{DType, Device, Tensor};
 use std::cell::Cell;
 
 /// In what precision [`linear`](crate::linear) and [`attention`](crate::attention) multiply. Weights, and what goes into and
-/// comes out of an operation, stay FP32 in memory either way.
+/// comes out of an operation, stay FP32 in memory either way. The kernels of attention on graphics processors, by the feature
+/// `cube`, multiply in FP32 in any case.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Precision {
     /// FP32 products.

@@ -26,10 +26,10 @@ impl SquaredSums {
         self.sums.push(squared_sum(x));
     }
 
-    /// The sums of several tensors each, where they are; none without tensors. Nothing is read.
+    /// Numbers whose sum is that of all squares, where they are; none without tensors. Nothing is read.
     ///
     /// # Shapes
-    /// - returns `[n]`, `n` at most the number of tensors
+    /// - returns `[n]`: a number a tensor, on graphics processors one for each 16,384 elements begun of it
     pub fn parts(self) -> Option<Tensor<1>> {
         #[cfg_attr(not(feature = "cube"), allow(unused_mut, reason = "nothing waits"))]
         let mut sums = self.sums;

@@ -123,7 +123,9 @@ impl DeviceFailure {
         match self {
             Self::OutOfMemory | Self::Other => None,
             Self::Lost => Some("only a new process can use it again"),
-            Self::Driver => Some("install a newer driver of the device's maker"),
+            Self::Driver => Some(
+                "install a newer driver of the device's maker or, if a library such as nvrtc is missing, the CUDA toolkit",
+            ),
             Self::Feature => Some(
                 "the device or its driver lacks what that needs: `cloze devices --check` shows which devices compute",
             ),

@@ -65,9 +65,9 @@ pub struct Args {
     /// Steps of t-SNE (default: 1000).
     #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..=1_000_000))]
     steps: Option<usize>,
-    /// The seed of what is random in t-SNE.
-    #[arg(long, value_name = "N", default_value_t = 42)]
-    seed: u64,
+    /// The seed of what is random in t-SNE (default: 42).
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
     #[command(flatten)]
     prompt: PromptArgs,
     /// Tokens that are worked on at a time.
@@ -89,10 +89,18 @@ struct Source {
     #[arg(long, value_name = "MODEL", help = model::HELP)]
     model: Option<String>,
     /// An index of `cloze search`, whose texts and vectors are drawn.
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["files", "format", "prompt", "prompt_text"])]
+    #[arg(
+        long,
+        value_name = "DIR",
+        conflicts_with_all = ["files", "format", "prompt", "prompt_text", "batch_tokens", "precision", "int8", "device"]
+    )]
     index: Option<PathBuf>,
     /// A file of NumPy's with a vector for each text: `[texts, features]`, floats of 32 or 64 bits.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["prompt", "prompt_text"])]
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["prompt", "prompt_text", "batch_tokens", "precision", "int8", "device"]
+    )]
     vectors: Option<PathBuf>,
 }
 
@@ -120,6 +128,9 @@ fn number(text: &str) -> Result<f64, String> {
     text.parse().ok().filter(|value: &f64| value.is_finite()).ok_or_else(|| "expected a number".to_owned())
 }
 
+/// The seed where none is given.
+const SEED: u64 = 42;
+
 /// What the page says of the map, by name.
 type Facts = Vec<(&'static str, String)>;
 
@@ -133,8 +144,9 @@ struct Drawn {
 }
 
 pub fn run(args: &Args) -> Result<()> {
-    if args.method == Method::Pca && (args.perplexity.is_some() || args.steps.is_some()) {
-        let error = anyhow!("--perplexity and --steps are for --method tsne");
+    let is_of_tsne = args.perplexity.is_some() || args.steps.is_some() || args.seed.is_some();
+    if args.method == Method::Pca && is_of_tsne {
+        let error = anyhow!("--perplexity, --steps and --seed are for --method tsne");
         return Err(WrongUsage::new(error).into());
     }
     let drawn = match &args.source {
@@ -184,7 +196,8 @@ fn by_tsne(vectors: Vectors<'_>, args: &Args) -> Result<(Vec<f64>, Facts)> {
     let mut config = TsneConfig::of(vectors.len())?;
     config.perplexity = args.perplexity.unwrap_or(config.perplexity);
     config.steps = args.steps.unwrap_or(config.steps);
-    let mut random = Random::derive(args.seed, &[0]);
+    let seed = args.seed.unwrap_or(SEED);
+    let mut random = Random::derive(seed, &[0]);
     let mut progress = Progress::new("steps", false);
     let steps = config.steps;
     let placed = tsne(vectors, &config, &mut || random.unit(), &mut |done| {
@@ -202,7 +215,7 @@ fn by_tsne(vectors: Vectors<'_>, args: &Args) -> Result<(Vec<f64>, Facts)> {
             format!("{:.4}", config.perplexity).trim_end_matches('0').trim_end_matches('.').into(),
         ),
         ("steps", steps.to_string()),
-        ("seed", args.seed.to_string()),
+        ("seed", seed.to_string()),
     ];
     Ok((positions, facts))
 }

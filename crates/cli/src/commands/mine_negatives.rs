@@ -23,8 +23,8 @@ use crate::text_vectors::Model;
 /// Find texts that a model confuses with the right ones: hard negatives to train it with.
 ///
 /// Rows of FILE are pairs of texts that belong together. For each, the model finds the texts of the pool that are most like the
-/// first, and those that are no second text of the same first one are negatives. The pool is all second texts, or the lines of
-/// --pool. It prints {"text": ..., "pair": ..., "negatives": [...]} for each pair with a negative, which a config reads with
+/// first, and those that are no second text of the same first one are negatives. The pool is the second texts of these pairs, or
+/// the lines of --pool. It prints {"text": ..., "pair": ..., "negatives": [...]} for each pair with a negative, which a config reads with
 /// columns = { pair = "pair", negatives = "negatives" }. Bounds are those of sentence-transformers' mine_hard_negatives;
 /// similarities are cosines. Before first texts stands the model's prompt `query`, before the pool its prompt `document`,
 /// `passage` or `corpus`, where it has them.
@@ -45,7 +45,7 @@ pub struct Args {
     /// Only pairs whose label is at least this belong together; --columns names the column `label`.
     #[arg(long, value_name = "X", value_parser = finite)]
     min_label: Option<f64>,
-    /// A file with a text a line, in which negatives are looked for (default: all second texts).
+    /// A file with a text a line, in which negatives are looked for (default: the second texts of the pairs that belong together).
     #[arg(long, value_name = "FILE")]
     pool: Option<PathBuf>,
     /// Negatives of a pair at most.

@@ -22,7 +22,7 @@ const QUERIES: usize = 64;
 ///
 /// The model reads a query and a candidate together and has one number for them, or two classes. A line of input is
 /// {"query": "...", "candidates": ["...", ...]}, or what `cloze search query` prints, whose rows are in "found". A candidate may
-/// be an object with its "text"; its other keys are kept.
+/// be an object with its "text"; its other keys are kept, but for "place" and "score", which the output has itself.
 ///
 /// Prints {"query": ..., "found": [{"place": ..., "score": ..., "text": ...}, ...]} for each line, the best candidate first; the
 /// place is that among the line's candidates, from 0, and the score is the model's, in the place of another one. An empty line

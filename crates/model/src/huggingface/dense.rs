@@ -28,6 +28,8 @@ struct DenseFile {
     activation_function: String,
     /// What it maps, in newer files.
     module_input_name: Option<String>,
+    /// What the result is called, in newer files; without a name that of what it maps.
+    module_output_name: Option<String>,
 }
 
 /// Classes of activations by the last parts of their paths.
@@ -47,12 +49,18 @@ impl Dense {
     pub fn load(folder: &Path, device: &Device) -> Result<Self> {
         let path = folder.join("config.json");
         let config: DenseFile = read_json(&path, "a configuration of the module Dense")?;
-        if let Some(name) = config.module_input_name.filter(|name| name != "sentence_embedding") {
-            return Err(ModelError::Config(format!(
-                "{}: `module_input_name` is \"{}\", expected \"sentence_embedding\"",
-                path.display(),
-                name.escape_debug()
-            )));
+        let names = [
+            ("module_input_name", &config.module_input_name),
+            ("module_output_name", &config.module_output_name),
+        ];
+        for (key, name) in names {
+            if let Some(name) = name.as_deref().filter(|name| *name != "sentence_embedding") {
+                return Err(ModelError::Config(format!(
+                    "{}: `{key}` is \"{}\", expected \"sentence_embedding\"",
+                    path.display(),
+                    name.escape_debug()
+                )));
+            }
         }
         let (d_in, d_out) = (config.in_features, config.out_features);
         let name = config.activation_function.rsplit('.').next().unwrap_or_default();

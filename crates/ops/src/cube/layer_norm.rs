@@ -88,6 +88,9 @@ fn norm_kernel(
     norm_row(x, gamma, beta, y, statistics, row, width, epsilon, units);
 }
 
+/// Tensors of [`add_norm_kernel`].
+pub(crate) const BUFFERS: u32 = 8;
+
 /// The same of `total = residual + dropout(x)`. A unit reads again only what it has written itself.
 #[cube(launch)]
 fn add_norm_kernel(

@@ -11,7 +11,8 @@
 //! What holds for all kernels: 32-bit floats, dense and in row-major order; sums in an order that the shapes give and
 //! nothing else, without atomic additions of floats, so that a run repeats bit for bit on the same device; no
 //! instructions of subgroups, 64-bit numbers or infinities, which WebGPU has not or not everywhere; at most 256 units
-//! in a cube and 7 tensors in a kernel (attention's have up to 10, and are left out where a device has no room for them).
+//! in a cube and 7 tensors in a kernel (attention's have up to 10 and the norm of a sum 8, and are left out where a device
+//! has no room for them).
 
 #![allow(
     clippy::too_many_arguments,
@@ -57,9 +58,16 @@ use cubecl::server::CubeCountSelection;
 /// A tensor of burn's fusion, whose values may not have been computed yet.
 pub(crate) type Primitive = FloatTensor<Cube>;
 
-/// Whether the kernels take this tensor: 32-bit floats on a graphics processor, one at least, gradients not recomputed.
+/// Elements of a tensor at most: kernels count in 32 bits, idle units included.
+const MOST: usize = i32::MAX as usize;
+
+/// Whether the kernels take this tensor: 32-bit floats on a graphics processor, one at least and fewer than 2³¹, gradients
+/// not recomputed.
 pub(crate) fn takes<const D: usize>(x: &Tensor<D>) -> bool {
-    x.dtype() == DType::F32 && is_cube(&x.device()) && x.shape().num_elements() > 0 && !without_kernels()
+    x.dtype() == DType::F32
+        && is_cube(&x.device())
+        && (1..=MOST).contains(&x.shape().num_elements())
+        && !without_kernels()
 }
 
 /// Whether the kernels take this tensor, and its gradient will be asked for: outside training, burn's fusion makes one
@@ -81,7 +89,14 @@ pub(crate) fn is_cube(device: &Device) -> bool {
     }
 }
 
-const TAKEN: &str = "`takes` has looked at the device";
+/// Whether a kernel of so many tensors runs on a device.
+pub(crate) fn has_room(device: &Device, tensors: u32) -> bool {
+    let device = device.clone().inner();
+    let DispatchDevice::Cube(device) = device.as_dispatch() else { return false };
+    device.client().properties().hardware.max_bindings >= tensors
+}
+
+const TAKEN: &str = "all tensors of an operation are on one device";
 
 /// An input: its values, and its place in the graph where there is one.
 pub(crate) struct Input {

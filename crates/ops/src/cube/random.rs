@@ -21,7 +21,8 @@ pub(crate) fn threshold(prob: f64) -> u32 {
 
 /// What a kept element is multiplied by.
 pub(crate) fn scale(prob: f64) -> f32 {
-    (1.0 / (1.0 - prob)) as f32
+    // Of probability 1 nothing is kept.
+    if prob < 1.0 { (1.0 / (1.0 - prob)) as f32 } else { 0.0 }
 }
 
 /// What the element of this number is multiplied by: 0 or `scale`.

@@ -20,10 +20,10 @@ pub fn global_norm<M: Module>(module: &M, gradients: &GradientsParams) -> f64 {
     squared_norms(module, gradients).map_or(0.0, norm_of)
 }
 
-/// Squared norms of the gradients, of one or several together, where they are; none without gradients.
+/// Numbers whose sum is the square of the [norm of all gradients](global_norm), where they are; none without gradients.
 ///
 /// # Shapes
-/// - returns `[n]`, `n` at most the number of parameters with a gradient
+/// - returns `[n]`, as of [`SquaredSums::parts`](cloze_ops::SquaredSums::parts)
 pub(crate) fn squared_norms<M: Module>(module: &M, gradients: &GradientsParams) -> Option<Tensor<1>> {
     let mut visitor = SquaredNorms { gradients, squares: SquaredSums::default() };
     module.visit(&mut visitor);

@@ -91,7 +91,7 @@ pub fn step<O: Objective>(
 #[derive(Debug)]
 pub struct Ahead {
     losses: Losses,
-    /// The square of each gradient's norm.
+    /// Numbers whose sum is the square of the gradients' norm.
     squares: Option<Tensor<1>>,
 }
 
@@ -119,6 +119,7 @@ pub fn step_ahead<O: Objective>(
     device: &Device,
     config: StepConfig,
 ) -> (O::Model, Result<Ahead>) {
+    debug_assert!(config.loss_scale == 1.0, "steps that nobody waits for have no scale of the loss");
     let model = optimizer.prepare(model);
     let computed = guarded(config.step, || {
         let (losses, gradients) = backward(objective, &model, batches, device, config, &Alone)?;

@@ -28,16 +28,24 @@ pub(super) fn write_activation(folder: &Path, loss: ValueLoss) -> Result<()> {
     Ok(write_atomic(&folder.join("config.json"), format!("{config:#}\n").as_bytes())?)
 }
 
-/// The loss whose numbers a folder's function makes. A folder without such a word was not saved by `CrossEncoder`, and its
-/// output is the number.
+/// The loss whose numbers a folder's function makes. Deviation: without such a word the output is the number, as in
+/// transformers; `CrossEncoder` takes its sigmoid, which has the same order.
 ///
 /// # Errors
-/// A file that cannot be read.
+/// A file that cannot be read, or another function.
 pub(super) fn loss_of(folder: &Path) -> Result<ValueLoss> {
     let config = read(folder)?;
     let class = config[SECTION][ACTIVATION].as_str().or(config[OLD_ACTIVATION].as_str()).unwrap_or_default();
-    let is_sigmoid = class.rsplit('.').next() == Some("Sigmoid");
-    Ok(if is_sigmoid { ValueLoss::BinaryCrossEntropy } else { ValueLoss::SquaredError })
+    match class.rsplit('.').next().unwrap_or_default() {
+        "Sigmoid" => Ok(ValueLoss::BinaryCrossEntropy),
+        "" | "Identity" => Ok(ValueLoss::SquaredError),
+        _ => Err(ModelError::Config(format!(
+            "{}: the activation `{}` is not supported, expected Identity or Sigmoid",
+            folder.join("config.json").display(),
+            class.escape_debug()
+        ))
+        .into()),
+    }
 }
 
 fn read(folder: &Path) -> Result<Value> {
@@ -80,6 +88,11 @@ mod tests {
             let config = read(folder.path()).unwrap();
             assert_eq!(config["hidden_size"], 8);
         }
+        std::fs::write(&path, r#"{"sentence_transformers": {"activation_fn": "a.Tanh"}}"#).unwrap();
+        let error = loss_of(folder.path()).unwrap_err().to_string();
+        assert!(error.ends_with(
+            "config.json: the activation `a.Tanh` is not supported, expected Identity or Sigmoid"
+        ));
         std::fs::write(&path, "[]").unwrap();
         let error = write_activation(folder.path(), ValueLoss::SquaredError).unwrap_err().to_string();
         assert!(error.ends_with("config.json: expected an object"), "{error}");

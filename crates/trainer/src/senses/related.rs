@@ -1,4 +1,8 @@
 //! Vectors for synsets that the labelled sentences lack: those of related synsets (Loureiro & Jorge 2019, section 4.2).
+//!
+//! Deviations: the paper goes from a synset's other words to its hypernyms at once; here hyponyms, sisters and adjectives of
+//! similar meaning come between. Classes of instances count as hypernyms. In the authors' code, later means also have vectors
+//! that came from relations; here all are of labelled senses alone.
 
 use super::vectors::SenseVectors;
 use super::wordnet::{Pointer, SynsetId, WordNet};

@@ -42,7 +42,12 @@ impl Card {
     }
 
     fn named(name: String, peak: Option<f64>) -> Self {
-        let known = CARDS.iter().find(|(part, ..)| name.contains(part));
+        // "A40" is no part of "A4000": what follows is no letter and no digit.
+        let has = |part: &str| {
+            name.match_indices(part)
+                .any(|(at, _)| !name[at + part.len()..].starts_with(|c: char| c.is_ascii_alphanumeric()))
+        };
+        let known = CARDS.iter().find(|(part, ..)| has(part));
         let bf16 = peak.or(known.map(|(_, bf16, _)| *bf16));
         // Tensor cores of all of these make half as many TF32 products.
         let tf32 = peak.map(|peak| peak / 2.0).or(known.map(|(.., tf32)| *tf32));
@@ -70,14 +75,18 @@ impl fmt::Display for Card {
 
 /// What NVIDIA's driver calls the card; none where there is no such driver.
 fn name(device: &str) -> Option<String> {
-    // The numbers of graphics adapters are not the driver's.
-    let number = if device.starts_with("wgpu") { "0" } else { number(device) };
     let mut ask = Command::new("nvidia-smi");
-    ask.args(["--query-gpu=name", "--format=csv,noheader", "-i", number]).stderr(Stdio::null());
+    ask.args(["--query-gpu=name", "--format=csv,noheader", "-i", drivers_number(device)])
+        .stderr(Stdio::null());
     let said = ask.stdin(Stdio::null()).output().ok().filter(|said| said.status.success())?;
     let said = String::from_utf8(said.stdout).ok()?;
     let name = said.lines().next()?.trim();
     (!name.is_empty()).then(|| name.to_owned())
+}
+
+/// The number that NVIDIA's driver knows the card by: those of graphics adapters are not the driver's.
+fn drivers_number(device: &str) -> &str {
+    if device.starts_with("wgpu") { "0" } else { number(device) }
 }
 
 /// The number at the end of a device's name, else 0.
@@ -88,7 +97,7 @@ fn number(device: &str) -> &str {
 
 /// PyTorch's name of the card that a device is on.
 pub fn peers_device(device: &str, small: bool) -> String {
-    if small { "cpu".into() } else { format!("cuda:{}", number(device)) }
+    if small { "cpu".into() } else { format!("cuda:{}", drivers_number(device)) }
 }
 
 #[cfg(test)]
@@ -107,6 +116,7 @@ mod tests {
         assert_eq!(peaks("NVIDIA GB200"), (Some(2_500.0), Some(1_250.0)));
         assert_eq!(peaks("NVIDIA L40S"), (Some(362.0), Some(183.0)));
         assert_eq!(peaks("NVIDIA L4"), (Some(121.0), Some(60.0)));
+        assert_eq!(peaks("NVIDIA RTX A4000"), (None, None));
         assert_eq!(peaks("NVIDIA H200"), (Some(989.0), Some(495.0)));
         assert_eq!(peaks("NVIDIA GH200 480GB"), (Some(989.0), Some(495.0)));
         assert_eq!(peaks("an unknown card"), (None, None));

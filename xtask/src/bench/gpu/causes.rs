@@ -17,7 +17,7 @@ const REST: &str = "elementwise";
 /// Parts of a step, and what kernels' names have in them; the first part that a name fits counts.
 const PARTS: [(&str, &[&str]); 9] = [
     ("attention", &["attention", "flash", "fmha", "sdpa"]),
-    ("optimizer", &["adam", "lamb", "multi_tensor"]),
+    ("optimizer", &["adam", "lamb", "multi_tensor", "squared_sum"]),
     ("products", &["matmul", "gemm", "gemv", "cutlass", "nvjet", "xmma", "addmm", "::mm", "bmm"]),
     ("losses", &["cross_entropy", "crossentropy", "softmax", "nll_loss"]),
     ("norms", &["norm"]),
@@ -132,7 +132,11 @@ mod tests {
             ("pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128>>", "attention"),
             ("triton_per_fused_add_native_layer_norm_native_dropout_3", "norms"),
             ("void at::native::multi_tensor_apply_kernel<FusedAdamMathFunctor>", "optimizer"),
-            ("AdamwKernel", "optimizer"),
+            ("adamw::UpdateKernel", "optimizer"),
+            ("attention::KeysKernel", "attention"),
+            ("cross_entropy::LossKernel", "losses"),
+            ("layer_norm::BackwardKernel", "norms"),
+            ("gelu::ForwardKernel", "elementwise"),
             ("FuseElemwise", "elementwise"),
             ("Memcpy HtoD (Pinned -> Device)", "copies and casts"),
             ("reduce_kernel", "sums"),

@@ -15,10 +15,11 @@ use crate::progress::Progress;
 /// Measure how often the sense is right, beside the most frequent sense.
 ///
 /// Prints F1 by part of speech, by whether the sense is the most frequent one, and by whether training saw the lemma and the
-/// sense: of the most frequent sense in the training data, of the nearest sense, and with --wordnet of the nearest among all
+/// sense: of the most frequent sense in the training data, of the nearest sense, of the nearest by frequency, and with --wordnet of the nearest among all
 /// of the lemma's senses in WordNet. A word without an answer costs recall (Raganato et al. 2017).
 ///
-/// Of the file that the vectors were learnt from, only the sentences that were held out are measured.
+/// Of the file that the vectors were learnt from, only the sentences that were held out are measured. A copy that is compressed
+/// otherwise is another file: all of it is measured.
 #[derive(clap::Args)]
 pub struct Args {
     /// The folder that `cloze senses train` wrote.

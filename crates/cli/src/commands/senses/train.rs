@@ -75,13 +75,17 @@ pub fn run(args: &Args) -> Result<()> {
 
 /// Sense vectors replace nothing but sense vectors.
 fn check_out(out: &Path) -> Result<()> {
-    if !out.exists() {
-        return Ok(());
-    }
     let refused = |found: String| {
         let found = format!("{} {found}; choose a new or empty folder with --out", out.display());
         Err(WrongUsage::new(anyhow!(found)).into())
     };
+    // The folder is made beside its place and moved there, for which it needs a name.
+    if out.file_name().is_none() {
+        return refused("has no name of its own".into());
+    }
+    if !out.exists() {
+        return Ok(());
+    }
     if !out.is_dir() {
         return refused("is a file".into());
     }

@@ -273,6 +273,16 @@ impl EmbeddingSection {
             let expected = format!("none beside `task.loss.kind` = \"{}\": {who}", self.loss.kind());
             ensure(!has(key), key, "given", expected)?;
         }
+        if let (LossSection::Simcse { .. }, Some(prompts)) = (&self.loss, &self.prompts) {
+            let expected =
+                "that of `task.prompts.text`: with \"simcse\" each sentence is the first text of an example";
+            ensure(
+                prompts.pair == prompts.text,
+                "task.prompts.pair",
+                format!("{:?}", prompts.pair),
+                expected,
+            )?;
+        }
         // To SimCSE a negative is one more example of its own.
         let compares_with_rows = matches!(self.loss, LossSection::Simcse { .. }) || !has(NEGATIVES);
         if self.loss.is_contrastive() && compares_with_rows {
