@@ -68,7 +68,8 @@ pub struct ModelIdentity {
 }
 
 impl ModelIdentity {
-    /// A hash of a model's folder: of its weights, its configuration and its tokenizer, with their names.
+    /// A hash of a model's folder: of its weights, its configuration and its tokenizer, with their names; in a folder of
+    /// sentence-transformers, of its modules `Dense` too.
     ///
     /// # Errors
     /// [`SearchError::Io`].
@@ -77,18 +78,15 @@ impl ModelIdentity {
             let endings = [".safetensors", ".bin", ".model", ".txt", ".json"];
             endings.iter().any(|ending| name.ends_with(ending))
         };
-        let (mut names, mut modules) = (Vec::new(), Vec::new());
+        let mut names = Vec::new();
         for entry in fs::read_dir(folder).map_err(SearchError::io("read", folder))? {
             let entry = entry.map_err(SearchError::io("read", folder))?;
             let name = entry.file_name().to_string_lossy().into_owned();
             if decides(&name) && entry.path().is_file() {
                 names.push(name);
-            } else if name.ends_with("_Dense") {
-                modules.push(name);
             }
         }
-        // The weights of maps of embeddings, in folders of their own as sentence-transformers has them.
-        let maps: Vec<String> = modules
+        let maps: Vec<String> = dense_modules(folder)?
             .iter()
             .flat_map(|module| {
                 ["model.safetensors", "pytorch_model.bin", "config.json"]
@@ -110,6 +108,25 @@ impl ModelIdentity {
         }
         Ok(all.finalize().to_hex().to_string())
     }
+}
+
+/// The folders of the maps of embeddings in a folder of sentence-transformers; none for a `modules.json` that is missing or
+/// malformed, which whoever reads the model says.
+fn dense_modules(folder: &Path) -> Result<Vec<String>> {
+    #[derive(Deserialize)]
+    struct Module {
+        #[serde(default)]
+        path: String,
+        #[serde(rename = "type")]
+        kind: String,
+    }
+    let path = folder.join("modules.json");
+    if !path.is_file() {
+        return Ok(Vec::new());
+    }
+    let text = fs::read(&path).map_err(SearchError::io("read", &path))?;
+    let modules: Vec<Module> = serde_json::from_slice(&text).unwrap_or_default();
+    Ok(modules.into_iter().filter(|module| module.kind.ends_with("Dense")).map(|module| module.path).collect())
 }
 
 /// What an index is made of.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
 use clap::ValueEnum;
-use cloze_model::huggingface::{ConvertConfig, FloatType, convert};
+use cloze_model::huggingface::{ConvertConfig, FloatType, SentenceConfig, convert};
 use cloze_tokenizer::Tokenizer;
 
 use crate::failure::WrongUsage;
@@ -102,8 +102,8 @@ pub fn run(args: &Args) -> Result<()> {
     output.flush()
 }
 
-/// Copies what is [`KEPT`], and the configuration of each folder in the folder, as a module's `1_Pooling`; of a `2_Dense` the
-/// weights too, as they are.
+/// Copies what is [`KEPT`], and the configuration of each folder in the folder, as a module's `1_Pooling`; of modules `Dense`
+/// the weights too, as they are.
 fn keep(from: &Path, to: &Path) -> Result<()> {
     let copy = |name: &Path| -> Result<()> {
         let (source, target) = (from.join(name), to.join(name));
@@ -115,21 +115,16 @@ fn keep(from: &Path, to: &Path) -> Result<()> {
         Ok(())
     };
     KEPT.iter().try_for_each(|name| copy(Path::new(name)))?;
-    if !from.join("modules.json").is_file() {
-        return Ok(());
-    }
+    let Some(sentence) = SentenceConfig::load(from)? else { return Ok(()) };
     let entries = fs::read_dir(from).with_context(|| format!("cannot read {}", from.display()))?;
     for entry in entries {
         let entry = entry.with_context(|| format!("cannot read {}", from.display()))?;
-        let folder = entry.file_name();
-        copy(&Path::new(&folder).join("config.json"))?;
-        if folder.to_string_lossy().ends_with("_Dense") {
-            ["model.safetensors", "pytorch_model.bin"]
-                .iter()
-                .try_for_each(|name| copy(&Path::new(&folder).join(name)))?;
-        }
+        copy(&Path::new(&entry.file_name()).join("config.json"))?;
     }
-    Ok(())
+    let weights = ["model.safetensors", "pytorch_model.bin"];
+    sentence.dense.iter().try_for_each(|module| {
+        weights.iter().try_for_each(|name| copy(&Path::new(module).join(name)))
+    })
 }
 
 /// Bytes: `500`, `10KB`, `500MB`, `5GB`, with powers of ten as transformers has them.

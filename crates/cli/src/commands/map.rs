@@ -243,6 +243,7 @@ fn of_vectors(args: &Args, file: &Path) -> Result<Drawn> {
 
 /// The texts and vectors of an index.
 fn of_index(args: &Args, folder: &Path) -> Result<Drawn> {
+    rows::check_once(&args.columns)?;
     if args.columns.iter().any(|(field, _)| field == "text") {
         let error = anyhow!("--columns text=… is for files; an index knows its texts");
         return Err(WrongUsage::new(error).into());
@@ -280,6 +281,7 @@ fn of_index(args: &Args, folder: &Path) -> Result<Drawn> {
 
 /// The texts of the files or of standard input, with their labels.
 fn texts(args: &Args) -> Result<Drawn> {
+    rows::check_once(&args.columns)?;
     let columns = RowColumns {
         columns: vec![
             RowColumns::column("text", &args.columns, true),

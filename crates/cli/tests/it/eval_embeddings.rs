@@ -207,6 +207,11 @@ fn failures_are_one_line() {
         ),
         (&["sts", "--columns", "text", "sick.tsv"], 2, "expected FIELD=COLUMN"),
         (
+            &["sts", "--columns", "text=a,text=b", "sick.tsv"],
+            2,
+            "--columns: the field `text` is named twice; expected one column of it",
+        ),
+        (
             &["sts", "--no-header", "--columns", "label=1,text=2,pair=3", "sts.tsv"],
             1,
             "correct it, or skip such rows with --on-bad-row skip",

@@ -233,6 +233,7 @@ fn failures_are_one_line() {
         (&["--vectors", "nan.npy", "three.txt"], "", 1, "vector 1 (counted from 0) has a NaN or an infinity"),
         (&["--vectors", "lines.txt", "three.txt"], "", 1, "lines.txt: it is no array in NumPy's format"),
         (&["--index", "my-index", "--columns", "label=year"], "", 1, "no row has the field `year`"),
+        (&["--index", "my-index", "--columns", "label=a,label=b"], "", 2, "the field `label` is named twice"),
     ];
     for (args, input, status, expected) in cases {
         let ran = map(place, args, input);

@@ -69,7 +69,10 @@ pub fn tsne(
     }
     let count = COMPONENTS.min(vectors.width()).max(2);
     let components = principal_components(vectors, count).positions;
-    let short: Vec<f32> = components.iter().map(|x| *x as f32).collect();
+    // A vector's distribution is the same at any scale; squares of unscaled distances can be too large for 32 bits.
+    let largest = components.iter().fold(0.0_f64, |largest, x| largest.max(x.abs()));
+    let scale = if largest > 0.0 { largest.recip() } else { 1.0 };
+    let short: Vec<f32> = components.iter().map(|x| (x * scale) as f32).collect();
     let near = nearest(&short, count, (3.0 * config.perplexity) as usize);
     let neighbours: Vec<Vec<Neighbor<f64>>> = near.iter().map(|row| beyond_the_nearest(row)).collect();
     let first = first_positions(&components, count, uniform);
@@ -163,6 +166,16 @@ mod tests {
         assert_ne!(found, map(&values, 12, &config, 2));
         let components = principal_components(Vectors::new(&values, 12).unwrap(), 2).positions;
         assert_eq!(purity(&components, &classes), 1.0);
+    }
+
+    #[test]
+    fn vectors_whose_squares_are_beyond_32_bits_have_the_same_neighbours() {
+        let (values, classes) = clusters(60, 6, 3);
+        let far: Vec<f32> = values.iter().map(|x| x * 2.0_f32.powi(80)).collect();
+        let config = TsneConfig { perplexity: 8.0, steps: 300 };
+        let found = map(&far, 6, &config, 1);
+        assert!(found.iter().all(|x| x.is_finite()));
+        assert_eq!(purity(&found, &classes), 1.0);
     }
 
     #[test]

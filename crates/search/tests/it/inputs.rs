@@ -166,6 +166,19 @@ fn a_models_hash_is_that_of_what_decides_its_vectors() {
     let first = hash();
     fs::write(folder.path().join("README.md"), "about it").unwrap();
     assert_eq!(hash(), first);
+    // A map of embeddings is known by its type, whatever its folder is called.
+    fs::create_dir(folder.path().join("map")).unwrap();
+    fs::write(folder.path().join("map/model.safetensors"), [5]).unwrap();
+    assert_eq!(hash(), first);
+    fs::write(
+        folder.path().join("modules.json"),
+        r#"[{"path": "map", "type": "sentence_transformers.models.Dense"}]"#,
+    )
+    .unwrap();
+    let mapped = hash();
+    fs::write(folder.path().join("map/model.safetensors"), [6]).unwrap();
+    assert_ne!(hash(), mapped);
+    fs::remove_file(folder.path().join("modules.json")).unwrap();
     fs::write(folder.path().join("model.safetensors"), [1, 3]).unwrap();
     assert_ne!(hash(), first);
 }

@@ -4,6 +4,7 @@ use super::related::{Origin, RelatedVectors};
 use super::vectors::SenseVectors;
 use super::wordnet::{SynsetId, WordNet};
 use crate::{Result, TrainerError};
+use cloze_evaluation::embeddings::Similarity;
 use cloze_evaluation::senses::PartOfSpeech;
 use std::borrow::Cow;
 
@@ -255,11 +256,10 @@ fn best(candidates: &[Candidate], prior: f64) -> Option<Choice> {
     Some(Choice { sense: candidate.sense.clone(), similarity: candidate.similarity, by })
 }
 
-/// The cosine of two vectors, in 64 bits; none if one of them is zero.
+/// The cosine of two vectors; none if one of them is zero.
 fn cosine(a: &[f32], b: &[f32]) -> Option<f64> {
-    let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
-    let norms = (dot(a, a) * dot(b, b)).sqrt();
-    (norms > 0.0).then(|| dot(a, b) / norms)
+    let is_zero = |vector: &[f32]| vector.iter().all(|x| *x == 0.0);
+    (!is_zero(a) && !is_zero(b)).then(|| Similarity::Cosine.of(a, b))
 }
 
 /// The prefix and the synset of a sense that is named as one.

@@ -13,6 +13,7 @@ use cloze_trainer::TrainerError;
 use crate::failure::WrongUsage;
 use crate::lines;
 use crate::output::say;
+use crate::rows;
 
 #[derive(clap::Args)]
 pub struct RowArgs {
@@ -110,6 +111,7 @@ impl RowArgs {
             let error = anyhow!("--columns: this command has no field `{unknown}`; expected one of {known}");
             return Err(WrongUsage::new(error).into());
         }
+        rows::check_once(&self.columns)?;
         let mut source = LabelledSource {
             format: match self.format {
                 Format::Auto => DataFormat::Auto,

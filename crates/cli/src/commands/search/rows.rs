@@ -39,6 +39,7 @@ pub struct Rows<'a> {
 impl RowArgs {
     /// Opens the files.
     pub fn open(&self) -> Result<Rows<'_>> {
+        rows::check_once(&self.columns)?;
         let mut columns = vec![
             RowColumns::column("text", &self.columns, true),
             RowColumns::column("id", &self.columns, false),

@@ -25,6 +25,7 @@ use cloze_data::labelled::{
     sentences,
 };
 use cloze_data::{SkipReport, derive_seed};
+use cloze_evaluation::embeddings::Similarity;
 use cloze_evaluation::report::{Predictions, SimilarityExample, SimilarityKind, SimilarityPredictions};
 use cloze_model::bert::{BertConfig, SentencePooling};
 use cloze_model::blocks::Linear;
@@ -433,9 +434,14 @@ impl Task for EmbeddingTask {
         outputs: &[Vec<Vec<f32>>],
     ) -> Box<dyn Predictions> {
         let second = |output: &'_ [Vec<f32>]| output.get(1).cloned().unwrap_or_default();
-        let all = examples.iter().zip(outputs).enumerate().map(|(i, (example, output))| {
-            let similarity = cosine(&output[0], &second(output));
-            let better = |other: &[f32]| cosine(&output[0], other) >= similarity;
+        // A row without negatives asks nothing of a triplet.
+        let asks = |example: &SentenceExample| {
+            self.kind != SimilarityKind::Triplets || !example.negatives.is_empty()
+        };
+        let all = examples.iter().zip(outputs).enumerate().filter(|(_, (example, _))| asks(example));
+        let all = all.map(|(i, (example, output))| {
+            let similarity = Similarity::Cosine.of(&output[0], &second(output));
+            let better = |other: &[f32]| Similarity::Cosine.of(&output[0], other) >= similarity;
             let before = match self.kind {
                 SimilarityKind::Scored => 0,
                 SimilarityKind::Triplets => output.iter().skip(2).filter(|other| better(other)).count(),
@@ -506,11 +512,4 @@ impl PretrainedTask for EmbeddingTask {
 /// Whether pairs share a text, so that the second of one is no wrong answer to the first of the other.
 fn shares_text(a: &SentenceExample, b: &SentenceExample) -> bool {
     a.texts().any(|text| b.texts().any(|other| other == text))
-}
-
-/// The cosine of two vectors; 0 where one has no length.
-fn cosine(a: &[f32], b: &[f32]) -> f64 {
-    let product =
-        |a: &[f32], b: &[f32]| -> f64 { a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum() };
-    product(a, b) / (product(a, a).sqrt() * product(b, b).sqrt()).max(1e-12)
 }

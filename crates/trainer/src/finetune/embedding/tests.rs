@@ -2,7 +2,7 @@
 
 use super::losses::{
     Cosent, CosineRegression, Distillation, GuidedNegatives, InBatchNegatives, Matryoshka, PairClasses,
-    Triplet,
+    Triplet, TripletDistance,
 };
 use super::*;
 use crate::engine::gradients::global_norm;
@@ -294,4 +294,28 @@ fn single_sentences_are_their_own_pairs() {
     let device = Device::flex();
     let same = task.loss(&model(0.0, &device), &batch, &device).into_data().iter::<f64>().next().unwrap();
     assert!(same > 0.0 && same < 2.0 * 2f64.ln() + 1e-6, "{same}");
+}
+
+#[test]
+fn a_row_without_negatives_counts_neither_as_right_nor_as_wrong() {
+    let mut section = EmbeddingSection::new(LossSection::Triplet { distance: TripletDistance::Cosine, margin: 0.5 });
+    section.pooling = Some(Pooling::Cls);
+    let loss = section.loss();
+    let task = EmbeddingTask::new(section, loss, SentenceConfig::default(), SimilarityKind::Triplets).unwrap();
+    let row = |negatives: &[&str]| SentenceExample {
+        text: "a".into(),
+        pair: Some("b".into()),
+        negatives: negatives.iter().map(|text| (*text).to_owned()).collect(),
+        score: None,
+        class: None,
+    };
+    let (near, far) = (vec![1.0, 0.1], vec![0.0, 1.0]);
+    let outputs = [
+        vec![vec![1.0, 0.0], near.clone(), far.clone()],
+        vec![vec![1.0, 0.0], far.clone()],
+        vec![vec![1.0, 0.0], far, near],
+    ];
+    let found = task.predictions(&[row(&["c"]), row(&[]), row(&["c"])], &[], &outputs);
+    assert_eq!(found.len(), 2);
+    assert_eq!(found.figures().get("accuracy"), Some(0.5));
 }
