@@ -77,7 +77,8 @@ pub fn check_once(columns: &[(String, Column)]) -> Result<()> {
     let is_named_before = |i: &usize| columns[..*i].iter().any(|(field, _)| *field == columns[*i].0);
     match (0..columns.len()).find(is_named_before) {
         Some(i) => {
-            let error = anyhow!("--columns: the field `{}` is named twice; expected one column of it", columns[i].0);
+            let error =
+                anyhow!("--columns: the field `{}` is named twice; expected one column of it", columns[i].0);
             Err(WrongUsage::new(error).into())
         }
         None => Ok(()),

@@ -126,7 +126,11 @@ fn dense_modules(folder: &Path) -> Result<Vec<String>> {
     }
     let text = fs::read(&path).map_err(SearchError::io("read", &path))?;
     let modules: Vec<Module> = serde_json::from_slice(&text).unwrap_or_default();
-    Ok(modules.into_iter().filter(|module| module.kind.ends_with("Dense")).map(|module| module.path).collect())
+    Ok(modules
+        .into_iter()
+        .filter(|module| module.kind.ends_with("Dense"))
+        .map(|module| module.path)
+        .collect())
 }
 
 /// What an index is made of.

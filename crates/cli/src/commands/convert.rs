@@ -122,9 +122,10 @@ fn keep(from: &Path, to: &Path) -> Result<()> {
         copy(&Path::new(&entry.file_name()).join("config.json"))?;
     }
     let weights = ["model.safetensors", "pytorch_model.bin"];
-    sentence.dense.iter().try_for_each(|module| {
-        weights.iter().try_for_each(|name| copy(&Path::new(module).join(name)))
-    })
+    sentence
+        .dense
+        .iter()
+        .try_for_each(|module| weights.iter().try_for_each(|name| copy(&Path::new(module).join(name))))
 }
 
 /// Bytes: `500`, `10KB`, `500MB`, `5GB`, with powers of ten as transformers has them.

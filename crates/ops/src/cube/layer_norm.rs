@@ -88,7 +88,7 @@ fn norm_kernel(
     norm_row(x, gamma, beta, y, statistics, row, width, epsilon, units);
 }
 
-/// Tensors of [`add_norm_kernel`].
+/// Tensors of [`add_norm_kernel`] and of [`add_backward_kernel`].
 pub(crate) const BUFFERS: u32 = 8;
 
 /// The same of `total = residual + dropout(x)`. A unit reads again only what it has written itself.
@@ -130,27 +130,22 @@ fn add_norm_kernel(
 /// Blocks of rows: enough for every processor of a large device, few enough that their sums are little to add up.
 const BLOCKS: usize = 512;
 
-/// From the gradient `g` of the result, with `x̂` the normalised row: the row's gradient `(g·γ − mean(g·γ) −
-/// x̂·mean(g·γ·x̂)) / σ`, and the block's sums of `g·x̂` and `g`.
-#[cube(launch)]
-fn backward_kernel(
+/// Rows of a block, backward. From the gradient `g` of the result, with `x̂` the normalised row: the row's gradient `(g·γ −
+/// mean(g·γ) − x̂·mean(g·γ·x̂)) / σ`, and the block's sums of `g·x̂` and `g`.
+#[cube]
+fn backward_block(
     gradient: &[f32],
     input: &[f32],
     gamma: &[f32],
     statistics: &[f32],
     input_gradient: &mut [f32],
     parts: &mut [f32],
-    rows: usize,
+    first: usize,
+    last: usize,
     width: usize,
-    rows_per_cube: usize,
     #[comptime] units: usize,
     #[comptime] columns: usize,
 ) {
-    let first = CUBE_POS * rows_per_cube;
-    if first >= rows {
-        terminate!();
-    }
-    let last = min(first + rows_per_cube, rows);
     let mut scratch = Shared::<[f32]>::new_slice(units);
     let unit = UNIT_POS as usize;
     let n = f32::cast_from(width);
@@ -201,6 +196,90 @@ fn backward_kernel(
             parts[start + column] = gamma_sums[j];
             parts[start + width + column] = beta_sums[j];
         }
+    }
+}
+
+#[cube(launch)]
+fn backward_kernel(
+    gradient: &[f32],
+    input: &[f32],
+    gamma: &[f32],
+    statistics: &[f32],
+    input_gradient: &mut [f32],
+    parts: &mut [f32],
+    rows: usize,
+    width: usize,
+    rows_per_cube: usize,
+    #[comptime] units: usize,
+    #[comptime] columns: usize,
+) {
+    let first = CUBE_POS * rows_per_cube;
+    if first >= rows {
+        terminate!();
+    }
+    let last = min(first + rows_per_cube, rows);
+    backward_block(
+        gradient,
+        input,
+        gamma,
+        statistics,
+        input_gradient,
+        parts,
+        first,
+        last,
+        width,
+        units,
+        columns,
+    );
+}
+
+/// The same where `x` was dropped out before it was added: what passes to the residual, and what of it passes to `x`. A unit
+/// reads again only what it has written itself.
+#[cube(launch)]
+fn add_backward_kernel(
+    gradient: &[f32],
+    input: &[f32],
+    gamma: &[f32],
+    statistics: &[f32],
+    seed: &[f32],
+    input_gradient: &mut [f32],
+    parts: &mut [f32],
+    dropped: &mut [f32],
+    rows: usize,
+    width: usize,
+    rows_per_cube: usize,
+    threshold: u32,
+    scale: f32,
+    #[comptime] units: usize,
+    #[comptime] columns: usize,
+) {
+    let first = CUBE_POS * rows_per_cube;
+    if first >= rows {
+        terminate!();
+    }
+    let last = min(first + rows_per_cube, rows);
+    backward_block(
+        gradient,
+        input,
+        gamma,
+        statistics,
+        input_gradient,
+        parts,
+        first,
+        last,
+        width,
+        units,
+        columns,
+    );
+    let mut row = first;
+    while row < last {
+        let mut column = UNIT_POS as usize;
+        while column < width {
+            let i = row * width + column;
+            dropped[i] = input_gradient[i] * factor(seed, i, threshold, scale);
+            column += units;
+        }
+        row += 1;
     }
 }
 
@@ -274,6 +353,20 @@ pub(crate) trait Norms: Backend {
         gamma: FloatTensor<Self>,
         statistics: FloatTensor<Self>,
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>);
+
+    /// The same where `x` was dropped out and added to a residual: the gradients of `x`, of the residual, of the scale and of
+    /// the shift.
+    #[fusion(meta = |_gradient, input, gamma, _statistics, _seed, _prob| {
+        (input.clone(), input.clone(), gamma.clone(), gamma.clone())
+    })]
+    fn add_norm_backward(
+        gradient: FloatTensor<Self>,
+        input: FloatTensor<Self>,
+        gamma: FloatTensor<Self>,
+        statistics: FloatTensor<Self>,
+        seed: FloatTensor<Self>,
+        prob: f64,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>);
 }
 
 impl Norms for CubeBackend {
@@ -351,16 +444,12 @@ impl Norms for CubeBackend {
         statistics: FloatTensor<Self>,
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
         let [gradient, input, gamma, statistics] = [gradient, input, gamma, statistics].map(dense);
-        let client = input.client.clone();
-        let (n_rows, width) = rows(&input);
-        let units = units(&client, width);
-        let rows_per_cube = n_rows.div_ceil(BLOCKS);
-        let blocks = n_rows.div_ceil(rows_per_cube);
+        let Blocks { rows, width, rows_per_cube, blocks, units } = Blocks::of(&input);
         let input_gradient = empty_like(&input);
         let parts = empty(&input, [blocks, 2, width], DType::F32);
         backward_kernel::launch(
-            &client,
-            cubes(&client, blocks),
+            &input.client,
+            cubes(&input.client, blocks),
             dim(units),
             arg(&gradient),
             arg(&input),
@@ -368,19 +457,75 @@ impl Norms for CubeBackend {
             arg(&statistics),
             arg(&input_gradient),
             arg(&parts),
-            n_rows,
+            rows,
             width,
             rows_per_cube,
             units,
             width.div_ceil(units),
         );
-        let [gamma_gradient, beta_gradient] = [(); 2].map(|()| empty_like(&gamma));
-        launch_parts(&parts, &gamma_gradient, &beta_gradient, blocks, width);
-        (input_gradient, gamma_gradient, beta_gradient)
+        let [gamma, beta] = sums_of(&parts, &gamma, blocks, width);
+        (input_gradient, gamma, beta)
+    }
+
+    fn add_norm_backward(
+        gradient: FloatTensor<Self>,
+        input: FloatTensor<Self>,
+        gamma: FloatTensor<Self>,
+        statistics: FloatTensor<Self>,
+        seed: FloatTensor<Self>,
+        prob: f64,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
+        let [gradient, input, gamma, statistics] = [gradient, input, gamma, statistics].map(dense);
+        let seed = dense(seed);
+        let Blocks { rows, width, rows_per_cube, blocks, units } = Blocks::of(&input);
+        let [input_gradient, dropped] = [(); 2].map(|()| empty_like(&input));
+        let parts = empty(&input, [blocks, 2, width], DType::F32);
+        add_backward_kernel::launch(
+            &input.client,
+            cubes(&input.client, blocks),
+            dim(units),
+            arg(&gradient),
+            arg(&input),
+            arg(&gamma),
+            arg(&statistics),
+            arg(&seed),
+            arg(&input_gradient),
+            arg(&parts),
+            arg(&dropped),
+            rows,
+            width,
+            rows_per_cube,
+            threshold(prob),
+            scale(prob),
+            units,
+            width.div_ceil(units),
+        );
+        let [gamma, beta] = sums_of(&parts, &gamma, blocks, width);
+        (dropped, input_gradient, gamma, beta)
     }
 }
 
-fn launch_parts(parts: &CubeTensor, gamma: &CubeTensor, beta: &CubeTensor, blocks: usize, width: usize) {
+/// How a backward pass is split up.
+struct Blocks {
+    rows: usize,
+    width: usize,
+    rows_per_cube: usize,
+    blocks: usize,
+    units: usize,
+}
+
+impl Blocks {
+    fn of(input: &CubeTensor) -> Self {
+        let (rows, width) = rows(input);
+        let rows_per_cube = rows.div_ceil(BLOCKS);
+        let blocks = rows.div_ceil(rows_per_cube);
+        Self { rows, width, rows_per_cube, blocks, units: units(&input.client, width) }
+    }
+}
+
+/// The gradients of scale and shift, from the blocks' sums.
+fn sums_of(parts: &CubeTensor, gamma: &CubeTensor, blocks: usize, width: usize) -> [CubeTensor; 2] {
+    let [gamma, beta] = [(); 2].map(|()| empty_like(gamma));
     let client = &parts.client;
     let units = units(client, 256);
     parts_kernel::launch(
@@ -388,12 +533,13 @@ fn launch_parts(parts: &CubeTensor, gamma: &CubeTensor, beta: &CubeTensor, block
         cubes(client, (2 * width).div_ceil(COLUMNS)),
         dim(units),
         arg(parts),
-        arg(gamma),
-        arg(beta),
+        arg(&gamma),
+        arg(&beta),
         blocks,
         width,
         units / COLUMNS,
     );
+    [gamma, beta]
 }
 
 /// What the backward pass needs.
@@ -428,13 +574,14 @@ impl Backward<Cube, 4> for AddLayerNorm {
     type State = State;
 
     fn backward(self, ops: Ops<State, 4>, grads: &mut Gradients, _: &mut Checkpointer) {
-        use super::dropout::Drops;
         let gradient = grads.consume::<Cube>(&ops.node);
         let State { input, gamma, statistics, mask } = ops.state.clone();
-        let (residual, gamma, beta) = Cube::norm_backward(gradient, input, gamma, statistics);
-        let x = match mask {
-            Some((seed, prob)) => Cube::drop_elements(residual.clone(), seed, prob),
-            None => residual.clone(),
+        let (x, residual, gamma, beta) = match mask {
+            Some((seed, prob)) => Cube::add_norm_backward(gradient, input, gamma, statistics, seed, prob),
+            None => {
+                let (residual, gamma, beta) = Cube::norm_backward(gradient, input, gamma, statistics);
+                (residual.clone(), residual, gamma, beta)
+            }
         };
         register(grads, &ops, [x, residual, gamma, beta]);
     }

@@ -298,10 +298,12 @@ fn single_sentences_are_their_own_pairs() {
 
 #[test]
 fn a_row_without_negatives_counts_neither_as_right_nor_as_wrong() {
-    let mut section = EmbeddingSection::new(LossSection::Triplet { distance: TripletDistance::Cosine, margin: 0.5 });
+    let mut section =
+        EmbeddingSection::new(LossSection::Triplet { distance: TripletDistance::Cosine, margin: 0.5 });
     section.pooling = Some(Pooling::Cls);
     let loss = section.loss();
-    let task = EmbeddingTask::new(section, loss, SentenceConfig::default(), SimilarityKind::Triplets).unwrap();
+    let task =
+        EmbeddingTask::new(section, loss, SentenceConfig::default(), SimilarityKind::Triplets).unwrap();
     let row = |negatives: &[&str]| SentenceExample {
         text: "a".into(),
         pair: Some("b".into()),
