@@ -141,7 +141,7 @@ fn trained(device: &Device) -> (Vec<f32>, usize) {
 }
 
 #[test]
-fn a_step_launches_fewer_kernels_and_learns_as_well() {
+fn a_step_launches_a_third_of_the_kernels_and_learns_as_well() {
     let _alone = alone();
     let device = device();
     let (losses, launches) = trained(&device);
@@ -150,5 +150,5 @@ fn a_step_launches_fewer_kernels_and_learns_as_well() {
     for losses in [&losses, &composed] {
         assert!(losses[5] < losses[0] - 0.1, "{losses:?}");
     }
-    assert!(launches < composed_launches, "{launches} kernels, {composed_launches} composed");
+    assert!(3 * launches <= composed_launches, "{launches} kernels, {composed_launches} composed");
 }
