@@ -1,11 +1,11 @@
 """A step of an objective with transformers' classes, as `cargo xtask bench steps` runs it beside ours.
 
-    python benches/peers/objective.py electra|xlnet|bart STEPS
+    python benches/peers/objective.py electra|xlnet|bart STEPS f32|bf16
 
 The classes as their users run them, at the sizes of `configs/electra-mini-corpus.toml`, `xlnet-mini-corpus.toml` and
 `bart-mini-corpus.toml`, with the batch of `crates/trainer/benches/objective_step.rs`, fused AdamW and clipping. ELECTRA's
 generator and discriminator share their embeddings, and of the generator's logits only those of predicted tokens go into
-the loss and the samples. XLNet's memory is computed in the step, without gradients, as ours is.
+the loss and the samples. XLNet's memory is computed in the step, without gradients, as ours is. `bf16` is torch's autocast.
 
 Prints one JSON line with the median and the process's peak memory; a rate counts tokens of the texts. Threads are
 torch's default; set OMP_NUM_THREADS to choose.
@@ -23,7 +23,7 @@ import transformers
 from torch import nn
 
 VOCAB, WIDTH, LAYERS, HEADS, D_FF, STD = 8192, 256, 4, 4, 1024, 0.04
-objective, steps = sys.argv[1], int(sys.argv[2])
+objective, steps, precision = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 torch.manual_seed(0)
 
 
@@ -113,7 +113,8 @@ optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, eps=1e-6, weight_deca
 times = []
 for step in range(steps + 2):
     start = time.perf_counter()
-    loss = forward()
+    with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
+        loss = forward()
     optimizer.zero_grad()
     loss.backward()
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)

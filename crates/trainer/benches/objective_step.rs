@@ -1,6 +1,6 @@
 //! One step of an objective, as the engine makes it: forward, backward, clipping, AdamW.
 //!
-//!     cargo bench -p cloze-trainer --bench objective_step -- electra|xlnet|bart STEPS
+//!     cargo bench -p cloze-trainer --bench objective_step -- electra|xlnet|bart STEPS f32|bf16
 //!
 //! The sizes are those of `configs/electra-mini-corpus.toml`, `xlnet-mini-corpus.toml` and `bart-mini-corpus.toml`, with a
 //! batch that `benches/peers/objective.py` makes too. Prints one JSON line with the median and the process's peak memory; a
@@ -37,11 +37,17 @@ fn main() {
     rayon::ThreadPoolBuilder::new().use_current_thread().build_global().expect("threads");
     // Cargo itself adds `--bench`.
     let args: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
-    let [objective, steps] = &args[..] else {
+    let [objective, steps, precision] = &args[..] else {
         // A bare `cargo bench` runs every benchmark.
-        return println!("objective_step: electra|xlnet|bart STEPS");
+        return println!("objective_step: electra|xlnet|bart STEPS f32|bf16");
     };
     let steps = steps.parse().expect("a number of steps");
+    let precision = match precision.as_str() {
+        "f32" => ops::Precision::Fp32,
+        "bf16" => ops::Precision::Bf16,
+        other => panic!("`{other}` is not f32 or bf16"),
+    };
+    let run = Run { steps, precision };
     let device = Device::flex().autodiff();
     let mut init = ParamInit::new(&device, 0);
     match objective.as_str() {
@@ -54,13 +60,13 @@ fn main() {
                 .with_init_std(INIT_STD);
             let config = ElectraConfig::new(discriminator, 0.25).expect("a valid configuration");
             let objective = <ReplacedTokenPretraining>::new(<ReplacedTokenPretraining>::WEIGHT);
-            measure(&objective, config.init(&mut init), masked(64, 128), 64 * 128, steps, &device);
+            measure(&objective, config.init(&mut init), masked(64, 128), 64 * 128, run, &device);
         }
         "xlnet" => {
             let mut config = XlnetConfig::new(VOCAB, 4, 256);
             (config.dropout, config.init_std) = (0.0, INIT_STD);
             let model = config.init(&mut init);
-            measure(&Permutation, model, ordered(64, 96, 32), 64 * 96, steps, &device);
+            measure(&Permutation, model, ordered(64, 96, 32), 64 * 96, run, &device);
         }
         "bart" => {
             let mut config = TransformerConfig::new(VOCAB, 4, 256)
@@ -76,10 +82,17 @@ fn main() {
                 .with_tokens(SpecialTokens::new(0, 1).with_decoder_start(1));
             (config.embedding_norm, config.scaled_embeddings) = (true, false);
             let model = config.init(&mut init);
-            measure(&Denoising, model, noisy(32, 128), 32 * 128, steps, &device);
+            measure(&Denoising, model, noisy(32, 128), 32 * 128, run, &device);
         }
         other => panic!("`{other}` is not electra, xlnet or bart"),
     }
+}
+
+/// How many steps, and how precise their products are.
+#[derive(Clone, Copy)]
+struct Run {
+    steps: usize,
+    precision: ops::Precision,
 }
 
 /// Makes steps on the one batch and prints how long they took.
@@ -88,7 +101,7 @@ fn measure<O: Objective>(
     mut model: O::Model,
     batch: O::Batch,
     n_tokens: usize,
-    steps: usize,
+    Run { steps, precision }: Run,
     device: &Device,
 ) {
     let mut optimizer = Optimizer::new(OptimizerConfig::default(), &model).expect("no groups");
@@ -96,7 +109,6 @@ fn measure<O: Objective>(
     // Two steps warm up.
     for number in 1..=steps as u64 + 2 {
         let start = Instant::now();
-        let precision = ops::Precision::Fp32;
         let config =
             StepConfig { seed: 0, step: number, lr: 1e-4, clip_norm: 1.0, precision, loss_scale: 1.0 };
         // As the program: the other cores look for work throughout the step.
