@@ -188,7 +188,7 @@ fn failures_are_one_line() {
     with_paths(place, &index, "").done();
     fs::write(place.join("short.npy"), npy(&[1.0, 2.0], 2)).unwrap();
     fs::write(place.join("nan.npy"), npy(&[1.0, 2.0, 3.0, f32::NAN, 5.0, 6.0], 2)).unwrap();
-    let cases: [(&[&str], &str, i32, &str); 19] = [
+    let cases: [(&[&str], &str, i32, &str); 20] = [
         (&["lines.txt"], "", 2, "--model"),
         (&["--model", "model", "--index", "my-index"], "", 2, "cannot be used with"),
         (&["--index", "my-index", "lines.txt"], "", 2, "cannot be used with"),
