@@ -317,7 +317,11 @@ fn table(sums: &Sums, steps: u64, rate: f64) -> String {
         String::new(),
         String::new(),
     ]);
-    format!("{table}\nthe product's rate, 1,024 × 1,024 × 1,024: {:.0} GFLOP/s", rate / 1e9)
+    // Where no operation is counted, as on graphics processors, there is nothing to compare it with.
+    match all {
+        0 => table.to_string(),
+        _ => format!("{table}\nthe product's rate, 1,024 × 1,024 × 1,024: {:.0} GFLOP/s", rate / 1e9),
+    }
 }
 
 #[cfg(test)]
