@@ -67,7 +67,10 @@ if "min_score" in section:
     train = [row for row in train if row["label"] >= section["min_score"]]
 splits = {split: rows(data[split]) for split in ("dev", "test") if data.get(split)}
 
-model = SentenceTransformer(config["model"]["path"], device="cpu")
+dropouts = {"hidden": "hidden_dropout_prob", "attention": "attention_probs_dropout_prob"}
+model = SentenceTransformer(
+    config["model"]["path"], device="cpu",
+    config_kwargs={dropouts[name]: share for name, share in config["model"].get("dropout", {}).items()})
 model.max_seq_length = data.get("max_len", 128)
 
 loss, labels = section["loss"], None

@@ -15,9 +15,57 @@ use super::kept::{Kept, Key, target};
 use super::{measure, records, report};
 use crate::{program, step};
 
-/// The configs in `configs/` that are trained.
-const CONFIGS: [&str; 5] =
-    ["simcse-sick", "sick-in-batch", "sick-cosent", "sick-softmax", "sts2015-embedding"];
+/// A training that both sides make.
+struct Training {
+    /// In the table; that of its config, where nothing is set.
+    name: &'static str,
+    /// In `configs/`.
+    config: &'static str,
+    sets: &'static [&'static str],
+}
+
+const fn config(name: &'static str) -> Training {
+    Training { name, config: name, sets: &[] }
+}
+
+const TRAININGS: [Training; 6] = [
+    config("simcse-sick"),
+    config("sick-in-batch"),
+    config("sick-cosent"),
+    config("sick-softmax"),
+    Training {
+        name: "simcse-sts2015",
+        config: "sts2015-embedding",
+        sets: &[
+            "task.loss={ kind = \"simcse\", temperature = 0.05 }",
+            "train.epochs=1",
+            "train.batch_size=64",
+            "schedule.warmup_steps=10",
+        ],
+    },
+    config("sts2015-embedding"),
+];
+
+/// A checkpoint that the trainings begin with.
+struct Checkpoint {
+    name: &'static str,
+    /// Its folder, the config's own where there is none.
+    folder: Option<&'static str>,
+    sets: &'static [&'static str],
+    /// How it is made, where it is not of the shared models.
+    made_by: &'static str,
+}
+
+const CHECKPOINTS: [Checkpoint; 2] = [
+    Checkpoint { name: "all-MiniLM-L6-v2", folder: None, sets: &[], made_by: "" },
+    Checkpoint {
+        name: "BERT-mini",
+        folder: Some("runs/bert-mini-corpus/model"),
+        // It is smaller, has learnt from masked tokens alone, and was pretrained without dropout.
+        sets: &["optimizer.lr=2e-4", "model.dropout.hidden=0.1", "model.dropout.attention=0.1"],
+        made_by: "cloze train configs/bert-mini-corpus.toml --set 'train.precision=\"bf16\"'",
+    },
+];
 
 /// The figure that is compared, on the test data.
 const FIGURE: &str = "spearman";
@@ -36,7 +84,8 @@ struct Trained {
 
 /// Runs of both sides, and the figure that they start from.
 struct Row {
-    config: &'static str,
+    checkpoint: &'static str,
+    training: &'static str,
     start: f64,
     ours: Vec<Trained>,
     theirs: Vec<Trained>,
@@ -45,8 +94,8 @@ struct Row {
 /// Which runs, and how.
 pub struct Wanted<'a> {
     pub seeds: &'a [u64],
-    /// Beginnings of configs' names; all where there is none.
-    pub configs: &'a [String],
+    /// Beginnings of trainings' names; all where there is none.
+    pub trainings: &'a [String],
     /// Train anew what is kept.
     pub again: bool,
     pub write: bool,
@@ -62,7 +111,7 @@ struct Bench {
 }
 
 pub fn run(wanted: &Wanted<'_>) -> Result<()> {
-    let configs = chosen(wanted.configs)?;
+    let trainings = chosen(wanted.trainings)?;
     let python = measure::python();
     let program = program::build(None)?;
     let said = |command: &mut Command| Ok::<_, anyhow::Error>(measure::output(command)?.trim().to_owned());
@@ -79,42 +128,111 @@ pub fn run(wanted: &Wanted<'_>) -> Result<()> {
         kept: Kept::open(target().join("embeddings-bench"))?,
         again: wanted.again,
     };
-    let rows = configs.into_iter().map(|config| bench.row(config, wanted.seeds));
-    let rows = rows.collect::<Result<Vec<_>>>()?;
+    let mut rows = Vec::new();
+    for checkpoint in &CHECKPOINTS {
+        let Some(start) = Start::of(checkpoint)? else {
+            eprintln!("without {}, which `{}` makes", checkpoint.name, checkpoint.made_by);
+            continue;
+        };
+        for training in &trainings {
+            rows.push(bench.row(&start, training, wanted.seeds)?);
+        }
+    }
     let text =
         text(&rows, &report::machine(python.as_ref()), bench.peer.as_ref().map(|(_, version)| version));
     println!("{text}");
     if wanted.write { report::write_class("embedding-training", &text) } else { Ok(()) }
 }
 
-/// The configs whose names begin so.
-fn chosen(names: &[String]) -> Result<Vec<&'static str>> {
-    let is_wanted =
-        |config: &&str| names.is_empty() || names.iter().any(|name| config.starts_with(name.as_str()));
-    let found: Vec<&str> = CONFIGS.iter().copied().filter(is_wanted).collect();
-    let unknown = names.iter().find(|name| !CONFIGS.iter().any(|config| config.starts_with(name.as_str())));
-    match unknown {
-        Some(name) => bail!("no config {name:?}; there are {}", CONFIGS.join(", ")),
-        None => Ok(found),
+/// The trainings whose names begin so.
+fn chosen(names: &[String]) -> Result<Vec<&'static Training>> {
+    let begins = |training: &Training, name: &String| training.name.starts_with(name.as_str());
+    if let Some(name) = names.iter().find(|name| !TRAININGS.iter().any(|training| begins(training, name))) {
+        let all: Vec<&str> = TRAININGS.iter().map(|training| training.name).collect();
+        bail!("no training {name:?}; there are {}", all.join(", "));
     }
+    let wanted = |training: &&Training| names.is_empty() || names.iter().any(|name| begins(training, name));
+    Ok(TRAININGS.iter().filter(wanted).collect())
 }
 
 fn path(config: &str) -> PathBuf {
     step::root().join("configs").join(config).with_extension("toml")
 }
 
+/// A checkpoint as the runs need it.
+struct Start {
+    checkpoint: &'static Checkpoint,
+    /// What is set in the configs for it.
+    sets: Vec<String>,
+    /// A hash of its weights, where the config does not name them.
+    hash: Option<String>,
+}
+
+impl Start {
+    /// `None` where it was not made yet.
+    fn of(checkpoint: &'static Checkpoint) -> Result<Option<Self>> {
+        let mut sets: Vec<String> = checkpoint.sets.iter().map(|set| (*set).to_owned()).collect();
+        let Some(folder) = checkpoint.folder else { return Ok(Some(Self { checkpoint, sets, hash: None })) };
+        let weights = step::root().join(folder).join("model.safetensors");
+        if !weights.exists() {
+            return Ok(None);
+        }
+        let bytes = fs::read(&weights).with_context(|| format!("cannot read {}", weights.display()))?;
+        sets.push(format!("model.path={folder:?}"));
+        Ok(Some(Self { checkpoint, sets, hash: Some(blake3::hash(&bytes).to_hex().to_string()) }))
+    }
+
+    /// What is set in a training's config. The checkpoint's own come last, as they know it better.
+    fn sets<'a>(&'a self, training: &'a Training) -> Vec<&'a str> {
+        training.sets.iter().copied().chain(self.sets.iter().map(String::as_str)).collect()
+    }
+}
+
+/// A training from a checkpoint, and all that decides about it.
+struct Run<'a> {
+    training: &'static Training,
+    /// Of its config.
+    text: String,
+    sets: Vec<&'a str>,
+    hash: Option<&'a str>,
+}
+
+impl<'a> Run<'a> {
+    fn new(start: &'a Start, training: &'static Training) -> Result<Self> {
+        let config = path(training.config);
+        let text =
+            fs::read_to_string(&config).with_context(|| format!("cannot read {}", config.display()))?;
+        Ok(Self { training, text, sets: start.sets(training), hash: start.hash.as_deref() })
+    }
+
+    fn key(&self, side: &str, seed: u64, version: &str) -> Key {
+        let sets: Vec<&str> = self.sets.iter().copied().chain(self.hash).collect();
+        Key::new(self.training.name, side, seed, &self.text, &sets, version)
+    }
+
+    /// The arguments that set it.
+    fn args(&self) -> impl Iterator<Item = &'a str> {
+        self.sets.iter().flat_map(|set| ["--set", *set])
+    }
+}
+
 impl Bench {
-    /// Trains what is not kept of a config, the sides one after the other for each seed.
-    fn row(&self, config: &'static str, seeds: &[u64]) -> Result<Row> {
-        let text = fs::read_to_string(path(config)).with_context(|| format!("cannot read {config}.toml"))?;
-        let start = self.start(config, &text)?;
-        let mut row = Row { config, start, ours: Vec::new(), theirs: Vec::new() };
+    /// Trains what is not kept of a training, the sides one after the other for each seed.
+    fn row(&self, start: &Start, training: &'static Training, seeds: &[u64]) -> Result<Row> {
+        let run = Run::new(start, training)?;
+        let mut row = Row {
+            checkpoint: start.checkpoint.name,
+            training: training.name,
+            start: self.start(start, &run)?,
+            ours: Vec::new(),
+            theirs: Vec::new(),
+        };
         for &seed in seeds {
-            let key = Key::new(config, "ours", seed, &text, &[], &self.version);
-            row.ours.push(self.kept_or(&key, || self.ours(config, seed, &self.kept.scratch(&key)))?);
+            let key = run.key("ours", seed, &self.version);
+            row.ours.push(self.kept_or(&key, || self.ours(&run, seed, &self.kept.scratch(&key)))?);
             if let Some((python, version)) = &self.peer {
-                let key = Key::new(config, "theirs", seed, &text, &[], version);
-                row.theirs.push(self.kept_or(&key, || theirs(python, config, seed))?);
+                let key = run.key("theirs", seed, version);
+                row.theirs.push(self.kept_or(&key, || theirs(python, &run, seed))?);
             }
         }
         Ok(row)
@@ -132,12 +250,12 @@ impl Bench {
         Ok(trained)
     }
 
-    /// The figure of the checkpoint that a config begins with.
-    fn start(&self, config: &str, text: &str) -> Result<f64> {
-        let key = Key::new(config, "start", 0, text, &[], &self.version);
+    /// The figure of the checkpoint that a training begins with.
+    fn start(&self, start: &Start, run: &Run<'_>) -> Result<f64> {
+        let key = run.key("start", 0, &self.version);
         let measured = self.kept_or(&key, || {
             let mut command = Command::new(&self.program);
-            command.current_dir(step::root()).args(measuring(text)?);
+            command.current_dir(step::root()).args(measuring(&run.text, start.checkpoint.folder)?);
             let (line, seconds) = timed(&mut command, measure::last_line)?;
             let printed: Value = serde_json::from_str(&line)?;
             let figure = printed["figures"]["spearman_cosine"].as_f64();
@@ -146,7 +264,7 @@ impl Bench {
         Ok(measured.figure)
     }
 
-    fn ours(&self, config: &str, seed: u64, scratch: &Path) -> Result<Trained> {
+    fn ours(&self, run: &Run<'_>, seed: u64, scratch: &Path) -> Result<Trained> {
         let clear = || match scratch.exists() {
             true => {
                 fs::remove_dir_all(scratch).with_context(|| format!("cannot remove {}", scratch.display()))
@@ -157,22 +275,23 @@ impl Bench {
         clear()?;
         let mut command = Command::new(&self.program);
         command.current_dir(step::root()).env("RAYON_NUM_THREADS", THREADS);
-        command.arg("train").arg(path(config)).arg("--out").arg(scratch);
+        command.arg("train").arg(path(run.training.config)).arg("--out").arg(scratch).args(run.args());
         command.args(["--set", &format!("run.seed={seed}"), "--set", "checkpoint.keep_last=1"]);
         let (_, seconds) = timed(&mut command, measure::output)?;
         let records = records::read(scratch)?;
         let evaluations = records::evaluations(&records, "test");
         let figure = evaluations.last().and_then(|last| last["figures"][FIGURE].as_f64());
-        let figure = figure.with_context(|| format!("{config}: the run has no {FIGURE} of test data"))?;
+        let figure =
+            figure.with_context(|| format!("{}: the run has no {FIGURE} of test data", run.training.name))?;
         clear()?;
         Ok(Trained { figure, seconds })
     }
 }
 
-fn theirs(python: &OsString, config: &str, seed: u64) -> Result<Trained> {
-    let config = path(config).to_string_lossy().into_owned();
+fn theirs(python: &OsString, run: &Run<'_>, seed: u64) -> Result<Trained> {
+    let config = path(run.training.config).to_string_lossy().into_owned();
     let mut command = measure::peer(python, "train_embeddings.py", &[&config, &seed.to_string()]);
-    command.current_dir(step::root()).env("OMP_NUM_THREADS", THREADS);
+    command.args(run.args()).current_dir(step::root()).env("OMP_NUM_THREADS", THREADS);
     command.env("TOKENIZERS_PARALLELISM", "false").env("PYTHONDONTWRITEBYTECODE", "1");
     let (line, seconds) = timed(&mut command, measure::last_line)?;
     let printed: Value = serde_json::from_str(&line)?;
@@ -187,16 +306,16 @@ fn timed(command: &mut Command, run: impl FnOnce(&mut Command) -> Result<String>
     Ok((printed, start.elapsed().as_secs_f64()))
 }
 
-/// The arguments that measure a config's checkpoint on its test data.
-fn measuring(config: &str) -> Result<Vec<String>> {
+/// The arguments that measure a config's checkpoint, or the one in a folder, on the config's test data.
+fn measuring(config: &str, folder: Option<&str>) -> Result<Vec<String>> {
     let config: toml::Table = config.parse()?;
-    let model = config.get("model").and_then(|model| model.get("path")).and_then(toml::Value::as_str);
+    let model = || config.get("model")?.get("path")?.as_str();
     let data = config.get("data").context("no [data]")?;
     let file = data.get("test").and_then(|test| test.get(0)).and_then(toml::Value::as_str);
     let train = data.get("train").context("no data.train")?;
     let columns = train.get("columns").and_then(toml::Value::as_table).context("no data.train.columns")?;
     let mut args: Vec<String> = ["eval-embeddings", "sts", "--json", "--model"].map(str::to_owned).to_vec();
-    args.push(model.context("no model.path")?.to_owned());
+    args.push(folder.or_else(model).context("no model.path")?.to_owned());
     let column = |field: &str| {
         let column = columns.get(field).with_context(|| format!("no column for {field}"))?;
         // Names stand in quotation marks in TOML, numbers do not.
@@ -217,15 +336,16 @@ fn measuring(config: &str) -> Result<Vec<String>> {
 
 /// The table and what it says.
 fn text(rows: &[Row], machine: &str, versions: Option<&String>) -> String {
-    let header = ["config", "seeds", "start", "ours", "theirs", "ours, s", "theirs, s", "ratio"];
-    let line = |Row { config, start, ours, theirs }: &Row| {
+    let header = ["training", "from", "seeds", "start", "ours", "theirs", "ours, s", "theirs, s", "ratio"];
+    let line = |Row { checkpoint, training, start, ours, theirs }: &Row| {
         let spread = |runs: &[Trained]| Spread::of(runs.iter().map(|run| &run.figure)).shown();
         let seconds = |runs: &[Trained]| measure::median(runs.iter().map(|run| run.seconds));
         let (our_time, their_time) = (seconds(ours), seconds(theirs));
         let shown = |seconds: Option<f64>| seconds.map_or("–".to_owned(), report::short);
         let ratio = our_time.zip(their_time).map(|(ours, theirs)| format!("{:.2} ×", theirs / ours));
         [
-            (*config).to_owned(),
+            (*training).to_owned(),
+            (*checkpoint).to_owned(),
             ours.len().to_string(),
             format!("{start:.4}"),
             spread(ours),
@@ -250,24 +370,67 @@ fn text(rows: &[Row], machine: &str, versions: Option<&String>) -> String {
 mod tests {
     use super::*;
 
+    fn text_of(config: &str) -> String {
+        fs::read_to_string(path(config)).unwrap()
+    }
+
     #[test]
     fn every_config_is_there_and_can_be_measured() {
-        for config in CONFIGS {
-            let args = measuring(&fs::read_to_string(path(config)).unwrap()).unwrap();
+        for training in &TRAININGS {
+            let args = measuring(&text_of(training.config), None).unwrap();
             assert_eq!(args[..4], ["eval-embeddings", "sts", "--json", "--model"]);
-            assert!(args.last().unwrap().ends_with("test.tsv"), "{args:?}");
+            assert!(args[4].ends_with("all-MiniLM-L6-v2") && args.last().unwrap().ends_with("test.tsv"));
         }
-        let numbered = measuring(&fs::read_to_string(path("sts2015-embedding")).unwrap()).unwrap();
+        let numbered = measuring(&text_of("sts2015-embedding"), None).unwrap();
         assert!(numbered.contains(&"text=2,pair=3,label=1".to_owned()), "{numbered:?}");
         assert!(["--no-header", "skip"].iter().all(|arg| numbered.contains(&(*arg).to_owned())));
-        let named = measuring(&fs::read_to_string(path("sick-cosent")).unwrap()).unwrap();
+        let named = measuring(&text_of("sick-cosent"), Some("runs/mine/model")).unwrap();
         assert!(
             named.contains(&"text=sentence_A,pair=sentence_B,label=relatedness_score".to_owned()),
             "{named:?}"
         );
-        assert_eq!(chosen(&[]).unwrap(), CONFIGS);
-        assert_eq!(chosen(&["sick".into()]).unwrap().len(), 3);
-        assert!(chosen(&["sick".into(), "snli".into()]).is_err());
+        assert_eq!(named[4], "runs/mine/model");
+    }
+
+    #[test]
+    fn trainings_are_chosen_by_the_beginnings_of_their_names() {
+        let names = |names: &[&str]| {
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            chosen(&names).map(|all| all.iter().map(|training| training.name).collect::<Vec<_>>())
+        };
+        assert_eq!(names(&[]).unwrap().len(), TRAININGS.len());
+        assert_eq!(names(&["sick", "sts"]).unwrap().len(), 4);
+        assert_eq!(names(&["simcse-sts"]).unwrap(), ["simcse-sts2015"]);
+        assert!(names(&["sick", "snli"]).unwrap_err().to_string().starts_with("no training \"snli\""));
+    }
+
+    #[test]
+    fn runs_from_other_weights_are_other_runs() {
+        let start = |checkpoint: &'static Checkpoint, hash: Option<&str>| Start {
+            checkpoint,
+            sets: checkpoint.sets.iter().map(|set| (*set).to_owned()).collect(),
+            hash: hash.map(str::to_owned),
+        };
+        let key = |start: &Start, training: &'static Training| {
+            Run::new(start, training).unwrap().key("ours", 1, "0.1").to_string()
+        };
+        let [minilm, mini] = &CHECKPOINTS;
+        let (first, second, other) = (start(mini, Some("a")), start(mini, Some("b")), start(minilm, None));
+        let [.., unlabelled, scored] = &TRAININGS;
+        let all =
+            [key(&first, unlabelled), key(&second, unlabelled), key(&other, unlabelled), key(&first, scored)];
+        for (i, one) in all.iter().enumerate() {
+            assert!(all[..i].iter().all(|earlier| earlier != one), "{all:?}");
+        }
+        let run = Run::new(&first, unlabelled).unwrap();
+        let args: Vec<&str> = run.args().collect();
+        assert_eq!(args.len(), 2 * (unlabelled.sets.len() + mini.sets.len()));
+        assert!(args.chunks(2).all(|pair| pair[0] == "--set"));
+        // A run's key has no hash where the config names the weights.
+        assert_eq!(
+            key(&other, scored),
+            Key::new(scored.name, "ours", 1, &text_of(scored.config), &[], "0.1").to_string()
+        );
     }
 
     #[test]
@@ -276,14 +439,15 @@ mod tests {
             all.iter().map(|(figure, seconds)| Trained { figure: *figure, seconds: *seconds }).collect()
         };
         let row = |theirs: &[(f64, f64)]| Row {
-            config: "sick-cosent",
+            checkpoint: "BERT-mini",
+            training: "sick-cosent",
             start: 0.7715,
             ours: runs(&[(0.80, 20.0), (0.82, 40.0)]),
             theirs: runs(theirs),
         };
         let text = text(&[row(&[(0.81, 90.0)]), row(&[])], "A machine", None);
         let lines: Vec<&str> = text.lines().filter(|line| line.contains("sick-cosent")).collect();
-        for shown in ["0.7715", "0.8100 ± 0.0141", "0.8100", "30.0", "90.0", "3.00 ×"] {
+        for shown in ["BERT-mini", "0.7715", "0.8100 ± 0.0141", "0.8100", "30.0", "90.0", "3.00 ×"] {
             assert!(lines[0].contains(shown), "{shown} in {}", lines[0]);
         }
         assert!(lines[1].contains('–'), "{}", lines[1]);

@@ -31,9 +31,9 @@ pub struct Args {
     /// With --train, a run of each side for each of these.
     #[arg(long, value_delimiter = ',', value_name = "SEEDS", default_value = "1,2,3", requires = "train")]
     seeds: Vec<u64>,
-    /// With --train, only these configs, such as sick,sts: beginnings of their names.
-    #[arg(long, value_delimiter = ',', value_name = "CONFIGS", requires = "train", conflicts_with = "write")]
-    configs: Vec<String>,
+    /// With --train, only these rows of the table, such as sick,sts: beginnings of their names.
+    #[arg(long, value_delimiter = ',', value_name = "NAMES", requires = "train", conflicts_with = "write")]
+    trainings: Vec<String>,
     /// With --train, train anew what is kept.
     #[arg(long, requires = "train")]
     again: bool,
@@ -93,8 +93,8 @@ impl Side {
 
 pub fn run(args: &Args) -> Result<()> {
     if args.train {
-        let Args { seeds, configs, again, write, .. } = args;
-        return embedding_training::run(&Wanted { seeds, configs, again: *again, write: *write });
+        let Args { seeds, trainings, again, write, .. } = args;
+        return embedding_training::run(&Wanted { seeds, trainings, again: *again, write: *write });
     }
     let shared = step::root().join("../shared");
     let model = args.model.clone().unwrap_or_else(|| shared.join("models/all-MiniLM-L6-v2"));
