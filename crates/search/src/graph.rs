@@ -227,6 +227,7 @@ impl<'a> Graph<'a> {
                     break;
                 }
                 if walk.is_new(*row) {
+                    space.fetch(*row);
                     walk.rows.push(*row);
                 }
             }

@@ -3,7 +3,7 @@
 //! A tile of queries by rows keeps its sums in registers: each number that is loaded serves several products. Left to the
 //! compiler, the sums went through memory, and an exact search of 32-bit floats took twelve times as long; so tiles are made
 //! of vector instructions by name. All of it is safe code but for the calls of what is compiled for instructions that the
-//! machine was found to have.
+//! machine was found to have, and for what only asks for memory ahead.
 
 /// Calls a function of the best instruction set that the machine has: of module `avx512`, `avx2`, or `plain`.
 /// (NEON is part of AArch64's plain set.)
@@ -44,6 +44,25 @@ pub(crate) fn products_int8(queries: &[&[i16]], rows: &[&[i8]], out: &mut [i32])
 /// `out[r]` = the bits in which `query` and `rows[r]` differ.
 pub(crate) fn distances(query: &[u64], rows: &[&[u64]], out: &mut [u32]) {
     best_of!(distances(query, rows, out))
+}
+
+/// Asks for a row's memory, or the beginning of it: the processor itself goes on with what follows. On x86 alone.
+#[inline]
+pub(crate) fn fetch<T>(row: &[T]) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        /// Bytes of a line of the cache, and lines that are asked for at most.
+        const LINE: usize = 64;
+        const LINES: usize = 8;
+        let start = row.as_ptr().cast::<i8>();
+        for byte in (0..size_of_val(row)).step_by(LINE).take(LINES) {
+            // SAFETY: nothing is read; a processor with x86-64's instructions has this one.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(start.wrapping_add(byte)) };
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = row;
 }
 
 /// Four queries by a few rows at a time, then queries one by one, by `$tile`.

@@ -90,6 +90,18 @@ impl<'a> Space<'a> {
         }
     }
 
+    /// Asks for the memory of a row that is compared soon, so that a graph waits for all rows of a step at once and
+    /// not for one after the other.
+    #[inline]
+    pub fn fetch(&self, row: u32) {
+        match self.rows {
+            Rows::F32(values) => kernels::fetch(of(values, self.width, row)),
+            Rows::Bf16(values) => kernels::fetch(of(values, self.width, row)),
+            Rows::Int8 { codes, .. } => kernels::fetch(of(codes, self.width, row)),
+            Rows::Binary(codes) => kernels::fetch(of(codes, self.width.div_ceil(64), row)),
+        }
+    }
+
     fn half(&self, row: u32) -> f32 {
         self.halves.map_or(0.0, |halves| halves[row as usize])
     }

@@ -31,7 +31,7 @@ use crate::{backends, program, step};
 #[command(after_long_help = "\
 Examples:
   CLOZE_PYTHON=$PWD/peers/bin/python cargo xtask bench gpu --write
-  cargo xtask bench gpu --device wgpu --only pretraining
+  cargo xtask bench gpu --device wgpu --precision f16 --only pretraining
   cargo xtask bench gpu --device wgpu --small --minutes 40")]
 pub struct Args {
     /// The device, by the name that `cloze --device` takes.
@@ -46,6 +46,9 @@ pub struct Args {
     /// Tokens of a step of training; fewer need less memory.
     #[arg(long, default_value_t = 8192, value_parser = clap::value_parser!(u32).range(512..))]
     tokens: u32,
+    /// What most steps multiply in: a graphics interface may have 16-bit floats and no bf16.
+    #[arg(long, default_value = "bf16", value_parser = ["bf16", "f16", "f32"])]
+    precision: String,
     /// What the card's products of bf16 reach at best, in 10¹² operations a second, where the table of cards has it not.
     #[arg(long, value_name = "N")]
     peak_tflops: Option<f64>,
@@ -105,7 +108,7 @@ pub fn run(args: &Args) -> Result<()> {
     let python = measure::python();
     let card = Card::of(&args.device, args.peak_tflops);
     eprintln!("{}: {card}", args.device);
-    let stages: Vec<Stage> = stages(args.small, args.tokens as usize)
+    let stages: Vec<Stage> = stages(args.small, args.tokens as usize, &args.precision)
         .into_iter()
         .filter(|stage| args.only.as_ref().is_none_or(|only| stage.name.contains(only.as_str())))
         .collect();
@@ -259,7 +262,7 @@ impl Bench<'_> {
 
     /// All that was found, for a terminal and for benches/README.md.
     fn text(&self, found: &Found, card: &Card, built: f64, plot: Option<&Path>) -> String {
-        let Args { device, minutes, small, .. } = self.args;
+        let Args { device, minutes, small, precision, .. } = self.args;
         let mut parts = Vec::new();
         if let Some(parity) = &found.parity {
             parts.push(format!("Parity with flex: {parity}."));
@@ -281,9 +284,10 @@ impl Bench<'_> {
         if !found.left_out.is_empty() {
             parts.push(format!("Left out for want of time: {}.", found.left_out.join("; ")));
         }
+        let precision = if precision == "bf16" { String::new() } else { format!(" --precision {precision}") };
         let peer = if *small { ", tiny shapes, PyTorch on the processor" } else { "" };
         parts.push(format!(
-            "`cargo xtask bench gpu --device {device} --minutes {minutes}`: {card}{peer}. No side reads a \
+            "`cargo xtask bench gpu --device {device} --minutes {minutes}{precision}`: {card}{peer}. No side reads a \
              loss before its last step; MB is what a side's allocator held. Kernels are chosen and compiled in the first \
              run and remembered: what then took too long fits into the next one. Our side was built in {built:.0} s. {}.",
             report::machine(self.python.as_ref())

@@ -33,10 +33,15 @@ pub struct Shape {
     pub precision: &'static str,
 }
 
-/// All stages, in the order in which they matter; `tokens` are those of a step of training.
-pub fn stages(small: bool, tokens: usize) -> Vec<Stage> {
+/// All stages, in the order in which they matter; `tokens` are those of a step of training, `low` is what most multiply in.
+pub fn stages(small: bool, tokens: usize, low: &str) -> Vec<Stage> {
     // A software device has no bf16, and needs a minute for what a GPU does in a second.
-    let low = if small { "f32" } else { "bf16" };
+    let low = match low {
+        _ if small => "f32",
+        "f16" => "f16",
+        "f32" => "f32",
+        _ => "bf16",
+    };
     let shape = |work, preset, batch, len, precision| match small {
         true => Shape { work, preset: "tiny", batch: 2, len: 16, precision: "f32" },
         false => Shape { work, preset, batch, len, precision },
@@ -58,7 +63,7 @@ pub fn stages(small: bool, tokens: usize) -> Vec<Stage> {
     }];
     let steps = if small { 5 } else { 100 };
     let mut curves = vec!["f32"];
-    curves.extend((!small).then_some("bf16"));
+    curves.extend((low != "f32").then_some(low));
     for precision in curves {
         let shape = shape("curve", "mini", batch(128).min(32), 128, precision);
         all.push(stage(format!("losses, {precision}"), Work::Curves(shape, steps), 1.0));
@@ -71,8 +76,10 @@ pub fn stages(small: bool, tokens: usize) -> Vec<Stage> {
             pretraining("mini", 512, low, 1.0),
             pretraining("base", 512, low, 1.5),
             pretraining("large", 512, low, 1.5),
-            pretraining("base", 128, "f32", 1.0),
         ]);
+    }
+    if low != "f32" {
+        all.push(pretraining("base", 128, "f32", 1.0));
     }
     let tuned = shape("finetune", "base", 32, 128, low);
     all.push(stage(
@@ -128,7 +135,7 @@ mod tests {
 
     #[test]
     fn ten_minutes_are_enough_for_every_stage() {
-        let stages = stages(false, 8_192);
+        let stages = stages(false, 8_192, "bf16");
         let mut left = 600.0;
         for (place, stage) in stages.iter().enumerate() {
             let weights: Vec<f64> = stages[place..].iter().map(|stage| stage.weight).collect();
@@ -141,7 +148,7 @@ mod tests {
 
     #[test]
     fn every_preset_is_pretrained_at_both_lengths() {
-        let stages = stages(false, 8_192);
+        let stages = stages(false, 8_192, "bf16");
         for preset in ["mini", "base", "large"] {
             for (batch, len) in [(64, 128), (16, 512)] {
                 let found = stages.iter().filter(|stage| match &stage.work {
@@ -165,7 +172,7 @@ mod tests {
 
     #[test]
     fn small_shapes_are_tiny_and_in_32_bits() {
-        for stage in stages(true, 8_192) {
+        for stage in stages(true, 8_192, "bf16") {
             if let Work::Curves(shape, _) | Work::Sides(shape) | Work::Causes(shape) = stage.work {
                 assert_eq!((shape.preset, shape.batch, shape.len, shape.precision), ("tiny", 2, 16, "f32"));
             }
