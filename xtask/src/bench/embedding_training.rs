@@ -96,9 +96,21 @@ pub struct Wanted<'a> {
     pub seeds: &'a [u64],
     /// Beginnings of trainings' names; all where there is none.
     pub trainings: &'a [String],
-    /// Train anew what is kept.
-    pub again: bool,
+    /// Beginnings of checkpoints' names; all where there is none.
+    pub from: &'a [String],
+    pub which: Which,
     pub write: bool,
+}
+
+/// Which runs are made.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Which {
+    /// Those that are not kept.
+    Missing,
+    /// All.
+    Anew,
+    /// None: those that are kept are shown.
+    Kept,
 }
 
 struct Bench {
@@ -107,11 +119,12 @@ struct Bench {
     /// The Python and its versions.
     peer: Option<(OsString, String)>,
     kept: Kept,
-    again: bool,
+    which: Which,
 }
 
 pub fn run(wanted: &Wanted<'_>) -> Result<()> {
-    let trainings = chosen(wanted.trainings)?;
+    let trainings = chosen("training", &TRAININGS, |training| training.name, wanted.trainings)?;
+    let checkpoints = chosen("checkpoint", &CHECKPOINTS, |checkpoint| checkpoint.name, wanted.from)?;
     let python = measure::python();
     let program = program::build(None)?;
     let said = |command: &mut Command| Ok::<_, anyhow::Error>(measure::output(command)?.trim().to_owned());
@@ -126,16 +139,16 @@ pub fn run(wanted: &Wanted<'_>) -> Result<()> {
         program,
         peer: python.as_ref().map(peer).transpose()?,
         kept: Kept::open(target().join("embeddings-bench"))?,
-        again: wanted.again,
+        which: wanted.which,
     };
     let mut rows = Vec::new();
-    for checkpoint in &CHECKPOINTS {
+    for checkpoint in checkpoints {
         let Some(start) = Start::of(checkpoint)? else {
             eprintln!("without {}, which `{}` makes", checkpoint.name, checkpoint.made_by);
             continue;
         };
         for training in &trainings {
-            rows.push(bench.row(&start, training, wanted.seeds)?);
+            rows.extend(bench.row(&start, training, wanted.seeds)?);
         }
     }
     let text =
@@ -144,15 +157,19 @@ pub fn run(wanted: &Wanted<'_>) -> Result<()> {
     if wanted.write { report::write_class("embedding-training", &text) } else { Ok(()) }
 }
 
-/// The trainings whose names begin so.
-fn chosen(names: &[String]) -> Result<Vec<&'static Training>> {
-    let begins = |training: &Training, name: &String| training.name.starts_with(name.as_str());
-    if let Some(name) = names.iter().find(|name| !TRAININGS.iter().any(|training| begins(training, name))) {
-        let all: Vec<&str> = TRAININGS.iter().map(|training| training.name).collect();
-        bail!("no training {name:?}; there are {}", all.join(", "));
+/// Those whose names begin so.
+fn chosen<T>(
+    what: &str,
+    all: &'static [T],
+    name_of: fn(&T) -> &'static str,
+    names: &[String],
+) -> Result<Vec<&'static T>> {
+    let begins = |one: &T, name: &String| name_of(one).starts_with(name.as_str());
+    if let Some(name) = names.iter().find(|name| !all.iter().any(|one| begins(one, name))) {
+        let all: Vec<&str> = all.iter().map(name_of).collect();
+        bail!("no {what} {name:?}; there are {}", all.join(", "));
     }
-    let wanted = |training: &&Training| names.is_empty() || names.iter().any(|name| begins(training, name));
-    Ok(TRAININGS.iter().filter(wanted).collect())
+    Ok(all.iter().filter(|one| names.is_empty() || names.iter().any(|name| begins(one, name))).collect())
 }
 
 fn path(config: &str) -> PathBuf {
@@ -217,43 +234,41 @@ impl<'a> Run<'a> {
 }
 
 impl Bench {
-    /// Trains what is not kept of a training, the sides one after the other for each seed.
-    fn row(&self, start: &Start, training: &'static Training, seeds: &[u64]) -> Result<Row> {
+    /// Makes the runs of a training, the sides one after the other for each seed; none where nothing is kept of it and
+    /// nothing is to be trained.
+    fn row(&self, start: &Start, training: &'static Training, seeds: &[u64]) -> Result<Option<Row>> {
         let run = Run::new(start, training)?;
-        let mut row = Row {
-            checkpoint: start.checkpoint.name,
-            training: training.name,
-            start: self.start(start, &run)?,
-            ours: Vec::new(),
-            theirs: Vec::new(),
-        };
+        let Some(figure) = self.start(start, &run)? else { return Ok(None) };
+        let (checkpoint, training) = (start.checkpoint.name, training.name);
+        let mut row = Row { checkpoint, training, start: figure, ours: Vec::new(), theirs: Vec::new() };
         for &seed in seeds {
             let key = run.key("ours", seed, &self.version);
-            row.ours.push(self.kept_or(&key, || self.ours(&run, seed, &self.kept.scratch(&key)))?);
+            row.ours.extend(self.made(&key, || self.ours(&run, seed, &self.kept.scratch(&key)))?);
             if let Some((python, version)) = &self.peer {
                 let key = run.key("theirs", seed, version);
-                row.theirs.push(self.kept_or(&key, || theirs(python, &run, seed))?);
+                row.theirs.extend(self.made(&key, || theirs(python, &run, seed))?);
             }
         }
-        Ok(row)
+        Ok(Some(row).filter(|row| !row.ours.is_empty()))
     }
 
-    /// A run as it is kept, or anew.
-    fn kept_or(&self, key: &Key, train: impl FnOnce() -> Result<Trained>) -> Result<Trained> {
-        if let Some(kept) = self.kept.read::<Trained>(key)?.filter(|_| !self.again) {
+    /// A run as it is kept, or anew; none where it is not kept and nothing is to be trained.
+    fn made(&self, key: &Key, train: impl FnOnce() -> Result<Trained>) -> Result<Option<Trained>> {
+        let kept = self.kept.read::<Trained>(key)?.filter(|_| self.which != Which::Anew);
+        if kept.is_some() || self.which == Which::Kept {
             return Ok(kept);
         }
         eprintln!("{key} …");
         let trained = train()?;
         eprintln!("{key}: {FIGURE} {:.4}, {:.0} s", trained.figure, trained.seconds);
         self.kept.write(key, &trained)?;
-        Ok(trained)
+        Ok(Some(trained))
     }
 
     /// The figure of the checkpoint that a training begins with.
-    fn start(&self, start: &Start, run: &Run<'_>) -> Result<f64> {
+    fn start(&self, start: &Start, run: &Run<'_>) -> Result<Option<f64>> {
         let key = run.key("start", 0, &self.version);
-        let measured = self.kept_or(&key, || {
+        let measured = self.made(&key, || {
             let mut command = Command::new(&self.program);
             command.current_dir(step::root()).args(measuring(&run.text, start.checkpoint.folder)?);
             let (line, seconds) = timed(&mut command, measure::last_line)?;
@@ -261,7 +276,7 @@ impl Bench {
             let figure = printed["figures"]["spearman_cosine"].as_f64();
             Ok(Trained { figure: figure.with_context(|| format!("{command:?} printed no figure"))?, seconds })
         })?;
-        Ok(measured.figure)
+        Ok(measured.map(|measured| measured.figure))
     }
 
     fn ours(&self, run: &Run<'_>, seed: u64, scratch: &Path) -> Result<Trained> {
@@ -396,7 +411,8 @@ mod tests {
     fn trainings_are_chosen_by_the_beginnings_of_their_names() {
         let names = |names: &[&str]| {
             let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-            chosen(&names).map(|all| all.iter().map(|training| training.name).collect::<Vec<_>>())
+            let chosen = chosen("training", &TRAININGS, |training| training.name, &names);
+            chosen.map(|all| all.iter().map(|training| training.name).collect::<Vec<_>>())
         };
         assert_eq!(names(&[]).unwrap().len(), TRAININGS.len());
         assert_eq!(names(&["sick", "sts"]).unwrap().len(), 4);

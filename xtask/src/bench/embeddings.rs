@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::embedding_training::{self, Wanted};
+use super::embedding_training::{self, Wanted, Which};
 use super::measure;
 use super::report;
 use crate::{program, step};
@@ -34,6 +34,12 @@ pub struct Args {
     /// With --train, only these rows of the table, such as sick,sts: beginnings of their names.
     #[arg(long, value_delimiter = ',', value_name = "NAMES", requires = "train", conflicts_with = "write")]
     trainings: Vec<String>,
+    /// With --train, only from these checkpoints, such as all-MiniLM: beginnings of their names.
+    #[arg(long, value_delimiter = ',', value_name = "NAMES", requires = "train", conflicts_with = "write")]
+    from: Vec<String>,
+    /// With --train, train nothing: the table of what is kept.
+    #[arg(long, requires = "train", conflicts_with = "again")]
+    kept: bool,
     /// With --train, train anew what is kept.
     #[arg(long, requires = "train")]
     again: bool,
@@ -93,8 +99,13 @@ impl Side {
 
 pub fn run(args: &Args) -> Result<()> {
     if args.train {
-        let Args { seeds, trainings, again, write, .. } = args;
-        return embedding_training::run(&Wanted { seeds, trainings, again: *again, write: *write });
+        let Args { seeds, trainings, from, kept, again, write, .. } = args;
+        let which = match (kept, again) {
+            (true, _) => Which::Kept,
+            (_, true) => Which::Anew,
+            _ => Which::Missing,
+        };
+        return embedding_training::run(&Wanted { seeds, trainings, from, which, write: *write });
     }
     let shared = step::root().join("../shared");
     let model = args.model.clone().unwrap_or_else(|| shared.join("models/all-MiniLM-L6-v2"));

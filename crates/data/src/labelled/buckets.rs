@@ -42,7 +42,7 @@ impl BatchSize {
 ///
 /// Every epoch has its own order. The shuffled examples are divided into pools of [`Self::POOL`] batches; those
 /// of a pool are sorted by length and cut into batches; all batches are shuffled. Every example is in one
-/// batch of the epoch: the last one of a pool may be small.
+/// batch of the epoch: the last one of a pool may be small. [Mixed](Self::mixed) batches have any lengths.
 ///
 /// The whole state is a step: a resumed run goes on with [`steps`](Self::steps) from there.
 ///
@@ -60,6 +60,8 @@ pub struct Buckets {
     /// What no two examples of a batch share; none of any example, or one list each.
     keys: Vec<Vec<u64>>,
     size: BatchSize,
+    /// Whether batches are cut from the shuffled examples as they come.
+    is_mixed: bool,
     seed: u64,
 }
 
@@ -87,7 +89,7 @@ impl Buckets {
                 BatchSize::Within { examples: examples.max(1), tokens: tokens.max(1) }
             }
         };
-        Self { lengths, keys: Vec::new(), size, seed }
+        Self { lengths, keys: Vec::new(), size, is_mixed: false, seed }
     }
 
     /// The same with batches in which no two examples have a key in common, such as a text whose copy would be a false
@@ -100,6 +102,12 @@ impl Buckets {
         assert_eq!(keys.len(), self.lengths.len(), "one list of keys for each example");
         self.keys = keys;
         self
+    }
+
+    /// The same with batches of examples of any lengths: for a loss that compares the examples of a batch, which learns less
+    /// from such as are alike in their lengths. Batches without common [keys](Self::with_keys) are sorted all the same.
+    pub fn mixed(self) -> Self {
+        Self { is_mixed: true, ..self }
     }
 
     /// Whether every epoch has the same number of batches.
@@ -118,8 +126,11 @@ impl Buckets {
         let order = Permutation::new(n as u64, derive_seed(self.seed, &[ORDER, epoch]));
         let shuffled: Vec<usize> = (0..n as u64).map(|place| order.get(place) as usize).collect();
         let mut batches = Vec::new();
+        if self.is_mixed && self.keys.is_empty() {
+            return self.cut(&shuffled);
+        }
         for pool in shuffled.chunks(self.pool()) {
-            batches.extend(self.cut(pool.to_vec()));
+            batches.extend(self.cut_by_length(pool.to_vec()));
         }
         let order = Permutation::new(batches.len() as u64, derive_seed(self.seed, &[BATCHES, epoch]));
         (0..batches.len() as u64)
@@ -147,7 +158,7 @@ impl Buckets {
     /// All examples in batches by ascending length, none of them drawn: for evaluation. [`restore`] puts what
     /// comes of them in order.
     pub fn sorted(&self) -> Vec<Vec<usize>> {
-        self.cut((0..self.lengths.len()).collect())
+        self.cut_by_length((0..self.lengths.len()).collect())
     }
 
     /// Examples of a pool.
@@ -166,16 +177,23 @@ impl Buckets {
     }
 
     /// Sorts examples by length and cuts them into batches.
-    fn cut(&self, mut examples: Vec<usize>) -> Vec<Vec<usize>> {
+    fn cut_by_length(&self, mut examples: Vec<usize>) -> Vec<Vec<usize>> {
         examples.sort_by_key(|example| self.lengths[*example]);
-        if !self.keys.is_empty() {
-            return self.cut_apart(examples);
-        }
+        if self.keys.is_empty() { self.cut(&examples) } else { self.cut_apart(examples) }
+    }
+
+    /// Cuts examples into batches, in their order.
+    fn cut(&self, examples: &[usize]) -> Vec<Vec<usize>> {
         let mut batches: Vec<Vec<usize>> = Vec::new();
-        for example in examples {
+        let mut longest = 0;
+        for &example in examples {
+            longest = longest.max(self.lengths[example]);
             match batches.last_mut() {
-                Some(batch) if self.size.takes(batch.len(), self.lengths[example]) => batch.push(example),
-                _ => batches.push(vec![example]),
+                Some(batch) if self.size.takes(batch.len(), longest) => batch.push(example),
+                _ => {
+                    longest = self.lengths[example];
+                    batches.push(vec![example]);
+                }
             }
         }
         batches
@@ -245,7 +263,8 @@ mod tests {
             seed: u64,
         ) {
             let buckets = Buckets::new(lengths.clone(), size, seed);
-            for batches in [buckets.epoch(0), buckets.epoch(1), buckets.sorted()] {
+            let mixed = buckets.clone().mixed();
+            for batches in [buckets.epoch(0), buckets.epoch(1), buckets.sorted(), mixed.epoch(0)] {
                 let mut all: Vec<usize> = batches.iter().flatten().copied().collect();
                 all.sort_unstable();
                 prop_assert!(all.into_iter().eq(0..lengths.len()));
@@ -329,5 +348,22 @@ mod tests {
     #[should_panic = "every example once"]
     fn outputs_of_one_example_twice_are_a_mistake() {
         restore(&[vec![0, 0]], [1, 2]);
+    }
+
+    #[test]
+    fn mixed_batches_are_of_any_lengths_and_all_but_the_last_are_full() {
+        let sorted = Buckets::new((0..1005).collect(), BatchSize::Examples(10), 3);
+        let mixed = sorted.clone().mixed();
+        let spread = |batches: &[Vec<usize>]| -> usize {
+            batches.iter().map(|batch| batch.iter().max().unwrap() - batch.iter().min().unwrap()).sum()
+        };
+        let (epoch, next) = (mixed.epoch(0), mixed.epoch(1));
+        assert!(spread(&epoch) > 10 * spread(&sorted.epoch(0)), "{epoch:?}");
+        assert_ne!(epoch, next);
+        let mut sizes: Vec<usize> = epoch.iter().map(Vec::len).collect();
+        sizes.sort_unstable();
+        assert_eq!((sizes[0], sizes[1], sizes.len()), (5, 10, 101));
+        // Evaluation is by length all the same.
+        assert_eq!(mixed.sorted(), sorted.sorted());
     }
 }

@@ -192,6 +192,7 @@ fn buckets<T: Task>(config: &FineTuneConfig, task: &T, data: &TaskData<T>) -> Bu
         None => BatchSize::Examples(examples),
     };
     let buckets = Buckets::new(lengths, size, derive_seed(config.run.seed, &[ORDER_STREAM]));
+    let buckets = if task.mixes_lengths() { buckets.mixed() } else { buckets };
     match task.keys(&data.train.features) {
         Some(keys) => buckets.with_keys(keys),
         None => buckets,

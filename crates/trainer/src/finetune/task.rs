@@ -54,6 +54,12 @@ pub trait Task: Sync {
         None
     }
 
+    /// Whether batches have examples of any lengths, as [`Buckets::mixed`](cloze_data::labelled::Buckets::mixed) makes them,
+    /// and not those of about one length, which need less padding.
+    fn mixes_lengths(&self) -> bool {
+        false
+    }
+
     /// What no two examples of a batch may have in common, as [`Buckets::with_keys`](cloze_data::labelled::Buckets::with_keys)
     /// takes it; none in a task whose examples go with any others.
     fn keys(&self, _: &[Self::Features]) -> Option<Vec<Vec<u64>>> {

@@ -412,6 +412,10 @@ impl Task for EmbeddingTask {
         Some((value, all.unwrap_or_default()))
     }
 
+    fn mixes_lengths(&self) -> bool {
+        self.section.loss.orders_examples()
+    }
+
     fn keys(&self, features: &[EmbeddingFeatures]) -> Option<Vec<Vec<u64>>> {
         self.section.loss.is_contrastive().then(|| features.iter().map(|one| one.keys.clone()).collect())
     }

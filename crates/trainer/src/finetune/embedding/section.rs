@@ -161,6 +161,11 @@ impl LossSection {
         matches!(self, Self::InBatchNegatives { .. } | Self::Simcse { .. } | Self::GuidedNegatives { .. })
     }
 
+    /// Whether the examples of a batch are put in an order.
+    pub(super) fn orders_examples(&self) -> bool {
+        matches!(self, Self::Cosent { .. })
+    }
+
     /// The keys of the columns that the loss cannot do without.
     fn needs(&self) -> &'static [&'static str] {
         match self {
