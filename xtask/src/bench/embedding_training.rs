@@ -151,6 +151,9 @@ pub fn run(wanted: &Wanted<'_>) -> Result<()> {
             rows.extend(bench.row(&start, training, wanted.seeds)?);
         }
     }
+    if rows.is_empty() {
+        bail!("no run is kept: without --kept they are made");
+    }
     let text =
         text(&rows, &report::machine(python.as_ref()), bench.peer.as_ref().map(|(_, version)| version));
     println!("{text}");
@@ -370,14 +373,15 @@ fn text(rows: &[Row], machine: &str, versions: Option<&String>) -> String {
             ratio.unwrap_or_else(|| "–".to_owned()),
         ]
     };
-    let versions =
-        versions.map(|versions| format!("; torch, transformers, sentence-transformers {versions}"));
+    // The machine's line has those of the others.
+    let version = versions.and_then(|versions| versions.split(' ').next_back());
+    let version = version.map(|version| format!("; sentence-transformers {version}"));
     format!(
         "{}\n\nSpearman's correlation of cosines with people's scores, on the test data: of the checkpoint, and means ± standard \
          deviations over the seeds. Seconds are those of the whole process, training and measuring, medians of alternating runs \
          with {THREADS} threads. {machine}{}.",
         report::table(header, rows.iter().map(line)),
-        versions.unwrap_or_default()
+        version.unwrap_or_default()
     )
 }
 

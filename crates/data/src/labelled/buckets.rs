@@ -26,7 +26,7 @@ pub enum BatchSize {
 }
 
 impl BatchSize {
-    /// Whether a batch has room for an example more, which is its longest or as long.
+    /// Whether a batch has room for an example more, with which its longest one has `longest` tokens.
     fn takes(self, examples: usize, longest: usize) -> bool {
         match self {
             Self::Examples(max) => examples < max,
@@ -60,7 +60,7 @@ pub struct Buckets {
     /// What no two examples of a batch share; none of any example, or one list each.
     keys: Vec<Vec<u64>>,
     size: BatchSize,
-    /// Whether batches are cut from the shuffled examples as they come.
+    /// Whether batches are cut from the shuffled examples as they come, where there are no keys.
     is_mixed: bool,
     seed: u64,
 }
@@ -125,10 +125,10 @@ impl Buckets {
         let n = self.lengths.len();
         let order = Permutation::new(n as u64, derive_seed(self.seed, &[ORDER, epoch]));
         let shuffled: Vec<usize> = (0..n as u64).map(|place| order.get(place) as usize).collect();
-        let mut batches = Vec::new();
         if self.is_mixed && self.keys.is_empty() {
             return self.cut(&shuffled);
         }
+        let mut batches = Vec::new();
         for pool in shuffled.chunks(self.pool()) {
             batches.extend(self.cut_by_length(pool.to_vec()));
         }

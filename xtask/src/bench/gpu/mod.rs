@@ -13,6 +13,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::Value;
 
 use self::card::Card;
@@ -47,8 +48,8 @@ pub struct Args {
     #[arg(long, default_value_t = 8192, value_parser = clap::value_parser!(u32).range(512..))]
     tokens: u32,
     /// What most steps multiply in: a graphics interface may have 16-bit floats and no bf16.
-    #[arg(long, default_value = "bf16", value_parser = ["bf16", "f16", "f32"])]
-    precision: String,
+    #[arg(long, default_value = PRECISIONS[0], value_parser = precision())]
+    precision: &'static str,
     /// What the card's products of bf16 reach at best, in 10¹² operations a second, where the table of cards has it not.
     #[arg(long, value_name = "N")]
     peak_tflops: Option<f64>,
@@ -58,6 +59,14 @@ pub struct Args {
     /// Put the tables into benches/README.md.
     #[arg(long, conflicts_with = "only")]
     write: bool,
+}
+
+/// What may be multiplied in, the usual one first.
+const PRECISIONS: [&str; 3] = ["bf16", "f16", "f32"];
+
+fn precision() -> impl TypedValueParser<Value = &'static str> {
+    PossibleValuesParser::new(PRECISIONS)
+        .map(|text| PRECISIONS.into_iter().find(|name| *name == text).expect("a possible value"))
 }
 
 fn minutes(text: &str) -> Result<f64, String> {
@@ -108,7 +117,7 @@ pub fn run(args: &Args) -> Result<()> {
     let python = measure::python();
     let card = Card::of(&args.device, args.peak_tflops);
     eprintln!("{}: {card}", args.device);
-    let stages: Vec<Stage> = stages(args.small, args.tokens as usize, &args.precision)
+    let stages: Vec<Stage> = stages(args.small, args.tokens as usize, args.precision)
         .into_iter()
         .filter(|stage| args.only.as_ref().is_none_or(|only| stage.name.contains(only.as_str())))
         .collect();
@@ -284,10 +293,9 @@ impl Bench<'_> {
         if !found.left_out.is_empty() {
             parts.push(format!("Left out for want of time: {}.", found.left_out.join("; ")));
         }
-        let precision = if precision == "bf16" { String::new() } else { format!(" --precision {precision}") };
         let peer = if *small { ", tiny shapes, PyTorch on the processor" } else { "" };
         parts.push(format!(
-            "`cargo xtask bench gpu --device {device} --minutes {minutes}{precision}`: {card}{peer}. No side reads a \
+            "`cargo xtask bench gpu --device {device} --minutes {minutes} --precision {precision}`: {card}{peer}. No side reads a \
              loss before its last step; MB is what a side's allocator held. Kernels are chosen and compiled in the first \
              run and remembered: what then took too long fits into the next one. Our side was built in {built:.0} s. {}.",
             report::machine(self.python.as_ref())

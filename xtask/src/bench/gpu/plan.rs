@@ -34,14 +34,9 @@ pub struct Shape {
 }
 
 /// All stages, in the order in which they matter; `tokens` are those of a step of training, `low` is what most multiply in.
-pub fn stages(small: bool, tokens: usize, low: &str) -> Vec<Stage> {
+pub fn stages(small: bool, tokens: usize, low: &'static str) -> Vec<Stage> {
     // A software device has no bf16, and needs a minute for what a GPU does in a second.
-    let low = match low {
-        _ if small => "f32",
-        "f16" => "f16",
-        "f32" => "f32",
-        _ => "bf16",
-    };
+    let low = if small { "f32" } else { low };
     let shape = |work, preset, batch, len, precision| match small {
         true => Shape { work, preset: "tiny", batch: 2, len: 16, precision: "f32" },
         false => Shape { work, preset, batch, len, precision },
@@ -115,6 +110,7 @@ pub fn share(left: f64, weights: &[f64], least: f64) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::HashSet;
 
     #[test]
     fn the_time_is_shared_by_weight_and_what_does_not_fit_is_left_out() {
@@ -168,6 +164,16 @@ mod tests {
             names.iter().all(|name| names.iter().filter(|other| *other == name).count() == 1),
             "{names:?}"
         );
+    }
+
+    #[test]
+    fn no_stage_is_there_twice() {
+        for low in ["bf16", "f16", "f32"] {
+            let stages = stages(false, 8_192, low);
+            let names: HashSet<&str> = stages.iter().map(|stage| stage.name.as_str()).collect();
+            assert_eq!(names.len(), stages.len(), "{low}: {names:?}");
+            assert!(names.contains(format!("losses, {low}").as_str()), "{low}: {names:?}");
+        }
     }
 
     #[test]

@@ -161,7 +161,7 @@ impl LossSection {
         matches!(self, Self::InBatchNegatives { .. } | Self::Simcse { .. } | Self::GuidedNegatives { .. })
     }
 
-    /// Whether the examples of a batch are put in an order.
+    /// Whether the examples of a batch are held against one another, without being negatives.
     pub(super) fn orders_examples(&self) -> bool {
         matches!(self, Self::Cosent { .. })
     }
