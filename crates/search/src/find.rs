@@ -1,10 +1,11 @@
 //! The nearest rows of an index.
 
-use crate::best::{Best, Scored};
+use crate::best::Scored;
 use crate::bits::Bits;
 use crate::graph::Walk;
+use crate::scan::scan;
 use crate::segment::Segment;
-use crate::space::{BLOCK, Query, Scratch, Space, exact};
+use crate::space::{Query, exact};
 use crate::{Index, IndexConfig, Method, Metric, Result, SearchConfig, SearchError};
 use rayon::prelude::*;
 
@@ -24,12 +25,12 @@ pub struct Place {
     pub(crate) row: u32,
 }
 
-/// Queries that go through the rows together.
-const TOGETHER: usize = 64;
 /// Queries whose best rows are kept at a time.
 const AT_ONCE: usize = 1024;
 /// Rows beyond `k` whose scores are computed again in 64 bits, so that rounding leaves out none.
 const MARGIN: usize = 8;
+/// Candidates whose memory is asked for before they are compared again.
+const AHEAD: usize = 4;
 /// With fewer allowed rows than one in so many, and a few more, each of them is looked at instead of the graph.
 const RARE: usize = 32;
 const FEW: usize = 1000;
@@ -151,11 +152,15 @@ fn of_segment(
     let vectors = segment.vectors(index);
     let again = |query: &[f32], candidates: Vec<Scored>| {
         let mut vector = vec![0.0; index.width];
-        let rows = candidates.into_iter().map(|Scored { row, .. }| {
-            vectors.read(row, &mut vector);
-            Found { score: exact(index.metric, query, &vector), place: Place { segment: number, row } }
-        });
-        let mut found: Vec<Found> = rows.collect();
+        let mut found = Vec::with_capacity(candidates.len());
+        for (place, Scored { row, .. }) in candidates.iter().enumerate() {
+            if let Some(soon) = candidates.get(place + AHEAD) {
+                vectors.fetch(soon.row);
+            }
+            vectors.read(*row, &mut vector);
+            let score = exact(index.metric, query, &vector);
+            found.push(Found { score, place: Place { segment: number, row: *row } });
+        }
         keep_best(&mut found, index.metric, config.k);
         found
     };
@@ -200,65 +205,4 @@ fn allowed(segment: &Segment, config: &SearchConfig) -> Option<Bits> {
         allowed.keep(&condition.rows(segment.fields(), segment.rows()));
     }
     Some(allowed)
-}
-
-/// The best rows of each query, of all that are allowed: a block of rows at a time, which stays in the cache for all
-/// queries.
-fn scan(
-    space: &Space<'_>,
-    queries: &[Query],
-    rows: usize,
-    allowed: Option<&Bits>,
-    most: usize,
-) -> Vec<Vec<Scored>> {
-    // Parts that are as long as can be, so that the best rows of each soon leave few to look at.
-    let n_blocks = rows.div_ceil(BLOCK);
-    let part = n_blocks.div_ceil(2 * rayon::current_num_threads()).max(1);
-    let starts: Vec<usize> = (0..n_blocks).step_by(part).collect();
-    let parts: Vec<Vec<Best>> = starts
-        .par_iter()
-        .map(|start| {
-            let mut best = vec![Best::new(most); queries.len()];
-            let (mut scratch, mut scores) = (Scratch::default(), Vec::new());
-            let mut block = Vec::with_capacity(BLOCK);
-            for number in *start..(start + part).min(n_blocks) {
-                let rows = number * BLOCK..((number + 1) * BLOCK).min(rows);
-                block.clear();
-                block.extend(
-                    rows.filter(|row| allowed.is_none_or(|allowed| allowed.has(*row))).map(|row| row as u32),
-                );
-                if block.is_empty() {
-                    continue;
-                }
-                for (queries, best) in queries.chunks(TOGETHER).zip(best.chunks_mut(TOGETHER)) {
-                    let queries: Vec<&Query> = queries.iter().collect();
-                    scores.resize(queries.len() * block.len(), 0.0);
-                    space.scores(&queries, &block, &mut scratch, &mut scores);
-                    for (scores, best) in scores.chunks_exact(block.len()).zip(best) {
-                        keep(scores, &block, best);
-                    }
-                }
-            }
-            best
-        })
-        .collect();
-    let mut parts = parts.into_iter();
-    let mut all = parts.next().unwrap_or_else(|| vec![Best::new(most); queries.len()]);
-    for part in parts {
-        for (all, best) in all.iter_mut().zip(part) {
-            best.into_sorted().into_iter().for_each(|scored| all.push(scored));
-        }
-    }
-    all.into_iter().map(Best::into_sorted).collect()
-}
-
-/// Keeps the best rows of a block, which come after all that were seen.
-fn keep(scores: &[f32], rows: &[u32], best: &mut Best) {
-    let mut floor = best.floor();
-    for (score, row) in scores.iter().zip(rows) {
-        if *score > floor || !best.is_full() {
-            best.push(Scored { score: *score, row: *row });
-            floor = best.floor();
-        }
-    }
 }

@@ -89,7 +89,7 @@ impl Walk {
     /// Scores of `self.rows`.
     fn score(&mut self, space: &Space<'_>, query: &Query) {
         self.scores.resize(self.rows.len(), 0.0);
-        space.scores(&[query], &self.rows, &mut self.scratch, &mut self.scores);
+        space.scores(query, &self.rows, &mut self.scratch, &mut self.scores);
     }
 }
 
@@ -485,7 +485,7 @@ mod tests {
             let query = space.query(&points(3300)[(3000 + i) * 16..][..16]);
             let all: Vec<u32> = (0..3000).collect();
             let mut scores = vec![0.0; 3000];
-            space.scores(&[&query], &all, &mut Scratch::default(), &mut scores);
+            space.scores(&query, &all, &mut Scratch::default(), &mut scores);
             for allowed in [None, Some(&even)] {
                 let mut truth = Best::new(10);
                 for (row, score) in (0..).zip(&scores) {

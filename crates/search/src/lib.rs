@@ -42,7 +42,9 @@ mod graph;
 mod index;
 mod kernels;
 mod manifest;
+mod scan;
 mod segment;
+mod sieve;
 mod space;
 mod writer;
 

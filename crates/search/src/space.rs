@@ -2,10 +2,10 @@
 
 use crate::Metric;
 use crate::codes::{encode_binary, encode_int8};
-use crate::kernels;
+use crate::kernels::{RAISED, rows as kernels};
 
-/// Rows to a block: of 384 features they stay in the second-level cache for all queries.
-pub(crate) const BLOCK: usize = 48;
+/// Rows whose list needs no memory on the heap.
+const FEW: usize = 64;
 
 /// Numbers of a row.
 #[derive(Debug, Clone, Copy)]
@@ -33,8 +33,16 @@ pub(crate) struct Space<'a> {
 /// A query as rows are compared with it.
 #[derive(Debug, Clone)]
 pub(crate) enum Query {
-    Floats { values: Vec<f32>, half: f32 },
-    Int8 { values: Vec<i16>, scale: f32, half: f32 },
+    Floats {
+        values: Vec<f32>,
+        half: f32,
+    },
+    /// Numbers from −127 to 127, with [`RAISED`] added.
+    Int8 {
+        values: Vec<u8>,
+        scale: f32,
+        half: f32,
+    },
     Binary(Vec<u64>),
 }
 
@@ -55,7 +63,7 @@ impl<'a> Space<'a> {
             Rows::Int8 { .. } => {
                 let mut codes = vec![0; vector.len()];
                 let scale = encode_int8(vector, &mut codes);
-                Query::Int8 { values: codes.into_iter().map(i16::from).collect(), scale, half }
+                Query::Int8 { values: raised(&codes), scale, half }
             }
             Rows::Binary(_) => Query::Binary(encode_binary(vector)),
         }
@@ -71,8 +79,7 @@ impl<'a> Space<'a> {
                 Query::Floats { values, half }
             }
             Rows::Int8 { scales, codes } => {
-                let values = of(codes, self.width, row).iter().map(|code| i16::from(*code)).collect();
-                Query::Int8 { values, scale: scales[row as usize], half }
+                Query::Int8 { values: raised(of(codes, self.width, row)), scale: scales[row as usize], half }
             }
             Rows::Binary(codes) => Query::Binary(of(codes, self.width.div_ceil(64), row).to_vec()),
         }
@@ -106,74 +113,56 @@ impl<'a> Space<'a> {
         self.halves.map_or(0.0, |halves| halves[row as usize])
     }
 
-    /// `out[q·rows + r]`, the score of each query and row.
-    pub fn scores<'q>(&self, queries: &[&'q Query], rows: &[u32], scratch: &mut Scratch, out: &mut [f32]) {
-        let n = rows.len();
-        match self.rows {
-            Rows::F32(values) => {
-                let rows: Listed<&[f32]> = Listed::new(rows, |row| of(values, self.width, row));
-                products(queries, rows.as_slice(), out);
+    /// `out[r]`, the score of the query and each row.
+    pub fn scores(&self, query: &Query, rows: &[u32], scratch: &mut Scratch, out: &mut [f32]) {
+        match (self.rows, query) {
+            (Rows::F32(all), Query::Floats { values, .. }) => {
+                let rows: Listed<&[f32]> = Listed::new(rows, |row| of(all, self.width, row));
+                kernels::products(values, rows.as_slice(), out);
             }
-            Rows::Bf16(values) => {
-                scratch.floats.resize(n * self.width, 0.0);
+            (Rows::Bf16(all), Query::Floats { values, .. }) => {
+                scratch.floats.resize(rows.len() * self.width, 0.0);
                 for (row, to) in rows.iter().zip(scratch.floats.chunks_exact_mut(self.width)) {
-                    widen(of(values, self.width, *row), to);
+                    widen(of(all, self.width, *row), to);
                 }
-                let floats = &scratch.floats;
-                let places: Vec<u32> = (0..n as u32).collect();
-                let rows = Listed::new(&places, |place| of(floats, self.width, place));
-                products(queries, rows.as_slice(), out);
+                let wide: Vec<&[f32]> = scratch.floats.chunks_exact(self.width).collect();
+                kernels::products(values, &wide, out);
             }
-            Rows::Int8 { scales, codes } => {
+            (Rows::Int8 { scales, codes }, Query::Int8 { values, scale, .. }) => {
                 let listed = Listed::new(rows, |row| of(codes, self.width, row));
-                scratch.sums.resize(queries.len() * n, 0);
-                let codes_of = |query: &&'q Query| match *query {
-                    Query::Int8 { values, scale, .. } => (values.as_slice(), *scale),
-                    _ => unreachable!("a query of this space"),
-                };
-                let (values, query_scales): (Vec<&[i16]>, Vec<f32>) = queries.iter().map(codes_of).unzip();
-                kernels::products_int8(&values, listed.as_slice(), &mut scratch.sums);
-                let parts = scratch.sums.chunks_exact(n.max(1)).zip(out.chunks_exact_mut(n.max(1)));
-                for ((sums, out), scale) in parts.zip(query_scales) {
-                    for ((sum, row), out) in sums.iter().zip(rows).zip(out) {
-                        *out = *sum as f32 * (scale * scales[*row as usize]);
-                    }
+                scratch.sums.resize(rows.len(), 0);
+                kernels::products_int8(values, listed.as_slice(), &mut scratch.sums);
+                for ((sum, row), out) in scratch.sums.iter().zip(rows).zip(&mut *out) {
+                    *out = *sum as f32 * (scale * scales[*row as usize]);
                 }
             }
-            Rows::Binary(codes) => {
+            (Rows::Binary(codes), Query::Binary(words)) => {
                 let listed = Listed::new(rows, |row| of(codes, self.width.div_ceil(64), row));
-                scratch.bits.resize(n, 0);
-                for (query, out) in queries.iter().zip(out.chunks_exact_mut(n.max(1))) {
-                    let Query::Binary(values) = query else { unreachable!("a query of this space") };
-                    kernels::distances(values, listed.as_slice(), &mut scratch.bits);
-                    scratch.bits.iter().zip(out).for_each(|(bits, out)| *out = -(*bits as f32));
-                }
-                return;
+                scratch.bits.resize(rows.len(), 0);
+                kernels::distances(words, listed.as_slice(), &mut scratch.bits);
+                scratch.bits.iter().zip(&mut *out).for_each(|(bits, out)| *out = -(*bits as f32));
             }
+            _ => unreachable!("a query of this space"),
         }
         if let Some(halves) = self.halves {
-            for (query, out) in queries.iter().zip(out.chunks_exact_mut(n.max(1))) {
-                let half = query.half();
-                for (row, out) in rows.iter().zip(out) {
-                    *out -= half + halves[*row as usize];
-                }
-            }
+            let half = query.half();
+            rows.iter().zip(out).for_each(|(row, out)| *out -= half + halves[*row as usize]);
         }
     }
 }
 
-/// The rows of a block as slices, without memory of their own on the heap where they are few.
+/// Rows as slices, without memory of their own on the heap where they are few.
 enum Listed<T> {
-    Few([T; BLOCK], usize),
+    Few([T; FEW], usize),
     Many(Vec<T>),
 }
 
 impl<T: Copy + Default> Listed<T> {
     fn new(rows: &[u32], row: impl Fn(u32) -> T) -> Self {
-        if rows.len() > BLOCK {
+        if rows.len() > FEW {
             return Self::Many(rows.iter().map(|i| row(*i)).collect());
         }
-        let mut few = [T::default(); BLOCK];
+        let mut few = [T::default(); FEW];
         few.iter_mut().zip(rows).for_each(|(to, i)| *to = row(*i));
         Self::Few(few, rows.len())
     }
@@ -187,7 +176,8 @@ impl<T: Copy + Default> Listed<T> {
 }
 
 impl Query {
-    fn half(&self) -> f32 {
+    /// Half the square of its length.
+    pub fn half(&self) -> f32 {
         match self {
             Self::Floats { half, .. } | Self::Int8 { half, .. } => *half,
             Self::Binary(_) => 0.0,
@@ -195,27 +185,18 @@ impl Query {
     }
 }
 
-fn products(queries: &[&Query], rows: &[&[f32]], out: &mut [f32]) {
-    if let [Query::Floats { values, .. }] = queries {
-        return kernels::products(&[values], rows, out);
-    }
-    let queries: Vec<&[f32]> = queries
-        .iter()
-        .map(|query| match query {
-            Query::Floats { values, .. } => values.as_slice(),
-            _ => unreachable!("a query of this space"),
-        })
-        .collect();
-    kernels::products(&queries, rows, out);
+fn raised(codes: &[i8]) -> Vec<u8> {
+    codes.iter().map(|code| code.cast_unsigned() ^ RAISED).collect()
 }
 
 /// The row's part of `values`, which has `width` for each.
 #[inline]
-fn of<T>(values: &[T], width: usize, row: u32) -> &[T] {
+pub(crate) fn of<T>(values: &[T], width: usize, row: u32) -> &[T] {
     &values[row as usize * width..][..width]
 }
 
-fn widen(from: &[u16], to: &mut [f32]) {
+/// The floats whose upper halves these are.
+pub(crate) fn widen(from: &[u16], to: &mut [f32]) {
     for (from, to) in from.iter().zip(to) {
         *to = f32::from_bits(u32::from(*from) << 16);
     }
