@@ -1,17 +1,23 @@
 //! The best of all rows: a panel of rows at a time, which stays in the cache for all queries.
+//!
+//! Laying rows side by side takes as long as comparing them with a few queries; so few queries go row by row. Products of
+//! floats are then rounded in another order, which the margin of rows that are compared again in 64 bits allows for.
 
 use crate::best::Scored;
 use crate::bits::Bits;
 use crate::kernels::RAISED;
 use crate::kernels::panels::{self, FOUR, PANEL, Word};
 use crate::sieve::Sieve;
-use crate::space::{Query, Rows, Space, of, widen};
+use crate::space::{Query, Rows, Scratch, Space, of, widen};
 use rayon::prelude::*;
 
 /// Fours of queries whose scores with a panel are computed before they are looked at.
 const TOGETHER: usize = 6;
 
-/// The best `most` rows of each query, of all that are allowed. What else is asked changes no bit of a score.
+/// Fewer queries go row by row.
+const FEW: usize = FOUR;
+
+/// The best `most` rows of each query, of all that are allowed.
 pub(crate) fn scan(
     space: &Space<'_>,
     queries: &[Query],
@@ -19,7 +25,7 @@ pub(crate) fn scan(
     allowed: Option<&Bits>,
     most: usize,
 ) -> Vec<Vec<Scored>> {
-    let fours = Fours::of(space, queries);
+    let fours = (queries.len() >= FEW).then(|| Fours::of(space, queries));
     // Parts that are as long as can be, so that the best rows of each soon leave few to look at.
     let part = rows.div_ceil(2 * rayon::current_num_threads()).next_multiple_of(PANEL).max(PANEL);
     let starts: Vec<usize> = (0..rows).step_by(part).collect();
@@ -27,7 +33,7 @@ pub(crate) fn scan(
         .par_iter()
         .map(|start| {
             let mut sieves = vec![Sieve::new(most); queries.len()];
-            let mut panel = Panel::new(space);
+            let (mut panel, mut scratch) = (Panel::new(space), Scratch::default());
             let mut scores = vec![[0.0; PANEL]; TOGETHER * FOUR];
             let (mut floors, mut above) = ([f32::INFINITY; TOGETHER * FOUR], [0u32; TOGETHER * FOUR]);
             let mut rows = (*start..(start + part).min(rows))
@@ -39,12 +45,22 @@ pub(crate) fn scan(
                 if panel.rows.is_empty() {
                     break;
                 }
-                panel.lay(space);
+                if fours.is_some() {
+                    panel.lay(space);
+                }
                 // Places beyond the rows are not above anything.
                 let places = u32::MAX >> (PANEL - panel.rows.len());
                 let all = queries.chunks(TOGETHER * FOUR).zip(sieves.chunks_mut(TOGETHER * FOUR));
                 for (number, (queries, sieves)) in all.enumerate() {
-                    panel.scores(&fours, number * TOGETHER, queries, &mut scores);
+                    match &fours {
+                        Some(fours) => panel.scores(fours, number * TOGETHER, queries, &mut scores),
+                        None => {
+                            for (query, scores) in queries.iter().zip(&mut scores) {
+                                let scores = &mut scores[..panel.rows.len()];
+                                space.scores(query, &panel.rows, &mut scratch, scores);
+                            }
+                        }
+                    }
                     floors.iter_mut().zip(&*sieves).for_each(|(floor, sieve)| *floor = sieve.floor());
                     panels::above(&scores, &floors, &mut above);
                     for ((sieve, scores), above) in sieves.iter_mut().zip(&scores).zip(above) {

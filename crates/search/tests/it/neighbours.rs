@@ -206,6 +206,38 @@ fn threads_change_no_answer() {
 }
 
 #[test]
+fn what_else_is_asked_changes_no_answer() {
+    // Widths that fill no register, and rows that fill no panel.
+    let (n, width, queries) = (701, 70, 27);
+    let vectors = Random(17).clustered(n + queries, width);
+    let (vectors, asked) = vectors.split_at(n * width);
+    for (metric, precision) in
+        METRICS.into_iter().flat_map(|metric| PRECISIONS.map(|precision| (metric, precision)))
+    {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer =
+            IndexWriter::create(folder.path(), IndexConfig { metric, precision, ..config(width) }).unwrap();
+        let mut new = rows(0..n);
+        new.iter_mut().enumerate().for_each(|(i, row)| {
+            row.fields.insert("third".into(), (i % 3 == 0).into());
+        });
+        writer.add(&new, vectors, OnId::Error).unwrap();
+        for method in [Method::Exact, Method::Codes] {
+            for conditions in [vec![], vec!["third=true".parse::<Condition>().unwrap()]] {
+                let config = SearchConfig { method, conditions, ..SearchConfig::default() };
+                let together = writer.index().find(asked, &config).unwrap();
+                for some in [1, 3, 4, 25] {
+                    let parts = asked.chunks(some * width);
+                    let apart: Vec<_> =
+                        parts.flat_map(|asked| writer.index().find(asked, &config).unwrap()).collect();
+                    assert_eq!(apart, together, "{metric:?}, {precision:?}, {method:?}, {some}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn conditions_that_few_rows_meet_are_met_by_all_that_is_found() {
     let (n, width) = (3000, 16);
     let vectors = Random(8).clustered(n, width);
