@@ -25,8 +25,9 @@ pub struct Place {
     pub(crate) row: u32,
 }
 
-/// Queries whose best rows are kept at a time.
+/// Queries that are answered together, and candidates of all of them; more of either wait.
 const AT_ONCE: usize = 1024;
+const CANDIDATES: usize = 1 << 22;
 /// Rows beyond `k` whose scores are computed again in 64 bits, so that rounding leaves out none.
 const MARGIN: usize = 8;
 /// Candidates whose memory is asked for before they are compared again.
@@ -49,7 +50,11 @@ impl Index {
         let index = self.config();
         let queries = prepared(queries, index, "query")?;
         let mut found = Vec::with_capacity(queries.len() / index.width);
-        for queries in queries.chunks(AT_ONCE * index.width) {
+        let n = queries.len() / index.width;
+        let at_once = (CANDIDATES / config.candidates()).clamp(16, AT_ONCE);
+        // Parts of like size: a few queries that were left over would be summed in another order.
+        let part = n.div_ceil(n.div_ceil(at_once).max(1)).max(1);
+        for queries in queries.chunks(part * index.width) {
             let mut all: Vec<Vec<Found>> = vec![Vec::new(); queries.len() / index.width];
             for (number, segment) in self.segments().iter().enumerate() {
                 let of_segment = of_segment(number, segment, queries, index, config);
@@ -70,6 +75,13 @@ impl Index {
     pub fn recall(&self, queries: &[f32], config: &SearchConfig) -> Result<f64> {
         let truth = self.find(queries, &SearchConfig { method: Method::Exact, ..config.clone() })?;
         Ok(recall(&self.find(queries, config)?, &truth))
+    }
+}
+
+impl SearchConfig {
+    /// Rows at most whose vectors are compared with a query once they were found by shorter codes.
+    fn candidates(&self) -> usize {
+        self.k.saturating_mul(self.rescored).max(self.k.saturating_add(MARGIN))
     }
 }
 
@@ -164,7 +176,7 @@ fn of_segment(
         keep_best(&mut found, index.metric, config.k);
         found
     };
-    let rescored = config.k.saturating_mul(config.rescored).max(config.k + MARGIN);
+    let rescored = config.candidates();
     if let Some(graph) = graph {
         let part = queries.len().div_ceil(4 * rayon::current_num_threads()).max(1);
         let found = queries.par_chunks(part).flat_map_iter(|queries| {

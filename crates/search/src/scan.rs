@@ -1,7 +1,8 @@
 //! The best of all rows: a panel of rows at a time, which stays in the cache for all queries.
 //!
 //! Laying rows side by side takes as long as comparing them with a few queries; so few queries go row by row. Products of
-//! floats are then rounded in another order, which the margin of rows that are compared again in 64 bits allows for.
+//! floats are then summed in another order. The answer is the same nevertheless, unless rounding changes the order of more
+//! rows than those beyond the wanted ones that are compared again in 64 bits.
 
 use crate::best::Scored;
 use crate::bits::Bits;
@@ -15,7 +16,7 @@ use rayon::prelude::*;
 const TOGETHER: usize = 6;
 
 /// Fewer queries go row by row.
-const FEW: usize = FOUR;
+const MANY: usize = FOUR;
 
 /// The best `most` rows of each query, of all that are allowed.
 pub(crate) fn scan(
@@ -25,7 +26,7 @@ pub(crate) fn scan(
     allowed: Option<&Bits>,
     most: usize,
 ) -> Vec<Vec<Scored>> {
-    let fours = (queries.len() >= FEW).then(|| Fours::of(space, queries));
+    let fours = (queries.len() >= MANY).then(|| Fours::of(space, queries));
     // Parts that are as long as can be, so that the best rows of each soon leave few to look at.
     let part = rows.div_ceil(2 * rayon::current_num_threads()).next_multiple_of(PANEL).max(PANEL);
     let starts: Vec<usize> = (0..rows).step_by(part).collect();
@@ -76,38 +77,28 @@ pub(crate) fn scan(
             sieves
         })
         .collect();
-    let mut all = vec![Sieve::new(most); queries.len()];
-    for part in parts {
-        all = all.into_iter().zip(part).map(|(all, part)| all.and(part)).collect();
-    }
-    all.into_iter().map(Sieve::into_sorted).collect()
+    let of_query = |query: usize| Sieve::best(most, parts.iter().map(|part| &part[query]));
+    (0..queries.len()).into_par_iter().map(of_query).collect()
 }
 
 /// Queries as [`panels`] takes them: in fours, number after number.
 enum Fours {
     Floats(Vec<Vec<[f32; FOUR]>>),
-    Int8(Vec<Vec<[Word; FOUR]>>),
+    /// With each query's scale.
+    Int8(Vec<Vec<[Word; FOUR]>>, Vec<f32>),
     Binary(Vec<Vec<[u64; FOUR]>>),
 }
 
 impl Fours {
     fn of(space: &Space<'_>, queries: &[Query]) -> Self {
         match space.rows {
-            Rows::F32(_) | Rows::Bf16(_) => Self::Floats(in_fours(queries, |query| match query {
-                Query::Floats { values, .. } => values.clone(),
-                _ => unreachable!("a query of this space"),
-            })),
-            Rows::Int8 { .. } => Self::Int8(in_fours(queries, |query| match query {
-                Query::Int8 { values, .. } => {
-                    let word = |four: &[u8]| std::array::from_fn(|i| four.get(i).copied().unwrap_or(RAISED));
-                    values.chunks(4).map(word).collect()
-                }
-                _ => unreachable!("a query of this space"),
-            })),
-            Rows::Binary(_) => Self::Binary(in_fours(queries, |query| match query {
-                Query::Binary(words) => words.clone(),
-                _ => unreachable!("a query of this space"),
-            })),
+            Rows::F32(_) | Rows::Bf16(_) => Self::Floats(in_fours(queries, |query| query.floats().to_vec())),
+            Rows::Int8 { .. } => {
+                let word = |four: &[u8]| std::array::from_fn(|i| four.get(i).copied().unwrap_or(RAISED));
+                let words = |query: &Query| query.codes().0.chunks(4).map(word).collect();
+                Self::Int8(in_fours(queries, words), queries.iter().map(|query| query.codes().1).collect())
+            }
+            Rows::Binary(_) => Self::Binary(in_fours(queries, |query| query.signs().to_vec())),
         }
     }
 }
@@ -197,23 +188,16 @@ impl Panel {
 
     /// `out[q][r]`, the score of each of the `queries`, which are those of `fours` from `first` on, with each row.
     fn scores(&mut self, fours: &Fours, first: usize, queries: &[Query], out: &mut [[f32; PANEL]]) {
-        let fours_here = first..first + queries.len().div_ceil(FOUR);
+        let here = first..first + queries.len().div_ceil(FOUR);
         match (&mut self.numbers, fours) {
             (Numbers::Floats { panel, .. }, Fours::Floats(fours)) => {
-                panels::products(&listed(&fours[fours_here]), panel, out);
+                panels::products(&fours[here], panel, out);
             }
-            (Numbers::Int8 { panel, sums }, Fours::Int8(fours)) => {
-                panels::products_int8(&listed(&fours[fours_here]), panel, sums);
-                let mut of_queries = [0.0; TOGETHER * FOUR];
-                for (to, query) in of_queries.iter_mut().zip(queries) {
-                    let Query::Int8 { scale, .. } = query else { unreachable!("a query of this space") };
-                    *to = *scale;
-                }
-                panels::scale(sums, &of_queries, &self.scales, out);
+            (Numbers::Int8 { panel, sums }, Fours::Int8(fours, scales)) => {
+                panels::products_int8(&fours[here], panel, sums);
+                panels::scale(sums, &scales[FOUR * first..], &self.scales, out);
             }
-            (Numbers::Binary(panel), Fours::Binary(fours)) => {
-                panels::distances(&listed(&fours[fours_here]), panel, out);
-            }
+            (Numbers::Binary(panel), Fours::Binary(fours)) => panels::distances(&fours[here], panel, out),
             _ => unreachable!("a panel and queries of this space"),
         }
         if let Some(halves) = &self.halves {
@@ -236,7 +220,55 @@ fn lay_floats<'a>(rows: impl Iterator<Item = &'a [f32]>, panel: &mut [[f32; PANE
     panels::lay(&words[..n], bytemuck::cast_slice_mut(panel));
 }
 
-/// Fours as slices.
-fn listed<T>(fours: &[Vec<T>]) -> Vec<&[T]> {
-    fours.iter().map(Vec::as_slice).collect()
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whole numbers, whose products are exact in whichever order.
+    fn numbers(n: usize, step: usize) -> Vec<f32> {
+        (0..n).map(|i| (i * step % 15) as f32 - 7.0).collect()
+    }
+
+    #[test]
+    fn scores_side_by_side_are_those_row_by_row() {
+        let (width, rows) = (70, 83);
+        let values = numbers(width * rows, 31);
+        let halves: Vec<f32> = values.chunks(width).map(crate::space::half_square).collect();
+        let bf16: Vec<u16> = values.iter().map(|x| (x.to_bits() >> 16) as u16).collect();
+        let mut codes = vec![0; values.len()];
+        let scales: Vec<f32> = values
+            .chunks(width)
+            .zip(codes.chunks_mut(width))
+            .map(|(values, codes)| crate::codes::encode_int8(values, codes))
+            .collect();
+        let signs: Vec<u64> = values.chunks(width).flat_map(crate::codes::encode_binary).collect();
+        let mut odd = Bits::none(rows);
+        (1..rows).step_by(2).for_each(|row| odd.insert(row));
+        for all in [
+            Rows::F32(&values),
+            Rows::Bf16(&bf16),
+            Rows::Int8 { scales: &scales, codes: &codes },
+            Rows::Binary(&signs),
+        ] {
+            let is_binary = matches!(all, Rows::Binary(_));
+            let space = Space { rows: all, width, halves: (!is_binary).then_some(&halves) };
+            let queries: Vec<Query> =
+                numbers(27 * width, 23).chunks(width).map(|query| space.query(query)).collect();
+            for allowed in [None, Some(&odd)] {
+                let together = scan(&space, &queries, rows, allowed, rows);
+                for (query, found) in queries.iter().zip(together) {
+                    let rows: Vec<u32> = (0..rows as u32)
+                        .filter(|row| allowed.is_none_or(|odd| odd.has(*row as usize)))
+                        .collect();
+                    let mut scores = vec![0.0; rows.len()];
+                    space.scores(query, &rows, &mut Scratch::default(), &mut scores);
+                    let scored = scores.iter().zip(&rows);
+                    let mut expected: Vec<Scored> =
+                        scored.map(|(score, row)| Scored { score: score + 0.0, row: *row }).collect();
+                    expected.sort_by(|a, b| b.cmp(a));
+                    assert_eq!(found, expected, "{all:?}");
+                }
+            }
+        }
+    }
 }

@@ -161,7 +161,10 @@ impl Segment {
     pub fn short(&self, config: &IndexConfig) -> Space<'_> {
         let rows = match (&self.scales, &self.codes) {
             (Some(scales), Some(codes)) => Rows::Int8 { scales: scales.numbers(), codes: codes.numbers() },
-            (None, Some(codes)) => Rows::Binary(codes.numbers()),
+            // Bits are compared by themselves, whatever the metric.
+            (None, Some(codes)) => {
+                return Space { rows: Rows::Binary(codes.numbers()), width: config.width, halves: None };
+            }
             _ => return self.vectors(config),
         };
         Space { rows, width: config.width, halves: self.halves() }

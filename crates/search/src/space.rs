@@ -5,7 +5,7 @@ use crate::codes::{encode_binary, encode_int8};
 use crate::kernels::{RAISED, rows as kernels};
 
 /// Rows whose list needs no memory on the heap.
-const FEW: usize = 64;
+const LISTED: usize = 64;
 
 /// Numbers of a row.
 #[derive(Debug, Clone, Copy)]
@@ -26,7 +26,7 @@ pub(crate) enum Rows<'a> {
 pub(crate) struct Space<'a> {
     pub rows: Rows<'a>,
     pub width: usize,
-    /// Half the square of each row's length; of Euclidean distances only.
+    /// Half the square of each row's length; of Euclidean distances only, and not of bits.
     pub halves: Option<&'a [f32]>,
 }
 
@@ -115,20 +115,21 @@ impl<'a> Space<'a> {
 
     /// `out[r]`, the score of the query and each row.
     pub fn scores(&self, query: &Query, rows: &[u32], scratch: &mut Scratch, out: &mut [f32]) {
-        match (self.rows, query) {
-            (Rows::F32(all), Query::Floats { values, .. }) => {
+        match self.rows {
+            Rows::F32(all) => {
                 let rows: Listed<&[f32]> = Listed::new(rows, |row| of(all, self.width, row));
-                kernels::products(values, rows.as_slice(), out);
+                kernels::products(query.floats(), rows.as_slice(), out);
             }
-            (Rows::Bf16(all), Query::Floats { values, .. }) => {
+            Rows::Bf16(all) => {
                 scratch.floats.resize(rows.len() * self.width, 0.0);
                 for (row, to) in rows.iter().zip(scratch.floats.chunks_exact_mut(self.width)) {
                     widen(of(all, self.width, *row), to);
                 }
                 let wide: Vec<&[f32]> = scratch.floats.chunks_exact(self.width).collect();
-                kernels::products(values, &wide, out);
+                kernels::products(query.floats(), &wide, out);
             }
-            (Rows::Int8 { scales, codes }, Query::Int8 { values, scale, .. }) => {
+            Rows::Int8 { scales, codes } => {
+                let (values, scale) = query.codes();
                 let listed = Listed::new(rows, |row| of(codes, self.width, row));
                 scratch.sums.resize(rows.len(), 0);
                 kernels::products_int8(values, listed.as_slice(), &mut scratch.sums);
@@ -136,13 +137,12 @@ impl<'a> Space<'a> {
                     *out = *sum as f32 * (scale * scales[*row as usize]);
                 }
             }
-            (Rows::Binary(codes), Query::Binary(words)) => {
+            Rows::Binary(codes) => {
                 let listed = Listed::new(rows, |row| of(codes, self.width.div_ceil(64), row));
                 scratch.bits.resize(rows.len(), 0);
-                kernels::distances(words, listed.as_slice(), &mut scratch.bits);
+                kernels::distances(query.signs(), listed.as_slice(), &mut scratch.bits);
                 scratch.bits.iter().zip(&mut *out).for_each(|(bits, out)| *out = -(*bits as f32));
             }
-            _ => unreachable!("a query of this space"),
         }
         if let Some(halves) = self.halves {
             let half = query.half();
@@ -153,16 +153,16 @@ impl<'a> Space<'a> {
 
 /// Rows as slices, without memory of their own on the heap where they are few.
 enum Listed<T> {
-    Few([T; FEW], usize),
+    Few([T; LISTED], usize),
     Many(Vec<T>),
 }
 
 impl<T: Copy + Default> Listed<T> {
     fn new(rows: &[u32], row: impl Fn(u32) -> T) -> Self {
-        if rows.len() > FEW {
+        if rows.len() > LISTED {
             return Self::Many(rows.iter().map(|i| row(*i)).collect());
         }
-        let mut few = [T::default(); FEW];
+        let mut few = [T::default(); LISTED];
         few.iter_mut().zip(rows).for_each(|(to, i)| *to = row(*i));
         Self::Few(few, rows.len())
     }
@@ -176,6 +176,33 @@ impl<T: Copy + Default> Listed<T> {
 }
 
 impl Query {
+    /// The features.
+    ///
+    /// # Panics
+    /// If the query is compared by codes; so the next two if it is not by theirs.
+    pub fn floats(&self) -> &[f32] {
+        match self {
+            Self::Floats { values, .. } => values,
+            _ => unreachable!("a query of floats"),
+        }
+    }
+
+    /// The 8-bit numbers with [`RAISED`] added, and their scale.
+    pub fn codes(&self) -> (&[u8], f32) {
+        match self {
+            Self::Int8 { values, scale, .. } => (values, *scale),
+            _ => unreachable!("a query in 8 bits"),
+        }
+    }
+
+    /// The signs.
+    pub fn signs(&self) -> &[u64] {
+        match self {
+            Self::Binary(words) => words,
+            _ => unreachable!("a query of signs"),
+        }
+    }
+
     /// Half the square of its length.
     pub fn half(&self) -> f32 {
         match self {

@@ -28,3 +28,26 @@ macro_rules! best_of {
     }};
 }
 use best_of;
+
+/// Steps that [`rows`] and [`panels`] share.
+#[cfg(target_arch = "x86_64")]
+mod avx2 {
+    use super::RAISED;
+    use std::arch::x86_64::*;
+
+    /// A query's 8-bit numbers without what was added.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    pub(super) fn lowered(query: __m256i) -> __m256i {
+        _mm256_xor_si256(query, _mm256_set1_epi8(RAISED.cast_signed()))
+    }
+
+    /// Adds products of 8-bit numbers, four to a sum. `maddubs` adds two of them in 16 bits: of a row's amount, 128 at most,
+    /// and a query's number with the row's sign, 127 at most, they fit.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    pub(super) fn add_products_int8(sum: __m256i, query: __m256i, row: __m256i) -> __m256i {
+        let pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(row), _mm256_sign_epi8(query, row));
+        _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)))
+    }
+}

@@ -20,17 +20,21 @@ pub(crate) fn lay(rows: &[&[Word]], panel: &mut [[Word; PANEL]]) {
 }
 
 /// `out[4·f + q][r] = Σᵢ queries[f][i][q] · panel[i][r]`.
-pub(crate) fn products(queries: &[&[[f32; FOUR]]], panel: &[[f32; PANEL]], out: &mut [[f32; PANEL]]) {
+pub(crate) fn products(queries: &[Vec<[f32; FOUR]>], panel: &[[f32; PANEL]], out: &mut [[f32; PANEL]]) {
     best_of!(products(queries, panel, out) in avx512["avx512f"], avx2["avx2" "fma"])
 }
 
 /// As [`products`], of 8-bit numbers, four to a word; exact. Queries' numbers are from −127 to 127, with [`RAISED`] added.
-pub(crate) fn products_int8(queries: &[&[[Word; FOUR]]], panel: &[[Word; PANEL]], out: &mut [[i32; PANEL]]) {
+pub(crate) fn products_int8(
+    queries: &[Vec<[Word; FOUR]>],
+    panel: &[[Word; PANEL]],
+    out: &mut [[i32; PANEL]],
+) {
     best_of!(products_int8(queries, panel, out) in vnni["avx512f" "avx512vnni"], avx2["avx2"])
 }
 
 /// As [`products`], of the bits in which words differ: minus their number.
-pub(crate) fn distances(queries: &[&[[u64; FOUR]]], panel: &[[u64; PANEL]], out: &mut [[f32; PANEL]]) {
+pub(crate) fn distances(queries: &[Vec<[u64; FOUR]>], panel: &[[u64; PANEL]], out: &mut [[f32; PANEL]]) {
     best_of!(distances(queries, panel, out) in vpopcnt["avx512f" "avx512vpopcntdq"], avx2["avx2"])
 }
 
@@ -60,7 +64,7 @@ macro_rules! by_fours {
             $tile(queries, $panel, out);
         }
         for (queries, out) in rest.iter().zip(out_rest) {
-            $tile(&[*queries], $panel, std::array::from_mut(out));
+            $tile(std::array::from_ref(queries), $panel, std::array::from_mut(out));
         }
     }};
 }
@@ -100,12 +104,12 @@ mod plain {
         };
     }
 
-    pub(super) fn products(queries: &[&[[f32; FOUR]]], panel: &[[f32; PANEL]], out: &mut [[f32; PANEL]]) {
+    pub(super) fn products(queries: &[Vec<[f32; FOUR]>], panel: &[[f32; PANEL]], out: &mut [[f32; PANEL]]) {
         by_lines!(f32, queries, panel, out, |sum: &mut f32, query: &f32, row: &f32| *sum += query * row);
     }
 
     pub(super) fn products_int8(
-        queries: &[&[[Word; FOUR]]],
+        queries: &[Vec<[Word; FOUR]>],
         panel: &[[Word; PANEL]],
         out: &mut [[i32; PANEL]],
     ) {
@@ -116,7 +120,7 @@ mod plain {
         });
     }
 
-    pub(super) fn distances(queries: &[&[[u64; FOUR]]], panel: &[[u64; PANEL]], out: &mut [[f32; PANEL]]) {
+    pub(super) fn distances(queries: &[Vec<[u64; FOUR]>], panel: &[[u64; PANEL]], out: &mut [[f32; PANEL]]) {
         by_lines!(f32, queries, panel, out, |sum: &mut f32, query: &u64, row: &u64| {
             *sum -= (query ^ row).count_ones() as f32;
         });
@@ -145,7 +149,8 @@ mod plain {
 
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
-    use super::{FOUR, PANEL, RAISED, Word};
+    use super::super::avx2::{add_products_int8, lowered};
+    use super::{FOUR, PANEL, Word};
     use bytemuck::cast;
     use std::arch::x86_64::*;
 
@@ -189,7 +194,7 @@ mod avx2 {
 
     /// Four queries by sixteen rows.
     #[target_feature(enable = "avx2,fma")]
-    pub(super) fn products(queries: &[&[[f32; FOUR]]], panel: &[[f32; PANEL]], out: &mut [[f32; PANEL]]) {
+    pub(super) fn products(queries: &[Vec<[f32; FOUR]>], panel: &[[f32; PANEL]], out: &mut [[f32; PANEL]]) {
         for (queries, out) in queries.iter().zip(out.as_chunks_mut::<FOUR>().0) {
             for half in 0..2 {
                 let mut sums = [[_mm256_setzero_ps(); 2]; FOUR];
@@ -209,27 +214,22 @@ mod avx2 {
         }
     }
 
-    /// Four queries by sixteen rows. `maddubs` adds two products in 16 bits: of a row's amount, 128 at most, and a query's
-    /// number with the row's sign, 127 at most, they fit.
+    /// Four queries by sixteen rows.
     #[target_feature(enable = "avx2")]
     pub(super) fn products_int8(
-        queries: &[&[[Word; FOUR]]],
+        queries: &[Vec<[Word; FOUR]>],
         panel: &[[Word; PANEL]],
         out: &mut [[i32; PANEL]],
     ) {
-        let raised = _mm256_set1_epi8(RAISED.cast_signed());
-        let ones = _mm256_set1_epi16(1);
         for (queries, out) in queries.iter().zip(out.as_chunks_mut::<FOUR>().0) {
             for half in 0..2 {
                 let mut sums = [[_mm256_setzero_si256(); 2]; FOUR];
                 for (query, line) in queries.iter().zip(panel) {
                     let rows = cast::<[Word; 16], [__m256i; 2]>(line.as_chunks::<16>().0[half]);
                     for (sums, query) in sums.iter_mut().zip(query) {
-                        let query = _mm256_xor_si256(_mm256_set1_epi32(i32::from_ne_bytes(*query)), raised);
+                        let query = lowered(_mm256_set1_epi32(i32::from_ne_bytes(*query)));
                         for (sum, row) in sums.iter_mut().zip(rows) {
-                            let signed = _mm256_sign_epi8(query, row);
-                            let pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(row), signed);
-                            *sum = _mm256_add_epi32(*sum, _mm256_madd_epi16(pairs, ones));
+                            *sum = add_products_int8(*sum, query, row);
                         }
                     }
                 }
@@ -270,8 +270,8 @@ mod avx2 {
 
     /// Four queries by eight rows. Bits are counted by looking up each half of a byte (Muła, Kurz and Lemire 2018).
     #[target_feature(enable = "avx2")]
-    pub(super) fn distances(queries: &[&[[u64; FOUR]]], panel: &[[u64; PANEL]], out: &mut [[f32; PANEL]]) {
-        /// Words whose counts of up to eight fit into a byte.
+    pub(super) fn distances(queries: &[Vec<[u64; FOUR]>], panel: &[[u64; PANEL]], out: &mut [[f32; PANEL]]) {
+        /// Words whose differing bits a byte can count: eight each, 248 in all.
         const WORDS: usize = 31;
         let counts =
             _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4));
@@ -315,7 +315,7 @@ mod avx512 {
     use std::arch::x86_64::*;
 
     #[target_feature(enable = "avx512f")]
-    pub(super) fn products(queries: &[&[[f32; FOUR]]], panel: &[[f32; PANEL]], out: &mut [[f32; PANEL]]) {
+    pub(super) fn products(queries: &[Vec<[f32; FOUR]>], panel: &[[f32; PANEL]], out: &mut [[f32; PANEL]]) {
         by_fours!(tile, 3, queries, panel, out);
     }
 
@@ -350,12 +350,12 @@ mod avx512 {
     #[inline]
     #[target_feature(enable = "avx512f")]
     fn tile<const F: usize>(
-        queries: &[&[[f32; FOUR]]; F],
+        queries: &[Vec<[f32; FOUR]>; F],
         panel: &[[f32; PANEL]],
         out: &mut [[[f32; PANEL]; FOUR]; F],
     ) {
         // Slices of one length: the compiler checks no index.
-        let queries = queries.map(|queries| &queries[..panel.len()]);
+        let queries = queries.each_ref().map(|queries| &queries[..panel.len()]);
         let mut sums = [[[_mm512_setzero_ps(); 2]; FOUR]; F];
         for (i, line) in panel.iter().enumerate() {
             let rows = cast::<[f32; PANEL], [__m512; 2]>(*line);
@@ -381,7 +381,7 @@ mod vnni {
 
     #[target_feature(enable = "avx512f,avx512vnni")]
     pub(super) fn products_int8(
-        queries: &[&[[Word; FOUR]]],
+        queries: &[Vec<[Word; FOUR]>],
         panel: &[[Word; PANEL]],
         out: &mut [[i32; PANEL]],
     ) {
@@ -391,11 +391,11 @@ mod vnni {
     #[inline]
     #[target_feature(enable = "avx512f,avx512vnni")]
     fn tile<const F: usize>(
-        queries: &[&[[Word; FOUR]]; F],
+        queries: &[Vec<[Word; FOUR]>; F],
         panel: &[[Word; PANEL]],
         out: &mut [[[i32; PANEL]; FOUR]; F],
     ) {
-        let queries = queries.map(|queries| &queries[..panel.len()]);
+        let queries = queries.each_ref().map(|queries| &queries[..panel.len()]);
         let raised = _mm512_set1_epi8(RAISED.cast_signed());
         let mut sums = [[[_mm512_setzero_si512(); 2]; FOUR]; F];
         // What raising the queries adds to all their sums.
@@ -428,7 +428,7 @@ mod vpopcnt {
     use std::arch::x86_64::*;
 
     #[target_feature(enable = "avx512f,avx512vpopcntdq")]
-    pub(super) fn distances(queries: &[&[[u64; FOUR]]], panel: &[[u64; PANEL]], out: &mut [[f32; PANEL]]) {
+    pub(super) fn distances(queries: &[Vec<[u64; FOUR]>], panel: &[[u64; PANEL]], out: &mut [[f32; PANEL]]) {
         for (queries, out) in queries.iter().zip(out.as_chunks_mut::<FOUR>().0) {
             let mut sums = [[_mm512_setzero_si512(); 4]; FOUR];
             for (query, line) in queries.iter().zip(panel) {
@@ -472,8 +472,7 @@ mod tests {
     /// Checks one kernel, each way that the machine has, against `expected(query, row)`.
     macro_rules! check {
         ($kernel:ident, $queries:expr, $panel:expr, $expected:expr; $($module:ident[$($feature:tt)+]),*) => {
-            let fours = $queries;
-            let queries: Vec<_> = fours.iter().map(Vec::as_slice).collect();
+            let queries = $queries;
             let empty = vec![[Default::default(); PANEL]; FOUR * queries.len()];
             let is_right = |out: &[[_; PANEL]]| (0..N_QUERIES).all(|q| (0..PANEL).all(|r| out[q][r] == $expected(q, r)));
             let mut out = empty.clone();
@@ -517,11 +516,13 @@ mod tests {
             let mut panel = vec![[[0; 4]; PANEL]; words];
             // In parts of any number of rows.
             for n in [PANEL, 1, 8, 21] {
-                panel.fill([[7; 4]; PANEL]);
-                lay(&laid[..n], &mut panel);
-                for (i, line) in panel.iter().enumerate() {
-                    for (r, word) in line.iter().enumerate() {
-                        prop_assert_eq!(*word, if r < n { laid[r][i] } else { [7; 4] });
+                for lay in [lay, plain::lay] {
+                    panel.fill([[7; 4]; PANEL]);
+                    lay(&laid[..n], &mut panel);
+                    for (i, line) in panel.iter().enumerate() {
+                        for (r, word) in line.iter().enumerate() {
+                            prop_assert_eq!(*word, if r < n { laid[r][i] } else { [7; 4] });
+                        }
                     }
                 }
             }
@@ -580,7 +581,11 @@ mod tests {
             (queries, rows) in (1usize..40).prop_flat_map(|words| (
                 prop::collection::vec(prop::collection::vec(any::<u64>(), words), N_QUERIES),
                 prop::collection::vec(prop::collection::vec(any::<u64>(), words), PANEL),
-            ))
+            )).prop_map(|(queries, mut rows)| {
+                // In one row all bits differ.
+                rows[3] = queries[2].iter().map(|word| !word).collect();
+                (queries, rows)
+            })
         ) {
             let bits = |word: u64| (0..64).filter(|bit| word >> bit & 1 == 1).count() as u32;
             let expected = |q: usize, r: usize| -> f32 {

@@ -9,7 +9,7 @@ pub(crate) fn products(query: &[f32], rows: &[&[f32]], out: &mut [f32]) {
 
 /// `out[r] = query · rows[r]`, of 8-bit numbers; exact. The query's are from −127 to 127, with [`RAISED`] added.
 pub(crate) fn products_int8(query: &[u8], rows: &[&[i8]], out: &mut [i32]) {
-    best_of!(products_int8(query, rows, out) in vnni["avx512f" "avx512vnni"], avx2["avx2" "fma"])
+    best_of!(products_int8(query, rows, out) in vnni["avx512f" "avx512vnni"], avx2["avx2"])
 }
 
 /// `out[r]` = the bits in which `query` and `rows[r]` differ.
@@ -160,34 +160,29 @@ mod avx512 {
 
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
-    use super::RAISED;
+    use super::super::avx2::{add_products_int8, lowered};
     use bytemuck::cast;
     use std::arch::x86_64::*;
 
     floats!("avx2,fma", __m256, 8, _mm256_setzero_ps, _mm256_fmadd_ps);
 
-    #[target_feature(enable = "avx2,fma")]
+    #[target_feature(enable = "avx2")]
     pub(super) fn products_int8(query: &[u8], rows: &[&[i8]], out: &mut [i32]) {
         by_fours!(tile_int8, query, rows, out);
     }
 
-    /// `maddubs` adds two products in 16 bits: of a row's amount, 128 at most, and a query's number with the row's sign, 127
-    /// at most, they fit.
     #[inline]
-    #[target_feature(enable = "avx2,fma")]
+    #[target_feature(enable = "avx2")]
     fn tile_int8<const R: usize>(query: &[u8], rows: &[&[i8]; R]) -> [i32; R] {
         const BYTES: usize = 32;
         let (query, rest_of_query) = query.as_chunks::<BYTES>();
         let rows = rows.map(|row| row.as_chunks::<BYTES>());
         let whole = rows.map(|(whole, _)| &whole[..query.len()]);
-        let (raised, ones) = (_mm256_set1_epi8(RAISED.cast_signed()), _mm256_set1_epi16(1));
         let mut sums = [_mm256_setzero_si256(); R];
         for (i, query) in query.iter().enumerate() {
-            let query = _mm256_xor_si256(cast::<[u8; BYTES], __m256i>(*query), raised);
+            let query = lowered(cast::<[u8; BYTES], __m256i>(*query));
             for (sum, row) in sums.iter_mut().zip(&whole) {
-                let row = cast::<[i8; BYTES], __m256i>(row[i]);
-                let pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(row), _mm256_sign_epi8(query, row));
-                *sum = _mm256_add_epi32(*sum, _mm256_madd_epi16(pairs, ones));
+                *sum = add_products_int8(*sum, query, cast::<[i8; BYTES], __m256i>(row[i]));
             }
         }
         let mut out = [0i32; R];
@@ -281,7 +276,7 @@ mod tests {
             let floats: Vec<&[f32]> = floats.iter().map(Vec::as_slice).collect();
             let query: Vec<f32> = query.iter().map(|x| f32::from(*x)).collect();
             let rows: Vec<&[i8]> = rows.iter().map(Vec::as_slice).collect();
-            check!(products_int8(&raised, &rows), expected; vnni["avx512f" "avx512vnni"], avx2["avx2" "fma"]);
+            check!(products_int8(&raised, &rows), expected; vnni["avx512f" "avx512vnni"], avx2["avx2"]);
             let expected: Vec<f32> = expected.iter().map(|x| *x as f32).collect();
             check!(products(&query, &floats), expected; avx512["avx512f" "fma"], avx2["avx2" "fma"]);
             // Alone, and beside others.
@@ -293,12 +288,17 @@ mod tests {
         }
 
         #[test]
-        fn distances_count_bits(a in prop::collection::vec(any::<u64>(), 1..9), b: u64) {
-            let row = vec![b; a.len()];
-            let mut out = [0];
-            distances(&a, &[&row], &mut out);
+        fn distances_count_bits(
+            (query, rows) in (0usize..11, 1usize..9).prop_flat_map(|(n, words)| (
+                prop::collection::vec(any::<u64>(), words),
+                prop::collection::vec(prop::collection::vec(any::<u64>(), words), n),
+            ))
+        ) {
             let bits = |word: u64| (0..64).filter(|bit| word >> bit & 1 == 1).count() as u32;
-            prop_assert_eq!(out[0], a.iter().map(|word| bits(word ^ b)).sum::<u32>());
+            let expected: Vec<u32> =
+                rows.iter().map(|row| query.iter().zip(row).map(|(a, b)| bits(a ^ b)).sum()).collect();
+            let rows: Vec<&[u64]> = rows.iter().map(Vec::as_slice).collect();
+            check!(distances(&query, &rows), expected; popcnt["popcnt"]);
         }
     }
 }

@@ -206,6 +206,31 @@ fn threads_change_no_answer() {
 }
 
 #[test]
+fn signs_find_long_vectors_by_their_distance() {
+    let width = 64;
+    let direction = Random(3).vectors(1, width);
+    let mut vectors = Random(4).vectors(400, width);
+    for (i, vector) in vectors.chunks_exact_mut(width).enumerate().take(10) {
+        vector
+            .iter_mut()
+            .zip(&direction)
+            .for_each(|(x, along)| *x = 100.0 * along * (1.0 + i as f32 / 100.0));
+    }
+    let query: Vec<f32> = direction.iter().map(|x| 100.0 * x).collect();
+    for graph in [None, Some(GraphConfig { from_rows: 100, ..GraphConfig::default() })] {
+        let folder = tempfile::tempdir().unwrap();
+        let (precision, metric) = (Precision::Binary, Metric::Euclidean);
+        let config = IndexConfig { precision, metric, graph, ..IndexConfig::new(width) };
+        let mut writer = IndexWriter::create(folder.path(), config).unwrap();
+        writer.add(&rows(0..400), &vectors, OnId::Error).unwrap();
+        writer.maintain(&mut |_, _| {}).unwrap();
+        for asked in [query.clone(), query.repeat(5)] {
+            assert_eq!(writer.index().recall(&asked, &SearchConfig::default()).unwrap(), 1.0);
+        }
+    }
+}
+
+#[test]
 fn what_else_is_asked_changes_no_answer() {
     // Widths that fill no register, and rows that fill no panel.
     let (n, width, queries) = (701, 70, 27);
