@@ -101,6 +101,15 @@ pub enum SearchError {
         id: String,
     },
 
+    /// A condition on a field that no row has.
+    #[error("no row of the index has a field {field:?}: {known}")]
+    UnknownField {
+        /// The field.
+        field: String,
+        /// Which ones there are.
+        known: String,
+    },
+
     /// More rows than an index can have.
     #[error("a part of an index has at most {most} rows")]
     TooMany {
@@ -122,6 +131,9 @@ impl SearchError {
 
     /// Whether the caller asked for something impossible, rather than something failed.
     pub fn is_wrong_usage(&self) -> bool {
-        matches!(self, Self::Setting { .. } | Self::Taken { .. } | Self::NoIndex { .. })
+        matches!(
+            self,
+            Self::Setting { .. } | Self::Taken { .. } | Self::NoIndex { .. } | Self::UnknownField { .. }
+        )
     }
 }

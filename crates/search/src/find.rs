@@ -43,10 +43,11 @@ impl Index {
     /// `queries` are vectors of [`width`](IndexConfig::width) features, one after the other.
     ///
     /// # Errors
-    /// [`SearchError::Setting`]; [`SearchError::Vector`] for queries of another width, with features that are not finite,
+    /// [`SearchError::Setting`]; [`SearchError::UnknownField`]; [`SearchError::Vector`] for queries of another width, with features that are not finite,
     /// or without length if cosines are wanted.
     pub fn find(&self, queries: &[f32], config: &SearchConfig) -> Result<Vec<Vec<Found>>> {
         config.check()?;
+        self.check_fields(config)?;
         let index = self.config();
         let queries = prepared(queries, index, "query")?;
         let mut found = Vec::with_capacity(queries.len() / index.width);
@@ -66,6 +67,20 @@ impl Index {
             found.extend(all);
         }
         Ok(found)
+    }
+
+    /// Checks that there are rows with the fields that conditions ask for.
+    fn check_fields(&self, config: &SearchConfig) -> Result<()> {
+        let Some(fields) = self.fields().filter(|_| !self.is_empty()) else { return Ok(()) };
+        let unknown = config.conditions.iter().find(|condition| !fields.contains(&condition.key));
+        unknown.map_or(Ok(()), |condition| {
+            let names: Vec<String> = fields.iter().map(|field| format!("{field:?}")).collect();
+            let known = match &names[..] {
+                [] => "its rows were added without fields".into(),
+                names => format!("there are {}", names.join(", ")),
+            };
+            Err(SearchError::UnknownField { field: condition.key.clone(), known })
+        })
     }
 
     /// Which share of the true neighbours `config` finds: the mean over all queries that have any.

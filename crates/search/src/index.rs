@@ -5,6 +5,7 @@ use crate::segment::{Row, Segment};
 use crate::{IndexConfig, ModelIdentity, Place, Result, SearchError};
 use rayon::prelude::*;
 use serde::Serialize;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -29,6 +30,8 @@ pub struct IndexInfo {
     pub rows_with_graph: usize,
     /// Bytes of all files.
     pub bytes: u64,
+    /// The names of its rows' fields; none if the index was made before they were kept.
+    pub fields: Option<BTreeSet<String>>,
     /// What the index is made of.
     pub config: IndexConfig,
 }
@@ -83,6 +86,11 @@ impl Index {
 
     pub(crate) fn segments(&self) -> &[Arc<Segment>] {
         &self.segments
+    }
+
+    /// The names of its rows' fields, of deleted rows too; none if the index was made before they were kept.
+    pub fn fields(&self) -> Option<&BTreeSet<String>> {
+        self.manifest.fields.as_ref()
     }
 
     /// Rows that can be found.
@@ -154,6 +162,7 @@ impl Index {
             parts: self.segments.len(),
             rows_with_graph: with_graph.map(|segment| segment.rows()).sum(),
             bytes: self.manifest.files().map(|file| file.bytes).sum(),
+            fields: self.fields().cloned(),
             config: self.config().clone(),
         }
     }

@@ -3,6 +3,7 @@
 use crate::files::{self, FileRecord};
 use crate::{IndexConfig, Result, SearchError};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
@@ -19,8 +20,11 @@ pub(crate) struct Manifest {
     pub config: IndexConfig,
     /// The number of the next file.
     pub next: u64,
-    /// How many rows were ever added: the next id of a row without one.
+    /// The next id of a row without one: how many rows were ever added, and the ids that were passed over.
     pub added: u64,
+    /// The names of all rows' fields; not known of an index that was made before they were kept.
+    #[serde(default)]
+    pub fields: Option<BTreeSet<String>>,
     pub segments: Vec<SegmentRecord>,
 }
 
@@ -58,7 +62,7 @@ impl SegmentRecord {
 
 impl Manifest {
     pub fn new(config: IndexConfig) -> Self {
-        Self { config, next: 0, added: 0, segments: Vec::new() }
+        Self { config, next: 0, added: 0, fields: Some(BTreeSet::new()), segments: Vec::new() }
     }
 
     /// Reads a folder's.
@@ -85,6 +89,11 @@ impl Manifest {
         let json = serde_json::to_string_pretty(self).expect("plain values serialise") + "\n";
         let text = format!("{MAGIC}{}\n{json}", blake3::hash(json.as_bytes()).to_hex());
         files::replace(&folder.join(NAME), text.as_bytes())
+    }
+
+    /// Whether no row was ever added.
+    pub fn is_new(&self) -> bool {
+        self.added == 0 && self.segments.is_empty()
     }
 
     /// Live and deleted rows.

@@ -10,7 +10,7 @@ use crate::manifest::{self, Manifest, SegmentRecord};
 use crate::segment::{KINDS, MOST_ROWS, Row, Segment, SegmentWriter, path};
 use crate::{Index, IndexConfig, Result, SearchError};
 use serde_json::{Map, Value};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File, TryLockError};
 use std::path::Path;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ const SMALL: usize = 4096;
 /// A row to add.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct NewRow {
-    /// What it is called; a number, if nothing.
+    /// What it is called; the next number that is no row's id, if nothing.
     pub id: Option<String>,
     /// Its text.
     pub text: String,
@@ -50,7 +50,7 @@ pub struct IndexWriter {
 }
 
 impl IndexWriter {
-    /// Makes an index in a new folder, or an empty one.
+    /// Makes an index in a new folder, an empty one, or one with an index to which no row was ever added.
     ///
     /// # Errors
     /// [`SearchError::Taken`], [`SearchError::Busy`], [`SearchError::Setting`], [`SearchError::Io`].
@@ -60,23 +60,28 @@ impl IndexWriter {
         fs::create_dir_all(folder).map_err(SearchError::io("make", folder))?;
         let taken = |found| SearchError::Taken { folder: folder.into(), found };
         // One who was killed while making one may have left these.
-        let ours = [LOCK, "manifest.partial"];
-        if folder.join(manifest::NAME).exists() {
+        let ours = [LOCK, manifest::NAME, "manifest.partial"];
+        let has_rows = || {
+            folder.join(manifest::NAME).exists() && !Manifest::read(folder).is_ok_and(|found| found.is_new())
+        };
+        if has_rows() {
             return Err(taken("has an index already"));
         }
         for entry in fs::read_dir(folder).map_err(SearchError::io("read", folder))? {
             let name = entry.map_err(SearchError::io("read", folder))?.file_name();
-            if !ours.contains(&&*name.to_string_lossy()) {
+            let name = name.to_string_lossy();
+            if !ours.contains(&&*name) && !is_of_index(&name) {
                 return Err(taken("has other files"));
             }
         }
         let lock = lock(folder)?;
         // Another process may have been faster.
-        if folder.join(manifest::NAME).exists() {
+        if has_rows() {
             return Err(taken("has an index already"));
         }
         let manifest = Manifest::new(config);
         manifest.write(folder)?;
+        remove_unused(folder, &manifest);
         Ok(Self { index: Index::of(folder, manifest, Vec::new()), _lock: lock })
     }
 
@@ -118,9 +123,8 @@ impl IndexWriter {
         if rows.is_empty() {
             return Ok(0);
         }
-        let added = self.index.manifest.added;
-        let id = |(number, row): (u64, &NewRow)| row.id.clone().unwrap_or_else(|| number.to_string());
-        let ids: Vec<String> = (added..).zip(rows).map(id).collect();
+        let mut next_id = self.index.manifest.added;
+        let ids = self.ids(rows, &mut next_id);
         let hashes: Vec<Hash> = ids.iter().map(|id| hash_id(id)).collect();
         let mut places: HashMap<Hash, usize> = HashMap::with_capacity(ids.len());
         let mut gone = self.no_rows();
@@ -145,9 +149,31 @@ impl IndexWriter {
         let record = writer.finish()?;
         let replaced = self.mark_deleted(&mut manifest, &gone)?;
         manifest.segments.push(record);
-        manifest.added += rows.len() as u64;
+        manifest.added = next_id.max(manifest.added + rows.len() as u64);
+        if let Some(fields) = &mut manifest.fields {
+            fields.extend(rows.iter().flat_map(|row| row.fields.keys().cloned()));
+        }
         self.commit(manifest)?;
         Ok(replaced)
+    }
+
+    /// The rows' ids. One without any gets its number among all that were ever added, or the next one that is no row's id;
+    /// `next` goes on with them.
+    fn ids(&self, rows: &[NewRow], next: &mut u64) -> Vec<String> {
+        let given: HashSet<&str> = rows.iter().filter_map(|row| row.id.as_deref()).collect();
+        let is_taken = |id: &str| given.contains(id) || self.index.contains(id);
+        let first = *next;
+        let id = |(place, row): (u64, &NewRow)| {
+            row.id.clone().unwrap_or_else(|| {
+                *next = (first + place).max(*next);
+                while is_taken(&next.to_string()) {
+                    *next += 1;
+                }
+                *next += 1;
+                (*next - 1).to_string()
+            })
+        };
+        (0..).zip(rows).map(id).collect()
     }
 
     /// Deletes the rows of these ids. When it returns that is on the disk. Returns how many there were.
@@ -334,14 +360,15 @@ fn lock(folder: &Path) -> Result<File> {
 /// removes it.
 fn remove_unused(folder: &Path, manifest: &Manifest) {
     let used: Vec<&str> = manifest.files().map(|file| file.name.as_str()).collect();
-    let is_ours = |name: &str| {
-        let (number, kind) = name.split_once('.').unwrap_or((name, ""));
-        let is_number = number.len() >= 6 && number.bytes().all(|byte| byte.is_ascii_digit());
-        is_number && KINDS.contains(&kind) && !used.contains(&name)
-    };
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        if entry.file_name().to_str().is_some_and(is_ours) {
+        if entry.file_name().to_str().is_some_and(|name| is_of_index(name) && !used.contains(&name)) {
             let _ = fs::remove_file(entry.path());
         }
     }
+}
+
+/// Whether a file's name is one that the parts of an index have.
+fn is_of_index(name: &str) -> bool {
+    let (number, kind) = name.split_once('.').unwrap_or((name, ""));
+    number.len() >= 6 && number.bytes().all(|byte| byte.is_ascii_digit()) && KINDS.contains(&kind)
 }

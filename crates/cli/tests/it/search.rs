@@ -129,6 +129,16 @@ fn texts_are_found_added_and_deleted() {
         search(place, &["add", "--index", "index", "--replace", "known.jsonl"], "").done(),
         "{\"added\":1}\n"
     );
+    // The index knows which columns it keeps; a row without one has none.
+    fs::write(
+        place.join("later.jsonl"),
+        "{\"id\":\"u0\",\"text\":\"a\",\"year\":2026}\n{\"id\":\"u1\",\"text\":\"b\"}\n",
+    )
+    .unwrap();
+    assert_eq!(search(place, &["add", "--index", "index", "later.jsonl"], "").done(), "{\"added\":2}\n");
+    let found = search(place, &["query", "--index", "index", "--where", "year=2026", "x"], "").done();
+    assert_eq!(ids(&answers(&found)[0]), ["u0"]);
+    search(place, &["delete", "--index", "index", "u0", "u1"], "").done();
     assert_eq!(search(place, &["delete", "--index", "index", "t0", "7"], "").done(), "{\"deleted\":2}\n");
     assert_eq!(
         search(place, &["delete", "--index", "index", "--ignore-unknown"], "t0\nt1\n").done(),
@@ -167,6 +177,12 @@ fn failures_are_one_line_and_change_nothing() {
             "another model: its width is 16, that of this model is 32",
         ),
         (&["query", "--index", "index", "--where", "year", "x"], "", 2, "expected key=value"),
+        (
+            &["query", "--index", "index", "--where", "year=2", "x"],
+            "",
+            2,
+            "no row of the index has a field \"year\"",
+        ),
         (&["query", "--index", "index", "-k", "0", "x"], "", 2, "-k <K>"),
         (&["index", "--index", "index", "--model", "model", "texts.jsonl"], "", 2, "has an index already"),
         (

@@ -1,6 +1,6 @@
 //! What cannot be used: one clear error, and nothing changed.
 
-use crate::places::{Random, config, row, rows};
+use crate::places::{Random, config, rows};
 use cloze_search::{
     Index, IndexConfig, IndexWriter, Metric, ModelIdentity, NewRow, OnId, Precision, SearchConfig,
     SearchError,
@@ -52,11 +52,15 @@ fn vectors_and_ids_that_cannot_be_used_change_nothing() {
     assert_eq!(fs::read(folder.path().join("manifest")).unwrap(), before);
     assert_eq!(Index::open(folder.path()).unwrap().len(), 2);
     assert_eq!(writer.add(&[], &[], OnId::Error).unwrap(), 0);
-    // What numbers a row may be taken.
-    let numbered = NewRow { id: Some("3".into()), ..row(3) };
-    writer.add(&[numbered], &good, OnId::Error).unwrap();
-    let error = message(writer.add(&[NewRow::default()], &good, OnId::Error));
-    assert_eq!(error, "row 0: the id \"3\" is in the index already; ids are unique");
+    // A number that is a row's id already is passed over, and never replaces that row.
+    let named = |id: &str| NewRow { id: Some(id.into()), ..NewRow::default() };
+    writer.add(&[named("3")], &good, OnId::Error).unwrap();
+    let new = [NewRow::default(), NewRow::default(), named("5"), NewRow::default()];
+    assert_eq!(writer.add(&new, &good.repeat(4), OnId::Accept).unwrap(), 0);
+    assert_eq!(writer.add(&[NewRow::default()], &good, OnId::Accept).unwrap(), 0);
+    let mut ids: Vec<String> = writer.index().rows().map(|row| row.unwrap().0.id).collect();
+    ids.sort();
+    assert_eq!(ids, ["3", "4", "5", "6", "7", "8", "id-0", "id-1"]);
 }
 
 #[test]
@@ -98,6 +102,27 @@ fn a_zero_vector_has_a_product_and_a_distance() {
 }
 
 #[test]
+fn conditions_on_fields_that_no_row_has_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut writer = IndexWriter::create(folder.path(), config(3)).unwrap();
+    let asked = |key: &str| SearchConfig {
+        conditions: vec![format!("{key}!=1").parse().unwrap()],
+        ..SearchConfig::default()
+    };
+    let query = [1.0, 0.0, 0.0];
+    assert_eq!(writer.index().find(&query, &asked("group")).unwrap(), [vec![]]);
+    writer.add(&[NewRow::default()], &query, OnId::Error).unwrap();
+    let expected = "no row of the index has a field \"group\": its rows were added without fields";
+    assert_eq!(message(writer.index().find(&query, &asked("group"))), expected);
+    writer.add(&rows([7]), &query, OnId::Error).unwrap();
+    writer.compact(&mut |_, _| {}).unwrap();
+    let index = Index::open(folder.path()).unwrap();
+    assert_eq!(index.find(&query, &asked("group")).unwrap()[0].len(), 2);
+    let expected = "no row of the index has a field \"grope\": there are \"group\", \"parity\"";
+    assert_eq!(message(index.find(&query, &asked("grope"))), expected);
+}
+
+#[test]
 fn folders_that_are_no_place_for_an_index_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
@@ -119,9 +144,15 @@ fn folders_that_are_no_place_for_an_index_are_refused() {
 
     let writer = IndexWriter::create(path("index"), config(2)).unwrap();
     assert!(message(IndexWriter::open(path("index"))).contains("another process is writing"));
-    assert!(message(IndexWriter::create(path("index"), config(2))).contains("has an index already"));
+    assert!(message(IndexWriter::create(path("index"), config(2))).contains("another process is writing"));
     drop(writer);
     assert!(IndexWriter::open(path("index")).is_ok());
+    // Without rows nothing is lost by making it anew; with rows it stays.
+    let mut writer = IndexWriter::create(path("index"), config(3)).unwrap();
+    writer.add(&rows([0]), &[1.0, 0.0, 0.0], OnId::Error).unwrap();
+    writer.delete(&["id-0"], OnId::Error).unwrap();
+    drop(writer);
+    assert!(message(IndexWriter::create(path("index"), config(2))).contains("has an index already"));
     for (width, neighbours) in [(0, 16), (1 << 20, 16), (4, 1), (4, 1000)] {
         let mut config = IndexConfig::new(width);
         config.graph.as_mut().unwrap().neighbours = neighbours;

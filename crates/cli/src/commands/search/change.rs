@@ -137,7 +137,7 @@ enum PrecisionName {
 
 /// Makes an index.
 pub fn index(args: &IndexArgs) -> Result<()> {
-    let mut rows = args.rows.open()?;
+    let mut rows = args.rows.open(None)?;
     let mut embedding = Embedding::load(&args.model, &args.compute)?;
     let graph = (!args.no_graph).then(|| GraphConfig {
         neighbours: args.neighbours,
@@ -178,7 +178,7 @@ pub fn index(args: &IndexArgs) -> Result<()> {
 /// Adds rows.
 pub fn add(args: &AddArgs) -> Result<()> {
     let mut writer = IndexWriter::open(&args.index)?;
-    let mut rows = args.rows.open()?;
+    let mut rows = args.rows.open(writer.index().fields())?;
     let mut embedding = Embedding::of_index(writer.index(), args.model.as_deref(), &args.compute)?;
     let on_id = if args.replace { OnId::Accept } else { OnId::Error };
     let first = rows.batch()?;
@@ -200,6 +200,7 @@ fn put_in(
     let (mut added, mut read) = (0, 0);
     let mut batch = first;
     while !batch.is_empty() {
+        let rest = batch.split_off(commit_every.min(batch.len()));
         let texts: Vec<Sequence> = batch.iter().map(|placed| Sequence::Text(&placed.row.text)).collect();
         let values = embedding.embed(&texts).map_err(|(index, error)| match index {
             Some(index) => error.context(batch[index].place.clone()),
@@ -212,7 +213,7 @@ fn put_in(
             new.push(row);
         }
         progress.show(read, None);
-        batch = next()?;
+        batch = if rest.is_empty() { next()? } else { rest };
         let is_last = batch.is_empty();
         while new.len() >= commit_every || is_last && !new.is_empty() {
             let n = commit_every.min(new.len());

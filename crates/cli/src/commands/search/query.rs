@@ -17,7 +17,8 @@ use crate::output::{Output, say};
 /// Find the texts that are nearest to each query.
 ///
 /// Prints a JSON line for each query: {"query": …, "found": [{"id": …, "score": …, "text": …, "fields": {…}}, …]}, the
-/// nearest first. The score is the cosine, the product or the Euclidean distance.
+/// nearest first. The score is the cosine, the product or the Euclidean distance. An empty query is an error; those before
+/// it have their answers.
 #[derive(clap::Args)]
 pub struct Args {
     /// Queries; standard input, with one a line, if there is none.

@@ -1,5 +1,7 @@
 //! The rows of files that go into an index.
 
+use std::collections::BTreeSet;
+
 use anyhow::{Result, bail};
 use cloze_data::labelled::{Column, RecordColumn};
 use cloze_search::NewRow;
@@ -15,7 +17,8 @@ pub struct RowArgs {
     /// those of the same names; without ids rows are numbered.
     #[arg(long, value_name = "FIELD=COLUMN", value_delimiter = ',', value_parser = column)]
     columns: Vec<(String, Column)>,
-    /// A column that is kept with the text, for answers and for --where.
+    /// A column that is kept with the text, for answers and for --where. `add` keeps the columns that the index has already,
+    /// unless some are named. A value `null` is not kept.
     #[arg(long = "field", value_name = "COLUMN")]
     fields: Vec<String>,
 }
@@ -31,23 +34,26 @@ pub struct PlacedRow {
 }
 
 /// Rows, read a batch at a time.
-pub struct Rows<'a> {
-    args: &'a RowArgs,
+pub struct Rows {
+    fields: Vec<String>,
     rows: rows::Rows,
 }
 
 impl RowArgs {
-    /// Opens the files.
-    pub fn open(&self) -> Result<Rows<'_>> {
+    /// Opens the files. Where no field is named, those that are `known` are kept of rows that have them.
+    pub fn open(&self, known: Option<&BTreeSet<String>>) -> Result<Rows> {
         rows::check_once(&self.columns)?;
         let mut columns = vec![
             RowColumns::column("text", &self.columns, true),
             RowColumns::column("id", &self.columns, false),
         ];
-        columns.extend(self.fields.iter().map(|name| RecordColumn {
+        let is_named = !self.fields.is_empty();
+        let fields: Vec<String> =
+            if is_named { self.fields.clone() } else { known.into_iter().flatten().cloned().collect() };
+        columns.extend(fields.iter().map(|name| RecordColumn {
             field: name.clone(),
             column: Column::Name(name.clone()),
-            required: true,
+            required: is_named,
         }));
         let named_by = match (self.columns.is_empty(), self.fields.is_empty()) {
             (true, true) => None,
@@ -55,14 +61,14 @@ impl RowArgs {
             (true, false) => Some("--field"),
         };
         let columns = RowColumns { columns, named_by };
-        Ok(Rows { args: self, rows: self.files.open(&columns)? })
+        Ok(Rows { fields, rows: self.files.open(&columns)? })
     }
 }
 
-impl Rows<'_> {
+impl Rows {
     /// The next rows, as many as are embedded together; none at the end.
     pub fn batch(&mut self) -> Result<Vec<PlacedRow>> {
-        self.rows.batch()?.into_iter().map(|placed| new_row(placed, &self.args.fields)).collect()
+        self.rows.batch()?.into_iter().map(|placed| new_row(placed, &self.fields)).collect()
     }
 }
 
@@ -80,6 +86,7 @@ fn new_row(placed: Placed, names: &[String]) -> Result<PlacedRow> {
         None | Some(Value::Null) => None,
         Some(_) => bail!("{place}: the id is neither a string nor a number"),
     };
-    let fields: Map<String, Value> = names.iter().cloned().zip(cells).collect();
+    let fields: Map<String, Value> =
+        names.iter().cloned().zip(cells).filter(|(_, value)| !value.is_null()).collect();
     Ok(PlacedRow { place, row: NewRow { id, text, fields } })
 }
