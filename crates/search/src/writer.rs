@@ -59,18 +59,17 @@ impl IndexWriter {
         config.check()?;
         fs::create_dir_all(folder).map_err(SearchError::io("make", folder))?;
         let taken = |found| SearchError::Taken { folder: folder.into(), found };
-        // One who was killed while making one may have left these.
-        let ours = [LOCK, manifest::NAME, "manifest.partial"];
-        let has_rows = || {
-            folder.join(manifest::NAME).exists() && !Manifest::read(folder).is_ok_and(|found| found.is_new())
-        };
+        let is_new = || Manifest::read(folder).is_ok_and(|found| found.is_new());
+        let has_rows = || folder.join(manifest::NAME).exists() && !is_new();
         if has_rows() {
             return Err(taken("has an index already"));
         }
         for entry in fs::read_dir(folder).map_err(SearchError::io("read", folder))? {
             let name = entry.map_err(SearchError::io("read", folder))?.file_name();
             let name = name.to_string_lossy();
-            if !ours.contains(&&*name) && !is_of_index(&name) {
+            // One who was killed while making one may have left these; without a manifest nobody knows what parts are of.
+            let is_ours = [LOCK, "manifest.partial"].contains(&&*name);
+            if !is_ours && !(is_new() && (name == manifest::NAME || is_of_index(&name))) {
                 return Err(taken("has other files"));
             }
         }

@@ -153,6 +153,11 @@ fn folders_that_are_no_place_for_an_index_are_refused() {
     writer.delete(&["id-0"], OnId::Error).unwrap();
     drop(writer);
     assert!(message(IndexWriter::create(path("index"), config(2))).contains("has an index already"));
+    // An index that lost its manifest is not taken for an empty folder.
+    fs::remove_file(path("index").join("manifest")).unwrap();
+    let files = fs::read_dir(path("index")).unwrap().count();
+    assert!(message(IndexWriter::create(path("index"), config(2))).contains("has other files"));
+    assert_eq!(fs::read_dir(path("index")).unwrap().count(), files);
     for (width, neighbours) in [(0, 16), (1 << 20, 16), (4, 1), (4, 1000)] {
         let mut config = IndexConfig::new(width);
         config.graph.as_mut().unwrap().neighbours = neighbours;
