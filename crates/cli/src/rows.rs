@@ -18,6 +18,9 @@ pub struct RowFiles {
     /// The files' format.
     #[arg(long, value_enum, default_value_t = Format::Auto)]
     format: Format,
+    /// What separates the columns of CSV and TSV, such as ";": one ASCII character.
+    #[arg(long, value_name = "CHAR")]
+    delimiter: Option<char>,
     /// Bytes of a line at most; a longer one is an error.
     #[arg(long, value_name = "N", default_value_t = lines::MAX_LINE_BYTES, value_parser = lines::limit())]
     max_line_bytes: usize,
@@ -159,8 +162,12 @@ impl RowFiles {
             Format::Tsv => DataFormat::Tsv,
             Format::Parquet => DataFormat::Parquet,
         };
-        let source =
-            LabelledSource { format, max_line_bytes: self.max_line_bytes, ..LabelledSource::new([file]) };
+        let source = LabelledSource {
+            format,
+            delimiter: self.delimiter,
+            max_line_bytes: self.max_line_bytes,
+            ..LabelledSource::new([file])
+        };
         Ok(Source::Records(records(&source, Path::new(""), columns.columns.clone())?))
     }
 }

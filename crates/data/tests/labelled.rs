@@ -112,6 +112,121 @@ fn one_set_of_examples_comes_from_every_format() {
     assert!(loaded.examples.iter().all(|example| example.target == Target::None));
 }
 
+#[test]
+fn a_column_pair_is_read_without_being_named() {
+    let read = |name: &str, text: &str| {
+        let folder = folder(name, text);
+        texts(&source(json!({"files": [name]})), folder.path(), Labels::Found)
+            .map(|(loaded, _)| loaded.examples)
+    };
+    let expected = [example("a", Some("b"), Target::Class(0)), example("c", Some(""), Target::Class(1))];
+    assert_eq!(read("a.csv", "pair,text,label\nb,a,x\n,c,y\n").unwrap(), expected);
+    let lines = "{\"text\": \"a\", \"pair\": \"b\", \"label\": \"x\"}\n{\"text\": \"c\", \"pair\": \"\", \"label\": \"y\"}\n";
+    assert_eq!(read("a.jsonl", lines).unwrap(), expected);
+    let single = read("a.jsonl", "{\"text\": \"a\", \"label\": \"x\", \"pair\": null}\n").unwrap();
+    assert_eq!(single, [example("a", None, Target::Class(0))]);
+
+    let mixed = |lines: &str| bad_texts("a.jsonl", lines.as_bytes(), json!({}), Labels::Found);
+    let pair = "{\"text\": \"a\", \"label\": \"x\", \"pair\": \"b\"}\n";
+    let text = "{\"text\": \"c\", \"label\": \"x\"}\n";
+    let (message, skipped) = mixed(&[pair, text, pair].concat());
+    assert!(
+        message.contains("a.jsonl:2: column `pair`: no second text, where the first row has one"),
+        "{message}"
+    );
+    assert_eq!(skipped, "2 + 1 × pairs and single texts");
+    let (message, _) = mixed(&[text, pair].concat());
+    assert!(
+        message.contains("a.jsonl:2: column `pair`: a second text, where the first row has none"),
+        "{message}"
+    );
+}
+
+#[test]
+fn json_documents_are_rows() {
+    let list = "\u{FEFF}[\n {\n  \"text\": \"The tea is warm.\",\n  \"label\": \"pos\"\n },\n {\"label\": \"neg\", \"text\": \"[2]\"}\n]\n";
+    let of_data = format!("{{\"version\": 1, \"data\": {}}}", list.trim_start_matches('\u{FEFF}'));
+    let one_line = of_data.replace('\n', "");
+    for text in [list, &of_data, &one_line] {
+        let folder = folder("a.json", text);
+        let (loaded, _) = texts(&source(json!({"files": ["a.json"]})), folder.path(), Labels::Found).unwrap();
+        let expected =
+            [example("The tea is warm.", None, Target::Class(1)), example("[2]", None, Target::Class(0))];
+        assert_eq!(loaded.examples, expected);
+    }
+    let bad = |text: &str| bad_texts("a.json", text.as_bytes(), json!({}), Labels::Found).0;
+    let message = bad("[\n{\"text\": \"a\", \"label\": 1},\n{\"text\": \"b\"}\n]");
+    assert!(message.contains("a.json:3: no column `label` (it has: text)"), "{message}");
+    let message = bad("[\n{\"text\": \"a\", \"label\": 1},\n\"b\"]");
+    assert!(message.contains("a.json:3: not a JSON object"), "{message}");
+    let message = bad("[\n{\"text\": \"a\", \"label\": 1},\n");
+    assert!(message.contains("a.json:3: not a list in JSON: EOF while parsing"), "{message}");
+    let message = bad("[]");
+    assert!(message.contains("a.json: it has no examples"), "{message}");
+    // Lines whose column `data` is a list, and lines of which the first is damaged.
+    let lines = "{\"text\": \"a\", \"label\": 1, \"data\": [{}]}\n{\"text\": \"b\", \"label\": 1}\n";
+    let folder = folder("a.jsonl", lines);
+    let (loaded, _) = texts(&source(json!({"files": ["a.jsonl"]})), folder.path(), Labels::Values).unwrap();
+    assert_eq!(loaded.examples.len(), 2);
+    let (_, skipped) =
+        bad_texts("a.json", b"{\n{\"text\": \"b\", \"label\": 1}\n", json!({}), Labels::Values);
+    assert_eq!(skipped, "1 + 1 × bad JSON");
+}
+
+#[test]
+fn a_header_with_another_delimiter_is_told() {
+    for (name, header, expected) in [
+        ("a.csv", "id;review text;label", "set `delimiter = \";\"`"),
+        ("a.csv", "id\treview, text\tlabel", "set `columns.text`"),
+        ("a.csv", "id\ttext\tlabel", "set `delimiter = \"\\t\"`"),
+        ("a.tsv", "id,text,label", "set `delimiter = \",\"`"),
+        ("a.csv", "text|label", "set `delimiter = \"|\"`"),
+        ("a.csv", "review", "set `columns.text`"),
+    ] {
+        let text = format!("{header}\n1;2;3\n");
+        let (message, _) = bad_texts(name, text.as_bytes(), json!({}), Labels::Found);
+        assert!(message.contains("no column `text`") && message.contains(expected), "{header}: {message}");
+    }
+}
+
+#[test]
+fn files_of_spreadsheets_are_read() {
+    let text = "text,label\r\n\"naïve, 😀\",x\r\nb,y\r\n";
+    let utf16: Vec<u8> =
+        std::iter::once(0xFEFF).chain(text.encode_utf16()).flat_map(u16::to_le_bytes).collect();
+    let old_macintosh = text.replace("\r\n", "\r");
+    for bytes in [text.as_bytes(), &utf16, old_macintosh.as_bytes()] {
+        let folder = folder("a.csv", bytes);
+        let (loaded, _) = texts(&source(json!({"files": ["a.csv"]})), folder.path(), Labels::Found).unwrap();
+        let expected = [example("naïve, 😀", None, Target::Class(0)), example("b", None, Target::Class(1))];
+        assert_eq!(loaded.examples, expected);
+    }
+}
+
+#[test]
+fn words_keep_white_space_that_separates_nothing() {
+    let text = "10\u{A0}000 O\nmen\u{2003}x   B-PER \n\n\u{3000}Bob\u{A0}\tO\n";
+    let folder = folder("a.conll", text);
+    let loaded = tagged_sentences(&source(json!({"files": ["a.conll"]})), folder.path(), true, &[]).unwrap();
+    let words: Vec<_> = loaded.examples.iter().map(|sentence| sentence.words.clone()).collect();
+    assert_eq!(words, [vec!["10\u{A0}000", "men\u{2003}x"], vec!["\u{3000}Bob\u{A0}"]]);
+    let row = "1\t10\u{A0}000\t_\tNUM\t_\t_\t0\troot\t_\t_\n";
+    fs::write(folder.path().join("a.conllu"), row).unwrap();
+    let loaded = tagged_sentences(&source(json!({"files": ["a.conllu"]})), folder.path(), true, &[]).unwrap();
+    assert_eq!(loaded.examples[0].words, ["10\u{A0}000"]);
+}
+
+#[test]
+fn questions_may_have_numbers_as_ids() {
+    let file = json!({"data": [{"paragraphs": [{"context": "Ann lives in Rome.", "qas": [
+        {"id": 7, "question": "Where?", "answers": [{"text": "Rome", "answer_start": 13}]},
+        {"id": "g", "question": "Who?", "answers": [{"text": "Ann", "answer_start": 0}]}]}]}]});
+    let folder = folder("a.json", file.to_string());
+    let loaded = questions(&source(json!({"files": ["a.json"]})), folder.path(), true).unwrap();
+    let ids: Vec<&str> = loaded.examples.iter().map(|question| &*question.id).collect();
+    assert_eq!(ids, ["7", "g"]);
+}
+
 /// The examples in Parquet, the label an integer, with a column beside them.
 fn text_parquet(path: &Path) {
     let schema = "message m { REQUIRED BYTE_ARRAY text (STRING); OPTIONAL DOUBLE other; OPTIONAL BYTE_ARRAY \

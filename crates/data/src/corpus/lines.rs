@@ -1,6 +1,7 @@
 //! Lines of a file, compressed or not, within bounds.
 
 use super::Problem;
+use super::encodings::as_utf8;
 use crate::not_utf8;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -8,7 +9,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A file's text as a stream, and how many bytes of the file are read. gzip and zstd are recognised by their first bytes.
+/// A file's text as a stream, and how many bytes of the file are read. gzip, zstd and UTF-16 are recognised by their first
+/// bytes; see [`as_utf8`].
 pub(crate) fn open(path: &Path) -> io::Result<(Box<dyn BufRead>, Arc<AtomicU64>)> {
     let read = Arc::new(AtomicU64::new(0));
     let mut source =
@@ -19,7 +21,7 @@ pub(crate) fn open(path: &Path) -> io::Result<(Box<dyn BufRead>, Arc<AtomicU64>)
         [0x28, 0xB5, 0x2F, 0xFD, ..] => Box::new(BufReader::new(zstd::Decoder::with_buffer(source)?)),
         _ => Box::new(source),
     };
-    Ok((source, read))
+    Ok((as_utf8(source), read))
 }
 
 /// Lines as text, numbered from 1.

@@ -69,19 +69,27 @@ pub(super) fn open(path: &Path, source: &LabelledSource, labelled: bool) -> Resu
     Ok(Box::new(Sentences::open(path, source, columns, labelled)?))
 }
 
+/// What separates columns. Other white space, such as a no-break space in `10 000`, is a part of a word.
+const BLANKS: [char; 2] = [' ', '\t'];
+
+/// A line or a column without the blanks around it.
+pub(super) fn without_blanks(text: &str) -> &str {
+    text.trim_matches(BLANKS)
+}
+
 impl Columns {
     fn columns<'a>(&self, line: &'a str) -> Vec<&'a str> {
         match self.delimiter {
-            Some(delimiter) => line.split(delimiter).map(str::trim).collect(),
-            None if line.contains('\t') => line.split('\t').map(str::trim).collect(),
-            None => line.split_whitespace().collect(),
+            Some(delimiter) => line.split(delimiter).map(without_blanks).collect(),
+            None if line.contains('\t') => line.split('\t').map(without_blanks).collect(),
+            None => line.split(' ').filter(|column| !column.is_empty()).collect(),
         }
     }
 }
 
 impl ParseLine for Columns {
     fn parse(&self, number: u64, line: &str, place: Option<usize>) -> Result<Line, Problem> {
-        if line.trim().is_empty() {
+        if without_blanks(line).is_empty() {
             return Ok(Line::Blank);
         }
         let columns = self.columns(line);

@@ -38,7 +38,7 @@ pub struct LabelledSource {
     /// The files' format.
     pub format: DataFormat,
     /// What separates the columns of CSV, TSV and CoNLL: one ASCII character. Without it a comma in CSV, a tab
-    /// in TSV; in CoNLL a tab on lines that have one, else any white space.
+    /// in TSV; in CoNLL a tab on lines that have one, else spaces.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delimiter: Option<char>,
     /// Whether a field of CSV or TSV may stand between quotation marks, which then may hold the delimiter,
@@ -97,14 +97,14 @@ impl Default for LabelledSource {
 pub enum DataFormat {
     /// The file's ending decides, after that of a compression is removed: `.csv`; `.tsv` and `.tab`; `.jsonl` and
     /// `.ndjson`; `.parquet`; `.xml`; `.conll`, `.bio`, `.iob` and, of tagged sentences, `.txt`; `.conllu`; `.json`,
-    /// which is SQuAD's format for questions and JSON lines otherwise.
+    /// which is SQuAD's format for questions and otherwise JSON.
     #[default]
     Auto,
     /// Fields between commas.
     Csv,
     /// Fields between tabs.
     Tsv,
-    /// Each line is a JSON object, and each object a row.
+    /// JSON objects, each of which is a row: one a line, or a list of them, or an object with such a list under `data`.
     Jsonl,
     /// Parquet.
     Parquet,

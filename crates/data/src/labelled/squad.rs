@@ -91,8 +91,13 @@ fn question(
         };
         return Err(("bad answer", detail.into()));
     }
+    let id = match value.get("id") {
+        Some(Value::String(id)) => id.clone(),
+        Some(Value::Number(id)) => id.to_string(),
+        _ => return Err(("missing column", "expected a string or a number `id`".into())),
+    };
     Ok(Question {
-        id: text("id")?,
+        id,
         title: title.to_owned(),
         context: context.clone(),
         question: text("question")?,

@@ -44,7 +44,8 @@ pub enum Labels<'a> {
     Unread,
 }
 
-/// Reads texts: the columns `text` and `label`. For pairs there is also `pair`, which must be named in `columns`.
+/// Reads texts: the columns `text` and `label`, and the second texts of pairs in the column `pair`, if there is one. Either every
+/// row has a second text or none has.
 ///
 /// Also returns the classes, if there are any.
 ///
@@ -56,27 +57,34 @@ pub fn texts(
     labels: Labels,
 ) -> Result<(Loaded<TextExample>, Option<LabelSet>)> {
     let files = source.open(Task::Texts, base)?;
-    let mut wanted = vec![RequestedColumn::required("text", source)];
-    let pair = source.configured("pair").is_some();
-    if pair {
-        wanted.push(RequestedColumn::required("pair", source));
-    }
+    let mut wanted =
+        vec![RequestedColumn::required("text", source), RequestedColumn::optional("pair", source)];
     let labelled = !matches!(labels, Labels::Unread);
     if labelled {
         wanted.push(RequestedColumn::required("label", source));
     }
     let mut found = Found::default();
+    // Whether the first row is a pair, which then decides for all.
+    let mut pairs = None;
     let convert = |Row { line, cells }: Row| {
         let mut cells = cells.into_iter().zip(&wanted);
-        let mut next_text = || match cells.next() {
-            Some((cell, wanted)) => text(cell, wanted, line),
-            None => Ok(String::new()),
+        let mut next = || cells.next().expect("a row has a cell for each wanted column");
+        let (cell, column) = next();
+        let first = text(cell, column, line)?;
+        let second = match next() {
+            (Value::Null, column) if !column.required => None,
+            (cell, column) => Some(text(cell, column, line)?),
         };
-        let first = next_text()?;
-        let second = pair.then(&mut next_text).transpose()?;
-        let target = match cells.next() {
+        if *pairs.get_or_insert(second.is_some()) != second.is_some() {
+            let detail = match second {
+                Some(_) => "a second text, where the first row has none",
+                None => "no second text, where the first row has one",
+            };
+            return Err(wanted[1].bad(line, "pairs and single texts", detail));
+        }
+        let target = match labelled.then(next) {
             None => Target::None,
-            Some((cell, wanted)) => target(cell, wanted, line, source, labels, &mut found)?,
+            Some((cell, column)) => target(cell, column, line, source, labels, &mut found)?,
         };
         Ok(TextExample { text: first, pair: second, target })
     };

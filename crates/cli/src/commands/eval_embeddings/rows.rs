@@ -23,6 +23,9 @@ pub struct RowArgs {
     /// The files' format.
     #[arg(long, value_enum, default_value_t = Format::Auto)]
     format: Format,
+    /// What separates the columns of CSV and TSV, such as ";": one ASCII character.
+    #[arg(long, value_name = "CHAR")]
+    delimiter: Option<char>,
     /// The first line of CSV and TSV is a row, and columns have numbers.
     #[arg(long)]
     no_header: bool,
@@ -121,6 +124,7 @@ impl RowArgs {
                 Format::Parquet => DataFormat::Parquet,
                 Format::Xml => DataFormat::Xml,
             },
+            delimiter: self.delimiter,
             header: self.no_header.then_some(false),
             on_bad_row: self.on_bad_row.setting(),
             max_line_bytes: self.max_line_bytes,

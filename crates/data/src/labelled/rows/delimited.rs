@@ -81,11 +81,14 @@ impl Delimited {
                         (Some(_), Some(_)) => missing(format!("two columns have the name `{name}`")),
                         (None, _) if !wanted.required => Ok(None),
                         (None, _) => {
+                            let hint = match self.delimiter_of(names) {
+                                Some(name) => {
+                                    format!("set `delimiter = {name}`, which the header seems to have")
+                                }
+                                None => format!("set `columns.{}`", wanted.field),
+                            };
                             let names = shown(names.iter().map(String::as_str));
-                            let field = &wanted.field;
-                            missing(format!(
-                                "no column `{name}` (the header has: {names}); set `columns.{field}`"
-                            ))
+                            missing(format!("no column `{name}` (the header has: {names}); {hint}"))
                         }
                     }
                 }
@@ -94,6 +97,18 @@ impl Delimited {
         self.places = Some(self.wanted.iter().map(find).collect::<Result<_, _>>()?);
         self.header = false;
         Ok(())
+    }
+
+    /// The delimiter that a header of one column has within it, as TOML writes it.
+    fn delimiter_of(&self, names: &[String]) -> Option<&'static str> {
+        const DELIMITERS: [(char, &str); 4] =
+            [(';', "\";\""), ('\t', "\"\\t\""), (',', "\",\""), ('|', "\"|\"")];
+        let [header] = names else { return None };
+        let n_found = |delimiter| header.matches(delimiter).count();
+        let found = DELIMITERS
+            .into_iter()
+            .filter(|(delimiter, _)| *delimiter != self.delimiter && n_found(*delimiter) > 0);
+        found.max_by_key(|(delimiter, _)| n_found(*delimiter)).map(|(_, name)| name)
     }
 
     fn line(&mut self) -> Option<Result<(u64, String), Problem>> {
