@@ -10,6 +10,7 @@ mod embeddings;
 mod families;
 mod golden;
 mod ops_parity;
+mod own_projections;
 mod recurrent_parity;
 mod senses;
 mod seq2seq_families;

@@ -25,6 +25,7 @@ mod progress;
 mod rows;
 mod stop;
 mod text_vectors;
+mod warnings;
 
 use std::process::ExitCode;
 
@@ -78,6 +79,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return failure::report_usage(&error),
     };
+    warnings::listen(cli.command.is_profiled());
     match join_pool().and_then(|()| failure::of_device(|| commands::run(cli.command))) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => failure::report(&error),

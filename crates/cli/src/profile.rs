@@ -24,6 +24,8 @@ use tracing_subscriber::layer::{Context as Scope, Layer, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 
+use crate::warnings;
+
 /// Steps before the first that is measured: caches fill, memory is got from the system.
 const WARM_UP: u64 = 5;
 /// Kernels of a graphics processor that are named.
@@ -142,8 +144,10 @@ impl Listener {
         let (sums, on) = (Arc::new(Mutex::new(Sums::new())), Arc::new(AtomicBool::new(true)));
         let listening = on.clone();
         let filter = dynamic_filter_fn(move |_, _| listening.load(Ordering::Relaxed));
+        warnings::hand_over();
         tracing_subscriber::registry()
             .with(Summing(sums.clone()).and_then(chrome).with_filter(filter))
+            .with(warnings::layer())
             .try_init()
             .context("cannot listen to the run")?;
         Ok(Self { sums, on, writer, kernels: KernelTimes::start(), steps: 0 })

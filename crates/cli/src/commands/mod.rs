@@ -81,6 +81,13 @@ pub enum Command {
     Completions(completions::Args),
 }
 
+impl Command {
+    /// Whether it will be profiled.
+    pub fn is_profiled(&self) -> bool {
+        matches!(self, Self::Train(args) if args.profile.is_some())
+    }
+}
+
 /// Carries out `command`.
 pub fn run(command: Command) -> Result<()> {
     match command {

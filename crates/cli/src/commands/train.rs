@@ -77,7 +77,7 @@ pub struct Args {
     /// run's folder, which ui.perfetto.dev and chrome://tracing open. The run goes on to its end.
     #[arg(long, value_name = "STEPS", num_args = 0..=1, default_missing_value = "20",
         value_parser = clap::value_parser!(u64).range(1..))]
-    profile: Option<u64>,
+    pub profile: Option<u64>,
 }
 
 pub fn run(args: &Args) -> Result<()> {

@@ -131,6 +131,9 @@ pub struct BertConfig {
     /// Whether the masked-LM head transforms a state before it projects it; in XLM it does not.
     #[serde(default = "yes", skip_serializing_if = "is_true")]
     pub mlm_transform: bool,
+    /// Whether the masked-LM head projects onto the token embeddings; otherwise it has a matrix of its own.
+    #[serde(default = "yes", skip_serializing_if = "is_true")]
+    pub mlm_tied: bool,
     /// How heads over sequences summarise a sequence if there is no pooler; none: by the first token's state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pooling: Option<Pooling>,
@@ -214,6 +217,7 @@ with_fields!(BertConfig {
     with_head_bias => head_bias: bool,
     with_mlm_bias => mlm_bias: bool,
     with_mlm_transform => mlm_transform: bool,
+    with_mlm_tied => mlm_tied: bool,
     with_pooling => pooling: Option<Pooling>,
     with_d_head => d_head: Option<usize>,
     with_scaled_scores => scaled_scores: bool,
@@ -281,6 +285,7 @@ impl BertConfig {
             head_bias: true,
             mlm_bias: true,
             mlm_transform: true,
+            mlm_tied: true,
             pooling: None,
             d_head: None,
             scaled_scores: true,

@@ -25,9 +25,9 @@ impl Pooler {
     }
 }
 
-/// The masked-language-model head: a transform, which XLM's has not, then a projection onto the token embeddings.
+/// The masked-language-model head: a transform, which XLM's has not, then a projection onto the vocabulary.
 ///
-/// The projection's matrix is the embedding parameter itself, passed to [`forward`](Self::forward): the model holds it
+/// The projection's matrix is usually the embedding parameter itself, passed to [`forward`](Self::forward): the model holds it
 /// once, so the two cannot drift apart in training.
 #[derive(Module, Debug)]
 pub struct MlmHead {
@@ -35,6 +35,8 @@ pub struct MlmHead {
     pub dense: Option<Linear>,
     /// The normalisation after the transform; none if there is no transform.
     pub norm: Option<LayerNorm>,
+    /// A projection of its own, `[d_embedding, vocab_size]` without a bias; none if it is that of the token embeddings.
+    pub decoder: Option<Linear>,
     /// One output bias a piece, `[vocab_size]`, unless the head has none.
     pub bias: Option<Param<Tensor<1>>>,
     #[module(skip)]
@@ -50,9 +52,11 @@ impl MlmHead {
         let norm = config
             .mlm_transform
             .then(|| LayerNorm::new(width, config.layer_norm_eps, init).with_bias(config.norm_bias));
+        let decoder = (!config.mlm_tied).then(|| Linear::with_bias(false, width, config.vocab_size, init));
         Self {
             dense,
             norm,
+            decoder,
             bias: config.mlm_bias.then(|| init.zeros([config.vocab_size])),
             activation: config.mlm_activation.unwrap_or(config.activation),
         }
@@ -70,7 +74,14 @@ impl MlmHead {
             Some(norm) => norm.forward(states),
             None => states,
         };
-        ops::linear_tied(states, token_embeddings, self.bias.as_ref().map(|bias| bias.val()))
+        let bias = self.bias.as_ref().map(|bias| bias.val());
+        match &self.decoder {
+            None => ops::linear_tied(states, token_embeddings, bias),
+            Some(decoder) => {
+                let logits = decoder.forward(states);
+                bias.into_iter().fold(logits, |logits, bias| logits + bias.unsqueeze())
+            }
+        }
     }
 }
 

@@ -29,8 +29,6 @@ pub struct PretrainedConfig {
     pub finetuning_task: Option<String>,
     /// The float type that the weights are stored as.
     pub dtype: FloatType,
-    /// Whether the masked-LM head projects onto the embedding table.
-    pub tied: bool,
     /// Dropout in heads that have a dropout of their own, for all architectures.
     pub head_dropouts: Vec<(Architecture, f64)>,
 }
@@ -114,7 +112,11 @@ impl PretrainedConfig {
         let parsed = architectures.iter().filter_map(|name| Architecture::parse(name));
         let architecture = parsed.map(|(_, architecture)| architecture).next();
         let architecture = architecture.unwrap_or(Architecture::Encoder);
-        let encoder = BertConfig { pooler: family.has_pooler(architecture), ..family.read(&fields)? };
+        // Of a family without a masked-LM head the flag says nothing.
+        let mlm_tied =
+            fields.flag("tie_word_embeddings")?.unwrap_or(true) || !family.has_class(Architecture::MaskedLm);
+        let encoder =
+            BertConfig { pooler: family.has_pooler(architecture), mlm_tied, ..family.read(&fields)? };
         encoder.validate().map_err(|error| match error {
             ModelError::Setting { key, found, expected } => {
                 let key_of = |key| family.key_of(&fields, key);
@@ -145,9 +147,6 @@ impl PretrainedConfig {
             head_dropouts,
             finetuning_task: fields.text("finetuning_task")?.map(str::to_string),
             dtype: dtype.unwrap_or_default(),
-            // Of a family without such a head the flag says nothing.
-            tied: fields.flag("tie_word_embeddings")?.unwrap_or(true)
-                || !family.has_class(Architecture::MaskedLm),
         })
     }
 
@@ -202,6 +201,9 @@ pub(super) fn to_json(encoder: &BertConfig, save: &SaveConfig) -> Result<Value> 
     map.insert("model_type".into(), save.family.model_type().into());
     save.family.write(encoder, save.dtype, &mut map)?;
     let mut set = |key: &str, value: Value| _ = map.insert(key.to_string(), value);
+    if !encoder.mlm_tied {
+        set("tie_word_embeddings", false.into());
+    }
     for (architecture, p) in &save.head_dropouts {
         if let Some((key, _)) = save.family.head_dropout(*architecture) {
             set(key, (*p).into());

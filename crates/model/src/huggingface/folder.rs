@@ -63,6 +63,11 @@ pub fn tensors_of(folder: &Path) -> Result<MappedTensors> {
     Err(ModelError::Weights { path: folder.into(), reason })
 }
 
+/// Whether a folder has a file that [`tensors_of`] reads.
+pub(super) fn has_weights(folder: &Path) -> bool {
+    [SAFETENSORS, SAFETENSORS_INDEX, TORCH, TORCH_INDEX].iter().any(|name| folder.join(name).is_file())
+}
+
 /// The file with a tensor, of those that [`tensors_of`] reads from the folder; the folder itself if it is unknown.
 pub(super) fn file_of(folder: &Path, tensor: &str) -> PathBuf {
     for (single, index) in [(SAFETENSORS, SAFETENSORS_INDEX), (TORCH, TORCH_INDEX)] {

@@ -1,3 +1,4 @@
+use super::published::tell_own_projection;
 use super::{Architecture, MappedTensors, PretrainedConfig, tensors_of};
 use crate::bert::{Bert, BertConfig};
 use crate::{HasBackbone, ModelError, ParamInit, Result};
@@ -49,8 +50,15 @@ impl PretrainedFolder {
     /// # Errors
     /// Those of [`PretrainedConfig::read`] and [`tensors_of`].
     pub fn open(folder: &Path) -> Result<Self> {
-        let config = PretrainedConfig::read(&folder.join("config.json"))?;
-        Ok(Self { config, folder: folder.into(), tensors: tensors_of(folder)?, without_weights: false })
+        let mut config = PretrainedConfig::read(&folder.join("config.json"))?;
+        let tensors = tensors_of(folder)?;
+        if config.architecture.has_mlm() && config.encoder.mlm_tied {
+            let rules = config.family.rules(config.architecture, &config.encoder, "");
+            let found = rules.own_projection(&tensors.floats, |copy| copy.ends_with(".weight"));
+            config.encoder.mlm_tied = found.is_none();
+            tell_own_projection(folder, found.as_ref());
+        }
+        Ok(Self { config, folder: folder.into(), tensors, without_weights: false })
     }
 
     /// The same folder without its weights: no tensor of the checkpoint is used, and all parameters keep their initial
@@ -96,8 +104,8 @@ impl PretrainedFolder {
     ///
     /// # Errors
     /// [`ModelError::MissingTensors`], [`ModelError::Shape`]; [`ModelError::NonFinite`] for the first of the model's
-    /// tensors with a NaN or an infinity; [`ModelError::Config`] for a malformed pattern, for a masked-LM head that does
-    /// not project onto the embedding table, and for one of a family that has none.
+    /// tensors with a NaN or an infinity; [`ModelError::Config`] for a malformed pattern, and for a
+    /// masked-LM head of a family that has none.
     pub fn load_into<M: HasBackbone>(
         self,
         model: M,
@@ -114,12 +122,6 @@ impl PretrainedFolder {
             let mut missing = rules.names(&model)?;
             missing.sort();
             return Ok((model, LoadReport { missing, unexpected: Vec::new() }));
-        }
-        if architecture.has_mlm() && !self.config.tied {
-            return Err(ModelError::Config(format!(
-                "{}: `tie_word_embeddings` is false, expected the projection to be the embedding table",
-                self.folder.join("config.json").display()
-            )));
         }
         rules.put(model, &self.folder, self.tensors, new)
     }
@@ -321,14 +323,39 @@ mod tests {
         let (loaded, report) = load(folder.path(), &[]).unwrap();
         assert_eq!(report, LoadReport::default());
         assert_eq!(weights::collect(&loaded), weights::collect(&model));
-        // A copy that differs is left over and reported.
+    }
+
+    #[test]
+    fn a_projection_that_differs_from_the_table_is_the_heads_own() {
+        const COPY: &str = "cls.predictions.decoder.weight";
+        let (folder, model) = saved(5);
+        let numbers: Vec<f32> = (0..31 * 16).map(|i| i as f32 / 100.0).collect();
+        let own = TensorData::new(numbers, [31, 16]);
         edit(folder.path(), |mut tensors| {
-            tensors.insert(COPY.into(), TensorData::new(vec![0f32; 31 * 16], [31, 16]));
+            tensors.insert(COPY.into(), own.clone());
             tensors
         });
-        let (loaded, report) = load(folder.path(), &[]).unwrap();
-        assert_eq!(report.unexpected, [COPY]);
-        assert_eq!(weights::collect(&loaded), weights::collect(&model));
+        let load = |folder: &Path| {
+            let pretrained = PretrainedFolder::open(folder).unwrap();
+            let encoder = pretrained.encoder(Architecture::PreTraining);
+            let model = encoder.init(&mut ParamInit::new(&Device::flex(), 6).deferred());
+            let (model, report) = pretrained.load_into(model, Architecture::PreTraining, &[]).unwrap();
+            assert_eq!(report, LoadReport::default());
+            (encoder, model)
+        };
+        let (encoder, loaded) = load(folder.path());
+        assert!(!encoder.mlm_tied);
+        let decoder = loaded.mlm.decoder.as_ref().expect("it is the head's own").weight.val();
+        decoder.transpose().into_data().assert_eq(&own, true);
+        assert_eq!(weights::collect(&loaded.bert), weights::collect(&model.bert));
+
+        let save = SaveConfig::new(Architecture::PreTraining);
+        save_pretrained(folder.path(), &loaded, &encoder, &save).unwrap();
+        let json = std::fs::read_to_string(folder.path().join("config.json")).unwrap();
+        assert!(json.contains("\"tie_word_embeddings\": false"), "{json}");
+        let (again, saved) = load(folder.path());
+        assert_eq!(again, encoder);
+        assert_eq!(weights::collect(&saved), weights::collect(&loaded));
     }
 
     #[test]
@@ -373,12 +400,16 @@ mod tests {
     }
 
     #[test]
-    fn an_untied_projection_is_refused() {
+    fn an_untied_projection_must_be_in_the_file() {
         let (folder, _) = saved(5);
         let path = folder.path().join("config.json");
         let json = std::fs::read_to_string(&path).unwrap();
         std::fs::write(&path, json.replacen('{', "{\"tie_word_embeddings\": false,", 1)).unwrap();
-        assert!(load(folder.path(), &[]).unwrap_err().to_string().contains("tie_word_embeddings"));
+        let pretrained = PretrainedFolder::open(folder.path()).unwrap();
+        let encoder = pretrained.encoder(Architecture::PreTraining);
+        let model = encoder.init(&mut ParamInit::new(&Device::flex(), 6).deferred());
+        let error = pretrained.load_into(model, Architecture::PreTraining, &[]).unwrap_err().to_string();
+        assert!(error.contains("`cls.predictions.decoder.weight`"), "{error}");
         let pretrained = PretrainedFolder::open(folder.path()).unwrap();
         assert_eq!(pretrained.config.family, Family::BERT);
         pretrained.load_encoder(&mut ParamInit::new(&Device::flex(), 1)).unwrap();

@@ -6,6 +6,7 @@ use super::config::FloatType;
 use super::convert::{overflows, stored_as};
 use super::fields::Fields;
 use super::finite::first_non_finite;
+use super::folder::has_weights;
 use super::generation::GENERATION;
 use super::transfer::Transfer;
 use super::{LoadReport, MAX_SHARD_SIZE, SaveReport, TensorRules, save_tensors, tensors_of};
@@ -45,6 +46,13 @@ pub trait Format: Sized {
     #[doc(hidden)]
     fn write(&self, config: &mut Map<String, Value>) -> Result<()>;
 
+    /// The same configuration with an output projection of its own in place of the embedding table; none if there is no such
+    /// model.
+    #[doc(hidden)]
+    fn untied(&self) -> Option<Self> {
+        None
+    }
+
     /// How the file's tensors become the model's parameters.
     #[doc(hidden)]
     fn rules(&self) -> TensorRules;
@@ -68,7 +76,8 @@ pub trait Format: Sized {
     }
 }
 
-/// Reads the configuration in a folder.
+/// Reads the configuration in a folder. A projection of its own that the folder's weights have counts, whatever
+/// `tie_word_embeddings` says: transformers 5 computes with it, and 4 does not.
 ///
 /// # Errors
 /// [`ModelError::Io`] and [`ModelError::Json`] for a file that cannot be read, [`ModelError::Config`] for another kind
@@ -76,11 +85,32 @@ pub trait Format: Sized {
 pub fn read_published<C: Format>(folder: &Path) -> Result<C> {
     let fields = Fields::read(&folder.join("config.json"))?;
     match fields.text("model_type")? {
-        Some(found) if C::MODEL_TYPES.contains(&found) => C::read(&fields),
+        Some(found) if C::MODEL_TYPES.contains(&found) => {
+            let config = C::read(&fields)?;
+            let untied = config.untied().filter(|_| has_weights(folder));
+            let Some(untied) = untied else { return Ok(config) };
+            let found =
+                config.rules().own_projection(&tensors_of(folder)?.floats, |copy| copy == OUTPUT_PROJECTION);
+            tell_own_projection(folder, found.as_ref());
+            Ok(if found.is_some() { untied } else { config })
+        }
         found => {
             let found = found.map_or(Value::Null, Value::from);
             Err(fields.refuse("model_type", &found, &super::families::listed(C::MODEL_TYPES.iter().copied())))
         }
+    }
+}
+
+/// The output projection of left-to-right models and encoder–decoders.
+const OUTPUT_PROJECTION: &str = "lm_head.weight";
+
+/// Warns that a model computes with an output projection of its own.
+pub(super) fn tell_own_projection(folder: &Path, names: Option<&(String, String)>) {
+    if let Some((own, table)) = names {
+        let folder = folder.display();
+        tracing::warn!(
+            "{folder}: the output projection is `{own}` of the file, which differs from `{table}`"
+        );
     }
 }
 
@@ -205,5 +235,6 @@ pub(super) fn stored_tensors<M: Module>(
             tensors.insert(name, stored);
         }
     }
+    rules.add_copies(&mut tensors);
     Ok((tensors, report))
 }

@@ -179,6 +179,7 @@ impl TensorRule {
 pub struct TensorRules {
     rules: Vec<TensorRule>,
     optional_prefixes: Vec<String>,
+    saves_copies: bool,
 }
 
 impl TensorRules {
@@ -197,6 +198,7 @@ impl TensorRules {
     pub fn and(mut self, other: Self) -> Self {
         self.rules.extend(other.rules);
         self.optional_prefixes.extend(other.optional_prefixes);
+        self.saves_copies |= other.saves_copies;
         self
     }
 
@@ -243,6 +245,63 @@ impl TensorRules {
     pub fn with_optional_prefixes<'a>(mut self, prefixes: impl IntoIterator<Item = &'a str>) -> Self {
         self.optional_prefixes.extend(prefixes.into_iter().map(str::to_string));
         self
+    }
+
+    /// The rules of a model whose output projection is the parameter at `path` in place of the tensor that it was tied to.
+    ///
+    /// Its bias is the one that is called like the projection, where a file has two that differ, as in transformers 5; both are
+    /// saved, for transformers 4 reads the other one.
+    pub(super) fn untied(mut self, path: &str) -> Self {
+        self.saves_copies = true;
+        let mut biases = Vec::new();
+        for rule in &mut self.rules {
+            let TensorRule::Tie { copy, original } = rule else { continue };
+            if copy.ends_with(".weight") {
+                *rule = TensorRule::transpose(&std::mem::take(copy), path);
+            } else {
+                std::mem::swap(copy, original);
+                biases.push((copy.clone(), original.clone()));
+            }
+        }
+        for rule in &mut self.rules {
+            let TensorRule::Copy { tensor, .. } = rule else { continue };
+            if let Some((_, own)) = biases.iter().find(|(other, _)| other == tensor) {
+                tensor.clone_from(own);
+            }
+        }
+        self
+    }
+
+    /// The names of an output projection and of the table that it would be tied to, where `tensors` has both and they differ;
+    /// `is_projection` tells by a copy's name whether it is one.
+    pub(super) fn own_projection(
+        &self,
+        tensors: &NamedTensors,
+        is_projection: impl Fn(&str) -> bool,
+    ) -> Option<(String, String)> {
+        let of = |name: &str| {
+            let canonical = self.canonical(name);
+            tensors.iter().find(|(found, _)| self.canonical(found) == canonical)
+        };
+        self.rules.iter().find_map(|rule| {
+            let TensorRule::Tie { copy, original } = rule else { return None };
+            if !is_projection(copy) {
+                return None;
+            }
+            let ((copy, data), (original, same)) = (of(copy)?, of(original)?);
+            (data != same).then(|| (copy.clone(), original.clone()))
+        })
+    }
+
+    /// Adds the copies that are saved too.
+    pub(super) fn add_copies(&self, tensors: &mut NamedTensors) {
+        for rule in self.rules.iter().filter(|_| self.saves_copies) {
+            if let TensorRule::Tie { copy, original } = rule
+                && let Some(data) = tensors.get(original)
+            {
+                tensors.insert(copy.clone(), data.clone());
+            }
+        }
     }
 
     /// The rules.
@@ -369,7 +428,7 @@ impl TensorRules {
     }
 
     /// Of a tensor with two names, one is kept: a copy gets the original's name if the original is missing. A copy that
-    /// differs keeps its own name, and so is left over.
+    /// differs keeps its own name, and so is left over, which is told.
     fn untie(&self, found: &mut BTreeMap<String, (String, TensorData)>) {
         for rule in &self.rules {
             let TensorRule::Tie { copy, original } = rule else { continue };
@@ -377,7 +436,13 @@ impl TensorRules {
             match (found.remove(&copy), found.get(&original)) {
                 (Some(copy), None) => _ = found.insert(original, copy),
                 (Some((_, data)), Some((_, same))) if data == *same => {}
-                (Some(other), Some(_)) => _ = found.insert(copy, other),
+                (Some(other), Some((original, _))) => {
+                    tracing::warn!(
+                        "`{}` differs from `{original}`, which the model uses in its place",
+                        other.0
+                    );
+                    found.insert(copy, other);
+                }
                 (None, _) => {}
             }
         }

@@ -19,6 +19,10 @@ impl Published for GptConfig {
 impl Format for GptConfig {
     const MODEL_TYPES: &'static [&'static str] = &["gpt2", "llama", "mistral", "qwen2"];
 
+    fn untied(&self) -> Option<Self> {
+        self.tied.then(|| Self { tied: false, ..self.clone() })
+    }
+
     fn read(fields: &Fields) -> Result<Self> {
         let config = match fields.text("model_type")? {
             Some("gpt2") => gpt2::read(fields)?,

@@ -258,6 +258,10 @@ impl Family {
         let is_alone = backbone.is_empty() || architecture == Architecture::Encoder;
         let prefix = if is_alone { "" } else { self.0.prefix() };
         let wrappers = ["module.", "model."];
+        let mut head = self.0.head_rules(architecture);
+        if !encoder.mlm_tied {
+            head = head.untied("mlm.decoder.weight");
+        }
         let encoder = self.0.encoder_rules(encoder);
         // What begins names of the encoder itself, as `transformer.` does DistilBERT's, is no prefix of them.
         let prefixes: Vec<&str> = Self::ALL
@@ -267,7 +271,7 @@ impl Family {
             .collect();
         encoder
             .within(prefix, backbone)
-            .and(self.0.head_rules(architecture))
+            .and(head)
             .with_optional_prefixes(wrappers)
             .with_optional_prefixes(prefixes)
             .with_optional_prefixes(self.0.authors_names().map(|names| names.prefix))

@@ -22,10 +22,19 @@ pub(super) struct Defaults {
     n_heads: usize,
     feed_forward: &'static str,
     tied: bool,
+    /// Whether the class of transformers 5 can scale the decoder's states before the output projection.
+    scales: bool,
 }
 
-pub(super) const DEFAULTS: Defaults =
-    Defaults { vocab_size: 32_128, d_ff: 2048, n_layers: 6, n_heads: 8, feed_forward: "relu", tied: true };
+pub(super) const DEFAULTS: Defaults = Defaults {
+    vocab_size: 32_128,
+    d_ff: 2048,
+    n_layers: 6,
+    n_heads: 8,
+    feed_forward: "relu",
+    tied: true,
+    scales: true,
+};
 
 pub(super) const MULTILINGUAL_DEFAULTS: Defaults = Defaults {
     vocab_size: 250_112,
@@ -34,6 +43,7 @@ pub(super) const MULTILINGUAL_DEFAULTS: Defaults = Defaults {
     n_heads: 6,
     feed_forward: "gated-gelu",
     tied: false,
+    scales: false,
 };
 
 const TOKENS: seq2seq::Defaults = seq2seq::Defaults {
@@ -54,6 +64,8 @@ pub(super) const HEAD: (&str, usize) = ("d_kv", 64);
 const FEED_FORWARD: &str = "feed_forward_proj";
 const ACTIVATION: &str = "dense_act_fn";
 const GATED: &str = "is_gated_act";
+/// Whether the decoder's states are scaled by `1/√d_model` before the output projection.
+const SCALED: &str = "scale_decoder_outputs";
 
 /// Checks that transformers' class computes the same as such a model.
 pub(super) fn fits(config: &TransformerConfig) -> bool {
@@ -69,7 +81,6 @@ pub(super) fn fits(config: &TransformerConfig) -> bool {
         && config.trained_padding
         && config.output_bias == OutputBias::None
         && config.tied.joins_source()
-        && config.scaled_output == config.tied.joins_output()
         && [config.attention_dropout, config.activation_dropout] == [config.dropout; 2]
         && matches!(config.initial, InitialWeights::T5 { .. })
 }
@@ -109,6 +120,13 @@ pub(super) fn read(fields: &Fields, defaults: &Defaults) -> Result<TransformerCo
     let n_layers = size(("num_layers", defaults.n_layers))?;
     let (activation, gated) = feed_forward(fields, defaults.feed_forward)?;
     let tied = fields.flag("tie_word_embeddings")?.unwrap_or(defaults.tied);
+    // What transformers 4 derives from tied embeddings is a key of its own in 5, where they are always tied and the class of
+    // mT5 never scales.
+    let by_version = match fields.text("transformers_version")? {
+        Some(version) if !defaults.scales && !version.starts_with("4.") => false,
+        _ => tied,
+    };
+    let scaled = fields.flag(SCALED)?.unwrap_or(by_version);
     let vocab_size = size(("vocab_size", defaults.vocab_size))?;
     let mut config = TransformerConfig::t5(vocab_size, n_layers, size(("d_model", 512))?)
         .with_layers(n_layers, size(("num_decoder_layers", n_layers))?)
@@ -127,7 +145,7 @@ pub(super) fn read(fields: &Fields, defaults: &Defaults) -> Result<TransformerCo
         .with_tied(if tied { TiedEmbeddings::All } else { TiedEmbeddings::SourceTarget })
         .with_tokens(seq2seq::tokens(fields, &TOKENS)?);
     config.layer_norm_eps = fields.number("layer_norm_epsilon")?.unwrap_or(1e-6);
-    (config.gated, config.scaled_output) = (gated, tied);
+    (config.gated, config.scaled_output) = (gated, scaled);
     Ok(config)
 }
 
@@ -181,6 +199,7 @@ pub(super) fn write(config: &TransformerConfig, map: &mut Map<String, Value>) {
     set("dropout_rate", config.dropout.into());
     set("layer_norm_epsilon", config.layer_norm_eps.into());
     set("tie_word_embeddings", config.tied.joins_output().into());
+    set(SCALED, config.scaled_output.into());
     if let Some(bias) = config.positions.relative_bias() {
         set(BUCKETS.0, bias.n_buckets.into());
         set(FARTHEST.0, bias.max_distance.into());

@@ -4,7 +4,7 @@
 use super::super::fields::Fields;
 use super::super::{Format, Published, TensorRule, TensorRules};
 use super::{bart, marian, seq2seq, t5};
-use crate::seq2seq::{Transformer, TransformerConfig};
+use crate::seq2seq::{TiedEmbeddings, Transformer, TransformerConfig};
 use crate::weights::NamedTensors;
 use crate::{ModelError, ParamInit, Result};
 use serde_json::{Map, Value, json};
@@ -51,6 +51,15 @@ impl Class {
 impl Format for TransformerConfig {
     const MODEL_TYPES: &'static [&'static str] =
         &[OWN, marian::MODEL_TYPE, bart::MODEL_TYPE, t5::MODEL_TYPE, t5::MULTILINGUAL];
+
+    fn untied(&self) -> Option<Self> {
+        let tied = match self.tied {
+            TiedEmbeddings::All => TiedEmbeddings::SourceTarget,
+            TiedEmbeddings::TargetOutput => TiedEmbeddings::None,
+            TiedEmbeddings::SourceTarget | TiedEmbeddings::None => return None,
+        };
+        Some(self.clone().with_tied(tied))
+    }
 
     fn read(fields: &Fields) -> Result<Self> {
         let model_type = fields.text("model_type")?;
