@@ -3,7 +3,7 @@
 
 use super::super::fields::Fields;
 use super::super::{TensorRule, TensorRules};
-use super::decoder::{fixed, no_window, only, read_ends, size, write_ends};
+use super::decoder::{fixed, no_window, only, read_ends, size, windowless, write_ends};
 use super::encoder_format::{activation_name, activation_of};
 use crate::Result;
 use crate::blocks::{Activation, NormKind, NormPlacement};
@@ -45,12 +45,14 @@ pub(super) fn read(fields: &Fields) -> Result<GptConfig> {
     };
     let number = |key: &str, default: f64| Ok::<_, crate::ModelError>(fields.number(key)?.unwrap_or(default));
     let vocab_size = size(fields, "vocab_size", 50_257)?;
+    let (n_layers, max_positions) = (size(fields, "n_layer", 12)?, size(fields, "n_positions", 1024)?);
+    windowless(fields, "GPT2LMHeadModel", n_layers, max_positions)?;
     let config = GptConfig {
         n_heads,
         n_kv_heads: n_heads,
         d_head: d_model / n_heads,
         d_ff: size(fields, "n_inner", d_model.saturating_mul(4))?,
-        max_positions: size(fields, "n_positions", 1024)?,
+        max_positions,
         norm_eps: number("layer_norm_epsilon", 1e-5)?,
         activation,
         embedding_dropout: number("embd_pdrop", 0.1)?,
@@ -60,7 +62,7 @@ pub(super) fn read(fields: &Fields) -> Result<GptConfig> {
         tied: fields.flag("tie_word_embeddings")?.unwrap_or(true),
         begin_token_id: Some(50_256),
         end_token_id: Some(50_256),
-        ..GptConfig::gpt2(vocab_size, size(fields, "n_layer", 12)?, d_model)
+        ..GptConfig::gpt2(vocab_size, n_layers, d_model)
     };
     read_ends(fields, config)
 }

@@ -14,6 +14,7 @@ mod elmo;
 mod encoder_format;
 mod gpt2;
 mod gte;
+mod layer_types;
 mod llama;
 mod marian;
 mod modernbert;
