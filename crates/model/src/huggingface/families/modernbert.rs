@@ -7,8 +7,8 @@ use super::rope_parameters::{self, ORIGINAL, PARAMETERS, SCALING, THETA, Table};
 use super::{EncoderFormat, Family, FamilyDefinition, HeadLayer, bert};
 use crate::Result;
 use crate::bert::{BertConfig, LocalAttention, Pooling};
-use crate::blocks::{Activation, NormPlacement, RotaryConfig, RotaryScaling};
-use serde_json::{Map, Value, json};
+use crate::blocks::{Activation, NormPlacement, RotaryConfig};
+use serde_json::{Map, Value};
 
 impl Family {
     /// ModernBERT (Warner et al. 2024): rotary positions, local attention in two of three layers, gated feed-forward
@@ -235,38 +235,39 @@ impl FamilyDefinition for ModernBert {
         FORMAT.write(encoder, dtype, config);
         let mut set = |key: &str, value: Value| _ = config.insert(key.to_string(), value);
         if let (Some(global), Some(local)) = (&encoder.rotary, &encoder.local) {
-            set(FORMAT.max_positions.0, rope_parameters::max_positions(global, encoder.max_positions).into());
-            set("local_attention", (2 * local.window).into());
             let rotary = local.rotary(global);
-            match (&global.scaling, &local.rotary) {
-                (scaling, None) => {
-                    set(GLOBAL.0, global.theta.into());
-                    set(LOCAL.0, rotary.theta.into());
-                    if let Some(scaling) = scaling {
-                        set(SCALING, rope_parameters::table(Some(scaling)).into());
-                    }
-                    if let Some(RotaryScaling::LongRope { original_positions, .. }) = scaling {
-                        set(ORIGINAL, (*original_positions).into());
-                    }
-                }
-                // Only transformers 5 has such layers, and transformers 4 fails on `null` instead of computing others.
-                (_, Some(_)) => {
-                    set(GLOBAL.0, Value::Null);
-                    set(LOCAL.0, Value::Null);
-                    let tables = [(FULL, global), (SLIDING, &rotary)];
-                    let tables = tables.map(|(key, of)| (key, rope_parameters::table_with_base(of)));
-                    set(PARAMETERS, json!(std::collections::BTreeMap::from(tables)));
-                }
-            }
+            // Only transformers 5 has layers with scalings of their own or in any order: transformers 4 fails on `null`
+            // instead of computing others.
+            let thetas = match local.rotary {
+                None => [global.theta.into(), rotary.theta.into()],
+                Some(_) => [Value::Null, Value::Null],
+            };
+            let [global_theta, local_theta] = thetas;
+            set(FORMAT.max_positions.0, rope_parameters::max_positions(global, encoder.max_positions).into());
+            set(GLOBAL.0, global_theta);
+            set("local_attention", (2 * local.window).into());
             match &local.layers {
                 None => set(EVERY.0, local.global_every.into()),
-                // Likewise.
                 Some(layers) => {
                     set(EVERY.0, Value::Null);
                     set(LAYER_TYPES, layer_types::names(layers).into());
                 }
             }
+            set(LOCAL.0, local_theta);
+            match (&local.rotary, rope_parameters::scaling(global)) {
+                (Some(_), _) => {
+                    let tables = [(FULL, global), (SLIDING, &rotary)];
+                    let tables = tables.map(|(key, of)| (key.to_string(), rope_parameters::table(of).into()));
+                    set(PARAMETERS, Value::Object(tables.into_iter().collect()));
+                }
+                (None, Some(scaling)) => {
+                    set(SCALING, scaling.into());
+                    rope_parameters::write_original(global, config);
+                }
+                (None, None) => (),
+            }
         }
+        let mut set = |key: &str, value: Value| _ = config.insert(key.to_string(), value);
         set("attention_bias", encoder.attention_bias.into());
         set("mlp_bias", encoder.feed_forward_bias.into());
         set("mlp_dropout", encoder.feed_forward_dropout.into());

@@ -269,9 +269,9 @@ pub(super) fn max_positions(rotary: &RotaryConfig, reach: usize) -> usize {
     }
 }
 
-/// A scaling as a table without its base.
-pub(super) fn table(scaling: Option<&RotaryScaling>) -> Map<String, Value> {
-    let table = match scaling {
+/// A table of transformers 5.
+pub(super) fn table(rotary: &RotaryConfig) -> Map<String, Value> {
+    let rest = match &rotary.scaling {
         None => json!({"rope_type": "default"}),
         Some(RotaryScaling::Linear { factor }) => json!({"rope_type": "linear", "factor": factor}),
         Some(RotaryScaling::Llama3 {
@@ -313,21 +313,29 @@ pub(super) fn table(scaling: Option<&RotaryScaling>) -> Map<String, Value> {
             })
         }
     };
-    match table {
-        Value::Object(map) => map,
-        _ => unreachable!("these are tables"),
-    }
+    let Value::Object(mut rest) = rest else { unreachable!("these are tables") };
+    let kind = rest.shift_remove("rope_type").expect("every table has a type");
+    let mut table = Map::from_iter([("rope_type".into(), kind), (THETA.into(), rotary.theta.into())]);
+    table.extend(rest);
+    table
+}
+
+/// The same without its base, as in transformers 4; none for a default.
+pub(super) fn scaling(rotary: &RotaryConfig) -> Option<Map<String, Value>> {
+    let mut table = table(rotary);
+    table.shift_remove(THETA);
+    rotary.scaling.is_some().then_some(table)
 }
 
 /// Adds rotary positions in the old keys, which transformers 5 reads as well, for a class that both versions have.
 pub(super) fn write_old(rotary: &RotaryConfig, config: &mut Map<String, Value>) {
-    let scaling = match &rotary.scaling {
-        None => Value::Null,
-        Some(scaling) => table(Some(scaling)).into(),
-    };
     config.insert(THETA.into(), rotary.theta.into());
-    config.insert(SCALING.into(), scaling);
-    // Where transformers 4 looks for it.
+    config.insert(SCALING.into(), scaling(rotary).map_or(Value::Null, Value::Object));
+    write_original(rotary, config);
+}
+
+/// Adds LongRoPE's number of positions in pretraining, where transformers 4 looks for it.
+pub(super) fn write_original(rotary: &RotaryConfig, config: &mut Map<String, Value>) {
     if let Some(RotaryScaling::LongRope { original_positions, .. }) = rotary.scaling {
         config.insert(ORIGINAL.into(), original_positions.into());
     }
@@ -338,14 +346,7 @@ pub(super) fn write_old(rotary: &RotaryConfig, config: &mut Map<String, Value>) 
 pub(super) fn write(encoder: &BertConfig, key: &str, config: &mut Map<String, Value>) {
     let rotary = encoder.rotary.clone().unwrap_or_default();
     config.insert(key.into(), max_positions(&rotary, encoder.max_positions).into());
-    config.insert(PARAMETERS.into(), table_with_base(&rotary).into());
-}
-
-/// A table with its base.
-pub(super) fn table_with_base(rotary: &RotaryConfig) -> Map<String, Value> {
-    let mut table = table(rotary.scaling.as_ref());
-    table.insert(THETA.into(), rotary.theta.into());
-    table
+    config.insert(PARAMETERS.into(), table(&rotary).into());
 }
 
 /// Rotary positions as such tables can describe them, of all features in halves; `theta` if there are none.
