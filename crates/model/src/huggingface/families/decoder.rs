@@ -52,6 +52,14 @@ impl Format for GptConfig {
             Some(_) => llama::rules(self),
         }
     }
+
+    fn telling(&self) -> Vec<(String, Vec<usize>)> {
+        let telling = match self.rotary {
+            None => gpt2::telling(self),
+            Some(_) => llama::telling(self),
+        };
+        telling.to_vec()
+    }
 }
 
 /// The error for a field that differs from the class's fixed value.
@@ -271,8 +279,11 @@ mod tests {
             load(folder.path()).unwrap_err().to_string()
         };
         const FUSED: &str = "transformer.h.1.attn.c_attn.weight";
+        const NORM: &str = "transformer.h.1.ln_1.weight";
+        let message = error(&|tensors| _ = tensors.remove(NORM));
+        assert!(message.contains(&format!("1 tensors are missing, the first is `{NORM}`")), "{message}");
         let message = error(&|tensors| _ = tensors.remove(FUSED));
-        assert!(message.contains(&format!("1 tensors are missing, the first is `{FUSED}`")), "{message}");
+        assert!(message.ends_with(&format!("tensor `{FUSED}` is missing, which the configuration asks for")));
         let message = error(&|tensors| {
             _ = tensors.insert(FUSED.into(), TensorData::new(vec![0f32; 128 * 128], [128, 128]));
         });
@@ -283,6 +294,41 @@ mod tests {
             _ = tensors.insert("transformer.ln_f.bias".into(), TensorData::new(vec![f32::NAN; 128], [128]));
         });
         assert!(message.contains("`transformer.ln_f.bias` is NaN at [0]"), "{message}");
+    }
+
+    #[test]
+    fn sizes_that_the_weights_do_not_have_are_refused_before_there_is_a_model() {
+        let (gpt2, llama) = (GptConfig::gpt2(31, 2, 128), GptConfig::llama(31, 2, 128));
+        for (config, key, value, expected) in [
+            (&gpt2, "n_layer", 9_999, "tensor `transformer.h.9998.attn.c_attn.weight` is missing"),
+            (&gpt2, "n_embd", 1 << 30, "has shape [128, 384], the configuration asks for [1073741824, "),
+            (&gpt2, "n_positions", i32::MAX as usize, "`transformer.wpe.weight` has shape [1024, 128]"),
+            (
+                &llama,
+                "num_hidden_layers",
+                9_999,
+                "tensor `model.layers.9998.self_attn.k_proj.weight` is missing",
+            ),
+            (
+                &llama,
+                "head_dim",
+                1 << 29,
+                "has shape [128, 128], the configuration asks for [1073741824, 128]",
+            ),
+            (&llama, "hidden_size", i32::MAX as usize - 1, "has shape [128, 128]"),
+        ] {
+            let (folder, _) = saved(config);
+            let path = folder.path().join("config.json");
+            let mut json: serde_json::Value =
+                serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+            json[key] = value.into();
+            std::fs::write(&path, json.to_string()).unwrap();
+            let started = std::time::Instant::now();
+            let message = load(folder.path()).unwrap_err().to_string();
+            assert!(message.contains(expected) && !message.contains('\n'), "{key}: {message}");
+            // What is made of such sizes takes seconds and gigabytes.
+            assert!(started.elapsed().as_secs_f64() < 0.5, "{key}: {:?}", started.elapsed());
+        }
     }
 
     #[test]

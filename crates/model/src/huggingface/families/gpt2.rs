@@ -99,30 +99,42 @@ pub(super) fn write(config: &GptConfig, map: &mut Map<String, Value>) -> Result<
     Ok(())
 }
 
-pub(super) fn rules(config: &GptConfig) -> TensorRules {
+/// See [`Format::telling`](super::super::Format::telling).
+pub(super) fn telling(config: &GptConfig) -> [(String, Vec<usize>); 2] {
+    let GptConfig { d_model, max_positions, .. } = *config;
+    let fused = format!("transformer.h.{}.attn.c_attn.weight", config.n_layers - 1);
+    [(fused, vec![d_model, 3 * d_model]), ("transformer.wpe.weight".into(), vec![max_positions, d_model])]
+}
+
+/// The rules of a layer, with names and paths relative to it.
+pub(super) fn layer_rules() -> TensorRules {
     let conv1d = |rules: TensorRules, tensor: &str, parameter: &str| {
         let copy = |what| TensorRule::copy(&format!("{tensor}.{what}"), &format!("{parameter}.{what}"));
         rules.with(copy("weight")).with(copy("bias"))
     };
     let fused = |axis, what: &str| {
-        let paths = ["query", "key", "value"].map(|map| format!("layers.*.attention.{map}.{what}"));
-        TensorRule::split(&format!("h.*.attn.c_attn.{what}"), axis, &paths.each_ref().map(String::as_str))
+        let paths = ["query", "key", "value"].map(|map| format!("attention.{map}.{what}"));
+        TensorRule::split(&format!("attn.c_attn.{what}"), axis, &paths.each_ref().map(String::as_str))
     };
-    let mut rules = TensorRules::new()
-        .table("wte", "tokens")
-        .table("wpe", "positions.table")
-        .norm("h.*.ln_1", "layers.*.attention_norm")
+    let rules = TensorRules::new()
+        .norm("ln_1", "attention_norm")
         .with(fused(1, "weight"))
         .with(fused(0, "bias"))
-        .norm("h.*.ln_2", "layers.*.feed_forward_norm")
+        .norm("ln_2", "feed_forward_norm");
+    let maps = [
+        ("attn.c_proj", "attention.output"),
+        ("mlp.c_fc", "feed_forward.up"),
+        ("mlp.c_proj", "feed_forward.down"),
+    ];
+    maps.into_iter().fold(rules, |rules, (tensor, parameter)| conv1d(rules, tensor, parameter))
+}
+
+pub(super) fn rules(config: &GptConfig) -> TensorRules {
+    let rules = TensorRules::new()
+        .table("wte", "tokens")
+        .table("wpe", "positions.table")
+        .and(layer_rules().within("h.*.", "layers.*."))
         .norm("ln_f", "final_norm");
-    for (tensor, parameter) in [
-        ("h.*.attn.c_proj", "layers.*.attention.output"),
-        ("h.*.mlp.c_fc", "layers.*.feed_forward.up"),
-        ("h.*.mlp.c_proj", "layers.*.feed_forward.down"),
-    ] {
-        rules = conv1d(rules, tensor, parameter);
-    }
     let head = match config.tied {
         true => TensorRule::tie("lm_head.weight", "transformer.wte.weight"),
         false => TensorRule::transpose("lm_head.weight", "output.weight"),

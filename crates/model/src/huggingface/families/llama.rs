@@ -268,15 +268,26 @@ pub(super) fn write(config: &GptConfig, map: &mut Map<String, Value>) -> Result<
     Ok(())
 }
 
-pub(super) fn rules(config: &GptConfig) -> TensorRules {
-    let scale = |tensor: &str, parameter: &str| {
-        TensorRule::copy(&format!("{tensor}.weight"), &format!("{parameter}.gamma"))
-    };
+/// See [`Format::telling`](super::super::Format::telling).
+pub(super) fn telling(config: &GptConfig) -> [(String, Vec<usize>); 2] {
+    let GptConfig { vocab_size, d_model, n_kv_heads, d_head, .. } = *config;
+    let keys = format!("model.layers.{}.self_attn.k_proj.weight", config.n_layers - 1);
+    [
+        (keys, vec![n_kv_heads * d_head, d_model]),
+        ("model.embed_tokens.weight".into(), vec![vocab_size, d_model]),
+    ]
+}
+
+/// The scale of a normalisation without a shift.
+pub(super) fn scale(tensor: &str, parameter: &str) -> TensorRule {
+    TensorRule::copy(&format!("{tensor}.weight"), &format!("{parameter}.gamma"))
+}
+
+/// The rules of a layer, with names and paths relative to it.
+pub(super) fn layer_rules() -> TensorRules {
     let mut rules = TensorRules::new()
-        .table("embed_tokens", "tokens")
-        .with(scale("layers.*.input_layernorm", "layers.*.attention_norm"))
-        .with(scale("layers.*.post_attention_layernorm", "layers.*.feed_forward_norm"))
-        .with(scale("norm", "final_norm"));
+        .with(scale("input_layernorm", "attention_norm"))
+        .with(scale("post_attention_layernorm", "feed_forward_norm"));
     for (tensor, parameter) in [
         ("self_attn.q_proj", "attention.query"),
         ("self_attn.k_proj", "attention.key"),
@@ -286,8 +297,16 @@ pub(super) fn rules(config: &GptConfig) -> TensorRules {
         ("mlp.up_proj", "feed_forward.up"),
         ("mlp.down_proj", "feed_forward.down"),
     ] {
-        rules = rules.linear(&format!("layers.*.{tensor}"), &format!("layers.*.{parameter}"));
+        rules = rules.linear(tensor, parameter);
     }
+    rules
+}
+
+pub(super) fn rules(config: &GptConfig) -> TensorRules {
+    let rules = TensorRules::new()
+        .table("embed_tokens", "tokens")
+        .and(layer_rules().within("layers.*.", "layers.*."))
+        .with(scale("norm", "final_norm"));
     let head = match config.tied {
         true => TensorRule::tie("lm_head.weight", "model.embed_tokens.weight"),
         false => TensorRule::transpose("lm_head.weight", "output.weight"),
