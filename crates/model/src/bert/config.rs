@@ -102,6 +102,12 @@ pub struct BertConfig {
     /// Whether the attention's maps have biases.
     #[serde(default = "yes")]
     pub attention_bias: bool,
+    /// The same of the attention's output map, if it differs: in Qwen2 only the other maps have biases.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attention_output_bias: Option<bool>,
+    /// Heads of keys and values, each shared by equally many heads of queries (Ainslie et al. 2023). None: `n_heads`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub n_kv_heads: Option<usize>,
     /// Whether the feed-forward networks' maps have biases.
     #[serde(default = "yes")]
     pub feed_forward_bias: bool,
@@ -236,6 +242,8 @@ with_fields!(BertConfig {
     with_transformer_xl => transformer_xl: Option<TransformerXlConfig>,
     with_gated => gated: bool,
     with_attention_bias => attention_bias: bool,
+    with_attention_output_bias => attention_output_bias: Option<bool>,
+    with_n_kv_heads => n_kv_heads: Option<usize>,
     with_feed_forward_bias => feed_forward_bias: bool,
     with_feed_forward_up_bias => feed_forward_up_bias: Option<bool>,
     with_norm_bias => norm_bias: bool,
@@ -304,6 +312,8 @@ impl BertConfig {
             transformer_xl: None,
             gated: false,
             attention_bias: true,
+            attention_output_bias: None,
+            n_kv_heads: None,
             feed_forward_bias: true,
             feed_forward_up_bias: None,
             norm_bias: true,
@@ -416,6 +426,11 @@ impl BertConfig {
             let expected = format!("a divisor of `d_model`, which is {}", self.d_model);
             return refuse("n_heads", self.n_heads.to_string(), expected);
         }
+        let n_kv_heads = self.n_kv_heads.unwrap_or(self.n_heads);
+        if n_kv_heads == 0 || !self.n_heads.is_multiple_of(n_kv_heads) {
+            let expected = format!("a divisor of `n_heads`, which is {}", self.n_heads);
+            return refuse("n_kv_heads", n_kv_heads.to_string(), expected);
+        }
         if !(self.layer_norm_eps >= 0.0 && self.layer_norm_eps.is_finite()) {
             let expected = "a number of 0 or more, such as 1e-12".into();
             return refuse("layer_norm_eps", self.layer_norm_eps.to_string(), expected);
@@ -519,7 +534,8 @@ impl BertConfig {
     /// The attention of layers that see the whole sequence, and of local ones.
     fn attentions(&self) -> [MultiHeadAttentionConfig; 2] {
         let config = MultiHeadAttentionConfig::of_heads(self.d_model, self.n_heads, self.head_width())
-            .with_biases(self.attention_bias, self.attention_bias)
+            .with_kv_heads(self.n_kv_heads.unwrap_or(self.n_heads))
+            .with_biases(self.attention_bias, self.attention_output_bias.unwrap_or(self.attention_bias))
             .with_dropout(self.attention_dropout);
         let config = if self.scaled_scores { config } else { config.without_scale() };
         let config = match self.disentangled {

@@ -24,18 +24,7 @@ impl Format for GptConfig {
             Some("gpt2") => gpt2::read(fields)?,
             _ => llama::read(fields)?,
         };
-        config.validate().map_err(|error| match error {
-            ModelError::Setting { key, found, expected } => {
-                let key_of = match config.rotary {
-                    None => gpt2::key_of,
-                    Some(_) => llama::key_of,
-                };
-                let expected = expected.replace("n_heads", key_of("n_heads"));
-                fields.error(&format!("`{}` is {found}, expected {expected}", key_of(key)))
-            }
-            other => other,
-        })?;
-        Ok(config)
+        checked(fields, config)
     }
 
     fn write(&self, config: &mut Map<String, Value>) -> Result<()> {
@@ -60,6 +49,22 @@ impl Format for GptConfig {
         };
         telling.to_vec()
     }
+}
+
+/// The configuration if it is valid; errors have the names in the file.
+pub(super) fn checked(fields: &Fields, config: GptConfig) -> Result<GptConfig> {
+    config.validate().map_err(|error| match error {
+        ModelError::Setting { key, found, expected } => {
+            let key_of = match config.rotary {
+                None => gpt2::key_of,
+                Some(_) => llama::key_of,
+            };
+            let expected = expected.replace("n_heads", key_of("n_heads"));
+            fields.error(&format!("`{}` is {found}, expected {expected}", key_of(key)))
+        }
+        other => other,
+    })?;
+    Ok(config)
 }
 
 /// The error for a field that differs from the class's fixed value.

@@ -65,7 +65,7 @@ pub(in crate::huggingface) enum FirstPosition {
 }
 
 /// The names of the fields of [`BertConfig`] that a family's `switch` may set.
-const SWITCHES: [&str; 29] = [
+const SWITCHES: [&str; 31] = [
     "d_ff",
     "activation",
     "pad_token_id",
@@ -79,6 +79,8 @@ const SWITCHES: [&str; 29] = [
     "transformer_xl",
     "gated",
     "attention_bias",
+    "attention_output_bias",
+    "n_kv_heads",
     "feed_forward_bias",
     "feed_forward_up_bias",
     "norm_bias",
@@ -108,6 +110,8 @@ pub(super) fn without_switches(config: BertConfig) -> BertConfig {
         transformer_xl: None,
         gated: false,
         attention_bias: true,
+        attention_output_bias: None,
+        n_kv_heads: None,
         feed_forward_bias: true,
         feed_forward_up_bias: None,
         norm_bias: true,

@@ -78,9 +78,15 @@ pub(super) fn write(config: &GptConfig, map: &mut Map<String, Value>) -> Result<
     only(class, "n_kv_heads", config.n_kv_heads, config.n_heads)?;
     only(class, "d_head", config.n_heads * config.d_head, config.d_model)?;
     no_window(class, config.window)?;
+    map.insert("model_type".into(), "gpt2".into());
+    map.insert("architectures".into(), json!(["GPT2LMHeadModel"]));
+    write_fields(config, map);
+    Ok(())
+}
+
+/// Adds what the class has keys for.
+pub(super) fn write_fields(config: &GptConfig, map: &mut Map<String, Value>) {
     let mut set = |key: &str, value: Value| _ = map.insert(key.to_string(), value);
-    set("model_type", "gpt2".into());
-    set("architectures", json!(["GPT2LMHeadModel"]));
     set("vocab_size", config.vocab_size.into());
     set("n_layer", config.n_layers.into());
     set("n_embd", config.d_model.into());
@@ -96,7 +102,6 @@ pub(super) fn write(config: &GptConfig, map: &mut Map<String, Value>) -> Result<
     set("initializer_range", config.init_std.into());
     set("tie_word_embeddings", config.tied.into());
     write_ends(config, map);
-    Ok(())
 }
 
 /// See [`Format::telling`](super::super::Format::telling).

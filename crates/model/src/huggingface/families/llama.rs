@@ -13,7 +13,7 @@ use crate::{ModelError, Result};
 use serde_json::{Map, Value, json};
 
 /// The differences between the classes: `model_type` and its defaults.
-struct Kind {
+pub(super) struct Kind {
     model_type: &'static str,
     class: &'static str,
     vocab_size: usize,
@@ -25,7 +25,7 @@ struct Kind {
     ends: Option<[usize; 2]>,
 }
 
-const LLAMA: Kind = Kind {
+pub(super) const LLAMA: Kind = Kind {
     model_type: "llama",
     class: "LlamaForCausalLM",
     vocab_size: 32_000,
@@ -34,7 +34,7 @@ const LLAMA: Kind = Kind {
     max_positions: 2048,
     ends: Some([1, 2]),
 };
-const MISTRAL: Kind = Kind {
+pub(super) const MISTRAL: Kind = Kind {
     model_type: "mistral",
     class: "MistralForCausalLM",
     d_ff: 14_336,
@@ -42,8 +42,8 @@ const MISTRAL: Kind = Kind {
     max_positions: 131_072,
     ..LLAMA
 };
-const MINISTRAL: Kind = Kind { model_type: "ministral", class: "MinistralForCausalLM", ..MISTRAL };
-const QWEN2: Kind = Kind {
+pub(super) const MINISTRAL: Kind = Kind { model_type: "ministral", class: "MinistralForCausalLM", ..MISTRAL };
+pub(super) const QWEN2: Kind = Kind {
     model_type: "qwen2",
     class: "Qwen2ForCausalLM",
     vocab_size: 151_936,
@@ -199,7 +199,8 @@ fn kind_of(config: &GptConfig) -> Kind {
 }
 
 pub(super) fn write(config: &GptConfig, map: &mut Map<String, Value>) -> Result<()> {
-    let Kind { model_type, class, .. } = kind_of(config);
+    let kind = kind_of(config);
+    let Kind { model_type, class, .. } = kind;
     only(class, "norm", config.norm, NormPlacement::Pre)?;
     only(class, "norm_kind", config.norm_kind, NormKind::Rms)?;
     only(class, "gated", config.gated, true)?;
@@ -226,10 +227,18 @@ pub(super) fn write(config: &GptConfig, map: &mut Map<String, Value>) -> Result<
     only(class, "max_positions", config.max_positions, rope_parameters::reach(&rotary, max_positions))?;
     only(class, "rotary.interleaved", rotary.interleaved, false)?;
     only(class, "rotary.n_features", rotary.n_features.unwrap_or(config.d_head), config.d_head)?;
+    map.insert("model_type".into(), model_type.into());
+    map.insert("architectures".into(), json!([class]));
+    write_fields(&kind, config, map);
+    Ok(())
+}
+
+/// Adds what the class of this kind has keys for.
+pub(super) fn write_fields(kind: &Kind, config: &GptConfig, map: &mut Map<String, Value>) {
     let windowed: Vec<bool> = (0..config.n_layers).map(|layer| config.has_window(layer)).collect();
+    let rotary = config.rotary.clone().unwrap_or_default();
+    let max_positions = rope_parameters::max_positions(&rotary, config.max_positions);
     let mut set = |key: &str, value: Value| _ = map.insert(key.to_string(), value);
-    set("model_type", model_type.into());
-    set("architectures", json!([class]));
     set("vocab_size", config.vocab_size.into());
     set("num_hidden_layers", config.n_layers.into());
     set("hidden_size", config.d_model.into());
@@ -243,7 +252,7 @@ pub(super) fn write(config: &GptConfig, map: &mut Map<String, Value>) -> Result<
     set("attention_dropout", config.attention_dropout.into());
     set("initializer_range", config.init_std.into());
     set("tie_word_embeddings", config.tied.into());
-    match model_type {
+    match kind.model_type {
         "llama" => {
             set("attention_bias", config.attention_bias.into());
             set("mlp_bias", config.feed_forward_bias.into());
@@ -265,7 +274,6 @@ pub(super) fn write(config: &GptConfig, map: &mut Map<String, Value>) -> Result<
     }
     rope_parameters::write_old(&rotary, map);
     write_ends(config, map);
-    Ok(())
 }
 
 /// See [`Format::telling`](super::super::Format::telling).
