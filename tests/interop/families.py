@@ -22,6 +22,7 @@ fixtures = pathlib.Path(__file__).parent.parent / "fixtures" / "families"
 HEADS = ["mlm", "sequence", "tokens", "spans", "choice"]
 OWN_HEADS = {"electra": ["replaced"]}
 ALL_HEADS = {"t5": ["encoder", "tokens"], "mt5": ["encoder", "tokens"]}
+ALL_HEADS |= {family: ["sequence", "tokens"] for family in ("gpt2", "llama", "mistral", "qwen2")}
 n, worst, left_out = 0, 0.0, set()
 for family in sys.argv[2:] or sorted(folder.name for folder in fixtures.iterdir() if folder.is_dir()):
     golden = load_file(fixtures / family / "golden.safetensors")

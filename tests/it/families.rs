@@ -61,6 +61,9 @@ const HEADS: [&str; 5] = ["mlm", "sequence", "tokens", "spans", "choice"];
 /// Families whose encoder is a part of another model, and what transformers has of it.
 const ENCODERS: [&str; 2] = ["t5", "mt5"];
 const OF_ENCODERS: [&str; 2] = ["encoder", "tokens"];
+/// Families of left-to-right models, and what transformers has of them.
+const WRITERS: [&str; 4] = ["gpt2", "llama", "mistral", "qwen2"];
+const OF_WRITERS: [&str; 2] = ["sequence", "tokens"];
 /// The head that ELECTRA alone has.
 const REPLACED: (&str, &str) = ("electra", "replaced");
 
@@ -193,7 +196,8 @@ impl Case {
         let common = FAMILIES.into_iter().flat_map(of_family);
         let encoders =
             ENCODERS.into_iter().flat_map(|family| OF_ENCODERS.map(|head| Self::new(family, head)));
-        common.chain([Self::new(REPLACED.0, REPLACED.1)]).chain(encoders)
+        let writers = WRITERS.into_iter().flat_map(|family| OF_WRITERS.map(|head| Self::new(family, head)));
+        common.chain([Self::new(REPLACED.0, REPLACED.1)]).chain(encoders).chain(writers)
     }
 
     fn open(&self) -> PretrainedFolder {
@@ -383,7 +387,7 @@ fn the_loss_of_replaced_tokens_equals_transformers() {
 fn hidden_states_equal_transformers_however_they_are_batched() {
     let device = Device::flex();
     let cases = FAMILIES.into_iter().map(|(family, _)| Case::of_tokens(family));
-    for case in cases.chain(ENCODERS.map(|family| Case::new(family, "tokens"))) {
+    for case in cases.chain(ENCODERS.into_iter().chain(WRITERS).map(|family| Case::new(family, "tokens"))) {
         let (config, bert, _) = case.open().load_encoder(&mut ParamInit::new(&device, 0)).unwrap();
         let trace = EncoderTrace { hidden_states: true, attentions: false };
         let places = token_positions(&case.padded(&device));

@@ -12,7 +12,12 @@ pub struct Golden(Vec<u8>);
 
 impl Golden {
     pub fn open(folder: &Path) -> Self {
-        Self(std::fs::read(folder.join("golden.safetensors")).unwrap())
+        Self::read(&folder.join("golden.safetensors"))
+    }
+
+    /// One of several files of a case.
+    pub fn read(path: &Path) -> Self {
+        Self(std::fs::read(path).unwrap())
     }
 
     pub fn data(&self, name: &str) -> TensorData {

@@ -5,6 +5,7 @@ mod awd_lstm;
 mod bert_parity;
 mod decoders;
 mod decoding;
+mod dialects;
 mod elmo;
 mod embeddings;
 mod families;

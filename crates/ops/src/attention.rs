@@ -232,27 +232,31 @@ impl AttentionMask {
     pub fn query_positions(&self, q_len: usize, k_len: usize) -> TokenPositions {
         if let (Some(pad_mask), None) = (&self.pad_mask, &self.packing) {
             let positions = unpadded_positions(pad_mask);
-            return TokenPositions::Rows(match &self.queries {
+            let positions = match &self.queries {
                 Queries::Tokens(numbers) => {
                     let numbers: Vec<i32> = numbers.iter().map(|number| *number as i32).collect();
                     let numbers = Tensor::<1, Int>::from_data(numbers.as_slice(), &positions.device());
                     positions.select(1, numbers)
                 }
                 _ => positions.narrow(1, k_len - q_len, q_len),
-            });
+            };
+            return TokenPositions::Rows { positions, pad_mask: pad_mask.clone() };
         }
         let Some(places) = self.places(q_len, k_len) else {
             return TokenPositions::From(k_len - q_len);
         };
-        let starts: Vec<usize> = match &self.packing {
-            Some(packing) => packing.starts().collect(),
-            None => vec![0],
+        let (starts, lengths): (Vec<usize>, Vec<usize>) = match &self.packing {
+            Some(packing) => packing.starts().zip(packing.lengths().iter().copied()).unzip(),
+            None => (vec![0], vec![k_len]),
         };
         let position = |place: &Place| {
             let position = usize::try_from(place.key - starts[place.sequence] as i64);
             position.expect("a sequence has no more queries than keys")
         };
-        TokenPositions::Packed(places.iter().map(position).collect())
+        TokenPositions::Packed {
+            positions: places.iter().map(position).collect(),
+            lengths: places.iter().map(|place| lengths[place.sequence]).collect(),
+        }
     }
 
     /// [`query_positions`](Self::query_positions) of all keys.
@@ -263,9 +267,16 @@ impl AttentionMask {
         match (&self.packing, &self.pad_mask) {
             (Some(packing), _) => {
                 assert_eq!(packing.n_tokens(), k_len, "the keys that are packed, and that there are");
-                TokenPositions::Packed(packing.positions().collect())
+                let lengths = packing.lengths().iter().flat_map(|len| std::iter::repeat_n(*len, *len));
+                TokenPositions::Packed {
+                    positions: packing.positions().collect(),
+                    lengths: lengths.collect(),
+                }
             }
-            (None, Some(pad_mask)) => TokenPositions::Rows(unpadded_positions(pad_mask)),
+            (None, Some(pad_mask)) => {
+                let positions = unpadded_positions(pad_mask);
+                TokenPositions::Rows { positions, pad_mask: pad_mask.clone() }
+            }
             (None, None) => TokenPositions::From(0),
         }
     }
@@ -615,8 +626,10 @@ mod tests {
         let device = Device::flex();
         let found = |positions: TokenPositions| match positions {
             TokenPositions::From(start) => vec![start],
-            TokenPositions::Packed(positions) => positions.to_vec(),
-            TokenPositions::Rows(rows) => rows.into_data().iter::<i64>().map(|x| x as usize).collect(),
+            TokenPositions::Packed { positions, .. } => positions.to_vec(),
+            TokenPositions::Rows { positions, .. } => {
+                positions.into_data().iter::<i64>().map(|x| x as usize).collect()
+            }
         };
         let all = AttentionMask::default();
         assert_eq!(found(all.query_positions(5, 5)), [0]);

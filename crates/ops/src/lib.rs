@@ -125,7 +125,7 @@ pub use read::read;
 pub use recompute::{can_recompute, recompute};
 pub use relative::{RelativeInput, RelativeMask, relative_attention};
 pub use rms_norm::rms_norm;
-pub use rotary::{Rotary, RotaryPairs, TokenPositions, rotate};
+pub use rotary::{LongFrequencies, Rotary, RotaryPairs, TokenPositions, rotate};
 pub use sight::Sight;
 pub use squared_sums::SquaredSums;
 pub use stable_adamw::stable_adamw;

@@ -1,4 +1,5 @@
-use burn::tensor::{Int, Tensor};
+use burn::tensor::{Bool, Int, Tensor, TensorData};
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 #[cfg(feature = "flex")]
@@ -15,6 +16,10 @@ use crate::flex;
 pub struct Rotary {
     /// The angle, in radians, that a position adds to each pair.
     frequencies: Arc<[f32]>,
+    /// The same in sequences of more tokens than this.
+    long: Option<(usize, LongFrequencies)>,
+    /// What turned features are multiplied by.
+    magnitude: f32,
     pairs: RotaryPairs,
     #[cfg(feature = "flex")]
     table: Arc<Mutex<Arc<[f32]>>>,
@@ -31,17 +36,44 @@ pub enum RotaryPairs {
     Neighbours,
 }
 
+/// The angles of long sequences, where these differ from those of short ones.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum LongFrequencies {
+    /// The angle, in radians, that a position adds to each pair, in all long sequences.
+    Fixed(Arc<[f32]>),
+    /// Dynamic NTK: a base that grows with the sequence. Pair `i` of `n / 2` is turned by `b^(−2i/n)` radians a position,
+    /// where `b = theta · (factor · len / short − factor + 1)^(n / (n − 2))` in a sequence of `len` tokens, and sequences
+    /// of up to `short` tokens are short. `n` is at least 4.
+    Ntk {
+        /// The base in short sequences.
+        theta: f64,
+        /// How fast it grows.
+        factor: f64,
+    },
+}
+
 /// Where tokens stand in their sequences.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 #[allow(clippy::large_enum_variant, reason = "there is one of it at a time, and no list")]
 pub enum TokenPositions {
-    /// A row's tokens stand one after another, the first of each row here.
+    /// A row's tokens stand one after another, the first of each row here. They are the last tokens of their sequences.
     From(usize),
-    /// The positions of packed tokens, `[n_tokens]`.
-    Packed(Arc<[usize]>),
-    /// The positions of each row's tokens, `[batch, len]`.
-    Rows(Tensor<2, Int>),
+    /// Those of packed tokens.
+    Packed {
+        /// Each token's position, `[n_tokens]`.
+        positions: Arc<[usize]>,
+        /// The number of tokens in each token's sequence, `[n_tokens]`.
+        lengths: Arc<[usize]>,
+    },
+    /// Those of padded rows.
+    Rows {
+        /// The positions of each row's tokens, `[batch, len]`.
+        positions: Tensor<2, Int>,
+        /// All tokens of the same rows, `[batch, row_len]`, `true` = ignored.
+        pad_mask: Tensor<2, Bool>,
+    },
 }
 
 impl Rotary {
@@ -50,10 +82,60 @@ impl Rotary {
     pub fn new(frequencies: impl Into<Arc<[f32]>>, pairs: RotaryPairs) -> Self {
         Self {
             frequencies: frequencies.into(),
+            long: None,
+            magnitude: 1.0,
             pairs,
             #[cfg(feature = "flex")]
             table: Arc::default(),
         }
+    }
+
+    /// Multiplies what is turned by a number.
+    pub fn with_magnitude(mut self, magnitude: f32) -> Self {
+        self.magnitude = magnitude;
+        #[cfg(feature = "flex")]
+        (self.table = Arc::default());
+        self
+    }
+
+    /// Gives sequences of more than `short` tokens other angles. A token's angles are those of its sequence's length when
+    /// the token is turned: keys that a cache holds stay as they are, whatever is added to their sequence.
+    ///
+    /// # Panics
+    /// If the number of pairs differs, or a base is to grow for less than two pairs.
+    pub fn with_long(mut self, short: usize, frequencies: LongFrequencies) -> Self {
+        match &frequencies {
+            LongFrequencies::Fixed(long) => assert_eq!(long.len(), self.frequencies.len(), "pairs"),
+            LongFrequencies::Ntk { .. } => assert!(self.frequencies.len() > 1, "a base of one pair"),
+        }
+        self.long = Some((short, frequencies));
+        self
+    }
+
+    /// Whether a token's angles depend on the length of its sequence.
+    pub fn depends_on_length(&self) -> bool {
+        self.long.is_some()
+    }
+
+    /// The angle that a position adds to each pair in a sequence of `len` tokens.
+    fn frequencies_at(&self, len: usize) -> Cow<'_, [f32]> {
+        match &self.long {
+            Some((short, long)) if len > *short => match long {
+                LongFrequencies::Fixed(frequencies) => Cow::Borrowed(frequencies),
+                LongFrequencies::Ntk { theta, factor } => {
+                    let n = self.width() as f64;
+                    let growth = factor * len as f64 / *short as f64 - (factor - 1.0);
+                    let base = theta * growth.powf(n / (n - 2.0));
+                    (0..self.frequencies.len()).map(|i| base.powf(-2.0 * i as f64 / n) as f32).collect()
+                }
+            },
+            _ => Cow::Borrowed(&self.frequencies),
+        }
+    }
+
+    /// Whether tokens of a sequence of `len` tokens have other angles than those of short sequences.
+    fn is_long(&self, len: usize) -> bool {
+        self.long.as_ref().is_some_and(|(short, _)| len > *short)
     }
 
     /// How many features of a head are turned.
@@ -71,24 +153,87 @@ impl Rotary {
     pub(crate) fn table(&self, n: usize) -> Arc<[f32]> {
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         if table.len() < n * self.width() {
-            let angles = |position: usize| {
-                self.frequencies.iter().map(move |frequency| f64::from(position as f32 * frequency))
-            };
-            let row = |position| {
-                let cosines = angles(position).map(|angle| angle.cos() as f32);
-                cosines.chain(angles(position).map(|angle| angle.sin() as f32))
-            };
+            let row = |position| self.row(position, &self.frequencies);
             *table = (0..n.next_power_of_two()).flat_map(row).collect();
         }
         table.clone()
+    }
+
+    /// A row of such a table for each of these tokens, with its position and the length of its sequence; none if no
+    /// sequence is long.
+    #[cfg(feature = "flex")]
+    pub(crate) fn table_of(
+        &self,
+        tokens: impl Iterator<Item = (usize, usize)> + Clone,
+    ) -> Option<Arc<[f32]>> {
+        if !tokens.clone().any(|(_, len)| self.is_long(len)) {
+            return None;
+        }
+        let mut known = (0, self.frequencies_at(0));
+        let mut table = Vec::new();
+        for (position, len) in tokens {
+            if known.0 != len {
+                known = (len, self.frequencies_at(len));
+            }
+            table.extend(self.row(position, &known.1));
+        }
+        Some(table.into())
+    }
+
+    /// The cosines of the pairs' angles at a position, then the sines.
+    #[cfg(feature = "flex")]
+    fn row<'a>(&self, position: usize, frequencies: &'a [f32]) -> impl Iterator<Item = f32> + 'a {
+        let magnitude = self.magnitude;
+        let angles = || frequencies.iter().map(move |frequency| f64::from(position as f32 * frequency));
+        let cosines = angles().map(move |angle| angle.cos() as f32 * magnitude);
+        cosines.chain(angles().map(move |angle| angle.sin() as f32 * magnitude))
+    }
+
+    /// The angle that a position adds to each pair of each token on a device, `[batch or 1, len or 1, 1, pairs]`.
+    fn frequencies_of(&self, positions: &TokenPositions, len: usize, x: &Tensor<4>) -> Tensor<4> {
+        let (device, n) = (x.device(), self.frequencies.len());
+        let tensor = |values: Vec<f32>, [rows, len]: [usize; 2]| {
+            Tensor::<4>::from_data(TensorData::new(values, [rows, len, 1, n]), &device)
+        };
+        let short = || tensor(self.frequencies.to_vec(), [1, 1]);
+        let Some((most, long)) = &self.long else { return short() };
+        match positions {
+            TokenPositions::From(start) => tensor(self.frequencies_at(start + len).to_vec(), [1, 1]),
+            TokenPositions::Packed { lengths, .. } if lengths.iter().any(|len| self.is_long(*len)) => {
+                let values = lengths.iter().flat_map(|len| self.frequencies_at(*len).into_owned());
+                tensor(values.collect(), [1, lengths.len()])
+            }
+            TokenPositions::Packed { .. } => short(),
+            // On the device, so that nobody waits for it.
+            TokenPositions::Rows { pad_mask, .. } => {
+                let [rows, _] = pad_mask.dims();
+                let lengths = pad_mask.clone().bool_not().int().sum_dim(1).reshape([rows, 1, 1, 1]);
+                let all = [rows, 1, 1, n];
+                let is_long = lengths.clone().greater_elem(*most as i64).expand(all);
+                let frequencies = match long {
+                    LongFrequencies::Fixed(frequencies) => tensor(frequencies.to_vec(), [1, 1]).expand(all),
+                    LongFrequencies::Ntk { theta, factor } => {
+                        let n = self.width() as f64;
+                        let growth = lengths.float() * (factor / *most as f64) - (factor - 1.0);
+                        // Of the rows that are not long it does not matter.
+                        let base = growth.clamp_min(1.0).log() * (n / (n - 2.0)) + theta.ln();
+                        let exponents = (0..self.frequencies.len()).map(|i| (-2.0 * i as f64 / n) as f32);
+                        (base * tensor(exponents.collect(), [1, 1])).exp()
+                    }
+                };
+                short().expand(all).mask_where(is_long, frequencies)
+            }
+        }
     }
 }
 
 impl fmt::Debug for Rotary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { frequencies, pairs, .. } = self;
+        let Self { frequencies, long, magnitude, pairs, .. } = self;
         f.debug_struct("Rotary")
             .field("frequencies", frequencies)
+            .field("long", long)
+            .field("magnitude", magnitude)
             .field("pairs", pairs)
             .finish_non_exhaustive()
     }
@@ -107,10 +252,11 @@ pub fn rotate(x: Tensor<4>, positions: &TokenPositions, rotary: &Rotary) -> Tens
     assert!(rotary.width() <= d, "heads of {d} features, of which {} are rotated", rotary.width());
     match positions {
         TokenPositions::From(_) => (),
-        TokenPositions::Packed(positions) => {
+        TokenPositions::Packed { positions, lengths } => {
             assert_eq!([1, positions.len()], [batch, len], "the packed positions, and the tokens");
+            assert_eq!(positions.len(), lengths.len(), "the packed positions, and their sequences' lengths");
         }
-        TokenPositions::Rows(positions) => {
+        TokenPositions::Rows { positions, .. } => {
             assert_eq!(positions.dims(), [batch, len], "the rows' positions, and the tokens");
         }
     }
@@ -127,20 +273,24 @@ pub fn rotate(x: Tensor<4>, positions: &TokenPositions, rotary: &Rotary) -> Tens
 fn composed(x: Tensor<4>, positions: &TokenPositions, rotary: &Rotary) -> Tensor<4> {
     let ([batch, len, n_heads, d], device) = (x.dims(), x.device());
     let n = rotary.frequencies.len();
+    let frequencies = rotary.frequencies_of(positions, len, &x);
     let positions: Tensor<2, Int> = match positions {
         TokenPositions::From(start) => {
             Tensor::<1, Int>::arange(*start as i64..(start + len) as i64, &device).unsqueeze_dim::<2>(0)
         }
-        TokenPositions::Packed(positions) => {
+        TokenPositions::Packed { positions, .. } => {
             let positions: Vec<i32> = positions.iter().map(|position| *position as i32).collect();
             Tensor::<1, Int>::from_data(positions.as_slice(), &device).unsqueeze_dim::<2>(0)
         }
-        TokenPositions::Rows(positions) => positions.clone(),
+        TokenPositions::Rows { positions, .. } => positions.clone(),
     };
     let [rows, _] = positions.dims();
-    let frequencies = Tensor::<1>::from_data(&*rotary.frequencies, &device).reshape([1, 1, 1, n]);
     let angles = positions.float().reshape([rows, len, 1, 1]) * frequencies;
-    let [cos, sin] = [angles.clone().cos(), angles.sin()].map(|part| part.cast(x.dtype()));
+    let scaled = |part: Tensor<4>| match rotary.magnitude {
+        1.0 => part,
+        magnitude => part * magnitude,
+    };
+    let [cos, sin] = [angles.clone().cos(), angles.sin()].map(|part| scaled(part).cast(x.dtype()));
     let turned = |a: Tensor<4>, b: Tensor<4>| {
         let first = a.clone() * cos.clone() - b.clone() * sin.clone();
         [first, b * cos.clone() + a * sin.clone()]
@@ -217,6 +367,34 @@ mod tests {
     }
 
     #[test]
+    fn long_sequences_have_angles_of_their_own() {
+        for device in devices() {
+            let plain = |frequencies: &[f32]| Rotary::new(frequencies, RotaryPairs::Halves);
+            let x = || leaf([1, 5, 1, 4], 0.2, &device);
+            let all = |rotary: &Rotary| rotate(x(), &TokenPositions::From(0), rotary).into_data();
+            let close = |found: TensorData, expected: TensorData| {
+                found.assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-5));
+            };
+            let short = plain(&[1.0, 0.1]);
+            let fixed = short.clone().with_long(4, LongFrequencies::Fixed([0.5, 0.02].into()));
+            close(all(&fixed), all(&plain(&[0.5, 0.02])));
+            let five = short.clone().with_long(5, LongFrequencies::Fixed([0.5, 0.02].into()));
+            close(all(&five), all(&short));
+            // 100 · (2 · 5/4 − 1)^(4/2), to the power of 2/4.
+            let ntk = short.clone().with_long(4, LongFrequencies::Ntk { theta: 100.0, factor: 2.0 });
+            close(all(&ntk), all(&plain(&[1.0, 225f32.powf(-0.5)])));
+            // In one batch each sequence has its own.
+            let (positions, lengths) = ([0, 1, 2, 3, 4].into(), [5, 5, 4, 4, 5].into());
+            let mixed = rotate(x(), &TokenPositions::Packed { positions, lengths }, &fixed);
+            let of = |data, from, n| Tensor::<4>::from_data(data, &device).narrow(1, from, n);
+            let expected = [of(all(&fixed), 0, 2), of(all(&short), 2, 2), of(all(&fixed), 4, 1)];
+            close(mixed.into_data(), Tensor::cat(expected.to_vec(), 1).into_data());
+            let doubled = Tensor::<4>::from_data(all(&short), &device) * 2.0;
+            close(all(&short.clone().with_magnitude(2.0)), doubled.into_data());
+        }
+    }
+
+    #[test]
     fn fused_and_composed_agree() {
         let device = Device::flex().autodiff();
         // Batch, length, heads, features, pairs that are turned.
@@ -225,14 +403,29 @@ mod tests {
         {
             let tokens: Vec<usize> = (0..batch * len).map(|i| i * 7 % 131).collect();
             let rows: Vec<i32> = tokens.iter().map(|position| *position as i32).collect();
-            let rows = Tensor::<2, Int>::from_data(TensorData::new(rows, [batch, len]), &device);
-            let mut all =
-                vec![TokenPositions::From(0), TokenPositions::From(900), TokenPositions::Rows(rows)];
+            let positions = Tensor::<2, Int>::from_data(TensorData::new(rows, [batch, len]), &device);
+            // Rows of other lengths, around the bound of long ones.
+            let ignored = (0..batch).flat_map(|row| (0..60).map(move |at| at + 25 * row > 64));
+            let ignored: Vec<bool> = ignored.collect();
+            let pad_mask = Tensor::<2, Bool>::from_data(TensorData::new(ignored, [batch, 60]), &device);
+            let rows = TokenPositions::Rows { positions, pad_mask };
+            let mut all = vec![TokenPositions::From(0), TokenPositions::From(900), rows];
             if batch == 1 {
-                all.push(TokenPositions::Packed(tokens.into()));
+                let lengths = (0..len).map(|i| if i < 70 { 50 } else { 51 + i / 80 }).collect();
+                all.push(TokenPositions::Packed { positions: tokens.into(), lengths });
             }
-            for (positions, pairs) in all.iter().flat_map(|positions| PAIRS.map(|pairs| (positions, pairs))) {
-                let rotary = Rotary::new(frequencies(n), pairs);
+            let kinds = |pairs| {
+                let plain = Rotary::new(frequencies(n), pairs);
+                let longer = frequencies(n).iter().map(|frequency| frequency * 0.3).collect();
+                let longer = plain.clone().with_long(50, LongFrequencies::Fixed(longer)).with_magnitude(1.3);
+                let ntk = LongFrequencies::Ntk { theta: 100.0, factor: 3.0 };
+                let ntk = (n > 1).then(|| plain.clone().with_long(50, ntk));
+                [plain, longer].into_iter().chain(ntk)
+            };
+            for (positions, rotary) in all
+                .iter()
+                .flat_map(|positions| PAIRS.into_iter().flat_map(kinds).map(move |kind| (positions, kind)))
+            {
                 let run = |form: fn(Tensor<4>, &TokenPositions, &Rotary) -> Tensor<4>| {
                     let x = leaf([batch, len, n_heads, d], 0.1, &device);
                     let y = form(x.clone(), positions, &rotary);

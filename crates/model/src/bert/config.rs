@@ -102,6 +102,12 @@ pub struct BertConfig {
     /// Whether the attention's maps have biases.
     #[serde(default = "yes")]
     pub attention_bias: bool,
+    /// The same of the attention's output map, if it differs: in Qwen2 only the other maps have biases.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attention_output_bias: Option<bool>,
+    /// Heads of keys and values, each shared by equally many heads of queries (Ainslie et al. 2023). None: `n_heads`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub n_kv_heads: Option<usize>,
     /// Whether the feed-forward networks' maps have biases.
     #[serde(default = "yes")]
     pub feed_forward_bias: bool,
@@ -152,6 +158,9 @@ pub struct BertConfig {
     /// Whether [`hidden_dropout`](Self::hidden_dropout) acts on the last states too (T5, XLNet).
     #[serde(default, skip_serializing_if = "is_false")]
     pub output_dropout: bool,
+    /// Whether a token sees only itself and the tokens before it, as in folders with `is_decoder`.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub causal: bool,
     /// The language that texts are in, a row of the table of token types where these are languages (XLM). None where token
     /// types are something else, or are given for each token, as in pretraining.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -160,21 +169,49 @@ pub struct BertConfig {
 
 /// Which layers attend to a neighbourhood only (ModernBERT, Warner et al. 2024, §2.1.1): all but every
 /// `global_every`-th, counted from the first.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct LocalAttention {
     /// How many tokens each way a token of these layers sees.
     pub window: usize,
     /// Every so many layers one attends to the whole sequence; the first does.
     pub global_every: usize,
+    /// Whether each layer is one of these, from the first to the last, if [`global_every`](Self::global_every) does not
+    /// say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub layers: Option<Vec<bool>>,
     /// The base of these layers' rotary angles if it differs from the others', see [`RotaryConfig::theta`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub theta: Option<f64>,
+    /// These layers' rotary positions if they differ from the others' in more than their base.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rotary: Option<RotaryConfig>,
 }
 
 impl LocalAttention {
+    /// All layers but every `global_every`-th, with the same rotary positions as the others.
+    pub fn new(window: usize, global_every: usize) -> Self {
+        Self { window, global_every, layers: None, theta: None, rotary: None }
+    }
+
+    /// Sets the base of these layers' rotary angles.
+    pub fn with_theta(mut self, theta: Option<f64>) -> Self {
+        self.theta = theta;
+        self
+    }
+
     fn is_global(&self, layer: usize) -> bool {
-        layer.is_multiple_of(self.global_every)
+        match &self.layers {
+            Some(layers) => !layers[layer],
+            None => layer.is_multiple_of(self.global_every),
+        }
+    }
+
+    /// These layers' rotary positions, where the others have `others`.
+    pub(crate) fn rotary(&self, others: &RotaryConfig) -> RotaryConfig {
+        let theta = self.theta.unwrap_or(others.theta);
+        self.rotary.clone().unwrap_or_else(|| RotaryConfig { theta, ..others.clone() })
     }
 }
 
@@ -208,6 +245,8 @@ with_fields!(BertConfig {
     with_transformer_xl => transformer_xl: Option<TransformerXlConfig>,
     with_gated => gated: bool,
     with_attention_bias => attention_bias: bool,
+    with_attention_output_bias => attention_output_bias: Option<bool>,
+    with_n_kv_heads => n_kv_heads: Option<usize>,
     with_feed_forward_bias => feed_forward_bias: bool,
     with_feed_forward_up_bias => feed_forward_up_bias: Option<bool>,
     with_norm_bias => norm_bias: bool,
@@ -224,6 +263,7 @@ with_fields!(BertConfig {
     with_norm_kind => norm_kind: NormKind,
     with_embedding_norm => embedding_norm: bool,
     with_output_dropout => output_dropout: bool,
+    with_causal => causal: bool,
     with_language => language: Option<usize>,
 });
 
@@ -276,6 +316,8 @@ impl BertConfig {
             transformer_xl: None,
             gated: false,
             attention_bias: true,
+            attention_output_bias: None,
+            n_kv_heads: None,
             feed_forward_bias: true,
             feed_forward_up_bias: None,
             norm_bias: true,
@@ -292,6 +334,7 @@ impl BertConfig {
             norm_kind: NormKind::Layer,
             embedding_norm: true,
             output_dropout: false,
+            causal: false,
             language: None,
         }
     }
@@ -388,6 +431,11 @@ impl BertConfig {
             let expected = format!("a divisor of `d_model`, which is {}", self.d_model);
             return refuse("n_heads", self.n_heads.to_string(), expected);
         }
+        let n_kv_heads = self.n_kv_heads.unwrap_or(self.n_heads);
+        if n_kv_heads == 0 || !self.n_heads.is_multiple_of(n_kv_heads) {
+            let expected = format!("a divisor of `n_heads`, which is {}", self.n_heads);
+            return refuse("n_kv_heads", n_kv_heads.to_string(), expected);
+        }
         if !(self.layer_norm_eps >= 0.0 && self.layer_norm_eps.is_finite()) {
             let expected = "a number of 0 or more, such as 1e-12".into();
             return refuse("layer_norm_eps", self.layer_norm_eps.to_string(), expected);
@@ -410,15 +458,23 @@ impl BertConfig {
         if let Some(rotary) = &self.rotary {
             rotary.validate(self.head_width())?;
         }
-        if let Some(LocalAttention { window, global_every, theta }) = self.local {
+        if let Some(local) = &self.local {
+            let LocalAttention { window, global_every, theta, .. } = *local;
             check_sizes([("local.global_every", global_every)])?;
+            if let Some(layers) = local.layers.as_ref().filter(|layers| layers.len() != self.n_layers) {
+                let expected = format!("{}, one a layer", self.n_layers);
+                return refuse("local.layers", format!("a list of {}", layers.len()), expected);
+            }
+            if let Some(rotary) = &local.rotary {
+                rotary.validate(self.head_width())?;
+            }
             if window > i32::MAX as usize {
                 return refuse("local.window", window.to_string(), format!("at most {}", i32::MAX));
             }
             if let Some(theta) = theta.filter(|theta| !(theta.is_finite() && *theta > 0.0)) {
                 return refuse("local.theta", theta.to_string(), "a number above 0".into());
             }
-            if self.share_layers && global_every != 1 {
+            if self.share_layers && (0..self.n_layers).any(|layer| !local.is_global(layer)) {
                 return refuse("share_layers", "true".into(), "false: some layers attend locally".into());
             }
         }
@@ -475,7 +531,7 @@ impl BertConfig {
         let mut layers = 0..;
         move |init| {
             let layer = layers.next().unwrap_or_default();
-            let is_local = self.local.is_some_and(|of| !of.is_global(layer));
+            let is_local = self.local.as_ref().is_some_and(|of| !of.is_global(layer));
             if is_local { local.init(init) } else { global.init(init) }
         }
     }
@@ -483,7 +539,8 @@ impl BertConfig {
     /// The attention of layers that see the whole sequence, and of local ones.
     fn attentions(&self) -> [MultiHeadAttentionConfig; 2] {
         let config = MultiHeadAttentionConfig::of_heads(self.d_model, self.n_heads, self.head_width())
-            .with_biases(self.attention_bias, self.attention_bias)
+            .with_kv_heads(self.n_kv_heads.unwrap_or(self.n_heads))
+            .with_biases(self.attention_bias, self.attention_output_bias.unwrap_or(self.attention_bias))
             .with_dropout(self.attention_dropout);
         let config = if self.scaled_scores { config } else { config.without_scale() };
         let config = match self.disentangled {
@@ -494,18 +551,17 @@ impl BertConfig {
             Some(_) => config.with_transformer_xl(),
             None => config,
         };
-        let rotated = |theta: Option<f64>| match &self.rotary {
-            Some(rotary) => {
-                let rotary = RotaryConfig { theta: theta.unwrap_or(rotary.theta), ..rotary.clone() };
-                config.clone().with_rotary(rotary.init(self.head_width()))
+        let rotated = |rotary: Option<RotaryConfig>| match rotary {
+            Some(rotary) => config.clone().with_rotary(rotary.init(self.head_width())),
+            None => config.clone(),
+        };
+        let local = match &self.local {
+            Some(local) => {
+                rotated(self.rotary.as_ref().map(|others| local.rotary(others))).with_window(local.window)
             }
             None => config.clone(),
         };
-        let local = match self.local {
-            Some(local) => rotated(local.theta).with_window(local.window),
-            None => config.clone(),
-        };
-        [rotated(None), local]
+        [rotated(self.rotary.clone()), local]
     }
 
     /// A new encoder without heads and with a custom attention, see [`init_with`](Self::init_with).
@@ -523,6 +579,7 @@ impl BertConfig {
             encoder: self.init_layers_with(init, attention),
             pooler: self.pooler.then(|| Pooler::new(self.d_model, init)),
             pooling: self.pooling.unwrap_or(Pooling::Cls),
+            causal: self.causal,
         }
     }
 

@@ -199,10 +199,11 @@ impl<A: Attention, P: Positions> Electra<A, P> {
     /// Its parameters are those of this model, so that gradients of its outputs are gradients of this model's.
     pub fn masked_lm(&self) -> BertForMaskedLm<A, P> {
         let Generator { projection, encoder, mlm } = self.generator.clone();
-        let Bert { embeddings, pooling, .. } = &self.discriminator.bert;
+        let Bert { embeddings, pooling, causal, .. } = &self.discriminator.bert;
         let mut embeddings = embeddings.clone();
         embeddings.projection = projection;
-        BertForMaskedLm { bert: Bert { embeddings, encoder, pooler: None, pooling: *pooling }, mlm }
+        let bert = Bert { embeddings, encoder, pooler: None, pooling: *pooling, causal: *causal };
+        BertForMaskedLm { bert, mlm }
     }
 
     /// The same model with the layers and the head of another generator; its embeddings are not used.

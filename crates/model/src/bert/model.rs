@@ -180,14 +180,17 @@ pub struct Bert<A: Attention = MultiHeadAttention, P: Positions = LearnedPositio
     /// How a head over sequences summarises a sequence if there is no pooler.
     #[module(skip)]
     pub pooling: Pooling,
+    /// Whether every input is [causal](BertInput::causal).
+    #[module(skip)]
+    pub causal: bool,
 }
 
 impl<A: Attention, P: Positions> Bert<A, P> {
     /// The same encoder with other [positions](BertEmbeddings::with_positions):
     /// [`NoPositions`](crate::blocks::NoPositions) if the attention handles positions itself.
     pub fn with_positions<Q: Positions>(self, positions: Q) -> Bert<A, Q> {
-        let Self { embeddings, encoder, pooler, pooling } = self;
-        Bert { embeddings: embeddings.with_positions(positions), encoder, pooler, pooling }
+        let Self { embeddings, encoder, pooler, pooling, causal } = self;
+        Bert { embeddings: embeddings.with_positions(positions), encoder, pooler, pooling, causal }
     }
 
     /// Quantises the linear maps of all layers to 8 bits, for inference only. Each output has a scale for its weights,
@@ -284,7 +287,8 @@ impl<A: Attention, P: Positions> Bert<A, P> {
         };
         let distances = self.embeddings.distances(token_type_ids);
         let mut mask = AttentionMask::default();
-        (mask.pad_mask, mask.packing, mask.causal, mask.bias) = (pad_mask, packing, causal, bias);
+        (mask.pad_mask, mask.packing, mask.bias) = (pad_mask, packing, bias);
+        mask.causal = causal || self.causal;
         mask.sights = sights;
         self.encoder.forward_with_distances(hidden, &mask, distances.as_ref(), trace, wanted.as_ref())
     }

@@ -228,6 +228,16 @@ impl MultiHeadAttention {
         KeyValueCache::of_memory([keys, values], lengths)
     }
 
+    /// Whether a token's rotary positions depend on the length of its sequence.
+    pub fn depends_on_length(&self) -> bool {
+        self.rotary.as_ref().is_some_and(Rotary::depends_on_length)
+    }
+
+    /// Whether a query sees some keys only, see [`MultiHeadAttentionConfig::window`].
+    pub fn has_window(&self) -> bool {
+        self.window.is_some()
+    }
+
     /// Whether its positions act as a bias of the scores.
     fn is_biased(&self) -> bool {
         self.relative.is_some() || self.alibi.is_some()

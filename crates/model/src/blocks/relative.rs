@@ -99,11 +99,11 @@ fn positions(positions: TokenPositions, len: usize, device: &Device) -> Tensor<2
         TokenPositions::From(first) => {
             Tensor::<1, Int>::arange(first as i64..(first + len) as i64, device).unsqueeze_dim(0)
         }
-        TokenPositions::Packed(positions) => {
+        TokenPositions::Packed { positions, .. } => {
             let positions: Vec<i32> = positions.iter().map(|position| *position as i32).collect();
             Tensor::<1, Int>::from_data(positions.as_slice(), device).unsqueeze_dim(0)
         }
-        TokenPositions::Rows(positions) => positions,
+        TokenPositions::Rows { positions, .. } => positions,
         other => unreachable!("{other:?}"),
     }
 }

@@ -31,6 +31,9 @@ pub struct GptConfig {
     pub rotary: Option<RotaryConfig>,
     /// How many earlier tokens a token sees besides itself (Mistral's `sliding_window` less 1); none: all of them.
     pub window: Option<usize>,
+    /// Whether each layer has the [window](Self::window), from the first to the last; none: all have it. The others see all
+    /// earlier tokens.
+    pub window_layers: Option<Vec<bool>>,
     /// The kind of normalisation: layer norm or RMS norm.
     pub norm_kind: NormKind,
     /// Where the layers are normalised. Pre-norm layers are followed by a final normalisation.
@@ -79,6 +82,7 @@ impl GptConfig {
             max_positions: 1024,
             rotary: None,
             window: None,
+            window_layers: None,
             norm_kind: NormKind::Layer,
             norm: NormPlacement::Pre,
             norm_eps: 1e-5,
@@ -155,6 +159,16 @@ impl GptConfig {
         if let Some(rotary) = &self.rotary {
             rotary.validate(self.d_head)?;
         }
+        if let Some(layers) = &self.window_layers {
+            if layers.len() != self.n_layers {
+                let expected = format!("{}, one a layer", self.n_layers);
+                return refuse("window_layers", format!("a list of {}", layers.len()), expected);
+            }
+            if self.window.is_none() && layers.contains(&true) {
+                let expected = "none: there is no `window`".into();
+                return refuse("window_layers", "a list of layers".into(), expected);
+            }
+        }
         if !(self.norm_eps >= 0.0 && self.norm_eps.is_finite()) {
             let expected = "a number of 0 or more, such as 1e-5".into();
             return refuse("norm_eps", self.norm_eps.to_string(), expected);
@@ -181,6 +195,11 @@ impl GptConfig {
         Ok(())
     }
 
+    /// Whether a layer has the [window](Self::window).
+    pub(crate) fn has_window(&self, layer: usize) -> bool {
+        self.window.is_some() && self.window_layers.as_ref().is_none_or(|layers| layers[layer])
+    }
+
     /// A new model.
     ///
     /// # Panics
@@ -205,7 +224,9 @@ impl GptConfig {
         let norm = |init: &mut ParamInit| Norm::new(self.norm_kind, d_model, self.norm_eps, init);
         // The maps that add to the residual stream.
         let residual = 1.0 / ((2 * n_layers) as f64).sqrt();
-        let layers = (0..n_layers).map(|_| {
+        let layers = (0..n_layers).map(|layer| {
+            let mut attention = attention.clone();
+            attention.window = self.window.filter(|_| self.has_window(layer));
             let (mut attention, attention_norm) = (attention.init(init), norm(init));
             let (mut feed_forward, feed_forward_norm) = (feed_forward.init(init), norm(init));
             init.scaled(residual, |init| {
@@ -233,7 +254,6 @@ impl GptConfig {
             recompute: false,
             bidirectional_prompts: false,
             dropout: self.embedding_dropout,
-            window: self.window,
             max_positions: self.max_positions,
             inference_table: None,
         }

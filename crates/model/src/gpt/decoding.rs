@@ -46,8 +46,7 @@ impl NextToken for Gpt {
         let device = self.tokens.weight.val().device();
         let lengths = state.lengths();
         assert_eq!(tokens.len(), lengths.len(), "a token a row");
-        let mut mask = state.caches[0].step_mask();
-        mask.window = self.window;
+        let mask = state.caches[0].step_mask();
         let k_len = lengths.iter().map(|len| len + 1).sum();
         let ids = Tensor::from_data(TensorData::new(tokens.to_vec(), [1, tokens.len()]), &device);
         let x = self.advance(ids, &mask, k_len, &mut state.caches).squeeze_dim::<2>(0);

@@ -30,8 +30,6 @@ pub struct Gpt {
     /// Whether the tokens of a prompt see one another, as those of a prefix do, when text is generated.
     pub bidirectional_prompts: bool,
     pub(super) dropout: f64,
-    #[module(skip)]
-    pub(super) window: Option<usize>,
     pub(super) max_positions: usize,
     /// The embedding table as the projection, stored for inference.
     #[module(skip)]
@@ -219,10 +217,17 @@ impl Gpt {
             "{longest} tokens, but the model has {} positions",
             self.max_positions
         );
-        let mut mask = AttentionMask::default().with_causal();
-        mask.window = self.window;
+        let mask = AttentionMask::default().with_causal();
         match is_even(sequences) || !ops::takes_packed(&self.tokens.weight.val()) {
-            true => (sequences.padded(0, device).0, mask),
+            true => {
+                let (ids, pad_mask) = sequences.padded(0, device);
+                let counts = self.layers.iter().any(|layer| layer.attention.depends_on_length());
+                let mask = match pad_mask.filter(|_| counts) {
+                    Some(pad_mask) => mask.with_pad_mask(pad_mask),
+                    None => mask,
+                };
+                (ids, mask)
+            }
             false => (sequences.packed(device), mask.with_packing(sequences.packing())),
         }
     }
@@ -238,11 +243,11 @@ impl Gpt {
                     Tensor::<1, Int>::arange(*start as i64..(start + len) as i64, &device)
                         .unsqueeze_dim::<2>(0)
                 }
-                TokenPositions::Packed(positions) => {
+                TokenPositions::Packed { positions, .. } => {
                     let positions: Vec<i32> = positions.iter().map(|position| *position as i32).collect();
                     Tensor::from_data(TensorData::new(positions, [1, len]), &device)
                 }
-                TokenPositions::Rows(positions) => positions.clone(),
+                TokenPositions::Rows { positions, .. } => positions.clone(),
                 _ => unreachable!("positions are one of these"),
             };
             x = x + learned.table.forward(ids);
@@ -363,7 +368,8 @@ pub(super) mod tests {
 
     #[test]
     fn a_prefix_sees_itself_and_nobody_sees_what_comes_behind() {
-        for (model, device) in models().filter(|(model, _)| model.window.is_none()) {
+        // A window hides parts of a prefix.
+        for (model, device) in models().filter(|(model, _)| !model.layers[0].attention.has_window()) {
             let ids: Vec<i32> = (0..9).map(|i| 1 + i * 5 % 22).collect();
             for prefix in [0, 1, 4, 9] {
                 let states = |ids: &[i32]| {

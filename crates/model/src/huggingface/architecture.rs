@@ -59,7 +59,10 @@ impl Architecture {
         dropout: f64,
         init: &mut ParamInit,
     ) -> SequenceHead {
-        let head = SequenceHead::new(encoder.d_model, n_outputs, dropout, init);
+        let mut head = SequenceHead::new(encoder.d_model, n_outputs, dropout, init);
+        if !family.head_output_bias(self) {
+            head.output.bias = None;
+        }
         let Some(layer) = family.head_layer(self) else { return head };
         let mut head = head.with_dense(layer.activation, init);
         if !layer.has_dropout_before {

@@ -304,7 +304,7 @@ mod tests {
             "local_rope_theta": null, "global_rope_theta": 500, "mlp_bias": true, "mlp_dropout": 0.1,
             "classifier_pooling": "mean", "architectures": ["ModernBertForSequenceClassification"]}"#;
         let found = read(modern).unwrap();
-        let local = LocalAttention { window: 6, global_every: 2, theta: None };
+        let local = LocalAttention::new(6, 2);
         assert_eq!((found.encoder.local, found.encoder.pooling), (Some(local), Some(Pooling::Mean)));
         assert_eq!(found.encoder.rotary.unwrap().theta, 500.0);
         let BertConfig { attention_bias, feed_forward_bias, feed_forward_dropout, .. } = found.encoder;
@@ -400,7 +400,7 @@ mod tests {
     #[test]
     fn what_there_is_no_model_for_is_named() {
         for (json, expected) in [
-            (r#"{"model_type": "gpt2"}"#, "`model_type` is \"gpt2\", expected \"bert\", \"roberta\""),
+            (r#"{"model_type": "opt"}"#, "`model_type` is \"opt\", expected \"bert\", \"roberta\""),
             (r#"{"model_type": "modern_bert"}"#, "; did you mean \"modernbert\"?"),
             (
                 r#"{"model_type": "modernbert", "classifier_pooling": "max"}"#,
@@ -412,8 +412,46 @@ mod tests {
             (r#"{"model_type": "modernbert", "mlp_dropout": 1.5}"#, "`mlp_dropout` is 1.5"),
             (
                 r#"{"model_type": "modernbert", "rope_scaling": {"rope_type": "yarn"}}"#,
-                "`rope_scaling` is {\"rope_type\":\"yarn\"}, expected none",
+                "`rope_scaling.factor` is null, expected a number above 0",
             ),
+            (
+                r#"{"model_type": "modernbert", "rope_scaling": {"type": "linear", "factor": 2}}"#,
+                "`rope_scaling.type` is \"linear\", expected none: the key is `rope_type`",
+            ),
+            (
+                r#"{"model_type": "modernbert", "rope_parameters": {"rope_theta": 5}}"#,
+                "`rope_parameters.rope_theta` is 5, expected none: there is a table for `full_attention`",
+            ),
+            (
+                r#"{"model_type": "modernbert", "rope_parameters": {"sliding_attention": {"rope_theta": 0}}}"#,
+                "`rope_parameters.sliding_attention.rope_theta` is 0, expected a number above 0",
+            ),
+            (
+                r#"{"model_type": "modernbert", "rope_parameters": {"full_attention": {"rope_type": "yarn",
+                    "factor": 2, "truncate": false}}}"#,
+                "`rope_parameters.full_attention.truncate` is false, expected true",
+            ),
+            (
+                r#"{"model_type": "modernbert", "original_max_position_embeddings": 8}"#,
+                "`original_max_position_embeddings` is 8, expected none: it belongs into the tables",
+            ),
+            (
+                r#"{"model_type": "modernbert", "rope_theta": 8}"#,
+                "`rope_theta` is 8.0, expected 160000 as in",
+            ),
+            (
+                r#"{"model_type": "modernbert", "rope_parameters": {"sliding_attention": {"rope_type": "dynamic",
+                    "factor": 2}}}"#,
+                "has a dynamic scaling of local layers alone",
+            ),
+            (
+                r#"{"model_type": "modernbert", "num_hidden_layers": 1, "layer_types": ["linear_attention"]}"#,
+                "`layer_types` is [\"linear_attention\"], expected a list of",
+            ),
+            (r#"{"add_cross_attention": true}"#, "`add_cross_attention` is true, expected false"),
+            (r#"{"model_type": "roberta", "is_decoder": 1}"#, "`is_decoder` is 1, expected true or false"),
+            (r#"{"model_type": "mpnet", "is_decoder": true}"#, "`is_decoder` is true, expected false"),
+            (r#"{"model_type": "nomic_bert", "head_dim": 32}"#, "`head_dim` is 32, expected 64, or none"),
             (r#"{"hidden_act": "mish"}"#, "`hidden_act` is \"mish\""),
             (r#"{"model_type": "t5", "feed_forward_proj": "gated-mish"}"#, "`feed_forward_proj` is \"mish\""),
             (r#"{"model_type": "t5", "d_kv": 0}"#, "`d_kv` is 0, expected at least 1"),
@@ -462,7 +500,7 @@ mod tests {
             ),
             (
                 r#"{"model_type": "gte", "rope_parameters": {"rope_type": "yarn", "rope_theta": 10}}"#,
-                "`rope_parameters.rope_type` is \"yarn\", expected \"default\" or \"linear\"",
+                "`rope_parameters.factor` is null, expected a number above 0",
             ),
             (
                 r#"{"model_type": "gte", "rope_parameters": {"rope_type": "linear", "rope_theta": 10}}"#,
@@ -541,6 +579,30 @@ mod tests {
             assert!(to_json(&config, &SaveConfig::new(Architecture::Encoder)).is_err(), "{config:?}");
         }
         to_json(&base, &SaveConfig::new(Architecture::Encoder)).unwrap();
+    }
+
+    #[test]
+    fn some_classes_are_causal_as_decoders() {
+        for &family in Family::ALL {
+            let is_left_to_right = family.encoder(BertConfig::tiny(10)).causal;
+            if family == Family::MPNET || is_left_to_right {
+                continue;
+            }
+            let json = format!(r#"{{"model_type": "{}", "is_decoder": true}}"#, family.model_type());
+            let causal = read(&json).unwrap().encoder.causal;
+            let reads =
+                [Family::BERT, Family::ROBERTA, Family::XLM_ROBERTA, Family::CAMEMBERT, Family::ELECTRA];
+            assert_eq!(causal, reads.contains(&family), "{family}");
+            let encoder = family.encoder(BertConfig::tiny(10)).with_causal(true).with_pooler(false);
+            let save = SaveConfig { family, ..SaveConfig::new(Architecture::Encoder) };
+            match to_json(&encoder, &save) {
+                Ok(written) => assert_eq!(read(&written.to_string()).unwrap().encoder.causal, causal),
+                Err(error) => {
+                    let message = error.to_string();
+                    assert!(!causal && message.contains("`causal` is true, expected none"), "{message}");
+                }
+            }
+        }
     }
 
     #[test]

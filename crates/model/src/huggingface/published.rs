@@ -57,6 +57,13 @@ pub trait Format: Sized {
     #[doc(hidden)]
     fn rules(&self) -> TensorRules;
 
+    /// Tensors by which sizes are checked before a model is made, with the shapes that the configuration asks for: those of
+    /// the last layer, and of what takes memory without being a parameter.
+    #[doc(hidden)]
+    fn telling(&self) -> Vec<(String, Vec<usize>)> {
+        Vec::new()
+    }
+
     /// Patterns of parameters that a file may lack, which then keep their initial values.
     #[doc(hidden)]
     fn optional(&self) -> &'static [&'static str] {
@@ -146,8 +153,20 @@ pub fn load_published_as<C: Published>(
     folder: &Path,
     init: &mut ParamInit,
 ) -> Result<(C::Model, LoadReport)> {
-    let model = config.init(&mut init.deferred());
     let (rules, mut tensors) = (config.rules(), tensors_of(folder)?);
+    for (name, expected) in config.telling() {
+        let mut found = tensors.floats.iter();
+        let found = found.find(|(found, _)| rules.canonical(found) == rules.canonical(&name));
+        match found.map(|(_, data)| data.shape().to_vec()) {
+            Some(found) if found == expected => (),
+            Some(found) => return Err(ModelError::Shape { path: folder.into(), name, expected, found }),
+            None => {
+                let reason = format!("tensor `{name}` is missing, which the configuration asks for");
+                return Err(ModelError::Weights { path: folder.into(), reason });
+            }
+        }
+    }
+    let model = config.init(&mut init.deferred());
     for (name, expected) in config.constants() {
         let found =
             tensors.floats.keys().find(|found| rules.canonical(found) == rules.canonical(&name)).cloned();

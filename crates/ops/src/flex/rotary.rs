@@ -107,13 +107,33 @@ impl Backward<Flex, 1> for Rotate {
 
 pub(crate) fn rotate(x: Tensor<4>, positions: &TokenPositions, rotary: &Rotary) -> Tensor<4> {
     op!("rotate");
-    let [_, len, _, _] = x.dims();
-    let positions = match positions {
-        TokenPositions::From(start) => Positions::From { start: *start, len },
-        TokenPositions::Packed(positions) => Positions::Each(positions.clone()),
-        TokenPositions::Rows(positions) => Positions::Each(super::indices(positions.clone()).into()),
+    let [batch, len, _, _] = x.dims();
+    let (positions, long) = match positions {
+        TokenPositions::From(start) => {
+            let end = start + len;
+            (Positions::From { start: *start, len }, rotary.table_of((*start..end).map(|at| (at, end))))
+        }
+        TokenPositions::Packed { positions, lengths } => {
+            let tokens = positions.iter().copied().zip(lengths.iter().copied());
+            (Positions::Each(positions.clone()), rotary.table_of(tokens))
+        }
+        TokenPositions::Rows { positions, pad_mask } => {
+            let positions: Arc<[usize]> = super::indices(positions.clone()).into();
+            let lengths = super::indices(pad_mask.clone().bool_not().int().sum_dim(1));
+            let tokens = positions.iter().enumerate().map(|(token, at)| (*at, lengths[token / len]));
+            let table = rotary.table_of(tokens);
+            (Positions::Each(positions), table)
+        }
     };
-    let table = rotary.table(positions.end());
+    // The table of long sequences has a row a token.
+    let (positions, table) = match (long, positions) {
+        (Some(table), Positions::From { .. }) => (Positions::From { start: 0, len }, table),
+        (Some(table), Positions::Each(_)) => (Positions::Each((0..batch * len).collect()), table),
+        (None, positions) => {
+            let table = rotary.table(positions.end());
+            (positions, table)
+        }
+    };
     let Input { value, node } = Input::dense(x);
     let state = State { positions, rotary: rotary.clone(), table };
     let y = state.turn(value, 1.0);

@@ -134,11 +134,25 @@ fn of_config(config: &PretrainedConfig) -> std::result::Result<TaskSection, Stri
             Ok(TaskSection::Answers { stride, max_question, max_answer, n_best, null_threshold })
         }
         (Architecture::MultipleChoice, _) => Ok(TaskSection::MultipleChoice {}),
-        _ => Err(format!(
-            "no task can be told from `architectures` ({}); expected a fine-tuned model",
-            config.architectures.join(", ")
-        )),
+        _ => Err(match config.architectures.iter().find(|name| reads_with_decoder(name)) {
+            Some(name) => format!(
+                "{name} reads texts with an encoder and a decoder, which is not supported; expected a class of an \
+                 encoder or of a left-to-right model"
+            ),
+            None => format!(
+                "no task can be told from `architectures` ({}); expected a fine-tuned model",
+                config.architectures.join(", ")
+            ),
+        }),
     }
+}
+
+/// Whether a class of transformers is a head on an encoder–decoder.
+fn reads_with_decoder(name: &str) -> bool {
+    let families = ["T5", "MT5", "Bart", "MBart"];
+    let heads = ["ForSequenceClassification", "ForQuestionAnswering"];
+    let of = |family: &str| name.strip_prefix(family).is_some_and(|head| heads.contains(&head));
+    families.into_iter().any(of)
 }
 
 /// What is saved beside the weights.

@@ -437,6 +437,8 @@ mod tests {
         assert!(two.ends_with("a regression of 2 numbers; expected one"), "{two}");
         let encoder = error(&[("architectures", vec!["BertModel"].into())]);
         assert!(encoder.contains("no task can be told from `architectures` (BertModel)"), "{encoder}");
+        let t5 = error(&[("architectures", vec!["T5ForSequenceClassification"].into())]);
+        assert!(t5.contains("T5ForSequenceClassification reads texts with an encoder and a decoder"), "{t5}");
         let tags = error(&[("architectures", vec!["BertForTokenClassification"].into())]);
         assert!(tags.contains("config.json: the label `no` is not an entity tag"), "{tags}");
         let three = error(&[("id2label", serde_json::json!({"0": "a", "1": "b", "2": "c"}))]);

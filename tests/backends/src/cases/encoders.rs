@@ -84,7 +84,7 @@ pub fn electra(device: &Device) -> Values {
 }
 
 pub fn modernbert(device: &Device) -> Values {
-    let local = LocalAttention { window: 2, global_every: 2, theta: Some(100.0) };
+    let local = LocalAttention::new(2, 2).with_theta(Some(100.0));
     // Rotary positions need heads of an even width.
     family(Family::MODERNBERT, config().with_n_heads(2).with_local(Some(local)), device)
 }

@@ -29,6 +29,7 @@ pub(super) const FORMAT: EncoderFormat = EncoderFormat {
     token_types: Some((2, 1)),
     token_types_key: "type_vocab_size",
     has_position_type: true,
+    has_is_decoder: false,
     projection: Projection::Never,
     first_position: FirstPosition::Zero,
     share_layers: false,
@@ -37,6 +38,9 @@ pub(super) const FORMAT: EncoderFormat = EncoderFormat {
     mlm_activation: None,
     switch: without_switches,
 };
+
+/// That of the class itself.
+const OWN: EncoderFormat = EncoderFormat { has_is_decoder: true, ..FORMAT };
 
 impl FamilyDefinition for Bert {
     fn name(&self) -> &'static str {
@@ -68,7 +72,7 @@ impl FamilyDefinition for Bert {
     }
 
     fn format(&self) -> &EncoderFormat {
-        &FORMAT
+        &OWN
     }
 
     fn encoder_rules(&self, _: &BertConfig) -> TensorRules {

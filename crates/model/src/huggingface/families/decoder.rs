@@ -2,7 +2,7 @@
 
 use super::super::fields::Fields;
 use super::super::{Format, Published, TensorRules};
-use super::{gpt2, llama};
+use super::{gpt2, layer_types, llama};
 use crate::gpt::{Gpt, GptConfig};
 use crate::{ModelError, ParamInit, Result};
 use serde_json::{Map, Value};
@@ -17,7 +17,7 @@ impl Published for GptConfig {
 
 /// With learned positions, it is a GPT-2; with rotary positions, a model of Llama's kind.
 impl Format for GptConfig {
-    const MODEL_TYPES: &'static [&'static str] = &["gpt2", "llama", "mistral", "qwen2"];
+    const MODEL_TYPES: &'static [&'static str] = &["gpt2", "llama", "mistral", "ministral", "qwen2"];
 
     fn untied(&self) -> Option<Self> {
         self.tied.then(|| Self { tied: false, ..self.clone() })
@@ -28,18 +28,7 @@ impl Format for GptConfig {
             Some("gpt2") => gpt2::read(fields)?,
             _ => llama::read(fields)?,
         };
-        config.validate().map_err(|error| match error {
-            ModelError::Setting { key, found, expected } => {
-                let key_of = match config.rotary {
-                    None => gpt2::key_of,
-                    Some(_) => llama::key_of,
-                };
-                let expected = expected.replace("n_heads", key_of("n_heads"));
-                fields.error(&format!("`{}` is {found}, expected {expected}", key_of(key)))
-            }
-            other => other,
-        })?;
-        Ok(config)
+        checked(fields, config)
     }
 
     fn write(&self, config: &mut Map<String, Value>) -> Result<()> {
@@ -56,6 +45,30 @@ impl Format for GptConfig {
             Some(_) => llama::rules(self),
         }
     }
+
+    fn telling(&self) -> Vec<(String, Vec<usize>)> {
+        let telling = match self.rotary {
+            None => gpt2::telling(self),
+            Some(_) => llama::telling(self),
+        };
+        telling.to_vec()
+    }
+}
+
+/// The configuration if it is valid; errors have the names in the file.
+pub(super) fn checked(fields: &Fields, config: GptConfig) -> Result<GptConfig> {
+    config.validate().map_err(|error| match error {
+        ModelError::Setting { key, found, expected } => {
+            let key_of = match config.rotary {
+                None => gpt2::key_of,
+                Some(_) => llama::key_of,
+            };
+            let expected = expected.replace("n_heads", key_of("n_heads"));
+            fields.error(&format!("`{}` is {found}, expected {expected}", key_of(key)))
+        }
+        other => other,
+    })?;
+    Ok(config)
 }
 
 /// The error for a field that differs from the class's fixed value.
@@ -71,6 +84,22 @@ pub(super) fn only<T: PartialEq + std::fmt::Debug>(
     let expected =
         format!("{expected:?}: transformers has no other {class}, so such a model cannot be saved");
     Err(ModelError::Setting { key, found: format!("{found:?}"), expected })
+}
+
+/// Refuses keys that say that layers have a window, which the class does not have. One that hides nothing is none.
+pub(super) fn windowless(fields: &Fields, class: &str, n_layers: usize, max_positions: usize) -> Result<()> {
+    let full = layer_types::FULL;
+    if layer_types::read(fields, n_layers)?.is_some_and(|layers| layers.contains(&true)) {
+        let found = fields.value(layer_types::LAYER_TYPES).unwrap_or(&Value::Null);
+        let expected = format!("\"{full}\" in every layer: {class} has no window");
+        return Err(fields.refuse(layer_types::LAYER_TYPES, found, &expected));
+    }
+    match fields.size("sliding_window")?.filter(|window| *window < max_positions) {
+        Some(window) => {
+            Err(fields.refuse("sliding_window", &window.into(), &format!("null: {class} has no window")))
+        }
+        None => Ok(()),
+    }
 }
 
 /// The error for a window, which the class does not support.
@@ -187,8 +216,10 @@ mod tests {
                 feed_forward_bias: true,
                 ..llama.clone()
             },
-            GptConfig { window: Some(7), ..llama },
-            GptConfig { attention_bias: true, ..qwen },
+            GptConfig { window: Some(7), ..llama.clone() },
+            GptConfig { window: Some(7), window_layers: Some(vec![false, true]), ..llama },
+            GptConfig { attention_bias: true, ..qwen.clone() },
+            GptConfig { attention_bias: true, window: Some(4), ..qwen },
         ]
     }
 
@@ -257,8 +288,11 @@ mod tests {
             load(folder.path()).unwrap_err().to_string()
         };
         const FUSED: &str = "transformer.h.1.attn.c_attn.weight";
+        const NORM: &str = "transformer.h.1.ln_1.weight";
+        let message = error(&|tensors| _ = tensors.remove(NORM));
+        assert!(message.contains(&format!("1 tensors are missing, the first is `{NORM}`")), "{message}");
         let message = error(&|tensors| _ = tensors.remove(FUSED));
-        assert!(message.contains(&format!("1 tensors are missing, the first is `{FUSED}`")), "{message}");
+        assert!(message.ends_with(&format!("tensor `{FUSED}` is missing, which the configuration asks for")));
         let message = error(&|tensors| {
             _ = tensors.insert(FUSED.into(), TensorData::new(vec![0f32; 128 * 128], [128, 128]));
         });
@@ -269,6 +303,41 @@ mod tests {
             _ = tensors.insert("transformer.ln_f.bias".into(), TensorData::new(vec![f32::NAN; 128], [128]));
         });
         assert!(message.contains("`transformer.ln_f.bias` is NaN at [0]"), "{message}");
+    }
+
+    #[test]
+    fn sizes_that_the_weights_do_not_have_are_refused_before_there_is_a_model() {
+        let (gpt2, llama) = (GptConfig::gpt2(31, 2, 128), GptConfig::llama(31, 2, 128));
+        for (config, key, value, expected) in [
+            (&gpt2, "n_layer", 9_999, "tensor `transformer.h.9998.attn.c_attn.weight` is missing"),
+            (&gpt2, "n_embd", 1 << 30, "has shape [128, 384], the configuration asks for [1073741824, "),
+            (&gpt2, "n_positions", i32::MAX as usize, "`transformer.wpe.weight` has shape [1024, 128]"),
+            (
+                &llama,
+                "num_hidden_layers",
+                9_999,
+                "tensor `model.layers.9998.self_attn.k_proj.weight` is missing",
+            ),
+            (
+                &llama,
+                "head_dim",
+                1 << 29,
+                "has shape [128, 128], the configuration asks for [1073741824, 128]",
+            ),
+            (&llama, "hidden_size", i32::MAX as usize - 1, "has shape [128, 128]"),
+        ] {
+            let (folder, _) = saved(config);
+            let path = folder.path().join("config.json");
+            let mut json: serde_json::Value =
+                serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+            json[key] = value.into();
+            std::fs::write(&path, json.to_string()).unwrap();
+            let started = std::time::Instant::now();
+            let message = load(folder.path()).unwrap_err().to_string();
+            assert!(message.contains(expected) && !message.contains('\n'), "{key}: {message}");
+            // What is made of such sizes takes seconds and gigabytes.
+            assert!(started.elapsed().as_secs_f64() < 0.5, "{key}: {:?}", started.elapsed());
+        }
     }
 
     #[test]
@@ -293,15 +362,98 @@ mod tests {
             (r#"{"model_type": "llama", "head_dim": 7}"#, "`head_dim` is 7, expected an even number"),
             (r#"{"model_type": "llama", "rope_theta": 0}"#, "`rope_theta` is 0, expected a number above 0"),
             (
-                r#"{"model_type": "llama", "rope_scaling": {"rope_type": "yarn", "factor": 2.0}}"#,
-                "`rope_scaling.rope_type` is \"yarn\", expected \"default\", \"linear\" or \"llama3\"",
+                r#"{"model_type": "llama", "rope_scaling": {"rope_type": "su", "factor": 2.0}}"#,
+                "`rope_scaling.rope_type` is \"su\", expected \"default\", \"linear\", \"llama3\", \"dynamic\"",
             ),
             (
                 r#"{"model_type": "llama", "rope_scaling": {"type": "linear"}}"#,
                 "`rope_scaling.factor` is null",
             ),
+            (
+                r#"{"model_type": "llama", "rope_scaling": {"type": "linear", "rope_type": "llama3"}}"#,
+                "`rope_scaling.type` is \"linear\", expected \"llama3\" as in `rope_type`, or none",
+            ),
             (r#"{"model_type": "llama", "rope_scaling": 7}"#, "`rope_scaling` is 7, expected a table"),
-            (r#"{"model_type": "qwen2", "use_sliding_window": true}"#, "`use_sliding_window` is true"),
+            (
+                r#"{"model_type": "llama", "rope_parameters": []}"#,
+                "`rope_parameters` is [], expected a table",
+            ),
+            (
+                r#"{"model_type": "llama", "rope_parameters": {"rope_type": "default", "factors": 2}}"#,
+                "`rope_parameters.factors` is 2, expected none: the keys are",
+            ),
+            (
+                r#"{"model_type": "llama", "rope_parameters": {"full_attention": {"rope_theta": 5}}}"#,
+                "expected none: this class has one table for all layers",
+            ),
+            (
+                r#"{"model_type": "qwen2", "rope_parameters": {"rope_theta": -1}}"#,
+                "`rope_parameters.rope_theta` is -1, expected a number above 0",
+            ),
+            (
+                r#"{"model_type": "llama", "partial_rotary_factor": 0.5}"#,
+                "`partial_rotary_factor` is 0.5, expected 1: this class turns all features",
+            ),
+            (
+                r#"{"model_type": "llama", "rope_parameters": {"partial_rotary_factor": 0.5}}"#,
+                "`rope_parameters.partial_rotary_factor` is 0.5, expected 1",
+            ),
+            (
+                r#"{"model_type": "llama", "rope_scaling": {"rope_type": "dynamic", "factor": 2,
+                    "original_max_position_embeddings": 100}}"#,
+                "`rope_scaling.original_max_position_embeddings` is 100, expected 2048 as in",
+            ),
+            (
+                r#"{"model_type": "llama", "rope_scaling": {"rope_type": "dynamic", "factor": 0.5}}"#,
+                "`rope_scaling.factor` is 0.5, expected a number, 1 or more",
+            ),
+            (
+                r#"{"model_type": "llama", "rope_scaling": {"rope_type": "dynamic", "factor": 1e30}}"#,
+                "`max_position_embeddings` is",
+            ),
+            (
+                r#"{"model_type": "llama", "rope_scaling": {"rope_type": "yarn", "factor": 2, "beta_fast": 0.5}}"#,
+                "`rope_scaling.beta_fast` is 0.5, expected at least `beta_slow`, which is 1",
+            ),
+            (
+                r#"{"model_type": "llama", "rope_scaling": {"rope_type": "yarn", "factor": 2, "truncate": 1}}"#,
+                "`rope_scaling.truncate` is 1, expected true or false",
+            ),
+            (
+                r#"{"model_type": "llama", "rope_scaling": {"rope_type": "longrope", "short_factor": [1],
+                    "long_factor": [1]}}"#,
+                "`rope_scaling.short_factor` is 1 numbers, expected 64 numbers, one a pair of features",
+            ),
+            (
+                r#"{"model_type": "llama", "rope_scaling": {"rope_type": "longrope", "short_factor": 1}}"#,
+                "`rope_scaling.short_factor` is 1, expected a list of numbers",
+            ),
+            (
+                r#"{"model_type": "llama", "num_hidden_layers": 1, "layer_types": ["sliding_attention"]}"#,
+                "`layer_types` is [\"sliding_attention\"], expected \"full_attention\" in every layer",
+            ),
+            (r#"{"model_type": "llama", "sliding_window": 64}"#, "`sliding_window` is 64, expected null"),
+            (r#"{"model_type": "gpt2", "sliding_window": 64}"#, "`sliding_window` is 64, expected null"),
+            (
+                r#"{"model_type": "mistral", "num_hidden_layers": 2, "layer_types": ["full_attention"]}"#,
+                "expected a list of \"full_attention\" and \"sliding_attention\", one a layer, of which there are 2",
+            ),
+            (
+                r#"{"model_type": "qwen2", "num_hidden_layers": 1, "layer_types": ["sliding_attention"]}"#,
+                "in every layer: there is no `sliding_window`",
+            ),
+            (
+                r#"{"model_type": "qwen2", "use_sliding_window": true, "sliding_window": 0}"#,
+                "`sliding_window` is 0, expected at least 1",
+            ),
+            (
+                r#"{"model_type": "llama", "num_hidden_layers": 99999999999999}"#,
+                "`num_hidden_layers` is 99999999999999, expected from 1 to 10000",
+            ),
+            (
+                r#"{"model_type": "qwen2", "num_hidden_layers": 99999999999999}"#,
+                "`num_hidden_layers` is 99999999999999, expected from 1 to 10000",
+            ),
             (
                 r#"{"model_type": "mistral", "sliding_window": 0}"#,
                 "`sliding_window` is 0, expected at least 1",
@@ -317,6 +469,8 @@ mod tests {
     fn a_model_that_transformers_cannot_build_is_refused() {
         let (gpt2, llama) = (GptConfig::gpt2(31, 1, 64), GptConfig::llama(31, 1, 64));
         let interleaved = Some(RotaryConfig { interleaved: true, ..RotaryConfig::default() });
+        let growing = RotaryScaling::Dynamic { factor: 2.0, original_positions: 50 };
+        let dynamic = Some(RotaryConfig { scaling: Some(growing), ..RotaryConfig::default() });
         for (config, expected) in [
             (GptConfig { norm: NormPlacement::Post, ..gpt2.clone() }, "norm"),
             (GptConfig { norm_kind: NormKind::Rms, ..gpt2.clone() }, "norm_kind"),
@@ -329,7 +483,16 @@ mod tests {
             (GptConfig { rotary: interleaved, ..llama.clone() }, "rotary.interleaved"),
             (GptConfig { hidden_dropout: 0.1, ..llama.clone() }, "hidden_dropout"),
             (GptConfig { attention_output_bias: true, ..llama.clone() }, "attention_output_bias"),
-            (GptConfig { attention_bias: true, window: Some(3), ..llama.clone() }, "window"),
+            (
+                GptConfig { attention_output_bias: true, window: Some(3), ..llama.clone() },
+                "attention_output_bias",
+            ),
+            (GptConfig { window_layers: Some(vec![true]), ..llama.clone() }, "window_layers"),
+            (
+                GptConfig { window: Some(3), window_layers: Some(vec![true; 2]), ..llama.clone() },
+                "window_layers",
+            ),
+            (GptConfig { rotary: dynamic, max_positions: 99, ..llama.clone() }, "max_positions"),
             (GptConfig { n_kv_heads: 0, ..llama }, "n_kv_heads"),
         ] {
             match check_published(&config) {

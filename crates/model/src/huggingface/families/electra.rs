@@ -19,6 +19,7 @@ const FORMAT: EncoderFormat = EncoderFormat {
     embedding_size: Some(128),
     projection: Projection::ToAnotherWidth,
     mlm_activation: Some(Activation::Gelu),
+    has_is_decoder: true,
     ..bert::FORMAT
 };
 

@@ -1,9 +1,13 @@
 use super::super::FloatType;
 use super::super::fields::Fields;
+use super::decoder::fixed;
 use crate::Result;
 use crate::bert::BertConfig;
 use crate::blocks::{Activation, NormKind, NormPlacement};
 use serde_json::{Map, Value};
+
+/// The key of [`BertConfig::causal`].
+pub(super) const IS_DECODER: &str = "is_decoder";
 
 /// How a `config.json` describes an encoder like BERT's: its keys with transformers' defaults, and the fixed values of
 /// the family's class.
@@ -32,6 +36,8 @@ pub(in crate::huggingface) struct EncoderFormat {
     pub token_types_key: &'static str,
     /// Whether there is the key `position_embedding_type`.
     pub has_position_type: bool,
+    /// Whether the class reads `is_decoder`: then a token sees only itself and the tokens before it.
+    pub has_is_decoder: bool,
     /// Whether the embeddings are projected.
     pub projection: Projection,
     /// Where positions start in their table.
@@ -59,7 +65,7 @@ pub(in crate::huggingface) enum FirstPosition {
 }
 
 /// The names of the fields of [`BertConfig`] that a family's `switch` may set.
-const SWITCHES: [&str; 28] = [
+const SWITCHES: [&str; 31] = [
     "d_ff",
     "activation",
     "pad_token_id",
@@ -73,6 +79,8 @@ const SWITCHES: [&str; 28] = [
     "transformer_xl",
     "gated",
     "attention_bias",
+    "attention_output_bias",
+    "n_kv_heads",
     "feed_forward_bias",
     "feed_forward_up_bias",
     "norm_bias",
@@ -88,6 +96,7 @@ const SWITCHES: [&str; 28] = [
     "norm_kind",
     "embedding_norm",
     "output_dropout",
+    "causal",
 ];
 
 /// The same encoder with BERT's value of every switch that only later families have.
@@ -101,6 +110,8 @@ pub(super) fn without_switches(config: BertConfig) -> BertConfig {
         transformer_xl: None,
         gated: false,
         attention_bias: true,
+        attention_output_bias: None,
+        n_kv_heads: None,
         feed_forward_bias: true,
         feed_forward_up_bias: None,
         norm_bias: true,
@@ -220,6 +231,7 @@ impl EncoderFormat {
             attention_output_dropout: self.attention_output_dropout,
             feed_forward_output_dropout: self.feed_forward_output_dropout,
             mlm_activation: self.mlm_activation,
+            causal: sizes.causal && self.has_is_decoder,
             ..sizes
         })
     }
@@ -268,7 +280,12 @@ impl EncoderFormat {
             None => 0,
         };
         let layer_norm_eps = self.layer_norm_eps.map_or(Ok(1e-12), number)?;
+        let causal = self.has_is_decoder && fields.flag(IS_DECODER)?.unwrap_or(false);
+        if self.has_is_decoder {
+            fixed(fields, "add_cross_attention", false)?;
+        }
         let sizes = BertConfig {
+            causal,
             n_heads: size(self.n_heads)?,
             d_ff: size(self.d_ff)?,
             max_positions,
@@ -320,6 +337,9 @@ impl EncoderFormat {
         }
         if self.embedding_size.is_some() {
             set("embedding_size", encoder.embedding_width().into());
+        }
+        if encoder.causal {
+            set(IS_DECODER, true.into());
         }
     }
 

@@ -3,7 +3,7 @@
 
 use super::super::fields::Fields;
 use super::super::{TensorRule, TensorRules};
-use super::decoder::{fixed, no_window, only, read_ends, size, write_ends};
+use super::decoder::{fixed, no_window, only, read_ends, size, windowless, write_ends};
 use super::encoder_format::{activation_name, activation_of};
 use crate::Result;
 use crate::blocks::{Activation, NormKind, NormPlacement};
@@ -45,12 +45,14 @@ pub(super) fn read(fields: &Fields) -> Result<GptConfig> {
     };
     let number = |key: &str, default: f64| Ok::<_, crate::ModelError>(fields.number(key)?.unwrap_or(default));
     let vocab_size = size(fields, "vocab_size", 50_257)?;
+    let (n_layers, max_positions) = (size(fields, "n_layer", 12)?, size(fields, "n_positions", 1024)?);
+    windowless(fields, "GPT2LMHeadModel", n_layers, max_positions)?;
     let config = GptConfig {
         n_heads,
         n_kv_heads: n_heads,
         d_head: d_model / n_heads,
         d_ff: size(fields, "n_inner", d_model.saturating_mul(4))?,
-        max_positions: size(fields, "n_positions", 1024)?,
+        max_positions,
         norm_eps: number("layer_norm_epsilon", 1e-5)?,
         activation,
         embedding_dropout: number("embd_pdrop", 0.1)?,
@@ -60,7 +62,7 @@ pub(super) fn read(fields: &Fields) -> Result<GptConfig> {
         tied: fields.flag("tie_word_embeddings")?.unwrap_or(true),
         begin_token_id: Some(50_256),
         end_token_id: Some(50_256),
-        ..GptConfig::gpt2(vocab_size, size(fields, "n_layer", 12)?, d_model)
+        ..GptConfig::gpt2(vocab_size, n_layers, d_model)
     };
     read_ends(fields, config)
 }
@@ -76,9 +78,15 @@ pub(super) fn write(config: &GptConfig, map: &mut Map<String, Value>) -> Result<
     only(class, "n_kv_heads", config.n_kv_heads, config.n_heads)?;
     only(class, "d_head", config.n_heads * config.d_head, config.d_model)?;
     no_window(class, config.window)?;
+    map.insert("model_type".into(), "gpt2".into());
+    map.insert("architectures".into(), json!(["GPT2LMHeadModel"]));
+    write_fields(config, map);
+    Ok(())
+}
+
+/// Adds what the class has keys for.
+pub(super) fn write_fields(config: &GptConfig, map: &mut Map<String, Value>) {
     let mut set = |key: &str, value: Value| _ = map.insert(key.to_string(), value);
-    set("model_type", "gpt2".into());
-    set("architectures", json!(["GPT2LMHeadModel"]));
     set("vocab_size", config.vocab_size.into());
     set("n_layer", config.n_layers.into());
     set("n_embd", config.d_model.into());
@@ -94,33 +102,44 @@ pub(super) fn write(config: &GptConfig, map: &mut Map<String, Value>) -> Result<
     set("initializer_range", config.init_std.into());
     set("tie_word_embeddings", config.tied.into());
     write_ends(config, map);
-    Ok(())
 }
 
-pub(super) fn rules(config: &GptConfig) -> TensorRules {
+/// See [`Format::telling`](super::super::Format::telling).
+pub(super) fn telling(config: &GptConfig) -> [(String, Vec<usize>); 2] {
+    let GptConfig { d_model, max_positions, .. } = *config;
+    let fused = format!("transformer.h.{}.attn.c_attn.weight", config.n_layers - 1);
+    [(fused, vec![d_model, 3 * d_model]), ("transformer.wpe.weight".into(), vec![max_positions, d_model])]
+}
+
+/// The rules of a layer, with names and paths relative to it.
+pub(super) fn layer_rules() -> TensorRules {
     let conv1d = |rules: TensorRules, tensor: &str, parameter: &str| {
         let copy = |what| TensorRule::copy(&format!("{tensor}.{what}"), &format!("{parameter}.{what}"));
         rules.with(copy("weight")).with(copy("bias"))
     };
     let fused = |axis, what: &str| {
-        let paths = ["query", "key", "value"].map(|map| format!("layers.*.attention.{map}.{what}"));
-        TensorRule::split(&format!("h.*.attn.c_attn.{what}"), axis, &paths.each_ref().map(String::as_str))
+        let paths = ["query", "key", "value"].map(|map| format!("attention.{map}.{what}"));
+        TensorRule::split(&format!("attn.c_attn.{what}"), axis, &paths.each_ref().map(String::as_str))
     };
-    let mut rules = TensorRules::new()
-        .table("wte", "tokens")
-        .table("wpe", "positions.table")
-        .norm("h.*.ln_1", "layers.*.attention_norm")
+    let rules = TensorRules::new()
+        .norm("ln_1", "attention_norm")
         .with(fused(1, "weight"))
         .with(fused(0, "bias"))
-        .norm("h.*.ln_2", "layers.*.feed_forward_norm")
+        .norm("ln_2", "feed_forward_norm");
+    let maps = [
+        ("attn.c_proj", "attention.output"),
+        ("mlp.c_fc", "feed_forward.up"),
+        ("mlp.c_proj", "feed_forward.down"),
+    ];
+    maps.into_iter().fold(rules, |rules, (tensor, parameter)| conv1d(rules, tensor, parameter))
+}
+
+pub(super) fn rules(config: &GptConfig) -> TensorRules {
+    let rules = TensorRules::new()
+        .table("wte", "tokens")
+        .table("wpe", "positions.table")
+        .and(layer_rules().within("h.*.", "layers.*."))
         .norm("ln_f", "final_norm");
-    for (tensor, parameter) in [
-        ("h.*.attn.c_proj", "layers.*.attention.output"),
-        ("h.*.mlp.c_fc", "layers.*.feed_forward.up"),
-        ("h.*.mlp.c_proj", "layers.*.feed_forward.down"),
-    ] {
-        rules = conv1d(rules, tensor, parameter);
-    }
     let head = match config.tied {
         true => TensorRule::tie("lm_head.weight", "transformer.wte.weight"),
         false => TensorRule::transpose("lm_head.weight", "output.weight"),

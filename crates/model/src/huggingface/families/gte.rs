@@ -43,9 +43,11 @@ const NEW_TYPE: &str = "new";
 const THETA: f64 = 160_000.0;
 
 fn switch(config: BertConfig) -> BertConfig {
+    let rotary = rope_parameters::describable(config.rotary.as_ref(), THETA);
     BertConfig {
         absolute_positions: false,
-        rotary: Some(rope_parameters::describable(config.rotary.as_ref(), THETA)),
+        max_positions: rope_parameters::reach(&rotary, config.max_positions),
+        rotary: Some(rotary),
         gated: true,
         feed_forward_up_bias: Some(false),
         feed_forward_dropout: config.hidden_dropout,
@@ -91,14 +93,16 @@ impl FamilyDefinition for Gte {
         match fields.text("model_type")? {
             Some(NEW_TYPE) => read_new(fields),
             _ => {
-                Ok(BertConfig { rotary: Some(rope_parameters::read(fields, THETA)?), ..FORMAT.read(fields)? })
+                let encoder = FORMAT.read(fields)?;
+                let rotary = rope_parameters::read(fields, THETA, encoder.max_positions)?;
+                Ok(switch(BertConfig { rotary: Some(rotary), ..encoder }))
             }
         }
     }
 
     fn write(&self, encoder: &BertConfig, dtype: FloatType, config: &mut Map<String, Value>) {
         FORMAT.write(encoder, dtype, config);
-        rope_parameters::write(&encoder.rotary.clone().unwrap_or_default(), config);
+        rope_parameters::write(encoder, FORMAT.max_positions.0, config);
     }
 
     fn encoder_rules(&self, _: &BertConfig) -> TensorRules {

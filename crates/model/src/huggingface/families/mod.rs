@@ -14,6 +14,8 @@ mod elmo;
 mod encoder_format;
 mod gpt2;
 mod gte;
+mod layer_types;
+mod left_to_right;
 mod llama;
 mod marian;
 mod modernbert;
@@ -75,6 +77,11 @@ impl Family {
         Self::GTE,
         Self::XLNET,
         Self::XLM,
+        Self::GPT2,
+        Self::LLAMA,
+        Self::MISTRAL,
+        Self::MINISTRAL,
+        Self::QWEN2,
     ];
 
     /// The family in `config.json`, such as `"roberta"`.
@@ -191,6 +198,11 @@ impl Family {
     /// The layer before the output of a head over sequences; none if the head has only the output layer.
     pub(super) fn head_layer(self, architecture: Architecture) -> Option<HeadLayer> {
         self.0.head_layer(architecture)
+    }
+
+    /// Whether a head's output layer has biases.
+    pub(super) fn head_output_bias(self, architecture: Architecture) -> bool {
+        self.0.head_output_bias(architecture)
     }
 
     /// Whether the heads over single states have a [transform](crate::tasks::HeadTransform).
@@ -393,6 +405,11 @@ trait FamilyDefinition: Sync {
     /// See [`Family::head_layer`].
     fn head_layer(&self, _: Architecture) -> Option<HeadLayer> {
         None
+    }
+
+    /// See [`Family::head_output_bias`].
+    fn head_output_bias(&self, _: Architecture) -> bool {
+        true
     }
 
     /// See [`Family::transforms_states`].

@@ -1,6 +1,7 @@
 use super::super::fields::Fields;
 use super::super::{Architecture, FloatType, TensorRules};
-use super::encoder_format::{FirstPosition, without_switches};
+use super::decoder::fixed;
+use super::encoder_format::{FirstPosition, IS_DECODER, without_switches};
 use super::{EncoderFormat, Family, FamilyDefinition, HeadLayer, bert, roberta};
 use crate::Result;
 use crate::bert::BertConfig;
@@ -84,6 +85,8 @@ impl FamilyDefinition for MpNet {
                 return Err(fields.refuse(key, &found.into(), why));
             }
         }
+        // Transformers 4 computes from left to right then, transformers 5 in both directions.
+        fixed(fields, IS_DECODER, false)?;
         FORMAT.read(fields)
     }
 

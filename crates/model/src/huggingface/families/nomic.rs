@@ -54,9 +54,11 @@ fn switch(config: BertConfig) -> BertConfig {
     // One key says it of the maps up, of the masked-LM head's layer and of its output.
     let up_bias = config.feed_forward_up_bias.unwrap_or(config.feed_forward_bias);
     let head_bias = config.head_bias || up_bias;
+    let rotary = rope_parameters::describable(config.rotary.as_ref(), THETA);
     BertConfig {
         absolute_positions: false,
-        rotary: Some(rope_parameters::describable(config.rotary.as_ref(), THETA)),
+        max_positions: rope_parameters::reach(&rotary, config.max_positions),
+        rotary: Some(rotary),
         gated: true,
         attention_bias: config.attention_bias,
         feed_forward_bias: config.feed_forward_bias,
@@ -134,6 +136,19 @@ impl FamilyDefinition for NomicBert {
             return Err(fields.refuse("rotary_scaling_factor", found, expected));
         }
         let published = is_published(fields);
+        let (d_model, n_heads) = match published {
+            true => (PUBLISHED.d_model, PUBLISHED.n_heads),
+            false => (FORMAT.d_model, FORMAT.n_heads),
+        };
+        let number =
+            |(key, default): (&str, usize)| Ok::<_, crate::ModelError>(fields.size(key)?.unwrap_or(default));
+        if let (Some(found), Some(d_head)) =
+            (fields.size("head_dim")?, number(d_model)?.checked_div(number(n_heads)?))
+            && found != d_head
+        {
+            let expected = format!("{d_head}, or none: heads share the width of the model");
+            return Err(fields.refuse("head_dim", &found.into(), &expected));
+        }
         let rotated = fields.number("rotary_emb_fraction")?.unwrap_or(if published { 0.0 } else { 1.0 });
         if rotated != 1.0 {
             let expected = "1: rotary positions of all features";
@@ -143,7 +158,9 @@ impl FamilyDefinition for NomicBert {
         let mut encoder = match published {
             true => read_published(fields)?,
             false => {
-                BertConfig { rotary: Some(rope_parameters::read(fields, THETA)?), ..FORMAT.read(fields)? }
+                let encoder = FORMAT.read(fields)?;
+                let rotary = rope_parameters::read(fields, THETA, encoder.max_positions)?;
+                BertConfig { rotary: Some(rotary), ..encoder }
             }
         };
         encoder.attention_bias = biased("qkv_proj_bias")?;
@@ -156,7 +173,7 @@ impl FamilyDefinition for NomicBert {
     fn write(&self, encoder: &BertConfig, dtype: FloatType, config: &mut Map<String, Value>) {
         FORMAT.write(encoder, dtype, config);
         let rotary = encoder.rotary.clone().unwrap_or_default();
-        rope_parameters::write(&rotary, config);
+        rope_parameters::write(encoder, FORMAT.max_positions.0, config);
         let mut set = |key: &str, value: Value| _ = config.insert(key.to_string(), value);
         set("qkv_proj_bias", encoder.attention_bias.into());
         set("mlp_fc2_bias", encoder.feed_forward_bias.into());

@@ -43,6 +43,7 @@ const FORMAT: EncoderFormat = EncoderFormat {
     pad_token_id: 1,
     first_position: FirstPosition::AfterPadding,
     mlm_activation: Some(Activation::Gelu),
+    has_is_decoder: true,
     ..bert::FORMAT
 };
 
