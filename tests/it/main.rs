@@ -1,6 +1,7 @@
 //! One test binary for everything that crosses crates.
 #![allow(missing_docs, clippy::unwrap_used)]
 
+mod activations;
 mod awd_lstm;
 mod bert_parity;
 mod decoders;

@@ -114,7 +114,7 @@ pub enum ModelError {
     },
 
     /// Tensors that the model needs and the file lacks.
-    #[error("{}: {} tensors are missing, the first is `{}`, for the parameter `{parameter}`", path.display(), names.len(), names[0])]
+    #[error("{}: {} tensors are missing, the first is `{}`, for the parameter `{parameter}`{}", path.display(), names.len(), names[0], in_their_place(others))]
     MissingTensors {
         /// The folder.
         path: PathBuf,
@@ -122,6 +122,8 @@ pub enum ModelError {
         names: Vec<String>,
         /// The path of the parameter that the first missing tensor belongs to.
         parameter: String,
+        /// Names of tensors that the file has and the model does not need, sorted.
+        others: Vec<String>,
     },
 
     /// Tensors in the file that match no parameter of the model.
@@ -201,3 +203,16 @@ impl ModelError {
 
 /// The crate's result.
 pub type Result<T> = std::result::Result<T, ModelError>;
+
+/// A few of the names that a file has in place of missing ones.
+fn in_their_place(others: &[String]) -> String {
+    const SHOWN: usize = 3;
+    if others.is_empty() {
+        return String::new();
+    }
+    let names: Vec<String> =
+        others.iter().take(SHOWN).map(|name| format!("`{}`", name.escape_debug())).collect();
+    let more =
+        if others.len() > SHOWN { format!(" and {} more", others.len() - SHOWN) } else { String::new() };
+    format!("; the model does not know {}{more}, which the file has", names.join(", "))
+}

@@ -192,7 +192,12 @@ pub fn load_adapters<M: HasBackbone>(path: &Path, model: M) -> Result<M> {
     if !missing.is_empty() {
         missing.sort();
         let parameter = missing[0].clone();
-        return Err(ModelError::MissingTensors { path: path(), names: missing, parameter });
+        return Err(ModelError::MissingTensors {
+            path: path(),
+            names: missing,
+            parameter,
+            others: found.into_keys().collect(),
+        });
     }
     if !found.is_empty() {
         return Err(ModelError::UnexpectedTensors { path: path(), names: found.into_keys().collect() });

@@ -105,9 +105,14 @@ mod tests {
     #[test]
     fn a_gate_multiplies() {
         let device = Device::flex();
-        for activation in
-            [Activation::Gelu, Activation::GeluTanh, Activation::Relu, Activation::Tanh, Activation::Silu]
-        {
+        for activation in [
+            Activation::Gelu,
+            Activation::GeluTanh,
+            Activation::Relu,
+            Activation::Tanh,
+            Activation::Silu,
+            Activation::QuickGelu,
+        ] {
             let init = &mut ParamInit::new(&device, 1).with_std(0.5);
             let config = FeedForwardConfig::new(6, 10, activation).with_gate().without_bias();
             let mut block = config.init(init);

@@ -452,8 +452,8 @@ mod tests {
             (r#"{"model_type": "roberta", "is_decoder": 1}"#, "`is_decoder` is 1, expected true or false"),
             (r#"{"model_type": "mpnet", "is_decoder": true}"#, "`is_decoder` is true, expected false"),
             (r#"{"model_type": "nomic_bert", "head_dim": 32}"#, "`head_dim` is 32, expected 64, or none"),
-            (r#"{"hidden_act": "mish"}"#, "`hidden_act` is \"mish\""),
-            (r#"{"model_type": "t5", "feed_forward_proj": "gated-mish"}"#, "`feed_forward_proj` is \"mish\""),
+            (r#"{"hidden_act": "prelu"}"#, "`hidden_act` is \"prelu\""),
+            (r#"{"model_type": "t5", "feed_forward_proj": "gated-prelu"}"#, "`feed_forward_proj` is \"prelu\""),
             (r#"{"model_type": "t5", "d_kv": 0}"#, "`d_kv` is 0, expected at least 1"),
             (
                 r#"{"model_type": "t5", "relative_attention_num_buckets": 5}"#,

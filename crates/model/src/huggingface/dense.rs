@@ -78,6 +78,7 @@ impl Dense {
                 path: folder.into(),
                 names: vec![name.into()],
                 parameter: name.into(),
+                others: Vec::new(),
             })?;
             match found.shape().as_slice() == expected {
                 true => Ok(found),

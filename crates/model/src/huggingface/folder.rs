@@ -40,8 +40,7 @@ struct Index {
 ///
 /// # Errors
 /// [`ModelError::Weights`] for a folder without weights, for files without a tensor, and for an index that names
-/// missing files, files outside the folder, or tensors that are not in their file; the errors of [`map_tensors`], and
-/// [`ModelError::Torch`].
+/// missing files or files outside the folder; the errors of [`map_tensors`], and [`ModelError::Torch`].
 pub fn tensors_of(folder: &Path) -> Result<MappedTensors> {
     type Reader = fn(&Path) -> Result<MappedTensors>;
     let formats: [(&str, &str, Reader); 2] =
@@ -57,7 +56,7 @@ pub fn tensors_of(folder: &Path) -> Result<MappedTensors> {
             let reason = "has no tensor of floating-point numbers, expected a model's weights".into();
             return Err(ModelError::Weights { path: path.clone(), reason });
         }
-        return Ok(tensors);
+        return Ok(unwrapped(path, tensors));
     }
     let reason = format!("has none of {SAFETENSORS}, {SAFETENSORS_INDEX}, {TORCH} and {TORCH_INDEX}");
     Err(ModelError::Weights { path: folder.into(), reason })
@@ -88,6 +87,7 @@ fn shards(folder: &Path, path: &Path, read: fn(&Path) -> Result<MappedTensors>) 
     let wrong = |reason| ModelError::Weights { path: path.into(), reason };
     let Index { weight_map, .. } = read_json(path, INDEX)?;
     let mut all = MappedTensors { floats: NamedTensors::new(), others: Vec::new() };
+    let mut elsewhere = Vec::new();
     for shard in weight_map.values().collect::<BTreeSet<_>>() {
         let mut parts = Path::new(shard).components();
         if !matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None)) || shard.contains('\\')
@@ -99,20 +99,71 @@ fn shards(folder: &Path, path: &Path, read: fn(&Path) -> Result<MappedTensors>) 
             return Err(wrong(format!("shard `{shard}` is missing")));
         }
         let found = read(&file)?;
-        // Tensors that the index omits are read all the same.
+        // As in transformers, all tensors of a shard are read, whatever the index says of them; of two with one name that one
+        // counts whose place the index knows.
         let is_here = |name: &str| weight_map.get(name).is_none_or(|place| place == shard);
-        all.floats.extend(found.floats.into_iter().filter(|(name, _)| is_here(name)));
-        all.others.extend(found.others.into_iter().filter(|name| is_here(name)));
+        for (name, data) in found.floats {
+            if !is_here(&name) {
+                elsewhere.push(name.clone());
+                if all.floats.contains_key(&name) {
+                    continue;
+                }
+            }
+            all.floats.insert(name, data);
+        }
+        all.others.extend(found.others);
+    }
+    if let Some(name) = elsewhere.first() {
+        let n = elsewhere.len();
+        tracing::warn!(
+            "{}: {n} tensors are not in the file that the index names, the first is `{name}`",
+            path.display()
+        );
     }
     all.others.sort();
     all.others.dedup();
     let is_found = |name: &str| {
         all.floats.contains_key(name) || all.others.binary_search_by(|other| other.as_str().cmp(name)).is_ok()
     };
-    match weight_map.iter().find(|(name, _)| !is_found(name)) {
-        Some((name, shard)) => Err(wrong(format!("tensor `{name}` is not in `{shard}`"))),
-        None => Ok(all),
+    if let Some((name, shard)) = weight_map.iter().find(|(name, _)| !is_found(name)) {
+        tracing::warn!(
+            "{}: no shard has tensor `{name}`, which the index expects in `{shard}`",
+            path.display()
+        );
     }
+    Ok(all)
+}
+
+/// The tensors without what wrappers of training put into their names: `_orig_mod` (torch.compile), `_fsdp_wrapped_module`,
+/// `_checkpoint_wrapped_module`, and a `module` before all of them (DataParallel).
+fn unwrapped(path: &Path, tensors: MappedTensors) -> MappedTensors {
+    const WRAPPERS: [&str; 3] = ["_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"];
+    let is_wrapped = |name: &str| name.split('.').any(|part| WRAPPERS.contains(&part));
+    let in_module = tensors.floats.keys().all(|name| name.starts_with("module."));
+    if !in_module && !tensors.floats.keys().any(|name| is_wrapped(name)) {
+        return tensors;
+    }
+    let bare = |name: &str| {
+        let name = if in_module { name.strip_prefix("module.").unwrap_or(name) } else { name };
+        name.split('.').filter(|part| !WRAPPERS.contains(part)).collect::<Vec<_>>().join(".")
+    };
+    let mut floats = NamedTensors::new();
+    let mut told = None;
+    for (name, data) in tensors.floats {
+        let short = bare(&name);
+        told.get_or_insert_with(|| (name.clone(), short.clone()));
+        // A tensor that has the short name itself counts.
+        if short == name || !floats.contains_key(&short) {
+            floats.insert(short, data);
+        }
+    }
+    if let Some((name, short)) = told {
+        tracing::warn!(
+            "{}: names without what wrappers added: `{name}` is read as `{short}`, and so on",
+            path.display()
+        );
+    }
+    MappedTensors { floats, others: tensors.others.iter().map(|name| bare(name)).collect() }
 }
 
 /// Writes float tensors as transformers does: to `model.safetensors`, or, if they take more than `max_shard_size`
@@ -252,6 +303,26 @@ mod tests {
     }
 
     #[test]
+    fn names_lose_what_wrappers_added() {
+        let dir = tempfile::tempdir().unwrap();
+        let tensor = |x: f32| TensorData::new(vec![x], [1]);
+        let read = |names: &[(&str, f32)]| {
+            let tensors = names.iter().map(|(name, x)| (name.to_string(), tensor(*x))).collect();
+            write_tensors(&dir.path().join(SAFETENSORS), &tensors, &[]).unwrap();
+            let floats = tensors_of(dir.path()).unwrap().floats;
+            floats.iter().map(|(name, x)| (name.clone(), x.iter::<f32>().next().unwrap())).collect::<Vec<_>>()
+        };
+        let expected = [("a.b".to_string(), 1.0), ("c".to_string(), 2.0)];
+        assert_eq!(read(&[("module._orig_mod.a.b", 1.0), ("module._orig_mod.c", 2.0)]), expected);
+        let fsdp = [("_fsdp_wrapped_module.a._fsdp_wrapped_module._orig_mod.b", 1.0), ("c", 2.0)];
+        assert_eq!(read(&fsdp), expected);
+        assert_eq!(read(&[("_orig_mod.a.b", 9.0), ("a.b", 1.0), ("c", 2.0)]), expected);
+        // A part of the model may be called so.
+        let own = [("c".to_string(), 2.0), ("module.a".to_string(), 1.0)];
+        assert_eq!(read(&[("module.a", 1.0), ("c", 2.0)]), own);
+    }
+
+    #[test]
     fn an_index_that_does_not_fit_its_folder_is_an_error() {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path();
@@ -269,8 +340,23 @@ mod tests {
         assert_eq!(tensors_of(folder).unwrap().floats, one);
         weight_map(r#""x": "two.safetensors""#);
         assert!(message().ends_with("index.json: shard `two.safetensors` is missing"), "{}", message());
+        // transformers reads all of each shard, whatever the index says of it.
         weight_map(r#""x": "one.safetensors", "y": "one.safetensors""#);
-        assert!(message().ends_with("tensor `y` is not in `one.safetensors`"), "{}", message());
+        assert_eq!(tensors_of(folder).unwrap().floats, one);
+        let other = NamedTensors::from([
+            ("x".to_string(), TensorData::new(vec![2f32], [1])),
+            ("y".to_string(), TensorData::new(vec![3f32], [1])),
+        ]);
+        write_tensors(&folder.join("two.safetensors"), &other, &[]).unwrap();
+        for (json, x) in [
+            (r#""x": "one.safetensors", "y": "two.safetensors""#, 1.0),
+            (r#""x": "two.safetensors", "y": "one.safetensors""#, 2.0),
+        ] {
+            weight_map(json);
+            let found = tensors_of(folder).unwrap().floats;
+            assert_eq!((found["x"].clone(), found.len()), (TensorData::new(vec![x], [1]), 2), "{json}");
+        }
+        fs::remove_file(folder.join("two.safetensors")).unwrap();
         let outside = ["../one.safetensors", "sub/one.safetensors", "sub/../one.safetensors", "..", ".", ""];
         for place in outside.into_iter().chain([&*format!("{}/one.safetensors", folder.display())]) {
             weight_map(&format!(r#""x": "{place}""#));

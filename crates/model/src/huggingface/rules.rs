@@ -407,7 +407,9 @@ impl TensorRules {
             missing.sort();
             let (names, mut parameters): (_, Vec<_>) = missing.into_iter().unzip();
             let parameter = parameters.swap_remove(0);
-            return Err(ModelError::MissingTensors { path: path(), names, parameter });
+            let mut others: Vec<String> = found.into_values().map(|(name, _)| name).collect();
+            others.sort();
+            return Err(ModelError::MissingTensors { path: path(), names, parameter, others });
         }
         report.unexpected.extend(found.into_values().map(|(name, _)| name));
         report.unexpected.sort();

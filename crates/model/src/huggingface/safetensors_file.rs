@@ -86,6 +86,7 @@ fn parse<'a>(path: &Path, bytes: &'a [u8]) -> Result<SafeTensors<'a>> {
 fn widened(path: &Path, name: &str, view: &TensorView<'_>) -> Result<Option<TensorData>> {
     let values = match view.dtype() {
         Dtype::F32 => widen(view.data(), f32::from_le_bytes),
+        Dtype::F64 => widen(view.data(), |bytes| f64::from_le_bytes(bytes) as f32),
         Dtype::F16 => widen(view.data(), |b| burn::tensor::f16::from_le_bytes(b).to_f32()),
         Dtype::BF16 => widen(view.data(), |b| burn::tensor::bf16::from_le_bytes(b).to_f32()),
         Dtype::I64 | Dtype::I32 | Dtype::U8 | Dtype::BOOL => return Ok(None),
@@ -250,9 +251,11 @@ mod tests {
 
     #[test]
     fn a_file_that_cannot_be_weights_is_an_error() {
-        let (path, _folder) = written(vec![("x", Dtype::F64, vec![1], 1f64.to_le_bytes().to_vec())]);
+        let (path, _folder) = written(vec![("x", Dtype::F8_E4M3, vec![1], vec![1])]);
         let message = map_tensors(&path).unwrap_err().to_string();
-        assert!(message.ends_with("tensor `x` holds F64, expected F32, F16 or BF16"), "{message}");
+        assert!(message.ends_with("tensor `x` holds F8_E4M3, expected F32, F16 or BF16"), "{message}");
+        let (path, _folder) = written(vec![("x", Dtype::F64, vec![1], 0.5f64.to_le_bytes().to_vec())]);
+        assert_eq!(map_tensors(&path).unwrap().floats["x"], TensorData::new(vec![0.5f32], [1]));
         fs::write(&path, "").unwrap();
         assert!(map_tensors(&path).is_err());
         fs::write(&path, "not a safetensors file at all").unwrap();

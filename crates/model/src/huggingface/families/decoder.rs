@@ -347,7 +347,10 @@ mod tests {
             ("{}", "`model_type` is null"),
             (r#"{"model_type": "gpt2", "n_embd": 10}"#, "`n_head` is 12, expected a divisor of `n_embd`"),
             (r#"{"model_type": "gpt2", "n_layer": 0}"#, "`n_layer` is 0, expected at least 1"),
-            (r#"{"model_type": "gpt2", "activation_function": "mish"}"#, "`activation_function` is \"mish\""),
+            (
+                r#"{"model_type": "gpt2", "activation_function": "prelu"}"#,
+                "`activation_function` is \"prelu\"",
+            ),
             (
                 r#"{"model_type": "gpt2", "scale_attn_by_inverse_layer_idx": true}"#,
                 "`scale_attn_by_inverse_layer_idx` is true, expected false",

@@ -153,8 +153,9 @@ impl Projection {
     }
 }
 
-/// The first name of each is written.
-const ACTIVATIONS: [(Activation, &str); 8] = [
+/// All of `ACT2FN` of transformers 4.57 and 5.24 but those with parameters (`prelu`, `xielu`) and one that only 5 has
+/// (`sqrtsoftplus`). The first name of each is written.
+const ACTIVATIONS: [(Activation, &str); 21] = [
     (Activation::Gelu, "gelu"),
     (Activation::GeluTanh, "gelu_new"),
     (Activation::Relu, "relu"),
@@ -163,6 +164,19 @@ const ACTIVATIONS: [(Activation, &str); 8] = [
     (Activation::Gelu, "gelu_python"),
     (Activation::GeluTanh, "gelu_pytorch_tanh"),
     (Activation::Silu, "swish"),
+    (Activation::GeluTanh, "gelu_fast"),
+    (Activation::GeluTanh, "gelu_accurate"),
+    (Activation::GeluTanh, "gelu_python_tanh"),
+    (Activation::GeluClipped, "gelu_10"),
+    (Activation::QuickGelu, "quick_gelu"),
+    (Activation::ReluSquared, "relu2"),
+    (Activation::Relu6, "relu6"),
+    (Activation::LeakyRelu, "leaky_relu"),
+    (Activation::Mish, "mish"),
+    (Activation::Laplace, "laplace"),
+    (Activation::HardSwish, "hardswish"),
+    (Activation::Sigmoid, "sigmoid"),
+    (Activation::Identity, "linear"),
 ];
 
 /// The names of an activation in files.

@@ -445,7 +445,7 @@ mod tests {
             (r#""bi_data": true"#, "`bi_data` is true, expected false"),
             (r#""tie_word_embeddings": false"#, "`tie_word_embeddings` is false, expected true"),
             (r#""attn_type": "tri""#, "`attn_type` is \"tri\", expected \"bi\" or \"uni\""),
-            (r#""ff_activation": "mish""#, "`ff_activation` is \"mish\""),
+            (r#""ff_activation": "prelu""#, "`ff_activation` is \"prelu\""),
             (r#""mem_len": -1"#, "`mem_len` is -1, expected a whole number"),
             (r#""dropout": 1"#, "`dropout` is 1, expected 0 or more"),
         ] {

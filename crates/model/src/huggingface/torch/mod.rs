@@ -60,6 +60,16 @@ pub(super) fn map_torch(path: &Path) -> Result<MappedTensors> {
     let Some(entries) = pickle.dict(pickle.root()) else {
         return Err(nowhere("the file is not a dictionary of tensors".into()));
     };
+    let entries = match training_state(pickle, entries) {
+        Some((key, inner)) => {
+            tracing::warn!(
+                "{}: the weights are those under `{key}`; nothing else of the file is read",
+                path.display()
+            );
+            inner
+        }
+        None => entries,
+    };
 
     let mut memory = map.len().saturating_mul(MAX_GROWTH).max(MIN_MEMORY);
     let (mut floats, mut others) = (NamedTensors::new(), Vec::new());
@@ -92,7 +102,7 @@ pub(super) fn map_torch(path: &Path) -> Result<MappedTensors> {
         }
         let bytes = &bytes[..len * element.size()];
         let data = match element {
-            Element::F32 | Element::F16 | Element::Bf16 => {
+            Element::F64 | Element::F32 | Element::F16 | Element::Bf16 => {
                 let in_place = match element {
                     Element::F32 => layout.span().and_then(|span| {
                         mapped_f32(&map, &bytes[span.start * 4..span.end * 4], &layout.shape)
@@ -113,15 +123,28 @@ pub(super) fn map_torch(path: &Path) -> Result<MappedTensors> {
                 others.push(name.to_string());
                 continue;
             }
-            Element::F64 => {
-                let (path, name) = (path.into(), name.to_string());
-                return Err(ModelError::Dtype { path, name, found: "F64".into() });
-            }
         };
         floats.insert(name.to_string(), data);
     }
     others.sort();
     Ok(MappedTensors { floats, others })
+}
+
+/// The weights in what a training program saved of its state, and their key; none of a dictionary of tensors.
+fn training_state<'a, 'b>(
+    pickle: &'b Pickle<'a>,
+    entries: &'b [(Value<'a>, Value<'a>)],
+) -> Option<(&'static str, &'b [(Value<'a>, Value<'a>)])> {
+    const KEYS: [&str; 4] = ["state_dict", "model_state_dict", "model", "module"];
+    let is_tensor = |value: Value<'a>| matches!(pickle.object(value), Some(Object::Tensor { .. }));
+    if entries.iter().any(|(_, value)| is_tensor(*value)) {
+        return None;
+    }
+    KEYS.into_iter().find_map(|wanted| {
+        let of_key = |(key, _): &&(Value<'a>, Value<'a>)| matches!(*key, Value::Text(key) if key == wanted);
+        let (_, value) = entries.iter().find(of_key)?;
+        Some((wanted, pickle.dict(*value)?))
+    })
 }
 
 fn contents(bytes: &[u8]) -> std::result::Result<Contents<'_>, Refused> {
@@ -220,6 +243,7 @@ impl Layout {
     /// The elements in order, as FP32.
     fn read(&self, storage: &[u8], element: Element) -> TensorData {
         let values = match element {
+            Element::F64 => self.gather(storage, |bytes| f64::from_le_bytes(bytes) as f32),
             Element::F16 => self.gather(storage, |bytes| f16::from_le_bytes(bytes).to_f32()),
             Element::Bf16 => self.gather(storage, |bytes| bf16::from_le_bytes(bytes).to_f32()),
             _ => self.gather(storage, f32::from_le_bytes),

@@ -67,6 +67,8 @@ state |= {
 save("zip", state)
 save("legacy", state, _use_new_zipfile_serialization=False)
 save("protocol4", state, pickle_protocol=4)
+for key in ["state_dict", "model_state_dict", "model", "module"]:
+    save(f"within_{key}", {"epoch": 3, "optimizer": {"state": {0: {"step": torch.tensor(1.0)}}}, key: {"x": torch.ones(2)}})
 
 
 def zipped_again(folder, compression):
