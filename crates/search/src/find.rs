@@ -2,7 +2,7 @@
 
 use crate::best::Scored;
 use crate::bits::Bits;
-use crate::graph::Walk;
+use crate::graph::{SCANNED, Walk, Wanted};
 use crate::scan::scan;
 use crate::segment::Segment;
 use crate::space::{Query, exact};
@@ -32,9 +32,8 @@ const CANDIDATES: usize = 1 << 22;
 const MARGIN: usize = 8;
 /// Candidates whose memory is asked for before they are compared again.
 const AHEAD: usize = 4;
-/// With fewer allowed rows than one in so many, and a few more, each of them is looked at instead of the graph.
-const RARE: usize = 32;
-const FEW: usize = 1000;
+/// Rows that a walk through a graph compares with a query, for each that it keeps.
+const STEPS: usize = 24;
 
 impl Index {
     /// The `k` nearest rows of each query, the nearest one first; fewer if the index has fewer that meet the conditions.
@@ -169,8 +168,11 @@ fn of_segment(
         return Vec::new();
     }
     let allowed = allowed.as_ref();
+    let breadth = config.breadth.max(config.k);
     let graph = segment.graph().filter(|_| config.method == Method::Auto);
-    let graph = graph.filter(|_| n_allowed > segment.rows() / RARE + FEW);
+    // Where few rows are allowed, the walk to so many of them takes longer than to look at each.
+    let steps = STEPS.saturating_mul(breadth).saturating_mul(segment.rows() / n_allowed);
+    let graph = graph.filter(|_| allowed.is_none() || steps.saturating_mul(SCANNED) < n_allowed);
     let space = match config.method {
         Method::Exact => segment.vectors(index),
         Method::Auto | Method::Codes => segment.short(index),
@@ -192,31 +194,39 @@ fn of_segment(
         found
     };
     let rescored = config.candidates();
-    if let Some(graph) = graph {
-        let part = queries.len().div_ceil(4 * rayon::current_num_threads()).max(1);
-        let found = queries.par_chunks(part).flat_map_iter(|queries| {
-            let mut walk = Walk::default();
-            let found = queries.iter().map(|query| {
-                let breadth = config.breadth.max(config.k);
-                let asked = space.query(query);
-                let mut candidates = graph.search(&space, &asked, breadth, allowed, &mut walk);
-                if candidates.len() < config.k.min(n_allowed) {
-                    // Of many equal vectors the links may lead to one another alone.
-                    candidates = scan(&space, &[asked], segment.rows(), allowed, rescored).remove(0);
-                }
-                candidates.truncate(rescored);
-                again(query, candidates)
-            });
-            found.collect::<Vec<_>>()
-        });
-        return found.collect();
-    }
     let is_exact = config.method == Method::Exact
         || matches!(space.rows, crate::space::Rows::F32(_) | crate::space::Rows::Bf16(_));
     let most = if is_exact { config.k + MARGIN } else { rescored };
-    let asked: Vec<Query> = queries.iter().map(|query| space.query(query)).collect();
-    let candidates = scan(&space, &asked, segment.rows(), allowed, most);
-    queries.par_iter().zip(candidates).map(|(query, candidates)| again(query, candidates)).collect()
+    let scanned = |queries: &[&[f32]]| -> Vec<Vec<Found>> {
+        let asked: Vec<Query> = queries.iter().map(|query| space.query(query)).collect();
+        let candidates = scan(&space, &asked, segment.rows(), allowed, most);
+        queries.par_iter().zip(candidates).map(|(query, candidates)| again(query, candidates)).collect()
+    };
+    if let Some(graph) = graph {
+        let of_graph = allowed.map(|rows| graph.allow(rows, n_allowed));
+        let wanted = Wanted { breadth, rows: rescored, allowed: of_graph.as_ref() };
+        let part = queries.len().div_ceil(4 * rayon::current_num_threads()).max(1);
+        let walked = queries.par_chunks(part).flat_map_iter(|queries| {
+            let mut walk = Walk::default();
+            let found = queries.iter().map(|query| {
+                let candidates = graph.search(&space, &space.query(query), wanted, &mut walk);
+                let candidates = candidates.filter(|found| found.len() >= config.k.min(n_allowed));
+                candidates.map(|candidates| again(query, candidates))
+            });
+            found.collect::<Vec<_>>()
+        });
+        let mut walked: Vec<Option<Vec<Found>>> = walked.collect();
+        let open: Vec<&[f32]> = queries
+            .iter()
+            .zip(&walked)
+            .filter(|(_, found)| found.is_none())
+            .map(|(query, _)| *query)
+            .collect();
+        let mut scanned = scanned(&open).into_iter();
+        walked.iter_mut().filter(|found| found.is_none()).for_each(|found| *found = scanned.next());
+        return walked.into_iter().flatten().collect();
+    }
+    scanned(&queries)
 }
 
 /// The rows that may be found; none if all may.

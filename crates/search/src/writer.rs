@@ -216,10 +216,10 @@ impl IndexWriter {
         if rows.len() - start > 1 {
             self.join(start, progress)?;
         }
-        self.build_graphs(progress)
+        self.build_graphs(false, progress)
     }
 
-    /// Makes one part of all rows, without the deleted ones. `progress` as for [`maintain`](Self::maintain).
+    /// Makes one part of all rows, without the deleted ones, with a graph of this version. `progress` as for [`maintain`](Self::maintain).
     ///
     /// # Errors
     /// [`SearchError::Io`]; then the index is as it was.
@@ -228,7 +228,7 @@ impl IndexWriter {
         if info.deleted > 0 || info.parts > 1 {
             self.join(0, progress)?;
         }
-        self.build_graphs(progress)
+        self.build_graphs(true, progress)
     }
 
     /// Joins the parts from `start` on.
@@ -256,7 +256,9 @@ impl IndexWriter {
             let mut record = writer.finish()?;
             // Rows of the first part have kept their numbers if none is deleted: its graph goes on.
             let first = &old[0];
-            let kept = first.graph().filter(|_| first.deleted().is_none() && 2 * first.rows() >= live);
+            let kept = first
+                .graph()
+                .filter(|graph| graph.is_current() && first.deleted().is_none() && 2 * first.rows() >= live);
             if let (Some(graph), true) = (kept, self.config().graph.is_some()) {
                 record.graph = self.grow(GraphBuilder::of(&graph), &record, number, progress)?;
             }
@@ -265,12 +267,14 @@ impl IndexWriter {
         self.commit(manifest)
     }
 
-    /// Builds the graphs of parts that are to have one.
-    fn build_graphs(&mut self, progress: &mut dyn FnMut(usize, usize)) -> Result<()> {
+    /// Builds the graphs of parts that are to have one; `anew`, also in place of one of an earlier version.
+    fn build_graphs(&mut self, anew: bool, progress: &mut dyn FnMut(usize, usize)) -> Result<()> {
         let Some(config) = self.config().graph.clone() else { return Ok(()) };
         for place in 0..self.index.segments.len() {
             let record = &self.index.manifest.segments[place];
-            if record.graph.is_some() || record.rows < config.from_rows {
+            let graph = self.index.segments[place].graph();
+            let is_there = graph.is_some_and(|graph| !anew || graph.is_current());
+            if is_there || record.graph.is_none() && record.rows < config.from_rows {
                 continue;
             }
             let mut manifest = self.index.manifest.clone();
@@ -293,7 +297,9 @@ impl IndexWriter {
         let Some(config) = &self.config().graph else { return Ok(None) };
         let segment = Segment::open(self.index.folder(), record, self.config(), false)?;
         let rows = record.rows;
-        builder.extend(&segment.short(self.config()), rows, config, &mut |done| progress(done, rows));
+        let space = segment.short(self.config());
+        builder.extend(&space, rows, config, &mut |done| progress(done, rows));
+        builder.mend(&space);
         let path = path(self.index.folder(), number, "graph");
         files::write(path, bytemuck::cast_slice(&builder.words())).map(Some)
     }
