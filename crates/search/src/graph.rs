@@ -11,7 +11,7 @@
 //!   they are linked. So the graph depends on neither threads nor time, and nothing is locked. A group is a sixteenth of the
 //!   rows that are there at most: that few more neighbours cost nothing that can be measured.
 //! - A new row takes as many neighbours in the lowest layer as fit there, twice `M`, as in FAISS.
-//! - When a graph is done, some of its nodes are searched for ([`GraphBuilder::mend`]). If one of them is not found, all are
+//! - When a graph is done, some of its nodes are searched for ([`GraphBuilder::mend`]). If too many of them are not found, all are
 //!   searched for, and those that are not found are linked anew. One that is lost still is a stray: each query is compared
 //!   with it.
 
@@ -577,7 +577,7 @@ impl GraphBuilder {
         }
     }
 
-    /// Searches for some nodes, and if one is not found, for all. Those that are not found are linked from the nodes nearest to
+    /// Searches for some nodes, and if too many are not found, for all. Those that are not found are linked from the nodes nearest to
     /// them, in place of the farthest link; those that are lost still are strays.
     pub fn mend(&mut self, space: &Space<'_>) {
         let listed: std::collections::HashSet<u32> =
@@ -585,7 +585,9 @@ impl GraphBuilder {
         let nodes: Vec<u32> = (0..self.rows() as u32).filter(|row| !listed.contains(row)).collect();
         self.strays.clear();
         let some: Vec<u32> = nodes.iter().copied().step_by(nodes.len().div_ceil(SAMPLE).max(1)).collect();
-        if self.lost(space, &some).is_empty() {
+        // One in two hundred is what a good graph may lose by its nature, and more than a sample can tell.
+        let lost = self.lost(space, &some).len();
+        if lost == 0 || some.len() < nodes.len() && lost * 200 <= some.len() {
             return;
         }
         for round in 0.. {
@@ -593,7 +595,7 @@ impl GraphBuilder {
             if lost.is_empty() {
                 return;
             }
-            if round == ROUNDS {
+            if round == ROUNDS || lost.len() <= nodes.len() / 1000 + 16 {
                 self.strays = lost.into_iter().map(|(node, _)| node).collect();
                 return;
             }
@@ -758,30 +760,27 @@ fn hash(space: &Space<'_>, row: u32) -> Hash {
     first_half(hasher.finalize())
 }
 
-/// The square of a vector's length; 0 for bits, which need none.
+/// The square of the length of a row's numbers; 0 for bits, which need none.
 fn square(space: &Space<'_>, row: u32) -> f32 {
-    match (space.halves, space.rows) {
-        (Some(halves), _) => 2.0 * halves[row as usize],
-        (None, Rows::Binary(_)) => 0.0,
-        (None, _) => {
-            let mut square = [0.0];
-            space.scores(&space.query_of(row), &[row], &mut Scratch::default(), &mut square);
-            square[0]
-        }
+    if matches!(space.rows, Rows::Binary(_)) {
+        return 0.0;
     }
+    let mut score = [0.0];
+    space.scores(&space.query_of(row), &[row], &mut Scratch::default(), &mut score);
+    score[0] + 2.0 * space.half(row)
 }
 
-/// Whether a row's vector differs from one that it was compared with by no more than rounding and the computation of both may
+/// Whether a row's numbers differ from those that it was compared with by no more than rounding and the computation of both may
 /// make of the same text: by 0.3 % of its length, in 8 bits by 1.4 %, in bits by 2 % of them.
 fn is_near(space: &Space<'_>, squares: &[f32], row: u32, found: Scored) -> bool {
+    if matches!(space.rows, Rows::Binary(_)) {
+        return -found.score <= 0.02 * space.width as f32;
+    }
+    // Of Euclidean distances, too, by the product: the halves are of the vectors, and not of their codes.
+    let product = found.score + space.half(row) + space.half(found.row);
     let (own, other) = (squares[row as usize], squares[found.row as usize]);
-    let distance = match (space.rows, space.halves) {
-        (Rows::Binary(_), _) => return -found.score <= 0.02 * space.width as f32,
-        (_, Some(_)) => -2.0 * found.score,
-        (_, None) => own + other - 2.0 * found.score,
-    };
     let most = if matches!(space.rows, Rows::Int8 { .. }) { 2e-4 } else { 1e-5 };
-    distance <= most * own
+    own + other - 2.0 * product <= most * own
 }
 
 /// The highest layer that a row is in: layer `l` has one of `mˡ` rows.
@@ -883,6 +882,65 @@ mod tests {
         let mut other = words.clone();
         other[0] += 1;
         assert!(Graph::of_words(&other, 50).is_none());
+    }
+
+    #[test]
+    fn a_graph_of_an_earlier_version_is_read() {
+        let values = points(50);
+        let halves = halves(&values);
+        let words = build(&values, &halves, &[50]).words();
+        let n_upper = words[3] as usize;
+        // Without lists: five lengths, which are 0 here.
+        let mut old = [&[MAGIC_OF_ROWS], &words[1..4 + n_upper]].concat();
+        assert_eq!(words[4 + n_upper..][..5], [0; 5]);
+        old.extend(&words[9 + n_upper..]);
+        let graph = Graph::of_words(&old, 50).unwrap();
+        assert!(graph.is_sound() && !graph.is_current());
+        let space = Space { rows: Rows::F32(&values), width: 16, halves: Some(&halves) };
+        let wanted = Wanted { breadth: 50, rows: 50, allowed: None };
+        let found = graph.search(&space, &space.query(&values[..16]), wanted, &mut Walk::default()).unwrap();
+        assert_eq!((found.len(), found[0].row), (50, 0));
+    }
+
+    /// Nodes without a way to them are linked, and what is not linked is compared with each query.
+    #[test]
+    fn what_no_way_leads_to_is_mended() {
+        let values = points(600);
+        let halves = halves(&values);
+        let space = Space { rows: Rows::F32(&values), width: 16, halves: Some(&halves) };
+        let mut builder = build(&values, &halves, &[600]);
+        // All ways to a fifth of the nodes are cut.
+        let cut = |row: u32| row % 5 == 2;
+        for links in builder.ground.chunks_exact_mut(2 * builder.m) {
+            let kept: Vec<u32> = links.iter().copied().filter(|row| *row != NONE && !cut(*row)).collect();
+            links[..kept.len()].copy_from_slice(&kept);
+            links[kept.len()..].fill(NONE);
+        }
+        for (nodes, links) in &mut builder.upper {
+            assert_eq!(nodes.len() * builder.m, links.len());
+            links.fill(NONE);
+        }
+        let found = |builder: &GraphBuilder| {
+            let words = builder.words();
+            let graph = Graph::of_words(&words, 600).unwrap();
+            assert!(graph.is_sound());
+            let wanted = Wanted { breadth: BREADTH, rows: 10, allowed: None };
+            let is_found = |row: &u32| {
+                let query = space.query_of(*row);
+                graph.search(&space, &query, wanted, &mut Walk::default()).unwrap()[0].row == *row
+            };
+            (0..600).filter(|row| is_found(row)).count()
+        };
+        let before = found(&builder);
+        assert!(before <= 500, "{before}");
+        builder.mend(&space);
+        assert_eq!(found(&builder), 600);
+        // Where no link can be made, nothing is lost either.
+        for links in builder.ground.chunks_exact_mut(2 * builder.m) {
+            links.fill(NONE);
+        }
+        builder.strays = (0..600).collect();
+        assert_eq!(found(&builder), 600);
     }
 
     #[test]
