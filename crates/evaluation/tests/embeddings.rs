@@ -126,6 +126,23 @@ fn rankings_are_scored_as_in_pytrec_eval() {
     }
 }
 
+/// Values of pytrec_eval-terrier 0.5.11: a relevant document that no run can find counts, and a query without a relevant one too.
+#[test]
+fn what_cannot_be_found_counts_as_in_pytrec_eval() {
+    let score = |found: &[&str], judged: &[(&str, i64)]| {
+        let mut retrieval = Retrieval::new(&[3]);
+        let judged = judged.iter().map(|(id, grade)| ((*id).to_owned(), *grade)).collect();
+        retrieval.add(found.iter().copied(), &judged);
+        let figures = retrieval.figures();
+        ["precision@3", "recall@3", "ndcg@3", "map@3"].map(|name| figures.get(name).unwrap())
+    };
+    let found = score(&["d1", "d2", "d3"], &[("d1", 1), ("gone", 2)]);
+    let expected = [0.333_333_333_333_333_3, 0.5, 0.380_093_766_715_934_26, 0.5];
+    found.iter().zip(expected).for_each(|(found, expected)| assert!((found - expected).abs() < 1e-12));
+    assert_eq!(score(&["d1", "d2"], &[("d2", 0)]), [0.0; 4]);
+    assert_eq!(score(&["d1", "d2"], &[("gone", 1)]), [0.0; 4]);
+}
+
 #[test]
 fn the_nearest_documents_come_in_trec_evals_order() {
     let values = [1.0_f32, 0.0, 0.0, 1.0, 2.0, 0.0, 1.0, 1.0];

@@ -23,6 +23,10 @@ pub struct HubConfig {
     pub retry_delay: Duration,
     /// How long the server may say nothing, and how long it may take to reach it.
     pub timeout: Duration,
+    /// Bytes a second that are to arrive at least, in the mean of each `slow_for`.
+    pub least_rate: u64,
+    /// How long the server may send less.
+    pub slow_for: Duration,
 }
 
 impl HubConfig {
@@ -37,6 +41,8 @@ impl HubConfig {
             retries: 5,
             retry_delay: Duration::from_millis(500),
             timeout: Duration::from_secs(15),
+            least_rate: 1000,
+            slow_for: Duration::from_secs(60),
         }
     }
 }

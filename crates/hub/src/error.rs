@@ -86,6 +86,21 @@ pub enum HubError {
         reason: String,
     },
 
+    /// A server that sends so little that it would take for ever.
+    #[error(
+        "{url}: only {bytes} bytes came in {seconds} seconds, expected {least} a second at least; what came is kept, and goes on the next time"
+    )]
+    Slow {
+        /// What was asked for.
+        url: String,
+        /// What came.
+        bytes: u64,
+        /// In how long.
+        seconds: u64,
+        /// Bytes a second at least.
+        least: u64,
+    },
+
     /// A server that answered with an error status.
     #[error("{url}: the server answers with status {status}")]
     Status {

@@ -177,7 +177,8 @@ impl Run<'_> {
         }
         let Some(remote) = self.remote else { return Err(self.not_cached(file)) };
         let announced = remote.announced(self.name, &self.commit, file)?;
-        let blob = self.cache.blob(&announced.etag);
+        let blob_name = announced.blob(&self.commit, file);
+        let blob = self.cache.blob(&blob_name);
         let folder = blob.parent().expect("a blob has a folder");
         fs::create_dir_all(folder).map_err(io("make", folder))?;
         let is_whole = || {
@@ -185,16 +186,16 @@ impl Run<'_> {
                 .is_ok_and(|data| data.is_file() && announced.len.is_none_or(|len| data.len() == len))
         };
         if !is_whole() {
-            let _lock = self.cache.lock(&announced.etag)?;
+            let _lock = self.cache.lock(&blob_name)?;
             // Another program may have brought it in the meantime.
             if !is_whole() {
                 self.progress.file(file);
-                let incomplete = blob.with_file_name(format!("{}.incomplete", announced.etag));
+                let incomplete = blob.with_file_name(format!("{blob_name}.incomplete"));
                 remote.download(self.name, &announced, &incomplete, self.progress)?;
                 fs::rename(&incomplete, &blob).map_err(io("make", &blob))?;
             }
         }
-        self.cache.link(&announced.etag, &self.commit, file)
+        self.cache.link(&blob_name, &self.commit, file)
     }
 }
 

@@ -4,9 +4,12 @@ use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::path::Path;
 use std::thread;
+use std::time::Instant;
 
 use hf_hub::api::RepoInfo;
 use hf_hub::{Repo, RepoType};
+use serde::Deserialize;
+use serde_json::Value;
 use sha1::{Digest, Sha1};
 use sha2::Sha256;
 use ureq::config::RedirectAuthHeaders;
@@ -19,6 +22,9 @@ use crate::{HubConfig, HubError, ModelName, Progress, Result};
 
 /// The longest description of a model that is read, in bytes.
 const MAX_LISTING: u64 = 32 << 20;
+
+/// How many times as long as a server may say nothing a description may take to arrive.
+const LISTING_TIMEOUTS: u32 = 8;
 
 /// Redirections within the server that are followed.
 const MAX_REDIRECTS: usize = 5;
@@ -35,6 +41,21 @@ pub(crate) struct Announced {
     /// The file's version: for whole files the hash of git, for large ones that of their bytes.
     pub(crate) etag: String,
     pub(crate) len: Option<u64>,
+}
+
+impl Announced {
+    /// What the bytes are called in the cache. A version that is no hash of them may be that of other files too, or of other
+    /// commits: then these are in the name.
+    pub(crate) fn blob(&self, commit: &str, file: &str) -> String {
+        let is_hex = self.etag.bytes().all(|byte| byte.is_ascii_hexdigit());
+        match self.etag.len() {
+            40 | 64 if is_hex => self.etag.clone(),
+            _ => {
+                let of = Sha1::new().chain_update(commit).chain_update([0]).chain_update(file).finalize();
+                format!("{}-{}", self.etag, hex(&of))
+            }
+        }
+    }
 }
 
 impl<'a> Remote<'a> {
@@ -61,12 +82,23 @@ impl<'a> Remote<'a> {
         let url = format!("{}/api/{}", self.config.endpoint, repo.api_url());
         let wrong = |reason: String| HubError::Protocol { url: url.clone(), reason };
         let mut response = self.persist(|| {
-            let response = self.request(self.agent.get(&url)).call().map_err(|error| network(&url, error))?;
+            let request = self.request(self.agent.get(&url)).config();
+            let request = request.timeout_global(Some(self.config.timeout * LISTING_TIMEOUTS)).build();
+            let response = request.call().map_err(|error| network(&url, error))?;
             self.accept(name, &url, response)
         })?;
         let text = response.body_mut().with_config().limit(MAX_LISTING).read_to_string();
         let text = text.map_err(|error| network(&url, error))?;
-        let info: RepoInfo = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+        let info: Value = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+        // Of a list, too, the library would make what it expects.
+        let is_file = |file: &Value| file.as_object().is_some_and(|file| file.contains_key("rfilename"));
+        let files = info.as_object().and_then(|info| info.get("siblings")?.as_array());
+        if !files.is_some_and(|files| files.iter().all(is_file)) {
+            return Err(wrong(
+                "expected an object with a list of files, `siblings`, each with its `rfilename`".into(),
+            ));
+        }
+        let info = RepoInfo::deserialize(info).map_err(|error| wrong(error.to_string()))?;
         if !is_commit(&info.sha) {
             return Err(wrong(format!("commit {:?}", info.sha)));
         }
@@ -169,7 +201,17 @@ impl<'a> Remote<'a> {
         let mut body = self.accept(name, url, response)?.into_body().into_reader();
         progress.at(have, announced.len);
         let mut chunk = vec![0; 1 << 16];
+        // A server that sends a byte now and then would never end.
+        let (mut since, mut had) = (Instant::now(), have);
         loop {
+            let (passed, came) = (since.elapsed(), have - had);
+            if passed >= self.config.slow_for {
+                if (came as f64) < self.config.least_rate as f64 * passed.as_secs_f64() {
+                    let (url, seconds) = (url.clone(), passed.as_secs());
+                    return Err(HubError::Slow { url, bytes: came, seconds, least: self.config.least_rate });
+                }
+                (since, had) = (Instant::now(), have);
+            }
             let n = match body.read(&mut chunk) {
                 Ok(0) => break,
                 Ok(n) => n,
@@ -199,7 +241,7 @@ impl<'a> Remote<'a> {
             let response = request.call().map_err(|error| network(&at, error))?;
             let location = response.headers().get("location").and_then(|location| location.to_str().ok());
             match location.filter(|_| response.status().is_redirection()) {
-                Some(location) => match own_page(&self.config.endpoint, location) {
+                Some(location) => match own_page(&self.config.endpoint, &at, location) {
                     Some(next) => at = next,
                     None => return Ok(response),
                 },
@@ -253,9 +295,19 @@ impl<'a> Remote<'a> {
     }
 }
 
-/// The address of a redirection that stays with the server.
-fn own_page(endpoint: &str, location: &str) -> Option<String> {
+/// The address of a redirection from the page `at` that stays with the server.
+fn own_page(endpoint: &str, at: &str, location: &str) -> Option<String> {
     let endpoint: Uri = endpoint.parse().ok()?;
+    // Relative to the scheme, to the server, or to the page (RFC 3986, section 4.2).
+    let location = match location {
+        _ if location.starts_with("//") => format!("{}:{location}", endpoint.scheme_str()?),
+        _ if location.starts_with('/') || location.contains("://") => location.to_owned(),
+        _ => {
+            let page: Uri = at.parse().ok()?;
+            let (folder, _) = page.path().rsplit_once('/')?;
+            format!("{folder}/{location}")
+        }
+    };
     let location: Uri = location.parse().ok()?;
     let same = |authority| endpoint.authority() == Some(authority) && endpoint.scheme() == location.scheme();
     match location.authority() {
@@ -300,7 +352,6 @@ fn damage(announced: &Announced, path: &Path) -> Result<Option<(String, String)>
     if let Some(expected) = announced.len.filter(|expected| *expected != len) {
         return Ok(Some((format!("{expected} bytes"), format!("{len}"))));
     }
-    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     let is_hex = announced.etag.bytes().all(|byte| byte.is_ascii_hexdigit());
     let (kind, found) = match announced.etag.len() {
         64 if is_hex => ("SHA-256", hex(&digest(Sha256::new(), &mut file).map_err(io("read", path))?)),
@@ -313,6 +364,10 @@ fn damage(announced: &Announced, path: &Path) -> Result<Option<(String, String)>
     };
     let same = found.eq_ignore_ascii_case(&announced.etag);
     Ok((!same).then(|| (format!("{kind} {}", announced.etag), found)))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn digest<D: Digest>(mut digest: D, file: &mut File) -> std::io::Result<Vec<u8>> {
@@ -351,10 +406,19 @@ mod tests {
 
     #[test]
     fn only_the_servers_own_pages_are_followed() {
-        let page = |location| own_page("http://hub:8/x", location);
+        let page = |location| own_page("http://hub:8/x", "http://hub:8/x/a/old", location);
         assert_eq!(page("/new/name").unwrap(), "http://hub:8/new/name");
         assert_eq!(page("http://hub:8/new").unwrap(), "http://hub:8/new");
-        for other in ["http://cdn/new", "https://hub:8/new", "http://hub/new", "http://hub:8@evil/x"] {
+        assert_eq!(page("//hub:8/new/name").unwrap(), "http://hub:8/new/name");
+        assert_eq!(page("new?a=b").unwrap(), "http://hub:8/x/a/new?a=b");
+        for other in [
+            "//cdn/new",
+            "//hub:8@evil/x",
+            "http://cdn/new",
+            "https://hub:8/new",
+            "http://hub/new",
+            "http://hub:8@evil/x",
+        ] {
             assert_eq!(page(other), None, "{other}");
         }
         assert_eq!(escaped("1_Pooling/a b?.json"), "1_Pooling/a%20b%3F.json");

@@ -2,6 +2,7 @@
 
 use crate::{Condition, Result, SearchError};
 use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
@@ -59,7 +60,7 @@ impl Default for GraphConfig {
 pub struct ModelIdentity {
     /// What the model was called; not compared.
     pub name: String,
-    /// A hash of its files.
+    /// A hash of the files that it is read from, [`ModelIdentity::hash_of`].
     pub hash: String,
     /// How a text's states become one vector.
     pub pooling: String,
@@ -67,13 +68,68 @@ pub struct ModelIdentity {
     pub normalize: bool,
 }
 
+/// A model's configuration, and what sentence-transformers keeps beside it.
+const SETTINGS: [&str; 4] =
+    ["config.json", "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"];
+/// A tokenizer, and its settings; a folder without it has some of the others.
+const TOKENIZER: &str = "tokenizer.json";
+const TOKENIZER_SETTINGS: &str = "tokenizer_config.json";
+const OTHER_TOKENIZERS: [&str; 12] = [
+    "added_tokens.json",
+    "merges.txt",
+    "sentencepiece.bpe.model",
+    "source.spm",
+    "special_tokens_map.json",
+    "spiece.model",
+    "spm.model",
+    "target.spm",
+    "target_vocab.json",
+    "tokenizer.model",
+    "vocab.json",
+    "vocab.txt",
+];
+/// Weights, of which the first are read, and the end of an index of shards.
+const WEIGHTS: [&str; 4] = [
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "pytorch_model.bin",
+    "pytorch_model.bin.index.json",
+];
+const INDEX: &str = ".index.json";
+
 impl ModelIdentity {
-    /// A hash of a model's folder: of its weights, its configuration and its tokenizer, with their names; in a folder of
-    /// sentence-transformers, of its modules `Dense` too.
+    /// A hash of what a model's folder is read from, with the files' names: its weights, its configuration and its tokenizer; in
+    /// a folder of sentence-transformers, of its modules `Dense` too. Other files in the folder change nothing.
     ///
     /// # Errors
     /// [`SearchError::Io`].
     pub fn hash_of(folder: &Path) -> Result<String> {
+        let is_there = |name: &String| folder.join(name).is_file();
+        let given = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).filter(is_there).collect();
+        let mut names: Vec<String> = given(&SETTINGS);
+        names.extend(given(&[TOKENIZER_SETTINGS]));
+        let tokenizer: Vec<String> = given(&[TOKENIZER]);
+        names.extend(if tokenizer.is_empty() { given(&OTHER_TOKENIZERS) } else { tokenizer });
+        if let Some(weights) = given(&WEIGHTS).into_iter().next() {
+            if weights.ends_with(INDEX) {
+                names.extend(shards(&folder.join(&weights))?.into_iter().filter(is_there));
+            }
+            names.push(weights);
+        }
+        for module in dense_modules(folder)? {
+            let in_module = |name: &str| format!("{module}/{name}");
+            names.extend(Some(in_module("config.json")).filter(is_there));
+            names
+                .extend(["model.safetensors", "pytorch_model.bin"].map(in_module).into_iter().find(is_there));
+        }
+        hash_files(folder, names)
+    }
+
+    /// The hash that earlier versions made of a folder: of all files at its top whose names end as those of a model do.
+    ///
+    /// # Errors
+    /// [`SearchError::Io`].
+    pub fn earlier_hash_of(folder: &Path) -> Result<String> {
         let decides = |name: &str| {
             let endings = [".safetensors", ".bin", ".model", ".txt", ".json"];
             endings.iter().any(|ending| name.ends_with(ending))
@@ -86,28 +142,39 @@ impl ModelIdentity {
                 names.push(name);
             }
         }
-        let maps: Vec<String> = dense_modules(folder)?
-            .iter()
-            .flat_map(|module| {
-                ["model.safetensors", "pytorch_model.bin", "config.json"]
-                    .map(|file| format!("{module}/{file}"))
-            })
-            .filter(|name| folder.join(name).is_file())
-            .collect();
-        names.extend(maps);
-        names.sort();
-        let mut all = blake3::Hasher::new();
-        for name in names {
-            let path = folder.join(&name);
-            let mut hasher = blake3::Hasher::new();
-            hasher.update_mmap_rayon(&path).map_err(SearchError::io("read", &path))?;
-            // The name with its length, so that it does not run into the hash.
-            all.update(&(name.len() as u64).to_le_bytes())
-                .update(name.as_bytes())
-                .update(hasher.finalize().as_bytes());
-        }
-        Ok(all.finalize().to_hex().to_string())
+        let maps = dense_modules(folder)?.into_iter().flat_map(|module| {
+            ["model.safetensors", "pytorch_model.bin", "config.json"].map(|file| format!("{module}/{file}"))
+        });
+        names.extend(maps.filter(|name| folder.join(name).is_file()));
+        hash_files(folder, names)
     }
+}
+
+/// A hash of files and their names, in the order of these.
+fn hash_files(folder: &Path, mut names: Vec<String>) -> Result<String> {
+    names.sort();
+    let mut all = blake3::Hasher::new();
+    for name in names {
+        let path = folder.join(&name);
+        let mut hasher = blake3::Hasher::new();
+        hasher.update_mmap_rayon(&path).map_err(SearchError::io("read", &path))?;
+        // The name with its length, so that it does not run into the hash.
+        all.update(&(name.len() as u64).to_le_bytes())
+            .update(name.as_bytes())
+            .update(hasher.finalize().as_bytes());
+    }
+    Ok(all.finalize().to_hex().to_string())
+}
+
+/// The files that an index of shards names; none for one that is malformed, which whoever reads the model says.
+fn shards(path: &Path) -> Result<BTreeSet<String>> {
+    #[derive(Default, Deserialize)]
+    struct Index {
+        weight_map: BTreeMap<String, String>,
+    }
+    let text = fs::read(path).map_err(SearchError::io("read", path))?;
+    let index: Index = serde_json::from_slice(&text).unwrap_or_default();
+    Ok(index.weight_map.into_values().collect())
 }
 
 /// The folders of the maps of embeddings in a folder of sentence-transformers; none for a `modules.json` that is missing or

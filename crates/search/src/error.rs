@@ -94,6 +94,19 @@ pub enum SearchError {
         found: &'static str,
     },
 
+    /// A field with lists and objects so deep within one another that it could not be read again.
+    #[error(
+        "row {place}: the field {field:?} has lists or objects more than {most} deep within one another; expected {most} at most"
+    )]
+    Nested {
+        /// The row's place among those given, from 0.
+        place: usize,
+        /// The field.
+        field: String,
+        /// How deep they may be.
+        most: usize,
+    },
+
     /// An id that is not there.
     #[error("the index has no row with the id {id:?}")]
     UnknownId {

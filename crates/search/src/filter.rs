@@ -78,7 +78,8 @@ fn hash(key: &str, value: &str) -> Hash {
     first_half(hasher.finalize())
 }
 
-fn first_half(hash: blake3::Hash) -> Hash {
+/// The half of a hash that is kept.
+pub(crate) fn first_half(hash: blake3::Hash) -> Hash {
     let mut half = Hash::default();
     half.copy_from_slice(&hash.as_bytes()[..16]);
     half

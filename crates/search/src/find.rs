@@ -2,10 +2,10 @@
 
 use crate::best::Scored;
 use crate::bits::Bits;
-use crate::graph::Walk;
+use crate::graph::{SCANNED, Walk, Wanted};
 use crate::scan::scan;
 use crate::segment::Segment;
-use crate::space::{Query, exact};
+use crate::space::{Query, Rows, exact};
 use crate::{Index, IndexConfig, Method, Metric, Result, SearchConfig, SearchError};
 use rayon::prelude::*;
 
@@ -32,9 +32,13 @@ const CANDIDATES: usize = 1 << 22;
 const MARGIN: usize = 8;
 /// Candidates whose memory is asked for before they are compared again.
 const AHEAD: usize = 4;
-/// With fewer allowed rows than one in so many, and a few more, each of them is looked at instead of the graph.
-const RARE: usize = 32;
-const FEW: usize = 1000;
+/// Where rows are so alike that 8 bits may have their order wrong, so many times as many are compared again, and so many at most.
+const WIDER: usize = 4;
+const MOST_RESCORED: usize = 4096;
+/// Scores that differ by no more than this share of them are those of one text.
+const ALIKE: f64 = 1e-6;
+/// Rows that a walk through a graph compares with a query, for each that it keeps.
+const STEPS: usize = 24;
 
 impl Index {
     /// The `k` nearest rows of each query, the nearest one first; fewer if the index has fewer that meet the conditions.
@@ -169,54 +173,105 @@ fn of_segment(
         return Vec::new();
     }
     let allowed = allowed.as_ref();
+    let breadth = config.breadth.max(config.k);
     let graph = segment.graph().filter(|_| config.method == Method::Auto);
-    let graph = graph.filter(|_| n_allowed > segment.rows() / RARE + FEW);
+    // Where few rows are allowed, the walk to so many of them takes longer than to look at each.
+    let steps = STEPS.saturating_mul(breadth).saturating_mul(segment.rows() / n_allowed);
+    let graph = graph.filter(|_| allowed.is_none() || steps.saturating_mul(SCANNED) < n_allowed);
     let space = match config.method {
         Method::Exact => segment.vectors(index),
         Method::Auto | Method::Codes => segment.short(index),
     };
     let queries: Vec<&[f32]> = queries.chunks_exact(index.width).collect();
     let vectors = segment.vectors(index);
+    let is_int8 = matches!(space.rows, Rows::Int8 { .. });
     let again = |query: &[f32], candidates: Vec<Scored>| {
         let mut vector = vec![0.0; index.width];
         let mut found = Vec::with_capacity(candidates.len());
-        for (place, Scored { row, .. }) in candidates.iter().enumerate() {
+        let (mut error, mut worst) = (0f64, f64::INFINITY);
+        for (place, Scored { row, score }) in candidates.iter().enumerate() {
             if let Some(soon) = candidates.get(place + AHEAD) {
                 vectors.fetch(soon.row);
             }
             vectors.read(*row, &mut vector);
-            let score = exact(index.metric, query, &vector);
-            found.push(Found { score, place: Place { segment: number, row: *row } });
+            let true_score = exact(index.metric, query, &vector);
+            let comparable = comparable(index.metric, true_score);
+            error = error.max((comparable - f64::from(*score)).abs());
+            worst = worst.min(comparable);
+            found.push(Found { score: true_score, place: Place { segment: number, row: *row } });
         }
         keep_best(&mut found, index.metric, config.k);
-        found
+        let is_sure = !is_int8 || candidates.len() >= n_allowed || {
+            let last = candidates.last().map_or(f64::NEG_INFINITY, |last| f64::from(last.score));
+            let least = found.last().map_or(f64::NEG_INFINITY, |found| comparable(index.metric, found.score));
+            found.len() == config.k && (last + error < least || least - worst <= ALIKE * least.abs())
+        };
+        Compared { found, is_sure }
     };
     let rescored = config.candidates();
+    let is_exact = config.method == Method::Exact || matches!(space.rows, Rows::F32(_) | Rows::Bf16(_));
+    let scanned = |queries: &[&[f32]]| -> Vec<Vec<Found>> {
+        let mut all = vec![Vec::new(); queries.len()];
+        let mut open: Vec<usize> = (0..queries.len()).collect();
+        let mut most = if is_exact { config.k + MARGIN } else { rescored };
+        while !open.is_empty() {
+            let asked: Vec<Query> = open.iter().map(|place| space.query(queries[*place])).collect();
+            let candidates = scan(&space, &asked, segment.rows(), allowed, most);
+            let compared = open
+                .par_iter()
+                .zip(candidates)
+                .map(|(place, candidates)| (*place, again(queries[*place], candidates)));
+            let compared: Vec<(usize, Compared)> = compared.collect();
+            open = compared.iter().filter(|(_, found)| !found.is_sure).map(|(place, _)| *place).collect();
+            compared.into_iter().for_each(|(place, compared)| all[place] = compared.found);
+            if most >= MOST_RESCORED {
+                break;
+            }
+            most = most.saturating_mul(WIDER);
+        }
+        all
+    };
     if let Some(graph) = graph {
+        let of_graph = allowed.map(|rows| graph.allow(rows, n_allowed));
+        let wanted = Wanted { breadth, rows: rescored, allowed: of_graph.as_ref() };
         let part = queries.len().div_ceil(4 * rayon::current_num_threads()).max(1);
-        let found = queries.par_chunks(part).flat_map_iter(|queries| {
+        let walked = queries.par_chunks(part).flat_map_iter(|queries| {
             let mut walk = Walk::default();
             let found = queries.iter().map(|query| {
-                let breadth = config.breadth.max(config.k);
-                let asked = space.query(query);
-                let mut candidates = graph.search(&space, &asked, breadth, allowed, &mut walk);
-                if candidates.len() < config.k.min(n_allowed) {
-                    // Of many equal vectors the links may lead to one another alone.
-                    candidates = scan(&space, &[asked], segment.rows(), allowed, rescored).remove(0);
-                }
-                candidates.truncate(rescored);
-                again(query, candidates)
+                let candidates = graph.search(&space, &space.query(query), wanted, &mut walk);
+                let candidates = candidates.filter(|found| found.len() >= config.k.min(n_allowed));
+                let compared = candidates.map(|candidates| again(query, candidates));
+                compared.filter(|compared| compared.is_sure).map(|compared| compared.found)
             });
             found.collect::<Vec<_>>()
         });
-        return found.collect();
+        let mut walked: Vec<Option<Vec<Found>>> = walked.collect();
+        let open: Vec<&[f32]> = queries
+            .iter()
+            .zip(&walked)
+            .filter(|(_, found)| found.is_none())
+            .map(|(query, _)| *query)
+            .collect();
+        let mut scanned = scanned(&open).into_iter();
+        walked.iter_mut().filter(|found| found.is_none()).for_each(|found| *found = scanned.next());
+        return walked.into_iter().flatten().collect();
     }
-    let is_exact = config.method == Method::Exact
-        || matches!(space.rows, crate::space::Rows::F32(_) | crate::space::Rows::Bf16(_));
-    let most = if is_exact { config.k + MARGIN } else { rescored };
-    let asked: Vec<Query> = queries.iter().map(|query| space.query(query)).collect();
-    let candidates = scan(&space, &asked, segment.rows(), allowed, most);
-    queries.par_iter().zip(candidates).map(|(query, candidates)| again(query, candidates)).collect()
+    scanned(&queries)
+}
+
+/// Rows that were compared again, the best ones.
+struct Compared {
+    found: Vec<Found>,
+    /// Whether no row with a lower score by its code can be better, as far as codes were wrong here.
+    is_sure: bool,
+}
+
+/// A score of a vector as codes' scores are: greater where it is nearer.
+fn comparable(metric: Metric, score: f64) -> f64 {
+    match metric {
+        Metric::Cosine | Metric::Dot => score,
+        Metric::Euclidean => -score * score / 2.0,
+    }
 }
 
 /// The rows that may be found; none if all may.

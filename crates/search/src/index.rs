@@ -28,6 +28,11 @@ pub struct IndexInfo {
     pub parts: usize,
     /// Rows of parts with a graph.
     pub rows_with_graph: usize,
+    /// Rows of parts with a graph of an earlier version, which loses rows where many vectors are equal:
+    /// [`compact`](crate::IndexWriter::compact) makes it anew.
+    pub rows_with_old_graph: usize,
+    /// Vectors that no way in a graph leads to, and that each query is compared with.
+    pub strays: usize,
     /// Bytes of all files.
     pub bytes: u64,
     /// The names of its rows' fields; none if the index was made before they were kept.
@@ -161,6 +166,13 @@ impl Index {
             deleted: self.manifest.rows() - self.len(),
             parts: self.segments.len(),
             rows_with_graph: with_graph.map(|segment| segment.rows()).sum(),
+            rows_with_old_graph: self
+                .segments
+                .iter()
+                .filter(|segment| segment.graph().is_some_and(|graph| !graph.is_current()))
+                .map(|segment| segment.rows())
+                .sum(),
+            strays: self.segments.iter().filter_map(|segment| Some(segment.graph()?.strays())).sum(),
             bytes: self.manifest.files().map(|file| file.bytes).sum(),
             fields: self.fields().cloned(),
             config: self.config().clone(),

@@ -10,6 +10,8 @@ use std::path::Path;
 
 /// The manifest's name.
 pub(crate) const NAME: &str = "manifest";
+/// What it is called until it is whole.
+pub(crate) const PARTIAL: &str = "manifest.partial";
 /// What its first line begins with, before a hash of the rest.
 const MAGIC: &str = "cloze-search 1 ";
 

@@ -25,6 +25,19 @@ pub struct Row {
     pub fields: Map<String, Value>,
 }
 
+/// Lists and objects within one another, in a field, at most: `serde_json` reads 127, and a row with its fields is two.
+pub(crate) const MOST_NESTED: usize = 125;
+
+/// Whether lists and objects lie within one another deeper than so many levels.
+pub(crate) fn is_deeper(value: &Value, levels: usize) -> bool {
+    let mut within: Box<dyn Iterator<Item = &Value>> = match value {
+        Value::Array(values) => Box::new(values.iter()),
+        Value::Object(values) => Box::new(values.values()),
+        _ => return false,
+    };
+    levels == 0 || within.any(|value| is_deeper(value, levels - 1))
+}
+
 /// Rows at most: the greatest number stands for none.
 pub(crate) const MOST_ROWS: usize = u32::MAX as usize;
 

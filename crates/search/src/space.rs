@@ -109,7 +109,8 @@ impl<'a> Space<'a> {
         }
     }
 
-    fn half(&self, row: u32) -> f32 {
+    /// Half the square of a row's length, where scores have it in them; else 0.
+    pub fn half(&self, row: u32) -> f32 {
         self.halves.map_or(0.0, |halves| halves[row as usize])
     }
 

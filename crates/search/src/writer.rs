@@ -7,7 +7,7 @@ use crate::filter::{Hash, hash_id};
 use crate::find::prepared;
 use crate::graph::GraphBuilder;
 use crate::manifest::{self, Manifest, SegmentRecord};
-use crate::segment::{KINDS, MOST_ROWS, Row, Segment, SegmentWriter, path};
+use crate::segment::{KINDS, MOST_NESTED, MOST_ROWS, Row, Segment, SegmentWriter, is_deeper, path};
 use crate::{Index, IndexConfig, Result, SearchError};
 use serde_json::{Map, Value};
 use std::collections::{HashMap, HashSet};
@@ -68,7 +68,7 @@ impl IndexWriter {
             let name = entry.map_err(SearchError::io("read", folder))?.file_name();
             let name = name.to_string_lossy();
             // One who was killed while making one may have left these; without a manifest nobody knows what parts are of.
-            let is_ours = [LOCK, "manifest.partial"].contains(&&*name);
+            let is_ours = [LOCK, manifest::PARTIAL].contains(&&*name);
             if !is_ours && !(is_new() && (name == manifest::NAME || is_of_index(&name))) {
                 return Err(taken("has other files"));
             }
@@ -111,7 +111,8 @@ impl IndexWriter {
     /// replaced.
     ///
     /// # Errors
-    /// [`SearchError::Vector`], [`SearchError::DuplicateId`], [`SearchError::Io`]; then no row was added.
+    /// [`SearchError::Vector`], [`SearchError::DuplicateId`], [`SearchError::Nested`], [`SearchError::Io`]; then no row was
+    /// added.
     pub fn add(&mut self, rows: &[NewRow], vectors: &[f32], on_id: OnId) -> Result<usize> {
         let width = self.config().width;
         if vectors.len() != rows.len() * width {
@@ -119,6 +120,12 @@ impl IndexWriter {
             return Err(SearchError::Vector { what: "row", place: vectors.len() / width, problem });
         }
         let vectors = prepared(vectors, self.config(), "row")?;
+        for (place, row) in rows.iter().enumerate() {
+            // What cannot be read back is not acknowledged.
+            if let Some((field, _)) = row.fields.iter().find(|(_, value)| is_deeper(value, MOST_NESTED)) {
+                return Err(SearchError::Nested { place, field: field.clone(), most: MOST_NESTED });
+            }
+        }
         if rows.is_empty() {
             return Ok(0);
         }
@@ -139,21 +146,34 @@ impl IndexWriter {
                 gone[segment].insert(row as usize);
             }
         }
-        let mut manifest = self.index.manifest.clone();
-        let mut writer = SegmentWriter::create(self.index.folder(), manifest.next, self.config())?;
-        manifest.next += 1;
-        for ((row, id), vector) in rows.iter().zip(ids).zip(vectors.chunks_exact(width)) {
-            writer.push(&Row { id, text: row.text.clone(), fields: row.fields.clone() }, vector)?;
+        self.change(|writer| {
+            let mut manifest = writer.index.manifest.clone();
+            let mut segment = SegmentWriter::create(writer.index.folder(), manifest.next, writer.config())?;
+            manifest.next += 1;
+            for ((row, id), vector) in rows.iter().zip(ids).zip(vectors.chunks_exact(width)) {
+                segment.push(&Row { id, text: row.text.clone(), fields: row.fields.clone() }, vector)?;
+            }
+            let record = segment.finish()?;
+            let replaced = writer.mark_deleted(&mut manifest, &gone)?;
+            manifest.segments.push(record);
+            manifest.added = next_id.max(manifest.added + rows.len() as u64);
+            if let Some(fields) = &mut manifest.fields {
+                fields.extend(rows.iter().flat_map(|row| row.fields.keys().cloned()));
+            }
+            writer.commit(manifest)?;
+            Ok(replaced)
+        })
+    }
+
+    /// Makes a change. What was written of one that fails is removed: a full disk is as full as before.
+    fn change<T>(&mut self, change: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        let changed = change(self);
+        // It may have failed after the manifest was replaced: then all is of the index.
+        if changed.is_err() && Manifest::read(self.index.folder()).is_ok_and(|now| now == self.index.manifest)
+        {
+            remove_unused(self.index.folder(), &self.index.manifest);
         }
-        let record = writer.finish()?;
-        let replaced = self.mark_deleted(&mut manifest, &gone)?;
-        manifest.segments.push(record);
-        manifest.added = next_id.max(manifest.added + rows.len() as u64);
-        if let Some(fields) = &mut manifest.fields {
-            fields.extend(rows.iter().flat_map(|row| row.fields.keys().cloned()));
-        }
-        self.commit(manifest)?;
-        Ok(replaced)
+        changed
     }
 
     /// The rows' ids. One without any gets its number among all that were ever added, or the next one that is no row's id;
@@ -188,12 +208,14 @@ impl IndexWriter {
                 None => return Err(SearchError::UnknownId { id: id.as_ref().into() }),
             }
         }
-        let mut manifest = self.index.manifest.clone();
-        let deleted = self.mark_deleted(&mut manifest, &gone)?;
-        if deleted > 0 {
-            self.commit(manifest)?;
-        }
-        Ok(deleted)
+        self.change(|writer| {
+            let mut manifest = writer.index.manifest.clone();
+            let deleted = writer.mark_deleted(&mut manifest, &gone)?;
+            if deleted > 0 {
+                writer.commit(manifest)?;
+            }
+            Ok(deleted)
+        })
     }
 
     /// Joins small parts and builds graphs where they are due, so that the next search is fast. It costs, for each row
@@ -213,22 +235,26 @@ impl IndexWriter {
             start -= 1;
             joined += rows[start];
         }
-        if rows.len() - start > 1 {
-            self.join(start, progress)?;
-        }
-        self.build_graphs(progress)
+        self.change(|writer| {
+            if rows.len() - start > 1 {
+                writer.join(start, progress)?;
+            }
+            writer.build_graphs(false, progress)
+        })
     }
 
-    /// Makes one part of all rows, without the deleted ones. `progress` as for [`maintain`](Self::maintain).
+    /// Makes one part of all rows, without the deleted ones, with a graph of this version. `progress` as for [`maintain`](Self::maintain).
     ///
     /// # Errors
     /// [`SearchError::Io`]; then the index is as it was.
     pub fn compact(&mut self, progress: &mut dyn FnMut(usize, usize)) -> Result<()> {
         let info = self.index.info();
-        if info.deleted > 0 || info.parts > 1 {
-            self.join(0, progress)?;
-        }
-        self.build_graphs(progress)
+        self.change(|writer| {
+            if info.deleted > 0 || info.parts > 1 {
+                writer.join(0, progress)?;
+            }
+            writer.build_graphs(true, progress)
+        })
     }
 
     /// Joins the parts from `start` on.
@@ -256,7 +282,9 @@ impl IndexWriter {
             let mut record = writer.finish()?;
             // Rows of the first part have kept their numbers if none is deleted: its graph goes on.
             let first = &old[0];
-            let kept = first.graph().filter(|_| first.deleted().is_none() && 2 * first.rows() >= live);
+            let kept = first
+                .graph()
+                .filter(|graph| graph.is_current() && first.deleted().is_none() && 2 * first.rows() >= live);
             if let (Some(graph), true) = (kept, self.config().graph.is_some()) {
                 record.graph = self.grow(GraphBuilder::of(&graph), &record, number, progress)?;
             }
@@ -265,12 +293,14 @@ impl IndexWriter {
         self.commit(manifest)
     }
 
-    /// Builds the graphs of parts that are to have one.
-    fn build_graphs(&mut self, progress: &mut dyn FnMut(usize, usize)) -> Result<()> {
+    /// Builds the graphs of parts that are to have one; `anew`, also in place of one of an earlier version.
+    fn build_graphs(&mut self, anew: bool, progress: &mut dyn FnMut(usize, usize)) -> Result<()> {
         let Some(config) = self.config().graph.clone() else { return Ok(()) };
         for place in 0..self.index.segments.len() {
             let record = &self.index.manifest.segments[place];
-            if record.graph.is_some() || record.rows < config.from_rows {
+            let graph = self.index.segments[place].graph();
+            let is_there = graph.is_some_and(|graph| !anew || graph.is_current());
+            if is_there || record.graph.is_none() && record.rows < config.from_rows {
                 continue;
             }
             let mut manifest = self.index.manifest.clone();
@@ -293,7 +323,9 @@ impl IndexWriter {
         let Some(config) = &self.config().graph else { return Ok(None) };
         let segment = Segment::open(self.index.folder(), record, self.config(), false)?;
         let rows = record.rows;
-        builder.extend(&segment.short(self.config()), rows, config, &mut |done| progress(done, rows));
+        let space = segment.short(self.config());
+        builder.extend(&space, rows, config, &mut |done| progress(done, rows));
+        builder.mend(&space);
         let path = path(self.index.folder(), number, "graph");
         files::write(path, bytemuck::cast_slice(&builder.words())).map(Some)
     }
@@ -358,6 +390,7 @@ fn lock(folder: &Path) -> Result<File> {
 /// Removes files of an index that it no longer has. Where a system keeps a file that is still read, a later writer
 /// removes it.
 fn remove_unused(folder: &Path, manifest: &Manifest) {
+    let _ = fs::remove_file(folder.join(manifest::PARTIAL));
     let used: Vec<&str> = manifest.files().map(|file| file.name.as_str()).collect();
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         if entry.file_name().to_str().is_some_and(|name| is_of_index(name) && !used.contains(&name)) {

@@ -10,6 +10,7 @@ use cloze_model::huggingface::{Dense, LoadReport, PretrainedFolder, SentenceConf
 use cloze_model::{ModelError, ParamInit};
 use cloze_ops::on_awake_cores;
 use cloze_tokenizer::{Encoding, OffsetUnit, Sequence, Tokenizer, Truncation};
+use std::collections::HashMap;
 use std::ops::Range;
 use std::path::Path;
 
@@ -232,8 +233,13 @@ impl Embedder {
     fn embed_here(&self, texts: &[Sequence<'_>]) -> Result<Embeddings> {
         let encodings = self.encode(texts)?;
         let mut values = vec![0.0; texts.len() * self.width];
+        // Texts with the same tokens are computed once, by the first of them.
+        let mut firsts: HashMap<(&[u32], &[u32]), usize> = HashMap::new();
+        let of = |i: usize| (&encodings[i].ids[..], &encodings[i].type_ids[..]);
+        let first: Vec<usize> = (0..texts.len()).map(|i| *firsts.entry(of(i)).or_insert(i)).collect();
         // A tokenizer without special tokens makes nothing of an empty text: its embedding stays zero.
-        let mut order: Vec<usize> = (0..texts.len()).filter(|i| !encodings[*i].is_empty()).collect();
+        let mut order: Vec<usize> =
+            (0..texts.len()).filter(|i| first[*i] == *i && !encodings[*i].is_empty()).collect();
         order.sort_by_key(|i| encodings[*i].len());
         let lengths: Vec<usize> = order.iter().map(|i| encodings[*i].len()).collect();
         for batch in batches(&lengths, self.batch_tokens, self.model.takes_packed()) {
@@ -247,6 +253,9 @@ impl Embedder {
         }
         if !values.iter().all(|value| value.is_finite()) {
             return Err(TrainerError::OutputNotFinite);
+        }
+        for (i, first) in first.iter().enumerate().filter(|(i, first)| i != *first) {
+            values.copy_within(first * self.width..(first + 1) * self.width, i * self.width);
         }
         if self.normalize {
             values.chunks_exact_mut(self.width).for_each(normalize);

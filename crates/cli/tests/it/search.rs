@@ -144,7 +144,17 @@ fn texts_are_found_added_and_deleted() {
         search(place, &["delete", "--index", "index", "--ignore-unknown"], "t0\nt1\n").done(),
         "{\"deleted\":1}\n"
     );
-    search(place, &["compact", "--index", "index"], "").done();
+    let compacted = search(place, &["compact", "--index", "index"], "").done();
+    let compacted: Value = serde_json::from_str(&compacted).unwrap();
+    assert_eq!(
+        (&compacted["rows"], compacted["removed"].as_u64() > Some(0)),
+        (&json!(7), true),
+        "{compacted}"
+    );
+    assert_eq!(
+        search(place, &["compact", "--index", "index"], "").done(),
+        "{\"rows\":7,\"removed\":0,\"joined\":0}\n"
+    );
     let info: Value = serde_json::from_str(&search(place, &["info", "--index", "index"], "").done()).unwrap();
     assert_eq!((&info["rows"], &info["deleted"], &info["parts"]), (&json!(7), &json!(0), &json!(1)));
     let all = search(place, &["query", "--index", "index", "-k", "20", "the queen"], "").done();
@@ -235,4 +245,71 @@ fn failures_are_one_line_and_change_nothing() {
         ran.out.is_empty()
             && ran.error_line(1).contains("000000.texts: its contents are not as they were written")
     );
+}
+
+/// Another file beside the model changes nothing; another model is used only if its hash is named.
+#[test]
+fn a_model_is_known_by_what_is_read_of_it() {
+    let place = place();
+    let place = place.path();
+    search(place, &["index", "--index", "index", "--model", "model", "texts.jsonl"], "").done();
+    let query = |args: &[&str]| {
+        search(place, &[&["query", "--index", "index", "-k", "1"], args, &["the queen"]].concat(), "")
+    };
+    let before = query(&[]).done();
+    fs::write(place.join("model/data_config.json"), "{}").unwrap();
+    assert_eq!(query(&[]).done(), before);
+    let info: Value = serde_json::from_str(&search(place, &["info", "--index", "index"], "").done()).unwrap();
+    assert_eq!(info["config"]["model"]["pooling"], "mean");
+    let refused = query(&["--model", "other"]);
+    let error = refused.error_line(1);
+    let (_, hash) = error.split_once("add --accept-model ").expect(error);
+    let hash = &hash[..12];
+    let ran = query(&["--model", "other", "--accept-model", hash]);
+    assert!(ran.err.contains("is used, as --accept-model says"), "{}", ran.err);
+    assert_eq!(answers(&ran.done()).len(), 1);
+    let wrong = query(&["--model", "other", "--accept-model", "0123456789ab"]);
+    assert!(wrong.error_line(1).contains("made with another model: its hash is"));
+    assert!(
+        query(&["--accept-model", "best"]).error_line(2).contains("expected 8 hexadecimal digits or more")
+    );
+    assert!(query(&["--model", "wide", "--accept-model", hash]).error_line(1).contains("its width is 16"));
+}
+
+/// A model's folder is found again from wherever a command runs.
+#[test]
+fn a_relative_folder_of_a_model_is_found_from_elsewhere() {
+    let place = place();
+    let place = place.path();
+    let run_in = |folder: &Path, args: &[&str]| {
+        let ran =
+            std::process::Command::new(env!("CARGO_BIN_EXE_cloze")).current_dir(folder).args(args).output();
+        let ran = ran.unwrap();
+        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+        String::from_utf8(ran.stdout).unwrap()
+    };
+    run_in(place, &["search", "index", "--index", "index", "--model", "./model", "texts.jsonl"]);
+    let found = run_in(&place.join("index"), &["search", "query", "--index", ".", "-k", "1", "the queen"]);
+    assert_eq!(answers(&found).len(), 1);
+}
+
+#[test]
+fn what_could_not_be_read_again_is_refused_with_its_line() {
+    let place = place();
+    let place = place.path();
+    let nested = |levels: usize| "[".repeat(levels) + "1" + &"]".repeat(levels);
+    let lines = |levels| format!("{{\"text\":\"a\",\"x\":0}}\n{{\"text\":\"b\",\"x\":{}}}\n", nested(levels));
+    fs::write(place.join("deep.jsonl"), lines(126)).unwrap();
+    fs::write(place.join("less.jsonl"), lines(120)).unwrap();
+    let index = ["index", "--index", "index", "--model", "model", "--field", "x", "deep.jsonl"];
+    let ran = search(place, &index, "");
+    let error = ran.error_line(1);
+    assert!(
+        error.contains("deep.jsonl:2: the field \"x\" has lists or objects more than 125 deep"),
+        "{error}"
+    );
+    assert!(ran.out.is_empty());
+    let index = ["index", "--index", "index", "--model", "model", "--field", "x", "less.jsonl"];
+    assert_eq!(search(place, &index, "").done(), "{\"added\":2}\n");
+    assert_eq!(answers(&search(place, &["query", "--index", "index", "b"], "").done()).len(), 1);
 }

@@ -406,3 +406,71 @@ fn at_once_it_is_downloaded_once() {
     let weights = server.log().into_iter().filter(|line| line.starts_with("GET /cdn")).count();
     assert_eq!(weights, 1);
 }
+
+/// A server whose files all have one version, such as a constant or that of the folder.
+#[test]
+fn files_of_one_version_are_files_of_their_own() {
+    let (server, cache) = (server(), tempfile::tempdir().unwrap());
+    server.state().etag = Some("v1-mirror".into());
+    let config = config(&server, cache.path());
+    let model = fetch(&config, NAME).unwrap();
+    let read = |model: &Model, file: &str| fs::read(model.folder.join(file)).unwrap();
+    let check = |model: &Model| {
+        assert_eq!(read(model, "config.json"), CONFIG);
+        assert_eq!(read(model, "modules.json"), MODULES);
+        assert_eq!(read(model, "vocab.txt"), b"a\nb\n");
+        assert_eq!(read(model, "model.safetensors"), weights());
+    };
+    check(&model);
+    server.log();
+    check(&fetch(&config, NAME).unwrap());
+    assert_eq!(server.log().len(), 1, "nothing is downloaded again");
+    // Another commit may have other bytes under the same version.
+    let mut state = server.state();
+    state.commit = "2220a243fdf4706b3f48f1d95db1a4f5529b4d42".into();
+    state.models.get_mut(NAME).unwrap().insert("vocab.txt".into(), b"c\nd\n".to_vec());
+    drop(state);
+    assert_eq!(read(&fetch(&config, NAME).unwrap(), "vocab.txt"), b"c\nd\n");
+}
+
+#[test]
+fn redirections_without_a_scheme_are_followed() {
+    let (server, cache) = (server(), tempfile::tempdir().unwrap());
+    let mut state = server.state();
+    state.bare = true;
+    state.renamed.insert("old/name".into(), NAME.into());
+    drop(state);
+    let model = fetch(&config(&server, cache.path()), "old/name").unwrap();
+    assert_eq!(fs::read(model.folder.join("model.safetensors")).unwrap(), weights());
+}
+
+#[test]
+fn a_listing_is_a_list_of_files() {
+    let (server, cache) = (server(), tempfile::tempdir().unwrap());
+    let config = config(&server, cache.path());
+    for listing in [
+        format!(r#"[[["config.json"]], "{COMMIT}"]"#),
+        format!(r#"{{"sha": "{COMMIT}", "siblings": [["config.json"]]}}"#),
+        format!(r#"{{"sha": "{COMMIT}", "siblings": {{"rfilename": "config.json"}}}}"#),
+        format!(r#"{{"sha": "{COMMIT}", "siblings": ["config.json"]}}"#),
+        format!(r#"{{"sha": "{COMMIT}"}}"#),
+        "[]".into(),
+    ] {
+        server.state().listing = Some(listing.clone());
+        let error = fails(&config, NAME);
+        assert!(error.contains("expected an object with a list of files, `siblings`"), "{listing}: {error}");
+    }
+}
+
+#[test]
+fn a_server_that_trickles_is_given_up() {
+    let (server, cache) = (server(), tempfile::tempdir().unwrap());
+    let slow = HubConfig { slow_for: Duration::from_millis(300), ..config(&server, cache.path()) };
+    server.state().trickles = Some(Duration::from_millis(20));
+    let start = std::time::Instant::now();
+    let error = fails(&slow, NAME);
+    assert!(error.contains("bytes came in 0 seconds, expected 1000 a second at least"), "{error}");
+    assert!(start.elapsed() < Duration::from_secs(5));
+    server.state().trickles = None;
+    assert_eq!(fetch(&slow, NAME).unwrap().commit, COMMIT);
+}

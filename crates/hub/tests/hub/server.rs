@@ -29,6 +29,12 @@ pub struct State {
     pub stalls: bool,
     /// So many requests are answered with 503.
     pub busy: usize,
+    /// Answers with bytes come a byte at a time, for so long.
+    pub trickles: Option<Duration>,
+    /// Redirections do not say by which scheme.
+    pub bare: bool,
+    /// What is said of any model's files.
+    pub listing: Option<String>,
     /// Ranges are ignored.
     pub no_ranges: bool,
     /// Bytes are sent with one of them changed.
@@ -166,6 +172,7 @@ fn answer(mut stream: TcpStream, state: &Mutex<State>, port: u16) -> std::io::Re
     let name = rest[..at].join("/");
     if let Some(new) = state.renamed.get(&name) {
         let to = request.path.replace(&name, new);
+        let to = if state.bare { format!("//{}{to}", request.host) } else { to };
         return say("307 Temporary Redirect", &format!("Location: {to}\r\n"), b"");
     }
     match (request.token.as_deref(), state.gated.contains(&name)) {
@@ -184,6 +191,9 @@ fn answer(mut stream: TcpStream, state: &Mutex<State>, port: u16) -> std::io::Re
         return say("404 Not Found", "X-Error-Code: RevisionNotFound\r\n", b"");
     }
     if is_api {
+        if let Some(listing) = &state.listing {
+            return say("200 OK", "", listing.as_bytes());
+        }
         let siblings: Vec<String> = files.keys().map(|file| format!(r#"{{"rfilename":"{file}"}}"#)).collect();
         let json =
             format!(r#"{{"id":"{name}","sha":"{}","siblings":[{}]}}"#, state.commit, siblings.join(","));
@@ -197,9 +207,10 @@ fn answer(mut stream: TcpStream, state: &Mutex<State>, port: u16) -> std::io::Re
     if is_large(&file) && !is_cdn {
         let headers = format!(
             "X-Repo-Commit: {}\r\nX-Linked-Etag: \"{version}\"\r\nX-Linked-Size: {}\r\nETag: \"cdn\"\r\n\
-             Location: http://localhost:{port}/cdn{}\r\n",
+             Location: {}//localhost:{port}/cdn{}\r\n",
             state.commit,
             bytes.len() + state.longer,
+            if state.bare { "" } else { "http:" },
             request.path
         );
         return say("302 Found", &headers, b"");
@@ -224,6 +235,15 @@ fn answer(mut stream: TcpStream, state: &Mutex<State>, port: u16) -> std::io::Re
     };
     let body = &bytes[from..];
     let headers = format!("{range}Content-Length: {}\r\n", body.len());
+    if let Some(time) = state.trickles {
+        drop(state);
+        say(status, &headers, b"")?;
+        for byte in body {
+            thread::sleep(time);
+            stream.write_all(&[*byte])?;
+        }
+        return Ok(());
+    }
     if state.breaks.0 > 0 && body.len() > state.breaks.1 {
         state.breaks.0 -= 1;
         say(status, &headers, &body[..state.breaks.1])?;

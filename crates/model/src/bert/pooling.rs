@@ -1,10 +1,11 @@
 use super::model::first_states;
 use super::{Bert, BertInput};
 use crate::blocks::{Attention, EncoderTrace, Positions};
-use crate::ops::Packing;
+use crate::ops::{Packing, is_fused};
 use crate::{ModelError, Result};
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// How a sequence's states become one vector. Padding never counts; special tokens always do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,6 +65,17 @@ impl Pooling {
                     None => states,
                 };
                 states.max_dim(1).squeeze_dim::<2>(1)
+            }
+            // A product of its own: in one of all sequences the sum over all tokens is cut where no sequence ends, and a
+            // sequence's bits would depend on those before it.
+            (_, Some(packing)) if is_fused(&states.device()) && !states.device().is_autodiff() => {
+                let (device, tokens) = (states.device(), states.squeeze_dim::<2>(0));
+                let pooled = packing.starts().zip(packing.lengths()).map(|(start, len)| {
+                    let weights: Vec<f32> = (1..=*len).map(|number| self.weight(number, *len)).collect();
+                    let weights = Tensor::<2>::from_data(TensorData::new(weights, [1, *len]), &device);
+                    weights.matmul(tokens.clone().slice([start..start + len]))
+                });
+                Tensor::cat(pooled.collect(), 0)
             }
             (_, Some(packing)) => {
                 let n_tokens = packing.n_tokens();
@@ -137,6 +149,26 @@ impl Pooling {
 pub struct SentencePooling {
     poolings: Vec<Pooling>,
     layers: usize,
+}
+
+/// Its poolings as sentence-transformers' modes are called, and the layers where it has more than the last.
+impl fmt::Display for SentencePooling {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = |pooling: &Pooling| match pooling {
+            Pooling::Mean => "mean",
+            Pooling::Cls => "cls",
+            Pooling::Max => "max",
+            Pooling::MeanSqrtLen => "mean_sqrt_len_tokens",
+            Pooling::WeightedMean => "weightedmean",
+            Pooling::LastToken => "lasttoken",
+        };
+        let names: Vec<&str> = self.poolings.iter().map(name).collect();
+        f.write_str(&names.join("+"))?;
+        match self.layers {
+            1 => Ok(()),
+            layers => write!(f, " of the last {layers} layers"),
+        }
+    }
 }
 
 impl SentencePooling {
@@ -235,6 +267,31 @@ mod tests {
 
     fn close(found: Tensor<2>, expected: impl Into<TensorData>) {
         found.into_data().assert_approx_eq::<f32>(&expected.into(), Tolerance::absolute(1e-6));
+    }
+
+    /// In a product of all sequences, sums over the tokens are cut where no sequence ends.
+    #[test]
+    fn a_sequences_bits_are_its_own() {
+        let device = Device::flex();
+        let lengths = [300, 17, 250, 33, 700, 45, 12, 512];
+        let (total, width) = (lengths.iter().sum::<usize>(), 48);
+        let value = |i: usize| ((i * 7919 % 10_007) as f32 / 10_007.0 - 0.5) * 3.7;
+        let values: Vec<f32> = (0..total * width).map(value).collect();
+        let pooled = |values: &[f32], lengths: &[usize], pooling: Pooling| {
+            let states = TensorData::new(values.to_vec(), [1, values.len() / width, width]);
+            let states = Tensor::<3>::from_data(states, &device);
+            let packing = Packing::new(lengths.to_vec());
+            pooling.forward(states, None, Some(&packing)).into_data().try_into_vec::<f32>().unwrap()
+        };
+        for pooling in ALL {
+            let together = pooled(&values, &lengths, pooling);
+            let mut start = 0;
+            for (len, together) in lengths.iter().zip(together.chunks_exact(width)) {
+                let alone = pooled(&values[start * width..(start + len) * width], &[*len], pooling);
+                assert_eq!(alone, together, "{pooling:?} {len}");
+                start += len;
+            }
+        }
     }
 
     #[test]

@@ -96,7 +96,11 @@ impl Dense {
             true => Some(Param::from_tensor(Tensor::<1>::from_data(take("linear.bias", &[d_out])?, device))),
             false => None,
         };
-        let linear = Linear::from_parts(Param::from_tensor(weight), bias);
+        let mut linear = Linear::from_parts(Param::from_tensor(weight), bias);
+        // By the packed kernel, a row's bits do not depend on how many rows there are.
+        if !device.is_autodiff() {
+            linear.pack();
+        }
         Ok(Self { linear, activation: *activation, d_in, d_out })
     }
 

@@ -97,6 +97,38 @@ fn a_change_that_stops_at_any_moment_is_made_or_not() {
     }
 }
 
+/// As on a full disk: what was written before is removed, and the index is as it was.
+#[test]
+fn a_change_that_fails_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut writer = IndexWriter::create(folder.path(), graph_config()).unwrap();
+    let vectors = Random(1).vectors(60, WIDTH);
+    writer.add(&rows(0..60), &vectors, OnId::Error).unwrap();
+    let before = contents(folder.path());
+    // No file can be made where a folder is.
+    for blocked in ["000001.fields", "000001.ids", "000001.texts"] {
+        let blocked = folder.path().join(blocked);
+        fs::create_dir(&blocked).unwrap();
+        writer.add(&rows(60..80), &vectors[..20 * WIDTH], OnId::Error).unwrap_err();
+        fs::remove_dir(&blocked).unwrap();
+        assert_eq!(contents(folder.path()), before);
+    }
+    type Change = fn(&mut IndexWriter) -> cloze_search::Result<usize>;
+    let delete: Change = |writer| writer.delete(&["id-1"], OnId::Error);
+    let maintain: Change = |writer| writer.maintain(&mut |_, _| {}).map(|()| 0);
+    let blocked = [("000001.graph", maintain), ("000001.deleted", delete), ("manifest.partial", delete)];
+    for (blocked, change) in blocked {
+        let blocked = folder.path().join(blocked);
+        fs::create_dir(&blocked).unwrap();
+        change(&mut writer).unwrap_err();
+        fs::remove_dir(&blocked).unwrap();
+        assert_eq!(contents(folder.path()), before);
+    }
+    writer.delete(&["id-1"], OnId::Error).unwrap();
+    writer.compact(&mut |_, _| {}).unwrap();
+    assert_eq!(Index::open(folder.path()).unwrap().len(), 59);
+}
+
 #[test]
 fn a_folder_of_a_killed_maker_is_taken_over() {
     let folder = tempfile::tempdir().unwrap();

@@ -200,8 +200,26 @@ fn a_models_hash_is_that_of_what_decides_its_vectors() {
     fs::write(folder.path().join("model.safetensors"), [1, 2]).unwrap();
     fs::write(folder.path().join("config.json"), "{}").unwrap();
     let first = hash();
-    fs::write(folder.path().join("README.md"), "about it").unwrap();
-    assert_eq!(hash(), first);
+    // What Python's programs write beside a model, and weights of another format that are not read.
+    let others = [
+        "README.md",
+        "data_config.json",
+        "training_args.bin",
+        "notes.txt",
+        "pytorch_model.bin",
+        "extra.safetensors",
+    ];
+    for other in others {
+        fs::write(folder.path().join(other), "about it").unwrap();
+        assert_eq!(hash(), first, "{other}");
+    }
+    assert_ne!(ModelIdentity::earlier_hash_of(folder.path()).unwrap(), first);
+    for read in ["tokenizer_config.json", "vocab.txt", "config_sentence_transformers.json"] {
+        let before = hash();
+        fs::write(folder.path().join(read), "{}").unwrap();
+        assert_ne!(hash(), before, "{read}");
+    }
+    let first = hash();
     // A map of embeddings is known by its type, whatever its folder is called.
     fs::create_dir(folder.path().join("map")).unwrap();
     fs::write(folder.path().join("map/model.safetensors"), [5]).unwrap();
@@ -217,4 +235,57 @@ fn a_models_hash_is_that_of_what_decides_its_vectors() {
     fs::remove_file(folder.path().join("modules.json")).unwrap();
     fs::write(folder.path().join("model.safetensors"), [1, 3]).unwrap();
     assert_ne!(hash(), first);
+}
+
+#[test]
+fn an_earlier_versions_hash_is_that_of_all_files_at_the_top() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+    write("config.json", "{}");
+    write("model.safetensors", "weights");
+    write("vocab.txt", "a");
+    // Of these names alone the two make the same.
+    let (earlier, now) =
+        (ModelIdentity::earlier_hash_of(folder.path()), ModelIdentity::hash_of(folder.path()));
+    assert_eq!(earlier.unwrap(), now.unwrap());
+    write("data_config.json", "{}");
+    let (earlier, now) =
+        (ModelIdentity::earlier_hash_of(folder.path()), ModelIdentity::hash_of(folder.path()));
+    assert_ne!(earlier.unwrap(), now.unwrap());
+    // Shards are read as their index names them.
+    fs::remove_file(folder.path().join("model.safetensors")).unwrap();
+    write("model.safetensors.index.json", r#"{"weight_map": {"a": "1.safetensors"}}"#);
+    write("1.safetensors", "first");
+    write("2.safetensors", "not read");
+    let first = ModelIdentity::hash_of(folder.path()).unwrap();
+    write("2.safetensors", "nor this");
+    assert_eq!(ModelIdentity::hash_of(folder.path()).unwrap(), first);
+    write("1.safetensors", "another");
+    assert_ne!(ModelIdentity::hash_of(folder.path()).unwrap(), first);
+}
+
+#[test]
+fn fields_that_could_not_be_read_again_are_refused() {
+    let nested = |levels: usize, object: bool| {
+        let [open, close] = if object { [r#"{"a":"#, "}"] } else { ["[", "]"] };
+        serde_json::from_str(&(open.repeat(levels) + "1" + &close.repeat(levels))).unwrap()
+    };
+    for object in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = IndexWriter::create(folder.path(), config(3)).unwrap();
+        let mut new = rows(0..2);
+        new[1].fields.insert("deep".into(), nested(126, object));
+        assert_eq!(
+            message(writer.add(&new, &Random(1).vectors(2, 3), OnId::Error)),
+            "row 1: the field \"deep\" has lists or objects more than 125 deep within one another; expected 125 at most"
+        );
+        new[1].fields.insert("deep".into(), nested(125, object));
+        writer.add(&new, &Random(1).vectors(2, 3), OnId::Error).unwrap();
+        writer.compact(&mut |_, _| {}).unwrap();
+        let index = Index::open(folder.path()).unwrap();
+        let found = index.find(&[1.0; 3], &SearchConfig::default()).unwrap();
+        assert!(found[0].iter().all(|found| index.row(found.place).is_ok()));
+        writer.delete(&["id-0"], OnId::Error).unwrap();
+        writer.compact(&mut |_, _| {}).unwrap();
+    }
 }

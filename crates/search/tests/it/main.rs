@@ -5,6 +5,7 @@
 
 mod crashes;
 mod damage;
+mod equal;
 mod inputs;
 mod neighbours;
 mod places;

@@ -66,6 +66,12 @@ pub fn run(args: &Args) -> Result<()> {
             HumanCount(set.n_unjudged as u64)
         ));
     }
+    if set.n_absent > 0 {
+        say(format_args!(
+            "judgements of documents that the corpus does not have: {}; relevant ones count as not found, as in trec_eval",
+            HumanCount(set.n_absent as u64)
+        ));
+    }
     let model = args.common.open()?;
     let prompts = SentenceConfig::load(&model.folder)?.unwrap_or_default().prompts;
     let prompt = |text: &Option<String>, names: &[&str]| match text {

@@ -17,7 +17,7 @@ use super::rows::{PlacedRow, RowArgs};
 use super::with_progress;
 use crate::compute::Compute;
 use crate::lines::{self, BATCH, Batch, Lines, Longer};
-use crate::model;
+use crate::model::{self, OtherModel};
 use crate::output::{Output, say};
 use crate::progress::Progress;
 
@@ -73,6 +73,8 @@ pub struct AddArgs {
     /// The model (default: the one that the index was made with).
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
+    #[command(flatten)]
+    other: OtherModel,
     /// Replace rows whose ids are in the index already.
     #[arg(long)]
     replace: bool,
@@ -106,6 +108,9 @@ pub struct DeleteArgs {
 }
 
 /// Make one part of all rows, without deleted ones, and its graph.
+///
+/// Prints {"rows": N, "removed": N, "joined": N} when that is on the disk: the rows, how many deleted ones were removed, and how
+/// many parts were made one.
 #[derive(clap::Args)]
 pub struct CompactArgs {
     /// The index's folder.
@@ -179,7 +184,8 @@ pub fn index(args: &IndexArgs) -> Result<()> {
 pub fn add(args: &AddArgs) -> Result<()> {
     let mut writer = IndexWriter::open(&args.index)?;
     let mut rows = args.rows.open(writer.index().fields())?;
-    let mut embedding = Embedding::of_index(writer.index(), args.model.as_deref(), &args.compute)?;
+    let mut embedding =
+        Embedding::of_index(writer.index(), args.model.as_deref(), &args.other, &args.compute)?;
     let on_id = if args.replace { OnId::Accept } else { OnId::Error };
     let first = rows.batch()?;
     put_in(&mut writer, &mut embedding, first, || rows.batch(), on_id, args.commit.commit_every)
@@ -242,9 +248,9 @@ fn put_in(
 /// An error of a row, with where the row was read.
 fn at(error: SearchError, places: &[String]) -> anyhow::Error {
     let place = match &error {
-        SearchError::DuplicateId { place, .. } | SearchError::Vector { place, .. } => {
-            places.get(*place).cloned()
-        }
+        SearchError::DuplicateId { place, .. }
+        | SearchError::Vector { place, .. }
+        | SearchError::Nested { place, .. } => places.get(*place).cloned(),
         _ => None,
     };
     match (place, error) {
@@ -252,6 +258,9 @@ fn at(error: SearchError, places: &[String]) -> anyhow::Error {
             anyhow!("{place}: the id {id:?} {found}; ids are unique (`add --replace` replaces rows)")
         }
         (Some(place), SearchError::Vector { problem, .. }) => anyhow!("{place}: {problem}"),
+        (Some(place), SearchError::Nested { field, most, .. }) => anyhow!(
+            "{place}: the field {field:?} has lists or objects more than {most} deep within one another; expected {most} at most"
+        ),
         (_, error) => error.into(),
     }
 }
@@ -277,5 +286,10 @@ pub fn delete(args: &DeleteArgs) -> Result<()> {
 /// Makes one part of all rows.
 pub fn compact(args: &CompactArgs) -> Result<()> {
     let mut writer = IndexWriter::open(&args.index)?;
-    with_progress(&mut writer, |writer, progress| writer.compact(progress))
+    let before = writer.index().info();
+    with_progress(&mut writer, |writer, progress| writer.compact(progress))?;
+    let joined = if before.parts > 1 { before.parts } else { 0 };
+    let mut output = Output::new();
+    output.line(json!({"rows": before.rows, "removed": before.deleted, "joined": joined}))?;
+    output.finish()
 }

@@ -1,13 +1,16 @@
 //! The model of an index.
 
-use anyhow::{Context, Result};
-use cloze_search::{Index, ModelIdentity};
+use std::path::Path;
+
+use anyhow::{Context, Error, Result};
+use cloze_search::{Index, ModelIdentity, SearchError};
 use cloze_tokenizer::{Error as TokenizerError, Sequence};
 use cloze_trainer::TrainerError;
 use cloze_trainer::embed::{EmbedConfig, Embedder};
 
 use crate::compute::Compute;
-use crate::model;
+use crate::model::{self, OtherModel};
+use crate::output::say;
 
 /// A model that makes vectors, and what it is told by.
 pub struct Embedding<'a> {
@@ -21,25 +24,59 @@ pub struct Embedding<'a> {
 impl<'a> Embedding<'a> {
     /// Loads a model by its folder or name.
     pub fn load(name: &str, compute: &'a Compute) -> Result<Self> {
+        Self::load_as(name, compute, ModelIdentity::hash_of)
+    }
+
+    fn load_as<E>(
+        name: &str,
+        compute: &'a Compute,
+        hash: impl FnOnce(&Path) -> Result<String, E>,
+    ) -> Result<Self>
+    where
+        Error: From<E>,
+    {
         let folder = model::folder(name)?;
         let device = compute.open()?;
         let config = EmbedConfig { int8: compute.int8, ..EmbedConfig::default() };
         let embedder = Embedder::load(&folder, config, &device)?;
         let identity = ModelIdentity {
-            name: name.to_owned(),
-            hash: ModelIdentity::hash_of(&folder)?,
-            pooling: format!("{:?}", embedder.pooling()),
+            name: model::lasting_name(name),
+            hash: hash(&folder)?,
+            pooling: embedder.pooling().to_string(),
             normalize: embedder.normalizes(),
         };
         Ok(Self { embedder, identity, compute, truncated: 0 })
     }
 
     /// Loads the model that an index was made with, or the one given instead, which must be the same.
-    pub fn of_index(index: &Index, name: Option<&str>, compute: &'a Compute) -> Result<Self> {
-        let made_with = index.config().model.as_ref().map(|model| model.name.as_str());
-        let name = name.or(made_with).context("the index does not say its model: give --model")?;
-        let embedding = Self::load(name, compute)?;
-        index.check_model(&embedding.identity, embedding.width())?;
+    pub fn of_index(
+        index: &Index,
+        name: Option<&str>,
+        other: &OtherModel,
+        compute: &'a Compute,
+    ) -> Result<Self> {
+        let info = index.info();
+        if info.rows_with_old_graph > 0 {
+            say(format_args!(
+                "the index has a graph of an earlier version, which misses rows where many texts are equal: `cloze search \
+                 compact` makes it anew"
+            ));
+        }
+        let made_with = index.config().model.as_ref();
+        let name = name.or(made_with.map(|model| model.name.as_str()));
+        let name = name.context("the index does not say its model: give --model")?;
+        let expected = made_with.map(|model| model.hash.as_str());
+        let mut embedding = Self::load_as(name, compute, |folder| other.hash(folder, expected))?;
+        // Earlier versions wrote the pooling so.
+        let pooling = format!("{:?}", embedding.embedder.pooling());
+        if made_with.is_some_and(|made_with| made_with.pooling == pooling) {
+            embedding.identity.pooling = pooling;
+        }
+        let checked = index.check_model(&embedding.identity, embedding.width());
+        checked.map_err(|error| match error {
+            SearchError::OtherModel { part: "hash", .. } => OtherModel::hint(error, &embedding.identity.hash),
+            error => error.into(),
+        })?;
         Ok(embedding)
     }
 

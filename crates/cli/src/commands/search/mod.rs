@@ -9,8 +9,10 @@ mod rows;
 use anyhow::{Error, Result};
 use clap::Subcommand;
 use cloze_search::{IndexWriter, SearchError};
+use indicatif::HumanCount;
 
 use crate::failure::WrongUsage;
+use crate::output::say;
 use crate::progress::Progress;
 
 /// Find texts by their meanings: keep their vectors in an index on the disk, and ask it.
@@ -58,5 +60,13 @@ fn with_progress(
     let mut progress = Progress::new("rows in the graph", false);
     let done = work(writer, &mut |done, all| progress.show(done, Some(done as f64 / all.max(1) as f64)));
     progress.finish();
-    Ok(done?)
+    done?;
+    let info = writer.index().info();
+    if info.strays > 0 {
+        say(format_args!(
+            "the graph leads to all vectors but {}, which each query is compared with",
+            HumanCount(info.strays as u64)
+        ));
+    }
+    Ok(())
 }

@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 use super::embedding::Embedding;
 use crate::compute::Compute;
 use crate::lines::{self, BATCH, Batch, Lines, Longer};
+use crate::model::OtherModel;
 use crate::output::{Output, say};
 
 /// Find the texts that are nearest to each query.
@@ -30,6 +31,8 @@ pub struct Args {
     /// The model (default: the one that the index was made with).
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
+    #[command(flatten)]
+    other: OtherModel,
     /// How many texts are wanted.
     #[arg(short, value_name = "K", default_value_t = SearchConfig::default().k, value_parser = up_to_a_million())]
     k: usize,
@@ -89,7 +92,7 @@ struct Asked<'a> {
 
 pub fn run(args: &Args) -> Result<()> {
     let index = Index::open(&args.index)?;
-    let embedding = Embedding::of_index(&index, args.model.as_deref(), &args.compute)?;
+    let embedding = Embedding::of_index(&index, args.model.as_deref(), &args.other, &args.compute)?;
     let config = SearchConfig {
         k: args.k,
         method: if args.exact { Method::Exact } else { Method::Auto },

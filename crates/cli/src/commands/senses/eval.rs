@@ -9,6 +9,7 @@ use indicatif::HumanCount;
 use super::model::ComputeArgs;
 use super::{DataArgs, PRIOR, say_without_token, tagger, weight, wordnet};
 use crate::failure::WrongUsage;
+use crate::model::OtherModel;
 use crate::output::{Output, say};
 use crate::progress::Progress;
 
@@ -31,6 +32,8 @@ pub struct Args {
     /// The model (default: the one that the vectors were learnt with).
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
+    #[command(flatten)]
+    other: OtherModel,
     /// WordNet's database files, the folder dict: candidates and relations for what the training data lacks. Its version must
     /// be that of the senses' names.
     #[arg(long, value_name = "DIR")]
@@ -79,7 +82,7 @@ pub fn run(args: &Args) -> Result<()> {
         }
         false => (SensePart::All, data.sentences),
     };
-    let embedder = args.compute.of_senses(&vectors, args.model.as_deref())?;
+    let embedder = args.compute.of_senses(&vectors, args.model.as_deref(), &args.other)?;
     let mut progress = Progress::new("sentences", false);
     let shown = &mut |done: u64| progress.show(done as usize, Some(done as f64 / sentences.max(1) as f64));
     let measured = args.compute.compute.run(|| evaluate(&tagger, &embedder, &data, part, shown));

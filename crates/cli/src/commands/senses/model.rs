@@ -2,12 +2,12 @@
 
 use anyhow::{Context, Result};
 use clap::builder::RangedU64ValueParser;
-use cloze_search::ModelIdentity;
+use cloze_trainer::TrainerError;
 use cloze_trainer::senses::{SenseModel, SenseVectors, TargetEmbedder};
 use cloze_trainer::token_vectors::{Layers, TokenEmbedConfig};
 
 use crate::compute::Compute;
-use crate::model;
+use crate::model::{self, OtherModel};
 
 /// How the model computes.
 #[derive(clap::Args)]
@@ -27,6 +27,16 @@ pub struct ComputeArgs {
 impl ComputeArgs {
     /// Loads a model by its folder or name, and says what it is.
     pub fn load(&self, name: &str, layers: Layers) -> Result<(TargetEmbedder, SenseModel)> {
+        self.load_as(name, layers, &OtherModel::default(), None)
+    }
+
+    fn load_as(
+        &self,
+        name: &str,
+        layers: Layers,
+        other: &OtherModel,
+        expected: Option<&str>,
+    ) -> Result<(TargetEmbedder, SenseModel)> {
         let device = self.compute.open()?;
         let folder = model::folder(name)?;
         let config = TokenEmbedConfig {
@@ -37,8 +47,8 @@ impl ComputeArgs {
         };
         let embedder = TargetEmbedder::load(&folder, config, &device)?;
         let model = SenseModel {
-            name: name.to_owned(),
-            hash: ModelIdentity::hash_of(&folder)?,
+            name: model::lasting_name(name),
+            hash: other.hash(&folder, expected)?,
             layers: embedder.layers().to_string(),
             width: embedder.width(),
         };
@@ -46,12 +56,21 @@ impl ComputeArgs {
     }
 
     /// Loads the model that made sense vectors, or the one given instead, which must be the same.
-    pub fn of_senses(&self, senses: &SenseVectors, name: Option<&str>) -> Result<TargetEmbedder> {
+    pub fn of_senses(
+        &self,
+        senses: &SenseVectors,
+        name: Option<&str>,
+        other: &OtherModel,
+    ) -> Result<TargetEmbedder> {
         let layers = senses.model.layers.parse::<Layers>().map_err(anyhow::Error::msg);
         let layers =
             layers.with_context(|| format!("the sense vectors' layers are {:?}", senses.model.layers))?;
-        let (embedder, model) = self.load(name.unwrap_or(&senses.model.name), layers)?;
-        senses.check_model(&model)?;
+        let name = name.unwrap_or(&senses.model.name);
+        let (embedder, model) = self.load_as(name, layers, other, Some(&senses.model.hash))?;
+        senses.check_model(&model).map_err(|error| match error {
+            TrainerError::OtherSenseModel { part: "hash", .. } => OtherModel::hint(error, &model.hash),
+            error => error.into(),
+        })?;
         Ok(embedder)
     }
 }

@@ -16,6 +16,7 @@ use serde_json::{Map, Value};
 use super::model::ComputeArgs;
 use super::{PRIOR, tagger, weight, wordnet};
 use crate::lines::{self, Batch, Lines};
+use crate::model::OtherModel;
 use crate::output::Output;
 use crate::progress::Progress;
 
@@ -39,6 +40,8 @@ pub struct Args {
     /// The model (default: the one that the vectors were learnt with).
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
+    #[command(flatten)]
+    other: OtherModel,
     /// WordNet's database files, the folder dict: candidates and relations for what the training data lacks. Its version must
     /// be that of the senses' names.
     #[arg(long, value_name = "DIR")]
@@ -102,7 +105,7 @@ pub fn run(args: &Args) -> Result<()> {
     let vectors = SenseVectors::load(&args.senses)?;
     let wordnet = wordnet(args.wordnet.as_deref())?;
     let tagger = tagger(&vectors, wordnet.as_ref(), args.prior)?;
-    let embedder = args.compute.of_senses(&vectors, args.model.as_deref())?;
+    let embedder = args.compute.of_senses(&vectors, args.model.as_deref(), &args.other)?;
     let mut output = Output::of(args.output.as_deref())?;
     let mut progress = Progress::new("lines", args.output.is_none() && io::stdout().is_terminal());
     let size = lines.size().map(|size| size as f64);
