@@ -8,6 +8,7 @@ mod jsonl;
 pub(crate) mod lines;
 mod parquet;
 mod text;
+mod utf16;
 mod whole;
 
 pub use files::input_files;

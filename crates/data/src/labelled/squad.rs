@@ -92,7 +92,11 @@ fn question(
         return Err(("bad answer", detail.into()));
     }
     Ok(Question {
-        id: text("id")?,
+        id: match value.get("id") {
+            Some(Value::Number(id)) => id.to_string(),
+            Some(Value::String(id)) => id.clone(),
+            _ => return Err(("missing column", "expected a string or a number `id`".into())),
+        },
         title: title.to_owned(),
         context: context.clone(),
         question: text("question")?,

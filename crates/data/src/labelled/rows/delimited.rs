@@ -81,10 +81,11 @@ impl Delimited {
                         (Some(_), Some(_)) => missing(format!("two columns have the name `{name}`")),
                         (None, _) if !wanted.required => Ok(None),
                         (None, _) => {
+                            let hint = self.hint(names, name);
                             let names = shown(names.iter().map(String::as_str));
                             let field = &wanted.field;
                             missing(format!(
-                                "no column `{name}` (the header has: {names}); set `columns.{field}`"
+                                "no column `{name}` (the header has: {names}); set {hint}`columns.{field}`"
                             ))
                         }
                     }
@@ -94,6 +95,21 @@ impl Delimited {
         self.places = Some(self.wanted.iter().map(find).collect::<Result<_, _>>()?);
         self.header = false;
         Ok(())
+    }
+
+    /// What else may be wrong where a header lacks a column: it is one column between other delimiters than are looked for, or
+    /// its names stand between quotation marks.
+    fn hint(&self, names: &[String], wanted: &str) -> String {
+        let of = |delimiter: char| names.iter().map(|name| name.matches(delimiter).count()).sum::<usize>();
+        let others = [',', ';', '\t', '|'].into_iter().filter(|other| *other != self.delimiter);
+        let best = others.max_by_key(|other| of(*other)).filter(|other| names.len() == 1 && of(*other) > 0);
+        match best {
+            Some(other) => format!("`delimiter = {other:?}` if that separates these, or "),
+            None if !self.quoting && names.iter().any(|name| name.trim_matches('"') == wanted) => {
+                "`quoting = true` if fields are quoted, or ".into()
+            }
+            None => String::new(),
+        }
     }
 
     fn line(&mut self) -> Option<Result<(u64, String), Problem>> {
@@ -182,7 +198,9 @@ impl Delimited {
 
     fn row(&mut self, (line, fields): Fields) -> Result<Row, Problem> {
         let expected = *self.n_columns.get_or_insert(fields.len());
-        if fields.len() != expected {
+        // A spreadsheet may end rows with delimiters and nothing between them.
+        let is_ended = || fields[expected..].iter().all(String::is_empty);
+        if fields.len() < expected || fields.len() > expected && !is_ended() {
             let found = fields.len();
             let hint = match (self.quoting, found > expected) {
                 (true, true) => {

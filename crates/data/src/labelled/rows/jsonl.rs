@@ -1,10 +1,11 @@
 //! JSON lines: an object a line.
 
-use super::{Read, RequestedColumn, Row, file_problem, row_problem};
-use crate::corpus::lines::Lines;
+use super::{Read, RequestedColumn, Row, document, file_problem, row_problem};
+use crate::corpus::lines::{self, Lines};
 use crate::corpus::{Problem, not_an_object, shown};
 use crate::labelled::source::{Column, LabelledSource};
 use serde_json::{Map, Value};
+use std::io::BufRead;
 use std::path::Path;
 
 struct JsonLines {
@@ -21,7 +22,12 @@ pub(super) fn open(
         let detail = format!("JSON lines have no numbered columns: set `columns.{}` to a name", wanted.field);
         return Err(file_problem(None, "missing column", detail));
     }
-    let lines = Lines::open(path, source.max_line_bytes, "max_line_bytes")?;
+    let unreadable = |error| file_problem(None, "unreadable file", format!("cannot be read: {error}"));
+    let (mut text, read) = lines::open(path).map_err(unreadable)?;
+    if document::begins(text.fill_buf().map_err(unreadable)?, wanted) {
+        return document::open(text, wanted);
+    }
+    let lines = Lines::of(text, read, source.max_line_bytes, "max_line_bytes");
     Ok(Box::new(JsonLines { lines, wanted: wanted.to_vec() }))
 }
 
@@ -42,9 +48,18 @@ impl Iterator for JsonLines {
 fn row(line: u64, text: &str, wanted: &[RequestedColumn]) -> Result<Row, Problem> {
     let object: Map<String, Value> = serde_json::from_str(text)
         .map_err(|error| row_problem(Some(line), "bad JSON", not_an_object(&error)))?;
+    row_of(line, &object, wanted)
+}
+
+/// The row of an object that begins on a line.
+pub(super) fn row_of(
+    line: u64,
+    object: &Map<String, Value>,
+    wanted: &[RequestedColumn],
+) -> Result<Row, Problem> {
     let cell = |wanted: &RequestedColumn| {
         let Column::Name(name) = &wanted.column else { return Ok(Value::Null) };
-        match value(&object, name) {
+        match value(object, name) {
             Some(value) => Ok(value.clone()),
             None if !wanted.required => Ok(Value::Null),
             None => {

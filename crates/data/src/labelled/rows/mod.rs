@@ -1,6 +1,7 @@
 //! Rows of any format: the cells of the columns that a task wants.
 
 mod delimited;
+mod document;
 mod jsonl;
 mod parquet;
 mod xml;
