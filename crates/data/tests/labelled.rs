@@ -112,121 +112,6 @@ fn one_set_of_examples_comes_from_every_format() {
     assert!(loaded.examples.iter().all(|example| example.target == Target::None));
 }
 
-#[test]
-fn a_column_pair_is_read_without_being_named() {
-    let read = |name: &str, text: &str| {
-        let folder = folder(name, text);
-        texts(&source(json!({"files": [name]})), folder.path(), Labels::Found)
-            .map(|(loaded, _)| loaded.examples)
-    };
-    let expected = [example("a", Some("b"), Target::Class(0)), example("c", Some(""), Target::Class(1))];
-    assert_eq!(read("a.csv", "pair,text,label\nb,a,x\n,c,y\n").unwrap(), expected);
-    let lines = "{\"text\": \"a\", \"pair\": \"b\", \"label\": \"x\"}\n{\"text\": \"c\", \"pair\": \"\", \"label\": \"y\"}\n";
-    assert_eq!(read("a.jsonl", lines).unwrap(), expected);
-    let single = read("a.jsonl", "{\"text\": \"a\", \"label\": \"x\", \"pair\": null}\n").unwrap();
-    assert_eq!(single, [example("a", None, Target::Class(0))]);
-
-    let mixed = |lines: &str| bad_texts("a.jsonl", lines.as_bytes(), json!({}), Labels::Found);
-    let pair = "{\"text\": \"a\", \"label\": \"x\", \"pair\": \"b\"}\n";
-    let text = "{\"text\": \"c\", \"label\": \"x\"}\n";
-    let (message, skipped) = mixed(&[pair, text, pair].concat());
-    assert!(
-        message.contains("a.jsonl:2: column `pair`: no second text, where the first row has one"),
-        "{message}"
-    );
-    assert_eq!(skipped, "2 + 1 × pairs and single texts");
-    let (message, _) = mixed(&[text, pair].concat());
-    assert!(
-        message.contains("a.jsonl:2: column `pair`: a second text, where the first row has none"),
-        "{message}"
-    );
-}
-
-#[test]
-fn json_documents_are_rows() {
-    let list = "\u{FEFF}[\n {\n  \"text\": \"The tea is warm.\",\n  \"label\": \"pos\"\n },\n {\"label\": \"neg\", \"text\": \"[2]\"}\n]\n";
-    let of_data = format!("{{\"version\": 1, \"data\": {}}}", list.trim_start_matches('\u{FEFF}'));
-    let one_line = of_data.replace('\n', "");
-    for text in [list, &of_data, &one_line] {
-        let folder = folder("a.json", text);
-        let (loaded, _) = texts(&source(json!({"files": ["a.json"]})), folder.path(), Labels::Found).unwrap();
-        let expected =
-            [example("The tea is warm.", None, Target::Class(1)), example("[2]", None, Target::Class(0))];
-        assert_eq!(loaded.examples, expected);
-    }
-    let bad = |text: &str| bad_texts("a.json", text.as_bytes(), json!({}), Labels::Found).0;
-    let message = bad("[\n{\"text\": \"a\", \"label\": 1},\n{\"text\": \"b\"}\n]");
-    assert!(message.contains("a.json:3: no column `label` (it has: text)"), "{message}");
-    let message = bad("[\n{\"text\": \"a\", \"label\": 1},\n\"b\"]");
-    assert!(message.contains("a.json:3: not a JSON object"), "{message}");
-    let message = bad("[\n{\"text\": \"a\", \"label\": 1},\n");
-    assert!(message.contains("a.json:3: not a list in JSON: EOF while parsing"), "{message}");
-    let message = bad("[]");
-    assert!(message.contains("a.json: it has no examples"), "{message}");
-    // Lines whose column `data` is a list, and lines of which the first is damaged.
-    let lines = "{\"text\": \"a\", \"label\": 1, \"data\": [{}]}\n{\"text\": \"b\", \"label\": 1}\n";
-    let folder = folder("a.jsonl", lines);
-    let (loaded, _) = texts(&source(json!({"files": ["a.jsonl"]})), folder.path(), Labels::Values).unwrap();
-    assert_eq!(loaded.examples.len(), 2);
-    let (_, skipped) =
-        bad_texts("a.json", b"{\n{\"text\": \"b\", \"label\": 1}\n", json!({}), Labels::Values);
-    assert_eq!(skipped, "1 + 1 × bad JSON");
-}
-
-#[test]
-fn a_header_with_another_delimiter_is_told() {
-    for (name, header, expected) in [
-        ("a.csv", "id;review text;label", "set `delimiter = \";\"`"),
-        ("a.csv", "id\treview, text\tlabel", "set `columns.text`"),
-        ("a.csv", "id\ttext\tlabel", "set `delimiter = \"\\t\"`"),
-        ("a.tsv", "id,text,label", "set `delimiter = \",\"`"),
-        ("a.csv", "text|label", "set `delimiter = \"|\"`"),
-        ("a.csv", "review", "set `columns.text`"),
-    ] {
-        let text = format!("{header}\n1;2;3\n");
-        let (message, _) = bad_texts(name, text.as_bytes(), json!({}), Labels::Found);
-        assert!(message.contains("no column `text`") && message.contains(expected), "{header}: {message}");
-    }
-}
-
-#[test]
-fn files_of_spreadsheets_are_read() {
-    let text = "text,label\r\n\"naïve, 😀\",x\r\nb,y\r\n";
-    let utf16: Vec<u8> =
-        std::iter::once(0xFEFF).chain(text.encode_utf16()).flat_map(u16::to_le_bytes).collect();
-    let old_macintosh = text.replace("\r\n", "\r");
-    for bytes in [text.as_bytes(), &utf16, old_macintosh.as_bytes()] {
-        let folder = folder("a.csv", bytes);
-        let (loaded, _) = texts(&source(json!({"files": ["a.csv"]})), folder.path(), Labels::Found).unwrap();
-        let expected = [example("naïve, 😀", None, Target::Class(0)), example("b", None, Target::Class(1))];
-        assert_eq!(loaded.examples, expected);
-    }
-}
-
-#[test]
-fn words_keep_white_space_that_separates_nothing() {
-    let text = "10\u{A0}000 O\nmen\u{2003}x   B-PER \n\n\u{3000}Bob\u{A0}\tO\n";
-    let folder = folder("a.conll", text);
-    let loaded = tagged_sentences(&source(json!({"files": ["a.conll"]})), folder.path(), true, &[]).unwrap();
-    let words: Vec<_> = loaded.examples.iter().map(|sentence| sentence.words.clone()).collect();
-    assert_eq!(words, [vec!["10\u{A0}000", "men\u{2003}x"], vec!["\u{3000}Bob\u{A0}"]]);
-    let row = "1\t10\u{A0}000\t_\tNUM\t_\t_\t0\troot\t_\t_\n";
-    fs::write(folder.path().join("a.conllu"), row).unwrap();
-    let loaded = tagged_sentences(&source(json!({"files": ["a.conllu"]})), folder.path(), true, &[]).unwrap();
-    assert_eq!(loaded.examples[0].words, ["10\u{A0}000"]);
-}
-
-#[test]
-fn questions_may_have_numbers_as_ids() {
-    let file = json!({"data": [{"paragraphs": [{"context": "Ann lives in Rome.", "qas": [
-        {"id": 7, "question": "Where?", "answers": [{"text": "Rome", "answer_start": 13}]},
-        {"id": "g", "question": "Who?", "answers": [{"text": "Ann", "answer_start": 0}]}]}]}]});
-    let folder = folder("a.json", file.to_string());
-    let loaded = questions(&source(json!({"files": ["a.json"]})), folder.path(), true).unwrap();
-    let ids: Vec<&str> = loaded.examples.iter().map(|question| &*question.id).collect();
-    assert_eq!(ids, ["7", "g"]);
-}
-
 /// The examples in Parquet, the label an integer, with a column beside them.
 fn text_parquet(path: &Path) {
     let schema = "message m { REQUIRED BYTE_ARRAY text (STRING); OPTIONAL DOUBLE other; OPTIONAL BYTE_ARRAY \
@@ -340,7 +225,7 @@ fn bad_rows_have_their_place_or_are_counted() {
             json!({}),
             Labels::Found,
             "a.tsv:2: 1 columns, expected 2 as in the file's first row",
-            "1 + 2 × number of columns",
+            "2 + 1 × number of columns",
         ),
         (
             "a.tsv",
@@ -636,7 +521,7 @@ fn a_tag_that_writes_no_entity_has_its_place() {
     let mut source = LabelledSource::new(["a.conll"]);
     let message = entity_sentences(&source, folder.path(), EntityTags::default()).unwrap_err().to_string();
     let expected = "a.conll:4: word 2: `X-x` is not an entity tag; expected `O`, or a prefix (B, I, E, S, L or U), \
-                    a hyphen and a kind; correct it, ";
+                    a hyphen and a kind, or `scheme` = \"words\" if tags are classes of words; correct it, ";
     assert!(without_path(&message, folder.path()).starts_with(expected), "{message}");
     source.on_bad_row = OnBadRow::Skip;
     let read = |labels: &[&str]| {
@@ -1086,4 +971,169 @@ fn development_sets_of_questions_have_their_counts() {
             }
         }
     }
+}
+
+#[test]
+fn a_column_called_pair_makes_pairs() {
+    let csv = folder("a.csv", "text,pair,label\na,b,x\nc,,y\n");
+    let (loaded, _) = texts(&source(json!({"files": ["a.csv"]})), csv.path(), Labels::Found).unwrap();
+    let pairs: Vec<_> = loaded.examples.iter().map(|example| example.pair.as_deref()).collect();
+    assert_eq!(pairs, [Some("b"), Some("")]);
+
+    let lines = "{\"text\": \"a\", \"label\": 1}\n{\"text\": \"a\", \"pair\": \"b\", \"label\": 2}\n";
+    let (message, skipped) = bad_texts("a.jsonl", lines.as_bytes(), json!({}), Labels::Found);
+    assert_eq!(
+        message,
+        "a.jsonl:2: a `pair`, but the rows before have none; expected pairs alone or single texts alone; correct it, or set \
+         `on_bad_row = \"skip\"` to skip such rows"
+    );
+    assert_eq!(skipped, "1 + 1 × pairs beside single texts");
+    // A null is none.
+    let lines = folder("a.jsonl", "{\"text\": \"a\", \"pair\": null, \"label\": 1}\n");
+    let (loaded, _) = texts(&source(json!({"files": ["a.jsonl"]})), lines.path(), Labels::Found).unwrap();
+    assert_eq!(loaded.examples[0].pair, None);
+}
+
+#[test]
+fn a_no_break_space_is_part_of_its_word() {
+    let words = |name: &str, text: &str, settings: serde_json::Value| {
+        let folder = folder(name, text);
+        let mut settings = settings;
+        settings["files"] = json!([name]);
+        let loaded = tagged_sentences(&source(settings), folder.path(), true, &[]).unwrap();
+        loaded.examples.into_iter().map(|sentence| sentence.words).collect::<Vec<_>>()
+    };
+    let numbers = [["10\u{a0}000", "men"], ["\u{3000}", "in"]].map(|words| words.map(str::to_owned).to_vec());
+    let text = "10\u{a0}000 O\nmen   O \n \t\n\u{3000} O\nin\u{20}O\n";
+    assert_eq!(words("a.conll", text, json!({})), numbers);
+    assert_eq!(words("a.conll", &text.replace(" O", "\tO"), json!({})), numbers);
+    assert_eq!(words("a.conll", &text.replace(" O", "|O"), json!({"delimiter": "|"})), numbers);
+    let line = |id: &str, form: &str| word(id, form, "NUM");
+    let text = format!(
+        "{}{}\n{}{}",
+        line("1", "10\u{a0}000"),
+        line("2", "men"),
+        line("1", "\u{3000}"),
+        line("2", "in")
+    );
+    assert_eq!(words("a.conllu", &text, json!({})), numbers);
+}
+
+#[test]
+fn json_documents_are_rows() {
+    let list =
+        "[\n {\n  \"text\": \"a\",\n  \"label\": \"x\"\n },\n {\"text\": \"b\", \"label\": \"y\"}\n]\n";
+    let of_data = format!("{{\"version\": {{\"n\": 1}},\n\"data\": {list}}}");
+    let expected = [example("a", None, Target::Class(0)), example("b", None, Target::Class(1))];
+    for (name, text) in [("a.json", list), ("b.jsonl", &of_data)] {
+        let folder = folder(name, text);
+        let (loaded, _) = texts(&source(json!({"files": [name]})), folder.path(), Labels::Found).unwrap();
+        assert_eq!(loaded.examples, expected);
+    }
+    let bad = list.replace("\"text\": \"b\", ", "");
+    let (message, skipped) = bad_texts("a.json", bad.as_bytes(), json!({}), Labels::Found);
+    assert!(message.starts_with("a.json:6: no column `text` (it has: label)"), "{message}");
+    assert_eq!(skipped, "1 + 1 × missing column");
+    let (message, _) = bad_texts("a.json", &list.as_bytes()[..40], json!({}), Labels::Found);
+    assert!(message.starts_with("a.json:6: not JSON: "), "{message}");
+    let (message, _) = bad_texts("a.json", b"[]", json!({}), Labels::Found);
+    assert!(message.contains("no examples"), "{message}");
+}
+
+#[test]
+fn ids_of_squad_may_be_numbers() {
+    let text = r#"{"data": [{"paragraphs": [{"context": "Ann lives in Rome.", "qas": [
+        {"id": 7, "question": "Where?", "answers": [{"text": "Rome", "answer_start": 13}]}]}]}]}"#;
+    let folder = folder("a.json", text);
+    let loaded = questions(&source(json!({"files": ["a.json"]})), folder.path(), true).unwrap();
+    assert_eq!(loaded.examples[0].id, "7");
+}
+
+#[test]
+fn what_spreadsheets_write_is_read_or_told() {
+    let expected = [example("a; b", None, Target::Class(0)), example("é", None, Target::Class(1))];
+    let read = |name: &str, bytes: &[u8], settings: serde_json::Value| {
+        let folder = folder(name, bytes);
+        let mut settings = settings;
+        settings["files"] = json!([name]);
+        texts(&source(settings), folder.path(), Labels::Found).unwrap().0.examples
+    };
+    let text = "\u{FEFF}text,label\n\"a; b\",x\né,y\n";
+    let utf16: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
+    assert_eq!(read("a.csv", &utf16, json!({})), expected);
+    assert_eq!(read("a.csv", text.replace('\n', "\r").as_bytes(), json!({})), expected);
+    assert_eq!(read("a.csv", text.trim_end().replace('\n', "\r").as_bytes(), json!({})), expected);
+    let semicolons = "\"text\";\"label\"\r\n\"a; b\";x;;\r\né;y\r\n";
+    assert_eq!(read("a.csv", semicolons.as_bytes(), json!({"delimiter": ";"})), expected);
+    // Surplus cells with something in them are still told.
+    let (message, _) = bad_texts("a.csv", b"text,label\na,x,b\n", json!({}), Labels::Found);
+    assert!(message.starts_with("a.csv:2: 3 columns, expected 2"), "{message}");
+
+    for (name, text, hint) in [
+        (
+            "a.csv",
+            "id;review text;stars\n1;a;2\n",
+            "set `delimiter = \";\"` if that separates these, or `columns.text`",
+        ),
+        (
+            "a.csv",
+            "text\tlabel\na\tb\n",
+            "set `delimiter = \"\\t\"` if that separates these, or `columns.text`",
+        ),
+        ("a.tsv", "text,label\na,b\n", "set `delimiter = \",\"` if that separates these, or `columns.text`"),
+        (
+            "a.tsv",
+            "\"text\"\t\"label\"\na\tb\n",
+            "set `quoting = true` if fields are quoted, or `columns.text`",
+        ),
+        ("a.csv", "id,review\n1,a\n", "(the header has: id, review); set `columns.text`"),
+    ] {
+        let (message, _) = bad_texts(name, text.as_bytes(), json!({}), Labels::Found);
+        assert!(message.ends_with(hint), "{message}");
+    }
+}
+
+#[test]
+fn a_text_may_have_any_number_of_labels() {
+    let read = |name: &str, text: &str, settings: serde_json::Value, set: Option<&LabelSet>| {
+        let folder = folder(name, text);
+        let mut settings = settings;
+        settings["files"] = json!([name]);
+        let (loaded, set) = texts(&source(settings), folder.path(), Labels::Several(set)).unwrap();
+        let labels = loaded.examples.into_iter().map(|example| match example.target {
+            Target::Labels(labels) => labels,
+            other => panic!("{other:?}"),
+        });
+        (labels.collect::<Vec<_>>(), set.unwrap().names().join(" "))
+    };
+    let expected = (vec![vec![0, 1], vec![], vec![1]], "a b".to_owned());
+    let lines = r#"{"text": "x", "labels": ["b", "a", "b"]}
+{"text": "y", "labels": []}
+{"text": "z", "labels": ["b"]}
+"#;
+    assert_eq!(read("a.jsonl", lines, json!({}), None), expected);
+    let csv = "text,labels\nx,\"b, a\"\ny,\nz,b\n";
+    assert_eq!(read("a.csv", csv, json!({}), None), expected);
+    let bars = csv.replace("\"b, a\"", "b|a");
+    assert_eq!(read("a.csv", &bars, json!({"label_delimiter": "|"}), None), expected);
+    let columns = "text,b,a\nx,1,1\ny,0,0\nz,1,0\n";
+    let settings = json!({"columns": {"labels": ["a", "b"]}});
+    assert_eq!(read("a.csv", columns, settings.clone(), None), expected);
+    let given = LabelSet::given(["b", "a", "c"]).unwrap();
+    let of_given = (vec![vec![0, 1], vec![], vec![0]], "b a c".to_owned());
+    assert_eq!(read("a.csv", columns, settings.clone(), Some(&given)), of_given);
+    assert_eq!(read("a.jsonl", lines, json!({}), Some(&given)), of_given);
+
+    let message = |name: &str, text: &str, settings: serde_json::Value, set: Option<&LabelSet>| {
+        bad_texts(name, text.as_bytes(), settings, Labels::Several(set)).0
+    };
+    let unknown = LabelSet::given(["a", "c"]).unwrap();
+    let found = message("a.jsonl", lines, json!({}), Some(&unknown));
+    assert!(found.starts_with("a.jsonl:1: column `labels`: `b`, expected one of a, c"), "{found}");
+    let found = message("a.csv", &columns.replace("z,1", "z,2"), settings, None);
+    assert!(found.starts_with("a.csv:4: column `b` (`columns.labels`): `2`, expected 1 or 0"), "{found}");
+    let found = message("a.jsonl", "{\"text\": \"x\", \"labels\": [0.5]}", json!({}), None);
+    assert!(found.contains("0.5, expected the names"), "{found}");
+    let found = message("a.csv", csv, json!({"columns": {"label": "labels"}}), None);
+    assert!(found.contains("expected one of text, pair, labels"), "{found}");
 }

@@ -6,6 +6,7 @@
 use cloze_evaluation::confusion::ConfusionMatrix;
 use cloze_evaluation::correlation::{pearson, spearman};
 use cloze_evaluation::entities::{EntityCounts, Span};
+use cloze_evaluation::report::{LabelExample, LabelPredictions, Predictions};
 use cloze_evaluation::scores::{Average, Scores, ZeroDivision};
 use cloze_evaluation::squad::{self, Answered};
 use cloze_evaluation::tags::{self, Scheme};
@@ -227,5 +228,34 @@ fn answers_score_as_in_squad() {
             same(ours.exact, &theirs["exact"], "1.1");
             same(ours.f1, &theirs["f1"], "1.1");
         }
+    }
+}
+
+#[test]
+fn labels_are_as_in_scikit_learn() {
+    let golden: Value = serde_json::from_str(include_str!("data/labels/golden.json")).unwrap();
+    for (number, case) in list(&golden["cases"]).iter().enumerate() {
+        let scores: Vec<Vec<f64>> = list(&case["scores"]).iter().map(floats).collect();
+        let gold = list(&case["gold"]).iter().map(indices);
+        let examples = gold.zip(&scores).map(|(gold, scores)| LabelExample {
+            id: String::new(),
+            texts: vec!["a".into()],
+            gold,
+            scores: scores.clone(),
+            loss: 0.0,
+        });
+        let predictions = LabelPredictions {
+            labels: (0..scores[0].len()).map(|label| label.to_string()).collect(),
+            threshold: float(&case["threshold"]),
+            examples: examples.collect(),
+        };
+        let figures = predictions.figures();
+        for (name, theirs) in case["figures"].as_object().unwrap() {
+            same(figures.get(name).unwrap(), float(theirs), &format!("case {number}, {name}"));
+        }
+        assert_eq!(figures.main().0, "f1_micro");
+        let html = predictions.show(0).into_string() + &predictions.breakdown().into_string();
+        assert!(html.contains("predicted"), "{html}");
+        assert_eq!(predictions.row(0).len(), predictions.columns().len());
     }
 }

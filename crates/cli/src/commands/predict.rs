@@ -21,7 +21,8 @@ use crate::progress::Progress;
 ///
 /// Classes and numbers of {"text": "..."}, {"text": "...", "pair": "..."} or "...": a classifier prints
 /// {"label": ..., "score": ..., "scores": {...}} with the probability of every label, a regression {"value":
-/// ...}. So does a model of a prompt, with the labels of its verbaliser.
+/// ...}. So does a model of a prompt, with the labels of its verbaliser. A model of several labels prints {"labels":
+/// [...], "scores": {...}}: the labels whose probability is above --threshold, and every label's.
 ///
 /// Tags of {"words": ["...", ...]}, or of the words that white space divides in {"text": "..."} or "...":
 /// {"words": [...], "tags": [...], "entities": [...]}. An entity has its "type", "first" and "last" word and
@@ -55,6 +56,9 @@ pub struct Args {
     /// List so many answers to each question, as many as the model's task keeps at most.
     #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     n_best: Option<usize>,
+    /// The probability above which one of several labels is predicted (default: the model's, 0.5 if it has none).
+    #[arg(long, value_name = "P")]
+    threshold: Option<f64>,
     /// Bytes of a line at most; a longer one is an error.
     #[arg(long, value_name = "N", default_value_t = lines::MAX_LINE_BYTES, value_parser = lines::limit())]
     max_line_bytes: usize,
@@ -68,6 +72,9 @@ pub fn run(args: &Args) -> Result<()> {
     let mut predictor = Predictor::load(&model::folder(&args.model)?, &device, args.compute.int8)?;
     if let Some(n) = args.n_best {
         predictor.list(n).map_err(WrongUsage::new)?;
+    }
+    if let Some(threshold) = args.threshold {
+        predictor.predict_above(threshold).map_err(WrongUsage::new)?;
     }
     let mut output = Output::of(args.output.as_deref())?;
     let mut progress = Progress::new("lines", args.output.is_none() && io::stdout().is_terminal());

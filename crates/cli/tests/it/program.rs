@@ -751,8 +751,11 @@ fn words_are_tagged() {
     assert!(ran.error_line(2).contains("a model for tagging has one answer"), "{}", ran.err);
 
     let (_folder, model) = asked(Architecture::TokenClassification, &["NN", "VB"]);
-    let ran = run(&["predict", "--model", &model]);
-    assert!(ran.error_line(1).contains("the label `NN` is not an entity tag"), "{}", ran.err);
+    let printed = ran::run(&["predict", "--model", &model], b"\"a bc\"\n").done();
+    let tagged: serde_json::Value = serde_json::from_str(&printed).unwrap();
+    assert!(tagged["tags"].as_array().unwrap().iter().all(|tag| tag == "NN" || tag == "VB"), "{tagged}");
+    let ran = run(&["predict", "--model", &model, "--threshold", "0.3"]);
+    assert!(ran.error_line(2).contains("a model for tagging has no threshold"), "{}", ran.err);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Lines of a file, compressed or not, within bounds.
 
 use super::Problem;
-use super::encodings::as_utf8;
+use super::utf16::Decoded;
 use crate::not_utf8;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -9,8 +9,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A file's text as a stream, and how many bytes of the file are read. gzip, zstd and UTF-16 are recognised by their first
-/// bytes; see [`as_utf8`].
+/// A file's text as a stream, and how many bytes of the file are read. gzip and zstd are recognised by their first bytes, and
+/// UTF-16 by its byte-order mark.
 pub(crate) fn open(path: &Path) -> io::Result<(Box<dyn BufRead>, Arc<AtomicU64>)> {
     let read = Arc::new(AtomicU64::new(0));
     let mut source =
@@ -21,7 +21,7 @@ pub(crate) fn open(path: &Path) -> io::Result<(Box<dyn BufRead>, Arc<AtomicU64>)
         [0x28, 0xB5, 0x2F, 0xFD, ..] => Box::new(BufReader::new(zstd::Decoder::with_buffer(source)?)),
         _ => Box::new(source),
     };
-    Ok((as_utf8(source), read))
+    Ok((Box::new(Decoded::new(source)), read))
 }
 
 /// Lines as text, numbered from 1.
@@ -33,6 +33,8 @@ pub(crate) struct Lines {
     setting: &'static str,
     number: u64,
     buffer: Vec<u8>,
+    /// What lines end in; not known before the first one is read.
+    end: Option<u8>,
 }
 
 impl Lines {
@@ -48,7 +50,24 @@ impl Lines {
 
     fn try_open(path: &Path, max: usize, setting: &'static str) -> io::Result<Self> {
         let (source, read) = open(path)?;
-        Ok(Self { source, read, max, setting, number: 0, buffer: Vec::new() })
+        Ok(Self::of(source, read, max, setting))
+    }
+
+    /// The lines of an [open](open) file.
+    pub fn of(source: Box<dyn BufRead>, read: Arc<AtomicU64>, max: usize, setting: &'static str) -> Self {
+        Self { source, read, max, setting, number: 0, buffer: Vec::new(), end: None }
+    }
+
+    /// What lines end in: `\n`, or `\r` where the file begins with such lines and has no other, as old spreadsheets write it.
+    fn end(&mut self) -> io::Result<u8> {
+        if let Some(end) = self.end {
+            return Ok(end);
+        }
+        let start = self.source.fill_buf()?;
+        let is_return = |at: usize| at + 1 < start.len();
+        let returns =
+            !start.contains(&b'\n') && start.iter().position(|byte| *byte == b'\r').is_some_and(is_return);
+        Ok(*self.end.insert(if returns { b'\r' } else { b'\n' }))
     }
 
     /// How many lines were asked for: the number of the last one, from 1.
@@ -68,7 +87,9 @@ impl Lines {
         let line = Some(self.number);
         // Room for the line's end, `\r\n`: what fills it without ending is too long.
         let limit = (self.max as u64).saturating_add(2);
-        let found = self.source.by_ref().take(limit).read_until(b'\n', &mut self.buffer);
+        let found =
+            self.end().and_then(|end| self.source.by_ref().take(limit).read_until(end, &mut self.buffer));
+        let end = self.end.unwrap_or(b'\n');
         match found {
             Ok(0) => return None,
             Ok(_) => {}
@@ -81,7 +102,7 @@ impl Lines {
                 }));
             }
         }
-        let ended = self.buffer.last() == Some(&b'\n');
+        let ended = self.buffer.last() == Some(&end);
         if ended {
             self.buffer.pop();
         }
@@ -89,7 +110,7 @@ impl Lines {
             self.buffer.pop();
         }
         if self.buffer.len() > self.max {
-            if !ended && let Err(error) = skip_line(&mut self.source) {
+            if !ended && let Err(error) = skip_line(&mut self.source, end) {
                 let detail = format!("reading failed part way: {error}");
                 return Some(Err(Problem { line, kind: "damaged file", detail, ends_file: true }));
             }
@@ -117,15 +138,15 @@ impl Lines {
 }
 
 /// Reads to the end of the line without keeping it.
-fn skip_line(source: &mut dyn BufRead) -> io::Result<()> {
+fn skip_line(source: &mut dyn BufRead, end: u8) -> io::Result<()> {
     loop {
         let buffer = source.fill_buf()?;
         if buffer.is_empty() {
             return Ok(());
         }
-        match buffer.iter().position(|byte| *byte == b'\n') {
-            Some(end) => {
-                source.consume(end + 1);
+        match buffer.iter().position(|byte| *byte == end) {
+            Some(place) => {
+                source.consume(place + 1);
                 return Ok(());
             }
             None => {

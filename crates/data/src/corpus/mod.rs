@@ -3,12 +3,12 @@
 //! Memory does not grow with the corpus: one document is held at a time, lines and documents have bounds,
 //! and compressed files are read as streams. Of Parquet, one page of the text column is held.
 
-mod encodings;
 mod files;
 mod jsonl;
 pub(crate) mod lines;
 mod parquet;
 mod text;
+mod utf16;
 mod whole;
 
 pub use files::input_files;

@@ -16,6 +16,14 @@ pub(super) enum Line {
     Word(String, String),
 }
 
+/// What lies between columns. Any other white space, such as a no-break space, is a character of a word.
+const BLANKS: [char; 2] = [' ', '\t'];
+
+/// A line or a column without blanks around it.
+pub(super) fn trimmed(text: &str) -> &str {
+    text.trim_matches(BLANKS)
+}
+
 /// How the lines of a file are read.
 pub(super) trait ParseLine {
     /// What a line is; `place` is how many words of its sentence were read before it, or `None` after a bad line.
@@ -69,27 +77,19 @@ pub(super) fn open(path: &Path, source: &LabelledSource, labelled: bool) -> Resu
     Ok(Box::new(Sentences::open(path, source, columns, labelled)?))
 }
 
-/// What separates columns. Other white space, such as a no-break space in `10 000`, is a part of a word.
-const BLANKS: [char; 2] = [' ', '\t'];
-
-/// A line or a column without the blanks around it.
-pub(super) fn without_blanks(text: &str) -> &str {
-    text.trim_matches(BLANKS)
-}
-
 impl Columns {
     fn columns<'a>(&self, line: &'a str) -> Vec<&'a str> {
         match self.delimiter {
-            Some(delimiter) => line.split(delimiter).map(without_blanks).collect(),
-            None if line.contains('\t') => line.split('\t').map(without_blanks).collect(),
-            None => line.split(' ').filter(|column| !column.is_empty()).collect(),
+            Some(delimiter) => line.split(delimiter).map(trimmed).collect(),
+            None if line.contains('\t') => line.split('\t').map(trimmed).collect(),
+            None => line.split(BLANKS).filter(|column| !column.is_empty()).collect(),
         }
     }
 }
 
 impl ParseLine for Columns {
     fn parse(&self, number: u64, line: &str, place: Option<usize>) -> Result<Line, Problem> {
-        if without_blanks(line).is_empty() {
+        if trimmed(line).is_empty() {
             return Ok(Line::Blank);
         }
         let columns = self.columns(line);

@@ -1,7 +1,7 @@
 //! CoNLL-U, the format of Universal Dependencies: a word a line in ten columns with names, a blank line between sentences
 //! (<https://universaldependencies.org/format.html>).
 
-use super::conll::{Line, ParseLine, Sentences, without_blanks};
+use super::conll::{Line, ParseLine, Sentences, trimmed};
 use super::rows::{Read, file_problem, row_problem};
 use super::source::{Column, LabelledSource};
 use super::tagged::Numbered;
@@ -41,14 +41,14 @@ pub(super) fn open(path: &Path, source: &LabelledSource, labelled: bool) -> Resu
 
 impl ParseLine for Words {
     fn parse(&self, number: u64, line: &str, place: Option<usize>) -> Result<Line, Problem> {
-        if without_blanks(line).is_empty() {
+        if trimmed(line).is_empty() {
             return Ok(Line::Blank);
         }
         if line.starts_with('#') {
             return Ok(Line::Comment);
         }
         let problem = |kind, detail: String| row_problem(Some(number), kind, detail);
-        let columns: Vec<&str> = line.split('\t').map(without_blanks).collect();
+        let columns: Vec<&str> = line.split('\t').map(trimmed).collect();
         if columns.len() != COLUMNS.len() {
             let (found, expected) = (columns.len(), COLUMNS.len());
             return Err(problem(

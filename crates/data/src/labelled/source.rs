@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 /// The files of labelled data, their format, and which column is what.
 ///
-/// Text may be compressed with gzip or zstd, begin with a byte-order mark and have lines that end in
-/// `\r\n`. Which columns a task reads is said at [`texts`](super::texts), [`choices`](super::choices),
+/// Text may be compressed with gzip or zstd, begin with a byte-order mark, by which UTF-16 is told from UTF-8, and have lines
+/// that end in `\n`, `\r\n` or, where a file has no other, `\r`. Which columns a task reads is said at [`texts`](super::texts), [`choices`](super::choices),
 /// [`tagged_sentences`](super::tagged_sentences) and [`questions`](super::questions); they have the names of
 /// the task's fields unless `columns` says otherwise. Keys that the format or the task has no use for are
 /// errors.
@@ -63,6 +63,9 @@ pub struct LabelledSource {
     /// The label is what stands before the first of these, as `DESC` before the `:` of `DESC:manner`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label_before: Option<String>,
+    /// What separates the labels of a row in one text; a comma without it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub label_delimiter: Option<String>,
     /// The label of the first of a multiple-choice example's choices where labels are numbers; 0 without it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_choice: Option<u64>,
@@ -84,6 +87,7 @@ impl Default for LabelledSource {
             comment: None,
             columns: BTreeMap::new(),
             label_before: None,
+            label_delimiter: None,
             first_choice: None,
             on_bad_row: OnBadRow::Error,
             max_line_bytes: 1 << 20,
@@ -97,14 +101,15 @@ impl Default for LabelledSource {
 pub enum DataFormat {
     /// The file's ending decides, after that of a compression is removed: `.csv`; `.tsv` and `.tab`; `.jsonl` and
     /// `.ndjson`; `.parquet`; `.xml`; `.conll`, `.bio`, `.iob` and, of tagged sentences, `.txt`; `.conllu`; `.json`,
-    /// which is SQuAD's format for questions and otherwise JSON.
+    /// which is SQuAD's format for questions and JSON lines otherwise.
     #[default]
     Auto,
     /// Fields between commas.
     Csv,
     /// Fields between tabs.
     Tsv,
-    /// JSON objects, each of which is a row: one a line, or a list of them, or an object with such a list under `data`.
+    /// Each line is a JSON object, and each object a row; or the file is one JSON document, a list of objects or an object whose
+    /// `data` is one. A document is read whole.
     Jsonl,
     /// Parquet.
     Parquet,
@@ -188,6 +193,8 @@ pub struct Loaded<T> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Task {
     Texts,
+    /// Texts with any number of labels each.
+    LabelLists,
     /// Sentences to embed.
     Sentences,
     /// Sentences and their translations.
@@ -230,6 +237,7 @@ impl LabelledSource {
             let columns = match columns {
                 Columns::One(column) => std::slice::from_ref(column),
                 Columns::Many(columns) if task == Task::Choices && field == "choices" => columns,
+                Columns::Many(columns) if task == Task::LabelLists && field == "labels" => columns,
                 Columns::Many(columns) if task == Task::Sentences && field == "negatives" => columns,
                 Columns::Many(_) => {
                     return Err(setting(
@@ -251,8 +259,12 @@ impl LabelledSource {
         if self.n_columns == Some(0) {
             return Err(setting("n_columns", "expected a number above 0".into()));
         }
-        if self.label_before.as_deref() == Some("") {
-            return Err(setting("label_before", "expected a separator, found an empty string".into()));
+        for (key, separator) in
+            [("label_before", &self.label_before), ("label_delimiter", &self.label_delimiter)]
+        {
+            if separator.as_deref() == Some("") {
+                return Err(setting(key, "expected a separator, found an empty string".into()));
+            }
         }
         let formats: Vec<_> = self
             .paths(base)?
@@ -297,10 +309,8 @@ impl LabelledSource {
         let fits = match format {
             DataFormat::Conll | DataFormat::Conllu => task == Task::Tags,
             DataFormat::Squad => task == Task::Questions,
-            DataFormat::Csv | DataFormat::Tsv => {
-                matches!(task, Task::Texts | Task::Sentences | Task::Choices | Task::Pairs)
-            }
-            DataFormat::Xml => matches!(task, Task::Texts | Task::Sentences | Task::Choices),
+            DataFormat::Csv | DataFormat::Tsv => !matches!(task, Task::Tags | Task::Questions),
+            DataFormat::Xml => !matches!(task, Task::Tags | Task::Questions | Task::Pairs),
             _ => true,
         };
         match fits {
@@ -326,6 +336,7 @@ impl LabelledSource {
             ("comment", self.comment.is_some() && !any(&[Conll])),
             ("columns", !self.columns.is_empty() && any(&[Squad])),
             ("label_before", self.label_before.is_some() && task != Task::Texts),
+            ("label_delimiter", self.label_delimiter.is_some() && task != Task::LabelLists),
             ("first_choice", self.first_choice.is_some() && task != Task::Choices),
         ];
         match unread.iter().find(|(_, unread)| *unread) {
@@ -360,6 +371,7 @@ impl Task {
     fn fields(self) -> &'static [&'static str] {
         match self {
             Self::Texts => &["text", "pair", "label"],
+            Self::LabelLists => &["text", "pair", "labels"],
             Self::Sentences => &["text", "pair", "negatives", "label", "class"],
             Self::Pairs => &["source", "target"],
             Self::Choices => &["context", "choices", "label"],

@@ -91,13 +91,12 @@ fn question(
         };
         return Err(("bad answer", detail.into()));
     }
-    let id = match value.get("id") {
-        Some(Value::String(id)) => id.clone(),
-        Some(Value::Number(id)) => id.to_string(),
-        _ => return Err(("missing column", "expected a string or a number `id`".into())),
-    };
     Ok(Question {
-        id,
+        id: match value.get("id") {
+            Some(Value::Number(id)) => id.to_string(),
+            Some(Value::String(id)) => id.clone(),
+            _ => return Err(("missing column", "expected a string or a number `id`".into())),
+        },
         title: title.to_owned(),
         context: context.clone(),
         question: text("question")?,

@@ -82,7 +82,9 @@ pub(super) fn bad_entity_tag(tags: &[String], labels: Option<&LabelSet>) -> Opti
     let kind = |tag| parse(tag).flatten().map(|(_, kind)| kind);
     tags.iter().zip(1..).find_map(|(tag, word)| {
         if parse(tag).is_none() {
-            return Some(format!("word {word}: `{tag}` is not an entity tag; {EXPECTED}"));
+            return Some(format!(
+                "word {word}: `{tag}` is not an entity tag; {EXPECTED}, or `scheme` = \"words\" if tags are classes of words"
+            ));
         }
         let labels = labels?;
         let is_known = kind(tag).is_none() || labels.names().iter().any(|label| kind(label) == kind(tag));

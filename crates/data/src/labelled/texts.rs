@@ -1,8 +1,8 @@
 //! Texts and pairs of texts with a class or a value.
 
 use super::labels::LabelSet;
-use super::rows::{self, RequestedColumn, Row, excerpt, kind_of, text};
-use super::source::{LabelledSource, Loaded, Task};
+use super::rows::{self, RequestedColumn, Row, excerpt, kind_of, row_problem, text};
+use super::source::{Column, Columns, LabelledSource, Loaded, Task, setting};
 use crate::Result;
 use crate::corpus::Problem;
 use serde_json::Value;
@@ -21,10 +21,12 @@ pub struct TextExample {
 }
 
 /// What is to be predicted of a text.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Target {
     /// One of the classes of a [`LabelSet`].
     Class(usize),
+    /// Any number of the labels of a [`LabelSet`], ascending; perhaps none.
+    Labels(Vec<usize>),
     /// A number, such as a degree of similarity.
     Value(f64),
     /// Nothing is known.
@@ -40,12 +42,18 @@ pub enum Labels<'a> {
     Of(&'a LabelSet),
     /// Finite numbers.
     Values,
+    /// Any number of labels of each row, in the column `labels`: those of this set, or without one those in the data.
+    Several(Option<&'a LabelSet>),
     /// It is not read, for example when it is to be predicted.
     Unread,
 }
 
-/// Reads texts: the columns `text` and `label`, and the second texts of pairs in the column `pair`, if there is one. Either every
-/// row has a second text or none has.
+/// Reads texts: the columns `text` and `label`, and of pairs `pair`. Where `columns` does not name `pair`, rows are pairs if they
+/// have a column of that name; either all rows are pairs, or none.
+///
+/// With [`Labels::Several`] the column is `labels`: a list of labels, or a text in which `label_delimiter` separates them (a
+/// comma without it), empty for none. If `columns` names a list of columns for `labels`, each is a label, which a row has if its
+/// cell is 1 and not 0.
 ///
 /// Also returns the classes, if there are any.
 ///
@@ -56,51 +64,84 @@ pub fn texts(
     base: &Path,
     labels: Labels,
 ) -> Result<(Loaded<TextExample>, Option<LabelSet>)> {
-    let files = source.open(Task::Texts, base)?;
+    let several = matches!(labels, Labels::Several(_));
+    let files = source.open(if several { Task::LabelLists } else { Task::Texts }, base)?;
     let mut wanted =
         vec![RequestedColumn::required("text", source), RequestedColumn::optional("pair", source)];
-    let labelled = !matches!(labels, Labels::Unread);
-    if labelled {
-        wanted.push(RequestedColumn::required("label", source));
+    let of_columns = if several { label_columns(source)? } else { None };
+    match (labels, &of_columns) {
+        (Labels::Unread, _) => {}
+        (Labels::Several(_), Some(set)) => wanted.extend(set.names().iter().map(|name| RequestedColumn {
+            field: "labels".into(),
+            column: Column::Name(name.clone()),
+            required: true,
+        })),
+        (Labels::Several(_), None) => wanted.push(RequestedColumn::required("labels", source)),
+        _ => wanted.push(RequestedColumn::required("label", source)),
     }
+    let labels = match (labels, &of_columns) {
+        (Labels::Several(None), Some(set)) => Labels::Several(Some(set)),
+        _ => labels,
+    };
     let mut found = Found::default();
-    // Whether the first row is a pair, which then decides for all.
     let mut pairs = None;
     let convert = |Row { line, cells }: Row| {
         let mut cells = cells.into_iter().zip(&wanted);
-        let mut next = || cells.next().expect("a row has a cell for each wanted column");
+        let mut next = || cells.next().map_or((Value::Null, &wanted[0]), |cell| cell);
         let (cell, column) = next();
         let first = text(cell, column, line)?;
         let second = match next() {
             (Value::Null, column) if !column.required => None,
             (cell, column) => Some(text(cell, column, line)?),
         };
-        if *pairs.get_or_insert(second.is_some()) != second.is_some() {
-            let detail = match second {
-                Some(_) => "a second text, where the first row has none",
-                None => "no second text, where the first row has one",
-            };
-            return Err(wanted[1].bad(line, "pairs and single texts", detail));
-        }
-        let target = match labelled.then(next) {
-            None => Target::None,
-            Some((cell, column)) => target(cell, column, line, source, labels, &mut found)?,
+        let target = match labels {
+            Labels::Unread => Target::None,
+            Labels::Several(set) => {
+                let names = match &of_columns {
+                    Some(_) => marked(cells, line)?,
+                    None => {
+                        let (cell, column) = next();
+                        listed(cell, column, line, source)?
+                    }
+                };
+                let id = |(name, is_number): (String, bool)| match set {
+                    None => Ok(found.place(&name)),
+                    Some(set) => known(set, &name, is_number, &wanted[2], line),
+                };
+                Target::Labels(ascending(names.into_iter().map(id).collect::<std::result::Result<_, _>>()?))
+            }
+            _ => {
+                let (cell, column) = next();
+                target(cell, column, line, source, labels, &mut found)?
+            }
         };
+        let is_pair = second.is_some();
+        if *pairs.get_or_insert(is_pair) != is_pair {
+            let (has, others) = if is_pair { ("a", "none") } else { ("no", "one") };
+            let detail = format!(
+                "{has} `pair`, but the rows before have {others}; expected pairs alone or single texts alone"
+            );
+            return Err(row_problem(Some(line), "pairs beside single texts", detail));
+        }
         Ok(TextExample { text: first, pair: second, target })
     };
     let mut loaded =
         rows::load(source, &files, |path, format| rows::open(path, format, source, &wanted), convert)?;
     let set = match labels {
-        Labels::Found => {
+        Labels::Found | Labels::Several(None) => {
             let (set, ids) = found.into_set()?;
             for example in &mut loaded.examples {
-                if let Target::Class(seen) = &mut example.target {
-                    *seen = ids[*seen];
+                match &mut example.target {
+                    Target::Class(seen) => *seen = ids[*seen],
+                    Target::Labels(seen) => {
+                        *seen = ascending(seen.iter().map(|place| ids[*place]).collect());
+                    }
+                    Target::Value(_) | Target::None => {}
                 }
             }
             Some(set)
         }
-        Labels::Of(set) => Some(set.clone()),
+        Labels::Of(set) | Labels::Several(Some(set)) => Some(set.clone()),
         Labels::Values | Labels::Unread => None,
     };
     Ok((loaded, set))
@@ -136,6 +177,96 @@ impl Found {
     }
 }
 
+/// The labels whose columns of 0 and 1 `columns` names, if it does.
+fn label_columns(source: &LabelledSource) -> Result<Option<LabelSet>> {
+    let Some(Columns::Many(columns)) = source.columns.get("labels") else { return Ok(None) };
+    let name = |column: &Column| match column {
+        Column::Name(name) => Ok(name.clone()),
+        Column::Number(number) => {
+            let problem = format!("{number}, expected the names of columns: each is a label's name");
+            Err(setting("columns.labels", problem))
+        }
+    };
+    let names = columns.iter().map(name).collect::<Result<Vec<_>>>()?;
+    LabelSet::given(names).map(Some)
+}
+
+/// The labels whose columns a row has a 1 in.
+fn marked<'a>(
+    cells: impl Iterator<Item = (Value, &'a RequestedColumn)>,
+    line: u64,
+) -> std::result::Result<Vec<(String, bool)>, Problem> {
+    let mut names = Vec::new();
+    for (cell, column) in cells {
+        let is_set = match label(cell, column, line)?.0.as_str() {
+            "1" | "1.0" | "true" => true,
+            "0" | "0.0" | "false" => false,
+            other => {
+                let detail = format!("`{}`, expected 1 or 0: whether the row has the label", excerpt(other));
+                return Err(column.bad(line, "label is neither 0 nor 1", detail));
+            }
+        };
+        if let (true, Column::Name(name)) = (is_set, &column.column) {
+            names.push((name.clone(), false));
+        }
+    }
+    Ok(names)
+}
+
+/// The labels of a cell that has all of them, and whether the file has each as a number.
+fn listed(
+    cell: Value,
+    column: &RequestedColumn,
+    line: u64,
+    source: &LabelledSource,
+) -> std::result::Result<Vec<(String, bool)>, Problem> {
+    let names = match cell {
+        Value::Array(cells) => {
+            let fraction = cells.iter().find(|cell| cell.is_f64());
+            if let Some(found) = fraction {
+                let detail = format!("{found}, expected the names of the row's labels");
+                return Err(column.bad(line, "label with a fraction", detail));
+            }
+            cells.into_iter().map(|cell| label(cell, column, line)).collect::<std::result::Result<_, _>>()?
+        }
+        Value::String(text) if text.trim().is_empty() => Vec::new(),
+        Value::String(text) => {
+            let delimiter = source.label_delimiter.as_deref().unwrap_or(",");
+            text.split(delimiter).map(|name| (name.trim().to_owned(), false)).collect()
+        }
+        other => {
+            let detail = format!("{}, expected a list of labels", kind_of(&other));
+            return Err(column.bad(line, "column without a list", detail));
+        }
+    };
+    match names.iter().any(|(name, _): &(String, bool)| name.is_empty()) {
+        true => Err(column.bad(line, "no label", "an empty label among others, expected a name")),
+        false => Ok(names),
+    }
+}
+
+/// Each number once, in order.
+fn ascending(mut ids: Vec<usize>) -> Vec<usize> {
+    ids.sort_unstable();
+    ids.dedup();
+    ids
+}
+
+/// The number of a label in the set that has to have it.
+fn known(
+    set: &LabelSet,
+    name: &str,
+    is_number: bool,
+    column: &RequestedColumn,
+    line: u64,
+) -> std::result::Result<usize, Problem> {
+    let id = if is_number { set.id_of_number(name) } else { set.id(name) };
+    id.ok_or_else(|| {
+        let detail = format!("`{}`, expected one of {}", excerpt(name), set.shown());
+        column.bad(line, "unknown label", detail)
+    })
+}
+
 fn target(
     cell: Value,
     wanted: &RequestedColumn,
@@ -159,15 +290,9 @@ fn target(
         return Err(wanted.bad(line, "no label", "empty, expected a label"));
     }
     match labels {
-        Labels::Unread => Ok(Target::None),
+        Labels::Unread | Labels::Several(_) => Ok(Target::None),
         Labels::Found => Ok(Target::Class(found.place(name))),
-        Labels::Of(set) => {
-            let id = if is_number { set.id_of_number(name) } else { set.id(name) };
-            id.map(Target::Class).ok_or_else(|| {
-                let detail = format!("`{}`, expected one of {}", excerpt(name), set.shown());
-                wanted.bad(line, "unknown label", detail)
-            })
-        }
+        Labels::Of(set) => known(set, name, is_number, wanted, line).map(Target::Class),
         Labels::Values => match name.parse::<f64>() {
             Ok(value) if value.is_finite() => Ok(Target::Value(value)),
             _ => {

@@ -8,7 +8,7 @@ mod clustering;
 mod kmeans;
 mod lbfgs;
 mod logistic;
-mod pairs;
+pub(crate) mod pairs;
 mod retrieval;
 mod similarity;
 mod sts;

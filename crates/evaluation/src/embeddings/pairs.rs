@@ -80,7 +80,7 @@ pub fn pair_scores(scores: &[f64], together: &[bool]) -> PairScores {
 }
 
 /// The mean over the pairs that belong together of the precision among all pairs that score as high; 0 without any.
-fn average_precision(rows: &[(f64, bool)], n_together: usize) -> f64 {
+pub(crate) fn average_precision(rows: &[(f64, bool)], n_together: usize) -> f64 {
     let (mut above, mut right, mut sum) = (0, 0, 0.0);
     for equal in rows.chunk_by(|a, b| a.0 == b.0) {
         let new = equal.iter().filter(|(_, together)| *together).count();

@@ -42,6 +42,7 @@ pub struct PretrainedFolder {
     folder: PathBuf,
     tensors: MappedTensors,
     without_weights: bool,
+    replaces_heads: bool,
 }
 
 impl PretrainedFolder {
@@ -58,13 +59,20 @@ impl PretrainedFolder {
             config.encoder.mlm_tied = found.is_none();
             tell_own_projection(folder, found.as_ref());
         }
-        Ok(Self { config, folder: folder.into(), tensors, without_weights: false })
+        Ok(Self { config, folder: folder.into(), tensors, without_weights: false, replaces_heads: false })
     }
 
     /// The same folder without its weights: no tensor of the checkpoint is used, and all parameters keep their initial
     /// values. This is the baseline for what pretraining is worth.
     pub fn without_weights(self) -> Self {
         Self { without_weights: true, ..self }
+    }
+
+    /// The same folder for training: a head for another number of outputs is not used. Parameters that may be missing in the
+    /// checkpoint then keep their initial values if its tensors have other shapes, and these tensors are reported as
+    /// unexpected. So does transformers with `ignore_mismatched_sizes`.
+    pub fn replacing_heads(self) -> Self {
+        Self { replaces_heads: true, ..self }
     }
 
     /// The folder.
@@ -107,7 +115,7 @@ impl PretrainedFolder {
     /// tensors with a NaN or an infinity; [`ModelError::Config`] for a malformed pattern, and for a
     /// masked-LM head of a family that has none.
     pub fn load_into<M: HasBackbone>(
-        self,
+        mut self,
         model: M,
         architecture: Architecture,
         new: &[&str],
@@ -123,7 +131,13 @@ impl PretrainedFolder {
             missing.sort();
             return Ok((model, LoadReport { missing, unexpected: Vec::new() }));
         }
-        rules.put(model, &self.folder, self.tensors, new)
+        let misfits =
+            if self.replaces_heads { rules.misfits(&model, &self.tensors, new)? } else { Vec::new() };
+        self.tensors.floats.retain(|name, _| !misfits.contains(name));
+        let (model, mut report) = rules.put(model, &self.folder, self.tensors, new)?;
+        report.unexpected.extend(misfits);
+        report.unexpected.sort();
+        Ok((model, report))
     }
 }
 

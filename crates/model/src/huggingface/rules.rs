@@ -429,6 +429,31 @@ impl TensorRules {
         Ok((weights::replace(model, loaded.into_iter().flatten().collect()), report))
     }
 
+    /// The tensors of a file that are for parameters whose paths match a pattern of `new`, and have other shapes.
+    pub(super) fn misfits<M: Module>(
+        &self,
+        model: &M,
+        tensors: &MappedTensors,
+        new: &[&str],
+    ) -> Result<Vec<String>> {
+        let new = patterns(new)?;
+        let by_name: BTreeMap<String, (&String, &TensorData)> =
+            tensors.floats.iter().map(|(name, data)| (self.canonical(name), (name, data))).collect();
+        let mut misfits = Vec::new();
+        for transfer in Transfer::all(self, &weights::shapes(model))? {
+            let is_new = |path: &String| new.iter().any(|pattern| pattern.matches(path));
+            if !transfer.parameters.iter().all(|(path, _)| is_new(path)) {
+                continue;
+            }
+            for (name, expected) in transfer.tensors.iter().zip(transfer.shapes()) {
+                let found = by_name.get(&self.canonical(name));
+                let misfit = found.filter(|(_, data)| data.shape().as_slice() != expected);
+                misfits.extend(misfit.map(|(name, _)| (*name).clone()));
+            }
+        }
+        Ok(misfits)
+    }
+
     /// Of a tensor with two names, one is kept: a copy gets the original's name if the original is missing. A copy that
     /// differs keeps its own name, and so is left over, which is told.
     fn untie(&self, found: &mut BTreeMap<String, (String, TensorData)>) {

@@ -79,15 +79,16 @@ pub fn regression_loss(predictions: Tensor<2>, targets: Tensor<1>) -> Tensor<1> 
     (predictions.squeeze_dim::<1>(1) - targets).powi_scalar(2)
 }
 
-/// The binary cross-entropy of each sequence's number by a target from 0 to 1, in nats: `−t·log σ(x) − (1 − t)·log(1 −
-/// σ(x))`. It is that of PyTorch's `BCEWithLogitsLoss`, and finite for any `x`.
+/// The binary cross-entropy of each sequence's numbers by targets from 0 to 1, in nats: the mean over its outputs of `−t·log
+/// σ(x) − (1 − t)·log(1 − σ(x))`. It is that of PyTorch's `BCEWithLogitsLoss`, with which transformers trains multi-label
+/// classification, and finite for any `x`.
 ///
 /// # Shapes
-/// - `logits`: `[n, 1]`; `targets`: `[n]`; returns `[n]`
-pub fn binary_loss(logits: Tensor<2>, targets: Tensor<1>) -> Tensor<1> {
-    let logits = logits.squeeze_dim::<1>(1);
+/// - `logits`, `targets`: `[n, n_outputs]`; returns `[n]`
+pub fn binary_loss(logits: Tensor<2>, targets: Tensor<2>) -> Tensor<1> {
     // log(1 − σ(x)) is log σ(−x), which is log σ(x) − x.
-    log_sigmoid(logits.clone().neg()).neg() - logits * targets
+    let losses = log_sigmoid(logits.clone().neg()).neg() - logits * targets;
+    losses.mean_dim(1).squeeze_dim(1)
 }
 
 #[cfg(test)]
@@ -141,10 +142,27 @@ mod tests {
         // binary_cross_entropy_with_logits(x.squeeze(1), t), with reduction="none", and its gradient with the mean.
         let device = Device::flex().autodiff();
         let logits = Tensor::<2>::from_data([[0.5], [-1.0], [2.0], [-90.0], [90.0]], &device).require_grad();
-        let loss = binary_loss(logits.clone(), Tensor::from_data([1.0, 0.25, 0.0, 1.0, 0.5], &device));
+        let loss =
+            binary_loss(logits.clone(), Tensor::from_data([[1.0], [0.25], [0.0], [1.0], [0.5]], &device));
         close(loss.clone(), [0.474_077_f32, 0.563_261_7, 2.126_928, 90.0, 45.0]);
         let gradients = loss.mean().backward();
         let expected = [[-0.075_508_13_f32], [0.003_788_28], [0.176_159_42], [-0.2], [0.1]];
         close(logits.grad(&gradients).unwrap(), expected);
+    }
+
+    #[test]
+    fn the_loss_of_several_labels_is_that_of_transformers() {
+        // transformers 4.57.6 and 5.24.0, BertForSequenceClassification with `problem_type` "multi_label_classification": x as
+        // below from its classifier, labels tensor([[1., 0., 1.], [0., 0., 0.]]); the loss and its gradient by the logits.
+        let device = Device::flex().autodiff();
+        let logits = Tensor::<2>::from_data([[0.5, -1.0, 2.0], [0.0, 3.0, -4.0]], &device).require_grad();
+        let targets = Tensor::from_data([[1.0, 0.0, 1.0], [0.0, 0.0, 0.0]], &device);
+        let loss = binary_loss(logits.clone(), targets).mean();
+        close(loss.clone().reshape([1]), [0.779_025_26_f32]);
+        let gradients = loss.backward();
+        close(
+            logits.grad(&gradients).unwrap(),
+            [[-0.062_923_44_f32, 0.044_823_57, -0.019_867_16], [0.083_333_34, 0.158_762_35, 0.002_997_7]],
+        );
     }
 }

@@ -86,6 +86,18 @@ pub enum TaskSection {
         #[serde(default, skip_serializing_if = "is_default")]
         loss: ValueLoss,
     },
+    /// Any number of labels of each text or pair of texts.
+    MultiLabel {
+        /// The labels, in the order of the head's outputs. Default: those of the training data.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        labels: Vec<String>,
+        /// A label is predicted if its probability is above this. Default 0.5.
+        #[serde(default = "half")]
+        threshold: f64,
+        /// As for classification.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pooling: Option<Pooling>,
+    },
     /// The piece of a text that answers a question.
     Answers {
         /// Tokens that a window over a long text shares with the one before. Default 128.
@@ -129,6 +141,10 @@ pub enum ValueLoss {
 
 fn is_default(loss: &ValueLoss) -> bool {
     *loss == ValueLoss::default()
+}
+
+fn half() -> f64 {
+    0.5
 }
 
 fn one() -> usize {

@@ -61,7 +61,9 @@ impl TaskSection {
     /// Its kind: the one place that tells them apart.
     pub(super) fn kind(&self) -> Box<dyn TaskKind + '_> {
         match self {
-            Self::Classification { .. } | Self::Regression { .. } => Box::new(super::texts::TextKind(self)),
+            Self::Classification { .. } | Self::Regression { .. } | Self::MultiLabel { .. } => {
+                Box::new(super::texts::TextKind(self))
+            }
             Self::Answers { .. } => Box::new(super::answers::AnswerKind(self)),
             Self::MultipleChoice {} => Box::new(super::choices::ChoiceKind),
             Self::Tagging(section) => Box::new(super::tags::TagKind(section)),

@@ -4,7 +4,6 @@ use super::config::{TaskSection, ValueLoss};
 use super::cross_encoder;
 use super::tags::TaggingSection;
 use crate::{Result, TrainerError};
-use cloze_data::DataError;
 use cloze_data::labelled::{AnswerConfig, LabelSet, LongSentences, TagScheme, Windows};
 use cloze_model::HasBackbone;
 use cloze_model::bert::BertConfig;
@@ -93,9 +92,16 @@ impl TaskFile {
 
 /// The task of a model without a `task.json`, or why there is none.
 fn of_config(config: &PretrainedConfig) -> std::result::Result<TaskSection, String> {
+    let mut names: Vec<(&String, usize)> = config.labels.iter().zip(0..).collect();
+    names.sort();
+    if let Some([(name, first), (_, second)]) = names.array_windows().find(|[(a, _), (b, _)]| a == b) {
+        return Err(format!(
+            "`id2label` has the name `{name}` for {first} and {second}; give each its own name there, and in `label2id`"
+        ));
+    }
     match (config.architecture, config.problem_type) {
         (Architecture::SequenceClassification, Some(ProblemType::MultiLabel)) => {
-            Err("multi-label classification is not supported; expected one label a text".into())
+            Ok(TaskSection::MultiLabel { labels: config.labels.clone(), threshold: 0.5, pooling: None })
         }
         (Architecture::SequenceClassification, problem) => match (problem, config.labels.len()) {
             // As transformers decides where the file does not.
@@ -113,19 +119,19 @@ fn of_config(config: &PretrainedConfig) -> std::result::Result<TaskSection, Stri
         },
         (Architecture::TokenClassification, _) => {
             let labels = config.labels.clone();
-            let scheme =
-                TagScheme::detect(labels.iter().map(std::slice::from_ref)).map_err(|error| match error {
-                    DataError::Tag { tag, .. } => {
-                        format!(
-                            "the label `{tag}` is not an entity tag; expected tags such as O, B-PER, I-PER"
-                        )
-                    }
-                    other => other.to_string(),
-                })?;
-            // One tag says nothing of what may follow which.
-            let scheme = if scheme == TagScheme::Bioes { scheme } else { TagScheme::Bio };
-            let section =
-                TaggingSection { labels, predict_scheme: Some(scheme), ..TaggingSection::default() };
+            // One tag says nothing of what may follow which. Labels that are no tags of entities are classes of words.
+            let scheme = match TagScheme::detect(labels.iter().map(std::slice::from_ref)) {
+                Ok(TagScheme::Bioes) => TagScheme::Bioes,
+                Ok(_) => TagScheme::Bio,
+                Err(_) => TagScheme::Words,
+            };
+            let words = (scheme == TagScheme::Words).then_some(scheme);
+            let section = TaggingSection {
+                labels,
+                scheme: words,
+                predict_scheme: Some(scheme),
+                ..TaggingSection::default()
+            };
             Ok(TaskSection::Tagging(section))
         }
         (Architecture::QuestionAnswering, _) => {

@@ -46,6 +46,7 @@ pub struct Predicted {
     /// | task | line | value |
     /// | --- | --- | --- |
     /// | classes | `{"text": …}`, `{"text": …, "pair": …}`, `"…"` | `{"label": …, "score": …, "scores": {…}}` |
+    /// | several labels | the same | `{"labels": […], "scores": {…}}` |
     /// | numbers | the same | `{"value": …}` |
     /// | tags | `{"words": […]}`, `{"text": …}`, `"…"` | `{"words": […], "tags": […], "entities": […]}` |
     /// | answers | `{"question": …, "context": …}` | `{"answer": …, "start": …, "end": …, "score": …}` |
@@ -137,6 +138,21 @@ impl Predictor {
         }
     }
 
+    /// Lets predictions name the labels whose probability is above `threshold`, in place of the folder's own.
+    ///
+    /// # Errors
+    /// [`TrainerError::Setting`] for a task without such labels, and unless it is above 0 and below 1.
+    pub fn predict_above(&mut self, threshold: f64) -> Result<()> {
+        let refuse = |expected| Err(bad_setting("threshold", threshold, expected));
+        if !(threshold > 0.0 && threshold < 1.0) {
+            return refuse("a number above 0 and below 1".into());
+        }
+        match self.model.predict_above(threshold) {
+            true => Ok(()),
+            false => refuse(format!("none: a model for {} has no threshold", kind_of(&self.section))),
+        }
+    }
+
     /// The model's answers to lines of input, up to the first line that cannot be read. Only the last digits of a
     /// prediction depend on the other lines. `progress` is told of each batch.
     ///
@@ -205,6 +221,8 @@ pub(super) struct Setup {
 pub(super) trait AnyTaskModel: Debug + Send + Sync {
     fn list(&mut self, n: usize) -> bool;
 
+    fn predict_above(&mut self, threshold: f64) -> bool;
+
     fn has_pairs(&self) -> bool;
 
     fn predict(&self, lines: &[&str], setup: &Setup, progress: &mut dyn FnMut(Advance)) -> Result<Predicted>;
@@ -249,6 +267,10 @@ fn finite_outputs<T: Task>(
 impl<T: PredictTask<Model: Sync> + Send + Sync> AnyTaskModel for TaskModel<T> {
     fn list(&mut self, n: usize) -> bool {
         self.task.list(n)
+    }
+
+    fn predict_above(&mut self, threshold: f64) -> bool {
+        self.task.predict_above(threshold)
     }
 
     fn has_pairs(&self) -> bool {
@@ -431,16 +453,27 @@ mod tests {
             with(&[("problem_type", Value::Null), ("id2label", Value::Null), ("label2id", Value::Null)]);
         let labels = predict(&names.unwrap(), &LINES[1..2]).values[0]["scores"].as_object().unwrap().clone();
         assert_eq!(labels.keys().collect::<Vec<_>>(), ["LABEL_0", "LABEL_1"]);
-        let many = error(&[("problem_type", "multi_label_classification".into())]);
-        assert!(many.contains("config.json: multi-label classification is not supported"), "{many}");
+        let several = with(&[("problem_type", "multi_label_classification".into())]).unwrap();
+        let value = predict(&several, &LINES[1..2]).values.remove(0);
+        let scores = value["scores"].as_object().unwrap();
+        let above: Vec<&String> =
+            scores.iter().filter(|(_, score)| score.as_f64().unwrap() > 0.5).map(|(name, _)| name).collect();
+        assert_eq!(value["labels"], serde_json::json!(above));
+        let twice = error(&[("id2label", serde_json::json!({"0": "a", "1": "a"}))]);
+        assert!(
+            twice.ends_with("has the name `a` for 0 and 1; give each its own name there, and in `label2id`"),
+            "{twice}"
+        );
         let two = error(&[("problem_type", "regression".into())]);
         assert!(two.ends_with("a regression of 2 numbers; expected one"), "{two}");
         let encoder = error(&[("architectures", vec!["BertModel"].into())]);
         assert!(encoder.contains("no task can be told from `architectures` (BertModel)"), "{encoder}");
         let t5 = error(&[("architectures", vec!["T5ForSequenceClassification"].into())]);
         assert!(t5.contains("T5ForSequenceClassification reads texts with an encoder and a decoder"), "{t5}");
-        let tags = error(&[("architectures", vec!["BertForTokenClassification"].into())]);
-        assert!(tags.contains("config.json: the label `no` is not an entity tag"), "{tags}");
+        let words = with(&[("architectures", vec!["BertForTokenClassification"].into())]).unwrap();
+        let tagged = predict(&words, &["\"a b\""]).values.remove(0);
+        assert!(tagged["tags"].as_array().unwrap().iter().all(|tag| tag == "no" || tag == "yes"), "{tagged}");
+        assert_eq!(tagged["entities"], serde_json::json!([]));
         let three = error(&[("id2label", serde_json::json!({"0": "a", "1": "b", "2": "c"}))]);
         assert!(three.contains("classifier.weight` has shape [2, 16]"), "{three}");
     }

@@ -236,7 +236,7 @@ impl Task for PromptTask {
     }
 
     fn loss(&self, model: &Self::Model, batch: &[&PromptFeatures], device: &Device) -> Tensor<1> {
-        let classes = batch.iter().map(|features| class(features.target) as i32).collect();
+        let classes = batch.iter().map(|features| class(&features.target) as i32).collect();
         let scores = self.forward(model, batch, device);
         classification_loss(scores, labels(classes, device), &CrossEntropy::default()).sum()
     }

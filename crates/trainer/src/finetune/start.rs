@@ -69,7 +69,7 @@ pub(super) fn prepare<'a, T: PretrainedTask>(
     let device = options.device.clone().autodiff();
     recompute::check(config.train.recompute, &device)?;
     let mut init = new_parameters(config, &device);
-    let pretrained = PretrainedFolder::open(&config.model.path)?;
+    let pretrained = PretrainedFolder::open(&config.model.path)?.replacing_heads();
     let mut pretrained = if config.model.untrained { pretrained.without_weights() } else { pretrained };
     if let Some(name) = &config.data.language {
         let refused = |expected| bad_setting("data.language", format!("\"{name}\""), expected);

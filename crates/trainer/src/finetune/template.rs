@@ -142,7 +142,7 @@ impl Template {
                         token_type_ids: pick(&encoding.type_ids),
                     },
                     mask: kept.partition_point(|token| *token < mask),
-                    target: example.target,
+                    target: example.target.clone(),
                     truncated: kept.len() < encoding.len(),
                 });
             }

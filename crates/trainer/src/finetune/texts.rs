@@ -11,7 +11,7 @@ use super::task::{
 };
 use super::validate::check_loss;
 use crate::Result;
-use crate::config::validate::Check;
+use crate::config::validate::{Check, ensure};
 use crate::engine::Advance;
 use crate::engine::Outcome;
 use crate::metrics::progress::RunProgress;
@@ -20,7 +20,10 @@ use cloze_data::SkipReport;
 use cloze_data::labelled::{
     LabelSet, LabelledSource, Labels, Target, TextExample, TextFeatures, TokenSequence, encode_texts, texts,
 };
-use cloze_evaluation::report::{ClassExample, ClassPredictions, Predictions, ValueExample, ValuePredictions};
+use cloze_evaluation::report::{
+    ClassExample, ClassPredictions, LabelExample, LabelPredictions, Predictions, ValueExample,
+    ValuePredictions,
+};
 use cloze_model::bert::{BertConfig, BertInput, Pooling};
 use cloze_model::huggingface::{Architecture, LoadReport, PretrainedFolder, ProblemType};
 use cloze_model::ops::CrossEntropy;
@@ -45,7 +48,7 @@ impl From<TextFeatures> for TextInput {
     }
 }
 
-/// Sequence classification, or regression where there are no labels.
+/// Sequence classification with one class or any number of labels for each text, or regression where there are no labels.
 #[derive(Debug, Clone)]
 pub struct TextTask {
     /// The classes; none in a regression.
@@ -55,6 +58,8 @@ pub struct TextTask {
     /// What numbers are trained by, in a regression.
     value_loss: ValueLoss,
     pooling: Option<Pooling>,
+    /// The probability above which a label is predicted, where texts have any number of labels.
+    threshold: Option<f64>,
     /// Whether all examples are pairs, or none; unknown of models saved elsewhere.
     pairs: Option<bool>,
 }
@@ -73,7 +78,7 @@ impl TextTask {
             TaskSection::Regression { pooling, loss } => {
                 let (loaded, _) = texts(source, base, Labels::Values)?;
                 let beyond = |value: &f64| !(0.0..=1.0).contains(value);
-                let mut values = loaded.examples.iter().map(|example| value(example.target));
+                let mut values = loaded.examples.iter().map(|example| value(&example.target));
                 if let Some(value) = values.find(beyond).filter(|_| *loss == ValueLoss::BinaryCrossEntropy) {
                     let expected = format!("labels from 0 to 1 with that loss: there is one of {value}");
                     return Err(bad_setting("task.loss", "\"binary-cross-entropy\"", expected));
@@ -81,11 +86,14 @@ impl TextTask {
                 let task = Self::new(None, *pooling).with_value_loss(*loss).of_kind(&loaded.examples);
                 Ok((task, loaded.examples, loaded.skipped))
             }
+            TaskSection::MultiLabel { labels, threshold, pooling } => {
+                let given = given(labels)?;
+                let (loaded, set) = texts(source, base, Labels::Several(given.as_ref()))?;
+                let task = Self::new(set, *pooling).with_threshold(*threshold).of_kind(&loaded.examples);
+                Ok((task, loaded.examples, loaded.skipped))
+            }
             TaskSection::Classification { labels, class_weights, label_smoothing, positive, pooling } => {
-                let given = match labels.as_slice() {
-                    [] => None,
-                    names => Some(LabelSet::given(names.to_vec())?),
-                };
+                let given = given(labels)?;
                 let (loaded, set) = texts(source, base, given.as_ref().map_or(Labels::Found, Labels::Of))?;
                 let set = set.expect("classes are read with their set");
                 if let [label] = set.names() {
@@ -112,7 +120,7 @@ impl TextTask {
                     (!class_weights.is_empty()).then(|| class_weights.as_slice().into());
                 Ok((task, loaded.examples, loaded.skipped))
             }
-            _ => Err(bad_setting("task.kind", "another", "classification or regression".into())),
+            _ => Err(bad_setting("task.kind", "another", KINDS.into())),
         }
     }
 
@@ -120,7 +128,17 @@ impl TextTask {
     pub fn new(labels: Option<LabelSet>, pooling: Option<Pooling>) -> Self {
         let positive = labels.as_ref().filter(|set| set.len() == 2).map(|_| 1);
         let (loss, value_loss) = (CrossEntropy::default(), ValueLoss::default());
-        Self { labels, positive, loss, value_loss, pooling, pairs: None }
+        Self { labels, positive, loss, value_loss, pooling, threshold: None, pairs: None }
+    }
+
+    /// The task of texts with any number of its labels each, of which those are predicted whose probability is above this.
+    pub fn with_threshold(self, threshold: f64) -> Self {
+        Self { threshold: Some(threshold), positive: None, ..self }
+    }
+
+    /// The probability above which a label is predicted, where texts have any number of labels.
+    pub(super) fn threshold(&self) -> Option<f64> {
+        self.threshold
     }
 
     /// The task with another loss of its numbers, if it is a regression.
@@ -141,8 +159,12 @@ impl TextTask {
                     None => task,
                 }
             }
+            TaskSection::MultiLabel { labels, threshold, pooling } => {
+                let set = LabelSet::given(labels.iter().cloned())?;
+                Self::new(Some(set), *pooling).with_threshold(*threshold)
+            }
             TaskSection::Regression { pooling, loss } => Self::new(None, *pooling).with_value_loss(*loss),
-            _ => return Err(bad_setting("task.kind", "another", "classification or regression".into())),
+            _ => return Err(bad_setting("task.kind", "another", KINDS.into())),
         };
         Ok(Self { pairs, ..task })
     }
@@ -167,7 +189,11 @@ impl TextTask {
     /// Those of reading the data, a label that training did not have among them; single texts where training had
     /// pairs, and the other way round.
     pub fn read_more(&self, source: &LabelledSource) -> Result<(Vec<TextExample>, SkipReport)> {
-        let labels = self.labels.as_ref().map_or(Labels::Values, Labels::Of);
+        let labels = match &self.labels {
+            None => Labels::Values,
+            Some(_) if self.threshold.is_some() => Labels::Several(self.labels.as_ref()),
+            Some(set) => Labels::Of(set),
+        };
         let (loaded, _) = texts(source, Path::new(""), labels)?;
         if loaded.examples.iter().any(|example| self.misfit(example)) {
             let (does, expected) = match self.pairs {
@@ -230,6 +256,10 @@ impl TaskKind for TextKind<'_> {
             TaskSection::Classification { label_smoothing, class_weights, .. } => {
                 check_loss(*label_smoothing, class_weights)
             }
+            TaskSection::MultiLabel { threshold, .. } => {
+                let is_share = *threshold > 0.0 && *threshold < 1.0;
+                ensure(is_share, "task.threshold", threshold, "a number above 0 and below 1")
+            }
             _ => Ok(()),
         }
     }
@@ -249,6 +279,7 @@ impl TaskKind for TextKind<'_> {
     fn saved_as(&self) -> (Architecture, Option<ProblemType>) {
         let problem = match self.0 {
             TaskSection::Regression { .. } => ProblemType::Regression,
+            TaskSection::MultiLabel { .. } => ProblemType::MultiLabel,
             _ => ProblemType::SingleLabel,
         };
         (Architecture::SequenceClassification, Some(problem))
@@ -285,8 +316,8 @@ impl Task for TextTask {
 
     fn weight(&self, batch: &[&TextInput]) -> f64 {
         match self.labels {
-            Some(_) => self.loss.total_weight(classes(batch).map(i64::from)),
-            None => batch.len() as f64,
+            Some(_) if self.threshold.is_none() => self.loss.total_weight(classes(batch).map(i64::from)),
+            _ => batch.len() as f64,
         }
     }
 
@@ -320,14 +351,15 @@ impl Task for TextTask {
         _: &[TextInput],
         outputs: &[Vec<f32>],
     ) -> Box<dyn Predictions> {
-        match &self.labels {
-            Some(set) => Box::new(class_predictions(set, self.positive, examples, outputs)),
-            None => {
+        match (&self.labels, self.threshold) {
+            (Some(set), Some(threshold)) => Box::new(label_predictions(set, threshold, examples, outputs)),
+            (Some(set), None) => Box::new(class_predictions(set, self.positive, examples, outputs)),
+            (None, _) => {
                 let all = examples.iter().zip(outputs).enumerate();
                 let examples = all.map(|(i, (example, outputs))| ValueExample {
                     id: (i + 1).to_string(),
                     texts: both(example),
-                    gold: value(example.target),
+                    gold: value(&example.target),
                     predicted: self.value(outputs[0]),
                 });
                 Box::new(ValuePredictions { examples: examples.collect() })
@@ -341,9 +373,12 @@ impl Task for TextTask {
 
     fn section(&self) -> TaskSection {
         let pooling = self.pooling;
-        match &self.labels {
-            None => TaskSection::Regression { pooling, loss: self.value_loss },
-            Some(set) => TaskSection::Classification {
+        match (&self.labels, self.threshold) {
+            (None, _) => TaskSection::Regression { pooling, loss: self.value_loss },
+            (Some(set), Some(threshold)) => {
+                TaskSection::MultiLabel { labels: set.names().to_vec(), threshold, pooling }
+            }
+            (Some(set), None) => TaskSection::Classification {
                 labels: set.names().to_vec(),
                 class_weights: Vec::new(),
                 label_smoothing: 0.0,
@@ -394,18 +429,24 @@ impl PretrainedTask for TextTask {
 impl TextTask {
     /// The loss of a batch's logits, summed.
     pub(super) fn loss_of(&self, logits: Tensor<2>, batch: &[&TextInput], device: &Device) -> Tensor<1> {
-        let losses = match self.labels {
-            Some(_) => classification_loss(logits, labels(classes(batch).collect(), device), &self.loss),
-            None => {
-                let values: Vec<f32> =
-                    batch.iter().map(|input| value(input.features.target) as f32).collect();
-                let n = values.len();
-                let targets = Tensor::from_data(TensorData::new(values, [n]), device);
-                match self.value_loss {
-                    ValueLoss::SquaredError => regression_loss(logits, targets),
-                    ValueLoss::BinaryCrossEntropy => binary_loss(logits, targets),
+        let targets = |values: Vec<f32>| {
+            let shape = [batch.len(), values.len() / batch.len().max(1)];
+            Tensor::<2>::from_data(TensorData::new(values, shape), device)
+        };
+        let values = || batch.iter().map(|input| value(&input.features.target) as f32).collect();
+        let losses = match (&self.labels, self.threshold, self.value_loss) {
+            (Some(set), Some(_), _) => {
+                let mut given = vec![0.0; batch.len() * set.len()];
+                for (input, row) in batch.iter().zip(given.chunks_exact_mut(set.len())) {
+                    several(&input.features.target).iter().for_each(|label| row[*label] = 1.0);
                 }
+                binary_loss(logits, targets(given))
             }
+            (Some(_), None, _) => {
+                classification_loss(logits, labels(classes(batch).collect(), device), &self.loss)
+            }
+            (None, _, ValueLoss::SquaredError) => regression_loss(logits, targets(values()).squeeze_dim(1)),
+            (None, _, ValueLoss::BinaryCrossEntropy) => binary_loss(logits, targets(values())),
         };
         losses.sum()
     }
@@ -434,7 +475,7 @@ fn tensors(model: &BertForSequenceClassification, batch: &[&TextInput], device: 
 }
 
 fn classes<'a>(batch: &'a [&TextInput]) -> impl Iterator<Item = i32> + 'a {
-    batch.iter().map(|input| class(input.features.target) as i32)
+    batch.iter().map(|input| class(&input.features.target) as i32)
 }
 
 /// The likeliest classes of texts by their scores, beside gold.
@@ -446,7 +487,7 @@ pub(super) fn class_predictions(
 ) -> ClassPredictions {
     let examples = examples.iter().zip(outputs).enumerate().map(|(i, (example, logits))| {
         let probabilities = softmax(logits);
-        let (gold, predicted) = (class(example.target), argmax(&probabilities));
+        let (gold, predicted) = (class(&example.target), argmax(&probabilities));
         ClassExample {
             id: (i + 1).to_string(),
             texts: both(example),
@@ -459,17 +500,61 @@ pub(super) fn class_predictions(
     ClassPredictions { labels: labels.names().to_vec(), positive, examples: examples.collect() }
 }
 
-pub(super) fn class(target: Target) -> usize {
+/// The labels whose probability is above the threshold, beside gold.
+fn label_predictions(
+    labels: &LabelSet,
+    threshold: f64,
+    examples: &[TextExample],
+    outputs: &[Vec<f32>],
+) -> LabelPredictions {
+    let examples = examples.iter().zip(outputs).enumerate().map(|(i, (example, logits))| {
+        let gold = several(&example.target);
+        let loss = |(label, logit): (usize, &f32)| {
+            // −log σ(x) where the label is there, −log σ(−x) where it is not.
+            let x = f64::from(*logit) * if gold.contains(&label) { -1.0 } else { 1.0 };
+            x.max(0.0) + (-x.abs()).exp().ln_1p()
+        };
+        LabelExample {
+            id: (i + 1).to_string(),
+            texts: both(example),
+            gold: gold.to_vec(),
+            scores: logits.iter().map(|logit| sigmoid(*logit)).collect(),
+            loss: logits.iter().enumerate().map(loss).sum::<f64>() / logits.len() as f64,
+        }
+    });
+    LabelPredictions { labels: labels.names().to_vec(), threshold, examples: examples.collect() }
+}
+
+pub(super) fn sigmoid(logit: f32) -> f64 {
+    1.0 / (1.0 + (-f64::from(logit)).exp())
+}
+
+/// The labels that a config gives, if it does.
+fn given(labels: &[String]) -> Result<Option<LabelSet>> {
+    (!labels.is_empty()).then(|| LabelSet::given(labels.to_vec())).transpose().map_err(Into::into)
+}
+
+/// The kinds of this task.
+const KINDS: &str = "classification, multi-label or regression";
+
+pub(super) fn class(target: &Target) -> usize {
     match target {
-        Target::Class(class) => class,
-        Target::Value(_) | Target::None => 0,
+        Target::Class(class) => *class,
+        Target::Labels(_) | Target::Value(_) | Target::None => 0,
     }
 }
 
-fn value(target: Target) -> f64 {
+fn several(target: &Target) -> &[usize] {
     match target {
-        Target::Value(value) => value,
-        Target::Class(_) | Target::None => f64::NAN,
+        Target::Labels(labels) => labels,
+        Target::Class(_) | Target::Value(_) | Target::None => &[],
+    }
+}
+
+fn value(target: &Target) -> f64 {
+    match target {
+        Target::Value(value) => *value,
+        Target::Class(_) | Target::Labels(_) | Target::None => f64::NAN,
     }
 }
 

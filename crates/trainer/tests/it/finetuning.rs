@@ -644,3 +644,86 @@ fn what_a_frozen_encoder_makes_of_texts_is_worked_out_once() {
         assert_eq!(parameters(&bench.path("stopped/model")), *a, "{task}: stopped and resumed");
     }
 }
+
+#[test]
+fn several_labels_are_learnt_and_a_stopped_run_ends_with_the_same_bits() {
+    let _held = crate::generator();
+    let bench = Bench::new();
+    for (name, rows) in [("train.jsonl", rows(160, 1)), ("dev.jsonl", rows(60, 2))] {
+        let lines = rows.iter().map(|(text, label, score)| {
+            let strong = (*score == 1.0 || *score == 5.0).then_some("strong");
+            let labels: Vec<&str> = (*label == "good").then_some("good").into_iter().chain(strong).collect();
+            serde_json::json!({ "text": text, "labels": labels }).to_string() + "\n"
+        });
+        fs::write(bench.path(name), lines.collect::<String>()).unwrap();
+    }
+    let [train, dev] = ["train.jsonl", "dev.jsonl"].map(|name| bench.path(name));
+    let sets = [format!("data.train={{ files = [{train:?}] }}"), format!("data.dev=[{dev:?}]")];
+    let sets: Vec<&str> = sets.iter().map(String::as_str).collect();
+    let config = bench.config("{ kind = \"multi-label\" }", "labels", &sets);
+    let outcome = bench.run_whole("whole", &config);
+    let figures = outcome.figures("dev").expect("development data");
+    assert!(figures.get("f1_micro").unwrap() > 0.95, "{}", figures.line());
+    assert!(figures.get("average_precision").unwrap() > 0.95, "{}", figures.line());
+
+    let model = bench.path("whole/model");
+    let config_file: serde_json::Value =
+        serde_json::from_slice(&fs::read(model.join("config.json")).unwrap()).unwrap();
+    assert_eq!(config_file["problem_type"], "multi_label_classification");
+    assert_eq!(config_file["id2label"], serde_json::json!({"0": "good", "1": "strong"}));
+    let predictor = Predictor::load(&model, &Device::flex(), false).unwrap();
+    let asked = ["\"the film was great\"", "\"the film was dull\"", "\"the film was weak\""];
+    let values = predictor.predict(&asked, &mut |_| {}).unwrap().values;
+    let labels: Vec<&serde_json::Value> = values.iter().map(|value| &value["labels"]).collect();
+    assert_eq!(serde_json::json!(labels), serde_json::json!([["good", "strong"], ["strong"], []]));
+
+    let stop = AtomicBool::new(false);
+    let stopping = &mut StopAfter(40, &stop);
+    bench.run("stopped", &config, false, stopping, &stop).unwrap();
+    bench.run("stopped", &config, true, &mut Silent, &AtomicBool::new(false)).unwrap();
+    assert_eq!(parameters(&bench.path("stopped/model")), parameters(&model));
+}
+
+#[test]
+fn a_head_for_other_labels_is_made_anew_and_the_run_says_so() {
+    let _held = crate::generator();
+    let bench = Bench::new();
+    // Three classes, from a checkpoint with two; then two from three.
+    let three: String = rows(160, 1)
+        .iter()
+        .map(|(text, label, score)| {
+            let label = if *score == 2.0 { "middling" } else { label };
+            format!("{text}\t{label}\n")
+        })
+        .collect();
+    fs::write(bench.path("three.tsv"), format!("text\tlabel\n{three}")).unwrap();
+    let task = "{ kind = \"classification\" }";
+    let of_three = [
+        format!("data.train.files=[{:?}]", bench.path("three.tsv")),
+        "data.dev=[]".into(),
+        "train.epochs=1".into(),
+    ];
+    let of_three: Vec<&str> = of_three.iter().map(String::as_str).collect();
+    bench.run_whole("three", &bench.config(task, "label", &of_three));
+    let start = format!("model.path={:?}", bench.path("three/model"));
+    let config = bench.config(task, "label", &[&start]);
+    let mut notes = Notes(Vec::new());
+    let outcome = bench.run("two", &config, false, &mut notes, &AtomicBool::new(false)).unwrap();
+    let said = notes.0.join(" ");
+    let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains("new classifier.bias, classifier.weight"), "{said}");
+    assert!(said.contains("not used classifier.bias, classifier.weight"), "{said}");
+    assert!(outcome.figures("dev").unwrap().get("accuracy").unwrap() > 0.9);
+    // The same labels: the head is kept.
+    let start = format!("model.path={:?}", bench.path("two/model"));
+    let mut notes = Notes(Vec::new());
+    let config = bench.config(task, "label", &[&start, "train.epochs=1"]);
+    bench.run("again", &config, false, &mut notes, &AtomicBool::new(false)).unwrap();
+    let said = notes.0.join(" ");
+    assert!(!said.contains("classifier.weight"), "{said}");
+    // A model that is asked, and not trained, must have what its folder says.
+    let path = bench.path("two/model/task.json");
+    let file = fs::read_to_string(&path).unwrap();
+    fs::write(&path, file.replace("\"good\"\n", "\"good\", \"x\"\n")).unwrap();
+    assert!(Predictor::load(&bench.path("two/model"), &Device::flex(), false).is_err());
+}

@@ -134,7 +134,7 @@ pub fn binary(device: &Device) -> Values {
         |model, device| model.forward(padded(device)),
         |_, found| {
             let device = found.device();
-            binary_loss(found, Tensor::from_data([1.0, 0.0, 0.25].as_slice(), &device))
+            binary_loss(found, Tensor::from_data([[1.0], [0.0], [0.25]], &device))
         },
     )
 }

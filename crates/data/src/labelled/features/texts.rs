@@ -2,7 +2,7 @@
 
 use super::{CHUNK, TokenSequence, check_length, forgetting, sequence, specials};
 use crate::labelled::texts::{Target, TextExample};
-use crate::{DataError, Result};
+use crate::{DataError, Result, SpecialPieces};
 use cloze_tokenizer::{Input, OffsetUnit, Sequence, Tokenizer, Truncation};
 
 /// A text or a pair of texts.
@@ -17,7 +17,8 @@ pub struct TextFeatures {
 }
 
 /// Texts as at most `max_len` tokens, special ones among them. Of a pair the longer text is cut first, at its
-/// end.
+/// end. A text without any token, as an empty one is to a tokenizer that adds no special ones, becomes the end-of-text token of
+/// language models, or the unknown one.
 ///
 /// # Errors
 /// A `max_len` without room for a token of each text; [`DataError::Example`].
@@ -29,6 +30,7 @@ pub fn encode_texts(
     let pairs = examples.iter().any(|example| example.pair.is_some());
     check_length(max_len, specials(tokenizer, pairs)? + if pairs { 2 } else { 1 })?;
     let tokenizer = forgetting(tokenizer, Truncation::to(max_len))?;
+    let nothing = SpecialPieces::find(&tokenizer).end.or(tokenizer.special_ids().unk);
     let mut features = Vec::with_capacity(examples.len());
     for (chunk, before) in examples.chunks(CHUNK).zip((0..).step_by(CHUNK)) {
         let inputs: Vec<Input> = chunk
@@ -41,9 +43,13 @@ pub fn encode_texts(
         let encodings = tokenizer.encode_inputs(&inputs, true, OffsetUnit::Bytes);
         let encodings = encodings.map_err(DataError::example(before))?;
         for ((encoding, example), number) in encodings.iter().zip(chunk).zip(before..) {
+            let sequence = match nothing.filter(|_| encoding.is_empty()) {
+                Some(id) => TokenSequence { input_ids: vec![id as i32], token_type_ids: vec![0] },
+                None => sequence(encoding, number)?,
+            };
             features.push(TextFeatures {
-                sequence: sequence(encoding, number)?,
-                target: example.target,
+                sequence,
+                target: example.target.clone(),
                 truncated: encoding.truncated,
             });
         }
@@ -55,6 +61,19 @@ pub fn encode_texts(
 mod tests {
     use super::super::tests::letters;
     use super::*;
+
+    #[test]
+    fn a_text_without_tokens_is_the_end_of_a_text() {
+        use cloze_tokenizer::train::BpeTrainer;
+        let tokenizer = BpeTrainer { vocab_size: 260, ..Default::default() }.train(["a b"]).unwrap();
+        let example = |text: &str| TextExample { text: text.into(), pair: None, target: Target::None };
+        let features = encode_texts(&tokenizer, &[example(""), example("a")], 7).unwrap();
+        let end = tokenizer.token_to_id("<|endoftext|>").unwrap() as i32;
+        assert_eq!(features[0].sequence.input_ids, [end]);
+        assert_eq!(features[0].sequence.token_type_ids, [0]);
+        assert_eq!(features[1].sequence.len(), 1);
+        assert_ne!(features[1].sequence.input_ids, [end]);
+    }
 
     #[test]
     fn texts_and_pairs_are_cut() {

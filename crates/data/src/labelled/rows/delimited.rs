@@ -81,14 +81,12 @@ impl Delimited {
                         (Some(_), Some(_)) => missing(format!("two columns have the name `{name}`")),
                         (None, _) if !wanted.required => Ok(None),
                         (None, _) => {
-                            let hint = match self.delimiter_of(names) {
-                                Some(name) => {
-                                    format!("set `delimiter = {name}`, which the header seems to have")
-                                }
-                                None => format!("set `columns.{}`", wanted.field),
-                            };
+                            let hint = self.hint(names, name);
                             let names = shown(names.iter().map(String::as_str));
-                            missing(format!("no column `{name}` (the header has: {names}); {hint}"))
+                            let field = &wanted.field;
+                            missing(format!(
+                                "no column `{name}` (the header has: {names}); set {hint}`columns.{field}`"
+                            ))
                         }
                     }
                 }
@@ -99,16 +97,20 @@ impl Delimited {
         Ok(())
     }
 
-    /// The delimiter that a header of one column has within it, as TOML writes it.
-    fn delimiter_of(&self, names: &[String]) -> Option<&'static str> {
-        const DELIMITERS: [(char, &str); 4] =
-            [(';', "\";\""), ('\t', "\"\\t\""), (',', "\",\""), ('|', "\"|\"")];
-        let [header] = names else { return None };
-        let n_found = |delimiter| header.matches(delimiter).count();
-        let found = DELIMITERS
-            .into_iter()
-            .filter(|(delimiter, _)| *delimiter != self.delimiter && n_found(*delimiter) > 0);
-        found.max_by_key(|(delimiter, _)| n_found(*delimiter)).map(|(_, name)| name)
+    /// What else may be wrong where a header lacks a column: it is one column between other delimiters than are looked for, or
+    /// its names stand between quotation marks.
+    fn hint(&self, names: &[String], wanted: &str) -> String {
+        let of = |delimiter: char| names.iter().map(|name| name.matches(delimiter).count()).sum::<usize>();
+        let others = [',', ';', '\t', '|'].into_iter().filter(|other| *other != self.delimiter);
+        let best = others.max_by_key(|other| of(*other)).filter(|other| names.len() == 1 && of(*other) > 0);
+        match best {
+            // As TOML has it.
+            Some(other) => format!("`delimiter = {:?}` if that separates these, or ", other.to_string()),
+            None if !self.quoting && names.iter().any(|name| name.trim_matches('"') == wanted) => {
+                "`quoting = true` if fields are quoted, or ".into()
+            }
+            None => String::new(),
+        }
     }
 
     fn line(&mut self) -> Option<Result<(u64, String), Problem>> {
@@ -197,7 +199,9 @@ impl Delimited {
 
     fn row(&mut self, (line, fields): Fields) -> Result<Row, Problem> {
         let expected = *self.n_columns.get_or_insert(fields.len());
-        if fields.len() != expected {
+        // A spreadsheet may end rows with delimiters and nothing between them.
+        let is_ended = || fields[expected..].iter().all(String::is_empty);
+        if fields.len() < expected || fields.len() > expected && !is_ended() {
             let found = fields.len();
             let hint = match (self.quoting, found > expected) {
                 (true, true) => {

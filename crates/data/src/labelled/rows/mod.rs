@@ -1,7 +1,7 @@
 //! Rows of any format: the cells of the columns that a task wants.
 
 mod delimited;
-mod json;
+mod document;
 mod jsonl;
 mod parquet;
 mod xml;

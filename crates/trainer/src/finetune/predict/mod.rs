@@ -61,6 +61,11 @@ pub(super) trait PredictTask: Task + Debug + Sized {
         source: &LabelledSource,
     ) -> Result<(Self, Vec<Self::Example>, SkipReport)>;
 
+    /// Has answers say the labels whose probability is above `threshold`; whether the task's answers do.
+    fn predict_above(&mut self, _threshold: f64) -> bool {
+        false
+    }
+
     /// Has answers list the `n` best; whether the task's answers do.
     fn list(&mut self, _n: usize) -> bool {
         false

@@ -2,7 +2,7 @@
 
 use super::super::config::TaskSection;
 use super::super::task::{Encoded, Task, argmax, n_cut, softmax};
-use super::super::texts::{TextInput, TextTask};
+use super::super::texts::{TextInput, TextTask, sigmoid};
 use super::{Cut, Fields, PredictTask, Read, number, required};
 use crate::Result;
 use cloze_data::SkipReport;
@@ -10,7 +10,8 @@ use cloze_data::labelled::{LabelSet, LabelledSource, Target, TextExample};
 use cloze_tokenizer::Tokenizer;
 use serde_json::{Map, Value, json};
 
-/// Of classes `{"label": …, "score": …, "scores": {…}}` with the probabilities of all, of numbers `{"value": …}`.
+/// Of classes `{"label": …, "score": …, "scores": {…}}` with the probabilities of all, of any number of labels `{"labels": […],
+/// "scores": {…}}`, of numbers `{"value": …}`.
 impl PredictTask for TextTask {
     type Origin = ();
 
@@ -38,10 +39,21 @@ impl PredictTask for TextTask {
     }
 
     fn answer(&self, _: &[()], _: &Encoded<TextExample, TextInput>, outputs: &[Vec<f32>]) -> Vec<Value> {
-        match &self.labels {
-            Some(labels) => classes(labels, outputs),
-            None => outputs.iter().map(|output| json!({ "value": number(self.value(output[0])) })).collect(),
+        match (&self.labels, self.threshold()) {
+            (Some(labels), Some(threshold)) => several(labels, threshold, outputs),
+            (Some(labels), None) => classes(labels, outputs),
+            (None, _) => {
+                outputs.iter().map(|output| json!({ "value": number(self.value(output[0])) })).collect()
+            }
         }
+    }
+
+    fn predict_above(&mut self, threshold: f64) -> bool {
+        let applies = self.threshold().is_some();
+        if applies {
+            *self = self.clone().with_threshold(threshold);
+        }
+        applies
     }
 
     fn labelled(
@@ -50,8 +62,10 @@ impl PredictTask for TextTask {
         source: &LabelledSource,
     ) -> Result<(Self, Vec<TextExample>, SkipReport)> {
         let mut task = self.clone();
-        if let TaskSection::Classification { positive: Some(name), .. } = section {
-            task = task.with_positive(name)?;
+        match section {
+            TaskSection::Classification { positive: Some(name), .. } => task = task.with_positive(name)?,
+            TaskSection::MultiLabel { threshold, .. } => task = task.with_threshold(*threshold),
+            _ => {}
         }
         let (examples, skipped) = task.read_more(source)?;
         Ok((task, examples, skipped))
@@ -64,6 +78,19 @@ pub(super) fn text(line: Value) -> Read<TextExample> {
     let (text, pair) = (fields.text("text")?, fields.text("pair")?);
     fields.end()?;
     Ok(TextExample { text: required("text", text)?, pair, target: Target::None })
+}
+
+/// The labels of each example whose probability is above the threshold, and the probability of each.
+fn several(labels: &LabelSet, threshold: f64, outputs: &[Vec<f32>]) -> Vec<Value> {
+    let answer = |logits: &Vec<f32>| {
+        let scores: Vec<(&String, f64)> =
+            labels.names().iter().zip(logits.iter().map(|logit| sigmoid(*logit))).collect();
+        let above = scores.iter().filter(|(_, score)| *score > threshold);
+        let above: Vec<&String> = above.map(|(name, _)| *name).collect();
+        let all = scores.iter().map(|(name, score)| ((*name).clone(), number(*score)));
+        json!({ "labels": above, "scores": all.collect::<Map<_, _>>() })
+    };
+    outputs.iter().map(answer).collect()
 }
 
 /// The likeliest class of each example, by the classes' logits.
@@ -113,10 +140,38 @@ mod tests {
     }
 
     #[test]
+    fn any_number_of_labels_is_above_the_threshold() {
+        let names = ["a", "b", "c"];
+        let task = TextTask::new(Some(LabelSet::given(names).unwrap()), None).with_threshold(0.5);
+        let folder = saved(task, 12);
+        let mut predictor = Predictor::load(folder.path(), &Device::flex(), false).unwrap();
+        let value = predictor.predict(&["\"some words\""], &mut |_| {}).unwrap().values.remove(0);
+        let scores: Vec<f64> = names.iter().map(|name| value["scores"][name].as_f64().unwrap()).collect();
+        let above = |threshold: f64| -> Vec<&str> {
+            names
+                .iter()
+                .zip(&scores)
+                .filter(|(_, score)| **score > threshold)
+                .map(|(name, _)| *name)
+                .collect()
+        };
+        assert_eq!(value["labels"], json!(above(0.5)));
+        let mut sorted = scores.clone();
+        sorted.sort_by(f64::total_cmp);
+        let between = f64::midpoint(sorted[0], sorted[1]);
+        predictor.predict_above(between).unwrap();
+        let value = predictor.predict(&["\"some words\""], &mut |_| {}).unwrap().values.remove(0);
+        assert_eq!(value["labels"], json!(above(between)));
+        assert_eq!(above(between).len(), 2);
+        let message = predictor.predict_above(1.5).unwrap_err().to_string();
+        assert!(message.contains("`threshold` is 1.5; expected a number above 0 and below 1"), "{message}");
+    }
+
+    #[test]
     fn labelled_data_is_of_pairs_where_training_was() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("dev.csv").display().to_string();
-        std::fs::write(&path, "text,pair,label\na,b,1\n").unwrap();
+        std::fs::write(&path, "text,other,label\na,b,1\n").unwrap();
         let of = |pair: Option<&str>| {
             let example =
                 TextExample { text: "a".into(), pair: pair.map(Into::into), target: Target::Value(1.0) };
@@ -124,7 +179,7 @@ mod tests {
         };
         let singles = LabelledSource::new([path.as_str()]);
         let mut pairs = singles.clone();
-        pairs.columns.insert("pair".into(), Columns::One(Column::Name("pair".into())));
+        pairs.columns.insert("pair".into(), Columns::One(Column::Name("other".into())));
         assert_eq!(of(None).read_more(&singles).unwrap().0[0].pair, None);
         assert_eq!(of(Some("b")).read_more(&pairs).unwrap().0[0].pair.as_deref(), Some("b"));
         let message = |task: TextTask, source| task.read_more(source).unwrap_err().to_string();

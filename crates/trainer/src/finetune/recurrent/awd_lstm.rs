@@ -99,12 +99,14 @@ fn check(config: &FineTuneConfig) -> Result<()> {
         Err(bad_setting(key, found, format!("{expected}: `model.path` is an AWD-LSTM")))
     };
     match &config.task {
-        TaskSection::Classification { pooling, .. } | TaskSection::Regression { pooling, .. } => {
+        TaskSection::Classification { pooling, .. }
+        | TaskSection::MultiLabel { pooling, .. }
+        | TaskSection::Regression { pooling, .. } => {
             if let Some(pooling) = pooling {
                 return refuse("task.pooling", &format!("{pooling:?}"), "none");
             }
         }
-        _ => return refuse("task.kind", &"another", "classification or regression"),
+        _ => return refuse("task.kind", &"another", "classification, multi-label or regression"),
     }
     for (key, dropout) in [("hidden", model.dropout.hidden), ("attention", model.dropout.attention)] {
         if let Some(dropout) = dropout {

@@ -159,12 +159,14 @@ fn check(config: &FineTuneConfig) -> Result<()> {
     };
     match &config.task {
         TaskSection::Tagging(_) => {}
-        TaskSection::Classification { pooling, .. } | TaskSection::Regression { pooling, .. } => {
+        TaskSection::Classification { pooling, .. }
+        | TaskSection::MultiLabel { pooling, .. }
+        | TaskSection::Regression { pooling, .. } => {
             if let Some(pooling) = pooling {
                 return refuse("task.pooling", &format!("{pooling:?}"), "none");
             }
         }
-        _ => return refuse("task.kind", &"another", "classification, regression or tagging"),
+        _ => return refuse("task.kind", &"another", "classification, multi-label, regression or tagging"),
     }
     if let Some(dropout) = model.dropout.attention {
         return refuse("model.dropout.attention", &dropout, "none, but `hidden` or `head`");

@@ -163,7 +163,10 @@ pub(super) fn open(
             false => Err(bad(&format!("a task of {expected} outputs; expected {outputs}, the model's"))),
         }
     };
-    let is_text = matches!(file.task, TaskSection::Classification { .. } | TaskSection::Regression { .. });
+    let is_text = matches!(
+        file.task,
+        TaskSection::Classification { .. } | TaskSection::MultiLabel { .. } | TaskSection::Regression { .. }
+    );
     let model: Box<dyn AnyTaskModel> = match &file.task {
         _ if is_text && is_of_awd_lstm => {
             let task = RecurrentTexts::from(TextTask::saved(&file.task, file.pairs)?);
@@ -191,13 +194,13 @@ pub(super) fn open(
             let model = task.with_rules(model);
             Box::new(TaskModel { task, model })
         }
-        TaskSection::Classification { .. } | TaskSection::Regression { .. } => {
+        _ if is_text => {
             let task = RecurrentTexts::from(TextTask::saved(&file.task, file.pairs)?);
             let (config, model, _) = load_published::<RecurrentClassifierConfig>(folder, init)?;
             check(config.encoder.vocab_size, config.n_outputs, task.0.n_outputs())?;
             Box::new(TaskModel { task, model })
         }
-        _ => return Err(bad("another task; expected classification, regression or tagging")),
+        _ => return Err(bad("another task; expected classification, multi-label, regression or tagging")),
     };
     Ok(Some((file, model)))
 }

@@ -45,6 +45,10 @@ macro_rules! predicts_as {
                 self.0.answer(origins, data, outputs)
             }
 
+            fn predict_above(&mut self, threshold: f64) -> bool {
+                self.0.predict_above(threshold)
+            }
+
             fn labelled(
                 &self,
                 section: &TaskSection,

@@ -71,11 +71,16 @@ impl RecurrentSection {
     pub(in crate::finetune) fn check(&self, config: &FineTuneConfig) -> Check {
         let (model, train) = (&config.model, &config.train);
         let is_tagging = matches!(config.task, TaskSection::Tagging(_));
-        let is_text =
-            matches!(config.task, TaskSection::Classification { .. } | TaskSection::Regression { .. });
-        let of_texts = "classification, regression or tagging with `[model.recurrent]`";
+        let is_text = matches!(
+            config.task,
+            TaskSection::Classification { .. }
+                | TaskSection::MultiLabel { .. }
+                | TaskSection::Regression { .. }
+        );
+        let of_texts = "classification, multi-label, regression or tagging with `[model.recurrent]`";
         ensure(is_tagging || is_text, "task.kind", "another", of_texts)?;
         if let TaskSection::Classification { pooling: Some(pooling), .. }
+        | TaskSection::MultiLabel { pooling: Some(pooling), .. }
         | TaskSection::Regression { pooling: Some(pooling), .. } = &config.task
         {
             let expected = "none with `[model.recurrent]`, which has a `pooling` of its own";
