@@ -6,15 +6,15 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    AddedToken, Decoder, Error, Normalizer, PostProcessor, PreTokenizer, Result, TemplateProcessing,
-    Tokenizer,
+    AddedToken, Decoder, Error, Metaspace, Normalizer, PostProcessor, PreTokenizer, PrependScheme, Result,
+    TemplateProcessing, Tokenizer, families::ModelConfig,
 };
 
 /// Lengths from here on are how transformers writes "no limit".
 const NO_LIMIT: f64 = 1e9;
 
-/// What a `tokenizer_config.json` declares, as far as it concerns text and ids. Other keys are ignored,
-/// since the file is shared with other programs.
+/// What a `tokenizer_config.json` declares, as far as it concerns text and ids. Keys that make other ids and are not followed
+/// are refused; others are in [`ignored`](Self::ignored), unless they are known to change nothing.
 ///
 /// Beside a `tokenizer.json` it only names tokens and lengths; beside a `vocab.txt`, or a `vocab.json` and
 /// `merges.txt`, or a SentencePiece model, it also decides how the stages are set; there `special_tokens_map.json`
@@ -38,6 +38,20 @@ pub struct TokenizerConfig {
     pub add_prefix_space: Option<bool>,
     /// GPT-2 and SentencePiece models: put `bos_token` before each text.
     pub add_bos_token: Option<bool>,
+    /// GPT-2 and SentencePiece models: put `eos_token` behind each text.
+    pub add_eos_token: Option<bool>,
+    /// ALBERT, XLNet: keep accents; `None` drops them.
+    pub keep_accents: Option<bool>,
+    /// DeBERTa: each punctuation sign is a word.
+    pub split_by_punct: Option<bool>,
+    /// T5, Llama: `false` puts no space in front of what follows a special token.
+    pub legacy: Option<bool>,
+    /// T5: so many sentinels stand behind the vocabulary.
+    pub extra_ids: Option<u32>,
+    /// The inputs that the model takes, as transformers names them; `None` as the model's family does.
+    pub model_input_names: Option<Vec<String>>,
+    /// The side on which transformers pads, `left` or `right`; `None` as the model's family does.
+    pub padding_side: Option<String>,
     /// Begins a text.
     #[serde(deserialize_with = "token")]
     pub bos_token: Option<AddedToken>,
@@ -64,7 +78,100 @@ pub struct TokenizerConfig {
     pub additional_special_tokens: Vec<AddedToken>,
     /// Added tokens by id.
     pub added_tokens_decoder: BTreeMap<u32, AddedToken>,
+    /// Special tokens in a text are ordinary text.
+    pub split_special_tokens: Option<bool>,
+    /// Keys with a value that are not followed: what is known to change results, as `truncation_side`, and what is not known.
+    #[serde(skip)]
+    pub ignored: Vec<String>,
 }
+
+/// The keys that the fields of a [`TokenizerConfig`] are read from, and `extra_special_tokens`.
+const FOLLOWED: &[&str] = &[
+    "add_bos_token",
+    "add_eos_token",
+    "add_prefix_space",
+    "added_tokens_decoder",
+    "additional_special_tokens",
+    "bos_token",
+    "cls_token",
+    "do_lower_case",
+    "eos_token",
+    "extra_ids",
+    "extra_special_tokens",
+    "keep_accents",
+    "legacy",
+    "mask_token",
+    "model_input_names",
+    "model_max_length",
+    "pad_token",
+    "padding_side",
+    "sep_token",
+    "split_by_punct",
+    "split_special_tokens",
+    "strip_accents",
+    "tokenize_chinese_chars",
+    "tokenizer_class",
+    "unk_token",
+];
+
+/// Keys of transformers' classes, of 4.57 and of 5.24, that change no ids: names of files, where a tokenizer comes from, how
+/// texts are shown, what its fast tokenizers pass over, and what belongs to Marian's files or to chats.
+const HARMLESS: &[&str] = &[
+    "_commit_hash",
+    "_name_or_path",
+    "_spm_precompiled_charsmap",
+    "auto_map",
+    "backend",
+    "chat_template",
+    "clean_up_tokenization_spaces",
+    "device_map",
+    "do_basic_tokenize",
+    "do_split_on_punc",
+    "errors",
+    "id2lang",
+    "init_inputs",
+    "is_fast",
+    "is_local",
+    "lang2id",
+    "local_files_only",
+    "max_input_chars_per_word",
+    "max_len",
+    "max_length",
+    "merges_file",
+    "model_specific_special_tokens",
+    "name_or_path",
+    "never_split",
+    "pad_to_multiple_of",
+    "pad_token_type_id",
+    "processor_class",
+    "remove_space",
+    "return_special_tokens_mask",
+    "separate_vocabs",
+    "source_lang",
+    "source_spm",
+    "sp_model_kwargs",
+    "spaces_between_special_tokens",
+    "special_tokens_map_file",
+    "stride",
+    "target_lang",
+    "target_spm",
+    "target_vocab_file",
+    "tokenizer_file",
+    "trim_offsets",
+    "truncation_strategy",
+    "trust_remote_code",
+    "unk_id",
+    "use_default_system_prompt",
+    "use_fast",
+    "vocab_file",
+    "vocab_type",
+];
+
+/// Keys that make other ids, the value that does not, and what to do about others.
+const REFUSED: &[(&str, &str, &str)] = &[
+    ("subword_tokenizer_type", "wordpiece", "save the folder with a tokenizer.json"),
+    ("word_tokenizer_type", "basic", "cut the words beforehand"),
+];
 
 /// A special token: its text, or an object with its flags.
 #[derive(Deserialize)]
@@ -117,11 +224,55 @@ fn length<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<usize>, D:
 
 impl TokenizerConfig {
     pub(crate) fn from_json(text: &str) -> Result<Self> {
-        serde_json::from_str(text).map_err(|error| Error::json("tokenizer_config.json", &error))
+        let json = |error: serde_json::Error| Error::json("tokenizer_config.json", &error);
+        let mut config: Self = serde_json::from_str(text).map_err(json)?;
+        let keys: Map<String, Value> = serde_json::from_str(text).map_err(json)?;
+        config.follow(&keys)?;
+        Ok(config)
+    }
+
+    /// Takes what is said in another way than by a key for each field, and finds what is not followed.
+    fn follow(&mut self, keys: &Map<String, Value>) -> Result<()> {
+        // Version 5's name for additional special tokens.
+        let extra: Vec<Value> = match keys.get("extra_special_tokens") {
+            Some(Value::Array(tokens)) => tokens.clone(),
+            Some(Value::Object(tokens)) => tokens.values().cloned().collect(),
+            _ => Vec::new(),
+        };
+        for token in extra {
+            let token = TokenField::deserialize(token)
+                .map_err(|error| Error::invalid("extra_special_tokens", error.to_string()))?;
+            let token = AddedToken::from(token);
+            if !self.additional_special_tokens.iter().any(|known| known.content == token.content) {
+                self.additional_special_tokens.push(token);
+            }
+        }
+        for (key, value) in keys {
+            let is_nothing = match value {
+                Value::Null | Value::Bool(false) => true,
+                Value::Array(list) => list.is_empty(),
+                Value::Object(map) => map.is_empty(),
+                _ => false,
+            };
+            let known = FOLLOWED.contains(&key.as_str()) || HARMLESS.contains(&key.as_str());
+            if known || is_nothing || (key == "truncation_side" && value == "right") {
+                continue;
+            }
+            match REFUSED.iter().find(|(refused, ..)| refused == key) {
+                Some((_, usual, _)) if value == usual => {}
+                Some((_, usual, instead)) => {
+                    let message = format!("{value} is not followed here; expected {usual:?}: {instead}");
+                    return Err(Error::invalid(key.as_str(), message));
+                }
+                None => self.ignored.push(key.clone()),
+            }
+        }
+        self.ignored.sort_unstable();
+        Ok(())
     }
 
     /// The special tokens with their parts, under their names in the file.
-    fn parts(&self) -> [(&'static str, &Option<AddedToken>); 7] {
+    pub(crate) fn parts(&self) -> [(&'static str, &Option<AddedToken>); 7] {
         [
             ("bos_token", &self.bos_token),
             ("eos_token", &self.eos_token),
@@ -153,7 +304,7 @@ impl TokenizerConfig {
     }
 
     /// Makes special tokens of those that the file names.
-    fn add_tokens(&self, tokenizer: &mut Tokenizer) -> Result<()> {
+    pub(crate) fn add_tokens(&self, tokenizer: &mut Tokenizer) -> Result<()> {
         let by_id = self.added_tokens_decoder.iter().map(|(id, token)| (Some(*id), token.clone()));
         tokenizer.add_with_ids(by_id).map_err(|error| rename(error, "added_tokens_decoder"))?;
         let parts = self.parts().into_iter().filter_map(|(_, token)| token.as_ref());
@@ -222,12 +373,34 @@ impl TokenizerConfig {
     }
 
     /// Sets the stages that a SentencePiece model leaves open.
-    pub(crate) fn set_sentencepiece(self, mut tokenizer: Tokenizer) -> Result<Tokenizer> {
+    pub(crate) fn set_sentencepiece(mut self, mut tokenizer: Tokenizer) -> Result<Tokenizer> {
+        if self.tokenizer_class.as_deref().is_some_and(|name| name.starts_with("LlamaTokenizer")) {
+            self.add_bos_token.get_or_insert(true);
+            let tokens = [&mut self.bos_token, &mut self.eos_token, &mut self.unk_token];
+            for (token, usual) in tokens.into_iter().zip(["<s>", "</s>", "<unk>"]) {
+                token.get_or_insert_with(|| AddedToken::special(usual));
+            }
+        }
+        if tokenizer.pre_tokenizer.is_none() && self.legacy == Some(false) {
+            // The space in front of a text is not put behind its special tokens too.
+            tokenizer.normalizer = None;
+            tokenizer.pre_tokenizer = Some(PreTokenizer::Metaspace(Metaspace {
+                prepend_scheme: match self.add_prefix_space {
+                    Some(false) => PrependScheme::Never,
+                    _ => PrependScheme::First,
+                },
+                split: false,
+                ..Metaspace::default()
+            }));
+        }
         self.add_tokens(&mut tokenizer)?;
-        if let (Some(bos), Some(true)) = (&self.bos_token, self.add_bos_token)
-            && let Some(id) = tokenizer.token_to_id(&bos.content)
-        {
-            let template = PostProcessor::TemplateProcessing(TemplateProcessing::prefix((&bos.content, id)));
+        let id = |token: &Option<AddedToken>, wanted: Option<bool>| {
+            let content = &token.as_ref().filter(|_| wanted == Some(true))?.content;
+            Some((content.clone(), tokenizer.token_to_id(content)?))
+        };
+        let ends = [id(&self.bos_token, self.add_bos_token), id(&self.eos_token, self.add_eos_token)];
+        if ends.iter().any(Option::is_some) {
+            let template = PostProcessor::TemplateProcessing(TemplateProcessing::ends(ends));
             tokenizer = tokenizer.with_post_processor(template)?;
         }
         tokenizer.config = self;
@@ -299,10 +472,38 @@ impl TokenizerConfig {
         Ok(tokenizer)
     }
 
-    /// The text of the file that makes transformers read the `tokenizer.json` beside it as it stands.
-    pub(crate) fn to_json(&self, tokenizer: &Tokenizer) -> String {
+    /// The parts that tokens play: what was declared, else the usual names.
+    fn declared_or_usual(&self, tokenizer: &Tokenizer) -> Option<Self> {
         let declared = self.parts().iter().any(|(_, token)| token.is_some());
-        let usual = if declared { None } else { Some(Self::usual(tokenizer)) };
+        (!declared).then(|| Self::usual(tokenizer))
+    }
+
+    /// The text of the `special_tokens_map.json` that transformers 4 reads, and 5 has no more.
+    pub(crate) fn special_tokens_json(&self, tokenizer: &Tokenizer) -> String {
+        let usual = self.declared_or_usual(tokenizer);
+        let object = |token: &AddedToken| {
+            let added = tokenizer.added_tokens().find(|(_, added)| added.content == token.content);
+            let mut object = json!(added.map_or(token, |(_, added)| added));
+            // There it is, as all of them are.
+            object.as_object_mut().map(|object| object.remove("special"));
+            object
+        };
+        let parts = usual.as_ref().unwrap_or(self).parts();
+        let parts = parts.into_iter().filter_map(|(name, token)| Some((name, object(token.as_ref()?))));
+        let mut file: Map<_, _> = parts.map(|(name, token)| (name.to_owned(), token)).collect();
+        if !self.additional_special_tokens.is_empty() {
+            file.insert(
+                "additional_special_tokens".into(),
+                self.additional_special_tokens.iter().map(object).collect(),
+            );
+        }
+        serde_json::to_string_pretty(&file).expect("maps with text for keys become JSON")
+    }
+
+    /// The text of the file that makes transformers read the `tokenizer.json` beside it as it stands, and make of it
+    /// what `model` takes.
+    pub(crate) fn to_json(&self, tokenizer: &Tokenizer, model: &ModelConfig) -> String {
+        let usual = self.declared_or_usual(tokenizer);
         let mut file = Map::new();
         let by_id = tokenizer.added_tokens().map(|(id, token)| (id.to_string(), json!(token)));
         file.insert("added_tokens_decoder".into(), by_id.collect::<Map<_, _>>().into());
@@ -322,6 +523,16 @@ impl TokenizerConfig {
             // Where this file is silent, transformers sets it to false in the stage.
             file.insert("add_prefix_space".into(), settings.add_prefix_space.into());
         }
+        if self.split_special_tokens == Some(true) {
+            file.insert("split_special_tokens".into(), true.into());
+        }
+        // The class below would make token types in one version of transformers and none in another, and pad on the right.
+        if let Some(names) = self.model_input_names.clone().or_else(|| model.input_names()) {
+            file.insert("model_input_names".into(), names.into());
+        }
+        if let Some(side) = self.padding_side.as_deref().or_else(|| model.padding_side()) {
+            file.insert("padding_side".into(), side.into());
+        }
         // The decoder does what there is to clean up.
         file.insert("clean_up_tokenization_spaces".into(), false.into());
         // The class that changes nothing about the stages.
@@ -335,5 +546,29 @@ fn rename(error: Error, at: &str) -> Error {
     match error {
         Error::Invalid { message, .. } => Error::invalid(at, message),
         other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_is_followed_refused_or_named() {
+        let read = |text: &str| TokenizerConfig::from_json(text);
+        let config = read(
+            r#"{"do_lower_case":true,"never_split":null,"errors":"replace","truncation_side":"left","novel":1,
+                "extra_special_tokens":["<new>"],"padding_side":"left"}"#,
+        )
+        .unwrap();
+        assert_eq!(config.ignored, ["novel", "truncation_side"]);
+        assert_eq!(config.additional_special_tokens, [AddedToken::special("<new>")]);
+        assert_eq!(config.padding_side.as_deref(), Some("left"));
+        assert!(read(r#"{"truncation_side":"right","sp_model_kwargs":{}}"#).unwrap().ignored.is_empty());
+        let error = read(r#"{"word_tokenizer_type":"mecab"}"#).unwrap_err().to_string();
+        assert!(
+            error.starts_with("word_tokenizer_type: \"mecab\" is not followed here; expected \"basic\""),
+            "{error}"
+        );
     }
 }

@@ -6,6 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use hashbrown::HashMap;
 use serde::{
     Deserialize, Deserializer, Serialize,
     de::{DeserializeOwned, MapAccess, SeqAccess, Visitor},
@@ -15,7 +16,10 @@ use serde_json::Value;
 use crate::{
     AddedToken, Bpe, BpeConfig, Decoder, Error, Marian, MarianTokenizers, Model, Normalizer, Padding,
     PostProcessor, PreTokenizer, Result, Tokenizer, TokenizerConfig, Truncation, Unigram, Vocab, WordLevel,
-    WordPiece, json_path, sentencepiece,
+    WordPiece,
+    families::{Class, ModelConfig},
+    json_path,
+    sentencepiece::Spm,
 };
 
 const JSON: &str = "tokenizer.json";
@@ -26,6 +30,14 @@ const ADDED: &str = "added_tokens.json";
 const SENTENCEPIECE: [&str; 4] = ["tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "spm.model"];
 
 pub(crate) fn load(path: &Path) -> Result<Tokenizer> {
+    let mut tokenizer = load_stages(path)?;
+    if tokenizer.config.split_special_tokens == Some(true) {
+        tokenizer.set_encode_special_tokens(true);
+    }
+    Ok(tokenizer)
+}
+
+fn load_stages(path: &Path) -> Result<Tokenizer> {
     if !path.is_dir() {
         return if path.extension().is_some_and(|e| e == "txt") {
             let config = path.with_file_name(CONFIG);
@@ -33,7 +45,12 @@ pub(crate) fn load(path: &Path) -> Result<Tokenizer> {
         } else if path.extension().is_some_and(|e| e == "model") {
             load_sentencepiece(path, &path.with_file_name(CONFIG))
         } else {
-            in_file(path, from_json)
+            let mut tokenizer = in_file(path, from_json)?;
+            if path.file_name().is_some_and(|name| name == JSON) {
+                let config = path.with_file_name(CONFIG);
+                tokenizer.config = read_if_there(&config, TokenizerConfig::from_json)?.unwrap_or_default();
+            }
+            Ok(tokenizer)
         };
     }
     let [json, vocab_txt, vocab_json, merges, config] =
@@ -59,8 +76,10 @@ pub(crate) fn save(tokenizer: &Tokenizer, path: &Path) -> Result<()> {
     if !path.is_dir() {
         return write(path.to_owned(), to_json(tokenizer));
     }
+    let model = ModelConfig::read(path)?;
     write(path.join(JSON), to_json(tokenizer))?;
-    write(path.join(CONFIG), tokenizer.config.to_json(tokenizer))
+    write(path.join(SPECIAL), tokenizer.config.special_tokens_json(tokenizer))?;
+    write(path.join(CONFIG), tokenizer.config.to_json(tokenizer, &model))
 }
 
 fn write(path: PathBuf, text: String) -> Result<()> {
@@ -113,17 +132,19 @@ pub(crate) fn read_config(path: &Path) -> Result<Option<TokenizerConfig>> {
     Ok(Some(config))
 }
 
+/// The pieces by line. Of a piece that comes twice the last line counts, as in transformers: no text becomes the ids of the
+/// others, whose names say so.
 fn parse_vocab_txt(text: &str) -> Result<Vocab> {
+    let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
+    let last: HashMap<&str, usize> = lines.iter().enumerate().map(|(i, piece)| (*piece, i)).collect();
     let mut vocab = Vocab::default();
-    for (i, line) in text.lines().enumerate() {
-        let token = line.trim_end();
-        if let Some(before) = vocab.id(token) {
-            return Err(Error::Line {
-                line: i + 1,
-                message: format!("{token:?} is already on line {}; every piece must occur once", before + 1),
-            });
-        }
-        vocab.insert(token.to_owned(), i as u32)?;
+    for (i, piece) in lines.iter().enumerate() {
+        let piece = match last[piece] == i {
+            true => (*piece).to_owned(),
+            // No word has a space in it.
+            false => format!("{piece} (line {})", i + 1),
+        };
+        vocab.insert(piece, i as u32)?;
     }
     Ok(vocab)
 }
@@ -131,8 +152,15 @@ fn parse_vocab_txt(text: &str) -> Result<Vocab> {
 fn load_sentencepiece(path: &Path, config: &Path) -> Result<Tokenizer> {
     let bytes =
         fs::read(path).map_err(|source| Error::Io { action: "read", path: path.to_owned(), source })?;
-    let tokenizer = sentencepiece::from_bytes(&bytes).map_err(|error| error.in_file(path))?;
-    match read_config(config)? {
+    let declared = read_config(config)?;
+    let model = ModelConfig::read(path.parent().unwrap_or(Path::new("")))?;
+    let class = Class::named(declared.as_ref(), &model).map_err(|error| error.in_file(config))?;
+    let spm = Spm::parse(&bytes).map_err(|error| error.in_file(path))?;
+    if let Some(class) = class {
+        return class.tokenizer(&spm, declared.unwrap_or_default()).map_err(|error| error.in_file(path));
+    }
+    let tokenizer = spm.tokenizer().map_err(|error| error.in_file(path))?;
+    match declared {
         Some(declared) => declared.set_sentencepiece(tokenizer).map_err(|error| error.in_file(config)),
         None => Ok(tokenizer),
     }
@@ -668,11 +696,11 @@ mod tests {
             text(load(folder.path()).unwrap_err())
                 .ends_with("merges.txt: line 3: \"ab\" is not two pieces with a space between them")
         );
-        fs::write(path("vocab.txt"), "[UNK]\nhello\nHello\nhello\n").unwrap();
-        assert!(
-            text(load(folder.path()).unwrap_err())
-                .contains("vocab.txt: line 4: \"hello\" is already on line 2")
-        );
+        // As transformers has it: the last line of a piece, blank ones among them.
+        fs::write(path("vocab.txt"), "[UNK]\nhello\n\nHello\nhello\n\n").unwrap();
+        let twice = load(folder.path()).unwrap();
+        assert_eq!(twice.encode("hello Hello", false).unwrap().ids, [4, 3]);
+        assert_eq!((twice.vocab_size(), twice.id_to_token(1)), (6, Some("hello (line 2)")));
         fs::write(path("vocab.txt"), "[UNK]\nhello\nHello\n").unwrap();
         assert_eq!(load(folder.path()).unwrap().encode("Hello", false).unwrap().ids, [2]);
         fs::write(path("tokenizer_config.json"), r#"{"do_lower_case":true,"other":1}"#).unwrap();

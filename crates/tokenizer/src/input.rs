@@ -166,7 +166,7 @@ impl Tokenizer {
     fn encode_unpadded(&self, input: Input, add_special: bool, unit: OffsetUnit) -> Result<Encoding> {
         let second = input.second.map(|second| self.encode_sequence(second, 1, unit)).transpose()?;
         let first = self.encode_sequence(input.first, 0, unit)?;
-        let mut encoding = self.finish(first, second, add_special);
+        let mut encoding = self.finish(first, second, add_special, unit);
         let goes_on = |sequence| matches!(sequence, Sequence::Beginning(_));
         if goes_on(input.first) || input.second.is_some_and(goes_on) {
             // Nobody knows all of it.

@@ -92,6 +92,7 @@ mod config;
 mod decoders;
 mod encoding;
 mod error;
+mod families;
 mod files;
 mod input;
 mod json_path;

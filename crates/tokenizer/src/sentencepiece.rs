@@ -17,7 +17,7 @@ use crate::{
 const SPACE: &str = "▁";
 
 /// A `.model` file, as far as it matters here.
-struct Spm {
+pub(crate) struct Spm {
     pieces: Vec<SpmPiece>,
     model_type: i64,
     unk_id: i64,
@@ -42,8 +42,26 @@ const CONTROL: i64 = 3;
 const USER_DEFINED: i64 = 4;
 const NORMAL: i64 = 1;
 
+/// How the ids of a class of tokenizers differ from those of its SentencePiece file.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Layout {
+    /// Pieces with scores in front.
+    pub before: Vec<(String, f64)>,
+    /// So many of the file's first pieces are left out.
+    pub shift: usize,
+    /// Pieces with scores behind.
+    pub after: Vec<(String, f64)>,
+    /// The id of the piece for unknown characters, if it is not the file's.
+    pub unk: Option<u32>,
+    /// Whether pieces of a digit and a comma, such as `2000,`, are avoided.
+    pub cuts_number_commas: bool,
+}
+
+/// Lowers the score of pieces that are avoided.
+const AVOIDED: f64 = 100.0;
+
 impl Spm {
-    fn parse(bytes: &[u8]) -> Result<Self> {
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Self> {
         let mut spm = Self {
             pieces: Vec::new(),
             model_type: UNIGRAM,
@@ -147,9 +165,7 @@ impl Spm {
 
     fn model(&self) -> Result<Model> {
         if self.model_type == UNIGRAM {
-            let unk = u32::try_from(self.unk_id).map_err(|_| {
-                Error::invalid("trainer_spec.unk_id", format!("{} is no id of a piece", self.unk_id))
-            })?;
+            let unk = self.unk_id()?;
             let pieces = self.pieces.iter().map(|p| (p.text.as_str(), f64::from(p.score)));
             return Ok(Model::Unigram(Unigram::new(pieces, Some(unk), self.byte_fallback)?));
         }
@@ -163,6 +179,51 @@ impl Spm {
             "vocab": vocab,
             "merges": self.merges(),
         }))
+    }
+
+    /// A tokenizer of the pieces alone, with their scores and the ids of `layout`. Unknown characters are not spelt in
+    /// bytes, as transformers' converters leave that out.
+    pub(crate) fn with_layout(&self, layout: &Layout) -> Result<Tokenizer> {
+        self.check()?;
+        if self.model_type != UNIGRAM {
+            let message = "expected 1 (UNIGRAM), as the models of this class have";
+            return Err(Error::invalid("trainer_spec.model_type", message));
+        }
+        if self.pieces.len() <= layout.shift {
+            let message = format!("{} are too few for a model of this class", self.pieces.len());
+            return Err(Error::invalid("pieces", message));
+        }
+        let ends_in_number_comma = |text: &str| {
+            let mut last = text.chars().rev();
+            last.next() == Some(',') && last.next().is_some_and(|c| c.is_numeric())
+        };
+        let own = self.pieces[layout.shift..].iter().map(|piece| {
+            let avoided = layout.cuts_number_commas && ends_in_number_comma(&piece.text);
+            (piece.text.clone(), f64::from(piece.score) - if avoided { AVOIDED } else { 0.0 })
+        });
+        let unk = match layout.unk {
+            Some(unk) => unk,
+            None => self.unk_id()?,
+        };
+        let pieces = layout.before.iter().cloned().chain(own).chain(layout.after.iter().cloned());
+        Ok(Tokenizer::new(Model::Unigram(Unigram::new(pieces, Some(unk), false)?)))
+    }
+
+    fn unk_id(&self) -> Result<u32> {
+        u32::try_from(self.unk_id).map_err(|_| {
+            Error::invalid("trainer_spec.unk_id", format!("{} is no id of a piece", self.unk_id))
+        })
+    }
+
+    /// The rules for characters, if the file has any.
+    pub(crate) fn rules(&self) -> Result<Option<Precompiled>> {
+        (!self.charsmap.is_empty()).then(|| Precompiled::new(self.charsmap.clone())).transpose()
+    }
+
+    /// The pieces that texts are searched for: those for control, which are special, and those of the user.
+    pub(crate) fn added(&self) -> impl Iterator<Item = AddedToken> {
+        let added = self.pieces.iter().filter(|p| matches!(p.kind, CONTROL | USER_DEFINED));
+        added.map(|p| AddedToken { special: p.kind == CONTROL, ..AddedToken::special(p.text.clone()) })
     }
 
     /// Every way to make a piece of two others. SentencePiece's scores tell which come first; the ties are
@@ -189,7 +250,9 @@ impl Spm {
     fn normalizers(&self) -> Vec<Value> {
         let mut stages = Vec::new();
         if self.remove_extra_whitespaces {
-            stages.push(json!({"type": "Strip", "strip_left": false, "strip_right": true}));
+            // A prefix that `Metaspace` adds is not added to a space that is there.
+            let left = self.whole_text() || !self.add_dummy_prefix;
+            stages.push(json!({"type": "Strip", "strip_left": left, "strip_right": true}));
             let regex = json!({"Regex": " {2,}"});
             stages.push(json!({"type": "Replace", "pattern": regex, "content": SPACE}));
         }
@@ -226,13 +289,12 @@ impl Spm {
         json!({"type": "Sequence", "decoders": decoders})
     }
 
-    fn tokenizer(&self) -> Result<Tokenizer> {
+    /// What transformers' converters make of a file whose folder says nothing else.
+    pub(crate) fn tokenizer(&self) -> Result<Tokenizer> {
         self.check()?;
         let mut tokenizer = Tokenizer::new(self.model()?);
         let mut normalizers = Vec::new();
-        if !self.charsmap.is_empty() {
-            normalizers.push(Normalizer::Precompiled(Precompiled::new(self.charsmap.clone())?));
-        }
+        normalizers.extend(self.rules()?.map(Normalizer::Precompiled));
         for (i, stage) in self.normalizers().into_iter().enumerate() {
             normalizers.extend(files::normalizer_from_value(stage, &format!("normalizers[{i}]"))?);
         }
@@ -240,10 +302,7 @@ impl Spm {
         tokenizer.pre_tokenizer = files::pre_tokenizer_from_value(self.pre_tokenizer())?;
         tokenizer.decoder = files::decoder_from_value(Some(self.decoder()))?;
         // With the normaliser set, which `normalized: false` makes the search independent of.
-        let added = self.pieces.iter().filter(|p| matches!(p.kind, CONTROL | USER_DEFINED));
-        tokenizer.add_tokens(
-            added.map(|p| AddedToken { special: p.kind == CONTROL, ..AddedToken::special(p.text.clone()) }),
-        )?;
+        tokenizer.add_tokens(self.added())?;
         Ok(tokenizer)
     }
 
@@ -274,10 +333,7 @@ impl Spm {
         let spans_words =
             self.spelling().any(|(piece, _)| piece.chars().skip(1).any(|c| SPACE.starts_with(c)));
         let split = !spans_words && self.spelling().any(|(piece, _)| piece == SPACE);
-        let rules = match self.charsmap.is_empty() {
-            true => None,
-            false => Some(Precompiled::new(self.charsmap.clone())?),
-        };
+        let rules = self.rules()?;
         let tokenizer = Tokenizer::new(Model::Marian(model))
             .with_normalizer(Normalizer::SentencePiece(SentencePiece {
                 rules,

@@ -14,6 +14,7 @@ use crate::{
     TokenizerConfig, Truncation, Vocab, WordPiece,
     added::AddedVocabulary,
     cache::{Cache, Caches, Pieces},
+    families::ModelConfig,
     splits::{Split, Splits},
 };
 
@@ -138,8 +139,9 @@ impl Tokenizer {
         crate::files::load(path.as_ref())
     }
 
-    /// Writes a `tokenizer.json`; if `path` is a folder, into it, with a `tokenizer_config.json` beside it
-    /// that lets transformers' `AutoTokenizer` read the folder.
+    /// Writes a `tokenizer.json`; if `path` is a folder, into it, with a `tokenizer_config.json` and a
+    /// `special_tokens_map.json` beside it that let transformers' `AutoTokenizer` read the folder. If a model's `config.json`
+    /// is there, they say which inputs the model takes and on which side it is padded.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -303,6 +305,11 @@ impl Tokenizer {
         &self.config
     }
 
+    /// The text of the `tokenizer_config.json` that [`save`](Self::save) writes in a folder without a model.
+    pub fn config_json(&self) -> String {
+        self.config.to_json(self, &ModelConfig::default())
+    }
+
     /// Sets what [`save`](Self::save) declares in a `tokenizer_config.json`: the parts that tokens play and
     /// the longest input. The stages do not change.
     pub fn set_config(&mut self, config: TokenizerConfig) {
@@ -310,7 +317,7 @@ impl Tokenizer {
     }
 
     /// Whether special tokens in a text are taken for ordinary text, as is wise where others write it. Off
-    /// unless set; files do not say.
+    /// unless set here, or by `split_special_tokens` of a `tokenizer_config.json`.
     ///
     /// ```
     /// # use cloze_tokenizer::{Tokenizer, Vocab};
@@ -419,7 +426,7 @@ impl Tokenizer {
     /// Those of [`encode`](Self::encode).
     pub fn encode_sampled(&self, text: &str, add_special: bool, rng: &mut dyn Rng) -> Result<Encoding> {
         let pieces = self.pieces(&self.split(text, true)?, Some(rng), 0);
-        Ok(self.padded(self.finish(pieces, None, add_special)))
+        Ok(self.padded(self.finish(pieces, None, add_special, OffsetUnit::Bytes)))
     }
 
     /// Encodes texts in parallel, and pads them as one batch.
@@ -667,7 +674,7 @@ impl Tokenizer {
             piece.push(0, "", (0, 0), Some(0), sequence);
             piece
         };
-        let parts = processor.apply((0..texts).map(piece).collect(), true);
+        let parts = processor.apply((0..texts).map(piece).collect(), true, OffsetUnit::Bytes);
         let invalid = |message| Err(Error::invalid("post_processor", message));
         let what = if pair { "a pair of texts" } else { "a text" };
         for sequence in 0..texts {
@@ -798,6 +805,7 @@ impl Tokenizer {
         mut first: Encoding,
         mut second: Option<Encoding>,
         add_special: bool,
+        unit: OffsetUnit,
     ) -> Encoding {
         let mut truncated = false;
         if let Some(truncation) = &self.truncation {
@@ -811,7 +819,7 @@ impl Tokenizer {
         }
         let parts: Vec<_> = std::iter::once(first).chain(second).collect();
         let parts = match &self.post_processor {
-            Some(processor) => processor.apply(parts, add_special),
+            Some(processor) => processor.apply(parts, add_special, unit),
             None => parts,
         };
         let mut parts = parts.into_iter();

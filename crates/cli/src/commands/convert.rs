@@ -97,6 +97,13 @@ pub fn run(args: &Args) -> Result<()> {
     if !report.left_out.is_empty() {
         say(format_args!("omitted, because they are not weights: {}", report.left_out.join(", ")));
     }
+    let ignored = &tokenizer.config().ignored;
+    if !ignored.is_empty() {
+        say(format_args!(
+            "omitted, because cloze does not follow it, of tokenizer_config.json: {}",
+            ignored.join(", ")
+        ));
+    }
     let mut output = Output::new();
     output.line(out.display())?;
     output.flush()

@@ -7,7 +7,7 @@ pub use template::{SpecialToken, TemplatePiece, TemplateProcessing, TemplateSequ
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ByteLevel, Encoding};
+use crate::{ByteLevel, Encoding, OffsetUnit};
 
 /// A post-processor, named as in `tokenizer.json`.
 ///
@@ -106,7 +106,12 @@ impl PostProcessor {
     }
 
     /// Processes the parts of an encoding, which the caller joins.
-    pub(crate) fn apply(&self, mut parts: Vec<Encoding>, add_special: bool) -> Vec<Encoding> {
+    pub(crate) fn apply(
+        &self,
+        mut parts: Vec<Encoding>,
+        add_special: bool,
+        unit: OffsetUnit,
+    ) -> Vec<Encoding> {
         match self {
             Self::BertProcessing { sep, cls } => {
                 if add_special {
@@ -120,7 +125,7 @@ impl PostProcessor {
             Self::RobertaProcessing { sep, cls, trim_offsets, add_prefix_space } => {
                 for (i, part) in parts.iter_mut().enumerate() {
                     if *trim_offsets {
-                        byte_level::trim_offsets(part, *add_prefix_space);
+                        byte_level::trim_offsets(part, *add_prefix_space, unit);
                     }
                     part.set_type_ids(0);
                     if add_special {
@@ -134,13 +139,13 @@ impl PostProcessor {
             Self::ByteLevel(settings) => {
                 if settings.trim_offsets {
                     for part in &mut parts {
-                        byte_level::trim_offsets(part, settings.add_prefix_space);
+                        byte_level::trim_offsets(part, settings.add_prefix_space, unit);
                     }
                 }
                 parts
             }
             Self::Sequence { processors } => {
-                processors.iter().fold(parts, |parts, processor| processor.apply(parts, add_special))
+                processors.iter().fold(parts, |parts, processor| processor.apply(parts, add_special, unit))
             }
         }
     }
@@ -181,7 +186,7 @@ mod tests {
         let pair = parts.len() == 2;
         let bare: usize = parts.iter().map(Encoding::len).sum();
         let mut all = Encoding::default();
-        for part in processor.apply(parts, true) {
+        for part in processor.apply(parts, true, OffsetUnit::Bytes) {
             all.append(part);
         }
         assert_eq!(all.len() - bare, processor.added_tokens(pair));

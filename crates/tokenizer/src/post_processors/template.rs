@@ -59,6 +59,19 @@ pub struct SpecialToken {
 }
 
 impl TemplateProcessing {
+    /// Templates with the special tokens that they name, by token and id.
+    pub(crate) fn with(
+        single: Vec<TemplatePiece>,
+        pair: Vec<TemplatePiece>,
+        tokens: impl IntoIterator<Item = (String, u32)>,
+    ) -> Self {
+        let special_tokens = tokens.into_iter().map(|(token, id)| {
+            let special = SpecialToken { id: token.clone(), ids: vec![id], tokens: vec![token.clone()] };
+            (token, special)
+        });
+        Self { single, pair, special_tokens: special_tokens.collect() }
+    }
+
     /// `cls A sep`, or `cls A sep B:1 sep:1`, from tokens and their ids.
     pub fn bert(cls: (&str, u32), sep: (&str, u32)) -> Self {
         let special = |token: &str, type_id| TemplatePiece::SpecialToken { id: token.to_owned(), type_id };
@@ -66,35 +79,41 @@ impl TemplateProcessing {
         let single = vec![special(cls.0, 0), text(TemplateSequence::A, 0), special(sep.0, 0)];
         let mut pair = single.clone();
         pair.extend([text(TemplateSequence::B, 1), special(sep.0, 1)]);
-        let tokens = [cls, sep].map(|(token, id)| {
-            let special =
-                SpecialToken { id: token.to_owned(), ids: vec![id], tokens: vec![token.to_owned()] };
-            (token.to_owned(), special)
-        });
-        Self { single, pair, special_tokens: tokens.into() }
+        Self::with(single, pair, [cls, sep].map(|(token, id)| (token.to_owned(), id)))
     }
 
     /// `bos A`, or `bos A B:1`, from the token and its id.
     pub fn prefix(bos: (&str, u32)) -> Self {
-        let token = bos.0.to_owned();
-        let special = SpecialToken { id: token.clone(), ids: vec![bos.1], tokens: vec![token.clone()] };
         let first = TemplatePiece::Sequence { id: TemplateSequence::A, type_id: 0 };
         let second = TemplatePiece::Sequence { id: TemplateSequence::B, type_id: 1 };
-        let single = vec![TemplatePiece::SpecialToken { id: token.clone(), type_id: 0 }, first];
+        let single = vec![TemplatePiece::SpecialToken { id: bos.0.to_owned(), type_id: 0 }, first];
         let mut pair = single.clone();
         pair.push(second);
-        Self { single, pair, special_tokens: [(token, special)].into() }
+        Self::with(single, pair, [(bos.0.to_owned(), bos.1)])
+    }
+
+    /// Llama's `bos A eos`, or `bos A eos bos:1 B:1 eos:1`, with those of the two that there are.
+    pub(crate) fn ends([bos, eos]: [Option<(String, u32)>; 2]) -> Self {
+        let around = |id, type_id| {
+            let special = |token: &Option<(String, u32)>| {
+                let (token, _) = token.as_ref()?;
+                Some(TemplatePiece::SpecialToken { id: token.clone(), type_id })
+            };
+            let text = TemplatePiece::Sequence { id, type_id };
+            special(&bos).into_iter().chain([text]).chain(special(&eos)).collect::<Vec<_>>()
+        };
+        let single = around(TemplateSequence::A, 0);
+        let pair = [single.clone(), around(TemplateSequence::B, 1)].concat();
+        Self::with(single, pair, bos.into_iter().chain(eos))
     }
 
     /// `A eos`, or `A B eos`, from the token and its id.
     pub fn suffix(eos: (&str, u32)) -> Self {
-        let token = eos.0.to_owned();
-        let special = SpecialToken { id: token.clone(), ids: vec![eos.1], tokens: vec![token.clone()] };
         let text = |id| TemplatePiece::Sequence { id, type_id: 0 };
-        let end = TemplatePiece::SpecialToken { id: token.clone(), type_id: 0 };
+        let end = TemplatePiece::SpecialToken { id: eos.0.to_owned(), type_id: 0 };
         let single = vec![text(TemplateSequence::A), end.clone()];
         let pair = vec![text(TemplateSequence::A), text(TemplateSequence::B), end];
-        Self { single, pair, special_tokens: [(token, special)].into() }
+        Self::with(single, pair, [(eos.0.to_owned(), eos.1)])
     }
 
     /// How many tokens are added.

@@ -43,6 +43,7 @@ pub fn train_awd_lstm(
         checkpoint: config.model.path.as_deref(),
         end_of_text: true,
         sentinels: 0,
+        padding: None,
     };
     let mut tokenizer = tokenizer_of(&request, &folder, options.resume, progress)?;
     declare_special(&mut tokenizer);

@@ -1177,6 +1177,7 @@ final_fraction = 0.1
         let config =
             resolved(&["model.preset=base", "model.norm=post", "model.activation=relu", "model.d_ff=100"]);
         let model = new(&config);
+        assert_eq!(model.fixed_padding(), None);
         let bert = model.with_vocabulary(1_000, 7);
         assert_eq!((bert.vocab_size, bert.pad_token_id, bert.n_layers, bert.d_ff), (1_000, 7, 12, 100));
         assert_eq!((bert.activation, bert.norm), (Activation::Relu, NormPlacement::Post));
@@ -1191,6 +1192,9 @@ final_fraction = 0.1
         let albert = model(&["model.family=albert", "model.d_embedding=32"]);
         assert_eq!((albert.share_layers, albert.d_embedding), (true, Some(32)));
         assert_eq!(model(&["model.family=roberta"]).position_offset, 8);
+        // Its class in transformers gives id 1 no position, whatever its config says.
+        let padding = |family| new(&resolved(&[masked, family])).fixed_padding();
+        assert_eq!(["model.family=roberta", "model.family=mpnet"].map(padding), [None, Some(1)]);
         let sets =
             ["model.family=modernbert", "model.local_window=16", "model.global_every=2", "model.norm=pre"];
         let modern = model(&sets);

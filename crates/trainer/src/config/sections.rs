@@ -283,6 +283,12 @@ impl NewModel {
         self.with_vocabulary(tokenizer.vocab_size(), pad as usize)
     }
 
+    /// The id that the family takes for padding whatever it is told.
+    pub(crate) fn fixed_padding(&self) -> Option<u32> {
+        let [first, second] = [0, 1].map(|told| self.with_vocabulary(2, told).pad_token_id);
+        (first == second).then_some(first as u32)
+    }
+
     /// The model for a vocabulary of `vocab_size` whose padding piece has the id `pad_token_id`.
     ///
     /// What the config gives is taken even where the family has no such thing: checking whether the model can be saved

@@ -98,6 +98,7 @@ fn train<M: EncoderDecoder, F: ModelFormat<M>>(
         checkpoint: None,
         end_of_text: false,
         sentinels: config.n_sentinels(),
+        padding: None,
     };
     let tokenizer = tokenizer_of(&request, &folder, options.resume, progress)?;
     let mut vocabularies = vocabularies(tokenizer, &config.denoising)?;

@@ -3,7 +3,7 @@
 //! ```text
 //! run.json          what the run was made from; marks the folder as a run's
 //! config.toml       the resolved config
-//! tokenizer.json    the tokenizer, trained or copied
+//! tokenizer.json    the tokenizer, trained or copied; which of its pieces is for what is in tokenizer_config.json
 //! metrics.jsonl     the metrics; tensorboard/ has them for TensorBoard
 //! held-out.json     which training examples the run held out, where it did
 //! checkpoints/      what --resume goes on from

@@ -47,6 +47,7 @@ pub fn train_language_model(
         checkpoint: config.model.checkpoint(),
         end_of_text: true,
         sentinels: 0,
+        padding: None,
     };
     let mut tokenizer = tokenizer_of(&request, &folder, options.resume, progress)?;
     declare_special(&mut tokenizer);

@@ -45,6 +45,7 @@ pub fn train_xlnet(
         checkpoint: config.model.checkpoint(),
         end_of_text: false,
         sentinels: 0,
+        padding: None,
     };
     let tokenizer = tokenizer_of(&request, &folder, options.resume, progress)?;
     // Whatever is wrong with a checkpoint is known before the corpus is prepared.

@@ -137,9 +137,9 @@ impl<A: Attention, P: Positions> EncoderObjective for BertPretraining<A, P> {
     }
 }
 
-/// Puts a published model's tokenizer beside it.
+/// Puts a published model's tokenizer beside it, whose `config.json` is there.
 pub(super) fn save_tokenizer(tokenizer: Option<&Tokenizer>, folder: &Path) -> Result<()> {
-    Ok(tokenizer.map_or(Ok(()), |tokenizer| tokenizer.save(folder.join("tokenizer.json")))?)
+    Ok(tokenizer.map_or(Ok(()), |tokenizer| tokenizer.save(folder))?)
 }
 
 /// The terms of a loss: the masked pieces, and what is added to them.

@@ -1,6 +1,6 @@
 //! The tokenizer of a pretraining run: loaded, or trained on the run's texts.
 
-use crate::config::{RunConfig, TokenizerSection};
+use crate::config::{NewModel, RunConfig, TokenizerSection};
 use crate::engine::checkpoint::Checkpoints;
 use crate::engine::origin::{Origin, PROGRAM, TokenizerOrigin};
 use crate::engine::run_folder::RunFolder;
@@ -35,8 +35,24 @@ pub fn run_tokenizer(
         checkpoint: config.model.as_pretrained().map(|model| model.path.as_path()),
         end_of_text: false,
         sentinels: 0,
+        padding: config.model.as_new().and_then(NewModel::fixed_padding),
     };
-    tokenizer_of(&request, folder, resume, progress)
+    let tokenizer = tokenizer_of(&request, folder, resume, progress)?;
+    if let Some(padding) = request.padding
+        && let found = tokenizer.special_ids().pad
+        && found != Some(padding)
+    {
+        let found = found.map_or("none".to_owned(), |id| id.to_string());
+        return Err(TrainerError::Setting {
+            key: "tokenizer".into(),
+            found: format!("a vocabulary whose padding piece has the id {found}"),
+            expected: format!(
+                "{padding}, which the model's family takes for padding whatever its config says: train a vocabulary, or \
+                 put the piece there"
+            ),
+        });
+    }
+    Ok(tokenizer)
 }
 
 /// What a run says of its tokenizer.
@@ -50,6 +66,8 @@ pub(crate) struct TokenizerRequest<'a> {
     pub end_of_text: bool,
     /// How many [sentinels](cloze_data::Sentinels) a trained vocabulary has.
     pub sentinels: usize,
+    /// The id that the padding piece of a trained vocabulary must have, if the model decides it.
+    pub padding: Option<u32>,
 }
 
 /// [`run_tokenizer`] of any run.
@@ -78,6 +96,8 @@ pub(crate) fn tokenizer_of(
         progress.note("training the tokenizer");
     }
     let tokenizer = make_tokenizer(request, &PeriodicNotes::new(progress))?;
+    // What says which piece is for what comes first: a tokenizer that is there is used.
+    write_atomic(&path.with_file_name("tokenizer_config.json"), tokenizer.config_json().as_bytes())?;
     write_atomic(&path, tokenizer.to_json().as_bytes())?;
     let tokenizer_origin = trained_from
         .map(|trained_from| {
@@ -96,7 +116,7 @@ pub(crate) fn tokenizer_of(
 /// What tells a trained tokenizer from any other: the program, the settings and the texts. `None` for one that is
 /// loaded.
 fn trained_from(request: &TokenizerRequest<'_>) -> Result<Option<String>> {
-    let TokenizerRequest { section, corpus, end_of_text, sentinels, .. } = request;
+    let TokenizerRequest { section, corpus, end_of_text, sentinels, padding, .. } = request;
     if matches!(section, TokenizerSection::Load { .. } | TokenizerSection::Checkpoint {}) {
         return Ok(None);
     }
@@ -104,7 +124,8 @@ fn trained_from(request: &TokenizerRequest<'_>) -> Result<Option<String>> {
     let corpus = corpus_checksum(corpus, Path::new(""))?;
     let special = if *end_of_text { format!(", {END_OF_TEXT}") } else { String::new() };
     let sentinels = if *sentinels > 0 { format!(", {sentinels} sentinels") } else { String::new() };
-    Ok(Some(format!("{PROGRAM}, {section}{special}{sentinels}, corpus {corpus}")))
+    let padding = padding.map(|id| format!(", padding {id}")).unwrap_or_default();
+    Ok(Some(format!("{PROGRAM}, {section}{special}{sentinels}{padding}, corpus {corpus}")))
 }
 
 /// The piece that begins and ends a text in GPT-2's vocabulary.
@@ -112,9 +133,17 @@ const END_OF_TEXT: &str = "<|endoftext|>";
 /// Stands for characters that a vocabulary of characters does not have.
 const UNKNOWN: &str = "<unk>";
 
+/// Gives the padding piece the id that the model wants.
+fn pad_at(special: &mut [String], piece: &str, wanted: Option<u32>) {
+    let wanted = wanted.map(|id| id as usize).filter(|id| *id < special.len());
+    if let (Some(wanted), Some(found)) = (wanted, special.iter().position(|name| name == piece)) {
+        special.swap(found, wanted);
+    }
+}
+
 /// Loads a tokenizer, or trains one on the whole corpus.
 fn make_tokenizer(request: &TokenizerRequest<'_>, notes: &PeriodicNotes<'_>) -> Result<Tokenizer> {
-    let TokenizerRequest { section, corpus, checkpoint, end_of_text, sentinels } = *request;
+    let TokenizerRequest { section, corpus, checkpoint, end_of_text, sentinels, padding } = *request;
     if let Some(path) = checkpoint {
         let mut tokenizer = Tokenizer::load(path)?;
         // What it was last used for may have been shorter texts than the model takes.
@@ -128,6 +157,7 @@ fn make_tokenizer(request: &TokenizerRequest<'_>, notes: &PeriodicNotes<'_>) -> 
     Ok(match *section {
         TokenizerSection::TrainWordpiece { vocab_size, lowercase, min_frequency } => {
             let mut trainer = WordPieceTrainer { vocab_size, lowercase, min_frequency, ..Default::default() };
+            pad_at(&mut trainer.special_tokens, "[PAD]", padding);
             trainer.special_tokens.extend(sentinels);
             trainer.train_with(texts, &mut report)?
         }
@@ -136,6 +166,7 @@ fn make_tokenizer(request: &TokenizerRequest<'_>, notes: &PeriodicNotes<'_>) -> 
             if end_of_text {
                 trainer.special_tokens = vec![END_OF_TEXT.into()];
             }
+            pad_at(&mut trainer.special_tokens, "<pad>", padding);
             trainer.special_tokens.extend(sentinels);
             trainer.train_with(texts, &mut report)?
         }
@@ -155,4 +186,20 @@ fn make_tokenizer(request: &TokenizerRequest<'_>, notes: &PeriodicNotes<'_>) -> 
             });
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn padding_stands_where_the_model_wants_it() {
+        let mut special = ["[PAD]", "[UNK]", "[CLS]"].map(String::from);
+        pad_at(&mut special, "[PAD]", None);
+        assert_eq!(special, ["[PAD]", "[UNK]", "[CLS]"]);
+        pad_at(&mut special, "[PAD]", Some(1));
+        assert_eq!(special, ["[UNK]", "[PAD]", "[CLS]"]);
+        pad_at(&mut special, "[PAD]", Some(1));
+        assert_eq!(special, ["[UNK]", "[PAD]", "[CLS]"]);
+    }
 }

@@ -81,12 +81,12 @@ impl DecodingDefaults {
 /// A file that cannot be written.
 pub(super) fn save(folder: &Path, vocabularies: &Vocabularies, file: &TranslationFile) -> Result<()> {
     if vocabularies.is_joint() {
-        vocabularies.source.save(folder.join(TOKENIZER))?;
+        vocabularies.source.save(folder)?;
     } else {
         for (side, tokenizer) in SIDES.iter().zip([&vocabularies.source, &vocabularies.target]) {
             let folder = folder.join(side);
             fs::create_dir_all(&folder).map_err(TrainerError::io("make", &folder))?;
-            tokenizer.save(folder.join(TOKENIZER))?;
+            tokenizer.save(&folder)?;
         }
     }
     let json = serde_json::to_string_pretty(file).expect("plain values serialise");

@@ -35,6 +35,10 @@ pub fn run(args: &Args) -> Result<()> {
     let mut output = Output::new();
     output.line(vocabulary(&tokenizer.statistics()))?;
     output.line(stages(&tokenizer)?)?;
+    let ignored = &tokenizer.config().ignored;
+    if !ignored.is_empty() {
+        output.line(format_args!("\nNot followed, of tokenizer_config.json: {}", ignored.join(", ")))?;
+    }
     for text in &args.texts {
         output.line("")?;
         output.line(split(&tokenizer, text, colour)?)?;
@@ -129,6 +133,9 @@ fn stages(tokenizer: &Tokenizer) -> Result<String> {
     Ok(format!("Stages\n{}", table(rows.collect(), &[])))
 }
 
+/// Longer settings are not shown.
+const LONG_TEXT: usize = 200;
+
 /// A stage on one line: its type and its settings.
 fn stage(value: &Value) -> String {
     let Value::Object(map) = value else {
@@ -151,6 +158,10 @@ fn stage(value: &Value) -> String {
         _ if template => None,
         Value::Array(list) if list.len() > 8 => Some(format!("{key}={}", number(list.len()))),
         Value::Object(map) if map.len() > 8 => Some(format!("{key}={}", number(map.len()))),
+        // Such as a map of characters.
+        Value::String(text) if text.len() > LONG_TEXT => {
+            Some(format!("{key}={} characters", number(text.chars().count())))
+        }
         Value::String(text) => Some(format!("{key}={text:?}")),
         other => Some(format!("{key}={other}")),
     };
@@ -288,6 +299,8 @@ mod tests {
         assert_eq!(stage(&template), "TemplateProcessing single=\"[CLS]:0 $A:0\"");
         let model = json!({"type": "BPE", "vocab": vec![0; 1200], "unk_token": "<unk>"});
         assert_eq!(stage(&model), "BPE vocab=1,200 unk_token=\"<unk>\"");
+        let rules = json!({"type": "Precompiled", "precompiled_charsmap": "A".repeat(321_000)});
+        assert_eq!(stage(&rules), "Precompiled precompiled_charsmap=321,000 characters");
         assert_eq!(stage(&Value::Null), "none");
     }
 
