@@ -1,5 +1,6 @@
 use super::families::listed;
 use super::fields::Fields;
+use super::keys::CONFIG_KEYS;
 use super::{Architecture, Family, SaveConfig, labels};
 use crate::bert::BertConfig;
 use crate::{ModelError, Result};
@@ -109,22 +110,29 @@ impl PretrainedConfig {
     /// that this crate does not support.
     pub fn read(path: &Path) -> Result<Self> {
         let fields = Fields::read(path)?;
-        let architectures = architectures(&fields)?;
-        let family = Family::of_config(&fields, &architectures)?;
+        let config = Self::of(&fields)?;
+        CONFIG_KEYS.check_left_over(&fields)?;
+        Ok(config)
+    }
+
+    /// [`read`](Self::read) of a file that is open, without a check of the keys that nothing asks for.
+    pub(super) fn of(fields: &Fields) -> Result<Self> {
+        let architectures = architectures(fields)?;
+        let family = Family::of_config(fields, &architectures)?;
         let parsed = architectures.iter().filter_map(|name| Architecture::parse(name));
         let architecture = parsed.map(|(_, architecture)| architecture).next();
         let architecture = architecture.unwrap_or(Architecture::Encoder);
-        let encoder = BertConfig { pooler: family.has_pooler(architecture), ..family.read(&fields)? };
+        let encoder = BertConfig { pooler: family.has_pooler(architecture), ..family.read(fields)? };
         encoder.validate().map_err(|error| match error {
             ModelError::Setting { key, found, expected } => {
-                let key_of = |key| family.key_of(&fields, key);
+                let key_of = |key| family.key_of(fields, key);
                 let expected = expected.replace("d_model", key_of("d_model"));
                 fields.error(&format!("`{}` is {found}, expected {expected}", key_of(key)))
             }
             other => other,
         })?;
 
-        let problem_type = ProblemType::read(&fields)?;
+        let problem_type = ProblemType::read(fields)?;
         let dtype_key = if fields.value("dtype").is_some() { "dtype" } else { "torch_dtype" };
         let dtype = fields.text(dtype_key)?.and_then(|name| of_name(&FloatType::NAMES, name));
         let mut head_dropouts = Vec::new();
@@ -138,8 +146,8 @@ impl PretrainedConfig {
             family,
             encoder,
             architecture,
-            labels: labels::read(&fields)?,
-            languages: labels::read_languages(&fields)?,
+            labels: labels::read(fields)?,
+            languages: labels::read_languages(fields)?,
             architectures,
             problem_type,
             head_dropouts,

@@ -7,6 +7,7 @@ use super::convert::{overflows, stored_as};
 use super::fields::Fields;
 use super::finite::first_non_finite;
 use super::generation::GENERATION;
+use super::keys::CONFIG_KEYS;
 use super::transfer::Transfer;
 use super::{LoadReport, MAX_SHARD_SIZE, SaveReport, TensorRules, save_tensors, tensors_of};
 use crate::weights::{self, NamedTensors};
@@ -76,12 +77,22 @@ pub trait Format: Sized {
 pub fn read_published<C: Format>(folder: &Path) -> Result<C> {
     let fields = Fields::read(&folder.join("config.json"))?;
     match fields.text("model_type")? {
-        Some(found) if C::MODEL_TYPES.contains(&found) => C::read(&fields),
+        Some(found) if C::MODEL_TYPES.contains(&found) => {
+            let config = C::read(&fields)?;
+            CONFIG_KEYS.check_left_over(&fields)?;
+            Ok(config)
+        }
         found => {
             let found = found.map_or(Value::Null, Value::from);
             Err(fields.refuse("model_type", &found, &super::families::listed(C::MODEL_TYPES.iter().copied())))
         }
     }
+}
+
+/// The configuration in a file of this `model_type`, if it is one of `C`'s, without a check of the keys that nothing asks
+/// for.
+pub(super) fn read_as<C: Format>(fields: &Fields, model_type: &str) -> Option<Result<C>> {
+    C::MODEL_TYPES.contains(&model_type).then(|| C::read(fields))
 }
 
 /// The `model_type` in a folder's `config.json`, if it has one: it tells as which configuration to read it.
