@@ -7,7 +7,7 @@ use cloze_model::generate::{
     Search, StepOutput, continue_prompts, translate,
 };
 use cloze_model::gpt::GptConfig;
-use cloze_model::huggingface::load_published;
+use cloze_model::huggingface::{DecodeOptions, load_published, read_decode_settings};
 use cloze_model::seq2seq::TransformerConfig;
 use cloze_model::{ParamInit, Sequences};
 use serde_json::Value;
@@ -190,4 +190,61 @@ fn models_write_what_those_of_transformers_do() {
         }
     }
     assert_eq!(count, 7 * 4);
+}
+
+/// What a folder's `generation_config.json` says, read from a folder, does what it does in transformers 4.57 and 5.24:
+/// `tests/fixtures/decoding/export_settings.py`.
+#[test]
+fn a_folders_settings_do_what_they_do_in_transformers() {
+    let text = std::fs::read_to_string(fixture("decoding").join("settings.json")).unwrap();
+    let about: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(about["versions"], serde_json::json!(["4.57.6", "5.24.0"]));
+    let device = Device::flex();
+    let mut failed = Vec::new();
+    let mut count = 0;
+    for (name, model) in about["models"].as_object().unwrap() {
+        let id = |key: &str| model[key].as_i64().unwrap() as i32;
+        let is_seq2seq = model["seq2seq"].as_bool().unwrap();
+        for (case, expected) in model["cases"].as_object().unwrap() {
+            let folder = tempfile::tempdir().unwrap();
+            let mut file = expected["settings"].clone();
+            let n_best = file["num_return_sequences"].take().as_u64().unwrap_or(1) as usize;
+            std::fs::write(folder.path().join("generation_config.json"), file.to_string()).unwrap();
+            let settings = read_decode_settings(folder.path(), &DecodeOptions::default()).unwrap();
+            let config = settings.config(settings.search(Search::Greedy)).with_n_best(n_best).with_batch(2);
+            let inputs = about["inputs"].as_array().unwrap().iter().map(|input| {
+                let mut input = ids(input);
+                input.extend(is_seq2seq.then(|| id("end")));
+                let before = if is_seq2seq { 1 } else { input.len() };
+                let max_new = settings.max_new(before).unwrap();
+                Request::new(input, max_new)
+            });
+            let inputs: Vec<Request> = inputs.collect();
+            let (from, init) = (fixture(name), &mut ParamInit::new(&device, 0));
+            let found: Vec<Vec<Hypothesis>> = if is_seq2seq {
+                let (_, model, _) = load_published::<TransformerConfig>(&from, init).unwrap();
+                let found = translate(&model, id("start"), &config, &device, inputs).unwrap();
+                found.map(|found| found.unwrap()).collect()
+            } else {
+                let (_, model, _) = load_published::<GptConfig>(&from, init).unwrap();
+                let found = continue_prompts(&model, &config, &device, inputs).unwrap();
+                found.map(|found| found.unwrap()).collect()
+            };
+            for (found, expected) in found.iter().zip(expected["texts"].as_array().unwrap()) {
+                for (found, expected) in found.iter().zip(expected.as_array().unwrap()) {
+                    let score = expected["score"].as_f64();
+                    let same = score.is_none_or(|score| (found.score - score).abs() < 1e-4);
+                    if found.ids != ids(&expected["ids"]) || !same {
+                        failed.push(format!(
+                            "{name}, {case}: {:?} {} is not {expected}",
+                            found.ids, found.score
+                        ));
+                    }
+                }
+            }
+            count += 1;
+        }
+    }
+    assert_eq!(count, 5 * 18);
+    assert!(failed.is_empty(), "{failed:#?}");
 }

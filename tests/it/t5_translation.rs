@@ -36,7 +36,7 @@ fn what_a_t5_writes_is_what_transformers_does() {
     let max_new = expected["max_new"].as_u64().unwrap() as usize;
     for (name, search) in [("greedy", Search::Greedy), ("beam", Search::Beam(BeamSearch::new(3)))] {
         let mut config = TranslateConfig::default();
-        (config.search, config.max_new) = (Some(search), Some(max_new));
+        (config.search, config.decoding.settings.max_new) = (Some(search), Some(max_new));
         let translator = Translator::load(&fixture("t5_translation"), config, &Device::flex()).unwrap();
         assert_eq!(translator.max_len(), 64, "`n_positions`");
         let sources: Vec<_> = texts(&expected["texts"]).into_iter().map(Into::into).collect();

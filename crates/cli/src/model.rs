@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Error, Result, anyhow};
+use cloze_model::huggingface::unknown_settings;
 use cloze_search::ModelIdentity;
 
 use crate::output::say;
@@ -21,9 +22,19 @@ pub const HELP: &str = "A folder in Hugging Face's format: config.json, weights 
 /// As [`cloze::names::find`].
 pub fn folder(text: &str) -> Result<PathBuf> {
     #[cfg(feature = "hub")]
-    return crate::hub::with_progress(|progress| cloze::names::find_with(text, progress));
+    let folder = crate::hub::with_progress(|progress| cloze::names::find_with(text, progress))?;
     #[cfg(not(feature = "hub"))]
-    Ok(cloze::names::find(text)?)
+    let folder = cloze::names::find(text)?;
+    // A file that cannot be read is the error of whoever needs it.
+    for (file, keys) in unknown_settings(&folder).unwrap_or_default() {
+        let keys: Vec<String> = keys.iter().map(|key| format!("`{}`", key.escape_debug())).collect();
+        let keys = keys.join(", ");
+        say(format_args!(
+            "{}: nothing is known of {keys}, which are left alone",
+            folder.join(file).display()
+        ));
+    }
+    Ok(folder)
 }
 
 /// Which model is taken for another one.

@@ -58,6 +58,13 @@ impl Progress {
     }
 }
 
+impl Drop for Progress {
+    /// An error's line does not stand behind a live one.
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
+
 fn message(unit: &str, done: usize, share: Option<f64>, elapsed: Duration) -> String {
     let pace = done as f64 / elapsed.as_secs_f64();
     let left = share.filter(|share| *share > 0.0).map_or_else(String::new, |share| {

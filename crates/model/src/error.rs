@@ -50,6 +50,13 @@ pub enum ModelError {
     #[error("the model's output is not finite")]
     OutputNotFinite,
 
+    /// Settings of decoding that leave no token to write.
+    #[error("every token is forbidden by {settings}, expected settings that leave one to write")]
+    EveryTokenForbidden {
+        /// The settings that forbid tokens.
+        settings: String,
+    },
+
     /// A pattern of parameter paths that is malformed or matches nothing.
     #[error("pattern `{pattern}`: {reason}")]
     Pattern {

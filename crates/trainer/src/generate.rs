@@ -4,10 +4,10 @@ use crate::{Result, TrainerError};
 use burn::tensor::Device;
 use cloze_model::awd_lstm::AwdLstmConfig;
 use cloze_model::generate::{
-    DecodeConfig, Hypothesis, LanguageModel, Request, Search, WrittenToken, continue_prompts,
+    DecodeConfig, DecodeSettings, Hypothesis, LanguageModel, Request, Search, WrittenToken, continue_prompts,
 };
 use cloze_model::gpt::GptConfig;
-use cloze_model::huggingface::{Format, GenerationDefaults, load_published, model_type};
+use cloze_model::huggingface::{DecodeOptions, Format, load_published, model_type, read_decode_settings};
 use cloze_model::{ModelError, ParamInit};
 use cloze_tokenizer::Tokenizer;
 use std::fmt::Debug;
@@ -17,18 +17,13 @@ use std::path::Path;
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct GenerateConfig {
-    /// How tokens are chosen.
-    pub search: Search,
+    /// How tokens are chosen; none: as `decoding` and the model's folder say, else the most likely one each time.
+    pub search: Option<Search>,
+    /// What takes precedence over the settings of decoding in the model's folder, and what of them is left out. Where
+    /// neither says how many tokens are written, they are [`MAX_NEW`](Self::MAX_NEW) at most.
+    pub decoding: DecodeOptions,
     /// Continuations of each text.
     pub n: usize,
-    /// Tokens that are written at most.
-    pub max_new: usize,
-    /// Tokens before a text may end.
-    pub min_new: usize,
-    /// See [`DecodeConfig::repetition_penalty`].
-    pub repetition_penalty: f32,
-    /// See [`DecodeConfig::no_repeat_ngram`].
-    pub no_repeat_ngram: usize,
     /// Of the random numbers, together with the text: the same text and seed give the same continuations.
     pub seed: u64,
     /// Texts that are worked on at a time, at most.
@@ -40,16 +35,18 @@ pub struct GenerateConfig {
     pub bidirectional_prompts: bool,
 }
 
+impl GenerateConfig {
+    /// Tokens that are written at most where nothing says how many.
+    pub const MAX_NEW: usize = 64;
+}
+
 impl Default for GenerateConfig {
-    /// Up to 64 tokens, the most likely one each time.
+    /// As the model's folder says.
     fn default() -> Self {
         Self {
-            search: Search::Greedy,
+            search: None,
+            decoding: DecodeOptions::default(),
             n: 1,
-            max_new: 64,
-            min_new: 0,
-            repetition_penalty: 1.0,
-            no_repeat_ngram: 0,
             seed: 0,
             batch: 16,
             int8: false,
@@ -70,6 +67,7 @@ pub struct Generator {
     model: Box<dyn AnyLanguageModel>,
     device: Device,
     config: GenerateConfig,
+    settings: DecodeSettings,
     decode: DecodeConfig,
     /// What an empty text begins with.
     begin: Option<u32>,
@@ -195,14 +193,13 @@ impl Generator {
         config: GenerateConfig,
         device: &Device,
     ) -> Result<Self> {
-        let GenerationDefaults { mut stop_ids, forbidden_ids, .. } = GenerationDefaults::read(folder)?;
-        if stop_ids.is_empty() {
+        let mut settings = read_decode_settings(folder, &config.decoding)?;
+        if settings.stop_ids.is_empty() {
             let end = tokenizer.config().eos_token.as_ref();
-            stop_ids.extend(end.and_then(|end| tokenizer.token_to_id(&end.content)).map(|id| id as i32));
+            let end = end.and_then(|end| tokenizer.token_to_id(&end.content));
+            settings.stop_ids.extend(end.map(|id| id as i32));
         }
-        let mut generator = Self::new(tokenizer, model, stop_ids, config, device)?;
-        generator.decode.forbidden_ids = forbidden_ids;
-        Ok(generator)
+        Self::with_settings(tokenizer, model, settings, config, device)
     }
 
     /// With a model that is there, and the ids that end its texts. How the model reads prompts is its own affair.
@@ -210,9 +207,21 @@ impl Generator {
     /// # Errors
     /// An invalid `config`.
     pub fn new<M: LanguageModel + Debug + Send + 'static>(
-        mut tokenizer: Tokenizer,
+        tokenizer: Tokenizer,
         model: M,
         stop_ids: Vec<i32>,
+        config: GenerateConfig,
+        device: &Device,
+    ) -> Result<Self> {
+        let mut settings = config.decoding.settings.clone();
+        settings.stop_ids = stop_ids;
+        Self::with_settings(tokenizer, model, settings, config, device)
+    }
+
+    fn with_settings<M: LanguageModel + Debug + Send + 'static>(
+        mut tokenizer: Tokenizer,
+        model: M,
+        settings: DecodeSettings,
         config: GenerateConfig,
         device: &Device,
     ) -> Result<Self> {
@@ -224,20 +233,38 @@ impl Generator {
         // GPT-2 begins texts with what ends them.
         let names = tokenizer.config();
         let begin = of(&names.bos_token).or_else(|| of(&names.eos_token));
-        let begin = begin.or_else(|| stop_ids.first().and_then(|id| u32::try_from(*id).ok()));
-        let mut decode = DecodeConfig::new(stop_ids).with_search(config.search.clone()).with_n_best(config.n);
-        decode.min_new = config.min_new;
-        decode.repetition_penalty = config.repetition_penalty;
-        decode.no_repeat_ngram = config.no_repeat_ngram;
+        let begin = begin.or_else(|| settings.stop_ids.first().and_then(|id| u32::try_from(*id).ok()));
+        let search = config.search.clone().unwrap_or_else(|| settings.search(Search::Greedy));
+        let mut decode = settings.config(search).with_n_best(config.n);
         decode.batch = config.batch;
         decode.validate().map_err(of_search)?;
-        Ok(Self { tokenizer, model: Box::new(model), device: device.clone(), config, decode, begin })
+        Ok(Self {
+            tokenizer,
+            model: Box::new(model),
+            device: device.clone(),
+            config,
+            settings,
+            decode,
+            begin,
+        })
     }
 
     /// How many tokens a text may have; longer ones lose their beginnings. None if there is no limit.
     pub fn max_len(&self) -> Option<usize> {
         // Room for what is written, but not at the cost of the text.
-        self.model.most_tokens().map(|most| most.saturating_sub(self.config.max_new).max(most / 2).max(1))
+        // A text has a token at least.
+        let max_new = self.max_new(1);
+        self.model.most_tokens().map(|most| most.saturating_sub(max_new).max(most / 2).max(1))
+    }
+
+    /// Whether continuations are those of a beam, which are not there before their end.
+    pub fn has_beam(&self) -> bool {
+        matches!(self.decode.search, Search::Beam(_))
+    }
+
+    /// How many tokens are written at most behind so many.
+    fn max_new(&self, before: usize) -> usize {
+        self.settings.max_new(before).unwrap_or(GenerateConfig::MAX_NEW)
     }
 
     /// Goes on from texts: for each its continuations, in the order of the texts, as they come. `listener` is told of each
@@ -270,7 +297,7 @@ impl Generator {
         }
         let requests = prompts.iter().map(|prompt| {
             let input = prompt.iter().map(|id| *id as i32).collect();
-            Request::new(input, self.config.max_new).with_seed(self.config.seed)
+            Request::new(input, self.max_new(prompt.len())).with_seed(self.config.seed)
         });
         let requests = requests.collect();
         let listener = listener.map(|mut listener| {

@@ -4,11 +4,12 @@ use crate::generate::of_search;
 use crate::translation::{DecodingDefaults, Vocabularies, load_vocabularies, read_translation_file};
 use crate::{Result, TrainerError};
 use burn::tensor::Device;
-use cloze_model::ParamInit;
 use cloze_model::generate::{
-    BeamSearch, DecodeConfig, Hypothesis, LengthPenalty, Request, Search, translate,
+    BeamSearch, DecodeConfig, DecodeSettings, Hypothesis, LengthPenalty, Request, Search, translate,
 };
+use cloze_model::huggingface::{DecodeOptions, read_decode_settings};
 use cloze_model::seq2seq::{AnyEncoderDecoder, AnyEncoderDecoderConfig, EncoderDecoder, TransformerConfig};
+use cloze_model::{ModelError, ParamInit};
 use cloze_tokenizer::{Encoding, OffsetUnit, Sequence, Tokenizer, Truncation};
 use std::path::Path;
 use std::sync::Arc;
@@ -17,12 +18,14 @@ use std::sync::Arc;
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct TranslateConfig {
-    /// How tokens are chosen; none: as the folder says, else with five beams and a mean log-probability as the score.
+    /// How tokens are chosen; none: as `decoding` and the folder say, else with five beams and a mean log-probability as
+    /// the score.
     pub search: Option<Search>,
+    /// What takes precedence over the settings of decoding in the model's folder, and what of them is left out. Where
+    /// neither says how long a translation may be, it has at most twice as many tokens as the source and ten.
+    pub decoding: DecodeOptions,
     /// Translations of each source, the best first.
     pub n_best: usize,
-    /// Tokens of a translation at most; none: as the folder says, else twice as many as the source has and ten.
-    pub max_new: Option<usize>,
     /// Whether each translation comes with the words that its words attended to.
     pub alignment: bool,
     /// Whether an unknown piece becomes the word of the source that it attended to most.
@@ -39,8 +42,8 @@ impl Default for TranslateConfig {
     fn default() -> Self {
         Self {
             search: None,
+            decoding: DecodeOptions::default(),
             n_best: 1,
-            max_new: None,
             alignment: false,
             replace_unknown: false,
             batch: 32,
@@ -64,10 +67,9 @@ pub struct Translator {
     model: AnyEncoderDecoder,
     device: Device,
     start_id: i32,
-    /// A piece that every translation begins with, such as its language.
-    forced: Option<i32>,
     unknown: Option<u32>,
     config: TranslateConfig,
+    settings: DecodeSettings,
     decode: DecodeConfig,
     defaults: DecodingDefaults,
     max_len: usize,
@@ -173,27 +175,51 @@ impl Translator {
         source.set_padding(None)?;
         source.set_keep_overflow(false);
         let defaults = file.map(|file| file.decoding).unwrap_or_default();
-        let search = config.search.clone().unwrap_or_else(|| match defaults.beams {
+        let mut settings = read_decode_settings(folder, &config.decoding)?;
+        // A published model says itself what its texts begin and end with.
+        let (begin, suppressed) = match &shape {
+            AnyEncoderDecoderConfig::Transformer(TransformerConfig { tokens, .. }) => {
+                settings.stop_ids = or(settings.stop_ids, &[tokens.eos]);
+                settings.forced_first = settings.forced_first.or(tokens.forced_bos.map(|id| id as i32));
+                settings.forced_last = or(settings.forced_last, tokens.forced_eos.as_slice());
+                (settings.start_id.unwrap_or(tokens.decoder_start as i32), &tokens.suppressed[..])
+            }
+            _ => {
+                settings.stop_ids = vec![special.end as i32];
+                (special.begin as i32, &[][..])
+            }
+        };
+        let default = match defaults.beams {
             1 => Search::Greedy,
             beams => {
                 let penalty = LengthPenalty::Power(defaults.length_penalty);
-                Search::Beam(BeamSearch::new(beams.max(config.n_best)).with_length_penalty(penalty))
+                Search::Beam(BeamSearch::new(beams).with_length_penalty(penalty))
             }
-        });
-        // A published model says itself what its texts begin and end with.
-        let (begin, end, forced, suppressed) = match &shape {
-            AnyEncoderDecoderConfig::Transformer(TransformerConfig { tokens, .. }) => {
-                (tokens.decoder_start, tokens.eos, tokens.forced_bos, &tokens.suppressed[..])
-            }
-            _ => (special.begin as usize, special.end as usize, None, &[][..]),
         };
-        let mut decode =
-            DecodeConfig::new(vec![end as i32]).with_search(change(search)).with_n_best(config.n_best);
+        let mut search = change(config.search.clone().unwrap_or_else(|| settings.search(default)));
+        if let (Search::Beam(beam), None) = (&mut search, &config.search) {
+            beam.beams = beam.beams.max(config.n_best);
+        }
+        let mut decode = settings.config(search).with_n_best(config.n_best);
+        let vocab_size = shape.vocab_sizes().into_iter().last().unwrap_or_default();
+        if let Some(id) = std::iter::once(&begin)
+            .chain(&decode.stop_ids)
+            .chain(&decode.forced_first)
+            .chain(&decode.forced_last)
+            .find(|id| usize::try_from(**id).is_ok_and(|id| id >= vocab_size))
+        {
+            return Err(ModelError::Config(format!(
+                "{}: the settings of decoding name the token {id}, expected less than {vocab_size}, the model's tokens",
+                folder.display()
+            ))
+            .into());
+        }
         // What is never said: padding, and what begins texts.
-        let never = [Some(special.pad as usize), special.bos.map(|id| id as usize), Some(begin)];
-        let never = never.into_iter().flatten().chain(suppressed.iter().copied());
-        decode.forbidden_ids = never.map(|id| id as i32).collect();
-        decode.forbidden_ids.retain(|id| !decode.stop_ids.contains(id));
+        let never = [Some(special.pad as i32), special.bos.map(|id| id as i32), Some(begin)];
+        let mut never: Vec<i32> = never.into_iter().flatten().collect();
+        never.extend(suppressed.iter().map(|id| *id as i32));
+        never.retain(|id| !decode.stop_ids.contains(id));
+        decode.forbidden_ids.extend(never);
         decode.batch = config.batch;
         decode.alignment = config.alignment || config.replace_unknown;
         decode.validate().map_err(of_search)?;
@@ -203,9 +229,9 @@ impl Translator {
             target,
             model,
             device: device.clone(),
-            start_id: begin as i32,
-            forced: forced.map(|id| id as i32),
+            start_id: begin,
             config,
+            settings,
             decode,
             defaults,
             max_len,
@@ -237,9 +263,13 @@ impl Translator {
             let is_empty = encoding.ids.len() <= n_around;
             let input =
                 if is_empty { Vec::new() } else { encoding.ids.iter().map(|id| *id as i32).collect() };
-            let max_new = self.config.max_new.unwrap_or_else(|| self.defaults.max_new(encoding.ids.len()));
-            let prefix = prefixes.get(i).into_iter().flatten().map(|id| *id as i32);
-            let prefix = self.forced.into_iter().chain(prefix).collect();
+            let mut prefix: Vec<i32> = prefixes.get(i).into_iter().flatten().map(|id| *id as i32).collect();
+            if !prefix.is_empty() {
+                // What a translation is made to begin with stands before its prefix.
+                prefix.splice(0..0, self.decode.forced_first);
+            }
+            let max_new = self.settings.max_new(1 + prefix.len());
+            let max_new = max_new.unwrap_or_else(|| self.defaults.max_new(encoding.ids.len()));
             Request::new(input, max_new).with_prefix(prefix).with_seed(self.config.seed)
         });
         let requests: Vec<Request> = requests.collect();
@@ -305,6 +335,14 @@ impl Translator {
         let mean =
             |(sum, count): (Vec<f32>, usize)| sum.into_iter().map(|sum| sum / count.max(1) as f32).collect();
         Ok(WordAlignment { weights: weights.into_iter().map(mean).collect() })
+    }
+}
+
+/// Ids, or those of another list where there are none.
+fn or(ids: Vec<i32>, other: &[usize]) -> Vec<i32> {
+    match ids.is_empty() {
+        true => other.iter().map(|id| *id as i32).collect(),
+        false => ids,
     }
 }
 

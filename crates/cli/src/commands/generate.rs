@@ -1,10 +1,12 @@
 //! `cloze generate`.
 
 use std::io::{self, IsTerminal, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::Result;
 use clap::builder::RangedU64ValueParser;
-use cloze_model::generate::{BeamSearch, LengthPenalty, Sampling, Search};
+use cloze_model::huggingface::DecodeOptions;
 use cloze_tokenizer::Error;
 use cloze_trainer::TrainerError;
 use cloze_trainer::generate::{Continuation, GenerateConfig, Generator};
@@ -19,7 +21,8 @@ use crate::output::{Output, say};
 /// Write on from texts with a language model.
 ///
 /// Texts come from the command line, or from standard input, a line each. Without a setting that draws
-/// (--temperature, --top-k, --top-p, --min-p) the most likely token is written each time. A single text
+/// (--temperature, --top-k, --top-p, --min-p) the folder's generation_config.json says how tokens are chosen; where it says
+/// nothing, and with --beam 1, the most likely token is written each time. A single text
 /// on a terminal grows as it is written. A text that has more tokens than the model takes is
 /// continued without its beginning.
 #[derive(clap::Args)]
@@ -31,12 +34,12 @@ Examples:
 pub struct Args {
     #[arg(long, value_name = "MODEL", help = model::HELP)]
     model: String,
-    /// Tokens to write at most.
-    #[arg(long, value_name = "N", default_value_t = 64)]
-    max_new: usize,
-    /// Tokens to write at least.
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    min_new: usize,
+    /// Tokens to write at most (default: as the folder says, else 64).
+    #[arg(long, value_name = "N")]
+    max_new: Option<usize>,
+    /// Tokens to write at least (default: as the folder says, else 0).
+    #[arg(long, value_name = "N")]
+    min_new: Option<usize>,
     /// Draw tokens by their probabilities: below 1 likely ones become likelier still, above 1 less so.
     #[arg(long, value_name = "T")]
     temperature: Option<f32>,
@@ -49,12 +52,15 @@ pub struct Args {
     /// Draw from tokens that have this share of the likeliest one's probability.
     #[arg(long, value_name = "P")]
     min_p: Option<f32>,
-    /// Make tokens less likely that stand in the text already: 1 does nothing.
-    #[arg(long, value_name = "R", default_value_t = 1.0, allow_negative_numbers = true)]
-    repetition_penalty: f32,
-    /// Let sequences of N tokens occur once at most; 0 for any number of times.
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    no_repeat_ngram: usize,
+    /// Make tokens less likely that stand in the text already: 1 does nothing (default: as the folder says, else 1).
+    #[arg(long, value_name = "R", allow_negative_numbers = true)]
+    repetition_penalty: Option<f32>,
+    /// Let sequences of N tokens occur once at most; 0 for any number of times (default: as the folder says, else 0).
+    #[arg(long, value_name = "N")]
+    no_repeat_ngram: Option<usize>,
+    /// Do as if the folder's generation_config.json did not have this key; may be given several times.
+    #[arg(long, value_name = "KEY")]
+    ignore: Vec<String>,
     /// Follow N hypotheses at a time, and write the most likely one.
     #[arg(
         long,
@@ -63,9 +69,9 @@ pub struct Args {
         conflicts_with_all = ["temperature", "top_k", "top_p", "min_p"]
     )]
     beam: Option<usize>,
-    /// With --beam, the exponent of the length that log-probabilities are divided by.
-    #[arg(long, value_name = "A", default_value_t = 1.0, allow_negative_numbers = true, requires = "beam")]
-    length_penalty: f64,
+    /// With --beam, the exponent of the length that log-probabilities are divided by (default: as the folder says, else 1).
+    #[arg(long, value_name = "A", allow_negative_numbers = true, requires = "beam")]
+    length_penalty: Option<f64>,
     /// Let the tokens of a text see one another, for a model that was trained with prefixes (`blocks.prefix_share`).
     #[arg(long)]
     bidirectional_prompt: bool,
@@ -92,35 +98,32 @@ pub struct Args {
 }
 
 impl Args {
-    fn search(&self) -> Search {
-        let Self { temperature, top_k, top_p, min_p, .. } = self;
-        if let Some(beams) = self.beam {
-            let penalty = LengthPenalty::Power(self.length_penalty);
-            return match beams {
-                1 => Search::Greedy,
-                beams => Search::Beam(BeamSearch::new(beams).with_length_penalty(penalty)),
-            };
+    /// What the arguments say otherwise than the folder.
+    fn decoding(&self) -> DecodeOptions {
+        let Self { temperature, top_k, top_p, min_p, .. } = *self;
+        let mut options = DecodeOptions::default();
+        options.ignored = self.ignore.clone();
+        let settings = &mut options.settings;
+        settings.beams = self.beam;
+        settings.sample = self.beam.map(|_| false);
+        if temperature.is_some() || top_k.is_some() || top_p.is_some() || min_p.is_some() {
+            (settings.sample, settings.beams) = (Some(true), Some(1));
         }
-        if temperature.is_none() && top_k.is_none() && top_p.is_none() && min_p.is_none() {
-            return Search::Greedy;
-        }
-        let mut sampling = Sampling::default();
-        sampling.temperature = temperature.unwrap_or(sampling.temperature);
-        sampling.top_k = top_k.unwrap_or(sampling.top_k);
-        sampling.top_p = top_p.unwrap_or(sampling.top_p);
-        sampling.min_p = min_p.unwrap_or(sampling.min_p);
-        Search::Sample(sampling)
+        (settings.temperature, settings.top_k) = (temperature, top_k);
+        (settings.top_p, settings.min_p) = (top_p, min_p);
+        settings.length_penalty = self.length_penalty;
+        (settings.max_new, settings.min_new) = (self.max_new, self.min_new);
+        settings.repetition_penalty = self.repetition_penalty;
+        settings.no_repeat_ngram = self.no_repeat_ngram;
+        options
     }
 }
 
 pub fn run(args: &Args) -> Result<()> {
     let device = args.compute.open()?;
     let mut config = GenerateConfig::default();
-    config.search = args.search();
+    config.decoding = args.decoding();
     config.n = args.n;
-    (config.max_new, config.min_new) = (args.max_new, args.min_new);
-    config.repetition_penalty = args.repetition_penalty;
-    config.no_repeat_ngram = args.no_repeat_ngram;
     config.seed = args.seed;
     config.batch = args.batch;
     config.int8 = args.compute.int8;
@@ -129,12 +132,7 @@ pub fn run(args: &Args) -> Result<()> {
     let mut output = Output::new();
     let (mut count, mut truncated) = (0, 0);
     match &args.texts[..] {
-        [text]
-            if !args.json
-                && args.n == 1
-                && args.beam.is_none_or(|beam| beam == 1)
-                && io::stdout().is_terminal() =>
-        {
+        [text] if !args.json && args.n == 1 && !generator.has_beam() && io::stdout().is_terminal() => {
             return show(args, &generator, text);
         }
         [] => {
@@ -222,11 +220,22 @@ fn show(args: &Args, generator: &Generator, text: &str) -> Result<()> {
         let mut output = io::stdout();
         let _ = output.write_all(text.as_bytes()).and_then(|()| output.flush());
     };
-    print(text);
-    let listener = Box::new(move |_: usize, _: usize, new: &str| print(new));
+    let shown = Arc::new(AtomicUsize::new(0));
+    let written = shown.clone();
+    let listener = Box::new(move |_: usize, _: usize, new: &str| {
+        written.fetch_add(new.len(), Ordering::Relaxed);
+        print(new);
+    });
     let mut continuations = generator.generate(&[text], Some(listener))?;
+    print(text);
     let truncated = continuations.truncated;
     let result = args.compute.run(|| continuations.next());
+    // What never became a whole character.
+    if let Some(Ok(all)) = &result
+        && let Some(rest) = all.first().and_then(|one| one.text.get(shown.load(Ordering::Relaxed)..))
+    {
+        print(rest);
+    }
     print("\n");
     say_truncated(generator, truncated, 1);
     result.transpose()?;

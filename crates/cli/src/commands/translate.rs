@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 use clap::ValueEnum;
 use clap::builder::RangedU64ValueParser;
 use cloze_model::generate::{self, BeamSearch, LengthPenalty, Search};
+use cloze_model::huggingface::DecodeOptions;
 use cloze_tokenizer::{Error, Sequence};
 use cloze_trainer::TrainerError;
 use cloze_trainer::translate::{TranslateConfig, Translation, Translator};
@@ -44,9 +45,9 @@ pub struct Args {
     /// The weight B of a penalty for source tokens that got little attention; needs a model with attention to its source.
     #[arg(long, value_name = "B", default_value_t = 0.0)]
     coverage_penalty: f64,
-    /// When the search for a translation ends.
-    #[arg(long, value_enum, default_value_t = EarlyStopping::False)]
-    early_stopping: EarlyStopping,
+    /// When the search for a translation ends (default: as the folder says, else false).
+    #[arg(long, value_enum)]
+    early_stopping: Option<EarlyStopping>,
     /// Groups of beams that avoid each other's tokens, for n-best lists that differ more.
     #[arg(long, value_name = "N", default_value_t = 1)]
     groups: usize,
@@ -71,6 +72,18 @@ pub struct Args {
     /// Tokens of a translation at most (default: as the folder says, else twice the source's and 10).
     #[arg(long, value_name = "N")]
     max_len: Option<usize>,
+    /// Tokens of a translation at least (default: as the folder says, else 0).
+    #[arg(long, value_name = "N")]
+    min_len: Option<usize>,
+    /// Make tokens less likely that stand in the translation already: 1 does nothing (default: as the folder says, else 1).
+    #[arg(long, value_name = "R", allow_negative_numbers = true)]
+    repetition_penalty: Option<f32>,
+    /// Let sequences of N tokens occur once at most; 0 for any number of times (default: as the folder says, else 0).
+    #[arg(long, value_name = "N")]
+    no_repeat_ngram: Option<usize>,
+    /// Do as if the folder's generation_config.json did not have this key; may be given several times.
+    #[arg(long, value_name = "KEY")]
+    ignore: Vec<String>,
     /// What every translation begins with.
     #[arg(long, value_name = "TEXT")]
     prefix: Option<String>,
@@ -112,24 +125,39 @@ impl From<EarlyStopping> for generate::EarlyStopping {
 }
 
 impl Args {
-    /// The search, where the arguments say anything about it.
+    /// What the arguments say otherwise than the folder.
+    fn decoding(&self) -> DecodeOptions {
+        let mut options = DecodeOptions::default();
+        options.ignored = self.ignore.clone();
+        let settings = &mut options.settings;
+        settings.beams = self.beam;
+        settings.sample = self.beam.map(|_| false);
+        settings.length_penalty = self.length_penalty;
+        settings.early_stopping = self.early_stopping.map(Into::into);
+        (settings.max_new, settings.min_new) = (self.max_len, self.min_len);
+        settings.repetition_penalty = self.repetition_penalty;
+        settings.no_repeat_ngram = self.no_repeat_ngram;
+        options
+    }
+
+    /// The search, where the arguments say anything else about it.
     fn change(&self, search: Search) -> Search {
         let n_best = self.n_best.unwrap_or(1);
         let mut beam = match search {
             Search::Beam(beam) => beam,
+            Search::Sample(_) => return search,
             _ => BeamSearch::new(1),
         };
         beam.beams = self.beam.unwrap_or(beam.beams.max(n_best));
         if beam.beams == 1 {
             return Search::Greedy;
         }
-        let alpha = self.length_penalty.unwrap_or(beam.length_penalty.alpha());
+        let alpha = beam.length_penalty.alpha();
         beam.length_penalty = match self.penalty {
             Penalty::Power => LengthPenalty::Power(alpha),
             Penalty::Gnmt => LengthPenalty::Gnmt(alpha),
         };
         beam.coverage_penalty = self.coverage_penalty;
-        beam.early_stopping = self.early_stopping.into();
         (beam.groups, beam.diversity) = (self.groups, self.diversity);
         Search::Beam(beam)
     }
@@ -139,7 +167,7 @@ pub fn run(args: &Args) -> Result<()> {
     let device = args.compute.open()?;
     let mut config = TranslateConfig::default();
     config.n_best = args.n_best.unwrap_or(1);
-    config.max_new = args.max_len;
+    config.decoding = args.decoding();
     config.alignment = args.alignment;
     config.replace_unknown = args.replace_unknown;
     config.batch = args.batch;

@@ -24,6 +24,9 @@ pub struct RetrievalSet {
     pub judgements: Vec<BTreeMap<String, i64>>,
     /// How many queries have no judgement. They are left out.
     pub n_unjudged: usize,
+    /// How many judgements are of documents that the corpus does not have. They count as trec_eval counts them: a relevant
+    /// document that is never found.
+    pub n_absent: usize,
 }
 
 const LAYOUT: &str =
@@ -35,7 +38,7 @@ const LAYOUT: &str =
 /// and the columns `query-id`, `corpus-id` and `score`. Each may be compressed with gzip or zstd, or be a Parquet file.
 ///
 /// # Errors
-/// A missing or empty file; a row that is unusable, with its line; an id that occurs twice, a judgement of an unknown id, or
+/// A missing or empty file; a row that is unusable, with its line; an id that occurs twice, a judgement of an unknown query, or
 /// two different ones of a document for a query; no judgements.
 pub fn retrieval_set(folder: &Path, split: &str, max_line_bytes: usize) -> Result<RetrievalSet> {
     let (corpus, queries) = (file(folder, "corpus", "jsonl")?, file(folder, "queries", "jsonl")?);
@@ -45,6 +48,7 @@ pub fn retrieval_set(folder: &Path, split: &str, max_line_bytes: usize) -> Resul
     let known: HashSet<&str> = document_ids.iter().map(String::as_str).collect();
     let places: HashMap<&str, usize> =
         query_ids.iter().enumerate().map(|(place, id)| (id.as_str(), place)).collect();
+    let mut set = RetrievalSet { documents, ..RetrievalSet::default() };
     // Each with its line.
     let mut judgements: Vec<BTreeMap<String, (i64, u64)>> = vec![BTreeMap::new(); query_ids.len()];
     for row in rows(&qrels, &[("query-id", true), ("corpus-id", true), ("score", true)], max_line_bytes)? {
@@ -57,12 +61,7 @@ pub fn retrieval_set(folder: &Path, split: &str, max_line_bytes: usize) -> Resul
         let place = places.get(query.as_str()).ok_or_else(|| {
             bad(format!("there is no query `{}`; expected an `_id` of queries.jsonl", excerpt(&query)))
         })?;
-        if !known.contains(document.as_str()) {
-            return Err(bad(format!(
-                "there is no document `{}`; expected an `_id` of corpus.jsonl",
-                excerpt(&document)
-            )));
-        }
+        let is_absent = !known.contains(document.as_str());
         let grade = match &grade {
             Value::String(text) => text.trim().parse().ok(),
             other => other.as_i64(),
@@ -71,6 +70,7 @@ pub fn retrieval_set(folder: &Path, split: &str, max_line_bytes: usize) -> Resul
         match judgements[*place].entry(document) {
             Entry::Vacant(entry) => {
                 entry.insert((grade, line));
+                set.n_absent += usize::from(is_absent);
             }
             Entry::Occupied(entry) if entry.get().0 != grade => {
                 let (before, at) = entry.get();
@@ -85,7 +85,6 @@ pub fn retrieval_set(folder: &Path, split: &str, max_line_bytes: usize) -> Resul
         }
     }
     let n_queries = query_ids.len();
-    let mut set = RetrievalSet { document_ids, documents, ..RetrievalSet::default() };
     for ((id, query), judged) in query_ids.into_iter().zip(queries).zip(judgements) {
         if !judged.is_empty() {
             set.query_ids.push(id);
@@ -93,6 +92,7 @@ pub fn retrieval_set(folder: &Path, split: &str, max_line_bytes: usize) -> Resul
             set.judgements.push(judged.into_iter().map(|(id, (grade, _))| (id, grade)).collect());
         }
     }
+    set.document_ids = document_ids;
     set.n_unjudged = n_queries - set.query_ids.len();
     Ok(set)
 }
@@ -203,12 +203,19 @@ mod tests {
             (set.query_ids, set.queries),
             (vec!["q1".into(), "q2".into()], vec!["ocean".into(), "food".into()])
         );
-        assert_eq!(set.n_unjudged, 1);
+        assert_eq!((set.n_unjudged, set.n_absent), (1, 0));
         let grades = |pairs: &[(&str, i64)]| pairs.iter().map(|(id, grade)| ((*id).into(), *grade)).collect();
         assert_eq!(
             set.judgements,
             [grades(&[("d1", 1), ("3", 0)]), grades(&[("d2", 2)])] as [BTreeMap<String, i64>; 2]
         );
+    }
+
+    #[test]
+    fn judged_documents_that_the_corpus_lacks_are_kept_and_counted() {
+        let set = read(CORPUS, QUERIES, &format!("{QRELS}q1\td9\t2\nq3\td8\t1\nq3\td8\t1\n")).unwrap();
+        assert_eq!((set.n_unjudged, set.n_absent, set.document_ids.len()), (0, 2, 3));
+        assert_eq!((set.judgements[0]["d9"], set.judgements[2]["d8"]), (2, 1));
     }
 
     #[test]
@@ -223,10 +230,6 @@ mod tests {
             (
                 read(CORPUS, QUERIES, &format!("{header}q1\td1\t1\nq9\td1\t1\n")),
                 "qrels/test.tsv:3: there is no query `q9`; expected an `_id` of queries.jsonl",
-            ),
-            (
-                read(CORPUS, QUERIES, &format!("{header}q1\td9\t1\n")),
-                "qrels/test.tsv:2: there is no document `d9`; expected an `_id` of corpus.jsonl",
             ),
             (
                 read(CORPUS, QUERIES, &format!("{header}q1\td1\tgood\n")),

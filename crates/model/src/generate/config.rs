@@ -23,14 +23,33 @@ pub struct DecodeConfig {
     pub stop_ids: Vec<i32>,
     /// The ids that are never written, such as padding.
     pub forbidden_ids: Vec<i32>,
+    /// Sequences of two and more tokens that are never written: the last token of one does not follow the others.
+    pub forbidden_words: Vec<Vec<i32>>,
+    /// The ids that are not written first.
+    pub forbidden_first: Vec<i32>,
+    /// The token that is written first, whatever the model predicts, if a single token stands before it: the one that
+    /// begins targets. Its log-probability counts as 0, and it counts in lengths.
+    pub forced_first: Option<i32>,
+    /// The tokens of which one is written last if a text reaches its maximum length. The log-probability of each counts
+    /// as 0. Empty: whatever the model predicts.
+    pub forced_last: Vec<i32>,
     /// The number of tokens that must precede one that ends the text.
     pub min_new: usize,
+    /// As [`min_new`](Self::min_new), with what stands before the text: its prompt, or the token that begins targets.
+    pub min_length: usize,
     /// Makes tokens less likely that are in the text already: their logits are divided by it if positive, and
     /// multiplied by it if negative (Keskar et al. 2019, "CTRL", §4.1). In a beam search, it acts on log-probabilities,
     /// as in transformers. 1: no effect.
     pub repetition_penalty: f32,
+    /// Makes tokens of the input likelier: as [`repetition_penalty`](Self::repetition_penalty), with its inverse.
+    /// 1: no effect.
+    pub input_repetition_penalty: f32,
     /// No sequence of this many tokens occurs twice (Paulus et al. 2018, §2.5); 0: no limit.
     pub no_repeat_ngram: usize,
+    /// No sequence of this many tokens of the input occurs in the text; 0: no limit.
+    pub no_repeat_input_ngram: usize,
+    /// Whether a beam search normalises log-probabilities anew after all settings that change them.
+    pub renormalize: bool,
     /// The number of texts returned for each input, the best first; in a sampling search, the number of samples.
     pub n_best: usize,
     /// Whether the attention to the source is returned.
@@ -157,9 +176,17 @@ impl DecodeConfig {
             search: Search::Greedy,
             stop_ids,
             forbidden_ids: Vec::new(),
+            forbidden_words: Vec::new(),
+            forbidden_first: Vec::new(),
+            forced_first: None,
+            forced_last: Vec::new(),
             min_new: 0,
+            min_length: 0,
             repetition_penalty: 1.0,
+            input_repetition_penalty: 1.0,
             no_repeat_ngram: 0,
+            no_repeat_input_ngram: 0,
+            renormalize: false,
             n_best: 1,
             alignment: false,
             batch: 32,
@@ -200,6 +227,29 @@ impl DecodeConfig {
         }
     }
 
+    /// Whether what may come next depends on the text before it.
+    pub(super) fn looks_back(&self) -> bool {
+        self.no_repeat_ngram > 0
+            || self.no_repeat_input_ngram > 0
+            || self.repetition_penalty != 1.0
+            || !self.forbidden_words.is_empty()
+    }
+
+    /// The settings that forbid tokens, by their names; for an error.
+    pub(super) fn forbidding(&self) -> String {
+        let settings = [
+            ("forbidden_ids", !self.forbidden_ids.is_empty()),
+            ("forbidden_words", !self.forbidden_words.is_empty()),
+            ("forbidden_first", !self.forbidden_first.is_empty()),
+            ("min_new", self.min_new > 0),
+            ("min_length", self.min_length > 0),
+            ("no_repeat_ngram", self.no_repeat_ngram > 0),
+            ("no_repeat_input_ngram", self.no_repeat_input_ngram > 0),
+        ];
+        let on = settings.iter().filter(|(_, on)| *on).map(|(name, _)| format!("`{name}`"));
+        on.collect::<Vec<_>>().join(", ")
+    }
+
     /// Whether the model has to return its attention.
     pub fn needs_alignment(&self) -> bool {
         self.alignment || matches!(&self.search, Search::Beam(beam) if beam.coverage_penalty != 0.0)
@@ -216,9 +266,13 @@ impl DecodeConfig {
                 return refuse(key, "0".into(), "1 or more");
             }
         }
-        let penalty = self.repetition_penalty;
-        if !(penalty.is_finite() && penalty > 0.0) {
-            return refuse("repetition_penalty", penalty.to_string(), "a positive number; 1: no penalty");
+        for (key, penalty) in [
+            ("repetition_penalty", self.repetition_penalty),
+            ("input_repetition_penalty", self.input_repetition_penalty),
+        ] {
+            if !(penalty.is_finite() && penalty > 0.0) {
+                return refuse(key, penalty.to_string(), "a positive number; 1: no penalty");
+            }
         }
         match &self.search {
             Search::Greedy if self.n_best > 1 => {
@@ -300,6 +354,10 @@ mod tests {
             (config(Search::Greedy).with_n_best(0), "`n_best` is 0"),
             (config(Search::Greedy).with_batch(0), "`batch` is 0"),
             (DecodeConfig { repetition_penalty: 0.0, ..config(Search::Greedy) }, "`repetition_penalty` is 0"),
+            (
+                DecodeConfig { input_repetition_penalty: f32::NAN, ..config(Search::Greedy) },
+                "`input_repetition_penalty` is NaN",
+            ),
             (beam(|beam| beam.beams = 0), "`beams` is 0"),
             (beam(|_| ()).with_n_best(5), "`n_best` is 5"),
             (beam(|beam| beam.groups = 3), "`groups` is 3"),

@@ -27,8 +27,8 @@ pub trait ReadInput: Send + Sync {
     /// The device of the model's tensors.
     fn device(&self) -> &Device;
 
-    /// Whether a text continues its input.
-    fn continues(&self) -> bool;
+    /// The tokens that stand before a text and count in its length: its prompt, or the token that begins targets.
+    fn before<'a>(&'a self, input: &'a [i32]) -> &'a [i32];
 
     /// How many tokens fit into the model's positions after an input of this length, of which the last is not read;
     /// none if there is no limit.
@@ -65,8 +65,8 @@ impl<M: EncoderDecoder> ReadInput for Translating<'_, M> {
         self.device
     }
 
-    fn continues(&self) -> bool {
-        false
+    fn before<'a>(&'a self, _: &'a [i32]) -> &'a [i32] {
+        std::slice::from_ref(&self.start_id)
     }
 
     fn room(&self, _: &[i32]) -> Option<usize> {
@@ -100,8 +100,8 @@ impl<M: LanguageModel> ReadInput for Continuing<'_, M> {
         self.device
     }
 
-    fn continues(&self) -> bool {
-        true
+    fn before<'a>(&'a self, input: &'a [i32]) -> &'a [i32] {
+        input
     }
 
     fn room(&self, input: &[i32]) -> Option<usize> {
@@ -192,8 +192,8 @@ struct Active {
     stream: [u64; 2],
     /// The number of prefix tokens that were read.
     n_forced: usize,
-    /// Whether the text continues the input.
-    continues: bool,
+    /// What stands before the text: tokens that were read and the prefix.
+    before: Vec<i32>,
     /// The number of its rows in the state.
     n_rows: usize,
     work: Work,
@@ -220,13 +220,16 @@ enum Choice {
     Drawn(Vec<(usize, i32, f64)>),
     /// The logits are not finite.
     NotFinite,
+    /// The settings forbid every token.
+    Forbidden,
 }
 
 impl Active {
-    fn new(number: usize, request: Request, continues: bool) -> Self {
+    fn new(number: usize, request: Request, before: &[i32]) -> Self {
+        let before = [before, &request.prefix].concat();
         let ids: Vec<u64> = request.input.iter().chain(&request.prefix).map(|id| *id as u64).collect();
         let stream = Random::new(request.seed, &ids).bits();
-        Self { number, request, stream, n_forced: 0, continues, n_rows: 1, work: Work::Prefix(Line::new()) }
+        Self { number, request, stream, n_forced: 0, before, n_rows: 1, work: Work::Prefix(Line::new()) }
     }
 
     /// The unfinished texts, in the order of their rows.
@@ -249,20 +252,50 @@ impl Active {
 
     /// The text so far, for settings that look back.
     fn history(&self, line: &Line) -> Vec<i32> {
-        let input = if self.continues { &self.request.input[..] } else { &[] };
-        [input, &self.request.prefix, &line.tokens].concat()
+        [&self.before[..], &line.tokens].concat()
+    }
+
+    /// Whether a text begins with a forced token.
+    fn begins_forced(&self, config: &DecodeConfig) -> bool {
+        config.forced_first.is_some() && self.before.len() == 1
+    }
+
+    /// The tokens of which one must come next; empty if any may.
+    fn forced<'a>(&self, config: &'a DecodeConfig, line: &Line) -> &'a [i32] {
+        match line.tokens.len() + 1 {
+            n if n == self.request.max_new && !config.forced_last.is_empty() => &config.forced_last,
+            1 if self.begins_forced(config) => config.forced_first.as_slice(),
+            _ => &[],
+        }
     }
 
     /// The tokens that may not come next.
     fn banned(&self, config: &DecodeConfig, line: &Line, history: &[i32]) -> Vec<i32> {
         let mut banned = config.forbidden_ids.clone();
-        if line.tokens.len() < config.min_new {
+        let written = line.tokens.len();
+        if written < config.min_new || self.before.len() + written < config.min_length {
             banned.extend(&config.stop_ids);
         }
-        if config.no_repeat_ngram > 0 && history.len() + 1 >= config.no_repeat_ngram {
-            let last = &history[history.len() + 1 - config.no_repeat_ngram..];
-            let before = history.windows(config.no_repeat_ngram).filter(|ngram| ngram.starts_with(last));
-            banned.extend(before.filter_map(|ngram| ngram.last()));
+        if written == usize::from(self.begins_forced(config)) {
+            banned.extend(&config.forbidden_first);
+        }
+        for word in &config.forbidden_words {
+            // As in transformers, a word that is longer than all that there is says nothing.
+            if let [start @ .., last] = &word[..]
+                && word.len() <= history.len()
+                && history.ends_with(start)
+            {
+                banned.push(*last);
+            }
+        }
+        for (n, text) in
+            [(config.no_repeat_ngram, history), (config.no_repeat_input_ngram, &self.request.input[..])]
+        {
+            if n > 0 && history.len() + 1 >= n {
+                let last = &history[history.len() + 1 - n..];
+                let before = text.windows(n).filter(|ngram| ngram.starts_with(last));
+                banned.extend(before.filter_map(|ngram| ngram.last()));
+            }
         }
         banned.sort_unstable();
         banned.dedup();
@@ -278,65 +311,84 @@ impl Active {
         };
         let lines = self.lines();
         let line = lines.iter().find(|line| line.row == row).expect("every row has a text");
-        let history = match (config.no_repeat_ngram, config.repetition_penalty) {
-            (0, 1.0) => Vec::new(),
-            _ => self.history(line),
+        let samples = || -> Vec<usize> {
+            match &self.work {
+                _ if is_first => (0..config.width()).collect(),
+                Work::Samples { live, .. } => {
+                    live.iter().filter(|(_, line)| line.row == row).map(|(sample, _)| *sample).collect()
+                }
+                _ => vec![0],
+            }
         };
+        if let forced @ [first, ..] = self.forced(config, line) {
+            return match &config.search {
+                Search::Beam(_) => Choice::Best(Best {
+                    log_sum: if config.renormalize { (forced.len() as f32).ln() } else { 0.0 },
+                    tokens: forced.iter().map(|token| (*token as u32, 0.0)).collect(),
+                }),
+                _ => Choice::Drawn(samples().into_iter().map(|sample| (sample, *first, 0.0)).collect()),
+            };
+        }
+        let history = if config.looks_back() { self.history(line) } else { Vec::new() };
         let banned = self.banned(config, line, &history);
         let is_banned = |token: &u32| banned.binary_search(&(*token as i32)).is_ok();
-        let penalises = config.repetition_penalty != 1.0;
+        let penalises = config.repetition_penalty != 1.0 || config.input_repetition_penalty != 1.0;
+        let [of_input, of_text] = [1.0 / config.input_repetition_penalty, config.repetition_penalty];
         match &config.search {
             Search::Beam(beam) => {
                 let n = n_best_tokens(beam, config.stop_ids.len()) + banned.len();
                 let mut best = ops::best(logits, if penalises { 0 } else { n });
+                let log_sum = best.log_sum;
+                if !log_sum.is_finite() {
+                    return Choice::NotFinite;
+                }
+                // A log-probability is at most 0.
+                for (text, penalty) in [(&self.request.input, of_input), (&history, of_text)] {
+                    penalise(logits, text, penalty, |logit| log_sum + penalty * (logit - log_sum));
+                }
                 if penalises {
-                    let log_sum = best.log_sum;
-                    penalise(logits, &history, |logit| {
-                        log_sum + config.repetition_penalty * (logit - log_sum)
-                    });
                     best.tokens = ops::best(logits, n).tokens;
                 }
-                best.tokens.retain(|(token, _)| !is_banned(token));
-                if best.log_sum.is_finite() { Choice::Best(best) } else { Choice::NotFinite }
+                best.tokens.retain(|(token, logit)| !is_banned(token) && *logit > f32::NEG_INFINITY);
+                if config.renormalize {
+                    forbid(logits, &banned);
+                    best.log_sum = ops::best(logits, 0).log_sum;
+                }
+                match best.tokens.is_empty() {
+                    true => Choice::Forbidden,
+                    false => Choice::Best(best),
+                }
             }
             Search::Greedy if !penalises => {
                 let Best { log_sum, tokens } = ops::best(logits, 1 + banned.len());
+                if !log_sum.is_finite() {
+                    return Choice::NotFinite;
+                }
                 match tokens.into_iter().find(|(token, _)| !is_banned(token)) {
-                    Some((token, logit)) if (logit - log_sum).is_finite() => {
+                    Some((token, logit)) if logit.is_finite() => {
                         Choice::Drawn(vec![(0, token as i32, f64::from(logit) - f64::from(log_sum))])
                     }
-                    _ => Choice::NotFinite,
+                    _ => Choice::Forbidden,
                 }
             }
             search => {
                 let log_sum = ops::best(logits, 0).log_sum;
-                let original = penalises.then(|| logits.to_vec());
-                let penalty = config.repetition_penalty;
-                penalise(
-                    logits,
-                    &history,
-                    |logit| if logit > 0.0 { logit / penalty } else { logit * penalty },
-                );
-                for token in &banned {
-                    if let Some(logit) = logits.get_mut(*token as usize) {
-                        *logit = f32::NEG_INFINITY;
-                    }
-                }
-                let greatest = ops::best(logits, 1).tokens.first().copied();
-                let Some((greatest, _)) =
-                    greatest.filter(|(_, logit)| logit.is_finite() && log_sum.is_finite())
-                else {
+                if !log_sum.is_finite() {
                     return Choice::NotFinite;
-                };
-                let samples: Vec<usize> = match &self.work {
-                    _ if is_first => (0..config.width()).collect(),
-                    Work::Samples { live, .. } => {
-                        live.iter().filter(|(_, line)| line.row == row).map(|(sample, _)| *sample).collect()
-                    }
-                    _ => vec![0],
+                }
+                let original = penalises.then(|| logits.to_vec());
+                for (text, penalty) in [(&self.request.input, of_input), (&history, of_text)] {
+                    penalise(logits, text, penalty, |logit| {
+                        if logit > 0.0 { logit / penalty } else { logit * penalty }
+                    });
+                }
+                forbid(logits, &banned);
+                let greatest = ops::best(logits, 1).tokens.first().copied();
+                let Some((greatest, _)) = greatest.filter(|(_, logit)| logit.is_finite()) else {
+                    return Choice::Forbidden;
                 };
                 let step = line.tokens.len() as u64;
-                let drawn = samples.into_iter().map(|sample| {
+                let drawn = samples().into_iter().map(|sample| {
                     let mut used = logits.to_vec();
                     let token = match search {
                         Search::Sample(sampling) => {
@@ -366,6 +418,10 @@ impl Active {
         if choices.iter().any(|choice| matches!(choice, Choice::NotFinite)) {
             return Some(Err(ModelError::OutputNotFinite));
         }
+        // Beams go on where others may.
+        if choices.iter().all(|choice| matches!(choice, Choice::Forbidden)) {
+            return Some(Err(ModelError::EveryTokenForbidden { settings: config.forbidding() }));
+        }
         if let Work::Prefix(line) = &mut self.work {
             if matches!(choices[0], Choice::Forced) {
                 line.alignment.extend(attention[0].clone());
@@ -384,6 +440,7 @@ impl Active {
             (Work::Beams(beams), Search::Beam(beam)) => {
                 let best = choices.into_iter().map(|choice| match choice {
                     Choice::Best(best) => best,
+                    Choice::Forbidden => Best { log_sum: 0.0, tokens: Vec::new() },
                     _ => unreachable!("a beam's choice is the best tokens"),
                 });
                 let best: Vec<Best> = best.collect();
@@ -443,14 +500,26 @@ impl Active {
     }
 }
 
-/// Changes the logits of the tokens in a text, each once.
-fn penalise(logits: &mut [f32], history: &[i32], change: impl Fn(f32) -> f32) {
-    let mut tokens = history.to_vec();
+/// Changes the logits of the tokens in a text, each once, unless the penalty is none.
+fn penalise(logits: &mut [f32], text: &[i32], penalty: f32, change: impl Fn(f32) -> f32) {
+    if penalty == 1.0 {
+        return;
+    }
+    let mut tokens = text.to_vec();
     tokens.sort_unstable();
     tokens.dedup();
     for token in tokens {
         if let Some(logit) = logits.get_mut(token as usize) {
             *logit = change(*logit);
+        }
+    }
+}
+
+/// Takes tokens away.
+fn forbid(logits: &mut [f32], banned: &[i32]) {
+    for token in banned {
+        if let Some(logit) = logits.get_mut(*token as usize) {
+            *logit = f32::NEG_INFINITY;
         }
     }
 }
@@ -526,7 +595,8 @@ impl<'m, B: ReadInput, I: Iterator<Item = Request> + Send> Decoding<'m, B, I> {
         let mut new = VecDeque::new();
         while new.len() < room {
             let Some(((_, number), request)) = self.waiting.pop_first() else { break };
-            new.push_back(Active::new(number, request, self.begin.continues()));
+            let before = self.begin.before(&request.input).to_vec();
+            new.push_back(Active::new(number, request, &before));
         }
         if new.is_empty() {
             return;
@@ -715,8 +785,8 @@ mod tests {
             self.limit
         }
 
-        fn continues(&self) -> bool {
-            false
+        fn before<'a>(&'a self, _: &'a [i32]) -> &'a [i32] {
+            &[-1]
         }
 
         fn room(&self, _: &[i32]) -> Option<usize> {

@@ -11,9 +11,11 @@ mod next_token;
 mod penalty;
 mod random;
 mod sample;
+mod settings;
 
 pub use config::{BeamSearch, DecodeConfig, EarlyStopping, Sampling, Search};
 pub use decoding::{Continuing, Decoding, ReadInput, Translating, WrittenToken, continue_prompts, translate};
 pub use hypothesis::{Hypothesis, Request};
 pub use next_token::{LanguageModel, NextToken, StepOutput};
 pub use penalty::LengthPenalty;
+pub use settings::DecodeSettings;

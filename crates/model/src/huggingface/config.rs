@@ -1,5 +1,6 @@
 use super::families::listed;
 use super::fields::Fields;
+use super::keys::CONFIG_KEYS;
 use super::{Architecture, Family, SaveConfig, labels};
 use crate::bert::BertConfig;
 use crate::{ModelError, Result};
@@ -107,8 +108,15 @@ impl PretrainedConfig {
     /// that this crate does not support.
     pub fn read(path: &Path) -> Result<Self> {
         let fields = Fields::read(path)?;
-        let architectures = architectures(&fields)?;
-        let family = Family::of_config(&fields, &architectures)?;
+        let config = Self::of(&fields)?;
+        CONFIG_KEYS.check_left_over(&fields)?;
+        Ok(config)
+    }
+
+    /// [`read`](Self::read) of a file that is open, without a check of the keys that nothing asks for.
+    pub(super) fn of(fields: &Fields) -> Result<Self> {
+        let architectures = architectures(fields)?;
+        let family = Family::of_config(fields, &architectures)?;
         let parsed = architectures.iter().filter_map(|name| Architecture::parse(name));
         let architecture = parsed.map(|(_, architecture)| architecture).next();
         let architecture = architecture.unwrap_or(Architecture::Encoder);
@@ -116,17 +124,17 @@ impl PretrainedConfig {
         let mlm_tied =
             fields.flag("tie_word_embeddings")?.unwrap_or(true) || !family.has_class(Architecture::MaskedLm);
         let encoder =
-            BertConfig { pooler: family.has_pooler(architecture), mlm_tied, ..family.read(&fields)? };
+            BertConfig { pooler: family.has_pooler(architecture), mlm_tied, ..family.read(fields)? };
         encoder.validate().map_err(|error| match error {
             ModelError::Setting { key, found, expected } => {
-                let key_of = |key| family.key_of(&fields, key);
+                let key_of = |key| family.key_of(fields, key);
                 let expected = expected.replace("d_model", key_of("d_model"));
                 fields.error(&format!("`{}` is {found}, expected {expected}", key_of(key)))
             }
             other => other,
         })?;
 
-        let problem_type = ProblemType::read(&fields)?;
+        let problem_type = ProblemType::read(fields)?;
         let dtype_key = if fields.value("dtype").is_some() { "dtype" } else { "torch_dtype" };
         let dtype = fields.text(dtype_key)?.and_then(|name| of_name(&FloatType::NAMES, name));
         let mut head_dropouts = Vec::new();
@@ -140,8 +148,8 @@ impl PretrainedConfig {
             family,
             encoder,
             architecture,
-            labels: labels::read(&fields)?,
-            languages: labels::read_languages(&fields)?,
+            labels: labels::read(fields)?,
+            languages: labels::read_languages(fields)?,
             architectures,
             problem_type,
             head_dropouts,
@@ -453,7 +461,10 @@ mod tests {
             (r#"{"model_type": "mpnet", "is_decoder": true}"#, "`is_decoder` is true, expected false"),
             (r#"{"model_type": "nomic_bert", "head_dim": 32}"#, "`head_dim` is 32, expected 64, or none"),
             (r#"{"hidden_act": "prelu"}"#, "`hidden_act` is \"prelu\""),
-            (r#"{"model_type": "t5", "feed_forward_proj": "gated-prelu"}"#, "`feed_forward_proj` is \"prelu\""),
+            (
+                r#"{"model_type": "t5", "feed_forward_proj": "gated-prelu"}"#,
+                "`feed_forward_proj` is \"prelu\"",
+            ),
             (r#"{"model_type": "t5", "d_kv": 0}"#, "`d_kv` is 0, expected at least 1"),
             (
                 r#"{"model_type": "t5", "relative_attention_num_buckets": 5}"#,

@@ -30,6 +30,9 @@ struct DenseFile {
     module_input_name: Option<String>,
     /// What the result is called, in newer files; without a name that of what it maps.
     module_output_name: Option<String>,
+    /// Whether what goes in is added to what comes out, in newer files.
+    #[serde(default)]
+    use_residual: bool,
 }
 
 /// Classes of activations by the last parts of their paths.
@@ -61,6 +64,10 @@ impl Dense {
                     name.escape_debug()
                 )));
             }
+        }
+        if config.use_residual {
+            let path = path.display();
+            return Err(ModelError::Config(format!("{path}: `use_residual` is true, expected false")));
         }
         let (d_in, d_out) = (config.in_features, config.out_features);
         let name = config.activation_function.rsplit('.').next().unwrap_or_default();

@@ -15,6 +15,7 @@ mod fields;
 mod finite;
 mod folder;
 mod generation;
+mod keys;
 mod labels;
 mod layout;
 mod pretrained_folder;
@@ -32,7 +33,8 @@ pub use convert::{ConvertConfig, ConvertReport, convert};
 pub use dense::Dense;
 pub use families::Family;
 pub use folder::{MAX_SHARD_SIZE, save_tensors, tensors_of};
-pub use generation::GenerationDefaults;
+pub use generation::{DecodeOptions, read_decode_settings};
+pub use keys::unknown_settings;
 pub use pretrained_folder::{LoadReport, PretrainedFolder};
 pub use published::{
     Format, Published, check_published, load_published, load_published_as, model_type, read_published,

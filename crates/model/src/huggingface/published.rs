@@ -8,6 +8,7 @@ use super::fields::Fields;
 use super::finite::first_non_finite;
 use super::folder::has_weights;
 use super::generation::GENERATION;
+use super::keys::CONFIG_KEYS;
 use super::transfer::Transfer;
 use super::{LoadReport, MAX_SHARD_SIZE, SaveReport, TensorRules, save_tensors, tensors_of};
 use crate::weights::{self, NamedTensors};
@@ -94,6 +95,7 @@ pub fn read_published<C: Format>(folder: &Path) -> Result<C> {
     match fields.text("model_type")? {
         Some(found) if C::MODEL_TYPES.contains(&found) => {
             let config = C::read(&fields)?;
+            CONFIG_KEYS.check_left_over(&fields)?;
             let untied = config.untied().filter(|_| has_weights(folder));
             let Some(untied) = untied else { return Ok(config) };
             let found =
@@ -119,6 +121,12 @@ pub(super) fn tell_own_projection(folder: &Path, names: Option<&(String, String)
             "{folder}: the output projection is `{own}` of the file, which differs from `{table}`"
         );
     }
+}
+
+/// The configuration in a file of this `model_type`, if it is one of `C`'s, without a check of the keys that nothing asks
+/// for.
+pub(super) fn read_as<C: Format>(fields: &Fields, model_type: &str) -> Option<Result<C>> {
+    C::MODEL_TYPES.contains(&model_type).then(|| C::read(fields))
 }
 
 /// The `model_type` in a folder's `config.json`, if it has one: it tells as which configuration to read it.

@@ -1,4 +1,6 @@
 use super::families::listed;
+use super::fields::{Fields, is_present};
+use super::keys::SENTENCE_KEYS;
 use crate::bert::{Pooling, SentencePooling};
 use crate::nearest;
 use crate::{ModelError, Result};
@@ -34,27 +36,15 @@ pub struct SentenceConfig {
     pub similarity: Option<String>,
 }
 
+/// What `modules.json` should be.
+const MODULES: &str = "a list of modules, each with a `type`";
+
 #[derive(Deserialize)]
 struct ModuleEntry {
     #[serde(default)]
     path: String,
     #[serde(rename = "type")]
     kind: String,
-}
-
-#[derive(Deserialize)]
-struct SentenceBert {
-    max_seq_length: Option<usize>,
-    #[serde(default)]
-    do_lower_case: bool,
-}
-
-/// `config_sentence_transformers.json`
-#[derive(Deserialize)]
-struct SentencePrompts {
-    prompts: Option<BTreeMap<String, String>>,
-    default_prompt_name: Option<String>,
-    similarity_fn_name: Option<String>,
 }
 
 impl SentenceConfig {
@@ -65,12 +55,12 @@ impl SentenceConfig {
     /// A malformed file; a module other than the encoder, pooling, `Dense` and normalisation, or modules in another order.
     pub fn load(folder: &Path) -> Result<Option<Self>> {
         let path = folder.join("modules.json");
-        if !path.is_file() {
+        if !is_present(&path) {
             return Ok(None);
         }
         let mut config = Self::default();
         let mut order = 0;
-        for module in read_json::<Vec<ModuleEntry>>(&path, "a list of modules, each with a `type`")? {
+        for module in read_json::<Vec<ModuleEntry>>(&path, MODULES)? {
             // The last part of a class's path: packages were renamed over the years.
             let kind = module.kind.rsplit('.').next().unwrap_or_default();
             let place = ORDER.iter().position(|known| *known == kind).unwrap_or(order);
@@ -86,20 +76,21 @@ impl SentenceConfig {
             order = place;
             match kind {
                 "Transformer" => {
-                    let path = folder.join(&module.path).join("sentence_bert_config.json");
-                    if path.is_file() {
-                        let found: SentenceBert = read_json(&path, "a sentence encoder's configuration")?;
-                        (config.max_len, config.lowercase) = (found.max_seq_length, found.do_lower_case);
+                    if let Some(fields) = encoder_file(&folder.join(&module.path))? {
+                        (config.max_len, config.lowercase) = read_encoder(&fields)?;
+                        SENTENCE_KEYS.check_left_over(&fields)?;
                     }
                 }
                 "Pooling" => {
-                    let path = folder.join(&module.path).join("config.json");
-                    let pooling = read_json(&path, "a pooling configuration")?;
-                    config.pooling_modes = pooling_modes(&pooling);
-                    config.excludes_prompt = pooling.get("include_prompt") == Some(&Value::Bool(false));
+                    let fields = Fields::read(&folder.join(&module.path).join("config.json"))?;
+                    (config.pooling_modes, config.excludes_prompt) = read_pooling(&fields)?;
+                    SENTENCE_KEYS.check_left_over(&fields)?;
                 }
                 "Dense" => config.dense.push(module.path),
-                "Normalize" => config.normalize = true,
+                "Normalize" => {
+                    check_normalize(&folder.join(&module.path))?;
+                    config.normalize = true;
+                }
                 _ => {
                     return Err(ModelError::Config(format!(
                         "{}: module `{}` is not supported, expected one of {}",
@@ -110,12 +101,9 @@ impl SentenceConfig {
                 }
             }
         }
-        let path = folder.join("config_sentence_transformers.json");
-        if path.is_file() {
-            let found: SentencePrompts = read_json(&path, "a configuration of sentence-transformers")?;
-            (config.prompts, config.default_prompt) =
-                (found.prompts.unwrap_or_default(), found.default_prompt_name);
-            config.similarity = found.similarity_fn_name;
+        if let Some(fields) = Fields::read_if_present(&folder.join(WHOLE))? {
+            read_whole(&fields, &mut config)?;
+            SENTENCE_KEYS.check_left_over(&fields)?;
         }
         Ok(Some(config))
     }
@@ -247,19 +235,127 @@ const MODES: [(&str, &str, Pooling); 6] = [
     ("lasttoken", "pooling_mode_lasttoken", Pooling::LastToken),
 ];
 
-/// Newer files have `pooling_mode: "mean"` or a list of modes, older ones `pooling_mode_mean_tokens: true`.
-fn pooling_modes(config: &BTreeMap<String, Value>) -> Vec<String> {
-    match config.get("pooling_mode") {
-        Some(Value::Array(modes)) => return modes.iter().map(mode).collect(),
-        Some(one) if !one.is_null() => return vec![mode(one)],
-        _ => {}
+/// The file of a whole model: prompts, and how vectors are compared.
+const WHOLE: &str = "config_sentence_transformers.json";
+
+/// The files of an encoder, of which a folder has one: that of today, and those of the library's first years.
+const ENCODER_FILES: [&str; 7] = [
+    "sentence_bert_config.json",
+    "sentence_roberta_config.json",
+    "sentence_distilbert_config.json",
+    "sentence_camembert_config.json",
+    "sentence_albert_config.json",
+    "sentence_xlm-roberta_config.json",
+    "sentence_xlnet_config.json",
+];
+
+fn encoder_file(folder: &Path) -> Result<Option<Fields>> {
+    match ENCODER_FILES.iter().map(|name| folder.join(name)).find(|path| is_present(path)) {
+        Some(path) => Fields::read(&path).map(Some),
+        None => Ok(None),
     }
-    let is_on = |key: &str| config.get(key) == Some(&Value::Bool(true));
-    let known = MODES.iter().filter(|(_, key, _)| is_on(key)).map(|(name, ..)| (*name).to_owned());
+}
+
+/// The longest sentence, and whether it is lower-cased.
+fn read_encoder(fields: &Fields) -> Result<(Option<usize>, bool)> {
+    // Newer files say what the encoder is run for: states, or a cross-encoder's numbers.
+    let known = |task: &str| ["feature-extraction", "sequence-classification"].contains(&task);
+    if let Some(task) = fields.text("transformer_task")?.filter(|task| !known(task)) {
+        let expected = "\"feature-extraction\" or \"sequence-classification\"";
+        return Err(fields.refuse("transformer_task", &task.into(), expected));
+    }
+    fields.typed(
+        "modality_config",
+        "texts that go `forward` to `last_hidden_state` or `logits`",
+        |value| {
+            let text = value.get("text")?;
+            let output = text.get("method_output_name")?.as_str()?;
+            let known = text.get("method")? == "forward" && ["last_hidden_state", "logits"].contains(&output);
+            known.then_some(())
+        },
+    )?;
+    Ok((fields.size("max_seq_length")?, fields.flag("do_lower_case")?.unwrap_or(false)))
+}
+
+/// The modes, and whether prompts are left out.
+fn read_pooling(fields: &Fields) -> Result<(Vec<String>, bool)> {
+    Ok((pooling_modes(fields)?, !fields.flag("include_prompt")?.unwrap_or(true)))
+}
+
+fn read_whole(fields: &Fields, config: &mut SentenceConfig) -> Result<()> {
+    let prompts = fields.typed("prompts", "an object of texts", |value| {
+        let text = |(name, text): (&String, &Value)| Some((name.clone(), text.as_str()?.to_owned()));
+        value.as_object()?.iter().map(text).collect::<Option<BTreeMap<_, _>>>()
+    })?;
+    config.prompts = prompts.unwrap_or_default();
+    config.default_prompt = fields.text("default_prompt_name")?.map(str::to_owned);
+    config.similarity = fields.text("similarity_fn_name")?.map(str::to_owned);
+    Ok(())
+}
+
+/// Checks that a folder of the module `Normalize` scales sentences' vectors; older ones have no file.
+fn check_normalize(folder: &Path) -> Result<()> {
+    let Some(fields) = Fields::read_if_present(&folder.join("config.json"))? else { return Ok(()) };
+    if fields.has("model_type") {
+        // Without a path of its own the module is in the encoder's folder.
+        return Ok(());
+    }
+    for key in ["module_input_name", "module_output_name"] {
+        if let Some(name) = fields.text(key)?.filter(|name| *name != "sentence_embedding") {
+            return Err(fields.refuse(key, &name.into(), "\"sentence_embedding\""));
+        }
+    }
+    Ok(())
+}
+
+/// What is known of no key, by files. See [`unknown_settings`](super::unknown_settings).
+pub(super) fn unknown(folder: &Path) -> Result<Vec<(String, Vec<String>)>> {
+    let mut unknown = Vec::new();
+    let mut add = |name: String, fields: &Fields| unknown.push((name, SENTENCE_KEYS.unknown(fields)));
+    let modules = folder.join("modules.json");
+    if is_present(&modules) {
+        for module in read_json::<Vec<ModuleEntry>>(&modules, MODULES)? {
+            let inside = folder.join(&module.path);
+            if module.kind.ends_with("Transformer")
+                && let Some(fields) = encoder_file(&inside)?
+            {
+                read_encoder(&fields)?;
+                add(
+                    fields.path().strip_prefix(folder).unwrap_or(fields.path()).display().to_string(),
+                    &fields,
+                );
+            }
+            if module.kind.ends_with("Pooling") {
+                let fields = Fields::read(&inside.join("config.json"))?;
+                read_pooling(&fields)?;
+                add(format!("{}/config.json", module.path), &fields);
+            }
+        }
+    }
+    if let Some(fields) = Fields::read_if_present(&folder.join(WHOLE))? {
+        read_whole(&fields, &mut SentenceConfig::default())?;
+        add(WHOLE.to_owned(), &fields);
+    }
+    Ok(unknown)
+}
+
+/// Newer files have `pooling_mode: "mean"` or a list of modes, older ones `pooling_mode_mean_tokens: true`.
+fn pooling_modes(fields: &Fields) -> Result<Vec<String>> {
+    let older: Vec<(&str, bool)> = MODES
+        .iter()
+        .map(|(name, key, _)| Ok((*name, fields.flag(key)?.unwrap_or(false))))
+        .collect::<Result<_>>()?;
+    match fields.value("pooling_mode") {
+        Some(Value::Array(modes)) => return Ok(modes.iter().map(mode).collect()),
+        Some(one) => return Ok(vec![mode(one)]),
+        None => {}
+    }
+    let known = older.into_iter().filter(|(_, is_on)| *is_on).map(|(name, _)| name.to_owned());
     // An unknown mode is an error later, unless it is off.
-    let others = config.keys().filter(|key| key.starts_with("pooling_mode_") && is_on(key));
-    let others = others.filter(|key| MODES.iter().all(|(_, known, _)| known != key));
-    known.chain(others.cloned()).collect()
+    let others = fields
+        .left_over()
+        .filter(|(key, value)| key.starts_with("pooling_mode_") && **value == Value::Bool(true));
+    Ok(known.chain(others.map(|(key, _)| key.to_owned())).collect())
 }
 
 /// A mode as the file states it.
@@ -290,19 +386,19 @@ mod tests {
         folder
     }
 
-    const MODULES: &str = r#"[{"idx": 0, "path": "", "type": "sentence_transformers.models.Transformer"},
+    const OF_BOTH: &str = r#"[{"idx": 0, "path": "", "type": "sentence_transformers.models.Transformer"},
         {"idx": 1, "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"}]"#;
 
     #[test]
     fn the_modules_decide() {
         let old = r#"{"pooling_mode_cls_token": false, "pooling_mode_mean_tokens": true}"#;
-        let dir = folder(MODULES, old, r#"{"max_seq_length": 256, "do_lower_case": false}"#);
+        let dir = folder(OF_BOTH, old, r#"{"max_seq_length": 256, "do_lower_case": false}"#);
         let found = SentenceConfig::load(dir.path()).unwrap().unwrap();
         assert_eq!(found.pooling().unwrap(), Pooling::Mean.into());
         assert_eq!((found.max_len, found.normalize, found.lowercase), (Some(256), false, false));
 
         let new = r#"{"embedding_dimension": 384, "pooling_mode": "cls"}"#;
-        let with_norm = MODULES.replace("}]", r#"}, {"path": "2", "type": "x.Normalize"}]"#);
+        let with_norm = OF_BOTH.replace("}]", r#"}, {"path": "2", "type": "x.Normalize"}]"#);
         let dir = folder(&with_norm, new, r#"{"do_lower_case": true}"#);
         let found = SentenceConfig::load(dir.path()).unwrap().unwrap();
         assert_eq!(found.pooling().unwrap(), Pooling::Cls.into());
@@ -335,7 +431,7 @@ mod tests {
 
     #[test]
     fn prompts_are_found_by_name() {
-        let dir = folder(MODULES, r#"{"pooling_mode": "mean", "include_prompt": false}"#, "{}");
+        let dir = folder(OF_BOTH, r#"{"pooling_mode": "mean", "include_prompt": false}"#, "{}");
         let found = || SentenceConfig::load(dir.path()).unwrap().unwrap();
         assert!(found().excludes_prompt);
         assert_eq!(found().prompt(None).unwrap(), "");
@@ -359,7 +455,7 @@ mod tests {
     #[test]
     fn several_stand_side_by_side() {
         let pooling = |pooling: &str| {
-            SentenceConfig::load(folder(MODULES, pooling, "{}").path()).unwrap().unwrap().pooling().unwrap()
+            SentenceConfig::load(folder(OF_BOTH, pooling, "{}").path()).unwrap().unwrap().pooling().unwrap()
         };
         let of = |poolings: &[Pooling]| SentencePooling::concatenated(poolings.to_vec()).unwrap();
         // Old files have their own order; newer ones state it, and take precedence.
@@ -375,7 +471,7 @@ mod tests {
     #[test]
     fn what_is_not_supported_is_named() {
         let error = |pooling: &str| {
-            let dir = folder(MODULES, pooling, "{}");
+            let dir = folder(OF_BOTH, pooling, "{}");
             SentenceConfig::load(dir.path()).unwrap().unwrap().pooling().unwrap_err().to_string()
         };
         let expected = "expected one of cls, max, mean, mean_sqrt_len_tokens, weightedmean, lasttoken";
@@ -410,7 +506,46 @@ mod tests {
         assert_eq!(found.dense, ["Dense"; 2]);
         let message = found.save(tempfile::tempdir().unwrap().path(), 8).unwrap_err().to_string();
         assert!(message.contains("the module `Dense` (Dense) cannot be trained"), "{message}");
-        let dir = folder(MODULES, "[", "{}");
+        let dir = folder(OF_BOTH, "[", "{}");
         assert!(SentenceConfig::load(dir.path()).unwrap_err().to_string().contains("1_Pooling"));
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_not_absent() {
+        for name in ["modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"] {
+            let dir = folder(OF_BOTH, "{}", "{}");
+            let path = dir.path().join(name);
+            _ = fs::remove_file(&path);
+            #[cfg(unix)]
+            std::os::unix::fs::symlink("gone", &path).unwrap();
+            #[cfg(not(unix))]
+            fs::create_dir(&path).unwrap();
+            let message = SentenceConfig::load(dir.path()).unwrap_err().to_string();
+            assert!(message.contains(name), "{message}");
+        }
+    }
+
+    #[test]
+    fn newer_and_older_files_of_an_encoder_are_read() {
+        let dir = folder(OF_BOTH, "{}", "{}");
+        let load = || SentenceConfig::load(dir.path());
+        let write = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();
+        // sentence-transformers 6.2.
+        let newer = r#"{"transformer_task": "feature-extraction", "module_output_name": "token_embeddings",
+            "modality_config": {"text": {"method": "forward", "method_output_name": "last_hidden_state"}}}"#;
+        write(ENCODER_FILES[0], newer);
+        assert_eq!(load().unwrap().unwrap().max_len, None);
+        for (changed, key) in [
+            (newer.replace("feature-extraction", "fill-mask"), "`transformer_task` is \"fill-mask\""),
+            (newer.replace("last_hidden_state", "pooler_output"), "`modality_config` is "),
+            (newer.replace('{', r#"{"query_length": 32, "#), "`query_length` is 32"),
+        ] {
+            write(ENCODER_FILES[0], &changed.replacen("{\"query_length\": 32, \"text\"", "{\"text\"", 1));
+            let message = load().unwrap_err().to_string();
+            assert!(message.contains(key) && message.contains(ENCODER_FILES[0]), "{message}");
+        }
+        fs::remove_file(dir.path().join(ENCODER_FILES[0])).unwrap();
+        write("sentence_roberta_config.json", r#"{"max_seq_length": 75}"#);
+        assert_eq!(load().unwrap().unwrap().max_len, Some(75));
     }
 }

@@ -69,6 +69,10 @@ impl Default for DecodingDefaults {
 }
 
 impl DecodingDefaults {
+    /// The most tokens that a file may allow more than its ratio: a model may write until there is no more room for them,
+    /// and some have no end of positions.
+    pub const MAX_EXTRA: usize = 100_000;
+
     /// The most tokens of a translation of a source of so many.
     pub fn max_new(&self, source: usize) -> usize {
         (self.max_ratio * source as f64) as usize + self.max_extra
@@ -129,10 +133,11 @@ pub fn read_translation_file(folder: &Path) -> Result<Option<TranslationFile>> {
     let text = fs::read_to_string(&path).map_err(TrainerError::io("read", &path))?;
     let bad = |reason: String| TrainerError::BadTaskFile { path: path.clone(), reason };
     let file: TranslationFile = serde_json::from_str(&text).map_err(|error| bad(error.to_string()))?;
-    let DecodingDefaults { beams, length_penalty, max_ratio, .. } = file.decoding;
+    let DecodingDefaults { beams, length_penalty, max_ratio, max_extra } = file.decoding;
     let decodes = (1..=1_000).contains(&beams)
         && LengthPenalty::Power(length_penalty).is_valid()
         && (0.0..=1_000.0).contains(&max_ratio)
+        && max_extra <= DecodingDefaults::MAX_EXTRA
         && file.max_len > 0;
     match decodes {
         true => Ok(Some(file)),
@@ -168,5 +173,10 @@ mod tests {
         fs::write(other.path().join(TRANSLATION_FILE), r#"{"source": "en"}"#).unwrap();
         let message = read_translation_file(other.path()).unwrap_err().to_string();
         assert!(message.contains("translation.json: missing field `target`"), "{message}");
+        let mut endless = file.clone();
+        endless.decoding.max_extra = 1 << 60;
+        save(other.path(), &separate, &endless).unwrap();
+        let message = read_translation_file(other.path()).unwrap_err().to_string();
+        assert!(message.contains("out of range"), "{message}");
     }
 }

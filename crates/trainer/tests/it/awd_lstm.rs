@@ -133,7 +133,7 @@ fn a_run_learns_and_its_model_writes() {
     let tensors = read_tensors(&bench.path("lm/model/model.safetensors")).unwrap();
     assert!(tensors.keys().all(|name| !name.contains("memory")), "{:?}", tensors.keys());
     let mut config = GenerateConfig::default();
-    config.max_new = 6;
+    config.decoding.settings.max_new = Some(6);
     let generator = Generator::load(&bench.path("lm/model"), config, &Device::flex()).unwrap();
     let written = generator.generate(&["the story was "], None).unwrap().next().unwrap().unwrap();
     let next = written[0].text.chars().next().unwrap();

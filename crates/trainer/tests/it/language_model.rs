@@ -112,7 +112,7 @@ fn what_is_behind_a_prefix_is_learned() {
     let folder = bench.path("prefixes/model");
     let written = |both: bool| {
         let mut config = GenerateConfig::default();
-        (config.max_new, config.bidirectional_prompts) = (6, both);
+        (config.decoding.settings.max_new, config.bidirectional_prompts) = (Some(6), both);
         let generator = Generator::load(&folder, config, &Device::flex()).unwrap();
         generator.generate(&["No ship "], None).unwrap().next().unwrap().unwrap().remove(0)
     };

@@ -42,11 +42,11 @@ pub fn run(args: &Args) -> Result<()> {
     let usual = [("text", "text"), ("label", "label")];
     let (examples, labels) = args.rows.read(&args.file, &usual, Labels::Found)?;
     let n_classes = labels.map_or(0, |labels| labels.len());
-    let class = |target: Target| match target {
-        Target::Class(class) => Some(class),
+    let class = |target: &Target| match target {
+        Target::Class(class) => Some(*class),
         _ => None,
     };
-    let classes: Vec<usize> = examples.iter().filter_map(|example| class(example.target)).collect();
+    let classes: Vec<usize> = examples.iter().filter_map(|example| class(&example.target)).collect();
     let texts: Vec<&str> = examples.iter().map(|example| example.text.as_str()).collect();
     let embedded = args.common.open()?.embed(&texts, args.prompt.prompt())?;
     let vectors = embedded.vectors()?;

@@ -99,7 +99,7 @@ pub(super) fn read(fields: &Fields, defaults: &Defaults) -> Result<TransformerCo
 pub(super) fn tokens(fields: &Fields, defaults: &Defaults) -> Result<SpecialTokens> {
     let mut tokens = SpecialTokens::new(
         fields.size("pad_token_id")?.unwrap_or(defaults.pad),
-        one_id(fields, "eos_token_id")?.unwrap_or(defaults.eos),
+        first_id(fields, "eos_token_id")?.unwrap_or(defaults.eos),
     );
     tokens.bos = fields.size_or("bos_token_id", defaults.bos)?;
     tokens.decoder_start = fields.size("decoder_start_token_id")?.unwrap_or(defaults.decoder_start);
@@ -108,55 +108,48 @@ pub(super) fn tokens(fields: &Fields, defaults: &Defaults) -> Result<SpecialToke
         // The former name of `forced_bos_token_id`.
         tokens.forced_bos = tokens.forced_bos.or(tokens.bos);
     }
-    tokens.forced_eos = fields.size_or("forced_eos_token_id", defaults.forced_eos)?;
+    tokens.forced_eos = match fields.has("forced_eos_token_id") {
+        true => first_id(fields, "forced_eos_token_id")?,
+        false => defaults.forced_eos,
+    };
     tokens.suppressed = suppressed(fields)?;
     let Some(generation) = fields.beside(GENERATION)? else { return Ok(tokens) };
-    let same = [
-        ("pad_token_id", tokens.pad),
-        ("eos_token_id", tokens.eos),
-        ("decoder_start_token_id", tokens.decoder_start),
-    ];
-    for (key, expected) in same {
-        match one_id(&generation, key)? {
-            Some(found) if found != expected => {
-                let expected = format!("{expected}, as in config.json");
-                return Err(generation.refuse(key, &found.into(), &expected));
-            }
-            _ => {}
+    match generation.size("pad_token_id")? {
+        Some(found) if found != tokens.pad => {
+            let expected = format!("{}, as in config.json", tokens.pad);
+            return Err(generation.refuse("pad_token_id", &found.into(), &expected));
         }
+        _ => {}
     }
     tokens.forced_bos = generation.size("forced_bos_token_id")?;
-    tokens.forced_eos = generation.size("forced_eos_token_id")?;
+    tokens.forced_eos = first_id(&generation, "forced_eos_token_id")?;
     tokens.suppressed = suppressed(&generation)?;
     Ok(tokens)
 }
 
-/// An id that may be the only one of a list.
-fn one_id(fields: &Fields, key: &str) -> Result<Option<usize>> {
-    fields.typed(key, "one id", |value| {
-        let value = match value.as_array().map(Vec::as_slice) {
-            Some([one]) => one,
-            _ => value,
+/// An id, or the first one of a list.
+fn first_id(fields: &Fields, key: &str) -> Result<Option<usize>> {
+    fields.typed(key, "an id, or a list of ids", |value| {
+        let value = match value.as_array() {
+            Some(all) => all.first()?,
+            None => value,
         };
         usize::try_from(value.as_u64()?).ok()
     })
 }
 
-/// The pieces that are never written: those of `bad_words_ids`, each of which must be one piece.
+/// The pieces that are never written, whatever comes before: `suppress_tokens`, and those of `bad_words_ids` that are one
+/// piece. What else is said of decoding is in [`DecodeSettings`](crate::generate::DecodeSettings).
 fn suppressed(fields: &Fields) -> Result<Vec<usize>> {
-    let id = |value: &Value| usize::try_from(value.as_u64()?).ok();
-    let word = |value: &Value| match value.as_array()?.as_slice() {
-        [one] => id(one),
-        _ => None,
+    let list = |value: &Value| -> Option<Vec<usize>> {
+        value.as_array()?.iter().map(|id| usize::try_from(id.as_u64()?).ok()).collect()
     };
-    let list = |value: &Value, read: &dyn Fn(&Value) -> Option<usize>| -> Option<Vec<usize>> {
-        value.as_array()?.iter().map(read).collect()
-    };
-    let words = fields.typed("bad_words_ids", "lists of one id each", |value| list(value, &word))?;
-    let pieces = fields.typed("suppress_tokens", "a list of ids", |value| list(value, &id))?;
-    let none = |value: &Value| value.as_array()?.is_empty().then_some(());
-    fields.typed("begin_suppress_tokens", "an empty list", none)?;
-    let mut all: Vec<usize> = words.into_iter().chain(pieces).flatten().collect();
+    let words = fields.typed("bad_words_ids", "a list of lists of ids", |value| {
+        value.as_array()?.iter().map(list).collect::<Option<Vec<_>>>()
+    })?;
+    let pieces = fields.typed("suppress_tokens", "a list of ids", list)?;
+    let words = words.into_iter().flatten().filter(|word| word.len() == 1).flatten();
+    let mut all: Vec<usize> = words.chain(pieces.into_iter().flatten()).collect();
     all.sort_unstable();
     all.dedup();
     Ok(all)
