@@ -1073,14 +1073,14 @@ fn what_spreadsheets_write_is_read_or_told() {
         (
             "a.csv",
             "id;review text;stars\n1;a;2\n",
-            "set `delimiter = ';'` if that separates these, or `columns.text`",
+            "set `delimiter = \";\"` if that separates these, or `columns.text`",
         ),
         (
             "a.csv",
             "text\tlabel\na\tb\n",
-            "set `delimiter = '\\t'` if that separates these, or `columns.text`",
+            "set `delimiter = \"\\t\"` if that separates these, or `columns.text`",
         ),
-        ("a.tsv", "text,label\na,b\n", "set `delimiter = ','` if that separates these, or `columns.text`"),
+        ("a.tsv", "text,label\na,b\n", "set `delimiter = \",\"` if that separates these, or `columns.text`"),
         (
             "a.tsv",
             "\"text\"\t\"label\"\na\tb\n",

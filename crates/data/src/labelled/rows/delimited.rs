@@ -104,7 +104,8 @@ impl Delimited {
         let others = [',', ';', '\t', '|'].into_iter().filter(|other| *other != self.delimiter);
         let best = others.max_by_key(|other| of(*other)).filter(|other| names.len() == 1 && of(*other) > 0);
         match best {
-            Some(other) => format!("`delimiter = {other:?}` if that separates these, or "),
+            // As TOML has it.
+            Some(other) => format!("`delimiter = {:?}` if that separates these, or ", other.to_string()),
             None if !self.quoting && names.iter().any(|name| name.trim_matches('"') == wanted) => {
                 "`quoting = true` if fields are quoted, or ".into()
             }
