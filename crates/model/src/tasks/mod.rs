@@ -4,6 +4,7 @@
 //! | --- | --- | --- |
 //! | classes of sequences and pairs | [`BertForSequenceClassification`] | [`classification_loss`] |
 //! | numbers of them | the same with one output | [`regression_loss`], [`binary_loss`] |
+//! | several labels of each | the same | [`binary_loss`] |
 //! | multiple choice | [`BertForMultipleChoice`] | [`classification_loss`] |
 //! | tags of words | [`BertForTokenClassification`] | [`BertForTokenClassification::loss`], [`Crf::loss`] |
 //! | answers in a text | [`BertForQuestionAnswering`] | [`span_loss`] |
