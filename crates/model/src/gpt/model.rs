@@ -208,7 +208,8 @@ impl Gpt {
     /// The tokens in the layout that is fastest, and what each of them sees: one sequence a row, or packed if their
     /// lengths differ and the device supports it.
     ///
-    /// Padding needs no mask: it is at the sequences' ends, where no token sees it.
+    /// Padding needs no mask: it is at the sequences' ends, where no token sees it. Only positions that depend on a
+    /// sequence's length have to know of it.
     pub(super) fn input(&self, sequences: &Sequences, device: &Device) -> (Tensor<2, Int>, AttentionMask) {
         assert!(!sequences.is_empty(), "no sequence: nothing to compute");
         let longest = sequences.longest();
