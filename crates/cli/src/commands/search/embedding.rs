@@ -96,14 +96,14 @@ impl<'a> Embedding<'a> {
     }
 
     /// The vectors of texts, one after the other; where one fails, its place and why.
-    pub fn embed(&mut self, texts: &[Sequence<'_>]) -> Result<Vec<f32>, (Option<usize>, anyhow::Error)> {
+    pub fn embed(&mut self, texts: &[Sequence<'_>]) -> Result<Vec<f32>, (Option<usize>, Error)> {
         match self.compute.run(|| self.embedder.embed_sequences(texts)) {
             Ok(embeddings) => {
                 self.truncated += embeddings.truncated;
                 Ok(embeddings.values)
             }
             Err(TrainerError::Tokenizer(TokenizerError::Batch { index, source, .. })) => {
-                Err((Some(index), anyhow::Error::new(*source)))
+                Err((Some(index), Error::new(*source)))
             }
             Err(error) => Err((None, error.into())),
         }
