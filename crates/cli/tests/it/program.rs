@@ -472,7 +472,7 @@ fn a_lines_vector_does_not_depend_on_the_other_lines() {
     let mut lines: Vec<String> = (0..400).map(line).collect();
     // The same text again, where others stand beside it.
     lines.extend((0..400).step_by(9).map(line));
-    for more in [&[][..], &["--int8"], &["--precision", "bf16"], &["--pooling", "last4"]] {
+    for more in [&[][..], &["--int8"], &["--precision", "bf16"], &["--pooling", "max"]] {
         let embedded = |lines: &[String]| {
             let input = lines.join("\n") + "\n";
             let args = [&["embed", "--model", &model], more].concat();
