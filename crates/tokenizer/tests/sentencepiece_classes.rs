@@ -148,3 +148,25 @@ fn saved_folders_say_what_the_model_takes() {
         assert_eq!(again.special_ids(), tokenizer.special_ids(), "{name}");
     }
 }
+
+/// Published folders in small, where they are: `known` is what SentencePiece's pieces come to, `hf` what transformers 5 gives,
+/// which finds special tokens and leaves out DeBERTa's rules for characters.
+#[test]
+fn small_published_folders() {
+    let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/cases/33-spm-folders");
+    if !cases.is_dir() {
+        println!("skipped: no shared/cases beside the repository");
+        return;
+    }
+    for name in ["deberta", "xlmr"] {
+        let folder = cases.join(name);
+        let tokenizer = Tokenizer::load(&folder).unwrap();
+        let texts = fs::read_to_string(folder.join("in.txt")).unwrap();
+        let expected: BTreeMap<String, Vec<Vec<u32>>> =
+            serde_json::from_slice(&fs::read(folder.join("expected.json")).unwrap()).unwrap();
+        for (i, text) in texts.lines().enumerate() {
+            let by = if text.contains('ﬁ') { "known" } else { "hf" };
+            assert_eq!(tokenizer.encode(text, true).unwrap().ids, expected[by][i], "{name}: {text:?}");
+        }
+    }
+}

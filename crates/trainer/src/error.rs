@@ -299,7 +299,7 @@ pub enum TrainerError {
     },
 
     /// A tokenizer with more pieces than the model's vocabulary.
-    #[error("{}: the tokenizer has {tokenizer} pieces, the model only {model}: they do not belong together", folder.display())]
+    #[error("{}: the tokenizer has {tokenizer} pieces, the model only {model}: they do not belong together; use the tokenizer that the model was trained with, or remove the pieces beyond the model's", folder.display())]
     VocabularyMismatch {
         /// The model's folder.
         folder: PathBuf,

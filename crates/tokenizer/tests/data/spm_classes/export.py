@@ -55,7 +55,7 @@ xlnet = dict(bos, control_symbols=["<cls>", "<sep>", "<pad>", "<mask>", "<eod>"]
 
 MODELS = {
     "deberta": deberta, "xlm-roberta": bos, "albert": albert, "xlnet": xlnet, "t5": t5, "mt5": dict(t5, byte_fallback=True),
-    "llama": dict(bos, model_type="bpe", byte_fallback=True, remove_extra_whitespaces=False),
+    "llama": dict(bos, model_type="bpe", byte_fallback=True, remove_extra_whitespaces=False, normalization_rule_name="identity"),
 }
 
 # Files without a folder's settings: pieces as SentencePiece has them.
@@ -98,11 +98,12 @@ if MAJOR == "4":
         text.write_text("\n".join(TEXT))
         rules.write_text(RULES)
         for name, training in (MODELS | BARE).items():
-            training = {"model_type": "unigram"} | training
+            rules_of = {} if "normalization_rule_name" in training else {"normalization_rule_tsv": str(rules)}
+            training = {"model_type": "unigram"} | rules_of | training
             spm.SentencePieceTrainer.train(
                 input=str(text), model_prefix=str(pathlib.Path(folder, name)),
                 vocab_size=480 if training.get("byte_fallback") else 210, hard_vocab_limit=False,
-                normalization_rule_tsv=str(rules), character_coverage=1.0, minloglevel=2, num_threads=1, **training,
+                character_coverage=1.0, minloglevel=2, num_threads=1, **training,
             )
             shutil.copy(pathlib.Path(folder, name + ".model"), HERE)
 
