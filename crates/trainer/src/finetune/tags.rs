@@ -341,7 +341,7 @@ impl TagTask {
         let mut finite = finite.into_iter();
         let tags = decode_tags(crf, logits, &n_words);
         let outputs = batch.iter().zip(tags).map(|(features, labels)| {
-            let is_finite = finite.by_ref().take(labels.len()).fold(true, |all, is_finite| all && is_finite);
+            let is_finite = finite.by_ref().take(labels.len()).filter(|is_finite| !is_finite).count() == 0;
             let n = if self.section.crf { 1 } else { labels.len() };
             let loss = losses.by_ref().take(n).sum::<f64>() / n as f64;
             SentenceTags { labels, loss: if features.labels.is_empty() { f64::NAN } else { loss }, is_finite }
