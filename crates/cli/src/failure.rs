@@ -1,6 +1,7 @@
 //! How a failure is told and what exit status it gets.
 
 use std::fmt;
+use std::io::{self, Write as _};
 use std::panic::{self, AssertUnwindSafe};
 use std::process::ExitCode;
 use std::sync::OnceLock;
@@ -117,10 +118,14 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
 /// Prints what the command line's parser has to say, its help or what is wrong, and returns the exit status.
 pub fn report_usage(error: &clap::Error) -> ExitCode {
     let help = !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
-    match help {
+    if !help {
+        print(&usage_line(&error.render().to_string()));
+    } else if let Err(failed) = error.print().and_then(|()| io::stdout().flush()) {
         // Nobody is left to be told when the reader of the help has gone away.
-        true => drop(error.print()),
-        false => print(&usage_line(&error.render().to_string())),
+        if failed.kind() != io::ErrorKind::BrokenPipe {
+            print(&format!("cannot write to standard output: {failed}"));
+            return ExitCode::FAILURE;
+        }
     }
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }

@@ -154,6 +154,19 @@ pub enum TrainerError {
          other weights"
     )]
     OutputNotFinite,
+    /// The best model of a run, which is its result, is not in its place any more.
+    #[error(
+        "the best model, of step {step}, is changed in {} or gone from there: --resume makes it again, from the \
+         newest checkpoint that leads to it",
+        path.display()
+    )]
+    #[non_exhaustive]
+    BestModelLost {
+        /// Where it was.
+        path: PathBuf,
+        /// The step that it was the model after.
+        step: u64,
+    },
 
     /// There are no examples to train on or to evaluate with.
     #[error("the {split} data has no examples")]

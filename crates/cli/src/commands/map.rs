@@ -149,6 +149,8 @@ pub fn run(args: &Args) -> Result<()> {
         let error = anyhow!("--perplexity, --steps and --seed are for --method tsne");
         return Err(WrongUsage::new(error).into());
     }
+    // A folder that is not there is told before the work.
+    let mut output = Output::of(args.output.as_deref())?;
     let drawn = match &args.source {
         Source { index: Some(folder), .. } => of_index(args, folder)?,
         Source { vectors: Some(file), .. } => of_vectors(args, file)?,
@@ -169,7 +171,6 @@ pub fn run(args: &Args) -> Result<()> {
     let title = "Map of texts";
     let (texts, labels) = (&drawn.texts, &drawn.labels);
     let page = MapReport { title, facts: &facts, texts, labels, positions: &positions }.to_html();
-    let mut output = Output::of(args.output.as_deref())?;
     output.bytes(page.as_bytes())?;
     output.finish()
 }

@@ -188,7 +188,9 @@ fn failures_are_one_line() {
     with_paths(place, &index, "").done();
     fs::write(place.join("short.npy"), npy(&[1.0, 2.0], 2)).unwrap();
     fs::write(place.join("nan.npy"), npy(&[1.0, 2.0, 3.0, f32::NAN, 5.0, 6.0], 2)).unwrap();
-    let cases: [(&[&str], &str, i32, &str); 20] = [
+    let cases: [(&[&str], &str, i32, &str); 21] = [
+        // Before the texts are read.
+        (&["--model", "model", "--output", "nowhere/map.html", "none.jsonl"], "", 1, "cannot write"),
         (&["lines.txt"], "", 2, "--model"),
         (&["--model", "model", "--index", "my-index"], "", 2, "cannot be used with"),
         (&["--index", "my-index", "lines.txt"], "", 2, "cannot be used with"),

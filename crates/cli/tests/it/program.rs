@@ -36,6 +36,18 @@ fn decode<'a>(tokenizer: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     [&["tokenizer", "decode", "--tokenizer", tokenizer], more].concat()
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn help_that_cannot_be_written_is_a_failure() {
+    for args in [&["--help"][..], &["predict", "--help"], &["--version"]] {
+        let full = fs::File::options().write(true).open("/dev/full").unwrap();
+        let done = Command::new(env!("CARGO_BIN_EXE_cloze")).args(args).stdout(full).output().unwrap();
+        assert_eq!(done.status.code(), Some(1), "{args:?}");
+        let told = String::from_utf8(done.stderr).unwrap();
+        assert!(told.starts_with("error: cannot write to standard output: "), "{told}");
+    }
+}
+
 #[test]
 fn wrong_usage_is_one_error_line_and_status_2() {
     assert!(run(&["conjure"]).error_line(2).contains("conjure"));

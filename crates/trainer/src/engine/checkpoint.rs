@@ -12,6 +12,7 @@
 //! reader finds it complete or not at all, whenever the writer was killed.
 
 use crate::engine::average;
+use crate::engine::best_model::{BestModel, Checksums};
 use crate::engine::loss_scale::LossScale;
 use crate::engine::optimizer::OptimizerState;
 use crate::engine::step::StepReport;
@@ -52,6 +53,10 @@ pub struct RunState {
     pub tokens: u64,
     /// The best evaluation so far.
     pub best: Option<Best>,
+    /// The checksums of the best model's files, where that model is the result; empty in checkpoints of versions that did
+    /// not write them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub best_model: Checksums,
     /// Losses since the last log record.
     pub window: Window,
     /// What multiplies matrices in the run's precision on the machine that made the last step, for a person to read;
@@ -81,7 +86,19 @@ impl RunState {
     pub fn new(data: String) -> Self {
         let (cursor, window, kernel) = (CursorState::default(), Window::default(), String::new());
         let (average, loss_scale) = (Vec::new(), None);
-        Self { data, step: 0, updates: 0, cursor, tokens: 0, best: None, window, kernel, average, loss_scale }
+        Self {
+            data,
+            step: 0,
+            updates: 0,
+            cursor,
+            tokens: 0,
+            best: None,
+            best_model: Checksums::new(),
+            window,
+            kernel,
+            average,
+            loss_scale,
+        }
     }
 }
 
@@ -160,6 +177,18 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
+    /// Whether a run that goes on from here ends with its best model: it has none yet, has it in its place or in the
+    /// checkpoint itself, or makes it again.
+    fn check_best(&self, place: &BestModel) -> std::result::Result<(), String> {
+        let Some(best) = self.state.best else { return Ok(()) };
+        let step = self.state.step;
+        if best.step == step || place.is(&self.state.best_model) || place.is_later_than(step) {
+            return Ok(());
+        }
+        let (model, best) = (place.path().display(), best.step);
+        Err(format!("the best model before it, of step {best}, is changed in {model} or gone from there"))
+    }
+
     /// Whether it is of a model whose parameters have these paths and shapes; what is wrong where it is not.
     fn check(&self, shapes: &[(String, Vec<usize>)]) -> std::result::Result<(), String> {
         let Self { state, model, optimizer, average } = self;
@@ -309,10 +338,24 @@ impl Checkpoints {
     /// The newest checkpoint that is whole and of a model like this one, and those passed over on the way to it. One
     /// that was made with other data than `data` may be of any model.
     pub fn latest_of<M: Module>(&self, model: &M, data: &str) -> Result<(Option<Checkpoint>, Vec<Refused>)> {
+        self.latest_with_best(model, data, None)
+    }
+
+    /// As [`latest_of`](Self::latest_of), of a run whose result is its best model: that has to be in its place, or the
+    /// checkpoint's own.
+    pub(crate) fn latest_with_best<M: Module>(
+        &self,
+        model: &M,
+        data: &str,
+        best: Option<&BestModel>,
+    ) -> Result<(Option<Checkpoint>, Vec<Refused>)> {
         let shapes = weights::shapes(model);
-        self.latest_that(|checkpoint| match checkpoint.state.data == data {
-            true => checkpoint.check(&shapes),
-            false => Ok(()),
+        self.latest_that(|checkpoint| {
+            if checkpoint.state.data != data {
+                return Ok(());
+            }
+            checkpoint.check(&shapes)?;
+            best.map_or(Ok(()), |best| checkpoint.check_best(best))
         })
     }
 
@@ -450,6 +493,7 @@ mod tests {
                 cursor: CursorState { epoch: 1, example: 2 * step },
                 tokens: 64 * step,
                 best: Some(Best { step: 1, figure: 0.1 + 0.2, tie: Some(0.1) }),
+                best_model: [("model.safetensors".to_owned(), "00ff".to_owned())].into(),
                 window: Window { updates: 1, losses: vec![1.0 / 3.0], grad_norm: 0.7 },
                 kernel: "an abacus".into(),
                 average: vec![Averaged { step, figure: Some(0.1 + 0.7) }],

@@ -9,6 +9,7 @@
 //! [`checkpoint`] and [`run_folder`] are its parts, which custom loops can use too.
 
 mod average;
+mod best_model;
 pub mod checkpoint;
 mod failure;
 pub mod folder_config;

@@ -1,5 +1,6 @@
 //! A run: the steps of a recipe, with metrics, evaluations, checkpoints and the exported model.
 
+use super::best_model::BestModel;
 use super::checkpoint::Best;
 use super::failure::{Kept, guarded};
 use super::objective::weighted;
@@ -136,10 +137,12 @@ pub fn train_in<R: Recipe>(
         data: recipe.data(),
         precision: settings.precision,
         average: settings.average.clone(),
+        best: settings.ends_with_best().then(|| BestModel::of(folder)),
         resume: options.resume,
     };
     let training = Training::begin(start, model, |checkpoint| recipe.data_changed(checkpoint), progress)?;
     let mut run = Run { recipe, settings, folder, training };
+    run.restore_best()?;
     let all_made = run.steps(options.stop, progress).map_err(|error| run.after_failure(error));
     progress.finish();
     match all_made? {
@@ -340,7 +343,7 @@ impl<R: Recipe> Run<'_, R> {
             seconds: start.elapsed().as_secs_f64(),
         })?;
         if is_best && self.settings.export == Export::Best {
-            self.export(&model)?;
+            self.export_best(step, &model)?;
         }
         Ok(is_best)
     }
@@ -360,6 +363,25 @@ impl<R: Recipe> Run<'_, R> {
 
     fn export(&self, model: &R::Model) -> Result<()> {
         write_folder_atomic(&self.folder.model(), |folder| self.recipe.save(model, folder))
+    }
+
+    /// Puts the best model in its place, and its checksums into the state.
+    fn export_best(&mut self, step: u64, model: &R::Model) -> Result<()> {
+        let recipe = self.recipe;
+        let place = BestModel::of(self.folder);
+        self.training.state.best_model = place.write(step, |folder| recipe.save(model, folder))?;
+        Ok(())
+    }
+
+    /// Puts the best model back in its place, if it is that of the checkpoint gone on from.
+    fn restore_best(&mut self) -> Result<()> {
+        let state = &self.training.state;
+        let (step, place) = (state.step, BestModel::of(self.folder));
+        let is_here = state.best.is_some_and(|best| best.step == step);
+        if self.settings.ends_with_best() && is_here && !place.is(&state.best_model) {
+            self.export_best(step, &self.training.measured())?;
+        }
+        Ok(())
     }
 
     /// The device without autodiff.
@@ -387,8 +409,12 @@ impl<R: Recipe> Run<'_, R> {
             mean
         } else {
             let model = self.training.measured();
-            if best.is_none() {
-                self.export(&model)?;
+            match best {
+                None => self.export(&model)?,
+                Some(best) if !BestModel::of(self.folder).is(&self.training.state.best_model) => {
+                    return Err(TrainerError::BestModelLost { path, step: best.step });
+                }
+                Some(_) => {}
             }
             match self.settings.export {
                 Export::Best => self.recipe.load(model, &path)?,

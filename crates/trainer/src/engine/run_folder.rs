@@ -7,6 +7,7 @@
 //! metrics.jsonl     the metrics; tensorboard/ has them for TensorBoard
 //! held-out.json     which training examples the run held out, where it did
 //! checkpoints/      what --resume goes on from
+//! best.json         the checksums of the best model so far, where that is the result and lies in model/
 //! curve.svg         the learning curve
 //! model/            the result, as a Hugging Face folder
 //! report/           what the result is worth on each split, a page and files for each

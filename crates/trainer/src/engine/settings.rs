@@ -55,6 +55,11 @@ pub struct RunSettings {
 }
 
 impl RunSettings {
+    /// Whether the result is the best model as it was exported, and not a mean that is made at the end.
+    pub(crate) fn ends_with_best(&self) -> bool {
+        self.export == Export::Best && !matches!(self.average, Some(Averaging::Best { .. }))
+    }
+
     /// A run of so many `steps` with a constant learning rate: AdamW with BERT's constants, an evaluation every
     /// hundredth of the run, the last model as the result.
     pub fn new(name: impl Into<String>, steps: u64, learning_rate: f64) -> Self {

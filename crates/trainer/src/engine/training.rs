@@ -1,6 +1,7 @@
 //! A model in training: its parameters, its optimiser, and how far it is, as checkpoints keep them.
 
 use crate::engine::average::{Average, Averaging};
+use crate::engine::best_model::BestModel;
 use crate::engine::checkpoint::{Checkpoints, CursorState, RunState, Snapshot};
 use crate::engine::failure::guarded;
 use crate::engine::kernels;
@@ -35,6 +36,8 @@ pub(crate) struct Start<'a> {
     pub precision: Precision,
     /// Of the weights, if the result is a mean.
     pub average: Option<Averaging>,
+    /// Where the best model is, if that is the result.
+    pub best: Option<BestModel>,
     /// Whether to go on from the newest whole checkpoint.
     pub resume: bool,
 }
@@ -87,7 +90,7 @@ impl<M: Module> Training<M> {
         changed: impl FnOnce(PathBuf) -> TrainerError,
         progress: &mut dyn RunProgress,
     ) -> Result<Self> {
-        let Start { folder, device, optimizer: constants, data, precision, average, resume } = start;
+        let Start { folder, device, optimizer: constants, data, precision, average, best, resume } = start;
         kernels::check(&device, precision)?;
         if let Some(reason) = unfused(&device) {
             progress.note(&format!("warning: {reason}"));
@@ -95,7 +98,8 @@ impl<M: Module> Training<M> {
         kernels::introduction(&device, precision.into()).iter().for_each(|line| progress.note(line));
         let kernel = kernels::kernel(&device, precision.into());
         let checkpoints = Checkpoints::open(folder.checkpoints())?;
-        let checkpoint = if resume { newest(&checkpoints, &model, &data, progress)? } else { None };
+        let checkpoint =
+            if resume { newest(&checkpoints, &model, &data, best.as_ref(), progress)? } else { None };
         let (model, optimizer, average, mut state, log) = match checkpoint {
             Some(mut checkpoint) => {
                 if checkpoint.state.data != data {
@@ -289,9 +293,10 @@ fn newest<M: Module>(
     checkpoints: &Checkpoints,
     model: &M,
     data: &str,
+    best: Option<&BestModel>,
     progress: &mut dyn RunProgress,
 ) -> Result<Option<super::checkpoint::Checkpoint>> {
-    let (checkpoint, refused) = checkpoints.latest_of(model, data)?;
+    let (checkpoint, refused) = checkpoints.latest_with_best(model, data, best)?;
     for refused in refused {
         let (path, reason) = (refused.path.display(), &refused.reason);
         progress.note(&format!("warning: checkpoint {path} is damaged ({reason}); using the one before it"));
@@ -349,6 +354,7 @@ mod tests {
             data: "data".into(),
             precision: Precision::F32,
             average: None,
+            best: None,
             resume: false,
         };
         let changed = |path| TrainerError::ExamplesChanged { checkpoint: path };

@@ -143,6 +143,9 @@ pub struct SentenceTags {
     pub labels: Vec<usize>,
     /// The sentence's loss with a CRF, the mean of its words' without; not a number where tags are not known.
     pub loss: f64,
+    /// Whether the scores that the labels come from are numbers, as those of a sound model are. A path through scores that
+    /// are none is that of the first labels.
+    pub is_finite: bool,
 }
 
 impl TagTask {
@@ -334,11 +337,14 @@ impl TagTask {
         let losses = tagging_loss(crf, logits.clone(), &labels(batch), &n_words, &CrossEntropy::default());
         let losses: Vec<f64> = losses.into_data().iter::<f64>().collect();
         let mut losses = losses.into_iter();
+        let finite = finite_rows(logits.clone());
+        let mut finite = finite.into_iter();
         let tags = decode_tags(crf, logits, &n_words);
         let outputs = batch.iter().zip(tags).map(|(features, labels)| {
+            let is_finite = finite.by_ref().take(labels.len()).filter(|is_finite| !is_finite).count() == 0;
             let n = if self.section.crf { 1 } else { labels.len() };
             let loss = losses.by_ref().take(n).sum::<f64>() / n as f64;
-            SentenceTags { labels, loss: if features.labels.is_empty() { f64::NAN } else { loss } }
+            SentenceTags { labels, loss: if features.labels.is_empty() { f64::NAN } else { loss }, is_finite }
         });
         outputs.collect()
     }
@@ -366,6 +372,13 @@ const AT_ONCE: usize = 8_192;
 /// All windows of a batch.
 pub(super) fn windows<'a>(batch: &[&'a SentenceFeatures]) -> Vec<&'a TagFeatures> {
     batch.iter().flat_map(|features| &features.windows).collect()
+}
+
+/// Whether each word's logits are finite.
+fn finite_rows(logits: Tensor<2>) -> Vec<bool> {
+    let [_, n_tags] = logits.dims();
+    let values: Vec<f32> = logits.into_data().iter::<f32>().collect();
+    values.chunks(n_tags.max(1)).map(|row| row.iter().all(|value| value.is_finite())).collect()
 }
 
 /// How many words each sentence has.
@@ -456,6 +469,10 @@ impl Task for TagTask {
     type Example = TaggedSentence;
     type Features = SentenceFeatures;
     type Output = SentenceTags;
+
+    fn is_finite(output: &SentenceTags) -> bool {
+        output.is_finite
+    }
 
     fn sequences<'a>(&self, features: &'a SentenceFeatures) -> Vec<&'a TokenSequence> {
         features.windows.iter().map(|window| &window.sequence).collect()

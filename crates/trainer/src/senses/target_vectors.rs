@@ -2,7 +2,7 @@
 
 use super::sentences::{SenseSentence, SenseText};
 use crate::Result;
-use crate::token_vectors::{Layers, TokenEmbedConfig, TokenEmbedder, TokenVectors};
+use crate::token_vectors::{Layers, TokenEmbedConfig, TokenEmbedder, TokenVectors, Unit};
 use burn::tensor::Device;
 use cloze_tokenizer::Sequence;
 use std::ops::Range;
@@ -59,8 +59,8 @@ impl TargetEmbedder {
         let width = self.width();
         let of_sentence = |(sentence, vectors): (&SenseSentence, TokenVectors)| {
             let is_words = matches!(sentence.text, SenseText::Words(_));
-            let targets = sentence.targets.iter();
-            targets.map(|target| mean(&vectors, width, &target.place, is_words)).collect()
+            let tokens = Tokens::of(&vectors, is_words);
+            sentence.targets.iter().map(|target| tokens.mean(&vectors, width, &target.place)).collect()
         };
         Ok(sentences.iter().zip(vectors).map(of_sentence).collect())
     }
@@ -85,30 +85,83 @@ fn with_spaces(word: &str) -> String {
     }
 }
 
-/// The mean of the vectors of the tokens of a word, or of those that share characters with it in a text.
-fn mean(vectors: &TokenVectors, width: usize, place: &Range<usize>, is_words: bool) -> Option<Vec<f32>> {
-    let mut sum = vec![0.0; width];
-    let mut n = 0.0;
-    for (unit, values) in vectors.units.iter().zip(vectors.values.chunks_exact(width)) {
-        let is_part = match is_words {
-            true => unit.word.is_some_and(|word| place.contains(&(word as usize))),
-            false => unit.chars.start < place.end && place.start < unit.chars.end,
+/// A sentence's tokens by where they stand, so that those of each target are found without a look at all the others.
+struct Tokens {
+    /// The words, or the characters of a text, that a token is of, and the token's number; by the first of them.
+    places: Vec<(Range<usize>, usize)>,
+    /// The furthest end of each place and those before it, which ascends where ends may not.
+    reach: Vec<usize>,
+}
+
+impl Tokens {
+    fn of(vectors: &TokenVectors, is_words: bool) -> Self {
+        let place = |(number, unit): (usize, &Unit)| {
+            let place = match is_words {
+                true => unit.word.map(|word| word as usize..word as usize + 1)?,
+                false => unit.chars.clone(),
+            };
+            Some((place, number))
         };
-        if is_part {
+        let mut places: Vec<_> = vectors.units.iter().enumerate().filter_map(place).collect();
+        places.sort_by_key(|(place, _)| place.start);
+        let furthest = places.iter().scan(0, |furthest, (place, _)| {
+            *furthest = place.end.max(*furthest);
+            Some(*furthest)
+        });
+        Self { reach: furthest.collect(), places }
+    }
+
+    /// The mean of the vectors of the tokens of a word, or of those that share characters with it in a text.
+    fn mean(&self, vectors: &TokenVectors, width: usize, place: &Range<usize>) -> Option<Vec<f32>> {
+        let mut sum = vec![0.0; width];
+        let mut n = 0.0;
+        let first = self.reach.partition_point(|reach| *reach <= place.start);
+        let until = self.places[first..].iter().take_while(|(token, _)| token.start < place.end);
+        for (_, number) in until.filter(|(token, _)| place.start < token.end) {
+            let values = &vectors.values[number * width..][..width];
             n += 1.0;
             sum.iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
         }
+        (n > 0.0).then(|| {
+            sum.iter_mut().for_each(|sum| *sum /= n);
+            sum
+        })
     }
-    (n > 0.0).then(|| {
-        sum.iter_mut().for_each(|sum| *sum /= n);
-        sum
-    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::token_vectors::Unit;
+
+    fn mean(vectors: &TokenVectors, width: usize, place: &Range<usize>, is_words: bool) -> Option<Vec<f32>> {
+        Tokens::of(vectors, is_words).mean(vectors, width, place)
+    }
+
+    #[test]
+    fn a_long_line_takes_no_look_at_all_tokens_for_each_word() {
+        let n = 300_000;
+        let unit = |word: usize| Unit { text: String::new(), chars: 0..1, word: Some(word as u32) };
+        let values = (0..n).map(|word| word as f32).collect();
+        let vectors = TokenVectors { units: (0..n).map(unit).collect(), values };
+        let tokens = Tokens::of(&vectors, true);
+        // By a look at each token for each word, many minutes.
+        for word in 0..n {
+            assert_eq!(tokens.mean(&vectors, 1, &(word..word + 1)), Some(vec![word as f32]));
+        }
+    }
+
+    #[test]
+    fn tokens_that_overlap_or_stand_in_another_order_are_all_found() {
+        let unit = |chars| Unit { text: String::new(), chars, word: None };
+        let vectors = TokenVectors {
+            units: vec![unit(0..9), unit(4..4), unit(1..2), unit(1..2), unit(6..8), unit(3..5)],
+            values: vec![1.0, 2.0, 4.0, 8.0, 16.0, 32.0],
+        };
+        assert_eq!(mean(&vectors, 1, &(3..7), false), Some(vec![(1.0 + 2.0 + 16.0 + 32.0) / 4.0]));
+        assert_eq!(mean(&vectors, 1, &(1..2), false), Some(vec![(1.0 + 4.0 + 8.0) / 3.0]));
+        assert_eq!(mean(&vectors, 1, &(8..9), false), Some(vec![1.0]));
+        assert_eq!(mean(&vectors, 1, &(9..10), false), None);
+    }
 
     #[test]
     fn underscores_between_parts_are_spaces() {

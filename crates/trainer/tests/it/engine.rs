@@ -308,6 +308,38 @@ fn patience_ends_a_run_with_its_best_model() {
 }
 
 #[test]
+fn a_best_model_that_is_damaged_or_gone_is_made_again() {
+    let _held = crate::generator();
+    let folder = tempfile::tempdir().unwrap();
+    let mut patient = settings(10_000);
+    (patient.patience, patient.export) = (Some(3), Export::Best);
+    patient.optimizer.lr = 0.5;
+    for keep_best in [true, false] {
+        patient.checkpoint.keep_best = keep_best;
+        for damage in ["signs", "gone", "cut", "file gone"] {
+            let path = folder.path().join(format!("{damage}-{keep_best}"));
+            run(&POINTS, &patient, &options(&path), &mut Silent).unwrap();
+            let (before, log) = (weights(&path), records(&path));
+            let file = path.join("model/model.safetensors");
+            let mut bytes = before.clone();
+            match damage {
+                "signs" => *bytes.last_mut().unwrap() ^= 0x80,
+                "cut" => bytes.truncate(bytes.len() / 2),
+                _ => {}
+            }
+            match damage {
+                "gone" => fs::remove_dir_all(path.join("model")).unwrap(),
+                "file gone" => fs::remove_file(&file).unwrap(),
+                _ => fs::write(&file, bytes).unwrap(),
+            }
+            run(&POINTS, &patient, &options(&path).resume(true), &mut Silent).unwrap();
+            assert!(weights(&path) == before, "{damage}, keep_best = {keep_best}");
+            assert_eq!(records(&path), log, "{damage}, keep_best = {keep_best}");
+        }
+    }
+}
+
+#[test]
 fn a_run_without_anything_to_measure_saves_its_last_model() {
     let _held = crate::generator();
     let folder = tempfile::tempdir().unwrap();

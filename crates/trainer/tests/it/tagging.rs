@@ -2,19 +2,23 @@
 
 use crate::stop_after::StopAfter;
 use burn::module::Module;
-use burn::tensor::Device;
+use burn::tensor::{Device, TensorData};
 use cloze_data::labelled::LabelledSource;
 use cloze_evaluation::figures::Figures;
 use cloze_model::ParamInit;
 use cloze_model::bert::BertConfig;
-use cloze_model::huggingface::{self, Architecture, Family, PretrainedFolder, SaveConfig, save_pretrained};
+use cloze_model::huggingface::{
+    self, Architecture, Family, PretrainedFolder, SaveConfig, save_pretrained, write_tensors,
+};
 use cloze_model::tasks::DropoutOverrides;
 use cloze_model::weights::NamedTensors;
 use cloze_tokenizer::{Tokenizer, Vocab};
 use cloze_trainer::TrainerError;
 use cloze_trainer::engine::{Outcome, RunOptions};
 use cloze_trainer::finetune::PretrainedTask as _;
-use cloze_trainer::finetune::{FineTuneConfig, TagTask, TaskFile, TaskSection, fine_tune, outputs, predict};
+use cloze_trainer::finetune::{
+    FineTuneConfig, Predictor, TagTask, TaskFile, TaskSection, fine_tune, outputs, predict,
+};
 use cloze_trainer::metrics::progress::Silent;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -249,6 +253,18 @@ fn learns_and_is_saved_whole(crf: &str) {
         }
     }
     assert!(bench.path("run/report/dev/types.tsv").is_file());
+
+    // Weights so large that scores overflow: no tags are made of them.
+    let file = folder.join("model.safetensors");
+    let mut tensors = tensors;
+    let bias = tensors.get_mut("classifier.bias").unwrap();
+    *bias = TensorData::full(vec![5], f32::MAX);
+    let weight = tensors.get_mut("classifier.weight").unwrap();
+    *weight = TensorData::full(weight.shape().to_vec(), f32::MAX);
+    write_tensors(&file, &tensors, &[("format", "pt")]).unwrap();
+    let model = Predictor::load(&folder, &device, false).unwrap();
+    let error = model.predict(&["\"p q o l\""], &mut |_| {}).err().unwrap();
+    assert!(matches!(error, TrainerError::OutputNotFinite), "{error}");
 }
 
 #[test]

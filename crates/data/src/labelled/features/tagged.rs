@@ -117,11 +117,13 @@ pub fn encode_tags(
                     &windows[..1]
                 }
             };
-            for (number_of_window, window) in kept.iter().enumerate() {
-                let of_window = owners.iter().enumerate().filter_map(|(word, owner)| {
-                    owner.filter(|(w, _)| *w == number_of_window).map(|o| (word, o.1))
-                });
-                let (words, positions): (Vec<usize>, Vec<usize>) = of_window.unzip();
+            let mut owned = vec![(Vec::new(), Vec::new()); kept.len()];
+            for (word, owner) in owners.iter().enumerate() {
+                let Some((window, position)) = *owner else { continue };
+                owned[window].0.push(word);
+                owned[window].1.push(position);
+            }
+            for (window, (words, positions)) in kept.iter().zip(owned) {
                 let mut labels = vec![IGNORED; window.len()];
                 if let Some(ids) = &ids {
                     for (word, position) in words.iter().zip(&positions) {
