@@ -197,7 +197,11 @@ impl Translator {
             }
         };
         let mut search = change(config.search.clone().unwrap_or_else(|| settings.search(default)));
-        if let (Search::Beam(beam), None) = (&mut search, &config.search) {
+        // A number of beams that the caller gives is the caller's.
+        let is_given = config.search.is_some() || config.decoding.settings.beams.is_some();
+        if let Search::Beam(beam) = &mut search
+            && !is_given
+        {
             beam.beams = beam.beams.max(config.n_best);
         }
         let mut decode = settings.config(search).with_n_best(config.n_best);
