@@ -86,6 +86,10 @@ impl<M: Tagger> Task for RecurrentTags<M> {
     type Features = SentenceFeatures;
     type Output = SentenceTags;
 
+    fn is_finite(output: &SentenceTags) -> bool {
+        TagTask::is_finite(output)
+    }
+
     fn sequences<'a>(&self, features: &'a SentenceFeatures) -> Vec<&'a TokenSequence> {
         self.0.sequences(features)
     }
