@@ -65,7 +65,9 @@ mod tests {
     #[test]
     fn a_text_without_tokens_is_the_end_of_a_text() {
         use cloze_tokenizer::train::BpeTrainer;
-        let tokenizer = BpeTrainer { vocab_size: 260, ..Default::default() }.train(["a b"]).unwrap();
+        let special_tokens = vec!["<|endoftext|>".into()];
+        let trainer = BpeTrainer { vocab_size: 270, special_tokens, ..Default::default() };
+        let tokenizer = trainer.train(["a b"]).unwrap();
         let example = |text: &str| TextExample { text: text.into(), pair: None, target: Target::None };
         let features = encode_texts(&tokenizer, &[example(""), example("a")], 7).unwrap();
         let end = tokenizer.token_to_id("<|endoftext|>").unwrap() as i32;
