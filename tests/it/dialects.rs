@@ -36,6 +36,7 @@ struct Case {
     golden: Vec<(&'static str, Golden)>,
 }
 
+#[allow(clippy::large_enum_variant, reason = "one at a time, on the stack of a test")]
 enum Model {
     Writer(Gpt),
     Encoder(Bert),

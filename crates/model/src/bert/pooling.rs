@@ -73,7 +73,7 @@ impl Pooling {
                 let pooled = packing.starts().zip(packing.lengths()).map(|(start, len)| {
                     let weights: Vec<f32> = (1..=*len).map(|number| self.weight(number, *len)).collect();
                     let weights = Tensor::<2>::from_data(TensorData::new(weights, [1, *len]), &device);
-                    weights.matmul(tokens.clone().slice([start..start + len]))
+                    weights.matmul(tokens.clone().narrow(0, start, *len))
                 });
                 Tensor::cat(pooled.collect(), 0)
             }

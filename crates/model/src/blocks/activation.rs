@@ -60,7 +60,9 @@ impl Activation {
                 x * softplus.tanh()
             }
             Self::Laplace => {
-                ((x - 0.707_107) / (0.282_095 * std::f64::consts::SQRT_2)).erf().add_scalar(1.0) * 0.5
+                // As transformers rounds them.
+                const MEAN: f64 = 707_107e-6;
+                ((x - MEAN) / (0.282_095 * std::f64::consts::SQRT_2)).erf().add_scalar(1.0) * 0.5
             }
             Self::HardSwish => x.clone() * x.add_scalar(3.0).clamp(0.0, 6.0) / 6.0,
             Self::Sigmoid => activation::sigmoid(x),

@@ -202,7 +202,7 @@ fn classes_of_words_are_learnt_measured_and_asked_for() {
     assert_eq!(model.config.labels, ["NOUN", "PROPN", "PUNCT", "VERB"]);
 
     // A model of classes is not measured as one of entities, and the other way round.
-    let predictor = cloze_trainer::finetune::Predictor::load(&folder, &Device::flex(), false).unwrap();
+    let predictor = Predictor::load(&folder, &Device::flex(), false).unwrap();
     let measure = |config: &FineTuneConfig| {
         let files = cloze_trainer::finetune::EvaluationData::Files(&config.data.dev);
         predictor.evaluate(config, files, &mut |_| ())

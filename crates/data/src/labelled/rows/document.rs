@@ -187,7 +187,8 @@ mod tests {
 
     #[test]
     fn rows_have_their_lines() {
-        let rows = |text: &'static str| -> Vec<Result<(u64, Value), (Option<u64>, String)>> {
+        type Found = Result<(u64, Value), (Option<u64>, String)>;
+        let rows = |text: &'static str| -> Vec<Found> {
             let read = open(Box::new(text.as_bytes()), &wanted("text")).unwrap();
             read.map(|row| match row {
                 Ok(mut row) => Ok((row.line, row.cells.remove(0))),
