@@ -272,8 +272,8 @@ fn what_would_be_computed_otherwise_is_refused() {
             "bart",
             CONFIG,
             "activation_function",
-            json!("mish"),
-            "`activation_function` is \"mish\", expected \"gelu\"",
+            json!("prelu"),
+            "`activation_function` is \"prelu\", expected \"gelu\"",
         ),
         (
             "bart",
@@ -317,7 +317,7 @@ fn what_would_be_computed_otherwise_is_refused() {
             json!(1),
             "`dropout_rate` is 1, expected a number, 0 or more and below 1",
         ),
-        ("t5", CONFIG, "dense_act_fn", json!("mish"), "`dense_act_fn` is \"mish\", expected \"gelu\""),
+        ("t5", CONFIG, "dense_act_fn", json!("prelu"), "`dense_act_fn` is \"prelu\", expected \"gelu\""),
         (
             "t5",
             CONFIG,

@@ -11,7 +11,6 @@ use tracing::subscriber::DefaultGuard;
 use tracing::{Event, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
-use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::output::say;
 
@@ -24,9 +23,9 @@ thread_local! {
 pub fn listen(will_be_profiled: bool) {
     let subscriber = tracing_subscriber::registry().with(layer());
     match will_be_profiled {
-        true => HERE.set(Some(subscriber.set_default())),
+        true => HERE.set(Some(tracing::subscriber::set_default(subscriber))),
         // Nothing else listens yet.
-        false => _ = subscriber.try_init(),
+        false => _ = tracing::subscriber::set_global_default(subscriber),
     }
 }
 

@@ -33,7 +33,6 @@ pub(super) const ALIASES: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     ("marian", &[("hidden_size", "d_model"), ("num_attention_heads", "encoder_attention_heads")]),
-    ("modernbert", &[("rope_theta", "global_rope_theta")]),
     ("mt5", T5),
     ("t5", T5),
     (

@@ -354,7 +354,11 @@ mod tests {
         ] {
             weight_map(json);
             let found = tensors_of(folder).unwrap().floats;
-            assert_eq!((found["x"].clone(), found.len()), (TensorData::new(vec![x], [1]), 2), "{json}");
+            assert_eq!(
+                (found["x"].clone(), found.len()),
+                (TensorData::new(vec![x as f32], [1]), 2),
+                "{json}"
+            );
         }
         fs::remove_file(folder.join("two.safetensors")).unwrap();
         let outside = ["../one.safetensors", "sub/one.safetensors", "sub/../one.safetensors", "..", ".", ""];

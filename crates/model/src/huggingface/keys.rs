@@ -71,6 +71,8 @@ pub(super) const CONFIG_KEYS: Keys = Keys {
             "decoder_start_token_id",
             "eos_index",
             "eos_token_id",
+            // Read by those classes of encoders alone that are causal then.
+            "is_decoder",
             "is_encoder_decoder",
             "mask_index",
             "mask_token_id",
@@ -128,7 +130,6 @@ pub(super) const CONFIG_KEYS: Keys = Keys {
         ("bi_data", "false"),
         ("clamp_len", "-1"),
         ("cross_attention_hidden_size", "null"),
-        ("is_decoder", "false"),
         ("mlp_bias", "false"),
         ("partial_rotary_factor", "1.0"),
         ("pruned_heads", "{}"),

@@ -23,7 +23,7 @@ use std::{
 };
 
 use cloze_tokenizer::{
-    AddedToken, Encoding, Normalizer, PreTokenizer, Tokenizer,
+    AddedToken, Encoding, Normalizer, OffsetUnit, PreTokenizer, Tokenizer,
     train::{BpeTrainer, UnigramTrainer, WordPieceScore, WordPieceTrainer},
 };
 use generator::Random;
@@ -168,8 +168,9 @@ impl Pair {
     }
 
     fn theirs(&self, text: &str, second: Option<&str>, special: bool) -> Theirs {
-        let one = self.theirs.encode(text, special).unwrap();
-        let two = second.map(|second| self.theirs.encode((text, second), special).unwrap());
+        // In characters: in bytes, it counts white space of several as one where it trims offsets.
+        let one = self.theirs.encode_char_offsets(text, special).unwrap();
+        let two = second.map(|second| self.theirs.encode_char_offsets((text, second), special).unwrap());
         let decoded = [true, false].map(|skip| {
             // The reference's BPE decoder panics on no tokens at all.
             let some = one.get_ids().iter().any(|id| !skip || !self.ours.is_special(*id));
@@ -180,12 +181,15 @@ impl Pair {
 
     fn compare(&self, text: &str, second: Option<&str>, theirs: &[Theirs; 2]) -> Option<String> {
         for (theirs, special) in theirs.iter().zip([true, false]) {
-            let encoding = self.ours.encode(text, special).unwrap();
+            let encoding = self.ours.encode_input(text, special, OffsetUnit::Chars).unwrap();
             if let Some(found) = encodings(&encoding, &theirs.one) {
                 return Some(found);
             }
             if let (Some(second), Some(two)) = (second, &theirs.two)
-                && let Some(found) = encodings(&self.ours.encode_pair(text, second, special).unwrap(), two)
+                && let Some(found) = encodings(
+                    &self.ours.encode_input((text, second), special, OffsetUnit::Chars).unwrap(),
+                    two,
+                )
             {
                 return Some(format!("pair: {found}"));
             }

@@ -307,6 +307,7 @@ const TABLES: &[(&str, &[&str], &str)] = &[
     ("Denoising", &["model.kind=bart"], "model.zzzzzzzz=1"),
     ("Denoising", &["model.kind=t5"], "model.zzzzzzzz=1"),
     ("Fine-tuning", &["task.kind=classification"], "task.zzzzzzzz=1"),
+    ("Fine-tuning", &["task.kind=multi-label"], "task.zzzzzzzz=1"),
     ("Fine-tuning", &["task.kind=regression"], "task.zzzzzzzz=1"),
     ("Fine-tuning", &["task.kind=tagging"], "task.zzzzzzzz=1"),
     ("Fine-tuning", &["task.kind=answers"], "task.zzzzzzzz=1"),

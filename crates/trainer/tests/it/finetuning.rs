@@ -710,6 +710,7 @@ fn a_head_for_other_labels_is_made_anew_and_the_run_says_so() {
     let mut notes = Notes(Vec::new());
     let outcome = bench.run("two", &config, false, &mut notes, &AtomicBool::new(false)).unwrap();
     let said = notes.0.join(" ");
+    let said = said.replace(['│', '┆'], " ");
     let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(said.contains("new classifier.bias, classifier.weight"), "{said}");
     assert!(said.contains("not used classifier.bias, classifier.weight"), "{said}");
