@@ -17,6 +17,7 @@ import sys
 import tempfile
 
 import torch
+import transformers
 from transformers import (
     BertConfig, BertForMultipleChoice, BertForQuestionAnswering, BertForTokenClassification, BertTokenizerFast,
     pipeline)
@@ -58,6 +59,9 @@ def entities(model, tokenizer, folder):
 
 def answers(model, tokenizer, folder):
     lines = [{"question": text(4), "context": text(random.randint(1, 40))} for _ in range(40)]
+    if int(transformers.__version__.split(".")[0]) >= 5:
+        print("answers are left out: transformers 5 has no such pipeline")
+        return 0
     find = pipeline("question-answering", model=model, tokenizer=tokenizer)
     for line, ours in zip(lines, ask(folder, lines)):
         theirs = find(**line, max_answer_len=30, max_seq_len=384, align_to_words=False)

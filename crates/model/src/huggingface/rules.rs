@@ -272,6 +272,12 @@ impl TensorRules {
         self
     }
 
+    /// The rules of a model whose tensors with two names are saved under both.
+    pub(super) fn saving_copies(mut self) -> Self {
+        self.saves_copies = true;
+        self
+    }
+
     /// The names of an output projection and of the table that it would be tied to, where `tensors` has both and they differ;
     /// `is_projection` tells by a copy's name whether it is one.
     pub(super) fn own_projection(

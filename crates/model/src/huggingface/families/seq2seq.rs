@@ -240,7 +240,8 @@ pub(super) fn rules(config: &TransformerConfig) -> TensorRules {
     }
     rules = match config.tied.joins_output() {
         true => rules.with(TensorRule::tie("lm_head.weight", &weight(table))),
-        false => rules.with(TensorRule::transpose("lm_head.weight", "output.weight")),
+        // transformers 5 ties nothing where it does not tie the output projection.
+        false => rules.with(TensorRule::transpose("lm_head.weight", "output.weight")).saving_copies(),
     };
     rules
         .with(TensorRule::copy("final_logits_bias", "output_bias"))
