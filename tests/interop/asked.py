@@ -59,9 +59,6 @@ def entities(model, tokenizer, folder):
 
 def answers(model, tokenizer, folder):
     lines = [{"question": text(4), "context": text(random.randint(1, 40))} for _ in range(40)]
-    if int(transformers.__version__.split(".")[0]) >= 5:
-        print("answers are left out: transformers 5 has no such pipeline")
-        return 0
     find = pipeline("question-answering", model=model, tokenizer=tokenizer)
     for line, ours in zip(lines, ask(folder, lines)):
         theirs = find(**line, max_answer_len=30, max_seq_len=384, align_to_words=False)
@@ -97,6 +94,9 @@ with tempfile.TemporaryDirectory() as folder:
         (BertForQuestionAnswering, answers, {}),
         (BertForMultipleChoice, choices, {}),
     ]:
+        if check is answers and int(transformers.__version__.split(".")[0]) >= 5:
+            print(f"{kind.__name__}: left out, as transformers 5 has no pipeline that answers questions")
+            continue
         model = kind(BertConfig(**shape, **more)).eval()
         saved, anew = folder / kind.__name__, folder / f"{kind.__name__}-anew"
         model.save_pretrained(saved)

@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 import torch
-from transformers import BertForPreTraining, PreTrainedTokenizerFast
+from transformers import AutoTokenizer, BertForPreTraining
 
 program, folder = sys.argv[1:]
 TEXTS = [
@@ -24,7 +24,7 @@ model, loading = BertForPreTraining.from_pretrained(folder, output_loading_info=
 for key in ("missing_keys", "unexpected_keys", "mismatched_keys", "error_msgs"):
     assert not loading[key], f"{key}: {loading[key]}"
 model.eval()
-tokenizer = PreTrainedTokenizerFast(tokenizer_file=f"{folder}/tokenizer.json", mask_token="[MASK]")
+tokenizer = AutoTokenizer.from_pretrained(folder)
 
 worst = 0.0
 for text in TEXTS:
