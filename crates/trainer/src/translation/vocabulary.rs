@@ -5,10 +5,10 @@ use crate::engine::checkpoint::Checkpoints;
 use crate::engine::run_folder::RunFolder;
 use crate::metrics::progress::RunProgress;
 use crate::periodic_notes::{PeriodicNotes, training_tokenizer};
+use crate::pretraining::save_beside_its_config;
 use crate::{Result, TrainerError};
 use cloze_data::DataError;
 use cloze_data::parallel::sides;
-use cloze_evaluation::atomic_file::write_atomic;
 use cloze_evaluation::table;
 use cloze_tokenizer::train::{BpeTrainer, TrainProgress, UnigramTrainer, WordPieceTrainer};
 use cloze_tokenizer::{
@@ -159,7 +159,7 @@ pub(super) fn run_vocabularies(
         let start = Instant::now();
         progress.note(&format!("training the {of}tokenizer"));
         let tokenizer = train(config, section, wanted, &PeriodicNotes::new(progress))?;
-        write_atomic(&path, tokenizer.to_json().as_bytes())?;
+        save_beside_its_config(&tokenizer, &path)?;
         let (pieces, seconds) = (tokenizer.vocab_size() as u64, start.elapsed().as_secs_f64());
         progress.note(&format!(
             "{of}tokenizer: {} pieces, {}",
@@ -178,9 +178,14 @@ pub(super) fn run_vocabularies(
     };
     let source = config.source_tokenizer.as_ref().ok_or_else(missing)?;
     let target = config.target_tokenizer.as_ref().ok_or_else(missing)?;
-    let place = |name: &str| folder.path().join(name);
-    let source = tokenizer(source, [true, false], place("source_tokenizer.json"), "source ")?;
-    let target = tokenizer(target, [false, true], place("target_tokenizer.json"), "target ")?;
+    // Each in a folder of its own, as in the result: the files beside a tokenizer say which piece is for what.
+    let place = |side: &str| {
+        let place = folder.path().join(side);
+        std::fs::create_dir_all(&place).map_err(TrainerError::io("make", &place))?;
+        Ok::<_, TrainerError>(place.join("tokenizer.json"))
+    };
+    let source = tokenizer(source, [true, false], place("source")?, "source ")?;
+    let target = tokenizer(target, [false, true], place("target")?, "target ")?;
     Vocabularies::separate(source, target)
 }
 
