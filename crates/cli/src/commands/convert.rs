@@ -14,8 +14,13 @@ use crate::output::{Output, say};
 
 /// What a folder has besides configuration, weights and tokenizer, and keeps: the task of a fine-tuned model, and
 /// sentence-transformers' modules, each of which is described in a folder of its own.
-const KEPT: [&str; 4] =
-    ["task.json", "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"];
+const KEPT: [&str; 5] = [
+    "task.json",
+    "generation_config.json",
+    "modules.json",
+    "sentence_bert_config.json",
+    "config_sentence_transformers.json",
+];
 
 /// Write a model's folder anew: weights as safetensors, the tokenizer as tokenizer.json.
 ///

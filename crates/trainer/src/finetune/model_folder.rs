@@ -109,6 +109,11 @@ fn of_config(config: &PretrainedConfig) -> std::result::Result<TaskSection, Stri
                 Ok(TaskSection::Regression { pooling: None, loss: ValueLoss::default() })
             }
             (Some(ProblemType::Regression), n) => Err(format!("a regression of {n} numbers; expected one")),
+            (Some(ProblemType::SingleLabel), 1) => Err(
+                "one class with `problem_type` = \"single_label_classification\", whose probability is always 1; remove \
+                 `problem_type` for the sigmoid of its number"
+                    .into(),
+            ),
             (_, _) => Ok(TaskSection::Classification {
                 labels: config.labels.clone(),
                 class_weights: Vec::new(),

@@ -474,6 +474,11 @@ mod tests {
         let tagged = predict(&words, &["\"a b\""]).values.remove(0);
         assert!(tagged["tags"].as_array().unwrap().iter().all(|tag| tag == "no" || tag == "yes"), "{tagged}");
         assert_eq!(tagged["entities"], serde_json::json!([]));
+        let one = error(&[
+            ("id2label", serde_json::json!({"0": "a"})),
+            ("problem_type", "single_label_classification".into()),
+        ]);
+        assert!(one.contains("one class with `problem_type` = \"single_label_classification\""), "{one}");
         let three = error(&[("id2label", serde_json::json!({"0": "a", "1": "b", "2": "c"}))]);
         assert!(three.contains("classifier.weight` has shape [2, 16]"), "{three}");
     }
