@@ -39,7 +39,8 @@ fn check(operation: Operation, inputs: &[Vec<f32>], smooth: bool) -> Result<(), 
     let composed = fused.clone().gradient_checkpointing();
     let (a, b) = (run(operation, inputs, &fused), run(operation, inputs, &composed));
     for (part, (a, b)) in a.iter().zip(&b).enumerate() {
-        let scale = b.iter().fold(1e-2f32, |scale, x| scale.max(x.abs()));
+        // A gradient that is a sum of many numbers may be small though they are not: their rounding is not.
+        let scale = b.iter().fold(0.1f32, |scale, x| scale.max(x.abs()));
         for (i, (a, b)) in a.iter().zip(b).enumerate() {
             prop_assert!((a - b).abs() <= 1e-4 * scale, "part {part}, element {i}: {a} is not {b}");
         }

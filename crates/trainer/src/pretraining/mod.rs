@@ -30,7 +30,7 @@ pub use replaced_tokens::{ReplacedTokenPretraining, ReplacedTokenSums};
 use std::path::Path;
 use std::sync::atomic::Ordering;
 pub use tokenizer::run_tokenizer;
-pub(crate) use tokenizer::{TokenizerRequest, save_beside_its_config, tokenizer_of};
+pub(crate) use tokenizer::{TokenizerRequest, saved, tokenizer_of};
 
 /// Pretrains an encoder as `config` says: tokenizer, corpus, steps, evaluations, checkpoints, export.
 ///

@@ -96,7 +96,7 @@ pub(crate) fn tokenizer_of(
         progress.note("training the tokenizer");
     }
     let tokenizer = make_tokenizer(request, &PeriodicNotes::new(progress))?;
-    save_beside_its_config(&tokenizer, &path)?;
+    let tokenizer = saved(&tokenizer, &path)?;
     let tokenizer_origin = trained_from
         .map(|trained_from| {
             Ok::<_, TrainerError>(TokenizerOrigin { trained_from, blake3: file_checksum(&path)? })
@@ -111,11 +111,12 @@ pub(crate) fn tokenizer_of(
     Ok(tokenizer)
 }
 
-/// Saves a run's tokenizer with the file that says which piece is for what, so that a resumed run reads what was trained. That file
-/// comes first: a tokenizer that is there is used.
-pub(crate) fn save_beside_its_config(tokenizer: &Tokenizer, path: &Path) -> Result<()> {
+/// Saves a run's tokenizer with the file that says which piece is for what, and reads both: a resumed run begins with the
+/// same. That file comes first, as a tokenizer that is there is used.
+pub(crate) fn saved(tokenizer: &Tokenizer, path: &Path) -> Result<Tokenizer> {
     write_atomic(&path.with_file_name("tokenizer_config.json"), tokenizer.config_json().as_bytes())?;
-    Ok(write_atomic(path, tokenizer.to_json().as_bytes())?)
+    write_atomic(path, tokenizer.to_json().as_bytes())?;
+    Ok(Tokenizer::load(path)?)
 }
 
 /// What tells a trained tokenizer from any other: the program, the settings and the texts. `None` for one that is

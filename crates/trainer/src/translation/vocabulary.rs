@@ -5,7 +5,7 @@ use crate::engine::checkpoint::Checkpoints;
 use crate::engine::run_folder::RunFolder;
 use crate::metrics::progress::RunProgress;
 use crate::periodic_notes::{PeriodicNotes, training_tokenizer};
-use crate::pretraining::save_beside_its_config;
+use crate::pretraining::saved;
 use crate::{Result, TrainerError};
 use cloze_data::DataError;
 use cloze_data::parallel::sides;
@@ -159,7 +159,7 @@ pub(super) fn run_vocabularies(
         let start = Instant::now();
         progress.note(&format!("training the {of}tokenizer"));
         let tokenizer = train(config, section, wanted, &PeriodicNotes::new(progress))?;
-        save_beside_its_config(&tokenizer, &path)?;
+        let tokenizer = saved(&tokenizer, &path)?;
         let (pieces, seconds) = (tokenizer.vocab_size() as u64, start.elapsed().as_secs_f64());
         progress.note(&format!(
             "{of}tokenizer: {} pieces, {}",

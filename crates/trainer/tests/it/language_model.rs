@@ -39,6 +39,8 @@ fn a_stopped_run_ends_with_the_same_bits() {
         vec!["model.shape=llama", "model.n_kv_heads=1", "train.recompute=true", "train.workers=2"],
         vec!["blocks.prefix_share=0.5", "train.recompute=true", "train.workers=2"],
         vec!["blocks.prefix_share=1", "blocks.documents=apart", "model.shape=llama"],
+        vec![r#"tokenizer={ kind = "train-byte-bpe", vocab_size = 270 }"#],
+        vec![r#"tokenizer={ kind = "train-wordpiece", vocab_size = 60 }"#],
     ]
     .into_iter()
     .enumerate()
