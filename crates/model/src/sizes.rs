@@ -8,9 +8,12 @@ use crate::{ModelError, Result};
 /// [`ModelError::Setting`] for the first that is not, by its key.
 pub(crate) fn check_sizes(sizes: impl IntoIterator<Item = (&'static str, usize)>) -> Result<()> {
     for (key, size) in sizes {
-        // Far larger than any model.
-        let most =
-            if key.ends_with("layers") || key.ends_with("kernel") { 10_000 } else { i32::MAX as usize };
+        // Far larger than any model, and small enough that no tensor has more elements than can be counted.
+        let most = match key {
+            key if key.ends_with("layers") || key.ends_with("kernel") => 10_000,
+            key if key.starts_with('d') => 1 << 24,
+            _ => i32::MAX as usize,
+        };
         if size == 0 {
             return Err(ModelError::setting(key, 0, "at least 1"));
         }

@@ -34,7 +34,7 @@ pub struct Run {
 const RECURRENT: &str = "model={kind=\"recurrent\",d_embedding=8,d_model=16,dropout=0.2}";
 
 /// The runs that are killed, filled disks under, resumed.
-pub const RUNS: [Run; 15] = [
+pub const RUNS: [Run; 32] = [
     Run { name: "pretraining", config: "pretrain.toml", sets: &[] },
     Run { name: "pretraining-lamb", config: "pretrain.toml", sets: &["optimizer.algorithm=\"lamb\""] },
     Run {
@@ -73,6 +73,80 @@ pub const RUNS: [Run; 15] = [
         name: "convolutional-translation",
         config: "translation.toml",
         sets: &["model={kind=\"convolutional\",n_layers=2,d_embedding=8,d_model=16,dropout=0.2}"],
+    },
+    Run {
+        name: "replaced-tokens",
+        config: "pretrain.toml",
+        sets: &[
+            "objective={kind=\"replaced-tokens\",generator_size=0.5}",
+            "examples.pairs={kind=\"doc-sentences\"}",
+        ],
+    },
+    Run {
+        name: "span-boundary",
+        config: "pretrain.toml",
+        sets: &[
+            "objective={kind=\"span-boundary\"}",
+            "examples.pairs={kind=\"doc-sentences\"}",
+            "examples.masking={unit=\"span\"}",
+        ],
+    },
+    Run {
+        name: "albert",
+        config: "pretrain.toml",
+        sets: &[
+            "model.family=\"albert\"",
+            "model.d_embedding=8",
+            "examples.pairs={kind=\"sentence-order\"}",
+            "examples.masking={unit=\"n-gram\"}",
+        ],
+    },
+    Run {
+        name: "modernbert",
+        config: "pretrain.toml",
+        sets: &[
+            "model={family=\"modernbert\",n_layers=2,d_model=16,n_heads=2,d_ff=24,max_positions=64,local_window=8,global_every=2}",
+            "examples.pairs={kind=\"full-sentences\"}",
+            "optimizer.algorithm=\"stable-adamw\"",
+        ],
+    },
+    Run {
+        name: "unilm",
+        config: "pretrain.toml",
+        sets: &[
+            "examples.attention={bidirectional=1,left_to_right=1,right_to_left=1,sequence_to_sequence=2}",
+        ],
+    },
+    Run { name: "permutation", config: "permutation.toml", sets: &[] },
+    Run { name: "denoising-bart", config: "denoising.toml", sets: &[] },
+    Run {
+        name: "denoising-t5",
+        config: "denoising.toml",
+        sets: &[
+            "denoising={kind=\"t5\"}",
+            "model={kind=\"t5\",n_layers=1,d_model=16,n_heads=2,gated=true,d_ff=24,max_positions=32}",
+        ],
+    },
+    Run { name: "translation-language-model", config: "languages.toml", sets: &[] },
+    Run { name: "awd-lstm", config: "awd-lstm.toml", sets: &[] },
+    Run { name: "elmo", config: "elmo.toml", sets: &[] },
+    Run {
+        name: "left-to-right-wordpiece",
+        config: "left-to-right.toml",
+        sets: &["tokenizer={kind=\"train-wordpiece\",vocab_size=150}"],
+    },
+    Run { name: "embedding", config: "embedding.toml", sets: &[] },
+    Run {
+        name: "simcse",
+        config: "embedding.toml",
+        sets: &["task.loss={kind=\"simcse\",temperature=0.05}", "model.dropout.hidden=0.1"],
+    },
+    Run { name: "bilstm", config: "bilstm.toml", sets: &[] },
+    Run { name: "ulmfit", config: "classification.toml", sets: &["model.path=\"seeds/awd-lstm\""] },
+    Run {
+        name: "elmo-tagging",
+        config: "tagging.toml",
+        sets: &["model.path=\"seeds/elmo\"", "task.crf=true"],
     },
 ];
 
@@ -177,6 +251,61 @@ checkpoint = { every = 8, keep_last = 2 }
 log.every = 5
 "#;
 
+/// What runs on blocks of text have in common.
+const BLOCKS: &str = r#"corpus.files = ["seeds/corpus.txt"]
+tokenizer = { kind = "train-byte-bpe", vocab_size = 300 }
+train = { steps = 80, batch_size = 4 }
+optimizer.lr = 1e-3
+schedule = { kind = "linear", warmup_steps = 2 }
+checkpoint = { every = 8, keep_last = 2 }
+log.every = 5
+"#;
+
+/// Runs on blocks of text: what each has beside them.
+const OF_BLOCKS: [(&str, &str); 4] = [
+    (
+        "permutation.toml",
+        "objective.kind = \"permutation\"\nsegments = { seq_len = 16, memory_len = 8 }\n\
+         eval = { every = 7, heldout_fraction = 0.2, max_blocks = 16 }\n\
+         model = { n_layers = 1, d_model = 16, n_heads = 2, dropout = 0.1 }\n",
+    ),
+    (
+        "denoising.toml",
+        "objective.kind = \"denoising\"\nexamples.seq_len = 24\n\
+         eval = { every = 7, heldout_fraction = 0.2, max_examples = 16 }\n\
+         denoising = { kind = \"bart\", noises = [{ kind = \"sentence-permutation\" }, { kind = \"infilling\", share = 0.3, mean_span = 3.0 }] }\n\
+         model = { kind = \"bart\", n_layers = 1, d_model = 16, n_heads = 2, d_ff = 24, max_positions = 32 }\n",
+    ),
+    (
+        "awd-lstm.toml",
+        "objective.kind = \"left-to-right\"\nstreams.seq_len = 12\n\
+         eval = { every = 7, heldout_fraction = 0.2, max_blocks = 16 }\n\
+         model = { d_embedding = 8, d_hidden = 16, n_layers = 2 }\n",
+    ),
+    (
+        "elmo.toml",
+        "objective.kind = \"bidirectional-language-model\"\nblocks.seq_len = 12\n\
+         eval = { every = 7, heldout_fraction = 0.2, max_blocks = 16 }\n\
+         model = { max_characters = 10, filters = [[1, 4], [2, 4]], n_highway = 1, d_hidden = 16, d_projection = 8, n_layers = 1, dropout = 0.1 }\n",
+    ),
+];
+
+/// One language after another, and translations.
+const LANGUAGES: &str = r#"objective = { kind = "translation-language-model", parallel = [
+    { languages = ["en", "de"], text = { source = ["seeds/train.en"], target = ["seeds/train.de"] } },
+] }
+corpus = { languages = [{ name = "en", files = ["seeds/corpus.txt"] }, { name = "de", files = ["seeds/other.txt"] }], sampling_alpha = 0.7 }
+tokenizer = { kind = "train-wordpiece", vocab_size = 250 }
+examples = { seq_len = 32, pairs.kind = "full-sentences" }
+train = { steps = 80, batch_size = 4 }
+optimizer.lr = 1e-3
+schedule = { kind = "linear", warmup_steps = 2 }
+eval = { heldout_fraction = 0.2, every = 7, max_examples = 16 }
+checkpoint = { every = 8, keep_last = 2 }
+log.every = 5
+model = { n_layers = 1, d_model = 16, n_heads = 2, d_ff = 32, max_positions = 64 }
+"#;
+
 /// Sentences with what stands for their translations.
 pub fn pairs(n: usize) -> Vec<Vec<String>> {
     let translated = |text: &str| text.split(' ').rev().collect::<Vec<_>>().join(" ").to_lowercase();
@@ -248,7 +377,10 @@ impl World {
                 case::copy(&name.path(), &case.path("seeds").join(name.file_name()))?;
             }
         }
-        case.bring("seeds/mlm", "seeds/mlm")
+        ["mlm", "awd-lstm", "elmo"].iter().try_for_each(|name| {
+            let seed = format!("seeds/{name}");
+            case.bring(&seed, &seed)
+        })
     }
 
     /// The folder of a run that was never interrupted, and how long it took.
@@ -316,6 +448,21 @@ impl World {
         self.write("pretrain.toml", PRETRAIN)?;
         self.write("left-to-right.toml", LEFT_TO_RIGHT)?;
         self.write("translation.toml", TRANSLATION)?;
+        for (name, section) in OF_BLOCKS {
+            self.write(name, section.to_owned() + BLOCKS)?;
+        }
+        self.write("languages.toml", LANGUAGES)?;
+        let loss = "kind = \"embedding\", loss = { kind = \"cosent\", temperature = 0.05 }";
+        self.write("embedding.toml", tuning(loss, "pairs.tsv"))?;
+        for (split, n) in [("train", 16), ("dev", 6)] {
+            let row = |i: usize| format!("{}\t{}\t{}.5\n", sentence(i), sentence(i + 1), i % 5);
+            let rows = "text\tpair\tlabel\n".to_owned() + &(0..n).map(row).collect::<String>();
+            self.write(&format!("{split}.pairs.tsv"), rows)?;
+        }
+        let recurrent = "model.recurrent = { cell = \"lstm\", d_embedding = 8, d_model = 16, dropout = 0.2, pooling = \"max\", \
+                         tokenizer = { kind = \"train-wordpiece\", vocab_size = 100 } }";
+        let bilstm = tuning("kind = \"classification\"", "tsv");
+        self.write("bilstm.toml", bilstm.replace("model.path = \"seeds/mlm\"", recurrent))?;
         self.write("classification.toml", tuning("kind = \"classification\"", "tsv"))?;
         self.write("tagging.toml", tuning("kind = \"tagging\"", "conll"))?;
         self.write("answers.toml", tuning("kind = \"answers\", stride = 8, max_question = 16", "json"))?;
@@ -355,8 +502,14 @@ impl World {
             self.cloze(&["train", &config, "--out", &run, "--set", SHORT.1])?;
             case::copy(&self.path(&format!("{run}/model")), &self.path(&format!("models/{task}")))?;
         }
+        for name in ["awd-lstm", "elmo"] {
+            let (config, run) = (format!("seeds/{name}.toml"), format!("runs/{name}"));
+            self.cloze(&["train", &config, "--out", &run, "--set", SHORT.0])?;
+            case::copy(&self.path(&format!("{run}/model")), &self.path(&format!("seeds/{name}")))?;
+        }
         for (config, model, set) in [
             ("left-to-right", "left-to-right", None),
+            ("left-to-right", "llama", Some("model.shape=\"llama\"")),
             ("translation", "translator", None),
             ("translation", "recurrent-translator", Some(RECURRENT)),
         ] {

@@ -1,6 +1,7 @@
 use super::{AwdLstm, AwdLstmEncoder};
 use crate::blocks::Embedding;
 use crate::recurrent::{Cell, RecurrentLayer};
+use crate::sizes::check_sizes;
 use crate::{ModelError, ParamInit, Result};
 use serde::{Deserialize, Serialize};
 
@@ -80,18 +81,12 @@ impl AwdLstmConfig {
     /// # Errors
     /// [`ModelError::Setting`] with the invalid field.
     pub fn validate(&self) -> Result<()> {
-        for (key, size) in [
+        check_sizes([
             ("vocab_size", self.vocab_size),
             ("d_embedding", self.d_embedding),
             ("d_hidden", self.d_hidden),
             ("n_layers", self.n_layers),
-        ] {
-            // Far larger than any model, and small enough not to overflow.
-            let most = if key == "n_layers" { 10_000 } else { i32::MAX as usize / 4 };
-            if size == 0 || size > most {
-                return Err(ModelError::setting(key, size, format!("from 1 to {most}")));
-            }
-        }
+        ])?;
         self.dropout.validate()
     }
 

@@ -3,6 +3,7 @@ use crate::blocks::{
     Activation, Embedding, FeedForwardConfig, LearnedPositions, Linear, MultiHeadAttentionConfig, Norm,
     NormKind, NormPlacement, RotaryConfig,
 };
+use crate::sizes::check_sizes;
 use crate::{ModelError, ParamInit, Result};
 
 /// The configuration of a left-to-right Transformer. [`gpt2`](Self::gpt2) and [`llama`](Self::llama) are the usual
@@ -129,7 +130,7 @@ impl GptConfig {
     /// [`ModelError::Setting`] with the invalid field.
     pub fn validate(&self) -> Result<()> {
         let refuse = |key, found: String, expected: String| Err(ModelError::Setting { key, found, expected });
-        for (key, size) in [
+        check_sizes([
             ("vocab_size", self.vocab_size),
             ("n_layers", self.n_layers),
             ("d_model", self.d_model),
@@ -138,13 +139,7 @@ impl GptConfig {
             ("d_head", self.d_head),
             ("d_ff", self.d_ff),
             ("max_positions", self.max_positions),
-        ] {
-            // Far larger than any model, and small enough not to overflow.
-            let most = if key == "n_layers" { 10_000 } else { i32::MAX as usize };
-            if size == 0 || size > most {
-                return refuse(key, size.to_string(), format!("from 1 to {most}"));
-            }
-        }
+        ])?;
         if self.n_heads.checked_mul(self.d_head).is_none_or(|width| width > i32::MAX as usize) {
             return refuse(
                 "d_head",

@@ -167,10 +167,13 @@ impl Fields {
 
     /// A value that has a structure of its own.
     pub(super) fn nested<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>> {
-        let read = |value: &Value| serde_json::from_value(value.clone());
-        self.value(key)
-            .map(|value| read(value).map_err(|error| self.error(&format!("`{key}`: {error}"))))
-            .transpose()
+        let read = |value: &Value| {
+            serde_json::from_value(value.clone()).map_err(|error| {
+                let message = error.to_string().replace("variant identifier", "the name of a kind");
+                self.error(&format!("`{key}`: {message}"))
+            })
+        };
+        self.value(key).map(read).transpose()
     }
 
     /// The error for an invalid value.

@@ -73,8 +73,8 @@ pub trait Format: Sized {
 
     /// Tensors that a file may hold although the model computes them, and their required values.
     #[doc(hidden)]
-    fn constants(&self) -> NamedTensors {
-        NamedTensors::new()
+    fn constants(&self) -> Vec<Constant> {
+        Vec::new()
     }
 
     /// The contents of `generation_config.json`, if there should be one.
@@ -82,6 +82,16 @@ pub trait Format: Sized {
     fn generation(&self) -> Option<Map<String, Value>> {
         None
     }
+}
+
+/// A tensor that a file may hold although the model computes it.
+pub struct Constant {
+    /// Its name in the file.
+    pub(super) name: String,
+    /// Its shape.
+    pub(super) shape: Vec<usize>,
+    /// Computes what it must be.
+    pub(super) values: Box<dyn Fn() -> Vec<f32>>,
 }
 
 /// Reads the configuration in a folder. A projection of its own that the folder's weights have counts, whatever
@@ -175,13 +185,18 @@ pub fn load_published_as<C: Published>(
         }
     }
     let model = config.init(&mut init.deferred());
-    for (name, expected) in config.constants() {
+    for Constant { name, shape, values } in config.constants() {
         let found =
             tensors.floats.keys().find(|found| rules.canonical(found) == rules.canonical(&name)).cloned();
         let Some((name, found)) = found.and_then(|found| tensors.floats.remove_entry(&found)) else {
             continue;
         };
-        if !is_close(&found, &expected) {
+        // Nothing is computed that is larger than what was read.
+        if found.shape().to_vec() != shape {
+            let found = found.shape().to_vec();
+            return Err(ModelError::Shape { path: folder.into(), name, expected: shape, found });
+        }
+        if !is_close(&found, &values()) {
             let reason = format!("tensor `{name}` differs from what the model computes instead");
             return Err(ModelError::Weights { path: folder.into(), reason });
         }
@@ -189,10 +204,9 @@ pub fn load_published_as<C: Published>(
     rules.put(model, folder, tensors, config.optional())
 }
 
-/// Whether two tensors are equal up to rounding, also in half precision.
-fn is_close(found: &TensorData, expected: &TensorData) -> bool {
-    let mut pairs = found.iter::<f32>().zip(expected.iter::<f32>());
-    found.shape() == expected.shape() && pairs.all(|(found, expected)| (found - expected).abs() <= 1e-2)
+/// Whether two tensors of a shape are equal up to rounding, also in half precision.
+fn is_close(found: &TensorData, expected: &[f32]) -> bool {
+    found.iter::<f32>().zip(expected).all(|(found, expected)| (found - expected).abs() <= 1e-2)
 }
 
 /// Checks that [`save_published`] can save such a model, before the first step of a long run.

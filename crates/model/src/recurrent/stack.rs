@@ -1,5 +1,6 @@
 use super::{Cell, LayerOutput, RecurrentLayer, RecurrentState};
 use crate::ops::{self, Direction, Packing};
+use crate::sizes::check_sizes;
 use crate::{ModelError, ParamInit, Result};
 use burn::module::Module;
 use burn::tensor::{Int, Tensor};
@@ -75,11 +76,7 @@ impl RecurrentConfig {
     /// # Errors
     /// [`ModelError::Setting`] with the field that does not do.
     pub fn validate(&self) -> Result<()> {
-        for (key, size) in [("d_in", self.d_in), ("d", self.d), ("n_layers", self.n_layers)] {
-            if size == 0 {
-                return Err(ModelError::setting(key, size, "1 or more"));
-            }
-        }
+        check_sizes([("d_in", self.d_in), ("d", self.d), ("n_layers", self.n_layers)])?;
         if !(0.0..1.0).contains(&self.dropout) {
             return Err(ModelError::setting("dropout", self.dropout, "0 or more and below 1"));
         }

@@ -7,6 +7,7 @@ use crate::blocks::{Embedding, Linear};
 use crate::ops::{self, CrossEntropy, Packing};
 use crate::recurrent::{Cell, Reading, Recurrent, RecurrentConfig, RecurrentOutput};
 use crate::scores::AttentionPooling;
+use crate::sizes::check_sizes;
 use crate::{ModelError, ParamInit, Result, Sequences};
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
@@ -36,15 +37,12 @@ impl RecurrentEncoderConfig {
     /// # Errors
     /// [`ModelError::Setting`] with the invalid field.
     pub fn validate(&self) -> Result<()> {
-        let sizes = [
+        check_sizes([
             ("vocab_size", self.vocab_size),
             ("d_embedding", self.d_embedding),
             ("d_model", self.d_model),
             ("n_layers", self.n_layers),
-        ];
-        if let Some((key, _)) = sizes.iter().find(|(_, size)| *size == 0) {
-            return Err(ModelError::setting(key, 0, "1 or more"));
-        }
+        ])?;
         if !self.d_model.is_multiple_of(self.reading.directions()) {
             return Err(ModelError::setting(
                 "d_model",
@@ -132,9 +130,7 @@ impl RecurrentClassifierConfig {
     /// # Errors
     /// [`ModelError::Setting`] with the invalid field.
     pub fn validate(&self) -> Result<()> {
-        if self.n_outputs == 0 {
-            return Err(ModelError::setting("n_outputs", 0, "1 or more"));
-        }
+        check_sizes([("n_outputs", self.n_outputs)])?;
         self.encoder.validate()
     }
 
@@ -208,9 +204,7 @@ impl RecurrentTaggerConfig {
     /// # Errors
     /// [`ModelError::Setting`] with the invalid field.
     pub fn validate(&self) -> Result<()> {
-        if self.n_tags == 0 {
-            return Err(ModelError::setting("n_tags", 0, "1 or more"));
-        }
+        check_sizes([("n_tags", self.n_tags)])?;
         self.encoder.validate()
     }
 

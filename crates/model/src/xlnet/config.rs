@@ -1,5 +1,6 @@
 use super::{Xlnet, XlnetLanguageModel};
 use crate::blocks::Activation;
+use crate::sizes::check_sizes;
 use crate::{ModelError, ParamInit, Result};
 
 /// The configuration of an XLNet. [`new`](Self::new) has the published models' values.
@@ -74,19 +75,13 @@ impl XlnetConfig {
     /// # Errors
     /// [`ModelError::Setting`] with the invalid field.
     pub fn validate(&self) -> Result<()> {
-        for (key, size) in [
+        check_sizes([
             ("vocab_size", self.vocab_size),
             ("n_layers", self.n_layers),
             ("d_model", self.d_model),
             ("n_heads", self.n_heads),
             ("d_ff", self.d_ff),
-        ] {
-            // Far larger than any model, and small enough not to overflow.
-            let most = if key == "n_layers" { 10_000 } else { i32::MAX as usize };
-            if size == 0 || size > most {
-                return Err(ModelError::setting(key, size, format!("from 1 to {most}")));
-            }
-        }
+        ])?;
         if !self.d_model.is_multiple_of(self.n_heads) {
             let expected = format!("a divisor of `d_model`, which is {}", self.d_model);
             return Err(ModelError::setting("n_heads", self.n_heads, expected));

@@ -12,7 +12,7 @@ use crate::campaign::world::{RUNS, Run};
 const ENDS: usize = 6;
 
 pub fn attack(case: &mut Case<'_>) -> Result<()> {
-    let run = &RUNS[case.index as usize % RUNS.len()];
+    let run = case.random.pick(&RUNS);
     let (whole, time) = case.world.whole(run)?;
     case.world.bring_data(case)?;
     let mut is_done = false;

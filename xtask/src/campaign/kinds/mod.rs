@@ -5,7 +5,9 @@ mod cache;
 mod checkpoints;
 mod configs;
 mod corpora;
+mod dialects;
 mod disks;
+mod embeddings;
 mod folders;
 mod hub;
 mod kills;
@@ -16,10 +18,14 @@ mod parallel;
 mod patterns;
 mod perplexity;
 mod pickle;
+mod probe;
+mod pull;
 mod races;
 mod reports;
 mod score;
+mod search;
 mod seeds;
+mod senses;
 mod sentencepiece;
 mod texts;
 mod tokenizers;
@@ -41,12 +47,13 @@ pub struct Kind {
 }
 
 /// All of them, in the order of their first cases.
-pub const KINDS: [Kind; 31] = [
+pub const KINDS: [Kind; 38] = [
     Kind { name: "tokenizer-json", attack: tokenizers::json },
     Kind { name: "tokenizer-files", attack: tokenizers::files },
     Kind { name: "sentencepiece", attack: sentencepiece::attack },
     Kind { name: "patterns", attack: patterns::attack },
     Kind { name: "config-json", attack: model_files::config },
+    Kind { name: "dialects", attack: dialects::attack },
     Kind { name: "module-json", attack: model_files::modules },
     Kind { name: "weights", attack: weights::file },
     Kind { name: "not-finite", attack: weights::not_finite },
@@ -59,6 +66,7 @@ pub const KINDS: [Kind; 31] = [
     Kind { name: "checkpoints", attack: checkpoints::attack },
     Kind { name: "prepared-cache", attack: cache::attack },
     Kind { name: "hub-cache", attack: hub::attack },
+    Kind { name: "pull", attack: pull::attack },
     Kind { name: "texts", attack: texts::attack },
     Kind { name: "numbers", attack: numbers::attack },
     Kind { name: "parallel", attack: parallel::attack },
@@ -66,6 +74,11 @@ pub const KINDS: [Kind; 31] = [
     Kind { name: "score", attack: score::attack },
     Kind { name: "translate", attack: writing::translate },
     Kind { name: "generate", attack: writing::generate },
+    Kind { name: "search", attack: search::attack },
+    Kind { name: "embeddings", attack: embeddings::attack },
+    Kind { name: "retrieval", attack: embeddings::retrieval },
+    Kind { name: "senses", attack: senses::attack },
+    Kind { name: "probe", attack: probe::attack },
     Kind { name: "archives", attack: archives::attack },
     Kind { name: "reports", attack: reports::attack },
     Kind { name: "seeds", attack: seeds::attack },

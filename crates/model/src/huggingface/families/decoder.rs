@@ -451,11 +451,11 @@ mod tests {
             ),
             (
                 r#"{"model_type": "llama", "num_hidden_layers": 99999999999999}"#,
-                "`num_hidden_layers` is 99999999999999, expected from 1 to 10000",
+                "`num_hidden_layers` is 99999999999999, expected at most 10000",
             ),
             (
                 r#"{"model_type": "qwen2", "num_hidden_layers": 99999999999999}"#,
-                "`num_hidden_layers` is 99999999999999, expected from 1 to 10000",
+                "`num_hidden_layers` is 99999999999999, expected at most 10000",
             ),
             (
                 r#"{"model_type": "mistral", "sliding_window": 0}"#,

@@ -2,12 +2,11 @@
 
 use super::super::TensorRules;
 use super::super::fields::Fields;
+use super::super::published::Constant;
 use super::seq2seq::{self, Defaults};
 use crate::Result;
 use crate::blocks::{NormPlacement, SinusoidOrder, SinusoidalPositions};
 use crate::seq2seq::{OutputBias, PositionsConfig, TiedEmbeddings, TransformerConfig};
-use crate::weights::NamedTensors;
-use burn::tensor::TensorData;
 use serde_json::{Map, Value, json};
 
 pub(super) const MODEL_TYPE: &str = "marian";
@@ -80,10 +79,14 @@ pub(super) fn rules(config: &TransformerConfig) -> TensorRules {
 }
 
 /// The sinusoids, which old files contain.
-pub(super) fn constants(config: &TransformerConfig) -> NamedTensors {
-    let positions = SinusoidalPositions::new(config.d_model).with_order(SinusoidOrder::SinesFirst);
-    let shape = [config.max_positions, config.d_model];
-    let table = TensorData::new(positions.values(0..config.max_positions), shape);
-    let name = |stack| format!("model.{stack}.embed_positions.weight");
-    ["encoder", "decoder"].map(|stack| (name(stack), table.clone())).into()
+pub(super) fn constants(config: &TransformerConfig) -> Vec<Constant> {
+    let (rows, width) = (config.max_positions, config.d_model);
+    let table = |stack| Constant {
+        name: format!("model.{stack}.embed_positions.weight"),
+        shape: vec![rows, width],
+        values: Box::new(move || {
+            SinusoidalPositions::new(width).with_order(SinusoidOrder::SinesFirst).values(0..rows)
+        }),
+    };
+    ["encoder", "decoder"].map(table).into()
 }

@@ -95,6 +95,7 @@ pub(super) mod tests {
     use crate::{ParamInit, Sequences, weights};
     use burn::tensor::Device;
     use serde_json::Value;
+    use std::path::Path;
 
     /// A model comes back from its folder with the same configuration and parameters: what was read, and what was saved.
     pub fn comes_back<C: Published + PartialEq + std::fmt::Debug>(config: &C) -> [C::Model; 2] {
@@ -107,7 +108,46 @@ pub(super) mod tests {
         assert_eq!(&read, config);
         assert!(report.missing.is_empty() && report.unexpected.is_empty());
         assert_eq!(weights::collect(&loaded), weights::collect(&model));
+        sizes_are_checked::<C>(folder.path());
         [loaded, model]
+    }
+
+    /// A folder whose configuration asks for far more than its tensors are is refused before anything is allocated.
+    pub fn sizes_are_checked<C: Published>(folder: &Path) {
+        let path = folder.join("config.json");
+        let config: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+        for size in [100_000_000_u64, 1 << 31, 1 << 62, u64::MAX] {
+            let mut changed = 0;
+            // Each number in turn.
+            loop {
+                let (mut config, mut left) = (config.clone(), changed);
+                if !set_number(&mut config, &mut left, size) {
+                    break;
+                }
+                std::fs::write(&path, config.to_string()).unwrap();
+                // What is not a size, such as the reach of a window, may be as large.
+                let _ = load_published::<C>(folder, &mut ParamInit::new(&Device::flex(), 5));
+                changed += 1;
+            }
+            assert!(changed > 0, "{config}");
+        }
+    }
+
+    /// Sets the whole number that `skipped` others stand before.
+    fn set_number(value: &mut Value, skipped: &mut usize, number: u64) -> bool {
+        match value {
+            Value::Number(found) if found.is_u64() && *skipped == 0 => {
+                *value = number.into();
+                true
+            }
+            Value::Number(found) if found.is_u64() => {
+                *skipped -= 1;
+                false
+            }
+            Value::Array(values) => values.iter_mut().any(|value| set_number(value, skipped, number)),
+            Value::Object(map) => map.values_mut().any(|value| set_number(value, skipped, number)),
+            _ => false,
+        }
     }
 
     /// A model comes back from its folder with the same configuration, parameters and logits.

@@ -2,10 +2,10 @@
 //! own format otherwise.
 
 use super::super::fields::Fields;
+use super::super::published::Constant;
 use super::super::{Format, Published, TensorRule, TensorRules};
 use super::{bart, marian, seq2seq, t5};
 use crate::seq2seq::{TiedEmbeddings, Transformer, TransformerConfig};
-use crate::weights::NamedTensors;
 use crate::{ModelError, ParamInit, Result};
 use serde_json::{Map, Value, json};
 
@@ -68,7 +68,7 @@ impl Format for TransformerConfig {
             Some(bart::MODEL_TYPE) => bart::read(fields),
             Some(t5::MODEL_TYPE) => t5::read(fields, &t5::DEFAULTS),
             Some(t5::MULTILINGUAL) => t5::read(fields, &t5::MULTILINGUAL_DEFAULTS),
-            _ => own(fields),
+            _ => fields.nested(CONFIG)?.ok_or_else(|| fields.error(&format!("there is no `{CONFIG}`"))),
         }?;
         config.validate().map_err(|error| match error {
             ModelError::Setting { key, found, expected } => {
@@ -119,21 +119,16 @@ impl Format for TransformerConfig {
         }
     }
 
-    fn constants(&self) -> NamedTensors {
+    fn constants(&self) -> Vec<Constant> {
         match Class::of(self) {
             Class::Marian => marian::constants(self),
-            Class::Bart | Class::T5 | Class::Own => NamedTensors::new(),
+            Class::Bart | Class::T5 | Class::Own => Vec::new(),
         }
     }
 
     fn generation(&self) -> Option<Map<String, Value>> {
         (Class::of(self) != Class::Own).then(|| seq2seq::generation(self))
     }
-}
-
-fn own(fields: &Fields) -> Result<TransformerConfig> {
-    let value = fields.value(CONFIG).ok_or_else(|| fields.error(&format!("there is no `{CONFIG}`")))?;
-    serde_json::from_value(value.clone()).map_err(|error| fields.error(&format!("`{CONFIG}`: {error}")))
 }
 
 impl Published for TransformerConfig {
