@@ -5,6 +5,7 @@ pub mod left_to_right;
 pub mod linear_attention;
 pub mod neural_lm;
 pub mod positions;
+pub mod replicas;
 pub mod span_masking;
 pub mod text;
 pub mod two_losses;
@@ -32,7 +33,7 @@ pub struct Example {
 }
 
 /// All of them.
-pub const EXAMPLES: [Example; 6] = [
+pub const EXAMPLES: [Example; 7] = [
     Example { name: "linear-attention", about: "a custom attention in BERT", run: linear_attention::run },
     Example { name: "rotary-positions", about: "custom positions in BERT", run: positions::run },
     Example { name: "span-masking", about: "a custom masking", run: span_masking::run },
@@ -47,6 +48,7 @@ pub const EXAMPLES: [Example; 6] = [
         run: two_losses::run,
     },
     Example { name: "neural-lm", about: "a model without a Transformer", run: neural_lm::run },
+    Example { name: "replicas", about: "two threads that make each step together", run: replicas::run },
 ];
 
 /// The sample of text that the repository has.

@@ -62,6 +62,7 @@ impl NeuralLm {
 pub struct NextWord {
     text: Text,
     batch_size: usize,
+    accumulate: usize,
 }
 
 impl NextWord {
@@ -108,7 +109,7 @@ impl Recipe for NextWord {
 
     fn steps(&self, from: Position) -> Box<dyn Iterator<Item = Result<StepBatches<Vec<i32>>>> + '_> {
         let loader = Loader::new(self.text.train.clone(), self.batch_size);
-        StepBatches::from_loader(&loader, from, 1, |batch| batch.len() as u64)
+        StepBatches::from_loader(&loader, from, self.accumulate, |batch| batch.len() as u64)
     }
 
     fn split(&self) -> Option<&str> {
@@ -132,11 +133,21 @@ impl Recipe for NextWord {
 
 /// Trains it.
 pub fn run(steps: u64, options: &RunOptions<'_>, progress: &mut dyn RunProgress) -> Result<Outcome> {
+    train_with(steps, 1, options.clone(), progress)
+}
+
+/// Trains it with so many micro-batches a step.
+pub fn train_with(
+    steps: u64,
+    accumulate: usize,
+    options: RunOptions<'_>,
+    progress: &mut dyn RunProgress,
+) -> Result<Outcome> {
     let mut settings = RunSettings::new("neural-lm", steps, 2e-3);
     settings.evaluate = Cadence::Every(50);
     settings.checkpoint.every = 50;
-    let recipe = NextWord { text: Text::load(32, settings.seed)?, batch_size: 32 };
+    let recipe = NextWord { text: Text::load(32, settings.seed)?, batch_size: 32, accumulate };
     let init = &mut ParamInit::new(&options.device.clone().autodiff(), settings.seed).with_std(0.05);
     let model = NeuralLm::new(recipe.text.tokenizer.vocab_size(), 64, 128, init);
-    train(&recipe, model, &settings, options, progress)
+    train(&recipe, model, &settings, &options, progress)
 }

@@ -3,9 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests, which clippy does not count as tests")]
 
 use burn::tensor::Device;
-use cloze_examples::{EXAMPLES, Example};
+use cloze_examples::{EXAMPLES, Example, neural_lm, replicas};
 use cloze_trainer::engine::{Outcome, RunOptions};
-use cloze_trainer::metrics::progress::{RunProgress, Status};
+use cloze_trainer::metrics::progress::{RunProgress, Silent, Status};
 use cloze_trainer::metrics::{METRICS_FILE, Record, jsonl};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -58,6 +58,28 @@ fn check(name: &str) {
     assert_eq!(measured(&path("stopped")), losses);
 }
 
+/// Two replicas end with the bits of one that has all micro-batches, and of each other.
+#[test]
+fn replicas_make_the_steps_of_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let options = |out: &str| RunOptions::new(Device::flex(), path(out)).cache(path("cache"));
+    neural_lm::train_with(6, replicas::ACCUMULATE, options("one"), &mut Silent).unwrap();
+    replicas::run(6, &options("two"), &mut Silent).unwrap();
+    let weights = |run: &str| std::fs::read(path(run).join("model/model.safetensors")).unwrap();
+    assert!(weights("one") == weights("two"), "of two");
+    assert!(weights("two") == weights("two-replica-1"), "of the second");
+    let losses = |run: &str| {
+        let records = jsonl::read(&path(run).join(METRICS_FILE)).unwrap();
+        let losses = records.into_iter().filter_map(|record| match record {
+            Record::Train(record) => Some((record.loss, record.grad_norm)),
+            Record::Evaluation(_) => None,
+        });
+        losses.collect::<Vec<_>>()
+    };
+    assert_eq!(losses("one"), losses("two"));
+}
+
 macro_rules! examples {
     ($($test:ident: $name:literal),* $(,)?) => {
         $(#[test] fn $test() { check($name); })*
@@ -76,4 +98,5 @@ examples! {
     left_to_right: "left-to-right",
     two_losses: "two-losses",
     neural_lm: "neural-lm",
+    replicas: "replicas",
 }

@@ -79,7 +79,7 @@ pub enum DataError {
     },
 
     /// A path or pattern of labelled data that matches no file.
-    #[error("there is no file `{pattern}` of labelled data (looked in {}): correct `files`", folder(base))]
+    #[error("no labelled-data file matches `{pattern}` (looked in {}): correct `files`", folder(base))]
     NoLabelledFiles {
         /// The path or pattern.
         pattern: String,

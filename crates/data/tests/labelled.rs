@@ -362,7 +362,7 @@ fn files_that_cannot_be_used_are_errors_either_way() {
     assert!(cut.1.contains("reading failed part way"), "{}", cut.1);
     let folder = folder("a.csv", "x");
     let error = texts(&LabelledSource::new(["b.csv"]), folder.path(), Labels::Found).unwrap_err();
-    assert!(error.to_string().starts_with("there is no file `b.csv` of labelled data"), "{error}");
+    assert!(error.to_string().starts_with("no labelled-data file matches `b.csv`"), "{error}");
 }
 
 #[test]

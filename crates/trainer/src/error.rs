@@ -243,6 +243,13 @@ pub enum TrainerError {
         tokenizer: PathBuf,
     },
 
+    /// Another replica cannot be reached, or failed.
+    #[error("training with other replicas {problem}")]
+    Replicas {
+        /// What is wrong.
+        problem: String,
+    },
+
     /// An objective that does not give one count and one sum for each of its terms: a mistake in its code.
     #[error("the training objective {problem}")]
     Objective {

@@ -15,7 +15,7 @@ use std::path::Path;
 pub(crate) mod figure {
     /// The mean cross-entropy of a target token, in nats, of the very target: no label is smoothed.
     pub const LOSS: &str = "loss";
-    /// Its exponential: among how many tokens the model wavers.
+    /// Its exponential: the effective number of choices.
     pub const PERPLEXITY: &str = "perplexity";
     /// Share of the target tokens that are predicted first, given those before.
     pub const TOKEN_ACCURACY: &str = "token_accuracy";

@@ -18,7 +18,7 @@ use crate::lines::{self, BATCH, Batch, Lines, Longer};
 use crate::model;
 use crate::output::{Output, say};
 
-/// Write on from texts with a language model.
+/// Generate text with a language model.
 ///
 /// Texts come from the command line, or from standard input, a line each. Without a setting that draws
 /// (--temperature, --top-k, --top-p, --min-p) the folder's generation_config.json says how tokens are chosen; where it says

@@ -18,7 +18,7 @@ use crate::output::{Output, say};
 /// Queries that are worked on together at most.
 const QUERIES: usize = 64;
 
-/// Put the candidates of each query in order with a cross-encoder, JSON lines in and out.
+/// Rerank the candidates of each query with a cross-encoder, JSON lines in and out.
 ///
 /// The model reads a query and a candidate together and has one number for them, or two classes. A line of input is
 /// {"query": "...", "candidates": ["...", ...]}, or what `cloze search query` prints, whose rows are in "found". A candidate may

@@ -103,7 +103,7 @@ impl Transfer {
         let first = &shapes[0];
         if let Some(shape) = self.shape.as_ref().filter(|shape| n_elements(shape) != n_elements(first)) {
             return Err(ModelError::Config(format!(
-                "the rule for the tensor `{}` does not fit the model: {first:?} has not as many numbers as {shape:?}",
+                "the rule for the tensor `{}` does not fit the model: {first:?} does not have as many elements as {shape:?}",
                 self.tensors[0]
             )));
         }
@@ -416,7 +416,7 @@ mod tests {
 
         let wide = TensorRules::new().with(TensorRule::reshape("q", &[D, 3], "layers.0.query.weight"));
         let message = wide.tensors(&model).unwrap_err().to_string();
-        assert!(message.ends_with("[4, 4] has not as many numbers as [4, 3]"), "{message}");
+        assert!(message.ends_with("[4, 4] does not have as many elements as [4, 3]"), "{message}");
     }
 
     #[test]

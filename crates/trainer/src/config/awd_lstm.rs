@@ -182,7 +182,7 @@ fn validate(config: &AwdLstmRunConfig) -> Check {
 }
 
 fn model(model: &AwdLstmSection) -> Check {
-    let own = "no such key beside `model.path`: the checkpoint has its own";
+    let own = "it to be absent: `model.path` brings its own";
     let sizes = [
         ("model.d_embedding", model.d_embedding),
         ("model.d_hidden", model.d_hidden),
@@ -194,7 +194,7 @@ fn model(model: &AwdLstmSection) -> Check {
     if let Some(decay) = model.layer_decay {
         let key = "model.layer_decay";
         ensure(decay > 0.0 && decay <= 1.0, key, decay, "a number above 0, at most 1")?;
-        ensure(model.path.is_some(), key, decay, "none without `model.path`: all layers are new")?;
+        ensure(model.path.is_some(), key, decay, "it to be absent: it requires `model.path`")?;
     }
     // It is so with any vocabulary.
     model.shape(1).validate().map_err(|error| match error {
@@ -272,10 +272,10 @@ warmup_steps = 10
                 &["model.dropout={ hidden = 1.0 }"],
                 "`model.dropout.hidden` is 1; expected 0 or more and below 1",
             ),
-            (&["model.layer_decay=0.5"], "`model.layer_decay` is 0.5; expected none without `model.path`"),
+            (&["model.layer_decay=0.5"], "`model.layer_decay` is 0.5; expected it to be absent: it requires `model.path`"),
             (
                 &["model.path=a", "tokenizer={ kind = \"checkpoint\" }"],
-                "`model.d_embedding` is 16; expected no such key beside `model.path`",
+                "`model.d_embedding` is 16; expected it to be absent: `model.path` brings its own",
             ),
             (&["regularisation.temporal=-1"], "`regularisation.temporal` is -1"),
             (&["train.recompute=true"], "`train.recompute` is true; expected false"),

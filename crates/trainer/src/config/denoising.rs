@@ -163,7 +163,7 @@ fn denoising(denoising: &DenoisingConfig) -> Check {
 fn tokenizer(config: &DenoisingRunConfig) -> Check {
     let kind = config.tokenizer.kind();
     let is_of_characters = config.tokenizer == TokenizerSection::TrainCharacters {};
-    ensure(!is_of_characters, "tokenizer.kind", kind, "another one: characters have no mask and no padding")?;
+    ensure(!is_of_characters, "tokenizer.kind", kind, "a tokenizer with mask and padding tokens, such as `train-wordpiece`")?;
     validate::tokenizer(&config.tokenizer)?;
     validate::goes_with_the_model(&config.tokenizer, true)?;
     let sentinels = config.n_sentinels();
@@ -323,7 +323,7 @@ warmup_steps = 10
             (&["model.kind=gpt"], "`model.kind` is \"gpt\"; expected one of \"bart\""),
             (
                 &["tokenizer.kind=train-characters"],
-                "`tokenizer.kind` is train-characters; expected another one: characters have no mask",
+                "`tokenizer.kind` is train-characters; expected a tokenizer with mask and padding tokens",
             ),
             (&["tokenizer.kind=checkpoint"], "`tokenizer.kind` is checkpoint; expected another one"),
             (

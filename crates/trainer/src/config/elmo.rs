@@ -174,7 +174,7 @@ fn validate(config: &ElmoRunConfig) -> Check {
 }
 
 fn model(model: &ElmoSection) -> Check {
-    let own = "no such key beside `model.path`: the checkpoint has its own";
+    let own = "it to be absent: `model.path` brings its own";
     let sizes = [
         ("model.max_characters", model.max_characters),
         ("model.d_character", model.d_character),
@@ -271,7 +271,7 @@ kind = "constant"
             (&["model.dropout=1.0"], "`model.dropout` is 1; expected 0 or more and below 1"),
             (
                 &["model={ path = \"a\", filters = [[1, 2]] }", "tokenizer={ kind = \"checkpoint\" }"],
-                "`model.filters` is a list; expected no such key beside `model.path`",
+                "`model.filters` is a list; expected it to be absent: `model.path` brings its own",
             ),
             (
                 &["tokenizer={ kind = \"train-wordpiece\", vocab_size = 300 }"],

@@ -351,7 +351,7 @@ fn model(config: &LanguageModelConfig) -> Check {
     let LanguageModelShape::Gpt2 = model.shape else {
         return of_shape(model, seq_len);
     };
-    let expected = "no such key beside `model.shape` = \"gpt2\", whose positions are learned";
+    let expected = "it to be absent: the positions of `model.shape` = \"gpt2\" are learned";
     ensure(model.rotary.is_none(), "model.rotary", "a table", expected)?;
     of_shape(model, seq_len)
 }
@@ -445,7 +445,7 @@ warmup_steps = 10
         for (sets, expected) in [
             (
                 &["model.rotary={ theta = 5.0 }"][..],
-                "`model.rotary` is a table; expected no such key beside `model.shape` = \"gpt2\"",
+                "`model.rotary` is a table; expected it to be absent: the positions of `model.shape` = \"gpt2\"",
             ),
             (&["model.window=3"], "`model.window` is 3; expected none: transformers' GPT-2 has no window"),
             (
@@ -471,9 +471,9 @@ warmup_steps = 10
             (&["corpus.language=de"], "`corpus.language` is de; expected no such key"),
             (
                 &["model.path=x", "model.n_layers=3", "tokenizer.kind=checkpoint"],
-                "`model.n_layers` is 3; expected no such key beside `model.path`",
+                "`model.n_layers` is 3; expected it to be absent: `model.path` brings its own",
             ),
-            (&["model.path=x", "model.max_positions=9"], "expected no such key beside `model.path`"),
+            (&["model.path=x", "model.max_positions=9"], "expected it to be absent: `model.path` brings its own"),
             (
                 &["model.path=x"],
                 "`tokenizer.kind` is train-byte-bpe; expected no `[tokenizer]` beside `model.path`",

@@ -51,9 +51,9 @@ fn texts(corpus: &CorpusConfig) -> Check {
         let expected = "no such key without `corpus.languages`";
         return ensure(sampling_alpha.is_none(), "corpus.sampling_alpha", alpha, expected);
     }
-    let expected = "no such key beside `corpus.languages`: each language has its own `files`";
+    let expected = "it to be absent: each of `corpus.languages` has its own `files`";
     ensure(files.is_empty(), "corpus.files", format!("{files:?}"), expected)?;
-    let expected = "no such key beside `corpus.languages`, whose names say the rules by which sentences end";
+    let expected = "it to be absent: the names of `corpus.languages` choose the sentence rules";
     ensure(*language == CorpusConfig::default().language, "corpus.language", language, expected)?;
     let mut names = BTreeSet::new();
     for language in languages {

@@ -225,7 +225,7 @@ fn complete_model(merged: &mut Node, new_keys: &[&str]) -> Result<()> {
             place: node.place.clone(),
             key: format!("model.{key}"),
             found: strict::describe(node),
-            expected: "no such key beside `model.path`: the checkpoint has its own".into(),
+            expected: "it to be absent: `model.path` brings its own".into(),
         });
     }
     let place = model.get("path").map_or(of_model, |node| node.place.clone());
@@ -499,7 +499,7 @@ final_fraction = 0.1
             ),
             (
                 "corpus.files=[\"a\"]",
-                "`corpus.files` is [\"a\"]; expected no such key beside `corpus.languages`: each language has its own `files`",
+                "`corpus.files` is [\"a\"]; expected it to be absent: each of `corpus.languages` has its own `files`",
             ),
             (
                 "corpus.language=de",

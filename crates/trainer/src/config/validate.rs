@@ -42,7 +42,7 @@ pub(crate) type Check = Result<(), Complaint>;
 pub(super) fn validate(config: &RunConfig) -> Check {
     config.objective.check(Trained::Encoder)?;
     languages::check(config)?;
-    let expected = "another one: characters have no mask";
+    let expected = "a tokenizer with a mask token, such as `train-wordpiece`";
     let has_mask = config.tokenizer != TokenizerSection::TrainCharacters {};
     ensure(has_mask, "tokenizer.kind", config.tokenizer.kind(), expected)?;
     tokenizer(&config.tokenizer)?;

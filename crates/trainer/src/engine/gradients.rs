@@ -1,8 +1,10 @@
 //! Gradients of a whole module: summing micro-batches, the global norm.
 
+use crate::Result;
+use crate::engine::replicas::Replicas;
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::optim::GradientsParams;
-use burn::tensor::Tensor;
+use burn::tensor::{Tensor, TensorData};
 use cloze_ops::SquaredSums;
 
 /// Adds `more` to `sum`, if there is one yet, parameter by parameter.
@@ -11,6 +13,32 @@ pub fn add<M: Module>(module: &M, sum: Option<GradientsParams>, more: GradientsP
     let mut visitor = Add { sum, more };
     module.visit(&mut visitor);
     visitor.sum
+}
+
+/// The gradients' sums over all replicas. One that a replica has not counts as zeros; one that none has stays away.
+///
+/// # Errors
+/// [`TrainerError::Replicas`](crate::TrainerError::Replicas) where another replica cannot be reached.
+pub(crate) fn summed<M: Module>(
+    module: &M,
+    gradients: GradientsParams,
+    replicas: &dyn Replicas,
+) -> Result<GradientsParams> {
+    if replicas.size() <= 1 {
+        return Ok(gradients);
+    }
+    let mut flat = Flatten { gradients: &gradients, there: Vec::new(), values: Vec::new() };
+    module.visit(&mut flat);
+    let Flatten { there, values, .. } = flat;
+    let n_parameters = there.len();
+    let mut buffer = there;
+    buffer.extend(values);
+    replicas.sum_gradients(&mut buffer)?;
+    let (there, values) = buffer.split_at(n_parameters);
+    let mut restored =
+        Restore { there: there.iter(), values, gradients: GradientsParams::new(), old: gradients };
+    module.visit(&mut restored);
+    Ok(restored.gradients)
 }
 
 /// The Euclidean norm of all gradients taken as one vector. Not finite where any of them is not.
@@ -50,6 +78,51 @@ impl ModuleVisitor for Add {
             None => more,
         };
         self.sum.register(param.id, sum);
+    }
+}
+
+/// Lays all gradients out one after the other, in the order of the parameters.
+struct Flatten<'a> {
+    gradients: &'a GradientsParams,
+    /// For each parameter 1, or 0 where it has no gradient.
+    there: Vec<f32>,
+    values: Vec<f32>,
+}
+
+impl ModuleVisitor for Flatten<'_> {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        let gradient = self.gradients.get::<D>(param.id);
+        self.there.push(f32::from(u8::from(gradient.is_some())));
+        match gradient {
+            Some(gradient) => self.values.extend(gradient.into_data().iter::<f32>()),
+            None => self.values.resize(self.values.len() + param.shape().num_elements(), 0.0),
+        }
+    }
+}
+
+/// Takes them back.
+struct Restore<'a> {
+    there: std::slice::Iter<'a, f32>,
+    values: &'a [f32],
+    gradients: GradientsParams,
+    /// Those before, on the gradients' device.
+    old: GradientsParams,
+}
+
+impl ModuleVisitor for Restore<'_> {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        let shape = param.shape();
+        let (values, rest) = self.values.split_at(shape.num_elements());
+        self.values = rest;
+        if self.there.next().is_none_or(|there| *there == 0.0) {
+            return;
+        }
+        let device = match self.old.remove::<D>(param.id) {
+            Some(old) => old.device(),
+            None => param.val().device().inner(),
+        };
+        let sum = Tensor::from_data(TensorData::new(values.to_vec(), shape), &device);
+        self.gradients.register::<D>(param.id, sum);
     }
 }
 

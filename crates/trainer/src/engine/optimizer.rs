@@ -292,7 +292,7 @@ impl ModuleMapper for Update<'_> {
     }
 }
 
-/// Freezes the parameters whose time has not come, and thaws those whose time has.
+/// Freezes the parameters that are still within their `frozen_steps`, and thaws the others.
 struct Thaw<'a> {
     thawing: &'a HashMap<ParamId, u64>,
     /// Updates made.

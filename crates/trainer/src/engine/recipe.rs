@@ -41,7 +41,7 @@ pub trait Recipe: Objective {
     }
 
     /// Measures a model on that data. The main figure decides which model is the best; between equal ones a figure
-    /// called `loss` does. `advanced` may be told how far it is.
+    /// called `loss` does. Reports progress to `advanced`.
     ///
     /// # Errors
     /// Whatever the recipe's own are.

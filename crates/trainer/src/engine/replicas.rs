@@ -1,35 +1,98 @@
 //! The seam for training on several devices or machines: what replicas of one model sum between them.
 
-use burn::module::Module;
-use burn::optim::GradientsParams;
+use crate::Result;
+use std::fmt::Debug;
+use std::ops::Range;
 
-/// The replicas that make each step together, every one on micro-batches of its own (synchronous data parallelism).
+/// The replicas that make each step together (synchronous data parallelism). Each computes its share of a step's
+/// micro-batches, so that together they draw and compute what one process does with the same config.
 ///
-/// The loss of a step is a mean over the examples of all replicas. So the counts are summed before anything is divided
-/// by them, and the gradients before their norm is taken; every replica then makes the same update.
-pub trait Replicas: Sync {
-    /// The number of this replica, from 0. It tells the random numbers of one replica's dropout from another's.
-    fn rank(&self) -> u64;
+/// The loss of a step is a mean over the examples of all replicas: counts are summed before anything is divided by
+/// them, and gradients before their norm is taken. Every replica then makes the same update.
+///
+/// All replicas make the same calls in the same order, and each call returns once all have made it. Sums must be the same
+/// bits on every replica; they are those of one process where they are added in the order of ranks.
+pub trait Replicas: Debug + Send + Sync {
+    /// The number of this replica, from 0.
+    fn rank(&self) -> usize;
 
-    /// Replaces each value by its sum over all replicas.
-    fn sum(&self, values: &mut [f64]);
+    /// How many there are, at least 1.
+    fn size(&self) -> usize;
 
-    /// Each gradient's sum over all replicas. `model` names the parameters, in the same order on every replica.
-    fn sum_gradients<M: Module>(&self, model: &M, gradients: GradientsParams) -> GradientsParams;
+    /// Replaces each value by its sum over all replicas, which all have as many.
+    ///
+    /// # Errors
+    /// [`TrainerError::Replicas`](crate::TrainerError::Replicas) where another one cannot be reached.
+    fn sum(&self, values: &mut [f64]) -> Result<()>;
+
+    /// The same for 32-bit values: the gradients of all parameters in one buffer.
+    ///
+    /// # Errors
+    /// As [`sum`](Self::sum).
+    fn sum_gradients(&self, values: &mut [f32]) -> Result<()>;
 }
 
-/// One replica, which is all there is: nothing is summed.
+/// One replica: nothing is summed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Alone;
 
 impl Replicas for Alone {
-    fn rank(&self) -> u64 {
+    fn rank(&self) -> usize {
         0
     }
 
-    fn sum(&self, _: &mut [f64]) {}
+    fn size(&self) -> usize {
+        1
+    }
 
-    fn sum_gradients<M: Module>(&self, _: &M, gradients: GradientsParams) -> GradientsParams {
-        gradients
+    fn sum(&self, _: &mut [f64]) -> Result<()> {
+        Ok(())
+    }
+
+    fn sum_gradients(&self, _: &mut [f32]) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// The places of a replica's share of `n` micro-batches: shares are consecutive and differ by one at most.
+pub(crate) fn share(replicas: &dyn Replicas, n: usize) -> Range<usize> {
+    let (rank, size) = (replicas.rank(), replicas.size().max(1));
+    n * rank / size..n * (rank + 1) / size
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug)]
+    struct One(usize, usize);
+
+    impl Replicas for One {
+        fn rank(&self) -> usize {
+            self.0
+        }
+
+        fn size(&self) -> usize {
+            self.1
+        }
+
+        fn sum(&self, _: &mut [f64]) -> Result<()> {
+            Ok(())
+        }
+
+        fn sum_gradients(&self, _: &mut [f32]) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn every_micro_batch_is_one_replicas() {
+        assert_eq!(share(&Alone, 5), 0..5);
+        for size in 1..6 {
+            for n in 0..9 {
+                let places: Vec<usize> = (0..size).flat_map(|rank| share(&One(rank, size), n)).collect();
+                assert_eq!(places, (0..n).collect::<Vec<_>>(), "{n} micro-batches of {size} replicas");
+            }
+        }
     }
 }

@@ -5,6 +5,7 @@ use super::checkpoint::Best;
 use super::failure::{Kept, guarded};
 use super::objective::weighted;
 use super::recipe::{Advance, Exported, Position, Recipe, SplitFigures, StepBatches};
+use super::replicas::{Alone, Replicas};
 use super::run_folder::{RunFolder, forget, write_folder_atomic};
 use super::settings::{Export, RunSettings};
 use super::training::{Start, Training};
@@ -16,11 +17,12 @@ use cloze_evaluation::atomic_file::write_atomic;
 use cloze_evaluation::figures::{Better, Figures};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tracing::trace_span;
 
-/// What stops a run that nobody stops.
+/// Default stop flag; never set.
 static NEVER: AtomicBool = AtomicBool::new(false);
 
 /// Where and how to run.
@@ -40,13 +42,15 @@ pub struct RunOptions<'a> {
     pub memory: Option<u64>,
     /// Set by anyone to stop after the current step, with a checkpoint.
     pub stop: &'a AtomicBool,
+    /// Who makes the steps. Each replica has a folder of its own.
+    pub replicas: Arc<dyn Replicas>,
 }
 
 impl<'a> RunOptions<'a> {
     /// A new run on a device, without autodiff, in a folder. Prepared data is kept in `cache`, in the current folder.
     pub fn new(device: Device, folder: impl Into<PathBuf>) -> Self {
         let (folder, cache) = (folder.into(), "cache".into());
-        Self { device, folder, cache, resume: false, memory: None, stop: &NEVER }
+        Self { device, folder, cache, resume: false, memory: None, stop: &NEVER, replicas: Arc::new(Alone) }
     }
 
     /// Keeps prepared data elsewhere.
@@ -67,6 +71,12 @@ impl<'a> RunOptions<'a> {
     /// Stops after the current step, with a checkpoint, once this is set.
     pub fn stop(self, stop: &'a AtomicBool) -> Self {
         Self { stop, ..self }
+    }
+
+    /// Makes the steps with others, each in a folder of its own: they share out the micro-batches of a step, as many as
+    /// `train.accumulate` says. All end with the weights of one process that has them all, up to the order of sums.
+    pub fn replicas(self, replicas: Arc<dyn Replicas>) -> Self {
+        Self { replicas, ..self }
     }
 }
 
@@ -136,6 +146,7 @@ pub fn train_in<R: Recipe>(
         optimizer: settings.optimizer.constants(),
         data: recipe.data(),
         precision: settings.precision,
+        replicas: options.replicas.clone(),
         average: settings.average.clone(),
         best: settings.ends_with_best().then(|| BestModel::of(folder)),
         resume: options.resume,
@@ -143,7 +154,7 @@ pub fn train_in<R: Recipe>(
     let training = Training::begin(start, model, |checkpoint| recipe.data_changed(checkpoint), progress)?;
     let mut run = Run { recipe, settings, folder, training };
     run.restore_best()?;
-    let all_made = run.steps(options.stop, progress).map_err(|error| run.after_failure(error));
+    let all_made = run.steps(options, progress).map_err(|error| run.after_failure(error));
     progress.finish();
     match all_made? {
         true => {
@@ -160,6 +171,13 @@ pub fn train_in<R: Recipe>(
     }
 }
 
+/// Whether to stop after this step: all replicas do where one is told to.
+fn is_stopped(options: &RunOptions<'_>) -> Result<bool> {
+    let mut votes = [f64::from(u8::from(options.stop.load(Ordering::Relaxed)))];
+    options.replicas.sum(&mut votes)?;
+    Ok(votes[0] > 0.0)
+}
+
 /// A run under way.
 struct Run<'a, R: Recipe> {
     recipe: &'a R,
@@ -170,7 +188,7 @@ struct Run<'a, R: Recipe> {
 
 impl<R: Recipe> Run<'_, R> {
     /// Makes the steps that are left. Returns whether all were made, or as many as patience allowed.
-    fn steps(&mut self, stop: &AtomicBool, progress: &mut dyn RunProgress) -> Result<bool> {
+    fn steps(&mut self, options: &RunOptions<'_>, progress: &mut dyn RunProgress) -> Result<bool> {
         let Self { settings, .. } = *self;
         let steps = settings.steps;
         let first = self.training.state.step;
@@ -214,7 +232,7 @@ impl<R: Recipe> Run<'_, R> {
             let learning_rate = settings.learning_rate(step);
             progress.step(&Status { step, steps, loss, learning_rate, pace });
 
-            let stopping = stop.load(Ordering::Relaxed);
+            let stopping = is_stopped(options)?;
             if is_logged {
                 self.log_training(since_log.take())?;
             }
@@ -263,7 +281,7 @@ impl<R: Recipe> Run<'_, R> {
         Ok(())
     }
 
-    /// Whether so many evaluations have not been better that training ends.
+    /// Whether patience is exhausted.
     fn has_stalled(&self) -> bool {
         let Some(patience) = self.settings.patience else { return false };
         let best = self.training.state.best.map_or(0, |best| best.step);
@@ -324,7 +342,7 @@ impl<R: Recipe> Run<'_, R> {
         let (name, figure) = figures.main();
         let tie = figures.get("loss").filter(|loss| name != "loss" && loss.is_finite());
         // A checkpoint cannot hold a figure that is not finite. Between equals the loss decides: it still falls when
-        // every example is right. The untrained model is nobody's best.
+        // every example is right. Step 0 never counts as best.
         let is_best = step > 0
             && figure.is_finite()
             && self.training.state.best.is_none_or(|best| {

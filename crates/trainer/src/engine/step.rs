@@ -4,7 +4,7 @@ use crate::engine::failure::guarded;
 use crate::engine::gradients;
 use crate::engine::objective::Objective;
 use crate::engine::optimizer::Optimizer;
-use crate::engine::replicas::{Alone, Replicas};
+use crate::engine::replicas::{Alone, Replicas, share};
 use crate::{Result, TrainerError};
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor};
@@ -44,10 +44,11 @@ pub struct StepConfig {
     pub loss_scale: f64,
 }
 
-/// Makes one step on `batches`, which count as one large batch, together with those of the other `replicas`.
+/// Makes one step on `batches`, which count as one large batch, of which each of the `replicas` computes its share.
 ///
 /// The device's generator is seeded for each micro-batch from the seed, the step and its place in the
-/// step, so dropout is a function of these and not of what ran before: a resumed run draws the same.
+/// step, so dropout is a function of these and not of what ran before, nor of how many replicas there are: a resumed run
+/// draws the same.
 /// Backends keep one generator for each device: of two trainings on one device in one process, each disturbs
 /// the other's dropout.
 ///
@@ -55,7 +56,8 @@ pub struct StepConfig {
 ///
 /// # Errors
 /// [`TrainerError::Objective`] for an objective whose weights, counts or sums are not one for each of its terms;
-/// [`TrainerError::DeviceFailed`] where the device does not compute the loss or the gradients.
+/// [`TrainerError::DeviceFailed`] where the device does not compute the loss or the gradients;
+/// [`TrainerError::Replicas`] where another replica cannot be reached.
 pub fn step<O: Objective>(
     objective: &O,
     model: O::Model,
@@ -63,7 +65,7 @@ pub fn step<O: Objective>(
     batches: &[O::Batch],
     device: &Device,
     config: StepConfig,
-    replicas: &impl Replicas,
+    replicas: &dyn Replicas,
 ) -> (O::Model, Result<StepReport>) {
     let model = optimizer.prepare(model);
     let computed = guarded(config.step, || {
@@ -176,12 +178,12 @@ fn losses<O: Objective>(
     batches: &[O::Batch],
     device: &Device,
     config: StepConfig,
-    replicas: &impl Replicas,
+    replicas: &dyn Replicas,
 ) -> Result<(Vec<f64>, GradientsParams)> {
     let (losses, gradients) = backward(objective, model, batches, device, config, replicas)?;
     let mut losses = losses.read();
-    replicas.sum(&mut losses);
-    Ok((losses, replicas.sum_gradients(model, gradients)))
+    replicas.sum(&mut losses)?;
+    Ok((losses, gradients::summed(model, gradients, replicas)?))
 }
 
 /// This replica's part of [`losses`], whose figures are not read.
@@ -191,7 +193,7 @@ fn backward<O: Objective>(
     batches: &[O::Batch],
     device: &Device,
     config: StepConfig,
-    replicas: &impl Replicas,
+    replicas: &dyn Replicas,
 ) -> Result<(Losses, GradientsParams)> {
     let terms = objective.terms();
     if terms.is_empty() {
@@ -200,20 +202,21 @@ fn backward<O: Objective>(
     let weights = objective.weights();
     one_for_each(terms, "weights", weights.len())?;
     let mut totals = vec![0.0; terms.len()];
-    for batch in batches {
+    let share = share(replicas, batches.len());
+    let own = &batches[share.clone()];
+    for batch in own {
         let counts = objective.counts(batch);
         one_for_each(terms, "counts", counts.len())?;
         totals.iter_mut().zip(counts).for_each(|(total, count)| *total += count);
     }
-    replicas.sum(&mut totals);
+    replicas.sum(&mut totals)?;
     let shares: Vec<f64> = totals.iter().map(|total| if *total > 0.0 { 1.0 / total } else { 0.0 }).collect();
     let factors: Vec<f64> =
         shares.iter().zip(&weights).map(|(share, weight)| share * weight * config.loss_scale).collect();
 
     let mut gradients: Option<GradientsParams> = None;
     let mut losses = Losses { n_terms: totals.len(), parts: Vec::new() };
-    let first = replicas.rank() * batches.len() as u64;
-    for (place, batch) in (first..).zip(batches) {
+    for (place, batch) in (share.start as u64..).zip(own) {
         let seed = derive_seed(config.seed, &[DROPOUT_STREAM, config.step, place]);
         device.seed(seed);
         let in_parts =

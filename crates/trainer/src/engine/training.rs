@@ -8,7 +8,7 @@ use crate::engine::kernels;
 use crate::engine::loss_scale::LossScale;
 use crate::engine::objective::Objective;
 use crate::engine::optimizer::{Optimizer, OptimizerConfig};
-use crate::engine::replicas::Alone;
+use crate::engine::replicas::Replicas;
 use crate::engine::run_folder::RunFolder;
 use crate::engine::settings::{NonFinite, Precision, RunSettings};
 use crate::engine::step::{Ahead, StepConfig, StepReport, step, step_ahead};
@@ -21,6 +21,7 @@ use cloze_model::weights;
 use cloze_ops::{is_queued, on_awake_cores, unfused};
 use std::collections::VecDeque;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 const IN_PLACE: &str = "the model is in its place between steps";
 
@@ -34,6 +35,8 @@ pub(crate) struct Start<'a> {
     pub data: String,
     /// Of the steps' matrix products.
     pub precision: Precision,
+    /// Who makes the steps.
+    pub replicas: Arc<dyn Replicas>,
     /// Of the weights, if the result is a mean.
     pub average: Option<Averaging>,
     /// Where the best model is, if that is the result.
@@ -55,6 +58,7 @@ pub(crate) struct Training<M> {
     pub device: Device,
     /// Of the steps' matrix products.
     precision: Precision,
+    replicas: Arc<dyn Replicas>,
     /// Steps whose figures nobody has waited for yet.
     unread: VecDeque<Unread>,
     /// The last step whose figures are known.
@@ -90,7 +94,8 @@ impl<M: Module> Training<M> {
         changed: impl FnOnce(PathBuf) -> TrainerError,
         progress: &mut dyn RunProgress,
     ) -> Result<Self> {
-        let Start { folder, device, optimizer: constants, data, precision, average, best, resume } = start;
+        let Start { folder, device, optimizer: constants, data, precision, replicas, average, best, resume } =
+            start;
         kernels::check(&device, precision)?;
         if let Some(reason) = unfused(&device) {
             progress.note(&format!("warning: {reason}"));
@@ -136,6 +141,7 @@ impl<M: Module> Training<M> {
             log,
             device,
             precision,
+            replicas,
             unread: VecDeque::new(),
             last: None,
         })
@@ -177,10 +183,11 @@ impl<M: Module> Training<M> {
         }
     }
 
-    /// How steps are made on this device. Where an update depends on whether figures are finite, that is to be known before
-    /// it.
+    /// How steps are made on this device. Where an update depends on whether figures are finite, or on other replicas, that is
+    /// to be known before it.
     pub fn way(&self, non_finite: NonFinite) -> Way {
-        let depends = non_finite != NonFinite::Stop || self.state.loss_scale.is_some();
+        let depends =
+            non_finite != NonFinite::Stop || self.state.loss_scale.is_some() || self.replicas.size() > 1;
         if is_queued(&self.device) && !depends { Way::Ahead } else { Way::Waiting(non_finite) }
     }
 
@@ -201,7 +208,7 @@ impl<M: Module> Training<M> {
         is_last: bool,
     ) -> Result<()> {
         let model = self.model.take().expect(IN_PLACE);
-        let Self { optimizer, device, .. } = self;
+        let Self { optimizer, device, replicas, .. } = self;
         let updated = match way {
             Way::Ahead => {
                 let (model, figures) = step_ahead(objective, model, optimizer, batches, device, constants);
@@ -211,7 +218,7 @@ impl<M: Module> Training<M> {
             }
             Way::Waiting(non_finite) => {
                 let (model, report) = on_awake_cores(device, || {
-                    step(objective, model, optimizer, batches, device, constants, &Alone)
+                    step(objective, model, optimizer, batches, device, constants, &**replicas)
                 });
                 self.model = Some(model);
                 let report = report?;
@@ -311,6 +318,7 @@ fn newest<M: Module>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::replicas::Alone;
     use crate::metrics::progress::Silent;
     use burn::tensor::{Tensor, TensorData};
     use cloze_model::ParamInit;
@@ -353,6 +361,7 @@ mod tests {
             optimizer: settings.optimizer.constants(),
             data: "data".into(),
             precision: Precision::F32,
+            replicas: Arc::new(Alone),
             average: None,
             best: None,
             resume: false,

@@ -29,7 +29,7 @@ pub(super) fn validate(config: &FineTuneConfig) -> Check {
             has_dev,
             "eval.patience",
             patience,
-            "none without `data.dev` or `data.dev_fraction` to measure with",
+            "it to be absent: it requires `data.dev` or `data.dev_fraction`",
         )?;
     }
     Ok(())

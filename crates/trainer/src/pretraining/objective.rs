@@ -357,7 +357,7 @@ impl HeldOutSums {
 pub mod figure {
     /// Cross-entropy of the masked tokens: the main figure, and a term of the loss.
     pub const MASKED_LOSS: &str = "masked_loss";
-    /// Its exponential: among how many tokens the model wavers.
+    /// Its exponential: the effective number of choices.
     pub const PERPLEXITY: &str = "perplexity";
     /// Share of the masked tokens that are predicted first.
     pub const MASKED_ACCURACY: &str = "masked_accuracy";

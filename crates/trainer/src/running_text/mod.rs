@@ -20,7 +20,7 @@ pub use splits::TextSplits;
 pub mod figure {
     /// Cross-entropy of a predicted token, in nats: the main figure, and the only term of the loss.
     pub const LOSS: &str = "loss";
-    /// Its exponential: among how many tokens the model wavers.
+    /// Its exponential: the effective number of choices.
     pub const PERPLEXITY: &str = "perplexity";
     /// Cross-entropy in bits, of a byte of the text: comparable between vocabularies. Only where every token is predicted.
     pub const BITS_PER_BYTE: &str = "bits_per_byte";

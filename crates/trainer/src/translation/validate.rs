@@ -106,7 +106,7 @@ fn eval(config: &TranslationConfig) -> Check {
         eval.patience.is_none() || !config.parallel.dev.is_empty(),
         "eval.patience",
         eval.patience.unwrap_or(0),
-        "none without `parallel.dev`: nothing is measured",
+        "it to be absent: it requires `parallel.dev`",
     )?;
     within(1..=MOST, "eval.batch_tokens", eval.batch_tokens)
 }

@@ -20,7 +20,7 @@ use crate::output::say;
 /// What a sense's frequency counts unless told: chosen on sentences of SemCor that the figures do not measure.
 const PRIOR: f64 = 0.05;
 
-/// Tell which sense a word has in its sentence: the one whose vector is nearest to the word's.
+/// Disambiguate word senses: the sense whose vector is nearest to the word's in its sentence.
 ///
 /// A sense's vector is the mean of the contextual vectors of its occurrences in labelled sentences. A word is compared with the
 /// senses of its lemma and part of speech. With WordNet, a lemma that the labelled sentences lack gets the nearest of WordNet's
