@@ -32,6 +32,7 @@ pub mod pretraining;
 pub mod probing;
 mod recompute;
 pub mod running_text;
+pub mod runs;
 pub mod senses;
 pub mod token_vectors;
 pub mod translate;

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use anyhow::{Result, anyhow};
 use clap::ValueEnum;
 use cloze_evaluation::report::Report;
+use cloze_trainer::config::ConfigFile;
 use cloze_trainer::finetune::{Advance, EvaluationData, FineTuneConfig, Predictor};
+use cloze_trainer::runs::FromConfigFile;
 use indicatif::HumanCount;
 
 use crate::compute::Compute;
@@ -58,10 +60,11 @@ enum Split {
 
 pub fn run(args: &Args) -> Result<()> {
     let wrong = |message: String| WrongUsage::new(anyhow!("{}: {message}", args.config.display()));
-    if !FineTuneConfig::is_at(&args.config).map_err(WrongUsage::new)? {
+    let file = ConfigFile::open(&args.config).map_err(WrongUsage::new)?;
+    if !FineTuneConfig::is_of(&file) {
         return Err(wrong("not a fine-tuning configuration: it has no [task]".into()).into());
     }
-    let config = FineTuneConfig::load(&args.config, &args.settings).map_err(WrongUsage::new)?;
+    let config = FineTuneConfig::read(&file, &args.settings).map_err(WrongUsage::new)?;
     let data = &config.data;
     let measured = |split| match split {
         Split::Dev if data.dev_fraction.is_some() => Some(EvaluationData::HeldOut),

@@ -4,13 +4,10 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
-use cloze_trainer::config::{
-    AwdLstmRunConfig, DenoisingRunConfig, ElmoRunConfig, LanguageModelConfig, PermutationConfig, RunConfig,
-};
-use cloze_trainer::engine::{Outcome, OverSeeds, Plan, RunOptions, train_seeds};
-use cloze_trainer::finetune::FineTuneConfig;
+use cloze_trainer::config::ConfigFile;
+use cloze_trainer::engine::{Outcome, OverSeeds, RunOptions};
 use cloze_trainer::metrics::progress::StderrProgress;
-use cloze_trainer::translation::TranslationConfig;
+use cloze_trainer::runs::{KINDS, plan_of};
 
 use crate::compute;
 use crate::device::DeviceName;
@@ -80,35 +77,10 @@ pub struct Args {
     pub profile: Option<u64>,
 }
 
-pub fn run(args: &Args) -> Result<()> {
-    if PermutationConfig::is_at(&args.config).map_err(WrongUsage::new)? {
-        return carry_out::<PermutationConfig>(args);
-    }
-    if ElmoRunConfig::is_at(&args.config).map_err(WrongUsage::new)? {
-        return carry_out::<ElmoRunConfig>(args);
-    }
-    // Its objective is that of other language models.
-    if AwdLstmRunConfig::is_at(&args.config).map_err(WrongUsage::new)? {
-        return carry_out::<AwdLstmRunConfig>(args);
-    }
-    if LanguageModelConfig::is_at(&args.config).map_err(WrongUsage::new)? {
-        return carry_out::<LanguageModelConfig>(args);
-    }
-    if DenoisingRunConfig::is_at(&args.config).map_err(WrongUsage::new)? {
-        return carry_out::<DenoisingRunConfig>(args);
-    }
-    if FineTuneConfig::is_at(&args.config).map_err(WrongUsage::new)? {
-        return carry_out::<FineTuneConfig>(args);
-    }
-    match TranslationConfig::is_at(&args.config).map_err(WrongUsage::new)? {
-        true => carry_out::<TranslationConfig>(args),
-        false => carry_out::<RunConfig>(args),
-    }
-}
-
 /// Carries out the run of a configuration, or one for each seed.
-fn carry_out<P: Plan>(args: &Args) -> Result<()> {
-    let mut plan = P::resolve(&args.config, &args.settings).map_err(WrongUsage::new)?;
+pub fn run(args: &Args) -> Result<()> {
+    let file = ConfigFile::open(&args.config).map_err(WrongUsage::new)?;
+    let mut plan = plan_of(&file, &args.settings, &KINDS).map_err(WrongUsage::new)?;
     let different: BTreeSet<u64> = args.seeds.iter().copied().collect();
     if different.len() < args.seeds.len() {
         return Err(WrongUsage::new(anyhow!("--seeds has a seed twice")).into());
@@ -123,7 +95,7 @@ fn carry_out<P: Plan>(args: &Args) -> Result<()> {
     let options = RunOptions::new(device, folder).cache(CACHE).resume(args.resume).memory(memory).stop(&stop);
     let mut progress = StderrProgress::new();
     if !args.seeds.is_empty() {
-        return match train_seeds(&plan, &args.seeds, &options, &mut progress)? {
+        return match plan.train_seeds(&args.seeds, &options, &mut progress)? {
             OverSeeds::Done { model, .. } => print(&model),
             OverSeeds::Stopped { seed, step } => Err(anyhow!(
                 "stopped in seed {seed} after step {step}: the same command continues from there"

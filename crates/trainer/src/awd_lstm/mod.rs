@@ -70,6 +70,7 @@ pub fn train_awd_lstm(
 
 plan!(
     AwdLstmRunConfig,
+    of: |file| file.has("streams"),
     run: train_awd_lstm,
     checkpoint: |config| config.model.path.as_mut(),
     inputs: |config| inputs_of_text(&config.corpus, [config.model.path.as_deref(), config.tokenizer.path()])

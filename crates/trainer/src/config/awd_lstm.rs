@@ -1,5 +1,6 @@
 //! The configuration of a run that trains an AWD-LSTM, read as strictly as a [pretraining run's](super::RunConfig).
 
+use super::layered::ConfigFile;
 use super::objective::Trained;
 use super::validate::{self, Check, at_least, ensure, not_negative};
 use super::{
@@ -7,12 +8,12 @@ use super::{
     RunSection, TokenizerSection, TrainSection, language_model, layered, run_in_steps,
 };
 use crate::engine::schedule::Schedule;
-use crate::error::{Place, Result};
+use crate::error::Result;
 use cloze_data::{CorpusConfig, StreamConfig};
 use cloze_model::ModelError;
 use cloze_model::awd_lstm::{AwdLstmConfig, AwdLstmDropout};
 use serde::{Deserialize, Serialize};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Everything that a run is told which trains an AWD-LSTM, a left-to-right model, on streams of text (Merity et al. 2018).
 ///
@@ -116,21 +117,12 @@ impl RegularisationSection {
 }
 
 impl AwdLstmRunConfig {
-    /// Whether the config file at `path` is of such a run: whether it has `[streams]`.
+    /// Resolves a config file with the `sets` laid over it.
     ///
     /// # Errors
-    /// A file that cannot be read or is no TOML.
-    pub fn is_at(path: &Path) -> Result<bool> {
-        layered::has_table(path, "streams")
-    }
-
-    /// Resolves a config's `text`, which stands in `file`, with the `sets` laid over it; `name` is the run's where the
-    /// text gives none.
-    ///
-    /// # Errors
-    /// Those of [`load`](Self::load).
-    pub fn parse(text: &str, name: &str, file: &Place, sets: &[String]) -> Result<Self> {
-        layered::read(text, name, file, sets, |config| validate(config))
+    /// Those of [`load`](Self::load), but for a file that cannot be read.
+    pub fn read(file: &ConfigFile, sets: &[String]) -> Result<Self> {
+        layered::read(file, sets, |config| validate(config))
     }
 
     /// How many streams are read side by side in a step.
@@ -210,7 +202,9 @@ fn model(model: &AwdLstmSection) -> Check {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Place;
     use crate::engine::FolderConfig;
+    use std::path::Path;
 
     const FILE: &str = r#"[objective]
 kind = "left-to-right"
@@ -272,7 +266,10 @@ warmup_steps = 10
                 &["model.dropout={ hidden = 1.0 }"],
                 "`model.dropout.hidden` is 1; expected 0 or more and below 1",
             ),
-            (&["model.layer_decay=0.5"], "`model.layer_decay` is 0.5; expected it to be absent: it requires `model.path`"),
+            (
+                &["model.layer_decay=0.5"],
+                "`model.layer_decay` is 0.5; expected it to be absent: it requires `model.path`",
+            ),
             (
                 &["model.path=a", "tokenizer={ kind = \"checkpoint\" }"],
                 "`model.d_embedding` is 16; expected it to be absent: `model.path` brings its own",

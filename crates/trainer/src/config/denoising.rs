@@ -1,6 +1,7 @@
 //! The configuration of a run that trains an encoder–decoder to undo noise, read as strictly as a
 //! [pretraining run's](super::RunConfig).
 
+use super::layered::ConfigFile;
 use super::objective::Trained;
 use super::validate::{self, Check, Complaint, at_least, ensure, within};
 use super::{
@@ -9,10 +10,9 @@ use super::{
 };
 use crate::denoising::DenoisingModel;
 use crate::engine::schedule::Schedule;
-use crate::error::{Place, Result};
+use crate::error::Result;
 use cloze_data::{CorpusConfig, DataError, DenoisingConfig, PairConfig, SpanCorruption};
 use serde::{Deserialize, Serialize};
-use std::path::Path;
 
 /// Everything that a run is told which trains an encoder–decoder to undo noise.
 ///
@@ -85,21 +85,12 @@ const FREE_KEYS: [&str; 8] = [
 ];
 
 impl DenoisingRunConfig {
-    /// Whether the config file at `path` is of such a run, by its `[objective]`.
+    /// Resolves a config file with the `sets` laid over it.
     ///
     /// # Errors
-    /// [`TrainerError::Io`](crate::TrainerError::Io), [`TrainerError::ConfigSyntax`](crate::TrainerError::ConfigSyntax).
-    pub fn is_at(path: &Path) -> Result<bool> {
-        ObjectiveSection::is_of_denoising(path)
-    }
-
-    /// Resolves a config's `text`, which stands in `file`, with the `sets` laid over it; `name` is the run's if the text
-    /// gives none.
-    ///
-    /// # Errors
-    /// Those of [`load`](Self::load).
-    pub fn parse(text: &str, name: &str, file: &Place, sets: &[String]) -> Result<Self> {
-        layered::read(text, name, file, sets, |config: &mut Self| validate(config))
+    /// Those of [`load`](Self::load), but for a file that cannot be read.
+    pub fn read(file: &ConfigFile, sets: &[String]) -> Result<Self> {
+        layered::read(file, sets, |config: &mut Self| validate(config))
     }
 
     /// Sentinels that a vocabulary has to have: none unless spans are replaced by them.
@@ -163,7 +154,12 @@ fn denoising(denoising: &DenoisingConfig) -> Check {
 fn tokenizer(config: &DenoisingRunConfig) -> Check {
     let kind = config.tokenizer.kind();
     let is_of_characters = config.tokenizer == TokenizerSection::TrainCharacters {};
-    ensure(!is_of_characters, "tokenizer.kind", kind, "a tokenizer with mask and padding tokens, such as `train-wordpiece`")?;
+    ensure(
+        !is_of_characters,
+        "tokenizer.kind",
+        kind,
+        "a tokenizer with mask and padding tokens, such as `train-wordpiece`",
+    )?;
     validate::tokenizer(&config.tokenizer)?;
     validate::goes_with_the_model(&config.tokenizer, true)?;
     let sentinels = config.n_sentinels();
@@ -181,9 +177,11 @@ fn tokenizer(config: &DenoisingRunConfig) -> Check {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Place;
     use crate::engine::FolderConfig;
     use cloze_data::NoiseConfig;
     use cloze_model::seq2seq::AnyEncoderDecoderConfig;
+    use std::path::Path;
 
     const FILE: &str = r#"[objective]
 kind = "denoising"

@@ -1,6 +1,7 @@
 //! The configuration of a run that trains an ELMo, read as strictly as a [pretraining run's](super::RunConfig).
 
 use super::language_model::eval;
+use super::layered::ConfigFile;
 use super::objective::Trained;
 use super::validate::{self, Check, at_least, ensure};
 use super::{
@@ -8,12 +9,12 @@ use super::{
     RunSection, TokenizerSection, TrainSection, layered, run_in_steps,
 };
 use crate::engine::schedule::Schedule;
-use crate::error::{Place, Result};
+use crate::error::Result;
 use cloze_data::{BlockConfig, CorpusConfig};
 use cloze_model::ModelError;
 use cloze_model::elmo::{ElmoConfig, Filters, PieceBytes};
 use serde::{Deserialize, Serialize};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Everything that a run is told which trains an ELMo, a language model of both directions, on running text (Peters et al.
 /// 2018).
@@ -109,21 +110,12 @@ impl ElmoSection {
 }
 
 impl ElmoRunConfig {
-    /// Whether the config file at `path` is of such a run, by its `[objective]`.
+    /// Resolves a config file with the `sets` laid over it.
     ///
     /// # Errors
-    /// A file that cannot be read or is no TOML.
-    pub fn is_at(path: &Path) -> Result<bool> {
-        ObjectiveSection::is_of_elmo(path)
-    }
-
-    /// Resolves a config's `text`, which stands in `file`, with the `sets` laid over it; `name` is the run's where the
-    /// text gives none.
-    ///
-    /// # Errors
-    /// Those of [`load`](Self::load).
-    pub fn parse(text: &str, name: &str, file: &Place, sets: &[String]) -> Result<Self> {
-        layered::read(text, name, file, sets, |config| validate(config))
+    /// Those of [`load`](Self::load), but for a file that cannot be read.
+    pub fn read(file: &ConfigFile, sets: &[String]) -> Result<Self> {
+        layered::read(file, sets, |config| validate(config))
     }
 }
 
@@ -207,7 +199,9 @@ fn model(model: &ElmoSection) -> Check {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Place;
     use crate::engine::FolderConfig;
+    use std::path::Path;
 
     const FILE: &str = r#"[objective]
 kind = "bidirectional-language-model"

@@ -1,5 +1,6 @@
 //! A language-model run's configuration, read as strictly as a [pretraining run's](super::RunConfig).
 
+use super::layered::ConfigFile;
 use super::layers::Node;
 use super::objective::Trained;
 use super::validate::{self, Check, Complaint, at_least, below_one, ensure, positive, share};
@@ -8,7 +9,7 @@ use super::{
     RunSection, TokenizerSection, TrainSection, complete_model, layered, mark_model, run_in_steps, strict,
 };
 use crate::engine::schedule::Schedule;
-use crate::error::{Place, Result};
+use crate::error::Result;
 use cloze_data::{BlockConfig, CorpusConfig};
 use cloze_model::ModelError;
 use cloze_model::blocks::{Activation, RotaryConfig};
@@ -272,20 +273,11 @@ const FREE_KEYS: [&str; 9] = [
 ];
 
 impl LanguageModelConfig {
-    /// Whether the config file at `path` is of such a run, by its `[objective]`.
+    /// Resolves a config file with the `sets` laid over it.
     ///
     /// # Errors
-    /// A file that cannot be read or is no TOML.
-    pub fn is_at(path: &Path) -> Result<bool> {
-        ObjectiveSection::is_of_a_language_model(path)
-    }
-
-    /// Resolves a config's `text`, which stands in `file`, with the `sets` laid over it; `name` is the run's where the
-    /// text gives none.
-    ///
-    /// # Errors
-    /// Those of [`load`](Self::load).
-    pub fn parse(text: &str, name: &str, file: &Place, sets: &[String]) -> Result<Self> {
+    /// Those of [`load`](Self::load), but for a file that cannot be read.
+    pub fn read(file: &ConfigFile, sets: &[String]) -> Result<Self> {
         let expand = |layer: &mut Node| {
             // A whole config has an objective; what is laid over one may have one key of a model of either kind.
             let is_whole = layer.get("objective").is_some();
@@ -294,7 +286,7 @@ impl LanguageModelConfig {
                 mark_model(layer, &NEW_KEYS.map(|key| (key, NEW)));
             }
         };
-        let mut merged = layered::merge(text, name, file, sets, expand)?;
+        let mut merged = layered::merge(file, sets, expand)?;
         complete_model(&mut merged, &NEW_KEYS)?;
         strict::read(&merged, &[], |config| validate(config))
     }
@@ -379,6 +371,7 @@ fn of_shape(model: &NewLanguageModel, seq_len: usize) -> Check {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Place;
     use crate::engine::FolderConfig;
 
     const FILE: &str = r#"[objective]
@@ -473,7 +466,10 @@ warmup_steps = 10
                 &["model.path=x", "model.n_layers=3", "tokenizer.kind=checkpoint"],
                 "`model.n_layers` is 3; expected it to be absent: `model.path` brings its own",
             ),
-            (&["model.path=x", "model.max_positions=9"], "expected it to be absent: `model.path` brings its own"),
+            (
+                &["model.path=x", "model.max_positions=9"],
+                "expected it to be absent: `model.path` brings its own",
+            ),
             (
                 &["model.path=x"],
                 "`tokenizer.kind` is train-byte-bpe; expected no `[tokenizer]` beside `model.path`",

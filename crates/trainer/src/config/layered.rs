@@ -7,21 +7,62 @@ use crate::error::{Place, Result, TrainerError};
 use serde::de::DeserializeOwned;
 use std::path::Path;
 
-/// Merges a config's `text`, from `file`, with the `sets` over it; `expand` puts in what presets stand for, layer
-/// by layer. `name` is the run's where nothing else is.
-pub(super) fn merge(
-    text: &str,
-    name: &str,
-    file: &Place,
-    sets: &[String],
-    expand: impl Fn(&mut Node),
-) -> Result<Node> {
-    let mut merged = Node::parse(text, file)?;
+/// A config file that was parsed, and not yet read as a config: what it has tells which kind of run it describes.
+#[derive(Clone, Debug)]
+pub struct ConfigFile {
+    /// The run's name if the file gives none.
+    name: String,
+    root: Node,
+}
+
+impl ConfigFile {
+    /// The file at `path`, which also names the run.
+    ///
+    /// # Errors
+    /// [`TrainerError::Io`] for a file that cannot be read, [`TrainerError::ConfigSyntax`] for one that is no TOML.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let text = std::fs::read_to_string(path).map_err(TrainerError::io("read config", path))?;
+        let name = path.file_stem().unwrap_or_default().to_string_lossy();
+        Self::parse(&text, &name, &Place::file(path))
+    }
+
+    /// The text of a file; `name` is the run's if the text gives none.
+    ///
+    /// # Errors
+    /// [`TrainerError::ConfigSyntax`] with the line.
+    pub fn parse(text: &str, name: &str, file: &Place) -> Result<Self> {
+        Ok(Self { name: name.into(), root: Node::parse(text, file)? })
+    }
+
+    /// Whether it has a table, or any other value, of this name.
+    pub fn has(&self, name: &str) -> bool {
+        self.root.get(name).is_some()
+    }
+
+    /// The `kind` of a table: empty if the table has none; none if there is no such table.
+    pub fn kind_of(&self, table: &str) -> Option<&str> {
+        self.root.get(table).map(|table| match table.get(TAG).map(|kind| &kind.value) {
+            Some(Value::Scalar(toml::Value::String(kind))) => kind.as_str(),
+            _ => "",
+        })
+    }
+
+    /// Where a key is given.
+    pub(crate) fn place_of(&self, key: &str) -> Place {
+        self.root.place_of(key)
+    }
+}
+
+/// Merges a config file with the `sets` over it; `expand` puts in what presets stand for, layer by layer.
+pub(super) fn merge(file: &ConfigFile, sets: &[String], expand: impl Fn(&mut Node)) -> Result<Node> {
+    let mut merged = file.root.clone();
+    let place = merged.place.clone();
     expand(&mut merged);
     if let Some(root) = merged.table_mut() {
-        let run = root.entry("run".to_owned()).or_insert_with(|| Node::empty(file.clone()));
+        let run = root.entry("run".to_owned()).or_insert_with(|| Node::empty(place.clone()));
         if let Some(run) = run.table_mut() {
-            run.entry("name".to_owned()).or_insert_with(|| Node::scalar(name, file.clone()));
+            run.entry("name".to_owned()).or_insert_with(|| Node::scalar(&*file.name, place));
         }
     }
     let mut sets = Node::parse_sets(sets)?;
@@ -30,40 +71,12 @@ pub(super) fn merge(
     Ok(merged)
 }
 
-/// Reads a config's `text`, from `file`, with the `sets` over it as a `T`, which `finish` completes and checks. `name`
-/// is the run's where nothing else is.
+/// Reads a config file with the `sets` over it as a `T`, which `finish` completes and checks.
 pub(crate) fn read<T: DeserializeOwned>(
-    text: &str,
-    name: &str,
-    file: &Place,
+    file: &ConfigFile,
     sets: &[String],
     finish: impl Fn(&mut T) -> Check,
 ) -> Result<T> {
-    let merged = merge(text, name, file, sets, |_| {})?;
+    let merged = merge(file, sets, |_| {})?;
     strict::read(&merged, &[], finish)
-}
-
-/// Whether the file has a table of this name.
-pub(crate) fn has_table(path: &Path, name: &str) -> Result<bool> {
-    let root = Node::parse(&text(path)?, &Place::file(path))?;
-    Ok(root.get(name).is_some())
-}
-
-/// The text of the config file at `path`.
-pub(crate) fn text(path: &Path) -> Result<String> {
-    std::fs::read_to_string(path).map_err(TrainerError::io("read config", path))
-}
-
-/// The name that the file at `path` gives a run.
-pub(crate) fn stem(path: &Path) -> String {
-    path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
-}
-
-/// The `kind` of the file's table of this name, empty where the table has none; none where the file has no such table.
-pub(super) fn kind_of(path: &Path, name: &str) -> Result<Option<String>> {
-    let root = Node::parse(&text(path)?, &Place::file(path))?;
-    Ok(root.get(name).map(|table| match table.get(TAG).map(|kind| &kind.value) {
-        Some(Value::Scalar(toml::Value::String(kind))) => kind.clone(),
-        _ => String::new(),
-    }))
 }

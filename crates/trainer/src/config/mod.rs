@@ -62,10 +62,11 @@ pub use language_model::{
     HeldOut, LanguageModelConfig, LanguageModelEval, LanguageModelSection, LanguageModelShape,
     NewLanguageModel, PretrainedLanguageModel,
 };
+pub use layered::ConfigFile;
 use layers::{Node, TAG, Value};
 pub use objective::ObjectiveSection;
 pub use permutation::{NewXlnet, PermutationConfig, PretrainedXlnet, SegmentSection, XlnetSection};
-pub(crate) use run_in_steps::{plan, run_in_steps};
+pub(crate) use run_in_steps::{from_file, plan, run_in_steps};
 pub use sections::{
     EvalSection, ModelPreset, ModelSection, NewModel, PretrainedModel, RunSection, TokenizerSection,
     TrainSection,
@@ -126,13 +127,12 @@ const FREE_KEYS: [&str; 9] = [
 ];
 
 impl RunConfig {
-    /// Resolves a config's `text`, which stands in `file`, with the `sets` laid over it; `name` is the run's where the
-    /// text gives none.
+    /// Resolves a config file with the `sets` laid over it.
     ///
     /// # Errors
-    /// Those of [`load`](Self::load).
-    pub fn parse(text: &str, name: &str, file: &Place, sets: &[String]) -> Result<Self> {
-        let mut merged = layered::merge(text, name, file, sets, expand_model)?;
+    /// Those of [`load`](Self::load), but for a file that cannot be read.
+    pub fn read(file: &ConfigFile, sets: &[String]) -> Result<Self> {
+        let mut merged = layered::merge(file, sets, expand_model)?;
         complete_model(&mut merged, &NEW_KEYS)?;
         strict::read(&merged, &known_keys(), |config: &mut Self| {
             config.complete();

@@ -1,11 +1,8 @@
 //! `[objective]`: what a run predicts.
 
-use super::layered;
 use super::validate::{Check, Complaint, ensure, positive};
-use crate::Result;
 use cloze_data::TranslationFiles;
 use serde::{Deserialize, Serialize};
-use std::path::Path;
 
 /// `[objective]`: what is predicted, and so which kind of config it is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -73,6 +70,18 @@ impl Default for ObjectiveSection {
 }
 
 impl ObjectiveSection {
+    /// Every name in configs.
+    pub(crate) const KINDS: [&str; 8] = [
+        "left-to-right",
+        "bidirectional-language-model",
+        "masked",
+        "span-boundary",
+        "permutation",
+        "replaced-tokens",
+        "translation-language-model",
+        "denoising",
+    ];
+
     /// The name in configs.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
@@ -134,38 +143,5 @@ impl ObjectiveSection {
             Self::TranslationLanguageModel { parallel } => parallel,
             _ => &[],
         }
-    }
-
-    /// Whether the config file at `path` has an objective, and none of the others'.
-    pub(super) fn is_of_a_language_model(path: &Path) -> Result<bool> {
-        let replaced = Self::ReplacedTokens { generator_size: generator_size(), weight: weight() };
-        let translations = Self::TranslationLanguageModel { parallel: Vec::new() };
-        let others = [
-            Self::Masked {},
-            Self::SpanBoundary {},
-            Self::BidirectionalLanguageModel {},
-            Self::Permutation {},
-            Self::Denoising {},
-            replaced,
-            translations,
-        ];
-        let is_other = |kind: &str| others.iter().any(|other| other.kind() == kind);
-        Ok(layered::kind_of(path, "objective")?.is_some_and(|kind| !is_other(&kind)))
-    }
-
-    /// Whether the config file at `path` has ELMo's objective.
-    pub(super) fn is_of_elmo(path: &Path) -> Result<bool> {
-        let kind = Self::BidirectionalLanguageModel {}.kind();
-        Ok(layered::kind_of(path, "objective")?.is_some_and(|found| found == kind))
-    }
-
-    /// Whether the config file at `path` has XLNet's objective.
-    pub(super) fn is_of_xlnet(path: &Path) -> Result<bool> {
-        Ok(layered::kind_of(path, "objective")?.is_some_and(|kind| kind == Self::Permutation {}.kind()))
-    }
-
-    /// Whether the config file at `path` has the objective of denoising.
-    pub(super) fn is_of_denoising(path: &Path) -> Result<bool> {
-        Ok(layered::kind_of(path, "objective")?.is_some_and(|kind| kind == Self::Denoising {}.kind()))
     }
 }

@@ -1,6 +1,7 @@
 //! The configuration of a run that trains an XLNet, read as strictly as a [pretraining run's](super::RunConfig).
 
 use super::language_model::eval;
+use super::layered::ConfigFile;
 use super::objective::Trained;
 use super::validate::{self, Check, Complaint, at_least, below_one, ensure, positive, within};
 use super::{
@@ -9,7 +10,7 @@ use super::{
     run_in_steps, strict,
 };
 use crate::engine::schedule::Schedule;
-use crate::error::{Place, Result};
+use crate::error::Result;
 use cloze_data::{CorpusConfig, OrderConfig};
 use cloze_model::ModelError;
 use cloze_model::blocks::Activation;
@@ -205,21 +206,12 @@ const FREE_KEYS: [&str; 8] = [
 ];
 
 impl PermutationConfig {
-    /// Whether the config file at `path` is of such a run, by its `[objective]`.
+    /// Resolves a config file with the `sets` laid over it.
     ///
     /// # Errors
-    /// A file that cannot be read or is no TOML.
-    pub fn is_at(path: &Path) -> Result<bool> {
-        ObjectiveSection::is_of_xlnet(path)
-    }
-
-    /// Resolves a config's `text`, which stands in `file`, with the `sets` laid over it; `name` is the run's where the
-    /// text gives none.
-    ///
-    /// # Errors
-    /// Those of [`load`](Self::load).
-    pub fn parse(text: &str, name: &str, file: &Place, sets: &[String]) -> Result<Self> {
-        let mut merged = layered::merge(text, name, file, sets, |layer| {
+    /// Those of [`load`](Self::load), but for a file that cannot be read.
+    pub fn read(file: &ConfigFile, sets: &[String]) -> Result<Self> {
+        let mut merged = layered::merge(file, sets, |layer| {
             mark_model(layer, &[("path", PRETRAINED)]);
             // A whole config has an objective; what is laid over one may have one key of a model of either kind.
             if layer.get("objective").is_some() {
@@ -279,6 +271,7 @@ fn model(config: &PermutationConfig) -> Check {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Place;
 
     const FILE: &str = r#"
 [objective]

@@ -1,10 +1,9 @@
 //! What configs of runs have in common. Those of runs in steps have the sections `[run]`, `[train]`, `[optimizer]`, `[schedule]`,
 //! `[average]`, `[eval]`, `[checkpoint]` and `[log]`, by these names.
 
-/// Gives a config that has `parse` also `load`, `run_settings` and [`FolderConfig`](super::FolderConfig). `free` are its
-/// keys, or starts of keys, that change no weight; other settings of its own may follow.
-macro_rules! run_in_steps {
-    ($config:ty, free: $free:expr $(, $setting:ident: $value:expr)*) => {
+/// Gives a config that has `read` also `load` and `parse`.
+macro_rules! from_file {
+    ($config:ty) => {
         impl $config {
             /// Resolves the config file at `path` with the `sets` (`section.key=value`) laid over it.
             ///
@@ -15,11 +14,34 @@ macro_rules! run_in_steps {
             /// [`TrainerError::MissingKey`](crate::TrainerError::MissingKey) and
             /// [`TrainerError::BadValue`](crate::TrainerError::BadValue) with the file and line, or the argument, at fault.
             pub fn load(path: impl AsRef<std::path::Path>, sets: &[String]) -> crate::Result<Self> {
-                use crate::config::layered;
-                let path = path.as_ref();
-                Self::parse(&layered::text(path)?, &layered::stem(path), &crate::Place::file(path), sets)
+                Self::read(&crate::config::ConfigFile::open(path)?, sets)
             }
 
+            /// Resolves a config's `text`, which stands in `file`, with the `sets` laid over it; `name` is the run's if the
+            /// text gives none.
+            ///
+            /// # Errors
+            /// Those of [`load`](Self::load).
+            pub fn parse(
+                text: &str,
+                name: &str,
+                file: &crate::Place,
+                sets: &[String],
+            ) -> crate::Result<Self> {
+                Self::read(&crate::config::ConfigFile::parse(text, name, file)?, sets)
+            }
+        }
+    };
+}
+pub(crate) use from_file;
+
+/// Gives a config that has `read` also `load`, `parse`, `run_settings` and [`FolderConfig`](super::FolderConfig). `free` are
+/// its keys, or starts of keys, that change no weight; other settings of its own may follow.
+macro_rules! run_in_steps {
+    ($config:ty, free: $free:expr $(, $setting:ident: $value:expr)*) => {
+        crate::config::from_file!($config);
+
+        impl $config {
             /// What the engine is told of the run. With patience the best model is the result.
             pub fn run_settings(&self) -> crate::engine::RunSettings {
                 use crate::engine::{Cadence, Export, RunSettings};
@@ -56,15 +78,22 @@ macro_rules! run_in_steps {
 }
 pub(crate) use run_in_steps;
 
-/// Makes a config with `load` and a section `[run]` a [`Plan`](crate::engine::Plan). `run` carries it out; `checkpoint` and
-/// `inputs` are the trait's `checkpoint_mut` and `inputs` of it.
+/// Makes a config with `read` and a section `[run]` a [`Plan`](crate::engine::Plan) that files describe. `of` tells them, `run` carries it out;
+/// `checkpoint` and `inputs` are the trait's `checkpoint_mut` and `inputs` of it.
 macro_rules! plan {
-    ($config:ty, run: $run:path, checkpoint: $checkpoint:expr, inputs: $inputs:expr) => {
-        impl crate::engine::Plan for $config {
-            fn resolve(path: &std::path::Path, sets: &[String]) -> crate::Result<Self> {
-                Self::load(path, sets)
+    ($config:ty, of: $of:expr, run: $run:path, checkpoint: $checkpoint:expr, inputs: $inputs:expr) => {
+        impl crate::runs::FromConfigFile for $config {
+            fn is_of(file: &crate::config::ConfigFile) -> bool {
+                let of: fn(&crate::config::ConfigFile) -> bool = $of;
+                of(file)
             }
 
+            fn read(file: &crate::config::ConfigFile, sets: &[String]) -> crate::Result<Self> {
+                <$config>::read(file, sets)
+            }
+        }
+
+        impl crate::engine::Plan for $config {
             fn name(&self) -> &str {
                 &self.run.name
             }

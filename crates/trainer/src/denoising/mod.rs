@@ -147,6 +147,7 @@ fn introduce(
 
 plan!(
     DenoisingRunConfig,
+    of: |file| file.kind_of("objective") == Some("denoising"),
     run: train_denoising,
     checkpoint: |_| None,
     inputs: |config| inputs_of_text(&config.corpus, [None, config.tokenizer.path()])

@@ -62,6 +62,7 @@ pub fn train_elmo(
 
 plan!(
     ElmoRunConfig,
+    of: |file| file.kind_of("objective") == Some("bidirectional-language-model"),
     run: train_elmo,
     checkpoint: |config| config.model.path.as_mut(),
     inputs: |config| inputs_of_text(&config.corpus, [config.model.path.as_deref(), config.tokenizer.path()])

@@ -15,12 +15,6 @@ use std::path::{Path, PathBuf};
 
 /// A config that says all of a run, and carries it out.
 pub trait Plan: FolderConfig + Clone {
-    /// Resolves the config file at `path` with the `sets` (`section.key=value`) laid over it.
-    ///
-    /// # Errors
-    /// Those of reading a config.
-    fn resolve(path: &Path, sets: &[String]) -> Result<Self>;
-
     /// The run's name.
     fn name(&self) -> &str;
 

@@ -6,11 +6,11 @@ use super::recurrent::RecurrentSection;
 use super::tags::TaggingSection;
 use super::validate::validate;
 use crate::config::{
-    Averaging, CheckpointSection, FolderConfig, LogSection, NonFinite, OptimizerSection, Precision,
-    RunSection, layered,
+    Averaging, CheckpointSection, ConfigFile, FolderConfig, LogSection, NonFinite, OptimizerSection,
+    Precision, RunSection, from_file, layered,
 };
 use crate::engine::schedule::Schedule;
-use crate::error::{Place, Result};
+use crate::error::Result;
 use cloze_data::labelled::{AnswerConfig, LabelledSource, Windows};
 use cloze_model::bert::Pooling;
 use cloze_model::lora::LoraConfig;
@@ -298,30 +298,12 @@ impl Default for FineTuneEval {
 }
 
 impl FineTuneConfig {
-    /// Whether the config at `path` describes fine-tuning: whether it has a `[task]`.
+    /// Resolves a config file with the `sets` laid over it.
     ///
     /// # Errors
-    /// [`TrainerError::Io`](crate::TrainerError::Io),
-    /// [`TrainerError::ConfigSyntax`](crate::TrainerError::ConfigSyntax).
-    pub fn is_at(path: &Path) -> Result<bool> {
-        layered::has_table(path, "task")
-    }
-
-    /// Resolves the config file at `path` with the `sets` (`section.key=value`) laid over it.
-    ///
-    /// # Errors
-    /// As [`RunConfig::load`](crate::config::RunConfig::load).
-    pub fn load(path: &Path, sets: &[String]) -> Result<Self> {
-        Self::parse(&layered::text(path)?, &layered::stem(path), &Place::file(path), sets)
-    }
-
-    /// Resolves a config's `text`, which stands in `file`, with the `sets` laid over it; `name` is the run's if the
-    /// text gives none.
-    ///
-    /// # Errors
-    /// As [`RunConfig::parse`](crate::config::RunConfig::parse).
-    pub fn parse(text: &str, name: &str, file: &Place, sets: &[String]) -> Result<Self> {
-        layered::read(text, name, file, sets, |config: &mut Self| {
+    /// Those of [`load`](Self::load), but for a file that cannot be read.
+    pub fn read(file: &ConfigFile, sets: &[String]) -> Result<Self> {
+        layered::read(file, sets, |config: &mut Self| {
             if config.data.max_len == unset() {
                 config.data.max_len = config.task.kind().default_max_len();
             }
@@ -329,6 +311,8 @@ impl FineTuneConfig {
         })
     }
 }
+
+from_file!(FineTuneConfig);
 
 impl FolderConfig for FineTuneConfig {
     const FREE_KEYS: &[&str] =
@@ -342,6 +326,8 @@ impl FolderConfig for FineTuneConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Place;
+    use std::path::Path;
 
     const FILE: &str = r#"[task]
 kind = "classification"

@@ -87,6 +87,7 @@ impl TaskRun<'_> {
 
 plan!(
     FineTuneConfig,
+    of: |file| file.has("task"),
     run: fine_tune,
     checkpoint: |config| config.model.recurrent.is_none().then_some(&mut config.model.path),
     inputs: inputs_of

@@ -68,6 +68,7 @@ pub fn train_language_model(
 
 plan!(
     LanguageModelConfig,
+    of: |file| file.kind_of("objective") == Some("left-to-right") && !file.has("streams"),
     run: train_language_model,
     checkpoint: |config| match &mut config.model {
         LanguageModelSection::New(_) => None,

@@ -64,6 +64,7 @@ pub fn train_xlnet(
 
 plan!(
     PermutationConfig,
+    of: |file| file.kind_of("objective") == Some("permutation"),
     run: train_xlnet,
     checkpoint: |config| match &mut config.model {
         XlnetSection::New(_) => None,

@@ -103,6 +103,13 @@ impl Run<'_> {
 
 plan!(
     RunConfig,
+    of: |file| {
+        let encoders =
+            ["masked", "span-boundary", "replaced-tokens", "translation-language-model"].map(Some);
+        let objective = file.kind_of("objective");
+        let is_other = file.has("task") || file.has("parallel");
+        !is_other && (objective.is_none() || encoders.contains(&objective))
+    },
     run: pretrain,
     checkpoint: |config| config.model.as_pretrained_mut().map(|model| &mut model.path),
     inputs: |config| {

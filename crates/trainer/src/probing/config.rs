@@ -1,8 +1,8 @@
 //! What is probed, read as strictly as a [run's configuration](crate::config).
 
 use crate::config::validate::{Check, at_least, ensure, positive, within};
-use crate::config::{FolderConfig, RunSection, layered};
-use crate::error::{Place, Result};
+use crate::config::{ConfigFile, FolderConfig, RunSection, from_file, layered};
+use crate::error::Result;
 use cloze_data::labelled::LabelledSource;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -185,31 +185,16 @@ impl Default for GeometrySection {
 }
 
 impl ProbeConfig {
-    /// Whether the config at `path` is one of these: it has a `[probe]`.
+    /// Resolves a config file with the `sets` laid over it.
     ///
     /// # Errors
-    /// [`TrainerError::Io`](crate::TrainerError::Io), [`TrainerError::ConfigSyntax`](crate::TrainerError::ConfigSyntax).
-    pub fn is_at(path: &Path) -> Result<bool> {
-        layered::has_table(path, "probe")
-    }
-
-    /// Resolves the config file at `path` with the `sets` (`section.key=value`) laid over it.
-    ///
-    /// # Errors
-    /// As [`RunConfig::load`](crate::config::RunConfig::load).
-    pub fn load(path: impl AsRef<Path>, sets: &[String]) -> Result<Self> {
-        let path = path.as_ref();
-        Self::parse(&layered::text(path)?, &layered::stem(path), &Place::file(path), sets)
-    }
-
-    /// Resolves a config's `text`, which stands in `file`; `name` is the run's if the text gives none.
-    ///
-    /// # Errors
-    /// As [`RunConfig::parse`](crate::config::RunConfig::parse).
-    pub fn parse(text: &str, name: &str, file: &Place, sets: &[String]) -> Result<Self> {
-        layered::read(text, name, file, sets, |config: &mut Self| validate(config))
+    /// Those of [`load`](Self::load), but for a file that cannot be read.
+    pub fn read(file: &ConfigFile, sets: &[String]) -> Result<Self> {
+        layered::read(file, sets, |config: &mut Self| validate(config))
     }
 }
+
+from_file!(ProbeConfig);
 
 impl FolderConfig for ProbeConfig {
     const FREE_KEYS: &[&str] = &["run.name"];

@@ -3,11 +3,12 @@
 use super::model::TranslationModel;
 use super::validate::validate;
 use crate::config::{
-    CheckpointSection, LogSection, NonFinite, OptimizerSection, Precision, RunSection, layered, run_in_steps,
+    CheckpointSection, ConfigFile, LogSection, NonFinite, OptimizerSection, Precision, RunSection, layered,
+    run_in_steps,
 };
 use crate::engine::Averaging;
 use crate::engine::schedule::Schedule;
-use crate::error::{Place, Result};
+use crate::error::Result;
 use cloze_data::labelled::BatchSize;
 use cloze_data::parallel::{OnBadPair, ParallelFiles};
 use serde::{Deserialize, Serialize};
@@ -232,21 +233,12 @@ impl Default for TranslationEval {
 }
 
 impl TranslationConfig {
-    /// Whether the config at `path` is one of these: it has a `[parallel]`.
+    /// Resolves a config file with the `sets` laid over it.
     ///
     /// # Errors
-    /// [`TrainerError::Io`](crate::TrainerError::Io), [`TrainerError::ConfigSyntax`](crate::TrainerError::ConfigSyntax).
-    pub fn is_at(path: &Path) -> Result<bool> {
-        layered::has_table(path, "parallel")
-    }
-
-    /// Resolves a config's `text`, which stands in `file`, with the `sets` laid over it; `name` is the run's if the text
-    /// gives none.
-    ///
-    /// # Errors
-    /// As [`RunConfig::parse`](crate::config::RunConfig::parse).
-    pub fn parse(text: &str, name: &str, file: &Place, sets: &[String]) -> Result<Self> {
-        layered::read(text, name, file, sets, |config: &mut Self| validate(config))
+    /// Those of [`load`](Self::load), but for a file that cannot be read.
+    pub fn read(file: &ConfigFile, sets: &[String]) -> Result<Self> {
+        layered::read(file, sets, |config: &mut Self| validate(config))
     }
 }
 
@@ -278,7 +270,9 @@ mod defaults {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Place;
     use crate::config::FolderConfig;
+    use std::path::Path;
 
     const FILE: &str = r#"[parallel]
 source = "en"

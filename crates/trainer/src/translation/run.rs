@@ -110,6 +110,7 @@ fn introduce(
 
 plan!(
     TranslationConfig,
+    of: |file| file.has("parallel"),
     run: train_translation,
     checkpoint: |_| None,
     inputs: |config| {

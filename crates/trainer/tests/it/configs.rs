@@ -2,16 +2,19 @@
 //! every key there is, and no other.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 
 use cloze_data::DenoisingConfig;
+use cloze_trainer::Place;
 use cloze_trainer::config::{
-    AwdLstmRunConfig, DenoisingRunConfig, ElmoRunConfig, FolderConfig, LanguageModelConfig, ModelPreset,
-    PermutationConfig, RunConfig,
+    AwdLstmRunConfig, ConfigFile, DenoisingRunConfig, ElmoRunConfig, FolderConfig, LanguageModelConfig,
+    ModelPreset, PermutationConfig, RunConfig,
 };
 use cloze_trainer::engine::schedule::Schedule;
 use cloze_trainer::finetune::FineTuneConfig;
 use cloze_trainer::probing::ProbeConfig;
+use cloze_trainer::runs::{FromConfigFile, KINDS, plan_of};
 use cloze_trainer::translation::TranslationConfig;
 
 fn folder() -> PathBuf {
@@ -28,32 +31,31 @@ fn load(name: &str) -> RunConfig {
     RunConfig::load(folder().join(name), &[]).unwrap_or_else(|error| panic!("{error}"))
 }
 
-#[test]
-fn every_config_resolves_and_reads_back_as_itself() {
+/// The names of all configs of a kind. Each resolves, has its file's name, and reads back as itself.
+fn read_back<C: FromConfigFile + PartialEq + Debug>() -> Vec<String> {
     let mut names = Vec::new();
     for path in paths() {
-        if FineTuneConfig::is_at(&path).unwrap()
-            || LanguageModelConfig::is_at(&path).unwrap()
-            || AwdLstmRunConfig::is_at(&path).unwrap()
-            || DenoisingRunConfig::is_at(&path).unwrap()
-            || TranslationConfig::is_at(&path).unwrap()
-            || PermutationConfig::is_at(&path).unwrap()
-            || ProbeConfig::is_at(&path).unwrap()
-            || ElmoRunConfig::is_at(&path).unwrap()
-        {
+        let file = ConfigFile::open(&path).unwrap();
+        if !C::is_of(&file) || file.has("probe") {
             continue;
         }
-        let config = RunConfig::load(&path, &[]).unwrap_or_else(|error| panic!("{error}"));
-        assert_eq!(path.file_stem().unwrap(), config.run.name.as_str());
-
+        let config = C::read(&file, &[]).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(path.file_stem().unwrap(), config.name());
         let resolved = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
         std::fs::write(&resolved, config.to_toml()).unwrap();
-        let again = RunConfig::load(resolved.path(), &[]).unwrap_or_else(|error| panic!("{error}"));
+        let again = ConfigFile::open(resolved.path()).and_then(|file| C::read(&file, &[]));
+        let again = again.unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(again, config);
         assert_eq!(again.fingerprint(), config.fingerprint());
-        names.push(config.run.name);
+        names.push(config.name().to_owned());
     }
     names.sort();
+    names
+}
+
+#[test]
+fn every_config_resolves_and_reads_back_as_itself() {
+    let encoders = read_back::<RunConfig>();
     let expected = [
         "albert-mini-corpus",
         "bert-base",
@@ -67,101 +69,51 @@ fn every_config_resolves_and_reads_back_as_itself() {
         "unilm-mini-corpus",
         "xlm-mini-multi30k",
     ];
-    assert_eq!(names, expected);
+    let (tuned, translating) = (read_back::<FineTuneConfig>(), read_back::<TranslationConfig>());
+    assert_eq!(encoders, expected);
+    let left_to_right = read_back::<LanguageModelConfig>();
+    assert_eq!(left_to_right, ["gpt-mini-corpus", "gpt-shakespeare-char", "llama-mini-corpus"]);
+    let denoising = read_back::<DenoisingRunConfig>();
+    assert_eq!(denoising, ["bart-mini-corpus", "t5-mini-corpus"]);
+    let others = [
+        read_back::<AwdLstmRunConfig>(),
+        read_back::<ElmoRunConfig>(),
+        read_back::<PermutationConfig>(),
+        tuned,
+        translating,
+    ];
+    assert!(others.iter().all(|names| !names.is_empty()), "{others:?}");
+    let mut probes = 0;
+    for path in paths() {
+        let file = ConfigFile::open(&path).unwrap();
+        if file.has("probe") {
+            probes += 1;
+            continue;
+        }
+        // Whatever the order of the kinds, one takes the file.
+        let mut kinds = KINDS;
+        let plan = plan_of(&file, &[], &kinds).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(path.file_stem().unwrap(), plan.name());
+        kinds.reverse();
+        let plan = plan_of(&file, &[], &kinds).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(path.file_stem().unwrap(), plan.name());
+    }
+    let named = [encoders.len(), left_to_right.len(), denoising.len()].iter().sum::<usize>();
+    let named = named + others.iter().map(Vec::len).sum::<usize>();
+    assert_eq!(named + probes, paths().len());
 }
 
 #[test]
-fn every_fine_tuning_config_resolves_and_reads_back_as_itself() {
-    let paths: Vec<PathBuf> =
-        paths().into_iter().filter(|path| FineTuneConfig::is_at(path).unwrap()).collect();
-    assert!(!paths.is_empty());
-    for path in paths {
-        let config = FineTuneConfig::load(&path, &[]).unwrap_or_else(|error| panic!("{error}"));
-        assert_eq!(path.file_stem().unwrap(), config.run.name.as_str());
-        let resolved = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
-        std::fs::write(&resolved, config.to_toml()).unwrap();
-        let again = FineTuneConfig::load(resolved.path(), &[]).unwrap_or_else(|error| panic!("{error}"));
-        assert_eq!(again, config);
-    }
-}
-
-#[test]
-fn every_language_model_config_resolves_and_reads_back_as_itself() {
-    let mut names = Vec::new();
-    let is_streamed = |path: &PathBuf| AwdLstmRunConfig::is_at(path).unwrap();
-    let paths = paths().into_iter().filter(|path| LanguageModelConfig::is_at(path).unwrap());
-    for path in paths.filter(|path| !is_streamed(path)) {
-        let config = LanguageModelConfig::load(&path, &[]).unwrap_or_else(|error| panic!("{error}"));
-        assert_eq!(path.file_stem().unwrap(), config.run.name.as_str());
-        let resolved = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
-        std::fs::write(&resolved, config.to_toml()).unwrap();
-        let again = LanguageModelConfig::load(resolved.path(), &[]).unwrap_or_else(|error| panic!("{error}"));
-        assert_eq!(again, config);
-        names.push(config.run.name);
-    }
-    names.sort();
-    assert_eq!(names, ["gpt-mini-corpus", "gpt-shakespeare-char", "llama-mini-corpus"]);
-}
-
-#[test]
-fn every_awd_lstm_config_resolves_and_reads_back_as_itself() {
-    let paths: Vec<PathBuf> =
-        paths().into_iter().filter(|path| AwdLstmRunConfig::is_at(path).unwrap()).collect();
-    assert!(!paths.is_empty());
-    for path in paths {
-        let config = AwdLstmRunConfig::load(&path, &[]).unwrap_or_else(|error| panic!("{error}"));
-        assert_eq!(path.file_stem().unwrap(), config.run.name.as_str());
-        let resolved = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
-        std::fs::write(&resolved, config.to_toml()).unwrap();
-        let again = AwdLstmRunConfig::load(resolved.path(), &[]).unwrap_or_else(|error| panic!("{error}"));
-        assert_eq!(again, config);
-    }
-}
-
-#[test]
-fn every_elmo_config_resolves_and_reads_back_as_itself() {
-    let paths: Vec<PathBuf> =
-        paths().into_iter().filter(|path| ElmoRunConfig::is_at(path).unwrap()).collect();
-    assert!(!paths.is_empty());
-    for path in paths {
-        let config = ElmoRunConfig::load(&path, &[]).unwrap_or_else(|error| panic!("{error}"));
-        assert_eq!(path.file_stem().unwrap(), config.run.name.as_str());
-        let resolved = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
-        std::fs::write(&resolved, config.to_toml()).unwrap();
-        let again = ElmoRunConfig::load(resolved.path(), &[]).unwrap_or_else(|error| panic!("{error}"));
-        assert_eq!(again, config);
-    }
-}
-
-#[test]
-fn every_xlnet_config_resolves_and_reads_back_as_itself() {
-    let paths: Vec<PathBuf> =
-        paths().into_iter().filter(|path| PermutationConfig::is_at(path).unwrap()).collect();
-    assert!(!paths.is_empty());
-    for path in paths {
-        let config = PermutationConfig::load(&path, &[]).unwrap_or_else(|error| panic!("{error}"));
-        assert_eq!(path.file_stem().unwrap(), config.run.name.as_str());
-        let resolved = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
-        std::fs::write(&resolved, config.to_toml()).unwrap();
-        let again = PermutationConfig::load(resolved.path(), &[]).unwrap_or_else(|error| panic!("{error}"));
-        assert_eq!(again, config);
-    }
-}
-
-#[test]
-fn every_denoising_config_resolves_and_reads_back_as_itself() {
-    let mut names = Vec::new();
-    for path in paths().into_iter().filter(|path| DenoisingRunConfig::is_at(path).unwrap()) {
-        let config = DenoisingRunConfig::load(&path, &[]).unwrap_or_else(|error| panic!("{error}"));
-        assert_eq!(path.file_stem().unwrap(), config.run.name.as_str());
-        let resolved = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
-        std::fs::write(&resolved, config.to_toml()).unwrap();
-        let again = DenoisingRunConfig::load(resolved.path(), &[]).unwrap_or_else(|error| panic!("{error}"));
-        assert_eq!(again, config);
-        names.push(config.run.name);
-    }
-    names.sort();
-    assert_eq!(names, ["bart-mini-corpus", "t5-mini-corpus"]);
+fn an_objective_that_no_kind_has_is_told_with_all_that_there_are() {
+    let text = "[objective]\nkind = \"left-to-rigth\"\n[blocks]\nseq_len = 8\n";
+    let file = ConfigFile::parse(text, "x", &Place::file(Path::new("x.toml"))).unwrap();
+    let Err(error) = plan_of(&file, &[], &KINDS) else { panic!("it is taken") };
+    let message = error.to_string();
+    assert!(
+        message.starts_with("x.toml, line 2: `objective.kind` is \"left-to-rigth\"; expected one of"),
+        "{message}"
+    );
+    assert!(message.ends_with("did you mean \"left-to-right\"?"), "{message}");
 }
 
 #[test]
@@ -179,23 +131,9 @@ fn the_denoising_configs_have_the_papers_noise() {
 }
 
 #[test]
-fn every_translation_config_resolves_and_reads_back_as_itself() {
-    let paths: Vec<PathBuf> =
-        paths().into_iter().filter(|path| TranslationConfig::is_at(path).unwrap()).collect();
-    assert!(!paths.is_empty());
-    for path in paths {
-        let config = TranslationConfig::load(&path, &[]).unwrap_or_else(|error| panic!("{error}"));
-        assert_eq!(path.file_stem().unwrap(), config.run.name.as_str());
-        let resolved = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
-        std::fs::write(&resolved, config.to_toml()).unwrap();
-        let again = TranslationConfig::load(resolved.path(), &[]).unwrap_or_else(|error| panic!("{error}"));
-        assert_eq!(again, config);
-    }
-}
-
-#[test]
 fn every_probing_config_resolves_and_reads_back_as_itself() {
-    let paths: Vec<PathBuf> = paths().into_iter().filter(|path| ProbeConfig::is_at(path).unwrap()).collect();
+    let is_probe = |path: &PathBuf| ConfigFile::open(path).unwrap().has("probe");
+    let paths: Vec<PathBuf> = paths().into_iter().filter(is_probe).collect();
     assert!(!paths.is_empty());
     for path in paths {
         let config = ProbeConfig::load(&path, &[]).unwrap_or_else(|error| panic!("{error}"));

@@ -419,10 +419,6 @@ impl FolderConfig for CurveConfig {
 }
 
 impl Plan for CurveConfig {
-    fn resolve(path: &Path, _: &[String]) -> cloze_trainer::Result<Self> {
-        <Self as FolderConfig>::load(path)
-    }
-
     fn name(&self) -> &str {
         "curve"
     }

@@ -445,7 +445,10 @@ fn patience_needs_something_to_be_patient_with() {
     let none = error(&["eval.patience=0"]);
     assert!(none.ends_with("`eval.patience` is 0; expected a whole number of 1 or more"), "{none}");
     let unmeasured = error(&["eval.patience=2", "data.dev=[]"]);
-    assert!(unmeasured.contains("`eval.patience` is 2; expected it to be absent: it requires `data.dev`"), "{unmeasured}");
+    assert!(
+        unmeasured.contains("`eval.patience` is 2; expected it to be absent: it requires `data.dev`"),
+        "{unmeasured}"
+    );
 }
 
 /// Keeps what is noted.
